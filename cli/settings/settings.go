@@ -57,6 +57,9 @@ type Settings struct {
 	BuildPolicyFile         string
 	PackageListen           string
 	PackageDir              string
+	PackageBucket           string
+	PackageS3Endpoint       string
+	PackageS3Region         string
 	PackageTokenFile        string
 	PackageCertFile         string
 	PackageKeyFile          string
@@ -261,10 +264,17 @@ func packages(s *Settings) []definition {
 		{name: "package-listen", fallback: "127.0.0.1:8085", groups: packageStore, check: listening, into: &s.PackageListen,
 			description: "address of the package store; port 0 takes a free one"},
 		{name: "package-dir", groups: packageStore, into: &s.PackageDir,
-			description: "folder in which the package store keeps packages; empty: none, and slipway dev then serves no store"},
+			description: "folder in which the package store keeps packages; without it and --package-bucket, slipway dev serves no store"},
+		{name: "package-bucket", groups: packageStore, check: orNone(aBucket), into: &s.PackageBucket,
+			description: "bucket in which the package store keeps packages instead, as s3://name or s3://name/prefix; its credentials are those " +
+				"that programs for AWS find: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials, or a role"},
+		{name: "package-s3-endpoint", fallback: "https://s3.amazonaws.com", groups: packageStore, check: aURL, into: (*baseURL)(&s.PackageS3Endpoint),
+			description: "URL of the service that has the bucket"},
+		{name: "package-s3-region", groups: packageStore, into: &s.PackageS3Region,
+			description: "region of the bucket; empty: the service is asked"},
 		{name: "package-token-file", groups: packageStore, into: &s.PackageTokenFile,
 			description: "file of the token that uploads to the package store show, and everything else but downloads; made when it does not " +
-				"exist, read again when it changes; empty: the file token in --package-dir"},
+				"exist, read again when it changes; empty: the file token in --package-dir; a bucket needs one"},
 		{name: "package-cert-file", groups: packageStore, into: &s.PackageCertFile,
 			description: "certificate of the package store, for TLS"},
 		{name: "package-key-file", groups: packageStore, into: &s.PackageKeyFile,

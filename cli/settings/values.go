@@ -196,6 +196,11 @@ func sourceAllow(text string) error {
 	return err
 }
 
+func aBucket(text string) error {
+	_, _, err := source.ParseBucket(text)
+	return err
+}
+
 // hostName checks the name of a host, or an IP address; ports don't matter.
 func hostName(text string) error {
 	if net.ParseIP(text) == nil && len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(text, ".")))) > 0 {

@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/api/limits"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/worker"
 )
 
@@ -27,16 +28,19 @@ import (
 const thisStore = "the package store"
 
 func runPackageServe(ctx context.Context, s settings.Settings) error {
-	if s.PackageDir == "" {
-		return app.Usagef("no folder is named in which the store keeps packages: give --package-dir")
+	if !servesPackages(s) {
+		return app.Usagef("nothing is named in which the store keeps packages: give --package-dir or --package-bucket")
 	}
 	return runEngine(ctx, s, packageStoreModule)
 }
 
+// servesPackages says whether the process serves a store.
+func servesPackages(s settings.Settings) bool { return s.PackageDir != "" || s.PackageBucket != "" }
+
 // withOwnStore has the worker of a process that serves a store use it, unless another is named.
 func withOwnStore(s settings.Settings) settings.Settings {
 	_, port, err := net.SplitHostPort(s.PackageListen)
-	if s.PackageDir == "" || s.PackageStore != "" || err != nil || port == "0" {
+	if !servesPackages(s) || s.PackageStore != "" || err != nil || port == "0" {
 		return s
 	}
 	scheme := "http://"
@@ -47,14 +51,17 @@ func withOwnStore(s settings.Settings) settings.Settings {
 	return s
 }
 
-// packageTokenFile is where the store's token is.
+// packageTokenFile is where the store's token is; empty: nothing says so.
 func packageTokenFile(s settings.Settings) string {
+	if s.PackageDir == "" {
+		return s.PackageTokenFile
+	}
 	return cmp.Or(s.PackageTokenFile, filepath.Join(s.PackageDir, "token"))
 }
 
-// packageStoreModule serves the store of packages, where --package-dir says so.
+// packageStoreModule serves the store of packages, where there is to be one.
 var packageStoreModule = fx.Module("package-store", fx.Invoke(func(lc fx.Lifecycle, p packageParts) error {
-	if p.Settings.PackageDir == "" {
+	if !servesPackages(p.Settings) {
 		return nil
 	}
 	server, err := newPackageServer(p)
@@ -79,11 +86,14 @@ func newPackageServer(p packageParts) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := packages.Open(p.Settings.PackageDir, packages.Options{MaxBytes: p.Settings.PackageMaxBytes})
-	if err != nil {
-		return nil, fmt.Errorf("--package-dir: %w", err)
-	}
 	file := packageTokenFile(p.Settings)
+	if file == "" {
+		return nil, errors.New("a package store in a bucket has no folder for its token: name the token's file with --package-token-file")
+	}
+	store, err := openPackages(p.Settings)
+	if err != nil {
+		return nil, err
+	}
 	token, err := auth.NewTokenFile(file, func() (auth.Token, error) { return auth.LoadToken(thisStore, file) })
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--package-token-file: %w", err), store.Close())
@@ -100,7 +110,7 @@ func newPackageServer(p packageParts) (*listener, error) {
 			p.Log.Warn("the package store is not encrypted: its token and packages can be read on the way, unless a proxy encrypts them (--package-cert-file)")
 		}
 	}
-	return &listener{what: "packages", where: []any{"address", scheme + address.Addr().String(), "folder", p.Settings.PackageDir},
+	return &listener{what: "packages", where: []any{"address", scheme + address.Addr().String(), "in", cmp.Or(p.Settings.PackageDir, p.Settings.PackageBucket)},
 		Listener: address, serve: serveHTTP(server, encryption), log: p.Log, down: p.Down, end: func(ctx context.Context) error {
 			err := server.Shutdown(ctx)
 			if err != nil {
@@ -108,6 +118,31 @@ func newPackageServer(p packageParts) (*listener, error) {
 			}
 			return errors.Join(err, store.Close())
 		}}, nil
+}
+
+// openPackages opens the store in its folder or bucket.
+func openPackages(s settings.Settings) (*packages.Store, error) {
+	options := packages.Options{MaxBytes: s.PackageMaxBytes}
+	switch {
+	case s.PackageDir != "" && s.PackageBucket != "":
+		return nil, errors.New("--package-dir and --package-bucket exclude each other: a store keeps its packages in one place")
+	case s.PackageDir != "":
+		store, err := packages.Open(s.PackageDir, options)
+		if err != nil {
+			return nil, fmt.Errorf("--package-dir: %w", err)
+		}
+		return store, nil
+	}
+	where := packages.BucketOptions{Endpoint: s.PackageS3Endpoint, Region: s.PackageS3Region}
+	var err error
+	if where.Bucket, where.Prefix, err = source.ParseBucket(s.PackageBucket); err != nil {
+		return nil, fmt.Errorf("--package-bucket: %w", err)
+	}
+	store, err := packages.OpenBucket(context.Background(), where, options)
+	if err != nil {
+		return nil, fmt.Errorf("--package-bucket: %w", err)
+	}
+	return store, nil
 }
 
 // packageHandler answers for the store and its health. It knows no hosts: a page of another site has neither a digest nor the token.
@@ -120,7 +155,7 @@ func packageHandler(p packageParts, store *packages.Store, token *auth.TokenFile
 		}
 		return now.Authenticate(r, thisStore, "the store's --package-token-file")
 	}})
-	checks := []worker.Check{{Name: "packages", Probe: func(context.Context) error { return store.Ready() }}}
+	checks := []worker.Check{{Name: "packages", Probe: store.Ready}}
 	mux := http.NewServeMux()
 	mux.Handle("/packages", handler)
 	mux.Handle("/packages/", handler)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what the local stack runs into .dev/bin, and only what is missing there.
 #
-#   deploy/dev/build.sh [stack|tools|compose|gitops]…     (default: stack)
+#   deploy/dev/build.sh [stack|tools|compose|gitops|s3]…     (default: stack)
 #
 # A binary is kept as long as what it was built from stays the same. A control-plane binary on PATH that
 # reports exactly the pinned version is linked instead of built.
@@ -58,6 +58,9 @@ gitops-flux ../../test/gitops slipway.io/slipway/test/gitops/flux
 gitops-argo ../../test/gitops slipway.io/slipway/test/gitops/argo
 LIST
 }
+
+# Where the tests of package stores keep packages.
+s3_binaries() { echo "versitygw s3 github.com/versity/versitygw/cmd/versitygw"; }
 
 hash() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -d' ' -f1; }
 

@@ -109,11 +109,24 @@ trap 'rm -f "$red"' EXIT
 # binary is linked in half the time; `make lint` vets.
 run() { go test -json -count=1 -vet=off -ldflags='-s -w' -p "$packages" -parallel "$parallel" -timeout "$timeout" "$@"; }
 
+# The tests that are killed at failpoints without an engine: they have to be built as what they kill.
+run_killed() {
+  local files tests
+  mapfile -t files < <(grep -rlE --include='*_test.go' --exclude-dir=.dev '^//go:build failpoints' .)
+  tests=$(sed -nE 's/^func (Test[A-Za-z0-9]*)\(.*/\1/p' "${files[@]}" | paste -sd '|')
+  mapfile -t files < <(dirname "${files[@]}" | sort -u)
+  run -tags failpoints -run "^($tests)\$" "${files[@]}"
+}
+
 # run_all: what takes longest begins first. In the long run one package runs at a time: its tests start control planes of their own, kill processes at random and
 # fill the cluster with hundreds of pods, and what waits for such a test is late on two cores.
 run_all() {
-  if [ -z "$long" ]; then run ./test/e2e ./activities/workload ./...; return; fi
   local code=0 rest
+  if [ -z "$long" ]; then
+    run ./test/e2e ./activities/workload ./... || code=1
+    run_killed || code=1
+    return $code
+  fi
   packages=1 parallel=${SLIPWAY_TEST_PARALLEL:-4}
   mapfile -t rest < <(grep -rlE --include='*_test.go' --exclude-dir=.dev '^func TestLong' . | xargs -n 1 dirname | sort -u | grep -v '/test/bench$')
   run -run '^TestLong' "${rest[@]}" || code=1
@@ -130,7 +143,7 @@ if run_asked "$@" | "$bin/testreport" -again "$red"; then exit 0; fi
 while read -r package pattern; do
   echo "test: $package $pattern failed among the others: three times more, alone"
   for _ in 1 2 3; do # each in a process of its own: what a test leaves in an engine that it shares goes with the process
-    go test -json -count=1 -vet=off -ldflags='-s -w' -parallel 1 -timeout "$timeout" -run "$pattern" "$package" </dev/null | "$bin/testreport" || exit 1
+    go test -json -tags failpoints -count=1 -vet=off -ldflags='-s -w' -parallel 1 -timeout "$timeout" -run "$pattern" "$package" </dev/null | "$bin/testreport" || exit 1
   done
 done <"$red"
 sed 's/^/RED ONCE  /' "$red"

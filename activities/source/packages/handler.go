@@ -64,7 +64,8 @@ func (h *handler) guarded(next func(http.ResponseWriter, *http.Request) error) h
 }
 
 func (h *handler) get(w http.ResponseWriter, r *http.Request) {
-	file, found, err := h.store.Open(r.PathValue("digest"))
+	digest := r.PathValue("digest")
+	file, storedAt, err := h.store.Open(r.Context(), digest)
 	if err != nil {
 		h.answerError(w, r, err)
 		return
@@ -74,8 +75,8 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "public, max-age=31536000, immutable")
-	header.Set("ETag", `"`+found.SHA256+`"`)
-	http.ServeContent(paced{w, http.NewResponseController(w)}, r, "", found.StoredAt, file)
+	header.Set("ETag", `"`+digest+`"`)
+	http.ServeContent(paced{w, http.NewResponseController(w)}, r, "", storedAt, file)
 }
 
 func (h *handler) put(w http.ResponseWriter, r *http.Request) error {
@@ -86,7 +87,7 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request) error {
 	if !ValidDigest(digest) {
 		return badRequest("%q is no SHA-256: want 64 hexadecimal digits in lower case", digest)
 	}
-	found, err := h.store.Use(digest)
+	found, err := h.store.Use(r.Context(), digest)
 	if err == nil {
 		if r.Header.Get("Expect") == "" {
 			_, _ = io.Copy(io.Discard, body) // a client that sends at once doesn't read the answer before it has sent everything
@@ -100,7 +101,7 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request) error {
 		return h.store.tooLarge()
 	}
 	began := time.Now()
-	found, created, err := h.store.Put(digest, body)
+	found, created, err := h.store.Put(r.Context(), digest, body)
 	body.answerSoon()
 	if err != nil {
 		return err
@@ -116,7 +117,7 @@ func (h *handler) use(w http.ResponseWriter, r *http.Request) error {
 	if err := onlyQuery(r.URL.Query()); err != nil {
 		return err
 	}
-	if _, err := h.store.Use(r.PathValue("digest")); err != nil {
+	if _, err := h.store.Use(r.Context(), r.PathValue("digest")); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -132,7 +133,7 @@ func (h *handler) remove(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return badRequest("unusedSince %q is no time as RFC 3339 has it: say since when nobody may have used the package", query.Get("unusedSince"))
 	}
-	if err := h.store.Delete(r.PathValue("digest"), since); err != nil {
+	if err := h.store.Delete(r.Context(), r.PathValue("digest"), since); err != nil {
 		return err
 	}
 	h.Log.InfoContext(r.Context(), "package deleted", "sha256", r.PathValue("digest"), "unusedSince", since)
@@ -152,7 +153,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
 			return badRequest("limit %q is not a whole number from 1 to %d", text, maxLimit)
 		}
 	}
-	found, next, err := h.store.List(limit, query.Get("after"))
+	found, next, err := h.store.List(r.Context(), limit, query.Get("after"))
 	if err != nil {
 		return err
 	}
@@ -185,9 +186,9 @@ func (h *handler) answerError(w http.ResponseWriter, r *http.Request, err error)
 	}
 	switch status {
 	case http.StatusInternalServerError:
-		said = "the store could not answer: see its log" // the error names folders of the machine
+		said = "the store could not answer: see its log" // the error names folders of the machine, or a bucket
 	case http.StatusInsufficientStorage:
-		said = "the store's disk is full: delete packages that nobody uses, or give it more room"
+		said = "the store is full: delete packages that nobody uses, or give it more room"
 	}
 	answerProblem(w, status, said)
 }
@@ -208,6 +209,8 @@ func statusOf(err error) int {
 		return http.StatusUnprocessableEntity
 	case errors.Is(err, ErrFull):
 		return http.StatusInsufficientStorage
+	case errors.Is(err, ErrBusy):
+		return http.StatusServiceUnavailable
 	case errors.As(err, &onDisk):
 		return http.StatusInternalServerError
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -1,22 +1,18 @@
 // Package packages keeps packages of code under the SHA-256 of their bytes, so that pods can download them long after their source is
-// gone or has changed: a store on disk, its HTTP server, and a client.
+// gone or has changed: a store in a folder or a bucket, its HTTP server, and a client.
 package packages
 
 import (
-	"crypto/rand"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
-	"os"
-	"path"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"slipway.io/slipway/api/client"
@@ -36,17 +32,10 @@ var (
 	ErrWrongBytes = errors.New("the bytes have another digest")
 	// ErrTooLarge: the package is larger than the store takes.
 	ErrTooLarge = errors.New("the package is too large")
-	// ErrFull: the store's disk has no room for the package.
-	ErrFull = errors.New("the store's disk is full")
-)
-
-// The folders of a store. The time at which a package was stored is its file's, so that Last-Modified never changes; when it was used since
-// is the time of a file of the same name in the folder used.
-const (
-	stored  = "sha256"
-	used    = "used"
-	partial = "tmp"
-	locked  = "lock"
+	// ErrFull: the store has no room for the package.
+	ErrFull = errors.New("the store is full")
+	// ErrBusy: another process removes the package from the bucket just now.
+	ErrBusy = errors.New("the package is being removed: try again in a minute")
 )
 
 // Options are what a store is opened with.
@@ -57,351 +46,189 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store keeps packages in a folder. A package appears whole or not at all: it is written beside, synced and renamed. One process works on a
-// folder at a time.
-type Store struct {
-	root *os.Root
-	lock *os.File
-	max  int64
-	now  func() time.Time
-	// mu orders what makes a package appear, last longer, or disappear. Uploads hold it only once their bytes are on the disk.
-	mu sync.Mutex
+// keeper is where the packages of a store are. The digests that it is given are valid, and what makes a package appear, last longer or disappear
+// comes one call at a time for each package, as far as this process is concerned.
+type keeper interface {
+	stat(ctx context.Context, digest string) (Package, error)
+	// open also says when the package was stored. Whoever reads it reads on when it is removed.
+	open(ctx context.Context, digest string) (io.ReadSeekCloser, time.Time, error)
+	// list are the packages after a digest, in the order of their digests, limit of them at most, and what to go on after.
+	list(ctx context.Context, limit int, after string) ([]Package, string, error)
+	// use notes that a package that is there was used at its UsedAt.
+	use(ctx context.Context, found Package) error
+	// remove removes a package, if that is allowed by what is known of it at the last moment.
+	remove(ctx context.Context, digest string, allowed func(Package) error) error
+	// stage takes the bytes of a package in, which nobody sees yet.
+	stage(ctx context.Context, digest string, content io.Reader) (staged, error)
+	// ready says what keeps packages from being stored.
+	ready(ctx context.Context) error
+	close() error
 }
 
-// Open opens the store in a folder, which it makes when it is absent, and clears away what a killed process left.
-func Open(folder string, options Options) (*Store, error) {
-	if err := os.MkdirAll(folder, 0o750); err != nil {
-		return nil, fmt.Errorf("the folder of packages cannot be made: %w", err)
-	}
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return nil, fmt.Errorf("the folder of packages cannot be opened: %w", err)
-	}
-	s := &Store{root: root, max: options.MaxBytes, now: options.Now}
+// staged are the whole bytes of a package, on their way.
+type staged interface {
+	// appear lets everybody see the package, as one that was stored at that time.
+	appear(ctx context.Context, at time.Time) error
+	// discard is for bytes that are not to appear. What it leaves is cleared away at a later start.
+	discard(ctx context.Context)
+}
+
+// Store keeps packages. A package appears whole or not at all.
+type Store struct {
+	kept keeper
+	max  int64
+	now  func() time.Time
+	// changing orders what makes a package appear, last longer or disappear, by the first two digits of digests. Uploads hold it only once their
+	// bytes are there.
+	changing [256]sync.Mutex
+}
+
+func newStore(kept keeper, options Options) *Store {
+	s := &Store{kept: kept, max: options.MaxBytes, now: options.Now}
 	if s.now == nil {
 		s.now = time.Now
 	}
-	if err := s.prepare(folder); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return s
 }
 
 // Close lets another process open the store.
-func (s *Store) Close() error {
-	if s.lock != nil {
-		return errors.Join(s.lock.Close(), s.root.Close())
-	}
-	return s.root.Close()
-}
+func (s *Store) Close() error { return s.kept.close() }
 
-func (s *Store) prepare(folder string) error {
-	var err error
-	if s.lock, err = s.root.OpenFile(locked, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
-		return fmt.Errorf("the folder of packages cannot be written: %w", err)
-	}
-	if err := lockFile(s.lock); err != nil {
-		return fmt.Errorf("another process serves the packages in %s: end it first, or choose another folder: %w", folder, err)
-	}
-	for _, name := range []string{stored, used, partial} {
-		if err := s.root.Mkdir(name, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("the folder of packages cannot be written: %w", err)
-		}
-	}
-	if err := s.syncFolder("."); err != nil {
-		return err
-	}
-	return s.clear()
-}
-
-// clear removes partial uploads, and the times of use of packages that are gone.
-func (s *Store) clear() error {
-	uploads, err := s.names(partial)
-	if err != nil {
-		return err
-	}
-	for _, name := range uploads {
-		if err := s.root.RemoveAll(path.Join(partial, name)); err != nil {
-			return fmt.Errorf("a partial upload cannot be removed: %w", err)
-		}
-	}
-	uses, err := s.names(used)
-	if err != nil {
-		return err
-	}
-	for _, name := range uses {
-		if _, err := s.root.Lstat(path.Join(stored, name)); !errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err := s.root.Remove(path.Join(used, name)); err != nil {
-			return fmt.Errorf("what is left of a deleted package cannot be removed: %w", err)
-		}
-	}
-	return nil
-}
-
-// names are the files of a folder, sorted.
-func (s *Store) names(folder string) ([]string, error) {
-	opened, err := s.root.Open(folder)
-	if err != nil {
-		return nil, fmt.Errorf("the folder of packages cannot be read: %w", err)
-	}
-	defer opened.Close()
-	names, err := opened.Readdirnames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("the folder of packages cannot be read: %w", err)
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
-func (s *Store) syncFolder(name string) error {
-	folder, err := s.root.Open(name)
-	if err != nil {
-		return fmt.Errorf("the folder of packages cannot be read: %w", err)
-	}
-	defer folder.Close()
-	if err := folder.Sync(); err != nil {
-		return fmt.Errorf("the folder of packages cannot be synced: %w", err)
-	}
-	return nil
-}
+// Ready says what keeps the store from taking a package.
+func (s *Store) Ready(ctx context.Context) error { return s.kept.ready(ctx) }
 
 // ValidDigest says whether the text is a SHA-256 as the store has it: 64 hexadecimal digits in lower case.
 func ValidDigest(text string) bool {
 	return len(text) == 2*sha256.Size && strings.Trim(text, "0123456789abcdef") == ""
 }
 
+// lock waits until nobody else changes a package; the digest is valid.
+func (s *Store) lock(digest string) (unlock func()) {
+	shard, _ := strconv.ParseUint(digest[:2], 16, 8)
+	s.changing[shard].Lock()
+	return s.changing[shard].Unlock
+}
+
 // Stat is what the store knows of a package.
-func (s *Store) Stat(digest string) (Package, error) {
+func (s *Store) Stat(ctx context.Context, digest string) (Package, error) {
 	if !ValidDigest(digest) {
 		return Package{}, ErrAbsent
 	}
-	info, err := s.root.Lstat(path.Join(stored, digest))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return Package{}, ErrAbsent
-	case err != nil:
-		return Package{}, fmt.Errorf("package %s cannot be read: %w", digest, err)
-	}
-	return s.describe(digest, info)
+	return s.kept.stat(ctx, digest)
 }
 
-func (s *Store) describe(digest string, info fs.FileInfo) (Package, error) {
-	found := Package{SHA256: digest, Bytes: info.Size(), StoredAt: info.ModTime().UTC(), UsedAt: info.ModTime().UTC()}
-	use, err := s.root.Lstat(path.Join(used, digest))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return found, nil
-	case err != nil:
-		return Package{}, fmt.Errorf("the last use of package %s cannot be read: %w", digest, err)
-	}
-	if use.ModTime().After(found.UsedAt) {
-		found.UsedAt = use.ModTime().UTC()
-	}
-	return found, nil
-}
-
-// Open opens a package. Whoever reads it reads on when it is deleted.
-func (s *Store) Open(digest string) (*os.File, Package, error) {
+// Open opens a package, and says when it was stored. Whoever reads it reads on when it is deleted.
+func (s *Store) Open(ctx context.Context, digest string) (io.ReadSeekCloser, time.Time, error) {
 	if !ValidDigest(digest) {
-		return nil, Package{}, ErrAbsent
+		return nil, time.Time{}, ErrAbsent
 	}
-	file, err := s.root.Open(path.Join(stored, digest))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, Package{}, ErrAbsent
-	case err != nil:
-		return nil, Package{}, fmt.Errorf("package %s cannot be read: %w", digest, err)
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return nil, Package{}, errors.Join(fmt.Errorf("package %s cannot be read: %w", digest, err), file.Close())
-	}
-	found, err := s.describe(digest, info)
-	if err != nil {
-		return nil, Package{}, errors.Join(err, file.Close())
-	}
-	return file, found, nil
+	return s.kept.open(ctx, digest)
 }
 
 // List are the packages after a digest, in the order of their digests, limit of them at most. next is the digest to go on after; "" when
 // there are no more.
-func (s *Store) List(limit int, after string) (found []Package, next string, err error) {
-	names, err := s.names(stored)
-	if err != nil {
-		return nil, "", err
-	}
-	found = []Package{}
-	for _, name := range names {
-		if name <= after || !ValidDigest(name) {
-			continue
-		}
-		if len(found) == limit {
-			return found, found[limit-1].SHA256, nil
-		}
-		one, err := s.Stat(name)
-		if errors.Is(err, ErrAbsent) {
-			continue // deleted meanwhile
-		}
-		if err != nil {
-			return nil, "", err
-		}
-		found = append(found, one)
-	}
-	return found, "", nil
+func (s *Store) List(ctx context.Context, limit int, after string) (found []Package, next string, err error) {
+	return s.kept.list(ctx, limit, after)
 }
 
 // Use notes that a package is used now.
-func (s *Store) Use(digest string) (Package, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.use(digest)
+func (s *Store) Use(ctx context.Context, digest string) (Package, error) {
+	if !ValidDigest(digest) {
+		return Package{}, ErrAbsent
+	}
+	defer s.lock(digest)()
+	return s.use(ctx, digest)
 }
 
-func (s *Store) use(digest string) (Package, error) {
-	found, err := s.Stat(digest)
+func (s *Store) use(ctx context.Context, digest string) (Package, error) {
+	found, err := s.kept.stat(ctx, digest)
 	if err != nil {
 		return Package{}, err
 	}
 	// A use counts as later than what was seen before it, also by a clock that was set back: a deletion that names what it saw is refused.
-	at := s.now()
+	at := s.now().UTC()
 	if !at.After(found.UsedAt) {
 		at = found.UsedAt.Add(time.Microsecond)
 	}
-	if err := s.writeUse(path.Join(used, digest), at); err != nil {
-		return Package{}, fmt.Errorf("the use of package %s cannot be noted: %w", digest, full(err))
-	}
-	return s.Stat(digest)
-}
-
-func (s *Store) writeUse(name string, at time.Time) error {
-	file, err := s.root.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(s.root.Chtimes(name, at, at), file.Sync(), file.Close())
-	return errors.Join(err, s.syncFolder(used))
+	found.UsedAt = at
+	return found, s.kept.use(ctx, found)
 }
 
 // Delete removes a package that was neither stored nor used since that time.
-func (s *Store) Delete(digest string, unusedSince time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found, err := s.Stat(digest)
-	if err != nil {
-		return err
+func (s *Store) Delete(ctx context.Context, digest string, unusedSince time.Time) error {
+	if !ValidDigest(digest) {
+		return ErrAbsent
 	}
-	if !found.UsedAt.Before(unusedSince) {
+	defer s.lock(digest)()
+	return s.kept.remove(ctx, digest, func(found Package) error {
+		if found.UsedAt.Before(unusedSince) {
+			return nil
+		}
 		return fmt.Errorf("%w %s, at %s", ErrUsed, unusedSince.Format(time.RFC3339Nano), found.UsedAt.Format(time.RFC3339Nano))
-	}
-	if err := s.root.Remove(path.Join(stored, digest)); err != nil {
-		return fmt.Errorf("package %s cannot be deleted: %w", digest, err)
-	}
-	if err := s.syncFolder(stored); err != nil {
-		return err
-	}
-	failpoint.Hit("packages.deleted")
-	if err := s.root.Remove(path.Join(used, digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("what is left of package %s cannot be removed: %w", digest, err)
-	}
-	return nil
+	})
 }
 
 // Put stores a package, or notes its use if it is there already. Bytes of another digest are never seen by anybody.
-func (s *Store) Put(digest string, content io.Reader) (put Package, created bool, err error) {
+func (s *Store) Put(ctx context.Context, digest string, content io.Reader) (put Package, created bool, err error) {
 	if !ValidDigest(digest) {
 		return Package{}, false, fmt.Errorf("%q is no SHA-256: want 64 hexadecimal digits in lower case", digest)
 	}
-	name := path.Join(partial, digest+"."+rand.Text())
-	file, err := s.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	bytes := &checked{from: content, digest: digest, sum: sha256.New(), max: s.max}
+	arrived, err := s.kept.stage(ctx, digest, bytes)
 	if err != nil {
-		return Package{}, false, fmt.Errorf("package %s cannot be written: %w", digest, full(err))
-	}
-	defer func() {
-		if !created {
-			_ = s.root.Remove(name) // what stays is cleared away at the next start
-		}
-	}()
-	err = s.write(file, digest, content)
-	if err := errors.Join(err, file.Close()); err != nil {
 		return Package{}, false, err
 	}
 	failpoint.Hit("packages.written")
-	return s.appear(name, digest)
+	defer s.lock(digest)()
+	if found, err := s.use(ctx, digest); !errors.Is(err, ErrAbsent) {
+		arrived.discard(ctx) // another upload was faster
+		return found, false, err
+	}
+	at := s.now().UTC()
+	if err := arrived.appear(ctx, at); err != nil {
+		arrived.discard(ctx)
+		return Package{}, false, err
+	}
+	return Package{SHA256: digest, Bytes: bytes.n, StoredAt: at, UsedAt: at}, true, nil
 }
 
-// write copies the content to the disk, and checks it.
-func (s *Store) write(file *os.File, digest string, content io.Reader) error {
-	sum := sha256.New()
-	n, err := io.CopyBuffer(hashed{file, sum}, io.LimitReader(content, s.max+1), make([]byte, 256<<10))
+func (s *Store) tooLarge() error { return tooLarge(s.max) }
+
+func tooLarge(max int64) error {
+	return fmt.Errorf("%w: the store takes %d bytes at most (--package-max-bytes)", ErrTooLarge, max)
+}
+
+// checked reads a package. It ends only behind bytes of the right digest: behind others, or too many, it fails.
+type checked struct {
+	from   io.Reader
+	digest string
+	sum    hash.Hash
+	n, max int64
+	err    error
+}
+
+func (c *checked) Read(into []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	n, err := c.from.Read(into)
+	_, _ = c.sum.Write(into[:n])
+	c.n += int64(n)
 	switch {
+	case c.n > c.max:
+		c.err = tooLarge(c.max)
+	case errors.Is(err, io.EOF):
+		c.err = c.ended()
 	case err != nil:
-		return fmt.Errorf("package %s cannot be written: %w", digest, full(err))
-	case n > s.max:
-		return s.tooLarge()
+		// Wrapped, so that nobody who reads by the piece takes a broken body for a short last piece.
+		c.err = fmt.Errorf("package %s cannot be read: %w", c.digest, err)
 	}
-	if have := hex.EncodeToString(sum.Sum(nil)); have != digest {
-		return fmt.Errorf("%w: these %d bytes have the SHA-256 %s, and were sent as %s", ErrWrongBytes, n, have, digest)
-	}
-	if err := file.Sync(); err != nil {
-		return fmt.Errorf("package %s cannot be written: %w", digest, full(err))
-	}
-	return nil
+	return n, c.err
 }
 
-func (s *Store) tooLarge() error {
-	return fmt.Errorf("%w: the store takes %d bytes at most (--package-max-bytes)", ErrTooLarge, s.max)
-}
-
-// appear gives a package its name.
-func (s *Store) appear(name, digest string) (Package, bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if found, err := s.use(digest); !errors.Is(err, ErrAbsent) {
-		return found, false, err // another upload was faster
+func (c *checked) ended() error {
+	if have := hex.EncodeToString(c.sum.Sum(nil)); have != c.digest {
+		return fmt.Errorf("%w: these %d bytes have the SHA-256 %s, and were sent as %s", ErrWrongBytes, c.n, have, c.digest)
 	}
-	at := s.now()
-	if err := s.root.Chtimes(name, at, at); err != nil {
-		return Package{}, false, fmt.Errorf("package %s cannot be written: %w", digest, err)
-	}
-	if err := s.root.Rename(name, path.Join(stored, digest)); err != nil {
-		return Package{}, false, fmt.Errorf("package %s cannot be written: %w", digest, full(err))
-	}
-	failpoint.Hit("packages.renamed")
-	if err := s.syncFolder(stored); err != nil {
-		return Package{}, true, err
-	}
-	found, err := s.Stat(digest)
-	return found, true, err
-}
-
-// Ready says what keeps the store from taking a package.
-func (s *Store) Ready() error {
-	name := path.Join(partial, "ready."+rand.Text())
-	file, err := s.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("the folder of packages cannot be written: %w", full(err))
-	}
-	return errors.Join(file.Close(), s.root.Remove(name))
-}
-
-// hashed writes to a file, and to the hash of what is in it. It has no ReadFrom, which would leave the hash out.
-type hashed struct {
-	file *os.File
-	sum  hash.Hash
-}
-
-func (h hashed) Write(chunk []byte) (int, error) {
-	n, err := h.file.Write(chunk)
-	_, _ = h.sum.Write(chunk[:n])
-	return n, err
-}
-
-// full marks the error of a disk, or of a quota, that has no room.
-func full(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("%w: %w", ErrFull, err)
-	}
-	return err
+	return io.EOF
 }

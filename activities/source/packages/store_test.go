@@ -23,29 +23,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/test/buckets"
 )
 
 func digestOf(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
-}
-
-func open(t *testing.T, folder string, options Options) *Store {
-	t.Helper()
-	if options.MaxBytes == 0 {
-		options.MaxBytes = 1 << 20
-	}
-	s, err := Open(folder, options)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
-func partials(t *testing.T, folder string) []string {
-	t.Helper()
-	found, err := filepath.Glob(filepath.Join(folder, partial, "*"))
-	require.NoError(t, err)
-	return found
 }
 
 // model is what a store is to be: a map.
@@ -67,13 +51,13 @@ func (m *model) step(random *rand.Rand) {
 	case 0:
 		m.put(digest, was, there)
 	case 1:
-		_, _, err := m.store.Put(digest, strings.NewReader("other bytes"))
+		_, _, err := m.store.Put(m.t.Context(), digest, strings.NewReader("other bytes"))
 		require.ErrorIs(m.t, err, ErrWrongBytes)
 	case 2:
-		_, _, err := m.store.Put(digest, io.MultiReader(bytes.NewReader(m.whole[digest][:1]), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		_, _, err := m.store.Put(m.t.Context(), digest, io.MultiReader(bytes.NewReader(m.whole[digest][:1]), iotest.ErrReader(io.ErrUnexpectedEOF)))
 		require.ErrorIs(m.t, err, io.ErrUnexpectedEOF)
 	case 3:
-		found, err := m.store.Use(digest)
+		found, err := m.store.Use(m.t.Context(), digest)
 		m.used(digest, was, there, found, err)
 	default:
 		m.remove(digest, was, there, m.clock.Add(time.Duration(random.IntN(5)-2)*time.Second))
@@ -81,7 +65,7 @@ func (m *model) step(random *rand.Rand) {
 }
 
 func (m *model) put(digest string, was Package, there bool) {
-	found, created, err := m.store.Put(digest, bytes.NewReader(m.whole[digest]))
+	found, created, err := m.store.Put(m.t.Context(), digest, bytes.NewReader(m.whole[digest]))
 	require.NoError(m.t, err)
 	require.Equal(m.t, !there, created)
 	if there {
@@ -106,7 +90,7 @@ func (m *model) used(digest string, was Package, there bool, found Package, err 
 }
 
 func (m *model) remove(digest string, was Package, there bool, since time.Time) {
-	err := m.store.Delete(digest, since)
+	err := m.store.Delete(m.t.Context(), digest, since)
 	switch {
 	case !there:
 		require.ErrorIs(m.t, err, ErrAbsent)
@@ -119,12 +103,12 @@ func (m *model) remove(digest string, was Package, there bool, since time.Time) 
 }
 
 // agree compares the whole store with the map, through pages of different sizes.
-func (m *model) agree(folder string) {
+func (m *model) agree(at place) {
 	want := slices.SortedFunc(maps.Values(m.has), func(a, b Package) int { return strings.Compare(a.SHA256, b.SHA256) })
 	for _, limit := range []int{1, 3, 100} {
 		all, after := []Package{}, ""
 		for {
-			page, next, err := m.store.List(limit, after)
+			page, next, err := m.store.List(m.t.Context(), limit, after)
 			require.NoError(m.t, err)
 			require.LessOrEqual(m.t, len(page), limit)
 			all, after = append(all, page...), next
@@ -135,7 +119,7 @@ func (m *model) agree(folder string) {
 		require.Equal(m.t, append([]Package{}, want...), all, "pages of %d", limit)
 	}
 	for digest, content := range m.whole {
-		file, _, err := m.store.Open(digest)
+		file, _, err := m.store.Open(m.t.Context(), digest)
 		if _, there := m.has[digest]; !there {
 			require.ErrorIs(m.t, err, ErrAbsent)
 			continue
@@ -145,7 +129,7 @@ func (m *model) agree(folder string) {
 		require.NoError(m.t, errors.Join(err, file.Close()))
 		require.Equal(m.t, content, have)
 	}
-	require.Empty(m.t, partials(m.t, folder), "nothing is left of uploads that failed")
+	require.Empty(m.t, at.partials(m.t), "nothing is left of uploads that failed")
 }
 
 func TestTheStoreIsAMap(t *testing.T) {
@@ -153,24 +137,33 @@ func TestTheStoreIsAMap(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			random, folder := rand.New(rand.NewPCG(seed, 1)), t.TempDir()
-			m := &model{t: t, clock: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC), whole: map[string][]byte{}, has: map[string]Package{}}
-			for n := range 6 {
-				content := bytes.Repeat([]byte{byte(n), byte(seed)}, 1+random.IntN(2000))
-				m.whole[digestOf(content)] = content
-			}
-			options := Options{Now: func() time.Time { return m.clock }}
-			m.store = open(t, folder, options)
-			for n := range 150 {
-				m.step(random)
-				if n%25 == 24 {
-					m.agree(folder)
-					require.NoError(t, m.store.Close())
-					m.store = open(t, folder, options) // all of it outlives the process
-					m.agree(folder)
-				}
-			}
+			isAMap(t, seed, inFolder(t.TempDir()))
 		})
+	}
+}
+
+func TestTheStoreInABucketIsAMap(t *testing.T) {
+	t.Parallel()
+	isAMap(t, 1, inBucket(buckets.Start(t)))
+}
+
+func isAMap(t *testing.T, seed uint64, at place) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	m := &model{t: t, clock: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC), whole: map[string][]byte{}, has: map[string]Package{}}
+	for n := range 6 {
+		content := bytes.Repeat([]byte{byte(n), byte(seed)}, 1+random.IntN(2000))
+		m.whole[digestOf(content)] = content
+	}
+	options := Options{Now: func() time.Time { return m.clock }}
+	m.store = at.open(t, options)
+	for n := range 150 {
+		m.step(random)
+		if n%25 == 24 {
+			m.agree(at)
+			require.NoError(t, m.store.Close())
+			m.store = at.open(t, options) // all of it outlives the process
+			m.agree(at)
+		}
 	}
 }
 
@@ -181,20 +174,24 @@ func TestOnlyDigestsAreNames(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "secret"), []byte("x"), 0o600))
 	for _, name := range []string{"", "..", "../../secret", "/etc/passwd", strings.Repeat("A", 64), strings.Repeat("a", 63), strings.Repeat("a", 63) + "/",
 		strings.Repeat("a", 65), strings.Repeat("a", 32) + "/" + strings.Repeat("a", 31)} {
-		_, _, err := s.Open(name)
+		_, _, err := s.Open(t.Context(), name)
 		require.ErrorIs(t, err, ErrAbsent, name)
-		_, _, err = s.Put(name, strings.NewReader("x"))
+		_, _, err = s.Put(t.Context(), name, strings.NewReader("x"))
 		require.ErrorContains(t, err, "is no SHA-256", name)
-		require.ErrorIs(t, s.Delete(name, time.Now().Add(time.Hour)), ErrAbsent, name)
-		_, err = s.Use(name)
+		require.ErrorIs(t, s.Delete(t.Context(), name, time.Now().Add(time.Hour)), ErrAbsent, name)
+		_, err = s.Use(t.Context(), name)
 		require.ErrorIs(t, err, ErrAbsent, name)
 	}
 }
 
 func TestUploadsOfOnePackageAtOnce(t *testing.T) {
 	t.Parallel()
-	folder, content := t.TempDir(), bytes.Repeat([]byte("package"), 50_000)
-	s, digest := open(t, folder, Options{}), digestOf(content)
+	everywhere(t, uploadsAtOnce)
+}
+
+func uploadsAtOnce(t *testing.T, at place) {
+	content := bytes.Repeat([]byte("package"), 50_000)
+	s, digest := at.open(t, Options{}), digestOf(content)
 	var group sync.WaitGroup
 	var made atomic.Int32
 	for n := range 12 {
@@ -203,14 +200,14 @@ func TestUploadsOfOnePackageAtOnce(t *testing.T) {
 			if n%3 == 0 {
 				sent = content[:len(content)-1]
 			}
-			_, created, err := s.Put(digest, iotest.HalfReader(bytes.NewReader(sent)))
+			_, created, err := s.Put(t.Context(), digest, iotest.HalfReader(bytes.NewReader(sent)))
 			if created {
 				made.Add(1)
 			}
 			if n%3 == 0 && !errors.Is(err, ErrWrongBytes) || n%3 != 0 && err != nil {
 				t.Errorf("upload %d: %v", n, err)
 			}
-			if file, _, err := s.Open(digest); err == nil {
+			if file, _, err := s.Open(t.Context(), digest); err == nil {
 				have, err := io.ReadAll(file)
 				if err = errors.Join(err, file.Close()); err != nil || !bytes.Equal(have, content) {
 					t.Errorf("upload %d: other bytes were visible (%v)", n, err)
@@ -220,41 +217,53 @@ func TestUploadsOfOnePackageAtOnce(t *testing.T) {
 	}
 	group.Wait()
 	require.EqualValues(t, 1, made.Load(), "one of them made it, the others found it there")
-	require.Empty(t, partials(t, folder))
+	require.Empty(t, at.partials(t))
 }
 
 func TestAReaderOutlivesTheDeletion(t *testing.T) {
 	t.Parallel()
+	everywhere(t, readerOutlivesDeletion)
+}
+
+func readerOutlivesDeletion(t *testing.T, at place) {
 	content := bytes.Repeat([]byte("x"), 1<<20)
-	s := open(t, t.TempDir(), Options{})
-	_, _, err := s.Put(digestOf(content), bytes.NewReader(content))
+	s := at.open(t, Options{})
+	_, _, err := s.Put(t.Context(), digestOf(content), bytes.NewReader(content))
 	require.NoError(t, err)
-	file, _, err := s.Open(digestOf(content))
+	file, _, err := s.Open(t.Context(), digestOf(content))
 	require.NoError(t, err)
 	defer file.Close()
 	first := make([]byte, 1000)
 	_, err = io.ReadFull(file, first)
 	require.NoError(t, err)
-	require.NoError(t, s.Delete(digestOf(content), time.Now().Add(time.Hour)))
+	require.NoError(t, s.Delete(t.Context(), digestOf(content), time.Now().Add(time.Hour)))
 	rest, err := io.ReadAll(file)
 	require.NoError(t, err)
 	require.Equal(t, content, append(first, rest...), "a pod that downloads gets all of it")
-	_, _, err = s.Put(digestOf(content), bytes.NewReader(content))
+	_, _, err = s.Put(t.Context(), digestOf(content), bytes.NewReader(content))
 	require.NoError(t, err, "it can come back")
 }
 
 func TestWhatIsTooMuch(t *testing.T) {
 	t.Parallel()
-	folder := t.TempDir()
-	s := open(t, folder, Options{MaxBytes: 10})
+	everywhere(t, tooMuch)
+}
+
+func tooMuch(t *testing.T, at place) {
+	s := at.open(t, Options{MaxBytes: 10})
 	for size, want := range map[int]error{0: nil, 10: nil, 11: ErrTooLarge, 5000: ErrTooLarge} {
 		content := make([]byte, size)
-		_, _, err := s.Put(digestOf(content), bytes.NewReader(content))
+		_, _, err := s.Put(t.Context(), digestOf(content), bytes.NewReader(content))
 		require.ErrorIs(t, err, want, "%d bytes", size)
 	}
-	_, _, err := s.Put(digestOf([]byte("a")), iotest.ErrReader(&fs.PathError{Op: "write", Path: "a", Err: syscall.ENOSPC}))
-	require.ErrorIs(t, err, ErrFull, "a full disk is told from other errors")
-	require.Empty(t, partials(t, folder))
+	require.Empty(t, at.partials(t))
+}
+
+func TestAFullDiskIsToldFromOtherErrors(t *testing.T) {
+	t.Parallel()
+	_, _, err := open(t, t.TempDir(), Options{}).Put(t.Context(), digestOf([]byte("a")),
+		iotest.ErrReader(&fs.PathError{Op: "write", Path: "a", Err: syscall.ENOSPC}))
+	require.ErrorIs(t, err, ErrFull)
 }
 
 func TestOneProcessServesAFolder(t *testing.T) {
@@ -263,7 +272,7 @@ func TestOneProcessServesAFolder(t *testing.T) {
 	first := open(t, folder, Options{})
 	_, err := Open(folder, Options{})
 	require.ErrorContains(t, err, "another process serves the packages in "+folder, "it would clear the uploads of the first one away")
-	require.NoError(t, first.Ready())
+	require.NoError(t, first.Ready(t.Context()))
 	require.NoError(t, first.Close())
 	open(t, folder, Options{})
 }
@@ -272,18 +281,18 @@ func TestWhatAKilledProcessLeavesIsCleared(t *testing.T) {
 	t.Parallel()
 	folder, content := t.TempDir(), []byte("package")
 	s := open(t, folder, Options{})
-	_, _, err := s.Put(digestOf(content), bytes.NewReader(content))
+	_, _, err := s.Put(t.Context(), digestOf(content), bytes.NewReader(content))
 	require.NoError(t, err)
-	_, err = s.Use(digestOf(content))
+	_, err = s.Use(t.Context(), digestOf(content))
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	gone := strings.Repeat("0", 64)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, partial, gone+".ABC"), []byte("half"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, used, gone), nil, 0o600))
 	s = open(t, folder, Options{})
-	require.Empty(t, partials(t, folder))
+	require.Empty(t, inFolder(folder).partials(t))
 	require.NoFileExists(t, filepath.Join(folder, used, gone), "what was deleted has no use")
-	found, err := s.Stat(digestOf(content))
+	found, err := s.Stat(t.Context(), digestOf(content))
 	require.NoError(t, err)
 	require.True(t, found.UsedAt.After(found.StoredAt), "what is there keeps its own")
 }
@@ -300,7 +309,7 @@ func (suicidal) Read([]byte) (int, error) {
 func TestKilledInAnUpload(t *testing.T) {
 	content, folder := bytes.Repeat([]byte("package"), 100_000), os.Getenv("PACKAGES_KILLED_FOLDER")
 	if folder != "" {
-		_, _, _ = open(t, folder, Options{}).Put(digestOf(content), io.MultiReader(bytes.NewReader(content[:500_000]), suicidal{}))
+		_, _, _ = open(t, folder, Options{}).Put(t.Context(), digestOf(content), io.MultiReader(bytes.NewReader(content[:500_000]), suicidal{}))
 		return
 	}
 	folder = t.TempDir()
@@ -308,12 +317,12 @@ func TestKilledInAnUpload(t *testing.T) {
 	inner.Env = append(os.Environ(), "PACKAGES_KILLED_FOLDER="+folder)
 	var exit *exec.ExitError
 	require.ErrorAs(t, inner.Run(), &exit)
-	require.Len(t, partials(t, folder), 1, "it left what it had")
+	require.Len(t, inFolder(folder).partials(t), 1, "it left what it had")
 	s := open(t, folder, Options{})
-	require.Empty(t, partials(t, folder), "the folder is not locked any more, and tidied up")
-	_, err := s.Stat(digestOf(content))
+	require.Empty(t, inFolder(folder).partials(t), "the folder is not locked any more, and tidied up")
+	_, err := s.Stat(t.Context(), digestOf(content))
 	require.ErrorIs(t, err, ErrAbsent)
-	_, created, err := s.Put(digestOf(content), bytes.NewReader(content))
+	_, created, err := s.Put(t.Context(), digestOf(content), bytes.NewReader(content))
 	require.NoError(t, err)
 	require.True(t, created)
 }

@@ -1,0 +1,282 @@
+package packages
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"syscall"
+	"time"
+
+	"slipway.io/slipway/failpoint"
+)
+
+// The folders of a store. The time at which a package was stored is its file's, so that Last-Modified never changes; when it was used since
+// is the time of a file of the same name in the folder used.
+const (
+	stored  = "sha256"
+	used    = "used"
+	partial = "tmp"
+	locked  = "lock"
+)
+
+// folder keeps packages as files: each is written beside, synced and renamed. One process works on a folder at a time.
+type folder struct {
+	root *os.Root
+	lock *os.File
+}
+
+// Open opens the store in a folder, which it makes when it is absent, and clears away what a killed process left.
+func Open(name string, options Options) (*Store, error) {
+	if err := os.MkdirAll(name, 0o750); err != nil {
+		return nil, fmt.Errorf("the folder of packages cannot be made: %w", err)
+	}
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, fmt.Errorf("the folder of packages cannot be opened: %w", err)
+	}
+	f := &folder{root: root}
+	if err := f.prepare(name); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return newStore(f, options), nil
+}
+
+func (f *folder) close() error {
+	if f.lock != nil {
+		return errors.Join(f.lock.Close(), f.root.Close())
+	}
+	return f.root.Close()
+}
+
+func (f *folder) prepare(name string) error {
+	var err error
+	if f.lock, err = f.root.OpenFile(locked, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return fmt.Errorf("the folder of packages cannot be written: %w", err)
+	}
+	if err := lockFile(f.lock); err != nil {
+		return fmt.Errorf("another process serves the packages in %s: end it first, or choose another folder: %w", name, err)
+	}
+	for _, name := range []string{stored, used, partial} {
+		if err := f.root.Mkdir(name, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("the folder of packages cannot be written: %w", err)
+		}
+	}
+	if err := f.sync("."); err != nil {
+		return err
+	}
+	return f.clear()
+}
+
+// clear removes partial uploads, and the times of use of packages that are gone.
+func (f *folder) clear() error {
+	uploads, err := f.names(partial)
+	if err != nil {
+		return err
+	}
+	for _, name := range uploads {
+		if err := f.root.RemoveAll(path.Join(partial, name)); err != nil {
+			return fmt.Errorf("a partial upload cannot be removed: %w", err)
+		}
+	}
+	uses, err := f.names(used)
+	if err != nil {
+		return err
+	}
+	for _, name := range uses {
+		if _, err := f.root.Lstat(path.Join(stored, name)); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := f.root.Remove(path.Join(used, name)); err != nil {
+			return fmt.Errorf("what is left of a deleted package cannot be removed: %w", err)
+		}
+	}
+	return nil
+}
+
+// names are the files of a folder, sorted.
+func (f *folder) names(of string) ([]string, error) {
+	opened, err := f.root.Open(of)
+	if err != nil {
+		return nil, fmt.Errorf("the folder of packages cannot be read: %w", err)
+	}
+	defer opened.Close()
+	names, err := opened.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("the folder of packages cannot be read: %w", err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (f *folder) sync(name string) error {
+	opened, err := f.root.Open(name)
+	if err != nil {
+		return fmt.Errorf("the folder of packages cannot be read: %w", err)
+	}
+	defer opened.Close()
+	if err := opened.Sync(); err != nil {
+		return fmt.Errorf("the folder of packages cannot be synced: %w", err)
+	}
+	return nil
+}
+
+func (f *folder) stat(_ context.Context, digest string) (Package, error) {
+	info, err := f.root.Lstat(path.Join(stored, digest))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Package{}, ErrAbsent
+	case err != nil:
+		return Package{}, fmt.Errorf("package %s cannot be read: %w", digest, err)
+	}
+	found := Package{SHA256: digest, Bytes: info.Size(), StoredAt: info.ModTime().UTC(), UsedAt: info.ModTime().UTC()}
+	use, err := f.root.Lstat(path.Join(used, digest))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return found, nil
+	case err != nil:
+		return Package{}, fmt.Errorf("the last use of package %s cannot be read: %w", digest, err)
+	}
+	if use.ModTime().After(found.UsedAt) {
+		found.UsedAt = use.ModTime().UTC()
+	}
+	return found, nil
+}
+
+func (f *folder) open(_ context.Context, digest string) (io.ReadSeekCloser, time.Time, error) {
+	file, err := f.root.Open(path.Join(stored, digest))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, time.Time{}, ErrAbsent
+	case err != nil:
+		return nil, time.Time{}, fmt.Errorf("package %s cannot be read: %w", digest, err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, time.Time{}, errors.Join(fmt.Errorf("package %s cannot be read: %w", digest, err), file.Close())
+	}
+	return file, info.ModTime().UTC(), nil
+}
+
+func (f *folder) list(ctx context.Context, limit int, after string) ([]Package, string, error) {
+	names, err := f.names(stored)
+	if err != nil {
+		return nil, "", err
+	}
+	found := []Package{}
+	for _, name := range names {
+		if name <= after || !ValidDigest(name) {
+			continue
+		}
+		if len(found) == limit {
+			return found, found[limit-1].SHA256, nil
+		}
+		one, err := f.stat(ctx, name)
+		if errors.Is(err, ErrAbsent) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		found = append(found, one)
+	}
+	return found, "", nil
+}
+
+func (f *folder) use(_ context.Context, found Package) error {
+	if err := f.writeUse(path.Join(used, found.SHA256), found.UsedAt); err != nil {
+		return fmt.Errorf("the use of package %s cannot be noted: %w", found.SHA256, full(err))
+	}
+	return nil
+}
+
+func (f *folder) writeUse(name string, at time.Time) error {
+	file, err := f.root.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(f.root.Chtimes(name, at, at), file.Sync(), file.Close())
+	return errors.Join(err, f.sync(used))
+}
+
+func (f *folder) remove(ctx context.Context, digest string, allowed func(Package) error) error {
+	found, err := f.stat(ctx, digest)
+	if err != nil {
+		return err
+	}
+	if err := allowed(found); err != nil {
+		return err
+	}
+	if err := f.root.Remove(path.Join(stored, digest)); err != nil {
+		return fmt.Errorf("package %s cannot be deleted: %w", digest, err)
+	}
+	if err := f.sync(stored); err != nil {
+		return err
+	}
+	failpoint.Hit("packages.deleted")
+	if err := f.root.Remove(path.Join(used, digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("what is left of package %s cannot be removed: %w", digest, err)
+	}
+	return nil
+}
+
+// upload is a file that has no digest for a name yet.
+type upload struct {
+	*folder
+	name, digest string
+}
+
+func (f *folder) stage(ctx context.Context, digest string, content io.Reader) (staged, error) {
+	u := upload{f, path.Join(partial, digest+"."+rand.Text()), digest}
+	file, err := f.root.OpenFile(u.name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("package %s cannot be written: %w", digest, full(err))
+	}
+	// The file's own way to read has smaller pieces.
+	_, err = io.CopyBuffer(struct{ io.Writer }{file}, content, make([]byte, 256<<10))
+	if err == nil {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		u.discard(ctx)
+		return nil, fmt.Errorf("package %s cannot be written: %w", digest, full(err))
+	}
+	return u, nil
+}
+
+func (u upload) appear(_ context.Context, at time.Time) error {
+	err := u.root.Chtimes(u.name, at, at)
+	if err == nil {
+		err = u.root.Rename(u.name, path.Join(stored, u.digest))
+	}
+	if err != nil {
+		return fmt.Errorf("package %s cannot be written: %w", u.digest, full(err))
+	}
+	failpoint.Hit("packages.renamed")
+	return u.sync(stored)
+}
+
+func (u upload) discard(context.Context) { _ = u.root.Remove(u.name) }
+
+// ready tries to write a file.
+func (f *folder) ready(context.Context) error {
+	name := path.Join(partial, "ready."+rand.Text())
+	file, err := f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("the folder of packages cannot be written: %w", full(err))
+	}
+	return errors.Join(file.Close(), f.root.Remove(name))
+}
+
+// full marks the error of a disk, or of a quota, that has no room.
+func full(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return err
+}

@@ -1,0 +1,34 @@
+package source
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBuckets(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ reason, text, name, prefix, problem string }{
+		{"A bucket of its own.", "s3://packages", "packages", "", ""},
+		{"A slash more.", "s3://packages/", "packages", "", ""},
+		{"A part of a bucket.", "s3://releases.example.com/slipway/packages", "releases.example.com", "slipway/packages/", ""},
+		{"With its slash.", "s3://packages/slipway/", "packages", "slipway/", ""},
+		{"A folder.", "/var/lib/packages", "", "", "give s3://name"},
+		{"The address of a service goes elsewhere.", "https://minio.example/packages", "", "", "give s3://name"},
+		{"Keys don't belong here.", "s3://key:secret@packages", "", "", "give s3://name"},
+		{"A parameter would be ignored.", "s3://packages?region=eu", "", "", "give s3://name"},
+		{"No name.", "s3://", "", "", "is no name of a bucket"},
+		{"No name that S3 takes.", "s3://My_Packages", "", "", "is no name of a bucket"},
+		{"A port.", "s3://packages:80", "", "", "is no name of a bucket"},
+		{"A way out.", "s3://packages/a/../b", "", "", "is no prefix"},
+	} {
+		name, prefix, err := ParseBucket(c.text)
+		if c.problem != "" {
+			require.ErrorContains(t, err, c.problem, c.reason)
+			require.NotContains(t, c.problem, "secret")
+			continue
+		}
+		require.NoError(t, err, c.reason)
+		require.Equal(t, []string{c.name, c.prefix}, []string{name, prefix}, c.reason)
+	}
+}
