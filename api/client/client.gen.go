@@ -1247,6 +1247,9 @@ type Other = Problem
 // PackageAbsent An error, as RFC 9457 has it.
 type PackageAbsent = Problem
 
+// PackageBusy An error, as RFC 9457 has it.
+type PackageBusy = Problem
+
 // PackageToken An error, as RFC 9457 has it.
 type PackageToken = Problem
 
@@ -2930,7 +2933,7 @@ type ClientInterface interface {
 
 	// PutPackageWithBody Stores a package
 	//
-	// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and on the disk. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
+	// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and safe. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -5117,7 +5120,7 @@ func (c *Client) HeadPackage(ctx context.Context, digest PackageDigest, reqEdito
 
 // PutPackageWithBody Stores a package
 //
-// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and on the disk. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
+// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and safe. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10575,7 +10578,7 @@ type ClientWithResponsesInterface interface {
 
 	// PutPackageWithBodyWithResponse Stores a package
 	//
-	// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and on the disk. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
+	// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and safe. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16768,6 +16771,8 @@ type PutPackageResponse struct {
 	ApplicationProblemJSON413 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *PackageBusy
 	// ApplicationProblemJSON507 the response for an HTTP 507 `application/problem+json` response
 	ApplicationProblemJSON507 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -16802,6 +16807,11 @@ func (r PutPackageResponse) GetApplicationProblemJSON413() *Problem {
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
 func (r PutPackageResponse) GetApplicationProblemJSON422() *Problem {
 	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r PutPackageResponse) GetApplicationProblemJSON503() *PackageBusy {
+	return r.ApplicationProblemJSON503
 }
 
 // GetApplicationProblemJSON507 returns the response for an HTTP 507 `application/problem+json` response
@@ -16850,6 +16860,8 @@ type UsePackageResponse struct {
 	ApplicationProblemJSON401 *PackageToken
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *PackageAbsent
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *PackageBusy
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
 }
@@ -16862,6 +16874,11 @@ func (r UsePackageResponse) GetApplicationProblemJSON401() *PackageToken {
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r UsePackageResponse) GetApplicationProblemJSON404() *PackageAbsent {
 	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r UsePackageResponse) GetApplicationProblemJSON503() *PackageBusy {
+	return r.ApplicationProblemJSON503
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -18747,7 +18764,7 @@ func (c *ClientWithResponses) HeadPackageWithResponse(ctx context.Context, diges
 
 // PutPackageWithBodyWithResponse Stores a package
 //
-// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and on the disk. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
+// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and safe. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -23984,6 +24001,13 @@ func ParsePutPackageResponse(rsp *http.Response) (*PutPackageResponse, error) {
 		}
 		response.ApplicationProblemJSON422 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest PackageBusy
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -24033,6 +24057,13 @@ func ParseUsePackageResponse(rsp *http.Response) (*UsePackageResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest PackageBusy
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Other

@@ -1240,6 +1240,9 @@ type Other = Problem
 // PackageAbsent An error, as RFC 9457 has it.
 type PackageAbsent = Problem
 
+// PackageBusy An error, as RFC 9457 has it.
+type PackageBusy = Problem
+
 // PackageToken An error, as RFC 9457 has it.
 type PackageToken = Problem
 

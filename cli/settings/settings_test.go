@@ -213,6 +213,9 @@ serving-policy-file: /etc/slipway/servings.yaml
 build-policy-file: /etc/slipway/builds.yaml
 package-listen: 0.0.0.0:5
 package-dir: /var/lib/packages
+package-bucket: s3://packages/slipway
+package-s3-endpoint: https://s3.example/
+package-s3-region: eu-north-1
 package-token-file: /etc/packages/token
 package-cert-file: /etc/packages/crt
 package-key-file: /etc/packages/key

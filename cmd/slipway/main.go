@@ -34,11 +34,13 @@ works on, and connects outwards only. With --party it serves only that party's q
 }
 
 func packageServeCommand() *cobra.Command {
-	command := engineCommand(settings.PackageServe, runPackageServe, "Serve a store of packages", `Serve a store of packages from a folder. A
-party runs one beside its cluster, where both its worker and its pods reach it; the folder belongs on a volume that outlives the process, and
-one process serves it at a time. Downloads need the digest of a package and nothing else; everything that changes the store needs the token.`)
+	command := engineCommand(settings.PackageServe, runPackageServe, "Serve a store of packages", `Serve a store of packages from a folder or from a bucket of S3. A
+party runs one beside its cluster, where both its worker and its pods reach it. A folder belongs on a volume that outlives the process, and
+one process serves it at a time; a bucket may be served by several. Downloads need the digest of a package and nothing else; everything that
+changes the store needs the token.`)
 	command.Use = "serve"
-	command.Example = `  slipway package serve --package-dir /var/lib/slipway-packages --package-listen 0.0.0.0:8085`
+	command.Example = `  slipway package serve --package-dir /var/lib/slipway-packages --package-listen 0.0.0.0:8085
+  slipway package serve --package-bucket s3://releases/slipway --package-s3-region eu-central-1 --package-token-file token`
 	return command
 }
 

@@ -158,7 +158,20 @@ func TestPackageServeRunsAndEnds(t *testing.T) {
 	require.NoError(t, <-ended, "it ends when it is asked to, without Temporal and without a cluster")
 	_, errs, code := slipway(t, "package", "serve")
 	require.Equal(t, app.ExitUsage, code)
-	require.Contains(t, errs, "give --package-dir")
+	require.Contains(t, errs, "give --package-dir or --package-bucket")
+}
+
+func TestWhereAPackageStoreKeepsPackages(t *testing.T) {
+	t.Parallel()
+	for says, s := range map[string]settings.Settings{
+		"exclude each other":                          {PackageDir: t.TempDir(), PackageBucket: "s3://packages"},
+		"name the token's file with --package-token":  {PackageBucket: "s3://packages"},
+		"--package-bucket: \"packages\" is no bucket": {PackageBucket: "packages", PackageTokenFile: "token"},
+		"--package-bucket: the endpoint":              {PackageBucket: "s3://packages", PackageTokenFile: "token", PackageS3Endpoint: "http://127.0.0.1:1/packages"},
+	} {
+		_, err := newPackageServer(packageParts{Settings: s, Log: slog.New(slog.DiscardHandler)})
+		require.ErrorContains(t, err, says)
+	}
 }
 
 func TestDevUsesItsOwnPackageStore(t *testing.T) {
@@ -174,6 +187,8 @@ func TestDevUsesItsOwnPackageStore(t *testing.T) {
 		"Token":   {"with the token it is served with", func(s *settings.Settings) { s.PackageTokenFile = "t" }, "http://127.0.0.1:8085", "t"},
 		"Another": {"unless another store is named", func(s *settings.Settings) { s.PackageStore = "http://a" }, "http://a", ""},
 		"None":    {"no folder, no store", func(s *settings.Settings) { s.PackageDir = "" }, "", ""},
+		"Bucket": {"a bucket is a store, too", func(s *settings.Settings) { s.PackageDir, s.PackageBucket, s.PackageTokenFile = "", "s3://b", "t" },
+			"http://127.0.0.1:8085", "t"},
 		"AnyPort": {"pods have to know the port", func(s *settings.Settings) { s.PackageListen = "127.0.0.1:0" }, "", ""},
 	} {
 		s := serving

@@ -25,7 +25,7 @@ func ParseBucket(text string) (name, prefix string, err error) {
 		return u.Host, "", nil
 	}
 	if path.Clean("/"+prefix) != "/"+prefix {
-		return "", "", fmt.Errorf("%q is no prefix in a bucket: leave out empty parts, . and ..", u.Path)
+		return "", "", fmt.Errorf("%q is no prefix in a bucket: leave out empty parts and dots", u.Path)
 	}
 	return u.Host, prefix + "/", nil
 }

@@ -88,7 +88,9 @@ func Start(t testing.TB) *Server {
 
 // proxy passes requests on to the socket of the server, with the host that they were signed for.
 func (s *Server) proxy() http.Handler {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", s.socket) }
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", s.socket)
+	}
 	to := &httputil.ReverseProxy{
 		Transport:     &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 32},
 		FlushInterval: -1,

@@ -18,6 +18,7 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/test/buckets"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/sources"
 	"slipway.io/slipway/workflows"
@@ -27,9 +28,27 @@ import (
 func TestLongPackageStoreIsSwept(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
+	packageStoreIsSwept(t, harness.Options{Args: []string{"--package-dir", filepath.Join(t.TempDir(), "packages")}})
+}
+
+// So does a store in a bucket, of which nothing else is left there.
+func TestLongPackageStoreInABucketIsSwept(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	server := buckets.Start(t)
+	o := harness.Options{Args: []string{"--package-bucket", "s3://" + buckets.Name, "--package-s3-endpoint", server.URL,
+		"--package-token-file", filepath.Join(t.TempDir(), "token")}}
+	for name, value := range buckets.Environment {
+		o.Env = append(o.Env, name+"="+value)
+	}
+	packageStoreIsSwept(t, o)
+	require.Len(t, server.Keys(), 2, "the package that is named, and its times")
+}
+
+func packageStoreIsSwept(t *testing.T, o harness.Options) {
 	store := "http://127.0.0.1:" + harness.FreePort(t)
-	e := harness.Start(t, harness.Options{Args: []string{"--source-allow", "127.0.0.0/8", "--package-dir", filepath.Join(t.TempDir(), "packages"),
-		"--package-listen", store[len("http://"):], "--package-keep", "1s", "--record-limit", "1"}})
+	o.Args = append(o.Args, "--source-allow", "127.0.0.0/8", "--package-listen", store[len("http://"):], "--package-keep", "1s", "--record-limit", "1")
+	e := harness.Start(t, o)
 	web := sources.NewFiles(t)
 	e.Deployment("front", 2, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32) })
 	e.WaitReadyPods("front", 2)
@@ -63,14 +82,21 @@ func TestLongPackageStoreIsSwept(t *testing.T) {
 	e.RecordNewest(workflows.TypePackageSweep, "package-sweep")
 }
 
-// The manifest for a party's store is one that the API server takes as it is, and its arguments are settings of the command.
-func TestManifestOfThePackageStore(t *testing.T) {
+// The manifests for a party's store are such that the API server takes them as they are, and their arguments are settings of the command.
+func TestManifestsOfThePackageStore(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
-	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy", "packages", "store.yaml"))
+	for _, name := range []string{"store.yaml", "store-s3.yaml"} {
+		t.Run(name, func(t *testing.T) { takesManifest(t, e, name) })
+	}
+}
+
+func takesManifest(t *testing.T, e *harness.Engine, name string) {
+	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy", "packages", name))
 	require.NoError(t, err)
 	resources := map[string]schema.GroupVersionResource{"Service": {Version: "v1", Resource: "services"},
-		"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"}, "Deployment": {Group: "apps", Version: "v1", Resource: "deployments"}}
+		"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"}, "Deployment": {Group: "apps", Version: "v1", Resource: "deployments"},
+		"PodDisruptionBudget": {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}}
 	for _, document := range strictyaml.Split(text) {
 		var object unstructured.Unstructured
 		require.NoError(t, yaml.Unmarshal(document, &object.Object))
