@@ -1028,7 +1028,7 @@ type TaskSummary struct {
 	Workflow *WorkflowRef `json:"workflow,omitempty"`
 }
 
-// TaskWait The release window that the next services wait for, until when. Without `until` it does not open again. Absent while they wait for none.
+// TaskWait What the task as a whole waits for: the release window of its next services, or, while each service that runs waits by its rollouts, what the one that has waited longest waits for, which `message` names. Without `until`, a window does not open again. Absent while something goes on.
 type TaskWait = plan.RolloutWait
 
 // TrafficRouting Routes that several rollouts share.
@@ -2764,7 +2764,7 @@ type ClientInterface interface {
 	// RerunTaskWithBody Runs again what did not succeed in a task
 	//
 	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-	// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+	// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
 	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
 	//
 	// Takes any type of body and a specified content type.
@@ -2775,7 +2775,7 @@ type ClientInterface interface {
 	// RerunTask Runs again what did not succeed in a task
 	//
 	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-	// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+	// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
 	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
 	//
 	// Takes a body of the `application/json` content type.
@@ -4731,7 +4731,7 @@ func (c *Client) GetTaskReport(ctx context.Context, id TaskID, params *GetTaskRe
 // RerunTaskWithBody Runs again what did not succeed in a task
 //
 // Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
 // so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
 //
 // Takes any type of body and a specified content type.
@@ -4752,7 +4752,7 @@ func (c *Client) RerunTaskWithBody(ctx context.Context, id TaskID, params *Rerun
 // RerunTask Runs again what did not succeed in a task
 //
 // Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
 // so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
 //
 // Takes a body of the `application/json` content type.
@@ -10385,7 +10385,7 @@ type ClientWithResponsesInterface interface {
 	// RerunTaskWithBodyWithResponse Runs again what did not succeed in a task
 	//
 	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-	// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+	// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
 	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -10396,7 +10396,7 @@ type ClientWithResponsesInterface interface {
 	// RerunTaskWithResponse Runs again what did not succeed in a task
 	//
 	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-	// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+	// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
 	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -18439,7 +18439,7 @@ func (c *ClientWithResponses) GetTaskReportWithResponse(ctx context.Context, id 
 // RerunTaskWithBodyWithResponse Runs again what did not succeed in a task
 //
 // Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
 // so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -18456,7 +18456,7 @@ func (c *ClientWithResponses) RerunTaskWithBodyWithResponse(ctx context.Context,
 // RerunTaskWithResponse Runs again what did not succeed in a task
 //
 // Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-// catalogue is taken as it is now. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
+// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
 // so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).

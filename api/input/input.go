@@ -207,7 +207,7 @@ func (f Field) read(value strictyaml.Value) {
 		}
 		return
 	}
-	text := value.FreeText()
+	text := strings.TrimSpace(value.FreeText())
 	if length := len([]rune(text)); length > f.Most {
 		value.CannotRead("has %d characters: at most %d are kept", length, f.Most)
 		return

@@ -84,6 +84,7 @@ func (r *taskReader) fill(ctx context.Context, task *plan.Task) {
 		})
 	}
 	wg.Wait()
+	showWait(task)
 }
 
 func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *plan.ServiceStatus) {
@@ -109,6 +110,7 @@ func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *pl
 	}
 	service.Reason = cmp.Or(child.status.Reason, service.Reason)
 	service.Package, service.Build = child.status.Package, child.status.Build
+	showTries(service, described.GetPendingActivities())
 	r.fillRollouts(ctx, service)
 	if !execution.IsOpen(described) && child.status.State.Ended() {
 		service.State, service.FinishedAt = child.status.State, answer.UTC(info.GetCloseTime().AsTime())

@@ -40,6 +40,9 @@ func (h *Handlers) RerunTask(c echo.Context, id schema.TaskID, params schema.Rer
 	if err != nil {
 		return err
 	}
+	if times.AnyTime() {
+		times = snapshot.Times // whoever held the earlier task back has not said otherwise
+	}
 	request.Subject = seen.task.Plan
 	request.Asked = rerunDigest{id, asked(request, times)}
 	return h.answerStart(c, request, times, &rerun{task: id, document: document})

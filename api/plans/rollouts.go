@@ -3,6 +3,7 @@ package plans
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/api/schema"
@@ -70,19 +71,9 @@ func (r *taskReader) fillRollouts(ctx context.Context, service *plan.ServiceStat
 			w.Message = "superseded by another release: " + status.Reason
 		}
 		w.Rollout = viewOf(view, status)
-		if w.Rollout.WaitingFor != nil && needsPerson(status) {
+		if w.Rollout.WaitingFor != nil && slices.Contains(held, w.Rollout.WaitingFor.Kind) {
 			service.Reason = fmt.Sprintf("%s: %s", view, status.Reason)
 		}
-	}
-}
-
-// needsPerson says that a rollout does not go on by itself.
-func needsPerson(status rollout.Status) bool {
-	switch status.WaitingFor.Kind {
-	case rollout.WaitApproval, rollout.WaitResume, rollout.WaitDrift:
-		return true
-	default:
-		return false
 	}
 }
 

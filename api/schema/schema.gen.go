@@ -1021,7 +1021,7 @@ type TaskSummary struct {
 	Workflow *WorkflowRef `json:"workflow,omitempty"`
 }
 
-// TaskWait The release window that the next services wait for, until when. Without `until` it does not open again. Absent while they wait for none.
+// TaskWait What the task as a whole waits for: the release window of its next services, or, while each service that runs waits by its rollouts, what the one that has waited longest waits for, which `message` names. Without `until`, a window does not open again. Absent while something goes on.
 type TaskWait = plan.RolloutWait
 
 // TrafficRouting Routes that several rollouts share.

@@ -253,31 +253,9 @@ func matchesInWords(matches []strategy.Match) string {
 // waitLines say what the rollout waits for, how long still, and who can do what about it.
 func waitLines(d render.Drawing, s rollout.Status) []render.Line {
 	w := s.WaitingFor
-	text := d.WaitsFor(waitInWords(w.Kind), w.Since)
+	text := d.WaitsFor(render.WaitInWords(w.Kind), w.Since)
 	if w.Until != nil {
 		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()), render.ShortDuration(w.Until.Sub(d.Now())))
 	}
 	return append([]render.Line{{{Text: text, Colour: render.Yellow}, {Text: render.Because(w.Message)}}}, render.Hints(Hints(s))...)
-}
-
-func waitInWords(kind rollout.WaitKind) string {
-	switch kind {
-	case rollout.WaitApproval:
-		return "an approval"
-	case rollout.WaitTimer:
-		return "its pause to end"
-	case rollout.WaitWindow:
-		return "a release window"
-	case rollout.WaitPods:
-		return "pods"
-	case rollout.WaitTraffic:
-		return "routes to take effect"
-	case rollout.WaitParty:
-		return "the party's cluster"
-	case rollout.WaitDrift:
-		return "a decision: somebody else has changed what is released"
-	case rollout.WaitResume:
-		return "a person"
-	}
-	return string(kind)
 }

@@ -174,7 +174,7 @@ func (o *said) confirm(ctx context.Context, a *app.App, api *client.Client, name
 	}
 	a.Printf(a.Err, "%s of step %d of %d of rollout %s", o.verb.Verb, s.CurrentStepIndex, len(s.Steps), keyOf(s))
 	if s.WaitingFor != nil {
-		a.Printf(a.Err, ", which waits for %s since %s", waitInWords(s.WaitingFor.Kind), render.Clock(s.WaitingFor.Since, a.Now()))
+		a.Printf(a.Err, ", which waits for %s since %s", render.WaitInWords(s.WaitingFor.Kind), render.Clock(s.WaitingFor.Since, a.Now()))
 	}
 	a.Printf(a.Err, "\n")
 	for _, line := range a.Drawing().Render(splitLines(s), render.Unbounded) {

@@ -112,14 +112,17 @@ func header(d render.Drawing, t plan.Task) []render.Line {
 		{{Text: state, Colour: colour(t.State)}, {Text: render.Because(t.Reason)}},
 	}
 	if w := t.WaitingFor; w != nil {
-		lines = append(lines, waitLine(d, *w), render.Line{{Text: "have it begin now: slipway task approve " + t.ID + " --reason TEXT", Colour: render.Yellow}})
+		lines = append(lines, waitLine(d, *w))
+		if w.Service == "" {
+			lines = append(lines, render.Line{{Text: "have it begin now: slipway task approve " + t.ID + " --reason TEXT", Colour: render.Yellow}})
+		}
 	}
 	return append(lines, render.Line{})
 }
 
-// waitLine says since when a task waits for a release window, and until when.
+// waitLine says since when a task waits, for what, and until when.
 func waitLine(d render.Drawing, w plan.RolloutWait) render.Line {
-	text := d.WaitsFor("a release window", w.Since)
+	text := d.WaitsFor(render.WaitInWords(rollout.WaitKind(w.Kind)), w.Since)
 	if w.Until != nil {
 		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()), render.ShortDuration(w.Until.Sub(d.Now())))
 	}
@@ -218,11 +221,17 @@ func workloadLines(s plan.ServiceStatus) []render.Line {
 // approval is how somebody approves the rollout that a workload waits for; "" when it waits for none.
 func approval(w plan.WorkloadStatus) string {
 	r := w.Rollout
-	if w.State != plan.ItemRunning || r == nil || r.WaitingFor == nil || r.WaitingFor.Kind != string(rollout.WaitApproval) {
+	if w.State != plan.ItemRunning || r == nil || r.WaitingFor == nil {
 		return ""
 	}
 	name := app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
-	return "look at it and approve it: slipway rollout approve " + name.Arguments()
+	switch rollout.WaitKind(r.WaitingFor.Kind) {
+	case rollout.WaitApproval:
+		return "look at it and approve it: slipway rollout approve " + name.Arguments()
+	case rollout.WaitWindow:
+		return "have it begin now: slipway rollout approve " + name.Arguments() + " --reason TEXT"
+	}
+	return ""
 }
 
 func colour(s plan.TaskState) render.Colour {

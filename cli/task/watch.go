@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,12 +25,12 @@ const WatchExitCodes = `  0    Succeeded
   2    wrong usage
   3    Stopped
   4    Interrupted, with --exit-on-interrupted
-  5    Paused, with --exit-on-paused
+  5    Paused, or waits for a decision on a rollout of one of its services, with --exit-on-paused
   124  --timeout passed
   130  ended by Ctrl-C; the task goes on`
 
 // Words are what the help says of a watch.
-var Words = follow.Words{Noun: "task", End: "to its end", Interrupted: "the task is Interrupted", Paused: "the task is Paused"}
+var Words = follow.Words{Noun: "task", End: "to its end", Interrupted: "the task is Interrupted", Paused: "the task is Paused, or waits for a decision on a rollout"}
 
 func watchCommand(n *tasks) *cobra.Command {
 	command := n.WatchCommand(`Follow a task to its end. A terminal shows waves and services as they change; a pipe gets one line for each
@@ -80,7 +81,7 @@ func ends(o follow.Options, t plan.Task) (code int, ok bool) {
 	switch {
 	case t.State == plan.TaskInterrupted && o.ExitOnInterrupted:
 		return app.ExitInterrupted, true
-	case t.State == plan.TaskPaused && o.ExitOnPaused:
+	case o.ExitOnPaused && (t.State == plan.TaskPaused || waitsForPerson(t)):
 		return app.ExitPaused, true
 	case !Over(t):
 		return 0, false
@@ -92,13 +93,21 @@ func ends(o follow.Options, t plan.Task) (code int, ok bool) {
 	return app.ExitOK, true
 }
 
+// waitsForPerson says that nothing of the task goes on until somebody decides on one of its rollouts.
+func waitsForPerson(t plan.Task) bool {
+	return t.WaitingFor != nil && t.WaitingFor.Kind != plan.WaitWindow
+}
+
 // Over says whether nothing of the task will change any more. A failed task waits for what still runs beside the failure.
 func Over(t plan.Task) bool { return t.State.Final() && t.FinishedAt != nil }
 
 // Epilogue is the last word on a task, and what to do next.
 func Epilogue(t plan.Task) string {
 	next := fmt.Sprintf("Report: slipway task report %s", t.ID)
-	if !t.State.Final() {
+	switch {
+	case waitsForPerson(t):
+		return fmt.Sprintf("task %s waits: %s\n%s", t.ID, t.WaitingFor.Message, strings.Join(approvals(t), "\n"))
+	case !t.State.Final():
 		next = fmt.Sprintf("To go on: slipway task resume %s", t.ID)
 	}
 	return fmt.Sprintf("task %s is %s%s\n%s", t.ID, t.State, render.After(t.StartedAt, t.FinishedAt), next)
@@ -231,4 +240,16 @@ func (n Names) in(t plan.Task) plan.Task {
 		t.Services[i].ServiceID = plan.ServiceID(n.Beside(string(t.Services[i].ServiceID)))
 	}
 	return t
+}
+
+// approvals are the commands by which the rollouts are approved that the task waits for.
+func approvals(t plan.Task) (all []string) {
+	for _, service := range t.Services {
+		for _, w := range service.Workloads {
+			if hint := approval(w); hint != "" {
+				all = append(all, hint)
+			}
+		}
+	}
+	return all
 }

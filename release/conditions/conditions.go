@@ -28,7 +28,6 @@ const (
 	reasonRuns    = "NotOver"
 	reasonSound   = "NoProblem"
 	reasonResume  = "Resume"
-	reasonWindow  = "Window"
 )
 
 // set makes the conditions of one release.

@@ -17,7 +17,7 @@ func OfTask(t plan.Task) []metav1.Condition {
 	s.add(Progressing, runs, now, now)
 	waits := fact{reasonResume, t.Reason, since}
 	if w := t.WaitingFor; w != nil {
-		waits = fact{reasonWindow, w.Message, w.Since}
+		waits = fact{camel(w.Kind), w.Message, w.Since}
 	}
 	s.add(Waiting, t.State == plan.TaskPaused || t.State == plan.TaskInterrupted || t.WaitingFor != nil, waits,
 		fact{reasonNothing, "", latest(&t.CreatedAt, t.StartedAt)})

@@ -23,7 +23,9 @@ type Machine struct {
 	// log is what people have sent.
 	log audit.Log
 	// timed says that items begin only when the task's times allow it; opening is what is known of them, nil before they were asked.
-	timed   bool
+	timed bool
+	// stopTo is where a stop has the rollouts end; "": they are left alone.
+	stopTo  string
 	opening *Opening
 	// started says that the task may run: whatever is asked of it before only decides what follows then.
 	started bool
@@ -205,8 +207,11 @@ func (m *Machine) finishing() string {
 		return "nothing is being released"
 	}
 	text := countOf(busy, "service that is being released finishes first", "services that are being released finish first")
-	if len(rolling) == 0 {
+	switch {
+	case len(rolling) == 0:
 		return text
+	case m.stopTo != "":
+		return m.stoppingRollouts()
 	}
 	return fmt.Sprintf("%s; rollouts release %s: they may wait for an approval, and `stop` with `to` (stable, new or frozen) ends them", text,
 		m.named(rolling))

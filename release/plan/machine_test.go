@@ -299,6 +299,15 @@ func TestStopAndRollouts(t *testing.T) {
 			require.Equal(t, test.outcome, outcome, "%s: %s", test.reason, text)
 			require.Contains(t, text, test.contains, test.reason)
 			require.Equal(t, test.state, test.m.State)
+			if outcome == audit.Accepted && test.m.stopTo != "" {
+				require.Contains(t, test.m.Reason, "are stopped to "+test.m.stopTo, "nobody is told to do what is being done")
+				require.NotContains(t, test.m.Reason, "`stop` with `to`")
+				next := NewMachine([]string{"a", "b"}, []Wave{{Items: []int{0, 1}}}, 0)
+				next.RollsOut(1)
+				next.Recall(test.m.Memory())
+				next.settle()
+				require.Equal(t, test.m.Reason, next.Reason, "the next run knows as much")
+			}
 		})
 	}
 }

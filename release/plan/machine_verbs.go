@@ -107,14 +107,15 @@ func (m *Machine) stop(to string) (done, refusal string) {
 			return "", "no rollout of the task runs, so there is nothing that `to` could be for: send stop without it"
 		}
 		m.State = TaskStopping
-		if to != "" {
-			return m.stoppingRollouts(to) + "; nothing new starts", ""
+		if m.stopTo = to; to != "" {
+			return m.stoppingRollouts() + "; nothing new starts", ""
 		}
 		return m.finishing() + "; nothing new starts", ""
 	case TaskStopping:
 		switch {
 		case to != "" && len(rolling) > 0:
-			return m.stoppingRollouts(to), ""
+			m.stopTo = to
+			return m.stoppingRollouts(), ""
 		case len(rolling) > 0:
 			return "", "the task is Stopping already: " + m.finishing()
 		}
@@ -125,8 +126,8 @@ func (m *Machine) stop(to string) (done, refusal string) {
 }
 
 // stoppingRollouts says what becomes of the rollouts.
-func (m *Machine) stoppingRollouts(to string) string {
-	return fmt.Sprintf("the rollouts of %s are stopped to %s", m.named(m.rolling()), to)
+func (m *Machine) stoppingRollouts() string {
+	return fmt.Sprintf("the rollouts of %s are stopped to %s", m.named(m.rolling()), m.stopTo)
 }
 
 func (m *Machine) illegal(verb Verb) string {
@@ -147,6 +148,8 @@ type Memory struct {
 	Started bool           `json:"started,omitempty"`
 	Items   []itemProgress `json:"items"`
 	Log     audit.Log      `json:"log"`
+	// StopTo is where the rollouts are stopped to.
+	StopTo string `json:"stopTo,omitempty"`
 	// Opening is what is known of the task's times.
 	Opening *Opening `json:"opening,omitempty"`
 }
@@ -164,10 +167,11 @@ type itemProgress struct {
 
 // Memory is what the machine has to remember.
 func (m *Machine) Memory() Memory {
-	return Memory{State: m.State, Reason: m.Reason, Started: m.started, Items: m.items, Log: m.log, Opening: m.opening}
+	return Memory{State: m.State, Reason: m.Reason, Started: m.started, Items: m.items, Log: m.log, StopTo: m.stopTo, Opening: m.opening}
 }
 
 // Recall has a new machine go on where another one was.
 func (m *Machine) Recall(was Memory) {
 	m.State, m.Reason, m.started, m.items, m.log, m.opening = was.State, was.Reason, was.Started, was.Items, was.Log, was.Opening
+	m.stopTo = was.StopTo
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"slipway.io/slipway/release/window"
@@ -77,8 +78,8 @@ func (m *Machine) approve(reason string) (done, refusal string) {
 	case wait == nil && (m.State == TaskPausing || m.State == TaskPaused):
 		return "", fmt.Sprintf("the task is %s: resume it, then approve what waits for a release window", m.State)
 	case wait == nil:
-		return "", "the task waits for no release window: there is nothing to approve (a rollout's step is approved on the rollout)"
-	case reason == "":
+		return "", m.nothingToApprove()
+	case strings.TrimSpace(reason) == "":
 		return "", "an approve overrides the release windows and needs a reason: " + wait.Message
 	}
 	m.opening = &Opening{Open: true, Until: wait.Until}
@@ -87,4 +88,13 @@ func (m *Machine) approve(reason string) (done, refusal string) {
 		return done + "; the task's release windows do not count any more", ""
 	}
 	return fmt.Sprintf("%s; until then its release windows do not count", done), ""
+}
+
+// nothingToApprove says where else there may be something to approve.
+func (m *Machine) nothingToApprove() string {
+	if rolling := m.rolling(); len(rolling) > 0 {
+		return fmt.Sprintf("the task's own release windows hold nothing back: what the rollouts of %s wait for is approved on the rollout, which the "+
+			"task's workloads name (slipway rollout approve NAMESPACE/NAME)", m.named(rolling))
+	}
+	return "the task waits for no release window: there is nothing to approve"
 }

@@ -64,7 +64,8 @@ type Task struct {
 	CreatedAt  time.Time          `json:"createdAt"`
 	StartedAt  *time.Time         `json:"startedAt,omitempty"`
 	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
-	// WaitingFor is the release window that the next services wait for; absent while they wait for none.
+	// WaitingFor is the release window that the next services wait for, or what each of the services that run waits for by its rollouts: a person, or a
+	// window. Absent while something goes on.
 	WaitingFor *RolloutWait    `json:"waitingFor,omitempty"`
 	Services   []ServiceStatus `json:"services"`
 	// History is who asked what of the task, oldest first.
@@ -165,7 +166,9 @@ type RolloutStatus struct {
 
 // RolloutWait is what a rollout waits for, the waitingFor of the rollout itself, or the task as a whole.
 type RolloutWait struct {
-	Kind    string     `json:"kind"`
+	Kind string `json:"kind"`
+	// Service is the one whose rollout a task waits for; "" of what the task waits for by itself, and of a rollout's own wait.
+	Service ServiceID  `json:"service,omitempty"`
 	Since   time.Time  `json:"since"`
 	Until   *time.Time `json:"until,omitempty"`
 	Gate    string     `json:"gate,omitempty"`

@@ -68,6 +68,33 @@ func TestReleaseWindows(t *testing.T) {
 		require.Contains(t, string(never.Body), `"deployPlanItems[0].serviceId"`)
 		require.Contains(t, string(never.Body), "the windows of the service's policy never open again")
 	})
+	t.Run("Rerun", func(t *testing.T) {
+		t.Parallel()
+		e := e.In(t)
+		e.Deployment("monday", 1, nil)
+		e.WaitReadyPods("monday", 1)
+		e.PutService("monday", "", "Deployment/monday")
+		e.PutPlan("monday", "deployPlanItems:\n- {serviceId: monday, deployment: RESTART}\n")
+		later := func(days int) string {
+			return time.Now().UTC().Add(time.Duration(days) * 24 * time.Hour).Format(time.RFC3339)
+		}
+		began, sooner := later(3), later(1)
+		ask := func(path, body string) plan.Task {
+			answer := e.Call(http.MethodPost, path, body)
+			require.Equal(t, http.StatusAccepted, answer.Status, string(answer.Body))
+			var started schema.ExecuteResult
+			require.NoError(t, json.Unmarshal(answer.Body, &started))
+			waits := e.WaitFor(started.ID, "it waits for its time", func(task plan.Task) bool { return task.WaitingFor != nil })
+			require.Equal(t, http.StatusOK, e.Verb(started.ID, "stop", "").Status)
+			e.WaitTask(started.ID, plan.TaskStopped)
+			return waits
+		}
+		first := ask("/api/v1/plans/monday/execute", `{"notBefore":"`+began+`"}`)
+		again := ask("/api/v1/tasks/"+first.ID+"/rerun", "")
+		require.Equal(t, first.WaitingFor.Until, again.WaitingFor.Until, "a task that was held back is not begun at once by running it again")
+		moved := ask("/api/v1/tasks/"+again.ID+"/rerun", `{"notBefore":"`+sooner+`"}`)
+		require.Equal(t, sooner, moved.WaitingFor.Until.UTC().Format(time.RFC3339), "unless somebody says so")
+	})
 	t.Run("TaskApproved", func(t *testing.T) {
 		t.Parallel()
 		e := e.In(t)
@@ -86,6 +113,8 @@ func TestReleaseWindows(t *testing.T) {
 		bare := e.Verb(started.ID, "approve", `{"actor":"ann"}`)
 		require.Equal(t, http.StatusConflict, bare.Status)
 		require.Contains(t, string(bare.Body), "needs a reason")
+		blank := e.Verb(started.ID, "approve", `{"actor":"ann","reason":" \n"}`)
+		require.Equal(t, http.StatusConflict, blank.Status, "a blank reason is none: %s", blank.Body)
 		require.Equal(t, http.StatusOK, e.Verb(started.ID, "approve", `{"actor":"ann","reason":"hotfix"}`).Status)
 		over := e.WaitTask(started.ID, plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, over.State, over.Reason)

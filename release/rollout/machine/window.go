@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"strings"
 	"time"
 
 	"slipway.io/slipway/release/rollout"
@@ -89,7 +90,7 @@ func (m *Machine) override(c rollout.Command) (done, refusal string) {
 		why = o.Reason
 	}
 	switch {
-	case c.Reason == "":
+	case strings.TrimSpace(c.Reason) == "":
 		return "", "an approve overrides the release windows and needs a reason: " + why
 	case c.Gate == "":
 		return "", "an approve that overrides the release windows names its gate: send waitingFor.gate as it is shown (" + why + ")"
