@@ -47,6 +47,7 @@ func TestATaskFromExecuteToDelete(t *testing.T) {
 			len(t.Services[2].Workloads) == 1 && t.Services[2].Workloads[0].Message == "333: 2 of 3 pods are ready"
 	})
 	require.Equal(t, plan.TaskRunning, running.State)
+	require.Equal(t, "li: release 2.4", running.Actor+": "+running.ExecuteReason, "who executed the plan, and why")
 	require.Equal(t, plan.ItemSucceeded, running.Services[0].State)
 	require.Equal(t, "task/"+id, running.Workflow.ID)
 	require.True(t, strings.HasPrefix(running.Workflow.URL, "http://ui.example/namespaces/test-"), running.Workflow.URL)
@@ -67,9 +68,12 @@ func TestATaskFromExecuteToDelete(t *testing.T) {
 
 	report := e.call("GET", "/api/v1/tasks/"+id+"/report", "", "Accept: text/markdown").is(http.StatusOK, "it is over")
 	require.Contains(t, report.body, "# Report of task "+id)
+	require.Contains(t, report.body, "- Executed by: li\n- Reason given: release 2.4\n")
 	require.Contains(t, e.call("GET", "/api/v1/tasks/"+id+"/report?format=json", "", "Accept: text/markdown").header.Get("Content-Type"), "application/json", "format wins")
 
 	e.waitClosed(id)
+	over := e.task(id)
+	require.Equal(t, "li: release 2.4", over.Actor+": "+over.ExecuteReason, "the record tells it, too")
 	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNoContent, "it is over")
 	e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, "it is gone")
 	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, "it is gone")

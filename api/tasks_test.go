@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -274,6 +275,31 @@ func TestTheListOfTasks(t *testing.T) {
 	require.Equal(t, "release of the shop", page.Items[0].Comment)
 	require.NotNil(t, page.Items[0].FinishedAt)
 	require.NotEmpty(t, page.NextCursor, "there are more in that state")
+}
+
+// A task that waits for its window has not started, however long its workflow runs already.
+func TestTheListOfTasksThatWaitForAWindow(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t).work()
+	e.putPlan("shop", "111 3")
+	e.party.hold("111")
+	started := e.call("POST", "/api/v1/plans/shop/execute", `{"notBefore":"2090-01-01T00:00:00Z"}`, jsonBody).is(http.StatusAccepted, "it can wait")
+	id := decode[schema.ExecuteResult](started).ID
+	e.wait(id, "its window", func(t plan.Task) bool { return t.WaitingFor != nil })
+	startOf := func(query string) *time.Time {
+		list := decode[schema.TaskList](e.call("GET", "/api/v1/tasks"+query, "").is(http.StatusOK, query))
+		require.Len(t, list.Items, 1, query)
+		return list.Items[0].StartedAt
+	}
+	for _, query := range []string{"", "?plan=shop"} {
+		e.waitListed(strings.TrimPrefix(query, "?"), id, plan.TaskRunning)
+		require.Nil(t, startOf(query), "nothing has begun (%q)", query)
+	}
+	e.call("POST", "/api/v1/tasks/"+id+"/approve", `{"actor":"li","reason":"hotfix"}`, jsonBody).is(http.StatusOK, "somebody overrides the wait")
+	running := e.wait(id, "its first service", func(t plan.Task) bool { return t.StartedAt != nil })
+	for _, query := range []string{"", "?plan=shop"} {
+		require.True(t, running.StartedAt.Equal(*startOf(query)), "it started with its first service (%q)", query)
+	}
 }
 
 func TestOldTasksArePrunedFromTheList(t *testing.T) {

@@ -382,3 +382,37 @@ shop-1   Succeeded   -         -      -    -      -        -                   -
 `, slipway(t, api, "plan", "history", "shop").out)
 	require.Contains(t, api.requests()[0].query, "plan=shop")
 }
+
+func TestPlanHistoryOfNothing(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/tasks", func(request) answer {
+		return answerJSON(http.StatusOK, client.TaskList{Items: []client.TaskSummary{}})
+	})
+	api.on("GET /api/v1/plans/new", func(request) answer {
+		return answerJSON(http.StatusOK, decoded(t, "deployPlanItems: [{serviceId: 111, deployment: STOP}]"))
+	})
+	api.on("GET /api/v1/plans/nosuch", func(request) answer { return problem(http.StatusNotFound, "plan nosuch does not exist") })
+	got := slipway(t, api, "plan", "history", "new")
+	require.Zero(t, got.code, "a plan that was never run has an empty history: %s", got.err)
+	require.Contains(t, got.out, "TASK")
+	got = slipway(t, api, "plan", "history", "nosuch")
+	require.Equal(t, slipway(t, api, "plan", "get", "nosuch"), got, "a name without a plan and without a task is a mistake")
+	require.Contains(t, got.err, "plan nosuch does not exist")
+}
+
+// A failure with a URL and a digest doesn't make the table unreadable; slipway task get has it whole.
+func TestTablesOfTasksCutTheReason(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	long := "service can failed: https://packages.example.com/shop/order.zip has the digest " + strings.Repeat("0123456789abcdef", 4) + ", and not the one that was asked for"
+	api.on("GET /api/v1/tasks", func(request) answer {
+		return answerJSON(http.StatusOK, client.TaskList{Items: []client.TaskSummary{{ID: "shop-1", Plan: "shop", State: plan.TaskFailed, Reason: long, CreatedAt: time.Now()}}})
+	})
+	for _, args := range [][]string{{"plan", "history", "shop"}, {"task", "list"}} {
+		out := slipway(t, api, args...).out
+		require.Contains(t, out, long[:99]+"…\n", "%v", args)
+		require.NotContains(t, out, "asked for", "%v", args)
+	}
+	require.Contains(t, slipway(t, api, "task", "list", "-o", "json").out, "asked for", "programs get it whole")
+}

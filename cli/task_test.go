@@ -59,12 +59,14 @@ func TestTaskGet(t *testing.T) {
 	api := newFakeAPI(t)
 	task := shopTask()
 	task.Services[2].Reason = task.Services[2].Workloads[0].Message // said once, with the workload
+	task.Actor, task.ExecuteReason = "wang", "release 2.4"
 	task.History = []audit.Entry{{At: noon, Actor: "li", Via: "temporal", Verb: plan.VerbPause, Outcome: audit.Refused,
 		Reason: "wait\nfor it", Message: "the task is Stopping"}}
 	api.on("GET /api/v1/tasks/shop-1", func(request) answer { return answerJSON(http.StatusOK, task) })
 	got := slipway(t, api, "task", "get", "shop-1")
 	require.Equal(t, outcome{out: `task shop-1, plan shop: release of the shop
 Running, 1m05s since it began: wave 1 of 2: 1 of 2 services is done
+executed by wang: release 2.4
 
 wave 1 of 2, priority 3: 1 Running, 1 Succeeded
   111   RESTART one by one   Running     1m04s   being released

@@ -176,6 +176,18 @@ func TestWatchTellsThePastByItsOwnTimes(t *testing.T) {
 `, "who comes late reads when it happened, with the date when it was not today")
 }
 
+// That a service is never begun is known when the task ends, however much later somebody looks.
+func TestWatchTellsWhatWasSkippedBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	task := shopTaskIn(plan.TaskStopped, "1 of 3 services done")
+	task.Services[0].Reason = "never begun: the task is Stopped"
+	api := watchedAPI(t)
+	api.on("GET /api/v1/tasks/shop-1", func(request) answer { return answerJSON(http.StatusOK, task) })
+	require.Contains(t, slipway(t, api, "task", "watch", "shop-1").out, `11:59:55    service 333: START Skipped: never begun: the task is Stopped
+11:59:55  task shop-1 is Stopped: 1 of 3 services done
+task shop-1 is Stopped`)
+}
+
 func TestWatchAsJSONPrintsOneObjectOnALine(t *testing.T) {
 	t.Parallel()
 	api := watchedAPI(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -127,7 +127,7 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 	}
 	r.driver, r.loop.machine = r, r.machine
 	r.task = plan.Task{ID: in.Task, Plan: in.Plan, Comment: in.Comment, CreatedAt: in.CreatedAt, Services: services,
-		RerunOf: in.RerunOf, ReverseOf: in.ReverseOf,
+		RerunOf: in.RerunOf, ReverseOf: in.ReverseOf, Actor: in.Actor, ExecuteReason: in.Reason,
 		State: r.machine.State, Reason: r.machine.Reason,
 		Workflow: &plan.WorkflowRef{ID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID}}
 	if in.State != nil {

@@ -75,6 +75,9 @@ func RolloutAttributes(spec strategy.Spec) temporal.SearchAttributes {
 // MemoStartedAt is the memo of when a task started that goes on in another run: lists know the start of its newest run alone.
 const MemoStartedAt = "startedAt"
 
+// MemoTimes is the memo that a task keeps times: it starts with its first service, and not with its workflow.
+const MemoTimes = "times"
+
 // rememberStart writes when a task started, for the runs after this one.
 func rememberStart(ctx workflow.Context, at *time.Time) {
 	if at == nil {

@@ -3,13 +3,18 @@ package plans
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
 )
 
 // GetTaskReport answers GET /api/v1/tasks/{id}/report.
@@ -54,5 +59,33 @@ func (h *Handlers) report(ctx context.Context, id string) (plan.Report, error) {
 	if err != nil {
 		return plan.Report{}, err
 	}
-	return plan.NewReport(seen.task, snapshot), nil
+	return plan.NewReport(seen.task, snapshot, h.rolloutReports(ctx, seen.task)...), nil
+}
+
+// rolloutReports are the rollouts that have released workloads of the task, with what their records tell.
+func (h *Handlers) rolloutReports(ctx context.Context, task plan.Task) (reports []plan.RolloutReport) {
+	for _, service := range task.Services {
+		for _, w := range service.Workloads {
+			if w.Rollout == nil {
+				continue
+			}
+			one := plan.RolloutReport{RolloutStatus: *w.Rollout, ServiceID: service.ServiceID}
+			status, err := rollouts.ReadRelease(ctx, h.Backend, *w.Rollout)
+			switch {
+			case failure.Is(err, failure.NotFound):
+				one.Unknown = "its record is not kept any more"
+			case err != nil:
+				one.Unknown = err.Error()
+			default:
+				one.Replicas, one.History = new(status.Replicas), decided(status.History)
+			}
+			reports = append(reports, one)
+		}
+	}
+	return reports
+}
+
+// decided is a rollout's history without its start, which is the task's own doing.
+func decided(history []audit.Entry) []audit.Entry {
+	return slices.DeleteFunc(slices.Clone(history), func(entry audit.Entry) bool { return entry.Verb == rollout.VerbStart })
 }

@@ -81,6 +81,7 @@ func (h *Handlers) readRecord(record *v1alpha1.ReleaseRecord) (taskSnapshot, err
 		return taskSnapshot{}, fmt.Errorf("record %s: %w", record.Name, err)
 	}
 	task.Workflow = h.WorkflowRef(record.Spec.WorkflowID, record.Outcome.RunID)
+	task.Actor, task.ExecuteReason = record.Spec.Actor, record.Spec.Reason // the body that an earlier version wrote has neither
 	return taskSnapshot{task: task}, nil
 }
 
@@ -175,6 +176,7 @@ func (h *Handlers) outlineTask(record *v1alpha1.ReleaseRecord) (plan.Task, error
 	}
 	task := plan.Task{ID: snapshot.Task, Plan: snapshot.Plan, Comment: snapshot.Document.Comment, State: plan.TaskPending,
 		CreatedAt: snapshot.CreatedAt, RerunOf: snapshot.RerunOf, ReverseOf: snapshot.Document.Reverses(),
+		Actor: record.Spec.Actor, ExecuteReason: record.Spec.Reason,
 		Services: make([]plan.ServiceStatus, len(snapshot.Document.Items)), Workflow: h.WorkflowRef(record.Spec.WorkflowID, "")}
 	for n, item := range snapshot.Document.Items {
 		service := plan.ServiceStatus{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment,

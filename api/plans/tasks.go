@@ -40,7 +40,7 @@ func (h *Handlers) ListTasks(c echo.Context, params schema.ListTasksParams) erro
 	if wanted.plan != "" {
 		query += fmt.Sprintf(" AND %s = '%s'", workflows.AttributeName.GetName(), wanted.plan) // a legal name has no quotes in it
 	}
-	lister := &taskLister{h, backend.OpenWorkflows{Backend: h.Backend, Query: query}, wanted.plan != ""}
+	lister := &taskLister{Handlers: h, open: backend.OpenWorkflows{Backend: h.Backend, Query: query}, counted: wanted.plan != ""}
 	return page.AnswerRecords(c, wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool, error) {
 		summary, err := lister.summary(ctx, record)
 		return summary, len(wanted.states) == 0 || slices.Contains(wanted.states, summary.State), err
@@ -79,6 +79,8 @@ type taskLister struct {
 	open backend.OpenWorkflows
 	// counted has tasks under way tell how many of their services are done: of one plan, there is one such task or two.
 	counted bool
+	// unheard says that a workflow worker did not answer: the rest of the list does not wait for it again.
+	unheard bool
 }
 
 func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord) (schema.TaskSummary, error) {
@@ -106,16 +108,30 @@ func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord
 	}
 	summary.State, summary.Reason = publishedState(info), backend.PublishedShown(info).Reason
 	summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
-	if summary.State != plan.TaskPending {
+	keepsTimes := backend.Memo[bool](info, workflows.MemoTimes)
+	if summary.State != plan.TaskPending && !keepsTimes {
 		summary.StartedAt = answer.UTC(startOf(info))
 	}
-	if l.counted {
-		var task plan.Task
-		if err := l.Query(ctx, record.Spec.WorkflowID, &task); err == nil { // a workflow worker that is away leaves the rest of the list
-			summary.Services = new(task.Counts())
-		}
+	if l.counted || keepsTimes {
+		l.ask(ctx, record.Spec.WorkflowID, &summary, keepsTimes)
 	}
 	return summary, nil
+}
+
+// ask completes what lists know of a task that runs by what the task itself says: how its services are and, where it keeps times, when the
+// first one began. A workflow worker that is away leaves the rest of the list.
+func (l *taskLister) ask(ctx context.Context, workflowID string, summary *schema.TaskSummary, keepsTimes bool) {
+	var task plan.Task
+	if l.unheard || l.Query(ctx, workflowID, &task) != nil {
+		l.unheard = true
+		return
+	}
+	if l.counted {
+		summary.Services = new(task.Counts())
+	}
+	if keepsTimes {
+		summary.StartedAt = task.StartedAt
+	}
 }
 
 // startOf is when a task that runs started, in whatever run.

@@ -22,9 +22,10 @@ func (x *taskStart) workflow() start.Workflow {
 		ID:                    plan.WorkflowID(x.ID),
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		TypedSearchAttributes: x.searchAttributes(),
-		Memo:                  map[string]any{"plan": x.plan, "items": len(x.snapshot.Document.Items)},
-		StaticSummary:         start.Summary(fmt.Sprintf("plan %s: %s", x.plan, outline(x.snapshot.Document))),
-		StaticDetails:         x.details(),
+		Memo: map[string]any{"plan": x.plan, "items": len(x.snapshot.Document.Items),
+			workflows.MemoTimes: len(x.snapshot.AllTimes()) > 0},
+		StaticSummary: start.Summary(fmt.Sprintf("plan %s: %s", x.plan, outline(x.snapshot.Document))),
+		StaticDetails: x.details(),
 	}}
 }
 

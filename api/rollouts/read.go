@@ -3,6 +3,7 @@ package rollouts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/conditions"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -79,6 +81,30 @@ func NewReader(b *backend.Backend, party, namespace, name string) *Reader {
 func (r *Reader) Read(ctx context.Context) (rollout.Status, error) {
 	seen, err := r.reader.read(ctx, r.key)
 	return seen.status, err
+}
+
+// ReadRelease is one release of a rollout, the one of that record, whichever releases came after it. It is NotFound once its record is not kept any
+// more.
+func ReadRelease(ctx context.Context, b *backend.Backend, of plan.RolloutStatus) (rollout.Status, error) {
+	h := New(b, nil)
+	record, err := b.Home.GetRelease(ctx, of.Record)
+	if err != nil {
+		return rollout.Status{}, err
+	}
+	if record.Outcome != nil {
+		seen, err := h.readComplete(record)
+		return seen.status, err
+	}
+	seen, err := h.readRollout(ctx, rolloutKey{of.Party, of.Namespace, of.Name})
+	switch {
+	case err != nil:
+		return rollout.Status{}, err
+	case seen.unanswered != "":
+		return rollout.Status{}, errors.New("the engine's workflow worker does not answer")
+	case seen.status.Record != of.Record:
+		return rollout.Status{}, errors.New("it was never recorded as over, and another release has taken its place")
+	}
+	return seen.status, nil
 }
 
 // rolloutReader reads a rollout again and again: it asks the worker only when the history has grown. One goroutine at a time may use it.

@@ -506,6 +506,9 @@ type Report = plan.Report
 // ReportFormat The forms of a report.
 type ReportFormat string
 
+// ReportRollout A rollout that released a workload of a task, with what was decided on it. It has all fields of `rollout` of a workload, and these.
+type ReportRollout = plan.RolloutReport
+
 // ReportWave What was released together.
 type ReportWave = plan.Wave
 
@@ -1009,8 +1012,10 @@ type TaskSummary struct {
 	ReverseOf string `json:"reverseOf,omitempty"`
 
 	// Services How many services a task has, and how they ended. Absent for tasks of earlier versions, and for those under way in a list of more than one plan.
-	Services  *ServiceCounts `json:"services,omitempty"`
-	StartedAt *time.Time     `json:"startedAt,omitempty"`
+	Services *ServiceCounts `json:"services,omitempty"`
+
+	// StartedAt When its first service was begun. Absent before.
+	StartedAt *time.Time `json:"startedAt,omitempty"`
 
 	// State `Pending`: not begun. `Running`. `Pausing`, `Paused`: what runs is being finished, then nothing goes on until it is resumed. `Stopping`,
 	// `Stopped`: what runs is being finished, the rest is never begun. `Interrupted`: the engine could not reach a cluster, or lost its

@@ -203,6 +203,9 @@ func HistoryCommand[Item, Object, Release any](n *Noun[Item, Object], what strin
 		releases, err := apiclient.AllPages(int(most), func(limit int, cursor *string) ([]Release, string, error) {
 			return page(c.Context(), api, name, limit, cursor)
 		})
+		if err == nil && len(releases) == 0 { // of a name that was never there, too: the object itself tells
+			_, err = n.Read(c.Context(), api, name)
+		}
 		if err != nil {
 			return err
 		}

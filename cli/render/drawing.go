@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"slipway.io/slipway/release/plan"
 )
 
 // Drawing draws a task for a person: its waves, their services, their workloads.
@@ -19,7 +21,7 @@ func (d Drawing) Took(from, to *time.Time) string {
 	if from == nil {
 		return ""
 	}
-	return ShortDuration(TimeOr(to, d.Now()).Sub(*from))
+	return ShortDuration(plan.Lasted(*from, TimeOr(to, d.Now())))
 }
 
 // Since reads ", 3m05s since it began", or " after 3m05s" when it is over; "" when it has not begun.

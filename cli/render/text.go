@@ -7,6 +7,8 @@ import (
 	"unicode"
 
 	"golang.org/x/text/width"
+
+	"slipway.io/slipway/release/plan"
 )
 
 // TimeOr is the time, or the other one where it is not known.
@@ -110,6 +112,12 @@ func Clipped(text string, columns int) string {
 	return beginning(text, columns-1) + "…"
 }
 
+// maxCell is how wide the sentence in a row of a table may be: an error with a URL and a digest would make the whole table unreadable.
+const maxCell = 100
+
+// Cell is a sentence in one line, cut for a row of a table. Whoever wants it whole gets the object itself.
+func Cell(text string) string { return Clipped(OneLine(text), maxCell) }
+
 // beginning is as much of the text as fits into that many columns.
 func beginning(text string, columns int) string {
 	used := 0
@@ -137,7 +145,7 @@ func After(from, to *time.Time) string {
 	if from == nil || to == nil || from.IsZero() {
 		return ""
 	}
-	return " after " + ShortDuration(to.Sub(*from))
+	return " after " + ShortDuration(plan.Lasted(*from, *to))
 }
 
 // Clock is a time as a person reads it today: the date is there when it is another.

@@ -97,7 +97,7 @@ func historyCommand(n *servings) *cobra.Command {
 	command := noun.HistoryCommand(n, "operations", page, titles, func(r serving.Release) []string {
 		return []string{render.Clock(r.StartedAt, n.App.Now()), r.Kind, fmt.Sprint(r.Generation), string(r.State),
 			n.App.Took(&r.StartedAt, r.FinishedAt),
-			r.Version, render.Clipped(render.OneLine(r.Message), 100)}
+			r.Version, render.Cell(r.Message)}
 	})
 	command.Short = "List the operations on a serving, newest first"
 	command.Long = `List the operations on a serving, newest first: the one that is under way, and the past ones that

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"fmt"
 
 	"slipway.io/slipway/cli/app"
@@ -36,7 +37,7 @@ func Fit(d render.Drawing, t plan.Task, width, height int) []string {
 }
 
 func layout(d render.Drawing, t plan.Task, level detail) []render.Line {
-	lines := header(d, t)
+	lines := header(d, t, level)
 	waves := t.Waves()
 	columns := measure(t)
 	for n := 0; n < len(waves); n++ {
@@ -104,12 +105,15 @@ func briefly(s plan.ServiceStatus) string {
 	return s.Reason
 }
 
-func header(d render.Drawing, t plan.Task) []render.Line {
+func header(d render.Drawing, t plan.Task, level detail) []render.Line {
 	// The time runs from the beginning, over every pause: how long a task has been in its state is not known here.
 	state := string(t.State) + d.Since(t.StartedAt, t.FinishedAt)
 	lines := []render.Line{
 		{{Text: "task " + render.OneLine(t.ID) + ", plan " + render.OneLine(t.Plan) + render.Because(t.Comment), Colour: render.Bold}},
 		{{Text: state, Colour: colour(t.State)}, {Text: render.Because(t.Reason)}},
+	}
+	if level == everything && t.Actor+t.ExecuteReason != "" {
+		lines = append(lines, render.Line{{Text: "executed by " + cmp.Or(render.OneLine(t.Actor), "somebody") + render.Because(t.ExecuteReason)}})
 	}
 	if w := t.WaitingFor; w != nil {
 		lines = append(lines, waitLine(d, *w))

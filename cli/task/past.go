@@ -104,7 +104,7 @@ func HistoryRow(a *app.App, t client.TaskSummary) []string {
 	if t.StartedAt != nil {
 		started = render.Clock(*t.StartedAt, a.Now())
 	}
-	return []string{t.ID, string(t.State), started, a.Took(t.StartedAt, t.FinishedAt), t.Actor, done, failed, origin(t), t.Reason}
+	return []string{t.ID, string(t.State), started, a.Took(t.StartedAt, t.FinishedAt), t.Actor, done, failed, origin(t), render.Cell(t.Reason)}
 }
 
 // origin says which earlier task a task goes back to.

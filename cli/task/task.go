@@ -50,7 +50,7 @@ func newNoun(a *app.App) *tasks {
 		Note:   func(t client.TaskSummary) string { return string(t.State) },
 		Titles: []string{"ID", "PLAN", "STATE", "AGE", "TOOK", "REASON"},
 		Row: func(t client.TaskSummary) []string {
-			return []string{t.ID, t.Plan, string(t.State), a.Age(t.CreatedAt), a.Took(t.StartedAt, t.FinishedAt), t.Reason}
+			return []string{t.ID, t.Plan, string(t.State), a.Age(t.CreatedAt), a.Took(t.StartedAt, t.FinishedAt), render.Cell(t.Reason)}
 		},
 		Empty: "There are no such tasks.",
 		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[client.Task], error) {

@@ -129,7 +129,11 @@ func Changes(before, now plan.Task, look time.Time) []follow.Change {
 			if i < len(before.Services) {
 				old = before.Services[i]
 			}
-			tellService(&lines, old, now.Services[i], look)
+			service := now.Services[i]
+			if service.State == plan.ItemSkipped && Over(now) { // it has no time of its own: that it never begins is known at the task's end
+				service.FinishedAt = now.FinishedAt
+			}
+			tellService(&lines, old, service, look)
 		}
 	}
 	if before.State != now.State || before.Reason != now.Reason {

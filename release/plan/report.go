@@ -4,9 +4,12 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
+
+	"slipway.io/slipway/release/audit"
 )
 
 // Report is what a task did, service by service, and how to take it back.
@@ -14,21 +17,80 @@ type Report struct {
 	Task
 	// Waves are the task's services by priority, the largest first; they index into Services.
 	Waves []Wave `json:"waves"`
+	// Rollouts are those that released workloads of the task, with what was decided on them.
+	Rollouts []RolloutReport `json:"rollouts,omitempty"`
 	// Reverse is how to restore what was released.
 	Reverse Reverse `json:"reverse"`
 }
 
-// NewReport makes the report of a task from what it ran. A task that is not over yet is reported as far as it is.
-func NewReport(t Task, snap Snapshot) Report {
+// RolloutReport is a rollout that released a workload of the task, with what was decided on it.
+type RolloutReport struct {
+	RolloutStatus
+	ServiceID ServiceID `json:"serviceId"`
+	// Replicas is the workload's size under the rollout; absent where it is not known.
+	Replicas *int32 `json:"replicas,omitempty"`
+	// History is who asked what of the rollout, oldest first.
+	History []audit.Entry `json:"history,omitempty"`
+	// Unknown says why nobody knows what was decided on it; "" when History is all of it.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// NewReport makes the report of a task from what it ran, and from the rollouts that released its workloads. A task that is not over yet is
+// reported as far as it is.
+func NewReport(t Task, snap Snapshot, rollouts ...RolloutReport) Report {
 	waves := t.Waves()
-	return Report{Task: t, Waves: waves, Reverse: newReverse(t, waves, snap)}
+	return Report{Task: t, Waves: waves, Rollouts: rollouts, Reverse: newReverse(t, waves, snap)}
+}
+
+// decision is what somebody asked of the task or of one of its rollouts.
+type decision struct {
+	audit.Entry
+	On string
+}
+
+// Decisions are those on the task and on its rollouts, oldest first.
+func (r Report) Decisions() []decision {
+	var all []decision
+	for _, entry := range r.History {
+		all = append(all, decision{entry, "task"})
+	}
+	for _, rollout := range r.Rollouts {
+		for _, entry := range rollout.History {
+			all = append(all, decision{entry, rollout.String()})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b decision) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// Command reads "approve of step 1".
+func (d decision) Command() string {
+	if d.Step == 0 {
+		return string(d.Verb)
+	}
+	return fmt.Sprintf("%s of step %d", d.Verb, d.Step)
+}
+
+// Untold are the rollouts of which nobody knows what was decided on them.
+func (r Report) Untold() []RolloutReport {
+	return slices.DeleteFunc(slices.Clone(r.Rollouts), func(one RolloutReport) bool { return one.Unknown == "" })
+}
+
+// size is how the workload's size changed. A rollout keeps the size.
+func (r Report) size(w WorkloadStatus) string {
+	for _, one := range r.Rollouts {
+		if w.Rollout != nil && one.Record == w.Rollout.Record && w.FromReplicas == nil && w.ToReplicas == nil {
+			return sizes(one.Replicas, one.Replicas)
+		}
+	}
+	return sizes(w.FromReplicas, w.ToReplicas)
 }
 
 //go:embed report.md.tmpl
 var reportText string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"text": escape, "row": row, "stamp": stamp, "span": span, "until": until, "sizes": sizes, "change": change, "count": Report.countStates,
+	"text": escape, "row": row, "stamp": stamp, "span": span, "until": until, "sizes": Report.size, "change": change, "count": Report.countStates,
 	"name": WorkloadStatus.name, "plan": Reverse.text, "verbatim": verbatim, "next": func(n int) int { return n + 1 }}).Parse(reportText))
 
 // Markdown is the report as people read it: the task, its services wave by wave, the decisions, and the reverse plan at the end.
@@ -98,7 +160,13 @@ func span(from, to *time.Time) string {
 	case to == nil:
 		return "since " + stamp(*from)
 	}
-	return fmt.Sprintf("%s to %s (%s)", stamp(*from), stamp(*to), to.Sub(*from).Round(time.Second))
+	return fmt.Sprintf("%s to %s (%s)", stamp(*from), stamp(*to), Lasted(*from, *to))
+}
+
+// Lasted is how long something took, by the whole seconds of its two times: what a person calculates from the times that are shown. Every view of a
+// task counts in this way. Less than nothing, as between two clocks, is nothing.
+func Lasted(from, to time.Time) time.Duration {
+	return max(to.Truncate(time.Second).Sub(from.Truncate(time.Second)), 0)
 }
 
 func sizes(from, to *int32) string {

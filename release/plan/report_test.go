@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func sampleTask() (Task, Snapshot) {
 	mail := status("Deployment", "mail", false)
 	mail.State, mail.Message = ItemFailed, "ImagePullBackOff: manifest | unknown\nsee <registry>"
 	task := Task{
-		ID: "t-1", Plan: "shop", Comment: "release of the shop", State: TaskFailed, Reason: "service 444 failed: ImagePullBackOff",
+		ID: "t-1", Plan: "shop", Comment: "release of the shop", Actor: "li", ExecuteReason: "release 2.4", State: TaskFailed, Reason: "service 444 failed: ImagePullBackOff",
 		CreatedAt: *at(0), StartedAt: at(1), FinishedAt: at(59),
 		Services: []ServiceStatus{
 			{ServiceID: "222", Priority: 2, Deployment: Start, Method: Sequential, State: ItemSucceeded, Reason: "done", StartedAt: at(20), FinishedAt: at(30), Workloads: []WorkloadStatus{cart}},
@@ -63,6 +64,8 @@ const wantMarkdown = "# Report of task t-1\n" + `
 
 - Plan: shop
 - Comment: release of the shop
+- Executed by: li
+- Reason given: release 2.4
 - Created: 2026-07-01T02:00:00Z
 - Time: 2026-07-01T02:00:01Z to 2026-07-01T02:00:59Z (58s)
 - Services: 5: 3 Succeeded, 1 Failed, 1 Skipped
@@ -124,9 +127,9 @@ const wantMarkdown = "# Report of task t-1\n" + `
 
 Actors are as the callers named themselves.
 
-| When | Who | Through | Verb | Outcome | Reason given | Answer |
-|---|---|---|---|---|---|---|
-| 2026-07-01T02:00:05Z | ann | cli | pause | accepted | lunch | pausing |
+| When | Who | Through | On | Verb | Outcome | Reason given | Answer |
+|---|---|---|---|---|---|---|---|
+| 2026-07-01T02:00:05Z | ann | cli | task | pause | accepted | lunch | pausing |
 
 ## Reverse plan
 
@@ -273,4 +276,82 @@ func markdown(t require.TestingT, r Report) string {
 	text, err := r.Markdown()
 	require.NoError(t, err)
 	return text
+}
+
+// rolledOut is a task whose only service was released by a rollout, which somebody has rolled back.
+func rolledOut() (Task, RolloutReport) {
+	view := RolloutStatus{Party: "default", Namespace: "shop", Name: "mail", Record: "rollout-mail-1", Phase: RolloutRolledBack, Steps: 2}
+	task := Task{ID: "t-1", State: TaskFailed, StartedAt: at(1), FinishedAt: at(9), Services: []ServiceStatus{{
+		ServiceID: "444", Deployment: HTTPUploadDeploy, State: ItemFailed, RollOut: true, StartedAt: at(1), FinishedAt: at(9),
+		Workloads: []WorkloadStatus{{Namespace: "shop", Kind: "Deployment", Name: "mail", State: ItemFailed, Rollout: &view}}}},
+		History: []audit.Entry{{At: *at(7), Actor: "ann", Via: "cli", Verb: VerbPause, Outcome: audit.Accepted, Message: "pausing"}}}
+	history := []audit.Entry{{At: *at(5), Actor: "li", Via: "http", Verb: "approve", Step: 1, Reason: "fine so far", Outcome: audit.Accepted, Message: "approved"},
+		{At: *at(8), Actor: "wang", Via: "cli", Verb: "rollback", Reason: "errors", Outcome: audit.Accepted, Message: "going back"}}
+	return task, RolloutReport{RolloutStatus: view, ServiceID: "444", Replicas: size(3), History: history}
+}
+
+func TestReportTellsTheDecisionsOnRollouts(t *testing.T) {
+	t.Parallel()
+	task, one := rolledOut()
+	text := markdown(t, NewReport(task, Snapshot{}, one))
+	require.Contains(t, text, `| 2026-07-01T02:00:05Z | li | http | rollout shop/mail | approve of step 1 | accepted | fine so far | approved |
+| 2026-07-01T02:00:07Z | ann | cli | task | pause | accepted | - | pausing |
+| 2026-07-01T02:00:08Z | wang | cli | rollout shop/mail | rollback | accepted | errors | going back |
+`, "who decided what on the rollouts stands beside what was decided on the task, in the order of time")
+	require.Contains(t, text, "- Released by: rollout shop/mail, RolledBack (record rollout-mail-1)\n", "the rollout is named")
+	require.Contains(t, text, "| Deployment shop/mail | Failed | 3 |", "a rollout keeps the size, which its record knows")
+
+	task.History, one.History = nil, nil
+	require.Contains(t, markdown(t, NewReport(task, Snapshot{}, one)), "Nobody paused, resumed or stopped the task, and nobody decided anything on its rollouts.\n\n## Reverse plan")
+	one.Unknown = "its record is not kept any more"
+	require.Contains(t, markdown(t, NewReport(task, Snapshot{}, one)), "Nobody paused, resumed or stopped the task.\n\n"+
+		"It is not known what was decided on rollout shop/mail: its record is not kept any more.\n\n## Reverse plan", "without its record, nobody knows who decided on a rollout")
+}
+
+// What a rollout has brought back, or never begun, is not to be looked at: nothing of it changed.
+func TestReverseOfRollouts(t *testing.T) {
+	t.Parallel()
+	uncertain := "HTTP_UPLOAD_DEPLOY of service 444 on Deployment shop/mail is %s and no change is on record: look at it before you reverse it by hand."
+	nothing := "Nothing is to be reversed by a plan."
+	for name, test := range map[string]struct {
+		reason  string
+		state   ItemState
+		rollout *RolloutStatus
+		notes   []string
+	}{
+		"RolledBack": {"everything is of the stable version", ItemFailed, &RolloutStatus{Phase: RolloutRolledBack}, []string{nothing}},
+		"NeverBegun": {"a rollout that was refused has written nothing", ItemFailed, nil, []string{nothing}},
+		"Terminated": {"a rollout whose workflow was terminated may have left anything", ItemFailed, &RolloutStatus{Phase: "Failed"}, []string{fmt.Sprintf(uncertain, ItemFailed), nothing}},
+		"Running":    {"nobody knows how it ends", ItemRunning, &RolloutStatus{Phase: "Progressing"}, []string{fmt.Sprintf(uncertain, ItemRunning), nothing}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			task, _ := rolledOut()
+			task.Services[0].Workloads[0].State, task.Services[0].Workloads[0].Rollout = test.state, test.rollout
+			require.Equal(t, test.notes, NewReport(task, Snapshot{}).Reverse.Notes, test.reason)
+		})
+	}
+}
+
+func TestLasted(t *testing.T) {
+	t.Parallel()
+	moment := func(text string) time.Time {
+		parsed, err := time.Parse(time.RFC3339Nano, text)
+		require.NoError(t, err)
+		return parsed
+	}
+	for name, test := range map[string]struct {
+		reason, from, to string
+		want             time.Duration
+	}{
+		"AsShown":   {"22:59:43 to 22:59:44 is a second, however short it was", "2026-07-01T22:59:43.9Z", "2026-07-01T22:59:44.1Z", time.Second},
+		"Within":    {"within one second shown, it is none", "2026-07-01T22:59:43.1Z", "2026-07-01T22:59:43.9Z", 0},
+		"Long":      {"9.6 s that are shown as 10 s apart", "2026-07-01T22:59:40.5Z", "2026-07-01T22:59:50.1Z", 10 * time.Second},
+		"Backwards": {"two clocks may disagree", "2026-07-01T22:59:43Z", "2026-07-01T22:59:40Z", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, test.want, Lasted(moment(test.from), moment(test.to)), test.reason)
+		})
+	}
 }

@@ -94,14 +94,25 @@ func (r *reverser) service(i int, priority int64) {
 	r.items = append(r.items, item)
 }
 
-// noteUncertain names workloads whose operation began and did not end well, without word of a change.
+// noteUncertain names workloads whose operation began and did not end well, without word of a change, unless it is known that nothing changed.
 func (r *reverser) noteUncertain(status ServiceStatus) {
 	for _, w := range status.Workloads {
-		if !w.Changed && (w.State == ItemFailed || w.State == ItemRunning) {
+		if !w.Changed && (w.State == ItemFailed || w.State == ItemRunning) && !untouched(status, w) {
 			r.note("%s of service %s on %s is %s and no change is on record: look at it before you reverse it by hand.",
 				status.Deployment, status.ServiceID, w.name(), w.State)
 		}
 	}
+}
+
+// untouched says that a rollout has left the workload as it was: it has rolled back, or it never began.
+func untouched(status ServiceStatus, w WorkloadStatus) bool {
+	switch {
+	case w.State != ItemFailed:
+		return false
+	case w.Rollout != nil:
+		return w.Rollout.Phase == RolloutRolledBack
+	}
+	return status.RollOut
 }
 
 func (r *reverser) note(format string, args ...any) {

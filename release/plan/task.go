@@ -55,10 +55,13 @@ type Task struct {
 	Plan    string `json:"plan"`
 	Comment string `json:"comment,omitempty"`
 	// RerunOf is the task whose services without success this one runs again, ReverseOf the task whose changes it takes back; "" for others.
-	RerunOf   string    `json:"rerunOf,omitempty"`
-	ReverseOf string    `json:"reverseOf,omitempty"`
-	State     TaskState `json:"state"`
-	Reason    string    `json:"reason"`
+	RerunOf   string `json:"rerunOf,omitempty"`
+	ReverseOf string `json:"reverseOf,omitempty"`
+	// Actor is who executed the plan, ExecuteReason why, as they said.
+	Actor         string    `json:"actor,omitempty"`
+	ExecuteReason string    `json:"executeReason,omitempty"`
+	State         TaskState `json:"state"`
+	Reason        string    `json:"reason"`
 	// Conditions say the same for programs; they are derived when the task is answered, and not stored.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	CreatedAt  time.Time          `json:"createdAt"`
@@ -174,6 +177,9 @@ type RolloutWait struct {
 	Gate    string     `json:"gate,omitempty"`
 	Message string     `json:"message"`
 }
+
+// RolloutRolledBack is the phase of a rollout that has brought everything back to the stable version.
+const RolloutRolledBack = "RolledBack"
 
 // String is how messages call it: "rollout shop/order".
 func (r RolloutStatus) String() string {

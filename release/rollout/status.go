@@ -24,7 +24,7 @@ const (
 	PhaseProgressing Phase = "Progressing"
 	PhaseHealthy     Phase = "Healthy"
 	PhaseFailed      Phase = "Failed"
-	PhaseRolledBack  Phase = "RolledBack"
+	PhaseRolledBack  Phase = plan.RolloutRolledBack
 	PhaseCancelled   Phase = "Cancelled"
 )
 
@@ -172,6 +172,8 @@ const (
 	VerbRetry     Verb = "retry"
 	VerbPromote   Verb = "promote"
 	VerbSupersede Verb = "supersede"
+	// VerbStart is how a history tells who started the rollout.
+	VerbStart Verb = "start"
 	// VerbDetach and VerbReplan come from the Rollout object that asked for the release: it was disabled or deleted, or its steps were edited.
 	VerbDetach Verb = "detach"
 	VerbReplan Verb = "replan"

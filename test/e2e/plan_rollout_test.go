@@ -65,6 +65,13 @@ func (p *planWithCanary) waits(name string) (plan.Task, rollout.Status) {
 	return task, p.Rollout(name + "-canary")
 }
 
+func (p *planWithCanary) markdownReport(t *testing.T) string {
+	t.Helper()
+	report := p.Call(http.MethodGet, "/api/v1/tasks/"+p.task+"/report", "", "Accept", "text/markdown")
+	require.Equal(t, http.StatusOK, report.Status, string(report.Body))
+	return string(report.Body)
+}
+
 func (p *planWithCanary) packaged(t *testing.T, name string) string {
 	t.Helper()
 	d, err := p.Kube.AppsV1().Deployments(p.Apps).Get(context.Background(), name+"-canary", metav1.GetOptions{})
@@ -104,6 +111,11 @@ func TestPlanWithCanary(t *testing.T) {
 		require.Equal(t, string(rollout.PhaseHealthy), w.Rollout.Phase)
 		require.Equal(t, p.digest, w.ToPackage)
 		require.True(t, w.Changed)
+		told := p.markdownReport(t)
+		require.Contains(t, told, "rollout "+p.Apps+"/approved-canary", "the rollout is named")
+		require.Regexp(t, `\| rollout \S+/approved-canary \| approve of step 1 \| accepted \|`, told, "who approved it is a decision of the task")
+		require.Regexp(t, `\| ann \| http \| task \| pause \| accepted \|`, told)
+		require.Contains(t, told, "| Deployment "+p.Apps+"/approved-canary | Succeeded | 2 |", "its size is known")
 		p.Record(item, "service-release-rollout")
 		p.Record(plan.WorkflowID(p.task), "task-rollout-paused")
 		p.Record(p.RolloutID("approved-canary"), "rollout-of-a-plan-package")
@@ -185,13 +197,18 @@ func TestPlanWithCanary(t *testing.T) {
 		_, status := p.waits("back")
 		blocked := p.Call(http.MethodPost, "/api/v1/plans/back/execute", "{}")
 		require.Equal(t, http.StatusConflict, blocked.Status)
-		p.MustVerb("back-canary", "rollback", `{"actor":"ann"}`)
+		p.MustVerb("back-canary", "rollback", `{"actor":"ann","reason":"errors since step 1"}`)
 		over := p.WaitTask(p.task, plan.TaskFailed, plan.TaskSucceeded)
 		require.Equal(t, plan.TaskFailed, over.State)
 		require.Contains(t, over.Reason, "RolledBack", "a rollout that is rolled back fails its service")
 		require.Equal(t, status.Record, over.Services[1].Workloads[0].Rollout.Record)
 		report := string(p.Call(http.MethodGet, "/api/v1/tasks/"+p.task+"/report", "").Body)
 		require.Contains(t, report, "RolledBack")
+		told := p.markdownReport(t)
+		require.Regexp(t, `\| ann \| http \| rollout \S+/back-canary \| rollback of step 1 \| accepted \| errors since step 1 \|`, told)
+		require.NotContains(t, told, "look at it before you reverse it by hand", "everything is of the stable version")
+		p.Kubectl("delete", "releaserecord", status.Record, "-n", p.Home)
+		require.Contains(t, p.markdownReport(t), "It is not known what was decided on rollout "+p.Apps+"/back-canary: its record is not kept any more.")
 	})
 }
 

@@ -91,7 +91,7 @@ func began(asked Asked) (verb rollout.Verb, what string) {
 	case undo != nil:
 		return rollout.VerbUndo, "the " + undo.String() + " was started: " + strategy.ImageList(asked.Spec.Change.ImagesOf())
 	}
-	return verbStart, "the rollout was started"
+	return rollout.VerbStart, "the rollout was started"
 }
 
 // ResumeMachine goes on where a run that continued as new was. Nothing was being carried out then.

@@ -10,10 +10,9 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// What a rollout's history tells beside the verbs that people send: who started it, that the pause of a step has elapsed, that what somebody
+// What a rollout's history tells beside the verbs that people send and VerbStart: that the pause of a step has elapsed, that what somebody
 // else has changed was put back, and that the party's worker kept requests from meeting nobody.
 const (
-	verbStart    rollout.Verb = "start"
 	verbElapsed  rollout.Verb = "elapsed"
 	verbRestored rollout.Verb = "restored"
 	verbRerouted rollout.Verb = "rerouted"
