@@ -34,7 +34,7 @@ type told struct{ refusals, warnings []schema.FieldProblem }
 // the item begins.
 func (x *taskStart) weighRollout(at place, found rollout.PreflightResult) (out told) {
 	say := func(list *[]schema.FieldProblem, reason string) {
-		*list = append(*list, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: reason})
+		*list = append(*list, itemFinding(at.item, reason))
 	}
 	for _, refusal := range found.Refusals {
 		say(&out.refusals, refusal.Reason)
