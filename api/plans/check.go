@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
@@ -88,7 +90,12 @@ func itemProblem(n int, workload catalog.Workload, reason string) schema.FieldPr
 
 // itemFinding is a finding on item n, an index into the document, whose reason says of what.
 func itemFinding(n int, reason string) schema.FieldProblem {
-	return schema.FieldProblem{Item: n + 1, Field: itemField(n), Reason: reason}
+	return keyFinding(n, "", reason)
+}
+
+// keyFinding is a finding on that key of item n; "": on its service.
+func keyFinding(n int, key, reason string) schema.FieldProblem {
+	return schema.FieldProblem{Item: n + 1, Field: strictyaml.Join(strictyaml.Index("deployPlanItems", n), cmp.Or(key, "serviceId")), Reason: reason}
 }
 
 // preflightChunk bounds one workflow's input: Temporal takes 2 MiB.
@@ -153,7 +160,7 @@ func (x *taskStart) preflight(ctx context.Context) error {
 func (x *taskStart) found(order []place, said []workloadops.Refusal) (all []schema.FieldProblem) {
 	for _, one := range said {
 		if at := order[one.Index]; !x.snapshot.RollsOut(at.item) {
-			all = append(all, itemFinding(at.item, one.Reason)) // it names the workload
+			all = append(all, keyFinding(at.item, one.Key, one.Reason)) // it names the workload
 		}
 	}
 	return all

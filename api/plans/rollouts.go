@@ -8,6 +8,7 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
@@ -37,7 +38,11 @@ func (x *taskStart) weighRollout(at place, found rollout.PreflightResult) (out t
 		*list = append(*list, itemFinding(at.item, reason))
 	}
 	for _, refusal := range found.Refusals {
-		say(&out.refusals, refusal.Reason)
+		key := ""
+		if refusal.Field == source.KeyPackage || refusal.Field == source.KeyRepository {
+			key = refusal.Field
+		}
+		out.refusals = append(out.refusals, keyFinding(at.item, key, refusal.Reason))
 	}
 	if found.Holder != "" {
 		holder := workloadops.ParseHolder(found.Holder)

@@ -83,7 +83,16 @@ func TestAPackageIsPushed(t *testing.T) {
 	_, errs, code = push(jar)
 	require.Equal(t, app.ExitFailure, code)
 	require.Contains(t, errs, "shop.jar can't be unpacked: ")
-	require.Contains(t, errs, "--unpack=false is for packages that are kept whole")
+	require.Contains(t, errs, "it looks like text; set unpack: false to keep the package as one file, and push it with --unpack=false\n", "both are needed, and said once")
+	for why, file := range map[string]string{
+		"an error page is no package, kept whole or not": write(t, "shop.zip", []byte("<!doctype html><p>sign in")),
+		"a part of an archive is not meant as a file":    write(t, "half.tar", content[:600]),
+	} {
+		_, errs, code = push(file)
+		require.Equal(t, app.ExitFailure, code, why)
+		require.NotContains(t, errs, "unpack=false", why)
+		require.NotContains(t, errs, "unpack: false", why)
+	}
 	_, errs, code = push(jar, "--unpack=false")
 	require.Equal(t, app.ExitOK, code, errs)
 	_, errs, code = push(sound, "--package-max-bytes", "2000")
