@@ -76,6 +76,7 @@ func TestWaitsAreToldBeforehand(t *testing.T) {
 	held(decode[schema.PlanDiff](e.call("POST", "/api/v1/plans/frozen/diff", "").is(http.StatusOK, "it can be executed")).Warnings, freeze)
 	held(decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/frozen/execute", "").is(http.StatusAccepted, "it waits")).Warnings, freeze)
 
+	e.call("PUT", "/api/v1/plans/never", frozen, yamlBody).is(http.StatusCreated, "it is new")
 	e.putPlan("later", "111 1")
 	later := time.Now().UTC().Add(48 * time.Hour).Format(time.RFC3339)
 	held(decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/later/execute", `{"notBefore":"`+later+`"}`, jsonBody).is(http.StatusAccepted, "it waits")).Warnings,
@@ -84,6 +85,14 @@ func TestWaitsAreToldBeforehand(t *testing.T) {
 	e.putPlan("past", "111 1")
 	past := decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/past/execute", `{"notBefore":"2025-12-01T06:00:00+01:00"}`, jsonBody).is(http.StatusAccepted, "it begins at once"))
 	require.Equal(t, []schema.FieldProblem{{Field: "notBefore", Reason: "notBefore 2025-12-01T06:00:00+01:00 is past: it holds nothing back"}}, past.Warnings)
+
+	for own, says := range map[string]string{
+		`{"windows":[{"start":"2020-01-01T00:00:00Z","duration":"1h"}]}`: "windows: the times of this execution, not those of the plan, never open again",
+		`{"windows":[{"start":"` + begin + `","duration":"2h"}]}`:        "windows: the times of this execution and those of the plan together never open again",
+	} {
+		refused := e.call("POST", "/api/v1/plans/never/execute", own, jsonBody).is(http.StatusUnprocessableEntity, "it would wait for ever")
+		require.Contains(t, refused.problem().Detail, says)
+	}
 
 	e.call("PUT", "/api/v1/services/222", `{"workloads":[{"namespace":"demo","workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"off"}}],`+
 		`"package":{"container":"app","mountPath":"/app"},"strategy":{"canary":{"steps":[{"replicas":"100%"}]}},"policy":{"notBefore":"`+later+`"}}`, jsonBody)

@@ -31,12 +31,41 @@ func TestPlanRunWithTimes(t *testing.T) {
 	require.Equal(t, []window.Window{{Start: "2026-12-23T00:00:00", Duration: "2w", TimeZone: "Europe/Berlin"}}, sent.Freezes)
 
 	require.NoError(t, os.WriteFile(file, []byte("freezes:\n- {start: 2026-12-23T00:00:00, duration: 0h, timezone: Europe/Berlin}\n"), 0o600))
-	for _, args := range [][]string{{"--times", file}, {"--not-before", "tomorrow"}, {"--times", file + ".none"}} {
-		got := slipway(t, api, append([]string{"plan", "run", "shop"}, args...)...)
-		require.NotZero(t, got.code, "%v", args)
+	twice := filepath.Join(t.TempDir(), "twice.yaml")
+	require.NoError(t, os.WriteFile(twice, []byte("notBefore: 2026-12-01T06:00:00Z\n"), 0o600))
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--times", file}, "error: invalid times in " + file + ":\nline 2, freezes[0].timezone: unknown key \"timezone\": did you mean \"timeZone\"?"},
+		{[]string{"--not-before", "tomorrow"}, "error: --not-before: \"tomorrow\" is not a time with an offset"},
+		{[]string{"--times", file + ".none"}, "error: --times: open " + file + ".none"},
+		{[]string{"--times", twice, "--not-before", "2026-12-01T06:00:00Z"}, "error: --not-before: " + twice + " says notBefore too: keep one"},
+	} {
+		got := slipway(t, api, append([]string{"plan", "run", "shop"}, c.args...)...)
+		require.Equal(t, 2, got.code, "it is wrong usage: %v", c.args)
+		require.Contains(t, got.err, c.says)
 	}
-	require.Contains(t, slipway(t, api, "plan", "run", "shop", "--times", file).err, "line 2, freezes[0].duration: is \"0h\", which lasts no time")
 	require.Len(t, api.requests(), 1, "what is wrong is told before anything is sent")
+}
+
+func TestPlanGetShowsItsTimes(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/services", func(request) answer {
+		return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{}})
+	})
+	api.on("GET /api/v1/plans/shop", func(request) answer {
+		return answerJSON(http.StatusOK, decoded(t, "notBefore: 2026-12-01T06:00:00+01:00\n"+
+			"windows:\n- {start: 2026-12-01T22:00:00, duration: 4h, rrule: 'FREQ=WEEKLY;BYDAY=TU', timeZone: Europe/Berlin}\n"+
+			"freezes:\n- {start: 2026-12-23T00:00:00Z, duration: 2w}\ndeployPlanItems:\n- {serviceId: 111, deployment: RESTART}\n"))
+	})
+	require.Contains(t, slipway(t, api, "plan", "get", "shop").out, `plan shop
+not before 2026-12-01T06:00:00+01:00
+within a window from 2026-12-01T22:00:00 (Europe/Berlin) for 4h, FREQ=WEEKLY;BYDAY=TU
+outside a freeze from 2026-12-23T00:00:00Z for 2w
+
+wave 1 of 1`, "people see when it may begin")
 }
 
 func TestTaskThatWaitsForAWindow(t *testing.T) {

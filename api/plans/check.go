@@ -39,7 +39,7 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 	if x.rerun != nil {
 		x.snapshot.RerunOf = x.rerun.task
 	}
-	never := append(neverOpens(x.snapshot.AllTimes()...), servicesNeverOpen(x.snapshot)...)
+	never := append(x.neverOpens(), servicesNeverOpen(x.snapshot)...)
 	if len(never) > 0 {
 		return x.refused(never)
 	}

@@ -19,6 +19,26 @@ func neverOpens(times ...window.Times) []schema.FieldProblem {
 	return []schema.FieldProblem{{Field: "windows", Reason: why}}
 }
 
+// neverOpens are the times of the task that leave no moment to begin in: the plan's own, those of this execution, or both together.
+func (x *taskStart) neverOpens() []schema.FieldProblem {
+	own := neverOpens(x.snapshot.Document.Times)
+	if len(own) > 0 || x.times.AnyTime() { // nothing but the plan's
+		return own
+	}
+	for _, one := range []struct {
+		whose string
+		times []window.Times
+	}{
+		{"the times of this execution, not those of the plan, ", []window.Times{x.times}},
+		{"the times of this execution and those of the plan together ", x.snapshot.AllTimes()},
+	} {
+		if why, never := window.NeverFrom(time.Now(), one.times...); never {
+			return []schema.FieldProblem{{Field: "windows", Reason: one.whose + why}}
+		}
+	}
+	return nil
+}
+
 // servicesNeverOpen are the items that rollouts would release whose policy never lets them begin.
 func servicesNeverOpen(snapshot plan.Snapshot) (all []schema.FieldProblem) {
 	for n, times := range policies(snapshot) {

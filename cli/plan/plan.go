@@ -46,7 +46,7 @@ func Command(a *app.App) *cobra.Command {
 			return answer, err
 		},
 		Describe: func(_ *app.App, name string, p client.PlanDocument) error {
-			a.Printf(a.Out, "plan %s%s\n\n%s", name, render.Because(p.Comment), tree(wavesOf(p), names))
+			a.Printf(a.Out, "plan %s%s\n%s\n%s", name, render.Because(p.Comment), timesText(p.Times), tree(wavesOf(p), names))
 			return nil
 		},
 		Encode: plan.Encode, // keeps the order of the keys, which people know from the documentation

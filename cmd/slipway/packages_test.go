@@ -168,6 +168,15 @@ func TestPackageServeRunsAndEnds(t *testing.T) {
 	_, errs, code := slipway(t, "package", "serve")
 	require.Equal(t, app.ExitUsage, code)
 	require.Contains(t, errs, "give --package-dir or --package-bucket")
+	for says, args := range map[string][]string{
+		"exclude each other":                         {"--package-dir", t.TempDir(), "--package-bucket", "s3://packages"},
+		"name the token's file with --package-token": {"--package-bucket", "s3://packages"},
+		"belong together":                            {"--package-dir", t.TempDir(), "--package-cert-file", "cert.pem"},
+	} {
+		_, errs, code := slipway(t, append([]string{"package", "serve", "--package-listen", "127.0.0.1:0"}, args...)...)
+		require.Equal(t, app.ExitUsage, code, "the settings are wrong, which another start doesn't help: %s", errs)
+		require.Contains(t, errs, says)
+	}
 }
 
 func TestWhereAPackageStoreKeepsPackages(t *testing.T) {
