@@ -19,8 +19,8 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/failure"
-	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/fieldmanager"
+	"slipway.io/slipway/release/source"
 )
 
 const (

@@ -106,8 +106,12 @@ func TestAPackageIsPushed(t *testing.T) {
 	require.Contains(t, errs, "is no file")
 	_, errs, code = slipway(t, "package", "push", write(t, "new.tar", anArchive(t, "other")), "--store", address)
 	require.Equal(t, app.ExitFailure, code)
-	require.Contains(t, errs, "answered 401 Unauthorized: the package store asks for a token")
-	require.Contains(t, errs, "--package-token-file")
+	require.Contains(t, errs, "answered 401 Unauthorized: it asks for its token: name the token's file with --package-store-token-file")
+	require.Contains(t, errs, "--token-file")
+	require.NotContains(t, errs, "Bearer", "people give a file, not a header")
+	_, errs, code = slipway(t, "package", "push", sound, "--store", address, "--token-file", write(t, "other-token", []byte("another token, of some length")))
+	require.Equal(t, app.ExitFailure, code)
+	require.Contains(t, errs, "answered 401 Unauthorized: the token is wrong: the file of --package-store-token-file has to contain")
 }
 
 func TestTheTokenOfThePackageStoreChanges(t *testing.T) {
