@@ -50,7 +50,8 @@ func reverseCommand(n *tasks) *cobra.Command {
 		Long: `Create the plan that takes back what a task that is over has changed: pod templates, sizes and code packages, in reverse order. It is the plan
 that the task's report ends with. A task has one such plan: a repeat finds it, edited or not.
 
-Nothing is changed until the plan is run. --run runs it at once; with --watch as well, the exit code says how that ended, as for "slipway plan run".`,
+Nothing is changed until the plan is run. --run runs it at once; with --watch as well, the exit code says how that ended, as for "slipway plan run".
+The release windows and freezes of the task's plan don't hold the reverse back, so that a way back is always open.`,
 		Example: `  slipway task reverse shop-20261102093000-k3v9q
   slipway task reverse shop-20261102093000-k3v9q --run --watch --reason "errors since 2.4"`,
 		ValidArgsFunction: a.Complete(completion(n, plan.TaskSucceeded, plan.TaskFailed, plan.TaskStopped)),
@@ -82,7 +83,7 @@ Nothing is changed until the plan is run. --run runs it at once; with --watch as
 		a.Printf(a.Err, "See what it would change: slipway plan diff %s\nRun it: slipway plan run %s\n", made.Value.Name, made.Value.Name)
 		return nil
 	})
-	command.Flags().BoolVar(&run, "run", false, "run the plan at once")
+	command.Flags().BoolVar(&run, "run", false, "run the plan at once, also within a freeze of the task's plan")
 	who.Flags(command, "with --run: any `text` that is unique to this run, such as a pipeline's number")
 	options.StartFlags(command, Words)
 	return command
