@@ -32,6 +32,7 @@ func (p *party) register(w worker.Worker) {
 	w.RegisterActivityWithOptions(p.run, activity.RegisterOptions{Name: workloadops.ActivityRun})
 	w.RegisterActivityWithOptions(p.restore, activity.RegisterOptions{Name: workloadops.ActivityRestore})
 	w.RegisterActivityWithOptions(p.preflight, activity.RegisterOptions{Name: workloadops.ActivityPreflight})
+	w.RegisterActivityWithOptions(p.diff, activity.RegisterOptions{Name: workloadops.ActivityDiff})
 }
 
 // hold keeps workloads from getting ready until open.
@@ -113,6 +114,14 @@ func (p *party) preflight(_ context.Context, in workloadops.PreflightRequest) (w
 		if reason := p.warned[request.Workload.WorkloadRef.Name]; reason != "" {
 			result.Warnings = append(result.Warnings, workloadops.Refusal{Index: i, Reason: reason})
 		}
+	}
+	return result, nil
+}
+
+func (p *party) diff(_ context.Context, in workloadops.PreflightRequest) (workloadops.DiffResult, error) {
+	var result workloadops.DiffResult
+	for _, request := range in.Requests {
+		result.Workloads = append(result.Workloads, workloadops.Diff{Changes: true, Summary: string(request.Operation) + " " + request.Workload.WorkloadRef.Name})
 	}
 	return result, nil
 }

@@ -121,6 +121,16 @@ func TestTaskVerbs(t *testing.T) {
 	}
 }
 
+func TestStopToNowhere(t *testing.T) {
+	t.Parallel()
+	for _, noun := range []string{"task", "rollout"} {
+		api := newFakeAPI(t)
+		require.Equal(t, outcome{code: app.ExitUsage, err: "error: --to \"old\" is none of stable, new, frozen\n"},
+			slipway(t, api, noun, "stop", "shop-1", "--to", "old"), "the flag is named, and wrong usage is no failure")
+		require.Empty(t, api.requests())
+	}
+}
+
 func TestVerbExamplesHaveTheirOwnReasons(t *testing.T) {
 	t.Parallel()
 	for verb, reason := range map[string]string{"pause": "wait for the database team", "resume": "the database is ready",

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,13 +18,23 @@ import (
 
 func TestPlanRunWithTimes(t *testing.T) {
 	t.Parallel()
+	startsWithTimes(t, "POST /api/v1/plans/shop/execute", "plan", "run", "shop")
+}
+
+func TestTaskRerunWithTimes(t *testing.T) {
+	t.Parallel()
+	startsWithTimes(t, "POST /api/v1/tasks/shop-0/rerun", "task", "rerun", "shop-0")
+}
+
+// startsWithTimes has a command send times, and refuse wrong ones.
+func startsWithTimes(t *testing.T, route string, command ...string) {
 	api := newFakeAPI(t)
-	api.on("POST /api/v1/plans/shop/execute", func(request) answer {
+	api.on(route, func(request) answer {
 		return answerJSON(http.StatusAccepted, client.ExecuteResult{ID: "shop-1"})
 	})
 	file := filepath.Join(t.TempDir(), "times.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("freezes:\n- {start: 2026-12-23T00:00:00, duration: 2w, timeZone: Europe/Berlin}\n"), 0o600))
-	got := slipway(t, api, "plan", "run", "shop", "--not-before", "2026-12-01T06:00:00+01:00", "--times", file)
+	got := slipway(t, api, append(slices.Clone(command), "--not-before", "2026-12-01T06:00:00+01:00", "--times", file)...)
 	require.Equal(t, 0, got.code, got.err)
 	var sent client.ExecuteRequest
 	require.NoError(t, json.Unmarshal([]byte(api.requests()[0].body), &sent))
@@ -31,12 +42,41 @@ func TestPlanRunWithTimes(t *testing.T) {
 	require.Equal(t, []window.Window{{Start: "2026-12-23T00:00:00", Duration: "2w", TimeZone: "Europe/Berlin"}}, sent.Freezes)
 
 	require.NoError(t, os.WriteFile(file, []byte("freezes:\n- {start: 2026-12-23T00:00:00, duration: 0h, timezone: Europe/Berlin}\n"), 0o600))
-	for _, args := range [][]string{{"--times", file}, {"--not-before", "tomorrow"}, {"--times", file + ".none"}} {
-		got := slipway(t, api, append([]string{"plan", "run", "shop"}, args...)...)
-		require.NotZero(t, got.code, "%v", args)
+	twice := filepath.Join(t.TempDir(), "twice.yaml")
+	require.NoError(t, os.WriteFile(twice, []byte("notBefore: 2026-12-01T06:00:00Z\n"), 0o600))
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--times", file}, "error: invalid times in " + file + ":\nline 2, freezes[0].timezone: unknown key \"timezone\": did you mean \"timeZone\"?"},
+		{[]string{"--not-before", "tomorrow"}, "error: --not-before: \"tomorrow\" is not a time with an offset"},
+		{[]string{"--times", file + ".none"}, "error: --times: open " + file + ".none"},
+		{[]string{"--times", twice, "--not-before", "2026-12-01T06:00:00Z"}, "error: --not-before: " + twice + " says notBefore too: keep one"},
+	} {
+		got := slipway(t, api, append(slices.Clone(command), c.args...)...)
+		require.Equal(t, 2, got.code, "it is wrong usage: %v", c.args)
+		require.Contains(t, got.err, c.says)
 	}
-	require.Contains(t, slipway(t, api, "plan", "run", "shop", "--times", file).err, "line 2, freezes[0].duration: is \"0h\", which lasts no time")
 	require.Len(t, api.requests(), 1, "what is wrong is told before anything is sent")
+}
+
+func TestPlanGetShowsItsTimes(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.on("GET /api/v1/services", func(request) answer {
+		return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{}})
+	})
+	api.on("GET /api/v1/plans/shop", func(request) answer {
+		return answerJSON(http.StatusOK, decoded(t, "notBefore: 2026-12-01T06:00:00+01:00\n"+
+			"windows:\n- {start: 2026-12-01T22:00:00, duration: 4h, rrule: 'FREQ=WEEKLY;BYDAY=TU', timeZone: Europe/Berlin}\n"+
+			"freezes:\n- {start: 2026-12-23T00:00:00Z, duration: 2w}\ndeployPlanItems:\n- {serviceId: 111, deployment: RESTART}\n"))
+	})
+	require.Contains(t, slipway(t, api, "plan", "get", "shop").out, `plan shop
+not before 2026-12-01T06:00:00+01:00
+within a window from 2026-12-01T22:00:00 (Europe/Berlin) for 4h, FREQ=WEEKLY;BYDAY=TU
+outside a freeze from 2026-12-23T00:00:00Z for 2w
+
+wave 1 of 1`, "people see when it may begin")
 }
 
 func TestTaskThatWaitsForAWindow(t *testing.T) {

@@ -28,36 +28,35 @@ func (a *Activities) unreadable(p source.Package) string {
 		"that package.credentials names (key `query`), and take it out of httpSrcUri", p.Shown)
 }
 
-// Refuses says why a package cannot be fetched for a workload of this namespace, "" when nothing is known to be in its way. The source itself
-// is not asked: its package may come later.
-func (a *Activities) Refuses(ctx context.Context, p source.Package, namespace string) (string, error) {
+// Refuses says why a package cannot be fetched for a workload of this namespace. The source itself is not asked: its package may come later.
+func (a *Activities) Refuses(ctx context.Context, p source.Package, namespace string) (source.Refusal, error) {
 	switch {
 	case a.options.Fetcher.Image == "":
-		return "this party's worker does not know the image that pods fetch packages with: set SLIPWAY_IMAGE to the image of Slipway", nil
+		return source.Refusal{Reason: "this party's worker does not know the image that pods fetch packages with: set SLIPWAY_IMAGE to the image of Slipway"}, nil
 	case p.Hidden && a.options.Recorded == nil:
-		return a.unreadable(p), nil
+		return source.Refusal{Key: source.KeyPackage, Reason: a.unreadable(p)}, nil
 	}
 	at, err := source.ParseURL(p.URL)
 	if err != nil {
-		return err.Error(), nil
+		return source.Refusal{Key: source.KeyPackage, Reason: err.Error()}, nil
 	}
 	if host, port, err := source.Authority(at); err != nil {
-		return err.Error(), nil
+		return source.Refusal{Key: source.KeyPackage, Reason: err.Error()}, nil
 	} else if err := a.allow.CheckHost(host, port); err != nil && !a.ofStore(p.URL) {
-		return err.Error(), nil
+		return source.Refusal{Key: source.KeyPackage, Reason: err.Error()}, nil
 	}
 	credentials, err := a.credentials(ctx, p, namespace)
 	var f *failure.Error
 	switch {
 	case errors.As(err, &f):
-		return f.Message, nil
+		return source.Refusal{Reason: f.Message}, nil
 	case err != nil:
-		return "", err
+		return source.Refusal{}, err
 	case credentials != nil && !credentials.Named(at):
-		return fmt.Sprintf("Secret %s/%s has no credentials for %s://%s: name it under the key `hosts`", namespace, p.Credentials, at.Scheme,
-			at.Host), nil
+		return source.Refusal{Reason: fmt.Sprintf("Secret %s/%s has no credentials for %s://%s: name it under the key `hosts`", namespace, p.Credentials, at.Scheme,
+			at.Host)}, nil
 	}
-	return "", nil
+	return source.Refusal{}, nil
 }
 
 // credentials are those of the Secret that the package names, nil when it names none.

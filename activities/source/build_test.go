@@ -289,7 +289,8 @@ func TestPreflightOfBuilds(t *testing.T) {
 			if tc.says == "" {
 				require.Empty(t, reason, tc.reason)
 			} else {
-				require.Contains(t, reason, tc.says, tc.reason)
+				require.Contains(t, reason.Reason, tc.says, tc.reason)
+				require.Equal(t, name == "Host" || name == "Address", reason.Key == source.KeyRepository, "the repository is at fault only where it must not be reached")
 			}
 			require.Zero(t, y.made)
 		})
@@ -300,14 +301,14 @@ func TestPreflightOfBuilds(t *testing.T) {
 	})
 	reason, err := y.activities(t, public).RefusesBuild(t.Context(), buildRequest(t).Order, "shop")
 	require.NoError(t, err)
-	require.Contains(t, reason, "this party's worker may not create jobs, delete jobs, get jobs, get pods/log, list jobs, list pods, patch jobs, watch jobs in namespace shop")
+	require.Contains(t, reason.Reason, "this party's worker may not create jobs, delete jobs, get jobs, get pods/log, list jobs, list pods, patch jobs, watch jobs in namespace shop")
 	y.PrependReactor("create", "selfsubjectaccessreviews", allowed)
 	y.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "x", nil)
 	})
 	reason, err = y.activities(t, public).RefusesBuild(t.Context(), buildRequest(t).Order, "shop")
 	require.NoError(t, err)
-	require.Contains(t, reason, "the cluster does not accept the Job of build.jobTemplate")
+	require.Contains(t, reason.Reason, "the cluster does not accept the Job of build.jobTemplate")
 }
 
 func bytesOf(data map[string]string) map[string][]byte {

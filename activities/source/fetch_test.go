@@ -338,7 +338,9 @@ func TestRefuses(t *testing.T) {
 				require.Empty(t, says, tc.reason)
 				return
 			}
-			require.Contains(t, says, tc.says, tc.reason)
+			require.Contains(t, says.Reason, tc.says, tc.reason)
+			atFault := slices.Contains([]string{"Metadata", "Neighbour", "Hidden"}, name)
+			require.Equal(t, atFault, says.Key == source.KeyPackage, "the URL is at fault only where another one would do")
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/fieldmanager"
+	"slipway.io/slipway/release/source"
 )
 
 const (
@@ -177,21 +178,21 @@ func (a *Activities) log(ctx context.Context, pods []corev1.Pod) string {
 	return string(text)
 }
 
-// RefusesBuild says why a build can't be made in a namespace, "" when nothing is known to be in its way. The repository itself is not asked: its
+// RefusesBuild says why a build can't be made in a namespace. The repository itself is not asked: its
 // branch may come later.
-func (a *Activities) RefusesBuild(ctx context.Context, order build.Order, namespace string) (string, error) {
-	reason, err := a.unreachableRepository(ctx, order, namespace)
-	if reason == "" && err == nil {
-		reason, err = kube.NewPermissions(a.client).Lacking(ctx, needs(namespace))
+func (a *Activities) RefusesBuild(ctx context.Context, order build.Order, namespace string) (source.Refusal, error) {
+	refusal, err := a.unreachableRepository(ctx, order, namespace)
+	if refusal.Reason == "" && err == nil {
+		refusal.Reason, err = kube.NewPermissions(a.client).Lacking(ctx, needs(namespace))
 	}
-	if reason == "" && err == nil {
+	if refusal.Reason == "" && err == nil {
 		err = a.tryJob(ctx, build.Request{Order: order, Namespace: namespace, Commit: sampleCommit})
 	}
 	var f *failure.Error
 	if errors.As(err, &f) {
-		return f.Message, nil
+		return source.Refusal{Reason: f.Message}, nil
 	}
-	return reason, err
+	return refusal, err
 }
 
 // sampleCommit stands for a commit that is not known yet.
@@ -205,23 +206,27 @@ func needs(namespace string) []kube.Permission {
 		kube.Needs(corev1.SchemeGroupVersion.WithResource("pods"), namespace, "list"), logs)
 }
 
-// unreachableRepository says why a repository can't be reached, "" when nothing is known.
-func (a *Activities) unreachableRepository(ctx context.Context, order build.Order, namespace string) (string, error) {
+// unreachableRepository says why a repository can't be reached, as far as that is known.
+func (a *Activities) unreachableRepository(ctx context.Context, order build.Order, namespace string) (source.Refusal, error) {
 	repository, access, err := a.repository(ctx, order, namespace)
 	if err != nil {
-		return "", err
+		return source.Refusal{}, err
 	}
 	host, port, err := repository.Authority()
 	if err == nil {
 		err = a.allow.CheckHost(host, port)
 	}
-	if err != nil {
-		return "", err
+	var f *failure.Error
+	switch {
+	case errors.As(err, &f):
+		return source.Refusal{Key: source.KeyRepository, Reason: f.Message}, nil
+	case err != nil:
+		return source.Refusal{}, err
 	}
 	if err := access.Check(repository); err != nil {
-		return fmt.Sprintf("%s: %v", order.Shown, err), nil
+		return source.Refusal{Reason: fmt.Sprintf("%s: %v", order.Shown, err)}, nil
 	}
-	return "", nil
+	return source.Refusal{}, nil
 }
 
 // tryJob has the cluster say whether it would take the Job, without making it.

@@ -54,10 +54,10 @@ type Packages interface {
 	URL(ctx context.Context, p source.Package) (string, error)
 	// Keep keeps packages of these SHA-256 in the party's store for a while; "" names none.
 	Keep(ctx context.Context, sha256 ...string)
-	// Refuses says why a package cannot be fetched for a workload of this namespace, "" when nothing is known to be in its way.
-	Refuses(ctx context.Context, p source.Package, namespace string) (string, error)
-	// RefusesBuild says why a build can't be made in a namespace, "" when nothing is known to be in its way.
-	RefusesBuild(ctx context.Context, order build.Order, namespace string) (string, error)
+	// Refuses says why a package cannot be fetched for a workload of this namespace.
+	Refuses(ctx context.Context, p source.Package, namespace string) (source.Refusal, error)
+	// RefusesBuild says why a build can't be made in a namespace.
+	RefusesBuild(ctx context.Context, order build.Order, namespace string) (source.Refusal, error)
 }
 
 // Activities act on the workloads of one cluster. They are safe for concurrent use.

@@ -25,14 +25,15 @@ const listFrom = 4
 // worker has the permissions that it takes. A claim in the way is no refusal here, unless it is another engine's: whoever holds it may
 // be done by then, or dead; Run tells. It fails with Unreachable or Forbidden when the cluster does not answer.
 func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
-	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, len(in.Requests)), warnings: make([]string, len(in.Requests))}
+	n := len(in.Requests)
+	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, n), keys: make([]string, n), warnings: make([]string, n)}
 	if err := p.run(ctx); err != nil {
 		return workloadops.PreflightResult{}, attempt.ApplicationError(preflightFailure(err))
 	}
 	var out workloadops.PreflightResult
 	for i, reason := range p.reasons {
 		if reason != "" {
-			out.Refusals = append(out.Refusals, workloadops.Refusal{Index: i, Reason: reason})
+			out.Refusals = append(out.Refusals, workloadops.Refusal{Index: i, Key: p.keys[i], Reason: reason})
 		} else if warning := p.warnings[i]; warning != "" {
 			out.Warnings = append(out.Warnings, workloadops.Refusal{Index: i, Reason: warning})
 		}
@@ -40,11 +41,13 @@ func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequ
 	return out, nil
 }
 
-// preflight is one check of a batch. reasons has one place for each request, "" when nothing is in its way; so has warnings.
+// preflight is one check of a batch. reasons has one place for each request, "" when nothing is in its way; so have warnings, and keys, which
+// says what of the plan's item is at fault.
 type preflight struct {
 	a        *Activities
 	requests []workloadops.Request
 	reasons  []string
+	keys     []string
 	warnings []string
 }
 
@@ -179,12 +182,9 @@ func (p *preflight) judgeVersion(ctx context.Context, i int, o *unstructured.Uns
 	if version == nil || o == nil || p.reasons[i] != "" {
 		return nil
 	}
-	reason, err := p.a.refusesVersion(ctx, version, req.Workload.Namespace, templateOf(o))
-	if reason == "" && err == nil && req.Build != nil {
-		reason, err = p.a.options.Packages.RefusesBuild(ctx, *req.Build, req.Workload.Namespace)
-	}
-	if reason != "" {
-		p.reasons[i] = req.Workload.String() + ": " + reason
+	refusal, err := p.a.refusesVersion(ctx, version, req.Build, req.Workload.Namespace, templateOf(o))
+	if refusal.Reason != "" {
+		p.keys[i], p.reasons[i] = refusal.Key, req.Workload.String()+": "+refusal.Reason
 	}
 	return err
 }

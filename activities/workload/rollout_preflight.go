@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,15 +224,12 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 
 // version checks that what a plan deploys can reach the pods. known says that there is a version to try, and nothing in its way.
 func (p *rolloutPreflight) version(ctx context.Context, v workloadops.Version, template map[string]any) (known bool, err error) {
-	reason, err := p.a.refusesVersion(ctx, v, p.req.Workload.Namespace, template)
-	if reason == "" && err == nil && p.req.Build != nil {
-		reason, err = p.a.options.Packages.RefusesBuild(ctx, *p.req.Build, p.req.Workload.Namespace)
-	}
-	if reason != "" {
-		p.refuse(fieldOf(p.req.Change), p.req.Workload.String()+": "+reason)
+	refusal, err := p.a.refusesVersion(ctx, v, p.req.Build, p.req.Workload.Namespace, template)
+	if refusal.Reason != "" {
+		p.refuse(cmp.Or(refusal.Key, fieldOf(p.req.Change)), p.req.Workload.String()+": "+refusal.Reason)
 	}
 	image := p.req.Change.Image
-	return reason == "" && err == nil && (image == nil || image.Reference != ""), err
+	return refusal.Reason == "" && err == nil && (image == nil || image.Reference != ""), err
 }
 
 // fieldOf is the field of a request that says what changes, "" when none does.

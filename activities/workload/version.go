@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/source"
@@ -43,18 +44,27 @@ func (a *Activities) deployed(ctx context.Context, w catalog.Workload, v workloa
 	return copied, nil
 }
 
-// refusesVersion says why a version cannot reach pods of a template in this namespace, "" when nothing is known to be in its way.
-func (a *Activities) refusesVersion(ctx context.Context, v workloadops.Version, namespace string, template map[string]any) (string, error) {
+// refusesVersion says why a version, which the order would build where there is one, cannot reach pods of a template in this namespace.
+func (a *Activities) refusesVersion(ctx context.Context, v workloadops.Version, order *build.Order, namespace string, template map[string]any) (source.Refusal, error) {
 	if a.options.Packages == nil {
-		return noVersions, nil
+		return source.Refusal{Reason: noVersions}, nil
 	}
 	if reason := v.Unfit(template); reason != "" {
-		return reason, nil
+		return source.Refusal{Reason: reason}, nil
 	}
 	if code, is := v.(source.Package); is {
-		return a.options.Packages.Refuses(ctx, expected(code), namespace)
+		refusal, err := a.options.Packages.Refuses(ctx, expected(code), namespace)
+		if refusal.Reason != "" || err != nil {
+			if order != nil { // the URL is the catalogue's
+				refusal.Key = ""
+			}
+			return refusal, err
+		}
 	}
-	return "", nil
+	if order == nil {
+		return source.Refusal{}, nil
+	}
+	return a.options.Packages.RefusesBuild(ctx, *order, namespace)
 }
 
 // expected is a package as it will be, where the commit that it is built of is not known yet.

@@ -205,7 +205,8 @@ type ExecuteResult struct {
 	// ID Example: shop-20261102093000-k3v9q
 	ID string `json:"id"`
 
-	// Warnings What is worth knowing before the plan runs, such as a PodDisruptionBudget that holds up a RESTART.
+	// Warnings What is worth knowing before the plan runs, such as a PodDisruptionBudget that holds up a RESTART, until when the times hold everything
+	// back, or a `notBefore` that is past.
 	Warnings []FieldProblem `json:"warnings,omitempty"`
 }
 
@@ -2125,7 +2126,7 @@ type ClientInterface interface {
 	// answer says so.
 	//
 	// Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
-	// refused here, with the same answers.
+	// refused here, with the same answers. A live task of the plan, beside which an execution is refused, is only a warning here.
 	//
 	// Corresponds with POST /api/v1/plans/{name}/diff (the `DiffPlan` operationId).
 	DiffPlan(ctx context.Context, name PlanName, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2809,7 +2810,7 @@ type ClientInterface interface {
 	// ReverseTask Creates the plan that takes a task back
 	//
 	// Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
-	// name depends on the task alone, so that a repeat finds the same plan, edited or not. A task that isn't over is refused with 409, one that
+	// name depends on the task alone, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task that isn't over is refused with 409, one that
 	// changed nothing that could be taken back with 422.
 	//
 	// Corresponds with POST /api/v1/tasks/{id}/reverse (the `ReverseTask` operationId).
@@ -3422,7 +3423,7 @@ func (c *Client) PutPlan(ctx context.Context, name PlanName, body PutPlanJSONReq
 // answer says so.
 //
 // Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
-// refused here, with the same answers.
+// refused here, with the same answers. A live task of the plan, beside which an execution is refused, is only a warning here.
 //
 // Corresponds with POST /api/v1/plans/{name}/diff (the `DiffPlan` operationId).
 func (c *Client) DiffPlan(ctx context.Context, name PlanName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4816,7 +4817,7 @@ func (c *Client) ResumeTask(ctx context.Context, id TaskID, params *ResumeTaskPa
 // ReverseTask Creates the plan that takes a task back
 //
 // Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
-// name depends on the task alone, so that a repeat finds the same plan, edited or not. A task that isn't over is refused with 409, one that
+// name depends on the task alone, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task that isn't over is refused with 409, one that
 // changed nothing that could be taken back with 422.
 //
 // Corresponds with POST /api/v1/tasks/{id}/reverse (the `ReverseTask` operationId).
@@ -9712,7 +9713,7 @@ type ClientWithResponsesInterface interface {
 	// answer says so.
 	//
 	// Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
-	// refused here, with the same answers.
+	// refused here, with the same answers. A live task of the plan, beside which an execution is refused, is only a warning here.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10430,7 +10431,7 @@ type ClientWithResponsesInterface interface {
 	// ReverseTaskWithResponse Creates the plan that takes a task back
 	//
 	// Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
-	// name depends on the task alone, so that a repeat finds the same plan, edited or not. A task that isn't over is refused with 409, one that
+	// name depends on the task alone, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task that isn't over is refused with 409, one that
 	// changed nothing that could be taken back with 422.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -17364,7 +17365,7 @@ func (c *ClientWithResponses) PutPlanWithResponse(ctx context.Context, name Plan
 // answer says so.
 //
 // Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
-// refused here, with the same answers.
+// refused here, with the same answers. A live task of the plan, beside which an execution is refused, is only a warning here.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18508,7 +18509,7 @@ func (c *ClientWithResponses) ResumeTaskWithResponse(ctx context.Context, id Tas
 // ReverseTaskWithResponse Creates the plan that takes a task back
 //
 // Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
-// name depends on the task alone, so that a repeat finds the same plan, edited or not. A task that isn't over is refused with 409, one that
+// name depends on the task alone, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task that isn't over is refused with 409, one that
 // changed nothing that could be taken back with 422.
 //
 // Returns a wrapper object for the known response body format(s).

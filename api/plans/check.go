@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
@@ -37,7 +39,7 @@ func (x *taskStart) checkDocument(ctx context.Context) error {
 	if x.rerun != nil {
 		x.snapshot.RerunOf = x.rerun.task
 	}
-	never := append(neverOpens(x.snapshot.AllTimes()...), servicesNeverOpen(x.snapshot)...)
+	never := append(x.neverOpens(), servicesNeverOpen(x.snapshot)...)
 	if len(never) > 0 {
 		return x.refused(never)
 	}
@@ -83,7 +85,17 @@ func (x *taskStart) findQueues(ctx context.Context) (unknown []schema.FieldProbl
 
 // itemProblem says what is wrong with a workload of item n, an index into the document.
 func itemProblem(n int, workload catalog.Workload, reason string) schema.FieldProblem {
-	return schema.FieldProblem{Item: n + 1, Field: itemField(n), Reason: workload.String() + ": " + reason}
+	return itemFinding(n, workload.String()+": "+reason)
+}
+
+// itemFinding is a finding on item n, an index into the document, whose reason says of what.
+func itemFinding(n int, reason string) schema.FieldProblem {
+	return keyFinding(n, "", reason)
+}
+
+// keyFinding is a finding on that key of item n; "": on its service.
+func keyFinding(n int, key, reason string) schema.FieldProblem {
+	return schema.FieldProblem{Item: n + 1, Field: strictyaml.Join(strictyaml.Index("deployPlanItems", n), cmp.Or(key, "serviceId")), Reason: reason}
 }
 
 // preflightChunk bounds one workflow's input: Temporal takes 2 MiB.
@@ -105,7 +117,7 @@ func (x *taskStart) preflight(ctx context.Context) error {
 	if x.engine, err = x.Home.Engine(ctx); err != nil {
 		return err
 	}
-	x.warnings = nil
+	x.warnings = x.waits(time.Now())
 	places := x.places()
 	most := preflightChunk
 	if x.diffing {
@@ -126,20 +138,10 @@ func (x *taskStart) preflight(ctx context.Context) error {
 			if outcome.Unreachable != "" && !known { // each rollout asks its party by itself
 				absent = append(absent, backend.AbsentParty{Name: outcome.Party, Queue: x.snapshot.Queues[outcome.Party], Trouble: outcome.Unreachable})
 			}
-			for _, refusal := range outcome.Refusals {
-				at := order[i][refusal.Index]
-				// it names the workload
-				refusals = append(refusals, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: refusal.Reason})
-			}
+			refusals = append(refusals, x.found(order[i], outcome.Refusals)...)
+			x.warnings = append(x.warnings, x.found(order[i], outcome.Warnings)...)
 			for n, diff := range outcome.Diffs {
 				x.diffs = append(x.diffs, workloadDiff{order[i][n], diff})
-			}
-			for _, warning := range outcome.Warnings {
-				at := order[i][warning.Index]
-				if x.snapshot.RollsOut(at.item) { // asked for a diff: the warnings are those of the rollout
-					continue
-				}
-				x.warnings = append(x.warnings, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: warning.Reason})
 			}
 		}
 	}
@@ -152,6 +154,16 @@ func (x *taskStart) preflight(ctx context.Context) error {
 		return x.refused(refusals)
 	}
 	return nil
+}
+
+// found is what a party says of operations, but for those that only a diff asks about: an execution asks the rollout in place of them.
+func (x *taskStart) found(order []place, said []workloadops.Refusal) (all []schema.FieldProblem) {
+	for _, one := range said {
+		if at := order[one.Index]; !x.snapshot.RollsOut(at.item) {
+			all = append(all, keyFinding(at.item, one.Key, one.Reason)) // it names the workload
+		}
+	}
+	return all
 }
 
 // places are the operations of the task, in the document's order.

@@ -26,7 +26,8 @@ type workloadDiff struct {
 	diff workloadops.Diff
 }
 
-// DiffPlan answers POST /api/v1/plans/{name}/diff. What would be refused at an execution is refused here.
+// DiffPlan answers POST /api/v1/plans/{name}/diff. What would be refused at an execution is refused here; but for a live task of the plan, beside which a diff
+// is of use.
 func (h *Handlers) DiffPlan(c echo.Context, name schema.PlanName) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), start.Timeout)
 	defer cancel()
@@ -40,6 +41,14 @@ func (h *Handlers) DiffPlan(c echo.Context, name schema.PlanName) error {
 	}
 	if err := x.preflight(ctx); err != nil {
 		return err
+	}
+	other, err := h.liveTask(ctx, x.object)
+	if err != nil {
+		return err
+	}
+	if other.inTheWay() {
+		x.warnings = append(x.warnings, schema.FieldProblem{Reason: fmt.Sprintf("task %s of plan %s is %s: an execution is refused until it is over",
+			other.id, name, other.state)})
 	}
 	return c.JSON(http.StatusOK, x.diff())
 }

@@ -87,7 +87,7 @@ type taskStart struct {
 	object *v1alpha1.DeployPlan
 	// checked is the generation of the plan that was found fit to run; its snapshot is the one above.
 	checked int64
-	// warnings are the parties'.
+	// warnings are the parties', and those on the times.
 	warnings []schema.FieldProblem
 	// rerun is what is run again of an earlier task; nil for an execution of the plan.
 	rerun *rerun
@@ -140,10 +140,10 @@ func (x *taskStart) Look(ctx context.Context) error {
 // claimed says whether the plan is claimed for this very task.
 func (x *taskStart) claimed() bool { return x.Written != nil && x.object.Status.Task == x.ID }
 
-// blocked is the answer while another task of the plan lives. An interrupted one may be replaced.
+// blocked is the answer while another task of the plan lives.
 func (x *taskStart) blocked(other *live) error {
 	switch {
-	case other == nil, other.id == x.ID, other.state == plan.TaskInterrupted:
+	case !other.inTheWay(), other.id == x.ID:
 		return nil
 	case other.starting:
 		return problem.Conflict.Because("task %s of plan %s is being started just now: look at it, or repeat in a minute", other.id,

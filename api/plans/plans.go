@@ -32,11 +32,6 @@ type Handlers struct {
 // New makes the handlers.
 func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
 
-// itemField is the field that an error about item n, an index into the document, points at.
-func itemField(n int) string {
-	return strictyaml.Join(strictyaml.Index("deployPlanItems", n), "serviceId")
-}
-
 // ListPlans answers GET /api/v1/plans.
 func (h *Handlers) ListPlans(c echo.Context, params schema.ListPlansParams) error {
 	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListPlans, func(p *v1alpha1.DeployPlan) (schema.PlanSummary, error) {

@@ -9,6 +9,7 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
@@ -35,10 +36,14 @@ type told struct{ refusals, warnings []schema.FieldProblem }
 // the item begins.
 func (x *taskStart) weighRollout(at place, found rollout.PreflightResult) (out told) {
 	say := func(list *[]schema.FieldProblem, reason string) {
-		*list = append(*list, schema.FieldProblem{Item: at.item + 1, Field: itemField(at.item), Reason: reason})
+		*list = append(*list, itemFinding(at.item, reason))
 	}
 	for _, refusal := range found.Refusals {
-		say(&out.refusals, refusal.Reason)
+		key := ""
+		if refusal.Field == source.KeyPackage || refusal.Field == source.KeyRepository {
+			key = refusal.Field
+		}
+		out.refusals = append(out.refusals, keyFinding(at.item, key, refusal.Reason))
 	}
 	if found.Holder != "" {
 		holder := workloadops.ParseHolder(found.Holder)

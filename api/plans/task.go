@@ -223,6 +223,9 @@ type live struct {
 	starting bool
 }
 
+// inTheWay says whether the plan can't be executed beside the task. An interrupted one may be replaced.
+func (l *live) inTheWay() bool { return l != nil && l.state != plan.TaskInterrupted }
+
 // liveTask is the task of the plan that is not over, nil when there is none. It looks the
 // workflow up by its ID: lists lag behind.
 func (h *Handlers) liveTask(ctx context.Context, of *v1alpha1.DeployPlan) (*live, error) {

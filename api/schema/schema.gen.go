@@ -198,7 +198,8 @@ type ExecuteResult struct {
 	// ID Example: shop-20261102093000-k3v9q
 	ID string `json:"id"`
 
-	// Warnings What is worth knowing before the plan runs, such as a PodDisruptionBudget that holds up a RESTART.
+	// Warnings What is worth knowing before the plan runs, such as a PodDisruptionBudget that holds up a RESTART, until when the times hold everything
+	// back, or a `notBefore` that is past.
 	Warnings []FieldProblem `json:"warnings,omitempty"`
 }
 

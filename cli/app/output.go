@@ -168,11 +168,23 @@ func ParseOneOf[T ~string](flag string, names []string, known []T) (*[]T, error)
 	for _, name := range names {
 		n := slices.IndexFunc(known, func(v T) bool { return strings.EqualFold(string(v), name) })
 		if n < 0 {
-			return nil, Usagef("--%s %q is none of %s", flag, name, strictyaml.List(known))
+			return nil, noneOf(flag, name, known)
 		}
 		values = append(values, known[n])
 	}
 	return &values, nil
+}
+
+// CheckOneOf refuses the value of a flag that is neither empty nor known.
+func CheckOneOf[T ~string](flag, value string, known []T) error {
+	if value == "" || slices.Contains(known, T(value)) {
+		return nil
+	}
+	return noneOf(flag, value, known)
+}
+
+func noneOf[T ~string](flag, value string, known []T) error {
+	return Usagef("--%s %q is none of %s", flag, value, strictyaml.List(known))
 }
 
 // Took is how long something ran, or has run so far; "" when it has not begun.

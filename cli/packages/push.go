@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -44,7 +45,7 @@ says that they keep it whole. A package that is in the store already isn't sent 
 	})
 	app.RegisterSettings(command, settings.PackagePush)
 	a.OutputFlag(command)
-	command.Flags().BoolVar(&unpack, "unpack", true, "check that pods can unpack the package; `=false` for one that a plan keeps whole, such as a jar")
+	command.Flags().BoolVar(&unpack, "unpack", true, "check that pods can unpack the package; give --unpack=false for one that a plan keeps whole, such as a jar")
 	command.RunE = func(c *cobra.Command, args []string) error {
 		values, err := app.LoadSettings(c)
 		if err != nil {
@@ -94,7 +95,10 @@ func push(ctx context.Context, s settings.Settings, path string, unpack bool) (p
 	if unpack {
 		limits := source.Limits{Bytes: s.PackageMaxBytes, UnpackedBytes: s.PackageMaxUnpackedBytes, Entries: source.DefaultLimits.Entries}
 		if _, err := archive.Check(ctx, file, limits); err != nil {
-			return pushed{}, fmt.Errorf("%s can't be unpacked: %w; --unpack=false is for packages that are kept whole", path, err)
+			if no := (*archive.Error)(nil); errors.As(err, &no) && no.Whole {
+				err = fmt.Errorf("%w, and push it with --unpack=false", err)
+			}
+			return pushed{}, fmt.Errorf("%s can't be unpacked: %w", path, err)
 		}
 	}
 	result.URL = store.URL(result.SHA256)

@@ -46,7 +46,7 @@ func Command(a *app.App) *cobra.Command {
 			return answer, err
 		},
 		Describe: func(_ *app.App, name string, p client.PlanDocument) error {
-			a.Printf(a.Out, "plan %s%s\n\n%s", name, render.Because(p.Comment), tree(wavesOf(p), names))
+			a.Printf(a.Out, "plan %s%s\n%s\n%s", name, render.Because(p.Comment), timesText(p.Times), tree(wavesOf(p), names))
 			return nil
 		},
 		Encode: plan.Encode, // keeps the order of the keys, which people know from the documentation
@@ -116,7 +116,7 @@ func runCommand(n *plans) *cobra.Command {
 	a := n.App
 	var who app.Who
 	var options follow.Options
-	var times timesFlags
+	var times task.TimesFlags
 	command := &cobra.Command{
 		Use:     "run NAME",
 		Aliases: []string{"execute"},
@@ -138,12 +138,12 @@ freezes of a plan. A task that waits shows until when; ` + "`slipway task approv
 		Args:              app.ExactName("a plan", "NAME"),
 		ValidArgsFunction: a.Complete(n.Completion),
 	}
-	a.Writing(command, func([]string) error { return errors.Join(options.Check(command), times.read()) },
+	a.Writing(command, func([]string) error { return errors.Join(options.Check(command), times.Read()) },
 		func(c *cobra.Command, api *client.Client, args []string) error {
-			return task.RunPlan(args[0], times.Times).Run(c.Context(), a, api, who, options)
+			return task.RunPlan(args[0], times).Run(c.Context(), a, api, who, options)
 		})
 	who.Flags(command, "any `text` that is unique to this run, such as a pipeline's number")
 	options.StartFlags(command, task.Words)
-	times.flags(command)
+	times.Register(command)
 	return command
 }

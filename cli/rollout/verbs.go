@@ -95,13 +95,16 @@ func verbs(n *rollouts) []noun.Verb {
 				return o.confirm(ctx, n.App, api, nameOf(n.Place.Party, key))
 			}
 		}
-		if v.Verb == rollout.VerbJump {
+		switch v.Verb {
+		case rollout.VerbJump:
 			one.Check = func() error {
 				if o.body.ToStep < 1 {
 					return app.Usagef("--to-step says which step to go to, from 1")
 				}
 				return nil
 			}
+		case rollout.VerbStop:
+			one.Check = func() error { return app.CheckOneOf("to", o.body.To, rollout.StopTos) }
 		}
 		all = append(all, one)
 	}

@@ -266,7 +266,7 @@ func packages(s *Settings) []definition {
 		{name: "package-dir", groups: packageStore, into: &s.PackageDir,
 			description: "folder in which the package store keeps packages; without it and --package-bucket, slipway dev serves no store"},
 		{name: "package-bucket", groups: packageStore, check: orNone(aBucket), into: &s.PackageBucket,
-			description: "bucket in which the package store keeps packages instead, as s3://name or s3://name/prefix; its credentials are those " +
+			description: "bucket in which the package store keeps packages, in place of --package-dir, as s3://name or s3://name/prefix; its credentials are those " +
 				"that programs for AWS find: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials, or a role"},
 		{name: "package-s3-endpoint", fallback: "https://s3.amazonaws.com", groups: packageStore, check: aURL, into: (*baseURL)(&s.PackageS3Endpoint),
 			description: "URL of the service that has the bucket"},
@@ -366,6 +366,12 @@ func (d definition) env() string { return EnvName(d.name) }
 // EnvName is the environment variable of a setting.
 func EnvName(setting string) string {
 	return "SLIPWAY_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
+}
+
+// First is the first setting that a command of the group takes.
+func First(group Group) string {
+	all := definitions(&Settings{})
+	return all[slices.IndexFunc(all, func(d definition) bool { return d.takenBy([]Group{group}) })].name
 }
 
 func definitionOf(name string) (definition, bool) {

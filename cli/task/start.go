@@ -9,7 +9,6 @@ import (
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/render"
-	"slipway.io/slipway/release/window"
 )
 
 // Start is a request that starts a task.
@@ -21,8 +20,8 @@ type Start struct {
 }
 
 // RunPlan executes a plan, at these times.
-func RunPlan(name string, times window.Times) Start {
-	return Start{Again: "slipway plan run " + name, Told: "plan " + name + " runs as task ",
+func RunPlan(name string, times TimesFlags) Start {
+	return Start{Again: "slipway plan run " + name + times.Arguments(), Told: "plan " + name + " runs as task ",
 		Send: func(ctx context.Context, api *client.Client, key string, body client.ExecuteRequest) (*http.Response, error) {
 			body.NotBefore, body.Windows, body.Freezes = times.NotBefore, times.Windows, times.Freezes
 			return api.ExecutePlan(ctx, name, &client.ExecutePlanParams{IdempotencyKey: &key}, body)

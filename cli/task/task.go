@@ -155,6 +155,7 @@ func stop(n *tasks) noun.Verb {
 			command.Flags().StringVar(&to, "to", "", "end the rollouts of the task, too, at `side` stable, new or frozen")
 			app.FlagChoices(command, "to", rollout.StopTos...)
 		},
+		Check: func() error { return app.CheckOneOf("to", to, rollout.StopTos) },
 		Send: func(ctx context.Context, api *client.Client, id string, who app.Who) (*http.Response, error) {
 			return send(ctx, api, id, client.TaskStopRequest{Actor: who.Actor, Reason: who.Reason, Key: who.Key, To: to})
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,4 +45,17 @@ func TestThePluginOfKubectlCallsItselfThat(t *testing.T) {
 	a := &app.App{Name: "kubectl-slipway", In: &bytes.Buffer{}, Out: &out, Err: &out, Screen: func() (int, int, bool) { return 0, 0, false }}
 	require.Zero(t, cli.Run(t.Context(), a, []string{"rollout", "approve", "--help"}, engineCommands(a)...))
 	require.Contains(t, out.String(), "kubectl slipway rollout approve", "its help says what to type")
+}
+
+// The help names a flag that the command has, and no flag has a value that it doesn't take.
+func TestHelpNamesFlagsOfTheCommand(t *testing.T) {
+	t.Parallel()
+	for command, example := range map[string]string{"server": "(SLIPWAY_LISTEN for --listen)", "worker": "(SLIPWAY_ALLOWED_HOSTS for --allowed-hosts)",
+		"dev": "(SLIPWAY_LISTEN for --listen)", "package serve": "(SLIPWAY_PACKAGE_LISTEN for --package-listen)"} {
+		help, _, _ := slipway(t, append(strings.Fields(command), "--help")...)
+		require.Contains(t, help, example, command)
+	}
+	help, _, _ := slipway(t, "package", "push", "--help")
+	require.NotContains(t, help, "--unpack =false")
+	require.Regexp(t, `--unpack +check that pods`, help)
 }

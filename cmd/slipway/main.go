@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -17,10 +18,14 @@ import (
 	"slipway.io/slipway/cli/settings"
 )
 
-const settingsHelp = `
+// settingsHelp is what the help of a command says about the settings of its group.
+func settingsHelp(group settings.Group) string {
+	example := settings.First(group)
+	return fmt.Sprintf(`
 
-Every flag can also be given by the environment (SLIPWAY_LISTEN for --listen) or in a YAML file (--config); a flag wins over the
-environment, that over the file. "slipway config" shows each value and where it came from.`
+Every flag can also be given by the environment (%s for --%s) or in a YAML file (--config); a flag wins over the
+environment, that over the file. "slipway config" shows each value and where it came from.`, settings.EnvName(example), example)
+}
 
 // engineCommands are the commands that run a part of the engine, and so need more than the command line does.
 func engineCommands(a *app.App) []*cobra.Command {
@@ -55,7 +60,7 @@ identity.`)
 
 // engineCommand runs a part of the engine until its context ends. It is called as the group of its settings, unless it is given another name.
 func engineCommand(group settings.Group, run func(context.Context, settings.Settings) error, short, long string) *cobra.Command {
-	command := &cobra.Command{Use: string(group), Short: short, Long: long + settingsHelp, Args: cobra.NoArgs}
+	command := &cobra.Command{Use: string(group), Short: short, Long: long + settingsHelp(group), Args: cobra.NoArgs}
 	app.RegisterSettings(command, group)
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		values, err := app.LoadSettings(c)

@@ -88,7 +88,7 @@ func newPackageServer(p packageParts) (*listener, error) {
 	}
 	file := packageTokenFile(p.Settings)
 	if file == "" {
-		return nil, errors.New("a package store in a bucket has no folder for its token: name the token's file with --package-token-file")
+		return nil, app.Usagef("a package store in a bucket has no folder for its token: name the token's file with --package-token-file")
 	}
 	store, err := openPackages(p.Settings)
 	if err != nil {
@@ -125,7 +125,7 @@ func openPackages(s settings.Settings) (*packages.Store, error) {
 	options := packages.Options{MaxBytes: s.PackageMaxBytes}
 	switch {
 	case s.PackageDir != "" && s.PackageBucket != "":
-		return nil, errors.New("--package-dir and --package-bucket exclude each other: a store keeps its packages in one place")
+		return nil, app.Usagef("--package-dir and --package-bucket exclude each other: a store keeps its packages in one place")
 	case s.PackageDir != "":
 		store, err := packages.Open(s.PackageDir, options)
 		if err != nil {
@@ -175,7 +175,7 @@ func packageLimits(most int64) limits.Limits {
 func newPackageTLS(s settings.Settings) (*tls.Config, error) {
 	switch {
 	case (s.PackageCertFile == "") != (s.PackageKeyFile == ""):
-		return nil, errors.New("--package-cert-file and --package-key-file belong together: give both, or neither")
+		return nil, app.Usagef("--package-cert-file and --package-key-file belong together: give both, or neither")
 	case s.PackageCertFile == "":
 		return nil, nil
 	}

@@ -83,7 +83,16 @@ func TestAPackageIsPushed(t *testing.T) {
 	_, errs, code = push(jar)
 	require.Equal(t, app.ExitFailure, code)
 	require.Contains(t, errs, "shop.jar can't be unpacked: ")
-	require.Contains(t, errs, "--unpack=false is for packages that are kept whole")
+	require.Contains(t, errs, "it looks like text; set unpack: false to keep the package as one file, and push it with --unpack=false\n", "both are needed, and said once")
+	for why, file := range map[string]string{
+		"an error page is no package, kept whole or not": write(t, "shop.zip", []byte("<!doctype html><p>sign in")),
+		"a part of an archive is not meant as a file":    write(t, "half.tar", content[:600]),
+	} {
+		_, errs, code = push(file)
+		require.Equal(t, app.ExitFailure, code, why)
+		require.NotContains(t, errs, "unpack=false", why)
+		require.NotContains(t, errs, "unpack: false", why)
+	}
 	_, errs, code = push(jar, "--unpack=false")
 	require.Equal(t, app.ExitOK, code, errs)
 	_, errs, code = push(sound, "--package-max-bytes", "2000")
@@ -97,8 +106,12 @@ func TestAPackageIsPushed(t *testing.T) {
 	require.Contains(t, errs, "is no file")
 	_, errs, code = slipway(t, "package", "push", write(t, "new.tar", anArchive(t, "other")), "--store", address)
 	require.Equal(t, app.ExitFailure, code)
-	require.Contains(t, errs, "answered 401 Unauthorized: the package store asks for a token")
-	require.Contains(t, errs, "--package-token-file")
+	require.Contains(t, errs, "answered 401 Unauthorized: it asks for its token: name the token's file with --package-store-token-file")
+	require.Contains(t, errs, "--token-file")
+	require.NotContains(t, errs, "Bearer", "people give a file, not a header")
+	_, errs, code = slipway(t, "package", "push", sound, "--store", address, "--token-file", write(t, "other-token", []byte("another token, of some length")))
+	require.Equal(t, app.ExitFailure, code)
+	require.Contains(t, errs, "answered 401 Unauthorized: the token is wrong: the file of --package-store-token-file has to contain")
 }
 
 func TestTheTokenOfThePackageStoreChanges(t *testing.T) {
@@ -159,6 +172,15 @@ func TestPackageServeRunsAndEnds(t *testing.T) {
 	_, errs, code := slipway(t, "package", "serve")
 	require.Equal(t, app.ExitUsage, code)
 	require.Contains(t, errs, "give --package-dir or --package-bucket")
+	for says, args := range map[string][]string{
+		"exclude each other":                         {"--package-dir", t.TempDir(), "--package-bucket", "s3://packages"},
+		"name the token's file with --package-token": {"--package-bucket", "s3://packages"},
+		"belong together":                            {"--package-dir", t.TempDir(), "--package-cert-file", "cert.pem"},
+	} {
+		_, errs, code := slipway(t, append([]string{"package", "serve", "--package-listen", "127.0.0.1:0"}, args...)...)
+		require.Equal(t, app.ExitUsage, code, "the settings are wrong, which another start doesn't help: %s", errs)
+		require.Contains(t, errs, says)
+	}
 }
 
 func TestWhereAPackageStoreKeepsPackages(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/release/window"
 )
@@ -23,8 +24,8 @@ const (
 	keyDeployment        = "deployment"
 	keyExecMethod        = "containerExecMethod"
 	keyDeployLabel       = "deployLabel"
-	keyHTTPSrcURI        = "httpSrcUri"
-	keyCompileRepoPath   = "compileRepoPath"
+	keyHTTPSrcURI        = source.KeyPackage
+	keyCompileRepoPath   = source.KeyRepository
 	keyCompileRepoBranch = "compileRepoBranch"
 	keyRestoreTask       = "restoreTask"
 	keyRestoreItem       = "restoreItem"

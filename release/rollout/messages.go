@@ -90,7 +90,8 @@ type PreflightResult struct {
 	Revision *strategy.Revision `json:"revision,omitempty"`
 }
 
-// Refusal says what cannot be done; Field is the JSON path within the POST's body ("strategy.canary.steps[1].matches"), "" for the whole.
+// Refusal says what cannot be done; Field is the JSON path within the POST's body ("strategy.canary.steps[1].matches"), "" for the whole. A plan
+// that asks for the rollout has its item's key there where that is at fault (source.KeyPackage).
 type Refusal struct {
 	Field  string `json:"field,omitempty"`
 	Reason string `json:"reason"`

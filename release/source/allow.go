@@ -16,6 +16,9 @@ import (
 // AllowSetting is the environment variable that carries an Allow; errors name it.
 const AllowSetting = "SLIPWAY_SOURCE_ALLOW"
 
+// allowIt is how a source becomes an allowed one.
+const allowIt = "allow it with --source-allow (" + AllowSetting + ") of the party's worker"
+
 // EntryPublic is the entry of every public address.
 const EntryPublic = "public"
 
@@ -197,7 +200,7 @@ func (a Allow) CheckHost(host string, port uint16) error {
 			return nil
 		}
 	}
-	return failure.New(failure.Refused, "host %s with port %d is not an allowed source: allow it with %s", name, port, AllowSetting)
+	return failure.New(failure.Refused, "host %s with port %d is not an allowed source: %s", name, port, allowIt)
 }
 
 // CheckAddress says whether a connection that is made for a host may go to this address. Call it with the address that is really connected
@@ -227,7 +230,7 @@ func (a Allow) refuse(name string, literal bool, to netip.AddrPort, kind string)
 		kind = fmt.Sprintf("%s, as it means %s", kind, ip)
 	}
 	if literal {
-		return failure.New(failure.Refused, "address %s (%s) is not an allowed source: allow it with %s", address, kind, AllowSetting)
+		return failure.New(failure.Refused, "address %s (%s) is not an allowed source: %s", address, kind, allowIt)
 	}
-	return failure.New(failure.Refused, "host %s resolves to %s (%s), which is not an allowed source: allow it with %s", name, address, kind, AllowSetting)
+	return failure.New(failure.Refused, "host %s resolves to %s (%s), which is not an allowed source: %s", name, address, kind, allowIt)
 }

@@ -68,7 +68,7 @@ func TestCheckAddressByDefault(t *testing.T) {
 			require.NoError(t, err, address)
 			continue
 		}
-		require.ErrorContains(t, err, "host example.com resolves to "+address+" "+want+", which is not an allowed source: allow it with SLIPWAY_SOURCE_ALLOW", address)
+		require.ErrorContains(t, err, "host example.com resolves to "+address+" "+want+", which is not an allowed source: allow it with --source-allow (SLIPWAY_SOURCE_ALLOW) of the party's worker", address)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestCheckHost(t *testing.T) {
 	}{
 		{"it may resolve to a public address", "public", "a.example", 443, ""},
 		{"it may resolve into the network", "10.0.0.0/8:443", "a.example", 443, ""},
-		{"no entry has the port", "10.0.0.0/8:443", "a.example", 80, "host a.example with port 80 is not an allowed source: allow it with SLIPWAY_SOURCE_ALLOW"},
+		{"no entry has the port", "10.0.0.0/8:443", "a.example", 80, "host a.example with port 80 is not an allowed source: allow it with --source-allow (SLIPWAY_SOURCE_ALLOW) of the party's worker"},
 		{"it is named", "a.example", "A.EXAMPLE.", 80, ""},
 		{"another is named", "b.example", "a.example", 80, "not an allowed source"},
 		{"an internationalised name", "bücher.example", "BÜCHER.example", 80, ""},

@@ -15,7 +15,7 @@ var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 // ParseBucket reads where in an object storage something is kept: s3://name or s3://name/prefix. The prefix is empty or ends with a slash.
 func ParseBucket(text string) (name, prefix string, err error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "s3" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if err != nil || u.Scheme != "s3" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return "", "", fmt.Errorf("%q is no bucket: give s3://name or s3://name/prefix", text)
 	}
 	if !bucketName.MatchString(u.Host) {

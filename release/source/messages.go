@@ -43,3 +43,16 @@ type Fetched struct {
 	// At is when it was fetched.
 	At time.Time `json:"at,omitzero"`
 }
+
+// The keys of a plan's item that say from where something is fetched.
+const (
+	KeyPackage    = "httpSrcUri"
+	KeyRepository = "compileRepoPath"
+)
+
+// Refusal says why something can't be fetched or built; the zero value: nothing is known to be in its way.
+type Refusal struct {
+	// Key is that of the plan's item which is at fault, "" where something else is.
+	Key    string
+	Reason string
+}

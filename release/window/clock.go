@@ -135,5 +135,5 @@ func parseDuration(text string) (time.Duration, error) {
 }
 
 func tooLong(text string) error {
-	return fmt.Errorf("is %s, of at most %d days", quote(text), longest/(24*time.Hour))
+	return fmt.Errorf("is %s: a window lasts at most %d days", quote(text), longest/(24*time.Hour))
 }

@@ -159,3 +159,20 @@ func NeverFrom(at time.Time, times ...Times) (why string, never bool) {
 	}
 	return "", false
 }
+
+// HeldFrom says until when the times hold everything back from a time on, and why; "" where something may begin at once, or never.
+func HeldFrom(at time.Time, times ...Times) string {
+	answer, err := NextOpening(Question{Times: Of(times...), At: at})
+	if err != nil || answer.Open || answer.Never() {
+		return ""
+	}
+	return "nothing begins before " + clock(*answer.Until) + ": " + answer.Reason
+}
+
+// Lapsed says that notBefore holds nothing back at a time any more; "" where it does, or where there is none.
+func (t Times) Lapsed(at time.Time) string {
+	if first, err := parseInstant(t.NotBefore); err != nil || !first.Before(at) {
+		return ""
+	}
+	return keyNotBefore + " " + t.NotBefore + " is past: it holds nothing back"
+}

@@ -21,6 +21,7 @@ var (
 	partsOf   = map[string][]string{"BYWEEKNO": {"YEARLY"}, "BYYEARDAY": {"YEARLY"}, "BYMONTHDAY": {"YEARLY", "MONTHLY", "DAILY"}}
 	daysParts = []string{"BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYMONTHDAY", "BYDAY"}
 	frequency = []string{"DAILY", "WEEKLY", "MONTHLY", "YEARLY"}
+	weekdays  = []string{"MO", "TU", "WE", "TH", "FR", "SA", "SU"}
 )
 
 // The longest rule in bytes, and the largest numbers in it: what is evaluated stays small.
@@ -98,10 +99,31 @@ func checkParts(parts map[string]string) error {
 			return fmt.Errorf("has %s: it belongs to FREQ=%s, not to %s", name, strings.Join(of, " or "), freq)
 		}
 	}
+	if err := checkWeekdays(parts); err != nil {
+		return err
+	}
 	for name, most := range map[string]int{"COUNT": mostCount, "INTERVAL": mostInterval} {
 		if text, has := parts[name]; has {
 			if n, err := strconv.Atoi(text); err != nil || n < 1 || n > most {
 				return fmt.Errorf("has %s=%s: it is a number from 1 to %d", name, text, most)
+			}
+		}
+	}
+	return nil
+}
+
+// checkWeekdays checks the names of days, with which BYDAY may have numbers (-1FR); the library says what is wrong with those.
+func checkWeekdays(parts map[string]string) error {
+	for _, name := range []string{"BYDAY", "WKST"} {
+		if parts[name] == "" {
+			continue
+		}
+		for day := range strings.SplitSeq(parts[name], ",") {
+			if name == "BYDAY" {
+				day = strings.TrimLeft(day, "+-0123456789")
+			}
+			if !slices.Contains(weekdays, day) {
+				return fmt.Errorf("has %s=%s: want days of %s", name, parts[name], strictyaml.List(weekdays))
 			}
 		}
 	}

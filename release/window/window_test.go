@@ -224,7 +224,7 @@ func TestReadRefuses(t *testing.T) {
 		{"windows:\n- {start: 2026-01-01T00:00:00Z}", `line 2, windows[0].duration: is required: say how long it lasts: 4h, say`},
 		{"freezes:\n- {start: 2026-01-01T00:00:00Z, duration: 0h}", `line 2, freezes[0].duration: is "0h", which lasts no time: write 4h, say`},
 		{"freezes:\n- {start: 2026-01-01T00:00:00Z, duration: -4h}", `line 2, freezes[0].duration: "-4h" is not a duration: write 90m, 4h or 1d12h, or PT4H`},
-		{"freezes:\n- {start: 2026-01-01T00:00:00Z, duration: 53w}", `line 2, freezes[0].duration: is "53w", of at most 366 days`},
+		{"freezes:\n- {start: 2026-01-01T00:00:00Z, duration: 53w}", `line 2, freezes[0].duration: is "53w": a window lasts at most 366 days`},
 		{"freezes:\n- {start: 2026-01-01T00:00:00Z, duration: P1DT}", `line 2, freezes[0].duration: "P1DT" is not a duration: write 90m, 4h or 1d12h, or PT4H`},
 		{"windows:\n- {start: 2026-01-01T00:00:00Z, duration: 4h, timezone: UTC}", `line 2, windows[0].timezone: unknown key "timezone": did you mean "timeZone"? Keys are case-sensitive`},
 		{"windows:\n- {start: 2026-01-01T00:00:00, duration: 4h, timeZone: Europe/Berln}", `line 2, windows[0].timeZone: "Europe/Berln" is not the name of a time zone: write one of the IANA database, such as Europe/Berlin or UTC`},
@@ -232,7 +232,9 @@ func TestReadRefuses(t *testing.T) {
 		{"windows:\n- {start: 2026-01-01T00:00:00Z, duration: 4h, rrule: FREQ=HOURLY}", `line 2, windows[0].rrule: has FREQ=HOURLY: it is one of DAILY, WEEKLY, MONTHLY, YEARLY`},
 		{"windows:\n- {start: 2026-01-01T00:00:00Z, duration: 4h, rrule: FREQ=DAILY;BYHOUR=3}", `line 2, windows[0].rrule: has BYHOUR: the time of day is that of start; write one window for each time of the day`},
 		{"windows:\n- {start: 2026-01-01T00:00:00Z, duration: 4h, rrule: FREQ=WEEKLY;BYDAY=2TU}", `line 2, windows[0].rrule: has numbers in BYDAY: they belong to MONTHLY and YEARLY, not to WEEKLY`},
-		{"windows:\n- {start: 2026-01-01T00:00:00Z, duration: 4h, rrule: FREQ=WEEKLY;BYDAY=XX}", `line 2, windows[0].rrule: "FREQ=WEEKLY;BYDAY=XX" is not a recurrence rule: undefined weekday: XX`},
+		{"windows:\n- {start: 2026-01-01T00:00:00Z, duration: 4h, rrule: FREQ=WEEKLY;BYDAY=XX}", `line 2, windows[0].rrule: has BYDAY=XX: want days of MO, TU, WE, TH, FR, SA, SU`},
+		{"windows:\n- {start: 2026-01-01T00:00:00Z, duration: 4h, rrule: 'FREQ=MONTHLY;BYDAY=-1FR,2DI'}", `line 2, windows[0].rrule: has BYDAY=-1FR,2DI: want days of MO, TU, WE, TH, FR, SA, SU`},
+		{"windows:\n- {start: 2026-01-01T00:00:00Z, duration: 4h, rrule: FREQ=WEEKLY;WKST=SO}", `line 2, windows[0].rrule: has WKST=SO: want days of MO, TU, WE, TH, FR, SA, SU`},
 		{"windows:\n- {start: 2026-01-01T00:00:00Z, duration: 4h, rrule: FREQ=DAILY;COUNT=2;UNTIL=20260102T000000Z}", `line 2, windows[0].rrule: has COUNT and UNTIL: keep one`},
 		{"windows:\n- {start: 2026-01-01T00:00:00Z, duration: 4h, rrule: FREQ=DAILY;UNTIL=20260102}", `line 2, windows[0].rrule: has UNTIL=20260102: write 20261231T235959 on the window's own clock, or 20261231T225959Z`},
 		{"windows:\n- {start: 2026-01-01T00:00:00Z, duration: 4h, rrule: FREQ=DAILY;INTERVAL=0}", `line 2, windows[0].rrule: has INTERVAL=0: it is a number from 1 to 1000`},
@@ -247,6 +249,31 @@ func TestReadRefuses(t *testing.T) {
 			require.Equal(t, c.want, wrong[0].Error())
 		})
 	}
+}
+
+// Whoever starts something is told beforehand that it waits, and that a time is past.
+func TestTimesAreToldBeforehand(t *testing.T) {
+	t.Parallel()
+	now := at("2026-11-24T12:00:00Z")
+	frozen := Times{Freezes: []Window{once("2026-11-24T00:00:00Z", "1d")}}
+	for _, c := range []struct {
+		why          string
+		times        Times
+		held, lapsed string
+	}{
+		{"nothing is said of no times", Times{}, "", ""},
+		{"a time to come", Times{NotBefore: "2026-11-25T06:00:00+01:00"},
+			"nothing begins before 2026-11-25T05:00:00Z: the time to begin (notBefore) is 2026-11-25T05:00:00Z", ""},
+		{"a freeze", frozen,
+			"nothing begins before 2026-11-25T00:00:00Z: a freeze (from 2026-11-24T00:00:00Z for 1d) lasts until 2026-11-25T00:00:00Z", ""},
+		{"a wrong year begins at once", Times{NotBefore: "2025-12-01T06:00:00+01:00"}, "", "notBefore 2025-12-01T06:00:00+01:00 is past: it holds nothing back"},
+		{"this very moment is no mistake", Times{NotBefore: "2026-11-24T12:00:00Z"}, "", ""},
+		{"times that never open are refused, which says it", Times{Windows: []Window{once("2020-01-01T00:00:00Z", "1h")}}, "", ""},
+	} {
+		require.Equal(t, c.held, HeldFrom(now, c.times), c.why)
+		require.Equal(t, c.lapsed, c.times.Lapsed(now), c.why)
+	}
+	require.Contains(t, HeldFrom(now, frozen, Times{NotBefore: "2026-11-26T00:00:00Z"}), "nothing begins before 2026-11-26T00:00:00Z", "all of them have to allow it")
 }
 
 func TestReadTakes(t *testing.T) {

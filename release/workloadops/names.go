@@ -67,3 +67,9 @@ func Gate(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])[:gateLength]
 }
+
+// IsGate says whether a text can ever have been a gate.
+func IsGate(text string) bool {
+	_, err := hex.DecodeString(text)
+	return err == nil && len(text) == gateLength
+}

@@ -240,7 +240,9 @@ type PreflightResult struct {
 
 // Refusal says why the request of that index in a PreflightRequest cannot be carried out, or what it is warned of.
 type Refusal struct {
-	Index  int    `json:"index"`
+	Index int `json:"index"`
+	// Key is that of the plan's item which is at fault; absent: the service.
+	Key    string `json:"key,omitempty"`
 	Reason string `json:"reason"`
 }
 

@@ -168,7 +168,8 @@ func TestPackagesOfForbiddenAddressesAreRefused(t *testing.T) {
 			e.PutPlan("forbidden-"+name, packagePlan("forbidden", uri, ""))
 			a := e.Call(http.MethodPost, "/api/v1/plans/forbidden-"+name+"/execute", "")
 			require.Equal(t, http.StatusUnprocessableEntity, a.Status, "%s", a.Body)
-			require.Contains(t, string(a.Body), "SLIPWAY_SOURCE_ALLOW")
+			require.Contains(t, string(a.Body), "allow it with --source-allow (SLIPWAY_SOURCE_ALLOW) of the party's worker")
+			require.Equal(t, "deployPlanItems[0].httpSrcUri", a.Problem().Errors[0].Field, "what is at fault is the URL, not the service")
 		})
 	}
 	a := e.Call(http.MethodPut, "/api/v1/plans/forbidden-user", packagePlan("forbidden", "https://user:s3cr3t@packages.test/a.zip", ""))

@@ -186,6 +186,9 @@ func TestPlanWithCanary(t *testing.T) {
 		e.StartRollout(harness.Rollout{Name: "taken", Kind: harness.Deployment,
 			Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}}})
 		other := e.WaitRest("taken", 1)
+		diff := e.Call(http.MethodPost, "/api/v1/plans/taken/diff", "")
+		require.Equal(t, http.StatusOK, diff.Status, "an execution is accepted: %s", diff.Body)
+		require.Contains(t, string(diff.Body), "the item fails if that still runs when it begins")
 		over := e.WaitTask(e.Execute("taken"), plan.TaskFailed, plan.TaskSucceeded)
 		require.Equal(t, plan.TaskFailed, over.State)
 		require.Contains(t, over.Reason, "runs already, and was not started by this task")

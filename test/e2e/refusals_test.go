@@ -53,6 +53,7 @@ func TestRefusals(t *testing.T) {
 			a := e.Call(http.MethodPost, "/api/v1/plans/"+plan+"/execute", "")
 			require.Equal(t, http.StatusUnprocessableEntity, a.Status, "%s: %s", tc.reason, a.Body)
 			require.Contains(t, string(a.Body), tc.says, tc.reason)
+			require.Equal(t, name == "Forbidden", strings.HasSuffix(a.Problem().Errors[0].Field, ".compileRepoPath"), "the repository is at fault there: %s", a.Body)
 		})
 	}
 	t.Run("TwiceInOneWave", func(t *testing.T) {

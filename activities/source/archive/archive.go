@@ -40,6 +40,8 @@ type Error struct {
 	Entry string
 	// Problem is what is wrong.
 	Problem string
+	// Whole says that it is no archive at all, and may be meant to be kept whole.
+	Whole bool
 	// entry says that the problem is an entry's, whose name may be empty.
 	entry bool
 }
@@ -67,6 +69,15 @@ func shown(name string) string {
 }
 
 func refused(format string, args ...any) error { return &Error{Problem: fmt.Sprintf(format, args...)} }
+
+// noArchive refuses a content that is none, and says what it looks like and what can be done.
+func noArchive(what string, head []byte) error {
+	looks := describe(head)
+	if looks == likeHTML {
+		return refused("%s: %s, such as a login or error page: check the URL that it comes from", what, looks)
+	}
+	return &Error{Problem: fmt.Sprintf("%s: %s; set unpack: false to keep the package as one file", what, looks), Whole: true}
+}
 
 func refusedEntry(name, format string, args ...any) error {
 	return &Error{Entry: name, Problem: fmt.Sprintf(format, args...), entry: true}
@@ -106,7 +117,7 @@ func read(ctx context.Context, file *os.File, limits source.Limits, to target) (
 	case Tar, TarGzip, TarZstd:
 		err = w.tar(io.NewSectionReader(file, 0, stat.Size()))
 	default:
-		return Info{}, refused("isn't zip, tar, tar.gz or tar.zst: %s; set unpack: false to keep the package as one file", describe(head[:n]))
+		return Info{}, noArchive("isn't zip, tar, tar.gz or tar.zst", head[:n])
 	}
 	if err == nil {
 		err = w.finish()

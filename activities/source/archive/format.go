@@ -99,6 +99,9 @@ var known = []struct{ magic, name string }{
 	{magicZstd, "zstd data"},
 }
 
+// likeHTML is what describe says of what servers answer to people in the place of a package.
+const likeHTML = "it looks like an HTML page"
+
 // describe says what content looks like that is no archive.
 func describe(head []byte) string {
 	if len(head) == 0 {
@@ -112,7 +115,7 @@ func describe(head []byte) string {
 	text := strings.ToLower(strings.TrimLeftFunc(strings.TrimPrefix(string(head), "\ufeff"), unicode.IsSpace))
 	switch {
 	case strings.HasPrefix(text, "<!doctype html"), strings.HasPrefix(text, "<html"), strings.HasPrefix(text, "<head"):
-		return "it looks like an HTML page"
+		return likeHTML
 	case strings.HasPrefix(text, "<"):
 		return "it looks like an XML document"
 	case strings.HasPrefix(text, "{"), strings.HasPrefix(text, "["):

@@ -230,7 +230,7 @@ func bombs() map[string]hostile {
 		"GzipSize":       {reason: "the size isn't what was packed", archive: flipped(gzipOf(tarOf(tarPart{name: "a", body: "x"})), -1), want: "is damaged: its gzip data doesn't have its checksum or size"},
 		"ZstdCRC":        {reason: "the content isn't what was packed", archive: flipped(zstdOf(tarOf(tarPart{name: "a", body: "x"}), zstd.WithEncoderCRC(true)), -1), want: "is damaged: its zstd data doesn't have its checksum"},
 		"TarChecksum":    {reason: "a header of the second entry is damaged", archive: flipped(tarOf(tarPart{name: "a", body: "x"}, tarPart{name: "b", body: "x"}), 1024), want: `the archive is damaged after the entry "a": a tar header is invalid`},
-		"GzipOfHTML":     {reason: "a compressed page of an error", archive: gzipOf([]byte("<html><body>not found")), want: "doesn't contain a tar archive: it looks like an HTML page"},
+		"GzipOfHTML":     {reason: "a compressed page of an error", archive: gzipOf([]byte("<html><body>not found")), want: "doesn't contain a tar archive: it looks like an HTML page, such as a login or error page: check the URL that it comes from"},
 		"GzipOfGzip":     {reason: "compressed twice, by a server and by a person", archive: gzipOf(gzipOf(tarOf(tarPart{name: "a"}))), want: "doesn't contain a tar archive: it looks like gzip data"},
 		"GzipOfNothing":  {reason: "nothing was piped into it", archive: gzipOf(nil), want: "it is empty; set unpack: false"},
 		"ZstdOfZip":      {reason: "a zip archive needs no second compression", archive: zstdOf(zipOf(zipPart{name: "a"})), want: "it looks like a damaged zip archive"},
@@ -243,7 +243,7 @@ func others() map[string]hostile {
 	cases := map[string]hostile{}
 	for name, c := range map[string][2]string{
 		"Empty":   {"", "it is empty"},
-		"HTML":    {"\ufeff\n <!DOCTYPE HTML><p>sign in", "it looks like an HTML page"},
+		"HTML":    {"\ufeff\n <!DOCTYPE HTML><p>sign in", "it looks like an HTML page, such as a login or error page: check the URL that it comes from"},
 		"XML":     {"<?xml version='1.0'?><Error>AccessDenied</Error>", "it looks like an XML document"},
 		"JSON":    {` {"message": "not found"}`, "it looks like JSON"},
 		"Text":    {"404 page not found\n", "it looks like text"},

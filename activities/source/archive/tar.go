@@ -25,7 +25,7 @@ func (w *walk) tar(from io.Reader) error {
 		return err
 	}
 	if !isTar(head) {
-		return refused("is compressed, but doesn't contain a tar archive: %s; set unpack: false to keep the package as one file", describe(head))
+		return noArchive("is compressed, but doesn't contain a tar archive", head)
 	}
 	counted := &counter{from: buffered}
 	if err := w.tarEntries(counted); err != nil {

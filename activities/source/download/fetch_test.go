@@ -88,5 +88,5 @@ func TestFetchIsRefusedByDefault(t *testing.T) {
 	require.NoError(t, err)
 	_, err = download.New(download.Options{Allow: allow(t)}).Fetch(context.Background(), server.URL+"/app.zip", newFile(t))
 	require.True(t, download.Is(err, download.Refused))
-	require.EqualError(t, err, server.URL+"/app.zip: address "+u.Host+" (loopback) is not an allowed source: allow it with SLIPWAY_SOURCE_ALLOW")
+	require.EqualError(t, err, server.URL+"/app.zip: address "+u.Host+" (loopback) is not an allowed source: allow it with --source-allow (SLIPWAY_SOURCE_ALLOW) of the party's worker")
 }

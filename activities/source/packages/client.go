@@ -120,7 +120,7 @@ type Error struct {
 	Store  string
 	Status int
 	Detail string
-	// own says that the answer has the form of a store's: another server's 404 says nothing about a package.
+	// own says that the answer is a store's: another server's 404 says nothing about a package.
 	own bool
 }
 
@@ -158,12 +158,24 @@ func (c *Client) answer(response *http.Response, err error) (*http.Response, err
 	}
 	defer response.Body.Close()
 	refusal := &Error{Store: c.base, Status: response.StatusCode, Detail: "is this the address of a package store?",
-		own: response.Header.Get("Content-Type") == typeProblem}
+		own: response.Header.Get(headerStore) != ""}
 	var problem client.Problem
-	if refusal.own && json.NewDecoder(io.LimitReader(response.Body, errorBytes)).Decode(&problem) == nil {
+	switch {
+	case !refusal.own:
+	case response.StatusCode == http.StatusUnauthorized:
+		refusal.Detail = wantsToken(response.Request)
+	case json.NewDecoder(io.LimitReader(response.Body, errorBytes)).Decode(&problem) == nil:
 		refusal.Detail = problem.Detail
 	}
 	return nil, refusal
+}
+
+// wantsToken says what to do about a request that the store didn't take for its owner's. The store itself tells others which header to send.
+func wantsToken(sent *http.Request) string {
+	if sent.Header.Get("Authorization") == "" {
+		return "it asks for its token: name the token's file with --package-store-token-file (for slipway package push also --token-file)"
+	}
+	return "the token is wrong: the file of --package-store-token-file has to contain what the store's --package-token-file contains"
 }
 
 // done ends a call whose answer says nothing but that it is one.

@@ -221,11 +221,15 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// typeProblem is the media type of errors.
-const typeProblem = "application/problem+json"
+// typeProblem is the media type of errors, as the engine's API has it. headerStore tells those of a store from others.
+const (
+	typeProblem = "application/problem+json"
+	headerStore = "Slipway-Package-Store"
+)
 
 func answerProblem(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", typeProblem)
+	w.Header().Set(headerStore, "true")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(client.Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail})
 }

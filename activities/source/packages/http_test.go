@@ -193,7 +193,7 @@ func TestNoBytesAreSentInVain(t *testing.T) {
 		size   int64
 		says   string
 	}{
-		"the token is wrong":   {"wrong", digestOf(content), int64(len(content)), "answered 401 Unauthorized: show the token"},
+		"the token is wrong":   {"wrong", digestOf(content), int64(len(content)), "answered 401 Unauthorized: the token is wrong: the file of --package-store-token-file"},
 		"it is there":          {"secret", digestOf(content), int64(len(content)), ""},
 		"it is far too large":  {"secret", strings.Repeat("1", 64), 6 << 20, "answered 413 Request Entity Too Large"},
 		"its digest is no one": {"secret", "abc", 6 << 20, "answered 400 Bad Request"},
@@ -229,6 +229,19 @@ func TestAnotherServerIsNoStore(t *testing.T) {
 	_, err = c.Use(t.Context(), digest)
 	require.ErrorContains(t, err, "answered 307")
 	require.False(t, asked, "the token is not carried elsewhere")
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", typeProblem)
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"type":"/docs#problem-not-found","status":404,"detail":"this address does not exist: /docs lists all that do"}`))
+	}))
+	t.Cleanup(engine.Close)
+	for _, ask := range []func(*Client) (bool, error){
+		func(c *Client) (bool, error) { return c.Has(t.Context(), digest) },
+		func(c *Client) (bool, error) { return c.Use(t.Context(), digest) },
+	} {
+		_, err = ask(NewClient(engine.URL, secret))
+		require.ErrorContains(t, err, "answered 404 Not Found: is this the address of a package store?", "the API of the engine answers in the same form")
+	}
 	stranger.Close()
 	_, err = c.Has(t.Context(), digest)
 	require.ErrorContains(t, err, "the package store "+stranger.URL+" does not answer")

@@ -8,6 +8,7 @@ import (
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // What a rollout's history tells beside the verbs that people send and VerbStart: that the pause of a step has elapsed, that what somebody
@@ -53,7 +54,13 @@ func (m *Machine) stale(c rollout.Command) string {
 	if c.Step != 0 && c.Step != m.s.Status.CurrentStepIndex {
 		return fmt.Sprintf("meant for step %d, but the rollout is at %s: look at it again", c.Step, m.stepOf())
 	}
-	if c.Gate != "" && c.Gate != m.gate() {
+	switch {
+	case c.Gate == "", c.Gate == m.gate():
+	case !workloadops.IsGate(c.Gate) && m.s.Status.WaitingFor != nil && m.s.Status.WaitingFor.Gate != "":
+		return fmt.Sprintf("there is no gate %q: the one that waits is %s, of %s", c.Gate, m.s.Status.WaitingFor.Gate, m.stepOf())
+	case !workloadops.IsGate(c.Gate):
+		return fmt.Sprintf("there is no gate %q: look at the rollout again, which is at %s", c.Gate, m.stepOf())
+	default:
 		return fmt.Sprintf("the gate is of an earlier visit: the rollout is at %s now: look at it again", m.stepOf())
 	}
 	return ""

@@ -128,6 +128,8 @@ func TestRefusalsSayWhatCanBeDone(t *testing.T) {
 	}{
 		{"a pause holds back an approval", "before the first step", rollout.Command{Verb: rollout.VerbApprove}, "resume it"},
 		{"a gate of another visit is stale", "approval", rollout.Command{Verb: rollout.VerbApprove, Gate: "0123456789abcdef"}, "look at it again"},
+		{"what never was a gate is not called an old one", "approval", rollout.Command{Verb: rollout.VerbApprove, Gate: "foo"}, `there is no gate "foo": the one that waits is `},
+		{"nothing waits at a gate while it finishes", "finishing", rollout.Command{Verb: rollout.VerbResume, Gate: "foo"}, `there is no gate "foo": look at the rollout again`},
 		{"a click for another step is stale", "approval", rollout.Command{Verb: rollout.VerbPromote, Step: 2}, "meant for step 2"},
 		{"nothing failed", "approval", rollout.Command{Verb: rollout.VerbRetry}, "nothing has failed"},
 		{"what failed is not approved", "failed", rollout.Command{Verb: rollout.VerbApprove}, "retry tries it again"},
