@@ -36,6 +36,16 @@ func TestADiffBesideARollout(t *testing.T) {
 	require.Equal(t, "HTTP_UPLOAD_DEPLOY off", diff.Items[0].Workloads[0].Summary, "what is known is shown")
 	started := decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusAccepted, "it is accepted"))
 	require.Equal(t, []string{held}, reasons(started.Warnings))
+
+	e.call("PUT", "/api/v1/plans/other", "deployPlanItems:\n- {serviceId: off, deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: 'http://127.0.0.1/off.zip'}\n",
+		yamlBody).is(http.StatusCreated, "it is new")
+	for field, points := range map[string]string{"httpSrcUri": "deployPlanItems[0].httpSrcUri", "package": "deployPlanItems[0].serviceId"} {
+		e.rollouts.answers(rollout.PreflightResult{Refusals: []rollout.Refusal{{Field: field, Reason: "no"}}})
+		for _, ask := range []string{"diff", "execute"} {
+			refused := e.call("POST", "/api/v1/plans/other/"+ask, "").is(http.StatusUnprocessableEntity, "the rollout would be refused")
+			require.Equal(t, []schema.FieldProblem{{Item: 1, Field: points, Reason: "no"}}, refused.problem().Errors, "what is at fault is a field of the item")
+		}
+	}
 }
 
 // A diff is of use while a task of the plan runs, beside which an execution is refused.
