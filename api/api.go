@@ -65,7 +65,7 @@ func New(deps Deps) (*API, error) {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = h.answerError
-	e.Use(identify, h.logged, h.recovered, guarded(deps.Guard, spec), knownQuery(spec))
+	e.Use(identify, h.logged, h.recovered, guarded(deps.Guard, spec), knownQuery(spec), h.forgetful)
 	RegisterHandlers(e, h)
 	for path, item := range spec.Paths.Map() {
 		if item.Post != nil && slices.Contains(item.Post.Tags, "kuscia") {

@@ -60,6 +60,16 @@ func (h *handlers) logged(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
+// forgetful lets nobody who has changed something get an answer of before.
+func (h *handlers) forgetful(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if c.Request().Method != http.MethodGet && c.Request().Method != http.MethodHead {
+			c.Response().Before(h.Recent.Forget) // what is done is done when it is answered
+		}
+		return next(c)
+	}
+}
+
 // recovered turns a panic into an answer; the rest of the engine goes on.
 func (h *handlers) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {

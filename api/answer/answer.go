@@ -29,6 +29,14 @@ func NoContent(c echo.Context, err error) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
+// JSON answers a value, or the error of whatever was to find it.
+func JSON(c echo.Context, value any, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, value)
+}
+
 // UTC is how a time is answered.
 func UTC(t time.Time) *time.Time {
 	t = t.UTC()

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"slipway.io/slipway/api/presence"
+	"slipway.io/slipway/api/recent"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/party"
@@ -34,6 +35,8 @@ type Backend struct {
 	MaxConcurrentWorkloads int
 	// UnreachableBudget is how long a cluster may be out of reach before a release is interrupted (0: 120 s).
 	UnreachableBudget time.Duration
+	// Recent keeps answers for a moment, and Lists what Temporal's lists said; nil: nothing is kept.
+	Recent, Lists *recent.Answers
 	// Beside says what else releases what Rollout objects name. None: nobody looks.
 	Beside func(context.Context) (reference.Beside, error)
 }

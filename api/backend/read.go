@@ -2,12 +2,14 @@ package backend
 
 import (
 	"context"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/api/recent"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -61,6 +63,10 @@ func HowLost(status enumspb.WorkflowExecutionStatus) string {
 // visibilityPage is how many open workflows are read from Temporal's lists at once.
 const visibilityPage = 500
 
+// freshLists is how old what Temporal's lists say may be: they lag behind by about as much, and a server of Temporal answers 10 such questions a
+// second for each namespace, unless it is told otherwise (frontend.namespaceRPS.visibility).
+const freshLists = time.Second
+
 // OpenWorkflows are the open ones of the workflows that a query finds. Temporal is asked for them once, and only if they are needed.
 type OpenWorkflows struct {
 	*Backend
@@ -72,7 +78,8 @@ type OpenWorkflows struct {
 // have is asked for by its ID.
 func (o *OpenWorkflows) Running(ctx context.Context, workflowID string) (*workflowpb.WorkflowExecutionInfo, error) {
 	if o.Found == nil {
-		if err := o.Find(ctx); err != nil {
+		var err error
+		if o.Found, err = recent.Get(ctx, o.Lists, o.Query, freshLists, o.find); err != nil {
 			return nil, err
 		}
 	}
@@ -86,20 +93,25 @@ func (o *OpenWorkflows) Running(ctx context.Context, workflowID string) (*workfl
 	return described.GetWorkflowExecutionInfo(), nil
 }
 
-// Find asks Temporal's visibility which of the workflows are open, page by page, and fills Found.
-func (o *OpenWorkflows) Find(ctx context.Context) error {
+// Find asks Temporal's visibility now, and fills Found.
+func (o *OpenWorkflows) Find(ctx context.Context) (err error) {
+	o.Found, err = o.find(ctx)
+	return err
+}
+
+// find asks Temporal's visibility which of the workflows are open, page by page.
+func (o *OpenWorkflows) find(ctx context.Context) (map[string]*workflowpb.WorkflowExecutionInfo, error) {
 	found := map[string]*workflowpb.WorkflowExecutionInfo{}
 	for token := []byte(nil); ; {
 		page, err := o.page(ctx, token)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, info := range page.GetExecutions() {
 			found[info.GetExecution().GetWorkflowId()] = info
 		}
 		if token = page.GetNextPageToken(); len(token) == 0 {
-			o.Found = found
-			return nil
+			return found, nil
 		}
 	}
 }

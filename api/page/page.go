@@ -107,15 +107,11 @@ func Parse(limit *schema.Limit, cursor *schema.Cursor) (page Asked, err error) {
 	return page, nil
 }
 
-// AnswerRecords answers one page of the items that belong to records; see of.
-func AnswerRecords[T any](c echo.Context, page Asked, records []v1alpha1.ReleaseRecord,
-	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) error {
-	var list List[T]
-	var err error
-	if list.Items, list.NextCursor, err = of(page, records, item); err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, list)
+// OfRecords is one page of the items that belong to records; see of.
+func OfRecords[T any](page Asked, records []v1alpha1.ReleaseRecord,
+	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (list List[T], err error) {
+	list.Items, list.NextCursor, err = of(page, records, item)
+	return list, err
 }
 
 // of makes one page of the items that belong to records, which come newest first. item says of a record whether it is wanted; one that was

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
@@ -26,11 +26,10 @@ import (
 
 // GetTask answers GET /api/v1/tasks/{id}.
 func (h *Handlers) GetTask(c echo.Context, id schema.TaskID) error {
-	seen, err := h.readTask(c.Request().Context(), id, newTaskReader(h))
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, seen.task)
+	return answer.Shared(c, h.Recent, answer.FreshObject, func(ctx context.Context) (plan.Task, error) {
+		seen, err := h.readTask(ctx, id, newTaskReader(h))
+		return seen.task, err
+	})
 }
 
 // taskSnapshot is a task as it was found.

@@ -27,21 +27,24 @@ func (h *Handlers) ListTasks(c echo.Context, params schema.ListTasksParams) erro
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
+	return answer.Shared(c, h.Recent, answer.FreshList, func(ctx context.Context) (page.List[schema.TaskSummary], error) {
+		return h.list(ctx, wanted)
+	})
+}
+
+func (h *Handlers) list(ctx context.Context, wanted wantedTasks) (page.List[schema.TaskSummary], error) {
 	labels := map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask}
 	if wanted.plan != "" {
 		labels[v1alpha1.LabelSubject] = wanted.plan
 	}
 	records, err := h.Home.ListRecords(ctx, labels)
 	if err != nil {
-		return err
+		return page.List[schema.TaskSummary]{}, err
 	}
+	// All tasks, also for the list of one plan: one question does for all lists.
 	query := fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindTask)
-	if wanted.plan != "" {
-		query += fmt.Sprintf(" AND %s = '%s'", workflows.AttributeName.GetName(), wanted.plan) // a legal name has no quotes in it
-	}
 	lister := &taskLister{Handlers: h, open: backend.OpenWorkflows{Backend: h.Backend, Query: query}, counted: wanted.plan != ""}
-	return page.AnswerRecords(c, wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool, error) {
+	return page.OfRecords(wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool, error) {
 		summary, err := lister.summary(ctx, record)
 		return summary, len(wanted.states) == 0 || slices.Contains(wanted.states, summary.State), err
 	})

@@ -29,14 +29,19 @@ func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
+	return answer.Shared(c, h.Recent, answer.FreshList, func(ctx context.Context) (page.List[schema.RolloutSummary], error) {
+		return h.list(ctx, wanted)
+	})
+}
+
+func (h *Handlers) list(ctx context.Context, wanted wantedRollouts) (page.List[schema.RolloutSummary], error) {
 	records, err := h.Home.ListRecords(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout})
 	if err != nil {
-		return err
+		return page.List[schema.RolloutSummary]{}, err
 	}
 	lister := &rolloutLister{h, backend.OpenWorkflows{Backend: h.Backend,
 		Query: fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindRollout)}}
-	return page.AnswerRecords(c, wanted.page, newestOfEach(records),
+	return page.OfRecords(wanted.page, newestOfEach(records),
 		func(record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, bool, error) {
 			key, ok := rolloutOfSubject(record.Spec.Subject)
 			if !ok || !wanted.hasKey(key) {
@@ -156,13 +161,14 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string, par
 		return key.missing()
 	}
 	past := newHistory(h, key, records)
-	return page.AnswerRecords(c, asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool, error) {
+	list, err := page.OfRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool, error) {
 		release, err := past.release(ctx, record.Name)
 		if err == nil {
 			release.Replaced, err = past.replaced(ctx, record.Name)
 		}
 		return release, true, err
 	})
+	return answer.JSON(c, list, err)
 }
 
 // rolloutHistory reads the releases of one name. The live one is asked once, and only if some record is not complete.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -13,6 +12,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/api/start"
@@ -44,11 +44,10 @@ func (h *Handlers) GetRollout(c echo.Context, namespace, name string, params sch
 	if err != nil {
 		return err
 	}
-	seen, err := h.readRollout(c.Request().Context(), key)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, seen.status)
+	return answer.Shared(c, h.Recent, answer.FreshObject, func(ctx context.Context) (rollout.Status, error) {
+		seen, err := h.readRollout(ctx, key)
+		return seen.status, err
+	})
 }
 
 // rolloutSnapshot is a rollout as it was found.

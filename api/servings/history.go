@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
@@ -39,10 +40,11 @@ func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params
 			return err
 		}
 	}
-	return page.AnswerRecords(c, asked, records, func(record *v1alpha1.ReleaseRecord) (schema.ServingRelease, bool, error) {
+	list, err := page.OfRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.ServingRelease, bool, error) {
 		release, err := h.servingRelease(ctx, record.Name)
 		return release, true, err
 	})
+	return answer.JSON(c, list, err)
 }
 
 // servingRelease is one operation on a serving, from its record and, while that is not complete, from its workflow.

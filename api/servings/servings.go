@@ -3,11 +3,11 @@ package servings
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/labstack/echo/v4"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
@@ -38,11 +38,7 @@ func (h *Handlers) ListServings(c echo.Context, params schema.ListServingsParams
 
 // GetServing answers GET /api/v1/servings/{id}.
 func (h *Handlers) GetServing(c echo.Context, id schema.ServingID) error {
-	view, err := h.readServing(c.Request().Context(), id)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, view)
+	return answer.Shared(c, h.Recent, answer.FreshObject, func(ctx context.Context) (serving.View, error) { return h.readServing(ctx, id) })
 }
 
 func (h *Handlers) readServing(ctx context.Context, id string) (serving.View, error) {

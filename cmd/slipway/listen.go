@@ -21,6 +21,7 @@ import (
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/api/limits"
+	"slipway.io/slipway/api/recent"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"
@@ -73,7 +74,7 @@ func newAPI(p apiParts) (*api.API, error) {
 func newBackend(p apiParts) *backend.Backend {
 	s := p.Settings
 	return &backend.Backend{Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Log: p.Log,
-		Beside: p.Beside, MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads, UnreachableBudget: s.UnreachableBudget}
+		Recent: &recent.Answers{}, Lists: &recent.Answers{}, Beside: p.Beside, MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads, UnreachableBudget: s.UnreachableBudget}
 }
 
 type httpParts struct {
