@@ -37,7 +37,6 @@ import (
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/api"
 	"slipway.io/slipway/api/backend"
-	"slipway.io/slipway/api/recent"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
@@ -96,7 +95,7 @@ func newEngine(t *testing.T) *engine {
 	go e.store.Run(t.Context())
 	front, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: namespace, Logger: quiet, TrafficController: e})
 	require.NoError(t, err)
-	e.api, err = api.New(api.Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Backend: backend.Backend{Home: e.store, Recent: &recent.Answers{}, Lists: &recent.Answers{}, Temporal: front,
+	e.api, err = api.New(api.Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Backend: backend.Backend{Home: e.store, Temporal: front,
 		Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second}})
 	require.NoError(t, err)
 	server := httptest.NewServer(e.api)
