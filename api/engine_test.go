@@ -37,6 +37,7 @@ import (
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/api"
 	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/recent"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
@@ -78,7 +79,10 @@ type engine struct {
 	ends      []func()
 }
 
-func newEngine(t *testing.T) *engine {
+func newEngine(t *testing.T) *engine { return newEngineWith(t, nil) }
+
+// newEngineWith is an engine that keeps answers for a moment; with nil it keeps none, so that a test sees what it has changed behind the API.
+func newEngineWith(t *testing.T, answers *recent.Answers) *engine {
 	t.Helper()
 	stack := harness.SharedStack(t)
 	e := &engine{t: t, party: newParty(), rollouts: &rolloutParty{}}
@@ -96,7 +100,7 @@ func newEngine(t *testing.T) *engine {
 	front, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: namespace, Logger: quiet, TrafficController: e})
 	require.NoError(t, err)
 	e.api, err = api.New(api.Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Backend: backend.Backend{Home: e.store, Temporal: front,
-		Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second}})
+		Recent: answers, Lists: answers, Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second}})
 	require.NoError(t, err)
 	server := httptest.NewServer(e.api)
 	e.url = server.URL

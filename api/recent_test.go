@@ -1,0 +1,44 @@
+package api_test
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"slipway.io/slipway/api/recent"
+	"slipway.io/slipway/release/rollout"
+)
+
+// Two dozen people look at the same: Temporal is asked once. Who has changed something sees it at once.
+func TestManyWhoAskTheSame(t *testing.T) {
+	t.Parallel()
+	e := newEngineWith(t, &recent.Answers{}).work()
+	e.startRollout("x:2", "")
+	waiting := e.waitApproval()
+	var lists, queries atomic.Int64
+	count := func(request any) {
+		switch request.(type) {
+		case *workflowservice.ListWorkflowExecutionsRequest:
+			lists.Add(1)
+		case *workflowservice.QueryWorkflowRequest:
+			queries.Add(1)
+		}
+	}
+	e.before.Store(&count)
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() { e.call("GET", rolloutPath, "").is(http.StatusOK, "one of a hundred") })
+		all.Go(func() { e.call("GET", "/api/v1/rollouts", "").is(http.StatusOK, "one of a hundred") })
+	}
+	all.Wait()
+	require.Less(t, lists.Load(), int64(20), "a hundred lists are few questions to Temporal")
+	require.Less(t, queries.Load(), int64(50), "and a hundred looks at a rollout few to its workflow")
+	e.before.Store(nil)
+	require.Equal(t, rollout.WaitApproval, e.rollout().WaitingFor.Kind)
+	e.call("POST", rolloutPath+"/approve", `{"gate":"`+waiting.WaitingFor.Gate+`"}`, jsonBody).is(http.StatusOK, "it is approved")
+	require.NotEqual(t, waiting.WaitingFor, e.rollout().WaitingFor, "whoever has approved does not see the step wait for it")
+}
