@@ -65,7 +65,9 @@ func (p *published) create() {
 // publish writes the release with this reason, and returns how often the object was read for it.
 func (p *published) publish(reason string) (rollout.PublishResult, int) {
 	p.t.Helper()
-	p.view.Status.Reason, p.view.Status.LastUpdateTime = reason, time.Now()
+	if reason != p.view.Status.Reason { // the time is news to the second
+		p.view.Status.Reason, p.view.Status.LastUpdateTime = reason, time.Now()
+	}
 	before := p.reads.Count()
 	result, err := p.activities.PublishRollout(testContext(p.t), rollout.PublishRequest{Object: p.ref, View: p.view})
 	require.NoError(p.t, err)
