@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // Resolve finds the commit that a branch is at. A server that has trouble is asked again until the deadline is over.
@@ -63,7 +64,9 @@ func (r *resolving) Reconcile(ctx context.Context) (attempt.Next, error) {
 		return attempt.Next{}, failure.New(failure.WorkloadFailed, "branch %s of %s can't be resolved for service %s; it was tried for %d s: %s", r.req.Branch,
 			r.req.Shown, r.req.Service, r.req.ResolveSeconds, told.Message)
 	}
-	return attempt.Next{Action: attempt.Wait, Reason: "asking " + r.req.Shown + " again: " + told.Message, Within: pause}, nil
+	reason := "asking " + r.req.Shown + " again: " + told.Message
+	r.Note(func(p *workloadops.Progress) { p.Message = reason })
+	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: pause}, nil
 }
 
 // Missing implements attempt.Job.

@@ -21,6 +21,8 @@ import (
 type rerun struct {
 	task     string
 	document plan.Document
+	// timed says that the earlier execution's times hold again: what is past of them is so by nature.
+	timed bool
 }
 
 // RerunTask answers POST /api/v1/tasks/{id}/rerun.
@@ -40,12 +42,13 @@ func (h *Handlers) RerunTask(c echo.Context, id schema.TaskID, params schema.Rer
 	if err != nil {
 		return err
 	}
-	if times.AnyTime() {
+	again := &rerun{task: id, document: document, timed: times.AnyTime()}
+	if again.timed {
 		times = snapshot.Times // whoever held the earlier task back has not said otherwise
 	}
 	request.Subject = seen.task.Plan
 	request.Asked = rerunDigest{id, asked(request, times)}
-	return h.answerStart(c, request, times, &rerun{task: id, document: document})
+	return h.answerStart(c, request, times, again)
 }
 
 // rerunDigest is what tells two requests under one key apart.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"slipway.io/slipway/api/backend"
@@ -57,22 +56,23 @@ func showWait(task *plan.Task) {
 	}
 }
 
-// ofSource are the activities that fetch and build, before any workload is touched.
-var ofSource = []string{source.ActivityFetch, source.ActivityConfirm, build.ActivityResolve, build.ActivityBuild}
-
-// showTries adds to what a service does, before its workloads are touched, what came of it until now, where it had to be tried again.
+// showTries adds to what a service does, before its workloads are touched, what came of it until now: a build tells how far it is, a source that has to
+// be asked again why.
 func showTries(service *plan.ServiceStatus, pending []*workflowpb.PendingActivityInfo) {
 	for _, activity := range pending {
-		message := backend.Progress(activity)
-		if message == "" || activity.GetAttempt() < 2 || !slices.Contains(ofSource, activity.GetActivityType().GetName()) {
-			continue
+		said := ""
+		switch activity.GetActivityType().GetName() {
+		case build.ActivityResolve, build.ActivityBuild:
+			said = backend.Progress(activity)
+		case source.ActivityFetch, source.ActivityConfirm: // what one does now is the same once more
+			if failed := activity.GetLastFailure().GetMessage(); failed != "" {
+				said = fmt.Sprintf("it failed %s, and is tried again: %s", times(activity.GetAttempt()-1), failed)
+			}
 		}
-		tries := activity.GetAttempt() - 1
-		if activity.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED {
-			message = activity.GetLastFailure().GetMessage() // what it does now is the same once more
+		if said != "" {
+			service.Reason += ": " + said
+			return
 		}
-		service.Reason += fmt.Sprintf(": it failed %s, and is tried again: %s", times(tries), message)
-		return
 	}
 }
 

@@ -88,6 +88,8 @@ func TestASourceThatFailsIsToldOf(t *testing.T) {
 		{"The first try.", pending(source.ActivityFetch, 1, ""), "fetching package"},
 		{"It failed once.", pending(source.ActivityFetch, 2, "the server answered 500"), "fetching package: it failed once, and is tried again: the server answered 500"},
 		{"And again.", pending(source.ActivityConfirm, 9, "no such host"), "fetching package: it failed 8 times, and is tried again: no such host"},
+		{"A branch is asked for within one try.", pending("source.Resolve", 1, "asking again: the server answered 503"),
+			"fetching package: asking again: the server answered 503"},
 		{"Another activity's tries are its workload's.", pending("workload.Run", 3, "2 of 3 pods are ready"), "fetching package"},
 		{"Nothing runs.", nil, "fetching package"},
 	} {

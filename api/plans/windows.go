@@ -62,7 +62,9 @@ func (x *taskStart) waits(now time.Time) (all []schema.FieldProblem) {
 			all = append(all, itemFinding(n, "by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+", "+held))
 		}
 	}
-	say("notBefore", x.times.Lapsed(now))
+	if x.rerun == nil || !x.rerun.timed {
+		say("notBefore", x.times.Lapsed(now))
+	}
 	if x.rerun == nil { // whose plan's time is past by nature
 		say("notBefore", x.snapshot.Document.Lapsed(now))
 	}
