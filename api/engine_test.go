@@ -29,6 +29,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/client-go/rest"
@@ -70,6 +71,8 @@ type engine struct {
 	namespace string
 	// listWorkers is what Temporal answers to the question for workers in place of them; nil: it is asked.
 	listWorkers atomic.Pointer[error]
+	// limited has every call of the front door refused by a limit, as a server of Temporal does it.
+	limited atomic.Bool
 	// before is called with what the front door is about to send to Temporal; nil: nothing is.
 	before atomic.Pointer[func(request any)]
 	// deleted are the workflows that Temporal was asked to forget; it takes it a minute.
@@ -97,7 +100,9 @@ func newEngineWith(t *testing.T, answers *recent.Answers) *engine {
 	e.store, err = store.New(config, own, own)
 	require.NoError(t, err)
 	go e.store.Run(t.Context())
-	front, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: namespace, Logger: quiet, TrafficController: e})
+	connection := client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(backend.NoteLimits, e.limit)}}
+	front, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: namespace, Logger: quiet, TrafficController: e,
+		ConnectionOptions: connection})
 	require.NoError(t, err)
 	e.api, err = api.New(api.Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Backend: backend.Backend{Home: e.store, Temporal: front,
 		Recent: answers, Lists: answers, Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second}})
@@ -114,6 +119,13 @@ func newEngineWith(t *testing.T, answers *recent.Answers) *engine {
 }
 
 var quiet = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
+
+func (e *engine) limit(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	if e.limited.Load() {
+		return status.Error(codes.ResourceExhausted, "namespace rate limit exceeded")
+	}
+	return call(ctx, method, request, reply, to, options...)
+}
 
 // CheckCallAllowed lets the test cut the front door off from Temporal.
 func (e *engine) CheckCallAllowed(_ context.Context, _ string, request, _ any) error {

@@ -198,6 +198,9 @@ func (h *handlers) answerError(err error, c echo.Context) {
 			answer.Status, "error", err)
 	}
 	c.Response().Header().Set(echo.HeaderContentType, "application/problem+json")
+	if answer.Type == problem.Limited.Type() {
+		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
+	}
 	c.Response().WriteHeader(answer.Status)
 	if c.Request().Method == http.MethodHead {
 		return

@@ -42,3 +42,20 @@ func TestManyWhoAskTheSame(t *testing.T) {
 	e.call("POST", rolloutPath+"/approve", `{"gate":"`+waiting.WaitingFor.Gate+`"}`, jsonBody).is(http.StatusOK, "it is approved")
 	require.NotEqual(t, waiting.WaitingFor, e.rollout().WaitingFor, "whoever has approved does not see the step wait for it")
 }
+
+// A limit of Temporal's is told from an outage: it is over in a second. Its own client hides it, for it asks again until nobody waits any more.
+func TestALimitIsNoOutage(t *testing.T) {
+	t.Parallel()
+	e := newRolloutEngine(t)
+	e.startRollout("x:2", "")
+	e.waitApproval()
+	e.limited.Store(true)
+	for _, path := range []string{rolloutPath, "/api/v1/rollouts"} {
+		answer := e.call("GET", path, "").is(http.StatusServiceUnavailable, "nothing is known just now")
+		require.Equal(t, "/docs#problem-limited", answer.problem().Type, answer.problem().Detail)
+		require.Contains(t, answer.problem().Detail, "Temporal is there")
+		require.Equal(t, "1", answer.header.Get("Retry-After"))
+	}
+	e.limited.Store(false)
+	e.call("GET", rolloutPath, "").is(http.StatusOK, "a second later")
+}

@@ -119,6 +119,7 @@ func (o *OpenWorkflows) find(ctx context.Context) (map[string]*workflowpb.Workfl
 func (o *OpenWorkflows) page(ctx context.Context, token []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	ctx, cancel := Briefly(ctx)
 	defer cancel()
-	return o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+	found, err := o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: o.Namespace, Query: o.Query + " AND ExecutionStatus = 'Running'", PageSize: visibilityPage, NextPageToken: token})
+	return found, ofLimit(ctx, err)
 }

@@ -22,7 +22,7 @@ const brief = 3 * time.Second
 
 // Briefly bounds one question to Temporal.
 func Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, brief)
+	return context.WithTimeout(context.WithValue(ctx, limitKey{}, &limit{}), brief)
 }
 
 // closeWait is how long a release that is over in all but name may take to write its record and close.
@@ -55,7 +55,8 @@ func (h *Backend) HolderAlive(ctx context.Context, holder workloadops.Holder) (b
 func (h *Backend) Describe(ctx context.Context, workflowID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	ctx, cancel := Briefly(ctx)
 	defer cancel()
-	return execution.Describe(ctx, h.Temporal, workflowID, "")
+	described, err := execution.Describe(ctx, h.Temporal, workflowID, "")
+	return described, ofLimit(ctx, err)
 }
 
 // Query asks the newest run of a workflow for its state. A workflow whose worker does not answer in time is an error.
@@ -64,7 +65,7 @@ func (h *Backend) Query(ctx context.Context, workflowID string, into any) error 
 	defer cancel()
 	value, err := h.Temporal.QueryWorkflow(ctx, workflowID, "", workflows.QueryState)
 	if err != nil {
-		return err
+		return ofLimit(ctx, err)
 	}
 	return value.Get(into)
 }

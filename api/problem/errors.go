@@ -36,6 +36,10 @@ func Of(err error) *Error {
 	if errors.As(err, &web) {
 		return ofEcho(web)
 	}
+	var limited *serviceerror.ResourceExhausted
+	if errors.As(err, &limited) {
+		return Limited.Because("Temporal is there, and answers no more requests for the moment (%v): repeat the request in a second", err)
+	}
 	if TemporalAway(err) {
 		return Unreachable.Because("Temporal does not answer (%v): repeat the request when it is back", err)
 	}

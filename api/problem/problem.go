@@ -71,12 +71,14 @@ var (
 		"The engine's log says more under the request's ID."}
 	Unreachable = Kind{"unreachable", http.StatusServiceUnavailable, "Something that is needed cannot be reached",
 		"Repeat it when it is back; with the same key nothing is done twice."}
+	Limited = Kind{"limited", http.StatusServiceUnavailable, "Temporal is asked too much just now",
+		"Repeat it after `Retry-After`; with the same key nothing is done twice. If it comes often, raise the limit of the Temporal namespace that `detail` names."}
 )
 
 // Kinds are all kinds, as the documentation lists them.
 func Kinds() []Kind {
 	return []Kind{Malformed, Unauthenticated, CrossSite, UnknownHost, NotFound, MethodNotAllowed, NotAcceptable, Conflict, TooLarge,
-		UnsupportedType, Refused, TooManyStreams, Internal, Unreachable}
+		UnsupportedType, Refused, TooManyStreams, Internal, Unreachable, Limited}
 }
 
 // OfStatus is the kind of problem that has this status.
@@ -99,9 +101,12 @@ type Error struct {
 
 func (p *Error) Error() string { return p.Detail }
 
+// Type is what tells a problem of this kind: the address of its explanation.
+func (k Kind) Type() string { return "/docs#problem-" + k.Name }
+
 // Because makes the problem of this kind whose detail says what happened and what to do next.
 func (k Kind) Because(format string, args ...any) *Error {
-	return &Error{schema.Problem{Type: "/docs#problem-" + k.Name, Title: k.Title, Status: k.Status, Detail: fmt.Sprintf(format, args...)}}
+	return &Error{schema.Problem{Type: k.Type(), Title: k.Title, Status: k.Status, Detail: fmt.Sprintf(format, args...)}}
 }
 
 // Listing adds everything that is wrong.

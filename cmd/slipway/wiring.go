@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.uber.org/dig"
 	"go.uber.org/fx"
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -25,6 +26,7 @@ import (
 	"slipway.io/slipway/activities/traffic"
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/cli/app"
@@ -425,6 +427,7 @@ func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.
 		MetricsHandler:          worker.NewMetricsHandler(registry),
 		Identity:                identity(),
 		WorkerHeartbeatInterval: party.Interval,
+		ConnectionOptions:       client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(backend.NoteLimits)}},
 	})
 }
 
