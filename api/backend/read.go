@@ -63,9 +63,9 @@ func HowLost(status enumspb.WorkflowExecutionStatus) string {
 // visibilityPage is how many open workflows are read from Temporal's lists at once.
 const visibilityPage = 500
 
-// freshLists is how old what Temporal's lists say may be: they lag behind by about as much, and a server of Temporal answers 10 such questions a
-// second for each namespace, unless it is told otherwise (frontend.namespaceRPS.visibility).
-const freshLists = time.Second
+// freshLists and spareLists are how old what Temporal's lists say may be, before they are asked anew and while they are: they lag behind by about as much,
+// and a server of Temporal answers 10 such questions a second for each namespace, unless it is told otherwise (frontend.namespaceRPS.visibility).
+const freshLists, spareLists = 700 * time.Millisecond, 800 * time.Millisecond
 
 // OpenWorkflows are the open ones of the workflows that a query finds. Temporal is asked for them once, and only if they are needed.
 type OpenWorkflows struct {
@@ -79,7 +79,7 @@ type OpenWorkflows struct {
 func (o *OpenWorkflows) Running(ctx context.Context, workflowID string) (*workflowpb.WorkflowExecutionInfo, error) {
 	if o.Found == nil {
 		var err error
-		if o.Found, err = recent.Get(ctx, o.Lists, o.Query, freshLists, o.find); err != nil {
+		if o.Found, err = recent.GetLately(ctx, o.Lists, o.Query, freshLists, spareLists, o.find); err != nil {
 			return nil, err
 		}
 	}

@@ -20,8 +20,10 @@ type Answers struct {
 
 // answer is what one question is answered with.
 type answer struct {
-	// until is when nobody gets it any more who asks then, unless it is still being read.
-	until time.Time
+	// until is when it has to be read anew, spare when nobody gets it any more even while that is done.
+	until, spare time.Time
+	// before is the answer that is given while this one is being read; nil: who asks waits.
+	before *answer
 	// done is closed when value or err are there.
 	done  chan struct{}
 	value any
@@ -41,13 +43,18 @@ func (a *answer) ready() bool {
 // may change it. An error is told to those who wait for it, and not kept. Reading goes on when whoever asked first goes away: it has to have
 // limits of its own.
 func Get[V any](ctx context.Context, a *Answers, question string, fresh time.Duration, read func(context.Context) (V, error)) (V, error) {
+	return GetLately(ctx, a, question, fresh, 0, read)
+}
+
+// GetLately does as Get, but nobody waits while there is an answer that is older than fresh by less than spare: it is given once more while it is read anew.
+func GetLately[V any](ctx context.Context, a *Answers, question string, fresh, spare time.Duration, read func(context.Context) (V, error)) (V, error) {
 	if a == nil {
 		return read(ctx)
 	}
 	var none V
-	found, first := a.find(question, fresh)
-	if first {
-		go a.answer(question, found, func() (any, error) { return read(context.WithoutCancel(ctx)) })
+	found, begun := a.find(question, fresh, spare)
+	if begun != nil {
+		go a.answer(question, begun, func() (any, error) { return read(context.WithoutCancel(ctx)) })
 	}
 	select {
 	case <-found.done:
@@ -60,23 +67,36 @@ func Get[V any](ctx context.Context, a *Answers, question string, fresh time.Dur
 	return found.value.(V), nil
 }
 
-// find is the answer to a question, perhaps one that is still to come; first says that nobody else reads it.
-func (a *Answers) find(question string, fresh time.Duration) (found *answer, first bool) {
+// find is the answer to a question, perhaps one that is still to come; begun is one that nobody reads yet.
+func (a *Answers) find(question string, fresh, spare time.Duration) (found, begun *answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if found = a.kept[question]; found != nil && (now.Before(found.until) || !found.ready()) {
-		return found, false
+	found = a.kept[question]
+	switch {
+	case found == nil:
+	case found.ready() && now.Before(found.until):
+		return found, nil
+	case !found.ready():
+		return found.orBefore(now), nil
 	}
 	if len(a.kept) >= most {
 		a.sweep(now)
 	}
-	found = &answer{until: now.Add(fresh), done: make(chan struct{})}
+	begun = &answer{until: now.Add(fresh), spare: now.Add(fresh + spare), before: found, done: make(chan struct{})}
 	if a.kept == nil {
 		a.kept = map[string]*answer{}
 	}
-	a.kept[question] = found
-	return found, true
+	a.kept[question] = begun
+	return begun.orBefore(now), begun
+}
+
+// orBefore is the answer before this one, as long as that may still be given.
+func (a *answer) orBefore(now time.Time) *answer {
+	if a.before != nil && now.Before(a.before.spare) {
+		return a.before
+	}
+	return a
 }
 
 // answer reads, and tells all who wait.
@@ -85,18 +105,23 @@ func (a *Answers) answer(question string, to *answer, read func() (any, error)) 
 		if value := recover(); value != nil {
 			to.err = fmt.Errorf("panic: %v", value)
 		}
-		if to.err != nil {
-			a.drop(question, to)
-		}
+		a.settle(question, to)
 		close(to.done)
 	}()
 	to.value, to.err = read()
 }
 
-func (a *Answers) drop(question string, of *answer) {
+// settle forgets the answer before this one, or this one if it is an error.
+func (a *Answers) settle(question string, of *answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.kept[question] == of {
+	before := of.before
+	of.before = nil
+	switch {
+	case of.err == nil || a.kept[question] != of:
+	case before != nil:
+		a.kept[question] = before // who asks while it may still be given has it read anew
+	default:
 		delete(a.kept, question)
 	}
 }
@@ -104,7 +129,7 @@ func (a *Answers) drop(question string, of *answer) {
 // sweep forgets what is too old to be given to anybody, and everything if that is not enough.
 func (a *Answers) sweep(now time.Time) {
 	for question, found := range a.kept {
-		if !now.Before(found.until) && found.ready() {
+		if !now.Before(found.spare) && found.ready() {
 			delete(a.kept, question)
 		}
 	}

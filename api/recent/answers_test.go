@@ -127,3 +127,49 @@ func TestAnswersAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, got)
 }
+
+// Where an answer may be given a little longer, nobody waits while it is read anew.
+func TestNobodyWaitsWhileAnAnswerIsReadAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var a Answers
+		c := &counter{takes: 30 * time.Millisecond}
+		fail := false
+		ask := func() (int64, time.Duration) {
+			began := time.Now()
+			n, err := GetLately(t.Context(), &a, "list", 100*time.Millisecond, 50*time.Millisecond, func(ctx context.Context) (int64, error) {
+				n, err := c.read(ctx)
+				if fail {
+					err = errors.New("away")
+				}
+				return n, err
+			})
+			require.NoError(t, err)
+			return n, time.Since(began)
+		}
+		expect := func(want int64, waits time.Duration, reason string) {
+			n, took := ask()
+			require.Equal(t, want, n, reason)
+			require.Equal(t, waits, took, reason)
+		}
+		expect(1, 30*time.Millisecond, "the first one waits")
+		time.Sleep(80 * time.Millisecond)
+		expect(1, 0, "it is 110 ms old: given once more, and read anew")
+		time.Sleep(10 * time.Millisecond)
+		expect(1, 0, "it is being read")
+		time.Sleep(25 * time.Millisecond)
+		expect(2, 0, "it was read")
+		require.EqualValues(t, 2, c.asked.Load())
+		time.Sleep(200 * time.Millisecond)
+		expect(3, 30*time.Millisecond, "what is too old is not given any more")
+		time.Sleep(80 * time.Millisecond)
+		fail = true
+		expect(3, 0, "it is read anew, which will fail")
+		time.Sleep(35 * time.Millisecond)
+		expect(3, 0, "what was known is given as long as it may be")
+		fail = false
+		time.Sleep(30 * time.Millisecond)
+		n, _ := ask()
+		require.Greater(t, n, int64(3))
+	})
+}
