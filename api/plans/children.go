@@ -84,7 +84,7 @@ func (r *taskReader) fill(ctx context.Context, task *plan.Task) {
 		})
 	}
 	wg.Wait()
-	showWait(task)
+	task.ShowWait()
 }
 
 func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *plan.ServiceStatus) {

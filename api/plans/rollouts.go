@@ -3,7 +3,6 @@ package plans
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/api/schema"
@@ -76,7 +75,7 @@ func (r *taskReader) fillRollouts(ctx context.Context, service *plan.ServiceStat
 			w.Message = "superseded by another release: " + status.Reason
 		}
 		w.Rollout = viewOf(view, status)
-		if w.Rollout.WaitingFor != nil && slices.Contains(held, w.Rollout.WaitingFor.Kind) {
+		if w.Rollout.Held() {
 			service.Reason = fmt.Sprintf("%s: %s", view, status.Reason)
 		}
 	}

@@ -234,6 +234,8 @@ func approval(w plan.WorkloadStatus) string {
 		return "look at it and approve it: slipway rollout approve " + name.Arguments()
 	case rollout.WaitWindow:
 		return "have it begin now: slipway rollout approve " + name.Arguments() + " --reason TEXT"
+	case rollout.WaitResume, rollout.WaitDrift:
+		return "see what there is to decide: slipway rollout get " + name.Arguments()
 	}
 	return ""
 }

@@ -1,0 +1,44 @@
+package plans
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/source"
+)
+
+// A source that fails is told of while it is tried again, not when ten minutes are over.
+func TestASourceThatFailsIsToldOf(t *testing.T) {
+	t.Parallel()
+	pending := func(activity string, attempt int32, failed string) []*workflowpb.PendingActivityInfo {
+		info := &workflowpb.PendingActivityInfo{ActivityType: &commonpb.ActivityType{Name: activity}, Attempt: attempt,
+			State: enumspb.PENDING_ACTIVITY_STATE_SCHEDULED}
+		if failed != "" {
+			info.LastFailure = &failurepb.Failure{Message: failed}
+		}
+		return []*workflowpb.PendingActivityInfo{info}
+	}
+	for _, c := range []struct {
+		reason  string
+		pending []*workflowpb.PendingActivityInfo
+		says    string
+	}{
+		{"The first try.", pending(source.ActivityFetch, 1, ""), "fetching package"},
+		{"It failed once.", pending(source.ActivityFetch, 2, "the server answered 500"), "fetching package: it failed once, and is tried again: the server answered 500"},
+		{"And again.", pending(source.ActivityConfirm, 9, "no such host"), "fetching package: it failed 8 times, and is tried again: no such host"},
+		{"A branch is asked for within one try.", pending("source.Resolve", 1, "asking again: the server answered 503"),
+			"fetching package: asking again: the server answered 503"},
+		{"Another activity's tries are its workload's.", pending("workload.Run", 3, "2 of 3 pods are ready"), "fetching package"},
+		{"Nothing runs.", nil, "fetching package"},
+	} {
+		service := plan.ServiceStatus{Reason: "fetching package"}
+		showTries(&service, c.pending)
+		require.Equal(t, c.says, service.Reason, c.reason)
+	}
+}
