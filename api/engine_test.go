@@ -158,6 +158,11 @@ func (e *engine) addSearchAttributes(namespace string) {
 	_, err := e.temporal.OperatorService().AddSearchAttributes(e.t.Context(), &operatorservice.AddSearchAttributesRequest{
 		Namespace: namespace, SearchAttributes: wanted})
 	require.NoError(e.t, err)
+	require.Eventually(e.t, func() bool { // the server's frontend learns of a namespace's attributes a moment later
+		_, err := e.temporal.CountWorkflow(e.t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace,
+			Query: "SlipwayKind = 'task'"})
+		return err == nil
+	}, time.Minute, 100*time.Millisecond, "the frontend never learnt of the search attributes of %s", namespace)
 }
 
 // work starts the engine's worker and that of the party "default".

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"slipway.io/slipway/activities/leg"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -39,10 +40,30 @@ const partySize = 4
 
 func (p *rolloutParty) register(w worker.Worker) {
 	w.RegisterActivityWithOptions(p.check, activity.RegisterOptions{Name: rollout.ActivityPreflight})
+	leg.New(legParty{p}, legParty{p}, leg.Options{}).Register(w)
 	w.RegisterActivityWithOptions(p.begin, activity.RegisterOptions{Name: rollout.ActivityBegin})
 	w.RegisterActivityWithOptions(p.move, activity.RegisterOptions{Name: rollout.ActivityMove})
 	w.RegisterActivityWithOptions(p.route, activity.RegisterOptions{Name: rollout.ActivityRoute})
 	w.RegisterActivityWithOptions(p.finish, activity.RegisterOptions{Name: rollout.ActivityFinish})
+}
+
+// legParty is the party as its legs call it.
+type legParty struct{ p *rolloutParty }
+
+func (l legParty) Begin(ctx context.Context, in rollout.BeginRequest) (rollout.BeginResult, error) {
+	return l.p.begin(ctx, in)
+}
+
+func (l legParty) Move(ctx context.Context, in rollout.MoveRequest) (rollout.MoveResult, error) {
+	return l.p.move(ctx, in)
+}
+
+func (l legParty) Route(ctx context.Context, in rollout.RouteRequest) (rollout.RouteResult, error) {
+	return l.p.route(ctx, in)
+}
+
+func (l legParty) Finish(ctx context.Context, in rollout.FinishRequest) (rollout.MoveResult, error) {
+	return l.p.finish(ctx, in)
 }
 
 // answers makes every preflight from now on answer this.

@@ -40,9 +40,32 @@ type Permissions struct {
 // NewPermissions asks about the account of client.
 func NewPermissions(client kubernetes.Interface) *Permissions { return &Permissions{client: client} }
 
-// Ask asks for these permissions. It asks for all namespaces first, so that an account with rights on the whole cluster costs a handful of
-// requests however many namespaces there are.
+// Ask asks for these permissions: by a review of the rules in each namespace, and one by one what the rules do not tell. Where there are more namespaces
+// than permissions it asks for all namespaces first, so that an account with rights on the whole cluster costs a handful of requests however many
+// namespaces there are.
 func (p *Permissions) Ask(ctx context.Context, needs []Permission) error {
+	in, kinds := map[string][]Permission{}, map[Permission]bool{}
+	for _, n := range needs {
+		if _, known := p.answers.Load(n); !known {
+			in[n.Namespace] = append(in[n.Namespace], n)
+			kinds[everywhere(n)] = true
+		}
+	}
+	if len(in) >= len(kinds) && len(in) > 1 {
+		return p.askEverywhere(ctx, needs)
+	}
+	for namespace, needed := range in {
+		if namespace == metav1.NamespaceAll {
+			continue
+		}
+		if err := p.reviewRules(ctx, namespace, needed); err != nil {
+			return err
+		}
+	}
+	return p.ask(ctx, slices.DeleteFunc(slices.Clone(needs), p.allowed))
+}
+
+func (p *Permissions) askEverywhere(ctx context.Context, needs []Permission) error {
 	whole := make([]Permission, len(needs))
 	for i, n := range needs {
 		whole[i] = everywhere(n)

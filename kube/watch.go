@@ -81,12 +81,13 @@ func (t *WatchTrouble) Recent(now time.Time) bool {
 }
 
 // Watched is what a watch covers: the objects of a resource, in a namespace or, with "", in all of them, that a label selector matches.
-// Transform keeps of each what is needed.
+// Transform keeps of each what is needed, and Indexers find them.
 type Watched struct {
 	Resource  schema.GroupVersionResource
 	Namespace string
 	Selector  string
 	Transform cache.TransformFunc
+	Indexers  cache.Indexers
 }
 
 // SharedWatch is one watch that many share. Its Informer is to be run.
@@ -99,7 +100,11 @@ type SharedWatch struct {
 // is a resource that the cluster does not have.
 func NewSharedWatch(client dynamic.Interface, of Watched, now func() time.Time, warn func(error)) *SharedWatch {
 	filtered := func(o *metav1.ListOptions) { o.LabelSelector = of.Selector }
-	w := &SharedWatch{Informer: dynamicinformer.NewFilteredDynamicInformer(client, of.Resource, of.Namespace, 0, cache.Indexers{},
+	indexers := of.Indexers
+	if indexers == nil {
+		indexers = cache.Indexers{}
+	}
+	w := &SharedWatch{Informer: dynamicinformer.NewFilteredDynamicInformer(client, of.Resource, of.Namespace, 0, indexers,
 		filtered).Informer()}
 	transforms := w.Informer.SetTransform(of.Transform)
 	handles := w.Informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -53,7 +54,7 @@ func (s *Store) CompleteRollout(ctx context.Context, record string, status rollo
 	subject := v1alpha1.SubjectLabel(v1alpha1.RolloutSubject(status.Party, status.Namespace, status.Name))
 	return s.complete(ctx, v1alpha1.KindRollout, subject, ending{record: record, state: string(status.Phase), reason: status.Reason,
 		began: &status.CreatedAt, over: status.FinishedAt, workflow: status.Workflow, whole: status,
-		packages: status.Packages()}, keep)
+		packages: status.Packages(), few: status.Revision > 0 && status.Revision <= int64(cmp.Or(keep, keepRecords)/2)}, keep)
 }
 
 // ending is how a release ended: whole is its last status.
@@ -64,6 +65,8 @@ type ending struct {
 	whole                 any
 	packages              []string
 	services              *plan.ServiceCounts
+	// few says that the subject cannot have so many records yet that one of them has to go.
+	few bool
 }
 
 func (s *Store) complete(ctx context.Context, kind, subject string, end ending, keep int) error {
@@ -76,7 +79,7 @@ func (s *Store) complete(ctx context.Context, kind, subject string, end ending, 
 	if end.workflow != nil {
 		outcome.RunID = end.workflow.RunID
 	}
-	if err := s.CompleteRelease(ctx, end.record, outcome); err != nil {
+	if err := s.CompleteRelease(ctx, kind, end.record, outcome); err != nil || end.few {
 		return err
 	}
 	_, err = s.PruneRecords(ctx, kind, subject, end.record, keep)

@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -79,7 +81,10 @@ func (s *Store) FindRecords(ctx context.Context, with map[string]string) ([]v1al
 
 // CompleteRelease writes what became of a release into its record. The first outcome stays: to complete a complete record again changes
 // nothing.
-func (s *Store) CompleteRelease(ctx context.Context, name string, outcome v1alpha1.ReleaseOutcome) error {
+func (s *Store) CompleteRelease(ctx context.Context, kind, name string, outcome v1alpha1.ReleaseOutcome) error {
+	if written, err := s.addOutcome(ctx, kind, name, outcome); written || err != nil {
+		return err
+	}
 	return failure.UntilNoConflict("record "+name, func() error {
 		record, err := s.GetRelease(ctx, name)
 		if err != nil || record.Outcome != nil {
@@ -87,6 +92,30 @@ func (s *Store) CompleteRelease(ctx context.Context, name string, outcome v1alph
 		}
 		return s.writeOutcome(ctx, record, outcome)
 	})
+}
+
+// addOutcome writes what became of a release into a record that does not say so yet, without a look at it. written is false when the record is not such a
+// one, or is not there.
+func (s *Store) addOutcome(ctx context.Context, kind, name string, outcome v1alpha1.ReleaseOutcome) (written bool, err error) {
+	call, cancel := bounded(ctx)
+	defer cancel()
+	patch, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test("/outcome", nil),
+		jsonpatch.Test("/metadata/labels/"+jsonpatch.Escape(v1alpha1.LabelKind), kind), jsonpatch.Add("/outcome", outcome),
+		jsonpatch.Add("/metadata/labels/"+jsonpatch.Escape(v1alpha1.LabelState), outcome.State)})
+	if err != nil {
+		return false, failed(err, "record "+name)
+	}
+	record, err := s.records.Patch(call, name, types.JSONPatchType, patch, metav1.PatchOptions{})
+	if err == nil {
+		s.awaitSeen(ctx, record.Name, record.ResourceVersion)
+		return true, nil
+	}
+	switch kube.Classify(err) {
+	case kube.Rejected, kube.Missing, kube.Changed, kube.Refused:
+		return false, nil
+	default:
+		return false, failed(err, "record "+name)
+	}
 }
 
 func (s *Store) writeOutcome(ctx context.Context, record *v1alpha1.ReleaseRecord, outcome v1alpha1.ReleaseOutcome) error {

@@ -449,7 +449,7 @@ func TestPruningKnowsTheOrderOfReleasesWithinASecond(t *testing.T) {
 		require.NoError(t, store.CreateRecord(ctx, r))
 	}
 	for _, name := range names {
-		require.NoError(t, store.CompleteRelease(ctx, v1alpha1.RecordName(v1alpha1.KindTask, name), v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
+		require.NoError(t, store.CompleteRelease(ctx, v1alpha1.KindTask, v1alpha1.RecordName(v1alpha1.KindTask, name), v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
 	}
 	pruned, err := store.PruneRecords(ctx, v1alpha1.KindTask, subject, "", 2)
 	require.NoError(t, err)
@@ -474,7 +474,7 @@ func TestPruningKeepsWhatAKeyNeeds(t *testing.T) {
 			r.Labels[v1alpha1.LabelIdempotencyKey] = "k1"
 		}
 		require.NoError(t, store.CreateRecord(ctx, r))
-		require.NoError(t, store.CompleteRelease(ctx, v1alpha1.RecordName(v1alpha1.KindTask, task), v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
+		require.NoError(t, store.CompleteRelease(ctx, v1alpha1.KindTask, v1alpha1.RecordName(v1alpha1.KindTask, task), v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
 	}
 	all, err := store.FindRecords(ctx, nil)
 	require.NoError(t, err)

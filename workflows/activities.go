@@ -48,6 +48,12 @@ func centreWithin(budget time.Duration) workflow.ActivityOptions {
 // heartbeatTimeout is how long a worker that died keeps an operation waiting.
 var heartbeatTimeout = 10 * time.Second
 
+// localOnce is for one write at the centre by a local activity, which costs one event of the history. It is not tried again.
+var localOnce = workflow.LocalActivityOptions{
+	ScheduleToCloseTimeout: 4 * time.Second, StartToCloseTimeout: 4 * time.Second,
+	RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+}
+
 // partyRun is for an operation on a workload. An attempt is short and the server retries it: waiting for pods costs no worker and no
 // history. pickUp is how long a party's queue may be without a worker.
 func partyRun(queue string, pickUp time.Duration) workflow.ActivityOptions {

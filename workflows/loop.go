@@ -58,12 +58,20 @@ type loop[C any] struct {
 	dismissed string
 	// tooLarge says that what is to be remembered does not fit into the input of a next run: it ends in this one.
 	tooLarge bool
-	// settlesFirst says that what has ended is known before commands are heard, as it was not in histories of before.
-	settlesFirst bool
+	// version is that of the code by which the run goes: histories of before go by an earlier one.
+	version workflow.Version
 }
 
-// changeSettlesFirst is the version gate of loop.settlesFirst.
-const changeSettlesFirst = "settles-before-commands"
+// changeLoop is the version gate of the loop, one for all that has changed: each costs two events.
+const changeLoop = "settles-before-commands"
+
+// The versions of the loop.
+const (
+	// versionSettlesFirst knows what has ended before commands are heard.
+	versionSettlesFirst workflow.Version = 1
+	// versionLegs has a party's worker go from one rest of a rollout to the next by one activity.
+	versionLegs workflow.Version = 2
+)
 
 type runningTimer struct {
 	until  time.Time
@@ -71,10 +79,11 @@ type runningTimer struct {
 	fired  bool
 }
 
-func newLoop[C any](ctx workflow.Context, menu menu[C], stop C) *loop[C] {
+// newLoop is a loop that goes by this version of the code if its run begins now.
+func newLoop[C any](ctx workflow.Context, menu menu[C], stop C, version workflow.Version) *loop[C] {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
 	return &loop[C]{root: ctx, ctx: detached, info: workflow.GetInfo(ctx), box: inboxOf(ctx), menu: menu, stop: stop,
-		settlesFirst: workflow.GetVersion(ctx, changeSettlesFirst, workflow.DefaultVersion, 1) > workflow.DefaultVersion}
+		version: workflow.GetVersion(ctx, changeLoop, workflow.DefaultVersion, version)}
 }
 
 // run runs the machine until nothing is left to be done; again says that another run goes on with the driver's next.
@@ -109,7 +118,7 @@ func (l *loop[C]) hasNews() bool {
 
 // serve tells the machine what has ended and everything that was sent, oldest first.
 func (l *loop[C]) serve() {
-	if l.settlesFirst {
+	if l.version >= versionSettlesFirst {
 		l.letRun()
 	}
 	now := workflow.Now(l.ctx)

@@ -85,13 +85,16 @@ type runningAction struct {
 	cancel  workflow.CancelFunc
 	stopped bool
 	result  machine.Result
-	err     error
-	ended   bool
+	// leg is the leg that begins with the action, and gone what was done of it; nil: the activity is the action alone.
+	leg   *machine.LegRequest
+	gone  machine.LegResult
+	err   error
+	ended bool
 }
 
 func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	r := &rolloutRun{in: in, newer: in.Newer,
-		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal", Reason: reasonCancelled})}
+		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal", Reason: reasonCancelled}, versionLegs)}
 	self := r.info.WorkflowExecution
 	claim := workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID, Engine: in.Engine}
 	setup := machine.Setup{Asked: in.Asked, Claim: claim.String(), Workflow: plan.WorkflowRef{ID: self.ID, RunID: self.RunID}}
@@ -102,8 +105,12 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	}
 	r.driver, r.loop.machine = r, r.machine
 	r.object = newObjectPublisher(r.ctx, r.machine)
-	if in.State != nil {
+	begins := in.State == nil && r.info.ContinuedExecutionRunID == ""
+	switch {
+	case in.State != nil:
 		r.resumes()
+	case begins && r.version >= versionLegs: // its workflow was started with that
+		r.shown = listing{state: string(rollout.PhaseProgressing)}
 	}
 	return r
 }
@@ -119,13 +126,44 @@ func (r *rolloutRun) settle(now time.Time, _ bool) {
 	}
 	r.running = nil
 	switch {
+	case a.leg != nil:
+		r.machine.EndLeg(r.legEnd(a), now)
 	case a.err == nil:
 		r.machine.Done(a.result, now)
 	case a.stopped && temporal.IsCanceledError(a.err):
 		r.machine.Stopped()
 	default:
-		r.machine.Failed(rolloutFailure(a, "party "+r.in.Spec.Workload().PartyOrDefault()), now)
+		r.machine.Failed(r.failure(a.err), now)
 	}
+}
+
+// legEnd is how a leg has ended. What was done of it travels with its failure, and with its cancellation.
+func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
+	end := machine.LegEnd{Parts: a.gone.Parts}
+	var canceled *temporal.CanceledError
+	switch {
+	case a.err == nil:
+		return end
+	case errors.As(a.err, &canceled):
+		var gone machine.LegResult
+		if canceled.HasDetails() && canceled.Details(&gone) == nil {
+			end.Parts = gone.Parts
+		}
+		if end.Stopped = a.stopped; a.stopped {
+			return end
+		}
+	default:
+		if raw := detailsOf(a.err).Leg; len(raw) > 0 && json.Unmarshal(raw, &end.Parts) != nil {
+			end.Parts = nil
+		}
+	}
+	end.Failure = new(r.failure(a.err))
+	return end
+}
+
+// failure is how an activity of the party, or of the centre, has failed.
+func (r *rolloutRun) failure(err error) machine.Failure {
+	return rolloutFailure(err, "party "+r.in.Spec.Workload().PartyOrDefault())
 }
 
 // hear takes what the party's watch has noticed: a hint only, for the workload itself is looked at.
@@ -157,7 +195,6 @@ func (r *rolloutRun) actOnWorkload() {
 	}
 	r.wanted = r.machine.Next(workflow.Now(r.ctx))
 	if r.wanted.Activity() {
-		r.machine.Start(r.wanted)
 		r.start(r.wanted)
 	}
 }
@@ -273,8 +310,12 @@ func (r *rolloutRun) carryOut(e *envelope[rollout.Command], now time.Time) (audi
 // start carries out an activity beside the loop.
 func (r *rolloutRun) start(a machine.Action) {
 	ctx, cancel := workflow.WithCancel(r.ctx)
-	running := &runningAction{action: a, cancel: cancel}
-	r.running = running
+	running := &runningAction{cancel: cancel}
+	if r.version >= versionLegs && r.machine.Leg(a) {
+		running.leg = new(r.machine.BeginLeg(&a))
+	}
+	r.machine.Start(a)
+	r.running, running.action = running, a
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		running.err = r.carryOutAction(ctx, running)
 		running.ended = true
@@ -284,6 +325,9 @@ func (r *rolloutRun) start(a machine.Action) {
 func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction) error {
 	a, out := running.action, &running.result
 	atParty, atCentre := workflow.WithActivityOptions(ctx, r.partyOptions(a)), workflow.WithActivityOptions(ctx, options(centreForever, a))
+	if running.leg != nil {
+		return perform(workflow.WithActivityOptions(ctx, r.legOptions(a)), machine.ActivityLeg, *running.leg, &running.gone)
+	}
 	switch a.Kind {
 	case machine.ActBegin:
 		return perform(atParty, rollout.ActivityBegin, a.Begin, &out.Begin)
@@ -309,14 +353,23 @@ func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction
 // complete writes the record. A rollout closes without its record only when that is refused for good.
 func (r *rolloutRun) complete(ctx workflow.Context) error {
 	spec := r.in.Spec
-	err := perform(ctx, rollout.ActivityCompleteRollout, rollout.CompleteRequest{
-		Record: r.in.Record, WorkflowID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID,
-		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name,
-	}, nil)
+	request := rollout.CompleteRequest{Record: r.in.Record, WorkflowID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID,
+		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name}
+	if r.version >= versionLegs && r.completeAtOnce(ctx, request) {
+		return nil
+	}
+	err := perform(ctx, rollout.ActivityCompleteRollout, request, nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Error("the record could not be written", "record", r.in.Record, "error", err)
 	}
 	return err
+}
+
+// completeAtOnce writes the record by a local activity, which costs one event. A home cluster that does not answer at once is waited for by an activity.
+func (r *rolloutRun) completeAtOnce(ctx workflow.Context, request rollout.CompleteRequest) bool {
+	request.Status = new(r.machine.Status()) // what a local activity is given is no part of the history
+	ctx = workflow.WithLocalActivityOptions(ctx, localOnce)
+	return workflow.ExecuteLocalActivity(ctx, rollout.ActivityCompleteRollout, request).Get(ctx, nil) == nil
 }
 
 // partyOptions are those of an operation on a party's cluster. A party that is known to be away is waited for without a limit.
@@ -329,6 +382,16 @@ func (r *rolloutRun) partyOptions(a machine.Action) workflow.ActivityOptions {
 }
 
 // options are those of an action. What is stopped ends before anything else begins: two writers of one workload would undo each other.
+// legOptions let an attempt keep its place for as long as its pods come on.
+func (r *rolloutRun) legOptions(a machine.Action) workflow.ActivityOptions {
+	o := r.partyOptions(a)
+	o.StartToCloseTimeout = legTimeout
+	return o
+}
+
+// legTimeout is more than an attempt at a leg takes.
+const legTimeout = 5 * time.Minute
+
 func options(o workflow.ActivityOptions, a machine.Action) workflow.ActivityOptions {
 	o.Summary, o.WaitForCancellation = cell(a.Summary, maxSummary), true
 	return o
@@ -338,16 +401,16 @@ func options(o workflow.ActivityOptions, a machine.Action) workflow.ActivityOpti
 const maxSummary = 200
 
 // rolloutFailure is an activity's error in the machine's terms.
-func rolloutFailure(a *runningAction, party string) machine.Failure {
-	details := detailsOf(a.err)
-	f := machine.Failure{Kind: kindOf(a.err), Message: message(a.err), Holder: details.Holder, SpentSeconds: details.SpentSeconds}
-	if trouble, spent := systemTrouble(a.err, party); trouble != "" {
+func rolloutFailure(err error, party string) machine.Failure {
+	details := detailsOf(err)
+	f := machine.Failure{Kind: kindOf(err), Message: message(err), Holder: details.Holder, SpentSeconds: details.SpentSeconds}
+	if trouble, spent := systemTrouble(err, party); trouble != "" {
 		f.Message, f.SpentSeconds = trouble, spent
 		if !f.Kind.System() {
 			f.Kind = failure.Unreachable
 		}
 	}
-	if temporal.IsCanceledError(a.err) { // somebody else than the machine stopped it: it is done again
+	if temporal.IsCanceledError(err) { // somebody else than the machine stopped it: it is done again
 		f.Kind = failure.Unreachable
 	}
 	var numbers rollout.MoveResult

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/rollout"
@@ -29,13 +28,6 @@ const publishAgain, publishAgainMost = time.Second, 15 * time.Second
 // mostAtEnd is how often the end of a release that is over is tried to be written: some ten minutes. Then whoever watches the object finds
 // that the release has ended.
 const mostAtEnd = 40
-
-// publishOptions are those of one write. It is a local activity, which costs one event of the history; what fails is tried again by a timer,
-// so that the release itself does not wait for it.
-var publishOptions = workflow.LocalActivityOptions{
-	ScheduleToCloseTimeout: 4 * time.Second, StartToCloseTimeout: 4 * time.Second,
-	RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-}
 
 // objectPublisher keeps the Rollout object that asked for a release as the release is: one write at a time, and only when something that the
 // object shows has changed. Without an object it does nothing.
@@ -102,10 +94,11 @@ func (p *objectPublisher) publish() {
 		p.wakeAt(at)
 		return
 	}
+	// What fails is tried again by a timer, so that the release itself does not wait for it.
 	p.sent, p.running, p.ended, p.began = &shown, true, false, workflow.Now(p.ctx)
 	request := rollout.PublishRequest{Object: *p.object, View: view}
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
-		ctx = workflow.WithLocalActivityOptions(ctx, publishOptions)
+		ctx = workflow.WithLocalActivityOptions(ctx, localOnce)
 		p.err = workflow.ExecuteLocalActivity(ctx, rollout.ActivityPublishRollout, request).Get(ctx, &p.result)
 		p.ended = true
 	})

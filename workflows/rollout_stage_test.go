@@ -2,6 +2,8 @@ package workflows
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -57,6 +59,7 @@ func newParty(t *testing.T, size int32) *fakeParty {
 	register := func(name string, fn any) {
 		p.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
+	register(machine.ActivityLeg, p.leg)
 	register(rollout.ActivityBegin, p.begin)
 	register(rollout.ActivityMove, p.move)
 	register(rollout.ActivityRoute, p.route)
@@ -97,6 +100,47 @@ func (p *fakeParty) takes(d time.Duration) {
 func (p *fakeParty) numbers(message string) rollout.MoveResult {
 	return rollout.MoveResult{Replicas: p.size, Target: p.updated, Updated: p.updated, UpdatedReady: p.updated, StableReady: p.size,
 		Canary: "canary-1", CanaryHash: "c1", Template: "digest", Message: message}
+}
+
+// leg goes a leg as a party's worker does, but for short rests, which it leaves to the workflow's timers.
+func (p *fakeParty) leg(ctx context.Context, in machine.LegRequest) (machine.LegResult, error) {
+	l := machine.NewLeg(in, nil)
+	for {
+		a, on := l.Next(p.Now())
+		if !on {
+			return machine.LegResult{Parts: l.Parts()}, nil
+		}
+		var r machine.Result
+		var err error
+		switch a.Kind {
+		case machine.ActBegin:
+			r.Begin, err = p.begin(ctx, *a.Begin)
+		case machine.ActMove:
+			r.Pods, err = p.move(ctx, *a.Move)
+		case machine.ActFinish:
+			r.Pods, err = p.finish(ctx, *a.Finish)
+		default:
+			r.Route, err = p.route(ctx, *a.Route)
+		}
+		if err != nil {
+			return machine.LegResult{}, withParts(err, l.Parts())
+		}
+		l.Done(a, r, p.Now(), p.Now())
+	}
+}
+
+// withParts has what was done of a leg travel with a failure that is not tried again.
+func withParts(err error, parts []machine.Part) error {
+	var app *temporal.ApplicationError
+	var details failure.Details
+	if !errors.As(err, &app) || !app.NonRetryable() {
+		return err
+	}
+	if app.HasDetails() {
+		_ = app.Details(&details)
+	}
+	details.Leg, _ = json.Marshal(parts)
+	return temporal.NewApplicationErrorWithOptions(app.Message(), app.Type(), temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{details}})
 }
 
 func (p *fakeParty) begin(_ context.Context, in rollout.BeginRequest) (rollout.BeginResult, error) {
@@ -215,9 +259,11 @@ func (p *fakeParty) leave(_ context.Context, in rollout.LeaveTrafficRequest) (ro
 		Shared: rollout.SharedTraffic{Name: in.Name, Routings: []strategy.Routing{{Service: "gateway", HTTPRoute: "gateway"}}}}, p.called(call)
 }
 
-func (p *fakeParty) complete(context.Context, rollout.CompleteRequest) error {
-	s := p.status()
-	p.recorded = &s
+func (p *fakeParty) complete(_ context.Context, in rollout.CompleteRequest) error {
+	if p.recorded = in.Status; in.Status == nil {
+		s := p.status()
+		p.recorded = &s
+	}
 	return p.called("record")
 }
 

@@ -93,8 +93,10 @@ type Next struct {
 type Attempt struct {
 	terms   Terms
 	options Options
-	details *heartbeat.Details[workloadops.Progress]
-	// until is when the attempt gives its place back.
+	details Details
+	// whole is what the attempt is a part of; nil for one of its own.
+	whole Whole
+	// until is when an attempt of its own gives its place back.
 	until time.Time
 	// alive is when the attempt last gave a sign of life.
 	alive time.Time
@@ -104,10 +106,15 @@ type Attempt struct {
 
 // Start begins an attempt with what the one before has left; nobody is told of it before Run.
 func Start(ctx context.Context, options Options, terms Terms) *Attempt {
-	details := heartbeat.Take(ctx, workloadops.Progress{ElapsedSeconds: float64(terms.SpentSeconds)})
-	return &Attempt{
-		terms: terms, options: options, details: details, until: options.Now().Add(options.ListenFor), alive: time.Now(),
+	t := &Attempt{terms: terms, options: options, until: options.Now().Add(options.ListenFor), alive: time.Now()}
+	first := workloadops.Progress{ElapsedSeconds: float64(terms.SpentSeconds)}
+	if whole, is := ctx.Value(wholeKey{}).(Whole); is {
+		whole.Begins(first)
+		t.details, t.whole = whole, whole
+		return t
 	}
+	t.details = heartbeat.Take(ctx, first)
+	return t
 }
 
 // Run repeats rounds until the job is done or the attempt ends. The error is to be returned from the activity as it is.
@@ -157,7 +164,19 @@ func (t *Attempt) round(ctx context.Context, job Job) (done bool, err error) {
 func (t *Attempt) Now() time.Time { return t.options.Now() }
 
 // Until is when the attempt gives its place back.
-func (t *Attempt) Until() time.Time { return t.until }
+func (t *Attempt) Until() time.Time {
+	if t.whole != nil {
+		return t.whole.Until()
+	}
+	return t.until
+}
+
+// Moved says that what is waited for comes on: a part of a longer activity keeps its place as long as it does.
+func (t *Attempt) Moved() {
+	if t.whole != nil {
+		t.whole.Moved()
+	}
+}
 
 // Progress is what the attempt knows, and leaves to the next one.
 func (t *Attempt) Progress() workloadops.Progress { return t.details.Now() }
@@ -203,7 +222,7 @@ func (t *Attempt) wait(ctx context.Context, job Job, next Next) error {
 		t.Note(func(p *workloadops.Progress) { p.Message = next.Reason })
 	}
 	now := t.options.Now()
-	if !now.Before(t.until) {
+	if !now.Before(t.Until()) {
 		return t.notReady()
 	}
 	var wake <-chan struct{}
@@ -215,7 +234,7 @@ func (t *Attempt) wait(ctx context.Context, job Job, next Next) error {
 			return t.weigh(ctx, job, err)
 		}
 	}
-	within := t.until.Sub(now)
+	within := t.Until().Sub(now)
 	if next.Within > 0 {
 		within = min(within, next.Within)
 	}

@@ -60,7 +60,7 @@ func (t *Attempt) weigh(ctx context.Context, job Job, err error) error {
 	case kube.Internal: // it says nothing about the cluster: the retry policy of the activity decides, and the server shows it as it is
 		return err
 	}
-	if !now.Before(t.until) && t.forbiddenSince.IsZero() {
+	if !now.Before(t.Until()) && t.forbiddenSince.IsZero() {
 		return t.notReady()
 	}
 	return t.sleep(ctx, pauseBetweenTries, nil)

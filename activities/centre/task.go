@@ -119,15 +119,18 @@ func (a *Activities) CompleteRecord(ctx context.Context, in workloadops.TaskRequ
 	return nil
 }
 
-// CompleteRollout asks the rollout's own workflow for its final status and writes it into the record, so that it outlives Temporal's
-// retention.
+// CompleteRollout writes a rollout's final status into the record, so that it outlives Temporal's retention. It asks the rollout's own workflow for it
+// if it is not told.
 func (a *Activities) CompleteRollout(ctx context.Context, in rollout.CompleteRequest) error {
-	status, err := stateOf[rollout.Status](ctx, a, in.WorkflowID, in.RunID)
-	if err != nil {
-		return err
+	if in.Status == nil {
+		status, err := stateOf[rollout.Status](ctx, a, in.WorkflowID, in.RunID)
+		if err != nil {
+			return err
+		}
+		in.Status = &status
 	}
 	failpoint.Hit("rollout.record.complete.before")
-	if err := a.store.CompleteRollout(ctx, in.Record, status, a.recordLimit); err != nil {
+	if err := a.store.CompleteRollout(ctx, in.Record, *in.Status, a.recordLimit); err != nil {
 		return attempt.RetriedError(err)
 	}
 	failpoint.Hit("rollout.record.complete.after")

@@ -81,7 +81,7 @@ type wire struct {
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	dry := strings.Contains(r.URL.RawQuery, "dryRun")
-	write := r.Method != http.MethodGet && !dry && !strings.Contains(r.URL.Path, "selfsubjectaccessreviews")
+	write := r.Method != http.MethodGet && !dry && !strings.Contains(r.URL.Path, "selfsubject")
 	w.mu.Lock()
 	fault, lose, before := w.fault, w.lose, len(w.writes)
 	w.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 const (
 	// firstLook is after how much waiting an attempt first asks the pods what keeps them, lookEvery how often it does so then; it also asks
 	// before it gives its place back.
-	firstLook, lookEvery = 2 * time.Second, 5 * time.Second
+	firstLook, lookEvery = 2 * time.Second, 10 * time.Second
 	// rereadEvery is how often a workload is read while its watch does not work.
 	rereadEvery = time.Second
 )
@@ -35,6 +35,8 @@ type job struct {
 	workload catalog.Workload
 	kind     kind
 	sub      subscription
+	// last is what was last seen of the workload; nil where nobody asks.
+	last *lastLook
 	// nextLook is when it next asks the pods.
 	nextLook time.Time
 	// rejected is the version of an object on which the server did not accept a change, and rejection its answer.
@@ -47,7 +49,33 @@ type job struct {
 func (a *Activities) job(ctx context.Context, w catalog.Workload, k kind, terms attempt.Terms) job {
 	terms.Subject = w.String()
 	options := attempt.Options{ListenFor: a.options.ListenFor, Recorder: a.options.Recorder, Now: a.options.Now}
-	return job{Attempt: attempt.Start(ctx, options, terms), a: a, workload: w, kind: k, nextLook: a.options.Now().Add(firstLook)}
+	t := job{Attempt: attempt.Start(ctx, options, terms), a: a, workload: w, kind: k, last: lookOf(ctx), nextLook: a.options.Now().Add(firstLook)}
+	if t.last.known != nil { // its pods were on their way already
+		t.nextLook = a.options.Now().Add(lookEvery)
+	}
+	return t
+}
+
+// lastLook is what was last seen of a workload.
+type lastLook struct {
+	// known is the workload as it was last read, or as our last write has left it; nil before the first look.
+	known *unstructured.Unstructured
+	// revisions are those that were read a moment ago, before a write of ours that has no effect on them; nil: they are to be read.
+	revisions []keptRevision
+}
+
+type lookKey struct{}
+
+// Together has the activities that are called with the context, one after the other and all for one workload, know of each other's looks.
+func Together(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lookKey{}, &lastLook{})
+}
+
+func lookOf(ctx context.Context) *lastLook {
+	if shared, is := ctx.Value(lookKey{}).(*lastLook); is {
+		return shared
+	}
+	return &lastLook{}
 }
 
 // follow listens for changes of the workload and of those of its kind with these suffixes to its name. t.sub.leave must be called.
@@ -80,7 +108,11 @@ func (t *job) ref(resource schema.GroupVersionResource, name string) kube.Ref {
 
 // get reads the workload.
 func (t *job) get(ctx context.Context) (*unstructured.Unstructured, error) {
-	return t.a.cluster.Get(ctx, t.ref(t.kind.resource, t.workload.WorkloadRef.Name))
+	o, err := t.a.cluster.Get(ctx, t.ref(t.kind.resource, t.workload.WorkloadRef.Name))
+	if err == nil && t.last != nil {
+		t.last.known = o
+	}
+	return o, err
 }
 
 // repairer is who has taken an object into their own hands, "" when nobody has, or when it is us.

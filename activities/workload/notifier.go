@@ -18,7 +18,7 @@ import (
 
 // notifier holds the one watch of claimed workloads: one for each kind (for each kind and namespace, when the worker serves only some),
 // begun when somebody first needs it and kept until the end. It wakes those that wait for a workload, and passes every change on to the
-// drift detector. Of the objects it keeps what that one compares.
+// drift detector. Of the objects it keeps what that one compares, and whole those that an attempt follows.
 type notifier struct {
 	client  dynamic.Interface
 	options Options
@@ -27,7 +27,9 @@ type notifier struct {
 	cancel context.CancelFunc
 	ending sync.WaitGroup
 
-	waiting kube.Subscriptions[target]
+	waiting   kube.Subscriptions[target]
+	followed  followed
+	revisions revisionWatches
 
 	mu      sync.Mutex
 	watches map[scope]*kube.SharedWatch
@@ -43,7 +45,10 @@ type target struct{ kind, namespace, name string }
 
 func newNotifier(client dynamic.Interface, options Options) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &notifier{client: client, options: options, ctx: ctx, cancel: cancel, watches: map[scope]*kube.SharedWatch{}}
+	n := &notifier{client: client, options: options, ctx: ctx, cancel: cancel, watches: map[scope]*kube.SharedWatch{},
+		followed: followed{objects: map[target]*followedObject{}}}
+	n.revisions = revisionWatches{notifier: n, watches: map[revisionScope]*revisionWatch{}}
+	return n
 }
 
 // passOn has every change told to a handler too. It is to be called before the first watch begins: one that begins later takes what is
@@ -65,7 +70,8 @@ type subscription struct {
 // subscribe begins to listen for changes of workloads. leave must be called.
 func (n *notifier) subscribe(targets ...target) subscription {
 	wake, leave := n.waiting.Subscribe(targets...)
-	s := subscription{wake: wake, leave: leave}
+	unfollow := n.followed.begin(targets)
+	s := subscription{wake: wake, leave: func() { leave(); unfollow() }}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range targets {
@@ -107,7 +113,7 @@ func (n *notifier) watch(kind, namespace string) *kube.SharedWatch {
 		return w
 	}
 	w := kube.NewSharedWatch(n.client, kube.Watched{Resource: kinds[s.kind].resource, Namespace: s.namespace,
-		Selector: workloadops.SelectClaimed, Transform: toResting}, n.options.Now, func(err error) {
+		Selector: workloadops.SelectClaimed, Transform: n.keep(s.kind)}, n.options.Now, func(err error) {
 		n.options.Logger.Warn("the watch of claimed workloads does not work: it is retried, and workloads that are waited for are read "+
 			"every second", "kind", s.kind, "namespace", cmp.Or(s.namespace, "all"), "error", err)
 	})
@@ -160,8 +166,14 @@ func (n *notifier) rests(extra target, claim string) bool {
 
 func (n *notifier) prepare(s scope, w *kube.SharedWatch) error {
 	tell := func(obj any) { n.tell(s.kind, obj) }
+	left := func(obj any) {
+		if r := restingOf(obj); r != nil {
+			n.followed.drop(target{s.kind, r.Namespace, r.Name})
+		}
+		tell(obj)
+	}
 	_, err := w.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell,
+		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: left,
 	})
 	if err != nil || n.heard == nil {
 		return err
@@ -182,12 +194,16 @@ func (n *notifier) stop() {
 	n.ending.Wait()
 }
 
-// toResting keeps of an object what the watch needs.
-func toResting(obj any) (any, error) {
-	if o, ok := obj.(*unstructured.Unstructured); ok {
+// keep keeps of an object what the watch needs.
+func (n *notifier) keep(kind string) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		o, ok := obj.(*unstructured.Unstructured)
+		if !ok {
+			return obj, nil
+		}
+		n.followed.keep(kind, o)
 		return newResting(o), nil
 	}
-	return obj, nil
 }
 
 // restingOf is what an event is about; nil when that is nothing of ours.

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -34,8 +35,12 @@ func (t *job) keptRevisions(ctx context.Context, workload *unstructured.Unstruct
 			kept = append(kept, t.kind.revision(&list[i]))
 		}
 	}
-	slices.SortFunc(kept, func(a, b keptRevision) int { return int(a.Number - b.Number) })
+	slices.SortFunc(kept, oldestFirst)
 	return kept, nil
+}
+
+func oldestFirst(a, b keptRevision) int {
+	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Name, b.Name))
 }
 
 // list lists objects in the workload's namespace.

@@ -33,7 +33,8 @@ func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollo
 // brought to rest before.
 func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout.MoveResult, error) {
 	d, err := a.rollout(ctx, req.Subject, req.Style, func(t *rolloutJob) {
-		t.change, t.template, t.wantsNew, t.halting = req.Change, req.Template, true, req.Halt
+		t.change, t.template, t.wantsNew, t.halting, t.foreseen = req.Change, req.Template, true, req.Halt, req.Foreseen
+		t.passing = !req.Rest && !req.Halt && !req.Look
 		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Move(t.tech, req, seen) }
 		if !req.Halt {
 			halted := req
@@ -47,7 +48,7 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 // Finish makes one move of finalising; its failures are those of Move.
 func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rollout.MoveResult, error) {
 	d, err := a.rollout(ctx, req.Subject, "", func(t *rolloutJob) {
-		t.change, t.template, t.wantsNew = req.Change, req.Template, req.To == rollout.SideNew
+		t.change, t.template, t.wantsNew, t.foreseen = req.Change, req.Template, req.To == rollout.SideNew, req.Foreseen
 		t.orphans = req.Action == rollout.FinishAutoscalers
 		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Finish(t.tech, req, seen) }
 	})
@@ -70,6 +71,10 @@ type rolloutJob struct {
 	change   strategy.Change
 	template string
 	wantsNew bool
+	// passing says that the activity ends without a write of its own, and that what comes next looks by itself.
+	passing bool
+	// foreseen is the new template as it was found before the rollout; nil where it is not known.
+	foreseen *rollout.Foreseen
 	// halting says that what cannot be known of the new template is not needed: a workload that does not take it has no pods of it.
 	halting bool
 	// orphans: the workload was deleted, and only its autoscalers are seen to.
@@ -100,6 +105,9 @@ func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strat
 		t.follow()
 	}
 	defer t.sub.leave()
+	if !t.tech.ByPods() {
+		defer a.notifier.revisions.use(t.kind, s.Workload.Namespace)()
+	}
 	if err := t.Run(ctx, t); err != nil {
 		return pods.NextAction{}, err
 	}
@@ -157,12 +165,7 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	if err != nil {
 		return attempt.Next{}, err
 	}
-	t.Note(func(p *workloadops.Progress) {
-		p.Message = d.Reason
-		if d.Numbers.Replicas > 0 {
-			p.Updated, p.UpdatedReady = &d.Numbers.Updated, &d.Numbers.UpdatedReady
-		}
-	})
+	t.count(d)
 	switch d.Action {
 	case workloadops.ActWrite:
 		return t.writes(ctx, l, d)
@@ -180,6 +183,24 @@ func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		return t.wait(d.Reason, t.tech.ByPods()), nil
 	}
 	return t.ends(d)
+}
+
+// count tells how far it is. While pods come, nobody has to ask them what keeps them.
+func (t *rolloutJob) count(d pods.NextAction) {
+	comes := false
+	t.Note(func(p *workloadops.Progress) {
+		p.Message = d.Reason
+		if n := d.Numbers; n.Replicas > 0 {
+			comes = p.UpdatedReady != nil && (*p.Updated != n.Updated || *p.UpdatedReady != n.UpdatedReady)
+			p.Updated, p.UpdatedReady = &n.Updated, &n.UpdatedReady
+		}
+	})
+	if comes {
+		t.Moved()
+	}
+	if comes && d.LookAgain == 0 {
+		t.lookWithin(lookEvery)
+	}
 }
 
 // deletes takes pods for as long as the workload is as it was seen: who has changed it since may have let its own controller take pods, too.
@@ -204,6 +225,12 @@ func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.NextAction)
 		}
 	}
 	after, err := t.write(ctx, l, d.Write)
+	if after != nil {
+		t.last.known = after
+		if d.Begun != nil && l != nil { // the claim alone changes nothing of its revisions
+			t.last.revisions = l.kept
+		}
+	}
 	if d.Ends && after != nil {
 		d.Numbers.Generation = after.GetGeneration() // as its own write has left it
 		return t.ends(d)
@@ -231,15 +258,19 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, erro
 	if t.orphans {
 		return t.lookAtOrphans(ctx)
 	}
-	l, err := t.observe(ctx)
+	if t.last.revisions == nil {
+		if d, told := t.asTold(ctx); told {
+			return nil, d, nil
+		}
+	}
+	l, err := t.live(ctx)
+	if err == nil {
+		err = t.complete(ctx, l)
+	}
 	if err != nil {
 		return nil, pods.NextAction{}, err
 	}
-	t.choose(l)
-	l.seen.Duel = t.duel.seen(fieldsOf(l.seen, t.tech), l.object)
-	before := t.Progress()
-	t.Read()
-	l.seen.Elapsed, l.seen.HeldUp = before.Elapsed(), t.takeHeldUp()
+	before := t.take(l)
 	if done := answered(before); done != nil && l.seen.Claim != t.subject.Claim {
 		// The claim was given back with the last write of this very activity; only its answer was not heard.
 		return l, *done, nil
@@ -265,6 +296,16 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, erro
 		t.lookWithin(d.LookAgain)
 	}
 	return l, d, nil
+}
+
+// take makes what was looked at complete by what the attempt knows itself, and answers what it knew before.
+func (t *rolloutJob) take(l *snapshot) (before workloadops.Progress) {
+	t.choose(l)
+	l.seen.Duel = t.duel.seen(fieldsOf(l.seen, t.tech), l.object)
+	before = t.Progress()
+	t.Read()
+	l.seen.Elapsed, l.seen.HeldUp = before.Elapsed(), t.takeHeldUp()
+	return before
 }
 
 // choose takes the technique of the style that is saved on the workload, once there is something saved.

@@ -21,8 +21,9 @@ import (
 )
 
 // readExtra reads the extra Deployment and its ReplicaSets.
-func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, name string) error {
-	o, err := t.a.cluster.Get(ctx, t.ref(deploymentsResource, name))
+func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, from objects) error {
+	name := l.seen.Saved.CanaryWorkload
+	o, err := from.workload(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -40,27 +41,14 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, name string) er
 		e.Template = rest.Template
 	}
 	l.seen.Extra = e
-	selector, err := selectorOf(o)
-	if err != nil {
-		return err
-	}
-	sets, err := t.list(ctx, replicaSets, selector)
-	if err != nil {
-		return err
-	}
-	for i := range sets {
-		owner := metav1.GetControllerOf(&sets[i])
-		if owner == nil || owner.UID != o.GetUID() {
-			continue
-		}
-		l.extras[sets[i].GetUID()] = true
-		if pods.Digest(pods.Stripped(templateOf(&sets[i]))) == live {
-			e.Hash = sets[i].GetLabels()[rollout.RevisionLabel("Deployment")]
-			// What the other ReplicaSets have is not of the new version.
-			e.Total, e.Ready = count(&sets[i], "replicas"), count(&sets[i], "readyReplicas")
+	sets, err := from.revisions(ctx, t.kind, o)
+	for _, r := range sets {
+		l.extras[r.uid] = true
+		if r.Template == live { // what the other ReplicaSets have is not of the new version
+			e.Hash, e.Total, e.Ready = r.Hash, r.Total, r.Ready
 		}
 	}
-	return nil
+	return err
 }
 
 // changeExtra makes one change of the extra Deployment.

@@ -94,7 +94,10 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	}
 	t := &rolloutJob{job: job{a: p.a, workload: w, kind: k}, subject: p.req.Subject, style: style,
 		tech: pods.Under(tech, p.req.Change.Declared != nil), change: p.req.Change}
-	l, err := t.observe(ctx)
+	l, err := t.observe(ctx, server{&t.job})
+	if err == nil {
+		err = t.complete(ctx, l)
+	}
 	if apierrors.IsNotFound(err) {
 		if reason := p.a.withoutNamespace(ctx, w.Namespace); reason != "" {
 			p.refuse("namespace", reason)
@@ -210,6 +213,9 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 	}
 	if err != nil {
 		return err
+	}
+	if l.seen.Saved == nil && workloadops.VersionOf(p.req.Change) == nil {
+		p.result.Foreseen = &rollout.Foreseen{Template: pods.Digest(template), UID: l.seen.UID, Of: l.seen.Template}
 	}
 	switch saved := l.seen.Saved; {
 	case saved == nil && pods.Digest(template) == l.seen.Template:

@@ -24,6 +24,7 @@ import (
 type snapshot struct {
 	seen   pods.Observed
 	object *unstructured.Unstructured
+	kept   []keptRevision
 	// templates are the revisions' pod templates, by name.
 	templates map[string]map[string]any
 	// owners are the objects whose pods are the workload's, and extras those whose pods are the extra Deployment's.
@@ -33,8 +34,8 @@ type snapshot struct {
 }
 
 // observe reads everything that a decision needs but the pods.
-func (t *rolloutJob) observe(ctx context.Context) (*snapshot, error) {
-	object, err := t.get(ctx)
+func (t *rolloutJob) observe(ctx context.Context, from objects) (*snapshot, error) {
+	object, err := from.workload(ctx, t.subject.Workload.WorkloadRef.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -45,20 +46,25 @@ func (t *rolloutJob) observe(ctx context.Context) (*snapshot, error) {
 		return nil, err
 	}
 	l.selector = selector
-	if err := t.revisions(ctx, l); err != nil {
+	if err := t.revisions(ctx, l, from); err != nil {
 		return nil, err
 	}
 	if l.seen.Saved != nil && l.seen.Saved.CanaryWorkload != "" {
-		if err := t.readExtra(ctx, l, l.seen.Saved.CanaryWorkload); err != nil {
+		if err := t.readExtra(ctx, l, from); err != nil {
 			return nil, err
 		}
 	}
+	return l, nil
+}
+
+// complete reads what only the server can tell: the autoscalers, and what would become of the new template.
+func (t *rolloutJob) complete(ctx context.Context, l *snapshot) error {
 	if t.scaled(l) {
 		if err := t.autoscalers(ctx, l); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return l, t.expect(ctx, l)
+	return t.expect(ctx, l)
 }
 
 // scaled says whether autoscalers matter: before and during a blue-green rollout.
@@ -106,9 +112,10 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 }
 
 // revisions reads the workload's revisions.
-func (t *rolloutJob) revisions(ctx context.Context, l *snapshot) error {
+func (t *rolloutJob) revisions(ctx context.Context, l *snapshot, from objects) error {
 	l.owners[l.object.GetUID()] = true
-	kept, err := t.keptRevisions(ctx, l.object, l.selector)
+	kept, err := from.revisions(ctx, t.kind, l.object)
+	l.kept = kept
 	for _, r := range kept {
 		l.seen.Revisions = append(l.seen.Revisions, r.Revision)
 		l.templates[r.Name] = r.template

@@ -90,13 +90,15 @@ func nextTemplate(o *unstructured.Unstructured) (template map[string]any) {
 
 // expect finds out, by a dry run, which digest the new template would have; only while the workflow does not know it.
 func (t *rolloutJob) expect(ctx context.Context, l *snapshot) error {
-	saved := l.seen.Saved
 	if t.change.Declared != nil { // it stands on the workload as the API server keeps it
 		l.seen.Expected = t.change.Declared.Template
 		return nil
 	}
-	if !t.wantsNew || t.template != "" || saved == nil || l.seen.Claim != t.subject.Claim || l.seen.Deleting {
+	if !t.expects(l) {
 		return nil
+	}
+	if f := t.foreseen; f != nil && t.expected == "" && f.UID == l.seen.UID && (l.seen.Template == f.Of || l.seen.Template == f.Template) {
+		t.expected = f.Template
 	}
 	if t.expected == "" {
 		template, err := t.dryRun(ctx, l)
@@ -110,6 +112,11 @@ func (t *rolloutJob) expect(ctx context.Context, l *snapshot) error {
 	}
 	l.seen.Expected = t.expected
 	return nil
+}
+
+// expects says that the digest of the new template is wanted, and not known to the workflow.
+func (t *rolloutJob) expects(l *snapshot) bool {
+	return t.change.Declared == nil && t.wantsNew && t.template == "" && l.seen.Saved != nil && l.seen.Claim == t.subject.Claim && !l.seen.Deleting
 }
 
 // dryRun has the API server check and complete the new template without a write.

@@ -42,7 +42,7 @@ func (s *rolloutStart) Check(ctx context.Context) error {
 	if len(problems) > 0 {
 		return s.refused(problems...)
 	}
-	s.request.Warnings = append(s.request.Warnings, warnings...)
+	s.request.Warnings, s.foreseen = append(s.request.Warnings, warnings...), found.Foreseen
 	held, err := s.heldBy(ctx, found)
 	if s.checked = err == nil; err != nil || held == "" {
 		return err

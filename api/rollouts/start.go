@@ -82,6 +82,8 @@ type rolloutStart struct {
 
 	queue  string
 	shared *rollout.SharedTraffic
+	// foreseen is the new pod template as the party's worker has found it.
+	foreseen *rollout.Foreseen
 	// checked says that the parties were asked.
 	checked bool
 	// replacing says that a live release of this name is superseded.
@@ -233,8 +235,13 @@ func (s *rolloutStart) runs(ctx context.Context, described *workflowservice.Desc
 // now is the release as it is answered: as its record or its workflow says, or, before a worker has taken it on, as it was asked. Another
 // release of that name may run, or be newer: a key answers with its own.
 func (s *rolloutStart) now(ctx context.Context) (rollout.Status, error) {
-	if s.Pruned != nil {
+	switch {
+	case s.Pruned != nil:
 		return s.leftOf(s.Pruned), nil
+	case s.RunID != "":
+		status, err := s.outlineRollout(s.Written)
+		status.Workflow = s.WorkflowRef(s.key.workflowID(), s.RunID)
+		return status, err
 	}
 	live, err := s.readRollout(ctx, s.key)
 	switch {

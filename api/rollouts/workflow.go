@@ -71,7 +71,7 @@ func (s *rolloutStart) workflow() start.Workflow {
 func (s *rolloutStart) input() workflows.RolloutInput {
 	asked := store.RolloutAsked(s.Written, s.request.Spec)
 	asked.UnreachableBudgetSeconds = s.BudgetSeconds()
-	asked.Object, asked.Confirm = s.object, s.confirm
+	asked.Object, asked.Confirm, asked.Foreseen = s.object, s.confirm, s.foreseen
 	return workflows.RolloutInput{Asked: asked, Queue: s.queue, Engine: s.engine}
 }
 

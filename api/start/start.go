@@ -72,6 +72,8 @@ type Start struct {
 	// Written is the release's record, once it is written; Adopted says that an earlier request with the same key wrote it.
 	Written *v1alpha1.ReleaseRecord
 	Adopted bool
+	// RunID is the run of the workflow that this request has started; "" while it has started none.
+	RunID string
 	// Pruned is what is left of the release that the key stands for, when its record is not kept any more.
 	Pruned *v1alpha1.ReleaseRecord
 }

@@ -37,11 +37,12 @@ func (s *Start) Execute(ctx context.Context, w Workflow) (already bool, err erro
 	defer cancel()
 	w.Options.TaskQueue, w.Options.WorkflowExecutionErrorWhenAlreadyStarted = workflows.QueueEngine, true
 	failpoint.Hit("start.workflow.before")
-	_, err = s.backend.Temporal.ExecuteWorkflow(begin, w.Options, w.Type, w.Input)
+	run, err := s.backend.Temporal.ExecuteWorkflow(begin, w.Options, w.Type, w.Input)
 	failpoint.Hit("start.workflow.after")
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:
+		s.RunID = run.GetRunID()
 		return false, nil
 	case errors.As(err, &started):
 		return true, nil

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/centre"
+	"slipway.io/slipway/activities/leg"
 	partyservings "slipway.io/slipway/activities/serving"
 	partysource "slipway.io/slipway/activities/source"
 	"slipway.io/slipway/activities/traffic"
@@ -340,7 +341,7 @@ var centreQueues = fx.Provide(func(centre *centre.Activities, workloads *workloa
 	servings *partyservings.Activities, code *partysource.Activities) []worker.Queue {
 	return []worker.Queue{
 		{Name: workflows.QueueEngine, Workflows: true, Activities: []worker.Registrar{centre}},
-		{Name: catalog.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads, routes, servings, code}},
+		{Name: catalog.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads, routes, leg.New(workloads, routes, leg.Options{}), servings, code}},
 	}
 })
 
@@ -348,7 +349,7 @@ var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activ
 	servings *partyservings.Activities, code *partysource.Activities) []worker.Queue {
 	var queues []worker.Queue
 	for _, name := range partyQueueNames(s) {
-		queues = append(queues, worker.Queue{Name: name, Activities: []worker.Registrar{workloads, routes, servings, code}})
+		queues = append(queues, worker.Queue{Name: name, Activities: []worker.Registrar{workloads, routes, leg.New(workloads, routes, leg.Options{}), servings, code}})
 	}
 	return queues
 })

@@ -80,6 +80,8 @@ type Details struct {
 	Effect *Effect `json:"effect,omitempty"`
 	// Data is Error.Data as JSON.
 	Data json.RawMessage `json:"data,omitempty"`
+	// Leg is what the leg of a rollout had done before ([]machine.Part as JSON).
+	Leg json.RawMessage `json:"leg,omitempty"`
 }
 
 // Effect is what an operation has done to a workload before it failed.

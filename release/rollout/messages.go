@@ -28,7 +28,7 @@ const (
 	ActivityHoldTraffic = "home.HoldTraffic"
 	// ActivityLeaveTraffic asks whether the holder is the last, which restores the routes first. LeaveTrafficRequest → LeaveTrafficResult.
 	ActivityLeaveTraffic = "home.LeaveTraffic"
-	// ActivityCompleteRollout writes the rollout's final status, asked from its own workflow, into its record. CompleteRequest → nothing.
+	// ActivityCompleteRollout writes the rollout's final status into its record. CompleteRequest → nothing.
 	ActivityCompleteRollout = "home.CompleteRollout"
 )
 
@@ -86,6 +86,8 @@ type PreflightResult struct {
 	Template string `json:"template,omitempty"`
 	// Same says that the workload is of the new version already; it is refused then, too.
 	Same bool `json:"same,omitempty"`
+	// Foreseen is the new pod template; nil where it cannot be told yet.
+	Foreseen *Foreseen `json:"foreseen,omitempty"`
 	// Revision is what the cluster has of Change.Revision; nil when the request names none, or when that is refused.
 	Revision *strategy.Revision `json:"revision,omitempty"`
 }
@@ -181,6 +183,8 @@ type MoveRequest struct {
 	Look bool `json:"look,omitempty"`
 	// Batch numbers the pods that the Move brings, by labels; nil: they are not numbered.
 	Batch *Batch `json:"batch,omitempty"`
+	// Foreseen is the new template as the preflight found it; nil where it is not known.
+	Foreseen *Foreseen `json:"foreseen,omitempty"`
 	// TellStuck has the Move answer MoveResult.Stuck as soon as a new pod is in trouble: the workflow says so, and asks again.
 	TellStuck bool `json:"tellStuck,omitempty"`
 }
@@ -305,6 +309,15 @@ type FinishRequest struct {
 	Extra *intstr.IntOrString `json:"extra,omitempty"`
 	// Batch numbers the pods once all are of the new version; nil: they have their numbers.
 	Batch *Batch `json:"batch,omitempty"`
+	// Foreseen: as in MoveRequest.
+	Foreseen *Foreseen `json:"foreseen,omitempty"`
+}
+
+// Foreseen is what would become of a workload's pod template: the digest that the API server would give the new one, made of that with the digest Of.
+type Foreseen struct {
+	UID      string `json:"uid"`
+	Of       string `json:"of"`
+	Template string `json:"template"`
 }
 
 // HoldTrafficRequest asks for a hold on a TrafficRouting of the home cluster.
@@ -347,6 +360,8 @@ type CompleteRequest struct {
 	Party     string `json:"party"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	// Status is the final status, where the request is no part of a history; nil: it is asked from the workflow.
+	Status *Status `json:"status,omitempty"`
 }
 
 // SignalObserved carries Observed: a party's watch tells the release that somebody else has changed a claimed workload at rest.

@@ -62,9 +62,9 @@ func measureKubectl(t *testing.T, n int, watched time.Duration) {
 		fmt.Printf("  %-40s %10.1f %10.1f  %.2f %s\n", what, a, b, b/a, unit)
 	}
 	row("wall time (the edit waits 3 s on purpose)", "s", http.wall.Seconds(), kubectl.wall.Seconds())
-	row("CPU of slipway (server + worker)", "s", http.slipway, kubectl.slipway)
-	row("CPU of Temporal", "s", http.temporal, kubectl.temporal)
-	row("CPU of the Kubernetes control plane", "s", http.control, kubectl.control)
+	row("CPU of slipway (server + worker)", "s", http.slipway(), kubectl.slipway())
+	row("CPU of Temporal", "s", http.temporal(), kubectl.temporal())
+	row("CPU of the Kubernetes control plane", "s", http.control(), kubectl.control())
 	row("writes per release", "", float64(writesHTTP-writesBefore)/float64(n), float64(writes-writesAt)/float64(n))
 	row("reads per release", "", float64(readsHTTP-readsBefore)/float64(n), float64(reads-readsAt)/float64(n))
 
@@ -74,7 +74,7 @@ func measureKubectl(t *testing.T, n int, watched time.Duration) {
 	timer := time.NewTimer(watched)
 	rest := measure(t, e, func() { <-timer.C })
 	writes, reads, _ = proxy.Requests()
-	fmt.Printf("%d Rollouts at rest over %s: slipway %.2f s of CPU per minute, %d writes, %d reads\n", 2*n, watched, rest.slipway/watched.Minutes(), writes-writesAt,
+	fmt.Printf("%d Rollouts at rest over %s: slipway %.2f s of CPU per minute, %d writes, %d reads\n", 2*n, watched, rest.slipway()/watched.Minutes(), writes-writesAt,
 		reads-readsAt)
 	printAsked("read", askedBefore, proxy.Asked("read"))
 	printAsked("write", wroteBefore, proxy.Asked("write"))

@@ -49,7 +49,7 @@ func measureReads(t *testing.T, n int, long time.Duration) {
 		var took durations
 		used := measure(t, e, func() { took = read(t, e, c.path, long) })
 		fmt.Printf("  %-30s p50 %6.1f ms, p99 %6.1f ms, longest %6.1f ms   CPU: slipway %.1f s, Temporal %.1f s\n", c.what, took.at(50), took.at(99), took.at(100),
-			used.slipway, used.temporal)
+			used.slipway(), used.temporal())
 	}
 	harness.Covered(t, n, "rollouts that are read")
 }

@@ -56,16 +56,20 @@ func measureRollouts(t *testing.T, n int) {
 	}
 	waitReleased(t, e, n, ":v1")
 
+	servedFirst := requestsServed(t, e)
 	plain := measure(t, e, func() {
 		each(n, func(i int) { setImage(t, e, deploymentName(i), ":v2") })
 		waitReleased(t, e, n, ":v2")
 	})
+	servedPlain := requestsServed(t, e)
 	writesBefore, readsBefore, _ := proxy.Requests()
+	askedToRead, askedToWrite := proxy.Asked("read"), proxy.Asked("write")
 	ours := measure(t, e, func() {
 		each(n, func(i int) { startRollout(t, e, deploymentName(i), ":v3") })
 		waitReleased(t, e, n, ":v3")
 	})
 	waitClosed(t, e, n)
+	servedOurs := requestsServed(t, e).since(servedPlain)
 	writes, reads, _ := proxy.Requests()
 	perRollout := float64(writes-writesBefore) / float64(n)
 	events := e.Events(rollout.WorkflowID("", e.Apps, deploymentName(0)))
@@ -80,10 +84,16 @@ func measureRollouts(t *testing.T, n int) {
 		fmt.Printf("  %-34s %10.1f %12.1f %10s %s\n", what, a, b, ratio, unit)
 	}
 	row("wall time", "s", plain.wall.Seconds(), ours.wall.Seconds())
-	row("CPU of slipway (server + worker)", "s", plain.slipway, ours.slipway)
-	row("CPU of Temporal", "s", plain.temporal, ours.temporal)
-	row("CPU of the Kubernetes control plane", "s", plain.control, ours.control)
+	row("CPU of slipway (server + worker)", "s", plain.slipway(), ours.slipway())
+	row("CPU of Temporal", "s", plain.temporal(), ours.temporal())
+	row("CPU of the Kubernetes control plane", "s", plain.control(), ours.control())
+	for _, part := range append(append([]string{"temporal"}, oursParts...), controlParts...) {
+		row("  "+part, "s", plain.by[part], ours.by[part])
+	}
 	fmt.Printf("  API requests of ours per rollout: %.1f writes (at most %d), %.1f reads\n", perRollout, maxWrites, float64(reads-readsBefore)/float64(n))
+	printAsked("write", askedToWrite, proxy.Asked("write"))
+	printAsked("read", askedToRead, proxy.Asked("read"))
+	printServed(n, servedPlain.since(servedFirst), servedOurs)
 	fmt.Printf("  history: %d events, %.1f per step\n", events, float64(events)/rolloutSteps)
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
 	harness.Covered(t, n, "rollouts at once")
@@ -122,7 +132,7 @@ func measureWaiting(t *testing.T, n int, watched time.Duration) {
 	writes, reads, watches := proxy.Requests()
 	perMinute := watched.Minutes()
 	fmt.Printf("\n%d rollouts that wait for an approval, over %s\n", n, watched)
-	fmt.Printf("  CPU per minute: slipway %.2f s, Temporal %.2f s\n", used.slipway/perMinute, used.temporal/perMinute)
+	fmt.Printf("  CPU per minute: slipway %.2f s, Temporal %.2f s\n", used.slipway()/perMinute, used.temporal()/perMinute)
 	fmt.Printf("  API requests of ours: %d writes, %d reads, %d watches begun\n", writes-writesBefore, reads-readsBefore, watches-watchesBefore)
 	printAsked("read", askedBefore, proxy.Asked("read"))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", used.serverRSS>>20, used.workerRSS>>20)

@@ -66,9 +66,9 @@ func measureServings(t *testing.T, n int) {
 		fmt.Printf("  %-34s %10.1f %12.1f %10.2f %s\n", what, a, b, b/max(a, 0.1), unit)
 	}
 	row("wall time until all are Available", "s", plain.wall.Seconds(), ours.wall.Seconds())
-	row("CPU of slipway (server + worker)", "s", plain.slipway, ours.slipway)
-	row("CPU of Temporal", "s", plain.temporal, ours.temporal)
-	row("CPU of the Kubernetes control plane", "s", plain.control, ours.control)
+	row("CPU of slipway (server + worker)", "s", plain.slipway(), ours.slipway())
+	row("CPU of Temporal", "s", plain.temporal(), ours.temporal())
+	row("CPU of the Kubernetes control plane", "s", plain.control(), ours.control())
 	fmt.Printf("  API requests of ours per serving: %.1f writes (at most %d), %.1f reads\n", perServing, maxServingWrites, float64(reads-readsBefore)/float64(n))
 	fmt.Printf("  history: %d events of its creation\n", e.Events(serving.WorkflowPrefix("s0")+"1"))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)

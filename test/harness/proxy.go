@@ -55,7 +55,7 @@ func NewCountingProxy(t testing.TB, s Stack) *CountingProxy {
 func (p *CountingProxy) count(r *http.Request) {
 	kind := "read"
 	switch {
-	case r.URL.Query().Has("dryRun") || strings.HasSuffix(r.URL.Path, "accessreviews"):
+	case r.URL.Query().Has("dryRun") || strings.HasSuffix(r.URL.Path, "accessreviews") || strings.HasSuffix(r.URL.Path, "rulesreviews"):
 		// A question that has to be asked by POST or PATCH: nothing is written.
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		kind = "write"

@@ -88,15 +88,13 @@ func newUI(o options) *uiserver.Server {
 }
 
 // dynamicConfig lets timers fire to 10 ms instead of 1 s, which is what makes short tests short. One partition per task queue is plenty
-// for one machine, and a task then always meets its poller at once. Search attributes that are added to a running server must be usable
-// at once. Temporal's own workers, those of schedules and batches, serve the default namespace alone: those of tests, of which there are
-// thousands, would keep both cores busy with their polls.
+// for one machine, and a task then always meets its poller at once. Temporal's own workers, those of schedules and batches, serve the
+// default namespace alone: those of tests, of which there are thousands, would keep both cores busy with their polls.
 var dynamicConfig = dynamicconfig.StaticClient{
-	dynamicconfig.TimerProcessorMaxTimeShift.Key():              10 * time.Millisecond,
-	dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():      1,
-	dynamicconfig.MatchingNumTaskqueueWritePartitions.Key():     1,
-	dynamicconfig.EnableServerVersionCheck.Key():                false,
-	dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
+	dynamicconfig.TimerProcessorMaxTimeShift.Key():          10 * time.Millisecond,
+	dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
+	dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
+	dynamicconfig.EnableServerVersionCheck.Key():            false,
 	dynamicconfig.WorkerPerNamespaceWorkerCount.Key(): []dynamicconfig.ConstrainedValue{
 		{Value: 0}, {Constraints: dynamicconfig.Constraints{Namespace: namespaceName}, Value: 1},
 	},

@@ -27,6 +27,10 @@ func (m *Machine) Observed(o rollout.Observed, now time.Time) {
 	if !m.isOurs(o) {
 		return
 	}
+	if m.leg != nil { // whatever it is, what is done goes on with it in mind
+		m.onLeg(func(m *Machine) { m.Observed(o, now) })
+		m.interrupted = true
+	}
 	m.sheltered(o, now)
 	if m.s.Redeclared != "" && o.What != rollout.ObservedRoutes { // what the workload declares is looked at once more
 		m.lookAtDeclared()

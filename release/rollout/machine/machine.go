@@ -34,6 +34,8 @@ type Asked struct {
 	Revision int64 `json:"revision,omitempty"`
 	// Task is the task of a plan that it belongs to; "": none.
 	Task string `json:"task,omitempty"`
+	// Foreseen is the new pod template as the preflight found it; nil where that is not known.
+	Foreseen *rollout.Foreseen `json:"foreseen,omitempty"`
 }
 
 // Setup is what a rollout is told at its start and never changes: what was asked, the claim on the workload, whose run is the first of the
@@ -54,6 +56,8 @@ type Machine struct {
 	// running is the action that is being carried out, interrupted whether it is to be stopped.
 	running     *Action
 	interrupted bool
+	// leg is the leg that is gone now, of which running is the first action; nil: none.
+	leg *goingLeg
 }
 
 // NewMachine begins a rollout.

@@ -112,6 +112,7 @@ func (m *Machine) move(look bool) Action {
 	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style, Replicas: step.Replicas,
 		Change: m.setup.Spec.Change, Template: m.s.Template, PutBack: m.s.PutBack, FailureThreshold: s.FailureThreshold,
 		Rest: !native && (m.rests() || m.routes()), Native: native, CanaryMetadata: s.PatchPodTemplateMetadata, Look: look, Back: back,
+		Foreseen:   m.setup.Foreseen,
 		KeepStable: s.Style == strategy.StylePartition && !back && m.s.Pinned != no, TellStuck: !back && !look && m.s.Stuck == ""}
 	if back {
 		request.From = m.s.From
@@ -297,7 +298,7 @@ func (m *Machine) finishPods(action rollout.FinishAction) Action {
 			" version, and release it",
 	}[action])
 	a.Finish = &rollout.FinishRequest{Subject: m.subject(), Action: action, To: to, Template: m.s.Template, Change: m.setup.Spec.Change,
-		PutBack: m.s.PutBack}
+		PutBack: m.s.PutBack, Foreseen: m.setup.Foreseen}
 	if m.s.Whole {
 		a.Finish.Batch = m.batch(m.steps())
 	}

@@ -23,6 +23,11 @@ const (
 func (m *Machine) Command(c rollout.Command, now time.Time) (audit.Outcome, string) {
 	m.heard(c)
 	return m.s.Log.Take(c.Entry(now), c, func(e *audit.Entry) (done, refusal string) {
+		defer func() {
+			if refusal == "" {
+				m.onLeg(func(m *Machine) { m.again(c, now) })
+			}
+		}()
 		if e.Step == 0 {
 			e.Step = m.s.Status.CurrentStepIndex
 		}
@@ -51,7 +56,7 @@ func (m *Machine) stale(c rollout.Command) string {
 	default:
 		return ""
 	}
-	if c.Step != 0 && c.Step != m.s.Status.CurrentStepIndex {
+	if c.Step != 0 && c.Step != m.s.Status.CurrentStepIndex && (m.leg == nil || c.Step < m.s.Status.CurrentStepIndex) {
 		return fmt.Sprintf("meant for step %d, but the rollout is at %s: look at it again", c.Step, m.stepOf())
 	}
 	switch {
@@ -186,7 +191,7 @@ func (m *Machine) pause(c rollout.Command) (done, refusal string) {
 	if c.Reason != "" {
 		m.s.PausedBy += ": " + c.Reason
 	}
-	m.interrupted = m.running != nil && m.running.Kind == ActMove
+	m.interrupted = m.running != nil && (m.running.Kind == ActMove || m.leg != nil)
 	return "it holds where it is: resume goes on", ""
 }
 
@@ -280,7 +285,7 @@ func (m *Machine) jump(c rollout.Command, now time.Time) (done, refusal string) 
 		return "", "it is on its way back: no jump is possible, wait until it is over"
 	case why != "" && (!failed || !m.walking()):
 		return "", why
-	case m.s.Status.CurrentStepIndex == c.ToStep:
+	case m.s.Status.CurrentStepIndex == c.ToStep && m.leg == nil:
 		return "", fmt.Sprintf("it is at step %d already: retry repeats what has failed", c.ToStep)
 	}
 	from, paused, by := m.s.Status.CurrentStepIndex, m.s.Status.Paused, m.s.PausedBy

@@ -1,0 +1,137 @@
+// Package leg goes a rollout's legs: it asks the rollout's machine for one action after the other, and has the workload and the traffic brought there,
+// until somebody else than the party has to do or to decide something.
+package leg
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+
+	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
+)
+
+// Pods are the activities that move a workload's pods.
+type Pods interface {
+	Begin(ctx context.Context, req rollout.BeginRequest) (rollout.BeginResult, error)
+	Move(ctx context.Context, req rollout.MoveRequest) (rollout.MoveResult, error)
+	Finish(ctx context.Context, req rollout.FinishRequest) (rollout.MoveResult, error)
+}
+
+// Routes are the activities that move the traffic.
+type Routes interface {
+	Route(ctx context.Context, req rollout.RouteRequest) (rollout.RouteResult, error)
+}
+
+// Options of the activity. The zero value is usable.
+type Options struct {
+	// ListenFor is how long an attempt keeps its place while nothing comes on; default 10 s.
+	ListenFor time.Duration
+	// Now is the clock; default: time.Now.
+	Now func() time.Time
+}
+
+// Activities go the legs of one cluster's rollouts. They are safe for concurrent use.
+type Activities struct {
+	pods    Pods
+	routes  Routes
+	options Options
+}
+
+// New makes the activity.
+func New(pods Pods, routes Routes, options Options) *Activities {
+	options.ListenFor = cmp.Or(options.ListenFor, 10*time.Second)
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	return &Activities{pods: pods, routes: routes, options: options}
+}
+
+// Register registers the activity by the name that the workflow uses.
+func (a *Activities) Register(registry worker.ActivityRegistry) {
+	registry.RegisterActivityWithOptions(a.Leg, activity.RegisterOptions{Name: machine.ActivityLeg})
+}
+
+// Leg goes a leg. It fails as the action does at which it ends; what was done before that travels with the failure (failure.Details.Leg), or with
+// the cancellation.
+func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.LegResult, error) {
+	w := newWhole(ctx, a.options)
+	stop := w.begin(ctx)
+	defer stop()
+	ctx = workload.Together(attempt.Within(ctx, w))
+	leg := machine.NewLeg(in, w.parts())
+	for {
+		from := a.options.Now()
+		action, on := leg.Next(from)
+		if !on {
+			if action.Until == nil {
+				return machine.LegResult{Parts: leg.Parts()}, nil
+			}
+			if err := wait(ctx, action.Until.Sub(from)); err != nil {
+				return machine.LegResult{}, ended(err, leg.Parts())
+			}
+			continue
+		}
+		w.at(leg.Status())
+		result, err := a.carryOut(ctx, action)
+		if err != nil {
+			return machine.LegResult{}, ended(err, leg.Parts())
+		}
+		leg.Done(action, result, from, a.options.Now())
+		w.done(leg.Parts())
+	}
+}
+
+func (a *Activities) carryOut(ctx context.Context, action machine.Action) (r machine.Result, err error) {
+	switch action.Kind {
+	case machine.ActBegin:
+		r.Begin, err = a.pods.Begin(ctx, *action.Begin)
+	case machine.ActMove:
+		r.Pods, err = a.pods.Move(ctx, *action.Move)
+	case machine.ActFinish:
+		r.Pods, err = a.pods.Finish(ctx, *action.Finish)
+	default:
+		r.Route, err = a.routes.Route(ctx, *action.Route)
+	}
+	return r, err
+}
+
+// ended has what was done travel with the error by which the leg ends. One that is tried again leaves it to the next attempt by its heartbeat.
+func ended(err error, parts []machine.Part) error {
+	if errors.Is(err, context.Canceled) {
+		return temporal.NewCanceledError(machine.LegResult{Parts: parts})
+	}
+	var app *temporal.ApplicationError
+	if len(parts) == 0 || !errors.As(err, &app) || !app.NonRetryable() {
+		return err
+	}
+	var details failure.Details
+	raw, unfit := json.Marshal(parts)
+	if unfit != nil || app.HasDetails() && app.Details(&details) != nil {
+		return err
+	}
+	details.Leg = raw
+	return temporal.NewApplicationErrorWithOptions(app.Message(), app.Type(), temporal.ApplicationErrorOptions{NonRetryable: true,
+		Category: app.Category(), Details: []any{details}})
+}
+
+// wait waits for routes to take effect.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

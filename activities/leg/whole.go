@@ -1,0 +1,90 @@
+package leg
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"slipway.io/slipway/activities/heartbeat"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// longest is how long one attempt at a leg keeps its place at most, however its pods come on: less than the activity's StartToCloseTimeout.
+const longest = 4 * time.Minute
+
+// whole is one attempt at a leg: the progress of its part, and of all of it.
+type whole struct {
+	details *heartbeat.Details[machine.LegProgress]
+	options Options
+	// end is when the place is given back in any case.
+	end time.Time
+
+	mu    sync.Mutex
+	until time.Time
+}
+
+func newWhole(ctx context.Context, options Options) *whole {
+	now := options.Now()
+	return &whole{details: heartbeat.Take(ctx, machine.LegProgress{}), options: options, end: now.Add(longest), until: now.Add(options.ListenFor)}
+}
+
+// begin begins to tell; stop must be called.
+func (w *whole) begin(ctx context.Context) (stop func()) { return w.details.Begin(ctx) }
+
+// parts are those that earlier attempts have done.
+func (w *whole) parts() []machine.Part { return w.details.Now().Parts }
+
+// at notes what the leg is about to do.
+func (w *whole) at(s *rollout.Status) {
+	w.details.Note(func(p *machine.LegProgress) { p.Status = s })
+}
+
+// done notes what the leg has done.
+func (w *whole) done(parts []machine.Part) {
+	w.details.Note(func(p *machine.LegProgress) { p.Parts = parts })
+	w.Moved()
+}
+
+// Begins implements attempt.Whole. What an earlier attempt has left of this very part goes on.
+func (w *whole) Begins(first workloadops.Progress) {
+	w.details.Note(func(p *machine.LegProgress) {
+		if part := len(p.Parts) + 1; p.Of != part {
+			p.Of, p.Progress = part, first
+		}
+	})
+}
+
+// Until implements attempt.Whole.
+func (w *whole) Until() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.until
+}
+
+// Moved implements attempt.Whole.
+func (w *whole) Moved() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.until = w.options.Now().Add(w.options.ListenFor)
+	if w.end.Before(w.until) {
+		w.until = w.end
+	}
+}
+
+// Now implements attempt.Details.
+func (w *whole) Now() workloadops.Progress { return w.details.Now().Progress }
+
+// Note implements attempt.Details.
+func (w *whole) Note(change func(p *workloadops.Progress)) {
+	w.details.Note(func(p *machine.LegProgress) { change(&p.Progress) })
+}
+
+// Begin implements attempt.Details: the whole tells of its parts.
+func (w *whole) Begin(context.Context) (stop func()) { return func() {} }
+
+// Record implements attempt.Details.
+func (w *whole) Record(ctx context.Context, recorder heartbeat.Recorder) error {
+	return w.details.Record(ctx, recorder)
+}

@@ -1,0 +1,158 @@
+package workload
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/rollout/pods"
+)
+
+// revisionsStay is how long the revisions of a namespace are watched after the last attempt that needed them: the next step's is about to
+// come, and a list of all of them costs more than to hear of their changes.
+const revisionsStay = time.Minute
+
+// revisionWatches watch the ReplicaSets or ControllerRevisions of namespaces in which pods move, one watch for each however many attempts
+// look. They keep the numbers that are decided by, and no templates.
+type revisionWatches struct {
+	notifier *notifier
+	mu       sync.Mutex
+	watches  map[revisionScope]*revisionWatch
+}
+
+// revisionScope is what one watch covers.
+type revisionScope struct {
+	resource  schema.GroupVersionResource
+	namespace string
+}
+
+// revisionWatch is one watch; users are the attempts that look, and unused ends it when there has been none for a while.
+type revisionWatch struct {
+	*kube.SharedWatch
+	cancel context.CancelFunc
+	users  int
+	unused *time.Timer
+}
+
+// byOwner finds a workload's revisions by its UID.
+const byOwner = "owner"
+
+// revisionSeen is what a watch keeps of a revision.
+type revisionSeen struct {
+	metav1.PartialObjectMetadata
+	revision keptRevision
+	owner    types.UID
+	// workload is the kind and the name of its owner.
+	kind, workload string
+}
+
+// use has the revisions of a namespace watched until release is called, and for a while after that.
+func (r *revisionWatches) use(k kind, namespace string) (release func()) {
+	s := revisionScope{k.revisions(), namespace}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.watches[s]
+	if w == nil {
+		w = r.begin(k, s)
+		r.watches[s] = w
+	}
+	if w.users++; w.unused != nil {
+		w.unused.Stop()
+		w.unused = nil
+	}
+	return func() { r.release(s, w) }
+}
+
+func (r *revisionWatches) release(s revisionScope, w *revisionWatch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.users--; w.users > 0 {
+		return
+	}
+	w.unused = time.AfterFunc(revisionsStay, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if w.users == 0 && r.watches[s] == w {
+			w.cancel()
+			delete(r.watches, s)
+		}
+	})
+}
+
+func (r *revisionWatches) begin(k kind, s revisionScope) *revisionWatch {
+	n := r.notifier
+	shared := kube.NewSharedWatch(n.client, kube.Watched{Resource: s.resource, Namespace: s.namespace, Transform: r.keep(k),
+		Indexers: cache.Indexers{byOwner: func(obj any) ([]string, error) {
+			if seen, is := obj.(*revisionSeen); is {
+				return []string{string(seen.owner)}, nil
+			}
+			return nil, nil
+		}}}, n.options.Now, func(err error) {
+		n.options.Logger.Warn("the watch of revisions does not work: it is retried, and they are read whenever their workload changes",
+			"resource", s.resource.Resource, "namespace", s.namespace, "error", err)
+	})
+	tell := func(obj any) {
+		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = last.Obj
+		}
+		if seen, is := obj.(*revisionSeen); is {
+			n.waiting.Notify(target{seen.kind, seen.Namespace, seen.workload})
+		}
+	}
+	if _, err := shared.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell}); err != nil {
+		panic(err) // the informer is not running yet: nothing of this can fail
+	}
+	ctx, cancel := context.WithCancel(n.ctx)
+	n.ending.Go(func() { shared.Informer.RunWithContext(ctx) })
+	return &revisionWatch{SharedWatch: shared, cancel: cancel}
+}
+
+// keep keeps of a revision what is decided by. That of an object of this program's own kind, which a relist may show again, is kept.
+func (r *revisionWatches) keep(k kind) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		o, is := obj.(*unstructured.Unstructured)
+		if !is {
+			return obj, nil
+		}
+		seen := &revisionSeen{revision: k.revision(o)}
+		seen.revision.template = nil
+		seen.Namespace, seen.Name, seen.UID, seen.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
+		if owner := metav1.GetControllerOf(o); owner != nil {
+			seen.owner, seen.workload, seen.kind = owner.UID, owner.Name, pods.Key(catalog.WorkloadRef{APIVersion: owner.APIVersion, Kind: owner.Kind})
+		}
+		return seen, nil
+	}
+}
+
+// of are the revisions of a workload as their watch has told of them, oldest first, without templates; false while there is no watch that can
+// be relied on.
+func (r *revisionWatches) of(k kind, workload *unstructured.Unstructured, now time.Time) ([]keptRevision, bool) {
+	r.mu.Lock()
+	w := r.watches[revisionScope{k.revisions(), workload.GetNamespace()}]
+	r.mu.Unlock()
+	if w == nil || !w.Live(now) {
+		return nil, false
+	}
+	found, err := w.Informer.GetIndexer().ByIndex(byOwner, string(workload.GetUID()))
+	if err != nil {
+		return nil, false
+	}
+	var kept []keptRevision
+	for _, obj := range found {
+		if seen, is := obj.(*revisionSeen); is {
+			kept = append(kept, seen.revision)
+		}
+	}
+	slices.SortFunc(kept, oldestFirst)
+	return kept, true
+}

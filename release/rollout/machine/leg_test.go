@@ -1,0 +1,188 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+)
+
+// goLeg has the world go the leg that begins with an action which was decided on: most parts of it at most; between is called after the first part. It
+// says how the leg ended.
+func (w *world) goLeg(a Action, most int, between func()) LegEnd {
+	raw, err := json.Marshal(w.m.BeginLeg(&a))
+	require.NoError(w.t, err)
+	w.m.Start(a)
+	var in LegRequest
+	require.NoError(w.t, json.Unmarshal(raw, &in))
+	require.Empty(w.t, in.State.Log.Entries, "the log stays at home")
+	l := NewLeg(in, nil)
+	for n := 0; ; n++ {
+		part, on := l.Next(w.now)
+		if !on {
+			return LegEnd{Parts: carried(w.t, l.Parts())}
+		}
+		if n >= most {
+			return LegEnd{Parts: carried(w.t, l.Parts()), Stopped: true}
+		}
+		w.brought = w.brought || part.Kind == ActMove && !part.Move.Halt
+		w.loose = w.loose || part.Kind == ActMove && !part.Move.Halt
+		l.Done(part, w.perform(part), w.now, w.now)
+		if n == 0 && between != nil {
+			between()
+		}
+	}
+}
+
+// carried are parts as they travel.
+func carried(t require.TestingT, parts []Part) (out []Part) {
+	raw, err := json.Marshal(parts)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &out))
+	return out
+}
+
+// byLegs goes on by legs until somebody has to do something, or it is over.
+func (w *world) byLegs() Action {
+	for range 1000 {
+		a := w.m.Next(w.now)
+		switch {
+		case w.m.Leg(a):
+			w.m.EndLeg(w.goLeg(a, 100, nil), w.now)
+		case a.Activity():
+			w.m.Start(a)
+			w.do(a)
+		case a.Kind == ActRest && a.Until != nil && w.m.Status().WaitingFor.Kind != rollout.WaitApproval:
+			w.now = *a.Until
+		default:
+			return a
+		}
+	}
+	require.Fail(w.t, "it never comes to rest", "%v", w.actions)
+	return Action{}
+}
+
+// A leg does what its actions do one by one, and leaves the same state behind.
+func TestALegIsItsActions(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		setup, size := drawSetup(t)
+		one, leg := newWorld(t, setup, size), newWorld(t, setup, size)
+		for range 12 {
+			a, b := one.drive(), leg.byLegs()
+			require.Equal(t, a.Kind, b.Kind)
+			require.Equal(t, one.actions, leg.actions)
+			require.Equal(t, one.m.Status(), leg.m.Status())
+			require.JSONEq(t, stateOf(t, one), stateOf(t, leg))
+			if a.Kind != ActRest {
+				return
+			}
+			verb := rapid.SampledFrom([]rollout.Verb{rollout.VerbApprove, rollout.VerbResume, rollout.VerbRollback}).Draw(t, "verb")
+			one.m.Command(rollout.Command{Verb: verb}, one.now)
+			leg.m.Command(rollout.Command{Verb: verb}, leg.now)
+		}
+	})
+}
+
+func stateOf(t require.TestingT, w *world) string {
+	raw, err := json.Marshal(w.m.State())
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// Whatever is sent while a leg is gone, and wherever the leg is stopped or fails: the promises are kept, and it can be brought to an end.
+func TestALegMayBeStoppedAnywhere(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		setup, size := drawSetup(t)
+		w := newWorld(t, setup, size)
+		gates := map[string]bool{}
+		lost := false
+		for i := range rapid.IntRange(0, 20).Draw(t, "rounds") {
+			a := w.m.Next(w.now)
+			switch {
+			case a.Kind == ActClose || a.Kind == ActSupersede:
+				w.checkEnd(t, lost)
+				return
+			case w.m.Leg(a):
+				most := rapid.IntRange(0, 6).Draw(t, fmt.Sprint("parts", i))
+				end := w.goLeg(a, most, func() {
+					if rapid.Bool().Draw(t, fmt.Sprint("command", i)) {
+						w.command(t, i, gates)
+					}
+				})
+				if kind := rapid.SampledFrom([]failure.Kind{"", failure.Unreachable, failure.WorkloadFailed}).Draw(t, fmt.Sprint("fails", i)); end.Stopped && kind != "" {
+					end.Stopped, end.Failure = false, &Failure{Kind: kind, Message: "trouble"}
+					w.loose = w.loose && kind.System()
+				}
+				w.m.EndLeg(end, w.now)
+			case a.Activity():
+				w.m.Start(a)
+				w.do(a)
+			case a.Until != nil:
+				w.now = *a.Until
+			default:
+				w.command(t, i, gates)
+			}
+		}
+		w.bringToEnd(t)
+		w.checkEnd(t, lost)
+	})
+}
+
+// legAt begins a rollout of three steps that rest nowhere and stops its leg when so many parts are done.
+func legAt(t *testing.T, parts int, between func(w *world)) *world {
+	w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("20%", -1, 0), aStep("40%", -1, 0), aStep("100%", -1, 0)), 10)
+	a := w.m.Next(w.now)
+	require.True(t, w.m.Leg(a))
+	w.m.EndLeg(w.goLeg(a, parts, func() { between(w) }), w.now)
+	return w
+}
+
+// What is sent while a leg is gone holds from where the leg was stopped, not from where the workflow knew it to be.
+func TestACommandHoldsFromWhereTheLegWasStopped(t *testing.T) {
+	t.Parallel()
+	send := func(c rollout.Command) func(w *world) {
+		return func(w *world) {
+			outcome, message := w.m.Command(c, w.now)
+			require.Equal(t, "accepted", string(outcome), message)
+		}
+	}
+	paused := legAt(t, 3, send(rollout.Command{Verb: rollout.VerbPause, Actor: "ann"}))
+	require.True(t, paused.m.Status().Paused)
+	require.Equal(t, 3, paused.m.Status().CurrentStepIndex, "two steps had passed when the leg was stopped")
+	require.NotNil(t, paused.m.Status().Steps[1].FinishedAt)
+
+	jumped := legAt(t, 3, send(rollout.Command{Verb: rollout.VerbJump, Step: 3, ToStep: 1}))
+	require.Equal(t, 1, jumped.m.Status().CurrentStepIndex, "for whoever sent it it was at step 3")
+
+	promoted := legAt(t, 2, send(rollout.Command{Verb: rollout.VerbPromote, Step: 3}))
+	require.Equal(t, "it came too late: meant for step 3, but the rollout is at step 2 of 3: look at it again",
+		promoted.m.Status().History[len(promoted.m.Status().History)-1].Message)
+
+	late := legAt(t, 100, send(rollout.Command{Verb: rollout.VerbRollback, Actor: "ann"}))
+	late.drive()
+	require.Equal(t, rollout.PhaseHealthy, late.m.Status().Phase)
+	require.Contains(t, late.m.Status().History[len(late.m.Status().History)-1].Message, "it came too late")
+}
+
+// Parts that the machine would not have asked for, as those of another build may be, are left out: it goes on and looks by itself.
+func TestPartsOfAnotherBuildAreLeftOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("50%", -1, -1)), 4)
+	a := w.m.Next(w.now)
+	end := w.goLeg(a, 100, nil)
+	end.Parts[1].Kind = ActRoute
+	w.m.EndLeg(end, w.now)
+	next := w.m.Next(w.now)
+	require.Equal(t, ActMove, next.Kind, "the step is made once more")
+	w.m.Start(next)
+	w.do(next)
+	require.Equal(t, rollout.WaitApproval, func() rollout.WaitKind { w.m.Next(w.now); return w.m.Status().WaitingFor.Kind }())
+}
