@@ -81,7 +81,7 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 			}
 			continue
 		}
-		w.at(leg.Status())
+		w.at(ctx, action, leg.Status())
 		result, err := a.carryOut(ctx, action)
 		if err != nil {
 			return machine.LegResult{}, ended(err, leg.Parts())

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
@@ -36,9 +38,12 @@ func (w *whole) begin(ctx context.Context) (stop func()) { return w.details.Begi
 // parts are those that earlier attempts have done.
 func (w *whole) parts() []machine.Part { return w.details.Now().Parts }
 
-// at notes what the leg is about to do.
-func (w *whole) at(s *rollout.Status) {
+// at notes what the leg is about to do. Whoever watches is told at once, as far as the SDK lets heartbeats through, but of the claim, which takes no time.
+func (w *whole) at(ctx context.Context, a machine.Action, s *rollout.Status) {
 	w.details.Note(func(p *machine.LegProgress) { p.Status = s })
+	if a.Kind != machine.ActBegin && activity.IsActivity(ctx) {
+		activity.RecordHeartbeat(ctx, w.details.Now())
+	}
 }
 
 // done notes what the leg has done.
