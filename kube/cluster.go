@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"slipway.io/slipway/release/fieldmanager"
 )
@@ -158,7 +159,7 @@ type Options struct {
 	// Kubeconfig is a file, "": the pod's own account, KUBECONFIG or ~/.kube/config, whichever is there first. Context is one of its
 	// contexts, "": the current one.
 	Kubeconfig, Context string
-	// QPS and Burst bound the requests per second of each client. 0: the API server's own fairness is the only bound.
+	// QPS and Burst bound the requests per second of all clients together. 0: the API server's own fairness is the only bound.
 	QPS   float32
 	Burst int
 	// UserAgent is what the API server notes about the requests.
@@ -175,12 +176,14 @@ func Connect(o Options) (*rest.Config, error) {
 }
 
 // Configure is a copy of config for clients whose errors Classify understands. Every client of a cluster is made from what it returns: this
-// is the one place that bounds requests.
+// is the one place that bounds requests, and all of them share the bound.
 func Configure(config *rest.Config, o Options) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.UserAgent = o.QPS, o.Burst, o.UserAgent
 	if o.QPS == 0 {
 		config.QPS = -1 // client-go takes 0 for its default of 5 a second
+	} else {
+		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
 	}
 	config.Wrap(reviewRefusals)
 	return config

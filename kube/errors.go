@@ -75,11 +75,14 @@ func unanswered(err error) bool {
 	return errors.As(err, &request) || errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) ||
 		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
-		strings.Contains(err.Error(), brokenOff)
+		strings.Contains(err.Error(), brokenOff) || strings.Contains(err.Error(), heldBack)
 }
 
 // brokenOff is how client-go words that an answer broke off: over HTTP/2 its error is of no type that others share.
 const brokenOff = "error when reading response body"
+
+// heldBack is how client-go words that a request would have had to wait too long for its turn (Options.QPS).
+const heldBack = "client rate limiter Wait returned an error"
 
 // causePermitted marks a 403 that an access review has contradicted: we have the permission, so a rule of the cluster refused the request.
 const causePermitted metav1.CauseType = "slipway.io/permitted"

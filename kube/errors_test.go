@@ -41,6 +41,7 @@ func TestClassify(t *testing.T) {
 		"cut off":            {"half an answer is none", fmt.Errorf("read the answer: %w", io.ErrUnexpectedEOF), kube.Unreachable},
 		"stream":             {"nor is half an answer over HTTP/2, of which client-go says this", fmt.Errorf("stream error when reading response body, may be caused by closed connection. Please retry. Original error: %w", errors.New("stream error: stream ID 7; INTERNAL_ERROR")), kube.Unreachable},
 		"certificate":        {"a certificate that does not fit is trouble of the system", request(x509.UnknownAuthorityError{}), kube.Unreachable},
+		"held back":          {"a request whose turn did not come was not answered", errors.New("client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline"), kube.Unreachable},
 		"500":                {"an error of the server is no verdict", apierrors.NewInternalError(errors.New("etcd")), kube.Unreachable},
 		"503":                {"nor is being overloaded", apierrors.NewServiceUnavailable("x"), kube.Unreachable},
 		"429":                {"nor is being told to come later", apierrors.NewTooManyRequests("x", 1), kube.Unreachable},

@@ -253,15 +253,15 @@ func (t *Attempt) sleep(ctx context.Context, d time.Duration, wake <-chan struct
 		return nil
 	case <-timer.C:
 		return nil
-	case <-stopping(ctx):
+	case <-Stopping(ctx):
 		return t.notReady()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// stopping is closed when the worker is asked to stop; it never is outside of a worker.
-func stopping(ctx context.Context) <-chan struct{} {
+// Stopping is closed when the worker is asked to stop; it never is outside of a worker.
+func Stopping(ctx context.Context) <-chan struct{} {
 	if !activity.IsActivity(ctx) {
 		return nil
 	}

@@ -77,14 +77,14 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 				return machine.LegResult{Parts: leg.Parts()}, nil
 			}
 			if err := wait(ctx, action.Until.Sub(from)); err != nil {
-				return machine.LegResult{}, ended(err, leg.Parts())
+				return machine.LegResult{}, ended(ctx, err, leg.Parts())
 			}
 			continue
 		}
 		w.at(ctx, action, leg.Status())
 		result, err := a.carryOut(ctx, action)
 		if err != nil {
-			return machine.LegResult{}, ended(err, leg.Parts())
+			return machine.LegResult{}, ended(ctx, err, leg.Parts())
 		}
 		leg.Done(action, result, from, a.options.Now())
 		w.done(leg.Parts())
@@ -105,10 +105,16 @@ func (a *Activities) carryOut(ctx context.Context, action machine.Action) (r mac
 	return r, err
 }
 
-// ended has what was done travel with the error by which the leg ends. One that is tried again leaves it to the next attempt by its heartbeat.
-func ended(err error, parts []machine.Part) error {
+// ended has what was done travel with the error by which the leg ends. One that is tried again leaves it to the next attempt by its heartbeat, and so does
+// one whose worker ends: nobody has cancelled that.
+func ended(ctx context.Context, err error, parts []machine.Part) error {
 	if errors.Is(err, context.Canceled) {
-		return temporal.NewCanceledError(machine.LegResult{Parts: parts})
+		select {
+		case <-attempt.Stopping(ctx):
+			return err
+		default:
+			return temporal.NewCanceledError(machine.LegResult{Parts: parts})
+		}
 	}
 	var app *temporal.ApplicationError
 	if len(parts) == 0 || !errors.As(err, &app) || !app.NonRetryable() {
@@ -131,6 +137,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-timer.C:
 		return nil
+	case <-attempt.Stopping(ctx):
+		return attempt.ApplicationError(&failure.Error{Kind: failure.NotReady, Message: "its worker ends", RetryAfter: time.Second})
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -343,7 +343,7 @@ func behindThem(s *Settings) []definition {
 		{name: "record-limit", fallback: "50", groups: workers, into: &s.RecordLimit,
 			description: "how many records of past releases are kept of each plan"},
 		{name: "kube-qps", fallback: "200", groups: engine, into: &s.KubeQPS,
-			description: "requests per second to one Kubernetes API server"},
+			description: "requests per second of this process to one Kubernetes API server"},
 		{name: "kube-burst", fallback: "400", groups: engine, into: &s.KubeBurst,
 			description: "requests to one Kubernetes API server that may go out at once"},
 		{name: "log-level", fallback: "info", groups: logging, choices: []string{"debug", "info", "warn", "error"}, into: &s.LogLevel,

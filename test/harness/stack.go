@@ -56,7 +56,7 @@ func NewStack(t testing.TB, kubeconfig, temporal, ui string) Stack {
 	s := Stack{Kubeconfig: kubeconfig, TemporalAddress: temporal, TemporalUI: ui, Bin: os.Getenv("SLIPWAY_TEST_BIN")}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	require.NoError(t, err)
-	s.REST = kube.Configure(config, kube.Options{QPS: 500, Burst: 1000})
+	s.REST = kube.Configure(config, kube.Options{QPS: 5000, Burst: 10000})
 	typed := rest.CopyConfig(s.REST)
 	typed.ContentType, typed.AcceptContentTypes = "application/json", "application/vnd.kubernetes.protobuf,application/json" // cheaper to answer and to read
 	s.Kube, err = kubernetes.NewForConfig(typed)

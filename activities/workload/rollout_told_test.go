@@ -1,0 +1,146 @@
+package workload_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/test/harness"
+)
+
+// watched has the bodies of all watches of workloads and revisions be something else than the server sends.
+func (b *bench) watched(body func(io.ReadCloser) io.ReadCloser) {
+	b.traffic.set(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Query().Get("watch") != "true" || !strings.HasSuffix(r.URL.Path, "/deployments") && !strings.HasSuffix(r.URL.Path, "/replicasets") {
+			return nil, nil
+		}
+		response, err := b.traffic.next.RoundTrip(r)
+		if err == nil {
+			response.Body = body(response.Body)
+		}
+		return response, err
+	})
+}
+
+// late is a body that arrives late.
+type late struct {
+	io.ReadCloser
+	by     time.Duration
+	begin  sync.Once
+	chunks chan chunk
+	rest   []byte
+}
+
+// chunk is a piece of a body, and when it may be read.
+type chunk struct {
+	bytes []byte
+	at    time.Time
+	err   error
+}
+
+func (l *late) fetch() {
+	for {
+		buffer := make([]byte, 32<<10)
+		n, err := l.ReadCloser.Read(buffer)
+		l.chunks <- chunk{buffer[:n], time.Now().Add(l.by), err}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read implements io.Reader.
+func (l *late) Read(p []byte) (int, error) {
+	l.begin.Do(func() { go l.fetch() })
+	if len(l.rest) == 0 {
+		c := <-l.chunks
+		if c.err != nil {
+			return 0, c.err
+		}
+		time.Sleep(time.Until(c.at)) // it is on its way
+		l.rest = c.bytes
+	}
+	n := copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
+}
+
+// torn is a body that breaks off after a while.
+type torn struct {
+	io.ReadCloser
+	left int
+}
+
+// Read implements io.Reader.
+func (t *torn) Read(p []byte) (int, error) {
+	if t.left <= 0 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	n, err := t.ReadCloser.Read(p[:min(len(p), t.left)])
+	t.left -= n
+	return n, err
+}
+
+// Watches that lag behind, or break again and again, cost time and nothing else: no write goes by them.
+func TestMovesByWatchesThatCannotBeReliedOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason string
+		body   func(io.ReadCloser) io.ReadCloser
+	}{
+		"Lag": {"what the watches tell is three seconds old", func(r io.ReadCloser) io.ReadCloser {
+			return &late{ReadCloser: r, by: 3 * time.Second, chunks: make(chan chunk, 1000)}
+		}},
+		"Break": {"they break off after some events", func(r io.ReadCloser) io.ReadCloser { return &torn{ReadCloser: r, left: 60 << 10} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			moveByWatches(b, c.reason, c.body)
+		})
+	}
+}
+
+// A watch that is ten seconds behind is older than any attempt.
+func TestLongMovesByWatchesTenSecondsBehind(t *testing.T) {
+	harness.Long(t)
+	b := newBench(t)
+	moveByWatches(b, "the watches tell of what was before the attempt", func(r io.ReadCloser) io.ReadCloser {
+		return &late{ReadCloser: r, by: 10 * time.Second, chunks: make(chan chunk, 1000)}
+	})
+}
+
+// moveByWatches makes a rollout of three steps and its way home, with surge and without, and checks the split at each step and the pods throughout.
+func moveByWatches(b *bench, reason string, body func(io.ReadCloser) io.ReadCloser) {
+	b.use(b.config, workload.Options{ListenFor: 2 * time.Second})
+	b.watched(body)
+	for name, limits := range map[string][2]string{"surging": {"0", "1"}, "taking": {"1", "0"}} {
+		b.deployment(name, 5, own(limits[0], limits[1]))
+		b.reaches(name, map[string]int{"x:good": 5})
+		before := b.whole(b.release(name, strategy.StylePartition, "").name)
+		floor, ceiling := 5, 6
+		if limits[0] == "1" {
+			floor, ceiling = 4, 5
+		}
+		held := b.watchFloor(name, floor, ceiling)
+		r := b.release(name, strategy.StylePartition, "x:second")
+		r.begin()
+		for step, replicas := range []string{"20%", "60%"} {
+			moved := r.move(step+1, replicas)
+			require.Equal(b.t, []int32{1, 3}[step], moved.Updated, "%s: it stops at exactly as many", reason)
+			b.holds(name, map[string]int{"x:second": int(moved.Updated), "x:good": 5 - int(moved.Updated)})
+		}
+		last := r.moveRequest(3, "100%")
+		last.Rest, last.Native = false, true
+		r.moved(last)
+		r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
+		held()
+		b.requireHome(before, name, "x:second", 5)
+	}
+}
