@@ -3,7 +3,6 @@ package leg_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -174,7 +173,7 @@ func TestALegThatIsCancelledTellsWhatItHasDone(t *testing.T) {
 	p := &party{fail: map[string]error{"move 50%": context.Canceled}}
 	_, err := p.goes(t, asked(false, step("20%", nil, passes), step("50%", nil, nil)))
 	var canceled *temporal.CanceledError
-	require.True(t, errors.As(err, &canceled), "%v", err)
+	require.ErrorAs(t, err, &canceled)
 	var out machine.LegResult
 	require.NoError(t, canceled.Details(&out))
 	require.Len(t, out.Parts, 2)
