@@ -38,6 +38,7 @@ import (
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/api"
 	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/gather"
 	"slipway.io/slipway/api/recent"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
@@ -105,7 +106,8 @@ func newEngineWith(t *testing.T, answers *recent.Answers) *engine {
 		ConnectionOptions: connection})
 	require.NoError(t, err)
 	e.api, err = api.New(api.Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Backend: backend.Backend{Home: e.store, Temporal: front,
-		Recent: answers, Lists: answers, Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second}})
+		Recent: answers, Lists: answers, Checks: &gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]{},
+		Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second}})
 	require.NoError(t, err)
 	server := httptest.NewServer(e.api)
 	e.url = server.URL

@@ -11,12 +11,14 @@ import (
 
 	"go.temporal.io/sdk/client"
 
+	"slipway.io/slipway/api/gather"
 	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/api/recent"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/store"
+	"slipway.io/slipway/workflows"
 )
 
 // Backend is what the front door works with.
@@ -37,6 +39,8 @@ type Backend struct {
 	UnreachableBudget time.Duration
 	// Recent keeps answers for a moment, and Lists what Temporal's lists said; nil: nothing is kept.
 	Recent, Lists *recent.Answers
+	// Checks asks each party about many rollouts at once; nil: about one after the other.
+	Checks *gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]
 	// Beside says what else releases what Rollout objects name. None: nobody looks.
 	Beside func(context.Context) (reference.Beside, error)
 }

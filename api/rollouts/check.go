@@ -83,15 +83,10 @@ func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, 
 		DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: s.BudgetSeconds()}}
 	check := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started", Summary: "can " + s.key.String() +
 		" be carried out?"}
-	outcomes, err := check.Run(ctx, workflows.PreflightInput{Rollout: &workflows.RolloutPreflight{Party: s.key.party, Queue: s.queue,
-		Request: request}})
+	outcome, err := check.Rollout(ctx, workflows.RolloutPreflight{Party: s.key.party, Queue: s.queue, Request: request})
 	if err != nil {
 		return nil, err
 	}
-	if len(outcomes) != 1 {
-		return nil, fmt.Errorf("the preflight of %s answered %d outcomes", s.key, len(outcomes))
-	}
-	outcome := outcomes[0]
 	if outcome.Unreachable != "" || outcome.Rollout == nil {
 		unreachable := s.WhoIsAbsent(ctx, backend.AbsentParty{Name: s.key.party, Queue: s.queue, Trouble: outcome.Unreachable})
 		return nil, problem.Unreachable.Because("%s was not started: %s cannot be reached (%s); nothing was changed", s.key,

@@ -2,7 +2,9 @@ package start
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,7 +23,7 @@ const preflightTimeout = 15 * time.Second
 // workerPatience is how long the workflow worker may take to begin.
 const workerPatience = 4 * time.Second
 
-// Preflight is one run of the Preflight workflow while somebody waits for its answer.
+// Preflight is a check of the parties while somebody waits for its answer.
 type Preflight struct {
 	*backend.Backend
 	// Refusal begins the answer when nobody can be asked: "plan shop was not executed".
@@ -30,8 +32,44 @@ type Preflight struct {
 	Summary string
 }
 
+// silence says why nobody answers. Several may wait for one answer: each is told what was not begun of its own.
+type silence string
+
+func (s silence) Error() string { return string(s) }
+
+// told is the problem of whoever waits.
+func (p Preflight) told(err error) error {
+	var silent silence
+	if errors.As(err, &silent) {
+		return problem.Unreachable.Because("%s: %s", p.Refusal, silent)
+	}
+	return err
+}
+
 // Run asks the parties' workers and answers one outcome for each party.
-func (p Preflight) Run(ctx context.Context, input workflows.PreflightInput) (outcomes []workflows.PreflightOutcome, err error) {
+func (p Preflight) Run(ctx context.Context, input workflows.PreflightInput) ([]workflows.PreflightOutcome, error) {
+	outcomes, err := p.ask(ctx, input)
+	return outcomes, p.told(err)
+}
+
+// Rollout asks a party's worker about a rollout. Rollouts of a party that start at about the same time are asked about together: each workflow costs
+// Temporal about as much as a whole rollout does between two of its rests.
+func (p Preflight) Rollout(ctx context.Context, check workflows.RolloutPreflight) (workflows.PreflightOutcome, error) {
+	raw, err := json.Marshal(check)
+	if err != nil {
+		return workflows.PreflightOutcome{}, err
+	}
+	outcome, err := p.Checks.Ask(ctx, check.Queue, check, len(raw), func(ctx context.Context, checks []workflows.RolloutPreflight) ([]workflows.PreflightOutcome, error) {
+		if len(checks) > 1 {
+			p.Summary = fmt.Sprintf("can %d rollouts of party %s be carried out?", len(checks), check.Party)
+		}
+		return p.ask(ctx, workflows.PreflightInput{Rollouts: checks})
+	})
+	return outcome, p.told(err)
+}
+
+// ask runs the Preflight workflow.
+func (p Preflight) ask(ctx context.Context, input workflows.PreflightInput) (outcomes []workflows.PreflightOutcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
 	begin, cancelBegin := backend.Briefly(ctx)
@@ -62,11 +100,11 @@ func (p Preflight) await(ctx context.Context, run client.WorkflowRun, outcomes *
 	waits := described.GetPendingWorkflowTask().GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
 	if err == nil && execution.IsOpen(described) && waits {
 		p.end(ctx, run)
-		return problem.Unreachable.Because("%s: no workflow worker of the engine answers; start one (slipway worker, or slipway dev)", p.Refusal)
+		return silence("no workflow worker of the engine answers; start one (slipway worker, or slipway dev)")
 	}
 	if err = run.Get(ctx, outcomes); problem.TemporalAway(err) {
 		p.end(ctx, run)
-		return problem.Unreachable.Because("%s: the parties did not answer within %s; nothing was changed", p.Refusal, preflightTimeout)
+		return silence(fmt.Sprintf("the parties did not answer within %s; nothing was changed", preflightTimeout))
 	}
 	return preflightError(err)
 }

@@ -19,6 +19,7 @@ import (
 	"slipway.io/slipway/api"
 	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/gather"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/api/limits"
 	"slipway.io/slipway/api/recent"
@@ -26,6 +27,7 @@ import (
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/worker"
+	"slipway.io/slipway/workflows"
 )
 
 // listener is an API on one address.
@@ -74,7 +76,9 @@ func newAPI(p apiParts) (*api.API, error) {
 func newBackend(p apiParts) *backend.Backend {
 	s := p.Settings
 	return &backend.Backend{Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Log: p.Log,
-		Recent: &recent.Answers{}, Lists: &recent.Answers{}, Beside: p.Beside, MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads, UnreachableBudget: s.UnreachableBudget}
+		Recent: &recent.Answers{}, Lists: &recent.Answers{}, Checks: &gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]{},
+		Beside: p.Beside, MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads,
+		UnreachableBudget: s.UnreachableBudget}
 }
 
 type httpParts struct {

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 )
@@ -17,7 +21,7 @@ import (
 const readyTimeout = 60 * time.Second
 
 // ensureSearchAttributes waits until the server answers, and adds the attributes that the namespace of an earlier start
-// lacks. An attribute that exists with another type is an error, since the server cannot change it.
+// lacks, and waits until the frontend knows them. An attribute that exists with another type is an error, since the server cannot change it.
 func ensureSearchAttributes(ctx context.Context, o options) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -26,11 +30,15 @@ func ensureSearchAttributes(ctx context.Context, o options) error {
 		return fmt.Errorf("client of the Temporal server: %w", err)
 	}
 	defer c.Close()
-	known, err := listSearchAttributes(ctx, c.OperatorService())
+	var known *operatorservice.ListSearchAttributesResponse
+	err = untilAnswered(ctx, func() (err error) {
+		known, err = c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespaceName})
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("list the search attributes: %w", err)
 	}
-	missing, err := missingAttributes(known, o.SearchAttributes)
+	missing, err := missingAttributes(known.GetCustomAttributes(), o.SearchAttributes)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -38,22 +46,29 @@ func ensureSearchAttributes(ctx context.Context, o options) error {
 	if _, err := c.OperatorService().AddSearchAttributes(ctx, request); err != nil {
 		return fmt.Errorf("add search attributes: %w", err)
 	}
+	query := strings.Join(slices.Collect(maps.Keys(missing)), " IS NULL OR ") + " IS NULL"
+	err = untilAnswered(ctx, func() error {
+		_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespaceName, Query: query})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("search attributes that were added are not known: %w", err)
+	}
 	return nil
 }
 
-// listSearchAttributes tries again until the server answers or ctx is done.
-func listSearchAttributes(ctx context.Context,
-	operator operatorservice.OperatorServiceClient) (map[string]enumspb.IndexedValueType, error) {
+// untilAnswered asks again until there is no error or ctx is done.
+func untilAnswered(ctx context.Context, ask func() error) error {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		answer, err := operator.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespaceName})
+		err := ask()
 		if err == nil {
-			return answer.GetCustomAttributes(), nil
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errors.Join(err, ctx.Err())
+			return errors.Join(err, ctx.Err())
 		case <-again.C:
 		}
 	}
