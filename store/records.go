@@ -56,7 +56,7 @@ func (s *Store) GetRelease(ctx context.Context, name string) (*v1alpha1.ReleaseR
 // answer comes from memory and costs nothing; what this store wrote itself is always in it.
 func (s *Store) ListRecords(ctx context.Context, with map[string]string) ([]v1alpha1.ReleaseRecord, error) {
 	if s.Watching() {
-		return newestFirst(s.seenRecords(labels.SelectorFromSet(with))), nil
+		return newestFirst(s.seenRecords(with)), nil
 	}
 	return s.FindRecords(ctx, with)
 }

@@ -43,7 +43,8 @@ func (s *Store) newRecordInformer() (cache.SharedIndexInformer, error) {
 			return s.records.Watch(ctx, options)
 		},
 	}
-	informer := cache.NewSharedIndexInformer(watcher, &v1alpha1.ReleaseRecord{}, 0, cache.Indexers{})
+	informer := cache.NewSharedIndexInformer(watcher, &v1alpha1.ReleaseRecord{}, 0, cache.Indexers{
+		v1alpha1.LabelKind: byLabel(v1alpha1.LabelKind), v1alpha1.LabelSubject: byLabel(v1alpha1.LabelSubject)})
 	err := informer.SetTransform(func(value any) (any, error) {
 		if record, ok := value.(*v1alpha1.ReleaseRecord); ok {
 			dropBodies(record)
@@ -64,14 +65,38 @@ func dropBodies(record *v1alpha1.ReleaseRecord) {
 	}
 }
 
-func (s *Store) seenRecords(selector labels.Selector) []v1alpha1.ReleaseRecord {
+// byLabel finds records by a label's value.
+func byLabel(label string) cache.IndexFunc {
+	return func(value any) ([]string, error) {
+		if record, ok := value.(*v1alpha1.ReleaseRecord); ok {
+			return []string{record.Labels[label]}, nil
+		}
+		return nil, nil
+	}
+}
+
+// seenRecords are the records with these labels. Those of one subject are found among tens of thousands without a look at the others.
+func (s *Store) seenRecords(with map[string]string) []v1alpha1.ReleaseRecord {
 	var found []v1alpha1.ReleaseRecord
-	for _, value := range s.seen.GetStore().List() {
+	selector := labels.SelectorFromSet(with)
+	for _, value := range s.indexed(with) {
 		if record, ok := value.(*v1alpha1.ReleaseRecord); ok && selector.Matches(labels.Set(record.Labels)) {
 			found = append(found, *record)
 		}
 	}
 	return found
+}
+
+// indexed are the records among which those with these labels are.
+func (s *Store) indexed(with map[string]string) []any {
+	for _, label := range []string{v1alpha1.LabelSubject, v1alpha1.LabelKind} {
+		if value, asked := with[label]; asked {
+			if found, err := s.seen.GetIndexer().ByIndex(label, value); err == nil {
+				return found
+			}
+		}
+	}
+	return s.seen.GetStore().List()
 }
 
 // awaitSeen returns when the list in memory has the object at that version or a later one, so that whoever writes and then lists finds it.

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -34,6 +35,16 @@ type Watch struct {
 	heard func(name)
 
 	stop chan struct{}
+}
+
+// byDeployment finds what belongs to a Deployment.
+const byDeployment = "deployment"
+
+func deploymentOf(object any) ([]string, error) {
+	if b, is := object.(*part); is {
+		return []string{b.Namespace + "/" + b.Labels[kuscia.LabelWorkload]}, nil
+	}
+	return nil, nil
 }
 
 type scope struct {
@@ -74,7 +85,8 @@ func NewWatch(client kubernetes.Interface, namespaces []string, log *slog.Logger
 			}
 		}
 		for _, informer := range one.others {
-			if err := informer.SetTransform(toPart); err != nil {
+			indexed := informer.AddIndexers(cache.Indexers{byDeployment: deploymentOf})
+			if err := errors.Join(informer.SetTransform(toPart), indexed); err != nil {
 				return nil, err
 			}
 		}
@@ -170,8 +182,12 @@ func (w *Watch) belongings(d *appsv1.Deployment, objects []string) (missing []st
 	}
 	there := map[string]*part{}
 	for _, informer := range watched.others {
-		for _, object := range informer.GetStore().List() {
-			if b, is := object.(*part); is && b.Namespace == d.Namespace && b.Labels[kuscia.LabelWorkload] == d.Name {
+		found, err := informer.GetIndexer().ByIndex(byDeployment, d.Namespace+"/"+d.Name)
+		if err != nil {
+			return nil, nil
+		}
+		for _, object := range found {
+			if b, is := object.(*part); is {
 				there[b.Kind+"/"+b.Name] = b
 			}
 		}

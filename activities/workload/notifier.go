@@ -113,7 +113,7 @@ func (n *notifier) watch(kind, namespace string) *kube.SharedWatch {
 		return w
 	}
 	w := kube.NewSharedWatch(n.client, kube.Watched{Resource: kinds[s.kind].resource, Namespace: s.namespace,
-		Selector: workloadops.SelectClaimed, Transform: n.keep(s.kind)}, n.options.Now, func(err error) {
+		Selector: workloadops.SelectClaimed, Transform: n.keep(s.kind), Indexers: cache.Indexers{byClaim: claimOf}}, n.options.Now, func(err error) {
 		n.options.Logger.Warn("the watch of claimed workloads does not work: it is retried, and workloads that are waited for are read "+
 			"every second", "kind", s.kind, "namespace", cmp.Or(s.namespace, "all"), "error", err)
 	})
@@ -158,10 +158,21 @@ func (n *notifier) rests(extra target, claim string) bool {
 	if w == nil {
 		return false
 	}
-	return slices.ContainsFunc(w.Informer.GetStore().List(), func(obj any) bool {
+	claimed, err := w.Informer.GetIndexer().ByIndex(byClaim, claim)
+	return err == nil && slices.ContainsFunc(claimed, func(obj any) bool {
 		r, is := obj.(*resting)
-		return is && !r.extra && r.Namespace == extra.namespace && r.claim == claim && r.rest != nil && r.rest.Template != ""
+		return is && !r.extra && r.Namespace == extra.namespace && r.rest != nil && r.rest.Template != ""
 	})
+}
+
+// byClaim finds the workloads that are under one claim.
+const byClaim = "claim"
+
+func claimOf(obj any) ([]string, error) {
+	if r, is := obj.(*resting); is {
+		return []string{r.claim}, nil
+	}
+	return nil, nil
 }
 
 func (n *notifier) prepare(s scope, w *kube.SharedWatch) error {

@@ -157,6 +157,7 @@ func (h *Handlers) PutParty(c echo.Context, name schema.PartyName) error {
 		return err
 	}
 	created, changed, err := h.Home.PutParty(c.Request().Context(), name, spec)
+	h.Parties.Forget()
 	if err != nil {
 		return problem.RefusedIsMalformed(err)
 	}
@@ -177,6 +178,7 @@ func (h *Handlers) DeleteParty(c echo.Context, name schema.PartyName) error {
 		if err := h.partyInUse(ctx, name); err != nil {
 			return err
 		}
+		defer h.Parties.Forget()
 		return h.Home.DeleteParty(ctx, object)
 	}))
 }

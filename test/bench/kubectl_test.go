@@ -40,7 +40,7 @@ func measureKubectl(t *testing.T, n int, watched time.Duration) {
 
 	writesBefore, readsBefore, _ := proxy.Requests()
 	http := measure(t, e, func() {
-		each(n, func(i int) { startRollout(t, e, deploymentName(i), ":v2") })
+		each(n, func(i int) { startRollout(t, e, deploymentName(i), ":v2", 0) })
 		waitSome(t, e, n, 0, ":v2")
 	})
 	waitClosed(t, e, n)

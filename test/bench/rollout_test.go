@@ -7,12 +7,14 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,26 +36,54 @@ const (
 	clients = 16
 )
 
+// setting is how many rollouts are measured, and of what.
+type setting struct {
+	// n Deployments of pods pods are released at once.
+	n, pods int
+	// rest is what each step but the last rests before the next one.
+	rest time.Duration
+	// idle Deployments without a pod stand in their namespace.
+	idle int
+}
+
 // N rollouts at once, beside a plain rolling update of the same Deployments in the same run. What is promised of each rollout holds for few as well.
 func TestLongRolloutsAtOnce(t *testing.T) {
 	harness.Long(t)
-	measureRollouts(t, 20)
+	measureRollouts(t, setting{n: 20, pods: rolloutPods})
 }
 
 // The size that the figures are told for.
 func TestSoakRolloutsAtOnce(t *testing.T) {
 	harness.Soak(t)
-	measureRollouts(t, 100)
+	measureRollouts(t, setting{n: 100, pods: rolloutPods})
 }
 
-func measureRollouts(t *testing.T, n int) {
+// The gates between steps are on the bill.
+func TestSoakRolloutsThatRest(t *testing.T) {
+	harness.Soak(t)
+	measureRollouts(t, setting{n: 100, pods: rolloutPods, rest: time.Second})
+}
+
+// What stands beside the workloads that are released costs them nothing.
+func TestSoakRolloutsAmongMany(t *testing.T) {
+	harness.Soak(t)
+	measureRollouts(t, setting{n: 100, pods: rolloutPods, idle: 1000})
+}
+
+// Ten times as many take ten times as long.
+func TestSoakThousandRolloutsAtOnce(t *testing.T) {
+	harness.Soak(t)
+	measureRollouts(t, setting{n: 1000, pods: 1})
+}
+
+func measureRollouts(t *testing.T, s setting) {
+	n := s.n
 	stack := harness.SharedStack(t)
 	proxy := harness.NewCountingProxy(t, stack)
 	stack.Kubeconfig = proxy.Kubeconfig
 	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
-	for i := range n {
-		e.Deployment(deploymentName(i), rolloutPods, nil)
-	}
+	each(s.idle, func(i int) { e.Deployment("idle-"+strconv.Itoa(i), 0, nil) })
+	each(n, func(i int) { e.Deployment(deploymentName(i), int32(s.pods), nil) })
 	waitReleased(t, e, n, ":v1")
 
 	servedFirst := requestsServed(t, e)
@@ -65,7 +95,7 @@ func measureRollouts(t *testing.T, n int) {
 	writesBefore, readsBefore, _ := proxy.Requests()
 	askedToRead, askedToWrite := proxy.Asked("read"), proxy.Asked("write")
 	ours := measure(t, e, func() {
-		each(n, func(i int) { startRollout(t, e, deploymentName(i), ":v3") })
+		each(n, func(i int) { startRollout(t, e, deploymentName(i), ":v3", s.rest) })
 		waitReleased(t, e, n, ":v3")
 	})
 	waitClosed(t, e, n)
@@ -74,30 +104,104 @@ func measureRollouts(t *testing.T, n int) {
 	perRollout := float64(writes-writesBefore) / float64(n)
 	events := e.Events(rollout.WorkflowID("", e.Apps, deploymentName(0)))
 
-	fmt.Printf("\n%d Deployments of %d pods, all changed at once; rollouts of %d steps that go on at once, no traffic\n", n, rolloutPods, rolloutSteps)
-	fmt.Printf("  %-34s %10s %12s %10s\n", "", "plain", "rollouts", "ratio")
-	row := func(what, unit string, a, b float64) {
-		ratio := "–"
-		if a > 0.05 {
-			ratio = fmt.Sprintf("%.2f", b/a)
-		}
-		fmt.Printf("  %-34s %10.1f %12.1f %10s %s\n", what, a, b, ratio, unit)
-	}
-	row("wall time", "s", plain.wall.Seconds(), ours.wall.Seconds())
-	row("CPU of slipway (server + worker)", "s", plain.slipway(), ours.slipway())
-	row("CPU of Temporal", "s", plain.temporal(), ours.temporal())
-	row("CPU of the Kubernetes control plane", "s", plain.control(), ours.control())
-	for _, part := range append(append([]string{"temporal"}, oursParts...), controlParts...) {
-		row("  "+part, "s", plain.by[part], ours.by[part])
-	}
+	fmt.Printf("\n%d Deployments of %d pods, all changed at once; rollouts of %d steps that rest %s, no traffic; %d Deployments beside them\n", n, s.pods, rolloutSteps,
+		s.rest, s.idle)
+	printRatios("rollouts", plain, ours)
 	fmt.Printf("  API requests of ours per rollout: %.1f writes (at most %d), %.1f reads\n", perRollout, maxWrites, float64(reads-readsBefore)/float64(n))
 	printAsked("write", askedToWrite, proxy.Asked("write"))
 	printAsked("read", askedToRead, proxy.Asked("read"))
 	printServed(n, servedPlain.since(servedFirst), servedOurs)
 	fmt.Printf("  history: %d events, %.1f per step\n", events, float64(events)/rolloutSteps)
+	printTypes(e.History(rollout.WorkflowID("", e.Apps, deploymentName(0))))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
 	harness.Covered(t, n, "rollouts at once")
 	require.LessOrEqual(t, perRollout, float64(maxWrites), "a rollout writes little")
+}
+
+// printRatios says what something took beside what is compared with it.
+func printRatios(what string, plain, ours usage) {
+	fmt.Printf("  %-34s %10s %12s %10s\n", "", "plain", what, "ratio")
+	row := func(what string, a, b float64) {
+		ratio := "–"
+		if a > 0.05 {
+			ratio = fmt.Sprintf("%.2f", b/a)
+		}
+		fmt.Printf("  %-34s %10.1f %12.1f %10s s\n", what, a, b, ratio)
+	}
+	row("wall time", plain.wall.Seconds(), ours.wall.Seconds())
+	row("CPU of slipway (server + worker)", plain.slipway(), ours.slipway())
+	row("CPU of Temporal", plain.temporal(), ours.temporal())
+	row("CPU of the Kubernetes control plane", plain.control(), ours.control())
+	for _, part := range append(append([]string{"temporal"}, oursParts...), controlParts...) {
+		row("  "+part, plain.by[part], ours.by[part])
+	}
+}
+
+// printTypes says of which types the events of a history are.
+func printTypes(events []*historypb.HistoryEvent) {
+	types := map[string]int{}
+	for _, event := range events {
+		types[event.GetEventType().String()]++
+	}
+	for _, of := range slices.Sorted(maps.Keys(types)) {
+		fmt.Printf("    %d × %s\n", types[of], of)
+	}
+}
+
+// Canaries with traffic by an Ingress, in three steps that are approved as soon as they wait.
+func TestLongCanariesByIngress(t *testing.T) {
+	harness.Long(t)
+	measureCanaries(t, 10)
+}
+
+// The size that the figures are told for.
+func TestSoakCanariesByIngress(t *testing.T) {
+	harness.Soak(t)
+	measureCanaries(t, 100)
+}
+
+// canaryApprovals is how many of a canary's three steps wait for somebody: the last one is the whole.
+const canaryApprovals = 2
+
+func measureCanaries(t *testing.T, n int) {
+	stack := harness.SharedStack(t)
+	proxy := harness.NewCountingProxy(t, stack)
+	stack.Kubeconfig = proxy.Kubeconfig
+	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
+	each(n, func(i int) { e.Deployment(deploymentName(i), rolloutPods, nil) })
+	waitReleased(t, e, n, ":v1")
+	each(n, func(i int) { e.Route(harness.Nginx, deploymentName(i)) })
+	writesBefore, readsBefore, _ := proxy.Requests()
+	askedToRead, askedToWrite := proxy.Asked("read"), proxy.Asked("write")
+	used := measure(t, e, func() {
+		var canaries sync.WaitGroup
+		for i := range n {
+			canaries.Go(func() { releaseCanary(t, e, deploymentName(i)) })
+		}
+		canaries.Wait()
+	})
+	writes, reads, _ := proxy.Requests()
+	events := e.History(rollout.WorkflowID("", e.Apps, deploymentName(0)))
+	fmt.Printf("\n%d canaries of %d pods with traffic by Ingress, 3 steps, of which %d are approved at once\n", n, rolloutPods, canaryApprovals)
+	fmt.Printf("  wall time %.1f s; CPU: slipway %.1f s, Temporal %.1f s, control plane %.1f s\n", used.wall.Seconds(), used.slipway(), used.temporal(), used.control())
+	fmt.Printf("  API requests of ours per canary: %.1f writes, %.1f reads\n", float64(writes-writesBefore)/float64(n), float64(reads-readsBefore)/float64(n))
+	printAsked("write", askedToWrite, proxy.Asked("write"))
+	printAsked("read", askedToRead, proxy.Asked("read"))
+	fmt.Printf("  history: %d events, %.1f per stretch (the start and each approval)\n", len(events), float64(len(events))/(canaryApprovals+1))
+	printTypes(events)
+	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", used.serverRSS>>20, used.workerRSS>>20)
+	harness.Covered(t, n, "canaries with traffic")
+}
+
+// releaseCanary starts a canary, and approves each of its steps that waits.
+func releaseCanary(t *testing.T, e *harness.Engine, name string) {
+	steps := []strategy.Step{harness.Step("20%", 20), harness.Step("60%", 60), harness.Timed(harness.Step("100%", 100), 0)}
+	post(t, e, harness.Rollout{Kind: harness.Deployment, Name: name, Image: image(name, ":v2"), Strategy: strategy.Strategy{Style: strategy.StylePartition,
+		Steps: steps, Routings: e.RoutingOf(harness.Nginx, name)}})
+	for step := range canaryApprovals {
+		e.Approve(name, e.WaitRest(name, step+1))
+	}
+	e.WaitPhase(name, rollout.PhaseHealthy)
 }
 
 // Rollouts that wait for somebody: what they cost.
@@ -194,10 +298,13 @@ func setImage(t *testing.T, e *harness.Engine, name, tag string) {
 	require.NoError(t, err)
 }
 
-func startRollout(t *testing.T, e *harness.Engine, name, tag string) {
+func startRollout(t *testing.T, e *harness.Engine, name, tag string, rest time.Duration) {
 	var steps []strategy.Step
 	for i := range rolloutSteps {
-		steps = append(steps, harness.Timed(harness.Step(fmt.Sprintf("%d%%", 100*(i+1)/rolloutSteps), -1), 0))
+		if i == rolloutSteps-1 {
+			rest = 0
+		}
+		steps = append(steps, harness.Timed(harness.Step(fmt.Sprintf("%d%%", 100*(i+1)/rolloutSteps), -1), rest))
 	}
 	post(t, e, harness.Rollout{Kind: harness.Deployment, Name: name, Image: image(name, tag), Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: steps}})
 }

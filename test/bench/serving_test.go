@@ -40,40 +40,47 @@ func measureServings(t *testing.T, n int) {
 	stack.Kubeconfig = proxy.Kubeconfig
 	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
 	parties := []string{e.Namespace(t, "alice"), e.Namespace(t, "bob")}
-	image := harness.RandomName("image")
-	e.MustKuscia("/api/v1/appimage/create", fmt.Sprintf(`{"name":%q,"image":{"name":"registry.test/app","tag":"v1"},"config_templates":{"app.conf":"{\"id\":\"{{.SERVING_ID}}\"}"},
-		"deploy_templates":[{"name":"app","replicas":1,"containers":[{"name":"app","config_volume_mounts":[{"mount_path":"/etc/app.conf","sub_path":"app.conf"}],
-		"ports":[{"name":"service","scope":"Cluster"},{"name":"internal","scope":"Domain"}]}]}]}`, image))
-	t.Cleanup(func() { e.Kuscia("/api/v1/appimage/delete", fmt.Sprintf(`{"name":%q}`, image)) })
+	image := servingImage(t, e)
 
 	plain := measure(t, e, func() {
 		each(n, func(i int) { createPlain(t, e, parties, fmt.Sprintf("plain-%d", i)) })
 		require.Eventually(t, func() bool { return available(e, parties, "plain=yes") == 2*n }, 10*time.Minute, time.Second)
 	})
 	writesBefore, readsBefore, _ := proxy.Requests()
+	askedToRead, askedToWrite := proxy.Asked("read"), proxy.Asked("write")
 	ours := measure(t, e, func() {
-		each(n, func(i int) {
-			e.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":"s%d","initiator":%q,"serving_input_config":"{}","parties":[{"domain_id":%q,"app_image":%q},{"domain_id":%q,"app_image":%q}]}`,
-				i, parties[0], parties[0], image, parties[1], image))
-		})
-		require.Eventually(t, func() bool { return servingsAvailable(t, e) == n }, 10*time.Minute, time.Second, "not every serving comes to be Available")
+		createServings(t, e, parties, image, n)
 	})
 	writes, reads, _ := proxy.Requests()
 	perServing := float64(writes-writesBefore) / float64(n)
 	fmt.Printf("\n%d servings of 2 parties, 1 pod each, created at once; plain: their Deployments and Services alone\n", n)
-	fmt.Printf("  %-34s %10s %12s %10s\n", "", "plain", "servings", "ratio")
-	row := func(what, unit string, a, b float64) {
-		fmt.Printf("  %-34s %10.1f %12.1f %10.2f %s\n", what, a, b, b/max(a, 0.1), unit)
-	}
-	row("wall time until all are Available", "s", plain.wall.Seconds(), ours.wall.Seconds())
-	row("CPU of slipway (server + worker)", "s", plain.slipway(), ours.slipway())
-	row("CPU of Temporal", "s", plain.temporal(), ours.temporal())
-	row("CPU of the Kubernetes control plane", "s", plain.control(), ours.control())
+	printRatios("servings", plain, ours)
 	fmt.Printf("  API requests of ours per serving: %.1f writes (at most %d), %.1f reads\n", perServing, maxServingWrites, float64(reads-readsBefore)/float64(n))
+	printAsked("write", askedToWrite, proxy.Asked("write"))
+	printAsked("read", askedToRead, proxy.Asked("read"))
 	fmt.Printf("  history: %d events of its creation\n", e.Events(serving.WorkflowPrefix("s0")+"1"))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
 	harness.Covered(t, n, "servings at once")
 	require.LessOrEqual(t, perServing, float64(maxServingWrites), "a creation writes little")
+}
+
+// servingImage makes what servings run, and says its name.
+func servingImage(t *testing.T, e *harness.Engine) string {
+	image := harness.RandomName("image")
+	e.MustKuscia("/api/v1/appimage/create", fmt.Sprintf(`{"name":%q,"image":{"name":"registry.test/app","tag":"v1"},"config_templates":{"app.conf":"{\"id\":\"{{.SERVING_ID}}\"}"},
+		"deploy_templates":[{"name":"app","replicas":1,"containers":[{"name":"app","config_volume_mounts":[{"mount_path":"/etc/app.conf","sub_path":"app.conf"}],
+		"ports":[{"name":"service","scope":"Cluster"},{"name":"internal","scope":"Domain"}]}]}]}`, image))
+	t.Cleanup(func() { e.Kuscia("/api/v1/appimage/delete", fmt.Sprintf(`{"name":%q}`, image)) })
+	return image
+}
+
+// createServings creates servings of two parties, and returns when all are Available.
+func createServings(t *testing.T, e *harness.Engine, parties []string, image string, n int) {
+	each(n, func(i int) {
+		e.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":"s%d","initiator":%q,"serving_input_config":"{}","parties":[{"domain_id":%q,"app_image":%q},{"domain_id":%q,"app_image":%q}]}`,
+			i, parties[0], parties[0], image, parties[1], image))
+	})
+	require.Eventually(t, func() bool { return servingsAvailable(t, e) == n }, 10*time.Minute, time.Second, "not every serving comes to be Available")
 }
 
 // createPlain makes what a serving has in its parties, without a serving.
