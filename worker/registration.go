@@ -32,6 +32,7 @@ func registerWorkflows(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: workflows.TypeRollout})
 	w.RegisterWorkflowWithOptions(workflows.Serving, workflow.RegisterOptions{Name: workflows.TypeServing})
 	w.RegisterWorkflowWithOptions(workflows.ServingStatus, workflow.RegisterOptions{Name: workflows.TypeServingStatus})
+	w.RegisterWorkflowWithOptions(workflows.ServingStatuses, workflow.RegisterOptions{Name: workflows.TypeServingStatuses})
 	w.RegisterWorkflowWithOptions(workflows.PackageSweep, workflow.RegisterOptions{Name: workflows.TypePackageSweep})
 	w.RegisterWorkflowWithOptions(workflows.ServingCheck, workflow.RegisterOptions{Name: workflows.TypeServingCheck})
 }

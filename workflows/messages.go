@@ -23,13 +23,14 @@ const QueueEngine = catalog.EngineQueue
 
 // The workflow types.
 const (
-	TypeDeployPlan     = "DeployPlan"
-	TypeServiceRelease = "ServiceRelease"
-	TypePreflight      = "Preflight"
-	TypeRollout        = "Rollout"
-	TypeServing        = "Serving"
-	TypePackageSweep   = "PackageSweep"
-	TypeServingStatus  = serving.TypeStatus
+	TypeDeployPlan      = "DeployPlan"
+	TypeServiceRelease  = "ServiceRelease"
+	TypePreflight       = "Preflight"
+	TypeRollout         = "Rollout"
+	TypeServing         = "Serving"
+	TypePackageSweep    = "PackageSweep"
+	TypeServingStatus   = serving.TypeStatus
+	TypeServingStatuses = serving.TypeStatuses
 	// TypeServingCheck has a party's worker that has just started look for what should be there.
 	TypeServingCheck = serving.TypeCheck
 )

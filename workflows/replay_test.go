@@ -36,6 +36,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			replayer.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: TypeRollout})
 			replayer.RegisterWorkflowWithOptions(Serving, workflow.RegisterOptions{Name: TypeServing})
 			replayer.RegisterWorkflowWithOptions(ServingStatus, workflow.RegisterOptions{Name: TypeServingStatus})
+			replayer.RegisterWorkflowWithOptions(ServingStatuses, workflow.RegisterOptions{Name: TypeServingStatuses})
 			replayer.RegisterWorkflowWithOptions(PackageSweep, workflow.RegisterOptions{Name: TypePackageSweep})
 			replayer.RegisterWorkflowWithOptions(ServingCheck, workflow.RegisterOptions{Name: TypeServingCheck})
 			began := history.Events[0].GetWorkflowExecutionStartedEventAttributes()
@@ -44,7 +45,8 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 				OriginalExecution: workflow.Execution{ID: began.GetWorkflowId(), RunID: began.GetOriginalExecutionRunId()}}))
 		})
 	}
-	for _, name := range []string{TypeDeployPlan, TypeServiceRelease, TypePreflight, TypeRollout, TypeServing, TypeServingStatus, TypePackageSweep} {
+	for _, name := range []string{TypeDeployPlan, TypeServiceRelease, TypePreflight, TypeRollout, TypeServing, TypeServingStatus,
+		TypeServingStatuses, TypePackageSweep} {
 		require.NotZero(t, types[name], "no history of workflow type %s is recorded", name)
 	}
 }

@@ -231,7 +231,8 @@ func (i *inboundInterceptor) ExecuteWorkflow(ctx workflow.Context, in *intercept
 
 // HandleSignal is called as the event comes in. A signal is read when it is taken out: an error here would fail the task for ever.
 func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *signal) error {
-	if workflow.GetInfo(ctx).WorkflowType.Name == TypeServingStatus { // it takes observations from a channel, and nobody's verbs
+	switch workflow.GetInfo(ctx).WorkflowType.Name {
+	case TypeServingStatus, TypeServingStatuses: // they take observations from a channel, and nobody's verbs
 		return i.Next.HandleSignal(ctx, in)
 	}
 	i.box.push(in)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -181,13 +182,55 @@ func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRe
 
 // ObserveServing takes what parties' workers have seen over into the status, where it is new.
 func (a *Activities) ObserveServing(ctx context.Context, in serving.ObserveRequest) error {
+	return attempt.RetriedError(a.observe(ctx, in))
+}
+
+func (a *Activities) observe(ctx context.Context, in serving.ObserveRequest) error {
 	err := a.onServing(ctx, in.ID, "", "observe", func(kd *kuscia.KusciaDeployment) error {
 		if !serving.Observe(kd, in.Observations, in.At) {
 			return errNothingNew
 		}
 		return nil
 	})
-	return attempt.RetriedError(failure.Ignore(err, failure.NotFound)) // what is left of a serving that is gone is nobody's news
+	return failure.Ignore(err, failure.NotFound) // what is left of a serving that is gone is nobody's news
+}
+
+// statusesAtOnce is how many statuses are written at once.
+const statusesAtOnce = 8
+
+// ObserveServings does what ObserveServing does for many, and says which could not be written. It fails, to be tried again, while the home cluster is away.
+func (a *Activities) ObserveServings(ctx context.Context, in serving.ObserveManyRequest) (serving.ObserveManyResult, error) {
+	failed := make([]error, len(in.Servings))
+	next := make(chan int)
+	var writing sync.WaitGroup
+	for range min(statusesAtOnce, len(in.Servings)) {
+		writing.Go(func() {
+			for i := range next {
+				failed[i] = a.observe(ctx, in.Servings[i])
+			}
+		})
+	}
+	for i := range in.Servings {
+		next <- i
+	}
+	close(next)
+	writing.Wait()
+	var result serving.ObserveManyResult
+	away := 0
+	for i, err := range failed {
+		if err == nil {
+			continue
+		}
+		if failure.Is(err, failure.Unreachable) {
+			away++
+		}
+		var typed *failure.Error
+		result.Left = append(result.Left, serving.Unwritten{ID: in.Servings[i].ID, Message: err.Error(), Final: errors.As(err, &typed) && !typed.Kind.System()})
+	}
+	if away > 0 && away == len(in.Servings) {
+		return serving.ObserveManyResult{}, attempt.RetriedError(failed[0])
+	}
+	return result, nil
 }
 
 // recordServing writes what an operation was asked, for good. Repeating it changes nothing. An operation is not held up by a record

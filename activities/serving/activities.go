@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -54,6 +55,9 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// queue is what names this worker in what it tells: workers of one queue see the same.
+func (o Options) queue() string { return strings.Join(o.Queues, ",") }
 
 // Activities act on the servings' objects of one cluster. They are safe for concurrent use.
 type Activities struct {

@@ -36,6 +36,8 @@ const (
 	atWorkAgain = 30 * time.Second
 	// tellShortest and tellLongest limit the pause before something that did not arrive is told again.
 	tellShortest, tellLongest = time.Second, 30 * time.Second
+	// together is how long changes of several Deployments are collected before they are told, and mostTold of how many one signal tells: a few hundred bytes each.
+	together, mostTold = 200 * time.Millisecond, 200
 	// tellTimeout is how long telling may take.
 	tellTimeout = 10 * time.Second
 )
@@ -49,8 +51,8 @@ type temporalClient interface {
 		workflowArgs ...any) (client.WorkflowRun, error)
 }
 
-// Observer tells the centre once of every change of what the servings of one cluster run, by a short ServingStatus workflow. When nothing
-// changes it tells nothing, and at rest, when no Deployment lacks pods, it asks nobody either.
+// Observer tells the centre once of every change of what the servings of one cluster run, by a short ServingStatuses workflow: of all that has changed within a moment
+// by one signal. When nothing changes it tells nothing, and at rest, when no Deployment lacks pods, it asks nobody either.
 type Observer struct {
 	activities *Activities
 	temporal   temporalClient
@@ -58,13 +60,17 @@ type Observer struct {
 	cancel     context.CancelFunc
 	ending     sync.WaitGroup
 
-	mu   sync.Mutex
-	last map[name]serving.Observation
+	mu sync.Mutex
+	// last is what was seen last of each Deployment, and untold those of which that is still to be told, in the order in which they have changed.
+	last   map[name]serving.Observation
+	untold []name
+	// news has a value while there is something untold.
+	news chan struct{}
 }
 
 // NewObserver makes an observer of what activities' watch sees.
 func NewObserver(activities *Activities, temporal temporalClient) *Observer {
-	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{},
+	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{}, news: make(chan struct{}, 1),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[name](tellShortest, tellLongest))}
 }
 
@@ -73,7 +79,8 @@ func (o *Observer) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.cancel = cancel
 	o.activities.watch.onChange(func(of name) { o.queue.AddAfter(of, gather) })
-	o.ending.Go(func() { kube.Work(ctx, o.queue, o.work) })
+	o.ending.Go(func() { kube.Work(ctx, o.queue, o.look) })
+	o.ending.Go(func() { o.tellAll(ctx) })
 	o.ending.Go(func() { o.checkAll(ctx) })
 	return nil
 }
@@ -86,16 +93,7 @@ func (o *Observer) Stop(context.Context) error {
 	return nil
 }
 
-// work looks at a Deployment, and warns when that fails.
-func (o *Observer) work(ctx context.Context, of name) error {
-	err := o.look(ctx, of)
-	if err != nil && ctx.Err() == nil {
-		o.activities.options.Logger.Warn("what a serving runs could not be told yet", "deployment", of.namespace+"/"+of.deployment, "error", err)
-	}
-	return err
-}
-
-// look tells of a Deployment what is not known yet.
+// look looks at a Deployment, and has what is not known yet told.
 func (o *Observer) look(ctx context.Context, of name) error {
 	d, live := o.activities.watch.deployment(of)
 	if !live {
@@ -106,24 +104,81 @@ func (o *Observer) look(ctx context.Context, of name) error {
 	if d != nil && lacks(now.Seen) {
 		o.queue.AddAfter(of, askAgain)
 	}
-	if !tells {
+	if tells {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.last[of] = now
+		o.tell(of)
+	}
+	return nil
+}
+
+// tell has Deployments told of. The caller holds mu.
+func (o *Observer) tell(of ...name) {
+	for _, one := range of {
+		if !slices.Contains(o.untold, one) {
+			o.untold = append(o.untold, one)
+		}
+	}
+	kube.Wake(o.news)
+}
+
+// tellAll tells what there is to tell, together what comes within a moment, and again what does not arrive.
+func (o *Observer) tellAll(ctx context.Context) {
+	pause := together
+	for {
+		select {
+		case <-o.news:
+		case <-ctx.Done():
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		err := o.tellSome(ctx)
+		switch {
+		case err == nil:
+			pause = together
+		case ctx.Err() == nil:
+			pause = min(max(2*pause, tellShortest), tellLongest)
+			o.activities.options.Logger.Warn("what servings run could not be told yet", "error", err)
+		}
+	}
+}
+
+// tellSome tells of as many Deployments as one signal takes.
+func (o *Observer) tellSome(ctx context.Context) error {
+	o.mu.Lock()
+	some := slices.Clone(o.untold[:min(mostTold, len(o.untold))])
+	o.untold = o.untold[len(some):]
+	if len(o.untold) > 0 {
+		kube.Wake(o.news)
+	}
+	burst := make([]serving.Observation, len(some))
+	for i, of := range some {
+		burst[i] = o.last[of]
+	}
+	o.mu.Unlock()
+	if len(burst) == 0 {
 		return nil
 	}
 	call, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	_, err := o.temporal.SignalWithStartWorkflow(call, serving.StatusWorkflowID(now.ID), serving.SignalObserved, now,
-		client.StartWorkflowOptions{
-			ID: serving.StatusWorkflowID(now.ID), TaskQueue: catalog.EngineQueue,
-			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-			StaticSummary:            "what the parties of serving " + now.ID + " see",
-		}, serving.TypeStatus, now.ID)
+	queue := o.activities.options.queue()
+	id := serving.StatusesWorkflowID(queue)
+	_, err := o.temporal.SignalWithStartWorkflow(call, id, serving.SignalObservedMany, burst, client.StartWorkflowOptions{
+		ID: id, TaskQueue: catalog.EngineQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		StaticSummary: "what the parties on queue " + queue + " see of servings"}, serving.TypeStatuses, []serving.Observation{})
 	if err != nil {
-		return err
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.tell(some...)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.last[of] = now
-	return nil
+	return err
 }
 
 // see is what is to be told of a Deployment; tells is false when nothing is new, or what there is to see is not of what it is asked now.

@@ -62,7 +62,9 @@ func (o *told) drifts() (drifts []bool) {
 func (o *told) SignalWithStartWorkflow(_ context.Context, _, _ string, arg any, _ client.StartWorkflowOptions, _ any, _ ...any) (client.WorkflowRun, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.seen = append(o.seen, arg.(serving.Observation).Seen)
+	for _, one := range arg.([]serving.Observation) {
+		o.seen = append(o.seen, one.Seen)
+	}
 	return nil, nil
 }
 

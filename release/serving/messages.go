@@ -31,6 +31,8 @@ const (
 	ActivityRelease = "home.ReleaseServing"
 	// ActivityObserve takes what parties have seen over into the status. ObserveRequest → nothing.
 	ActivityObserve = "home.ObserveServing"
+	// ActivityObserveMany does so for many servings. ObserveManyRequest → ObserveManyResult.
+	ActivityObserveMany = "home.ObserveServings"
 	// ActivityExpected lists what a queue's worker should find in its cluster. ExpectedRequest → ExpectedPage.
 	ActivityExpected = "home.ExpectedServings"
 )
@@ -45,10 +47,15 @@ const (
 	SignalPresence = "presence"
 	// SignalObserved tells a ServingStatus what a party's worker has seen. Observation.
 	SignalObserved = "observed"
+	// SignalObservedMany tells a ServingStatuses what a party's worker has seen. []Observation.
+	SignalObservedMany = "observed-many"
 )
 
-// TypeStatus is the workflow type that carries observations to the status.
+// TypeStatus is the workflow type that carries observations of one serving to its status, as workers of earlier versions tell them.
 const TypeStatus = "ServingStatus"
+
+// TypeStatuses is the workflow type that carries observations of many servings to their statuses. []Observation → nothing.
+const TypeStatuses = "ServingStatuses"
 
 // TypeCheck is the workflow type by which a worker that has just started learns what should be there. ExpectedRequest → nothing.
 const TypeCheck = "ServingCheck"
@@ -69,6 +76,9 @@ func WorkflowPrefix(id string) string { return "serving/" + id + "/" }
 
 // StatusWorkflowID is the workflow that carries observations of a serving to its status.
 func StatusWorkflowID(id string) string { return "serving-status/" + id }
+
+// StatusesWorkflowID is the workflow that carries what the workers of a queue have seen to the statuses.
+func StatusesWorkflowID(queue string) string { return "serving-statuses/" + queue }
 
 // The kinds of operations on a serving.
 const (
@@ -230,6 +240,23 @@ type ObserveRequest struct {
 	Observations []Observation `json:"observations"`
 	// At is when they were gathered.
 	At time.Time `json:"at"`
+}
+
+// ObserveManyRequest are bursts of observations, one of each serving.
+type ObserveManyRequest struct {
+	Servings []ObserveRequest `json:"servings"`
+}
+
+// ObserveManyResult says of which servings the status could not be written yet.
+type ObserveManyResult struct {
+	Left []Unwritten `json:"left,omitempty"`
+}
+
+// Unwritten is a serving whose status could not be written, and why. Final says that it is of no use to try again.
+type Unwritten struct {
+	ID      string `json:"id"`
+	Message string `json:"message"`
+	Final   bool   `json:"final,omitempty"`
 }
 
 // SupersedeSignal asks an operation to give way.

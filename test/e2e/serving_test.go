@@ -132,17 +132,13 @@ func (u *union) deployment(domain, id string) *appsv1.Deployment {
 	return &list.Items[0]
 }
 
-// noneOpen waits until no workflow of the serving is open.
+// noneOpen waits until no operation on the serving is open.
 func (u *union) noneOpen(id string) {
 	u.t.Helper()
 	require.Eventually(u.t, func() bool {
 		kd := u.Serving(u.Home, id)
-		for _, workflow := range []string{kd.Status.Operation.WorkflowID, serving.StatusWorkflowID(id)} {
-			if described, err := u.Workflows.DescribeWorkflowExecution(context.Background(), workflow, ""); err == nil && described.GetWorkflowExecutionInfo().GetCloseTime() == nil {
-				return false
-			}
-		}
-		return true
+		described, err := u.Workflows.DescribeWorkflowExecution(context.Background(), kd.Status.Operation.WorkflowID, "")
+		return err != nil || described.GetWorkflowExecutionInfo().GetCloseTime() != nil
 	}, harness.Patience, harness.Tick, "a quiet serving has no open workflow")
 }
 
@@ -205,7 +201,7 @@ func TestServingIsKeptWhole(t *testing.T) {
 	}, harness.Patience, harness.Tick, "what was deleted comes back")
 	kd := u.WaitServing("kept", "Available again", harness.ServingAvailable)
 	u.Record(kd.Status.Operation.WorkflowID, "serving-recreated")
-	u.RecordNewest(workflows.TypeServingStatus, "serving-status")
+	u.RecordNewest(workflows.TypeServingStatuses, "serving-statuses")
 
 	_, err := core.ResourceQuotas(u.bob).Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}}}, metav1.CreateOptions{})

@@ -31,7 +31,7 @@ func TestScriptsThatMisbehave(t *testing.T) {
 		"loops":       {"time is bounded", "local i = 0\nwhile true do\n  i = i + 1\nend", "it ran longer than 1s", -1},
 		"catches":     {"no script can catch its end", "while true do pcall(function() while true do end end) end", "it ran longer than 1s", 1},
 		"allocates":   {"memory is bounded", "local t = {}\nwhile true do\n  t[#t+1] = {1, 2, 3}\nend", "it needed more than 64 MiB of memory", -2},
-		"doubles":     {"memory is bounded", "local s = 'x'\nwhile true do s = s .. s end", "it needed more than 64 MiB of memory", -2},
+		"doubles":     {"memory is bounded", "local s = 'x'\nwhile true do s = s .. s end", "it ", -2}, // where the machine takes its time to hand memory out, time is over first
 		"backtracks":  {"one long call is ended as well", "local s = string.rep('a', 40000)\nreturn string.find(s, '(a*)*(a*)*(a*)*(a*)*b')", "it ran longer than 1s", -1},
 		"big results": {"what it returns is bounded", "local t = {}\nfor i = 1, 30 do t[i] = string.rep('x', 60000) end\nreturn t", "the most is 1048576", 0},
 	}
@@ -43,6 +43,7 @@ func TestScriptsThatMisbehave(t *testing.T) {
 			require.NoError(t, err)
 			require.NotNil(t, answer.Trouble, tc.reason)
 			require.Contains(t, answer.Trouble.Reason, tc.text, tc.reason)
+			require.Regexp(t, "^(it needed more than 64 MiB of memory|it ran longer than 1s|.* the most is 1048576.*)$", answer.Trouble.Reason)
 			switch tc.line {
 			case -2: // where memory goes faster than it is looked at, the child is killed, and nobody knows the line
 			case -1:

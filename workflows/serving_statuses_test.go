@@ -1,0 +1,126 @@
+package workflows
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.io/slipway/release/serving"
+)
+
+// statusesOf runs the workflow of the statuses of many; write says which of them cannot be written.
+func statusesOf(t *testing.T, send func(*testsuite.TestWorkflowEnvironment), write func(n int, in serving.ObserveManyRequest) serving.ObserveManyResult) (writes []serving.ObserveManyRequest, err error) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterWorkflowWithOptions(ServingStatuses, workflow.RegisterOptions{Name: TypeServingStatuses})
+	env.RegisterActivityWithOptions(func(_ context.Context, in serving.ObserveManyRequest) (serving.ObserveManyResult, error) {
+		writes = append(writes, in)
+		return write(len(writes), in), nil
+	}, activity.RegisterOptions{Name: serving.ActivityObserveMany})
+	send(env)
+	env.ExecuteWorkflow(TypeServingStatuses, []serving.Observation{})
+	require.True(t, env.IsWorkflowCompleted(), "while all are quiet no workflow is open")
+	return writes, env.GetWorkflowError()
+}
+
+func seenOf(id, domain string, available int32) serving.Observation {
+	o := seen(domain, available)
+	o.ID, o.UID, o.Deployment = id, "uid of "+id, id
+	return o
+}
+
+func all(int, serving.ObserveManyRequest) serving.ObserveManyResult {
+	return serving.ObserveManyResult{}
+}
+
+func told(env *testsuite.TestWorkflowEnvironment, after time.Duration, burst ...serving.Observation) {
+	env.RegisterDelayedCallback(func() { env.SignalWorkflow(serving.SignalObservedMany, burst) }, after)
+}
+
+func TestABurstOfManyServingsIsWrittenTogether(t *testing.T) {
+	t.Parallel()
+	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) {
+		told(env, 0, seenOf("s1", "alice", 1), seenOf("s2", "alice", 1))
+		told(env, time.Second, seenOf("s1", "bob", 1), seenOf("s1", "alice", 2))
+	}, all)
+	require.NoError(t, err)
+	require.Len(t, writes, 1)
+	require.Len(t, writes[0].Servings, 2)
+	require.Equal(t, []serving.Observation{seenOf("s1", "alice", 2), seenOf("s1", "bob", 1)}, writes[0].Servings[0].Observations, "of each Deployment the last")
+	require.Equal(t, "s2", writes[0].Servings[1].ID)
+	require.False(t, writes[0].Servings[0].At.IsZero())
+}
+
+func TestManyStatusesAreWrittenInPortions(t *testing.T) {
+	t.Parallel()
+	var burst []serving.Observation
+	for i := range 2*mostStatuses + 1 {
+		burst = append(burst, seenOf(string(rune('a'+i%26))+string(rune('a'+i/26)), "alice", 1))
+	}
+	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) { told(env, 0, burst...) }, all)
+	require.NoError(t, err)
+	require.Len(t, writes, 3, "an activity has seconds for what it writes")
+}
+
+func TestAStatusThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) {
+		told(env, 0, seenOf("bad", "alice", 1), seenOf("worse", "alice", 1), seenOf("good", "alice", 1))
+		told(env, 5*time.Second, seenOf("good", "alice", 2))
+	}, func(n int, in serving.ObserveManyRequest) (result serving.ObserveManyResult) {
+		for _, s := range in.Servings {
+			switch {
+			case s.ID == "bad" && n < 4:
+				result.Left = append(result.Left, serving.Unwritten{ID: s.ID, Message: "not yet"})
+			case s.ID == "worse":
+				result.Left = append(result.Left, serving.Unwritten{ID: s.ID, Message: "never", Final: true})
+			}
+		}
+		return result
+	})
+	require.NoError(t, err)
+	require.Len(t, writes, 4)
+	ids := func(in serving.ObserveManyRequest) (ids []string) {
+		for _, s := range in.Servings {
+			ids = append(ids, s.ID)
+		}
+		return ids
+	}
+	require.Equal(t, []string{"bad", "worse", "good"}, ids(writes[0]))
+	require.Contains(t, ids(writes[1]), "bad", "it is tried again")
+	require.NotContains(t, ids(writes[1]), "worse", "what is refused for good is not")
+	later := append(ids(writes[1]), ids(writes[2])...)
+	require.Contains(t, later, "good", "and what others tell is written meanwhile")
+}
+
+func TestAnObservationThatLagsBehindIsPassedOver(t *testing.T) {
+	t.Parallel()
+	older, newer := seenOf("s1", "alice", 1), seenOf("s1", "alice", 2)
+	older.Seen.DeploymentUID, newer.Seen.DeploymentUID = "d", "d"
+	older.Seen.ResourceVersion, newer.Seen.ResourceVersion = "7", "9"
+	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) { told(env, 0, newer); told(env, time.Second, older) }, all)
+	require.NoError(t, err)
+	require.Equal(t, []serving.Observation{newer}, writes[0].Servings[0].Observations, "one of two workers may lag behind")
+}
+
+func TestStatusesThatAreNeverQuietBeginAnew(t *testing.T) {
+	t.Parallel()
+	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) {
+		for i := range 30 {
+			env.RegisterDelayedCallback(func() {
+				if !env.IsWorkflowCompleted() {
+					env.SignalWorkflow(serving.SignalObservedMany, []serving.Observation{seenOf("s1", "alice", int32(i))})
+				}
+			}, time.Duration(i)*time.Second)
+		}
+		env.RegisterDelayedCallback(func() { env.SetContinueAsNewSuggested(true) }, 10500*time.Millisecond)
+	}, all)
+	require.True(t, workflow.IsContinueAsNewError(err), "%v", err)
+	require.NotEmpty(t, writes)
+}
