@@ -67,7 +67,8 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 	w := newWhole(ctx, a.options)
 	stop := w.begin(ctx)
 	defer stop()
-	ctx = workload.Together(attempt.Within(ctx, w))
+	ctx, end := workload.Together(attempt.Within(ctx, w))
+	defer end()
 	leg := machine.NewLeg(in, w.parts())
 	for {
 		from := a.options.Now()

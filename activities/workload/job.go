@@ -62,13 +62,22 @@ type lastLook struct {
 	known *unstructured.Unstructured
 	// revisions are those that were read a moment ago, before a write of ours that has no effect on them; nil: they are to be read.
 	revisions []keptRevision
+	// together says that several activities share it. unfollow ends what has the workload followed from one to the next; nil before the first.
+	together bool
+	unfollow func()
 }
 
 type lookKey struct{}
 
-// Together has the activities that are called with the context, one after the other and all for one workload, know of each other's looks.
-func Together(ctx context.Context) context.Context {
-	return context.WithValue(ctx, lookKey{}, &lastLook{})
+// Together has the activities that are called with the context, one after the other and all for one workload, know of each other's looks, and of what the watch
+// tells between two of them. end must be called.
+func Together(ctx context.Context) (shared context.Context, end func()) {
+	last := &lastLook{together: true}
+	return context.WithValue(ctx, lookKey{}, last), func() {
+		if last.unfollow != nil {
+			last.unfollow()
+		}
+	}
 }
 
 func lookOf(ctx context.Context) *lastLook {
@@ -85,6 +94,16 @@ func (t *job) follow(suffixes ...string) {
 		targets = append(targets, target{pods.Key(t.workload.WorkloadRef), t.workload.Namespace, t.workload.WorkloadRef.Name + suffix})
 	}
 	t.sub = t.a.notifier.subscribe(targets...)
+	if t.last.together && t.last.unfollow == nil {
+		t.last.unfollow = t.a.notifier.followed.begin(targets)
+	}
+}
+
+// outrun says that the watch has told of the workload since it was last read: no event to come may tell of that again.
+func (t *job) outrun() bool {
+	seen, left := t.a.notifier.followed.get(target{pods.Key(t.workload.WorkloadRef), t.workload.Namespace, t.workload.WorkloadRef.Name})
+	newest, told := newer(seen, t.last.known)
+	return left || !told || newest.GetResourceVersion() != t.last.known.GetResourceVersion()
 }
 
 // wait waits for a change of what is followed; untold says that such a change may not tell what is waited for.

@@ -57,13 +57,14 @@ func (m moment) revisions(context.Context, kind, *unstructured.Unstructured) ([]
 
 // live is a look at the server, unless it has just been looked at.
 func (t *rolloutJob) live(ctx context.Context) (*snapshot, error) {
-	if t.last.revisions != nil {
+	if t.last.revisions != nil && !t.outrun() {
 		l, err := t.observe(ctx, moment{&t.job})
 		t.last.revisions = nil
 		if !errors.Is(err, errNotTold) {
 			return l, err
 		}
 	}
+	t.last.revisions = nil
 	return t.observe(ctx, server{&t.job})
 }
 

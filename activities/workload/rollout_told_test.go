@@ -9,10 +9,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -142,5 +145,41 @@ func moveByWatches(b *bench, reason string, body func(io.ReadCloser) io.ReadClos
 		r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
 		held()
 		b.requireHome(before, name, "x:second", 5)
+	}
+}
+
+// What is told between two activities of one leg comes to nobody who waits: the next one must not wait for it to be told again, which may be never.
+func TestWhatIsToldBetweenTwoActivitiesIsNotMissed(t *testing.T) {
+	b := newBench(t)
+	b.deployment("app", 2, nil)
+	b.reaches("app", map[string]int{"x:good": 2})
+	ctx, end := workload.Together(t.Context())
+	defer end()
+	r := b.release("app", strategy.StylePartition, "x:second")
+	var err error
+	r.begun, err = b.acts.Begin(ctx, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		d, err := b.kube.AppsV1().Deployments(b.namespace).Get(t.Context(), "app", metav1.GetOptions{})
+		return err == nil && d.Status.ObservedGeneration == d.Generation
+	}, harness.Patience, harness.Tick, "the native controller sees the claim")
+	b.claimTold("app")
+	began := time.Now()
+	moved, err := b.acts.Move(ctx, r.moveRequest(1, "50%"))
+	require.NoError(t, err)
+	require.Equal(t, int32(1), moved.Updated)
+	require.Less(t, time.Since(began), 8*time.Second, "whoever has missed it asks again after ten seconds only")
+}
+
+// claimTold returns when a watch that begins now has told of the claim as it is: one that has run for long has done so as well.
+func (b *bench) claimTold(name string) {
+	b.t.Helper()
+	watcher, err := b.kube.AppsV1().Deployments(b.namespace).Watch(b.t.Context(), metav1.ListOptions{LabelSelector: workloadops.SelectClaimed})
+	require.NoError(b.t, err)
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		if d, is := event.Object.(*appsv1.Deployment); is && d.Name == name && d.Status.ObservedGeneration == d.Generation {
+			return
+		}
 	}
 }

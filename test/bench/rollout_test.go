@@ -107,6 +107,7 @@ func measureRollouts(t *testing.T, s setting) {
 	fmt.Printf("\n%d Deployments of %d pods, all changed at once; rollouts of %d steps that rest %s, no traffic; %d Deployments beside them\n", n, s.pods, rolloutSteps,
 		s.rest, s.idle)
 	printRatios("rollouts", plain, ours)
+	printStretches(t, e)
 	fmt.Printf("  API requests of ours per rollout: %.1f writes (at most %d), %.1f reads\n", perRollout, maxWrites, float64(reads-readsBefore)/float64(n))
 	printAsked("write", askedToWrite, proxy.Asked("write"))
 	printAsked("read", askedToRead, proxy.Asked("read"))
@@ -135,6 +136,30 @@ func printRatios(what string, plain, ours usage) {
 	for _, part := range append(append([]string{"temporal"}, oursParts...), controlParts...) {
 		row("  "+part, plain.by[part], ours.by[part])
 	}
+}
+
+// printStretches says when the workflows of rollouts began, and how long they took: what starts late has waited at the door, what takes long has waited inside.
+func printStretches(t *testing.T, e *harness.Engine) {
+	var begun, took []time.Duration
+	var first time.Time
+	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: e.TemporalNamespace, Query: "WorkflowType = 'Rollout'"}
+	for {
+		answer, err := e.Workflows.ListWorkflow(t.Context(), request)
+		require.NoError(t, err)
+		for _, info := range answer.GetExecutions() {
+			if first.IsZero() || info.GetStartTime().AsTime().Before(first) {
+				first = info.GetStartTime().AsTime()
+			}
+			begun = append(begun, info.GetStartTime().AsTime().Sub(first))
+			took = append(took, info.GetCloseTime().AsTime().Sub(info.GetStartTime().AsTime()))
+		}
+		if request.NextPageToken = answer.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			break
+		}
+	}
+	slices.Sort(begun)
+	slices.Sort(took)
+	fmt.Printf("  the last one began after %.1f s; a rollout took %.1f s (median), %.1f s (the longest)\n", begun[len(begun)-1].Seconds(), took[len(took)/2].Seconds(), took[len(took)-1].Seconds())
 }
 
 // printTypes says of which types the events of a history are.
