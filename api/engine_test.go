@@ -106,7 +106,7 @@ func newEngineWith(t *testing.T, answers *recent.Answers) *engine {
 		ConnectionOptions: connection})
 	require.NoError(t, err)
 	e.api, err = api.New(api.Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Backend: backend.Backend{Home: e.store, Temporal: front,
-		Recent: answers, Lists: answers, Parties: &recent.Answers{}, Checks: &gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]{},
+		Recent: answers, Lists: answers, Checks: &gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]{},
 		Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second}})
 	require.NoError(t, err)
 	server := httptest.NewServer(e.api)

@@ -3,6 +3,8 @@ package store
 import (
 	"cmp"
 	"context"
+	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,9 +26,62 @@ func (s *Store) DefaultNamespace(ctx context.Context, party string) (string, err
 	return object.Spec.Namespace, nil
 }
 
-// Queue is the task queue on which a party's worker is found, and whether the party is known at all: a Party object, or a
-// namespace of the home cluster of that name, which the party "default" serves, or "default" itself.
+// queueLasts is how long is relied on what was found of a party's queue: hundreds of releases may start in a second, and where a party is found hardly ever changes.
+const queueLasts = time.Second
+
+// foundQueues are the queues that were found a moment ago.
+type foundQueues struct {
+	mu    sync.Mutex
+	names map[string]foundQueue
+}
+
+type foundQueue struct {
+	name string
+	at   time.Time
+}
+
+func (f *foundQueues) of(party string) (string, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found, is := f.names[party]
+	return found.name, is && time.Since(found.at) < queueLasts
+}
+
+func (f *foundQueues) note(party, name string, at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.names == nil || len(f.names) >= mostFound {
+		f.names = map[string]foundQueue{}
+	}
+	f.names[party] = foundQueue{name, at}
+}
+
+func (f *foundQueues) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.names = nil
+}
+
+// mostFound is how many queues are kept at once.
+const mostFound = 10_000
+
+// Queue is FindQueue, which is relied on for a second. That a party is not known is not: somebody may be about to create it.
 func (s *Store) Queue(ctx context.Context, party string) (queue string, known bool, err error) {
+	party = cmp.Or(party, catalog.DefaultParty)
+	if queue, recent := s.queues.of(party); recent {
+		return queue, true, nil
+	}
+	at := time.Now()
+	queue, known, err = s.FindQueue(ctx, party)
+	if err == nil && known {
+		s.queues.note(party, queue, at)
+	}
+	return queue, known, err
+}
+
+// FindQueue is the task queue on which a party's worker is found, and whether the party is known at all: a Party object, or a
+// namespace of the home cluster of that name, which the party "default" serves, or "default" itself.
+func (s *Store) FindQueue(ctx context.Context, party string) (queue string, known bool, err error) {
 	party = cmp.Or(party, catalog.DefaultParty)
 	object, err := s.parties.get(ctx, party)
 	if err == nil {
@@ -47,7 +102,7 @@ func (s *Store) Queue(ctx context.Context, party string) (queue string, known bo
 	if err != nil {
 		return "", false, failed(err, "namespace "+party)
 	}
-	return s.Queue(ctx, catalog.DefaultParty)
+	return s.FindQueue(ctx, catalog.DefaultParty)
 }
 
 // ListParties reads all Party objects, in order of name: there are few.
@@ -62,10 +117,12 @@ func (s *Store) GetParty(ctx context.Context, name string) (*v1alpha1.Party, err
 
 // PutParty creates or replaces a Party object. One equal to what is stored writes nothing: changed is false then.
 func (s *Store) PutParty(ctx context.Context, name string, spec v1alpha1.PartySpec) (created, changed bool, err error) {
+	defer s.queues.forget()
 	return put(ctx, s.parties, name, spec, func(p *v1alpha1.Party) *v1alpha1.PartySpec { return &p.Spec })
 }
 
 // DeleteParty deletes the Party object that was read as stored; another one of its name, or a change since, is a Conflict.
 func (s *Store) DeleteParty(ctx context.Context, stored *v1alpha1.Party) error {
+	defer s.queues.forget()
 	return s.parties.delete(ctx, stored.Name, &metav1.Preconditions{UID: &stored.UID, ResourceVersion: &stored.ResourceVersion})
 }

@@ -55,6 +55,7 @@ type Store struct {
 	seen cache.SharedIndexInformer
 	// events tells of changes of servings, once Run was called.
 	events *servingEvents
+	queues foundQueues
 
 	engineName string
 	engineMu   sync.Mutex

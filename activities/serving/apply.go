@@ -56,6 +56,8 @@ type bringing struct {
 	// written says that all objects were written, objects what they are to be: from then on only the Deployment is looked at.
 	written bool
 	objects serving.Objects
+	// begun says that this attempt has had a first look.
+	begun bool
 }
 
 // round writes what differs, and judges how far the Deployment is. After any trouble everything is looked at anew.
@@ -70,7 +72,7 @@ func (b *bringing) round(ctx context.Context, j *job) (next attempt.Next, err er
 	next = attempt.Next{Action: attempt.Wait, Reason: why, Within: lookEvery}
 	switch state {
 	case serving.DeployedWhole:
-		return attempt.Next{Action: attempt.Done}, j.finish(ctx, b.objects, d)
+		return attempt.Next{Action: attempt.Done}, b.finish(ctx, j, d)
 	case serving.DeployedNot:
 		b.written = false // somebody has changed or deleted it since
 	case serving.DeployedComing:
@@ -91,6 +93,13 @@ func (b *bringing) deployment(ctx context.Context, j *job) (*appsv1.Deployment, 
 	if b.written {
 		return j.read(ctx)
 	}
+	if first := !b.begun; first {
+		b.begun = true
+		if d := j.written(); d != nil {
+			b.written = true
+			return d, nil
+		}
+	}
 	objects, err := j.a.render(ctx, j.req)
 	if err != nil {
 		return nil, err
@@ -101,6 +110,20 @@ func (b *bringing) deployment(ctx context.Context, j *job) (*appsv1.Deployment, 
 	}
 	b.written, b.objects = true, objects
 	return d, nil
+}
+
+// written is the Deployment if the watch shows that an attempt before this one has written it in this very step, and with it everything, since it is written last; nil when it
+// does not.
+func (j *job) written() *appsv1.Deployment {
+	d, live := j.a.watch.deployment(name{j.req.Domain, j.req.Deployment})
+	if !live || d == nil || d.DeletionTimestamp != nil || d.Annotations[workloadops.AnnotationClaimedBy] != j.req.Claim ||
+		d.Annotations[serving.AnnotationVersion] != j.req.Version || serving.TokenOf(d) != j.req.Token() {
+		return nil
+	}
+	if intact, err := isIntact(d); err != nil || !intact {
+		return nil
+	}
+	return d
 }
 
 // read is the Deployment as the watch has it, or as the API server has it while the watch cannot be relied on; nil when it is gone.
@@ -121,8 +144,13 @@ func (j *job) stuck(ctx context.Context, d *appsv1.Deployment, why string) error
 }
 
 // finish removes what an earlier version had besides, and gives the Deployment free.
-func (j *job) finish(ctx context.Context, objects serving.Objects, d *appsv1.Deployment) error {
-	if err := j.a.prune(ctx, j.req, objects); err != nil || d.Annotations[workloadops.AnnotationClaimedBy] != j.req.Claim {
+func (b *bringing) finish(ctx context.Context, j *job, d *appsv1.Deployment) (err error) {
+	if b.objects.Deployment == nil {
+		if b.objects, err = j.a.render(ctx, j.req); err != nil {
+			return err
+		}
+	}
+	if err := j.a.prune(ctx, j.req, b.objects); err != nil || d.Annotations[workloadops.AnnotationClaimedBy] != j.req.Claim {
 		return err
 	}
 	return j.free(ctx)

@@ -232,6 +232,18 @@ func (f frozen) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r)
 }
 
+// deaf holds up the answer to the first request of that method for a Service: it was made, and the worker does not know.
+type deaf struct{ frozen }
+
+func (d deaf) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := d.next.RoundTrip(r)
+	if r.Method == d.method && strings.HasSuffix(r.URL.Path, "/services/s1-service") && d.once.CompareAndSwap(false, true) {
+		close(d.asked)
+		<-d.until
+	}
+	return response, err
+}
+
 func TestAStepThatIsFrozenBeforeItWrites(t *testing.T) {
 	for _, tc := range []struct {
 		reason, method string
@@ -305,7 +317,7 @@ func TestAStepThatIsFrozenUntilAllIsRemovedMakesNothing(t *testing.T) {
 	asked, thaw, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		result <- s.apply(s.step(1, false), func(next http.RoundTripper) http.RoundTripper {
-			return frozen{next: next, method: http.MethodGet, until: thaw, once: &atomic.Bool{}, asked: asked}
+			return deaf{frozen{next: next, method: http.MethodPatch, until: thaw, once: &atomic.Bool{}, asked: asked}}
 		})
 	}()
 	<-asked

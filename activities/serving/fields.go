@@ -127,11 +127,13 @@ type part struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
 	drift []kuscia.Drift
+	// token is the fencing token that it was written with last.
+	token serving.FencingToken
 }
 
 // DeepCopyObject copies it.
 func (b *part) DeepCopyObject() runtime.Object {
-	return &part{TypeMeta: b.TypeMeta, ObjectMeta: *b.DeepCopy(), drift: b.drift}
+	return &part{TypeMeta: b.TypeMeta, ObjectMeta: *b.DeepCopy(), drift: b.drift, token: b.token}
 }
 
 func toPart(from any) (any, error) {
@@ -139,7 +141,7 @@ func toPart(from any) (any, error) {
 	if _, done := from.(*part); done || !ok {
 		return from, nil
 	}
-	return &part{TypeMeta: metav1.TypeMeta{Kind: kindOf(is)}, drift: driftOf(is), ObjectMeta: metav1.ObjectMeta{
+	return &part{TypeMeta: metav1.TypeMeta{Kind: kindOf(is)}, drift: driftOf(is), token: serving.TokenOf(is), ObjectMeta: metav1.ObjectMeta{
 		Name: is.GetName(), Namespace: is.GetNamespace(), UID: is.GetUID(), ResourceVersion: is.GetResourceVersion(),
 		Labels: is.GetLabels(),
 	}}, nil

@@ -39,6 +39,9 @@ func (a *Activities) Remove(ctx context.Context, req serving.PartyRequest) error
 
 // prune deletes the Services and ConfigMaps that an earlier version had besides.
 func (a *Activities) prune(ctx context.Context, req serving.PartyRequest, objects serving.Objects) error {
+	if a.watch.only(name{req.Domain, req.Deployment}, serving.ObjectsOf(objects.Deployment), req.Token()) {
+		return nil
+	}
 	keep := map[string]bool{"Deployment/" + objects.Deployment.Name: true}
 	for _, name := range serving.ObjectsOf(objects.Deployment) {
 		keep[name] = true

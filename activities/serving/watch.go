@@ -16,6 +16,7 @@ import (
 
 	"slipway.io/slipway/kube"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
 )
 
 type name struct{ namespace, deployment string }
@@ -180,18 +181,7 @@ func (w *Watch) belongings(d *appsv1.Deployment, objects []string) (missing []st
 	if watched == nil {
 		return nil, nil
 	}
-	there := map[string]*part{}
-	for _, informer := range watched.others {
-		found, err := informer.GetIndexer().ByIndex(byDeployment, d.Namespace+"/"+d.Name)
-		if err != nil {
-			return nil, nil
-		}
-		for _, object := range found {
-			if b, is := object.(*part); is {
-				there[b.Kind+"/"+b.Name] = b
-			}
-		}
-	}
+	there := watched.partsOf(name{d.Namespace, d.Name})
 	for _, one := range objects {
 		if b, is := there[one]; is {
 			drift = append(drift, b.drift...)
@@ -200,4 +190,40 @@ func (w *Watch) belongings(d *appsv1.Deployment, objects []string) (missing []st
 		}
 	}
 	return missing, drift
+}
+
+// partsOf are the Services and ConfigMaps of a Deployment, by "Service/name".
+func (s *scope) partsOf(of name) map[string]*part {
+	there := map[string]*part{}
+	for _, informer := range s.others {
+		found, err := informer.GetIndexer().ByIndex(byDeployment, of.namespace+"/"+of.deployment)
+		if err != nil {
+			continue
+		}
+		for _, object := range found {
+			if b, is := object.(*part); is {
+				there[b.Kind+"/"+b.Name] = b
+			}
+		}
+	}
+	return there
+}
+
+// only says that nothing belongs to a Deployment but these objects. The watch of a kind tells so once it has seen what this very step has written of that kind: what was
+// there before it has seen by then, too. Otherwise the API server has to be asked.
+func (w *Watch) only(of name, objects []string, token serving.FencingToken) bool {
+	watched := w.scope(of.namespace)
+	if watched == nil || !watched.live() {
+		return false
+	}
+	there := watched.partsOf(of)
+	seen := map[string]bool{}
+	for _, one := range objects {
+		b, is := there[one]
+		if !is || b.token != token {
+			return false
+		}
+		seen[b.Kind] = true
+	}
+	return len(there) == len(objects) && len(seen) == len(watched.others)
 }

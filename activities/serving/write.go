@@ -27,8 +27,9 @@ type writer struct {
 	a   *Activities
 	req serving.PartyRequest
 	dry bool
-	// looked is when the Deployment's fencing token was last read.
+	// looked is when the Deployment's fencing token was last read, and found the Deployment as it was then; nil: there was none.
 	looked time.Time
+	found  *appsv1.Deployment
 }
 
 const retryFormer = 2 * time.Second
@@ -67,7 +68,7 @@ func (w *writer) all(ctx context.Context, o serving.Objects) (*appsv1.Deployment
 		}
 	}
 	deployments := w.a.client.AppsV1().Deployments(w.req.Domain)
-	return put(ctx, w, kindClient[*appsv1.Deployment]{"Deployment", deployments.Get, deployments.Patch}, o.Deployment)
+	return put(ctx, w, kindClient[*appsv1.Deployment]{"Deployment", w.lately(deployments.Get), deployments.Patch}, o.Deployment)
 }
 
 // mayBegin looks at the Deployment before anything is written: its fencing token decides for all objects.
@@ -82,7 +83,26 @@ func (w *writer) mayBegin(ctx context.Context) error {
 // standing is the Deployment as it stands before anything is written; nil when there is none.
 func (w *writer) standing(ctx context.Context) (*appsv1.Deployment, error) {
 	w.looked = time.Now()
-	return w.a.deployment(ctx, name{w.req.Domain, w.req.Deployment})
+	d, err := w.a.deployment(ctx, name{w.req.Domain, w.req.Deployment})
+	w.found = d
+	return d, err
+}
+
+// lately is get, for the Deployment that standing has just read.
+func (w *writer) lately(get func(context.Context, string, metav1.GetOptions) (*appsv1.Deployment, error)) func(context.Context, string,
+	metav1.GetOptions) (*appsv1.Deployment, error) {
+	return func(ctx context.Context, name string, options metav1.GetOptions) (*appsv1.Deployment, error) {
+		switch {
+		case time.Since(w.looked) >= tokenLasts:
+			return get(ctx, name, options)
+		case w.found != nil:
+			return w.found, nil
+		case w.dry:
+			return nil, apierrors.NewNotFound(appsv1.Resource("deployments"), name)
+		default: // it was not there, and has come since: so the apply has said that was to make it
+			return get(ctx, name, options)
+		}
+	}
 }
 
 // mayGoOn looks at it again when the last look is long ago.
@@ -99,6 +119,12 @@ func (w *writer) mayGoOn(ctx context.Context) error {
 // put makes one object what it is to be, unless it is that already.
 func put[T object](ctx context.Context, w *writer, c kindClient[T], wanted T) (T, error) {
 	var none T
+	if !w.dry && w.found == nil {
+		// Where there is no Deployment the rest is most likely not there either: an apply that makes it is a conflict where it is.
+		if made, err := apply(ctx, w, c, wanted, nil); !apierrors.IsConflict(err) {
+			return made, err
+		}
+	}
 	call, cancel := w.a.call(ctx)
 	defer cancel()
 	is, err := c.get(call, wanted.GetName(), metav1.GetOptions{})

@@ -37,8 +37,8 @@ type Backend struct {
 	MaxConcurrentWorkloads int
 	// UnreachableBudget is how long a cluster may be out of reach before a release is interrupted (0: 120 s).
 	UnreachableBudget time.Duration
-	// Recent keeps answers for a moment, Lists what Temporal's lists said, and Parties where parties are found; nil: nothing is kept.
-	Recent, Lists, Parties *recent.Answers
+	// Recent keeps answers for a moment, and Lists what Temporal's lists said; nil: nothing is kept.
+	Recent, Lists *recent.Answers
 	// Checks asks each party about many rollouts at once; nil: about one after the other.
 	Checks *gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]
 	// Beside says what else releases what Rollout objects name. None: nobody looks.

@@ -139,7 +139,7 @@ func (h *Handlers) findParty(ctx context.Context, name string) (state schema.Par
 	if name == catalog.DefaultParty {
 		return builtInParty(), nil, nil
 	}
-	queue, known, err := h.Home.Queue(ctx, name)
+	queue, known, err := h.Home.FindQueue(ctx, name)
 	if err != nil {
 		return state, nil, err
 	}
@@ -157,7 +157,6 @@ func (h *Handlers) PutParty(c echo.Context, name schema.PartyName) error {
 		return err
 	}
 	created, changed, err := h.Home.PutParty(c.Request().Context(), name, spec)
-	h.Parties.Forget()
 	if err != nil {
 		return problem.RefusedIsMalformed(err)
 	}
@@ -178,7 +177,6 @@ func (h *Handlers) DeleteParty(c echo.Context, name schema.PartyName) error {
 		if err := h.partyInUse(ctx, name); err != nil {
 			return err
 		}
-		defer h.Parties.Forget()
 		return h.Home.DeleteParty(ctx, object)
 	}))
 }

@@ -67,7 +67,7 @@ func (x *taskStart) findQueues(ctx context.Context) (unknown []schema.FieldProbl
 			if _, found := x.snapshot.Queues[party]; found || missing[party] {
 				continue
 			}
-			queue, known, err := x.Queue(ctx, party)
+			queue, known, err := x.Home.Queue(ctx, party)
 			if err != nil {
 				return nil, err
 			}

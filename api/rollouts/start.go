@@ -133,7 +133,7 @@ func (s *rolloutStart) Name(p *problem.Error, workflowID string) *problem.Error 
 func (s *rolloutStart) place(ctx context.Context) error {
 	spec := &s.request.Spec
 	party := spec.Workload().PartyOrDefault()
-	queue, known, err := s.Queue(ctx, party)
+	queue, known, err := s.Home.Queue(ctx, party)
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func (r *servingReader) learnQueue(ctx context.Context, domain string) error {
 	if !r.first("queue "+domain) || len(validation.IsDNS1123Subdomain(domain)) > 0 {
 		return nil
 	}
-	queue, known, err := r.Queue(ctx, domain)
+	queue, known, err := r.Home.Queue(ctx, domain)
 	if known {
 		r.around.Queues[domain] = queue
 	}

@@ -76,7 +76,7 @@ func newAPI(p apiParts) (*api.API, error) {
 func newBackend(p apiParts) *backend.Backend {
 	s := p.Settings
 	return &backend.Backend{Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Log: p.Log,
-		Recent: &recent.Answers{}, Lists: &recent.Answers{}, Parties: &recent.Answers{}, Checks: &gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]{},
+		Recent: &recent.Answers{}, Lists: &recent.Answers{}, Checks: &gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]{},
 		Beside: p.Beside, MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads,
 		UnreachableBudget: s.UnreachableBudget}
 }

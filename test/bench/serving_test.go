@@ -59,6 +59,7 @@ func measureServings(t *testing.T, n int) {
 	printAsked("write", askedToWrite, proxy.Asked("write"))
 	printAsked("read", askedToRead, proxy.Asked("read"))
 	fmt.Printf("  history: %d events of its creation\n", e.Events(serving.WorkflowPrefix("s0")+"1"))
+	printTypes(e.History(serving.WorkflowPrefix("s0") + "1"))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
 	harness.Covered(t, n, "servings at once")
 	require.LessOrEqual(t, perServing, float64(maxServingWrites), "a creation writes little")
