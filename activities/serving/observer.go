@@ -64,13 +64,14 @@ type Observer struct {
 	// last is what was seen last of each Deployment, and untold those of which that is still to be told, in the order in which they have changed.
 	last   map[name]serving.Observation
 	untold []name
+	waits  map[name]bool // those in untold
 	// news has a value while there is something untold.
 	news chan struct{}
 }
 
 // NewObserver makes an observer of what activities' watch sees.
 func NewObserver(activities *Activities, temporal temporalClient) *Observer {
-	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{}, news: make(chan struct{}, 1),
+	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{}, waits: map[name]bool{}, news: make(chan struct{}, 1),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[name](tellShortest, tellLongest))}
 }
 
@@ -116,8 +117,8 @@ func (o *Observer) look(ctx context.Context, of name) error {
 // tell has Deployments told of. The caller holds mu.
 func (o *Observer) tell(of ...name) {
 	for _, one := range of {
-		if !slices.Contains(o.untold, one) {
-			o.untold = append(o.untold, one)
+		if !o.waits[one] {
+			o.waits[one], o.untold = true, append(o.untold, one)
 		}
 	}
 	kube.Wake(o.news)
@@ -161,6 +162,7 @@ func (o *Observer) tellSome(ctx context.Context) error {
 	burst := make([]serving.Observation, len(some))
 	for i, of := range some {
 		burst[i] = o.last[of]
+		delete(o.waits, of)
 	}
 	o.mu.Unlock()
 	if len(burst) == 0 {
