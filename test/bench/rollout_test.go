@@ -220,7 +220,7 @@ func measureCanaries(t *testing.T, n int) {
 
 // releaseCanary starts a canary, and approves each of its steps that waits.
 func releaseCanary(t *testing.T, e *harness.Engine, name string) {
-	steps := []strategy.Step{harness.Step("20%", 20), harness.Step("60%", 60), harness.Timed(harness.Step("100%", 100), 0)}
+	steps := []strategy.Step{harness.Step("20%", 20), harness.Step("40%", 40), harness.Timed(harness.Step("100%", -1), 0)}
 	post(t, e, harness.Rollout{Kind: harness.Deployment, Name: name, Image: image(name, ":v2"), Strategy: strategy.Strategy{Style: strategy.StylePartition,
 		Steps: steps, Routings: e.RoutingOf(harness.Nginx, name)}})
 	for step := range canaryApprovals {

@@ -71,7 +71,8 @@ func servingImage(t *testing.T, e *harness.Engine) string {
 	e.MustKuscia("/api/v1/appimage/create", fmt.Sprintf(`{"name":%q,"image":{"name":"registry.test/app","tag":"v1"},"config_templates":{"app.conf":"{\"id\":\"{{.SERVING_ID}}\"}"},
 		"deploy_templates":[{"name":"app","replicas":1,"containers":[{"name":"app","config_volume_mounts":[{"mount_path":"/etc/app.conf","sub_path":"app.conf"}],
 		"ports":[{"name":"service","scope":"Cluster"},{"name":"internal","scope":"Domain"}]}]}]}`, image))
-	t.Cleanup(func() { e.Kuscia("/api/v1/appimage/delete", fmt.Sprintf(`{"name":%q}`, image)) })
+	images := e.Dynamic(t).Resource(kuscia.AppImageResource)
+	t.Cleanup(func() { _ = images.Delete(context.Background(), image, metav1.DeleteOptions{}) }) // the engine may be gone by then
 	return image
 }
 
