@@ -381,7 +381,6 @@ func (r *rolloutRun) partyOptions(a machine.Action) workflow.ActivityOptions {
 	return options(partyRun(r.in.Queue, pickUp), a)
 }
 
-// options are those of an action. What is stopped ends before anything else begins: two writers of one workload would undo each other.
 // legOptions let an attempt keep its place for as long as its pods come on.
 func (r *rolloutRun) legOptions(a machine.Action) workflow.ActivityOptions {
 	o := r.partyOptions(a)
@@ -392,6 +391,7 @@ func (r *rolloutRun) legOptions(a machine.Action) workflow.ActivityOptions {
 // legTimeout is more than an attempt at a leg takes.
 const legTimeout = 5 * time.Minute
 
+// options are those of an action. What is stopped ends before anything else begins: two writers of one workload would undo each other.
 func options(o workflow.ActivityOptions, a machine.Action) workflow.ActivityOptions {
 	o.Summary, o.WaitForCancellation = cell(a.Summary, maxSummary), true
 	return o

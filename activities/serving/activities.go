@@ -37,7 +37,7 @@ type Options struct {
 	// Engine is the name of the engine whose operations this worker carries out: its Temporal namespace. What another engine runs on the
 	// same cluster is that one's news.
 	Engine string
-	// ListenFor is how long one attempt waits for pods before it gives its place back; default 1 min.
+	// ListenFor is how long one attempt waits for pods before it gives its place back; default 30 s. The activity's StartToCloseTimeout is a minute.
 	ListenFor time.Duration
 	// CallTimeout is how long one request to the API server may take; default 5 s.
 	CallTimeout time.Duration
@@ -48,7 +48,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.ListenFor, o.CallTimeout = cmp.Or(o.ListenFor, time.Minute), cmp.Or(o.CallTimeout, 5*time.Second)
+	o.ListenFor, o.CallTimeout = cmp.Or(o.ListenFor, 30*time.Second), cmp.Or(o.CallTimeout, 5*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now

@@ -93,7 +93,7 @@ func (b *bringing) deployment(ctx context.Context, j *job) (*appsv1.Deployment, 
 	if b.written {
 		return j.read(ctx)
 	}
-	if first := !b.begun; first {
+	if !b.begun {
 		b.begun = true
 		if d := j.written(); d != nil {
 			b.written = true
