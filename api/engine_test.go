@@ -39,7 +39,7 @@ import (
 	"slipway.io/slipway/api"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/gather"
-	"slipway.io/slipway/api/recent"
+	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"

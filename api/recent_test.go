@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"slipway.io/slipway/api/recent"
+	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/release/rollout"
 )
 

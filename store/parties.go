@@ -3,12 +3,13 @@ package store
 import (
 	"cmp"
 	"context"
-	"sync"
+	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/v1alpha1"
@@ -29,54 +30,23 @@ func (s *Store) DefaultNamespace(ctx context.Context, party string) (string, err
 // queueLasts is how long is relied on what was found of a party's queue: hundreds of releases may start in a second, and where a party is found hardly ever changes.
 const queueLasts = time.Second
 
-// foundQueues are the queues that were found a moment ago.
-type foundQueues struct {
-	mu    sync.Mutex
-	names map[string]foundQueue
-}
+// errUnknownParty keeps it from being relied on that a party is not known: somebody may be about to create it.
+var errUnknownParty = errors.New("the party is not known")
 
-type foundQueue struct {
-	name string
-	at   time.Time
-}
-
-func (f *foundQueues) of(party string) (string, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	found, is := f.names[party]
-	return found.name, is && time.Since(found.at) < queueLasts
-}
-
-func (f *foundQueues) note(party, name string, at time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.names == nil || len(f.names) >= mostFound {
-		f.names = map[string]foundQueue{}
-	}
-	f.names[party] = foundQueue{name, at}
-}
-
-func (f *foundQueues) forget() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.names = nil
-}
-
-// mostFound is how many queues are kept at once.
-const mostFound = 10_000
-
-// Queue is FindQueue, which is relied on for a second. That a party is not known is not: somebody may be about to create it.
+// Queue is FindQueue, which is relied on for a second, but for that a party is not known.
 func (s *Store) Queue(ctx context.Context, party string) (queue string, known bool, err error) {
 	party = cmp.Or(party, catalog.DefaultParty)
-	if queue, recent := s.queues.of(party); recent {
-		return queue, true, nil
+	queue, err = recent.Get(ctx, &s.queues, party, queueLasts, func(ctx context.Context) (string, error) {
+		queue, known, err := s.FindQueue(ctx, party)
+		if err == nil && !known {
+			err = errUnknownParty
+		}
+		return queue, err
+	})
+	if errors.Is(err, errUnknownParty) {
+		return "", false, nil
 	}
-	at := time.Now()
-	queue, known, err = s.FindQueue(ctx, party)
-	if err == nil && known {
-		s.queues.note(party, queue, at)
-	}
-	return queue, known, err
+	return queue, err == nil, err
 }
 
 // FindQueue is the task queue on which a party's worker is found, and whether the party is known at all: a Party object, or a
@@ -117,12 +87,12 @@ func (s *Store) GetParty(ctx context.Context, name string) (*v1alpha1.Party, err
 
 // PutParty creates or replaces a Party object. One equal to what is stored writes nothing: changed is false then.
 func (s *Store) PutParty(ctx context.Context, name string, spec v1alpha1.PartySpec) (created, changed bool, err error) {
-	defer s.queues.forget()
+	defer s.queues.Forget()
 	return put(ctx, s.parties, name, spec, func(p *v1alpha1.Party) *v1alpha1.PartySpec { return &p.Spec })
 }
 
 // DeleteParty deletes the Party object that was read as stored; another one of its name, or a change since, is a Conflict.
 func (s *Store) DeleteParty(ctx context.Context, stored *v1alpha1.Party) error {
-	defer s.queues.forget()
+	defer s.queues.Forget()
 	return s.parties.delete(ctx, stored.Name, &metav1.Preconditions{UID: &stored.UID, ResourceVersion: &stored.ResourceVersion})
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/v1alpha1"
@@ -55,7 +56,7 @@ type Store struct {
 	seen cache.SharedIndexInformer
 	// events tells of changes of servings, once Run was called.
 	events *servingEvents
-	queues foundQueues
+	queues recent.Answers
 
 	engineName string
 	engineMu   sync.Mutex

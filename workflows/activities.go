@@ -54,6 +54,12 @@ var localOnce = workflow.LocalActivityOptions{
 	RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 }
 
+// atOnce does an activity of the centre as a local one. What does not succeed at once is left to an activity.
+func atOnce(ctx workflow.Context, activity string, request, result any) bool {
+	ctx = workflow.WithLocalActivityOptions(ctx, localOnce)
+	return workflow.ExecuteLocalActivity(ctx, activity, request).Get(ctx, result) == nil
+}
+
 // partyRun is for an operation on a workload. An attempt is short and the server retries it: waiting for pods costs no worker and no
 // history. pickUp is how long a party's queue may be without a worker.
 func partyRun(queue string, pickUp time.Duration) workflow.ActivityOptions {

@@ -71,6 +71,10 @@ const (
 	versionSettlesFirst workflow.Version = 1
 	// versionLegs has a party's worker go from one rest of a rollout to the next by one activity.
 	versionLegs workflow.Version = 2
+	// versionBriefRests has a leg wait out the rests that are soon over.
+	versionBriefRests workflow.Version = 3
+	// versionAtOnce has an operation on a serving write how it begins and ends by local activities.
+	versionAtOnce workflow.Version = 4
 )
 
 type runningTimer struct {

@@ -94,10 +94,11 @@ type runningAction struct {
 
 func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	r := &rolloutRun{in: in, newer: in.Newer,
-		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal", Reason: reasonCancelled}, versionLegs)}
+		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal", Reason: reasonCancelled}, versionBriefRests)}
 	self := r.info.WorkflowExecution
 	claim := workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID, Engine: in.Engine}
-	setup := machine.Setup{Asked: in.Asked, Claim: claim.String(), Workflow: plan.WorkflowRef{ID: self.ID, RunID: self.RunID}}
+	setup := machine.Setup{Asked: in.Asked, Claim: claim.String(), Workflow: plan.WorkflowRef{ID: self.ID, RunID: self.RunID},
+		BriefRests: r.version >= versionBriefRests}
 	if in.State == nil {
 		r.machine = machine.NewMachine(setup, workflow.Now(ctx))
 	} else {
@@ -368,8 +369,7 @@ func (r *rolloutRun) complete(ctx workflow.Context) error {
 // completeAtOnce writes the record by a local activity, which costs one event. A home cluster that does not answer at once is waited for by an activity.
 func (r *rolloutRun) completeAtOnce(ctx workflow.Context, request rollout.CompleteRequest) bool {
 	request.Status = new(r.machine.Status()) // what a local activity is given is no part of the history
-	ctx = workflow.WithLocalActivityOptions(ctx, localOnce)
-	return workflow.ExecuteLocalActivity(ctx, rollout.ActivityCompleteRollout, request).Get(ctx, nil) == nil
+	return atOnce(ctx, rollout.ActivityCompleteRollout, request, nil)
 }
 
 // partyOptions are those of an operation on a party's cluster. A party that is known to be away is waited for without a limit.

@@ -90,10 +90,13 @@ type partyStep struct {
 
 func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
 	s := &servingRun{in: in, running: make([]*partyStep, len(in.Parties)),
-		loop: newLoop(ctx, servingMenu, serving.Command{Verb: serving.VerbStop, Reason: reasonCancelled}, versionSettlesFirst)}
+		loop: newLoop(ctx, servingMenu, serving.Command{Verb: serving.VerbStop, Reason: reasonCancelled}, versionAtOnce)}
 	s.driver = s
 	s.self = workloadops.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.FirstRunID}
 	s.began = s.info.WorkflowStartTime
+	if state, told := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeState); told && s.version >= versionAtOnce {
+		s.shown.state = state // its workflow was started with that
+	}
 	if c := in.Continued; c != nil {
 		s.began, s.begun, s.waiting, s.released = c.Began, c.Begun, c.Waiting, c.Released
 		s.adopt(serving.ResumeMachine(in, c.State))
@@ -133,8 +136,10 @@ func (s *servingRun) begin() error {
 	var found serving.BeginResult
 	note := s.note(s.operation())
 	note.Parties, note.Previous = s.in.Parties, s.in.PreviousDigest
-	if err := perform(withActivity(s.ctx, centreForever, "begin to "+s.in.Kind), serving.ActivityBegin, note, &found); err != nil {
-		return err
+	if s.version < versionAtOnce || !atOnce(s.ctx, serving.ActivityBegin, note, &found) {
+		if err := perform(withActivity(s.ctx, centreForever, "begin to "+s.in.Kind), serving.ActivityBegin, note, &found); err != nil {
+			return err
+		}
 	}
 	switch {
 	case found.Gone:
@@ -400,6 +405,9 @@ func (s *servingRun) tell(now serving.Outcome, ending *serving.Ending) {
 
 // write has the centre write a note. One that is refused for good keeps nothing from going on.
 func (s *servingRun) write(activity, summary string, note serving.NoteRequest) {
+	if s.version >= versionAtOnce && atOnce(s.ctx, activity, note, nil) {
+		return
+	}
 	if err := perform(withActivity(s.ctx, centreForever, summary), activity, note, nil); err != nil {
 		workflow.GetLogger(s.ctx).Error("refused for good: "+summary, "serving", s.in.ID, "error", err)
 	}

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -73,7 +74,7 @@ func newParties(t *testing.T) *fakeParties {
 		return p.begun, p.called("begin " + r.Operation.Kind)
 	})
 	register(serving.ActivityNote, func(_ context.Context, r serving.NoteRequest) error {
-		p.notes = append(p.notes, r)
+		p.notes = append(p.notes, asStored(p.t, r))
 		return p.called(fmt.Sprintf("note %s done=%t", r.Operation.Version, r.Operation.Done))
 	})
 	register(serving.ActivityRelease, func(_ context.Context, r serving.NoteRequest) error {
@@ -181,4 +182,12 @@ func servingOf(kind string) serving.Input {
 		in.PreviousDigest = "old"
 	}
 	return in
+}
+
+// asStored is a note as a status has it: a local activity is given what the workflow has, as it is.
+func asStored(t *testing.T, r serving.NoteRequest) (stored serving.NoteRequest) {
+	raw, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &stored))
+	return stored
 }

@@ -32,6 +32,8 @@ type Activities struct {
 	snapshots map[string]plan.Snapshot
 	// published are Rollouts as this process wrote them last, by their UID.
 	published *lru.Cache
+	// servings are servings as this process wrote them last, by their ID.
+	servings *lru.Cache
 }
 
 // inputs reads what operations on servings were started with, as versions.Reader does.
@@ -44,7 +46,7 @@ type inputs interface {
 // each subject are kept.
 func NewActivities(store *store.Store, temporal client.Client, reader inputs, recordLimit int) *Activities {
 	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit, snapshots: map[string]plan.Snapshot{},
-		published: lru.New(mostPublished)}
+		published: lru.New(mostPublished), servings: lru.New(mostServings)}
 }
 
 // Register makes the activities known to a worker of the centre's queue.

@@ -77,6 +77,7 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 			if action.Until == nil {
 				return machine.LegResult{Parts: leg.Parts()}, nil
 			}
+			w.rests(leg.Status())
 			if err := wait(ctx, action.Until.Sub(from)); err != nil {
 				return machine.LegResult{}, ended(ctx, err, leg.Parts())
 			}
@@ -131,7 +132,7 @@ func ended(ctx context.Context, err error, parts []machine.Part) error {
 		Category: app.Category(), Details: []any{details}})
 }
 
-// wait waits for routes to take effect.
+// wait waits until routes have taken effect, or a brief rest is over.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -46,6 +46,11 @@ func (w *whole) at(ctx context.Context, a machine.Action, s *rollout.Status) {
 	}
 }
 
+// rests notes what the leg waits for.
+func (w *whole) rests(s *rollout.Status) {
+	w.details.Note(func(p *machine.LegProgress) { p.Status = s })
+}
+
 // done notes what the leg has done.
 func (w *whole) done(parts []machine.Part) {
 	w.details.Note(func(p *machine.LegProgress) { p.Parts = parts })

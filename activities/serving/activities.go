@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"slipway.io/slipway/activities/versions"
+	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/serving/admission"
@@ -65,6 +66,8 @@ type Activities struct {
 	versions *versions.Reader
 	watch    *Watch
 	options  Options
+	// namespaces are those that were looked at a moment ago.
+	namespaces recent.Answers
 }
 
 // New makes the activities of one cluster. They are woken by watch, which reads the same cluster.

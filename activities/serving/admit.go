@@ -2,10 +2,13 @@ package serving
 
 import (
 	"context"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/serving/admission"
 )
@@ -30,11 +33,16 @@ func (w *writer) invited(ctx context.Context, is *appsv1.Deployment) error {
 	if w.a.options.AnyNamespace || !admission.NeedsInvitation(is, w.req) {
 		return nil
 	}
-	call, cancel := w.a.call(ctx)
-	defer cancel()
-	namespace, err := w.a.client.CoreV1().Namespaces().Get(call, w.req.Domain, metav1.GetOptions{})
+	namespace, err := recent.Get(ctx, &w.a.namespaces, w.req.Domain, invitationLasts, func(ctx context.Context) (*corev1.Namespace, error) {
+		call, cancel := w.a.call(ctx)
+		defer cancel()
+		return w.a.client.CoreV1().Namespaces().Get(call, w.req.Domain, metav1.GetOptions{})
+	})
 	if err != nil {
 		return err
 	}
 	return admission.CheckInvitation(namespace)
 }
+
+// invitationLasts is how long is relied on what a namespace invites: hundreds of its servings may be created in a second.
+const invitationLasts = time.Second

@@ -58,6 +58,9 @@ type bringing struct {
 	objects serving.Objects
 	// begun says that this attempt has had a first look.
 	begun bool
+	// last is the Deployment as this attempt has written it, at.
+	last *appsv1.Deployment
+	at   time.Time
 }
 
 // round writes what differs, and judges how far the Deployment is. After any trouble everything is looked at anew.
@@ -91,7 +94,7 @@ func (b *bringing) round(ctx context.Context, j *job) (next attempt.Next, err er
 // deployment is the Deployment as it was written, or as it has become since.
 func (b *bringing) deployment(ctx context.Context, j *job) (*appsv1.Deployment, error) {
 	if b.written {
-		return j.read(ctx)
+		return j.read(ctx, b)
 	}
 	if !b.begun {
 		b.begun = true
@@ -108,7 +111,7 @@ func (b *bringing) deployment(ctx context.Context, j *job) (*appsv1.Deployment, 
 	if err != nil {
 		return nil, err
 	}
-	b.written, b.objects = true, objects
+	b.written, b.objects, b.last, b.at = true, objects, d, time.Now()
 	return d, nil
 }
 
@@ -126,11 +129,19 @@ func (j *job) written() *appsv1.Deployment {
 	return d
 }
 
-// read is the Deployment as the watch has it, or as the API server has it while the watch cannot be relied on; nil when it is gone.
-func (j *job) read(ctx context.Context) (*appsv1.Deployment, error) {
+// watchPatience is how long a watch may take to tell of a write before the API server is asked.
+const watchPatience = 5 * time.Second
+
+// read is the Deployment as the watch has it, or as the API server has it while the watch cannot be relied on; nil when it is gone. A watch that
+// has not told of the write yet will: nobody else is asked meanwhile.
+func (j *job) read(ctx context.Context, b *bringing) (*appsv1.Deployment, error) {
 	of := name{j.req.Domain, j.req.Deployment}
-	if d, live := j.a.watch.deployment(of); live && d != nil && d.Annotations[workloadops.AnnotationClaimedBy] == j.req.Claim {
+	d, live := j.a.watch.deployment(of)
+	switch {
+	case live && d != nil && d.Annotations[workloadops.AnnotationClaimedBy] == j.req.Claim:
 		return d, nil
+	case live && b.last != nil && time.Since(b.at) < watchPatience:
+		return b.last, nil
 	}
 	return j.a.deployment(ctx, of)
 }

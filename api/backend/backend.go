@@ -13,7 +13,7 @@ import (
 
 	"slipway.io/slipway/api/gather"
 	"slipway.io/slipway/api/presence"
-	"slipway.io/slipway/api/recent"
+	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/party"

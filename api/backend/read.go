@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"slipway.io/slipway/api/problem"
-	"slipway.io/slipway/api/recent"
+	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/v1alpha1"
 )

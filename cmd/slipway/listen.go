@@ -22,7 +22,7 @@ import (
 	"slipway.io/slipway/api/gather"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/api/limits"
-	"slipway.io/slipway/api/recent"
+	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"

@@ -257,7 +257,8 @@ func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAt
 		domains = append(domains, p.Domain)
 	}
 	return temporal.NewSearchAttributes(workflows.AttributeKind.ValueSet(workflows.KindServing), workflows.AttributeName.ValueSet(in.ID),
-		workflows.AttributeNamespace.ValueSet(kd.Namespace), workflows.AttributeParties.ValueSet(workflows.FitList(domains)))
+		workflows.AttributeNamespace.ValueSet(kd.Namespace), workflows.AttributeParties.ValueSet(workflows.FitList(domains)),
+		workflows.AttributeState.ValueSet(string(serving.FirstStage(in.Kind))))
 }
 
 // refuse writes that a spec cannot be run. What runs goes on.

@@ -130,12 +130,17 @@ type Machine struct {
 	s   State
 }
 
+// FirstStage is the stage in which an operation of that kind begins.
+func FirstStage(kind string) Stage {
+	if kind == KindDelete {
+		return StageRemove
+	}
+	return StagePrepare
+}
+
 // NewMachine begins an operation.
 func NewMachine(in Input, now time.Time) *Machine {
-	m := &Machine{in: in, s: State{Stage: StagePrepare, Parties: make([]PartyState, len(in.Parties)), Began: now}}
-	if in.Kind == KindDelete {
-		m.s.Stage = StageRemove
-	}
+	m := &Machine{in: in, s: State{Stage: FirstStage(in.Kind), Parties: make([]PartyState, len(in.Parties)), Began: now}}
 	m.advance(now)
 	return m
 }

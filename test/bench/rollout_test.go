@@ -82,7 +82,7 @@ func measureRollouts(t *testing.T, s setting) {
 	proxy := harness.NewCountingProxy(t, stack)
 	stack.Kubeconfig = proxy.Kubeconfig
 	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
-	each(s.idle, func(i int) { e.Deployment("idle-"+strconv.Itoa(i), 0, nil) })
+	each(s.idle, func(i int) { e.Deployment(idlePrefix+strconv.Itoa(i), 0, nil) })
 	each(n, func(i int) { e.Deployment(deploymentName(i), int32(s.pods), nil) })
 	waitReleased(t, e, n, ":v1")
 
@@ -295,6 +295,9 @@ func printAsked(kind string, before, after map[string]int) {
 	}
 }
 
+// idlePrefix begins the names of Deployments that nobody releases.
+const idlePrefix = "idle-"
+
 func deploymentName(i int) string { return fmt.Sprintf("d%d", i) }
 
 // each does something for every number below n, a few at a time.
@@ -353,26 +356,56 @@ func post(t *testing.T, e *harness.Engine, r harness.Rollout) {
 	require.Equal(t, http.StatusAccepted, a.Status, "%s", a.Body)
 }
 
-// waitReleased returns when all Deployments are whole, of that image, and nobody's.
+// waitReleased waits until the Deployments that are released serve a version. It watches: to list a thousand of them five times a second would be on the bill.
 func waitReleased(t *testing.T, e *harness.Engine, n int, tag string) {
-	require.Eventually(t, func() bool {
-		list, err := e.Kube.AppsV1().Deployments(e.Apps).List(context.Background(), metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return false
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	for done := 0; ; {
+		var err error
+		if done, err = watchReleased(ctx, e, n, tag); done == n {
+			return
 		}
-		done := 0
-		for _, d := range list.Items {
-			if released(&d, tag) {
-				done++
-			}
-		}
-		return done == n
-	}, 10*time.Minute, 200*time.Millisecond, "the Deployments never were of %s", tag)
+		require.NoError(t, ctx.Err(), "only %d of %d Deployments are of %s: %v", done, n, tag, err)
+	}
 }
 
+// watchReleased answers how many of n Deployments serve a version once all do, or once the watch has ended.
+func watchReleased(ctx context.Context, e *harness.Engine, n int, tag string) (int, error) {
+	deployments := e.Kube.AppsV1().Deployments(e.Apps)
+	list, err := deployments.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return 0, err
+	}
+	done := map[string]bool{}
+	for _, d := range list.Items {
+		if released(&d, tag) {
+			done[d.Name] = true
+		}
+	}
+	events, err := deployments.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		return len(done), err
+	}
+	defer events.Stop()
+	for len(done) < n {
+		event, open := <-events.ResultChan()
+		if !open {
+			break
+		}
+		if d, is := event.Object.(*appsv1.Deployment); is && released(d, tag) {
+			done[d.Name] = true
+		} else if is {
+			delete(done, d.Name)
+		}
+	}
+	return len(done), nil
+}
+
+// released says that a Deployment serves a version, and that no release holds it. Those that nobody releases serve none.
 func released(d *appsv1.Deployment, tag string) bool {
 	s := d.Status
-	return d.Spec.Template.Spec.Containers[0].Image == image(d.Name, tag) && d.Annotations[workloadops.AnnotationClaimedBy] == "" &&
+	return !strings.HasPrefix(d.Name, idlePrefix) && d.Spec.Template.Spec.Containers[0].Image == image(d.Name, tag) &&
+		d.Annotations[workloadops.AnnotationClaimedBy] == "" &&
 		s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == *d.Spec.Replicas && s.AvailableReplicas == *d.Spec.Replicas && s.Replicas == *d.Spec.Replicas
 }
 

@@ -83,9 +83,6 @@ func partOf(a Action, r Result, from, at time.Time) Part {
 // leads says whether an action belongs to a leg: the party's worker carries it out alone.
 func (a Action) leads() bool { return a.party() && !a.shared }
 
-// shortRest is how long a rest may be that a leg waits out: one in which routes take effect, which nobody ends.
-const shortRest = 15 * time.Second
-
 // Leg goes a leg, beside the workflow's own machine.
 type Leg struct {
 	machine *Machine
@@ -109,7 +106,13 @@ func (l *Leg) repeat(p Part) {
 	if !l.fits {
 		return
 	}
+	if n := len(l.parts); n > 0 && l.machine.s.BriefRests { // a rest begins when the step before it is done
+		l.machine.Next(l.parts[n-1].At)
+	}
 	a := l.machine.Next(p.From)
+	if l.machine.mayWaitOut(a) { // it was over when the part began, whatever the clock of the worker said that did the one before
+		a = l.machine.Next(*a.Until)
+	}
 	if l.fits = a.leads() && a.Kind == p.Kind; l.fits {
 		l.machine.Start(a)
 		l.machine.Done(p.result(), p.At)
@@ -126,10 +129,20 @@ func (l *Leg) Next(now time.Time) (a Action, goesOn bool) {
 		l.machine.Start(a)
 		return a, true
 	}
-	if soon := a.Kind == ActRest && a.waits == rollout.WaitTraffic && a.Until != nil && a.Until.Sub(now) <= shortRest; !soon {
+	if !l.machine.waitsOut(a, now) {
 		a.Until = nil
 	}
 	return a, false
+}
+
+// waitsOut says whether a leg goes on when what it has come to is over: while routes take effect, which nobody ends, and through a brief rest.
+func (m *Machine) waitsOut(a Action, now time.Time) bool {
+	return m.mayWaitOut(a) && a.Until.Sub(now) <= shortRest
+}
+
+func (m *Machine) mayWaitOut(a Action) bool {
+	return a.Kind == ActRest && a.Until != nil &&
+		(a.waits == rollout.WaitTraffic || a.waits == rollout.WaitTimer && m.briefAt(m.s.Status.CurrentStepIndex))
 }
 
 // Done takes what the action has answered that was begun at from.
@@ -172,7 +185,7 @@ func (m *Machine) BeginLeg(a *Action) LegRequest {
 // tellLeg says how far a leg goes if nothing keeps it, where that is further than its first step.
 func (m *Machine) tellLeg(a *Action) {
 	last := m.s.Status.CurrentStepIndex
-	for last < m.steps() && !m.restsAt(last) {
+	for last < m.steps() && (!m.restsAt(last) || m.briefAt(last)) {
 		last++
 	}
 	if m.s.Stage != stageSteps && m.s.Stage != stageBegin || last == m.s.Status.CurrentStepIndex || a.Halts() || m.s.Check != checkNone {

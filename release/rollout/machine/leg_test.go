@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -25,6 +26,10 @@ func (w *world) goLeg(a Action, most int, between func()) LegEnd {
 	l := NewLeg(in, nil)
 	for n := 0; ; n++ {
 		part, on := l.Next(w.now)
+		for !on && part.Until != nil && part.waits == rollout.WaitTimer {
+			w.now = *part.Until
+			part, on = l.Next(w.now)
+		}
 		if !on {
 			return LegEnd{Parts: carried(w.t, l.Parts())}
 		}
@@ -170,6 +175,58 @@ func TestACommandHoldsFromWhereTheLegWasStopped(t *testing.T) {
 	late.drive()
 	require.Equal(t, rollout.PhaseHealthy, late.m.Status().Phase)
 	require.Contains(t, late.m.Status().History[len(late.m.Status().History)-1].Message, "it came too late")
+}
+
+// briefly is a setup of two brief rests.
+func briefly() Setup {
+	setup := setupOf(strategy.StylePartition, false, aStep("20%", -1, 1), aStep("40%", -1, 15), aStep("60%", -1, 16), aStep("100%", -1, 0))
+	setup.BriefRests = true
+	return setup
+}
+
+// A leg waits out what is soon over, and parks nothing for it; a rest that is longer ends it.
+func TestALegWaitsOutBriefRests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, briefly(), 10)
+	from := w.now
+	a := w.m.Next(w.now)
+	end := w.goLeg(a, 100, nil)
+	require.Len(t, end.Parts, 4, "the claim, and three steps")
+	require.Equal(t, from.Add(16*time.Second), w.now)
+	require.False(t, w.moves[0].Rest, "its pods stay behind the gate")
+	require.True(t, w.moves[2].Rest, "what rests for longer is parked")
+	w.m.EndLeg(end, w.now)
+	rests := w.m.Next(w.now)
+	require.Equal(t, []any{ActRest, 3, from.Add(32 * time.Second)}, []any{rests.Kind, w.m.Status().CurrentStepIndex, *rests.Until})
+	require.Equal(t, from.Add(time.Second), *w.m.Status().Steps[0].FinishedAt)
+}
+
+// Parts tell times of the clock of their worker. That of the attempt after a crash may be behind: what was done was done.
+func TestALegIsTakenInWhateverItsClocksSay(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []time.Duration{-time.Hour, -15 * time.Second, time.Hour} {
+		w := newWorld(t, briefly(), 10)
+		a := w.m.Next(w.now)
+		end := w.goLeg(a, 100, nil)
+		for i := range end.Parts[2:] {
+			p := &end.Parts[2+i]
+			p.From, p.At = p.From.Add(skew), p.At.Add(skew)
+		}
+		w.m.EndLeg(end, w.now)
+		require.Equal(t, ActRest, w.m.Next(w.now).Kind)
+		require.Equal(t, 3, w.m.Status().CurrentStepIndex, "a skew of %s loses nothing", skew)
+	}
+}
+
+// Whoever pauses in a brief rest has the pods parked: nobody knows for how long.
+func TestABriefRestThatIsPausedIsParked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, briefly(), 10)
+	a := w.m.Next(w.now)
+	end := w.goLeg(a, 2, func() { w.m.Command(rollout.Command{Verb: rollout.VerbPause, Actor: "ann"}, w.now) })
+	w.m.EndLeg(end, w.now)
+	next := w.m.Next(w.now)
+	require.True(t, next.Halts(), "%s", next.Summary)
 }
 
 // Parts that the machine would not have asked for, as those of another build may be, are left out: it goes on and looks by itself.

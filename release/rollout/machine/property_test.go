@@ -26,9 +26,10 @@ func drawSetup(t *rapid.T) (Setup, int32) {
 			weight = rapid.Int32Range(1, 100).Draw(t, fmt.Sprint("weight", i))
 		}
 		replicas := rapid.SampledFrom([]string{"1", "3", "10%", "50%", "99%", "100%"}).Draw(t, fmt.Sprint("replicas", i))
-		steps = append(steps, aStep(replicas, weight, rapid.SampledFrom([]int64{-1, 0, 60}).Draw(t, fmt.Sprint("pause", i))))
+		steps = append(steps, aStep(replicas, weight, rapid.SampledFrom([]int64{-1, 0, 7, 60}).Draw(t, fmt.Sprint("pause", i))))
 	}
 	s := setupOf(style, traffic, steps...)
+	s.BriefRests = rapid.Bool().Draw(t, "briefRests")
 	p := &s.Spec.Policy
 	p.OnFailure = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t, "onFailure")
 	p.OnExpiry = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t, "onExpiry")

@@ -111,7 +111,7 @@ func (m *Machine) move(look bool) Action {
 	back, native := m.s.Stage == stageBack, m.native()
 	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style, Replicas: step.Replicas,
 		Change: m.setup.Spec.Change, Template: m.s.Template, PutBack: m.s.PutBack, FailureThreshold: s.FailureThreshold,
-		Rest: !native && (m.rests() || m.routes()), Native: native, CanaryMetadata: s.PatchPodTemplateMetadata, Look: look, Back: back,
+		Rest: !native && (m.rests() && !m.briefAt(m.s.Status.CurrentStepIndex) || m.routes()), Native: native, CanaryMetadata: s.PatchPodTemplateMetadata, Look: look, Back: back,
 		Foreseen:   m.setup.Foreseen,
 		KeepStable: s.Style == strategy.StylePartition && !back && m.s.Pinned != no, TellStuck: !back && !look && m.s.Stuck == ""}
 	if back {
@@ -159,6 +159,18 @@ func (m *Machine) rests() bool {
 func (m *Machine) restsAt(n int) bool {
 	p := m.setup.Spec.Strategy.Steps[n-1].PauseSeconds
 	return !m.s.Promoted && !m.passesAt(n) && (p == nil || *p > 0)
+}
+
+// shortRest is how long a rest may be that a leg waits out.
+const shortRest = 15 * time.Second
+
+// briefAt says whether a step's rest ends by itself so soon that its pods stay as they are while they move: paused, behind the gate. What is parked is
+// harmless for as long as it takes, and takes three writes. Where traffic moves each step comes to rest.
+func (m *Machine) briefAt(n int) bool {
+	st := m.setup.Spec.Strategy
+	p := st.Steps[n-1].PauseSeconds
+	return m.s.BriefRests && m.s.Stage == stageSteps && st.Style == strategy.StylePartition && !st.HasTraffic() && p != nil && *p > 0 &&
+		time.Duration(*p)*time.Second <= shortRest
 }
 
 // native says whether the workload's own controller may go to the end from here, as no number of pods matters any more: no step from this one

@@ -52,6 +52,8 @@ type State struct {
 	Check check `json:"check,omitempty"`
 	// StableGone says that every pod is of the new version, as somebody else has let the workload's own controller go to the end.
 	StableGone bool `json:"stableGone,omitempty"`
+	// BriefRests says that rests which are soon over belong to the leg that comes to them.
+	BriefRests bool `json:"briefRests,omitempty"`
 	// UID is the workload's own.
 	UID string `json:"uid,omitempty"`
 	// Observed says that somebody else's change was noticed while something else was being done: it is looked at when the step rests.

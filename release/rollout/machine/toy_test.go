@@ -35,6 +35,8 @@ type world struct {
 	// adopted is what an earlier release left; the first Begin answers it.
 	adopted *rollout.Adopted
 	actions []string
+	// moves were the Moves.
+	moves []rollout.MoveRequest
 	// brought says that a Move of a step has answered.
 	brought bool
 }
@@ -97,6 +99,7 @@ func (w *world) perform(a Action) (r Result) {
 		r.Leave = rollout.LeaveTrafficResult{Claim: "shared", Restore: !a.Leave.Restored, Shared: rollout.SharedTraffic{Routings: []strategy.Routing{{Service: "edge"}}}}
 	case ActMove:
 		w.move(*a.Move)
+		w.moves = append(w.moves, *a.Move)
 		r.Pods = w.numbers()
 	case ActRoute:
 		r.Route = w.route(a)
