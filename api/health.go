@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
-	enumspb "go.temporal.io/api/enums/v1"
-	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
@@ -71,15 +69,12 @@ func (h *handlers) checkTemporal(ctx context.Context) error {
 
 // checkWorker looks for a worker of the engine's own queue. Parties' workers are their own matter: who lacks one reads as unreachable.
 func (h *handlers) checkWorker(ctx context.Context) error {
-	queue, err := h.Temporal.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-		Namespace: h.Namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: workflows.QueueEngine}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW})
-	if err != nil {
+	asked, err := h.WorkerAsked(ctx, pollerMemory)
+	switch {
+	case err != nil:
 		return fmt.Errorf("its queue %s cannot be read: %w", workflows.QueueEngine, err)
-	}
-	for _, poller := range queue.GetPollers() {
-		if time.Since(poller.GetLastAccessTime().AsTime()) < pollerMemory {
-			return nil
-		}
+	case asked:
+		return nil
 	}
 	return errors.New("no workflow worker takes work: start one (slipway worker, or slipway dev)")
 }

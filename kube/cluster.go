@@ -55,12 +55,17 @@ type Cluster struct {
 	Objects dynamic.Interface
 	// namespaces are those that the worker serves; empty: all.
 	namespaces []string
+	granted    *granted
 }
 
 // NewCluster is the cluster of these clients, of which the worker serves some namespaces; none: all.
 func NewCluster(client kubernetes.Interface, objects dynamic.Interface, namespaces []string) Cluster {
-	return Cluster{Reader: live{client, objects}, Client: client, Objects: objects, namespaces: namespaces}
+	return Cluster{Reader: live{client, objects}, Client: client, Objects: objects, namespaces: namespaces,
+		granted: &granted{}}
 }
+
+// Permissions ask about the account of this cluster's clients. What was answered counts for a second.
+func (c Cluster) Permissions() *Permissions { return c.granted.now(c.Client) }
 
 // Serves says whether the worker serves a namespace.
 func (c Cluster) Serves(namespace string) bool {
@@ -111,9 +116,11 @@ type live struct {
 
 // Get implements Reader.
 func (l live) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return l.objects.Resource(ref.Resource).Namespace(ref.Namespace).Get(call, ref.Name, metav1.GetOptions{})
+	return once(ctx, ref, func() (*unstructured.Unstructured, error) {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		return l.objects.Resource(ref.Resource).Namespace(ref.Namespace).Get(call, ref.Name, metav1.GetOptions{})
+	})
 }
 
 // List implements Reader, page by page.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	authv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,25 @@ type Permissions struct {
 
 // NewPermissions asks about the account of client.
 func NewPermissions(client kubernetes.Interface) *Permissions { return &Permissions{client: client} }
+
+// permissionsLast is how long counts what was said of permissions: hundreds of releases may be checked in a second.
+const permissionsLast = time.Second
+
+// granted is what was asked of an account a moment ago.
+type granted struct {
+	mu      sync.Mutex
+	current *Permissions
+	from    time.Time
+}
+
+func (g *granted) now(client kubernetes.Interface) *Permissions {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.current == nil || time.Since(g.from) >= permissionsLast {
+		g.current, g.from = NewPermissions(client), time.Now()
+	}
+	return g.current
+}
 
 // Ask asks for these permissions: by a review of the rules in each namespace, and one by one what the rules do not tell. Where there are more namespaces
 // than permissions it asks for all namespaces first, so that an account with rights on the whole cluster costs a handful of requests however many

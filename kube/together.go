@@ -2,8 +2,9 @@ package kube
 
 import (
 	"context"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -16,25 +17,12 @@ const (
 // Together makes requests, at most eight at once, and returns the first error. A request that gets no answer is made once more: a short
 // hiccup is no verdict.
 func Together(ctx context.Context, jobs []func(ctx context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	queue := make(chan func(ctx context.Context) error)
-	var wg sync.WaitGroup
-	for range min(togetherCalls, len(jobs)) {
-		wg.Go(func() {
-			for job := range queue {
-				if err := twice(ctx, job); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(togetherCalls)
 	for _, job := range jobs {
-		queue <- job
+		group.Go(func() error { return twice(ctx, job) })
 	}
-	close(queue)
-	wg.Wait()
-	return context.Cause(ctx)
+	return group.Wait()
 }
 
 func twice(ctx context.Context, job func(ctx context.Context) error) error {

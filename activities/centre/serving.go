@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/activities/attempt"
@@ -231,20 +231,15 @@ const statusesAtOnce = 8
 // ObserveServings does what ObserveServing does for many, and says which could not be written. It fails, to be tried again, while the home cluster is away.
 func (a *Activities) ObserveServings(ctx context.Context, in serving.ObserveManyRequest) (serving.ObserveManyResult, error) {
 	failed := make([]error, len(in.Servings))
-	next := make(chan int)
-	var writing sync.WaitGroup
-	for range min(statusesAtOnce, len(in.Servings)) {
-		writing.Go(func() {
-			for i := range next {
-				failed[i] = a.observe(ctx, in.Servings[i])
-			}
+	var writing errgroup.Group
+	writing.SetLimit(statusesAtOnce)
+	for i := range in.Servings {
+		writing.Go(func() error {
+			failed[i] = a.observe(ctx, in.Servings[i])
+			return nil
 		})
 	}
-	for i := range in.Servings {
-		next <- i
-	}
-	close(next)
-	writing.Wait()
+	_ = writing.Wait() // each says for itself how it went
 	var result serving.ObserveManyResult
 	away := 0
 	for i, err := range failed {

@@ -16,6 +16,7 @@ import (
 
 	"slipway.io/slipway/activities/traffic/scriptbox"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 )
@@ -46,6 +47,8 @@ type Activities struct {
 	reference referenceScripts
 	// removed are the UIDs of objects that were deleted or given back lately, by nobody else.
 	removed *lru.Cache
+	// canaries are the canary Ingresses of others that namespaces were found to have a moment ago.
+	canaries recent.Answers
 }
 
 // mostRemoved is how many such objects are remembered: until the watch has told of them.

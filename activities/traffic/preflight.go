@@ -301,7 +301,7 @@ func (c *check) watches(ctx context.Context, j job) (string, error) {
 	for _, resource := range watched {
 		needs = append(needs, kube.Needs(resource, namespace, "list", "watch")...)
 	}
-	return kube.NewPermissions(c.a.cluster.Client).Lacking(ctx, needs)
+	return c.a.cluster.Permissions().Lacking(ctx, needs)
 }
 
 // permissions names the permissions that are not there, "" when all are.
@@ -310,5 +310,5 @@ func (c *check) permissions(ctx context.Context, j job) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return kube.NewPermissions(c.a.cluster.Client).Lacking(ctx, needs)
+	return c.a.cluster.Permissions().Lacking(ctx, needs)
 }

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -223,23 +227,34 @@ func (p ingressProvider) initialise(ctx context.Context, a *Activities, j job) e
 	return a.ours(ctx, canary)
 }
 
+// canariesLast is how long counts which canaries a namespace was found to have: hundreds of releases may begin in it in a second.
+const canariesLast = time.Second
+
 // alone refuses where somebody else has made a canary of the same host and path.
 func (p ingressProvider) alone(ctx context.Context, a *Activities, j job, live traffic.Object) error {
-	list, err := a.cluster.List(ctx, ingresses.gvr, j.namespace, "")
+	canaries, err := recent.Get(ctx, &a.canaries, j.namespace, canariesLast, func(ctx context.Context) ([]unstructured.Unstructured, error) {
+		return a.othersCanaries(ctx, j.namespace)
+	})
 	if err != nil {
 		return err
 	}
-	for i := range list {
-		at := ingresses.at(j.namespace, list[i].GetName())
-		if !traffic.LookCreated(at.String(), list[i].Object).Foreign() {
-			continue // a release has made it, whose workload has an Ingress of its own
-		}
-		if place := traffic.SecondCanary(live, list[i].Object, j.pair); place != "" {
+	for i := range canaries {
+		if place := traffic.SecondCanary(live, canaries[i].Object, j.pair); place != "" {
 			return failure.New(failure.Refused, "%s is a canary of %s already, which somebody else has made: a controller follows only one canary of a "+
-				"host and path; delete it first", at, place)
+				"host and path; delete it first", ingresses.at(j.namespace, canaries[i].GetName()), place)
 		}
 	}
 	return nil
+}
+
+// othersCanaries are the canary Ingresses of a namespace that no release has made: one that a release has made belongs to a workload with an Ingress of its
+// own.
+func (a *Activities) othersCanaries(ctx context.Context, namespace string) ([]unstructured.Unstructured, error) {
+	list, err := a.cluster.List(ctx, ingresses.gvr, namespace, "")
+	return slices.DeleteFunc(list, func(o unstructured.Unstructured) bool {
+		_, is := traffic.CanaryAnnotations(o.Object)
+		return !is || !traffic.LookCreated(ingresses.at(namespace, o.GetName()).String(), o.Object).Foreign()
+	}), err
 }
 
 func (p ingressProvider) try(ctx context.Context, a *Activities, j job) error {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"slipway.io/slipway/activities/traffic/scriptbox"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/rollout/traffic"
@@ -37,7 +38,11 @@ func (a *Activities) evaluate(ctx context.Context, j job, s traffic.Script, inpu
 	if err != nil {
 		return nil, name, err
 	}
-	answer, err := a.scripts.Run(ctx, sandbox.Request{Script: name, Source: source, Input: raw})
+	run := a.scripts.Run
+	if source == s.BuiltIn() {
+		run = scriptbox.Here
+	}
+	answer, err := run(ctx, sandbox.Request{Script: name, Source: source, Input: raw})
 	switch {
 	case err != nil:
 		return nil, name, err

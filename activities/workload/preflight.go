@@ -61,7 +61,7 @@ func (p *preflight) run(ctx context.Context) error {
 		s := scope{pods.Key(req.Workload.WorkloadRef), req.Workload.Namespace}
 		groups[s] = append(groups[s], i)
 	}
-	asked := kube.NewPermissions(p.a.cluster.Client)
+	asked := p.a.cluster.Permissions()
 	var needs []kube.Permission
 	for s, members := range groups {
 		needs = append(needs, p.needs(s, members)...)

@@ -21,6 +21,7 @@ import (
 // PreflightRollout checks without a write that a rollout can be carried out: workload, kind and style, change, permissions, and by
 // Options.TrafficPreflight the traffic. It fails with Unreachable or Forbidden when the cluster does not answer.
 func (a *Activities) PreflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
+	ctx = kube.Once(ctx)
 	p := &rolloutPreflight{a: a, req: req}
 	if !a.cluster.Serves(req.Workload.Namespace) {
 		p.refuse("namespace", "this party's worker does not serve the namespace "+req.Workload.Namespace)
@@ -272,5 +273,5 @@ func (p *rolloutPreflight) lacking(ctx context.Context, k kind) (string, error) 
 	case strategy.StyleBlueGreen:
 		needs = append(needs, kube.Needs(autoscalersResource, ns, "list", "patch")...)
 	}
-	return kube.NewPermissions(p.a.cluster.Client).Lacking(ctx, needs)
+	return p.a.cluster.Permissions().Lacking(ctx, needs)
 }

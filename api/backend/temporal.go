@@ -3,10 +3,12 @@ package backend
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -57,6 +59,14 @@ func (h *Backend) Describe(ctx context.Context, workflowID string) (*workflowser
 	defer cancel()
 	described, err := execution.Describe(ctx, h.Temporal, workflowID, "")
 	return described, ofLimit(ctx, err)
+}
+
+// WorkerAsked says whether a workflow worker of the engine has asked Temporal for work at most so long ago. A poll lasts up to a minute.
+func (h *Backend) WorkerAsked(ctx context.Context, within time.Duration) (bool, error) {
+	queue, err := h.Temporal.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: h.Namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: workflows.QueueEngine}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW})
+	asked := func(p *taskqueuepb.PollerInfo) bool { return time.Since(p.GetLastAccessTime().AsTime()) < within }
+	return slices.ContainsFunc(queue.GetPollers(), asked), err
 }
 
 // Query asks the newest run of a workflow for its state. A workflow whose worker does not answer in time is an error.

@@ -3,6 +3,7 @@ package gather
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,10 +15,15 @@ type Limits struct {
 	Patience time.Duration
 	// Questions and Bytes bound what is asked at once. A single question is asked however large it is.
 	Questions, Bytes int
+	// Running is how many times one is asked at once. What comes then waits in line, where Waiting questions find room.
+	Running, Waiting int
 }
 
 // Default keeps what is asked at once, and its answers, well below the 2 MiB that Temporal carries in one payload.
-var Default = Limits{Patience: 50 * time.Millisecond, Questions: 16, Bytes: 256 << 10}
+var Default = Limits{Patience: 50 * time.Millisecond, Questions: 16, Bytes: 256 << 10, Running: 3, Waiting: 256}
+
+// ErrBusy is the answer to a question for which there is no room in the line.
+var ErrBusy = errors.New("too many wait in line")
 
 // Questions gathers questions to each of those who are asked. One that comes while nothing is being asked goes at once; one that comes while others are
 // being answered waits for that, with all that come meanwhile. The zero value is ready; a nil one gathers nothing. It is safe for concurrent use.
@@ -30,8 +36,22 @@ type Questions[Q, A any] struct {
 
 // asked is what is being asked of one, and what waits.
 type asked[Q, A any] struct {
+	limits  Limits
 	running int
 	waiting *batch[Q, A]
+	// line are batches that are full, and go as soon as one is asked less.
+	line []*batch[Q, A]
+}
+
+// inLine is how many questions are not being asked yet.
+func (a *asked[Q, A]) inLine() (n int) {
+	for _, b := range a.line {
+		n += len(b.questions)
+	}
+	if a.waiting != nil {
+		n += len(a.waiting.questions)
+	}
+	return n
 }
 
 // batch are questions that are asked together.
@@ -53,8 +73,11 @@ func (g *Questions[Q, A]) Ask(ctx context.Context, whom string, question Q, byte
 		g = &Questions[Q, A]{}
 	}
 	lasting := context.WithoutCancel(ctx)
-	b, i := g.join(whom, question, bytes, func(all []Q) ([]A, error) { return ask(lasting, all) })
 	var none A
+	b, i := g.join(whom, question, bytes, func(all []Q) ([]A, error) { return ask(lasting, all) })
+	if b == nil {
+		return none, ErrBusy
+	}
 	select {
 	case <-b.done:
 	case <-ctx.Done():
@@ -79,8 +102,11 @@ func (g *Questions[Q, A]) join(whom string, question Q, bytes int, ask func([]Q)
 	}
 	of := g.asked[whom]
 	if of == nil {
-		of = &asked[Q, A]{}
+		of = &asked[Q, A]{limits: limits}
 		g.asked[whom] = of
+	}
+	if of.inLine() >= limits.Waiting {
+		return nil, 0
 	}
 	if b := of.waiting; b != nil && b.bytes+bytes > limits.Bytes {
 		g.begin(whom, of)
@@ -92,7 +118,7 @@ func (g *Questions[Q, A]) join(whom string, question Q, bytes int, ask func([]Q)
 		b.patience = time.AfterFunc(limits.Patience, func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			if of.waiting == b {
+			if of.waiting == b && of.running < limits.Running {
 				g.begin(whom, of)
 			}
 		})
@@ -105,12 +131,20 @@ func (g *Questions[Q, A]) join(whom string, question Q, bytes int, ask func([]Q)
 	return b, i
 }
 
-// begin asks what waits. The caller holds mu.
+// begin asks what waits, or has it stand in line. The caller holds mu.
 func (g *Questions[Q, A]) begin(whom string, of *asked[Q, A]) {
 	b := of.waiting
 	of.waiting = nil
-	of.running++
 	b.patience.Stop()
+	if of.running >= of.limits.Running {
+		of.line = append(of.line, b)
+		return
+	}
+	g.run(whom, of, b)
+}
+
+func (g *Questions[Q, A]) run(whom string, of *asked[Q, A], b *batch[Q, A]) {
+	of.running++
 	go func() {
 		defer g.end(whom, of, b)
 		b.answers, b.err = b.ask(b.questions)
@@ -120,7 +154,7 @@ func (g *Questions[Q, A]) begin(whom string, of *asked[Q, A]) {
 	}()
 }
 
-// end tells those who wait for a batch, and begins with those who came meanwhile.
+// end tells those who wait for a batch, and goes on with those who came meanwhile.
 func (g *Questions[Q, A]) end(whom string, of *asked[Q, A], b *batch[Q, A]) {
 	if value := recover(); value != nil {
 		b.err = fmt.Errorf("panic: %v", value)
@@ -130,6 +164,10 @@ func (g *Questions[Q, A]) end(whom string, of *asked[Q, A], b *batch[Q, A]) {
 	defer g.mu.Unlock()
 	of.running--
 	switch {
+	case len(of.line) > 0:
+		next := of.line[0]
+		of.line = of.line[1:]
+		g.run(whom, of, next)
 	case of.waiting != nil:
 		g.begin(whom, of)
 	case of.running == 0:

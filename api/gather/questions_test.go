@@ -39,7 +39,7 @@ func (a *asker) ask(_ context.Context, questions []string) ([]string, error) {
 }
 
 // patient never loses its patience within a test.
-var patient = gather.Limits{Patience: time.Hour, Questions: 3, Bytes: 100}
+var patient = gather.Limits{Patience: time.Hour, Questions: 3, Bytes: 100, Running: 100, Waiting: 1000}
 
 // result is what one who asks gets.
 type result struct {
@@ -96,7 +96,7 @@ func TestWhoWaitsIsAskedWhenTheOthersAreAnswered(t *testing.T) {
 
 func TestPatienceHasAnEnd(t *testing.T) {
 	t.Parallel()
-	g, a := &gather.Questions[string, string]{Limits: gather.Limits{Patience: time.Millisecond, Questions: 3, Bytes: 100}}, newAsker()
+	g, a := &gather.Questions[string, string]{Limits: gather.Limits{Patience: time.Millisecond, Questions: 3, Bytes: 100, Running: 2, Waiting: 10}}, newAsker()
 	first := put(t.Context(), g, a, "alice", "0", 1)
 	<-a.begun
 	second := put(t.Context(), g, a, "alice", "1", 1)
@@ -150,4 +150,35 @@ func TestManyAskAtOnce(t *testing.T) {
 		})
 	}
 	asking.Wait()
+}
+
+// A party that is asked more than it can answer at once answers one after the other: all at once would be late for everybody.
+func TestWhoIsAskedTooMuchIsAskedOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	g, a := &gather.Questions[string, string]{Limits: gather.Limits{Patience: time.Millisecond, Questions: 2, Bytes: 100, Running: 2, Waiting: 5}}, newAsker()
+	told := make(chan result, 10)
+	ask := func(n int) {
+		for range n {
+			go func() {
+				answer, err := g.Ask(t.Context(), "alice", "x", 1, a.ask)
+				told <- result{answer, err}
+			}()
+		}
+	}
+	ask(1)
+	require.Equal(t, 1, <-a.begun)
+	ask(2)
+	require.Equal(t, 2, <-a.begun)
+	ask(6)
+	require.ErrorIs(t, (<-told).err, gather.ErrBusy, "who finds no room in the line is told so at once")
+	require.Empty(t, a.begun, "no more than two are asked at once, however long that takes")
+	for _, n := range []int{2, 2, 1} {
+		a.answer <- nil
+		require.Equal(t, n, <-a.begun)
+	}
+	a.answer <- nil
+	a.answer <- nil
+	for range 8 {
+		require.NoError(t, (<-told).err)
+	}
 }

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/release/failure"
@@ -110,15 +110,14 @@ func distinct(parties []kuscia.Party, name func(kuscia.Party) string) (names []s
 // forEach asks n questions, some at once, and returns the error of the first that has one.
 func forEach(n int, ask func(i int) error) error {
 	errs := make([]error, n)
-	slots := make(chan struct{}, maxConcurrent)
-	var asked sync.WaitGroup
+	var asking errgroup.Group
+	asking.SetLimit(maxConcurrent)
 	for i := range n {
-		slots <- struct{}{}
-		asked.Go(func() {
-			defer func() { <-slots }()
+		asking.Go(func() error {
 			errs[i] = ask(i)
+			return nil
 		})
 	}
-	asked.Wait()
+	_ = asking.Wait() // the first of them counts, not the fastest
 	return cmp.Or(errs...)
 }

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/gather"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/workflows"
@@ -40,8 +41,12 @@ func (s silence) Error() string { return string(s) }
 // told is the problem of whoever waits.
 func (p Preflight) told(err error) error {
 	var silent silence
-	if errors.As(err, &silent) {
+	switch {
+	case errors.As(err, &silent):
 		return problem.Unreachable.Because("%s: %s", p.Refusal, silent)
+	case errors.Is(err, gather.ErrBusy):
+		return problem.Unreachable.Because("%s: %d others wait for the party to check theirs; nothing was changed: repeat in a few seconds", p.Refusal,
+			gather.Default.Waiting)
 	}
 	return err
 }
@@ -98,7 +103,7 @@ func (p Preflight) await(ctx context.Context, run client.WorkflowRun, outcomes *
 	}
 	described, err := p.Describe(ctx, run.GetID())
 	waits := described.GetPendingWorkflowTask().GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
-	if err == nil && execution.IsOpen(described) && waits {
+	if err == nil && execution.IsOpen(described) && waits && !p.busy(ctx) {
 		p.end(ctx, run)
 		return silence("no workflow worker of the engine answers; start one (slipway worker, or slipway dev)")
 	}
@@ -107,6 +112,14 @@ func (p Preflight) await(ctx context.Context, run client.WorkflowRun, outcomes *
 		return silence(fmt.Sprintf("the parties did not answer within %s; nothing was changed", preflightTimeout))
 	}
 	return preflightError(err)
+}
+
+// busy says that a workflow worker was there a moment ago: it has more to do than it can.
+func (p Preflight) busy(ctx context.Context) bool {
+	ctx, cancel := backend.Briefly(ctx)
+	defer cancel()
+	asked, err := p.WorkerAsked(ctx, workerPatience)
+	return err == nil && asked
 }
 
 // end spares a worker that comes later a check that nobody waits for. If it fails, the workflow's own timeout does the same.

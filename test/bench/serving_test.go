@@ -35,9 +35,7 @@ func TestSoakServingsAtOnce(t *testing.T) {
 }
 
 func measureServings(t *testing.T, n int) {
-	stack := harness.SharedStack(t)
-	proxy := harness.NewCountingProxy(t, stack)
-	stack.Kubeconfig = proxy.Kubeconfig
+	stack, counted := stackOf(t, n)
 	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
 	parties := []string{e.Namespace(t, "alice"), e.Namespace(t, "bob")}
 	image := servingImage(t, e)
@@ -46,23 +44,18 @@ func measureServings(t *testing.T, n int) {
 		each(n, func(i int) { createPlain(t, e, parties, fmt.Sprintf("plain-%d", i)) })
 		require.Eventually(t, func() bool { return available(e, parties, "plain=yes") == 2*n }, 10*time.Minute, time.Second)
 	})
-	writesBefore, readsBefore, _ := proxy.Requests()
-	askedToRead, askedToWrite := proxy.Asked("read"), proxy.Asked("write")
+	before := counted.now()
 	ours := measure(t, e, func() {
 		createServings(t, e, parties, image, n)
 	})
-	writes, reads, _ := proxy.Requests()
-	perServing := float64(writes-writesBefore) / float64(n)
+	after := counted.now()
 	fmt.Printf("\n%d servings of 2 parties, 1 pod each, created at once; plain: their Deployments and Services alone\n", n)
 	printRatios("servings", plain, ours)
-	fmt.Printf("  API requests of ours per serving: %.1f writes (at most %d), %.1f reads\n", perServing, maxServingWrites, float64(reads-readsBefore)/float64(n))
-	printAsked("write", askedToWrite, proxy.Asked("write"))
-	printAsked("read", askedToRead, proxy.Asked("read"))
 	fmt.Printf("  history: %d events of its creation\n", e.Events(serving.WorkflowPrefix("s0")+"1"))
 	printTypes(e.History(serving.WorkflowPrefix("s0") + "1"))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
 	harness.Covered(t, n, "servings at once")
-	require.LessOrEqual(t, perServing, float64(maxServingWrites), "a creation writes little")
+	after.check(t, before, n, maxServingWrites)
 }
 
 // servingImage makes what servings run, and says its name.
