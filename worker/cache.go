@@ -1,18 +1,10 @@
-//go:build failpoints
-
 package worker
 
-import (
-	"os"
-	"strconv"
+import "go.temporal.io/sdk/worker"
 
-	"go.temporal.io/sdk/worker"
-)
+// mostKept is how many workflows a process keeps in memory between their tasks, some 100 KiB each. Releases wait for people for days: whichever was not needed
+// for longest is read from its history when it is needed again.
+const mostKept = 200
 
-// With SLIPWAY_STICKY_CACHE=0 every workflow task replays its history from the start, which finds what is not deterministic. In tests only:
-// the size holds for the whole process and has to be set before its first worker.
-func init() {
-	if size, err := strconv.Atoi(os.Getenv("SLIPWAY_STICKY_CACHE")); err == nil {
-		worker.SetStickyWorkflowCacheSize(size)
-	}
-}
+// The size holds for the whole process, and has to be set before its first worker.
+func init() { worker.SetStickyWorkflowCacheSize(keptWorkflows()) }

@@ -149,6 +149,9 @@ func (c *Controller) work(ctx context.Context) {
 
 // reconcile does what is to be done about a serving as it is now.
 func (c *Controller) reconcile(ctx context.Context, id string) error {
+	if c.settled(id) {
+		return nil
+	}
 	kd, err := c.home.GetServing(ctx, id)
 	if err != nil {
 		return failure.Ignore(err, failure.NotFound)
@@ -169,13 +172,26 @@ func (c *Controller) reconcile(ctx context.Context, id string) error {
 	return c.start(ctx, kd, d)
 }
 
+// settled says that a serving as the watch has told of it leaves nothing to be done: most of its changes are what its operation writes. If the watch lags, what
+// it tells next is looked at as well.
+func (c *Controller) settled(id string) bool {
+	object, known, err := c.informer.GetStore().GetByKey(c.options.Servings + "/" + id)
+	if err != nil || !known {
+		return false
+	}
+	kd, err := servingOf(object)
+	return err == nil && serving.Decide(kd).Do == serving.DoNothing && !mayBeLost(kd.Status.Operation)
+}
+
+// mayBeLost says that an operation is under way for so long that somebody may have ended it.
+func mayBeLost(op *kuscia.Operation) bool {
+	return op != nil && !op.Done && op.WorkflowID != "" && (op.StartedAt == nil || time.Since(op.StartedAt.Time) >= lookAgain/2)
+}
+
 // lost is what to do about an operation whose workflow is over although its end was never written: somebody has terminated it.
 func (c *Controller) lost(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.NextAction, error) {
 	op := kd.Status.Operation
-	if op == nil || op.Done || op.WorkflowID == "" {
-		return serving.NextAction{}, nil
-	}
-	if started := op.StartedAt; started != nil && time.Since(started.Time) < lookAgain/2 {
+	if !mayBeLost(op) {
 		return serving.NextAction{}, nil
 	}
 	described, err := execution.OfRun(ctx, c.temporal, op.WorkflowID, op.RunID)

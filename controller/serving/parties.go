@@ -3,6 +3,7 @@ package serving
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -215,13 +216,9 @@ func (p *parties) queue(ctx context.Context, domain string) string {
 func (c *Controller) servings() []*kuscia.KusciaDeployment {
 	var all []*kuscia.KusciaDeployment
 	for _, object := range c.informer.GetStore().List() {
-		u, is := object.(*unstructured.Unstructured)
-		if !is {
-			continue
-		}
-		kd := &kuscia.KusciaDeployment{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, kd); err != nil {
-			c.options.Log.Warn("a KusciaDeployment cannot be read", "name", u.GetName(), "error", err)
+		kd, err := servingOf(object)
+		if err != nil {
+			c.options.Log.Warn("a KusciaDeployment cannot be read", "error", err)
 			continue
 		}
 		all = append(all, kd)
@@ -230,14 +227,28 @@ func (c *Controller) servings() []*kuscia.KusciaDeployment {
 	return all
 }
 
-// slim keeps of a KusciaDeployment what the presence of its parties needs: input configs and versions are large.
+// servingOf is an object of the watch.
+func servingOf(object any) (*kuscia.KusciaDeployment, error) {
+	u, is := object.(*unstructured.Unstructured)
+	if !is {
+		return nil, fmt.Errorf("%T is no KusciaDeployment", object)
+	}
+	kd := &kuscia.KusciaDeployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, kd); err != nil {
+		return nil, fmt.Errorf("%s: %w", u.GetName(), err)
+	}
+	return kd, nil
+}
+
+// slim keeps of a KusciaDeployment what the presence of its parties needs, and what decides whether there is something to do: input configs and versions
+// are large.
 func slim(object any) (any, error) {
 	u, is := object.(*unstructured.Unstructured)
 	if !is {
 		return object, nil
 	}
 	unstructured.RemoveNestedField(u.Object, "spec", "inputConfig")
-	unstructured.RemoveNestedField(u.Object, "status", "served")
+	unstructured.RemoveNestedField(u.Object, "status", "served", "version")
 	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
 	return u, nil

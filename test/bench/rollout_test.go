@@ -134,26 +134,23 @@ func printRatios(what string, plain, ours usage) {
 
 // printStretches says when the workflows of rollouts began, and how long they took: what starts late has waited at the door, what takes long has waited inside.
 func printStretches(t *testing.T, e *harness.Engine) {
-	var begun, took []time.Duration
-	var first time.Time
+	var begun []time.Time
+	var took []time.Duration
 	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: e.TemporalNamespace, Query: "WorkflowType = 'Rollout'"}
 	for {
 		answer, err := e.Workflows.ListWorkflow(t.Context(), request)
 		require.NoError(t, err)
 		for _, info := range answer.GetExecutions() {
-			if first.IsZero() || info.GetStartTime().AsTime().Before(first) {
-				first = info.GetStartTime().AsTime()
-			}
-			begun = append(begun, info.GetStartTime().AsTime().Sub(first))
+			begun = append(begun, info.GetStartTime().AsTime())
 			took = append(took, info.GetCloseTime().AsTime().Sub(info.GetStartTime().AsTime()))
 		}
 		if request.NextPageToken = answer.GetNextPageToken(); len(request.NextPageToken) == 0 {
 			break
 		}
 	}
-	slices.Sort(begun)
+	slices.SortFunc(begun, time.Time.Compare)
 	slices.Sort(took)
-	fmt.Printf("  the last one began after %.1f s; a rollout took %.1f s (median), %.1f s (the longest)\n", begun[len(begun)-1].Seconds(), took[len(took)/2].Seconds(), took[len(took)-1].Seconds())
+	fmt.Printf("  the last one began after %.1f s; a rollout took %.1f s (median), %.1f s (the longest)\n", begun[len(begun)-1].Sub(begun[0]).Seconds(), took[len(took)/2].Seconds(), took[len(took)-1].Seconds())
 }
 
 // printTypes says of which types the events of a history are.
@@ -253,7 +250,7 @@ func measureWaiting(t *testing.T, n int, watched time.Duration) {
 	writes, reads, watches := proxy.Requests()
 	perMinute := watched.Minutes()
 	fmt.Printf("\n%d rollouts that wait for an approval, over %s\n", n, watched)
-	fmt.Printf("  CPU per minute: slipway %.2f s, Temporal %.2f s\n", used.slipway()/perMinute, used.temporal()/perMinute)
+	fmt.Printf("  CPU per minute: server %.2f s, worker %.2f s, Temporal %.2f s\n", used.by[oursParts[0]]/perMinute, used.by[oursParts[1]]/perMinute, used.temporal()/perMinute)
 	fmt.Printf("  API requests of ours: %d writes, %d reads, %d watches begun\n", writes-writesBefore, reads-readsBefore, watches-watchesBefore)
 	printAsked("read", askedBefore, proxy.Asked("read"))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", used.serverRSS>>20, used.workerRSS>>20)
