@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/store/recent"
 )
 
 // Two dozen people look at the same: Temporal is asked once. Who has changed something sees it at once.

@@ -142,9 +142,9 @@ func (f *Fleet) startAll(ctx context.Context) ([]worker.Worker, error) {
 // heartbeatThrottle is how long the SDK may keep a heartbeat back: what an activity says of its pods is shown to people who watch.
 const heartbeatThrottle = 2 * time.Second
 
-// pollers are how many ask Temporal for tasks at once. With the two that are the SDK's default, a hundred releases that start together wait for each other: the
-// one whose check is last in line is told that its party does not answer.
-var pollers = worker.PollerBehaviorAutoscalingOptions{InitialNumberOfPollers: 4, MinimumNumberOfPollers: 2, MaximumNumberOfPollers: 20}
+// pollers is how many ask Temporal for tasks of one kind and queue at once. The SDK's own scaling of them wakes the process ten times a second for each of its
+// queues, for ever.
+const pollers = 4
 
 func (f *Fleet) build(q Queue) worker.Worker {
 	w := worker.New(f.temporal, q.Name, worker.Options{
@@ -155,8 +155,8 @@ func (f *Fleet) build(q Queue) worker.Worker {
 		OnFatalError:                           f.options.Fatal,
 		MaxConcurrentWorkflowTaskExecutionSize: maxWorkflowTasks,
 		MaxHeartbeatThrottleInterval:           heartbeatThrottle,
-		ActivityTaskPollerBehavior:             worker.NewPollerBehaviorAutoscaling(pollers),
-		WorkflowTaskPollerBehavior:             worker.NewPollerBehaviorAutoscaling(pollers),
+		MaxConcurrentActivityTaskPollers:       pollers,
+		MaxConcurrentWorkflowTaskPollers:       pollers,
 	})
 	if q.Workflows {
 		registerWorkflows(w)

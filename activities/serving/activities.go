@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"slipway.io/slipway/activities/versions"
-	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/serving/admission"
+	"slipway.io/slipway/store/recent"
 )
 
 // Options of the activities. The zero value is usable.

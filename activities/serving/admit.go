@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/serving/admission"
+	"slipway.io/slipway/store/recent"
 )
 
 // admit refuses, before anything is written, what the party does not take, and what is not the operation's to write.

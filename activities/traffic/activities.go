@@ -16,9 +16,9 @@ import (
 
 	"slipway.io/slipway/activities/traffic/scriptbox"
 	"slipway.io/slipway/kube"
-	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/store/recent"
 )
 
 // Options of the activities. The zero value is usable.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"slipway.io/slipway/kube/recent"
+	"slipway.io/slipway/store/recent"
 )
 
 // How old an answer may be that was made for somebody else who asked the same.

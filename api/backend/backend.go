@@ -13,11 +13,11 @@ import (
 
 	"slipway.io/slipway/api/gather"
 	"slipway.io/slipway/api/presence"
-	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/store"
+	"slipway.io/slipway/store/recent"
 	"slipway.io/slipway/workflows"
 )
 

@@ -9,9 +9,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"slipway.io/slipway/api/problem"
-	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/store/recent"
 )
 
 // Reading is how releases of one kind are read; S is what is found.

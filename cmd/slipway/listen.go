@@ -22,10 +22,10 @@ import (
 	"slipway.io/slipway/api/gather"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/api/limits"
-	"slipway.io/slipway/kube/recent"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/store"
+	"slipway.io/slipway/store/recent"
 	"slipway.io/slipway/worker"
 	"slipway.io/slipway/workflows"
 )

@@ -104,6 +104,32 @@ func TestLongRolloutLastStretchFails(t *testing.T) {
 	r.endsStable()
 }
 
+// What rests for a few seconds stays behind the gate, and the party's worker goes on by itself: neither a workflow task nor a write of the Deployment is
+// spent on it. It is seen by whoever looks, and whoever pauses has it parked.
+func TestRolloutRestsBriefly(t *testing.T) {
+	t.Parallel()
+	e := harness.Shared(t)
+	c := deploymentBy(strategy.StylePartition, harness.NoProvider)
+	r := begin(t, e, c, func(_ map[string]any, asked *harness.Rollout) {
+		asked.Strategy.Steps = []strategy.Step{harness.Timed(harness.Step("20%", -1), time.Second), harness.Timed(harness.Step("60%", -1), 15*time.Second),
+			harness.Step("100%", -1)}
+	})
+	status := r.WaitRollout(r.rollout.Name, "rest at step 2", func(s rollout.Status) bool {
+		return s.CurrentStepIndex == 2 && s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitTimer
+	})
+	require.NotNil(t, status.WaitingFor.Until)
+	require.NotNil(t, status.Steps[0].FinishedAt)
+	r.deployment("behind the gate", func(d *appsv1.Deployment) bool { return d.Spec.Paused && d.Spec.MinReadySeconds > 0 })
+	require.Len(t, r.History(r.RolloutID(r.rollout.Name)), 7, "its one activity is still under way")
+	r.verb("pause", "")
+	r.deployment("parked", func(d *appsv1.Deployment) bool { return d.Spec.Paused && d.Spec.MinReadySeconds == 0 })
+	r.watch.WaitStill(t)
+	r.watch.Finishing(t)
+	r.MustVerb(r.rollout.Name, "resume", "")
+	r.endsNew()
+	require.Equal(t, harness.SubjectSize, r.watch.Made(t), "every pod is replaced once")
+}
+
 // deployment waits until the workload, a Deployment, is so.
 func (r *release) deployment(what string, is func(*appsv1.Deployment) bool) {
 	r.t.Helper()
