@@ -50,26 +50,38 @@ func (a *Activities) diff(ctx context.Context, req workloadops.Request) (workloa
 	}
 	t := &operationJob{job: job{a: a, workload: req.Workload}, req: req, dry: true}
 	t.kind, _ = kindOf(req.Workload.WorkloadRef) // workloadops.Validate knows no other
+	diff, changed, err := t.diff(ctx)
+	for again := 0; changed && err == nil && again < diffAgain; again++ {
+		diff, changed, err = t.diff(ctx)
+	}
+	return diff, err
+}
+
+// diffAgain is how often it is looked once more at a workload that somebody, most often its own controller, has changed between the look and the dry run.
+const diffAgain = 2
+
+// diff looks once; changed says that the workload is not what was looked at, or does not take the change.
+func (t *operationJob) diff(ctx context.Context) (diff workloadops.Diff, changed bool, err error) {
 	live, err := t.get(ctx)
 	if apierrors.IsNotFound(err) {
-		return workloadops.Diff{Summary: req.Workload.String() + " does not exist"}, nil
+		return workloadops.Diff{Summary: t.req.Workload.String() + " does not exist"}, false, nil
 	}
 	if err != nil {
-		return workloadops.Diff{}, err
+		return workloadops.Diff{}, false, err
 	}
 	o, err := t.observe(ctx, live)
 	if err != nil {
-		return workloadops.Diff{}, err
+		return workloadops.Diff{}, false, err
 	}
 	d, err := t.first(ctx, o)
 	if err != nil {
-		return workloadops.Diff{}, err
+		return workloadops.Diff{}, false, err
 	}
-	fields, refused, err := t.dryRun(ctx, o, d.Write)
+	fields, refused, changed, err := t.dryRun(ctx, o, d.Write)
 	if refused != "" {
-		return workloadops.Diff{Summary: d.Reason, Unknown: refused}, nil
+		return workloadops.Diff{Summary: d.Reason, Unknown: refused}, changed, nil
 	}
-	return workloadops.DiffOf(req, o.seen, d, fields), err
+	return workloadops.DiffOf(t.req, o.seen, d, fields), false, err
 }
 
 // first is the first thing that the operation would do.
@@ -88,33 +100,34 @@ func (t *operationJob) first(ctx context.Context, o *object) (workloadops.NextAc
 	return workloadops.Decide(t.req, seen), err
 }
 
-// dryRun has the API server make a write without keeping it, and says which fields of the pod template it changes, or why the server refuses it.
-func (t *operationJob) dryRun(ctx context.Context, o *object, w *workloadops.Write) (fields []workloadops.FieldChange, refused string, err error) {
+// dryRun has the API server make a write without keeping it, and says which fields of the pod template it changes, or why the server refuses it: perhaps since
+// the workload was changed.
+func (t *operationJob) dryRun(ctx context.Context, o *object, w *workloadops.Write) (fields []workloadops.FieldChange, refused string, changed bool, err error) {
 	if w == nil {
-		return nil, "", nil
+		return nil, "", false, nil
 	}
 	template, err := t.template(ctx, o, w)
 	if f := (*failure.Error)(nil); errors.As(err, &f) {
-		return nil, f.Message, nil
+		return nil, f.Message, false, nil
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, "", false, err
 	}
 	body, err := json.Marshal(patchOf(o.Unstructured, w, template))
 	if err != nil {
-		return nil, "", err
+		return nil, "", false, err
 	}
 	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.resource, o.GetName()), body, true)
 	if err != nil {
 		switch kube.Classify(err) {
 		case kube.Rejected, kube.Changed:
-			return nil, "its cluster does not accept the change, or it was changed just now: " + kube.Text(err), nil
+			return nil, "its cluster does not accept the change, or it was changed just now: " + kube.Text(err), true, nil
 		case kube.Refused:
-			return nil, "its cluster does not accept the change: " + kube.Text(err), nil
+			return nil, "its cluster does not accept the change: " + kube.Text(err), false, nil
 		}
-		return nil, "", err
+		return nil, "", false, err
 	}
-	return t.unfetched(pods.ChangedFields(templateOf(o.Unstructured), templateOf(after))), "", nil
+	return t.unfetched(pods.ChangedFields(templateOf(o.Unstructured), templateOf(after))), "", false, nil
 }
 
 // unfetched says of what a package's digest decides that it is not known yet.
