@@ -106,9 +106,6 @@ func (l *Leg) repeat(p Part) {
 	if !l.fits {
 		return
 	}
-	if n := len(l.parts); n > 0 && l.machine.s.BriefRests { // a rest begins when the step before it is done
-		l.machine.Next(l.parts[n-1].At)
-	}
 	a := l.machine.Next(p.From)
 	if l.machine.mayWaitOut(a) { // it was over when the part began, whatever the clock of the worker said that did the one before
 		a = l.machine.Next(*a.Until)
@@ -116,7 +113,16 @@ func (l *Leg) repeat(p Part) {
 	if l.fits = a.leads() && a.Kind == p.Kind; l.fits {
 		l.machine.Start(a)
 		l.machine.Done(p.result(), p.At)
+		l.machine.restsFrom(p.At)
 		l.parts = append(l.parts, p)
+	}
+}
+
+// restsFrom has a brief rest begin when the pods of its step had come, however long after that it is asked for.
+func (m *Machine) restsFrom(at time.Time) {
+	s := m.s.Status
+	if m.s.RestUntil == nil && m.inSteps() && m.briefAt(s.CurrentStepIndex) && (s.CurrentStepState == rollout.StateTrafficRouting || s.CurrentStepState == rollout.StatePaused) {
+		m.s.RestUntil = new(at.Add(time.Duration(*m.step().PauseSeconds) * time.Second))
 	}
 }
 
@@ -125,7 +131,11 @@ func (l *Leg) Next(now time.Time) (a Action, goesOn bool) {
 	if l.machine.Stuck() && len(l.parts) > 0 { // the workflow tells lists of it
 		return Action{Kind: ActRest}, false
 	}
-	if a = l.machine.Next(now); a.leads() {
+	steps := l.machine.s.Stage == stageSteps
+	if a = l.machine.Next(now); steps && l.machine.endsWithSteps() {
+		return Action{Kind: ActRest}, false
+	}
+	if a.leads() {
 		l.machine.Start(a)
 		return a, true
 	}
@@ -148,6 +158,7 @@ func (m *Machine) mayWaitOut(a Action) bool {
 // Done takes what the action has answered that was begun at from.
 func (l *Leg) Done(a Action, r Result, from, now time.Time) {
 	l.machine.Done(r, now)
+	l.machine.restsFrom(now)
 	l.parts = append(l.parts, partOf(a, r, from, now))
 }
 
@@ -235,8 +246,19 @@ func (m *Machine) EndLeg(end LegEnd, now time.Time) {
 	m.epoch++
 }
 
+// endsWithSteps says that finalising, which is what comes next, is another leg's: whoever sends a rollback while the last steps are made is told that it goes
+// back through the steps, and it does so from behind the last of them as well.
+func (m *Machine) endsWithSteps() bool {
+	return m.s.BriefRests && m.setup.Spec.Policy.RollbackInBatches && m.s.Stage == stageFinal && m.s.Ending == rollout.EndSuccess
+}
+
 // stands is where the leg has left the rollout: behind its last part, or in the middle of the action after that.
 func (m *Machine) stands(end LegEnd, now time.Time) {
+	if after := ResumeMachine(m.setup, copyOf(m.s)); m.s.Stage == stageSteps {
+		if after.Next(now); after.endsWithSteps() {
+			return
+		}
+	}
 	a := m.Next(now)
 	switch {
 	case !a.leads():

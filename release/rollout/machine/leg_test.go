@@ -229,6 +229,30 @@ func TestABriefRestThatIsPausedIsParked(t *testing.T) {
 	require.True(t, next.Halts(), "%s", next.Summary)
 }
 
+// A rollback that comes while the last step is made goes back through the steps, as whoever sent it was told, however far the leg had gone by then.
+func TestARollbackInBatchesHoldsBehindTheLastStep(t *testing.T) {
+	t.Parallel()
+	for _, most := range []int{2, 100} {
+		setup := setupOf(strategy.StylePartition, false, aStep("50%", -1, -1), aStep("100%", -1, 0))
+		setup.BriefRests, setup.Spec.Policy.RollbackInBatches = true, true
+		w := newWorld(t, setup, 4)
+		w.byLegs()
+		w.m.Command(rollout.Command{Verb: rollout.VerbApprove}, w.now)
+		a := w.m.Next(w.now)
+		require.True(t, w.m.Leg(a))
+		end := w.goLeg(a, most, func() {
+			_, told := w.m.Command(rollout.Command{Verb: rollout.VerbRollback, Actor: "ann"}, w.now)
+			require.Contains(t, told, "through the steps")
+		})
+		require.Len(t, end.Parts, 1, "finalising is another leg's")
+		end.Stopped = true // it was to be stopped, and had been through with the step by then
+		w.m.EndLeg(end, w.now)
+		w.byLegs()
+		require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
+		require.EqualValues(t, 2, w.m.Status().CanaryReplicas, "half of its pods have gone back")
+	}
+}
+
 // Parts that the machine would not have asked for, as those of another build may be, are left out: it goes on and looks by itself.
 func TestPartsOfAnotherBuildAreLeftOut(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ type State struct {
 	Check check `json:"check,omitempty"`
 	// StableGone says that every pod is of the new version, as somebody else has let the workload's own controller go to the end.
 	StableGone bool `json:"stableGone,omitempty"`
-	// BriefRests says that rests which are soon over belong to the leg that comes to them.
+	// BriefRests says that rests which are soon over belong to the leg that comes to them, and that finalising may be a leg of its own.
 	BriefRests bool `json:"briefRests,omitempty"`
 	// UID is the workload's own.
 	UID string `json:"uid,omitempty"`
