@@ -9,9 +9,10 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
-	"k8s.io/utils/lru"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/kruise/v1beta1"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/serving"
@@ -31,9 +32,9 @@ type Activities struct {
 	mu        sync.Mutex
 	snapshots map[string]plan.Snapshot
 	// published are Rollouts as this process wrote them last, by their UID.
-	published *lru.Cache
+	published remembered[*v1beta1.Rollout]
 	// servings are servings as this process wrote them last, by their ID.
-	servings *lru.Cache
+	servings remembered[*kuscia.KusciaDeployment]
 }
 
 // inputs reads what operations on servings were started with, as versions.Reader does.
@@ -46,7 +47,7 @@ type inputs interface {
 // each subject are kept.
 func NewActivities(store *store.Store, temporal client.Client, reader inputs, recordLimit int) *Activities {
 	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit, snapshots: map[string]plan.Snapshot{},
-		published: lru.New(mostPublished), servings: lru.New(mostServings)}
+		published: rememberedOf[*v1beta1.Rollout](mostPublished), servings: rememberedOf[*kuscia.KusciaDeployment](mostServings)}
 }
 
 // Register makes the activities known to a worker of the centre's queue.

@@ -19,7 +19,7 @@ const mostPublished = 500
 // PublishRollout writes what a release is like to the Rollout object that asked for it, where kruise.MayWrite lets it.
 func (a *Activities) PublishRollout(ctx context.Context, in rollout.PublishRequest) (result rollout.PublishResult, err error) {
 	err = untilNoConflict(store.RolloutObject(in.Object.Namespace, in.Object.Name), func() error {
-		if last := a.remembered(in.Object.UID); last != nil && kruise.MayWrite(in.View, last.Status) {
+		if last, known := a.published.take(in.Object.UID); known && kruise.MayWrite(in.View, last.Status) {
 			if status := kruise.Showing(in.View, last, time.Now()); !kruise.Same(status, last.Status) {
 				return a.publish(ctx, last, status)
 			}
@@ -28,16 +28,6 @@ func (a *Activities) PublishRollout(ctx context.Context, in rollout.PublishReque
 		return err
 	})
 	return result, attempt.RetriedError(failure.Ignore(err, failure.NotFound))
-}
-
-// remembered is a Rollout as this process wrote it last, nil if it is not known. It is taken once: if somebody has changed the object since, it is read.
-func (a *Activities) remembered(uid string) *v1beta1.Rollout {
-	found, is := a.published.Get(uid)
-	if !is {
-		return nil
-	}
-	a.published.Remove(uid)
-	return found.(*v1beta1.Rollout)
 }
 
 // publishOnto writes onto the object as it is stored.
@@ -65,6 +55,6 @@ func (a *Activities) publish(ctx context.Context, read *v1beta1.Rollout, status 
 		return err
 	}
 	failpoint.Hit("rollout.publish.after")
-	a.published.Add(string(now.UID), now)
+	a.published.keep(string(now.UID), now)
 	return nil
 }

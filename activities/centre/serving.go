@@ -25,7 +25,7 @@ var errNothingNew = failure.New(failure.Conflict, "nothing is new")
 func (a *Activities) onServing(ctx context.Context, id, uid, why string, change func(kd *kuscia.KusciaDeployment) error) error {
 	return untilNoConflict("serving "+id, func() error {
 		// Of what may be old only a write is believed, which is refused if it was. Whatever else it says is asked once more.
-		if last := a.rememberedServing(id, uid); last != nil && change(last) == nil {
+		if last, known := a.servings.take(id); known && (uid == "" || string(last.UID) == uid) && change(last) == nil {
 			return a.writeServing(ctx, last, why)
 		}
 		kd, err := a.store.GetServing(ctx, id)
@@ -48,21 +48,6 @@ func (a *Activities) onServing(ctx context.Context, id, uid, why string, change 
 // mostServings is how many servings are remembered.
 const mostServings = 200
 
-// rememberedServing is a serving as this process has written it last, nil if it is not known. It is taken once: if somebody has changed the object
-// since, it is read.
-func (a *Activities) rememberedServing(id, uid string) *kuscia.KusciaDeployment {
-	found, is := a.servings.Get(id)
-	if !is {
-		return nil
-	}
-	a.servings.Remove(id)
-	kd := found.(*kuscia.KusciaDeployment)
-	if uid != "" && string(kd.UID) != uid {
-		return nil
-	}
-	return kd
-}
-
 // writeServing writes the status of a serving that was changed.
 func (a *Activities) writeServing(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
 	serving.Settle(kd)
@@ -72,7 +57,7 @@ func (a *Activities) writeServing(ctx context.Context, kd *kuscia.KusciaDeployme
 	err := a.store.UpdateServingStatus(ctx, kd)
 	failpoint.Hit("serving.status." + why + ".after")
 	if err == nil {
-		a.servings.Add(kd.Name, kd)
+		a.servings.keep(kd.Name, kd)
 	}
 	return err
 }

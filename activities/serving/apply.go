@@ -94,7 +94,7 @@ func (b *bringing) round(ctx context.Context, j *job) (next attempt.Next, err er
 // deployment is the Deployment as it was written, or as it has become since.
 func (b *bringing) deployment(ctx context.Context, j *job) (*appsv1.Deployment, error) {
 	if b.written {
-		return j.read(ctx, b)
+		return b.read(ctx, j)
 	}
 	if !b.begun {
 		b.begun = true
@@ -134,7 +134,7 @@ const watchPatience = 5 * time.Second
 
 // read is the Deployment as the watch has it, or as the API server has it while the watch cannot be relied on; nil when it is gone. A watch that
 // has not told of the write yet will: nobody else is asked meanwhile.
-func (j *job) read(ctx context.Context, b *bringing) (*appsv1.Deployment, error) {
+func (b *bringing) read(ctx context.Context, j *job) (*appsv1.Deployment, error) {
 	of := name{j.req.Domain, j.req.Deployment}
 	d, live := j.a.watch.deployment(of)
 	switch {
