@@ -76,16 +76,24 @@ func (c Cluster) Serves(namespace string) bool {
 func (c Cluster) Patch(ctx context.Context, ref Ref, patch []byte, dry bool) (*unstructured.Unstructured, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Patch(call, ref.Name, types.JSONPatchType, patch,
+	after, err := c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Patch(call, ref.Name, types.JSONPatchType, patch,
 		metav1.PatchOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun(dry)})
+	if dry && err == nil {
+		return after, nil
+	}
+	return noted(ctx, ref, after, err)
 }
 
 // Create makes an object. A dry run only says what would come of it.
 func (c Cluster) Create(ctx context.Context, ref Ref, o *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Create(call, o,
+	after, err := c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Create(call, o,
 		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun(dry)})
+	if dry && err == nil {
+		return after, nil
+	}
+	return noted(ctx, ref, after, err)
 }
 
 // Delete deletes an object, only as it was seen: of this UID and, unless that is "", of this version.
@@ -97,8 +105,10 @@ func (c Cluster) Delete(ctx context.Context, ref Ref, uid types.UID, version str
 	background := metav1.DeletePropagationBackground
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Delete(call, ref.Name,
+	err := c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Delete(call, ref.Name,
 		metav1.DeleteOptions{Preconditions: &only, PropagationPolicy: &background})
+	_, err = noted(ctx, ref, nil, err)
+	return err
 }
 
 func dryRun(dry bool) []string {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// reads are the objects that a check has read.
+// reads are the objects that a look has read, or left by a write.
 type reads struct {
 	mu      sync.Mutex
 	objects map[Ref]read
@@ -21,8 +21,8 @@ type read struct {
 
 type readsKey struct{}
 
-// Once has each object be read once within a context. It is for a check, which writes nothing: its parts look at the same objects, and are to judge by one
-// state of them.
+// Once has each object be read once within a context. It is for one look at the cluster: its parts look at the same objects, and are to judge by one state of
+// them. A write that this Cluster makes within the context is seen by what comes after it; one that failed has its object read anew.
 func Once(ctx context.Context) context.Context {
 	return context.WithValue(ctx, readsKey{}, &reads{objects: map[Ref]read{}})
 }
@@ -47,4 +47,19 @@ func once(ctx context.Context, ref Ref, get func() (*unstructured.Unstructured, 
 		return nil, known.err
 	}
 	return known.object.DeepCopy(), nil
+}
+
+// noted notes what a write within this context has come to. Each caller has a copy of its own.
+func noted(ctx context.Context, ref Ref, after *unstructured.Unstructured, err error) (*unstructured.Unstructured, error) {
+	r, is := ctx.Value(readsKey{}).(*reads)
+	if !is {
+		return after, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.objects, ref)
+	if err == nil && after != nil {
+		r.objects[ref] = read{object: after.DeepCopy()}
+	}
+	return after, err
 }

@@ -146,17 +146,27 @@ const heartbeatThrottle = 2 * time.Second
 // queues, for ever.
 const pollers = 4
 
+// centreAtOnce is how many activities of the centre, which are short, a process has under way at once. The others wait at Temporal, where it costs nothing: writes
+// that the home cluster has no time for would be given up when it has worked on them already, and be made again.
+const centreAtOnce = 64
+
 func (f *Fleet) build(q Queue) worker.Worker {
+	atOnce := 0 // the SDK's own limit
+	if q.Workflows {
+		atOnce = centreAtOnce
+	}
 	w := worker.New(f.temporal, q.Name, worker.Options{
-		DisableWorkflowWorker:                  !q.Workflows,
-		DisableRegistrationAliasing:            true,
-		Interceptors:                           []interceptor.WorkerInterceptor{workflows.NewInterceptor()},
-		WorkerStopTimeout:                      f.options.StopTimeout,
-		OnFatalError:                           f.options.Fatal,
-		MaxConcurrentWorkflowTaskExecutionSize: maxWorkflowTasks,
-		MaxHeartbeatThrottleInterval:           heartbeatThrottle,
-		MaxConcurrentActivityTaskPollers:       pollers,
-		MaxConcurrentWorkflowTaskPollers:       pollers,
+		MaxConcurrentActivityExecutionSize:      atOnce,
+		MaxConcurrentLocalActivityExecutionSize: atOnce,
+		DisableWorkflowWorker:                   !q.Workflows,
+		DisableRegistrationAliasing:             true,
+		Interceptors:                            []interceptor.WorkerInterceptor{workflows.NewInterceptor()},
+		WorkerStopTimeout:                       f.options.StopTimeout,
+		OnFatalError:                            f.options.Fatal,
+		MaxConcurrentWorkflowTaskExecutionSize:  maxWorkflowTasks,
+		MaxHeartbeatThrottleInterval:            heartbeatThrottle,
+		MaxConcurrentActivityTaskPollers:        pollers,
+		MaxConcurrentWorkflowTaskPollers:        pollers,
 	})
 	if q.Workflows {
 		registerWorkflows(w)

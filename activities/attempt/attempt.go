@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"golang.org/x/sync/semaphore"
 
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/failure"
@@ -119,11 +120,12 @@ func Start(ctx context.Context, options Options, terms Terms) *Attempt {
 
 // Run repeats rounds until the job is done or the attempt ends. The error is to be returned from the activity as it is.
 func (t *Attempt) Run(ctx context.Context, job Job) error {
-	stop := t.details.Begin(ctx)
-	defer stop()
+	stop, well := t.details.Begin(ctx), false
+	defer func() { stop(well) }()
 	for {
 		done, err := t.round(ctx, job)
 		if done {
+			well = true
 			return nil
 		}
 		if err == nil {
@@ -140,12 +142,31 @@ func (t *Attempt) Run(ctx context.Context, job Job) error {
 	}
 }
 
+// mostRounds is how many attempts of this process look and write at once. What a cluster has no time for waits here, where it costs nothing: a request that the
+// cluster is late with is given up by its sender when it has been worked on already, and is made again.
+const mostRounds = 64
+
+var rounds = semaphore.NewWeighted(mostRounds)
+
+// inTurn has the job make its round when it is its turn. unmade is why it was not made.
+func (t *Attempt) inTurn(ctx context.Context, job Job) (next Next, unmade, err error) {
+	if err := rounds.Acquire(ctx, 1); err != nil {
+		return next, err, nil
+	}
+	defer rounds.Release(1)
+	if err := t.frozen(); err != nil {
+		return next, err, nil
+	}
+	next, err = job.Reconcile(ctx)
+	return next, nil, err
+}
+
 // round is one round and the wait that follows it.
 func (t *Attempt) round(ctx context.Context, job Job) (done bool, err error) {
-	if err := t.frozen(); err != nil {
-		return false, err
+	next, unmade, err := t.inTurn(ctx, job)
+	if unmade != nil {
+		return false, unmade
 	}
-	next, err := job.Reconcile(ctx)
 	if err != nil {
 		return false, t.weigh(ctx, job, err)
 	}

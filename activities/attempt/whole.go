@@ -12,7 +12,7 @@ import (
 type Details interface {
 	Now() workloadops.Progress
 	Note(change func(p *workloadops.Progress))
-	Begin(ctx context.Context) (stop func())
+	Begin(ctx context.Context) (stop func(well bool))
 	Record(ctx context.Context, recorder heartbeat.Recorder) error
 }
 

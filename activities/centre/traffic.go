@@ -25,7 +25,8 @@ const holdRetry = 2 * time.Second
 // dropped. While the last holder gives the routes back, the next one waits, until its deadline: then it fails with WorkloadFailed.
 func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult, error) {
 	details, stop := heartbeat.Start(ctx, workloadops.Progress{})
-	defer stop()
+	well := false
+	defer func() { stop(well) }()
 	var result rollout.HoldTrafficResult
 	err := a.onTraffic(ctx, in, func(t *v1alpha1.TrafficRouting) error {
 		shared, err := sharedTraffic(t)
@@ -62,6 +63,7 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 	if err != nil {
 		return rollout.HoldTrafficResult{}, attempt.RetriedError(inTime(details, in, err))
 	}
+	well = true
 	return result, nil
 }
 

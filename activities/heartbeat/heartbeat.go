@@ -1,4 +1,5 @@
-// Package heartbeat keeps what one attempt at an activity knows, tells it to Temporal now and then, and leaves it to the next attempt.
+// Package heartbeat keeps what one attempt at an activity knows, tells it to Temporal now and then, and leaves it to the next attempt. Each time it is told
+// Temporal writes it down, so that nothing is told twice.
 package heartbeat
 
 import (
@@ -11,19 +12,24 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// unasked is how often to tell when no heartbeat timeout asks for it.
-const unasked = 10 * time.Second
+const (
+	// unasked is how often to tell when no heartbeat timeout asks for it.
+	unasked = 10 * time.Second
+	// heldBack is how long the SDK may hold a heartbeat back at most (worker.Options.MaxHeartbeatThrottleInterval), and send it after a newer one that went past it.
+	heldBack = 4 * time.Second
+)
 
 // Details holds the progress of one attempt. The SDK sends the last heartbeat of an attempt that fails before it reports the failure, so
 // that nothing is lost but by a crash.
 type Details[P any] struct {
 	mu       sync.Mutex
 	progress P
+	// told is when it was told last.
+	told time.Time
 }
 
-// Start takes over what the last attempt left, or begins with first, and begins to tell. stop must be called; it tells a last time. Outside
-// of an activity nobody is told.
-func Start[P any](ctx context.Context, first P) (d *Details[P], stop func()) {
+// Start takes over what the last attempt left, or begins with first, and begins to tell. stop must be called, as that of Begin.
+func Start[P any](ctx context.Context, first P) (d *Details[P], stop func(well bool)) {
 	d = Take(ctx, first)
 	return d, d.Begin(ctx)
 }
@@ -41,10 +47,11 @@ func Take[P any](ctx context.Context, first P) *Details[P] {
 	return d
 }
 
-// Begin begins to tell. stop must be called; it tells a last time. Outside of an activity nobody is told.
-func (d *Details[P]) Begin(ctx context.Context) (stop func()) {
+// Begin begins to tell. stop must be called with whether the attempt has ended well: one that has not tells a last time, for the next. Outside of an activity
+// nobody is told.
+func (d *Details[P]) Begin(ctx context.Context) (stop func(well bool)) {
 	if !activity.IsActivity(ctx) {
-		return func() {}
+		return func(bool) {}
 	}
 	every := activity.GetInfo(ctx).HeartbeatTimeout / 3
 	if every <= 0 {
@@ -52,25 +59,52 @@ func (d *Details[P]) Begin(ctx context.Context) (stop func()) {
 	}
 	done := make(chan struct{})
 	var ending sync.WaitGroup
-	ending.Go(func() { d.tell(ctx, every, done) })
-	return func() {
+	ending.Go(func() { d.keepTelling(ctx, every, done) })
+	return func(well bool) {
 		close(done)
 		ending.Wait()
-		activity.RecordHeartbeat(ctx, d.Now())
+		if !well {
+			d.Tell(ctx)
+		}
 	}
 }
 
-func (d *Details[P]) tell(ctx context.Context, every time.Duration, done <-chan struct{}) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
+// keepTelling tells whenever nobody has told for a while.
+func (d *Details[P]) keepTelling(ctx context.Context, every time.Duration, done <-chan struct{}) {
+	timer := time.NewTimer(every)
+	defer timer.Stop()
 	for {
 		select {
-		case <-ticker.C:
-			activity.RecordHeartbeat(ctx, d.Now())
+		case <-timer.C:
+			left := every - d.silent()
+			if left <= 0 {
+				d.Tell(ctx)
+				left = every
+			}
+			timer.Reset(left)
 		case <-done:
 			return
 		}
 	}
+}
+
+// Tell tells Temporal what is known now, as soon as the SDK lets it through. Outside of an activity nobody is told.
+func (d *Details[P]) Tell(ctx context.Context) {
+	if !activity.IsActivity(ctx) {
+		return
+	}
+	d.mu.Lock()
+	d.told = time.Now()
+	progress := d.progress
+	d.mu.Unlock()
+	activity.RecordHeartbeat(ctx, progress)
+}
+
+// silent is how long nobody has told.
+func (d *Details[P]) silent() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Since(d.told)
 }
 
 // Now is what is known now.
@@ -105,14 +139,15 @@ func (d *Details[P]) Record(ctx context.Context, recorder Recorder) error {
 	if !activity.IsActivity(ctx) {
 		return nil
 	}
-	details := d.Now()
-	activity.RecordHeartbeat(ctx, details)
+	if d.silent() < heldBack {
+		d.Tell(ctx) // takes the place of an older one that is still held back
+	}
 	call, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	if recorder == nil {
 		recorder = activity.GetClient(ctx)
 	}
-	err := recorder.RecordActivityHeartbeat(call, activity.GetInfo(ctx).TaskToken, details)
+	err := recorder.RecordActivityHeartbeat(call, activity.GetInfo(ctx).TaskToken, d.Now())
 	var gone *serviceerror.NotFound
 	if errors.As(err, &gone) {
 		return ErrSuperseded

@@ -2,6 +2,7 @@ package heartbeat_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,11 +15,16 @@ import (
 
 type tally struct{ Count int }
 
+var errCount = errors.New("it does not end well")
+
 // count is an activity that counts one on, from what the attempt before left or from ten.
-func count(ctx context.Context) error {
+func count(ctx context.Context, well bool) error {
 	details, stop := heartbeat.Start(ctx, tally{Count: 10})
-	defer stop()
+	defer stop(well)
 	details.Note(func(p *tally) { p.Count++ })
+	if !well {
+		return errCount
+	}
 	return nil
 }
 
@@ -45,16 +51,28 @@ func TestWhatAnAttemptKnowsIsLeftToTheNext(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		_, err := env.ExecuteActivity(count)
-		require.NoError(t, err, c.reason)
+		_, err := env.ExecuteActivity(count, false)
+		require.Error(t, err, c.reason)
 		require.Equal(t, c.told, told.Count, "%s: it is told a last time", c.reason)
 	}
+}
+
+func TestAnAttemptThatEndsWellHasNothingToLeave(t *testing.T) {
+	t.Parallel()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(count)
+	env.SetOnActivityHeartbeatListener(func(*activity.Info, converter.EncodedValues) {
+		t.Error("its answer is on the way: another write of Temporal's is for nothing")
+	})
+	_, err := env.ExecuteActivity(count, true)
+	require.NoError(t, err)
 }
 
 func TestOutsideOfAnActivityNobodyIsTold(t *testing.T) {
 	t.Parallel()
 	details, stop := heartbeat.Start(context.Background(), tally{Count: 10})
 	details.Note(func(p *tally) { p.Count++ })
-	stop()
+	stop(false)
 	require.Equal(t, 11, details.Now().Count)
 }

@@ -65,8 +65,8 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 // the cancellation.
 func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.LegResult, error) {
 	w := newWhole(ctx, a.options)
-	stop := w.begin(ctx)
-	defer stop()
+	stop, well := w.begin(ctx), false
+	defer func() { stop(well) }()
 	ctx, end := workload.Together(attempt.Within(ctx, w))
 	defer end()
 	leg := machine.NewLeg(in, w.parts())
@@ -75,6 +75,7 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 		action, on := leg.Next(from)
 		if !on {
 			if action.Until == nil {
+				well = true
 				return machine.LegResult{Parts: leg.Parts()}, nil
 			}
 			w.rests(leg.Status())

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
@@ -33,7 +31,7 @@ func newWhole(ctx context.Context, options Options) *whole {
 }
 
 // begin begins to tell; stop must be called.
-func (w *whole) begin(ctx context.Context) (stop func()) { return w.details.Begin(ctx) }
+func (w *whole) begin(ctx context.Context) (stop func(well bool)) { return w.details.Begin(ctx) }
 
 // parts are those that earlier attempts have done.
 func (w *whole) parts() []machine.Part { return w.details.Now().Parts }
@@ -41,8 +39,8 @@ func (w *whole) parts() []machine.Part { return w.details.Now().Parts }
 // at notes what the leg is about to do. Whoever watches is told at once, as far as the SDK lets heartbeats through, but of the claim, which takes no time.
 func (w *whole) at(ctx context.Context, a machine.Action, s *rollout.Status) {
 	w.details.Note(func(p *machine.LegProgress) { p.Status = s })
-	if a.Kind != machine.ActBegin && activity.IsActivity(ctx) {
-		activity.RecordHeartbeat(ctx, w.details.Now())
+	if a.Kind != machine.ActBegin {
+		w.details.Tell(ctx)
 	}
 }
 
@@ -92,7 +90,7 @@ func (w *whole) Note(change func(p *workloadops.Progress)) {
 }
 
 // Begin implements attempt.Details: the whole tells of its parts.
-func (w *whole) Begin(context.Context) (stop func()) { return func() {} }
+func (w *whole) Begin(context.Context) (stop func(well bool)) { return func(bool) {} }
 
 // Record implements attempt.Details.
 func (w *whole) Record(ctx context.Context, recorder heartbeat.Recorder) error {

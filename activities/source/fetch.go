@@ -30,13 +30,13 @@ type progress struct {
 
 // Fetch fetches a package once, checks that it is a sound archive within the limits, and puts it into the party's store. Where the request
 // names a digest, other bytes are refused.
-func (a *Activities) Fetch(ctx context.Context, req source.FetchRequest) (source.Fetched, error) {
+func (a *Activities) Fetch(ctx context.Context, req source.FetchRequest) (fetched source.Fetched, err error) {
 	f := a.start(ctx, req)
-	defer f.stop()
+	defer func() { f.stop(err == nil) }()
 	if was := f.details.Now().Fetched; was != nil && a.stands(ctx, *was) {
 		return *was, nil
 	}
-	fetched, err := f.fetch(ctx)
+	fetched, err = f.fetch(ctx)
 	if err == nil {
 		f.details.Note(func(p *progress) { p.Fetched = &fetched })
 		failpoint.Hit("source.fetched.before")
@@ -57,10 +57,10 @@ func (a *Activities) stands(ctx context.Context, was source.Fetched) bool {
 
 // Confirm checks that the source still gives what was fetched, and that the store has it: a package that is gone, or has changed, must not be
 // found out by the pods. It fetches the package again where nothing less can tell.
-func (a *Activities) Confirm(ctx context.Context, req source.FetchRequest) (source.Fetched, error) {
+func (a *Activities) Confirm(ctx context.Context, req source.FetchRequest) (fetched source.Fetched, err error) {
 	f := a.start(ctx, req)
-	defer f.stop()
-	fetched, err := f.confirm(ctx)
+	defer func() { f.stop(err == nil) }()
+	fetched, err = f.confirm(ctx)
 	return fetched, f.failure(ctx, err)
 }
 
@@ -69,7 +69,7 @@ type fetching struct {
 	a       *Activities
 	req     source.FetchRequest
 	details *heartbeat.Details[progress]
-	stop    func()
+	stop    func(well bool)
 	// since is when the first attempt was scheduled.
 	since time.Time
 }

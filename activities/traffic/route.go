@@ -98,6 +98,7 @@ func (t *routeJob) result() rollout.RouteResult {
 
 // Reconcile makes what is not made yet; a second round then finds out whether it is in effect.
 func (t *routeJob) Reconcile(ctx context.Context) (attempt.Next, error) {
+	ctx = kube.Once(ctx) // its parts ask for the same Services, scripts and routes
 	if err := t.holds(ctx); err != nil {
 		return attempt.Next{}, err
 	}

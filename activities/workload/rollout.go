@@ -259,8 +259,8 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, erro
 		return t.lookAtOrphans(ctx)
 	}
 	if t.last.revisions == nil {
-		if d, told := t.asTold(ctx); told {
-			return nil, d, nil
+		if l, d, told := t.asTold(ctx); told {
+			return l, d, nil
 		}
 	}
 	l, err := t.live(ctx)

@@ -90,22 +90,28 @@ func (t watches) revisions(_ context.Context, k kind, of *unstructured.Unstructu
 	return nil, errNotTold
 }
 
-// asTold decides by what the watches have told, if that is to wait, or that a step has passed behind which nothing is written by what it found. Whatever
-// else they seem to ask for, the server is asked: a watch may lag behind, and no write goes by one. So does the first look of an attempt, and one that is to
-// ask the pods.
-func (t *rolloutJob) asTold(ctx context.Context) (d pods.NextAction, told bool) {
+// asTold decides by what the watches have told, if that is to wait, to hold the workload, or that a step has passed behind which nothing is written by what it
+// found. Whatever else they seem to ask for, the server is asked: a watch may lag behind, and no write that moves pods goes by one. So does the first look of
+// an attempt, one that is to ask the pods, and one behind a write that was refused.
+func (t *rolloutJob) asTold(ctx context.Context) (l *snapshot, d pods.NextAction, told bool) {
 	now := t.Now()
 	if t.last.known == nil || t.tech.ByPods() || !now.Before(t.nextLook) || !t.sub.live(now) {
-		return d, false
+		return nil, d, false
 	}
 	l, err := t.observe(ctx, watches{&t.job})
 	if err != nil || t.scaled(l) || t.expects(l) && t.expected == "" {
-		return d, false
+		return nil, d, false
 	}
 	if err := t.expect(ctx, l); err != nil {
-		return d, false
+		return nil, d, false
 	}
 	t.take(l)
 	d = t.decide(l.seen)
-	return d, d.Action == workloadops.ActWait && d.LookAgain == 0 || d.Action == workloadops.ActDone && t.passing
+	switch d.Action {
+	case workloadops.ActWait:
+		return l, d, d.LookAgain == 0
+	case workloadops.ActDone:
+		return l, d, t.passing
+	}
+	return l, d, d.Holds && t.rejected == ""
 }

@@ -1,6 +1,7 @@
 package workload_test
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"strings"
@@ -19,15 +20,34 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// watched has the bodies of all watches of workloads and revisions be something else than the server sends.
-func (b *bench) watched(body func(io.ReadCloser) io.ReadCloser) {
+// unreliable is what becomes of watches.
+type unreliable struct {
+	// body is what is read in place of what the server sends.
+	body func(io.ReadCloser) io.ReadCloser
+	// back has each watch that goes on begin again where the first one went on: what it shows is older than what was shown before.
+	back bool
+}
+
+// watched has all watches of workloads and revisions be something else than the server sends.
+func (b *bench) watched(u unreliable) {
+	var mu sync.Mutex
+	first := map[string]string{}
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
-		if r.URL.Query().Get("watch") != "true" || !strings.HasSuffix(r.URL.Path, "/deployments") && !strings.HasSuffix(r.URL.Path, "/replicasets") {
+		query := r.URL.Query()
+		if query.Get("watch") != "true" || !strings.HasSuffix(r.URL.Path, "/deployments") && !strings.HasSuffix(r.URL.Path, "/replicasets") {
 			return nil, nil
+		}
+		if version := query.Get("resourceVersion"); u.back && version != "" && query.Get("sendInitialEvents") == "" {
+			mu.Lock()
+			first[r.URL.Path] = cmp.Or(first[r.URL.Path], version)
+			query.Set("resourceVersion", first[r.URL.Path])
+			mu.Unlock()
+			r = r.Clone(r.Context())
+			r.URL.RawQuery = query.Encode()
 		}
 		response, err := b.traffic.next.RoundTrip(r)
 		if err == nil {
-			response.Body = body(response.Body)
+			response.Body = u.body(response.Body)
 		}
 		return response, err
 	})
@@ -92,20 +112,24 @@ func (t *torn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Watches that lag behind, or break again and again, cost time and nothing else: no write goes by them.
+// Watches that lag behind, break again and again, or come back with what is older, cost time and nothing else: no write that moves pods goes by them.
 func TestMovesByWatchesThatCannotBeReliedOn(t *testing.T) {
+	breaks := func(r io.ReadCloser) io.ReadCloser { return &torn{ReadCloser: r, left: 60 << 10} }
 	for name, c := range map[string]struct {
-		reason string
-		body   func(io.ReadCloser) io.ReadCloser
+		reason  string
+		watches unreliable
 	}{
-		"Lag": {"what the watches tell is three seconds old", func(r io.ReadCloser) io.ReadCloser {
+		"Lag": {"what the watches tell is three seconds old", unreliable{body: func(r io.ReadCloser) io.ReadCloser {
 			return &late{ReadCloser: r, by: 3 * time.Second, chunks: make(chan chunk, 1000)}
-		}},
-		"Break": {"they break off after some events", func(r io.ReadCloser) io.ReadCloser { return &torn{ReadCloser: r, left: 60 << 10} }},
+		}}},
+		"Break": {"they break off after some events", unreliable{body: breaks}},
+		"Older": {"whenever they come back they tell all that has been once more", unreliable{body: func(r io.ReadCloser) io.ReadCloser {
+			return &torn{ReadCloser: r, left: 200 << 10}
+		}, back: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			moveByWatches(b, c.reason, c.body)
+			moveByWatches(b, c.reason, c.watches)
 		})
 	}
 }
@@ -114,15 +138,15 @@ func TestMovesByWatchesThatCannotBeReliedOn(t *testing.T) {
 func TestLongMovesByWatchesTenSecondsBehind(t *testing.T) {
 	harness.Long(t)
 	b := newBench(t)
-	moveByWatches(b, "the watches tell of what was before the attempt", func(r io.ReadCloser) io.ReadCloser {
+	moveByWatches(b, "the watches tell of what was before the attempt", unreliable{body: func(r io.ReadCloser) io.ReadCloser {
 		return &late{ReadCloser: r, by: 10 * time.Second, chunks: make(chan chunk, 1000)}
-	})
+	}})
 }
 
 // moveByWatches makes a rollout of three steps and its way home, with surge and without, and checks the split at each step and the pods throughout.
-func moveByWatches(b *bench, reason string, body func(io.ReadCloser) io.ReadCloser) {
+func moveByWatches(b *bench, reason string, watches unreliable) {
 	b.use(b.config, workload.Options{ListenFor: 2 * time.Second})
-	b.watched(body)
+	b.watched(watches)
 	for name, limits := range map[string][2]string{"surging": {"0", "1"}, "taking": {"1", "0"}} {
 		b.deployment(name, 5, own(limits[0], limits[1]))
 		b.reaches(name, map[string]int{"x:good": 5})

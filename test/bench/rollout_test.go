@@ -218,45 +218,75 @@ func releaseCanary(t *testing.T, e *harness.Engine, name string) {
 	e.WaitPhase(name, rollout.PhaseHealthy)
 }
 
+// waiting are rollouts that wait for somebody.
+type waiting struct {
+	n    int
+	pods int32
+	// watched is how long they are watched.
+	watched time.Duration
+	// counted has their requests be counted, by a proxy that takes as much of a processor as Slipway does.
+	counted bool
+}
+
 // Rollouts that wait for somebody: what they cost.
 func TestLongRolloutsWaiting(t *testing.T) {
 	harness.Long(t)
-	measureWaiting(t, 50, 10*time.Second)
+	measureWaiting(t, waiting{n: 50, pods: 2, watched: 10 * time.Second, counted: true})
 }
 
 // 500 of them, for four minutes: what their start has taken of memory is given back in the first two.
 func TestSoakRolloutsWaiting(t *testing.T) {
 	harness.Soak(t)
-	measureWaiting(t, 500, 4*time.Minute)
+	measureWaiting(t, waiting{n: 500, pods: 2, watched: 4 * time.Minute, counted: true})
 }
 
-// measureWaiting has n rollouts wait, and watches them for so long.
-func measureWaiting(t *testing.T, n int, watched time.Duration) {
-	stack := harness.SharedStack(t)
-	proxy := harness.NewCountingProxy(t, stack)
-	stack.Kubeconfig = proxy.Kubeconfig
-	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
-	each(n, func(i int) { e.Deployment(deploymentName(i), 2, nil) })
-	waitReleased(t, e, n, ":v1")
-	each(n, func(i int) { startWaiting(t, e, deploymentName(i)) })
-	defer showOthers(t, e)
-	require.Eventually(t, func() bool { return count(e, "SlipwayWaitingFor = 'approval'") == n }, 10*time.Minute, time.Second,
-		"not all of %d rollouts came to wait for an approval", n)
+func TestSoakFiveThousandRolloutsWaiting(t *testing.T) {
+	harness.Soak(t)
+	measureWaiting(t, waiting{n: 5_000, pods: 1, watched: 4 * time.Minute})
+}
 
-	writesBefore, readsBefore, watchesBefore := proxy.Requests()
-	askedBefore := proxy.Asked("read")
-	timer := time.NewTimer(watched)
+// measureWaiting has rollouts wait, and watches them.
+func measureWaiting(t *testing.T, w waiting) {
+	stack := harness.SharedStack(t)
+	var requests *harness.CountingProxy
+	if w.counted {
+		requests = harness.NewCountingProxy(t, stack)
+		stack.Kubeconfig = requests.Kubeconfig
+	}
+	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
+	each(w.n, func(i int) { e.Deployment(deploymentName(i), w.pods, nil) })
+	waitReleased(t, e, w.n, ":v1")
+	each(w.n, func(i int) { startWaiting(t, e, deploymentName(i)) })
+	defer showOthers(t, e)
+	require.Eventually(t, func() bool { return count(e, "SlipwayWaitingFor = 'approval'") == w.n }, 10*time.Minute, time.Second,
+		"not all of %d rollouts came to wait for an approval", w.n)
+
+	asked := askedBy(requests)
+	timer := time.NewTimer(w.watched)
 	used := measure(t, e, func() { <-timer.C })
-	writes, reads, watches := proxy.Requests()
-	perMinute := watched.Minutes()
-	fmt.Printf("\n%d rollouts that wait for an approval, over %s\n", n, watched)
+	perMinute := w.watched.Minutes()
+	fmt.Printf("\n%d rollouts that wait for an approval, over %s\n", w.n, w.watched)
 	fmt.Printf("  CPU per minute: server %.2f s, worker %.2f s, Temporal %.2f s\n", used.by[oursParts[0]]/perMinute, used.by[oursParts[1]]/perMinute, used.temporal()/perMinute)
-	fmt.Printf("  API requests of ours: %d writes, %d reads, %d watches begun\n", writes-writesBefore, reads-readsBefore, watches-watchesBefore)
-	printAsked("read", askedBefore, proxy.Asked("read"))
+	writes := asked()
 	fmt.Printf("  memory at most, and at the end: server %d, %d MiB, worker %d, %d MiB\n\n", used.serverRSS>>20, rss(e.Processes[0].PID())>>20, used.workerRSS>>20,
 		rss(e.Processes[1].PID())>>20)
-	harness.Covered(t, n, "rollouts that wait")
-	require.Zero(t, writes-writesBefore, "a rollout that waits writes nothing")
+	harness.Covered(t, w.n, "rollouts that wait")
+	require.Zero(t, writes, "a rollout that waits writes nothing")
+}
+
+// askedBy prints what was asked between its call and that of what it answers, which says how many writes there were. nil: nothing is counted.
+func askedBy(p *harness.CountingProxy) (told func() (writes int)) {
+	if p == nil {
+		return func() int { return 0 }
+	}
+	writesBefore, readsBefore, watchesBefore := p.Requests()
+	before := p.Asked("read")
+	return func() int {
+		writes, reads, watches := p.Requests()
+		fmt.Printf("  API requests of ours: %d writes, %d reads, %d watches begun\n", writes-writesBefore, reads-readsBefore, watches-watchesBefore)
+		printAsked("read", before, p.Asked("read"))
+		return writes - writesBefore
+	}
 }
 
 // showOthers says, when a test has failed, what some of the rollouts do that do not wait for an approval.

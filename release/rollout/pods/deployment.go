@@ -203,7 +203,9 @@ func hold(t task, seen Observed, unavailable, surge int32) NextAction {
 		rest.Surge = surge
 		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
 	}
-	return set("pause it while its pods come", w)
+	d := set("pause it while its pods come", w)
+	d.Holds = true
+	return d
 }
 
 // asked is how many pods all revisions together are to have.

@@ -28,6 +28,8 @@ type NextAction struct {
 	Number     *PodNumbers
 	// Ends says that the move ends well once the write is done, or the pods are numbered.
 	Ends bool
+	// Holds says that the write lets no pod go, whatever has become of the revisions since they were seen. It may go by what a watch has told.
+	Holds bool
 	// Numbers are what the pods are like.
 	Numbers rollout.MoveResult
 	// Begun is the answer of Begin.
