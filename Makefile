@@ -39,8 +39,8 @@ test-long: ## run what make test leaves out and stands for a promise: crashes, o
 test-soak: ## run every kill, cell and size, in shards: the next call goes on where one was interrupted (hours)
 	@deploy/dev/test.sh --soak
 
-bench: ## measure, and print the figures
-	@deploy/dev/test.sh --bench
+bench: ## measure, in parts of an hour at most, and print the figures (PART=rollouts: that one; deploy/dev/bench.sh lists them)
+	@deploy/dev/test.sh --bench $(PART)
 
 lint: ## format, vet, linters, import arrows, determinism of the workflows
 	@deploy/dev/lint.sh

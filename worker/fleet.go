@@ -148,7 +148,7 @@ const pollers = 4
 
 // centreAtOnce is how many activities of the centre, which are short, a process has under way at once. The others wait at Temporal, where it costs nothing: writes
 // that the home cluster has no time for would be given up when it has worked on them already, and be made again.
-const centreAtOnce = 64
+const centreAtOnce = 128
 
 func (f *Fleet) build(q Queue) worker.Worker {
 	atOnce := 0 // the SDK's own limit
@@ -156,17 +156,16 @@ func (f *Fleet) build(q Queue) worker.Worker {
 		atOnce = centreAtOnce
 	}
 	w := worker.New(f.temporal, q.Name, worker.Options{
-		MaxConcurrentActivityExecutionSize:      atOnce,
-		MaxConcurrentLocalActivityExecutionSize: atOnce,
-		DisableWorkflowWorker:                   !q.Workflows,
-		DisableRegistrationAliasing:             true,
-		Interceptors:                            []interceptor.WorkerInterceptor{workflows.NewInterceptor()},
-		WorkerStopTimeout:                       f.options.StopTimeout,
-		OnFatalError:                            f.options.Fatal,
-		MaxConcurrentWorkflowTaskExecutionSize:  maxWorkflowTasks,
-		MaxHeartbeatThrottleInterval:            heartbeatThrottle,
-		MaxConcurrentActivityTaskPollers:        pollers,
-		MaxConcurrentWorkflowTaskPollers:        pollers,
+		MaxConcurrentActivityExecutionSize:     atOnce,
+		DisableWorkflowWorker:                  !q.Workflows,
+		DisableRegistrationAliasing:            true,
+		Interceptors:                           []interceptor.WorkerInterceptor{workflows.NewInterceptor()},
+		WorkerStopTimeout:                      f.options.StopTimeout,
+		OnFatalError:                           f.options.Fatal,
+		MaxConcurrentWorkflowTaskExecutionSize: maxWorkflowTasks,
+		MaxHeartbeatThrottleInterval:           heartbeatThrottle,
+		MaxConcurrentActivityTaskPollers:       pollers,
+		MaxConcurrentWorkflowTaskPollers:       pollers,
 	})
 	if q.Workflows {
 		registerWorkflows(w)

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"golang.org/x/sync/semaphore"
 
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/failure"
@@ -48,6 +47,8 @@ type Options struct {
 	// and another attempt has gone on. 0: it is not looked at, since every write of the job carries a precondition that another attempt
 	// breaks.
 	FrozenAfter time.Duration
+	// Turns bound how many attempts look and write at once; nil: nothing does.
+	Turns *Turns
 	// Recorder takes the heartbeat that must not be lost (Attempt.Record); nil: the Temporal client of the activity's own worker.
 	Recorder heartbeat.Recorder
 	// Now is the clock.
@@ -99,6 +100,8 @@ type Attempt struct {
 	whole Whole
 	// until is when an attempt of its own gives its place back.
 	until time.Time
+	// queued is by how much it does so later since it waited for its turn.
+	queued time.Duration
 	// alive is when the attempt last gave a sign of life.
 	alive time.Time
 	// forbiddenSince is when a permission was first found lacking, in a row.
@@ -133,38 +136,23 @@ func (t *Attempt) Run(ctx context.Context, job Job) error {
 		}
 		var f *failure.Error
 		if errors.As(err, &f) && !f.Kind.Retryable() {
-			if f = job.Failed(ctx, f); f == nil {
+			failed := f
+			if unmade := t.inTurn(ctx, func() { failed = job.Failed(ctx, f) }); unmade != nil {
+				return ApplicationError(unmade)
+			}
+			if failed == nil {
 				continue
 			}
-			err = t.unlessKnown(f)
+			err = t.unlessKnown(failed)
 		}
 		return ApplicationError(err)
 	}
 }
 
-// mostRounds is how many attempts of this process look and write at once. What a cluster has no time for waits here, where it costs nothing: a request that the
-// cluster is late with is given up by its sender when it has been worked on already, and is made again.
-const mostRounds = 64
-
-var rounds = semaphore.NewWeighted(mostRounds)
-
-// inTurn has the job make its round when it is its turn. unmade is why it was not made.
-func (t *Attempt) inTurn(ctx context.Context, job Job) (next Next, unmade, err error) {
-	if err := rounds.Acquire(ctx, 1); err != nil {
-		return next, err, nil
-	}
-	defer rounds.Release(1)
-	if err := t.frozen(); err != nil {
-		return next, err, nil
-	}
-	next, err = job.Reconcile(ctx)
-	return next, nil, err
-}
-
 // round is one round and the wait that follows it.
 func (t *Attempt) round(ctx context.Context, job Job) (done bool, err error) {
-	next, unmade, err := t.inTurn(ctx, job)
-	if unmade != nil {
+	var next Next
+	if unmade := t.inTurn(ctx, func() { next, err = job.Reconcile(ctx) }); unmade != nil {
 		return false, unmade
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package attempt_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,45 +19,86 @@ import (
 type crowded struct {
 	now, most *atomic.Int32
 	waits     bool
+	fails     error
 }
 
-// Reconcile implements attempt.Job.
-func (c *crowded) Reconcile(context.Context) (attempt.Next, error) {
+// look takes its time.
+func (c *crowded) look() {
 	n := c.now.Add(1)
 	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
 	}
 	time.Sleep(time.Second)
 	c.now.Add(-1)
+}
+
+// Reconcile implements attempt.Job.
+func (c *crowded) Reconcile(context.Context) (attempt.Next, error) {
+	c.look()
 	if c.waits {
 		c.waits = false
 		return attempt.Next{Action: attempt.Wait, Within: time.Hour}, nil
 	}
-	return attempt.Next{Action: attempt.Done}, nil
+	return attempt.Next{Action: attempt.Done}, c.fails
 }
 
 // Missing implements attempt.Job.
 func (c *crowded) Missing(err error) error { return err }
 
 // Failed implements attempt.Job.
-func (c *crowded) Failed(_ context.Context, f *failure.Error) *failure.Error { return f }
+func (c *crowded) Failed(_ context.Context, f *failure.Error) *failure.Error {
+	c.look()
+	return f
+}
 
-// Of hundreds of attempts that look at once a cluster is asked by as many as it has time for, and those that wait for their pods are in nobody's way.
+// Of hundreds of attempts that look at once a cluster is asked by as many as it has time for. Those that wait for their pods are in nobody's way, and those
+// that wait for their turn are neither frozen nor out of time, though their turn comes later than that.
 func TestAttemptsLookInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var now, most atomic.Int32
+		var now, most, refused atomic.Int32
+		turns, began := attempt.NewTurns(), time.Now()
 		var all sync.WaitGroup
-		began := time.Now()
-		for i := range 640 {
+		for i := range 960 {
 			all.Go(func() {
-				job := &crowded{now: &now, most: &most, waits: i%2 == 0}
-				err := attempt.Start(t.Context(), attempt.Options{ListenFor: 2 * time.Minute, Now: time.Now}, attempt.Terms{}).Run(t.Context(), job)
-				if err != nil {
-					t.Error(err)
+				job := &crowded{now: &now, most: &most, waits: i%3 == 0}
+				if i%3 == 1 {
+					job.fails = failure.New(failure.Refused, "refused")
+				}
+				options := attempt.Options{ListenFor: 5 * time.Second, FrozenAfter: 10 * time.Second, Turns: turns, Now: time.Now}
+				err := attempt.Start(t.Context(), options, attempt.Terms{}).Run(t.Context(), job)
+				if job.fails != nil && err != nil {
+					refused.Add(1)
+				} else if err != nil && i%3 != 0 {
+					t.Errorf("%d: %v", i, err)
 				}
 			})
 		}
 		all.Wait()
-		require.Equal(t, int32(64), most.Load())
-		require.Less(t, time.Since(began), 2*time.Minute+20*time.Second, "960 rounds of a second, 64 at once, beside two minutes of waiting")
+		require.Equal(t, int32(64), most.Load(), "to tidy up after a failure is bounded as well")
+		require.Equal(t, int32(320), refused.Load())
+		require.Less(t, time.Since(began), time.Minute, "1,600 looks of a second, 64 at once")
+	})
+}
+
+func TestWhoWaitsForATurnEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := attempt.NewTurns()
+		var now, most atomic.Int32
+		var all sync.WaitGroup
+		for range 64 {
+			all.Go(func() {
+				job := &crowded{now: &now, most: &most}
+				if err := attempt.Start(t.Context(), attempt.Options{ListenFor: time.Minute, Turns: turns, Now: time.Now}, attempt.Terms{}).Run(t.Context(), job); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		job := &crowded{now: &now, most: &most}
+		err := attempt.Start(ctx, attempt.Options{ListenFor: time.Minute, Turns: turns, Now: time.Now}, attempt.Terms{}).Run(ctx, job)
+		require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
+		all.Wait()
+		require.Equal(t, int32(64), most.Load(), "it has not looked, and its place is nobody's")
 	})
 }

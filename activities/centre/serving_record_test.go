@@ -203,3 +203,30 @@ func TestTheNewestRecordsOfAServingAreKept(t *testing.T) {
 	require.Equal(t, []string{"serving-one-r4", "serving-one-r3", open}, left, "the newest, and the one that may be under way")
 	require.Len(t, servingRecords(t, store, "other"), 1, "each serving has its own")
 }
+
+// To find what has to go the API server looks at the records of all subjects.
+func TestNothingIsLookedForThatCannotBeThere(t *testing.T) {
+	t.Parallel()
+	store, ctx := newStore(t), testContext(t)
+	const keep = 20
+	n := 0
+	operation := func(kind string, generation int64) {
+		n++
+		in := asked(t, "one")
+		in.Kind, in.Generation = kind, generation
+		run := fmt.Sprintf("one-r%d", n)
+		begun := time.Now().Add(time.Duration(n-100) * time.Minute)
+		require.NoError(t, store.RecordServing(ctx, serving.NewAsked(in, kuscia.Operation{WorkflowID: "w", RunID: run}, begun)))
+		require.NoError(t, store.CompleteServing(ctx, v1alpha1.RecordName(v1alpha1.KindServing, run), serving.Ending{State: serving.StateSucceeded, At: begun}, keep))
+	}
+	for range keep + 2 { // an ID that is used again and again, and never deleted
+		operation(serving.KindUpdate, 2)
+	}
+	require.Len(t, servingRecords(t, store, "one"), keep+2, "of a spec that is the second there cannot be so many")
+	operation(serving.KindUpdate, 3)
+	require.Len(t, servingRecords(t, store, "one"), keep)
+	operation(serving.KindCreate, 1)
+	require.Len(t, servingRecords(t, store, "one"), keep+1)
+	operation(serving.KindDelete, 1)
+	require.Len(t, servingRecords(t, store, "one"), keep, "what an ID has left behind goes with its next deletion")
+}

@@ -10,6 +10,7 @@ import (
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 )
 
 const (
@@ -149,8 +150,13 @@ func (d *Details[P]) Record(ctx context.Context, recorder Recorder) error {
 	}
 	err := recorder.RecordActivityHeartbeat(call, activity.GetInfo(ctx).TaskToken, d.Now())
 	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
+	var cancelled *temporal.CanceledError
+	switch {
+	case errors.As(err, &gone):
 		return ErrSuperseded
+	case errors.As(err, &cancelled), errors.Is(err, activity.ErrActivityPaused), errors.Is(err, activity.ErrActivityReset):
+		d.Tell(ctx) // has the SDK end the context, unless it holds back
+		return ctx.Err()
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
@@ -66,13 +67,14 @@ type Activities struct {
 	versions *versions.Reader
 	watch    *Watch
 	options  Options
+	turns    *attempt.Turns
 	// namespaces are those that were looked at a moment ago.
 	namespaces recent.Answers
 }
 
 // New makes the activities of one cluster. They are woken by watch, which reads the same cluster.
 func New(client kubernetes.Interface, reader *versions.Reader, watch *Watch, options Options) *Activities {
-	return &Activities{client: client, versions: reader, watch: watch, options: options.withDefaults()}
+	return &Activities{client: client, versions: reader, watch: watch, options: options.withDefaults(), turns: attempt.NewTurns()}
 }
 
 // Register registers the activities by the names that the workflows use.

@@ -207,7 +207,7 @@ func (a *Activities) run(ctx context.Context, j *job) error {
 		return attempt.ApplicationError(err)
 	}
 	j.a = a
-	j.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: a.options.Now, FrozenAfter: frozenFor},
+	j.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Turns: a.turns, Now: a.options.Now, FrozenAfter: frozenFor},
 		attempt.Terms{
 			Subject: "Deployment " + j.req.Domain + "/" + j.req.Deployment, DeadlineSeconds: j.req.DeadlineSeconds,
 			UnreachableBudgetSeconds: j.req.UnreachableBudgetSeconds,

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/lru"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/traffic/scriptbox"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
@@ -41,6 +42,7 @@ type Options struct {
 type Activities struct {
 	cluster kube.Cluster
 	options Options
+	turns   *attempt.Turns
 	kinds   *kinds
 	scripts *scriptbox.Runner
 	// reference are scripts that lie where Kruise Rollouts reads them.
@@ -64,7 +66,7 @@ func New(client kubernetes.Interface, objects dynamic.Interface, options Options
 	if err != nil {
 		return nil, err
 	}
-	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
+	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options, turns: attempt.NewTurns(),
 		kinds: newKinds(client.Discovery()), scripts: scripts, removed: lru.New(mostRemoved)}, nil
 }
 

@@ -53,7 +53,7 @@ func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollo
 	job := &routeJob{a: a, req: req, look: shortestLook}
 	terms := attempt.Terms{Subject: req.Workload.String(), DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds,
 		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds}
-	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Now: time.Now}, terms)
+	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Turns: a.turns, Now: time.Now}, terms)
 	if activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1 {
 		job.modified() // the last attempt may have died right after a write: rather wait the grace period once too often
 	}

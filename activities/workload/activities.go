@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/build"
@@ -64,6 +65,7 @@ type Packages interface {
 type Activities struct {
 	cluster  kube.Cluster
 	options  Options
+	turns    *attempt.Turns
 	notifier *notifier
 	guard    guardView
 }
@@ -77,7 +79,7 @@ func New(client kubernetes.Interface, objects dynamic.Interface, options Options
 	if len(options.Parties) == 0 {
 		options.Parties = []string{catalog.DefaultParty}
 	}
-	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
+	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options, turns: attempt.NewTurns(),
 		notifier: newNotifier(objects, options)}
 }
 

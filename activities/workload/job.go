@@ -48,7 +48,7 @@ type job struct {
 
 func (a *Activities) job(ctx context.Context, w catalog.Workload, k kind, terms attempt.Terms) job {
 	terms.Subject = w.String()
-	options := attempt.Options{ListenFor: a.options.ListenFor, Recorder: a.options.Recorder, Now: a.options.Now}
+	options := attempt.Options{ListenFor: a.options.ListenFor, Turns: a.turns, Recorder: a.options.Recorder, Now: a.options.Now}
 	t := job{Attempt: attempt.Start(ctx, options, terms), a: a, workload: w, kind: k, last: lookOf(ctx), nextLook: a.options.Now().Add(firstLook)}
 	if t.last.known != nil { // its pods were on their way already
 		t.nextLook = a.options.Now().Add(lookEvery)

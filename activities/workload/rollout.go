@@ -83,6 +83,8 @@ type rolloutJob struct {
 	expected         string
 	expectedTemplate map[string]any
 
+	// byWatch says that the last look went by what the watches had told.
+	byWatch bool
 	scalers map[string]*unstructured.Unstructured
 	duel    duel
 	// end is the decision that the activity ends with.
@@ -260,9 +262,11 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, erro
 	}
 	if t.last.revisions == nil {
 		if l, d, told := t.asTold(ctx); told {
+			t.byWatch = true
 			return l, d, nil
 		}
 	}
+	t.byWatch = false
 	l, err := t.live(ctx)
 	if err == nil {
 		err = t.complete(ctx, l)

@@ -156,6 +156,9 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Writ
 		}
 	}
 	ops := patchOf(l.object, w, template)
+	if t.byWatch { // somebody may have taken it into their own hands since: a null is the value of what is not there
+		ops = slices.Insert(ops, 0, jsonpatch.Test(jsonpatch.Annotation(rollout.AnnotationRepair), nil))
+	}
 	if !w.Fresh {
 		ops = slices.Insert(ops, 0, jsonpatch.Test("/metadata/generation", l.object.GetGeneration()))
 	}

@@ -87,6 +87,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 	if err := engine.Start(start); err != nil {
 		return err
 	}
+	go giveMemoryBack(ctx)
 	return waitForEnd(ctx, engine, log)
 }
 

@@ -4,7 +4,7 @@
 #   deploy/dev/test.sh [go test arguments…]       what a change most likely breaks (default: ./...)
 #   deploy/dev/test.sh --long                     what else stands for a promise: the tests named TestLong…, which the first leaves out
 #   deploy/dev/test.sh --soak [arguments…]        every kill, cell and size, in shards: see soak.sh
-#   deploy/dev/test.sh --bench                    the measurements of test/bench, which print their figures
+#   deploy/dev/test.sh --bench [parts…]           the measurements of test/bench, which print their figures: see bench.sh
 #   deploy/dev/test.sh --print-env                the tests' environment, for `eval "$(…)"` and a `go test` by hand
 #
 # A test that needs the stack reads these:
@@ -80,7 +80,6 @@ case ${1:-} in
     long=yes
     soak=yes
     bench=yes
-    timeout=40m
     shift
     ;;
 esac
@@ -100,7 +99,7 @@ set_environment
 unset SLIPWAY_TEST_LONG SLIPWAY_TEST_SOAK
 if [ -n "$long" ]; then export SLIPWAY_TEST_LONG=1; fi
 if [ -n "$soak" ]; then export SLIPWAY_TEST_SOAK=1; fi
-if [ -n "$bench" ]; then exec go test -count=1 -timeout "$timeout" -v ./test/bench; fi
+if [ -n "$bench" ]; then exec "$here/bench.sh" "$@"; fi
 if [ -n "$soak" ]; then exec "$here/soak.sh" "$@"; fi
 
 red=$(mktemp)

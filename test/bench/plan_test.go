@@ -48,6 +48,7 @@ func TestLongTwoHundredServices(t *testing.T) {
 
 	fmt.Printf("\n%d services of %d pods, %d waves, at most %d at once: RESTART, PARALLEL\n", services, pods, waves, atOnce)
 	fmt.Printf("  plain client-go calls in a loop, wave by wave   %6.1f s\n", plain.Seconds())
+	noted(t, "wall time, ratio", took.Seconds()/plain.Seconds())
 	fmt.Printf("  slipway task                                    %6.1f s   %.2f × the plain loop\n", took.Seconds(), took.Seconds()/plain.Seconds())
 	fmt.Printf("  history events: task %d, one service %d\n", events, child)
 	fmt.Printf("  worker's peak memory: %d MiB\n\n", rss>>20)

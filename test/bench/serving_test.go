@@ -50,7 +50,7 @@ func measureServings(t *testing.T, n int) {
 	})
 	after := counted.now()
 	fmt.Printf("\n%d servings of 2 parties, 1 pod each, created at once; plain: their Deployments and Services alone\n", n)
-	printRatios("servings", plain, ours)
+	printRatios(t, "servings", plain, ours)
 	fmt.Printf("  history: %d events of its creation\n", e.Events(serving.WorkflowPrefix("s0")+"1"))
 	printTypes(e.History(serving.WorkflowPrefix("s0") + "1"))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
@@ -69,9 +69,11 @@ func servingImage(t *testing.T, e *harness.Engine) string {
 	return image
 }
 
-// createServings creates servings of two parties, and returns when all are Available.
+// createServings creates servings of two parties until there are n, and returns when all are Available.
 func createServings(t *testing.T, e *harness.Engine, parties []string, image string, n int) {
-	each(n, func(i int) {
+	there := servingsAvailable(t, e)
+	each(n-there, func(i int) {
+		i += there
 		e.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":"s%d","initiator":%q,"serving_input_config":"{}","parties":[{"domain_id":%q,"app_image":%q},{"domain_id":%q,"app_image":%q}]}`,
 			i, parties[0], parties[0], image, parties[1], image))
 	})

@@ -47,6 +47,7 @@ func (c tally) check(t *testing.T, since tally, n, most int) {
 	}
 	writes, reads := asked(since.write, c.write), asked(since.read, c.read)
 	each := float64(writes) / float64(n)
+	noted(t, "requests of ours for each", float64(writes+reads)/float64(n))
 	fmt.Printf("  API requests of ours for each: %.1f writes (at most %d), %.1f reads\n", each, most, float64(reads)/float64(n))
 	printAsked("write", since.write, c.write)
 	printAsked("read", since.read, c.read)

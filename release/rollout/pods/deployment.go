@@ -204,7 +204,7 @@ func hold(t task, seen Observed, unavailable, surge int32) NextAction {
 		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
 	}
 	d := set("pause it while its pods come", w)
-	d.Holds = true
+	d.Holds = surge == 0 // with a surge more is written than the pause
 	return d
 }
 

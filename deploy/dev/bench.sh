@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Measures what releases cost, in parts of an hour at most. test.sh --bench starts the stack and calls it.
+#
+#   deploy/dev/test.sh --bench            all parts but the big cluster, one after the other
+#   deploy/dev/test.sh --bench PART…      of the parts below, the ones that are named
+#
+# Each part prints its figures as they come, and the medians of what it measures three times at its end; docs/performance.md says how to read them.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root"
+
+# A line for each part: its name, how often it measures, and what.
+parts() {
+  cat <<LIST
+few 3 ^Test(Long(RolloutsAtOnce|CanariesByIngress|ServingsAtOnce|KubectlAtOnce|TwoHundredServices))$
+rollouts 3 ^TestSoakRollouts(AtOnce|ThatRest|AmongMany)$
+thousand 1 ^TestSoakThousandRolloutsAtOnce$
+canaries 3 ^TestSoak(CanariesByIngress|KubectlAtOnce)$
+servings 3 ^TestSoak(ServingsAtOnce|PackagesAmongServices)$
+views 1 ^TestSoak(Reads|RolloutsWaiting)$
+waiting 1 ^TestSoakFiveThousandRolloutsWaiting$
+big 1 ^TestSoakBigCluster$
+LIST
+}
+
+run_part() {
+  local name=$1 times=$2 tests=$3
+  echo "bench: $name"
+  go test -count="$times" -vet=off -timeout 60m -v -run "$tests" ./test/bench
+}
+
+if [ $# -eq 0 ]; then
+  mapfile -t asked < <(parts | awk '$1 != "big" { print $1 }')
+  set -- "${asked[@]}"
+fi
+for part in "$@"; do
+  parts | grep -q "^$part " || { echo "bench: there is no part $part; there are $(parts | awk '{ print $1 }' | paste -sd ' ')" >&2; exit 2; }
+done
+code=0
+for part in "$@"; do
+  read -r name times tests < <(parts | grep "^$part ")
+  run_part "$name" "$times" "$tests" || code=1
+done
+exit $code
