@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -130,6 +131,8 @@ func (p *party) diff(_ context.Context, in workloadops.PreflightRequest) (worklo
 type brokenHome struct {
 	mu     sync.Mutex
 	broken map[string]bool
+	// atRecord is called once, before the next record is written; nil: nothing is.
+	atRecord atomic.Pointer[func()]
 }
 
 func (b *brokenHome) breakAt(place string, broken bool) {
@@ -152,6 +155,11 @@ func (b *brokenHome) between(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		claims := request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/deployplans/")
 		records := request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/releaserecords")
+		if records {
+			if do := b.atRecord.Swap(nil); do != nil {
+				(*do)()
+			}
+		}
 		if claims && b.diesAt("before the claim") || records && b.diesAt("before the record") {
 			panic("the process died here")
 		}

@@ -7,11 +7,17 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/store"
 	"slipway.io/slipway/workflows"
 )
 
@@ -178,4 +184,25 @@ func TestATwinThatIsRefusedLeavesTheRecordOfTheOther(t *testing.T) {
 	require.Equal(t, record, e.waitApproval().Record)
 	require.Len(t, e.history().Items, 1)
 	e.finishRollout(record)
+}
+
+// A server numbers releases by the records that it knows of. Another one may have written one a moment ago.
+func TestANumberThatAnotherServerWasFasterWithIsNotTaken(t *testing.T) {
+	t.Parallel()
+	e := newRolloutEngine(t)
+	first := store.NextNumber(nil)
+	other := func() { // by now the release has its number
+		spec := strategy.Spec{Name: "order", Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"}}
+		record, err := store.NewRolloutRecord(machine.Asked{Spec: spec, Revision: first})
+		require.NoError(t, err)
+		record.Name, record.Labels[v1alpha1.LabelKind] = "rollout-of-another-server", v1alpha1.KindRollout
+		record.Spec.CreatedAt = metav1.MicroTime{Time: time.Now().Add(-time.Second)}
+		require.NoError(t, e.store.CreateRecord(t.Context(), record))
+	}
+	e.home.atRecord.Store(&other)
+	started := e.startRollout("x:2", "")
+	record, err := e.store.GetRelease(t.Context(), started.Record)
+	require.NoError(t, err)
+	require.Equal(t, first+1, v1alpha1.RevisionOf(record), "the first number is taken")
+	e.waitHistory(2)
 }

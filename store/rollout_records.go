@@ -1,6 +1,8 @@
 package store
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 
 	"slipway.io/slipway/release/rollout"
@@ -65,4 +67,14 @@ func RecordedNumbers(records []v1alpha1.ReleaseRecord) (numbers []int64) {
 // NextNumber is the number of the next release of a name, of which these are the records.
 func NextNumber(records []v1alpha1.ReleaseRecord) int64 {
 	return history.Next(RecordedNumbers(records))
+}
+
+// Outnumbered says that one of these records has the number of another one, and was written first.
+func Outnumbered(record *v1alpha1.ReleaseRecord, among []v1alpha1.ReleaseRecord) bool {
+	return slices.ContainsFunc(among, func(other v1alpha1.ReleaseRecord) bool {
+		if other.Name == record.Name || BringsHome(&other) || v1alpha1.RevisionOf(&other) != v1alpha1.RevisionOf(record) {
+			return false
+		}
+		return cmp.Or(other.Spec.CreatedAt.Compare(record.Spec.CreatedAt.Time), cmp.Compare(other.Name, record.Name)) < 0
+	})
 }

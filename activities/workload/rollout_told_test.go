@@ -2,6 +2,7 @@ package workload_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -12,8 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
@@ -112,35 +116,38 @@ func (t *torn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Watches that lag behind, break again and again, or come back with what is older, cost time and nothing else: no write that moves pods goes by them.
-func TestMovesByWatchesThatCannotBeReliedOn(t *testing.T) {
-	breaks := func(r io.ReadCloser) io.ReadCloser { return &torn{ReadCloser: r, left: 60 << 10} }
+// behind has what watches tell arrive late.
+func behind(by time.Duration) unreliable {
+	return unreliable{body: func(r io.ReadCloser) io.ReadCloser {
+		return &late{ReadCloser: r, by: by, chunks: make(chan chunk, 1000)}
+	}}
+}
+
+// breaking has watches break off after so many bytes.
+func breaking(bytes int) func(io.ReadCloser) io.ReadCloser {
+	return func(r io.ReadCloser) io.ReadCloser { return &torn{ReadCloser: r, left: bytes} }
+}
+
+// Watches that lag behind cost time and nothing else: no write that moves pods goes by them.
+func TestMovesByWatchesThatLag(t *testing.T) {
+	moveByWatches(newBench(t), "what the watches tell is three seconds old", behind(3*time.Second))
+}
+
+// Nor do those that are older than any attempt, break again and again, or come back with what is older.
+func TestLongMovesByWatchesThatCannotBeReliedOn(t *testing.T) {
+	harness.Long(t)
 	for name, c := range map[string]struct {
 		reason  string
 		watches unreliable
 	}{
-		"Lag": {"what the watches tell is three seconds old", unreliable{body: func(r io.ReadCloser) io.ReadCloser {
-			return &late{ReadCloser: r, by: 3 * time.Second, chunks: make(chan chunk, 1000)}
-		}}},
-		"Break": {"they break off after some events", unreliable{body: breaks}},
-		"Older": {"whenever they come back they tell all that has been once more", unreliable{body: func(r io.ReadCloser) io.ReadCloser {
-			return &torn{ReadCloser: r, left: 200 << 10}
-		}, back: true}},
+		"TenSeconds": {"the watches tell of what was before the attempt", behind(10 * time.Second)},
+		"Break":      {"they break off after some events", unreliable{body: breaking(60 << 10)}},
+		"Older":      {"whenever they come back they tell all that has been once more", unreliable{body: breaking(200 << 10), back: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			moveByWatches(b, c.reason, c.watches)
+			moveByWatches(newBench(t), c.reason, c.watches)
 		})
 	}
-}
-
-// A watch that is ten seconds behind is older than any attempt.
-func TestLongMovesByWatchesTenSecondsBehind(t *testing.T) {
-	harness.Long(t)
-	b := newBench(t)
-	moveByWatches(b, "the watches tell of what was before the attempt", unreliable{body: func(r io.ReadCloser) io.ReadCloser {
-		return &late{ReadCloser: r, by: 10 * time.Second, chunks: make(chan chunk, 1000)}
-	}})
 }
 
 // moveByWatches makes a rollout of three steps and its way home, with surge and without, and checks the split at each step and the pods throughout.
@@ -206,4 +213,22 @@ func (b *bench) claimTold(name string) {
 			return
 		}
 	}
+}
+
+// What goes by a watch must not be written into a workload that somebody has taken into their own hands since: the API server itself is asked whether the
+// annotation that says so is still absent.
+func TestAPatchMayDependOnWhatIsAbsent(t *testing.T) {
+	b := newBench(t)
+	b.deployment("app", 1, func(d *appsv1.Deployment) { d.Annotations = map[string]string{"other": "is there"} })
+	patch := func() error {
+		body, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test(jsonpatch.Annotation(rollout.AnnotationRepair), nil), jsonpatch.Add("/spec/paused", true)})
+		require.NoError(t, err)
+		_, err = b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "app", types.JSONPatchType, body, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	require.NoError(t, patch(), "it is not there")
+	_, err := b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "app", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+rollout.AnnotationRepair+`":"alice"}}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.Equal(t, kube.Rejected, kube.Classify(patch()), "it is there by now")
 }

@@ -79,6 +79,8 @@ type rolloutStart struct {
 	undo *undoing
 	// revision is its number in the history of the name; 0: it has none.
 	revision int64
+	// outrun says that another server was faster with the number: the API server is asked for the next one.
+	outrun bool
 
 	queue  string
 	shared *rollout.SharedTraffic

@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/api/input"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise"
@@ -60,14 +61,36 @@ func (u *undoing) digest() *undoDigest {
 	return &undoDigest{u.toRevision}
 }
 
-// count gives the release its number.
+// count gives the release its number: by the records that this server knows of, since to find those of one name an API server looks at all that there are.
 func (s *rolloutStart) count(ctx context.Context) error {
 	if s.Written != nil || s.bringHome {
 		return nil
 	}
-	records, err := s.Home.FindRecords(ctx, s.key.labels()) // another server may have written one a moment ago
+	known := s.Home.ListRecords
+	if s.undo != nil || s.outrun {
+		known = s.Home.FindRecords
+	}
+	records, err := known(ctx, s.key.labels())
 	s.revision = store.NextNumber(records)
 	return err
+}
+
+// numbered makes sure that nobody else has taken the number. Records are heard of in the order in which they were written: with its own this server has heard
+// of those that another one wrote before it.
+func (s *rolloutStart) numbered(ctx context.Context) error {
+	if s.Adopted || s.revision == 0 || s.outrun {
+		return nil
+	}
+	records, err := s.Home.ListRecords(ctx, s.key.labels())
+	if err == nil && !slices.ContainsFunc(records, func(r v1alpha1.ReleaseRecord) bool { return r.Name == s.Written.Name }) {
+		records, err = s.Home.FindRecords(ctx, s.key.labels())
+	}
+	if err != nil || !store.Outnumbered(s.Written, records) {
+		return err
+	}
+	s.outrun = true
+	s.Withdraw(ctx)
+	return start.ErrAgain
 }
 
 // goBack chooses the version that the undo goes back to, and how.

@@ -38,6 +38,9 @@ func (s *rolloutStart) Begin(ctx context.Context) (err error) {
 	if s.engine, err = s.Home.Engine(ctx); err != nil {
 		return err
 	}
+	if err := s.numbered(ctx); err != nil {
+		return err
+	}
 	if s.replacing {
 		return s.supersede(ctx)
 	}

@@ -55,7 +55,10 @@ func measureCrowd(t *testing.T, c crowd) {
 		e.Deployment(deploymentName(i), rolloutPods, nil)
 	}
 	waitReleased(t, e, alone, ":v1")
+	plainEmpty := plainOneByOne(t, e, ":v1b")
+	before := requestsServed(t, e)
 	empty := oneByOne(t, e, ":v2")
+	emptyServed := requestsServed(t, e).since(before)
 	c.fill(t, e)
 
 	for _, p := range slices.Backward(e.Processes) {
@@ -67,12 +70,18 @@ func measureCrowd(t *testing.T, c crowd) {
 	ready := time.Since(started)
 	timer := time.NewTimer(settling)
 	rests := measure(t, e, func() { <-timer.C })
+	plainFull := plainOneByOne(t, e, ":v2b")
 	var full durations
+	before = requestsServed(t, e)
 	busy := measure(t, e, func() { full = oneByOne(t, e, ":v3") })
+	served := requestsServed(t, e).since(before)
 	list := measureList(t, e)
 
 	fmt.Printf("\n%d Deployments (%d of them with a pod), %d servings, %d records\n", c.deployments, c.sized, c.servings, c.records)
+	fmt.Printf("  a plain rolling update alone, median of %d: %.0f ms in an empty cluster, %.0f ms in this one, ratio %.2f\n", alone, plainEmpty.at(50), plainFull.at(50),
+		plainFull.at(50)/plainEmpty.at(50))
 	fmt.Printf("  a rollout alone, median of %d: %.0f ms in an empty cluster, %.0f ms in this one, ratio %.2f\n", alone, empty.at(50), full.at(50), full.at(50)/empty.at(50))
+	printServed(alone, emptyServed, served)
 	fmt.Printf("  from start to ready: %.1f s\n", ready.Seconds())
 	fmt.Printf("  the first %s after that: CPU of slipway %.1f s, of which the server %.1f s\n", settling, rests.slipway(), rests.by[oursParts[0]])
 	fmt.Printf("  the list of rollouts: p50 %.0f ms, longest %.0f ms\n", list.at(50), list.at(100))
@@ -88,6 +97,19 @@ func oneByOne(t *testing.T, e *harness.Engine, tag string) durations {
 		from := time.Now()
 		startRollout(t, e, deploymentName(i), tag, 0)
 		e.WaitPhase(deploymentName(i), rollout.PhaseHealthy)
+		took = append(took, time.Since(from))
+	}
+	slices.Sort(took)
+	return took
+}
+
+// plainOneByOne updates the Deployments without a release, one after the other: how fast the cluster itself is.
+func plainOneByOne(t *testing.T, e *harness.Engine, tag string) durations {
+	var took durations
+	for i := range alone {
+		from := time.Now()
+		setImage(t, e, deploymentName(i), tag)
+		waitSome(t, e, 1, i, tag)
 		took = append(took, time.Since(from))
 	}
 	slices.Sort(took)
