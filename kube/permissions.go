@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	authv1 "k8s.io/api/authorization/v1"
@@ -36,6 +37,8 @@ func Needs(resource schema.GroupVersionResource, namespace string, verbs ...stri
 type Permissions struct {
 	client  kubernetes.Interface
 	answers sync.Map // Permission to bool
+	// refused says that somebody was refused by these answers: whoever is asked to grant it, and does, is not to be refused by them once more.
+	refused atomic.Bool
 }
 
 // NewPermissions asks about the account of client.
@@ -54,7 +57,7 @@ type granted struct {
 func (g *granted) now(client kubernetes.Interface) *Permissions {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.current == nil || time.Since(g.from) >= permissionsLast {
+	if g.current == nil || g.current.refused.Load() || time.Since(g.from) >= permissionsLast {
 		g.current, g.from = NewPermissions(client), time.Now()
 	}
 	return g.current
@@ -149,6 +152,7 @@ func (p *Permissions) Lacks(needs []Permission) string {
 	if len(lacking) == 0 {
 		return ""
 	}
+	p.refused.Store(true)
 	var parts []string
 	for namespace, names := range lacking {
 		slices.Sort(names)

@@ -230,14 +230,23 @@ func (p ingressProvider) initialise(ctx context.Context, a *Activities, j job) e
 // canariesLast is how long counts which canaries a namespace was found to have: hundreds of releases may begin in it in a second.
 const canariesLast = time.Second
 
-// alone refuses where somebody else has made a canary of the same host and path.
+// alone refuses where somebody else has made a canary of the same host and path. One that was there a moment ago may have been deleted since.
 func (p ingressProvider) alone(ctx context.Context, a *Activities, j job, live traffic.Object) error {
-	canaries, err := recent.Get(ctx, &a.canaries, j.namespace, canariesLast, func(ctx context.Context) ([]unstructured.Unstructured, error) {
+	read := func(ctx context.Context) ([]unstructured.Unstructured, error) {
 		return a.othersCanaries(ctx, j.namespace)
-	})
-	if err != nil {
+	}
+	canaries, err := recent.Get(ctx, &a.canaries, j.namespace, canariesLast, read)
+	if err != nil || second(j, live, canaries) == nil {
 		return err
 	}
+	if canaries, err = read(ctx); err != nil {
+		return err
+	}
+	return second(j, live, canaries)
+}
+
+// second is the refusal of a second canary of one host and path, nil when there is none.
+func second(j job, live traffic.Object, canaries []unstructured.Unstructured) error {
 	for i := range canaries {
 		if place := traffic.SecondCanary(live, canaries[i].Object, j.pair); place != "" {
 			return failure.New(failure.Refused, "%s is a canary of %s already, which somebody else has made: a controller follows only one canary of a "+

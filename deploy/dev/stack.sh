@@ -66,8 +66,13 @@ fail() {
   exit 1
 }
 
-# A sixth of the API server's time goes into collecting garbage, and memory is cheaper: a part may take a gigabyte before it collects as usual.
-collect_less() { export GOGC=${GOGC:-300} GOMEMLIMIT=${GOMEMLIMIT:-1200MiB}; }
+# A sixth of the API server's time goes into collecting garbage, and memory is cheaper: a part may take a sixth of the machine's memory, a gigabyte at least, before
+# it collects as usual. Near its limit it would do little else.
+collect_less() {
+  local sixth
+  sixth=$(awk '/^MemTotal:/ { print int($2 / 1024 / 6) }' /proc/meminfo 2>/dev/null || echo 0)
+  export GOGC=${GOGC:-300} GOMEMLIMIT=${GOMEMLIMIT:-$((sixth > 1200 ? sixth : 1200))MiB}
+}
 
 up() {
   "$here/build.sh" stack
