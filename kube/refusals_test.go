@@ -166,3 +166,20 @@ func TestPermissions(t *testing.T) {
 	require.Empty(t, asked.Lacks(many))
 	require.Len(t, s.reviewed, count+1, "what is granted everywhere is not asked for in twenty namespaces")
 }
+
+// What was answered counts for a second, but for a refusal: whoever grants what was lacking and tries again is not refused once more.
+func TestARefusalIsAskedAnew(t *testing.T) {
+	t.Parallel()
+	granted := false
+	s := &server{allows: func(*authv1.ResourceAttributes) bool { return granted }}
+	cluster := kube.NewCluster(s.client(t), nil, nil)
+	needs := []kube.Permission{{Verb: "list", Resource: "pods", Namespace: "shop"}}
+	lacking, err := cluster.Permissions().Lacking(t.Context(), needs)
+	require.NoError(t, err)
+	require.Contains(t, lacking, "may not list pods in namespace shop")
+	granted = true
+	lacking, err = cluster.Permissions().Lacking(t.Context(), needs)
+	require.NoError(t, err)
+	require.Empty(t, lacking)
+	require.Same(t, cluster.Permissions(), cluster.Permissions(), "what is granted counts for all who ask within the second")
+}
