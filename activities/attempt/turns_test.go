@@ -2,7 +2,6 @@ package attempt_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,7 +96,7 @@ func TestWhoWaitsForATurnEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		job := &crowded{now: &now, most: &most}
 		err := attempt.Start(ctx, attempt.Options{ListenFor: time.Minute, Turns: turns, Now: time.Now}, attempt.Terms{}).Run(ctx, job)
-		require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
 		all.Wait()
 		require.Equal(t, int32(64), most.Load(), "it has not looked, and its place is nobody's")
 	})
