@@ -49,7 +49,7 @@ func Open(name string, options Options) (*Store, error) {
 
 func (f *folder) close() error {
 	if f.lock != nil {
-		return errors.Join(f.lock.Close(), f.root.Close())
+		return errors.Join(unlockFile(f.lock), f.lock.Close(), f.root.Close())
 	}
 	return f.root.Close()
 }
