@@ -126,20 +126,12 @@ func (s *Store) CompleteServing(ctx context.Context, name string, end serving.En
 		if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &asked); err != nil {
 			return failure.New(failure.Refused, "record %s: %v", record.Name, err)
 		}
-		if err = s.endServing(ctx, record, asked, end); err != nil || fewOperations(asked.Input, keep) {
+		if err = s.endServing(ctx, record, asked, end); err != nil || serving.FewOperations(asked.Input, cmp.Or(keep, keepRecords)) {
 			return err
 		}
 		_, err = s.PruneRecords(ctx, v1alpha1.KindServing, record.Labels[v1alpha1.LabelSubject], name, keep)
 		return err
 	})
-}
-
-// fewOperations says that a serving cannot have had so many operations yet that a record has to go, to find which the API server looks at the records of all
-// subjects: a spec is brought about once, but for when people ask for it again. An ID that is used once more has left its earlier records behind; those go with
-// the next deletion.
-func fewOperations(in serving.Input, keep int) bool {
-	const perGeneration = 10
-	return (in.Kind == serving.KindCreate || in.Kind == serving.KindUpdate) && in.Generation > 0 && in.Generation <= int64(cmp.Or(keep, keepRecords)/perGeneration)
 }
 
 // endServing writes an ending into a record as it was read.

@@ -146,8 +146,8 @@ const heartbeatThrottle = 2 * time.Second
 // queues, for ever.
 const pollers = 4
 
-// centreAtOnce is how many activities of the centre, which are short, a process has under way at once. The others wait at Temporal, where it costs nothing: writes
-// that the home cluster has no time for would be given up when it has worked on them already, and be made again.
+// centreAtOnce is how many activities of the centre, which are short, a process has under way at once. The others wait at Temporal, where it costs nothing:
+// writes that the home cluster has no time for would be given up when it has worked on them already, and be made again.
 const centreAtOnce = 128
 
 func (f *Fleet) build(q Queue) worker.Worker {

@@ -16,7 +16,8 @@ import (
 const (
 	// unasked is how often to tell when no heartbeat timeout asks for it.
 	unasked = 10 * time.Second
-	// heldBack is how long the SDK may hold a heartbeat back at most (worker.Options.MaxHeartbeatThrottleInterval), and send it after a newer one that went past it.
+	// heldBack is how long the SDK may hold a heartbeat back at most (worker.Options.MaxHeartbeatThrottleInterval), and send it after a newer one that went past
+	// it.
 	heldBack = 4 * time.Second
 )
 

@@ -40,6 +40,16 @@ func NewAsked(in Input, op kuscia.Operation, started time.Time) Asked {
 	return Asked{WorkflowID: op.WorkflowID, RunID: op.RunID, StartedAt: started.UTC().Truncate(time.Microsecond), Input: in}
 }
 
+// perGeneration is how many operations there are of one spec at most: it is brought about once, but for when people ask for it again.
+const perGeneration = 10
+
+// FewOperations says that a serving cannot have had so many operations yet that one of its keep records has to go: to find which, an API server looks at the
+// records of all subjects. An ID that is used once more has left its earlier records behind; those go with the next deletion.
+func FewOperations(in Input, keep int) bool {
+	brings := in.Kind == KindCreate || in.Kind == KindUpdate
+	return brings && in.Generation > 0 && in.Generation <= int64(keep/perGeneration)
+}
+
 // Ending is how an operation ended.
 type Ending struct {
 	State   ReleaseState `json:"state"`
