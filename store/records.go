@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -53,28 +54,42 @@ func (s *Store) GetRelease(ctx context.Context, name string) (*v1alpha1.ReleaseR
 }
 
 // ListRecords lists the records with these labels, newest first, without Snapshot and Body. Once Run keeps up with the records the
-// answer comes from memory and costs nothing; what this store wrote itself is always in it.
-func (s *Store) ListRecords(ctx context.Context, with map[string]string) ([]v1alpha1.ReleaseRecord, error) {
+// answer comes from memory; what this store wrote itself is always in it. Whoever lists changes none of them: memory is everybody's.
+func (s *Store) ListRecords(ctx context.Context, with map[string]string) ([]*v1alpha1.ReleaseRecord, error) {
+	found, err := s.known(ctx, with)
+	return newestFirst(found), err
+}
+
+// ListNewest is ListRecords with the newest record of each subject alone.
+func (s *Store) ListNewest(ctx context.Context, with map[string]string) ([]*v1alpha1.ReleaseRecord, error) {
+	found, err := s.known(ctx, with)
+	return newestFirst(newestOfEach(found)), err
+}
+
+// known are the records with these labels in any order, from memory if there can be.
+func (s *Store) known(ctx context.Context, with map[string]string) ([]*v1alpha1.ReleaseRecord, error) {
 	if s.Watching() {
-		return newestFirst(s.seenRecords(with)), nil
+		return s.seenRecords(with), nil
 	}
 	return s.FindRecords(ctx, with)
 }
 
 // FindRecords is ListRecords from the API server itself: it sees what any other process wrote up to now.
-func (s *Store) FindRecords(ctx context.Context, with map[string]string) ([]v1alpha1.ReleaseRecord, error) {
+func (s *Store) FindRecords(ctx context.Context, with map[string]string) ([]*v1alpha1.ReleaseRecord, error) {
 	selector := labels.SelectorFromSet(with).String()
-	found, err := all(func(cursor string) ([]v1alpha1.ReleaseRecord, string, error) {
+	found, err := all(func(cursor string) ([]*v1alpha1.ReleaseRecord, string, error) {
 		ctx, cancel := bounded(ctx)
 		defer cancel()
 		list, err := s.records.List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: pageSize, Continue: cursor})
 		if err != nil {
 			return nil, "", failed(err, "the list of records")
 		}
+		items := make([]*v1alpha1.ReleaseRecord, len(list.Items))
 		for i := range list.Items {
-			dropBodies(&list.Items[i])
+			items[i] = &list.Items[i]
+			dropBodies(items[i])
 		}
-		return list.Items, list.Continue, nil
+		return items, list.Continue, nil
 	})
 	return newestFirst(found), err
 }
@@ -151,11 +166,25 @@ func (s *Store) DeleteRelease(ctx context.Context, name string) error {
 	return err
 }
 
-func newestFirst(records []v1alpha1.ReleaseRecord) []v1alpha1.ReleaseRecord {
-	slices.SortFunc(records, func(a, b v1alpha1.ReleaseRecord) int {
-		return cmp.Or(b.Spec.CreatedAt.Compare(a.Spec.CreatedAt.Time), cmp.Compare(b.Name, a.Name))
-	})
+func newestFirst(records []*v1alpha1.ReleaseRecord) []*v1alpha1.ReleaseRecord {
+	slices.SortFunc(records, byAge)
 	return records
+}
+
+// byAge has a newer record before an older one.
+func byAge(a, b *v1alpha1.ReleaseRecord) int {
+	return cmp.Or(b.Spec.CreatedAt.Compare(a.Spec.CreatedAt.Time), cmp.Compare(b.Name, a.Name))
+}
+
+// newestOfEach are the newest records of their subjects, in any order.
+func newestOfEach(records []*v1alpha1.ReleaseRecord) []*v1alpha1.ReleaseRecord {
+	newest := map[string]*v1alpha1.ReleaseRecord{}
+	for _, record := range records {
+		if other, is := newest[record.Spec.Subject]; !is || byAge(record, other) < 0 {
+			newest[record.Spec.Subject] = record
+		}
+	}
+	return slices.Collect(maps.Values(newest))
 }
 
 // PruneRecords keeps the newest keep (0: keepRecords) complete records of a subject, and of the older ones nothing but what an

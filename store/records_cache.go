@@ -75,13 +75,14 @@ func byLabel(label string) cache.IndexFunc {
 	}
 }
 
-// seenRecords are the records with these labels. Those of one subject are found among tens of thousands without a look at the others.
-func (s *Store) seenRecords(with map[string]string) []v1alpha1.ReleaseRecord {
-	var found []v1alpha1.ReleaseRecord
+// seenRecords are the records with these labels, which the watch shares with everybody: they are not to be changed. Those of one subject are found among tens of
+// thousands without a look at the others.
+func (s *Store) seenRecords(with map[string]string) []*v1alpha1.ReleaseRecord {
+	var found []*v1alpha1.ReleaseRecord
 	selector := labels.SelectorFromSet(with)
 	for _, value := range s.indexed(with) {
 		if record, ok := value.(*v1alpha1.ReleaseRecord); ok && selector.Matches(labels.Set(record.Labels)) {
-			found = append(found, *record)
+			found = append(found, record)
 		}
 	}
 	return found

@@ -55,24 +55,24 @@ func BringsHome(record *v1alpha1.ReleaseRecord) bool {
 }
 
 // RecordedNumbers are the numbers of releases as they were recorded. What only brought home a frozen split is no release.
-func RecordedNumbers(records []v1alpha1.ReleaseRecord) (numbers []int64) {
-	for i := range records {
-		if !BringsHome(&records[i]) {
-			numbers = append(numbers, v1alpha1.RevisionOf(&records[i]))
+func RecordedNumbers(records []*v1alpha1.ReleaseRecord) (numbers []int64) {
+	for _, record := range records {
+		if !BringsHome(record) {
+			numbers = append(numbers, v1alpha1.RevisionOf(record))
 		}
 	}
 	return numbers
 }
 
 // NextNumber is the number of the next release of a name, of which these are the records.
-func NextNumber(records []v1alpha1.ReleaseRecord) int64 {
+func NextNumber(records []*v1alpha1.ReleaseRecord) int64 {
 	return history.Next(RecordedNumbers(records))
 }
 
 // Outnumbered says that one of these records has the number of another one, and was written first.
-func Outnumbered(record *v1alpha1.ReleaseRecord, among []v1alpha1.ReleaseRecord) bool {
-	return slices.ContainsFunc(among, func(other v1alpha1.ReleaseRecord) bool {
-		if other.Name == record.Name || BringsHome(&other) || v1alpha1.RevisionOf(&other) != v1alpha1.RevisionOf(record) {
+func Outnumbered(record *v1alpha1.ReleaseRecord, among []*v1alpha1.ReleaseRecord) bool {
+	return slices.ContainsFunc(among, func(other *v1alpha1.ReleaseRecord) bool {
+		if other.Name == record.Name || BringsHome(other) || v1alpha1.RevisionOf(other) != v1alpha1.RevisionOf(record) {
 			return false
 		}
 		return cmp.Or(other.Spec.CreatedAt.Compare(record.Spec.CreatedAt.Time), cmp.Compare(other.Name, record.Name)) < 0

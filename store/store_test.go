@@ -317,6 +317,7 @@ func checkRecords(t *testing.T, store *store.Store) {
 	}
 	requireKind(t, store.CreateRecord(ctx, record(t, "a", now)), failure.Conflict, "it is there already")
 	require.Equal(t, []string{"task-c", "task-b", "task-a"}, listed(t, store), "newest first, at once after they were written")
+	requireNewestOfEach(t, store, now)
 
 	snapshot, err := store.Snapshot(ctx, "b")
 	require.NoError(t, err)
@@ -353,11 +354,28 @@ func checkRecords(t *testing.T, store *store.Store) {
 	require.Equal(t, []string{"task-c", "task-b"}, listed(t, store))
 }
 
+// requireNewestOfEach has a record of another plan beside those that are there, which were written after now.
+func requireNewestOfEach(t *testing.T, store *store.Store, now time.Time) {
+	t.Helper()
+	ctx := testContext(t)
+	other := record(t, "d", now)
+	other.Spec.Subject = "order"
+	other.Labels[v1alpha1.LabelSubject] = "order"
+	require.NoError(t, store.CreateRecord(ctx, other))
+	newest, err := store.ListNewest(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask})
+	require.NoError(t, err)
+	require.Equal(t, []string{"task-c", "task-d"}, namesOf(newest), "one of each plan, newest first")
+	require.NoError(t, store.DeleteRecord(ctx, "d"))
+}
+
 func listed(t *testing.T, store *store.Store) []string {
 	t.Helper()
 	records, err := store.ListRecords(testContext(t), map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask})
 	require.NoError(t, err)
-	var names []string
+	return namesOf(records)
+}
+
+func namesOf(records []*v1alpha1.ReleaseRecord) (names []string) {
 	for _, r := range records {
 		names = append(names, r.Name)
 	}

@@ -108,7 +108,7 @@ func Parse(limit *schema.Limit, cursor *schema.Cursor) (page Asked, err error) {
 }
 
 // OfRecords is one page of the items that belong to records; see of.
-func OfRecords[T any](page Asked, records []v1alpha1.ReleaseRecord,
+func OfRecords[T any](page Asked, records []*v1alpha1.ReleaseRecord,
 	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (list List[T], err error) {
 	list.Items, list.NextCursor, err = of(page, records, item)
 	return list, err
@@ -116,12 +116,11 @@ func OfRecords[T any](page Asked, records []v1alpha1.ReleaseRecord,
 
 // of makes one page of the items that belong to records, which come newest first. item says of a record whether it is wanted; one that was
 // withdrawn or pruned just now is not found, and left out. next is "" on the last page.
-func of[T any](page Asked, records []v1alpha1.ReleaseRecord,
+func of[T any](page Asked, records []*v1alpha1.ReleaseRecord,
 	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (items []T, next string, err error) {
 	items = []T{}
 	var last position
-	for i := range records {
-		record := &records[i]
+	for _, record := range records {
 		if !page.after.precedes(record) {
 			continue
 		}

@@ -35,13 +35,13 @@ func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams
 }
 
 func (h *Handlers) list(ctx context.Context, wanted wantedRollouts) (page.List[schema.RolloutSummary], error) {
-	records, err := h.Home.ListRecords(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout})
+	records, err := h.Home.ListNewest(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout})
 	if err != nil {
 		return page.List[schema.RolloutSummary]{}, err
 	}
 	lister := &rolloutLister{h, backend.OpenWorkflows{Backend: h.Backend,
 		Query: fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindRollout)}}
-	return page.OfRecords(wanted.page, newestOfEach(records),
+	return page.OfRecords(wanted.page, records,
 		func(record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, bool, error) {
 			key, ok := rolloutOfSubject(record.Spec.Subject)
 			if !ok || !wanted.hasKey(key) {
@@ -50,16 +50,6 @@ func (h *Handlers) list(ctx context.Context, wanted wantedRollouts) (page.List[s
 			summary, err := lister.summary(ctx, key, record)
 			return summary, wanted.hasState(summary), err
 		})
-}
-
-// newestOfEach keeps the newest record of each name; records come newest first.
-func newestOfEach(records []v1alpha1.ReleaseRecord) []v1alpha1.ReleaseRecord {
-	seen := map[string]bool{}
-	return slices.DeleteFunc(records, func(record v1alpha1.ReleaseRecord) bool {
-		older := seen[record.Spec.Subject]
-		seen[record.Spec.Subject] = true
-		return older
-	})
 }
 
 // wantedRollouts is what a list was asked for.
@@ -186,18 +176,18 @@ type rolloutHistory struct {
 }
 
 // newHistory reads the releases of a name, whose records come newest first.
-func newHistory(h *Handlers, key rolloutKey, records []v1alpha1.ReleaseRecord) *rolloutHistory {
+func newHistory(h *Handlers, key rolloutKey, records []*v1alpha1.ReleaseRecord) *rolloutHistory {
 	p := &rolloutHistory{Handlers: h, key: key, numbers: map[string]int64{}, read: map[string]rollout.Status{}}
 	if len(records) > 0 {
 		p.newest = records[0].Name
 	}
 	numbers := history.Numbers(store.RecordedNumbers(records))
-	for i := range records {
-		if store.BringsHome(&records[i]) {
+	for _, record := range records {
+		if store.BringsHome(record) {
 			continue
 		}
-		p.numbers[records[i].Name] = numbers[len(p.releases)]
-		p.releases = append(p.releases, records[i].Name)
+		p.numbers[record.Name] = numbers[len(p.releases)]
+		p.releases = append(p.releases, record.Name)
 	}
 	return p
 }

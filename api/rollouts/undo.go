@@ -82,7 +82,7 @@ func (s *rolloutStart) numbered(ctx context.Context) error {
 		return nil
 	}
 	records, err := s.Home.ListRecords(ctx, s.key.labels())
-	if err == nil && !slices.ContainsFunc(records, func(r v1alpha1.ReleaseRecord) bool { return r.Name == s.Written.Name }) {
+	if err == nil && !slices.ContainsFunc(records, func(r *v1alpha1.ReleaseRecord) bool { return r.Name == s.Written.Name }) {
 		records, err = s.Home.FindRecords(ctx, s.key.labels())
 	}
 	if err != nil || !store.Outnumbered(s.Written, records) {

@@ -33,7 +33,7 @@ func (s *Start) lookUpKey(ctx context.Context) (done bool, err error) {
 		if time.Since(newest.Spec.CreatedAt.Time) < v1alpha1.KeyLifetime {
 			return s.repeat(ctx, newest)
 		}
-		after = s.idOf(&newest)
+		after = s.idOf(newest)
 	}
 	for s.ID = s.keyedID(after); ; s.ID = s.keyedID(s.ID) {
 		if deleted, err := s.release.Deleted(ctx, s.ID); !deleted || err != nil {
@@ -43,25 +43,25 @@ func (s *Start) lookUpKey(ctx context.Context) (done bool, err error) {
 }
 
 // keyRecords are the records that the key stands for, newest first: a key of a task means nothing to rollouts.
-func (s *Start) keyRecords(ctx context.Context) ([]v1alpha1.ReleaseRecord, error) {
+func (s *Start) keyRecords(ctx context.Context) ([]*v1alpha1.ReleaseRecord, error) {
 	records, err := s.backend.Home.FindRecords(ctx, map[string]string{v1alpha1.LabelIdempotencyKey: KeyLabel(s.Key)})
-	return slices.DeleteFunc(records, func(record v1alpha1.ReleaseRecord) bool { return record.Spec.Kind != s.Kind }), err
+	return slices.DeleteFunc(records, func(record *v1alpha1.ReleaseRecord) bool { return record.Spec.Kind != s.Kind }), err
 }
 
 // repeat answers a request whose key has a release: the same request is answered with that release, another one is refused.
-func (s *Start) repeat(ctx context.Context, record v1alpha1.ReleaseRecord) (done bool, err error) {
+func (s *Start) repeat(ctx context.Context, record *v1alpha1.ReleaseRecord) (done bool, err error) {
 	if record.Spec.Subject != s.Subject || record.Spec.RequestDigest != s.digest() {
 		return false, s.release.Name(problem.Conflict.Because("the key was used for another request: %s %s of %s at %s; take a new key", s.Kind,
-			s.idOf(&record),
+			s.idOf(record),
 			record.Spec.Subject, record.Spec.CreatedAt.UTC().Format(time.RFC3339)), record.Spec.WorkflowID)
 	}
-	s.ID = s.idOf(&record)
+	s.ID = s.idOf(record)
 	whole, err := s.backend.Home.GetRelease(ctx, record.Name)
 	if failure.Is(err, failure.NotFound) {
 		if record.Labels[v1alpha1.LabelKind] != v1alpha1.KindKey {
 			return false, nil // its twin has withdrawn it; the ID is the key's all the same
 		}
-		s.Pruned = &record
+		s.Pruned = record
 		return true, nil
 	}
 	if err != nil {
