@@ -63,6 +63,9 @@ type engine struct {
 	temporal client.Client
 	store    *store.Store
 	home     *brokenHome
+	backend  backend.Backend
+	// own is the engine's namespace in the home cluster.
+	own      string
 	party    *party
 	rollouts *rolloutParty
 	api      *api.API
@@ -96,28 +99,51 @@ func newEngineWith(t *testing.T, answers *recent.Answers) *engine {
 	var err error
 	own := stack.Namespace(t, "api")
 	e.home = &brokenHome{}
-	config := rest.CopyConfig(stack.REST)
-	config.Wrap(e.home.between)
-	e.store, err = store.New(config, own, own)
-	require.NoError(t, err)
-	go e.store.Run(t.Context())
+	e.store = e.storeBehind(own, e.home)
 	connection := client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(backend.NoteLimits, e.limit)}}
 	front, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: namespace, Logger: quiet, TrafficController: e,
 		ConnectionOptions: connection})
 	require.NoError(t, err)
-	e.api, err = api.New(api.Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Backend: backend.Backend{Home: e.store, Temporal: front,
+	t.Cleanup(front.Close)
+	e.backend = backend.Backend{Home: e.store, Temporal: front,
 		Recent: answers, Lists: answers, Checks: &gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]{},
-		Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second}})
-	require.NoError(t, err)
+		Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second}
+	e.own = own
+	e.serve()
+	return e
+}
+
+// storeBehind is a store that reaches the home cluster through home, and keeps up with it.
+func (e *engine) storeBehind(own string, home *brokenHome) *store.Store {
+	config := rest.CopyConfig(harness.SharedStack(e.t).REST)
+	config.Wrap(home.between)
+	s, err := store.New(config, own, own)
+	require.NoError(e.t, err)
+	go s.Run(e.t.Context())
+	return s
+}
+
+// serve has requests answered by a new server.
+func (e *engine) serve() {
+	var err error
+	e.api, err = api.New(api.Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Backend: e.backend})
+	require.NoError(e.t, err)
 	server := httptest.NewServer(e.api)
 	e.url = server.URL
-	e.router = specRouter(t, e.url)
-	t.Cleanup(func() {
+	e.router = specRouter(e.t, e.url)
+	e.t.Cleanup(func() {
 		e.api.Close()
 		server.Close()
-		front.Close()
 	})
-	return e
+}
+
+// besides starts a second server, and returns how to have it answer from then on. Until then it hears of no record that is written.
+func (e *engine) besides() (answers func()) {
+	home := &brokenHome{}
+	e.backend.Home = e.storeBehind(e.own, home)
+	require.Eventually(e.t, e.backend.Home.Watching, patience, tick)
+	home.deaf.Store(true)
+	return e.serve
 }
 
 var quiet = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -133,6 +134,8 @@ type brokenHome struct {
 	broken map[string]bool
 	// atRecord is called once, before the next record is written; nil: nothing is.
 	atRecord atomic.Pointer[func()]
+	// deaf has no watch on records hear of anything any more.
+	deaf atomic.Bool
 }
 
 func (b *brokenHome) breakAt(place string, broken bool) {
@@ -167,8 +170,27 @@ func (b *brokenHome) between(next http.RoundTripper) http.RoundTripper {
 		if claims && b.diesAt("after the claim") {
 			panic("the process died here")
 		}
+		if err == nil && request.URL.Query().Has("watch") && strings.HasSuffix(request.URL.Path, "/releaserecords") {
+			answer.Body = &muffled{ReadCloser: answer.Body, until: request.Context(), deaf: &b.deaf}
+		}
 		return answer, err
 	})
+}
+
+// muffled is the answer to a watch, of which nothing arrives any more once deaf is set.
+type muffled struct {
+	io.ReadCloser
+	until context.Context
+	deaf  *atomic.Bool
+}
+
+func (m *muffled) Read(into []byte) (int, error) {
+	n, err := m.ReadCloser.Read(into)
+	if m.deaf.Load() {
+		<-m.until.Done()
+		return 0, m.until.Err()
+	}
+	return n, err
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -63,6 +63,21 @@ func TestAKeyAnswersWithItsOwnRelease(t *testing.T) {
 	}
 }
 
+// A repeat may reach a server that has not heard of the first request's release yet, while a newer release is in the way.
+func TestARepeatIsNotRefusedForANewerRelease(t *testing.T) {
+	t.Parallel()
+	e := newRolloutEngine(t)
+	other := e.besides()
+	first := e.startRollout("x:2", "", "Idempotency-Key: k1")
+	e.finishRollout(first.Record)
+	e.startRollout("x:3", "")
+	e.waitApproval()
+	other()
+	again := e.call("POST", "/api/v1/rollouts", rolloutBody("x:2", ""), jsonBody, "Idempotency-Key: k1").is(http.StatusAccepted, "it is the same request")
+	require.Equal(t, first.Record, decode[rollout.Status](again).Record)
+	e.call("POST", "/api/v1/rollouts", rolloutBody("x:4", ""), jsonBody, "Idempotency-Key: k2").is(http.StatusConflict, "another release is live")
+}
+
 func TestAReleaseThatWaitsForAnotherToGiveWayIsAnsweredAsItself(t *testing.T) {
 	t.Parallel()
 	e := newRolloutEngine(t)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -44,10 +45,12 @@ func (s *Store) newRecordInformer() (cache.SharedIndexInformer, error) {
 		},
 	}
 	informer := cache.NewSharedIndexInformer(watcher, &v1alpha1.ReleaseRecord{}, 0, cache.Indexers{
-		v1alpha1.LabelKind: byLabel(v1alpha1.LabelKind), v1alpha1.LabelSubject: byLabel(v1alpha1.LabelSubject)})
+		v1alpha1.LabelKind: byLabel(v1alpha1.LabelKind), v1alpha1.LabelSubject: byLabel(v1alpha1.LabelSubject),
+		v1alpha1.LabelIdempotencyKey: byLabel(v1alpha1.LabelIdempotencyKey)})
 	err := informer.SetTransform(func(value any) (any, error) {
 		if record, ok := value.(*v1alpha1.ReleaseRecord); ok {
 			dropBodies(record)
+			shareTexts(record)
 		}
 		return value, nil
 	})
@@ -65,10 +68,33 @@ func dropBodies(record *v1alpha1.ReleaseRecord) {
 	}
 }
 
+// shareTexts has what many records say be in memory once: their names of kinds, subjects and workflows are half of their weight.
+func shareTexts(record *v1alpha1.ReleaseRecord) {
+	spec := &record.Spec
+	texts := []*string{&record.Kind, &record.APIVersion, &record.Namespace, &spec.Kind, &spec.Subject, &spec.Style, &spec.WorkflowID, &spec.Actor}
+	if w := spec.Workload; w != nil {
+		texts = append(texts, &w.APIVersion, &w.Kind, &w.Name)
+	}
+	if o := record.Outcome; o != nil {
+		texts = append(texts, &o.State, &o.Reason)
+	}
+	for _, text := range texts {
+		*text = shared(*text)
+	}
+	labelled := make(map[string]string, len(record.Labels))
+	for label, value := range record.Labels {
+		labelled[shared(label)] = shared(value)
+	}
+	record.Labels = labelled
+}
+
+// shared is the text as everybody has it; one that nobody has any more is forgotten.
+func shared(text string) string { return unique.Make(text).Value() }
+
 // byLabel finds records by a label's value.
 func byLabel(label string) cache.IndexFunc {
 	return func(value any) ([]string, error) {
-		if record, ok := value.(*v1alpha1.ReleaseRecord); ok {
+		if record, ok := value.(*v1alpha1.ReleaseRecord); ok && record.Labels[label] != "" {
 			return []string{record.Labels[label]}, nil
 		}
 		return nil, nil
@@ -90,7 +116,7 @@ func (s *Store) seenRecords(with map[string]string) []*v1alpha1.ReleaseRecord {
 
 // indexed are the records among which those with these labels are.
 func (s *Store) indexed(with map[string]string) []any {
-	for _, label := range []string{v1alpha1.LabelSubject, v1alpha1.LabelKind} {
+	for _, label := range []string{v1alpha1.LabelIdempotencyKey, v1alpha1.LabelSubject, v1alpha1.LabelKind} {
 		if value, asked := with[label]; asked {
 			if found, err := s.seen.GetIndexer().ByIndex(label, value); err == nil {
 				return found

@@ -42,10 +42,26 @@ func (s *Start) lookUpKey(ctx context.Context) (done bool, err error) {
 	}
 }
 
-// keyRecords are the records that the key stands for, newest first: a key of a task means nothing to rollouts.
+// keyRecords are the records that the key stands for, newest first: a key of a task means nothing to rollouts. They are those that this server has heard of, until
+// something says that there may be more: the API server goes through all records of everybody to find them.
 func (s *Start) keyRecords(ctx context.Context) ([]*v1alpha1.ReleaseRecord, error) {
-	records, err := s.backend.Home.FindRecords(ctx, map[string]string{v1alpha1.LabelIdempotencyKey: KeyLabel(s.Key)})
+	find := s.backend.Home.ListRecords
+	if s.doubted {
+		find = s.backend.Home.FindRecords
+	}
+	records, err := find(ctx, map[string]string{v1alpha1.LabelIdempotencyKey: KeyLabel(s.Key)})
 	return slices.DeleteFunc(records, func(record *v1alpha1.ReleaseRecord) bool { return record.Spec.Kind != s.Kind }), err
+}
+
+// twin says whether a request with the same key, which this server had not heard of when it looked the key up, has recorded its release since. It is asked before
+// a refusal: what refuses may be that very release.
+func (s *Start) twin(ctx context.Context) (bool, error) {
+	if s.Key == "" || s.Written != nil || s.doubted {
+		return false, nil
+	}
+	s.doubted = true
+	records, err := s.keyRecords(ctx)
+	return len(records) > 0 && time.Since(records[0].Spec.CreatedAt.Time) < v1alpha1.KeyLifetime, err
 }
 
 // repeat answers a request whose key has a release: the same request is answered with that release, another one is refused.

@@ -40,6 +40,7 @@ func (s *Start) write(ctx context.Context) error {
 		if s.Key == "" {
 			s.ID = ""
 		}
+		s.doubted = true
 		return ErrAgain
 	}
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *Start) Discard(ctx context.Context) {
 
 // Forget has the next attempt look for the record anew.
 func (s *Start) Forget() {
-	s.Written, s.Adopted = nil, false
+	s.Written, s.Adopted, s.doubted = nil, false, true
 	if s.Key == "" {
 		s.ID = ""
 	}

@@ -72,6 +72,8 @@ type Start struct {
 	// Written is the release's record, once it is written; Adopted says that an earlier request with the same key wrote it.
 	Written *v1alpha1.ReleaseRecord
 	Adopted bool
+	// doubted says that a twin of this request may have written a record that this server has not heard of.
+	doubted bool
 	// RunID is the run of the workflow that this request has started; "" while it has started none.
 	RunID string
 	// Pruned is what is left of the release that the key stands for, when its record is not kept any more.
@@ -116,8 +118,15 @@ func (s *Start) attempt(ctx context.Context) error {
 
 // unlessAgain withdraws the record when a refusal is final.
 func (s *Start) unlessAgain(ctx context.Context, err error) error {
-	if !errors.Is(err, ErrAgain) {
-		s.Withdraw(ctx)
+	if errors.Is(err, ErrAgain) {
+		return err
 	}
+	switch twin, failed := s.twin(ctx); {
+	case failed != nil:
+		return failed
+	case twin:
+		return ErrAgain
+	}
+	s.Withdraw(ctx)
 	return err
 }
