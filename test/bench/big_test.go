@@ -159,10 +159,7 @@ func (c crowd) fill(t *testing.T, e *harness.Engine) {
 		made = min(made+servingsAtOnce, c.servings)
 		createServings(t, e, parties, image, made)
 	}
-	var spread []*harness.Engine
-	for range crowdNamespaces {
-		spread = append(spread, e.For(t))
-	}
+	spread := spreadOver(t, e, 1+crowdNamespaces)[1:] // beside what is released
 	each(c.deployments, func(i int) {
 		size := int32(0)
 		if i < c.sized {

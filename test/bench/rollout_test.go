@@ -259,9 +259,12 @@ func measureWaiting(t *testing.T, w waiting) {
 		stack.Kubeconfig = requests.Kubeconfig
 	}
 	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
-	each(w.n, func(i int) { e.Deployment(deploymentName(i), w.pods, nil) })
-	waitReleased(t, e, w.n, ":v1")
-	each(w.n, func(i int) { startWaiting(t, e, deploymentName(i)) })
+	spread := spreadOver(t, e, (w.n-1)/mostTogether+1)
+	each(w.n, func(i int) { spread[i%len(spread)].Deployment(deploymentName(i), w.pods, nil) })
+	for i, one := range spread {
+		waitReleased(t, one, (w.n-i-1)/len(spread)+1, ":v1")
+	}
+	each(w.n, func(i int) { startWaiting(t, spread[i%len(spread)], deploymentName(i)) })
 	defer showOthers(t, e)
 	require.Eventually(t, func() bool { return count(e, "SlipwayWaitingFor = 'approval'") == w.n }, 10*time.Minute, time.Second,
 		"not all of %d rollouts came to wait for an approval", w.n)
@@ -279,6 +282,18 @@ func measureWaiting(t *testing.T, w waiting) {
 	if w.counted {
 		require.Zero(t, writes, "a rollout that waits writes nothing")
 	}
+}
+
+// mostTogether is how many workloads that wait stand in one namespace at most.
+const mostTogether = 500
+
+// spreadOver is the engine with so many namespaces.
+func spreadOver(t *testing.T, e *harness.Engine, namespaces int) []*harness.Engine {
+	spread := []*harness.Engine{e}
+	for len(spread) < namespaces {
+		spread = append(spread, e.For(t))
+	}
+	return spread
 }
 
 // askedBy prints what was asked between its call and that of what it answers, which says how many writes there were. nil: nothing is counted.
