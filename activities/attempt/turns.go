@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -9,13 +10,26 @@ import (
 
 // Turns bound how many attempts look at a cluster and write to it at once. What a cluster has no time for waits here, where it costs nothing: a request that it
 // is late with is given up by its sender when it has been worked on already, and is made again.
-type Turns struct{ places *semaphore.Weighted }
+type Turns struct {
+	places *semaphore.Weighted
+	// queued are how many wait for theirs.
+	queued atomic.Int64
+}
 
 // mostTurns is how many have a turn at once.
 const mostTurns = 64
 
 // NewTurns are the turns of one cluster's attempts.
-func NewTurns() *Turns { return &Turns{semaphore.NewWeighted(mostTurns)} }
+func NewTurns() *Turns { return &Turns{places: semaphore.NewWeighted(mostTurns)} }
+
+// Crowd is how many times as many attempts want a turn as have one: 1 while none waits. What an attempt does on a clock it does that much more seldom, so that those
+// that have something to do come to it.
+func (t *Attempt) Crowd() time.Duration {
+	if t.options.Turns == nil {
+		return 1
+	}
+	return 1 + time.Duration(t.options.Turns.queued.Load())/mostTurns
+}
 
 const (
 	// signOfLife is how often an attempt that waits for its turn sees that it is alive.
@@ -50,6 +64,8 @@ func (t *Attempt) inTurn(ctx context.Context, do func()) (unmade error) {
 func (t *Attempt) queue(ctx context.Context, turns *Turns) error {
 	queued, leave := context.WithCancel(ctx)
 	defer leave()
+	turns.queued.Add(1)
+	defer turns.queued.Add(-1)
 	given := make(chan error, 1)
 	go func() { given <- turns.places.Acquire(queued, 1) }()
 	alive := time.NewTicker(signOfLife)

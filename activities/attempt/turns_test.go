@@ -101,3 +101,25 @@ func TestWhoWaitsForATurnEndsWithItsContext(t *testing.T) {
 		require.Equal(t, int32(64), most.Load(), "it has not looked, and its place is nobody's")
 	})
 }
+
+// What attempts do on a clock they do the more seldom the more of them wait for a turn.
+func TestACrowdIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		options := attempt.Options{ListenFor: time.Minute, FrozenAfter: time.Minute, Turns: attempt.NewTurns(), Now: time.Now}
+		another := func() *attempt.Attempt { return attempt.Start(t.Context(), options, attempt.Terms{}) }
+		require.EqualValues(t, 1, another().Crowd())
+		var all sync.WaitGroup
+		for range 3 * 64 {
+			all.Go(func() { _ = another().Run(t.Context(), &crowded{now: &now, most: &most}) })
+		}
+		time.Sleep(500 * time.Millisecond)
+		require.EqualValues(t, 3, another().Crowd(), "two wait for each that has a turn")
+		time.Sleep(time.Second)
+		require.EqualValues(t, 2, another().Crowd())
+		all.Wait()
+		require.EqualValues(t, 1, another().Crowd(), "nobody waits any more")
+		options.Turns = nil
+		require.EqualValues(t, 1, another().Crowd(), "everybody has a turn")
+	})
+}

@@ -22,7 +22,7 @@ import (
 
 const (
 	// firstLook is after how much waiting an attempt first asks the pods what keeps them, lookEvery how often it does so then; it also asks
-	// before it gives its place back.
+	// before it gives its place back, and in a crowd less often.
 	firstLook, lookEvery = 2 * time.Second, 10 * time.Second
 	// rereadEvery is how often a workload is read while its watch does not work.
 	rereadEvery = time.Second
@@ -49,10 +49,12 @@ type job struct {
 func (a *Activities) job(ctx context.Context, w catalog.Workload, k kind, terms attempt.Terms) job {
 	terms.Subject = w.String()
 	options := attempt.Options{ListenFor: a.options.ListenFor, Turns: a.turns, Recorder: a.options.Recorder, Now: a.options.Now}
-	t := job{Attempt: attempt.Start(ctx, options, terms), a: a, workload: w, kind: k, last: lookOf(ctx), nextLook: a.options.Now().Add(firstLook)}
+	t := job{Attempt: attempt.Start(ctx, options, terms), a: a, workload: w, kind: k, last: lookOf(ctx)}
+	first := firstLook
 	if t.last.known != nil { // its pods were on their way already
-		t.nextLook = a.options.Now().Add(lookEvery)
+		first = lookEvery
 	}
+	t.nextLook = a.options.Now().Add(first * t.Crowd())
 	return t
 }
 

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/centre"
@@ -179,7 +178,7 @@ type sourceParts struct {
 }
 
 func newSource(p sourceParts) (*partysource.Activities, error) {
-	typed, err := kubernetes.NewForConfig(p.Config)
+	typed, err := kube.NewTyped(p.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +207,7 @@ func newSource(p sourceParts) (*partysource.Activities, error) {
 var partyServingModule = fx.Module("party-servings",
 	fx.Provide(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, reader *versions.Reader, s settings.Settings,
 		log *slog.Logger) (*partyservings.Activities, error) {
-		typed, err := kubernetes.NewForConfig(config)
+		typed, err := kube.NewTyped(config)
 		if err != nil {
 			return nil, err
 		}

@@ -57,9 +57,7 @@ func NewStack(t testing.TB, kubeconfig, temporal, ui string) Stack {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	require.NoError(t, err)
 	s.REST = kube.Configure(config, kube.Options{QPS: 5000, Burst: 10000})
-	typed := rest.CopyConfig(s.REST)
-	typed.ContentType, typed.AcceptContentTypes = "application/json", "application/vnd.kubernetes.protobuf,application/json" // cheaper to answer and to read
-	s.Kube, err = kubernetes.NewForConfig(typed)
+	s.Kube, err = kube.NewTyped(s.REST)
 	require.NoError(t, err)
 	return s
 }
