@@ -178,17 +178,20 @@ func abandonedStates() []state {
 	return append(all, state{deploymentBy(strategy.StylePartition, harness.NoProvider), 2, true})
 }
 
+// inTheMiddle is the state of each style from which `make test` brings workloads home: the soak takes the others.
+func (s state) inTheMiddle() bool { return s.routed && s.step == 2 && s.provider == harness.Nginx }
+
 // `slipway repair` brings a workload home from a state of each style, to either side, with a kubeconfig alone; no request meets an empty Service on the way.
 func TestRepair(t *testing.T) {
 	t.Parallel()
-	repairFrom(t, func(s state) bool { return s.routed && s.step != 1 })
+	repairFrom(t, state.inTheMiddle)
 }
 
-// From each state that TestRepair leaves out: after the first step, and between pods and traffic.
+// From each state that TestRepair leaves out: at the other steps, and between pods and traffic.
 func TestSoakRepair(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	repairFrom(t, func(s state) bool { return !s.routed || s.step == 1 })
+	repairFrom(t, func(s state) bool { return !s.inTheMiddle() })
 }
 
 func repairFrom(t *testing.T, takes func(state) bool) {
@@ -224,21 +227,21 @@ func repairFrom(t *testing.T, takes func(state) bool) {
 // The commands of slipway.io/recover do the same with kubectl.
 func TestRecoverCommands(t *testing.T) {
 	t.Parallel()
-	recoverFrom(t, func(step int) bool { return step == 2 })
+	recoverFrom(t, func(s state) bool { return s.inTheMiddle() && s.style != strategy.StyleCanary })
 }
 
-// From the steps that TestRecoverCommands leaves out.
+// From the states that TestRecoverCommands leaves out.
 func TestSoakRecoverCommands(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	recoverFrom(t, func(step int) bool { return step == 1 || step == 3 })
+	recoverFrom(t, func(s state) bool { return s.step > 0 && !(s.inTheMiddle() && s.style != strategy.StyleCanary) })
 }
 
-func recoverFrom(t *testing.T, takes func(step int) bool) {
+func recoverFrom(t *testing.T, takes func(state) bool) {
 	t.Helper()
 	stack := harness.SharedStack(t)
 	for _, s := range abandonedStates() {
-		if !takes(s.step) || !s.routed {
+		if !takes(s) || !s.routed {
 			continue
 		}
 		for _, to := range []rollout.Side{rollout.SideStable, rollout.SideNew} {
