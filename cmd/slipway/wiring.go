@@ -419,10 +419,6 @@ func newLogger(s settings.Settings) (*slog.Logger, error) {
 	return slog.New(handler), nil
 }
 
-// temporalWindow is how many bytes Temporal may send before they are read. Where that is fixed, gRPC does not measure the line with a ping after each answer: these
-// woke a process that waits more often than all else.
-const temporalWindow = 1 << 20
-
 // newTemporal does not dial: a process that starts before its Temporal server waits for it and says so in /readyz.
 func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.Registry) (client.Client, error) {
 	return client.NewLazyClient(client.Options{
@@ -432,8 +428,7 @@ func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.
 		MetricsHandler:          worker.NewMetricsHandler(registry),
 		Identity:                identity(),
 		WorkerHeartbeatInterval: party.Interval,
-		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(backend.NoteLimits),
-			grpc.WithStaticConnWindowSize(temporalWindow), grpc.WithStaticStreamWindowSize(temporalWindow)}},
+		ConnectionOptions:       client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(backend.NoteLimits)}},
 	})
 }
 
