@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
@@ -17,6 +18,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/store/recent"
 )
 
 // maxQuestions is how many workflows are asked at once for one task.
@@ -30,6 +32,8 @@ type taskReader struct {
 	runID  string
 	length int64
 	task   plan.Task
+	// childFresh is how old may be what is said of a service that runs; 0: it is looked at each time.
+	childFresh time.Duration
 
 	mu    sync.Mutex
 	known map[string]childSnapshot
@@ -46,10 +50,41 @@ type childSnapshot struct {
 	status plan.ServiceStatus
 	// workloads are the workloads of its activities by activity ID; nil until they are needed.
 	workloads map[string]string
+	// shown is the service as it was shown, at that time.
+	shown plan.ServiceStatus
+	at    time.Time
 }
 
 func newTaskReader(h *Handlers) *taskReader {
 	return &taskReader{Handlers: h, known: map[string]childSnapshot{}, rollouts: map[string]*rollouts.Reader{}}
+}
+
+const (
+	// readerKept is how long a reader is kept for whoever reads the same task again and again.
+	readerKept = 30 * time.Second
+	// childFresh is how old what such a reader says of a service that runs may be: of fifty services each look costs more than all else.
+	childFresh = 500 * time.Millisecond
+)
+
+// keptReader is the reader of a task for all who read it.
+type keptReader struct {
+	mu     sync.Mutex
+	reader *taskReader
+}
+
+// readAgain reads a task by the reader that has read it before. Whoever has changed something through this server is answered by a new one.
+func (h *Handlers) readAgain(ctx context.Context, id string) (taskSnapshot, error) {
+	kept, err := recent.Get(ctx, h.Recent, "the reader of task "+id, readerKept, func(context.Context) (*keptReader, error) {
+		reader := newTaskReader(h)
+		reader.childFresh = childFresh
+		return &keptReader{reader: reader}, nil
+	})
+	if err != nil {
+		return taskSnapshot{}, err
+	}
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	return h.readTask(ctx, id, kept.reader)
 }
 
 // ask is the task as its own workflow says; it is asked only when its history has grown.
@@ -88,11 +123,15 @@ func (r *taskReader) fill(ctx context.Context, task *plan.Task) {
 }
 
 func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *plan.ServiceStatus) {
+	child := r.recall(workflowID)
+	if time.Since(child.at) < r.childFresh {
+		*service = child.shown
+		return
+	}
 	described, err := r.Describe(ctx, workflowID)
 	if err != nil || described == nil {
 		return
 	}
-	child := r.recall(workflowID)
 	info := described.GetWorkflowExecutionInfo()
 	if runID := info.GetExecution().GetRunId(); runID != child.runID || info.GetHistoryLength() != child.length {
 		fresh := childSnapshot{runID: runID, length: info.GetHistoryLength()}
@@ -104,7 +143,6 @@ func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *pl
 	if execution.IsOpen(described) {
 		r.showProgress(ctx, workflowID, &child, workloads, described.GetPendingActivities())
 	}
-	r.remember(workflowID, child)
 	if len(workloads) > 0 {
 		service.Workloads = workloads
 	}
@@ -115,6 +153,8 @@ func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *pl
 	if !execution.IsOpen(described) && child.status.State.Ended() {
 		service.State, service.FinishedAt = child.status.State, answer.UTC(info.GetCloseTime().AsTime())
 	}
+	child.shown, child.at = *service, time.Now()
+	r.remember(workflowID, child)
 }
 
 func (r *taskReader) recall(workflowID string) childSnapshot {

@@ -3,6 +3,7 @@ package plans
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
@@ -53,4 +54,13 @@ func TestAServiceThatWasContinuedAsNewIsAskedAgain(t *testing.T) {
 	require.Equal(t, plan.ItemSucceeded, service.State)
 	r.fillOne(t.Context(), workflowID, &service)
 	require.Equal(t, 2, queries, "what has not changed since is not asked again")
+
+	r.childFresh = time.Hour
+	now("third", plan.ServiceStatus{State: plan.ItemRunning})
+	var again plan.ServiceStatus
+	r.fillOne(t.Context(), workflowID, &again)
+	require.Equal(t, service, again, "what was seen a moment ago is not looked at again")
+	r.childFresh = time.Nanosecond
+	r.fillOne(t.Context(), workflowID, &again)
+	require.Equal(t, 3, queries)
 }

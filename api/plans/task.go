@@ -27,7 +27,7 @@ import (
 // GetTask answers GET /api/v1/tasks/{id}.
 func (h *Handlers) GetTask(c echo.Context, id schema.TaskID) error {
 	return answer.Shared(c, h.Recent, answer.FreshObject, func(ctx context.Context) (plan.Task, error) {
-		seen, err := h.readTask(ctx, id, newTaskReader(h))
+		seen, err := h.readAgain(ctx, id)
 		return seen.task, err
 	})
 }
