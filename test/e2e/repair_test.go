@@ -181,6 +181,9 @@ func abandonedStates() []state {
 // inTheMiddle is the state of each style from which `make test` brings workloads home: the soak takes the others.
 func (s state) inTheMiddle() bool { return s.routed && s.step == 2 && s.provider == harness.Nginx }
 
+// byCommands is a state from which `make test` does so by the commands of slipway.io/recover.
+func (s state) byCommands() bool { return s.inTheMiddle() && s.style != strategy.StyleCanary }
+
 // `slipway repair` brings a workload home from a state of each style, to either side, with a kubeconfig alone; no request meets an empty Service on the way.
 func TestRepair(t *testing.T) {
 	t.Parallel()
@@ -227,14 +230,14 @@ func repairFrom(t *testing.T, takes func(state) bool) {
 // The commands of slipway.io/recover do the same with kubectl.
 func TestRecoverCommands(t *testing.T) {
 	t.Parallel()
-	recoverFrom(t, func(s state) bool { return s.inTheMiddle() && s.style != strategy.StyleCanary })
+	recoverFrom(t, state.byCommands)
 }
 
 // From the states that TestRecoverCommands leaves out.
 func TestSoakRecoverCommands(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	recoverFrom(t, func(s state) bool { return s.step > 0 && !(s.inTheMiddle() && s.style != strategy.StyleCanary) })
+	recoverFrom(t, func(s state) bool { return s.step > 0 && !s.byCommands() })
 }
 
 func recoverFrom(t *testing.T, takes func(state) bool) {
