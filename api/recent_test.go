@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/store/recent"
 )
@@ -58,4 +59,39 @@ func TestALimitIsNoOutage(t *testing.T) {
 	}
 	e.limited.Store(false)
 	e.call("GET", rolloutPath, "").is(http.StatusOK, "a second later")
+}
+
+// Whoever reads a live task again and again has the workflow of a service asked for what is new, and has it looked at now and then.
+func TestAServiceIsNotAskedAtEachReadOfItsTask(t *testing.T) {
+	t.Parallel()
+	e := newEngineWith(t, &recent.Answers{}).work()
+	e.putPlan("shop", "111 3")
+	e.party.hold("111")
+	id := e.execute("shop")
+	child := plan.ItemWorkflowID(id, 1, "111")
+	e.wait(id, "its service under way", func(task plan.Task) bool { return len(task.Services) == 1 && len(task.Services[0].Workloads) == 1 })
+	var reads, looks, queries atomic.Int64
+	count := func(request any) {
+		switch asked := request.(type) {
+		case *workflowservice.DescribeWorkflowExecutionRequest:
+			if asked.GetExecution().GetWorkflowId() == child {
+				looks.Add(1)
+			} else {
+				reads.Add(1)
+			}
+		case *workflowservice.QueryWorkflowRequest:
+			if asked.GetExecution().GetWorkflowId() == child {
+				queries.Add(1)
+			}
+		}
+	}
+	e.before.Store(&count)
+	for reads.Load() < 20 {
+		e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusOK, "it runs")
+	}
+	require.LessOrEqual(t, queries.Load(), int64(5), "its history hardly grows")
+	require.Less(t, looks.Load(), int64(15), "and it is not looked at each time")
+	e.before.Store(nil)
+	e.party.open()
+	e.waitState(id, plan.TaskSucceeded)
 }

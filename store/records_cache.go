@@ -68,7 +68,7 @@ func dropBodies(record *v1alpha1.ReleaseRecord) {
 	}
 }
 
-// shareTexts has what many records say be in memory once: their names of kinds, subjects and workflows are half of their weight.
+// shareTexts has what many records say be in memory once: labels, and names of kinds, subjects and workflows, are a quarter of their weight.
 func shareTexts(record *v1alpha1.ReleaseRecord) {
 	spec := &record.Spec
 	texts := []*string{&record.Kind, &record.APIVersion, &record.Namespace, &spec.Kind, &spec.Subject, &spec.Style, &spec.WorkflowID, &spec.Actor}
@@ -101,8 +101,8 @@ func byLabel(label string) cache.IndexFunc {
 	}
 }
 
-// seenRecords are the records with these labels, which the watch shares with everybody: they are not to be changed. Those of one subject are found among tens of
-// thousands without a look at the others.
+// seenRecords are the records with these labels, which the watch shares with everybody: they are not to be changed. Those of one subject
+// are found among tens of thousands without a look at the others.
 func (s *Store) seenRecords(with map[string]string) []*v1alpha1.ReleaseRecord {
 	var found []*v1alpha1.ReleaseRecord
 	selector := labels.SelectorFromSet(with)

@@ -22,8 +22,8 @@ const mostTurns = 64
 // NewTurns are the turns of one cluster's attempts.
 func NewTurns() *Turns { return &Turns{places: semaphore.NewWeighted(mostTurns)} }
 
-// Crowd is how many times as many attempts want a turn as have one: 1 while none waits. What an attempt does on a clock it does that much more seldom, so that those
-// that have something to do come to it.
+// Crowd is how many times as many attempts want a turn as have one: 1 while none waits. What an attempt does on a clock it does that
+// much more seldom, so that those that have something to do come to it.
 func (t *Attempt) Crowd() time.Duration {
 	if t.options.Turns == nil {
 		return 1

@@ -114,6 +114,9 @@ func (t *job) wait(reason string, untold bool) attempt.Next {
 		Listen: func(context.Context) (<-chan struct{}, error) { return t.sub.wake, nil }}
 }
 
+// lookLater has the pods asked again after the usual time.
+func (t *job) lookLater() { t.lookWithin(lookEvery * t.Crowd()) }
+
 // lookWithin has the pods asked after a while, at the attempt's end at the latest.
 func (t *job) lookWithin(d time.Duration) {
 	t.nextLook = t.Now().Add(d)

@@ -201,7 +201,7 @@ func (t *rolloutJob) count(d pods.NextAction) {
 		t.Moved()
 	}
 	if comes && d.LookAgain == 0 {
-		t.lookWithin(lookEvery * t.Crowd())
+		t.lookLater()
 	}
 }
 
@@ -280,7 +280,7 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, erro
 		return l, *done, nil
 	}
 	if t.tech.ByPods() || !t.Now().Before(t.nextLook) {
-		t.lookWithin(lookEvery * t.Crowd())
+		t.lookLater()
 		if err := t.withPods(ctx, l); err != nil {
 			return nil, pods.NextAction{}, err
 		}

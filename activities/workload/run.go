@@ -156,7 +156,7 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.NextA
 		return d, nil
 	}
 	if due {
-		t.lookWithin(lookEvery * t.Crowd())
+		t.lookLater()
 	}
 	list, err := t.a.pods(ctx, t.kind, o, t.req.MarkerName())
 	if err != nil {

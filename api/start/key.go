@@ -30,7 +30,7 @@ func (s *Start) lookUpKey(ctx context.Context) (done bool, err error) {
 	after := ""
 	if len(records) > 0 {
 		newest := records[0]
-		if time.Since(newest.Spec.CreatedAt.Time) < v1alpha1.KeyLifetime {
+		if isKept(newest) {
 			return s.repeat(ctx, newest)
 		}
 		after = s.idOf(newest)
@@ -42,8 +42,13 @@ func (s *Start) lookUpKey(ctx context.Context) (done bool, err error) {
 	}
 }
 
-// keyRecords are the records that the key stands for, newest first: a key of a task means nothing to rollouts. They are those that this server has heard of, until
-// something says that there may be more: the API server goes through all records of everybody to find them.
+// isKept says that a key still stands for the release of a record.
+func isKept(record *v1alpha1.ReleaseRecord) bool {
+	return time.Since(record.Spec.CreatedAt.Time) < v1alpha1.KeyLifetime
+}
+
+// keyRecords are the records that the key stands for, newest first: a key of a task means nothing to rollouts. They are those that this
+// server has heard of, until something says that there may be more: the API server goes through all records of everybody to find them.
 func (s *Start) keyRecords(ctx context.Context) ([]*v1alpha1.ReleaseRecord, error) {
 	find := s.backend.Home.ListRecords
 	if s.doubted {
@@ -53,15 +58,15 @@ func (s *Start) keyRecords(ctx context.Context) ([]*v1alpha1.ReleaseRecord, erro
 	return slices.DeleteFunc(records, func(record *v1alpha1.ReleaseRecord) bool { return record.Spec.Kind != s.Kind }), err
 }
 
-// twin says whether a request with the same key, which this server had not heard of when it looked the key up, has recorded its release since. It is asked before
-// a refusal: what refuses may be that very release.
+// twin says whether a request with the same key has recorded its release without this server having heard of it. It is asked before a
+// refusal: what refuses may be that very release, or a newer one.
 func (s *Start) twin(ctx context.Context) (bool, error) {
 	if s.Key == "" || s.Written != nil || s.doubted {
 		return false, nil
 	}
 	s.doubted = true
 	records, err := s.keyRecords(ctx)
-	return len(records) > 0 && time.Since(records[0].Spec.CreatedAt.Time) < v1alpha1.KeyLifetime, err
+	return len(records) > 0 && isKept(records[0]), err
 }
 
 // repeat answers a request whose key has a release: the same request is answered with that release, another one is refused.
