@@ -264,10 +264,14 @@ func measureWaiting(t *testing.T, w waiting) {
 	for i, one := range spread {
 		waitReleased(t, one, (w.n-i-1)/len(spread)+1, ":v1")
 	}
-	each(w.n, func(i int) { startWaiting(t, spread[i%len(spread)], deploymentName(i)) })
 	defer showOthers(t, e)
-	require.Eventually(t, func() bool { return count(e, "SlipwayWaitingFor = 'approval'") == w.n }, 10*time.Minute, time.Second,
-		"not all of %d rollouts came to wait for an approval", w.n)
+	for started := 0; started < w.n; {
+		next := min(started+startedTogether, w.n)
+		each(next-started, func(i int) { startWaiting(t, spread[(started+i)%len(spread)], deploymentName(started+i)) })
+		started = next
+		waitApprovals(t, e, max(started-startedTogether, 0))
+	}
+	waitApprovals(t, e, w.n)
 
 	asked := askedBy(requests)
 	timer := time.NewTimer(w.watched)
@@ -282,6 +286,15 @@ func measureWaiting(t *testing.T, w waiting) {
 	if w.counted {
 		require.Zero(t, writes, "a rollout that waits writes nothing")
 	}
+}
+
+// startedTogether is how many rollouts start before those of before them have come to wait: a flood of thousands would be measured as a flood.
+const startedTogether = 50
+
+// waitApprovals waits until so many rollouts, or more, wait for an approval.
+func waitApprovals(t *testing.T, e *harness.Engine, n int) {
+	require.Eventually(t, func() bool { return count(e, "SlipwayWaitingFor = 'approval'") >= n }, 10*time.Minute, 200*time.Millisecond,
+		"not %d rollouts came to wait for an approval", n)
 }
 
 // mostTogether is how many workloads that wait stand in one namespace at most.
