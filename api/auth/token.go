@@ -9,7 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"sync"
+
+	"slipway.io/slipway/reload"
 )
 
 // Token is a secret that clients show.
@@ -65,42 +66,21 @@ func ReadToken(setting, path string) (Token, error) {
 }
 
 // TokenFile is a token whose file may change while the process runs.
-type TokenFile struct {
-	path string
-	load func() (Token, error)
-
-	mu    sync.Mutex
-	seen  fs.FileInfo
-	token Token
-}
+type TokenFile struct{ files *reload.Files[Token] }
 
 // NewTokenFile follows a file that load reads. An error of the first load is one of the settings.
 func NewTokenFile(path string, load func() (Token, error)) (*TokenFile, error) {
-	f := &TokenFile{path: path, load: load}
-	_, err := f.Token()
-	return f, err
+	files, err := reload.New(load, 0, path)
+	return &TokenFile{files: files}, err
 }
 
-// Token is what the file contains now. It is read only when it has changed. A file that can't be read has no token, not the last one: who
-// takes a token away means it.
+// Token is what the file contains now. A file that can't be read has no token, not the last one: who takes a token away means it.
 func (f *TokenFile) Token() (Token, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now, err := os.Stat(f.path) // before it is read: a change in between is seen the next time
-	if err == nil && f.seen != nil && unchanged(f.seen, now) {
-		return f.token, nil
-	}
-	f.seen = nil
-	token, err := f.load()
+	token, err := f.files.Get()
 	if err != nil {
 		return "", err
 	}
-	f.seen, f.token = now, token
 	return token, nil
-}
-
-func unchanged(was, is fs.FileInfo) bool {
-	return os.SameFile(was, is) && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime())
 }
 
 // makeToken writes a new token to a file that does not exist yet. It appears under its name with the token in it: nobody reads half of one.

@@ -40,6 +40,10 @@ func Of(err error) *Error {
 	if errors.As(err, &limited) {
 		return Limited.Because("Temporal is there, and answers no more requests for the moment (%v): repeat the request in a second", err)
 	}
+	var denied *serviceerror.PermissionDenied
+	if errors.As(err, &denied) {
+		return Unreachable.Because("Temporal rejects the engine's credentials (%v): repeat the request when /readyz is ready again", err)
+	}
 	if TemporalAway(err) {
 		return Unreachable.Because("Temporal does not answer (%v): repeat the request when it is back", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/temporal/link"
 )
 
 // Settings are the values that a command runs with; what each of them means stands in its definition. A setting that the command
@@ -40,7 +41,18 @@ type Settings struct {
 	MetricsListen           string
 	TemporalAddress         string
 	TemporalNamespace       string
+	TemporalTLS             string
+	TemporalCAFile          string
+	TemporalCertFile        string
+	TemporalKeyFile         string
+	TemporalServerName      string
+	TemporalAPIKeyFile      string
+	TemporalCodecKeyDir     string
 	TemporalUI              string
+	CodecListen             string
+	CodecCertFile           string
+	CodecKeyFile            string
+	CodecTokenFile          string
 	Kubeconfig              string
 	Context                 string
 	Namespace               string
@@ -92,10 +104,12 @@ const (
 	// PackageServe and PackagePush are `slipway package serve` and `slipway package push`.
 	PackageServe Group = "package-serve"
 	PackagePush  Group = "package-push"
+	// Codec is the codec server of the Temporal UI.
+	Codec Group = "codec"
 )
 
 // Groups are all groups, in the order in which people read them.
-var Groups = []Group{Server, Worker, Dev, Client, PackageServe, PackagePush}
+var Groups = []Group{Server, Worker, Dev, Client, PackageServe, PackagePush, Codec}
 
 // definition says everything about one setting. Values travel as text until they are applied; a list's parts are separated by commas.
 type definition struct {
@@ -180,7 +194,7 @@ var (
 	// bothEnds are the settings that server and client have to agree about.
 	bothEnds = []Group{Server, Dev, Client}
 	// logging are the processes that run until they are asked to end.
-	logging      = []Group{Server, Worker, Dev, PackageServe}
+	logging      = []Group{Server, Worker, Dev, PackageServe, Codec}
 	packageStore = []Group{PackageServe, Dev}
 	// packageUsers are those that read or write the store of packages.
 	packageUsers = []Group{Worker, Dev, PackagePush}
@@ -196,7 +210,7 @@ const (
 
 // definitions are all settings, in the order of the documentation, with their values in s.
 func definitions(s *Settings) []definition {
-	return slices.Concat(frontDoors(s), webhooks(s), packages(s), behindThem(s))
+	return slices.Concat(frontDoors(s), webhooks(s), packages(s), temporal(s), behindThem(s))
 }
 
 // frontDoors are the settings of what listens for requests.
@@ -214,7 +228,7 @@ func frontDoors(s *Settings) []definition {
 		{name: "api-ca-file", groups: bothEnds, into: &s.APICAFile,
 			description: "CA that the other side's certificate has to come from: the server then asks every client for one, and the other " +
 				"commands trust the servers of this CA alone"},
-		{name: "allowed-hosts", groups: engine, check: each(hostName), into: &s.AllowedHosts,
+		{name: "allowed-hosts", groups: slices.Concat(engine, []Group{Codec}), check: each(hostName), into: &s.AllowedHosts,
 			description: "names and addresses that requests may be addressed to, besides loopback and those that are listened on; a proxy " +
 				"or a Service of Kubernetes needs one"},
 		{name: "max-event-streams", fallback: "1000", groups: frontEnd, check: atMost(100000), into: &s.MaxEventStreams,
@@ -297,17 +311,46 @@ func packages(s *Settings) []definition {
 	}
 }
 
+// temporal are the settings of the connection to Temporal, and of what it may read.
+func temporal(s *Settings) []definition {
+	return []definition{
+		{name: "temporal-address", fallback: "127.0.0.1:7233", groups: engine, check: dialling, into: &s.TemporalAddress,
+			description: "address of the Temporal server"},
+		{name: "temporal-namespace", fallback: "default", groups: engine, check: required, into: &s.TemporalNamespace,
+			description: "Temporal namespace that everything runs in"},
+		{name: "temporal-tls", fallback: link.TLSAuto, groups: engine, choices: []string{link.TLSAuto, link.TLSOn, link.TLSOff}, into: &s.TemporalTLS,
+			description: "whether the connection to Temporal is encrypted; auto: where a CA, a certificate, a server name or an API key is given"},
+		{name: "temporal-ca-file", groups: engine, into: &s.TemporalCAFile,
+			description: "CAs that Temporal's certificate may come from; empty: those of the system; this file, those of certificate, key and API key, and the folder of codec keys are read again when they change"},
+		{name: "temporal-cert-file", groups: engine, into: &s.TemporalCertFile,
+			description: "client certificate that Temporal is shown, with its chain"},
+		{name: "temporal-key-file", groups: engine, into: &s.TemporalKeyFile,
+			description: "key of that certificate"},
+		{name: "temporal-server-name", groups: engine, into: &s.TemporalServerName,
+			description: "name that Temporal's certificate is for; empty: the host of --temporal-address"},
+		{name: "temporal-api-key-file", groups: engine, into: &s.TemporalAPIKeyFile,
+			description: "file of the API key that Temporal is shown"},
+		{name: "temporal-codec-key-dir", groups: slices.Concat(engine, []Group{Codec}), into: &s.TemporalCodecKeyDir,
+			description: "folder of the keys that everything which Temporal keeps of a release is encrypted with: a file for each key, named by its ID, and the file " +
+				"current with the ID of the one in use; all processes of an engine need the same; empty: nothing is encrypted"},
+		{name: "temporal-ui", fallback: "http://127.0.0.1:8233", groups: slices.Concat(frontEnd, []Group{Codec}), check: orNone(aURL), into: (*baseURL)(&s.TemporalUI),
+			description: "base URL of the Temporal Web UI, for links; slipway codec answers its pages"},
+		{name: "codec-listen", fallback: "127.0.0.1:8086", groups: []Group{Codec}, check: listening, into: &s.CodecListen,
+			description: "address of the codec server; one that others can reach needs --codec-token-file"},
+		{name: "codec-cert-file", groups: []Group{Codec}, into: &s.CodecCertFile,
+			description: "certificate of the codec server, for TLS"},
+		{name: "codec-key-file", groups: []Group{Codec}, into: &s.CodecKeyFile,
+			description: "key of that certificate"},
+		{name: "codec-token-file", groups: []Group{Codec}, into: &s.CodecTokenFile,
+			description: "file of the token that requests to the codec server show; made when it does not exist, read again when it changes"},
+	}
+}
+
 // behindThem are the settings of all else.
 func behindThem(s *Settings) []definition {
 	return []definition{
 		{name: "metrics-listen", groups: []Group{Worker}, check: orNone(listening), into: &s.MetricsListen,
 			description: "address where a worker answers /healthz, /readyz and /metrics; empty: nowhere"},
-		{name: "temporal-address", fallback: "127.0.0.1:7233", groups: engine, check: dialling, into: &s.TemporalAddress,
-			description: "address of the Temporal server"},
-		{name: "temporal-namespace", fallback: "default", groups: engine, check: required, into: &s.TemporalNamespace,
-			description: "Temporal namespace that everything runs in"},
-		{name: "temporal-ui", fallback: "http://127.0.0.1:8233", groups: frontEnd, check: orNone(aURL), into: (*baseURL)(&s.TemporalUI),
-			description: "base URL of the Temporal Web UI, for links"},
 		{name: "kubeconfig", groups: engine, into: &s.Kubeconfig,
 			description: "kubeconfig file; empty: in-cluster, then KUBECONFIG, then ~/.kube/config"},
 		{name: "context", groups: engine, into: &s.Context,

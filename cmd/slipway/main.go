@@ -34,7 +34,7 @@ func engineCommands(a *app.App) []*cobra.Command {
 them out, so at least one has to run as well. Any number of servers may run side by side: they keep nothing of their own.`),
 		engineCommand(settings.Worker, runWorker, "Carry releases out", `Carry releases out. A worker needs Temporal and the cluster that it
 works on, and connects outwards only. With --party it serves only that party's queue, with that party's kubeconfig.`),
-		devCommand(), packages.Command(a, packageServeCommand()), scriptCommand(a),
+		devCommand(), codecCommand(), packages.Command(a, packageServeCommand()), scriptCommand(a),
 	}
 }
 
@@ -55,6 +55,15 @@ and a Temporal server that are there already. It installs the custom resource de
 server unless told otherwise. Give it a kubeconfig with an identity of its own: the guard can't tell the engine from a person with the same
 identity.`)
 	command.Example = `  slipway dev --kubeconfig ~/.kube/config --temporal-address 127.0.0.1:7233`
+	return command
+}
+
+func codecCommand() *cobra.Command {
+	command := engineCommand(settings.Codec, runCodec, "Decrypt payloads for the Temporal UI", `Decrypt payloads for the Temporal UI and the temporal
+command line, which send it what they have read from Temporal. Whoever reaches it can read every release: let it listen on this machine
+alone, or behind a proxy that authenticates people. In the Temporal UI, set its address under the codec server icon.`)
+	command.Example = `  slipway codec --temporal-codec-key-dir /etc/slipway/codec-keys --temporal-ui https://temporal.example
+  temporal workflow show --workflow-id task/01J9 --codec-endpoint http://127.0.0.1:8086`
 	return command
 }
 

@@ -42,6 +42,7 @@ import (
 	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/store"
+	"slipway.io/slipway/temporal/link"
 	"slipway.io/slipway/worker"
 	"slipway.io/slipway/workflows"
 )
@@ -421,7 +422,7 @@ func newLogger(s settings.Settings) (*slog.Logger, error) {
 
 // newTemporal does not dial: a process that starts before its Temporal server waits for it and says so in /readyz.
 func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.Registry) (client.Client, error) {
-	return client.NewLazyClient(client.Options{
+	options := client.Options{
 		HostPort:                s.TemporalAddress,
 		Namespace:               s.TemporalNamespace,
 		Logger:                  log.NewStructuredLogger(logger.With("from", "temporal")),
@@ -429,7 +430,13 @@ func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.
 		Identity:                identity(),
 		WorkerHeartbeatInterval: party.Interval,
 		ConnectionOptions:       client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(backend.NoteLimits)}},
-	})
+	}
+	err := link.Apply(link.Options{Address: s.TemporalAddress, TLS: s.TemporalTLS, CAFile: s.TemporalCAFile, CertFile: s.TemporalCertFile,
+		KeyFile: s.TemporalKeyFile, ServerName: s.TemporalServerName, APIKeyFile: s.TemporalAPIKeyFile, CodecKeyDir: s.TemporalCodecKeyDir, Log: logger}, &options)
+	if err != nil {
+		return nil, err
+	}
+	return client.NewLazyClient(options)
 }
 
 // identity is how this process shows in Temporal's lists of workers.

@@ -82,6 +82,9 @@ func Start(t testing.TB, o Options) *Engine {
 	e.Apps, e.Home = stack.Namespace(t, "apps"), stack.Namespace(t, "home")
 	e.TemporalNamespace = stack.TemporalNamespace(t)
 	e.Workflows = stack.Temporal(t, e.TemporalNamespace)
+	if stack.Prepare != nil {
+		stack.Prepare(t, e.TemporalNamespace)
+	}
 	LabelNamespace(t, e.Kube, e.Apps, kruise.KeyEngine, e.Home) // the Rollouts there are this engine's
 	e.URL, e.KusciaURL, e.kubeconfig = "http://"+e.listen, "http://"+e.kusciaListen, stack.Kubeconfig
 	if o.Kubeconfig != nil {

@@ -35,6 +35,10 @@ type Stack struct {
 	Kubeconfig      string
 	TemporalAddress string
 	TemporalUI      string
+	// TemporalLocks add what a client of the tests' own has to show to Temporal; nil: nothing.
+	TemporalLocks func(*client.Options)
+	// Prepare adds what engines may not add themselves to a namespace of Temporal; nil: they may.
+	Prepare func(t testing.TB, namespace string)
 	// Bin is the folder of the binaries.
 	Bin  string
 	Kube kubernetes.Interface
@@ -79,7 +83,7 @@ func (s Stack) Namespace(t testing.TB, prefix string) string {
 func (s Stack) TemporalNamespace(t testing.TB) string {
 	t.Helper()
 	name := RandomName("test")
-	c, err := client.NewNamespaceClient(client.Options{HostPort: s.TemporalAddress, Logger: quiet()})
+	c, err := client.NewNamespaceClient(s.temporalOptions(""))
 	require.NoError(t, err)
 	defer c.Close()
 	require.Eventually(t, func() bool {
@@ -100,10 +104,18 @@ func (s Stack) TemporalNamespace(t testing.TB) string {
 // Temporal is a client of one Temporal namespace.
 func (s Stack) Temporal(t testing.TB, namespace string) client.Client {
 	t.Helper()
-	c, err := client.NewLazyClient(client.Options{HostPort: s.TemporalAddress, Namespace: namespace, Logger: quiet()})
+	c, err := client.NewLazyClient(s.temporalOptions(namespace))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
+}
+
+func (s Stack) temporalOptions(namespace string) client.Options {
+	options := client.Options{HostPort: s.TemporalAddress, Namespace: namespace, Logger: quiet()}
+	if s.TemporalLocks != nil {
+		s.TemporalLocks(&options)
+	}
+	return options
 }
 
 func quiet() log.Logger { return log.NewStructuredLogger(discard) }

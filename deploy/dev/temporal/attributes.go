@@ -22,10 +22,10 @@ const readyTimeout = 60 * time.Second
 
 // ensureSearchAttributes waits until the server answers, and adds the attributes that the namespace of an earlier start
 // lacks, and waits until the frontend knows them. An attribute that exists with another type is an error, since the server cannot change it.
-func ensureSearchAttributes(ctx context.Context, o options) error {
+func ensureSearchAttributes(ctx context.Context, frontend string, wanted map[string]enumspb.IndexedValueType) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	c, err := client.NewLazyClient(client.Options{HostPort: address(o.Port), Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	c, err := client.NewLazyClient(client.Options{HostPort: frontend, Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		return fmt.Errorf("client of the Temporal server: %w", err)
 	}
@@ -38,7 +38,7 @@ func ensureSearchAttributes(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("list the search attributes: %w", err)
 	}
-	missing, err := missingAttributes(known.GetCustomAttributes(), o.SearchAttributes)
+	missing, err := missingAttributes(known.GetCustomAttributes(), wanted)
 	if err != nil || len(missing) == 0 {
 		return err
 	}

@@ -1,7 +1,9 @@
 // Command temporal-dev is the Temporal server of the local stack: all four services and the Web UI in one process, on
-// one SQLite file. It has no access control, and so listens on the loopback address only.
+// one SQLite file. It listens on the loopback address only, since it has no access control unless it is told to: with TLS, client certificates or API keys
+// its gRPC API is locked, while its Web UI is not.
 //
 //	temporal-dev --port 7233 --ui-port 8233 --db-filename temporal.db
+//	temporal-dev … --tls-cert-file server.pem --tls-key-file server.key --client-ca-file clients.pem --api-keys-file keys
 package main
 
 import (
@@ -25,6 +27,7 @@ type options struct {
 	DBFilename       string
 	SearchAttributes map[string]enumspb.IndexedValueType
 	LogLevel         string
+	Locks            locks
 }
 
 const listenIP = "127.0.0.1"
@@ -83,8 +86,14 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	set.IntVar(&o.Port, "port", 7233, "port of the server's gRPC API")
 	set.IntVar(&o.UIPort, "ui-port", 8233, "port of the Web UI")
 	set.StringVar(&o.DBFilename, "db-filename", "", "SQLite file that keeps everything over a restart")
+	noAttributes := false
+	set.BoolVar(&noAttributes, "no-search-attributes", false, "leave Slipway's search attributes out, as a Temporal does that nobody has prepared")
+	o.Locks.register(set)
 	if err := set.Parse(args); err != nil {
 		return o, err
+	}
+	if noAttributes {
+		o.SearchAttributes = nil
 	}
 	switch {
 	case set.NArg() > 0:
@@ -97,5 +106,5 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 			return o, fmt.Errorf("%d is not a port: want 1 to 65535", port)
 		}
 	}
-	return o, nil
+	return o, o.Locks.check()
 }

@@ -41,7 +41,10 @@ func choosePorts(o options) (servicePorts, error) {
 	if _, err := open(o.UIPort, "--ui-port"); err != nil {
 		return nil, err
 	}
-	for _, name := range []primitives.ServiceName{primitives.HistoryService, primitives.MatchingService, primitives.WorkerService} {
+	for _, name := range o.services() {
+		if name == primitives.FrontendService {
+			continue
+		}
 		if ports[name], err = open(0, "an internal service"); err != nil {
 			return nil, err
 		}

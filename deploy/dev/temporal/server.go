@@ -10,7 +10,6 @@ import (
 	uiserver "github.com/temporalio/ui-server/v2/server"
 	uiconfig "github.com/temporalio/ui-server/v2/server/config"
 	"github.com/temporalio/ui-server/v2/server/server_options"
-	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/dynamicconfig"
@@ -57,10 +56,10 @@ func start(ctx context.Context, o options) (*server, error) {
 	if err := s.temporal.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the Temporal server: %w", err), s.temporal.Stop())
 	}
-	if err := ensureSearchAttributes(ctx, o); err != nil {
+	if err := ensureSearchAttributes(ctx, address(ports.insider()), o.SearchAttributes); err != nil {
 		return nil, errors.Join(err, s.temporal.Stop())
 	}
-	s.ui = newUI(o)
+	s.ui = newUI(o, address(ports.insider()))
 	// Its port was found free by choosePorts; should another process take it in between, the UI ends this process with a message.
 	go func() { _ = s.ui.Start() }()
 	return s, nil
@@ -71,11 +70,11 @@ func (s *server) stop() error {
 	return s.temporal.Stop()
 }
 
-func newUI(o options) *uiserver.Server {
+func newUI(o options, frontend string) *uiserver.Server {
 	return uiserver.NewServer(server_options.WithConfigProvider(&uiconfig.Config{
 		Host:                listenIP,
 		Port:                o.UIPort,
-		TemporalGRPCAddress: address(o.Port),
+		TemporalGRPCAddress: frontend,
 		EnableUI:            true,
 		DefaultNamespace:    namespaceName,
 		HideLogs:            true,
@@ -108,15 +107,21 @@ func newTemporal(o options, db *config.SQL, ports servicePorts) (temporal.Server
 	}
 	return temporal.NewServer(
 		temporal.WithConfig(serverConfig(o, db, ports)),
-		temporal.ForServices(temporal.DefaultServices),
+		temporal.ForServices(serviceNames(o)),
 		temporal.WithStaticHosts(hosts),
 		temporal.WithLogger(logger),
 		temporal.WithDynamicConfigClient(dynamicConfig),
-		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
-		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper {
-			return authorization.NewNoopClaimMapper()
-		}),
+		temporal.WithAuthorizer(o.Locks.authorizer()),
+		temporal.WithClaimMapper(o.Locks.claimMapper),
 	)
+}
+
+func serviceNames(o options) []string {
+	var names []string
+	for _, name := range o.services() {
+		names = append(names, string(name))
+	}
+	return names
 }
 
 func serverConfig(o options, db *config.SQL, ports servicePorts) *config.Config {
@@ -132,6 +137,10 @@ func serverConfig(o options, db *config.SQL, ports servicePorts) *config.Config 
 			DataStores:       map[string]config.DataStore{storeName: {SQL: db}},
 		},
 	}
+	if o.Locks.locked() {
+		c.PublicClient.HostPort = "" // the insiders' frontend, which the server finds itself
+	}
+	c.Global.TLS = o.Locks.tls()
 	c.Global.Membership = config.Membership{MaxJoinDuration: 30 * time.Second, BroadcastAddress: listenIP}
 	c.Archival.History.State = config.ArchivalDisabled
 	c.Archival.Visibility.State = config.ArchivalDisabled

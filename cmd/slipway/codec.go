@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/fx"
+
+	"slipway.io/slipway/api/auth"
+	"slipway.io/slipway/api/limits"
+	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/temporal/codec"
+	"slipway.io/slipway/worker"
+)
+
+// thisCodec is how errors call the codec server.
+const thisCodec = "the codec server"
+
+func runCodec(ctx context.Context, s settings.Settings) error { return runEngine(ctx, s, codecModule) }
+
+// codecModule opens encrypted payloads for the Temporal UI.
+var codecModule = fx.Module("codec", fx.Invoke(func(lc fx.Lifecycle, p codecParts) error {
+	server, err := newCodecServer(p)
+	if err != nil {
+		return err
+	}
+	lc.Append(fx.Hook{OnStart: server.start, OnStop: server.end})
+	return nil
+}))
+
+type codecParts struct {
+	fx.In
+
+	Settings settings.Settings
+	Registry *prometheus.Registry
+	Log      *slog.Logger
+	Down     fx.Shutdowner
+}
+
+func newCodecServer(p codecParts) (*listener, error) {
+	s := p.Settings
+	if s.TemporalCodecKeyDir == "" {
+		return nil, app.Usagef("the codec server needs the payload keys: set --temporal-codec-key-dir")
+	}
+	if !isLoopback(s.CodecListen) && s.CodecTokenFile == "" {
+		return nil, app.Usagef("--codec-listen=%s is reachable from other machines, and whoever reaches it can read every release: set --codec-token-file, or use a loopback address", s.CodecListen)
+	}
+	keys, err := codec.OpenKeys(s.TemporalCodecKeyDir, p.Log)
+	if err != nil {
+		return nil, fmt.Errorf("--temporal-codec-key-dir: %w", err)
+	}
+	encryption, err := codecTLS(s)
+	if err != nil {
+		return nil, err
+	}
+	authenticate, err := codecToken(s)
+	if err != nil {
+		return nil, err
+	}
+	address, err := net.Listen("tcp", s.CodecListen)
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve the codec: %w; choose another address with --codec-listen", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", worker.HealthHandler([]worker.Check{{Name: "keys", Probe: func(context.Context) error { return keys.Err() }}}, p.Registry))
+	opened := codec.NewHandler(keys, codec.HandlerOptions{Origin: s.TemporalUI, Authenticate: authenticate})
+	mux.Handle("/encode", opened)
+	mux.Handle("/decode", opened)
+	known := auth.NewHosts([]string{s.CodecListen}, s.AllowedHosts)
+	server := limits.Default.Server(knownHosts(known, mux))
+	return &listener{what: "the codec", where: []any{"address", address.Addr().String(), "for", s.TemporalUI}, Listener: address,
+		serve: serveHTTP(server, encryption), end: server.Shutdown, log: p.Log, down: p.Down}, nil
+}
+
+// knownHosts refuses requests to names that this machine doesn't have: a page's own name may have been made to resolve to it.
+func knownHosts(hosts auth.Hosts, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		if !hosts.Know(r.Host, local) {
+			http.Error(w, fmt.Sprintf("unknown host %q: start the codec server with --allowed-hosts and that name", r.Host),
+				http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func codecTLS(s settings.Settings) (*tls.Config, error) {
+	switch {
+	case (s.CodecCertFile == "") != (s.CodecKeyFile == ""):
+		return nil, app.Usagef("--codec-cert-file and --codec-key-file belong together: give both, or neither")
+	case s.CodecCertFile == "":
+		return nil, nil
+	}
+	return auth.LoadTLS(thisCodec, s.CodecCertFile, s.CodecKeyFile, "", tls.NoClientCert)
+}
+
+// codecToken is what requests are asked for; nil: nothing.
+func codecToken(s settings.Settings) (func(*http.Request) error, error) {
+	if s.CodecTokenFile == "" {
+		return nil, nil
+	}
+	file, err := auth.NewTokenFile(s.CodecTokenFile, func() (auth.Token, error) { return auth.LoadToken(thisCodec, s.CodecTokenFile) })
+	if err != nil {
+		return nil, fmt.Errorf("--codec-token-file: %w", err)
+	}
+	return func(r *http.Request) error {
+		now, err := file.Token()
+		if err != nil {
+			return errors.New("the codec server can't read its token: see its log")
+		}
+		return now.Authenticate(r, thisCodec, "its --codec-token-file")
+	}, nil
+}

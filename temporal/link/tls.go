@@ -1,0 +1,127 @@
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"google.golang.org/grpc/credentials"
+
+	"slipway.io/slipway/reload"
+)
+
+// transport encrypts connections with what the files contain when a connection is made: gRPC's own credentials are made of one configuration for good.
+type transport struct {
+	credentials.TransportCredentials
+	options Options
+	config  *reload.Files[*tls.Config]
+}
+
+func newCredentials(o Options) (credentials.TransportCredentials, error) {
+	if !o.encrypts() {
+		return newPlain(o), nil
+	}
+	var paths []string
+	for _, path := range []string{o.CAFile, o.CertFile, o.KeyFile} {
+		if path != "" {
+			paths = append(paths, path)
+		}
+	}
+	config, err := reload.New(func() (*tls.Config, error) { return readTLS(o) }, pause, paths...)
+	if err != nil {
+		return nil, err
+	}
+	first, _ := config.Get()
+	return transport{TransportCredentials: credentials.NewTLS(first), options: o, config: config}, nil
+}
+
+func readTLS(o Options) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
+	if o.CAFile != "" {
+		text, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--temporal-ca-file: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--temporal-ca-file: %s holds no certificate in PEM form", o.CAFile)
+		}
+	}
+	if o.CertFile != "" {
+		own, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--temporal-cert-file %s with --temporal-key-file %s: %w", o.CertFile, o.KeyFile, err)
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	return config, nil
+}
+
+// ClientHandshake is that of gRPC, with the files as they are. Files that can't be read now leave what was read of them before in use: they may be in the
+// middle of being replaced.
+func (t transport) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	config, err := t.config.Get()
+	if err != nil && t.options.Log != nil {
+		t.options.Log.WarnContext(ctx, "the TLS files for Temporal are invalid, still using the previous ones", "error", err)
+	}
+	connection, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, raw)
+	if err != nil {
+		return nil, nil, t.explain(err)
+	}
+	return &firstRead{Conn: connection, explain: func(err error) error {
+		var alert *net.OpError
+		if errors.As(err, &alert) && alert.Op == "remote error" {
+			return t.explain(err)
+		}
+		return err
+	}}, info, nil
+}
+
+// Clone is asked for by gRPC, once for each client.
+func (t transport) Clone() credentials.TransportCredentials {
+	t.TransportCredentials = t.TransportCredentials.Clone()
+	return t
+}
+
+// explain names the file that an error of TLS is about.
+func (t transport) explain(err error) error {
+	var alert *net.OpError
+	var foreign *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
+	o := t.options
+	switch {
+	case errors.As(err, &plain):
+		return fmt.Errorf("the server at %s does not use TLS: set --temporal-tls=off and remove the TLS files: %w", o.Address, err)
+	case errors.As(err, &foreign) && o.CAFile != "":
+		return fmt.Errorf("the certificate of the Temporal server at %s is not trusted: check %s (--temporal-ca-file) and --temporal-server-name: %w", o.Address, o.CAFile, err)
+	case errors.As(err, &foreign):
+		return fmt.Errorf("the certificate of the Temporal server at %s is not trusted: set --temporal-ca-file, or check --temporal-server-name: %w", o.Address, err)
+	case errors.As(err, &alert) && alert.Op == "remote error" && o.CertFile != "":
+		return fmt.Errorf("the Temporal server at %s rejected the client certificate %s (--temporal-cert-file): %w", o.Address, o.CertFile, err)
+	case errors.As(err, &alert) && alert.Op == "remote error":
+		return fmt.Errorf("the Temporal server at %s requires a client certificate: set --temporal-cert-file and --temporal-key-file: %w", o.Address, err)
+	}
+	return fmt.Errorf("TLS with Temporal at %s: %w", o.Address, err)
+}
+
+// firstRead explains why a server ends a connection before it has said anything: with TLS 1.3 it refuses a client's certificate only after the client's
+// handshake is over.
+type firstRead struct {
+	net.Conn
+	explain func(error) error
+	heard   bool
+}
+
+// Read explains the error of the first one.
+func (c *firstRead) Read(into []byte) (int, error) {
+	n, err := c.Conn.Read(into)
+	if !c.heard && err != nil && n == 0 {
+		err = c.explain(err)
+	}
+	c.heard = c.heard || n > 0
+	return n, err
+}

@@ -1,0 +1,160 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/proxy"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/protobuf/proto"
+
+	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/temporal/codec"
+	"slipway.io/slipway/test/harness"
+)
+
+// secret is what must stand nowhere in Temporal that can be read without a key.
+const secret = "marked-5ecret"
+
+// A Temporal with TLS, client certificates and API keys keeps of a plan, a rollout and a serving nothing that can be read without a key, and whatever the
+// engine shows is replaced while they wait.
+func TestLockedTemporal(t *testing.T) {
+	t.Parallel()
+	l := harness.NewLockedTemporal(t)
+	e := harness.Start(t, harness.Options{Stack: &l.Stack, Args: append(l.Flags(), packageOptions...), Apart: true})
+	p := newPlanWithCanary(t, e, "locked")
+	p.waits("locked")
+	e.Deployment("alone", 2, nil)
+	e.WaitReadyPods("alone", 2)
+	e.StartRollout(harness.Rollout{Kind: harness.Deployment, Name: "alone", Strategy: strategy.Strategy{Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}},
+		Image: "registry.test/" + secret + ":v2", More: map[string]any{"reason": secret}})
+	e.WaitRest("alone", 1)
+	u := unite(t, e)
+	u.createWith("locked", secret)
+	u.WaitServing("locked", "available", harness.ServingAvailable)
+
+	l.NewClientCA()
+	l.ShowCertificate()
+	l.AcceptKey("another")
+	l.Write("api-key", "another")
+	l.UseCodecKey("second")
+	l.Restart()
+
+	require.Eventually(t, func() bool {
+		answer, err := e.TryCall(http.MethodGet, "/readyz", "")
+		return err == nil && answer.Status == http.StatusOK
+	}, harness.Patience, harness.Tick, "the engine shows the new certificate and key")
+	e.MustVerb("alone", "approve", fmt.Sprintf(`{"step":1,"actor":"ann","reason":%q}`, secret))
+	e.WaitPhase("alone", rollout.PhaseHealthy)
+	p.Approve("locked-canary", p.Rollout("locked-canary"))
+	over := p.WaitTask(p.task, plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(t, plan.TaskSucceeded, over.State, over.Reason)
+	u.remove("locked")
+
+	sealed := everything(t, e)
+	require.NotContains(t, string(sealed.raw), secret, "nothing can be read without a key")
+	keys, err := codec.OpenKeys(filepath.Join(l.Dir, "codec-keys"), nil)
+	require.NoError(t, err)
+	opened := sealed.open(t, codec.New(keys))
+	require.GreaterOrEqual(t, strings.Count(opened, secret), 5, "and it is there for who has the keys")
+	for _, id := range []string{"first", "second"} {
+		require.Contains(t, string(sealed.raw), id, "payloads of before and after the rotation name their keys")
+	}
+}
+
+// kept is all that Temporal keeps of a namespace, as a client without keys reads it.
+type kept struct {
+	histories []*workflowservice.GetWorkflowExecutionHistoryResponse
+	raw       []byte
+}
+
+func everything(t *testing.T, e *harness.Engine) (all kept) {
+	t.Helper()
+	var runs []*workflowpb.WorkflowExecutionInfo
+	for token := []byte(nil); ; {
+		page, err := e.Workflows.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: e.TemporalNamespace, NextPageToken: token})
+		require.NoError(t, err)
+		raw, err := proto.Marshal(page)
+		require.NoError(t, err)
+		all.raw = append(all.raw, raw...)
+		runs = append(runs, page.GetExecutions()...)
+		if token = page.GetNextPageToken(); len(token) == 0 {
+			break
+		}
+	}
+	require.GreaterOrEqual(t, len(runs), 6, "a task, its items, rollouts and operations on a serving")
+	for _, run := range runs {
+		history, err := e.Workflows.WorkflowService().GetWorkflowExecutionHistory(context.Background(), &workflowservice.GetWorkflowExecutionHistoryRequest{
+			Namespace: e.TemporalNamespace, Execution: run.GetExecution(), HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT})
+		require.NoError(t, err)
+		raw, err := proto.Marshal(history)
+		require.NoError(t, err)
+		all.raw, all.histories = append(all.raw, raw...), append(all.histories, history)
+	}
+	return all
+}
+
+// open is what stands in the payloads of all histories for who has the keys.
+func (k kept) open(t *testing.T, with codec.Codec) string {
+	t.Helper()
+	var all strings.Builder
+	for _, history := range k.histories {
+		require.NoError(t, proxy.VisitPayloads(context.Background(), history, proxy.VisitPayloadsOptions{SkipSearchAttributes: true,
+			Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+				opened, err := with.Decode(payloads)
+				for _, payload := range opened {
+					all.Write(payload.GetData())
+				}
+				return payloads, err
+			}}))
+	}
+	return all.String()
+}
+
+// createWith asks for a serving of both parties with such an input.
+func (u *union) createWith(id, input string) {
+	u.t.Helper()
+	u.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":%q,"serving_input_config":"{\"n\":\"%s\"}","initiator":%q,"parties":[
+		{"domain_id":%q,"app_image":%q,"replicas":1},{"domain_id":%q,"app_image":%q,"replicas":1}]}`, id, input, u.alice, u.alice, u.good, u.bob, u.good))
+	u.policy(id, serving.Policy{})
+}
+
+// A Temporal that nobody has prepared, and a key that may not prepare it: the engine says what is missing and how somebody adds it, and goes on once it is
+// there. A key that is wrong, and one that is taken away, are named with their files.
+func TestLockedTemporalSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	l := harness.NewLockedTemporal(t)
+	namespace := l.TemporalNamespace(t)
+	run := func(extra ...string) *harness.Process {
+		home := l.Namespace(t, "home")
+		return harness.Run(t, l.Binary("slipway"), append(append([]string{"worker", "--kubeconfig", l.Kubeconfig, "--temporal-address", l.TemporalAddress,
+			"--temporal-namespace", namespace, "--namespace", home, "--serving-namespace", home, "--watch-namespaces", home}, l.Flags()...), extra...), nil)
+	}
+	says := func(p *harness.Process, want string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(p.Output(), want) }, harness.Patience, harness.Tick, "the log never says %q", want)
+	}
+	p := run()
+	says(p, "temporal operator search-attribute create --namespace "+namespace+" --name SlipwayKind --type Keyword --name SlipwayName")
+	l.AddSearchAttributes(t, namespace)
+	says(p, "polling")
+	l.Write("wrong", "no-such-key")
+	says(run("--temporal-api-key-file", filepath.Join(l.Dir, "wrong")), "this process uses the API key in "+filepath.Join(l.Dir, "wrong")+" (--temporal-api-key-file)")
+	cert, key := harness.NewAuthority(t).Issue()
+	says(run("--temporal-cert-file", cert, "--temporal-key-file", key), "rejected the client certificate "+cert+" (--temporal-cert-file)")
+	says(run("--temporal-ca-file", cert), "is not trusted: check "+cert+" (--temporal-ca-file)")
+	says(run("--temporal-tls", "off", "--temporal-ca-file", "", "--temporal-cert-file", "", "--temporal-key-file", ""), "if it requires TLS, set --temporal-tls=on")
+	l.Write(filepath.Join("bad-keys", "current"), "gone")
+	says(run("--temporal-codec-key-dir", filepath.Join(l.Dir, "bad-keys")), filepath.Join(l.Dir, "bad-keys", "current")+` names the key "gone", but there is no file`)
+}
