@@ -55,7 +55,7 @@ func (s *Store) FindQueue(ctx context.Context, party string) (queue string, know
 	party = cmp.Or(party, catalog.DefaultParty)
 	object, err := s.parties.get(ctx, party)
 	if err == nil {
-		return cmp.Or(object.Spec.Queue, catalog.PartyQueue(party)), true, nil
+		return catalog.QueueOf(party, object.Spec.Queue), true, nil
 	}
 	if !failure.Is(err, failure.NotFound) {
 		return "", false, err

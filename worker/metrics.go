@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -9,9 +10,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
+
+	"slipway.io/slipway/workflows"
 )
 
-// metricsHandler shows the Temporal SDK's own metrics to Prometheus. The SDK's metrics carry few tags, none of them per workflow.
+// metricsHandler shows what the Temporal SDK measures to Prometheus, and what workflows measure by it. Both carry few tags, none of them per workflow.
 type metricsHandler struct {
 	tags   map[string]string
 	shared *sharedMetrics
@@ -42,7 +45,7 @@ func (h metricsHandler) WithTags(tags map[string]string) client.MetricsHandler {
 // Counter counts events.
 func (h metricsHandler) Counter(name string) client.MetricsCounter {
 	v := vector(h, "counter", name, func(name string, labels []string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: "Counted by the Temporal SDK."}, labels)
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help(name, "Counted by the Temporal SDK.")}, labels)
 	})
 	if v == nil {
 		return client.MetricsNopHandler.Counter(name)
@@ -64,13 +67,30 @@ func (h metricsHandler) Gauge(name string) client.MetricsGauge {
 // Timer observes durations, in seconds.
 func (h metricsHandler) Timer(name string) client.MetricsTimer {
 	v := vector(h, "timer", name, func(name string, labels []string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds", Help: "Timed by the Temporal SDK.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9)}, labels)
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds", Help: help(name, "Timed by the Temporal SDK."), Buckets: buckets(name)}, labels)
 	})
 	if v == nil {
 		return client.MetricsNopHandler.Timer(name)
 	}
 	return timerFunc(func(d time.Duration) { v.With(h.tags).Observe(d.Seconds()) })
+}
+
+// ours are the metrics of releases, which workflows measure.
+var ours = map[string]string{
+	workflows.MetricTime:     "How long releases were on their way or waited, without a break, by who the time was spent on. The sums are the ages of releases.",
+	workflows.MetricWaits:    "Waits of releases that began, by what they wait for.",
+	workflows.MetricCommands: "Commands that people sent to releases, by outcome.",
+	workflows.MetricFinished: "Releases that are over, by state.",
+}
+
+func help(name, otherwise string) string { return cmp.Or(ours[name], otherwise) }
+
+// buckets are up to a minute for requests, and from a second to seven weeks for releases.
+func buckets(name string) []float64 {
+	if _, is := ours[name]; is {
+		return prometheus.ExponentialBuckets(1, 4, 12)
+	}
+	return prometheus.ExponentialBuckets(0.001, 4, 9)
 }
 
 // vector finds or registers the vector of a name and the handler's tag names; nil when Prometheus refuses it (the same name was first

@@ -112,6 +112,8 @@ type listing struct {
 	since        time.Time
 	// memo says more where there is more to say.
 	memo *Shown
+	// ended is how it ended, where that is not its state.
+	ended string
 	// untold has lists not told of it: that a workflow is over is seen without another write.
 	untold bool
 }
@@ -120,6 +122,8 @@ type listing struct {
 func (l *loop[C]) publish() {
 	now, was := l.driver.listed(), l.shown // first, since it brings what the page shows up to date
 	workflow.SetCurrentDetails(l.ctx, l.driver.details())
+	inherited := was.state == "" && l.info.ContinuedExecutionRunID != "" // attributes go with a workflow into its next run
+	l.meter.turn(now.waits, inherited)
 	if now.untold {
 		return
 	}
@@ -128,7 +132,6 @@ func (l *loop[C]) publish() {
 	if now.state != was.state {
 		updates = append(updates, AttributeState.ValueSet(now.state))
 	}
-	inherited := was.state == "" && l.info.ContinuedExecutionRunID != "" // attributes go with a workflow into its next run
 	switch {
 	case waitsAnew && now.waits != "":
 		since := now.since

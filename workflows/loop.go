@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -60,6 +61,7 @@ type loop[C any] struct {
 	tooLarge bool
 	// version is that of the code by which the run goes: histories of before go by an earlier one.
 	version workflow.Version
+	meter   meter
 }
 
 // changeLoop is the version gate of the loop, one for all that has changed: each costs two events.
@@ -86,7 +88,8 @@ type runningTimer struct {
 // newLoop is a loop that goes by this version of the code if its run begins now.
 func newLoop[C any](ctx workflow.Context, menu menu[C], stop C, version workflow.Version) *loop[C] {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
-	return &loop[C]{root: ctx, ctx: detached, info: workflow.GetInfo(ctx), box: inboxOf(ctx), menu: menu, stop: stop,
+	info := workflow.GetInfo(ctx)
+	return &loop[C]{root: ctx, ctx: detached, info: info, meter: newMeter(detached, info), box: inboxOf(ctx), menu: menu, stop: stop,
 		version: workflow.GetVersion(ctx, changeLoop, workflow.DefaultVersion, version)}
 }
 
@@ -94,6 +97,13 @@ func newLoop[C any](ctx workflow.Context, menu menu[C], stop C, version workflow
 //
 // When it leaves, every Update is answered and the inbox is looked at once more without yielding after that: no command is lost.
 func (l *loop[C]) run() (again bool, err error) {
+	defer func() {
+		l.meter.pass()
+		if !again && err == nil {
+			end := l.driver.listed()
+			l.meter.finished(cmp.Or(end.ended, end.state))
+		}
+	}()
 	for {
 		l.serve()
 		l.driver.act()
@@ -175,6 +185,7 @@ func (l *loop[C]) handle(e *envelope[C]) {
 // answer answers the commands that were carried out with the state that follows from them.
 func (l *loop[C]) answer() {
 	for _, e := range l.answers {
+		l.meter.commanded(e.outcome)
 		e.response = &VerbResponse{Outcome: e.outcome, Message: e.text, State: l.driver.listed().state}
 		if l.dismissed == "" {
 			e.response.Seq = l.machine.Audit().Seq

@@ -51,6 +51,10 @@ type fakeParty struct {
 
 func newParty(t *testing.T, size int32) *fakeParty {
 	var suite testsuite.WorkflowTestSuite
+	return newPartyOf(t, size, &suite)
+}
+
+func newPartyOf(t *testing.T, size int32, suite *testsuite.WorkflowTestSuite) *fakeParty {
 	p := &fakeParty{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, size: size, fail: map[string][]error{}}
 	p.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{NewInterceptor()}})
 	p.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: TypeRollout})

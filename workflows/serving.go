@@ -461,6 +461,9 @@ func (s *servingRun) listed() listing {
 	if w := s.machine.WaitingFor(); w != nil {
 		now.waits, now.since = w.Kind, w.Since.Time
 	}
+	if s.ending != nil {
+		now.ended = string(s.ending.State)
+	}
 	return now
 }
 

@@ -2,7 +2,6 @@
 package parties
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -76,7 +75,7 @@ func withDefault(objects []v1alpha1.Party) []schema.PartyState {
 }
 
 func partyOf(object *v1alpha1.Party) schema.PartyState {
-	return schema.PartyState{Name: object.Name, Queue: cmp.Or(object.Spec.Queue, catalog.PartyQueue(object.Name)),
+	return schema.PartyState{Name: object.Name, Queue: catalog.QueueOf(object.Name, object.Spec.Queue),
 		Namespace: object.Spec.Namespace, Labels: object.Spec.Labels,
 		CreatedAt: answer.UTC(object.CreationTimestamp.Time)}
 }

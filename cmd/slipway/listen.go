@@ -20,6 +20,7 @@ import (
 	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/gather"
+	"slipway.io/slipway/api/gauges"
 	"slipway.io/slipway/api/kuscia"
 	"slipway.io/slipway/api/limits"
 	"slipway.io/slipway/cli/app"
@@ -68,6 +69,9 @@ type apiParts struct {
 
 func newAPI(p apiParts) (*api.API, error) {
 	s := p.Settings
+	if err := p.Registry.Register(gauges.New(newBackend(p))); err != nil {
+		return nil, err
+	}
 	metrics := promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{})
 	return api.New(api.Deps{Kuscia: p.Kuscia, Metrics: metrics, Guard: p.Guard, MaxEventStreams: s.MaxEventStreams, Backend: *newBackend(p)})
 }

@@ -166,3 +166,6 @@ const EngineQueue = "slipway"
 
 // PartyQueue is the Temporal task queue of a party that names none of its own.
 func PartyQueue(party string) string { return "slipway.party." + party }
+
+// QueueOf is the queue of a party whose object names one of its own, or "" for none.
+func QueueOf(party, own string) string { return cmp.Or(own, PartyQueue(party)) }
