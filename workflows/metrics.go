@@ -75,7 +75,9 @@ func (m *meter) pass() {
 }
 
 // commanded counts a command that was answered.
-func (m *meter) commanded(outcome audit.Outcome) { m.count(MetricCommands, labelOutcome, string(outcome)) }
+func (m *meter) commanded(outcome audit.Outcome) {
+	m.count(MetricCommands, labelOutcome, string(outcome))
+}
 
 // finished counts the release.
 func (m *meter) finished(state string) { m.count(MetricFinished, labelState, state) }
