@@ -46,8 +46,8 @@ func ensureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 			missing[key.GetName()] = key.GetValueType()
 		}
 	}
-	if len(missing) == 0 {
-		return nil
+	if len(missing) == 0 { // somebody may have added them just now
+		return awaitSearchAttributes(ctx, c, namespace, attributeNames(workflows.SearchAttributes))
 	}
 	_, err = c.OperatorService().AddSearchAttributes(ctx,
 		&operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
@@ -106,7 +106,7 @@ func awaitSearchAttributes(ctx context.Context, c client.Client, namespace strin
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("search attributes %v were added to Temporal namespace %s, but it did not know them %s later: %w", names, namespace,
+			return fmt.Errorf("search attributes %v are there in Temporal namespace %s, but queries did not know them %s later: %w", names, namespace,
 				attributesPatience, err)
 		case <-again.C:
 		}

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/api/proxy"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"google.golang.org/protobuf/proto"
 
 	"slipway.io/slipway/release/plan"
@@ -32,7 +33,7 @@ const secret = "marked-5ecret"
 func TestLockedTemporal(t *testing.T) {
 	t.Parallel()
 	l := harness.NewLockedTemporal(t)
-	e := harness.Start(t, harness.Options{Stack: &l.Stack, Args: append(l.Flags(), packageOptions...), Apart: true})
+	e := harness.Start(t, harness.Options{Stack: &l.Stack, Args: l.Flags(), WorkerEnv: packageEnvironment, Apart: true})
 	p := newPlanWithCanary(t, e, "locked")
 	p.waits("locked")
 	e.Deployment("alone", 2, nil)
@@ -62,7 +63,7 @@ func TestLockedTemporal(t *testing.T) {
 	require.Equal(t, plan.TaskSucceeded, over.State, over.Reason)
 	u.remove("locked")
 
-	sealed := everything(t, e)
+	sealed := everything(t, l.Temporal(t, e.TemporalNamespace), e.TemporalNamespace)
 	require.NotContains(t, string(sealed.raw), secret, "nothing can be read without a key")
 	keys, err := codec.OpenKeys(filepath.Join(l.Dir, "codec-keys"), nil)
 	require.NoError(t, err)
@@ -79,11 +80,11 @@ type kept struct {
 	raw       []byte
 }
 
-func everything(t *testing.T, e *harness.Engine) (all kept) {
+func everything(t *testing.T, from client.Client, namespace string) (all kept) {
 	t.Helper()
 	var runs []*workflowpb.WorkflowExecutionInfo
 	for token := []byte(nil); ; {
-		page, err := e.Workflows.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: e.TemporalNamespace, NextPageToken: token})
+		page, err := from.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: namespace, NextPageToken: token})
 		require.NoError(t, err)
 		raw, err := proto.Marshal(page)
 		require.NoError(t, err)
@@ -95,8 +96,8 @@ func everything(t *testing.T, e *harness.Engine) (all kept) {
 	}
 	require.GreaterOrEqual(t, len(runs), 6, "a task, its items, rollouts and operations on a serving")
 	for _, run := range runs {
-		history, err := e.Workflows.WorkflowService().GetWorkflowExecutionHistory(context.Background(), &workflowservice.GetWorkflowExecutionHistoryRequest{
-			Namespace: e.TemporalNamespace, Execution: run.GetExecution(), HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT})
+		history, err := from.WorkflowService().GetWorkflowExecutionHistory(context.Background(), &workflowservice.GetWorkflowExecutionHistoryRequest{
+			Namespace: namespace, Execution: run.GetExecution(), HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT})
 		require.NoError(t, err)
 		raw, err := proto.Marshal(history)
 		require.NoError(t, err)

@@ -28,6 +28,9 @@ const canarySteps = `strategy: {canary: {steps: [{replicas: 1}, {replicas: "100%
 // packageOptions let a worker fetch from this machine.
 var packageOptions = []string{"--source-allow", "127.0.0.0/8", "--image", "registry.test/slipway:v1"}
 
+// packageEnvironment are the same options for workers that run apart.
+var packageEnvironment = []string{"SLIPWAY_SOURCE_ALLOW=127.0.0.0/8", "SLIPWAY_IMAGE=registry.test/slipway:v1"}
+
 // planWithCanary has a canary in its middle wave, behind one and before another service.
 type planWithCanary struct {
 	*harness.Engine
