@@ -198,7 +198,18 @@ gate: webhook
 metrics-listen: ":2"
 temporal-address: temporal:3
 temporal-namespace: prod
+temporal-tls: "on"
+temporal-ca-file: /etc/temporal/ca
+temporal-cert-file: /etc/temporal/crt
+temporal-key-file: /etc/temporal/key
+temporal-server-name: temporal.example
+temporal-api-key-file: /etc/temporal/api-key
+temporal-codec-key-dir: /etc/codec
 temporal-ui: https://temporal.example/ui/
+codec-listen: 0.0.0.0:6
+codec-cert-file: /etc/codec.crt
+codec-key-file: /etc/codec.key
+codec-token-file: /etc/codec.token
 kubeconfig: /etc/kube
 context: home
 namespace: engine
@@ -245,6 +256,9 @@ api: http://slipway.example:80/
 		APITokenFile: "/etc/slipway/token", APICertFile: "/etc/slipway/crt", APIKeyFile: "/etc/slipway/key", APICAFile: "/etc/slipway/ca",
 		AllowedHosts: []string{"slipway.example", "10.0.0.7"}, MaxEventStreams: 12,
 		Listen: "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",
+		TemporalTLS: "on", TemporalCAFile: "/etc/temporal/ca", TemporalCertFile: "/etc/temporal/crt", TemporalKeyFile: "/etc/temporal/key",
+		TemporalServerName: "temporal.example", TemporalAPIKeyFile: "/etc/temporal/api-key", TemporalCodecKeyDir: "/etc/codec",
+		CodecListen: "0.0.0.0:6", CodecCertFile: "/etc/codec.crt", CodecKeyFile: "/etc/codec.key", CodecTokenFile: "/etc/codec.token",
 		TemporalUI: "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
 		EngineName: "blue", ServingNamespace: "servings", InstallCRDs: true, InstallGuard: true,
 		PackageListen: "0.0.0.0:5", PackageDir: "/var/lib/packages", PackageBucket: "s3://packages/slipway", PackageS3Endpoint: "https://s3.example",
