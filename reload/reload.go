@@ -21,6 +21,7 @@ type Files[T any] struct {
 
 	mu     sync.Mutex
 	looked time.Time
+	loaded bool
 	seen   string
 	value  T
 	err    error
@@ -56,11 +57,11 @@ func (f *Files[T]) Again() (T, error) {
 
 func (f *Files[T]) look() {
 	now := f.stamp() // before they are read: a change in between is seen the next time
-	if now == f.seen && f.err == nil {
+	if f.loaded && now == f.seen && f.err == nil {
 		return
 	}
 	value, err := f.load()
-	f.err = err
+	f.loaded, f.err = true, err
 	if err == nil {
 		f.seen, f.value = now, value
 	}

@@ -38,6 +38,15 @@ func TestFilesAreLoadedWhenTheyHaveChanged(t *testing.T) {
 	require.Equal(t, "two", value)
 }
 
+func TestWithoutFilesThereIsAValueAllTheSame(t *testing.T) {
+	t.Parallel()
+	files, err := New(func() (string, error) { return "made of nothing", nil }, time.Hour)
+	require.NoError(t, err)
+	value, err := files.Get()
+	require.NoError(t, err)
+	require.Equal(t, "made of nothing", value)
+}
+
 func TestFilesAreNotLookedAtBeforeThePauseIsOver(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")

@@ -27,10 +27,7 @@ const attributesPatience = 90 * time.Second
 func ensureSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
 	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if mayNot(err) {
-		if attributesKnown(ctx, c, namespace, attributeNames(workflows.SearchAttributes)) == nil {
-			return nil
-		}
-		return fmt.Errorf("search attributes of Temporal namespace %s cannot be listed: %w", namespace, err)
+		return unlisted(ctx, c, namespace)
 	}
 	if err != nil {
 		return fmt.Errorf("search attributes of Temporal namespace %s: %w", namespace, err)
@@ -53,12 +50,34 @@ func ensureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 		&operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
 	switch {
 	case mayNot(err):
-		return fmt.Errorf("Temporal namespace %s lacks search attributes, and this process may not add them: grant it the right, or have an administrator run `%s`: %w", //nolint:staticcheck // a name
-			namespace, createCommand(namespace, missing), err)
+		return lacking(namespace, missing, err)
 	case err != nil:
 		return fmt.Errorf("cannot add search attributes %v to Temporal namespace %s: %w", slices.Sorted(maps.Keys(missing)), namespace, err)
 	}
 	return awaitSearchAttributes(ctx, c, namespace, slices.Sorted(maps.Keys(missing)))
+}
+
+// unlisted looks for the search attributes where they can't be listed.
+func unlisted(ctx context.Context, c client.Client, namespace string) error {
+	err := attributesKnown(ctx, c, namespace, attributeNames(workflows.SearchAttributes))
+	var unknown *serviceerror.InvalidArgument
+	if errors.As(err, &unknown) {
+		all := map[string]enumspb.IndexedValueType{}
+		for _, key := range workflows.SearchAttributes {
+			all[key.GetName()] = key.GetValueType()
+		}
+		return lacking(namespace, all, err)
+	}
+	if err != nil {
+		return fmt.Errorf("search attributes of Temporal namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+// lacking is the error of attributes that somebody else has to add.
+func lacking(namespace string, missing map[string]enumspb.IndexedValueType, because error) error {
+	return fmt.Errorf("Temporal namespace %s lacks search attributes, and this process may not add them: grant it the right, or have an administrator run `%s`: %w", //nolint:staticcheck // a name
+		namespace, createCommand(namespace, missing), because)
 }
 
 // mayNot says whether Temporal refuses a call to this process, or to all: a service may keep what operators do to itself.

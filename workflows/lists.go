@@ -123,7 +123,7 @@ func (l *loop[C]) publish() {
 	now, was := l.driver.listed(), l.shown // first, since it brings what the page shows up to date
 	workflow.SetCurrentDetails(l.ctx, l.driver.details())
 	inherited := was.state == "" && l.info.ContinuedExecutionRunID != "" // attributes go with a workflow into its next run
-	l.meter.turn(now.waits, inherited)
+	l.meter.turn(now.waits)
 	if now.untold {
 		return
 	}

@@ -97,13 +97,16 @@ func newLoop[C any](ctx workflow.Context, menu menu[C], stop C, version workflow
 //
 // When it leaves, every Update is answered and the inbox is looked at once more without yielding after that: no command is lost.
 func (l *loop[C]) run() (again bool, err error) {
-	defer func() {
-		l.meter.pass()
-		if !again && err == nil {
-			end := l.driver.listed()
-			l.meter.finished(cmp.Or(end.ended, end.state))
-		}
-	}()
+	again, err = l.rounds()
+	l.meter.pass()
+	if !again && err == nil {
+		end := l.driver.listed()
+		l.meter.finished(cmp.Or(end.ended, end.state))
+	}
+	return again, err
+}
+
+func (l *loop[C]) rounds() (again bool, err error) {
 	for {
 		l.serve()
 		l.driver.act()
@@ -175,6 +178,7 @@ func (l *loop[C]) handle(e *envelope[C]) {
 		e.outcome, e.text = audit.Refused, l.dismissed
 	case e.unreadable != "":
 		l.machine.Refuse(e.command, e.unreadable, workflow.Now(l.ctx))
+		l.meter.commanded(audit.Refused)
 		return
 	default:
 		e.outcome, e.text = l.driver.carryOut(e, workflow.Now(l.ctx))
@@ -247,4 +251,7 @@ func (l *loop[C]) fits() bool {
 }
 
 // resumes has a run go on from where another one was: lists have been told.
-func (l *loop[C]) resumes() { l.shown = l.driver.listed() }
+func (l *loop[C]) resumes() {
+	l.shown = l.driver.listed()
+	l.meter.resume(l.shown.waits)
+}

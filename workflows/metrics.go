@@ -53,9 +53,12 @@ func (m *meter) count(metric, label, value string) {
 	workflow.GetMetricsHandler(m.ctx).WithTags(map[string]string{labelKind: m.kind, label: value}).Counter(metric).Inc(1)
 }
 
-// turn has time be spent as what is waited for from now on says. A run that goes on from another one passes its wait on (inherited), which is not counted anew.
-func (m *meter) turn(waitingFor string, inherited bool) {
-	if waitingFor != "" && waitingFor != m.waits && !inherited {
+// resume goes on with what the run of before waited for, which is not counted anew.
+func (m *meter) resume(waitingFor string) { m.waits, m.spent = waitingFor, waits.Of(waitingFor) }
+
+// turn has time be spent as what is waited for from now on says.
+func (m *meter) turn(waitingFor string) {
+	if waitingFor != "" && waitingFor != m.waits {
 		m.count(MetricWaits, labelWaitingFor, waitingFor)
 	}
 	m.waits = waitingFor

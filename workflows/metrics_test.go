@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
@@ -132,4 +134,16 @@ func TestTheTimesOfARolloutThatGoesOn(t *testing.T) {
 	p.ExecuteWorkflow(TypeRollout, in)
 	require.Equal(t, p.Now().Sub(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)), m.kept.spent("machine")+m.kept.spent("planned"), "up to where the next run begins")
 	require.NotContains(t, m.kept.count, MetricFinished+" kind=rollout state=Progressing", "it is not over")
+	require.EqualValues(t, 1, m.kept.count[MetricWaits+" kind=rollout waiting_for=timer"])
+
+	var again *workflow.ContinueAsNewError
+	require.ErrorAs(t, p.GetWorkflowError(), &again)
+	var next RolloutInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
+	after := newPartyOf(t, 10, &suite)
+	after.updated, after.share = p.updated, p.share
+	after.SetStartTime(p.Now())
+	require.Equal(t, rollout.PhaseHealthy, after.run(next).Phase)
+	require.EqualValues(t, 1, m.kept.count[MetricWaits+" kind=rollout waiting_for=timer"], "the wait that it goes on with is not a second one")
+	require.Equal(t, 2*time.Hour, m.kept.spent("planned"), "and its time goes on to be what it was")
 }

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/sealed"
 )
 
 // The longest actor, reason, key, front door, party and gate that a verb may carry, in characters, and what of an unknown signal's name is
@@ -239,10 +240,14 @@ func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *signal) erro
 	return nil
 }
 
-// decodePayload reads one JSON payload. The Temporal UI sends none at all for an empty editor: that is the zero value.
+// decodePayload reads one JSON payload. The Temporal UI sends none at all for an empty editor: that is the zero value. It panics on one that is encrypted:
+// what was sent must not be lost because this worker lacks a key, and the SDK makes the workflow's task again.
 func decodePayload(payloads *commonpb.Payloads, into any) error {
 	if len(payloads.GetPayloads()) == 0 {
 		return nil
+	}
+	if string(payloads.GetPayloads()[0].GetMetadata()[converter.MetadataEncoding]) == sealed.Encoding {
+		panic(sealed.Unreadable)
 	}
 	return converter.GetDefaultDataConverter().FromPayload(payloads.GetPayloads()[0], into)
 }

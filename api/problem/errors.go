@@ -8,6 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"go.temporal.io/api/serviceerror"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/schema"
@@ -41,8 +43,8 @@ func Of(err error) *Error {
 		return Limited.Because("Temporal is there, and answers no more requests for the moment (%v): repeat the request in a second", err)
 	}
 	var denied *serviceerror.PermissionDenied
-	if errors.As(err, &denied) {
-		return Unreachable.Because("Temporal rejects the engine's credentials (%v): repeat the request when /readyz is ready again", err)
+	if errors.As(err, &denied) || status.Code(err) == codes.Unauthenticated {
+		return Unreachable.Because("Temporal rejects the engine's credentials: repeat the request when /readyz is ready again; the engine's log says more")
 	}
 	if TemporalAway(err) {
 		return Unreachable.Because("Temporal does not answer (%v): repeat the request when it is back", err)

@@ -336,7 +336,7 @@ func temporal(s *Settings) []definition {
 		{name: "temporal-ui", fallback: "http://127.0.0.1:8233", groups: slices.Concat(frontEnd, []Group{Codec}), check: orNone(aURL), into: (*baseURL)(&s.TemporalUI),
 			description: "base URL of the Temporal Web UI, for links; slipway codec answers its pages"},
 		{name: "codec-listen", fallback: "127.0.0.1:8086", groups: []Group{Codec}, check: listening, into: &s.CodecListen,
-			description: "address of the codec server; one that others can reach needs --codec-token-file"},
+			description: "address of the codec server; one that others can reach needs --codec-token-file and --codec-cert-file"},
 		{name: "codec-cert-file", groups: []Group{Codec}, into: &s.CodecCertFile,
 			description: "certificate of the codec server, for TLS"},
 		{name: "codec-key-file", groups: []Group{Codec}, into: &s.CodecKeyFile,

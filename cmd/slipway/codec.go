@@ -49,8 +49,9 @@ func newCodecServer(p codecParts) (*listener, error) {
 	if s.TemporalCodecKeyDir == "" {
 		return nil, app.Usagef("the codec server needs the payload keys: set --temporal-codec-key-dir")
 	}
-	if !isLoopback(s.CodecListen) && s.CodecTokenFile == "" {
-		return nil, app.Usagef("--codec-listen=%s is reachable from other machines, and whoever reaches it can read every release: set --codec-token-file, or use a loopback address", s.CodecListen)
+	if !isLoopback(s.CodecListen) && (s.CodecTokenFile == "" || s.CodecCertFile == "") {
+		return nil, app.Usagef("--codec-listen=%s is reachable from other machines, and whoever reaches it can read every release: set --codec-token-file and --codec-cert-file, "+
+			"or use a loopback address behind a proxy", s.CodecListen)
 	}
 	keys, err := codec.OpenKeys(s.TemporalCodecKeyDir, p.Log)
 	if err != nil {

@@ -8,14 +8,12 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/proto"
+
+	"slipway.io/slipway/release/sealed"
 )
 
-// The metadata of a sealed payload: Temporal's own samples call them so.
-const (
-	metadataKeyID = "encryption-key-id"
-	// EncodingSealed is the encoding of a sealed payload.
-	EncodingSealed = "binary/encrypted"
-)
+// metadataKeyID names the key in the metadata of a sealed payload: Temporal's own samples call it so.
+const metadataKeyID = "encryption-key-id"
 
 // Codec seals and opens payloads. A sealed one is nonce and ciphertext of the whole payload, metadata included; the key's ID is authenticated with it.
 type Codec struct{ keys *Keys }
@@ -28,6 +26,9 @@ func New(keys *Keys) Codec { return Codec{keys: keys} }
 // Encode seals payloads with the current key. Those that are sealed already stay what they are.
 func (c Codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	id, sealer := c.keys.current()
+	if sealer == nil {
+		return payloads, nil
+	}
 	result := make([]*commonpb.Payload, len(payloads))
 	for i, payload := range payloads {
 		if isSealed(payload) {
@@ -38,11 +39,11 @@ func (c Codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error)
 		if err != nil {
 			return nil, fmt.Errorf("seal a payload: %w", err)
 		}
-		sealed := make([]byte, sealer.NonceSize(), sealer.NonceSize()+len(plain)+sealer.Overhead())
-		_, _ = rand.Read(sealed) // it never fails (crypto/rand)
+		nonce := make([]byte, sealer.NonceSize(), sealer.NonceSize()+len(plain)+sealer.Overhead())
+		_, _ = rand.Read(nonce) // it never fails (crypto/rand)
 		result[i] = &commonpb.Payload{
-			Metadata: map[string][]byte{converter.MetadataEncoding: []byte(EncodingSealed), metadataKeyID: []byte(id)},
-			Data:     sealer.Seal(sealed, sealed, plain, []byte(id)),
+			Metadata: map[string][]byte{converter.MetadataEncoding: []byte(sealed.Encoding), metadataKeyID: []byte(id)},
+			Data:     sealer.Seal(nonce, nonce, plain, []byte(id)),
 		}
 	}
 	return result, nil
@@ -76,8 +77,8 @@ func (c Codec) open(payload *commonpb.Payload) (*commonpb.Payload, error) {
 	if len(payload.GetData()) < opener.NonceSize() {
 		return nil, errors.New("cannot decrypt a payload: it is cut off")
 	}
-	nonce, sealed := payload.GetData()[:opener.NonceSize()], payload.GetData()[opener.NonceSize():]
-	plain, err := opener.Open(nil, nonce, sealed, []byte(id))
+	nonce, closed := payload.GetData()[:opener.NonceSize()], payload.GetData()[opener.NonceSize():]
+	plain, err := opener.Open(nil, nonce, closed, []byte(id))
 	if err != nil {
 		return nil, fmt.Errorf("cannot decrypt a payload with the key %q in %s: the file has a different key, or the payload was modified", id, c.keys.folder)
 	}
@@ -89,5 +90,5 @@ func (c Codec) open(payload *commonpb.Payload) (*commonpb.Payload, error) {
 }
 
 func isSealed(payload *commonpb.Payload) bool {
-	return string(payload.GetMetadata()[converter.MetadataEncoding]) == EncodingSealed
+	return string(payload.GetMetadata()[converter.MetadataEncoding]) == sealed.Encoding
 }

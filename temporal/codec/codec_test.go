@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -134,8 +136,7 @@ func TestFoldersThatAreNoKeys(t *testing.T) {
 		files  map[string]string
 		says   string
 	}{
-		{"Nothing is in it.", nil, "current is missing: write the ID"},
-		{"No key is current.", map[string]string{"a": key(1)}, "current is missing"},
+		{"Nothing is in it.", nil, "has no keys: write one file per key"},
 		{"The current one is missing.", map[string]string{"a": key(1), "current": "b"}, `names the key "b", but there is no file`},
 		{"A key is too short.", map[string]string{"a": "c2hvcnQ=", "current": "a"}, "a is not a key: want 32 bytes in base64"},
 		{"A key is not in base64.", map[string]string{"a": "?", "current": "a"}, "a is not a key"},
@@ -217,5 +218,56 @@ func TestTheCodecServerAnswersTheUIAlone(t *testing.T) {
 		if c.method == http.MethodOptions && c.status == http.StatusNoContent {
 			require.Equal(t, "https://temporal.example", answer.Header().Get("Access-Control-Allow-Origin"))
 		}
+	}
+}
+
+func TestKeysThatNobodyUsesYet(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "", map[string]string{"a": key(1)})
+	keys, err := OpenKeys(dir, nil)
+	require.NoError(t, err)
+	plain := payload(t, "x")
+	require.True(t, proto.Equal(plain, one(t, New(keys).Encode, plain)), "nothing is sealed before a key is current")
+	elsewhere, err := OpenKeys(folder(t, "", map[string]string{"a": key(1), "current": "a"}), nil)
+	require.NoError(t, err)
+	require.True(t, proto.Equal(plain, one(t, New(keys).Decode, one(t, New(elsewhere).Encode, plain))), "but what others seal is read")
+}
+
+// fromElsewhere has what a workflow is given be sealed by another process.
+type fromElsewhere struct {
+	careful
+	codec Codec
+}
+
+func (f fromElsewhere) ToPayloads(values ...any) (*commonpb.Payloads, error) {
+	plain, err := f.careful.ToPayloads(values...)
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := f.codec.Encode(plain.GetPayloads())
+	return &commonpb.Payloads{Payloads: sealed}, err
+}
+
+// A workflow that meets what it can't read stops, and goes on where there is the key; the SDK would fail it.
+func TestAWorkflowStopsAtWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	keys, err := OpenKeys(folder(t, "", map[string]string{"a": key(1), "current": "a"}), nil)
+	require.NoError(t, err)
+	sealed := one(t, New(keys).Encode, payload(t, "x"))
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetDataConverter(fromElsewhere{careful{DataConverter: converter.GetDefaultDataConverter()}, New(keys)})
+	env.ExecuteWorkflow(func(workflow.Context, string) error { return nil }, "x")
+	require.ErrorContains(t, env.GetWorkflowError(), "is encrypted with a key that this process doesn't have", "the panic that fails its task")
+	require.Error(t, NewDataConverter().FromPayload(sealed, new(string)), "elsewhere it is an error")
+}
+
+func TestOriginsAreAsBrowsersNameThem(t *testing.T) {
+	t.Parallel()
+	for base, origin := range map[string]string{
+		"https://Temporal.example/ui": "https://temporal.example", "https://t.example:443": "https://t.example", "http://t.example:80/": "http://t.example",
+		"http://127.0.0.1:8233": "http://127.0.0.1:8233", "https://t.example:80": "https://t.example:80",
+	} {
+		require.Equal(t, origin, originOf(base))
 	}
 }

@@ -60,5 +60,6 @@ func originOf(base string) string {
 	if err != nil {
 		return ""
 	}
-	return strings.ToLower(parsed.Scheme + "://" + parsed.Host)
+	origin := strings.ToLower(parsed.Scheme + "://" + parsed.Host)
+	return strings.TrimSuffix(origin, map[string]string{"http": ":80", "https": ":443"}[parsed.Scheme]) // browsers leave the usual port out
 }

@@ -2,7 +2,8 @@
 // nothing that a release was asked or has answered.
 //
 // Each payload is sealed by AES-256-GCM under a key that has an ID. The keys stand in a folder: a file for each, named by its ID, with 32 bytes in base64
-// (`openssl rand -base64 32`), and a file named current with the ID of the one that new payloads are sealed with. A Secret of Kubernetes that is mounted as a
+// (`openssl rand -base64 32`), and a file named current with the ID of the one that new payloads are sealed with. Without that file nothing is sealed, and
+// what is sealed can be read: so all processes get the keys before one of them uses them. A Secret of Kubernetes that is mounted as a
 // volume is such a folder.
 package codec
 
@@ -42,8 +43,9 @@ type Keys struct {
 	files  *reload.Files[keyring]
 	log    *slog.Logger
 
-	mu     sync.Mutex
-	warned string
+	mu sync.Mutex
+	// told are the messages that were logged, and when; missing when a key was last looked for in vain.
+	told, missing map[string]time.Time
 }
 
 // keyring is what a folder contained at one moment.
@@ -58,7 +60,7 @@ func OpenKeys(folder string, log *slog.Logger) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Keys{folder: folder, files: files, log: log}, nil
+	return &Keys{folder: folder, files: files, log: log, told: map[string]time.Time{}, missing: map[string]time.Time{}}, nil
 }
 
 func readKeys(folder string) (keyring, error) {
@@ -85,8 +87,10 @@ func readKeys(folder string) (keyring, error) {
 	path := filepath.Join(folder, CurrentFile)
 	text, err := os.ReadFile(path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && len(ring.ciphers) > 0:
+		return ring, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return keyring{}, fmt.Errorf("%s is missing: write the ID of the key for new payloads to it", path)
+		return keyring{}, fmt.Errorf("%s has no keys: write one file per key to it, and the ID of the key for new payloads to the file %s", folder, CurrentFile)
 	case err != nil:
 		return keyring{}, err
 	}
@@ -113,7 +117,7 @@ func readKey(path string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// current is the key that payloads are sealed with, and its ID.
+// current is the key that payloads are sealed with, and its ID; nil when none is, since the keys are to be known to all processes first.
 func (k *Keys) current() (id string, sealer cipher.AEAD) {
 	ring := k.read(k.files.Get)
 	return ring.current, ring.ciphers[ring.current]
@@ -123,6 +127,9 @@ func (k *Keys) current() (id string, sealer cipher.AEAD) {
 func (k *Keys) find(id string) cipher.AEAD {
 	if sealer := k.read(k.files.Get).ciphers[id]; sealer != nil {
 		return sealer
+	}
+	if k.lately(k.missing, id, pause) {
+		return nil
 	}
 	return k.read(k.files.Again).ciphers[id]
 }
@@ -136,14 +143,32 @@ func (k *Keys) read(get func() (keyring, error)) keyring {
 	return ring
 }
 
-// tell logs what is wrong, once until something else is.
+// toldAgain is how soon the same message is logged again at the earliest.
+const toldAgain = time.Minute
+
+// tell logs what is wrong, but not again and again.
 func (k *Keys) tell(err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.log != nil && err.Error() != k.warned {
+	if k.log != nil && !k.lately(k.told, err.Error(), toldAgain) {
 		k.log.Error("encrypted payloads", "error", err)
 	}
-	k.warned = err.Error()
+}
+
+// mostKept bounds what is remembered of messages and keys: payloads of others may name any.
+const mostKept = 1000
+
+// lately says whether this was asked about a text within the last while, and remembers that it was.
+func (k *Keys) lately(kept map[string]time.Time, text string, within time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	if was, is := kept[text]; is && now.Sub(was) < within {
+		return true
+	}
+	if len(kept) >= mostKept {
+		clear(kept)
+	}
+	kept[text] = now
+	return false
 }
 
 // Err says what is wrong with the folder now.

@@ -71,6 +71,7 @@ func Apply(o Options, to *client.Options) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	to.DataConverter = codec.NewDataConverter()
 	connection := &to.ConnectionOptions
 	connection.TLSDisabled = true // by the SDK: TLS is that of the credentials below, whose files may change
 	credentials, err := newCredentials(o)
@@ -83,7 +84,7 @@ func Apply(o Options, to *client.Options) error {
 		if err != nil {
 			return err
 		}
-		to.Credentials = client.NewAPIKeyDynamicCredentials(func(context.Context) (string, error) { return key.Get() })
+		to.Credentials = client.NewAPIKeyDynamicCredentials(func(context.Context) (string, error) { return currentOrLast(key, o.Log), nil })
 	}
 	connection.DialOptions = append(connection.DialOptions, grpc.WithChainUnaryInterceptor(nameIdentity(o)))
 	if o.CodecKeyDir == "" {
