@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -129,6 +131,39 @@ func (u *union) createWith(id, input string) {
 	u.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":%q,"serving_input_config":"{\"n\":\"%s\"}","initiator":%q,"parties":[
 		{"domain_id":%q,"app_image":%q,"replicas":1},{"domain_id":%q,"app_image":%q,"replicas":1}]}`, id, input, u.alice, u.alice, u.good, u.bob, u.good))
 	u.policy(id, serving.Policy{})
+}
+
+// A worker that lacks the keys stops at an encrypted release and fails nothing; where the keys are known it goes on.
+func TestEncryptedReleaseMeetsAWorkerWithoutKeys(t *testing.T) {
+	t.Parallel()
+	keys := t.TempDir()
+	write := func(name, content string) {
+		require.NoError(t, os.WriteFile(filepath.Join(keys, name), []byte(content), 0o600))
+	}
+	write("first", base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	write("current", "first")
+	with := harness.Options{Args: []string{"--temporal-codec-key-dir", keys}, Apart: true}
+	e := harness.Start(t, with)
+	e.Deployment("web", 2, nil)
+	e.WaitReadyPods("web", 2)
+	e.StartRollout(harness.Rollout{Kind: harness.Deployment, Name: "web", Strategy: strategy.Strategy{Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}}})
+	waits := e.WaitRest("web", 1)
+
+	e.Processes[1].Kill()
+	without := e.Worker(harness.Options{})
+	approve := fmt.Sprintf(`{"actor":"ann","step":1,"gate":%q,"key":"once"}`, waits.WaitingFor.Gate)
+	a := e.RolloutVerb("web", "approve", approve)
+	require.Equal(t, http.StatusServiceUnavailable, a.Status, "nobody can read the release: %s", a.Body)
+	require.Eventually(t, func() bool { return strings.Contains(without.Output(), "encrypted with a key that this process doesn't have") }, harness.Patience, harness.Tick,
+		"the worker says why it stops")
+	for _, event := range e.History(e.RolloutID("web")) {
+		require.NotEqual(t, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, event.GetEventType())
+	}
+
+	require.NoError(t, without.Stop())
+	e.Processes[1] = e.Worker(with)
+	e.MustVerb("web", "approve", approve)
+	require.Equal(t, rollout.PhaseHealthy, e.WaitPhase("web", rollout.PhaseHealthy).Phase)
 }
 
 // A Temporal that nobody has prepared, and a key that may not prepare it: the engine says what is missing and how somebody adds it, and goes on once it is
