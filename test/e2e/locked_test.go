@@ -154,7 +154,9 @@ func TestEncryptedReleaseMeetsAWorkerWithoutKeys(t *testing.T) {
 	approve := fmt.Sprintf(`{"actor":"ann","step":1,"gate":%q,"key":"once"}`, waits.WaitingFor.Gate)
 	a := e.RolloutVerb("web", "approve", approve)
 	require.Equal(t, http.StatusServiceUnavailable, a.Status, "nobody can read the release: %s", a.Body)
-	require.Eventually(t, func() bool { return strings.Contains(without.Output(), "encrypted with a key that this process doesn't have") }, harness.Patience, harness.Tick,
+	require.Eventually(t, func() bool {
+		return strings.Contains(without.Output(), "encrypted with a key that this process doesn't have")
+	}, harness.Patience, harness.Tick,
 		"the worker says why it stops")
 	for _, event := range e.History(e.RolloutID("web")) {
 		require.NotEqual(t, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, event.GetEventType())
