@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
 
 	"slipway.io/slipway/api/auth"
@@ -26,7 +23,7 @@ const thisCodec = "the codec server"
 func runCodec(ctx context.Context, s settings.Settings) error { return runEngine(ctx, s, codecModule) }
 
 // codecModule opens encrypted payloads for the Temporal UI.
-var codecModule = fx.Module("codec", fx.Invoke(func(lc fx.Lifecycle, p codecParts) error {
+var codecModule = fx.Module("codec", fx.Invoke(func(lc fx.Lifecycle, p standaloneParts) error {
 	server, err := newCodecServer(p)
 	if err != nil {
 		return err
@@ -35,16 +32,7 @@ var codecModule = fx.Module("codec", fx.Invoke(func(lc fx.Lifecycle, p codecPart
 	return nil
 }))
 
-type codecParts struct {
-	fx.In
-
-	Settings settings.Settings
-	Registry *prometheus.Registry
-	Log      *slog.Logger
-	Down     fx.Shutdowner
-}
-
-func newCodecServer(p codecParts) (*listener, error) {
+func newCodecServer(p standaloneParts) (*listener, error) {
 	s := p.Settings
 	if s.TemporalCodecKeyDir == "" {
 		return nil, app.Usagef("the codec server needs the payload keys: set --temporal-codec-key-dir")
@@ -57,7 +45,7 @@ func newCodecServer(p codecParts) (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--temporal-codec-key-dir: %w", err)
 	}
-	encryption, err := codecTLS(s)
+	encryption, err := ownTLS(thisCodec, "codec", s.CodecCertFile, s.CodecKeyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -91,16 +79,6 @@ func knownHosts(hosts auth.Hosts, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func codecTLS(s settings.Settings) (*tls.Config, error) {
-	switch {
-	case (s.CodecCertFile == "") != (s.CodecKeyFile == ""):
-		return nil, app.Usagef("--codec-cert-file and --codec-key-file belong together: give both, or neither")
-	case s.CodecCertFile == "":
-		return nil, nil
-	}
-	return auth.LoadTLS(thisCodec, s.CodecCertFile, s.CodecKeyFile, "", tls.NoClientCert)
 }
 
 // codecToken is what requests are asked for; nil: nothing.

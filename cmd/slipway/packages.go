@@ -60,7 +60,7 @@ func packageTokenFile(s settings.Settings) string {
 }
 
 // packageStoreModule serves the store of packages, where there is to be one.
-var packageStoreModule = fx.Module("package-store", fx.Invoke(func(lc fx.Lifecycle, p packageParts) error {
+var packageStoreModule = fx.Module("package-store", fx.Invoke(func(lc fx.Lifecycle, p standaloneParts) error {
 	if !servesPackages(p.Settings) {
 		return nil
 	}
@@ -72,7 +72,8 @@ var packageStoreModule = fx.Module("package-store", fx.Invoke(func(lc fx.Lifecyc
 	return nil
 }))
 
-type packageParts struct {
+// standaloneParts are what a server needs that is no part of an engine.
+type standaloneParts struct {
 	fx.In
 
 	Settings settings.Settings
@@ -81,8 +82,8 @@ type packageParts struct {
 	Down     fx.Shutdowner
 }
 
-func newPackageServer(p packageParts) (*listener, error) {
-	encryption, err := newPackageTLS(p.Settings)
+func newPackageServer(p standaloneParts) (*listener, error) {
+	encryption, err := ownTLS(thisStore, "package", p.Settings.PackageCertFile, p.Settings.PackageKeyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func openPackages(s settings.Settings) (*packages.Store, error) {
 }
 
 // packageHandler answers for the store and its health. It knows no hosts: a page of another site has neither a digest nor the token.
-func packageHandler(p packageParts, store *packages.Store, token *auth.TokenFile) http.Handler {
+func packageHandler(p standaloneParts, store *packages.Store, token *auth.TokenFile) http.Handler {
 	handler := packages.NewHandler(store, packages.HandlerOptions{Log: p.Log, Authenticate: func(r *http.Request) error {
 		now, err := token.Token()
 		if err != nil {
@@ -171,13 +172,13 @@ func packageLimits(most int64) limits.Limits {
 	return l
 }
 
-// newPackageTLS is how the store is encrypted; nil: not at all.
-func newPackageTLS(s settings.Settings) (*tls.Config, error) {
+// ownTLS is how a server is encrypted whose settings begin with prefix; nil: not at all.
+func ownTLS(server, prefix, certificate, key string) (*tls.Config, error) {
 	switch {
-	case (s.PackageCertFile == "") != (s.PackageKeyFile == ""):
-		return nil, app.Usagef("--package-cert-file and --package-key-file belong together: give both, or neither")
-	case s.PackageCertFile == "":
+	case (certificate == "") != (key == ""):
+		return nil, app.Usagef("--%s-cert-file and --%s-key-file belong together: give both, or neither", prefix, prefix)
+	case certificate == "":
 		return nil, nil
 	}
-	return auth.LoadTLS(thisStore, s.PackageCertFile, s.PackageKeyFile, "", tls.NoClientCert)
+	return auth.LoadTLS(server, certificate, key, "", tls.NoClientCert)
 }

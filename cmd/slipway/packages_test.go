@@ -25,7 +25,7 @@ import (
 func storeOn(t *testing.T, s settings.Settings) *listener {
 	t.Helper()
 	s.PackageListen, s.PackageMaxBytes = "127.0.0.1:0", 1<<20
-	l, err := newPackageServer(packageParts{Settings: s, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	l, err := newPackageServer(standaloneParts{Settings: s, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 		Down: shutdowner(func() error { return nil })})
 	require.NoError(t, err)
 	require.NoError(t, l.start(t.Context()))
@@ -145,7 +145,7 @@ func TestThePackageStoreInItsProcess(t *testing.T) {
 		require.NoError(t, answer.Body.Close())
 		require.Equal(t, http.StatusOK, answer.StatusCode, path)
 	}
-	_, err := newPackageTLS(settings.Settings{PackageCertFile: cert})
+	_, err := ownTLS(thisStore, "package", cert, "")
 	require.ErrorContains(t, err, "--package-cert-file and --package-key-file belong together")
 }
 
@@ -191,7 +191,7 @@ func TestWhereAPackageStoreKeepsPackages(t *testing.T) {
 		"--package-bucket: \"packages\" is no bucket": {PackageBucket: "packages", PackageTokenFile: "token"},
 		"--package-bucket: the endpoint":              {PackageBucket: "s3://packages", PackageTokenFile: "token", PackageS3Endpoint: "http://127.0.0.1:1/packages"},
 	} {
-		_, err := newPackageServer(packageParts{Settings: s, Log: slog.New(slog.DiscardHandler)})
+		_, err := newPackageServer(standaloneParts{Settings: s, Log: slog.New(slog.DiscardHandler)})
 		require.ErrorContains(t, err, says)
 	}
 }

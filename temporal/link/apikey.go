@@ -3,15 +3,12 @@ package link
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"slipway.io/slipway/reload"
 )
 
 // readAPIKey reads an API key. Blanks and new lines around it are no part of it.
@@ -25,15 +22,6 @@ func readAPIKey(path string) (string, error) {
 		return "", fmt.Errorf("--temporal-api-key-file: %s is empty: write the API key to it", path)
 	}
 	return key, nil
-}
-
-// currentOrLast is the key that the file contains, or the one of before while it can't be read: it may be in the middle of being replaced.
-func currentOrLast(key *reload.Files[string], log *slog.Logger) string {
-	value, err := key.Get()
-	if err != nil && log != nil {
-		log.Warn("the API key of Temporal is invalid, still using the previous one", "error", err)
-	}
-	return value
 }
 
 // nameIdentity says in errors of missing rights by which file this process has shown who it is.

@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 
-	"slipway.io/slipway/reload"
 	"slipway.io/slipway/temporal/codec"
 )
 
@@ -80,11 +79,11 @@ func Apply(o Options, to *client.Options) error {
 	}
 	connection.DialOptions = append(connection.DialOptions, grpc.WithTransportCredentials(credentials))
 	if o.APIKeyFile != "" {
-		key, err := reload.New(func() (string, error) { return readAPIKey(o.APIKeyFile) }, pause, o.APIKeyFile)
+		key, err := follow(o.Log, func() (string, error) { return readAPIKey(o.APIKeyFile) }, o.APIKeyFile)
 		if err != nil {
 			return err
 		}
-		to.Credentials = client.NewAPIKeyDynamicCredentials(func(context.Context) (string, error) { return currentOrLast(key, o.Log), nil })
+		to.Credentials = client.NewAPIKeyDynamicCredentials(func(context.Context) (string, error) { return key.get(), nil })
 	}
 	connection.DialOptions = append(connection.DialOptions, grpc.WithChainUnaryInterceptor(nameIdentity(o)))
 	if o.CodecKeyDir == "" {

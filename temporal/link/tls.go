@@ -10,15 +10,13 @@ import (
 	"os"
 
 	"google.golang.org/grpc/credentials"
-
-	"slipway.io/slipway/reload"
 )
 
 // transport encrypts connections with what the files contain when a connection is made: gRPC's own credentials are made of one configuration for good.
 type transport struct {
 	credentials.TransportCredentials
 	options Options
-	config  *reload.Files[*tls.Config]
+	config  *followed[*tls.Config]
 }
 
 func newCredentials(o Options) (credentials.TransportCredentials, error) {
@@ -31,12 +29,11 @@ func newCredentials(o Options) (credentials.TransportCredentials, error) {
 			paths = append(paths, path)
 		}
 	}
-	config, err := reload.New(func() (*tls.Config, error) { return readTLS(o) }, pause, paths...)
+	config, err := follow(o.Log, func() (*tls.Config, error) { return readTLS(o) }, paths...)
 	if err != nil {
 		return nil, err
 	}
-	first, _ := config.Get()
-	return transport{TransportCredentials: credentials.NewTLS(first), options: o, config: config}, nil
+	return transport{TransportCredentials: credentials.NewTLS(config.get()), options: o, config: config}, nil
 }
 
 func readTLS(o Options) (*tls.Config, error) {
@@ -64,11 +61,7 @@ func readTLS(o Options) (*tls.Config, error) {
 // ClientHandshake is that of gRPC, with the files as they are. Files that can't be read now leave what was read of them before in use: they may be in the
 // middle of being replaced.
 func (t transport) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	config, err := t.config.Get()
-	if err != nil && t.options.Log != nil {
-		t.options.Log.WarnContext(ctx, "the TLS files for Temporal are invalid, still using the previous ones", "error", err)
-	}
-	connection, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, raw)
+	connection, info, err := credentials.NewTLS(t.config.get()).ClientHandshake(ctx, authority, raw)
 	if err != nil {
 		return nil, nil, t.explain(err)
 	}
