@@ -45,8 +45,8 @@ its workers poll queue alice.own
 its workloads are in namespace shop unless a request says otherwise
 labels region=eu, tier=1
 
-WORKER   HOST     UP      LAST SEEN
-w        node-1   1m00s   3s
+WORKER   HOST     BUILD   UP      LAST SEEN
+w        node-1   -       1m00s   3s
 `}, slipway(t, api, "party", "get", "alice"))
 	require.Equal(t, outcome{out: "party bob cannot be reached: the last worker of queue slipway.party.bob is silent\nits workers " +
 		"poll queue slipway.party.bob\n"},

@@ -35,6 +35,9 @@ type Queue struct {
 type Options struct {
 	// Namespace is the Temporal namespace.
 	Namespace string
+	// Identity is that of the Temporal client: it names this process among the workers.
+	Identity   string
+	Versioning Versioning
 	// StopTimeout is how long activities that run may go on when the process is asked to end.
 	StopTimeout time.Duration
 	// Fatal is called when a worker cannot go on; it ends the process.
@@ -48,6 +51,7 @@ type Fleet struct {
 	temporal client.Client
 	queues   []Queue
 	options  Options
+	builds   *builds
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -59,7 +63,7 @@ type Fleet struct {
 
 // newFleet polls these queues once it is started.
 func newFleet(temporal client.Client, queues []Queue, options Options) *Fleet {
-	return &Fleet{temporal: temporal, queues: queues, options: options, done: make(chan struct{}),
+	return &Fleet{temporal: temporal, queues: queues, options: options, builds: newBuilds(temporal, queues, options), done: make(chan struct{}),
 		trouble: errors.New("the workers are starting")}
 }
 
@@ -69,17 +73,23 @@ func (f *Fleet) start(context.Context) error {
 	f.cancel = cancel
 	go func() {
 		defer close(f.done)
-		f.connect(ctx)
+		if f.connect(ctx) {
+			f.follow(ctx)
+		}
 	}()
 	return nil
 }
 
 // stop lets running activities end within StopTimeout.
-func (f *Fleet) stop(context.Context) error {
+func (f *Fleet) stop(ctx context.Context) error {
 	f.cancel()
 	<-f.done
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(f.workers) > 0 {
+		f.builds.leave(ctx)
+		defer f.builds.leave(ctx) // two that end at the same time each saw the other
+	}
 	var wg sync.WaitGroup
 	for _, w := range f.workers {
 		wg.Go(w.Stop)
@@ -99,26 +109,62 @@ func (f *Fleet) Ready() error {
 // connectPause is how long a failed start waits before the next.
 const connectPause = 2 * time.Second
 
-func (f *Fleet) connect(ctx context.Context) {
+// connect is false if the process is asked to end before it succeeds.
+func (f *Fleet) connect(ctx context.Context) bool {
 	for {
 		workers, err := f.startAll(ctx)
-		f.mu.Lock()
-		f.workers, f.trouble = workers, err
-		f.mu.Unlock()
 		if err == nil {
+			f.note(workers, errors.New("the workers poll and wait for Temporal to give them work"))
 			for _, q := range f.queues {
-				f.options.Log.Info("polling", "queue", q.Name)
+				f.options.Log.Info("polling", "queue", q.Name, "build", f.options.Versioning.Build)
 			}
-			return
+			return true
 		}
+		f.note(nil, err)
 		f.options.Log.Warn("the workers cannot start yet", "error", err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(connectPause):
+		if !pause(ctx, connectPause) {
+			return false
 		}
 	}
 }
+
+func (f *Fleet) note(workers []worker.Worker, trouble error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.workers, f.trouble = workers, trouble
+}
+
+// pause is false if the context ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// follow looks for as long as the process lives which build is to get the work.
+func (f *Fleet) follow(ctx context.Context) {
+	for failures, next := 0, time.Duration(0); ; {
+		if err := f.builds.look(ctx); err == nil {
+			f.note(f.workers, nil)
+			failures, next = 0, lookEvery
+		} else {
+			failures++
+			next = min(time.Duration(failures)*routePause, lookEvery)
+			if failures%firstFailures == 0 {
+				f.options.Log.Warn("which build of the workers gets the work is not settled", "error", err)
+			}
+		}
+		if !pause(ctx, next) {
+			return
+		}
+	}
+}
+
+// firstFailures is how many looks may fail in a row before the log says so: Temporal hears of a new build's workers a moment after they start.
+const firstFailures = 8
 
 // startAll starts every worker or none.
 func (f *Fleet) startAll(ctx context.Context) ([]worker.Worker, error) {
@@ -159,6 +205,8 @@ func (f *Fleet) build(q Queue) worker.Worker {
 		MaxConcurrentActivityExecutionSize:     atOnce,
 		DisableWorkflowWorker:                  !q.Workflows,
 		DisableRegistrationAliasing:            true,
+		DeploymentOptions:                      f.builds.deployment(q.Name),
+		PreferredVersionProvider:               workflows.Recording(func() int { return int(f.builds.level.Load()) }),
 		Interceptors:                           []interceptor.WorkerInterceptor{workflows.NewInterceptor()},
 		WorkerStopTimeout:                      f.options.StopTimeout,
 		OnFatalError:                           f.options.Fatal,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/audit"
@@ -78,6 +79,19 @@ const (
 	// versionAtOnce has an operation on a serving write how it begins and ends by local activities.
 	versionAtOnce workflow.Version = 4
 )
+
+// HistoryLevel is the newest version of the loop: up to which this build replays what another one has recorded. It is part of the build's ID (release/upgrade).
+const HistoryLevel = int(versionAtOnce)
+
+// Recording has workflows that begin record the loop's version of at most this level, so that a build which is older than this one can go on with them. What has been recorded stays.
+func Recording(level func() int) worker.PreferredVersionProvider {
+	return func(in worker.PreferredVersionProviderInput) *worker.VersionPreference {
+		if in.ChangeID != changeLoop {
+			return nil
+		}
+		return &worker.VersionPreference{Version: min(in.MaxSupported, workflow.Version(level())), ClampToSupportedRange: true}
+	}
+}
 
 type runningTimer struct {
 	until  time.Time

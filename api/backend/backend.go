@@ -12,12 +12,12 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"slipway.io/slipway/api/gather"
-	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/store/recent"
+	"slipway.io/slipway/temporal/presence"
 	"slipway.io/slipway/workflows"
 )
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	deploymentpb "go.temporal.io/api/deployment/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
@@ -15,6 +16,7 @@ import (
 
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/upgrade"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/workflows"
 )
@@ -61,12 +63,24 @@ func (h *Backend) Describe(ctx context.Context, workflowID string) (*workflowser
 	return described, ofLimit(ctx, err)
 }
 
-// WorkerAsked says whether a workflow worker of the engine has asked Temporal for work at most so long ago. A poll lasts up to a minute.
+// WorkerAsked says whether a workflow worker of the engine that gets work has asked Temporal for it at most so long ago: one of another build than the one that
+// Temporal gives the work to only stands by. A poll lasts up to a minute.
 func (h *Backend) WorkerAsked(ctx context.Context, within time.Duration) (bool, error) {
 	queue, err := h.Temporal.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: h.Namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: workflows.QueueEngine}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW})
-	asked := func(p *taskqueuepb.PollerInfo) bool { return time.Since(p.GetLastAccessTime().AsTime()) < within }
+	gets := queue.GetVersioningInfo().GetCurrentDeploymentVersion().GetBuildId()
+	asked := func(p *taskqueuepb.PollerInfo) bool {
+		return pollsAs(p.GetDeploymentOptions()) == gets && time.Since(p.GetLastAccessTime().AsTime()) < within
+	}
 	return slices.ContainsFunc(queue.GetPollers(), asked), err
+}
+
+// pollsAs is the ID of the build that a worker polls as; empty for one that tells Temporal none.
+func pollsAs(o *deploymentpb.WorkerDeploymentOptions) string {
+	if o.GetWorkerVersioningMode() != enumspb.WORKER_VERSIONING_MODE_VERSIONED {
+		return upgrade.Unversioned
+	}
+	return o.GetBuildId()
 }
 
 // Query asks the newest run of a workflow for its state. A workflow whose worker does not answer in time is an error.

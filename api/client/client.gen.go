@@ -325,6 +325,11 @@ type PartyState struct {
 
 // PartyWorker A worker that polls the party's queue.
 type PartyWorker struct {
+	// Build Which build of Slipway the worker is, as Temporal knows it. Missing for a worker that doesn't tell.
+	//
+	// Example: v1.4.0-h4
+	Build string `json:"build,omitempty"`
+
 	// Host Example: node-1
 	Host string `json:"host"`
 

@@ -107,7 +107,7 @@ func present(s *schema.PartyState, p party.Presence) {
 		s.LastSeenAt = answer.UTC(p.LastSeenAt)
 	}
 	for i, w := range p.Workers {
-		s.Workers[i] = schema.PartyWorker{Identity: w.Identity, Host: w.Host, StartedAt: w.StartedAt.UTC(), LastSeenAt: w.LastSeenAt.UTC()}
+		s.Workers[i] = schema.PartyWorker{Identity: w.Identity, Host: w.Host, Build: w.Build, StartedAt: w.StartedAt.UTC(), LastSeenAt: w.LastSeenAt.UTC()}
 	}
 }
 

@@ -73,9 +73,9 @@ func describe(a *app.App, _ string, p client.PartyState) error {
 	if len(p.Workers) == 0 {
 		return nil
 	}
-	table := render.NewTable("WORKER", "HOST", "UP", "LAST SEEN")
+	table := render.NewTable("WORKER", "HOST", "BUILD", "UP", "LAST SEEN")
 	for _, w := range p.Workers {
-		table.Add(w.Identity, w.Host, a.Age(w.StartedAt), a.Age(w.LastSeenAt))
+		table.Add(w.Identity, w.Host, w.Build, a.Age(w.StartedAt), a.Age(w.LastSeenAt))
 	}
 	a.Printf(a.Out, "\n%s", table)
 	return nil

@@ -86,6 +86,8 @@ type Settings struct {
 	MaxConcurrentWorkloads  int
 	UnreachableBudget       time.Duration
 	RecordLimit             int
+	WorkerVersioning        bool
+	RollbackWindow          time.Duration
 	LogLevel                string
 	LogFormat               string
 	ShutdownTimeout         time.Duration
@@ -385,6 +387,10 @@ func behindThem(s *Settings) []definition {
 			description: "how long a cluster may be out of reach before a release is interrupted"},
 		{name: "record-limit", fallback: "50", groups: workers, into: &s.RecordLimit,
 			description: "how many records of past releases are kept of each plan"},
+		{name: "worker-versioning", fallback: "true", groups: workers, into: &s.WorkerVersioning,
+			description: "tell Temporal which build the workers are, so that the newest build that runs gets the work; false: for a Temporal server without worker deployments"},
+		{name: "rollback-window", fallback: "24h", groups: workers, into: &s.RollbackWindow,
+			description: "how long after an upgrade you can go back to the build before: until then, releases that begin record nothing that it doesn't understand"},
 		{name: "kube-qps", fallback: "200", groups: engine, into: &s.KubeQPS,
 			description: "requests per second of this process to one Kubernetes API server"},
 		{name: "kube-burst", fallback: "400", groups: engine, into: &s.KubeBurst,

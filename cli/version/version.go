@@ -10,6 +10,9 @@ import (
 // release is set by the linker: -X slipway.io/slipway/cli/version.release=v1.2.3.
 var release string
 
+// unreleased is the version of a build that has none.
+const unreleased = "unreleased"
+
 // Build says which build of Slipway this is.
 type Build struct {
 	Version  string `json:"version"`
@@ -40,10 +43,25 @@ func This() Build {
 		}
 	}
 	if b.Version == "" {
-		b.Version = "unreleased"
+		b.Version = unreleased
 	}
 	return b
 }
+
+// ID tells this build from others: its version, or the commit where it has none.
+func (b Build) ID() string {
+	if b.Version != unreleased || b.Commit == "" {
+		return b.Version
+	}
+	id := b.Commit[:min(len(b.Commit), shortCommit)]
+	if b.Modified {
+		id += "-dirty"
+	}
+	return id
+}
+
+// shortCommit is how many digits of a commit name a build.
+const shortCommit = 12
 
 // UserAgent names this build to the servers that it talks to.
 func UserAgent() string { return "slipway/" + This().Version }

@@ -27,7 +27,6 @@ import (
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/api/backend"
-	"slipway.io/slipway/api/presence"
 	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/packages"
@@ -41,8 +40,10 @@ import (
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/upgrade"
 	"slipway.io/slipway/store"
 	"slipway.io/slipway/temporal/link"
+	"slipway.io/slipway/temporal/presence"
 	"slipway.io/slipway/worker"
 	"slipway.io/slipway/workflows"
 )
@@ -121,10 +122,18 @@ func newVersions(temporal client.Client, s settings.Settings) *versions.Reader {
 }
 
 func newFleetOptions(s settings.Settings, log *slog.Logger, down fx.Shutdowner) worker.Options {
-	return worker.Options{Namespace: s.TemporalNamespace, StopTimeout: s.ShutdownTimeout / 2, Log: log, Fatal: func(err error) {
+	return worker.Options{Namespace: s.TemporalNamespace, Identity: identity(), Versioning: versioning(s), StopTimeout: s.ShutdownTimeout / 2, Log: log, Fatal: func(err error) {
 		log.Error("a worker cannot go on", "error", err)
 		_ = down.Shutdown(fx.ExitCode(app.ExitFailure))
 	}}
+}
+
+func versioning(s settings.Settings) worker.Versioning {
+	v := worker.Versioning{Build: upgrade.Unversioned, RollbackWindow: s.RollbackWindow}
+	if s.WorkerVersioning {
+		v.Build = worker.ThisBuild(upgrade.ID(version.This().ID(), workflows.HistoryLevel))
+	}
+	return v
 }
 
 // homeModule is the home cluster. Without credentials for it there is no server and no centre.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what the local stack runs into .dev/bin, and only what is missing there.
 #
-#   deploy/dev/build.sh [stack|tools|compose|gitops|s3]…     (default: stack)
+#   deploy/dev/build.sh [stack|tools|compose|gitops|s3|previous]…     (default: stack)
 #
 # A binary is kept as long as what it was built from stays the same. A control-plane binary on PATH that
 # reports exactly the pinned version is linked instead of built.
@@ -61,6 +61,25 @@ LIST
 
 # Where the tests of package stores keep packages.
 s3_binaries() { echo "versitygw s3 github.com/versity/versitygw/cmd/versitygw"; }
+
+# The build before this one, for the tests of two builds side by side. Whoever releases a new one names its commit here.
+previous_commit=45dbea46a757726e0e7b5c8271c476bbdd211c55
+
+build_previous() {
+  local source=$root/.dev/previous
+  if is_current slipway-previous "$previous_commit $go_version"; then return 0; fi
+  git -C "$root" cat-file -e "$previous_commit^{commit}" 2>/dev/null ||
+    { echo "the build before this one, commit $previous_commit, is not in this clone: fetch it (git fetch --unshallow)" >&2; exit 1; }
+  take_lock
+  echo "building slipway of commit ${previous_commit:0:12} …"
+  rm -rf "$source"
+  mkdir -p "$source"
+  git -C "$root" archive "$previous_commit" | tar -x -C "$source"
+  (cd "$source" && GOWORK=off CGO_ENABLED=0 go build -trimpath -o "$bin/.slipway-previous.partial" ./cmd/slipway)
+  mv "$bin/.slipway-previous.partial" "$bin/slipway-previous"
+  rm -rf "$source"
+  echo "$previous_commit $go_version" >"$bin/.slipway-previous.stamp"
+}
 
 hash() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -d' ' -f1; }
 
@@ -168,4 +187,9 @@ command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer and 
 go_version=$(cd "$here/kubernetes" && go env GOVERSION)
 locked=
 hinted=
-for what in "${@:-stack}"; do build_list "${what}_binaries"; done
+for what in "${@:-stack}"; do
+  case $what in
+    previous) build_previous ;;
+    *) build_list "${what}_binaries" ;;
+  esac
+done

@@ -98,6 +98,7 @@ build_slipway
 set_environment
 unset SLIPWAY_TEST_LONG SLIPWAY_TEST_SOAK
 if [ -n "$long" ]; then export SLIPWAY_TEST_LONG=1; fi
+if [ -n "$long$soak" ]; then "$here/build.sh" previous; fi
 if [ -n "$soak" ]; then export SLIPWAY_TEST_SOAK=1; fi
 if [ -n "$bench" ]; then exec "$here/bench.sh" "$@"; fi
 if [ -n "$soak" ]; then exec "$here/soak.sh" "$@"; fi

@@ -30,7 +30,9 @@ const (
 
 // Worker is the last that was heard of one worker. The times are those of the worker's own clock.
 type Worker struct {
-	Identity, Host        string
+	Identity, Host string
+	// Build is the ID of its build (release/upgrade); empty where it tells none.
+	Build                 string
 	StartedAt, LastSeenAt time.Time
 	// Stopping says that the worker was shut down.
 	Stopping bool

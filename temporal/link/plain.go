@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -28,7 +29,7 @@ func (p plain) ClientHandshake(ctx context.Context, authority string, raw net.Co
 		return nil, nil, err
 	}
 	return &firstRead{Conn: connection, explain: func(err error) error {
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 			return fmt.Errorf("the server at %s closed the connection immediately: if it requires TLS, set --temporal-tls=on: %w", p.address, err)
 		}
 		return err

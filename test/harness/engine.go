@@ -133,7 +133,15 @@ func (e *Engine) PartyWorker(party, kubeconfig string, args ...string) *Process 
 // PartyWorkerIn is PartyWorker in another namespace.
 func (e *Engine) PartyWorkerIn(party, namespace, kubeconfig string, args ...string) *Process {
 	return Run(e.t, e.Binary("slipway"), append([]string{"worker", "--party", party, "--watch-namespaces", namespace, "--kubeconfig", kubeconfig,
-		"--temporal-address", e.TemporalAddress, "--temporal-namespace", e.TemporalNamespace}, args...), nil)
+		"--temporal-address", e.TemporalAddress, "--temporal-namespace", e.TemporalNamespace}, args...), e.versioning())
+}
+
+// versioning has workers tell Temporal their build where it keeps builds.
+func (s Stack) versioning() []string {
+	if s.KeepsBuilds {
+		return nil
+	}
+	return []string{"SLIPWAY_WORKER_VERSIONING=false"}
 }
 
 func (e *Engine) process(o Options, args ...string) *Process {
@@ -142,7 +150,7 @@ func (e *Engine) process(o Options, args ...string) *Process {
 		binary = "slipway"
 	}
 	args = append(args, "--kubeconfig", e.kubeconfig, "--temporal-address", e.TemporalAddress, "--temporal-namespace", e.TemporalNamespace, "--namespace", e.Home, "--serving-namespace", e.Home)
-	return Run(e.t, e.Binary(binary), append(args, o.Args...), o.Env)
+	return Run(e.t, e.Binary(binary), append(args, o.Args...), append(e.versioning(), o.Env...))
 }
 
 // WaitReady returns when every dependency of the server, its workers included, is there.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,8 +26,7 @@ type LockedTemporal struct {
 	t       testing.TB
 	clients *Authority
 	own     string
-	process *Process
-	ports   [2]string
+	server  *temporalServer
 }
 
 // The keys that the server knows: the engine's and the tests'.
@@ -40,10 +38,9 @@ const (
 // NewLockedTemporal starts one. Workloads are those of the shared stack.
 func NewLockedTemporal(t testing.TB) *LockedTemporal {
 	t.Helper()
-	l := &LockedTemporal{Stack: SharedStack(t), Dir: t.TempDir(), t: t, own: t.TempDir(), clients: NewAuthority(t)}
-	for i := range l.ports {
-		_, l.ports[i], _ = strings.Cut(freeAddress(t), ":")
-	}
+	l := &LockedTemporal{Stack: SharedStack(t), Dir: t.TempDir(), t: t, clients: NewAuthority(t)}
+	l.server = newTemporalServer(t, &l.Stack)
+	l.own = l.server.dir
 	server := NewAuthority(t)
 	l.CAFile = server.File
 	cert, key := server.Issue()
@@ -53,7 +50,6 @@ func NewLockedTemporal(t testing.TB) *LockedTemporal {
 	l.AcceptKey(engineKey)
 	l.Write("api-key", engineKey)
 	l.UseCodecKey("first")
-	l.TemporalAddress, l.TemporalUI = "127.0.0.1:"+l.ports[0], "http://127.0.0.1:"+l.ports[1]
 	l.TemporalLocks = func(o *client.Options) {
 		o.ConnectionOptions.TLS = server.Client(l.clients)
 		o.Credentials = client.NewAPIKeyStaticCredentials(adminKey)
@@ -66,14 +62,10 @@ func NewLockedTemporal(t testing.TB) *LockedTemporal {
 // Restart starts the server with its data and what it knows of clients by now.
 func (l *LockedTemporal) Restart() {
 	l.t.Helper()
-	if l.process != nil {
-		l.process.Kill()
-	}
 	path := func(name string) string { return filepath.Join(l.own, name) }
 	l.copyOwn("clients.pem", l.clients.File)
-	l.process = Run(l.t, l.Binary("temporal-dev"), []string{"--port", l.ports[0], "--ui-port", l.ports[1], "--db-filename", path("temporal.db"),
-		"--tls-cert-file", path("server.pem"), "--tls-key-file", path("server.key"), "--client-ca-file", path("clients.pem"), "--api-keys-file", path("api-keys")}, nil)
-	require.Eventually(l.t, func() bool { return strings.Contains(l.process.Output(), "Temporal serves on") }, Patience, Tick, "the locked Temporal does not come up")
+	l.server.restart("--tls-cert-file", path("server.pem"), "--tls-key-file", path("server.key"), "--client-ca-file", path("clients.pem"),
+		"--api-keys-file", path("api-keys"))
 }
 
 // Flags are what an engine needs to use it.

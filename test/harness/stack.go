@@ -39,6 +39,8 @@ type Stack struct {
 	TemporalLocks func(*client.Options)
 	// Prepare adds what engines may not add themselves to a namespace of Temporal; nil: they may.
 	Prepare func(t testing.TB, namespace string)
+	// KeepsBuilds says that Temporal keeps the builds of workers in all namespaces, which the shared one doesn't: that costs two cores where there are thousands.
+	KeepsBuilds bool
 	// Bin is the folder of the binaries.
 	Bin  string
 	Kube kubernetes.Interface

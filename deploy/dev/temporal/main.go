@@ -28,6 +28,8 @@ type options struct {
 	SearchAttributes map[string]enumspb.IndexedValueType
 	LogLevel         string
 	Locks            locks
+	// NamespaceWorkers has Temporal's own workers serve every namespace.
+	NamespaceWorkers bool
 }
 
 const listenIP = "127.0.0.1"
@@ -88,6 +90,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	set.StringVar(&o.DBFilename, "db-filename", "", "SQLite file that keeps everything over a restart")
 	noAttributes := false
 	set.BoolVar(&noAttributes, "no-search-attributes", false, "leave Slipway's search attributes out, as a Temporal does that nobody has prepared")
+	set.BoolVar(&o.NamespaceWorkers, "namespace-workers", false, "have Temporal's own workers, which keep the builds of workers, serve every namespace, not only the default one")
 	o.Locks.register(set)
 	if err := set.Parse(args); err != nil {
 		return o, err

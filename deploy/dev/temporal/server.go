@@ -87,16 +87,20 @@ func newUI(o options, frontend string) *uiserver.Server {
 }
 
 // dynamicConfig lets timers fire to 10 ms instead of 1 s, which is what makes short tests short. One partition per task queue is plenty
-// for one machine, and a task then always meets its poller at once. Temporal's own workers, those of schedules and batches, serve the
-// default namespace alone: those of tests, of which there are thousands, would keep both cores busy with their polls.
-var dynamicConfig = dynamicconfig.StaticClient{
-	dynamicconfig.TimerProcessorMaxTimeShift.Key():          10 * time.Millisecond,
-	dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
-	dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
-	dynamicconfig.EnableServerVersionCheck.Key():            false,
-	dynamicconfig.WorkerPerNamespaceWorkerCount.Key(): []dynamicconfig.ConstrainedValue{
-		{Value: 0}, {Constraints: dynamicconfig.Constraints{Namespace: namespaceName}, Value: 1},
-	},
+// for one machine, and a task then always meets its poller at once. Temporal's own workers, those of schedules, batches and worker deployments, serve the
+// default namespace alone unless all are asked for: those of tests, of which there are thousands, would keep both cores busy with their polls.
+func dynamicConfig(o options) dynamicconfig.StaticClient {
+	workers := []dynamicconfig.ConstrainedValue{{Value: 0}, {Constraints: dynamicconfig.Constraints{Namespace: namespaceName}, Value: 1}}
+	if o.NamespaceWorkers {
+		workers = []dynamicconfig.ConstrainedValue{{Value: 1}}
+	}
+	return dynamicconfig.StaticClient{
+		dynamicconfig.TimerProcessorMaxTimeShift.Key():          10 * time.Millisecond,
+		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
+		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
+		dynamicconfig.EnableServerVersionCheck.Key():            false,
+		dynamicconfig.WorkerPerNamespaceWorkerCount.Key():       workers,
+	}
 }
 
 func newTemporal(o options, db *config.SQL, ports servicePorts) (temporal.Server, error) {
@@ -110,7 +114,7 @@ func newTemporal(o options, db *config.SQL, ports servicePorts) (temporal.Server
 		temporal.ForServices(serviceNames(o)),
 		temporal.WithStaticHosts(hosts),
 		temporal.WithLogger(logger),
-		temporal.WithDynamicConfigClient(dynamicConfig),
+		temporal.WithDynamicConfigClient(dynamicConfig(o)),
 		temporal.WithAuthorizer(o.Locks.authorizer()),
 		temporal.WithClaimMapper(o.Locks.claimMapper),
 	)

@@ -99,7 +99,7 @@ func workersQuery(queues []string) string {
 
 func workerOf(heartbeat *workerpb.WorkerHeartbeat) party.Worker {
 	status := heartbeat.GetStatus()
-	return party.Worker{Identity: heartbeat.GetWorkerIdentity(), Host: heartbeat.GetHostInfo().GetHostName(),
+	return party.Worker{Identity: heartbeat.GetWorkerIdentity(), Host: heartbeat.GetHostInfo().GetHostName(), Build: heartbeat.GetDeploymentVersion().GetBuildId(),
 		StartedAt: heartbeat.GetStartTime().AsTime(), LastSeenAt: heartbeat.GetHeartbeatTime().AsTime(),
 		Stopping: status == enumspb.WORKER_STATUS_SHUTTING_DOWN || status == enumspb.WORKER_STATUS_SHUTDOWN}
 }
