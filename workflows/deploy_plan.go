@@ -104,7 +104,7 @@ type beginAnswer struct {
 
 func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 	r := &taskRun{
-		loop: newLoop(ctx, planMenu, plan.Command{Verb: plan.VerbStop, Reason: reasonCancelled}, versionSettlesFirst), in: in,
+		loop: newLoop(ctx, planMenu, plan.Command{Verb: plan.VerbStop, Reason: reasonCancelled}, TypeDeployPlan), in: in,
 		children: make([]workflow.ChildWorkflowFuture, len(in.Items)), abandoned: make([]bool, len(in.Items)), begun: in.State != nil,
 	}
 	doc := plan.Document{Items: make([]plan.Item, len(in.Items))}

@@ -78,18 +78,34 @@ const (
 	versionBriefRests workflow.Version = 3
 	// versionAtOnce has an operation on a serving write how it begins and ends by local activities.
 	versionAtOnce workflow.Version = 4
+	// versionKeepsParts has a rollout go on with what a leg has done whose worker died while it was being cancelled.
+	versionKeepsParts workflow.Version = 5
 )
 
-// HistoryLevel is the newest version of the loop: up to which this build replays what another one has recorded. It is part of the build's ID (release/upgrade).
-const HistoryLevel = int(versionAtOnce)
+// versionsOf are the versions of the loop by which the workflows of a type have gone, oldest first.
+var versionsOf = map[string][]workflow.Version{
+	TypeDeployPlan: {versionSettlesFirst},
+	TypeRollout:    {versionSettlesFirst, versionLegs, versionBriefRests, versionKeepsParts},
+	TypeServing:    {versionSettlesFirst, versionAtOnce},
+}
 
-// Recording has workflows that begin record the loop's version of at most this level, so that a build which is older than this one can go on with them. What has been recorded stays.
+// HistoryLevel is the newest version of the loop: up to which this build replays what another one has recorded. It is part of the build's ID (release/upgrade).
+const HistoryLevel = int(versionKeepsParts)
+
+// Recording has workflows that begin go by the newest version of their type up to this level, so that a build which is older than this one can go on with them. What
+// has been recorded stays.
 func Recording(level func() int) worker.PreferredVersionProvider {
 	return func(in worker.PreferredVersionProviderInput) *worker.VersionPreference {
 		if in.ChangeID != changeLoop {
 			return nil
 		}
-		return &worker.VersionPreference{Version: min(in.MaxSupported, workflow.Version(level())), ClampToSupportedRange: true}
+		chosen := workflow.DefaultVersion
+		for _, v := range versionsOf[in.WorkflowInfo.WorkflowType.Name] {
+			if v <= workflow.Version(level()) {
+				chosen = v
+			}
+		}
+		return &worker.VersionPreference{Version: chosen}
 	}
 }
 
@@ -99,12 +115,12 @@ type runningTimer struct {
 	fired  bool
 }
 
-// newLoop is a loop that goes by this version of the code if its run begins now.
-func newLoop[C any](ctx workflow.Context, menu menu[C], stop C, version workflow.Version) *loop[C] {
+// newLoop is a loop that goes by the newest version of its workflow's type if its run begins now, but for Recording.
+func newLoop[C any](ctx workflow.Context, menu menu[C], stop C, kind string) *loop[C] {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
-	info := workflow.GetInfo(ctx)
+	info, versions := workflow.GetInfo(ctx), versionsOf[kind]
 	return &loop[C]{root: ctx, ctx: detached, info: info, meter: newMeter(detached, info), box: inboxOf(ctx), menu: menu, stop: stop,
-		version: workflow.GetVersion(ctx, changeLoop, workflow.DefaultVersion, version)}
+		version: workflow.GetVersion(ctx, changeLoop, workflow.DefaultVersion, versions[len(versions)-1])}
 }
 
 // run runs the machine until nothing is left to be done; again says that another run goes on with the driver's next.

@@ -94,7 +94,7 @@ type runningAction struct {
 
 func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	r := &rolloutRun{in: in, newer: in.Newer,
-		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal", Reason: reasonCancelled}, versionBriefRests)}
+		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal", Reason: reasonCancelled}, TypeRollout)}
 	self := r.info.WorkflowExecution
 	claim := workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID, Engine: in.Engine}
 	setup := machine.Setup{Asked: in.Asked, Claim: claim.String(), Workflow: plan.WorkflowRef{ID: self.ID, RunID: self.RunID},
@@ -142,9 +142,15 @@ func (r *rolloutRun) settle(now time.Time, _ bool) {
 func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 	end := machine.LegEnd{Parts: a.gone.Parts}
 	var canceled *temporal.CanceledError
+	var timeout *temporal.TimeoutError
 	switch {
 	case a.err == nil:
 		return end
+	case r.version >= versionKeepsParts && errors.As(a.err, &timeout): // its last attempt died when there was to be no other: it was being cancelled, say
+		var told machine.LegProgress
+		if timeout.HasLastHeartbeatDetails() && timeout.LastHeartbeatDetails(&told) == nil {
+			end.Parts = told.Parts
+		}
 	case errors.As(a.err, &canceled):
 		var gone machine.LegResult
 		if canceled.HasDetails() && canceled.Details(&gone) == nil {

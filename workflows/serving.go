@@ -90,7 +90,7 @@ type partyStep struct {
 
 func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
 	s := &servingRun{in: in, running: make([]*partyStep, len(in.Parties)),
-		loop: newLoop(ctx, servingMenu, serving.Command{Verb: serving.VerbStop, Reason: reasonCancelled}, versionAtOnce)}
+		loop: newLoop(ctx, servingMenu, serving.Command{Verb: serving.VerbStop, Reason: reasonCancelled}, TypeServing)}
 	s.driver = s
 	s.self = workloadops.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.FirstRunID}
 	s.began = s.info.WorkflowStartTime

@@ -14,6 +14,8 @@ type Holding struct {
 	Services bool
 	// Loose says that somebody else's edit lets the workload's own controller move pods though they are to rest.
 	Loose bool
+	// Elsewhere says that its pods move, and that no attempt of this process moves them: what goes away beside it may be another worker's doing, who looks at it.
+	Elsewhere bool
 }
 
 // Holdings knows what the rollouts of a cluster hold.

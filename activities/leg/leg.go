@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/workload"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
@@ -36,6 +37,8 @@ type Routes interface {
 type Options struct {
 	// ListenFor is how long an attempt keeps its place while nothing comes on; default 10 s.
 	ListenFor time.Duration
+	// Recorder takes the heartbeat that must not be lost; nil: the Temporal client of the activity's own worker.
+	Recorder heartbeat.Recorder
 	// Now is the clock; default: time.Now.
 	Now func() time.Time
 }
@@ -85,6 +88,9 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 			continue
 		}
 		w.at(ctx, action, leg.Status())
+		if err := w.certain(ctx, action); err != nil {
+			return machine.LegResult{}, err
+		}
 		result, err := a.carryOut(ctx, action)
 		if err != nil {
 			return machine.LegResult{}, ended(ctx, err, leg.Parts())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ type party struct {
 	fail    map[string]error
 	grace   int64
 	updated int32
+	// certain is how many parts Temporal has for certain, at each call that makes sure of them.
+	certain []int
 	// left is what the last attempt has left to the next.
 	left *machine.LegProgress
 }
@@ -68,6 +71,12 @@ func (p *party) Route(_ context.Context, in rollout.RouteRequest) (rollout.Route
 	return rollout.RouteResult{Modified: true, GraceSeconds: p.grace}, p.called(call)
 }
 
+// RecordActivityHeartbeat is Temporal's.
+func (p *party) RecordActivityHeartbeat(_ context.Context, _ []byte, details ...any) error {
+	p.certain = append(p.certain, len(details[0].(machine.LegProgress).Parts))
+	return nil
+}
+
 // goes makes one attempt at a leg.
 func (p *party) goes(t *testing.T, in machine.LegRequest) (machine.LegResult, error) {
 	t.Helper()
@@ -84,7 +93,7 @@ func (p *party) goes(t *testing.T, in machine.LegRequest) (machine.LegResult, er
 			p.left = &left
 		}
 	})
-	acts := leg.New(p, p, leg.Options{})
+	acts := leg.New(p, p, leg.Options{Recorder: p})
 	env.RegisterActivityWithOptions(acts.Leg, activity.RegisterOptions{Name: machine.ActivityLeg})
 	value, err := env.ExecuteActivity(machine.ActivityLeg, in)
 	if err != nil {
@@ -127,6 +136,17 @@ func TestALegGoesToTheNextRest(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"begin", "move 50%", "move 100%", "ResumeAndRelease"}, p.calls, "nobody has to do anything until it is over")
 	require.Len(t, out.Parts, 4)
+}
+
+// An attempt that went through the last step again after its workload has gone home would find the new template there, and take it for somebody else's.
+func TestStepsAreCertainBeforeTheWorkloadGoesHome(t *testing.T) {
+	t.Parallel()
+	p := &party{}
+	_, err := p.goes(t, asked(true, step("50%", new(int32(50)), passes), step("100%", nil, passes)))
+	require.NoError(t, err)
+	home := slices.Index(p.calls, string(rollout.FinishResume))
+	require.Positive(t, home, p.calls)
+	require.Equal(t, []int{home}, p.certain, "all that is done before is with Temporal: %s", p.calls)
 }
 
 func TestALegWaitsForItsRoutesToTakeEffect(t *testing.T) {

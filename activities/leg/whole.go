@@ -44,6 +44,15 @@ func (w *whole) at(ctx context.Context, a machine.Action, s *rollout.Status) {
 	}
 }
 
+// certain has Temporal know that the steps are done before the workload goes home: an attempt that went through a step once more from then on would take what
+// this release writes there for somebody else's, and route to pods that are gone. A finish that ends with the claim's release sees to that itself.
+func (w *whole) certain(ctx context.Context, a machine.Action) error {
+	if a.Kind != machine.ActFinish || a.Finish.Action != rollout.FinishResume {
+		return nil
+	}
+	return w.Record(ctx, w.options.Recorder)
+}
+
 // rests notes what the leg waits for.
 func (w *whole) rests(s *rollout.Status) {
 	w.details.Note(func(p *machine.LegProgress) { p.Status = s })

@@ -179,8 +179,9 @@ func (d *DriftDetector) missing(ctx context.Context, at place, left *lent) (*dri
 		return nil, err
 	}
 	_, removed := d.a.removed.Get(left.UID)
+	holding, held := d.holdings.Held(left.claim)
 	switch {
-	case removed:
+	case removed || held && holding.Elsewhere:
 		return nil, nil
 	case live == nil, meta(live).GetUID() != left.UID:
 		return left.change("deleted", ""), nil

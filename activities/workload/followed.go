@@ -70,6 +70,13 @@ func (f *followed) get(t target) (o *unstructured.Unstructured, left bool) {
 	return nil, false
 }
 
+// has says whether an attempt of this process is at work on a workload.
+func (f *followed) has(t target) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.objects[t] != nil
+}
+
 // newer is the newer one of two objects of one name, by their resourceVersion; false when that cannot be told. Versions of one resource are
 // numbers that grow (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
 func newer(a, b *unstructured.Unstructured) (*unstructured.Unstructured, bool) {

@@ -1,13 +1,11 @@
 package compose
 
 import (
-	"context"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/compose-spec/compose-go/v2/graph"
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/stretchr/testify/require"
 )
@@ -38,18 +36,6 @@ func TestStartOrder(t *testing.T) {
 			}
 		}
 	})
-}
-
-// startOrder is the order in which the services may start.
-func startOrder(t *testing.T, project *types.Project) []string {
-	t.Helper()
-	var order []string
-	err := graph.InDependencyOrder(t.Context(), project, func(_ context.Context, name string, _ types.ServiceConfig) error {
-		order = append(order, name)
-		return nil
-	}, graph.WithMaxConcurrency(1))
-	require.NoError(t, err)
-	return order
 }
 
 // What a service talks to is among what it waits for, directly or through others.

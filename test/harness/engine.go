@@ -99,6 +99,15 @@ func Start(t testing.TB, o Options) *Engine {
 	return e
 }
 
+// Beside is the same engine at another address, where another server process of it serves.
+func (e *Engine) Beside(o Options) (other *Engine, server *Process) {
+	e.t.Helper()
+	copied := *e
+	copied.listen, copied.kusciaListen, copied.KusciaGRPC = freeAddress(e.t), freeAddress(e.t), freeAddress(e.t)
+	copied.URL, copied.KusciaURL = "http://"+copied.listen, "http://"+copied.kusciaListen
+	return &copied, copied.Server(o)
+}
+
 // Dev starts another process of server and worker in one.
 func (e *Engine) Dev(o Options) *Process {
 	return e.process(o, e.serving("dev")...)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,50 +22,68 @@ type postgres struct {
 	host, port, user, passwordFile string
 	bin                            string
 	password                       string
-	// stop ends the server; it may be called twice.
-	stop func()
+	folder                         string
+	as                             *syscall.Credential
+	server                         *exec.Cmd
 }
 
 // startPostgres runs a server until the test ends. Its superuser and password are what the image makes of the same environment.
 func startPostgres(t *testing.T, name, password string) *postgres {
 	t.Helper()
-	bin := postgresBinaries(t)
 	// Not t.TempDir(): PostgreSQL refuses to run as root, and who it runs as must get at the folder.
 	folder, err := os.MkdirTemp("", "slipway-postgres-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	p := &postgres{host: "127.0.0.1", port: harness.FreePort(t), user: name, password: password, bin: bin, passwordFile: filepath.Join(folder, "password")}
-	require.NoError(t, os.WriteFile(p.passwordFile, []byte(password+"\n"), 0o444))
-	data, as := filepath.Join(folder, "data"), ordinaryUser(t, folder)
+	return startPostgresIn(t, folder, name, password)
+}
 
-	initdb := exec.Command(filepath.Join(bin, "initdb"), "--pgdata", data, "--username", name, "--pwfile", p.passwordFile,
+// startPostgresIn keeps the data in this folder.
+func startPostgresIn(t *testing.T, folder, name, password string) *postgres {
+	t.Helper()
+	p := &postgres{host: "127.0.0.1", port: harness.FreePort(t), user: name, password: password, bin: postgresBinaries(t), folder: folder,
+		passwordFile: filepath.Join(folder, "password"), as: ordinaryUser(t, folder)}
+	require.NoError(t, os.WriteFile(p.passwordFile, []byte(password+"\n"), 0o444))
+	initdb := exec.Command(filepath.Join(p.bin, "initdb"), "--pgdata", p.data(), "--username", name, "--pwfile", p.passwordFile,
 		"--auth", "scram-sha-256", "--encoding", "UTF8", "--no-sync")
-	initdb.Dir, initdb.SysProcAttr = folder, &syscall.SysProcAttr{Credential: as}
+	initdb.Dir, initdb.SysProcAttr = folder, &syscall.SysProcAttr{Credential: p.as}
 	out, err := initdb.CombinedOutput()
 	require.NoError(t, err, "initdb: %s", out)
-
-	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-p", p.port, "-c", "listen_addresses="+p.host,
-		"-c", "unix_socket_directories="+folder, "-c", "fsync=off")
-	server.Dir = folder
-	server.SysProcAttr = &syscall.SysProcAttr{Credential: as, Pdeathsig: syscall.SIGQUIT}
-	log, err := os.Create(filepath.Join(folder, "log"))
-	require.NoError(t, err)
-	server.Stdout, server.Stderr = log, log
-	require.NoError(t, server.Start())
-	p.stop = sync.OnceFunc(func() {
-		// Immediate shutdown: connections of what the test has started do not hold it up.
-		_ = server.Process.Signal(syscall.SIGQUIT)
-		_ = server.Wait()
-	})
 	t.Cleanup(func() {
 		p.stop()
 		if t.Failed() {
-			text, _ := os.ReadFile(log.Name())
+			text, _ := os.ReadFile(p.log())
 			t.Logf("PostgreSQL's log:\n%s", text)
 		}
-		_ = log.Close()
 	})
+	p.start(t)
 	return p
+}
+
+func (p *postgres) data() string { return filepath.Join(p.folder, "data") }
+
+func (p *postgres) log() string { return filepath.Join(p.folder, "log") }
+
+// start runs the server with its data.
+func (p *postgres) start(t *testing.T) {
+	t.Helper()
+	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	defer log.Close()
+	p.server = exec.Command(filepath.Join(p.bin, "postgres"), "-D", p.data(), "-p", p.port, "-c", "listen_addresses="+p.host,
+		"-c", "unix_socket_directories="+p.folder, "-c", "fsync=off")
+	p.server.Dir, p.server.Stdout, p.server.Stderr = p.folder, log, log
+	p.server.SysProcAttr = &syscall.SysProcAttr{Credential: p.as, Pdeathsig: syscall.SIGQUIT}
+	require.NoError(t, p.server.Start())
+}
+
+// stop ends the server; it may be called twice. That is an immediate shutdown: connections of what the test has started do not hold it up.
+func (p *postgres) stop() {
+	if p.server == nil {
+		return
+	}
+	_ = p.server.Process.Signal(syscall.SIGQUIT)
+	_ = p.server.Wait()
+	p.server = nil
 }
 
 // postgresBinaries is the folder of PostgreSQL's programs: the one that SLIPWAY_TEST_POSTGRES_BIN names, or the newest of Debian's.

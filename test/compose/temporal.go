@@ -1,0 +1,128 @@
+package compose
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/test/harness"
+)
+
+// Temporal is that of the compose file, on PostgreSQL, for tests of what engines do on it. Workloads are those of the shared stack.
+type Temporal struct {
+	harness.Stack
+	t *testing.T
+	r *running
+}
+
+// StartTemporal starts one that ends with the test.
+func StartTemporal(t *testing.T) *Temporal { return startTemporal(t, "") }
+
+// StartTemporalOnSmallDisk is StartTemporal with a database whose disk is so large, in MiB.
+func StartTemporalOnSmallDisk(t *testing.T, size int) *Temporal {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("a small disk is mounted, which takes root: run the tests as root")
+	}
+	folder, err := os.MkdirTemp("", "slipway-disk-")
+	require.NoError(t, err)
+	require.NoError(t, syscall.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%dm", size)))
+	t.Cleanup(func() {
+		_ = syscall.Unmount(folder, syscall.MNT_DETACH)
+		_ = os.Remove(folder)
+	})
+	return startTemporal(t, folder)
+}
+
+// startTemporal keeps the database in a folder; in one of its own without.
+func startTemporal(t *testing.T, folder string) *Temporal {
+	t.Helper()
+	x := &Temporal{Stack: harness.SharedStack(t), t: t}
+	x.r = &running{project: load(t, example(t), composeFile), folder: folder, containers: map[string]*container{}, processes: map[string]*harness.Process{}, ports: map[string]string{}}
+	x.r.buildTemporal(t, programs(t))
+	for _, name := range startOrder(t, x.r.project) {
+		if x.isOfTemporal(name) {
+			x.r.start(t, name)
+			if !isJob(x.r.project, name) {
+				x.r.waitHealthy(t, name)
+			}
+		}
+	}
+	x.TemporalAddress, x.TemporalUI, x.KeepsBuilds = "127.0.0.1:"+x.r.port(t, "temporal:7233"), "http://127.0.0.1:1", true
+	return x
+}
+
+func (x *Temporal) isOfTemporal(service string) bool {
+	return service == "postgresql" || service == "temporal" || service == "temporal-schema" || service == "temporal-namespace"
+}
+
+// StopDatabase ends PostgreSQL as a crash does.
+func (x *Temporal) StopDatabase() { x.r.database.stop() }
+
+// StartDatabase starts it with its data, unless it runs.
+func (x *Temporal) StartDatabase() {
+	x.t.Helper()
+	if !x.r.database.answers(x.t, x.r.project.Services["postgresql"].HealthCheck.Test[1:]) {
+		x.r.database.stop()
+		x.r.database.start(x.t)
+	}
+	x.r.waitHealthy(x.t, "postgresql")
+}
+
+// KillServer ends the Temporal server as a crash does.
+func (x *Temporal) KillServer() { x.r.processes["temporal"].Kill() }
+
+// StartServer starts it again, as the compose file has Docker do.
+func (x *Temporal) StartServer() {
+	x.t.Helper()
+	x.r.start(x.t, "temporal")
+	x.r.waitHealthy(x.t, "temporal")
+}
+
+// databases are those of Temporal.
+var databases = []string{"temporal", "temporal_visibility"}
+
+// Dump writes both databases to files of a folder, as docs/operations.md says.
+func (x *Temporal) Dump(folder string) {
+	x.t.Helper()
+	for _, name := range databases {
+		x.client("pg_dump", "--format=custom", "--file="+filepath.Join(folder, name), name)
+	}
+}
+
+// Restore has both databases be what they were at the dump. The Temporal server must not run meanwhile.
+func (x *Temporal) Restore(folder string) {
+	x.t.Helper()
+	for _, name := range databases {
+		x.client("pg_restore", "--clean", "--if-exists", "--dbname="+name, filepath.Join(folder, name))
+	}
+}
+
+func (x *Temporal) client(program string, args ...string) {
+	x.t.Helper()
+	d := x.r.database
+	command := exec.Command(filepath.Join(d.bin, program), append([]string{"--host=" + d.host, "--port=" + d.port, "--username=" + d.user}, args...)...)
+	command.Env = append(os.Environ(), "PGPASSWORD="+d.password)
+	out, err := command.CombinedOutput()
+	require.NoError(x.t, err, "%s: %s", program, out)
+}
+
+// FillDisk takes what is left of the database's disk, and returns what gives it back.
+func (x *Temporal) FillDisk() (free func()) {
+	x.t.Helper()
+	name := filepath.Join(x.r.database.folder, "filled")
+	file, err := os.Create(name)
+	require.NoError(x.t, err)
+	defer file.Close()
+	chunk := make([]byte, 1<<16)
+	for err == nil {
+		_, err = file.Write(chunk)
+	}
+	require.ErrorIs(x.t, err, syscall.ENOSPC)
+	return func() { require.NoError(x.t, os.Remove(name)) }
+}

@@ -1,0 +1,45 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/machine"
+)
+
+// A worker that dies while its leg is being cancelled gets no next attempt: what the leg has done is in the last heartbeat.
+func TestALegThatDiesWhileItIsCancelledHasDoneWhatItTold(t *testing.T) {
+	t.Parallel()
+	parts := []machine.Part{{}, {}}
+	for version, want := range map[workflow.Version]int{versionBriefRests: 0, versionKeepsParts: len(parts)} {
+		r := &rolloutRun{loop: &loop[rollout.Command]{version: version}}
+		end := r.legEnd(&runningAction{stopped: true, err: temporal.NewHeartbeatTimeoutError(machine.LegProgress{Parts: parts})})
+		require.Len(t, end.Parts, want, "a rollout that began by version %d", version)
+		require.NotNil(t, end.Failure)
+	}
+}
+
+// A build of before knows fewer versions of each type: what begins goes by the newest one that it knows, which another type's may be above.
+func TestWhatBeginsGoesByAVersionOfItsType(t *testing.T) {
+	t.Parallel()
+	level := HistoryLevel
+	record := Recording(func() int { return level })
+	for _, c := range []struct {
+		kind  string
+		level int
+		want  workflow.Version
+	}{
+		{TypeRollout, HistoryLevel, versionKeepsParts}, {TypeRollout, 4, versionBriefRests}, {TypeRollout, 2, versionLegs}, {TypeRollout, 0, workflow.DefaultVersion},
+		{TypeServing, HistoryLevel, versionAtOnce}, {TypeServing, 3, versionSettlesFirst}, {TypeDeployPlan, HistoryLevel, versionSettlesFirst},
+	} {
+		level = c.level
+		in := worker.PreferredVersionProviderInput{ChangeID: changeLoop, WorkflowInfo: &workflow.Info{WorkflowType: workflow.Type{Name: c.kind}}}
+		require.Equal(t, c.want, record(in).Version, "%s at level %d", c.kind, c.level)
+	}
+	require.Nil(t, record(worker.PreferredVersionProviderInput{ChangeID: "another"}))
+}
