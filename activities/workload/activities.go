@@ -68,6 +68,7 @@ type Activities struct {
 	turns    *attempt.Turns
 	notifier *notifier
 	guard    guardView
+	events   *events
 }
 
 // New makes the activities of one cluster. The clients' own limits on requests per second apply.
@@ -79,8 +80,12 @@ func New(client kubernetes.Interface, objects dynamic.Interface, options Options
 	if len(options.Parties) == 0 {
 		options.Parties = []string{catalog.DefaultParty}
 	}
-	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options, turns: attempt.NewTurns(),
+	a := &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options, turns: attempt.NewTurns(),
 		notifier: newNotifier(objects, options)}
+	if !options.Repairing { // a person who repairs sees what is done
+		a.events = newEvents(client, options.Logger)
+	}
+	return a
 }
 
 // Register registers the activities by the names that the workflows use.
@@ -101,4 +106,7 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 }
 
 // Stop ends the watches. Attempts that are under way go on without them.
-func (a *Activities) Stop() { a.notifier.stop() }
+func (a *Activities) Stop() {
+	a.notifier.stop()
+	a.events.stop()
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/attempt"
@@ -23,8 +24,10 @@ func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollo
 		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Begin(t.tech, req, seen) }
 	})
 	if err != nil || d.Begun == nil {
+		a.events.failed(lookOf(ctx).known, releaseOf(req.Claim), err)
 		return rollout.BeginResult{}, err
 	}
+	a.events.tell(lookOf(ctx).known, corev1.EventTypeNormal, eventBegan, releaseOf(req.Claim)+" has begun")
 	return *d.Begun, nil
 }
 
@@ -42,6 +45,7 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 			t.halt = func(seen pods.Observed) pods.NextAction { return pods.Move(t.tech, halted, seen) }
 		}
 	})
+	a.rested(ctx, req, d.Numbers, err)
 	return d.Numbers, err
 }
 
@@ -52,6 +56,7 @@ func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rol
 		t.orphans = req.Action == rollout.FinishAutoscalers
 		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Finish(t.tech, req, seen) }
 	})
+	a.finished(ctx, req, err)
 	return d.Numbers, err
 }
 

@@ -2,8 +2,10 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -43,8 +45,10 @@ func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workload
 	job.follow()
 	defer job.sub.leave()
 	if err := job.Run(ctx, job); err != nil {
+		a.events.failed(job.last.known, releaseOf(req.Claim), err)
 		return workloadops.Result{}, err
 	}
+	a.events.tell(job.last.known, corev1.EventTypeNormal, eventEnded, fmt.Sprintf("%s: %s", releaseOf(req.Claim), job.end.Result.Message))
 	return *job.end.Result, nil
 }
 

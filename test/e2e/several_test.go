@@ -146,12 +146,18 @@ func (s *several) rollsOut(t *testing.T, name string) {
 // serves has a serving declared, which the controllers of all three servers see, and waits for it to come up and go away.
 func (s *several) serves(t *testing.T, name string) {
 	u := s.union
+	seen := map[string]*observer.Observer{}
+	for _, party := range []string{u.alice, u.bob} {
+		seen[party] = observer.Start(t, u.Kube, party)
+		defer seen[party].Stop()
+	}
 	u.Kubectl("apply", "-f", writeFile(t, fmt.Sprintf(`{"apiVersion":"kuscia.secretflow/v1alpha1","kind":"KusciaDeployment","metadata":{"name":%q,"namespace":%q},
 		"spec":{"initiator":%q,"parties":[{"domainID":%q,"appImageRef":%q,"template":{"replicas":2}},{"domainID":%q,"appImageRef":%q,"template":{"replicas":2}}]}}`,
 		name, u.Home, u.alice, u.alice, u.good, u.bob, u.good)))
 	u.WaitServing(name, "up", harness.ServingAvailable)
 	for _, party := range []string{u.alice, u.bob} {
-		s.asWithoutKills("Deployment of "+party, u.deployment(party, name).Generation)
+		made := seen[party].Timeline(t).Made[observer.Name{Kind: "Deployment", Name: u.deployment(party, name).Name}]
+		require.Len(t, made, 2, "%s makes each of two pods once", party)
 	}
 	u.Kubectl("delete", "kd", name, "-n", u.Home)
 	for _, party := range []string{u.alice, u.bob} {
