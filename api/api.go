@@ -11,6 +11,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
+	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/client"
 
 	"slipway.io/slipway/api/auth"
@@ -65,7 +66,7 @@ func New(deps Deps) (*API, error) {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = h.answerError
-	e.Use(identify, h.logged, h.recovered, guarded(deps.Guard, spec), knownQuery(spec), h.forgetful)
+	e.Use(named, identify, h.logged, h.recovered, guarded(deps.Guard, spec), knownQuery(spec), h.forgetful)
 	RegisterHandlers(e, h)
 	for path, item := range spec.Paths.Map() {
 		if item.Post != nil && slices.Contains(item.Post.Tags, "kuscia") {
@@ -73,6 +74,14 @@ func New(deps Deps) (*API, error) {
 		}
 	}
 	return &API{echo: e, streams: h.streams}, nil
+}
+
+// named names the span of a request after its route; a request without one has no span to name.
+func named(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		trace.SpanFromContext(c.Request().Context()).SetName(c.Request().Method + " " + c.Path())
+		return next(c)
+	}
 }
 
 // ServeHTTP answers one request.

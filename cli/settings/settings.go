@@ -87,6 +87,8 @@ type Settings struct {
 	UnreachableBudget       time.Duration
 	RecordLimit             int
 	WorkerVersioning        bool
+	TraceEndpoint           string
+	TraceSampleRatio        float32
 	RollbackWindow          time.Duration
 	LogLevel                string
 	LogFormat               string
@@ -395,6 +397,10 @@ func behindThem(s *Settings) []definition {
 			description: "requests per second of this process to one Kubernetes API server"},
 		{name: "kube-burst", fallback: "400", groups: engine, into: &s.KubeBurst,
 			description: "requests to one Kubernetes API server that may go out at once"},
+		{name: "trace-endpoint", groups: engine, check: orNone(aURL), into: (*baseURL)(&s.TraceEndpoint),
+			description: "base URL of an OpenTelemetry collector that spans of requests and activities are sent to, by OTLP over HTTP; empty: none are made"},
+		{name: "trace-sample-ratio", fallback: "1", groups: engine, check: ratio, into: &s.TraceSampleRatio,
+			description: "share of traces that is sent, above 0 and up to 1"},
 		{name: "log-level", fallback: "info", groups: logging, choices: []string{"debug", "info", "warn", "error"}, into: &s.LogLevel,
 			description: "least severe level that is logged: debug, info, warn or error"},
 		{name: "log-format", fallback: "text", groups: logging, choices: []string{"text", "json"}, into: &s.LogFormat,

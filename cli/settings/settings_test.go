@@ -243,6 +243,8 @@ unreachable-budget: 30s
 record-limit: 8
 worker-versioning: true
 rollback-window: 48h
+trace-endpoint: http://collector.example:4318/
+trace-sample-ratio: 0.5
 kube-qps: 2.5
 kube-burst: 9
 log-level: warn
@@ -269,7 +271,7 @@ api: http://slipway.example:80/
 		PackageStoreTokenFile: "/etc/store/token", PackageKeep: 36 * time.Hour, PackageMaxBytes: 500 << 20, PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
 		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true, ServingPolicyFile: "/etc/slipway/servings.yaml", BuildPolicyFile: "/etc/slipway/builds.yaml", MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
 		UnreachableBudget: 30 * time.Second,
-		RecordLimit:       8, WorkerVersioning: true, RollbackWindow: 48 * time.Hour, KubeQPS: 2.5, KubeBurst: 9, LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute,
+		RecordLimit:       8, WorkerVersioning: true, RollbackWindow: 48 * time.Hour, TraceEndpoint: "http://collector.example:4318", TraceSampleRatio: 0.5, KubeQPS: 2.5, KubeBurst: 9, LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute,
 		API: "http://slipway.example:80",
 	}
 	result, provenance, err := loadFrom(t, Groups, nil, nil, file)

@@ -141,6 +141,13 @@ func atMost(most int) func(string) error {
 	}
 }
 
+func ratio(text string) error {
+	if n, err := rate(text); err == nil && n > 1 {
+		return fmt.Errorf("%s is not a share: want a number up to 1", text)
+	}
+	return nil
+}
+
 func rate(text string) (float32, error) {
 	n, err := strconv.ParseFloat(text, 32)
 	if err != nil {

@@ -94,6 +94,7 @@ type httpParts struct {
 	Registry *prometheus.Registry
 	Log      *slog.Logger
 	Down     fx.Shutdowner
+	Traces   *tracing
 }
 
 // newHTTPServer takes the address at once, so that a port in use is an error before anything is started.
@@ -102,7 +103,7 @@ func newHTTPServer(p httpParts) (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve HTTP: %w; choose another address with --listen", err)
 	}
-	server, scheme := limits.Default.Server(measured(p.API, p.Registry)), "https://"
+	server, scheme := limits.Default.Server(measured(p.Traces.handler(p.API), p.Registry)), "https://"
 	if p.TLS.Config == nil {
 		scheme = "http://"
 		if !isLoopback(p.Settings.Listen) {

@@ -76,7 +76,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 	engine := fx.New(
 		fx.NopLogger,
 		fx.Supply(s, log),
-		fx.Provide(newRegistry, newTemporal, newRESTConfig, newFleetOptions, newVersions, newGuard),
+		fx.Provide(newRegistry, newTracing, newTemporal, newRESTConfig, newFleetOptions, newVersions, newGuard),
 		fx.Options(modules...),
 		fx.StopTimeout(s.ShutdownTimeout),
 	)
@@ -430,17 +430,22 @@ func newLogger(s settings.Settings) (*slog.Logger, error) {
 }
 
 // newTemporal does not dial: a process that starts before its Temporal server waits for it and says so in /readyz.
-func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.Registry) (client.Client, error) {
+func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.Registry, traces *tracing) (client.Client, error) {
+	traced, err := traces.interceptors()
+	if err != nil {
+		return nil, err
+	}
 	options := client.Options{
 		HostPort:                s.TemporalAddress,
 		Namespace:               s.TemporalNamespace,
 		Logger:                  log.NewStructuredLogger(logger.With("from", "temporal")),
 		MetricsHandler:          worker.NewMetricsHandler(registry),
 		Identity:                identity(),
+		Interceptors:            traced,
 		WorkerHeartbeatInterval: party.Interval,
 		ConnectionOptions:       client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(backend.NoteLimits)}},
 	}
-	err := link.Apply(link.Options{Address: s.TemporalAddress, TLS: s.TemporalTLS, CAFile: s.TemporalCAFile, CertFile: s.TemporalCertFile,
+	err = link.Apply(link.Options{Address: s.TemporalAddress, TLS: s.TemporalTLS, CAFile: s.TemporalCAFile, CertFile: s.TemporalCertFile,
 		KeyFile: s.TemporalKeyFile, ServerName: s.TemporalServerName, APIKeyFile: s.TemporalAPIKeyFile, CodecKeyDir: s.TemporalCodecKeyDir, Log: logger}, &options)
 	if err != nil {
 		return nil, err
@@ -457,7 +462,11 @@ func identity() string {
 	return fmt.Sprintf("slipway-%s@%s-%d", version.This().Version, host, os.Getpid())
 }
 
-func newRESTConfig(s settings.Settings) (*rest.Config, error) {
-	return kube.Connect(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context, QPS: s.KubeQPS, Burst: s.KubeBurst,
+func newRESTConfig(s settings.Settings, traces *tracing) (*rest.Config, error) {
+	config, err := kube.Connect(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context, QPS: s.KubeQPS, Burst: s.KubeBurst,
 		UserAgent: version.UserAgent()})
+	if err == nil {
+		config.Wrap(traces.transport)
+	}
+	return config, err
 }
