@@ -75,7 +75,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 	engine := fx.New(
 		fx.NopLogger,
 		fx.Supply(s, log),
-		fx.Provide(newRegistry, newTemporal, newRESTConfig, newFleetOptions, newVersions, newGuard),
+		fx.Provide(newRegistry, newMetrics, newTemporal, newRESTConfig, newFleetOptions, newVersions, newGuard),
 		fx.Options(modules...),
 		fx.StopTimeout(s.ShutdownTimeout),
 	)
@@ -114,6 +114,10 @@ func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
+}
+
+func newMetrics(registry *prometheus.Registry) client.MetricsHandler {
+	return worker.NewMetricsHandler(registry)
 }
 
 func newVersions(temporal client.Client, s settings.Settings) *versions.Reader {
@@ -421,12 +425,12 @@ func newLogger(s settings.Settings) (*slog.Logger, error) {
 }
 
 // newTemporal does not dial: a process that starts before its Temporal server waits for it and says so in /readyz.
-func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.Registry) (client.Client, error) {
+func newTemporal(s settings.Settings, logger *slog.Logger, metrics client.MetricsHandler) (client.Client, error) {
 	options := client.Options{
 		HostPort:                s.TemporalAddress,
 		Namespace:               s.TemporalNamespace,
 		Logger:                  log.NewStructuredLogger(logger.With("from", "temporal")),
-		MetricsHandler:          worker.NewMetricsHandler(registry),
+		MetricsHandler:          metrics,
 		Identity:                identity(),
 		WorkerHeartbeatInterval: party.Interval,
 		ConnectionOptions:       client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(backend.NoteLimits)}},
