@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,10 +29,11 @@ type prometheus struct {
 	url string
 }
 
-// scrapeInterval is how often the rehearsal scrapes and evaluates; window is how far back its rules look.
+// scrapeInterval is how often the rehearsal scrapes and evaluates. Its rules look back for window instead of minutes, and for longWindow instead of hours.
 const (
-	scrapeInterval = 2 * time.Second
-	window         = "30s"
+	scrapeInterval = time.Second
+	window         = "20s"
+	longWindow     = "40s"
 )
 
 // startPrometheus scrapes the targets of these jobs and follows the rules.
@@ -53,11 +55,13 @@ func startPrometheus(t *testing.T, rules ruleFile, jobs map[string][]string) *pr
 	for _, job := range slices.Sorted(maps.Keys(jobs)) {
 		scrapes = append(scrapes, map[string]any{"job_name": job, "static_configs": []any{map[string]any{"targets": jobs[job]}}})
 	}
+	interval := scrapeInterval.String()
 	config := write("prometheus.yml", map[string]any{
-		"global":     map[string]any{"scrape_interval": scrapeInterval.String(), "scrape_timeout": scrapeInterval.String(), "evaluation_interval": scrapeInterval.String()},
+		"global":     map[string]any{"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
 		"rule_files": []string{write("rules.yaml", rules)}, "scrape_configs": scrapes})
 	address := "127.0.0.1:" + harness.FreePort(t)
-	harness.Run(t, program, []string{"--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address, "--log.level", "warn"}, nil)
+	harness.Run(t, program, []string{"--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address,
+		"--log.level", "warn"}, nil)
 	p := &prometheus{t: t, url: "http://" + address}
 	require.Eventually(t, func() bool {
 		response, err := http.Get(p.url + "/-/ready")
@@ -164,6 +168,15 @@ func (p *prometheus) waitFiring(alerts ...string) {
 	}, harness.Patience, scrapeInterval/2, "these do not fire: %v", &missing)
 }
 
+// waitCleared returns when none of these alerts fires.
+func (p *prometheus) waitCleared(alerts ...string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool {
+		now := p.firing()
+		return !slices.ContainsFunc(alerts, func(alert string) bool { return slices.Contains(now, alert) })
+	}, harness.Patience, scrapeInterval/2, "one of these does not clear: %v", alerts)
+}
+
 // waitQuiet returns when no alert fires.
 func (p *prometheus) waitQuiet() {
 	p.t.Helper()
@@ -175,7 +188,8 @@ func (p *prometheus) waitQuiet() {
 }
 
 var (
-	longWindow    = regexp.MustCompile(`\[\d+[mh]\]`)
+	ofMinutes     = regexp.MustCompile(`\[\d+m\]`)
+	ofHours       = regexp.MustCompile(`\[\d+h\]`)
 	longThreshold = regexp.MustCompile(`> (8 \* 3600|\d{3,})$`)
 )
 
@@ -186,7 +200,7 @@ func (f ruleFile) hurried() ruleFile {
 		g.Rules = slices.Clone(g.Rules)
 		for i, r := range g.Rules {
 			r.For = ""
-			r.Expr = longWindow.ReplaceAllString(r.Expr, "["+window+"]")
+			r.Expr = ofHours.ReplaceAllString(ofMinutes.ReplaceAllString(r.Expr, "["+window+"]"), "["+longWindow+"]")
 			r.Expr = longThreshold.ReplaceAllString(r.Expr, "> 2")
 			g.Rules[i] = r
 		}
@@ -196,24 +210,31 @@ func (f ruleFile) hurried() ruleFile {
 }
 
 // panelsSeen keeps which queries of a dashboard have answered with data.
-type panelsSeen map[string]bool
+type panelsSeen struct {
+	mu      sync.Mutex
+	answers map[string]bool
+}
+
+func newPanelsSeen() *panelsSeen { return &panelsSeen{answers: map[string]bool{}} }
 
 // look sends every query of the dashboard, as Grafana does.
-func (seen panelsSeen) look(p *prometheus, d dashboard) {
+func (s *panelsSeen) look(p *prometheus, d dashboard) {
 	p.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, panel := range d.data() {
 		for _, to := range panel.Targets {
 			samples, err := p.query(d.expression(to.Expr, window))
 			require.NoError(p.t, err, panel.Title)
-			seen[panel.Title+" "+to.RefID] = seen[panel.Title+" "+to.RefID] || len(samples) > 0
+			s.answers[panel.Title+" "+to.RefID] = s.answers[panel.Title+" "+to.RefID] || len(samples) > 0
 		}
 	}
 }
 
 // empty are the queries that have never answered with data.
-func (seen panelsSeen) empty() (never []string) {
-	for query, is := range seen {
-		if !is {
+func (s *panelsSeen) empty() (never []string) {
+	for query, answered := range s.answers {
+		if !answered {
 			never = append(never, query)
 		}
 	}
