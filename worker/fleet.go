@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -224,10 +225,13 @@ func (f *Fleet) build(q Queue) worker.Worker {
 	return w
 }
 
-// Module runs a fleet for as long as the process lives. It needs a Temporal client, the queues and the options.
+// Module runs a fleet for as long as the process lives. It needs a Temporal client and its handler of metrics, the queues and the options.
 var Module = fx.Module("worker",
 	fx.Provide(newFleet),
-	fx.Invoke(func(lc fx.Lifecycle, fleet *Fleet) {
+	fx.Invoke(func(lc fx.Lifecycle, fleet *Fleet, metrics client.MetricsHandler) {
+		if slices.ContainsFunc(fleet.queues, func(q Queue) bool { return q.Workflows }) {
+			showReleases(metrics)
+		}
 		lc.Append(fx.Hook{OnStart: fleet.start, OnStop: fleet.stop})
 	}),
 )

@@ -42,15 +42,45 @@ func (h metricsHandler) WithTags(tags map[string]string) client.MetricsHandler {
 	return metricsHandler{tags: merged, shared: h.shared}
 }
 
+// of is the handler for this metric. Those of releases have their own labels alone: the SDK's say nothing about releases, and namespace, which is Temporal's, would
+// get in the way of the one that Prometheus adds.
+func (h metricsHandler) of(name string) metricsHandler {
+	known, is := releaseSeries[name]
+	if is {
+		tags := maps.Clone(h.tags)
+		maps.DeleteFunc(tags, func(label, _ string) bool { _, keep := known[0][label]; return !keep })
+		h.tags = tags
+	}
+	return h
+}
+
+// releaseSeries are the series of the metrics of releases.
+var releaseSeries = workflows.MetricSeries()
+
+// showReleases shows every series of the metrics of releases, from 0 on.
+func showReleases(metrics client.MetricsHandler) {
+	for name, series := range releaseSeries {
+		for _, tags := range series {
+			if tagged := metrics.WithTags(tags); name == workflows.MetricTime {
+				tagged.Timer(name)
+			} else {
+				tagged.Counter(name)
+			}
+		}
+	}
+}
+
 // Counter counts events.
 func (h metricsHandler) Counter(name string) client.MetricsCounter {
+	h = h.of(name)
 	v := vector(h, "counter", name, func(name string, labels []string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help(name, "Counted by the Temporal SDK.")}, labels)
 	})
 	if v == nil {
 		return client.MetricsNopHandler.Counter(name)
 	}
-	return counterFunc(func(n int64) { v.With(h.tags).Add(float64(n)) })
+	series := v.With(h.tags) // from now on it is shown, with 0
+	return counterFunc(func(n int64) { series.Add(float64(n)) })
 }
 
 // Gauge holds a level.
@@ -66,21 +96,24 @@ func (h metricsHandler) Gauge(name string) client.MetricsGauge {
 
 // Timer observes durations, in seconds.
 func (h metricsHandler) Timer(name string) client.MetricsTimer {
+	h = h.of(name)
 	v := vector(h, "timer", name, func(name string, labels []string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds", Help: help(name, "Timed by the Temporal SDK."), Buckets: buckets(name)}, labels)
 	})
 	if v == nil {
 		return client.MetricsNopHandler.Timer(name)
 	}
-	return timerFunc(func(d time.Duration) { v.With(h.tags).Observe(d.Seconds()) })
+	series := v.With(h.tags)
+	return timerFunc(func(d time.Duration) { series.Observe(d.Seconds()) })
 }
 
 // ours are the metrics of releases, which workflows measure.
 var ours = map[string]string{
-	workflows.MetricTime:     "How long releases were on their way or waited, without a break, by who the time was spent on. The sums are the ages of releases.",
-	workflows.MetricWaits:    "Waits of releases that began, by what they wait for.",
-	workflows.MetricCommands: "Commands that people sent to releases, by outcome.",
-	workflows.MetricFinished: "Releases that are over, by state.",
+	workflows.MetricTime:         "How long releases were on their way or waited, without a break, by who the time was spent on. The sums are the ages of releases.",
+	workflows.MetricWaits:        "Waits of releases that began, by what they wait for.",
+	workflows.MetricRestorations: "Changes of others to what is being released that a release has undone.",
+	workflows.MetricCommands:     "Commands that people sent to releases, by outcome.",
+	workflows.MetricFinished:     "Releases that are over, by state.",
 }
 
 func help(name, otherwise string) string { return cmp.Or(ours[name], otherwise) }

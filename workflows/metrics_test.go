@@ -16,9 +16,11 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/serving"
 )
 
 // measuring keeps what is measured of releases, by name and the labels that are ours.
@@ -146,4 +148,64 @@ func TestTheTimesOfARolloutThatGoesOn(t *testing.T) {
 	require.Equal(t, rollout.PhaseHealthy, after.run(next).Phase)
 	require.EqualValues(t, 1, m.kept.count[MetricWaits+" kind=rollout waiting_for=timer"], "the wait that it goes on with is not a second one")
 	require.Equal(t, 2*time.Hour, m.kept.spent("planned"), "and its time goes on to be what it was")
+}
+
+// What others change of a rollout's routes is counted each time that it is put back, also by the run after.
+func TestRestorationsOfARolloutAreCounted(t *testing.T) {
+	t.Parallel()
+	m := newMeasuring()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetMetricsHandler(m)
+	p := newPartyOf(t, 10, &suite)
+	theirs := rollout.Observed{What: rollout.ObservedRoutes, By: "helm", Message: "somebody else has changed HTTPRoute shop/order"}
+	p.at(time.Hour, func() { p.SignalWorkflow(rollout.SignalObserved, theirs) })
+	p.at(3*time.Hour, func() {
+		p.SetContinueAsNewSuggested(true)
+		p.SignalWorkflow(string(rollout.VerbRetry), nil)
+	})
+	p.ExecuteWorkflow(TypeRollout, rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1), stepOf("100%", 100, 0)))
+	require.EqualValues(t, 2, m.kept.count[MetricRestorations+" kind=rollout"], "the Service and the route")
+
+	var again *workflow.ContinueAsNewError
+	require.ErrorAs(t, p.GetWorkflowError(), &again)
+	var next RolloutInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
+	after := newPartyOf(t, 10, &suite)
+	after.updated, after.share = p.updated, p.share
+	after.SetStartTime(p.Now())
+	after.at(time.Hour, func() { after.SignalWorkflow(rollout.SignalObserved, theirs) })
+	after.send(2*time.Hour, rollout.VerbApprove, RolloutVerbRequest{})
+	require.Equal(t, rollout.PhaseHealthy, after.run(next).Phase)
+	require.EqualValues(t, 4, m.kept.count[MetricRestorations+" kind=rollout"], "those of the run before are not counted again")
+}
+
+func TestRestorationsOfAServingAreCounted(t *testing.T) {
+	t.Parallel()
+	m := newMeasuring()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetMetricsHandler(m)
+	for _, kind := range []string{serving.KindRecreate, serving.KindUpdate} {
+		p := newPartiesOf(t, &suite)
+		p.runs = map[string]string{"alice": "old", "bob": "old"}
+		p.run(servingOf(kind))
+	}
+	require.EqualValues(t, 1, m.kept.count[MetricRestorations+" kind=serving"], "an update undoes nothing")
+}
+
+// Every series that is counted is shown from the start on: the first event would not be seen otherwise.
+func TestMetricSeriesHaveAllValues(t *testing.T) {
+	t.Parallel()
+	series := MetricSeries()
+	require.Len(t, series[MetricRestorations], 3)
+	require.Len(t, series[MetricCommands], 6)
+	require.Len(t, series[MetricTime], 9)
+	for _, waitingFor := range []string{WaitingForResume, plan.WaitWindow, serving.WaitApproval, serving.WaitResume, string(rollout.WaitDrift)} {
+		require.Contains(t, series[MetricWaits], map[string]string{labelKind: KindTask, labelWaitingFor: waitingFor})
+	}
+	for kind, states := range map[string][]string{KindTask: {"Succeeded", "Failed", "Stopped"}, KindRollout: {"Healthy", "RolledBack", "Cancelled", "Failed"},
+		KindServing: {"Succeeded", "RolledBack", "Failed", "Superseded"}} {
+		for _, state := range states {
+			require.Contains(t, series[MetricFinished], map[string]string{labelKind: kind, labelState: state})
+		}
+	}
 }

@@ -75,6 +75,8 @@ type rolloutRun struct {
 	wanted  machine.Action
 	running *runningAction
 	object  *objectPublisher
+	// counted is how many entries of the history are counted (countRestorations).
+	counted int64
 	// newer is the release that takes this one's place when it is over.
 	newer *RolloutInput
 }
@@ -105,6 +107,7 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 		r.machine = machine.ResumeMachine(setup, *in.State)
 	}
 	r.driver, r.loop.machine = r, r.machine
+	r.counted = r.machine.Audit().Seq
 	r.object = newObjectPublisher(r.ctx, r.machine)
 	begins := in.State == nil && r.info.ContinuedExecutionRunID == ""
 	switch {
@@ -190,6 +193,19 @@ func (r *rolloutRun) hear(s *signal, now time.Time) bool {
 func (r *rolloutRun) act() {
 	r.actOnWorkload()
 	r.object.publish()
+	r.countRestorations()
+}
+
+// countRestorations counts what was put back since it was called last.
+func (r *rolloutRun) countRestorations() {
+	log, n := r.machine.Audit(), 0
+	for _, e := range log.Entries[len(log.Entries)-int(min(log.Seq-r.counted, int64(len(log.Entries)))):] {
+		if e.Verb == audit.Verb(machine.VerbRestored) {
+			n++
+		}
+	}
+	r.counted = log.Seq
+	r.meter.restored(n)
 }
 
 func (r *rolloutRun) actOnWorkload() {

@@ -119,6 +119,17 @@ func (s *servingRun) adopt(m *serving.Machine) {
 	s.machine, s.loop.machine = m, m
 }
 
+// adoptNew has a new machine decide, unless one does already. A recreation undoes what others have done to the serving.
+func (s *servingRun) adoptNew() {
+	if s.machine != nil {
+		return
+	}
+	s.adopt(serving.NewMachine(s.in, workflow.Now(s.ctx)))
+	if s.in.Kind == serving.KindRecreate {
+		s.meter.restored(1)
+	}
+}
+
 func (s *servingRun) state() (ServingState, error) {
 	state := ServingState{ID: s.in.ID, Kind: s.in.Kind, Generation: s.in.Generation, Message: s.result.Message, Ending: s.ending}
 	if s.machine != nil {
@@ -157,9 +168,7 @@ func (s *servingRun) begin() error {
 	s.begun = found.Predecessor == nil || s.awaitPredecessor(*found.Predecessor)
 	s.anew = !s.begun
 	s.result.Message = ""
-	if s.machine == nil {
-		s.adopt(serving.NewMachine(s.in, workflow.Now(s.ctx)))
-	}
+	s.adoptNew()
 	if s.begun {
 		s.machine.Start(workflow.Now(s.ctx))
 	}
@@ -183,9 +192,7 @@ func (s *servingRun) onServed(served kuscia.Served) {
 		return
 	}
 	s.in, s.anew = in, true
-	if s.machine == nil {
-		s.adopt(serving.NewMachine(in, workflow.Now(s.ctx)))
-	}
+	s.adoptNew()
 }
 
 // awaitPredecessor asks the operation before this one to give way, and waits until it is over: two operations never work on the same

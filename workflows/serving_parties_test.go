@@ -48,6 +48,10 @@ type fakeParties struct {
 
 func newParties(t *testing.T) *fakeParties {
 	var suite testsuite.WorkflowTestSuite
+	return newPartiesOf(t, &suite)
+}
+
+func newPartiesOf(t *testing.T, suite *testsuite.WorkflowTestSuite) *fakeParties {
 	p := &fakeParties{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, runs: map[string]string{}, fail: map[string][]error{},
 		away: map[string]bool{}, budgets: map[string][]int64{}, told: map[string][]string{}}
 	p.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{NewInterceptor()}})

@@ -46,6 +46,10 @@ func Of(err error) *Error {
 	if errors.As(err, &denied) || status.Code(err) == codes.Unauthenticated {
 		return Unreachable.Because("Temporal rejects the engine's credentials: repeat the request when /readyz is ready again; the engine's log says more")
 	}
+	var stuck *serviceerror.WorkflowNotReady
+	if errors.As(err, &stuck) {
+		return Unreachable.Because("no worker of the engine can go on with it at the moment (%v): repeat the request; the workers' log says more", err)
+	}
 	if TemporalAway(err) {
 		return Unreachable.Because("Temporal does not answer (%v): repeat the request when it is back", err)
 	}

@@ -57,6 +57,7 @@ func Deliver(ctx context.Context, b *backend.Backend, workflowID string, c Comma
 	var missing *serviceerror.NotFound
 	var refused *temporal.ApplicationError
 	var late *client.WorkflowUpdateServiceTimeoutOrCanceledError
+	var stuck *serviceerror.WorkflowNotReady // its workflow task fails again and again, as where a worker lacks the keys of an encrypted release
 	switch {
 	case err == nil:
 		return answer, nil
@@ -64,7 +65,7 @@ func Deliver(ctx context.Context, b *backend.Backend, workflowID string, c Comma
 		return answer, ErrClosed
 	case errors.As(err, &refused):
 		return answer, problem.Malformed.Because("%s was not taken: %s", c.Verb, refused.Message())
-	case errors.As(err, &late), problem.TemporalAway(err):
+	case errors.As(err, &late), errors.As(err, &stuck), problem.TemporalAway(err):
 		return answer, ErrUnknown
 	}
 	return answer, fmt.Errorf("%s of %s: %w", c.Verb, workflowID, err)

@@ -76,7 +76,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 	engine := fx.New(
 		fx.NopLogger,
 		fx.Supply(s, log),
-		fx.Provide(newRegistry, newTracing, newTemporal, newRESTConfig, newFleetOptions, newVersions, newGuard),
+		fx.Provide(newRegistry, newMetrics, newTracing, newTemporal, newRESTConfig, newFleetOptions, newVersions, newGuard),
 		fx.Options(modules...),
 		fx.StopTimeout(s.ShutdownTimeout),
 	)
@@ -115,6 +115,10 @@ func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
+}
+
+func newMetrics(registry *prometheus.Registry) client.MetricsHandler {
+	return worker.NewMetricsHandler(registry)
 }
 
 func newVersions(temporal client.Client, s settings.Settings) *versions.Reader {
@@ -430,7 +434,7 @@ func newLogger(s settings.Settings) (*slog.Logger, error) {
 }
 
 // newTemporal does not dial: a process that starts before its Temporal server waits for it and says so in /readyz.
-func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.Registry, traces *tracing) (client.Client, error) {
+func newTemporal(s settings.Settings, logger *slog.Logger, metrics client.MetricsHandler, traces *tracing) (client.Client, error) {
 	traced, err := traces.interceptors()
 	if err != nil {
 		return nil, err
@@ -439,7 +443,7 @@ func newTemporal(s settings.Settings, logger *slog.Logger, registry *prometheus.
 		HostPort:                s.TemporalAddress,
 		Namespace:               s.TemporalNamespace,
 		Logger:                  log.NewStructuredLogger(logger.With("from", "temporal")),
-		MetricsHandler:          worker.NewMetricsHandler(registry),
+		MetricsHandler:          metrics,
 		Identity:                identity(),
 		Interceptors:            traced,
 		WorkerHeartbeatInterval: party.Interval,

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that some tests need, if they are missing: chromium (a browser that drives the Web UI),
-# postgresql (the schema of the compose file's Temporal), and the programs with which people make archives. Needs root only if
-# something is missing.
+# postgresql (the schema of the compose file's Temporal), prometheus (the alert rules: promtool, and a server for their rehearsal), and
+# the programs with which people make archives. Needs root only if something is missing.
 set -euo pipefail
 
 missing=()
 if ! command -v chromium >/dev/null; then missing+=(chromium); fi
 if ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && ! command -v initdb >/dev/null; then missing+=(postgresql); fi
+if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then missing+=(prometheus); fi
 for program in bsdtar:libarchive-tools 7z:p7zip-full zip:zip zstd:zstd; do
   if ! command -v "${program%%:*}" >/dev/null; then missing+=("${program#*:}"); fi
 done
@@ -17,7 +18,19 @@ if [ "$(id -u)" -ne 0 ]; then
   echo "install-debian: ${missing[*]} missing: run 'sudo $0' once" >&2
   exit 1
 fi
-# The tests make a PostgreSQL of their own; no server is to be started by the package.
+# The tests run servers of their own; none is to be started by a package, now or at the next boot.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+  trap 'rm -f $policy' EXIT
+  printf '#!/bin/sh\nexit 101\n' >$policy
+  chmod +x $policy
+fi
+unit=/etc/systemd/system/prometheus.service
+if [[ " ${missing[*]} " == *" prometheus "* ]] && [ ! -e $unit ]; then
+  echo "install-debian: prometheus.service is masked ('systemctl unmask prometheus' undoes it)"
+  mkdir -p "${unit%/*}"
+  ln -sf /dev/null $unit
+fi
 if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
   mkdir -p /etc/postgresql-common
   echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf

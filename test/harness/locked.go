@@ -59,6 +59,9 @@ func NewLockedTemporal(t testing.TB) *LockedTemporal {
 	return l
 }
 
+// Kill ends the server as a crash does.
+func (l *LockedTemporal) Kill() { l.server.process.Kill() }
+
 // Restart starts the server with its data and what it knows of clients by now.
 func (l *LockedTemporal) Restart() {
 	l.t.Helper()

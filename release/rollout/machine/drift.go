@@ -104,7 +104,7 @@ func (m *Machine) routesBy(object string) bool {
 func (m *Machine) putsBack(o rollout.Observed, pods bool, now time.Time) bool {
 	m.s.Disturbed++
 	by := cmp.Or(o.By, "unknown")
-	m.note(rollout.Command{Verb: verbRestored, Actor: by, Via: "kubernetes"}, audit.Accepted, o.Message+": restored", now)
+	m.note(rollout.Command{Verb: VerbRestored, Actor: by, Via: "kubernetes"}, audit.Accepted, o.Message+": restored", now)
 	if m.s.Disturbed <= rollout.MostDisturbed {
 		return true
 	}

@@ -55,7 +55,7 @@ func TestRoutesArePutBack(t *testing.T) {
 		require.Equal(t, tc.waits, w.m.Status().WaitingFor.Kind, "%s: it waits as before", tc.reason)
 		require.Equal(t, rollout.StatePaused, w.m.Status().CurrentStepState, tc.reason)
 		require.Equal(t, "helm", w.lastEntry().Actor, tc.reason)
-		require.Equal(t, audit.Verb(verbRestored), w.lastEntry().Verb, tc.reason)
+		require.Equal(t, audit.Verb(VerbRestored), w.lastEntry().Verb, tc.reason)
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// What a rollout's history tells beside the verbs that people send and VerbStart: that the pause of a step has elapsed, that what somebody
-// else has changed was put back, and that the party's worker kept requests from meeting nobody.
+// What a rollout's history tells beside the verbs that people send and VerbStart: that what somebody else has changed was put back, that the
+// pause of a step has elapsed, and that the party's worker kept requests from meeting nobody.
 const (
+	VerbRestored rollout.Verb = "restored"
 	verbElapsed  rollout.Verb = "elapsed"
-	verbRestored rollout.Verb = "restored"
 	verbRerouted rollout.Verb = "rerouted"
 )
 

@@ -250,7 +250,7 @@ func TestBorrowedFieldsArePutBackAFewTimes(t *testing.T) {
 	history := w.m.Status().History
 	last := history[len(history)-1]
 	require.Equal(t, "argocd", last.Actor)
-	require.Equal(t, audit.Verb(verbRestored), last.Verb)
+	require.Equal(t, audit.Verb(VerbRestored), last.Verb)
 	require.Contains(t, last.Message, "spec.paused")
 	w.m.Observed(theirs, w.now)
 	w.drive()

@@ -1,0 +1,80 @@
+// Package monitoring tests deploy/monitoring: what can be said of the files, and a rehearsal with a real Prometheus that scrapes a real engine.
+package monitoring
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Who gets an alert reads what it is about and what to do next; docs/operations.md says more, and of no alert that there isn't.
+func TestEveryAlertIsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	require.NoError(t, err)
+	headings := anchors(string(text))
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(Slipway[A-Za-z]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(string(text), -1) {
+		documented[row[1]] = row[2]
+	}
+	alerts := map[string]string{}
+	for _, r := range readRules(t).alerts() {
+		alerts[r.Alert] = r.Labels["severity"]
+		require.Contains(t, []string{"critical", "warning", "info"}, r.Labels["severity"], r.Alert)
+		require.Equal(t, []string{"description", "runbook_url", "summary"}, slices.Sorted(maps.Keys(r.Annotations)), r.Alert)
+		file, heading, _ := strings.Cut(r.Annotations["runbook_url"], "#")
+		require.Equal(t, "docs/operations.md", file, r.Alert)
+		require.Contains(t, headings, heading, "%s: docs/operations.md has that heading", r.Alert)
+		if !strings.HasPrefix(r.Expr, "absent(") {
+			require.Contains(t, r.Annotations["description"], "{{ $labels.", "%s names what it is about", r.Alert)
+		}
+	}
+	require.Equal(t, alerts, documented, "docs/operations.md lists the alerts and their severities")
+}
+
+// anchors are the headings of a document as links name them.
+func anchors(document string) (all []string) {
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(document, -1) {
+		kept := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		all = append(all, strings.ReplaceAll(kept, " ", "-"))
+	}
+	return all
+}
+
+// ruleTests are the unit tests that promtool runs (deploy/dev/lint.sh).
+type ruleTests struct {
+	RuleFiles          []string `yaml:"rule_files"`
+	EvaluationInterval string   `yaml:"evaluation_interval"`
+	Tests              []struct {
+		Name     string `yaml:"name"`
+		Interval string `yaml:"interval"`
+		Series   []any  `yaml:"input_series"`
+		Alerts   []struct {
+			Name     string           `yaml:"alertname"`
+			At       string           `yaml:"eval_time"`
+			Expected []map[string]any `yaml:"exp_alerts"`
+		} `yaml:"alert_rule_test"`
+	} `yaml:"tests"`
+}
+
+// Every alert has a unit test in which it is quiet, fires and is quiet again.
+func TestEveryAlertHasAUnitTest(t *testing.T) {
+	t.Parallel()
+	var tests ruleTests
+	readYAML(t, path("rules.test.yaml"), &tests)
+	seen := map[string][]bool{}
+	for _, test := range tests.Tests {
+		for _, alert := range test.Alerts {
+			seen[alert.Name] = append(seen[alert.Name], len(alert.Expected) > 0)
+		}
+	}
+	for _, r := range readRules(t).alerts() {
+		require.Equal(t, []bool{false, true, false}, seen[r.Alert], "%s is quiet, fires and is quiet again", r.Alert)
+	}
+}
