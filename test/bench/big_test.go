@@ -39,8 +39,8 @@ const (
 	mostWindows = 30
 )
 
-func TestLongBigCluster(t *testing.T) {
-	harness.Long(t)
+func TestSoakFewBigCluster(t *testing.T) {
+	harness.Soak(t)
 	measureCrowd(t, crowd{deployments: 100, sized: 10, servings: 5, records: 500})
 }
 

@@ -16,8 +16,8 @@ import (
 )
 
 // Releases that begin since somebody has edited workloads that Rollouts name, beside the same releases started over HTTP in the same run.
-func TestLongKubectlAtOnce(t *testing.T) {
-	harness.Long(t)
+func TestSoakFewKubectlAtOnce(t *testing.T) {
+	harness.Soak(t)
 	measureKubectl(t, 20, 10*time.Second)
 }
 

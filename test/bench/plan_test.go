@@ -30,8 +30,8 @@ const (
 	maxRSS    = 200 << 20
 )
 
-func TestLongTwoHundredServices(t *testing.T) {
-	harness.Long(t)
+func TestSoakTwoHundredServices(t *testing.T) {
+	harness.Soak(t)
 	e := harness.Start(t, harness.Options{Apart: true})
 	prepare(t, e)
 

@@ -22,8 +22,8 @@ const (
 	readsPerSecond = 200
 )
 
-func TestLongReads(t *testing.T) {
-	harness.Long(t)
+func TestSoakFewReads(t *testing.T) {
+	harness.Soak(t)
 	measureReads(t, 60, 10*time.Second)
 }
 

@@ -168,8 +168,8 @@ func printTypes(events []*historypb.HistoryEvent) {
 }
 
 // Canaries with traffic by an Ingress, in three steps that are approved as soon as they wait.
-func TestLongCanariesByIngress(t *testing.T) {
-	harness.Long(t)
+func TestSoakFewCanariesByIngress(t *testing.T) {
+	harness.Soak(t)
 	measureCanaries(t, 10)
 }
 

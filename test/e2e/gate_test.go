@@ -55,8 +55,8 @@ func TestGate(t *testing.T) {
 }
 
 // Of every kind.
-func TestLongGate(t *testing.T) {
-	harness.Long(t)
+func TestSoakGate(t *testing.T) {
+	harness.Soak(t)
 	t.Parallel()
 	gateHolds(t, harness.Kinds)
 }

@@ -12,8 +12,20 @@ import (
 // everything else as it was.
 func TestObserverOfPlainUpdates(t *testing.T) {
 	t.Parallel()
+	observePlainUpdates(t, []harness.Kind{harness.Deployment, harness.StatefulSet})
+}
+
+// Of every kind.
+func TestSoakObserverOfPlainUpdates(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	observePlainUpdates(t, harness.Kinds)
+}
+
+func observePlainUpdates(t *testing.T, kinds []harness.Kind) {
+	t.Helper()
 	e := harness.Shared(t)
-	for _, kind := range harness.Kinds {
+	for _, kind := range kinds {
 		t.Run(kind.Title, func(t *testing.T) {
 			t.Parallel()
 			r := prepare(t, e, cell{kind, strategy.StylePartition, harness.Nginx}, nil)
