@@ -7,6 +7,7 @@ import (
 
 	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/reload"
 )
 
 // TLS is how the engine's certificate is checked, and which certificate it is shown.
@@ -24,7 +25,7 @@ func TLS(s settings.Settings) (*tls.Config, error) {
 	}
 	if s.APICAFile != "" {
 		var err error
-		if config.RootCAs, err = auth.ReadCA("the CA of the engine", s.APICAFile); err != nil {
+		if config.RootCAs, err = reload.ReadCA("the CA of the engine", s.APICAFile); err != nil {
 			return nil, fmt.Errorf("--api-ca-file: %w", err)
 		}
 	}

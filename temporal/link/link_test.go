@@ -45,8 +45,8 @@ func TestSettingsThatCannotBeUsed(t *testing.T) {
 	}{
 		{Options{CertFile: "cert"}, "belong together"},
 		{Options{TLS: TLSOff, CAFile: "ca"}, "--temporal-tls=off contradicts"},
-		{Options{CAFile: gone}, "--temporal-ca-file: open " + gone},
-		{Options{CAFile: empty}, empty + " holds no certificate"},
+		{Options{CAFile: gone}, "--temporal-ca-file cannot be read: open " + gone},
+		{Options{CAFile: empty}, empty + ", holds no certificate"},
 		{Options{CertFile: empty, KeyFile: empty}, "--temporal-cert-file " + empty},
 		{Options{APIKeyFile: gone}, "--temporal-api-key-file: open " + gone},
 		{Options{APIKeyFile: empty}, empty + " is empty"},

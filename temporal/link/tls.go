@@ -3,13 +3,13 @@ package link
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 
 	"google.golang.org/grpc/credentials"
+
+	"slipway.io/slipway/reload"
 )
 
 // transport encrypts connections with what the files contain when a connection is made: gRPC's own credentials are made of one configuration for good.
@@ -39,13 +39,9 @@ func newCredentials(o Options) (credentials.TransportCredentials, error) {
 func readTLS(o Options) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
 	if o.CAFile != "" {
-		text, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("--temporal-ca-file: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--temporal-ca-file: %s holds no certificate in PEM form", o.CAFile)
+		var err error
+		if config.RootCAs, err = reload.ReadCA("--temporal-ca-file", o.CAFile); err != nil {
+			return nil, err
 		}
 	}
 	if o.CertFile != "" {

@@ -111,3 +111,28 @@ func TestLongSchemaJobFailsWhenTheDatabaseIsAway(t *testing.T) {
 	require.ErrorAs(t, err, &exit, "a failed job must not look like one that is done")
 	require.Contains(t, string(out), "connection refused")
 }
+
+// Databases of an earlier Temporal are brought to the schema of this version by the job that runs before the server, with what they hold.
+func TestLongSchemaOfAnEarlierTemporal(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	project := load(t, example(t), composeFile)
+	database := startPostgres(t, *project.Services["postgresql"].Environment["POSTGRES_USER"], samplePassword)
+	database.waitReady(t, project.Services["postgresql"].HealthCheck.Test[1:])
+	job := newContainer(t, project.Services["temporal-schema"], project)
+	job.replace("postgresql", database.host, "SQL_HOST")
+	job.replace("5432", database.port, "SQL_PORT")
+	job.secret(database.passwordFile)
+
+	const earlier = "1.9"
+	before := *job
+	before.service.Command = types.ShellCommand{"sh", "-c", `temporal-sql-tool --database temporal create-database && temporal-sql-tool --database temporal setup-schema --version 0.0 &&
+		temporal-sql-tool --database temporal update-schema --schema-name postgresql/v12/temporal --version ` + earlier}
+	before.runJob(t)
+	require.Equal(t, []string{earlier}, database.query(t, "temporal", "SELECT curr_version FROM schema_version"))
+	database.query(t, "temporal", "INSERT INTO cluster_membership (membership_partition, host_id, rpc_address, rpc_port, role, session_start, last_heartbeat, record_expiry) "+
+		"VALUES (0, 'abc', 'earlier', 1, 1, now(), now(), now())")
+	job.runJob(t)
+	requireSchema(t, database)
+	require.Equal(t, []string{"earlier"}, database.query(t, "temporal", "SELECT rpc_address FROM cluster_membership"), "what it holds stays")
+}
