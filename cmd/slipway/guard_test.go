@@ -81,7 +81,7 @@ func assemble(t *testing.T, s settings.Settings) assembled {
 	registry := prometheus.NewRegistry()
 	a, err := newAPI(apiParts{Settings: s, Store: home, Temporal: temporal, Kuscia: parts.Handler, Guard: guard, Registry: registry, Log: log})
 	require.NoError(t, err)
-	web, err := newHTTPServer(httpParts{API: a, TLS: encryption, Settings: s, Registry: registry, Log: log, Down: down})
+	web, err := newHTTPServer(httpParts{API: a, TLS: encryption, Traces: &tracing{}, Settings: s, Registry: registry, Log: log, Down: down})
 	require.NoError(t, err)
 	foreign, err := newKusciaHTTP(parts)
 	require.NoError(t, err)
