@@ -46,7 +46,7 @@ func (s Stack) Account(t testing.TB, manifest, namespace string) Account {
 	t.Helper()
 	account := s.Grant(t, manifest, namespace)
 	require.NotEmpty(t, account, "%s has a ServiceAccount", manifest)
-	return s.login(t, namespace, account)
+	return s.Login(t, namespace, account)
 }
 
 // Grant applies a manifest of deploy/rbac as Account does, and answers with the ServiceAccount in it, "" when it has none.
@@ -111,8 +111,8 @@ func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, namespace 
 	})
 }
 
-// login writes a kubeconfig with a token of the account.
-func (s Stack) login(t testing.TB, namespace, name string) Account {
+// Login makes a token for a ServiceAccount, and a kubeconfig with nothing else.
+func (s Stack) Login(t testing.TB, namespace, name string) Account {
 	t.Helper()
 	token, err := s.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(context.Background(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
