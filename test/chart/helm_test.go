@@ -112,3 +112,13 @@ func values(t testing.TB, content map[string]any) string {
 	require.NoError(t, os.WriteFile(path, text, 0o600))
 	return path
 }
+
+// everything are the values with every option of an engine.
+func everything(t testing.TB) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile("testdata/everything.yaml")
+	require.NoError(t, err)
+	var content map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &content))
+	return content
+}
