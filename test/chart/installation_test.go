@@ -2,10 +2,13 @@ package chart
 
 import (
 	"context"
+	"io"
+	"net"
 
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -123,12 +126,50 @@ func (i *installation) service() (url string) {
 }
 
 func (i *installation) rewrite(r *httputil.ProxyRequest) {
-	servers := i.backends()
-	i.mu.Lock()
-	i.servers = append(i.servers[1:], i.servers[0]) // the next one has its turn
-	i.mu.Unlock()
-	r.SetURL(&url.URL{Scheme: "http", Host: servers[0].address})
+	r.SetURL(&url.URL{Scheme: "http", Host: i.next().address})
 	r.Out.Host = i.release + "." + i.namespace + ".svc"
+}
+
+// next is one of the servers that are ready: each has its turn.
+func (i *installation) next() *pod {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.servers = append(i.servers[1:len(i.servers):len(i.servers)], i.servers[0])
+	return i.servers[0]
+}
+
+// playWebhooks plays the Service of the webhooks, on this port.
+func (i *installation) playWebhooks(port int) {
+	i.t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	require.NoError(i.t, err)
+	i.t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go i.forward(from)
+		}
+	}()
+}
+
+func (i *installation) forward(from net.Conn) {
+	defer from.Close()
+	if len(i.backends()) == 0 {
+		return
+	}
+	to, err := net.Dial("tcp", i.next().webhooks)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	go func() {
+		_, _ = io.Copy(to, from)
+		_ = to.Close()
+	}()
+	_, _ = io.Copy(from, to)
 }
 
 // engine is the client's view of the installation.
@@ -138,4 +179,3 @@ func (i *installation) engine(temporalNamespace, apps string) *harness.Engine {
 		Workflows: i.stack.Temporal(i.t, temporalNamespace)}
 	return e.In(i.t)
 }
-

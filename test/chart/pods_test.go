@@ -22,10 +22,10 @@ import (
 // service account as the only credential.
 type pod struct {
 	*harness.Process
-	// address is that of the API, or of a worker's health and metrics.
-	address string
-	probes  []*corev1.Probe
-	client  *http.Client
+	// address is that of the API, or of a worker's health and metrics; webhooks is that of a server's webhooks.
+	address, webhooks string
+	probes            []*corev1.Probe
+	client            *http.Client
 }
 
 // listens is an argument that names a port of the pod, on every interface.
@@ -65,8 +65,11 @@ func (n node) start(d *appsv1.Deployment) *pod {
 func (n node) translate(arg string, files map[string]string, p *pod) string {
 	if listen := listens.FindStringSubmatch(arg); listen != nil {
 		address := "127.0.0.1:" + harness.FreePort(n.t)
-		if flag := listen[1]; flag == "--listen" || flag == "--metrics-listen" {
+		switch listen[1] {
+		case "--listen", "--metrics-listen":
 			p.address = address
+		case "--webhook-listen":
+			p.webhooks = address
 		}
 		return listen[1] + "=" + address
 	}

@@ -231,6 +231,9 @@ func TestDefinitionsStay(t *testing.T) {
 		assert.Equal(t, []string{asJSON(t, object.Object["spec"])}, specs, object.GetName())
 	}
 	assert.Len(t, names, 8)
+	converted := find(t, render(t, "--set", "rollouts.enabled=true"), "CustomResourceDefinition", definition.Name)
+	assert.Equal(t, `{"strategy":"Webhook","webhook":{"clientConfig":{"service":{"name":"slipway-webhook","namespace":"slipway","path":"/convert","port":443}},`+
+		`"conversionReviewVersions":["v1"]}}`, asJSON(t, converted.Object["spec"].(map[string]any)["conversion"]))
 	for _, object := range render(t, "--set", "crds.kruise=false,crds.kuscia=false") {
 		if object.GetKind() == "CustomResourceDefinition" {
 			assert.Contains(t, object.GetName(), ".slipway.io")

@@ -74,7 +74,7 @@ current.
 {{- end }}
 {{- if include "slipway.hasWebhook" . }}
 - --webhook-listen=:9443
-- --webhook-service={{ .Release.Namespace }}/{{ $name }}-webhook:443
+- --webhook-service={{ .Release.Namespace }}/{{ $name }}-webhook:{{ .Values.rollouts.webhook.port }}
 {{- with .Values.rollouts.webhook.tlsSecret }}{{- if .name }}
 - --webhook-cert-file=/etc/slipway/webhook-tls/{{ .certKey }}
 - --webhook-key-file=/etc/slipway/webhook-tls/{{ .keyKey }}
