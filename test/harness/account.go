@@ -143,9 +143,14 @@ func (a Account) May(t testing.TB, verb, resource, namespace string) bool {
 	if !grouped {
 		group, plural = "", resource
 	}
+	return a.MayDo(t, authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: plural, Namespace: namespace})
+}
+
+// MayDo is May for whatever an API server can be asked.
+func (a Account) MayDo(t testing.TB, what authorizationv1.ResourceAttributes) bool {
+	t.Helper()
 	review, err := a.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(context.Background(), &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: verb, Group: group, Resource: plural, Namespace: namespace}}}, metav1.CreateOptions{})
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return review.Status.Allowed
 }

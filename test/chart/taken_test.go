@@ -1,0 +1,221 @@
+package chart
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"slipway.io/slipway/test/harness"
+)
+
+// right is one rule of a role that a release of the chart has.
+type right struct {
+	installation *installation
+	role         *unstructured.Unstructured
+	rule         int
+	// permissions are what it grants, one by one.
+	permissions []authorizationv1.ResourceAttributes
+}
+
+func (r right) String() string { return fmt.Sprintf("%s/%s/%d", r.role.GetKind(), r.part(), r.rule) }
+
+// part is the role's name without what is the release's.
+func (r right) part() string {
+	return strings.TrimPrefix(r.role.GetName(), r.installation.release+"-"+r.installation.namespace)
+}
+
+// rights is the table of everything that a release is granted.
+func (i *installation) rights() (table []right) {
+	i.t.Helper()
+	objects := objectsOf(i.t, i.helm("get", "manifest", i.release))
+	for _, object := range objects {
+		if object.GetKind() != "Role" && object.GetKind() != "ClusterRole" {
+			continue
+		}
+		var role rbacv1.Role
+		require.NoError(i.t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role))
+		for n, rule := range role.Rules {
+			table = append(table, right{i, object, n, permissionsOf(rule, boundIn(objects, object))})
+		}
+	}
+	require.NotEmpty(i.t, table)
+	return table
+}
+
+// boundIn is the namespace that a role is bound in, "" for the whole cluster.
+func boundIn(objects []*unstructured.Unstructured, role *unstructured.Unstructured) string {
+	for _, object := range objects {
+		if name, _, _ := unstructured.NestedString(object.Object, "roleRef", "name"); object.GetKind() == "RoleBinding" && name == role.GetName() {
+			return object.GetNamespace()
+		}
+	}
+	return role.GetNamespace()
+}
+
+func permissionsOf(rule rbacv1.PolicyRule, namespace string) (out []authorizationv1.ResourceAttributes) {
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, resource := range rule.Resources {
+		resource, subresource, _ := strings.Cut(resource, "/")
+		for _, verb := range rule.Verbs {
+			for _, name := range names {
+				out = append(out, authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: resource, Subresource: subresource, Verb: verb,
+					Namespace: namespace, Name: name})
+			}
+		}
+	}
+	return out
+}
+
+// take takes away what the rule grants, from all roles of the release, until the test is over.
+func (r right) take(t *testing.T) {
+	t.Helper()
+	rules := map[*unstructured.Unstructured][]any{}
+	for _, other := range r.installation.rights() {
+		if _, known := rules[other.role]; !known {
+			rules[other.role] = []any{}
+		}
+		if !other.overlaps(r) {
+			rules[other.role] = append(rules[other.role], other.role.Object["rules"].([]any)[other.rule])
+		}
+	}
+	for role, left := range rules {
+		if all := role.Object["rules"].([]any); len(left) < len(all) {
+			t.Cleanup(func() { r.installation.write(t, role, all) })
+			r.installation.write(t, role, left)
+		}
+	}
+	account := r.installation.account(t)
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(r.permissions, func(p authorizationv1.ResourceAttributes) bool { return account.MayDo(t, p) })
+	},
+		harness.Patience, harness.Tick, "%s: something else grants it", r)
+}
+
+// overlaps says whether both grant some right.
+func (r right) overlaps(other right) bool {
+	return slices.ContainsFunc(r.permissions, func(p authorizationv1.ResourceAttributes) bool {
+		return slices.ContainsFunc(other.permissions, func(q authorizationv1.ResourceAttributes) bool {
+			here, named := p.Namespace == q.Namespace || p.Namespace == "", p.Name == q.Name || p.Name == ""
+			return here && named && p.Group == q.Group && p.Resource == q.Resource && p.Subresource == q.Subresource && p.Verb == q.Verb
+		})
+	})
+}
+
+func (i *installation) write(t *testing.T, role *unstructured.Unstructured, rules []any) {
+	t.Helper()
+	roles := i.stack.Dynamic(t).Resource(rbacv1.SchemeGroupVersion.WithResource(strings.ToLower(role.GetKind()) + "s")).Namespace(role.GetNamespace())
+	live, err := roles.Get(context.Background(), role.GetName(), metav1.GetOptions{})
+	require.NoError(t, err)
+	live.Object["rules"] = rules
+	_, err = roles.Update(context.Background(), live, metav1.UpdateOptions{})
+	require.NoError(t, err)
+}
+
+// account is that of the release's pods.
+func (i *installation) account(t testing.TB) harness.Account {
+	t.Helper()
+	return i.stack.Login(t, i.namespace, i.deployment("worker").Spec.Template.Spec.ServiceAccountName)
+}
+
+// unnamed are those of the permissions that a text doesn't name, in the words of Slipway or in those of the API server.
+func unnamed(text string, lost []authorizationv1.ResourceAttributes) (missing []string) {
+	text = strings.ReplaceAll(text, `\"`, `"`)
+	for _, p := range lost {
+		resource := p.Resource
+		if p.Subresource != "" {
+			resource += "/" + p.Subresource
+		}
+		if !strings.Contains(text, p.Verb+" "+resource) && !strings.Contains(text, fmt.Sprintf("cannot %s resource %q", p.Verb, resource)) {
+			missing = append(missing, p.Verb+" "+resource)
+		}
+	}
+	return missing
+}
+
+// requireNamed takes a right away, and looks for it in what somebody reads who looks for the reason.
+func (r right) requireNamed(t *testing.T, read func(t *testing.T) (text func() string)) {
+	t.Helper()
+	r.take(t)
+	text := read(t)
+	var missing []string
+	if !assert.Eventually(t, func() bool {
+		missing = unnamed(text(), r.permissions)
+		return len(missing) == 0
+	}, 20*time.Second, 300*time.Millisecond) {
+		t.Fatalf("%s: nothing names %v", r, missing)
+	}
+}
+
+// startOfTheCentre is what new processes of an engine say at their start.
+func (i *installation) startOfTheCentre(t *testing.T) func() string {
+	node := i.node
+	node.t = t
+	server, worker := node.start(i.deployment("server")), node.start(i.deployment("worker"))
+	return func() string {
+		readiness := ""
+		if response, err := http.Get("http://" + server.address + "/readyz"); err == nil {
+			body, _ := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			readiness = string(body)
+		}
+		return server.Output() + worker.Output() + readiness
+	}
+}
+
+// sample is every nth of the table, so that each part of it has its turn.
+func sample(table []right, n int) (some []right) {
+	for i, r := range table {
+		if i%n == 0 {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+// A right of the centre that is taken away is named by a process that starts.
+func TestLongRightsOfTheCentreAreNamed(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	stack := harness.SharedStack(t)
+	centre := install(t, stack, stack.Namespace(t, "home"), engineValues(stack, stack.TemporalNamespace(t), stack.Namespace(t, "servings"), stack.Namespace(t, "apps")))
+	for _, r := range sample(centre.ofTheCentre(), 6) {
+		t.Run(r.String(), func(t *testing.T) { r.requireNamed(t, centre.startOfTheCentre) })
+	}
+}
+
+// ofTheCentre are the rights that aren't those of a party.
+func (i *installation) ofTheCentre() []right {
+	return slices.DeleteFunc(i.rights(), func(r right) bool {
+		return strings.HasPrefix(r.part(), "-party") || r.part() == "-rollout-approver" || r.part() == "-guard-reader"
+	})
+}
+
+func TestSoakEveryRightOfTheCentreIsNamed(t *testing.T) {
+	harness.Soak(t)
+	p := harness.NewPrivateStack(t)
+	apps, home := p.Namespace(t, "apps"), p.Namespace(t, "home")
+	content := engineValues(p.Stack, p.TemporalNamespace(t), p.Namespace(t, "servings"), apps)
+	content["rollouts"] = map[string]any{"enabled": true}
+	centre := install(t, p.Stack, home, content)
+	table := centre.ofTheCentre()
+	for _, r := range table {
+		t.Run(r.String(), func(t *testing.T) { r.requireNamed(t, centre.startOfTheCentre) })
+	}
+	harness.Covered(t, len(table), "rights of the centre")
+}
