@@ -3,6 +3,7 @@ package chart
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ func TestLongReleasesWithTheRightsOfTheChart(t *testing.T) {
 	temporal := stack.TemporalNamespace(t)
 	home, servings, apps, alice := stack.Namespace(t, "home"), stack.Namespace(t, "servings"), stack.Namespace(t, "apps"), stack.Namespace(t, "alice")
 	centre := install(t, stack, home, engineValues(stack, temporal, servings, apps))
-	centre.run("server", "worker")
+	workers := centre.run("server", "worker")
 	party := install(t, stack, alice, map[string]any{"mode": "party", "party": map[string]any{"name": alice}, "temporal": temporalValues(stack, temporal),
 		"servings": map[string]any{"enabled": true}, "worker": map[string]any{"replicas": 1}})
 	party.run("worker")
@@ -49,6 +50,9 @@ func TestLongReleasesWithTheRightsOfTheChart(t *testing.T) {
 	answer := e.Call(http.MethodPut, "/api/v1/parties/"+alice, "namespace: "+alice+"\n")
 	require.Equal(t, http.StatusCreated, answer.Status, "%s", answer.Body)
 
+	for _, process := range append(workers, centre.backends()...) {
+		require.NotContains(t, process.Output(), "lacks rights")
+	}
 	t.Run("Plan", func(t *testing.T) { runsPlan(e.In(t)) })
 	t.Run("Canary", func(t *testing.T) { runsCanary(t, e.In(t)) })
 	t.Run("Serving", func(t *testing.T) { runsServing(t, e.In(t), servings, alice) })
@@ -78,13 +82,21 @@ func runsCanary(t *testing.T, e *harness.Engine) {
 
 func runsServing(t *testing.T, e *harness.Engine, namespace, party string) {
 	image := harness.RandomName("image")
-	e.MustKuscia("/api/v1/appimage/create", fmt.Sprintf(`{"name":%q,"image":{"name":"x","tag":"v1"},"config_templates":{"app.conf":"{\"id\":\"{{.SERVING_ID}}\"}"},
-		"deploy_templates":[{"name":"app","replicas":1,"containers":[{"name":"app","config_volume_mounts":[{"mount_path":"/etc/app.conf","sub_path":"app.conf"}],
-		"ports":[{"name":"service","protocol":"HTTP","scope":"Cluster"}]}]}]}`, image))
-	e.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":"score","initiator":%q,"parties":[{"domain_id":%q,"app_image":%q,"replicas":2},
-		{"domain_id":%q,"app_image":%q,"replicas":2}]}`, e.Apps, e.Apps, image, party, image))
+	createServing(e, "score", image, e.Apps, party)
 	e.WaitServingIn(namespace, "score", "Available", harness.ServingAvailable)
 	e.MustKuscia("/api/v1/serving/delete", `{"serving_id":"score"}`)
 	require.Eventually(t, func() bool { return e.Serving(namespace, "score") == nil }, harness.Patience, harness.Tick, "the serving isn't deleted")
 	e.MustKuscia("/api/v1/appimage/delete", fmt.Sprintf(`{"name":%q}`, image))
+}
+
+// createServing asks for a serving of these parties, and makes the AppImage that it runs.
+func createServing(e *harness.Engine, id, image string, parties ...string) {
+	e.MustKuscia("/api/v1/appimage/create", fmt.Sprintf(`{"name":%q,"image":{"name":"x","tag":"v1"},"config_templates":{"app.conf":"{\"id\":\"{{.SERVING_ID}}\"}"},
+		"deploy_templates":[{"name":"app","replicas":1,"containers":[{"name":"app","config_volume_mounts":[{"mount_path":"/etc/app.conf","sub_path":"app.conf"}],
+		"ports":[{"name":"service","protocol":"HTTP","scope":"Cluster"}]}]}]}`, image))
+	var asked []string
+	for _, party := range parties {
+		asked = append(asked, fmt.Sprintf(`{"domain_id":%q,"app_image":%q,"replicas":2}`, party, image))
+	}
+	e.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":%q,"initiator":%q,"parties":[%s]}`, id, parties[0], strings.Join(asked, ",")))
 }

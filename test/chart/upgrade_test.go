@@ -144,7 +144,17 @@ func (u *upgraded) startCanary() {
 func (u *upgraded) passStep(step int) {
 	at := u.engine.WaitRest("front", step)
 	require.EqualValues(u.t, []int32{20, 50}[step-1], at.Traffic.CanaryWeight)
+	u.isGuarded()
 	u.engine.Approve("front", at)
+}
+
+// isGuarded looks for the guard: what the canary has borrowed is put back when somebody else edits it.
+func (u *upgraded) isGuarded() {
+	u.t.Helper()
+	edited, err := u.stack.Kube.CoreV1().Services(u.apps).Patch(context.Background(), "front", types.MergePatchType, []byte(`{"spec":{"selector":{"app":"other"}}}`),
+		metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	require.NoError(u.t, err)
+	require.Equal(u.t, "front", edited.Spec.Selector["app"])
 }
 
 // declareRollout has a Rollout of v1alpha1, which servers convert, hold a workload whose image then changes.

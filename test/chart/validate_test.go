@@ -42,6 +42,8 @@ func TestAPIServerTakesEveryObject(t *testing.T) {
 					requireMonitoring(t, object)
 					return
 				}
+				// Who converts Rollouts on a cluster of many engines is another one's matter. TestLongUpgradeInTheMiddleOfACanary has a cluster to itself.
+				unstructured.RemoveNestedField(object.Object, "spec", "conversion")
 				dryRun(t, mapper, client, object)
 			})
 		}
