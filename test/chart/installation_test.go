@@ -3,10 +3,9 @@ package chart
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"net"
 
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"strconv"
 	"sync"
@@ -119,23 +118,13 @@ func (i *installation) replace(component string, old []*pod) (now []*pod) {
 }
 
 // service plays the Service of the API: it leads to one of the servers.
-func (i *installation) service() (url string) {
-	front := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: i.rewrite})
-	i.t.Cleanup(front.Close)
-	return front.URL
-}
-
-func (i *installation) rewrite(r *httputil.ProxyRequest) {
-	r.SetURL(&url.URL{Scheme: "http", Host: i.next().address})
-	r.Out.Host = i.release + "." + i.namespace + ".svc"
-}
-
-// next is one of the servers that are ready: each has its turn.
-func (i *installation) next() *pod {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.servers = append(i.servers[1:len(i.servers):len(i.servers)], i.servers[0])
-	return i.servers[0]
+func (i *installation) service() (address string) {
+	return harness.Balance(i.t, func() (servers []*url.URL) {
+		for _, server := range i.backends() {
+			servers = append(servers, &url.URL{Scheme: "http", Host: server.address})
+		}
+		return servers
+	})
 }
 
 // playWebhooks plays the Service of the webhooks, on this port.
@@ -157,10 +146,11 @@ func (i *installation) playWebhooks(port int) {
 
 func (i *installation) forward(from net.Conn) {
 	defer from.Close()
-	if len(i.backends()) == 0 {
+	servers := i.backends()
+	if len(servers) == 0 {
 		return
 	}
-	to, err := net.Dial("tcp", i.next().webhooks)
+	to, err := net.Dial("tcp", servers[rand.IntN(len(servers))].webhooks)
 	if err != nil {
 		return
 	}

@@ -29,8 +29,17 @@ func engineValues(stack harness.Stack, temporal, servings string, namespaces ...
 		"servingNamespace": map[string]any{"name": servings, "create": false},
 		"rollouts":         map[string]any{"enabled": true, "webhook": map[string]any{"enabled": false}},
 		"servings":         map[string]any{"enabled": true},
-		"server":           map[string]any{"replicas": 1}, "worker": map[string]any{"replicas": 1},
+		"server":           map[string]any{"replicas": 1}, "worker": workerValues(stack, 1),
 	}
+}
+
+// workerValues are those of workers: where the stack's Temporal keeps no builds, they tell none.
+func workerValues(stack harness.Stack, replicas int) map[string]any {
+	content := map[string]any{"replicas": replicas}
+	if !stack.KeepsBuilds {
+		content["extraArgs"] = []string{"--worker-versioning=false"}
+	}
+	return content
 }
 
 // A plan, a canary with traffic and a serving of two parties, whose engine and party are two releases of the chart: the processes have the arguments, the
@@ -38,13 +47,13 @@ func engineValues(stack harness.Stack, temporal, servings string, namespaces ...
 func TestLongReleasesWithTheRightsOfTheChart(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	stack := harness.SharedStack(t)
+	stack := *harness.NewOwnTemporal(t)
 	temporal := stack.TemporalNamespace(t)
 	home, servings, apps, alice := stack.Namespace(t, "home"), stack.Namespace(t, "servings"), stack.Namespace(t, "apps"), stack.Namespace(t, "alice")
 	centre := install(t, stack, home, engineValues(stack, temporal, servings, apps))
 	workers := centre.run("server", "worker")
 	party := install(t, stack, alice, map[string]any{"mode": "party", "party": map[string]any{"name": alice}, "temporal": temporalValues(stack, temporal),
-		"servings": map[string]any{"enabled": true}, "worker": map[string]any{"replicas": 1}})
+		"servings": map[string]any{"enabled": true}, "worker": workerValues(stack, 1)})
 	party.run("worker")
 	e := centre.engine(temporal, apps)
 	answer := e.Call(http.MethodPut, "/api/v1/parties/"+alice, "namespace: "+alice+"\n")
@@ -53,9 +62,26 @@ func TestLongReleasesWithTheRightsOfTheChart(t *testing.T) {
 	for _, process := range append(workers, centre.backends()...) {
 		require.NotContains(t, process.Output(), "lacks rights")
 	}
+	t.Run("Names", func(t *testing.T) { centre.isKnownByItsNames(t) })
 	t.Run("Plan", func(t *testing.T) { runsPlan(e.In(t)) })
 	t.Run("Canary", func(t *testing.T) { runsCanary(t, e.In(t)) })
 	t.Run("Serving", func(t *testing.T) { runsServing(t, e.In(t), servings, alice) })
+}
+
+// isKnownByItsNames asks a server by the names of its Service, and by another one.
+func (i *installation) isKnownByItsNames(t *testing.T) {
+	service := i.release + "." + i.namespace
+	for host, want := range map[string]int{i.release: http.StatusOK, service + ".svc:8080": http.StatusOK, service + ".svc.cluster.local": http.StatusOK,
+		"example.test": http.StatusForbidden} {
+		request, err := http.NewRequest(http.MethodGet, "http://"+i.backends()[0].address+"/api/v1/plans", nil)
+		require.NoError(t, err)
+		request.Host = host
+		request.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		_ = response.Body.Close()
+		require.Equal(t, want, response.StatusCode, host)
+	}
 }
 
 func runsPlan(e *harness.Engine) {

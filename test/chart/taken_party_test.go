@@ -35,7 +35,7 @@ func invite(t *testing.T) *guest {
 		"servings": map[string]any{"enabled": true}, "builds": map[string]any{"enabled": true}, "guard": map[string]any{"reader": true},
 		"packages": map[string]any{"sourceAllow": []string{"127.0.0.0/8"}},
 		"rbac":     map[string]any{"credentials": []string{"credentials"}, "istio": true, "openKruise": true},
-		"worker":   map[string]any{"replicas": 1}}
+		"worker":   workerValues(e.Stack, 1)}
 	g := &guest{installation: install(t, e.Stack, party, content), engine: e, party: party}
 	answer := e.Call(http.MethodPut, "/api/v1/parties/"+party, "namespace: "+party+"\n")
 	require.Equal(t, http.StatusCreated, answer.Status, "%s", answer.Body)

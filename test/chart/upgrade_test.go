@@ -86,7 +86,7 @@ func (u *upgraded) content(stack harness.Stack, level string) map[string]any {
 	return map[string]any{
 		"temporal": temporalValues(stack, u.temporal), "watchNamespaces": []string{u.apps}, "log": map[string]any{"level": level},
 		"servingNamespace": map[string]any{"name": u.servings}, "servings": map[string]any{"enabled": true},
-		"rollouts": map[string]any{"enabled": true, "webhook": map[string]any{"port": u.port}}, "guard": map[string]any{"install": true},
+		"rollouts": map[string]any{"enabled": true, "webhook": map[string]any{"port": u.port}}, "guard": map[string]any{"install": true}, "worker": workerValues(stack, 2),
 	}
 }
 
