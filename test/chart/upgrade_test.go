@@ -190,17 +190,29 @@ func (u *upgraded) uninstall() {
 	u.helm("uninstall", u.release)
 	_, err := u.stack.Kube.AppsV1().Deployments(u.namespace).Get(context.Background(), u.release+"-worker", metav1.GetOptions{})
 	require.True(u.t, apierrors.IsNotFound(err), "%v", err)
-	client, err := apiextensions.NewForConfig(u.stack.REST)
-	require.NoError(u.t, err)
-	list, err := client.CustomResourceDefinitions().List(context.Background(), metav1.ListOptions{LabelSelector: definition.LabelPartOf + "=" + definition.ManagedBySlipway})
-	require.NoError(u.t, err)
-	require.Len(u.t, list.Items, 8)
+	require.Len(u.t, u.definitions(), 8)
 	records, err := u.stack.Dynamic(u.t).Resource(v1alpha1.GroupVersion.WithResource("releaserecords")).Namespace(u.namespace).List(context.Background(), metav1.ListOptions{})
 	require.NoError(u.t, err)
 	require.NotEmpty(u.t, records.Items)
 	namespace, err := u.stack.Kube.CoreV1().Namespaces().Get(context.Background(), u.servings, metav1.GetOptions{})
 	require.NoError(u.t, err)
 	require.Equal(u.t, corev1.NamespaceActive, namespace.Status.Phase)
-	// The same release is installed once more over what it has left.
+	// The same release is installed once more over what it has left, and another one takes that over.
 	u.helm("install", u.release, chartDir(), "--values", u.values("info"))
+	u.helm("uninstall", u.release)
+	other := harness.RandomName("slipway")
+	u.helm("install", other, chartDir(), "--values", u.values("info"), "--take-ownership", "--force-conflicts")
+	for _, crd := range u.definitions() {
+		require.Equal(u.t, other, crd.Annotations["meta.helm.sh/release-name"])
+	}
+}
+
+// definitions are Slipway's on the cluster.
+func (u *upgraded) definitions() []apiextensionsv1.CustomResourceDefinition {
+	u.t.Helper()
+	client, err := apiextensions.NewForConfig(u.stack.REST)
+	require.NoError(u.t, err)
+	list, err := client.CustomResourceDefinitions().List(context.Background(), metav1.ListOptions{LabelSelector: definition.LabelPartOf + "=" + definition.ManagedBySlipway})
+	require.NoError(u.t, err)
+	return list.Items
 }
