@@ -80,7 +80,7 @@ func (c Cluster) RolloutsDefinition(ctx context.Context) (Definition, error) {
 		return DefinitionAbsent, nil
 	case err != nil:
 		return DefinitionAbsent, err
-	case unread || found.GetLabels()[definition.LabelManagedBy] == definition.ManagedBySlipway:
+	case unread || definition.IsOurs(found.GetLabels()):
 		return DefinitionOurs, nil
 	}
 	return DefinitionForeign, nil

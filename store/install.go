@@ -114,7 +114,7 @@ func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return false, failed(err, object)
-	case isForeign(found, &wanted):
+	case isForeign(found):
 		return true, nil
 	case isConverted(found):
 		if err := keepServed(&wanted, found); err != nil {
@@ -172,15 +172,9 @@ func keepServed(wanted *unstructured.Unstructured, found *apiextensionsv1.Custom
 	return unstructured.SetNestedSlice(wanted.Object, versions, "spec", "versions")
 }
 
-// labelManagedBy is on the definitions of other groups that are ours, with the value managedBySlipway.
-const (
-	labelManagedBy   = definition.LabelManagedBy
-	managedBySlipway = definition.ManagedBySlipway
-)
-
 // isForeign says whether a definition of another group was brought by another product: that one stays as it is.
-func isForeign(found *apiextensionsv1.CustomResourceDefinition, wanted *unstructured.Unstructured) bool {
-	return found.Spec.Group != v1alpha1.GroupVersion.Group && found.Labels[labelManagedBy] != wanted.GetLabels()[labelManagedBy]
+func isForeign(found *apiextensionsv1.CustomResourceDefinition) bool {
+	return found.Spec.Group != v1alpha1.GroupVersion.Group && !definition.IsOurs(found.Labels)
 }
 
 func established(definition *apiextensionsv1.CustomResourceDefinition) bool {

@@ -20,7 +20,7 @@ func (s *Store) EnsureRolloutPolicies(ctx context.Context) error {
 	if err != nil {
 		return failed(err, "definition "+definition.Name)
 	}
-	if crd.Labels[labelManagedBy] != managedBySlipway {
+	if !definition.IsOurs(crd.Labels) {
 		return nil
 	}
 	for _, policy := range admission.Policies() {

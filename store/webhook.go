@@ -82,7 +82,7 @@ func (s *Store) publishConversion(ctx context.Context, client admission.WebhookC
 	if err != nil {
 		return 0, failed(err, object)
 	}
-	if crd.Labels[labelManagedBy] != managedBySlipway {
+	if !definition.IsOurs(crd.Labels) {
 		return conversionElsewhere, nil // another product's, which converts by itself
 	}
 	wanted := conversionBy(client)

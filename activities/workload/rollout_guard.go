@@ -24,9 +24,11 @@ const guardKept = 10 * time.Second
 type guardView struct {
 	mu   sync.Mutex
 	till time.Time
-	// served says that the cluster has mutating policies; unknown that the worker may not read them.
-	served, unknown bool
-	found           []guard.Installed
+	// served says that the cluster has mutating policies.
+	served bool
+	// unknown says why the worker doesn't know the guard, "" when it does.
+	unknown string
+	found   []guard.Installed
 	// user is the worker's own name.
 	user string
 }
@@ -41,7 +43,7 @@ func (v *guardView) look(ctx context.Context, cluster kube.Cluster, now time.Tim
 		return err
 	}
 	objects, err := cluster.Guards(ctx, versions, "")
-	if v.unknown = err != nil && (kube.Classify(err) == kube.Forbidden || kube.Classify(err) == kube.Refused); err != nil && !v.unknown {
+	if v.unknown, err = unreadable(ctx, cluster, versions, err); err != nil {
 		return err
 	}
 	v.served, v.found = versions.Mutating != "", guard.Find(objects)
@@ -52,6 +54,25 @@ func (v *guardView) look(ctx context.Context, cluster kube.Cluster, now time.Tim
 	}
 	v.till = now.Add(guardKept)
 	return nil
+}
+
+// unreadable says what keeps the worker from reading policies, "" for nothing; err is what came of it.
+func unreadable(ctx context.Context, cluster kube.Cluster, versions kube.PolicyVersions, err error) (string, error) {
+	if err == nil {
+		return "", nil
+	}
+	if class := kube.Classify(err); class != kube.Forbidden && class != kube.Refused {
+		return "", err
+	}
+	var needs []kube.Permission
+	for _, resource := range versions.Resources() {
+		needs = append(needs, kube.Needs(resource, metav1.NamespaceAll, "list")...)
+	}
+	lacking, asked := cluster.Permissions().Lacking(ctx, needs)
+	if lacking == "" && asked == nil {
+		lacking = kube.Text(err)
+	}
+	return lacking, asked
 }
 
 // guarded says what the API server does not guard of what the rollout will borrow, unless its namespace wants no guard. An engine that
@@ -82,8 +103,8 @@ func (p *rolloutPreflight) guarded(ctx context.Context) error {
 		}
 	}
 	switch {
-	case v.unknown:
-		notice("it isn't known whether the API server guards this release: the worker may not list admission policies")
+	case v.unknown != "":
+		notice("it isn't known whether the API server guards this release: %s", v.unknown)
 	case !v.served:
 		notice("this cluster can't guard the release against edits by others (it has no mutating admission policies); " +
 			"the engine only restores what they change")

@@ -49,11 +49,11 @@ import (
 )
 
 func runServer(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, serverModule, servingControllerModule, rolloutControllerModule, kusciaModule, webhookModule)
+	return runEngine(ctx, s, homeModule, rightsModule, serverModule, servingControllerModule, rolloutControllerModule, kusciaModule, webhookModule)
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, withOwnStore(s), packageStoreModule, homeModule, guardModule, workloadModule, partyServingModule, driftModule,
+	return runEngine(ctx, withOwnStore(s), packageStoreModule, homeModule, rightsModule, guardModule, workloadModule, partyServingModule, driftModule,
 		centreQueues, worker.Module, serverModule, servingControllerModule, rolloutControllerModule, kusciaModule, webhookModule)
 }
 
@@ -63,7 +63,7 @@ func runWorker(ctx context.Context, s settings.Settings) error {
 	if len(s.Parties) > 0 {
 		return runEngine(ctx, s, workloadModule, partyServingModule, driftModule, partyQueues, worker.Module, healthModule)
 	}
-	return runEngine(ctx, s, homeModule, workloadModule, partyServingModule, driftModule, centreQueues, worker.Module, healthModule)
+	return runEngine(ctx, s, homeModule, rightsModule, workloadModule, partyServingModule, driftModule, centreQueues, worker.Module, healthModule)
 }
 
 // runEngine runs these modules until the context ends or one of them gives up.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what the local stack runs into .dev/bin, and only what is missing there.
 #
-#   deploy/dev/build.sh [stack|tools|compose|gitops|s3|previous]…     (default: stack)
+#   deploy/dev/build.sh [stack|tools|compose|gitops|s3|helm|previous]…     (default: stack)
 #
 # A binary is kept as long as what it was built from stays the same. A control-plane binary on PATH that
 # reports exactly the pinned version is linked instead of built.
@@ -14,6 +14,7 @@ mkdir -p "$bin"
 
 kubernetes_version=v1.36.3
 kwok_version=v0.8.0
+helm_version=v4.3.1
 
 # Fields: binary, module folder, package.
 stack_binaries() {
@@ -61,6 +62,9 @@ LIST
 
 # Where the tests of package stores keep packages.
 s3_binaries() { echo "versitygw s3 github.com/versity/versitygw/cmd/versitygw"; }
+
+# What installs the chart, for its tests.
+helm_binaries() { echo "helm helm helm.sh/helm/v4/cmd/helm"; }
 
 # The build before this one, for the tests of two builds side by side. Whoever releases a new one names its commit here.
 previous_commit=45dbea46a757726e0e7b5c8271c476bbdd211c55
@@ -111,6 +115,7 @@ ldflags() {
   case $1 in
     kube*) echo "-s -w -X k8s.io/component-base/version.gitVersion=$v -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 -X k8s.io/client-go/pkg/version.gitVersion=$v" ;;
     kwok*) echo "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=$kwok_version" ;;
+    helm) echo "-s -w -X helm.sh/helm/v4/internal/version.version=$helm_version" ;;
     *) echo "-s -w" ;;
   esac
 }

@@ -38,7 +38,7 @@ func installTheirs(t *testing.T, s harness.Stack) theirCluster {
 	require.NoError(t, err)
 	crd, err := client.CustomResourceDefinitions().Get(context.Background(), definition.Name, metav1.GetOptions{})
 	require.NoError(t, err)
-	delete(crd.Labels, definition.LabelManagedBy)
+	crd.Labels = nil
 	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
 		ConversionReviewVersions: []string{"v1"},
 		ClientConfig:             &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "kruise-rollout", Name: "kruise-rollout-webhook-service"}}}}

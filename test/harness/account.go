@@ -46,7 +46,7 @@ func (s Stack) Account(t testing.TB, manifest, namespace string) Account {
 	t.Helper()
 	account := s.Grant(t, manifest, namespace)
 	require.NotEmpty(t, account, "%s has a ServiceAccount", manifest)
-	return s.login(t, namespace, account)
+	return s.Login(t, namespace, account)
 }
 
 // Grant applies a manifest of deploy/rbac as Account does, and answers with the ServiceAccount in it, "" when it has none.
@@ -111,8 +111,8 @@ func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, namespace 
 	})
 }
 
-// login writes a kubeconfig with a token of the account.
-func (s Stack) login(t testing.TB, namespace, name string) Account {
+// Login makes a token for a ServiceAccount, and a kubeconfig with nothing else.
+func (s Stack) Login(t testing.TB, namespace, name string) Account {
 	t.Helper()
 	token, err := s.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(context.Background(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -143,9 +143,14 @@ func (a Account) May(t testing.TB, verb, resource, namespace string) bool {
 	if !grouped {
 		group, plural = "", resource
 	}
+	return a.MayDo(t, authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: plural, Namespace: namespace})
+}
+
+// MayDo is May for whatever an API server can be asked.
+func (a Account) MayDo(t testing.TB, what authorizationv1.ResourceAttributes) bool {
+	t.Helper()
 	review, err := a.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(context.Background(), &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: verb, Group: group, Resource: plural, Namespace: namespace}}}, metav1.CreateOptions{})
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return review.Status.Allowed
 }

@@ -62,6 +62,7 @@ func (e *Engine) TryCall(method, path, body string, headers ...string) (Answer, 
 	} else if body != "" {
 		request.Header.Set("Content-Type", "application/yaml")
 	}
+	e.authorize(request)
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
@@ -76,6 +77,12 @@ func (e *Engine) TryCall(method, path, body string, headers ...string) (Answer, 
 		return Answer{}, err
 	}
 	return Answer{Status: response.StatusCode, Header: response.Header, Body: b.Bytes()}, nil
+}
+
+func (e *Engine) authorize(request *http.Request) {
+	if e.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+e.Token)
+	}
 }
 
 // PutService puts a service of these workloads (kind/name) in the apps namespace into the catalogue; extra is further YAML.

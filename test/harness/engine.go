@@ -14,8 +14,8 @@ import (
 // Engine is one Slipway with a Temporal namespace and an engine namespace of its own, and a namespace for what it releases.
 type Engine struct {
 	Stack
-	// URL is the address of the HTTP API.
-	URL string
+	// URL is the address of the HTTP API, and Token what it asks for, if it asks for one.
+	URL, Token string
 	// KusciaURL and KusciaGRPC are the addresses of Kuscia's API over HTTP and gRPC. It is guarded by nothing, unless the options say otherwise.
 	KusciaURL, KusciaGRPC string
 	// Apps is the namespace of the workloads, Home that of the engine and of its servings.

@@ -252,6 +252,7 @@ func (e *Engine) followRollout(ctx context.Context, name string, last *rollout.S
 	if err != nil {
 		return false, err
 	}
+	e.authorize(request)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return false, err

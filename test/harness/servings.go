@@ -31,7 +31,11 @@ type KusciaAnswer struct {
 // Kuscia posts a body to Kuscia's API, as its clients do.
 func (e *Engine) Kuscia(path, body string) KusciaAnswer {
 	e.t.Helper()
-	response, err := http.Post(e.KusciaURL+path, "application/json", strings.NewReader(body))
+	request, err := http.NewRequest(http.MethodPost, e.KusciaURL+path, strings.NewReader(body))
+	require.NoError(e.t, err)
+	request.Header.Set("Content-Type", "application/json")
+	e.authorize(request)
+	response, err := http.DefaultClient.Do(request)
 	require.NoError(e.t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)

@@ -17,11 +17,18 @@ import (
 //go:generate controller-gen crd paths=../v1beta1 paths=../v1alpha1 output:crd:dir=../../../deploy/crds
 //go:generate go run ./generate ../../../deploy/crds/rollouts.kruise.io_rollouts.yaml
 
-// LabelManagedBy has the value ManagedBySlipway on definitions of other groups that Slipway brought. One without it is another product's.
+// LabelManagedBy and LabelPartOf have the value ManagedBySlipway on definitions of other groups that Slipway brought. Helm takes the first one for itself,
+// so that the second one is enough. A definition with neither is another product's.
 const (
 	LabelManagedBy   = "app.kubernetes.io/managed-by"
+	LabelPartOf      = "app.kubernetes.io/part-of"
 	ManagedBySlipway = "slipway"
 )
+
+// IsOurs says whether the definition with these labels was brought by Slipway.
+func IsOurs(labels map[string]string) bool {
+	return labels[LabelManagedBy] == ManagedBySlipway || labels[LabelPartOf] == ManagedBySlipway
+}
 
 // Name is the name of the definition.
 var Name = v1beta1.Resource.Resource + "." + v1beta1.GroupVersion.Group
@@ -32,7 +39,7 @@ type rule struct {
 }
 
 // labels say to whom the definition belongs: one of the same name that another product brought stays as it is.
-var labels = map[string]any{LabelManagedBy: ManagedBySlipway}
+var labels = map[string]any{LabelManagedBy: ManagedBySlipway, LabelPartOf: ManagedBySlipway}
 
 // Complete adds the rules to the definition that controller-gen has written.
 func Complete(text []byte) ([]byte, error) {

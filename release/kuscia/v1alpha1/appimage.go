@@ -9,6 +9,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=aimg
 // +kubebuilder:metadata:labels="app.kubernetes.io/managed-by=slipway"
+// +kubebuilder:metadata:labels="app.kubernetes.io/part-of=slipway"
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image.name`
 // +kubebuilder:printcolumn:name="Tag",type=string,JSONPath=`.spec.image.tag`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -16,6 +16,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=kd
 // +kubebuilder:metadata:labels="app.kubernetes.io/managed-by=slipway"
+// +kubebuilder:metadata:labels="app.kubernetes.io/part-of=slipway"
 // +kubebuilder:printcolumn:name="TotalParties",type=integer,JSONPath=`.status.totalParties`
 // +kubebuilder:printcolumn:name="AvailableParties",type=integer,JSONPath=`.status.availableParties`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`

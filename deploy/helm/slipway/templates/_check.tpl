@@ -1,0 +1,70 @@
+{{/* What the schema can't say of values that depend on each other. */}}
+{{- define "slipway.check" -}}
+{{- $v := .Values -}}
+{{- if and (include "slipway.isEngine" .) $v.party.name -}}
+{{- fail "party.name is the party of a worker in that party's cluster: set mode to party, or leave party.name out" -}}
+{{- end -}}
+{{- if not (include "slipway.isEngine" .) -}}{{- include "slipway.check.party" . -}}{{- else -}}{{- include "slipway.check.engine" . -}}{{- end -}}
+{{- if and (eq $v.temporal.tls "off") (or $v.temporal.caSecret.name $v.temporal.clientCertSecret.name $v.temporal.serverName) -}}
+{{- fail "temporal.tls is off, but temporal.caSecret, clientCertSecret or serverName is set: remove them, or leave temporal.tls at auto" -}}
+{{- end -}}
+{{- if and $v.packages.storeTokenSecret.name (not $v.packages.store) -}}
+{{- fail "packages.storeTokenSecret is the token of a package store, but packages.store doesn't say where that is" -}}
+{{- end -}}
+{{- if and $v.guard.identities (not $v.guard.install) -}}{{- fail "guard.identities has no effect without guard.install: true" -}}{{- end -}}
+{{- if and $v.guard.namespaceSelector (not $v.guard.install) -}}{{- fail "guard.namespaceSelector has no effect without guard.install: true" -}}{{- end -}}
+{{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
+{{- fail "serviceAccount.create is false: serviceAccount.name has to name an account that exists" -}}
+{{- end -}}
+{{- if $v.guard.install -}}{{- include "slipway.check.guard" . -}}{{- end -}}
+{{- range $component := fromJsonArray (include "slipway.components" .) -}}{{- include "slipway.check.args" (list $ $component) -}}{{- end -}}
+{{- end -}}
+
+{{- define "slipway.check.engine" -}}
+{{- $v := .Values -}}
+{{- if not (or $v.api.tokenSecret.name $v.api.clientCASecret.name) -}}
+{{- fail "anybody could release: name a Secret with the token of the API (api.tokenSecret), or with the CA of its clients (api.clientCASecret)" -}}
+{{- end -}}
+{{- if and $v.api.clientCASecret.name (not $v.api.tlsSecret.name) -}}
+{{- fail "api.clientCASecret asks clients for certificates, which takes TLS: set api.tlsSecret too" -}}
+{{- end -}}
+{{- if and $v.crds.install $v.crds.byServer -}}
+{{- fail "crds.install and crds.byServer both install the definitions: set one of them to false" -}}
+{{- end -}}
+{{- if and $v.kuscia.enabled (not (and $v.kuscia.tlsSecret.name $v.kuscia.tokenSecret.name)) -}}
+{{- fail "kuscia.enabled needs kuscia.tlsSecret (certificate and key) and kuscia.tokenSecret" -}}
+{{- end -}}
+{{- if and $v.kuscia.enabled (eq $v.kuscia.protocol "MTLS") (not $v.kuscia.caSecret.name) -}}
+{{- fail "kuscia.protocol MTLS needs kuscia.caSecret, the CA of the clients' certificates: set it, or choose TLS" -}}
+{{- end -}}
+{{- if and $v.rollouts.enabled (eq $v.rollouts.gate "webhook") (not $v.rollouts.webhook.enabled) -}}
+{{- fail "rollouts.gate webhook holds nothing without rollouts.webhook.enabled: true" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "slipway.check.party" -}}
+{{- $v := .Values -}}
+{{- if not $v.party.name -}}{{- fail "mode party runs the workers of one party: set party.name" -}}{{- end -}}
+{{- range $name, $on := dict "rollouts.enabled" $v.rollouts.enabled "kuscia.enabled" $v.kuscia.enabled "crds.byServer" $v.crds.byServer
+  "rbac.approver" $v.rbac.approver "monitoring.serviceMonitor.enabled" $v.monitoring.serviceMonitor.enabled -}}
+{{- if $on -}}{{- fail (printf "%s belongs to the engine: leave it out in mode party, which runs workers only" $name) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "slipway.check.guard" -}}
+{{- if and (include "slipway.isEngine" .) .Values.guard.gate .Values.crds.install (not .Values.crds.kruise) -}}
+{{- fail "guard.gate holds what Rollouts name, whose definition the chart is told not to install (crds.kruise): set guard.gate to false" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A flag that is given twice would win over the value that the rest of the chart goes by. */}}
+{{- define "slipway.check.args" -}}
+{{- $root := index . 0 -}}{{- $component := index . 1 -}}
+{{- $own := list -}}
+{{- range fromYamlArray (include (printf "slipway.settings.%s" $component) $root) -}}{{- $own = append $own (regexFind "^--[a-z-]+" .) -}}{{- end -}}
+{{- range (get $root.Values $component).extraArgs -}}
+{{- if has (regexFind "^--[a-z-]+" .) $own -}}
+{{- fail (printf "%s.extraArgs has %s, which the chart sets by itself: use the value of the chart for it" $component (regexFind "^--[a-z-]+" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

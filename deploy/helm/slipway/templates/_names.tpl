@@ -1,0 +1,66 @@
+{{- define "slipway.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What begins the names of objects that lie outside of the release's namespace: two releases may have one name, in different namespaces. */}}
+{{- define "slipway.scopedName" -}}
+{{- $name := include "slipway.fullname" . -}}
+{{- if eq $name .Release.Namespace -}}{{ $name }}{{- else -}}{{ printf "%s-%s" $name .Release.Namespace }}{{- end -}}
+{{- end -}}
+
+{{- define "slipway.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
+app.kubernetes.io/part-of: slipway
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{/* (list . "server") */}}
+{{- define "slipway.selector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{- define "slipway.serviceAccount" -}}
+{{- $default := include "slipway.fullname" . -}}
+{{- if eq .Values.mode "party" -}}{{- $default = printf "%s-party" $default -}}{{- end -}}
+{{- default $default .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "slipway.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end -}}
+{{- end -}}
+
+{{/* The namespaces whose workloads are released, as JSON. */}}
+{{- define "slipway.watchNamespaces" -}}
+{{- default (list .Release.Namespace) .Values.watchNamespaces | toJson -}}
+{{- end -}}
+
+{{/* "true" or nothing, as all questions below. */}}
+{{- define "slipway.isEngine" -}}{{- if eq .Values.mode "engine" -}}true{{- end -}}{{- end -}}
+
+{{- define "slipway.hasWebhook" -}}
+{{- if and (include "slipway.isEngine" .) .Values.rollouts.enabled .Values.rollouts.webhook.enabled -}}true{{- end -}}
+{{- end -}}
+
+{{- define "slipway.hasKuscia" -}}{{- if and (include "slipway.isEngine" .) .Values.kuscia.enabled -}}true{{- end -}}{{- end -}}
+
+{{/* The Deployments of this installation, as JSON. */}}
+{{- define "slipway.components" -}}
+{{- if include "slipway.isEngine" . -}}["server", "worker"]{{- else -}}["worker"]{{- end -}}
+{{- end -}}

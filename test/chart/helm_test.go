@@ -1,0 +1,124 @@
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"slipway.io/slipway/release/strictyaml"
+)
+
+var program struct {
+	sync.Once
+	path string
+	err  error
+}
+
+// helm is the program, which is built if it isn't there. A test without the local stack is skipped, since it is built with it.
+func helm(t testing.TB) string {
+	t.Helper()
+	if os.Getenv("SLIPWAY_TEST_STACK") == "" {
+		t.Skip("needs what the local stack is built with: run it by `make test`")
+	}
+	program.Do(func() {
+		out, err := exec.Command(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy/dev/build.sh"), "helm").CombinedOutput()
+		if err != nil {
+			program.err = fmt.Errorf("build.sh helm: %w: %s", err, out)
+		}
+		program.path = filepath.Join(os.Getenv("SLIPWAY_TEST_BIN"), "helm")
+	})
+	require.NoError(t, program.err)
+	return program.path
+}
+
+// chartDir is the chart as it lies in the repository.
+func chartDir() string { return filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy/helm/slipway") }
+
+// tryHelm runs helm with folders of the test's own, and without the environment's idea of a cluster.
+func tryHelm(t testing.TB, args ...string) (out, errors string, err error) {
+	t.Helper()
+	home := t.TempDir()
+	command := exec.Command(helm(t), args...)
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "HELM_") && !strings.HasPrefix(variable, "KUBE") {
+			command.Env = append(command.Env, variable)
+		}
+	}
+	command.Env = append(command.Env, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+filepath.Join(home, "none"))
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err = command.Run()
+	return stdout.String(), stderr.String(), err
+}
+
+// mustHelm is what helm prints when it succeeds.
+func mustHelm(t testing.TB, args ...string) string {
+	t.Helper()
+	out, errors, err := tryHelm(t, args...)
+	require.NoError(t, err, "helm %v: %s", args, errors)
+	return out
+}
+
+// render renders the chart without a cluster.
+func render(t testing.TB, args ...string) []*unstructured.Unstructured {
+	t.Helper()
+	return objectsOf(t, mustHelm(t, append([]string{"template", "slipway", chartDir(), "--namespace", "slipway"}, args...)...))
+}
+
+// objectsOf are the objects of a manifest.
+func objectsOf(t testing.TB, manifest string) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for _, document := range strictyaml.Split([]byte(manifest)) {
+		object := &unstructured.Unstructured{}
+		text, err := yaml.YAMLToJSONStrict(document)
+		require.NoError(t, err, "%s", document)
+		if string(text) != "null" {
+			require.NoError(t, object.UnmarshalJSON(text), "%s", document) // numbers as the API server's clients have them
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+// find is the only object of that kind and name.
+func find(t testing.TB, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	var found []*unstructured.Unstructured
+	for _, object := range objects {
+		if object.GetKind() == kind && object.GetName() == name {
+			found = append(found, object)
+		}
+	}
+	require.Len(t, found, 1, "%s %s", kind, name)
+	return found[0]
+}
+
+// values writes a file of values.
+func values(t testing.TB, content map[string]any) string {
+	t.Helper()
+	text, err := yaml.Marshal(content)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "values.yaml")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
+// everything are the values with every option of an engine.
+func everything(t testing.TB) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile("testdata/everything.yaml")
+	require.NoError(t, err)
+	var content map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &content))
+	return content
+}

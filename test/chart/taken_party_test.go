@@ -1,0 +1,178 @@
+package chart
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.io/slipway/release/guard"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/kruise"
+	"slipway.io/slipway/test/sources"
+)
+
+// guest is a party whose workers are a release of the chart, at an engine that may do everything.
+type guest struct {
+	*installation
+	engine *harness.Engine
+	party  string
+}
+
+// invite has such a party, with something of every kind that it may release.
+func invite(t *testing.T) *guest {
+	t.Helper()
+	e := harness.Start(t, harness.Options{})
+	party := e.Apps
+	content := map[string]any{"mode": "party", "party": map[string]any{"name": party}, "temporal": temporalValues(e.Stack, e.TemporalNamespace),
+		"servings": map[string]any{"enabled": true}, "builds": map[string]any{"enabled": true}, "guard": map[string]any{"reader": true},
+		"packages": map[string]any{"sourceAllow": []string{"127.0.0.0/8"}},
+		"rbac":     map[string]any{"credentials": []string{"credentials"}, "istio": true, "openKruise": true},
+		"worker":   workerValues(e.Stack, 1)}
+	g := &guest{installation: install(t, e.Stack, party, content), engine: e, party: party}
+	answer := e.Call(http.MethodPut, "/api/v1/parties/"+party, "namespace: "+party+"\n")
+	require.Equal(t, http.StatusCreated, answer.Status, "%s", answer.Body)
+	harness.LabelNamespace(t, e.Kube, party, guard.LabelGuard, "nobodys") // it could be guarded, and isn't
+	kruise.Install(t, e.REST)
+	for _, kind := range harness.Kinds {
+		object := e.Unmade(kind, strings.ToLower(kind.Title))
+		_, err := e.Dynamic(t).Resource(kind.GVR).Namespace(party).Create(context.Background(), object, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	e.WaitReadyPods("deployment", harness.SubjectSize)
+	e.Autoscaler(harness.Deployment, "deployment")
+	for _, provider := range harness.Providers {
+		name := strings.ToLower(string(provider))
+		e.Subject(harness.Deployment, name, nil)
+		e.Route(provider, name)
+	}
+	g.catalogue(t)
+	return g
+}
+
+// catalogue has plans of each deployment.
+func (g *guest) catalogue(t *testing.T) {
+	e := g.engine
+	_, err := e.Kube.CoreV1().Secrets(g.party).Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "credentials"},
+		StringData: map[string]string{"token": "t", "hosts": "http://127.0.0.1"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	repository := sources.NewGit(t, "", "").Repository(t, "shop")
+	repository.Push("main", map[string]string{"app.txt": "one"})
+	service := func(id, kind, extra string) {
+		a := e.Call(http.MethodPut, "/api/v1/services/"+id, fmt.Sprintf("workloads:\n- {party: %s, namespace: %s, workloadRef: {apiVersion: apps/v1, kind: %s, name: %s}}\n%s",
+			g.party, g.party, kind, strings.ToLower(kind), extra))
+		require.Equal(t, http.StatusCreated, a.Status, "%s", a.Body)
+	}
+	service("web", "Deployment", "")
+	service("db", "StatefulSet", "")
+	service("agent", "DaemonSet", "")
+	service("packed", "Deployment", "package: {container: app, mountPath: /app, credentials: credentials}\n")
+	service("built", "Deployment", "build:\n  image: \"registry.test/web:{{commit}}\"\n  jobTemplate: {spec: {template: {spec: {containers: [{name: build, image: x}]}}}}\n")
+	for id, item := range map[string]string{"web": "deployment: RESTART", "db": "deployment: RESTART", "agent": "deployment: RESTART",
+		"packed": "deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: 'http://127.0.0.1/app.zip'",
+		"built":  "deployment: COMPILE_DEPLOY, compileRepoPath: '" + repository.URL + "', compileRepoBranch: main"} {
+		e.PutPlan(id, "deployPlanItems: [{serviceId: "+id+", "+item+"}]")
+	}
+}
+
+// fresh is a new worker of the party, which takes its leave when the test is over: Temporal would wait for a dead one to take tasks.
+func (g *guest) fresh(t *testing.T) *pod {
+	node := g.node
+	node.t = t
+	worker := node.start(g.deployment("worker"))
+	t.Cleanup(func() { _ = worker.Stop() })
+	g.waitReady(worker)
+	return worker
+}
+
+// checks is what somebody is told who starts a worker of the party, and then asks what a release would do.
+func (g *guest) checks(t *testing.T) []func() string {
+	worker, e := g.fresh(t), g.engine.In(t)
+	texts := []func() string{worker.Output}
+	for _, plan := range []string{"web", "db", "agent", "packed", "built"} {
+		texts = append(texts, func() string { return string(e.Call(http.MethodPost, "/api/v1/plans/"+plan+"/diff", "").Body) })
+	}
+	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
+		texts = append(texts, func() string { return g.validate(e, harness.Deployment, "deployment", style, harness.NoProvider) })
+	}
+	for _, provider := range harness.Providers {
+		texts = append(texts, func() string {
+			return g.validate(e, harness.Deployment, strings.ToLower(string(provider)), strategy.StyleCanary, provider)
+		})
+	}
+	for _, kind := range harness.Kinds[1:] {
+		texts = append(texts, func() string {
+			return g.validate(e, kind, strings.ToLower(kind.Title), strategy.StylePartition, harness.NoProvider)
+		})
+	}
+	return texts
+}
+
+// serves is what somebody is told who asks for a serving of the party.
+func (g *guest) serves(t *testing.T) []func() string {
+	worker := g.fresh(t)
+	e, id, image := g.engine.In(t), harness.RandomName("serving"), harness.RandomName("image")
+	createServing(e, id, image, g.party)
+	t.Cleanup(func() {
+		e.MustKuscia("/api/v1/serving/delete", fmt.Sprintf(`{"serving_id":%q}`, id))
+		e.MustKuscia("/api/v1/appimage/delete", fmt.Sprintf(`{"name":%q}`, image))
+	})
+	return []func() string{worker.Output, func() string { return string(e.Call(http.MethodGet, "/api/v1/servings/"+id, "").Body) }}
+}
+
+func (g *guest) validate(e *harness.Engine, kind harness.Kind, name string, style strategy.Style, provider harness.Provider) string {
+	step, routings := harness.Step("25%", -1), []strategy.Routing(nil)
+	if provider != harness.NoProvider {
+		step, routings = harness.Step("25%", 20), e.RoutingOf(provider, name)
+		for i := range routings[0].Custom {
+			rule := routings[0].Custom[i]
+			rule.Kind = "DestinationRule"
+			routings[0].Custom = append(routings[0].Custom, rule)
+		}
+	}
+	r := harness.Rollout{Kind: kind, Name: name, More: map[string]any{"party": g.party},
+		Strategy: strategy.Strategy{Style: style, Routings: routings, Steps: []strategy.Step{step}}}
+	body, _ := json.Marshal(r.Body(g.party))
+	return string(e.Call(http.MethodPost, "/api/v1/rollouts/validate", string(body)).Body) + "\n"
+}
+
+// reading is where a right that is lacking is told.
+func (g *guest) reading(r right) func(*testing.T) []func() string {
+	if r.part() == "-party-servings" {
+		return g.serves
+	}
+	return g.checks
+}
+
+// A right of a party that is taken away is named by the check before a release, or by the state of a serving.
+func TestLongRightsOfAPartyAreNamed(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	g := invite(t)
+	for _, r := range sample(g.rights(), 5) {
+		t.Run(r.String(), func(t *testing.T) { r.requireNamed(t, false, g.reading(r)) })
+	}
+}
+
+func TestSoakEveryRightOfAPartyIsNamed(t *testing.T) {
+	harness.Soak(t)
+	g := invite(t)
+	for _, text := range g.checks(t) {
+		require.NotContains(t, text(), "may not", "whoever has all rights lacks none")
+	}
+	table := append(g.rights(), withoutWatch(g.rights())...)
+	for _, r := range table {
+		if r.verb == "watch" && (r.part() == "-party-servings" || r.permissions[0].Resource == "replicasets") {
+			continue // what can't be watched is listed instead (deploy/rbac/party.yaml), or noticed when an operation begins
+		}
+		t.Run(r.String(), func(t *testing.T) { r.requireNamed(t, false, g.reading(r)) })
+	}
+	harness.Covered(t, len(table), "rights of a party")
+}
