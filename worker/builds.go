@@ -32,8 +32,10 @@ const (
 	decideEvery = 10 * time.Minute
 	// routePause is how long a process waits before it tries again to get the work: Temporal has to hear of a new build's workers first.
 	routePause = 250 * time.Millisecond
-	// routeTimeout bounds one look, with what follows of it.
-	routeTimeout = 10 * time.Second
+	// routeTimeout bounds one look, with what follows of it, leaveTimeout that of a process which ends.
+	routeTimeout, leaveTimeout = 10 * time.Second, 3 * time.Second
+	// missingFor is for how long a newer build must not have been heard of before an older one takes its work: Temporal forgets who polls when it is started again.
+	missingFor = 10 * time.Second
 )
 
 // Versioning says which build this is.
@@ -56,10 +58,13 @@ type builds struct {
 	// running are the builds that ran on each queue when it was last decided, which was at decided.
 	running map[string][]string
 	decided time.Time
+	// missing is since when the newer build that gets the work of a queue has not been heard of.
+	mu      sync.Mutex
+	missing map[string]time.Time
 }
 
 func newBuilds(temporal client.Client, queues []Queue, options Options) *builds {
-	b := &builds{temporal: temporal, options: options}
+	b := &builds{temporal: temporal, options: options, missing: map[string]time.Time{}}
 	for _, q := range queues {
 		b.queues = append(b.queues, q.Name)
 	}
@@ -88,7 +93,7 @@ func (b *builds) look(ctx context.Context) error {
 	if maps.EqualFunc(running, b.running, slices.Equal) && time.Since(b.decided) < decideEvery {
 		return nil
 	}
-	if err := b.routeAll(ctx, running); err != nil {
+	if err := b.routeAll(ctx, running, anyBuild); err != nil {
 		return err
 	}
 	b.running, b.decided = running, time.Now()
@@ -96,12 +101,12 @@ func (b *builds) look(ctx context.Context) error {
 }
 
 // routeAll routes all queues side by side: Temporal takes most of a second to change one.
-func (b *builds) routeAll(ctx context.Context, running map[string][]string) error {
+func (b *builds) routeAll(ctx context.Context, running map[string][]string, leaving string) error {
 	var wg sync.WaitGroup
 	failed := make([]error, len(b.queues))
 	for i, queue := range b.queues {
 		if len(running[queue]) > 0 {
-			wg.Go(func() { failed[i] = b.route(ctx, queue, running[queue]) })
+			wg.Go(func() { failed[i] = b.route(ctx, queue, running[queue], leaving) })
 		}
 	}
 	wg.Wait()
@@ -110,11 +115,11 @@ func (b *builds) routeAll(ctx context.Context, running map[string][]string) erro
 
 // leave gives the work to the builds of others where no worker of this build stays: before an old build ends that a new one is gone back from, say.
 func (b *builds) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	stay := b.buildsOf(b.presence(ctx), b.options.Identity)
 	maps.DeleteFunc(stay, func(_ string, builds []string) bool { return slices.Contains(builds, b.options.Versioning.Build) })
-	if err := b.routeAll(ctx, stay); err != nil {
+	if err := b.routeAll(ctx, stay, b.options.Versioning.Build); err != nil {
 		b.options.Log.Warn("another build could not be given the work: it takes it when this one is silent", "error", err)
 	}
 }
@@ -123,6 +128,9 @@ func (b *builds) presence(ctx context.Context) map[string]party.Presence {
 	return presence.Finder{Temporal: b.temporal, Namespace: b.options.Namespace}.Of(ctx, b.queues...)
 }
 
+// anyBuild stands for builds that may run: who polls the queue can't be learnt.
+const anyBuild = "*"
+
 // buildsOf are the builds that run on each queue, in order: this one too, unless this process is left out as it is about to end.
 func (b *builds) buildsOf(present map[string]party.Presence, without string) map[string][]string {
 	running := map[string][]string{}
@@ -130,6 +138,9 @@ func (b *builds) buildsOf(present map[string]party.Presence, without string) map
 		var found []string
 		if without == "" {
 			found = append(found, b.options.Versioning.Build)
+		}
+		if p.Reachable == party.Unknown {
+			found = append(found, anyBuild)
 		}
 		for _, w := range p.Workers {
 			if w.Identity != without {
@@ -142,8 +153,25 @@ func (b *builds) buildsOf(present map[string]party.Presence, without string) map
 	return running
 }
 
-// route has the newest of the builds that run get the queue's work.
-func (b *builds) route(ctx context.Context, queue string, running []string) error {
+// heard notes that who gets the work of a queue runs.
+func (b *builds) heard(queue string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.missing, queue)
+}
+
+// missingLong says whether who gets the work of a queue has not been heard of for missingFor.
+func (b *builds) missingLong(queue string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.missing[queue].IsZero() {
+		b.missing[queue] = time.Now()
+	}
+	return time.Since(b.missing[queue]) >= missingFor
+}
+
+// route has the newest of the builds that run get the queue's work. leaving is the build whose last worker is about to end, if that is known.
+func (b *builds) route(ctx context.Context, queue string, running []string, leaving string) error {
 	known, token, err := b.describe(ctx, queue, running)
 	if err != nil {
 		return err
@@ -153,7 +181,11 @@ func (b *builds) route(ctx context.Context, queue string, running []string) erro
 	}
 	decision := known.Decide()
 	if decision.Build == known.Current {
+		b.heard(queue)
 		return nil
+	}
+	if decision.Older && known.Current != leaving && !b.missingLong(queue) {
+		return fmt.Errorf("%s keeps the work on queue %s for now: it may only not have been heard of", upgrade.Name(known.Current), queue)
 	}
 	_, err = b.temporal.WorkflowService().SetWorkerDeploymentCurrentVersion(ctx, &workflowservice.SetWorkerDeploymentCurrentVersionRequest{
 		Namespace: b.options.Namespace, DeploymentName: deploymentOf(queue), BuildId: decision.Build, ConflictToken: token, Identity: b.options.Identity,
@@ -165,7 +197,11 @@ func (b *builds) route(ctx context.Context, queue string, running []string) erro
 	return nil
 }
 
+// mayRecord bounds what releases that begin record. Without an ID builds can't be told apart: whoever goes by that updates all workers at once.
 func (b *builds) mayRecord(known upgrade.Queue) {
+	if b.options.Versioning.Build == upgrade.Unversioned {
+		return
+	}
 	level, reason := known.Record(workflows.HistoryLevel, b.options.Versioning.RollbackWindow, time.Now())
 	if before := b.level.Swap(int64(level)); before != int64(level) {
 		b.options.Log.Info("releases that begin record what another build understands too", "level", level, "own", workflows.HistoryLevel, "reason", reason)
@@ -176,17 +212,21 @@ func (b *builds) mayRecord(known upgrade.Queue) {
 func (b *builds) describe(ctx context.Context, queue string, running []string) (upgrade.Queue, []byte, error) {
 	described, err := b.temporal.WorkflowService().DescribeWorkerDeployment(ctx, &workflowservice.DescribeWorkerDeploymentRequest{
 		Namespace: b.options.Namespace, DeploymentName: deploymentOf(queue)})
-	var unknown *serviceerror.NotFound
-	if err != nil && !errors.As(err, &unknown) {
+	if err != nil && !b.none(err) {
 		return upgrade.Queue{}, nil, fmt.Errorf("builds of the workers of queue %s: %w (a Temporal server without worker deployments needs --worker-versioning=false)", queue, err)
 	}
 	info := described.GetWorkerDeploymentInfo()
 	known := upgrade.Queue{Current: info.GetRoutingConfig().GetCurrentDeploymentVersion().GetBuildId(), Manager: info.GetManagerIdentity()}
-	seen := map[string]upgrade.Build{upgrade.Unversioned: {}}
+	seen := map[string]upgrade.Build{upgrade.Unversioned: b.unversioned(ctx, queue, info)}
 	for _, s := range info.GetVersionSummaries() {
-		seen[s.GetDeploymentVersion().GetBuildId()] = seenBuild(s)
+		build := seenBuild(s)
+		build.Live = slices.Contains(running, anyBuild)
+		seen[build.ID] = build
 	}
 	for _, id := range running {
+		if id == anyBuild {
+			continue
+		}
 		build, ok := seen[id]
 		if !ok {
 			build.FirstSeen = time.Now()
@@ -200,12 +240,56 @@ func (b *builds) describe(ctx context.Context, queue string, running []string) (
 	return known, described.GetConflictToken(), nil
 }
 
+// none says that an error tells of no deployment. A server without worker deployments has none either, for workers that need none.
+func (b *builds) none(err error) bool {
+	var unknown *serviceerror.NotFound
+	var unimplemented *serviceerror.Unimplemented
+	var denied *serviceerror.PermissionDenied // also where they are switched off
+	return errors.As(err, &unknown) || b.options.Versioning.Build == upgrade.Unversioned && (errors.As(err, &unimplemented) || errors.As(err, &denied))
+}
+
+// unversioned is the build without an ID: until when it got the work, if releases began before the first build with an ID got it. Temporal keeps no list of it.
+func (b *builds) unversioned(ctx context.Context, queue string, info *deploymentpb.WorkerDeploymentInfo) (build upgrade.Build) {
+	until := time.Now()
+	if info.GetRoutingConfig().GetCurrentDeploymentVersion() != nil {
+		for _, s := range info.GetVersionSummaries() {
+			if first := s.GetFirstActivationTime(); first != nil && first.AsTime().Before(until) {
+				until = first.AsTime()
+			}
+		}
+	}
+	if queue != catalog.EngineQueue || b.options.Versioning.Build == upgrade.Unversioned || time.Since(until) > b.options.Versioning.RollbackWindow {
+		return build
+	}
+	before, err := b.temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: b.options.Namespace,
+		Query: fmt.Sprintf("WorkflowType IN ('%s', '%s', '%s') AND StartTime < '%s'", workflows.TypeDeployPlan, workflows.TypeRollout, workflows.TypeServing,
+			until.UTC().Format(time.RFC3339Nano))})
+	if err != nil || before.GetCount() > 0 {
+		build.LastCurrent = until
+	}
+	return build
+}
+
+// prepare learns what releases that begin may record, before a worker asks for work.
+func (b *builds) prepare(ctx context.Context) error {
+	if !slices.Contains(b.queues, catalog.EngineQueue) || b.options.Versioning.Build == upgrade.Unversioned {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
+	defer cancel()
+	known, _, err := b.describe(ctx, catalog.EngineQueue, b.buildsOf(b.presence(ctx), "")[catalog.EngineQueue])
+	if err == nil {
+		b.mayRecord(known)
+	}
+	return err
+}
+
 func seenBuild(s *deploymentpb.WorkerDeploymentInfo_WorkerDeploymentVersionSummary) upgrade.Build {
 	build := upgrade.Build{ID: s.GetDeploymentVersion().GetBuildId(), FirstSeen: s.GetCreateTime().AsTime()}
 	switch {
 	case s.GetCurrentSinceTime() != nil:
 		build.LastCurrent = time.Now()
-	case s.GetLastCurrentTime() != nil:
+	case s.GetLastDeactivationTime() != nil: // it was ramping, at least
 		build.LastCurrent = s.GetLastDeactivationTime().AsTime()
 	}
 	return build

@@ -172,6 +172,9 @@ func (f *Fleet) startAll(ctx context.Context) ([]worker.Worker, error) {
 	if err := ensureSearchAttributes(ctx, f.temporal, f.options.Namespace); err != nil {
 		return nil, err
 	}
+	if err := f.builds.prepare(ctx); err != nil {
+		return nil, err
+	}
 	var started []worker.Worker
 	for _, q := range f.queues {
 		w := f.build(q)

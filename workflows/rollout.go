@@ -158,6 +158,8 @@ func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 		var gone machine.LegResult
 		if canceled.HasDetails() && canceled.Details(&gone) == nil {
 			end.Parts = gone.Parts
+		} else { // cancelled between two attempts: the server answers for itself
+			end.Unknown = r.version >= versionKeepsParts
 		}
 		if end.Stopped = a.stopped; a.stopped {
 			return end

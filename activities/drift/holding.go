@@ -14,8 +14,9 @@ type Holding struct {
 	Services bool
 	// Loose says that somebody else's edit lets the workload's own controller move pods though they are to rest.
 	Loose bool
-	// Elsewhere says that its pods move, and that no attempt of this process moves them: what goes away beside it may be another worker's doing, who looks at it.
-	Elsewhere bool
+	// Moves says that it doesn't rest: its pods move, or it goes home. Here says that an attempt of this process is at work on it: what goes away beside it
+	// otherwise may be another worker's doing.
+	Moves, Here bool
 }
 
 // Holdings knows what the rollouts of a cluster hold.

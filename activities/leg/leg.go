@@ -88,8 +88,8 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 			continue
 		}
 		w.at(ctx, action, leg.Status())
-		if err := w.certain(ctx, action); err != nil {
-			return machine.LegResult{}, err
+		if err := w.certain(ctx, action, in.Asked.Spec.Strategy.Style); err != nil {
+			return machine.LegResult{}, ended(ctx, err, leg.Parts())
 		}
 		result, err := a.carryOut(ctx, action)
 		if err != nil {
@@ -114,8 +114,8 @@ func (a *Activities) carryOut(ctx context.Context, action machine.Action) (r mac
 	return r, err
 }
 
-// ended has what was done travel with the error by which the leg ends. One that is tried again leaves it to the next attempt by its heartbeat, and so does
-// one whose worker ends: nobody has cancelled that.
+// ended has what was done travel with the error by which the leg ends. One that is tried again leaves it to the next attempt by its heartbeat as well, but there
+// is none if it was cancelled meanwhile. One whose worker ends leaves it by its heartbeat alone: nobody has cancelled that.
 func ended(ctx context.Context, err error, parts []machine.Part) error {
 	if errors.Is(err, context.Canceled) {
 		select {
@@ -126,7 +126,7 @@ func ended(ctx context.Context, err error, parts []machine.Part) error {
 		}
 	}
 	var app *temporal.ApplicationError
-	if len(parts) == 0 || !errors.As(err, &app) || !app.NonRetryable() {
+	if len(parts) == 0 || !errors.As(err, &app) {
 		return err
 	}
 	var details failure.Details
@@ -135,8 +135,8 @@ func ended(ctx context.Context, err error, parts []machine.Part) error {
 		return err
 	}
 	details.Leg = raw
-	return temporal.NewApplicationErrorWithOptions(app.Message(), app.Type(), temporal.ApplicationErrorOptions{NonRetryable: true,
-		Category: app.Category(), Details: []any{details}})
+	return temporal.NewApplicationErrorWithOptions(app.Message(), app.Type(), temporal.ApplicationErrorOptions{NonRetryable: app.NonRetryable(),
+		NextRetryDelay: app.NextRetryDelay(), Category: app.Category(), Details: []any{details}})
 }
 
 // wait waits until routes have taken effect, or a brief rest is over.

@@ -8,6 +8,7 @@ import (
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
+	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -45,12 +46,16 @@ func (w *whole) at(ctx context.Context, a machine.Action, s *rollout.Status) {
 }
 
 // certain has Temporal know that the steps are done before the workload goes home: an attempt that went through a step once more from then on would take what
-// this release writes there for somebody else's, and route to pods that are gone. A finish that ends with the claim's release sees to that itself.
-func (w *whole) certain(ctx context.Context, a machine.Action) error {
-	if a.Kind != machine.ActFinish || a.Finish.Action != rollout.FinishResume {
+// this release writes there for somebody else's, and route to pods that are gone. Where there are no routes and the workload itself has moved all along, nothing
+// of that can be mistaken.
+func (w *whole) certain(ctx context.Context, a machine.Action, style strategy.Style) error {
+	if a.Kind != machine.ActFinish {
 		return nil
 	}
-	return w.Record(ctx, w.options.Recorder)
+	if resumes := a.Finish.Action; resumes == rollout.FinishResume || resumes == rollout.FinishResumeAndRelease && style == strategy.StyleCanary {
+		return w.Record(ctx, w.options.Recorder)
+	}
+	return nil
 }
 
 // rests notes what the leg waits for.

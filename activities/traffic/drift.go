@@ -2,8 +2,10 @@ package traffic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,7 +41,7 @@ type DriftDetector struct {
 	kinds   map[schema.GroupVersionResource]drift.Kind
 	watches map[scope]*kube.SharedWatch
 	// gone are objects that have left the watch and have not been looked for yet.
-	gone map[place]*lent
+	gone map[place]*departed
 	// found are borrowed Services that stood there when the watch began: what was deleted beside them until then has not been looked for yet.
 	found map[place]bool
 	// owed is what rollouts have not been told yet of what was done for them, by claim.
@@ -54,7 +56,7 @@ func NewDriftDetector(a *Activities, holdings drift.Holdings, temporal drift.Sig
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &DriftDetector{
 		a: a, holdings: holdings, temporal: temporal, shelters: drift.NewQueue[string](), ctx: ctx, cancel: cancel, more: make(chan struct{}, 1),
-		kinds: map[schema.GroupVersionResource]drift.Kind{}, watches: map[scope]*kube.SharedWatch{}, gone: map[place]*lent{},
+		kinds: map[schema.GroupVersionResource]drift.Kind{}, watches: map[scope]*kube.SharedWatch{}, gone: map[place]*departed{},
 		found: map[place]bool{}, owed: map[string][]rollout.Observed{},
 	}
 	d.teller = drift.NewTeller(temporal, a.options.Parties, a.options.Logger, d.compare)
@@ -120,7 +122,7 @@ func (d *DriftDetector) hear() cache.ResourceEventHandler {
 			return
 		}
 		d.mu.Lock()
-		d.gone[l.place()] = l
+		d.gone[l.place()] = &departed{lent: l, since: time.Now()}
 		d.mu.Unlock()
 		d.teller.Forget(l.place())
 		d.teller.Look(l.place())
@@ -173,23 +175,52 @@ func (d *DriftDetector) forget(at place) {
 }
 
 // missing is what somebody else has done to an object that has left the watch; nil when it was given back, or removed, by a rollout.
-func (d *DriftDetector) missing(ctx context.Context, at place, left *lent) (*drift.Change, error) {
+func (d *DriftDetector) missing(ctx context.Context, at place, left *departed) (*drift.Change, error) {
 	live, err := d.a.get(ctx, at)
 	if err != nil {
 		return nil, err
 	}
 	_, removed := d.a.removed.Get(left.UID)
-	holding, held := d.holdings.Held(left.claim)
 	switch {
-	case removed || held && holding.Elsewhere:
+	case removed:
 		return nil, nil
 	case live == nil, meta(live).GetUID() != left.UID:
+		if ours, err := d.ours(left, live); ours || err != nil {
+			return nil, err
+		}
 		return left.change("deleted", ""), nil
 	case fieldmanager.LastIsSlipway(meta(live)):
 		return nil, nil
 	}
 	by, _ := fieldmanager.Of(meta(live), "/metadata", "/spec")
 	return left.change("taken the marks of this release off", by), nil
+}
+
+// errUnsettled has a deletion looked at again.
+var errUnsettled = errors.New("another worker may have deleted it: its rollout will rest, or be over")
+
+// settlesIn is how long after a deletion its rollout may take to show that it has begun to move.
+const settlesIn = 3 * time.Second
+
+// ours says whether an object is gone by the hand of another worker, which this process hears nothing else of: its rollout is over by then, or it has made
+// the object anew. While the rollout moves that can't be told.
+func (d *DriftDetector) ours(left *departed, live traffic.Object) (bool, error) {
+	holding, held := d.holdings.Held(left.claim)
+	switch {
+	case !held:
+		return true, nil
+	case holding.Here:
+		return false, nil
+	case holding.Moves, time.Since(left.since) < settlesIn:
+		return false, errUnsettled
+	}
+	return live != nil, nil
+}
+
+// departed is an object that has left the watch.
+type departed struct {
+	*lent
+	since time.Time
 }
 
 // change is what the rollout is to know.

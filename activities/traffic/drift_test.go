@@ -214,20 +214,29 @@ func TestWhatOthersDoToBorrowedObjectsIsTold(t *testing.T) {
 	require.Never(t, func() bool {
 		w.mail.mu.Lock()
 		defer w.mail.mu.Unlock()
+		if len(w.mail.arrived) > 0 {
+			t.Logf("told: %v", w.mail.arrived)
+		}
 		return len(w.mail.arrived) > 0
-	}, 2*time.Second, tick, "%v", w.mail.arrived)
+	}, 2*time.Second, tick)
 }
 
 // Where several workers serve a party, one deletes what the others watch: while pods move, who doesn't move them leaves that to who does.
 func TestWhatAnotherWorkerDeletesIsNotTold(t *testing.T) {
 	w := newWatched(t)
 	w.held.mu.Lock()
-	w.held.holding.Elsewhere = true
+	w.held.holding.Moves = true
 	w.held.mu.Unlock()
 	w.delete("Ingress", "order-canary")
 	w.merge("Service", "order", `{spec: {selector: {pod-template-hash: null}}}`)
 	require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedRoutes, "Service "+w.namespace+"/order") }, patience, tick, "an edit tells who made it")
 	require.False(t, w.mail.told(rollout.ObservedRoutes, "Ingress "+w.namespace+"/order-canary"))
+
+	w.held.mu.Lock()
+	w.held.holding.Moves = false
+	w.held.mu.Unlock()
+	require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedRoutes, "Ingress "+w.namespace+"/order-canary") }, patience, tick,
+		"a rollout that rests has deleted nothing")
 }
 
 // A canary Service that is deleted while no worker watches leaves no event. The next worker tells of it.

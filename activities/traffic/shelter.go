@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"slipway.io/slipway/activities/drift"
 	"slipway.io/slipway/release/catalog"
@@ -80,7 +81,7 @@ func (d *DriftDetector) missed(ctx context.Context, stable *lent, h drift.Holdin
 			left := &lent{kind: stable.kind, claim: stable.claim}
 			left.Namespace, left.Name = at.Namespace, at.Name
 			d.mu.Lock()
-			d.gone[at] = left
+			d.gone[at] = &departed{lent: left, since: time.Now()}
 			d.mu.Unlock()
 			d.teller.Look(at)
 		}

@@ -201,7 +201,7 @@ func holdingOf(o *unstructured.Unstructured, r *resting, text string) *drift.Hol
 	edited := saved.Style == strategy.StyleCanary && r.rest != nil && r.rest.Template != "" && r.rest.Template != r.template
 	loose := r.rest == nil && saved.LetGo(o.GetKind(), r.template, settingsOf(o, slices.Collect(maps.Keys(saved.Settings))))
 	return &drift.Holding{Workload: catalog.Workload{Namespace: o.GetNamespace(), WorkloadRef: ref}, Claim: r.claim,
-		Routings: saved.Routings, Services: !saved.DisableGenerateCanaryService, Elsewhere: r.rest == nil || r.rest.Template == "",
+		Routings: saved.Routings, Services: !saved.DisableGenerateCanaryService, Moves: r.rest == nil || r.rest.Template == "",
 		Loose: loose || r.rest != nil && r.rest.Loosened(beyondTheGate(o, r.disturbed), edited)}
 }
 
@@ -270,7 +270,7 @@ func (s *DriftDetector) Held(claim string) (drift.Holding, bool) {
 	defer s.mu.Unlock()
 	h, held := s.holdings[claim]
 	ref := h.Workload.WorkloadRef
-	h.Elsewhere = h.Elsewhere && !s.activities.notifier.followed.has(target{pods.Key(ref), h.Workload.Namespace, ref.Name})
+	h.Here = s.activities.notifier.followed.has(target{pods.Key(ref), h.Workload.Namespace, ref.Name})
 	return h, held
 }
 

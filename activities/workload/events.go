@@ -10,6 +10,7 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -87,8 +88,10 @@ func (a *Activities) finished(ctx context.Context, req rollout.FinishRequest, er
 		a.events.failed(about, by, err)
 	case req.Action == rollout.FinishFreeze:
 		a.events.tell(about, corev1.EventTypeNormal, eventEnded, by+" has stopped: pods and routes stay as they are")
-	case req.Action == rollout.FinishRelease || req.Action == rollout.FinishResumeAndRelease:
+	case req.Action == rollout.FinishResumeAndRelease:
 		a.events.tell(about, corev1.EventTypeNormal, eventEnded, fmt.Sprintf("%s has ended: all pods are of the %s version", by, req.To))
+	case req.Action == rollout.FinishRelease: // it may have left the pods as they were
+		a.events.tell(about, corev1.EventTypeNormal, eventEnded, by+" has ended")
 	}
 }
 
@@ -112,7 +115,7 @@ func (s *eventSink) Patch(event *corev1.Event, data []byte) (*corev1.Event, erro
 }
 
 func (s *eventSink) note(event *corev1.Event, err error) error {
-	if err == nil || kube.Classify(err) != kube.Forbidden {
+	if err == nil || kube.Classify(err) != kube.Forbidden || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return err
 	}
 	s.once.Do(func() {

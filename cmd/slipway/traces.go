@@ -30,14 +30,14 @@ type tracing struct {
 }
 
 // traceTimeout bounds one delivery of spans: a collector that is away costs memory for those that wait, and nothing else.
-const traceTimeout = 5 * time.Second
+const traceTimeout = 3 * time.Second
 
 func newTracing(lc fx.Lifecycle, s settings.Settings, log *slog.Logger) (*tracing, error) {
 	if s.TraceEndpoint == "" {
 		return &tracing{}, nil
 	}
 	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(strings.TrimSuffix(s.TraceEndpoint, "/")+"/v1/traces"),
-		otlptracehttp.WithTimeout(traceTimeout))
+		otlptracehttp.WithTimeout(traceTimeout), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}))
 	if err != nil {
 		return nil, fmt.Errorf("trace-endpoint: %w", err)
 	}
@@ -48,7 +48,13 @@ func newTracing(lc fx.Lifecycle, s settings.Settings, log *slog.Logger) (*tracin
 		attribute.String("service.instance.id", identity()), attribute.String("service.namespace", s.Namespace))
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.TraceSampleRatio)))))
-	lc.Append(fx.StopHook(provider.Shutdown))
+	lc.Append(fx.StopHook(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, traceTimeout)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			log.Warn("the last spans can't be sent to the collector", "error", err)
+		}
+	}))
 	return &tracing{provider: provider}, nil
 }
 

@@ -59,6 +59,8 @@ type Queue struct {
 type Decision struct {
 	Build  string
 	Reason string
+	// Older says that the build takes the work from a newer one.
+	Older bool
 }
 
 // Decide says which build gets the work: the newest of those that run, by when each was first seen. So an upgrade takes effect as soon as the first worker
@@ -78,7 +80,8 @@ func (q Queue) Decide() Decision {
 	case slices.ContainsFunc(live, func(b Build) bool { return b.ID == q.Current }):
 		return Decision{Build: newest.ID, Reason: fmt.Sprintf("it is newer than %s", Name(q.Current))}
 	}
-	return Decision{Build: newest.ID, Reason: fmt.Sprintf("no worker of %s runs", Name(q.Current))}
+	older := slices.ContainsFunc(q.Builds, func(b Build) bool { return b.ID == q.Current && b.FirstSeen.After(newest.FirstSeen) })
+	return Decision{Build: newest.ID, Reason: fmt.Sprintf("no worker of %s runs", Name(q.Current)), Older: older}
 }
 
 // Name is how people are told of a build.

@@ -21,21 +21,21 @@ func TestWhichBuildGetsTheWork(t *testing.T) {
 		want   Decision
 	}{
 		{"the first worker that ever polls gets the work at once", Queue{Builds: []Build{newer}},
-			Decision{"v2-h5", "no worker of the build without an ID runs"}},
+			Decision{Build: "v2-h5", Reason: "no worker of the build without an ID runs"}},
 		{"an upgrade takes effect while the old build still runs", Queue{Current: old.ID, Builds: []Build{old, newer}},
-			Decision{"v2-h5", "it is newer than build v1-h4"}},
+			Decision{Build: "v2-h5", Reason: "it is newer than build v1-h4"}},
 		{"a worker of the old build that starts beside the new one stands by", Queue{Current: newer.ID, Builds: []Build{newer, old}},
-			Decision{"v2-h5", "it is the newest build that runs"}},
+			Decision{Build: "v2-h5", Reason: "it is the newest build that runs"}},
 		{"when the new build is gone the old one gets the work back", Queue{Current: newer.ID, Builds: []Build{gone(newer), old}},
-			Decision{"v1-h4", "no worker of build v2-h5 runs"}},
+			Decision{Build: "v1-h4", Reason: "no worker of build v2-h5 runs", Older: true}},
 		{"workers without an ID are older than all others", Queue{Current: Unversioned, Builds: []Build{{Live: true}, old}},
-			Decision{"v1-h4", "it is newer than the build without an ID"}},
+			Decision{Build: "v1-h4", Reason: "it is newer than the build without an ID"}},
 		{"they get the work back too", Queue{Current: old.ID, Builds: []Build{{Live: true}, gone(old)}},
-			Decision{Unversioned, "no worker of build v1-h4 runs"}},
+			Decision{Build: Unversioned, Reason: "no worker of build v1-h4 runs", Older: true}},
 		{"while nobody polls nothing changes", Queue{Current: newer.ID, Builds: []Build{gone(newer), gone(old)}},
-			Decision{"v2-h5", "no worker polls"}},
+			Decision{Build: "v2-h5", Reason: "no worker polls"}},
 		{"who manages the choice is not interfered with", Queue{Current: old.ID, Manager: "ops", Builds: []Build{old, newer}},
-			Decision{"v1-h4", "ops manages which build gets the work"}},
+			Decision{Build: "v1-h4", Reason: "ops manages which build gets the work"}},
 	}
 	for _, c := range cases {
 		require.Equal(t, c.want, c.queue.Decide(), c.reason)

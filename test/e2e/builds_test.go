@@ -119,6 +119,8 @@ func TestLongReleasesRecordWhatTheBuildOfBeforeUnderstands(t *testing.T) {
 	current := b.worker(newer)
 	require.Equal(t, understood, recorded(), "the old build runs and could get the release")
 	require.NoError(t, old.Stop())
+	require.NoError(t, current.Stop())
+	current = b.worker(newer)
 	require.Equal(t, understood, recorded(), "people may go back to the old build")
 	require.NoError(t, current.Stop())
 	b.worker(newer, "--rollback-window=1s")

@@ -223,6 +223,8 @@ type LegEnd struct {
 	Parts   []Part
 	Stopped bool
 	Failure *Failure
+	// Unknown says that more may have been done than the parts tell.
+	Unknown bool
 }
 
 // EndLeg takes what a leg has done, and carries out on that what came meanwhile.
@@ -235,7 +237,7 @@ func (m *Machine) EndLeg(end LegEnd, now time.Time) {
 		p.From, p.At = earlier(p.From, now), earlier(p.At, now)
 		l.repeat(p)
 	}
-	if !l.fits {
+	if !l.fits || end.Unknown {
 		on.s.Moved, on.s.PodsUnsettled = true, true
 	}
 	on.stands(end, now)

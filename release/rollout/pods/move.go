@@ -45,6 +45,8 @@ func (m *move) next() NextAction {
 			return m.pin(a)
 		}
 		return m.halt()
+	case m.goesHome():
+		return done(m.progress())
 	case m.drifted():
 		return drifted(m.req.Subject, m.seen)
 	case m.seen.Duel.Times > rollout.MostDisturbed:
@@ -102,6 +104,13 @@ func (m *move) toward() NextAction {
 		return set("let its own controller bring every pod to that version", w)
 	}
 	return done("")
+}
+
+// goesHome says that this release has brought the new template home already: an attempt of its end was lost, and its last step is gone through once more. The
+// extra pods serve until it is over.
+func (m *move) goesHome() bool {
+	home := m.req.Claim + " " + string(rollout.SideNew)
+	return m.tech.untouched() && !m.req.Back && m.ours != "" && m.seen.Template == m.ours && m.seen.Saved.Homeward == home
 }
 
 // drifted says whether somebody else has edited the template. It may be the stable one before the first Move and on the way back.
