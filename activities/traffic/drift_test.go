@@ -3,6 +3,7 @@ package traffic_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -202,7 +203,11 @@ func TestWhatOthersDoToBorrowedObjectsIsTold(t *testing.T) {
 	w.merge("Ingress", "order-canary", `{metadata: {annotations: {nginx.ingress.kubernetes.io/canary-weight: "77"}}}`)
 	told("Ingress " + w.namespace + "/order-canary")
 	w.delete("Service", "order-canary")
-	told("Service " + w.namespace + "/order-canary")
+	require.Eventually(t, func() bool {
+		w.mail.mu.Lock()
+		defer w.mail.mu.Unlock()
+		return slices.ContainsFunc(w.mail.arrived, func(o rollout.Observed) bool { return strings.Contains(o.Message, "has deleted Service") })
+	}, patience, tick)
 	w.mail.mu.Lock()
 	w.mail.arrived = nil
 	w.mail.mu.Unlock()
