@@ -45,7 +45,8 @@ func TestLackingRightsAreTold(t *testing.T) {
 	require.Empty(t, told(t, s), "whoever has all rights reads nothing")
 	require.Contains(t, told(t, s, kube.Permission{Verb: "get", Resource: "configmaps", Name: "slipway-engine", Namespace: "home"}),
 		`apply deploy/rbac/centre.yaml, or grant them otherwise" lacks="get configmaps slipway-engine in namespace home"`)
-	require.Contains(t, told(t, s, kube.Permission{Verb: "patch", Group: "kuscia.secretflow", Resource: "kusciadeployments", Subresource: "status", Namespace: "servings"}),
+	status := kube.Permission{Verb: "patch", Group: "kuscia.secretflow", Resource: "kusciadeployments", Subresource: "status", Namespace: "servings"}
+	require.Contains(t, told(t, s, status),
 		`lacks="patch kusciadeployments/status.kuscia.secretflow in namespace servings"`)
 	require.Contains(t, told(t, s, kube.Permission{Verb: "get", Resource: "namespaces"}), `lacks="get namespaces in all namespaces"`)
 	require.Contains(t, told(t, s, kube.Permission{Verb: "update", Group: "rollouts.kruise.io", Resource: "rollouts", Subresource: "status", Namespace: "shop"}),

@@ -18,8 +18,8 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// pod is a process that runs what a Deployment of the chart says: its container's arguments and environment, with the files of its volumes, and the token of its
-// service account as the only credential.
+// pod is a process that runs what a Deployment of the chart says: its container's arguments and environment, with the files of its volumes, and the token
+// of its service account as the only credential.
 type pod struct {
 	*harness.Process
 	// address is that of the API, or of a worker's health and metrics; webhooks is that of a server's webhooks.

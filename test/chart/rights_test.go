@@ -91,7 +91,8 @@ func runsPlan(e *harness.Engine) {
 	e.WaitReadyPods("db", 2)
 	e.PutService("1", "", "Deployment/web")
 	e.PutService("2", "", "StatefulSet/db")
-	e.PutPlan("restart", "deployPlanItems:\n- {serviceId: 1, deployment: RESTART, containerExecMethod: SEQUENTIAL}\n- {serviceId: 2, priority: 1, deployment: RESTART}\n")
+	e.PutPlan("restart", "deployPlanItems:\n- {serviceId: 1, deployment: RESTART, containerExecMethod: SEQUENTIAL}\n"+
+		"- {serviceId: 2, priority: 1, deployment: RESTART}\n")
 	e.WaitTask(e.Execute("restart"), plan.TaskSucceeded)
 }
 

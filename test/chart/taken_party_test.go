@@ -66,15 +66,16 @@ func (g *guest) catalogue(t *testing.T) {
 	repository := sources.NewGit(t, "", "").Repository(t, "shop")
 	repository.Push("main", map[string]string{"app.txt": "one"})
 	service := func(id, kind, extra string) {
-		a := e.Call(http.MethodPut, "/api/v1/services/"+id, fmt.Sprintf("workloads:\n- {party: %s, namespace: %s, workloadRef: {apiVersion: apps/v1, kind: %s, name: %s}}\n%s",
-			g.party, g.party, kind, strings.ToLower(kind), extra))
+		ref := fmt.Sprintf("{apiVersion: apps/v1, kind: %s, name: %s}", kind, strings.ToLower(kind))
+		a := e.Call(http.MethodPut, "/api/v1/services/"+id, fmt.Sprintf("workloads:\n- {party: %s, namespace: %s, workloadRef: %s}\n%s", g.party, g.party, ref, extra))
 		require.Equal(t, http.StatusCreated, a.Status, "%s", a.Body)
 	}
 	service("web", "Deployment", "")
 	service("db", "StatefulSet", "")
 	service("agent", "DaemonSet", "")
 	service("packed", "Deployment", "package: {container: app, mountPath: /app, credentials: credentials}\n")
-	service("built", "Deployment", "build:\n  image: \"registry.test/web:{{commit}}\"\n  jobTemplate: {spec: {template: {spec: {containers: [{name: build, image: x}]}}}}\n")
+	service("built", "Deployment", "build:\n  image: \"registry.test/web:{{commit}}\"\n"+
+		"  jobTemplate: {spec: {template: {spec: {containers: [{name: build, image: x}]}}}}\n")
 	for id, item := range map[string]string{"web": "deployment: RESTART", "db": "deployment: RESTART", "agent": "deployment: RESTART",
 		"packed": "deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: 'http://127.0.0.1/app.zip'",
 		"built":  "deployment: COMPILE_DEPLOY, compileRepoPath: '" + repository.URL + "', compileRepoBranch: main"} {

@@ -180,8 +180,8 @@ func resourceOf(p authorizationv1.ResourceAttributes) string {
 	return strings.TrimSuffix(p.Resource+"/"+p.Subresource, "/")
 }
 
-// requireNamed takes a right away, and looks for it in what somebody reads who looks for the reason: one text after the other. What isn't every verb of it, is one
-// of each resource: who checks something stops at the first that is missing.
+// requireNamed takes a right away, and looks for it in what somebody reads who looks for the reason: one text after the other. If not
+// every verb of it has to be named, one of each resource has: who checks something stops at the first that is missing.
 func (r right) requireNamed(t *testing.T, every bool, read func(t *testing.T) []func() string) {
 	t.Helper()
 	r.take(t)
@@ -244,7 +244,8 @@ func TestLongRightsOfTheCentreAreNamed(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	stack := harness.SharedStack(t)
-	centre := install(t, stack, stack.Namespace(t, "home"), engineValues(stack, stack.TemporalNamespace(t), stack.Namespace(t, "servings"), stack.Namespace(t, "apps")))
+	content := engineValues(stack, stack.TemporalNamespace(t), stack.Namespace(t, "servings"), stack.Namespace(t, "apps"))
+	centre := install(t, stack, stack.Namespace(t, "home"), content)
 	for _, r := range sample(centre.ofTheCentre(), 6) {
 		t.Run(r.String(), func(t *testing.T) { r.requireNamed(t, true, centre.startOfTheCentre) })
 	}

@@ -232,7 +232,7 @@ func TestDefinitionsStay(t *testing.T) {
 	}
 	assert.Len(t, names, 8)
 	converted := find(t, render(t, "--set", "rollouts.enabled=true"), "CustomResourceDefinition", definition.Name)
-	assert.Equal(t, `{"strategy":"Webhook","webhook":{"clientConfig":{"service":{"name":"slipway-webhook","namespace":"slipway","path":"/convert","port":443}},`+
+	assert.JSONEq(t, `{"strategy":"Webhook","webhook":{"clientConfig":{"service":{"name":"slipway-webhook","namespace":"slipway","path":"/convert","port":443}},`+
 		`"conversionReviewVersions":["v1"]}}`, asJSON(t, converted.Object["spec"].(map[string]any)["conversion"]))
 	for _, object := range render(t, "--set", "crds.kruise=false,crds.kuscia=false") {
 		if object.GetKind() == "CustomResourceDefinition" {

@@ -26,8 +26,8 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// A chart with everything that it can install in a cluster is upgraded, and rolled back, while a canary and a release by kubectl are on their way: processes are
-// replaced in the order of docs/operations.md. Both releases end as if nothing had happened. An uninstall leaves definitions, records and servings.
+// A chart with everything that it can install in a cluster is upgraded, and rolled back, while a canary and a release by kubectl are on their way:
+// processes are replaced in the order of docs/operations.md. Both releases end as if nothing had happened. An uninstall leaves definitions, records and servings.
 func TestLongUpgradeInTheMiddleOfACanary(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
@@ -69,6 +69,10 @@ func removeDefinitions(t *testing.T, stack harness.Stack) {
 	require.NoError(t, err)
 	for _, crd := range list.Items {
 		require.NoError(t, client.CustomResourceDefinitions().Delete(context.Background(), crd.Name, metav1.DeleteOptions{}))
+		// There are no objects yet. Whoever cleans up behind a definition tries again only after minutes if the API server was still preparing to serve it.
+		free := []byte(`{"metadata":{"finalizers":null}}`)
+		_, err := client.CustomResourceDefinitions().Patch(context.Background(), crd.Name, types.MergePatchType, free, metav1.PatchOptions{})
+		require.True(t, err == nil || apierrors.IsNotFound(err), "%v", err)
 	}
 	require.Eventually(t, func() bool {
 		list, err := client.CustomResourceDefinitions().List(context.Background(), metav1.ListOptions{})
@@ -86,7 +90,8 @@ func (u *upgraded) content(stack harness.Stack, level string) map[string]any {
 	return map[string]any{
 		"temporal": temporalValues(stack, u.temporal), "watchNamespaces": []string{u.apps}, "log": map[string]any{"level": level},
 		"servingNamespace": map[string]any{"name": u.servings}, "servings": map[string]any{"enabled": true},
-		"rollouts": map[string]any{"enabled": true, "webhook": map[string]any{"port": u.port}}, "guard": map[string]any{"install": true}, "worker": workerValues(stack, 2),
+		"rollouts": map[string]any{"enabled": true, "webhook": map[string]any{"port": u.port}}, "guard": map[string]any{"install": true},
+		"worker": workerValues(stack, 2),
 	}
 }
 
@@ -108,7 +113,8 @@ func (u *upgraded) install(stack harness.Stack) {
 func (u *upgraded) reach() {
 	u.playWebhooks(u.port)
 	patch := `{"spec":{"type":"ExternalName","externalName":"localhost","clusterIP":null,"clusterIPs":null}}`
-	_, err := u.stack.Kube.CoreV1().Services(u.namespace).Patch(context.Background(), u.release+"-webhook", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	services := u.stack.Kube.CoreV1().Services(u.namespace)
+	_, err := services.Patch(context.Background(), u.release+"-webhook", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	require.NoError(u.t, err)
 }
 
@@ -143,7 +149,7 @@ func (u *upgraded) startCanary() {
 // passStep approves the step that the canary has waited at, whatever has become of the processes.
 func (u *upgraded) passStep(step int) {
 	at := u.engine.WaitRest("front", step)
-	require.EqualValues(u.t, []int32{20, 50}[step-1], at.Traffic.CanaryWeight)
+	require.Equal(u.t, []int32{20, 50}[step-1], at.Traffic.CanaryWeight)
 	u.isGuarded()
 	u.engine.Approve("front", at)
 }
@@ -151,7 +157,8 @@ func (u *upgraded) passStep(step int) {
 // isGuarded looks for the guard: what the canary has borrowed is put back when somebody else edits it.
 func (u *upgraded) isGuarded() {
 	u.t.Helper()
-	edited, err := u.stack.Kube.CoreV1().Services(u.apps).Patch(context.Background(), "front", types.MergePatchType, []byte(`{"spec":{"selector":{"app":"other"}}}`),
+	edit := []byte(`{"spec":{"selector":{"app":"other"}}}`)
+	edited, err := u.stack.Kube.CoreV1().Services(u.apps).Patch(context.Background(), "front", types.MergePatchType, edit,
 		metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	require.NoError(u.t, err)
 	require.Equal(u.t, "front", edited.Spec.Selector["app"])
@@ -191,7 +198,8 @@ func (u *upgraded) uninstall() {
 	_, err := u.stack.Kube.AppsV1().Deployments(u.namespace).Get(context.Background(), u.release+"-worker", metav1.GetOptions{})
 	require.True(u.t, apierrors.IsNotFound(err), "%v", err)
 	require.Len(u.t, u.definitions(), 8)
-	records, err := u.stack.Dynamic(u.t).Resource(v1alpha1.GroupVersion.WithResource("releaserecords")).Namespace(u.namespace).List(context.Background(), metav1.ListOptions{})
+	all := u.stack.Dynamic(u.t).Resource(v1alpha1.GroupVersion.WithResource("releaserecords")).Namespace(u.namespace)
+	records, err := all.List(context.Background(), metav1.ListOptions{})
 	require.NoError(u.t, err)
 	require.NotEmpty(u.t, records.Items)
 	namespace, err := u.stack.Kube.CoreV1().Namespaces().Get(context.Background(), u.servings, metav1.GetOptions{})
@@ -212,7 +220,8 @@ func (u *upgraded) definitions() []apiextensionsv1.CustomResourceDefinition {
 	u.t.Helper()
 	client, err := apiextensions.NewForConfig(u.stack.REST)
 	require.NoError(u.t, err)
-	list, err := client.CustomResourceDefinitions().List(context.Background(), metav1.ListOptions{LabelSelector: definition.LabelPartOf + "=" + definition.ManagedBySlipway})
+	ours := metav1.ListOptions{LabelSelector: definition.LabelPartOf + "=" + definition.ManagedBySlipway}
+	list, err := client.CustomResourceDefinitions().List(context.Background(), ours)
 	require.NoError(u.t, err)
 	return list.Items
 }

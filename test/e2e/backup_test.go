@@ -106,5 +106,5 @@ kubectl -n HOME delete releaseservices.slipway.io,deployplans.slipway.io,parties
 kubectl -n HOME delete configmap slipway-engine
 kubectl delete appimages.kuscia.secretflow --all
 `, "HOME", b.e.Home))
-	require.Equal(b.t, "", strings.TrimSpace(b.e.Kubectl("-n", b.e.Home, "get", "releaserecords", "-o", "name")))
+	require.Empty(b.t, strings.TrimSpace(b.e.Kubectl("-n", b.e.Home, "get", "releaserecords", "-o", "name")))
 }

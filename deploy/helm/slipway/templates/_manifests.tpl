@@ -1,6 +1,6 @@
 {{/*
-The documents of a manifest of deploy/, as {"items": […]}: (list . "files/rbac/centre.yaml"). What the repository has is the only source, so that the chart can't
-differ from it.
+The documents of a manifest of deploy/, as {"items": […]}: (list . "files/rbac/centre.yaml"). What the repository has is the only source, so that
+the chart can't differ from it.
 */}}
 {{- define "slipway.manifest" -}}
 {{- $root := index . 0 -}}
@@ -42,7 +42,8 @@ The roles and bindings of a manifest of deploy/rbac, for the account of this rel
 {{- if not (or (has $object.kind (list "Namespace" "ServiceAccount")) (has $object.metadata.name $omit)) -}}
 {{- $_ := set $object.metadata "name" (regexReplaceAll "^slipway" $object.metadata.name $prefix) -}}
 {{- if $object.metadata.namespace -}}
-{{- $_ := set $object.metadata "namespace" (required (printf "%s has a namespace %s that the chart doesn't know" $.file $object.metadata.namespace) (get $namespaces $object.metadata.namespace)) -}}
+{{- $unknown := printf "%s has a namespace %s that the chart doesn't know" $.file $object.metadata.namespace -}}
+{{- $_ := set $object.metadata "namespace" (required $unknown (get $namespaces $object.metadata.namespace)) -}}
 {{- end -}}
 {{- if $object.roleRef -}}
 {{- $_ := set $object.roleRef "name" (regexReplaceAll "^slipway" $object.roleRef.name $prefix) -}}

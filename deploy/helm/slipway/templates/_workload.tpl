@@ -132,8 +132,8 @@ spec:
 {{- end -}}
 
 {{/*
-A server is started when all that it needs was there once, so that an upgrade stops at a version that doesn't get there. From then on it takes requests as long as
-it serves: while Temporal is away, it answers 503 and says why, which is better than no answer.
+A server is started when all that it needs was there once, so that an upgrade stops at a version that doesn't get there. From then on it takes requests
+as long as it serves: while Temporal is away, it answers 503 and says why, which is better than no answer.
 */}}
 {{- define "slipway.probes.server" -}}
 {{- $scheme := ternary "HTTPS" "HTTP" (not (empty .Values.api.tlsSecret.name)) -}}
