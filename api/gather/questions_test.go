@@ -155,7 +155,7 @@ func TestManyAskAtOnce(t *testing.T) {
 // A party that is asked more than it can answer at once answers one after the other: all at once would be late for everybody.
 func TestWhoIsAskedTooMuchIsAskedOneAfterTheOther(t *testing.T) {
 	t.Parallel()
-	g, a := &gather.Questions[string, string]{Limits: gather.Limits{Patience: time.Millisecond, Questions: 2, Bytes: 100, Running: 2, Waiting: 5}}, newAsker()
+	g, a := &gather.Questions[string, string]{Limits: gather.Limits{Patience: 50 * time.Millisecond, Questions: 2, Bytes: 100, Running: 2, Waiting: 5}}, newAsker()
 	told := make(chan result, 10)
 	ask := func(n int) {
 		for range n {
