@@ -76,7 +76,7 @@ func (a *Activities) rested(ctx context.Context, req rollout.MoveRequest, number
 	case err != nil:
 		a.events.failed(about, releaseOf(req.Claim), err)
 	case req.Rest && !req.Halt:
-		a.events.tell(about, corev1.EventTypeNormal, eventRests, fmt.Sprintf("%s: step %d: %s", releaseOf(req.Claim), req.Step, numbers.Message))
+		a.events.tell(about, corev1.EventTypeNormal, eventRests, releaseOf(req.Claim)+": "+numbers.Message)
 	}
 }
 
