@@ -75,8 +75,8 @@ func newBuilds(temporal client.Client, queues []Queue, options Options) *builds 
 // deploymentOf is the name of a queue's workers as a deployment of Temporal's, which must have no dot and no colon.
 func deploymentOf(queue string) string { return strings.NewReplacer(".", "/", ":", "/").Replace(queue) }
 
-// deployment is how a worker of the queue says which build it is. Every type of workflow moves to the build that gets the work: one that is pinned to a build would stop for good
-// with the last worker of that build.
+// deployment is how a worker of the queue says which build it is. Every type of workflow moves to the build that gets the work: one that is
+// pinned to a build would stop for good with the last worker of that build.
 func (b *builds) deployment(queue string) worker.DeploymentOptions {
 	if b.options.Versioning.Build == upgrade.Unversioned {
 		return worker.DeploymentOptions{}
@@ -213,7 +213,8 @@ func (b *builds) describe(ctx context.Context, queue string, running []string) (
 	described, err := b.temporal.WorkflowService().DescribeWorkerDeployment(ctx, &workflowservice.DescribeWorkerDeploymentRequest{
 		Namespace: b.options.Namespace, DeploymentName: deploymentOf(queue)})
 	if err != nil && !b.none(err) {
-		return upgrade.Queue{}, nil, fmt.Errorf("builds of the workers of queue %s: %w (a Temporal server without worker deployments needs --worker-versioning=false)", queue, err)
+		return upgrade.Queue{}, nil, fmt.Errorf("builds of the workers of queue %s: %w (a Temporal server without worker deployments needs "+
+			"--worker-versioning=false)", queue, err)
 	}
 	info := described.GetWorkerDeploymentInfo()
 	known := upgrade.Queue{Current: info.GetRoutingConfig().GetCurrentDeploymentVersion().GetBuildId(), Manager: info.GetManagerIdentity()}

@@ -92,8 +92,8 @@ var versionsOf = map[string][]workflow.Version{
 // HistoryLevel is the newest version of the loop: up to which this build replays what another one has recorded. It is part of the build's ID (release/upgrade).
 const HistoryLevel = int(versionKeepsParts)
 
-// Recording has workflows that begin go by the newest version of their type up to this level, so that a build which is older than this one can go on with them. What
-// has been recorded stays.
+// Recording has workflows that begin go by the newest version of their type up to this level, so that a build which is older than this one can go
+// on with them. What has been recorded stays.
 func Recording(level func() int) worker.PreferredVersionProvider {
 	return func(in worker.PreferredVersionProviderInput) *worker.VersionPreference {
 		if in.ChangeID != changeLoop {

@@ -64,7 +64,8 @@ type Decision struct {
 }
 
 // Decide says which build gets the work: the newest of those that run, by when each was first seen. So an upgrade takes effect as soon as the first worker
-// of the new build polls, a build of before gets the work back when the last worker of the new one is gone, and workers that are killed and started again change nothing.
+// of the new build polls, a build of before gets the work back when the last worker of the new one is gone, and workers that are killed and
+// started again change nothing.
 func (q Queue) Decide() Decision {
 	if q.Manager != "" {
 		return Decision{Build: q.Current, Reason: fmt.Sprintf("%s manages which build gets the work", q.Manager)}

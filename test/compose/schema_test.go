@@ -15,10 +15,9 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// The job of the file sets up both databases on a real PostgreSQL, and changes nothing the second time.
-func TestLongSchema(t *testing.T) {
-	harness.Long(t)
-	t.Parallel()
+// schemaJob is an empty PostgreSQL, and the file's job that sets its databases up.
+func schemaJob(t *testing.T) (*postgres, *container) {
+	t.Helper()
 	project := load(t, example(t), composeFile)
 	database := startPostgres(t, *project.Services["postgresql"].Environment["POSTGRES_USER"], samplePassword)
 	database.waitReady(t, project.Services["postgresql"].HealthCheck.Test[1:])
@@ -26,7 +25,14 @@ func TestLongSchema(t *testing.T) {
 	job.replace("postgresql", database.host, "SQL_HOST")
 	job.replace("5432", database.port, "SQL_PORT")
 	job.secret(database.passwordFile)
+	return database, job
+}
 
+// The job of the file sets up both databases on a real PostgreSQL, and changes nothing the second time.
+func TestLongSchema(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	database, job := schemaJob(t)
 	requireNoSchema(t, database)
 	job.runJob(t)
 	requireSchema(t, database)
@@ -116,14 +122,7 @@ func TestLongSchemaJobFailsWhenTheDatabaseIsAway(t *testing.T) {
 func TestLongSchemaOfAnEarlierTemporal(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	project := load(t, example(t), composeFile)
-	database := startPostgres(t, *project.Services["postgresql"].Environment["POSTGRES_USER"], samplePassword)
-	database.waitReady(t, project.Services["postgresql"].HealthCheck.Test[1:])
-	job := newContainer(t, project.Services["temporal-schema"], project)
-	job.replace("postgresql", database.host, "SQL_HOST")
-	job.replace("5432", database.port, "SQL_PORT")
-	job.secret(database.passwordFile)
-
+	database, job := schemaJob(t)
 	const earlier = "1.9"
 	before := *job
 	before.service.Command = types.ShellCommand{"sh", "-c", `temporal-sql-tool --database temporal create-database && temporal-sql-tool --database temporal setup-schema --version 0.0 &&

@@ -43,7 +43,8 @@ func StartTemporalOnSmallDisk(t *testing.T, size int) *Temporal {
 func startTemporal(t *testing.T, folder string) *Temporal {
 	t.Helper()
 	x := &Temporal{Stack: harness.SharedStack(t), t: t}
-	x.r = &running{project: load(t, example(t), composeFile), folder: folder, containers: map[string]*container{}, processes: map[string]*harness.Process{}, ports: map[string]string{}}
+	x.r = &running{project: load(t, example(t), composeFile), folder: folder,
+		containers: map[string]*container{}, processes: map[string]*harness.Process{}, ports: map[string]string{}}
 	x.r.buildTemporal(t, programs(t))
 	for _, name := range startOrder(t, x.r.project) {
 		if x.isOfTemporal(name) {

@@ -93,6 +93,31 @@ func (b *twoBuilds) pausedTask() (id string) {
 	return id
 }
 
+// The build before this one tells no ID. People may go back to it for as long as the window all the same, also when none of its workers is left and this one's
+// have been started again: releases that begin record what it understands.
+func TestLongReleasesRecordWhatABuildWithoutAnIDUnderstands(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	previous := harness.Options{Binary: "slipway-previous", Apart: true, Stack: harness.NewOwnTemporal(t)}
+	b := &twoBuilds{Engine: harness.Start(t, previous), t: t}
+	release := func() (level int) {
+		t.Helper()
+		r := begin(t, b.Engine, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
+		r.rest(1)
+		r.approveAll(1)
+		r.endsNew()
+		return loopVersion(t, r.History(r.RolloutID(r.rollout.Name)))
+	}
+	before := release()
+	require.NoError(t, b.Processes[1].Stop())
+	for range 2 {
+		worker := b.Worker(buildOptions(newer))
+		b.waitWork(newer)
+		require.Equal(t, before, release())
+		require.NoError(t, worker.Stop())
+	}
+}
+
 // underKill runs a rollout to its end while a worker is killed at a random moment.
 func (b *twoBuilds) underKill(victim *pet, random *rand.Rand) {
 	b.t.Helper()
