@@ -78,11 +78,7 @@ func newCommanded(t *testing.T, g *harness.Guard) commanded {
 		metav1.CreateOptions{})
 	require.NoError(t, err)
 	c.waiting()
-	require.Eventually(t, func() bool {
-		_, err := c.patch("probe", `{"status":{"message":"hers"}}`)
-		return err != nil
-	}, harness.Patience, harness.Tick, "the policy is not in force")
-	c.waiting()
+	g.OverStatus(t, c.as(s.As("probe")), "web")
 	return c
 }
 

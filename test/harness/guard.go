@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -68,6 +69,17 @@ func (g *Guard) Over(t testing.TB, namespace string) {
 		return apierrors.IsForbidden(refused) && err == nil && kept.Spec.Selector["app"] == "probe"
 	}, Patience, Tick, "the guard is not in force")
 	require.NoError(t, services.Delete(context.Background(), probe.Name, metav1.DeleteOptions{}))
+}
+
+// OverStatus waits until the guard keeps what Slipway says in a Rollout's status from whom rollouts writes for. It tries without a
+// change: one that got through would be none the next time, and none is refused.
+func (g *Guard) OverStatus(t testing.TB, rollouts dynamic.ResourceInterface, name string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := rollouts.Patch(context.Background(), name, types.MergePatchType, []byte(`{"status":{"message":"not the engine's"}}`),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
+		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+	}, Patience, Tick, "the guard is not in force over the status")
 }
 
 // As is the stack's administrator in another's name.
