@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -14,6 +15,8 @@ import (
 	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/history"
@@ -277,10 +280,20 @@ func (p *rolloutHistory) unnumbered(ctx context.Context, record *v1alpha1.Releas
 	if err != nil {
 		return status, err
 	}
-	if record.Name == p.newest {
+	switch fresh := time.Since(record.Spec.CreatedAt.Time) < start.Window; {
+	case record.Name != p.newest:
+		status.Phase, status.Reason = rollout.PhaseFailed, "it was never recorded as over: its workflow was terminated, or never started"
+	case fresh || makesWayFor(p.live.status, record.Name):
 		status.Reason = "is being started: the release before it goes back first"
-		return status, nil
+	default:
+		status.Phase, status.Reason = rollout.PhaseFailed, neverKnown
 	}
-	status.Phase, status.Reason = rollout.PhaseFailed, "it was never recorded as over: its workflow was terminated, or never started"
 	return status, nil
+}
+
+// makesWayFor says whether a live release goes back because that of the record takes its place.
+func makesWayFor(live rollout.Status, record string) bool {
+	return slices.ContainsFunc(live.History, func(e audit.Entry) bool {
+		return e.Verb == rollout.VerbSupersede && e.Outcome == audit.Accepted && e.Key == supersedeKey(record)
+	})
 }

@@ -199,6 +199,9 @@ func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info
 	return rolloutSnapshot{status: status, open: true, unanswered: cause.Error()}, nil
 }
 
+// neverKnown is the reason of a rollout that has a record and no workflow.
+const neverKnown = "it was accepted, but no workflow of it is known: it was never started, or Temporal has forgotten it; start it anew"
+
 // readLost is a rollout without an outcome whose workflow does not run: it is being started, was never started, or was terminated.
 func (r *rolloutReader) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse,
 	record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
@@ -222,7 +225,7 @@ func (r *rolloutReader) readLost(ctx context.Context, described *workflowservice
 		return rolloutSnapshot{status: status, starting: true}, nil
 	}
 	status.Phase = rollout.PhaseFailed
-	status.Reason = "it was accepted, but no workflow of it is known: it was never started, or Temporal has forgotten it; start it anew"
+	status.Reason = neverKnown
 	return rolloutSnapshot{status: status}, nil
 }
 

@@ -117,10 +117,13 @@ func stepOutline(step strategy.Step) string {
 	return strings.Join(parts, ", ")
 }
 
+// supersedeKey is the key of the command with which the release of that record takes a live one's place.
+func supersedeKey(record string) string { return "supersede-" + record }
+
 // supersede has the live release of this name make way for this one.
 func (s *rolloutStart) supersede(ctx context.Context) error {
 	request := workflows.SupersedeRequest{Input: s.input(), VerbRequest: workflows.VerbRequest{
-		Actor: s.request.Actor, Reason: s.request.Reason, Via: s.Via, Key: "supersede-" + s.Written.Name}}
+		Actor: s.request.Actor, Reason: s.request.Reason, Via: s.Via, Key: supersedeKey(s.Written.Name)}}
 	answer, err := verbs.Deliver(ctx, s.Backend, s.key.workflowID(),
 		verbs.Command{Verb: string(rollout.VerbSupersede), Key: request.Key, Payload: request})
 	switch {
