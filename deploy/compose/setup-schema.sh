@@ -1,13 +1,16 @@
 #!/bin/sh
 # Creates Temporal's two databases, or brings them to the schema of this version; what is up to date stays as it is.
 # The connection is in the environment: SQL_HOST, SQL_PORT, SQL_USER, SQL_PASSWORD, SQL_PLUGIN.
+# With CREATE_DATABASES=false the databases have to be there, and SQL_USER needs no right to create any.
 set -eu
 
 # The schemas are inside the tool, so that they are those of its version.
 set_up() {
   database=$1 schema=$2
   echo "database $database: schema $schema"
-  temporal-sql-tool --database "$database" create-database
+  if [ "${CREATE_DATABASES:-true}" = true ]; then
+    temporal-sql-tool --database "$database" create-database
+  fi
   temporal-sql-tool --database "$database" setup-schema --version 0.0
   temporal-sql-tool --database "$database" update-schema --schema-name "$schema"
 }

@@ -68,6 +68,10 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		{"PartyWithRollouts", "mode=party,party.name=alice,rollouts.enabled=true", "rollouts.enabled belongs to the engine"},
 		{"KusciaWithoutCertificate", "kuscia.enabled=true", "kuscia.enabled needs kuscia.tlsSecret"},
 		{"KusciaWithoutCA", "kuscia.enabled=true,kuscia.tlsSecret.name=a,kuscia.tokenSecret.name=b", "kuscia.protocol MTLS needs kuscia.caSecret"},
+		{"SchemaOfNoDatabase", "temporalSchema.enabled=true,temporalSchema.host=db", "temporalSchema.enabled needs temporalSchema.host"},
+		{"SchemaWithoutTLS", "temporalSchema.tls.serverName=db", "have no effect without temporalSchema.tls.enabled"},
+		{"SchemaOfAParty", "mode=party,party.name=alice,temporalSchema.enabled=true", "temporalSchema.enabled belongs to the engine"},
+		{"SchemaHostWithPort", "temporalSchema.host=db:5432", "at '/temporalSchema/host'"},
 		{"TLSOff", "temporal.tls=off,temporal.caSecret.name=ca", "temporal.tls is off, but temporal.caSecret"},
 		{"TokenWithoutStore", "packages.storeTokenSecret.name=t", "packages.store doesn't say where that is"},
 		{"TwoInstallers", "crds.byServer=true", "crds.install and crds.byServer both install the definitions"},
@@ -132,15 +136,15 @@ func TestSchemaDescribesEveryValue(t *testing.T) {
 func TestPodsHaveNoPrivileges(t *testing.T) {
 	t.Parallel()
 	for set, args := range sets {
-		deployments := 0
+		kinds := map[string]int{}
 		for _, object := range render(t, args...) {
 			if object.GetKind() == "ServiceAccount" {
 				assert.Equal(t, false, object.Object["automountServiceAccountToken"], set)
 			}
-			if object.GetKind() != "Deployment" {
+			if object.GetKind() != "Deployment" && object.GetKind() != "Job" {
 				continue
 			}
-			deployments++
+			kinds[object.GetKind()]++
 			pod, _, _ := unstructured.NestedMap(object.Object, "spec", "template", "spec")
 			security, _, _ := unstructured.NestedMap(pod, "securityContext")
 			assert.Equal(t, map[string]any{"runAsNonRoot": true, "runAsUser": int64(65532), "runAsGroup": int64(65532), "fsGroup": int64(65532),
@@ -148,11 +152,14 @@ func TestPodsHaveNoPrivileges(t *testing.T) {
 			container := containerOf(t, object)
 			assert.Equal(t, map[string]any{"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
 				"capabilities": map[string]any{"drop": []any{"ALL"}}}, container["securityContext"], set)
+			if object.GetKind() == "Job" {
+				continue
+			}
 			for _, probe := range []string{"startupProbe", "readinessProbe", "livenessProbe"} {
 				assert.Contains(t, container, probe, set)
 			}
 		}
-		assert.Equal(t, map[string]int{"Defaults": 2, "Everything": 2, "Party": 1}[set], deployments)
+		assert.Equal(t, map[string]map[string]int{"Defaults": {"Deployment": 2}, "Everything": {"Deployment": 2, "Job": 1}, "Party": {"Deployment": 1}}[set], kinds)
 	}
 }
 

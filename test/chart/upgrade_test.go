@@ -33,7 +33,7 @@ func TestLongUpgradeInTheMiddleOfACanary(t *testing.T) {
 	t.Parallel()
 	p := harness.NewPrivateStack(t)
 	removeDefinitions(t, p.Stack)
-	u := &upgraded{t: t, port: port(t)}
+	u := &upgraded{t: t, port: number(t, harness.FreePort(t))}
 	u.install(p.Stack)
 	u.startCanary()
 	u.declareRollout()
@@ -80,8 +80,10 @@ func removeDefinitions(t *testing.T, stack harness.Stack) {
 	}, harness.Patience, harness.Tick, "definitions don't go away")
 }
 
-func port(t *testing.T) int {
-	n, err := strconv.Atoi(harness.FreePort(t))
+// number is a port as values have it.
+func number(t testing.TB, port string) int {
+	t.Helper()
+	n, err := strconv.Atoi(port)
 	require.NoError(t, err)
 	return n
 }

@@ -102,7 +102,7 @@ func (c *container) command(ctx context.Context) *exec.Cmd {
 // runJob runs a job to its end, which must be a success.
 func (c *container) runJob(t *testing.T) string {
 	t.Helper()
-	c.path = programs(t)
+	c.path = Programs(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patienceOfAJob)
 	defer cancel()
 	out, err := c.command(ctx).CombinedOutput()

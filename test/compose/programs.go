@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// programs builds what the images of Temporal run, unless it is there, and returns the folder.
-func programs(t *testing.T) string {
+// Programs builds what the images of Temporal run, unless it is there, and returns the folder.
+func Programs(t *testing.T) string {
 	t.Helper()
 	build := exec.Command(filepath.Join(root(t), "deploy/dev/build.sh"), "compose")
 	out, err := build.CombinedOutput()

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -16,15 +15,14 @@ import (
 )
 
 // schemaJob is an empty PostgreSQL, and the file's job that sets its databases up.
-func schemaJob(t *testing.T) (*postgres, *container) {
+func schemaJob(t *testing.T) (Database, *container) {
 	t.Helper()
 	project := load(t, example(t), composeFile)
-	database := startPostgres(t, *project.Services["postgresql"].Environment["POSTGRES_USER"], samplePassword)
-	database.waitReady(t, project.Services["postgresql"].HealthCheck.Test[1:])
+	database := StartDatabase(t)
 	job := newContainer(t, project.Services["temporal-schema"], project)
-	job.replace("postgresql", database.host, "SQL_HOST")
-	job.replace("5432", database.port, "SQL_PORT")
-	job.secret(database.passwordFile)
+	job.replace("postgresql", database.Host, "SQL_HOST")
+	job.replace("5432", database.Port, "SQL_PORT")
+	job.secret(database.p.passwordFile)
 	return database, job
 }
 
@@ -35,39 +33,24 @@ func TestLongSchema(t *testing.T) {
 	database, job := schemaJob(t)
 	requireNoSchema(t, database)
 	job.runJob(t)
-	requireSchema(t, database)
+	database.RequireSchema(t, "temporal", "temporal_visibility")
 	before := fingerprint(t, database)
 	job.runJob(t)
 	require.Equal(t, before, fingerprint(t, database), "a second `up` changes nothing")
 }
 
-func requireNoSchema(t *testing.T, database *postgres) {
+func requireNoSchema(t *testing.T, database Database) {
 	t.Helper()
-	require.NotContains(t, database.query(t, "postgres", "SELECT datname FROM pg_database"), "temporal_visibility", "the test begins with nothing")
-}
-
-// requireSchema compares both databases with what the server of this version asks for, which it checks when it starts.
-func requireSchema(t *testing.T, database *postgres) {
-	t.Helper()
-	source := filepath.Join(moduleFolder(t, "go.temporal.io/server"), "schema/postgresql/v12/version.go")
-	text, err := os.ReadFile(source)
-	require.NoError(t, err)
-	for name, constant := range map[string]string{"temporal": "Version", "temporal_visibility": "VisibilityVersion"} {
-		found := regexp.MustCompile(`(?m)^const ` + constant + ` = "([\d.]+)"`).FindStringSubmatch(string(text))
-		require.NotNil(t, found, "%s in %s", constant, source)
-		require.Equal(t, []string{found[1]}, database.query(t, name, "SELECT curr_version FROM schema_version"), "schema of %s", name)
-	}
-	require.Contains(t, database.query(t, "temporal", "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"), "executions")
-	require.Contains(t, database.query(t, "temporal_visibility", "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"), "executions_visibility")
+	require.NotContains(t, database.Query(t, "postgres", "SELECT datname FROM pg_database"), "temporal_visibility", "the test begins with nothing")
 }
 
 // fingerprint is every column of every table, and the log of the schema's updates.
-func fingerprint(t *testing.T, database *postgres) []string {
+func fingerprint(t *testing.T, database Database) []string {
 	t.Helper()
 	var all []string
 	for _, name := range []string{"temporal", "temporal_visibility"} {
-		all = append(all, database.query(t, name, "SELECT table_name || '.' || column_name || ':' || udt_name FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1")...)
-		all = append(all, database.query(t, name, "SELECT version_partition || '/' || year || '/' || month || '/' || new_version || '/' || old_version FROM schema_update_history ORDER BY update_time")...)
+		all = append(all, database.Query(t, name, "SELECT table_name || '.' || column_name || ':' || udt_name FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1")...)
+		all = append(all, database.Query(t, name, "SELECT version_partition || '/' || year || '/' || month || '/' || new_version || '/' || old_version FROM schema_update_history ORDER BY update_time")...)
 	}
 	require.NotEmpty(t, all)
 	return all
@@ -111,7 +94,7 @@ func TestLongSchemaJobFailsWhenTheDatabaseIsAway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte(samplePassword), 0o600))
 	job.secret(file)
-	job.path = programs(t)
+	job.path = Programs(t)
 	out, err := job.command(t.Context()).CombinedOutput()
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit, "a failed job must not look like one that is done")
@@ -128,10 +111,10 @@ func TestLongSchemaOfAnEarlierTemporal(t *testing.T) {
 	before.service.Command = types.ShellCommand{"sh", "-c", `temporal-sql-tool --database temporal create-database && temporal-sql-tool --database temporal setup-schema --version 0.0 &&
 		temporal-sql-tool --database temporal update-schema --schema-name postgresql/v12/temporal --version ` + earlier}
 	before.runJob(t)
-	require.Equal(t, []string{earlier}, database.query(t, "temporal", "SELECT curr_version FROM schema_version"))
-	database.query(t, "temporal", "INSERT INTO cluster_membership (membership_partition, host_id, rpc_address, rpc_port, role, session_start, last_heartbeat, record_expiry) "+
+	require.Equal(t, []string{earlier}, database.Query(t, "temporal", "SELECT curr_version FROM schema_version"))
+	database.Query(t, "temporal", "INSERT INTO cluster_membership (membership_partition, host_id, rpc_address, rpc_port, role, session_start, last_heartbeat, record_expiry) "+
 		"VALUES (0, 'abc', 'earlier', 1, 1, now(), now(), now())")
 	job.runJob(t)
-	requireSchema(t, database)
-	require.Equal(t, []string{"earlier"}, database.query(t, "temporal", "SELECT rpc_address FROM cluster_membership"), "what it holds stays")
+	database.RequireSchema(t, "temporal", "temporal_visibility")
+	require.Equal(t, []string{"earlier"}, database.Query(t, "temporal", "SELECT rpc_address FROM cluster_membership"), "what it holds stays")
 }

@@ -42,7 +42,7 @@ func TestLongVariablesOfTemporalsImagesAreRead(t *testing.T) {
 func TestLongDynamicConfigIsKnownToTheServer(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	server := filepath.Join(programs(t), "temporal-server")
+	server := filepath.Join(Programs(t), "temporal-server")
 	out, err := exec.Command(server, "validate-dynamic-config", filepath.Join(root(t), "deploy/compose/dynamic-config.yaml")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.NotContains(t, string(out), "error:")

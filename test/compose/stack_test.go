@@ -24,7 +24,7 @@ func TestLongTheStackReleases(t *testing.T) {
 	variables["SLIPWAY_API_TOKEN_FILE"] = filepath.Join(t.TempDir(), "api-token")
 	require.NoError(t, os.WriteFile(variables["SLIPWAY_API_TOKEN_FILE"], []byte(sampleToken), 0o600))
 	r := &running{project: load(t, variables, composeFile), containers: map[string]*container{}, processes: map[string]*harness.Process{}, ports: map[string]string{}}
-	bin, apps := programs(t), stack.Namespace(t, "apps")
+	bin, apps := Programs(t), stack.Namespace(t, "apps")
 	r.build(t, bin, stack.Binary("slipway"))
 
 	for _, name := range startOrder(t, r.project) {
@@ -40,7 +40,7 @@ func TestLongTheStackReleases(t *testing.T) {
 			r.waitHealthy(t, name)
 		}
 	}
-	requireSchema(t, r.database)
+	r.database.requireSchema(t, "temporal", "temporal_visibility")
 	r.requireLittleLoad(t)
 	r.requireUI(t)
 

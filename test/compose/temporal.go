@@ -45,7 +45,7 @@ func startTemporal(t *testing.T, folder string) *Temporal {
 	x := &Temporal{Stack: harness.SharedStack(t), t: t}
 	x.r = &running{project: load(t, example(t), composeFile), folder: folder,
 		containers: map[string]*container{}, processes: map[string]*harness.Process{}, ports: map[string]string{}}
-	x.r.buildTemporal(t, programs(t))
+	x.r.buildTemporal(t, Programs(t))
 	for _, name := range startOrder(t, x.r.project) {
 		if x.isOfTemporal(name) {
 			x.r.start(t, name)

@@ -37,6 +37,12 @@
 {{- if and $v.kuscia.enabled (eq $v.kuscia.protocol "MTLS") (not $v.kuscia.caSecret.name) -}}
 {{- fail "kuscia.protocol MTLS needs kuscia.caSecret, the CA of the clients' certificates: set it, or choose TLS" -}}
 {{- end -}}
+{{- if and $v.temporalSchema.enabled (not (and $v.temporalSchema.host $v.temporalSchema.passwordSecret.name)) -}}
+{{- fail "temporalSchema.enabled needs temporalSchema.host, the PostgreSQL of Temporal, and temporalSchema.passwordSecret" -}}
+{{- end -}}
+{{- if and (not $v.temporalSchema.tls.enabled) (or $v.temporalSchema.tls.caSecret.name $v.temporalSchema.tls.serverName) -}}
+{{- fail "temporalSchema.tls.caSecret and serverName have no effect without temporalSchema.tls.enabled: true" -}}
+{{- end -}}
 {{- if and $v.rollouts.enabled (eq $v.rollouts.gate "webhook") (not $v.rollouts.webhook.enabled) -}}
 {{- fail "rollouts.gate webhook holds nothing without rollouts.webhook.enabled: true" -}}
 {{- end -}}
@@ -46,6 +52,7 @@
 {{- $v := .Values -}}
 {{- if not $v.party.name -}}{{- fail "mode party runs the workers of one party: set party.name" -}}{{- end -}}
 {{- range $name, $on := dict "rollouts.enabled" $v.rollouts.enabled "kuscia.enabled" $v.kuscia.enabled "crds.byServer" $v.crds.byServer
+  "temporalSchema.enabled" $v.temporalSchema.enabled
   "rbac.approver" $v.rbac.approver "monitoring.serviceMonitor.enabled" $v.monitoring.serviceMonitor.enabled -}}
 {{- if $on -}}{{- fail (printf "%s belongs to the engine: leave it out in mode party, which runs workers only" $name) -}}{{- end -}}
 {{- end -}}

@@ -1,11 +1,13 @@
-{{/*
-The documents of a manifest of deploy/, as {"items": […]}: (list . "files/rbac/centre.yaml"). What the repository has is the only source, so that
-the chart can't differ from it.
-*/}}
-{{- define "slipway.manifest" -}}
-{{- $root := index . 0 -}}
-{{- $text := $root.Files.Get (index . 1) -}}
+{{/* A file of deploy/: (list . "files/rbac/centre.yaml"). What the repository has is the only source, so that the chart can't differ from it. */}}
+{{- define "slipway.file" -}}
+{{- $text := (index . 0).Files.Get (index . 1) -}}
 {{- if not $text -}}{{- fail (printf "the chart lacks %s: package it with helm package from a clone of Slipway's repository" (index . 1)) -}}{{- end -}}
+{{- $text -}}
+{{- end -}}
+
+{{/* The documents of a manifest of deploy/, as {"items": […]}: (list . "files/rbac/centre.yaml"). */}}
+{{- define "slipway.manifest" -}}
+{{- $text := include "slipway.file" . -}}
 {{- $items := list -}}
 {{- range $document := regexSplit "(?m)^---[ \\t]*$" $text -1 -}}
 {{- $object := fromYaml $document -}}

@@ -1,0 +1,1 @@
+../../../../compose/setup-schema.sh

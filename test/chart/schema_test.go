@@ -1,0 +1,132 @@
+package chart
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"slipway.io/slipway/test/compose"
+	"slipway.io/slipway/test/harness"
+)
+
+// databases are an installation whose Temporal keeps what it has in a PostgreSQL of the test.
+type databases struct {
+	*installation
+	compose.Database
+	values map[string]any
+}
+
+const schemaSelector = "app.kubernetes.io/component=temporal-schema"
+
+// The databases are brought along before anything of the installation is there, and before any upgrade; if they can't be, Helm stops there.
+func TestLongTemporalsSchemaComesFirst(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	d := newDatabases(t)
+	jobs := d.stack.Kube.BatchV1().Jobs(d.namespace)
+	d.playJobs(t)
+
+	d.helm("install", d.release, chartDir(), "--values", values(t, d.values))
+	d.RequireSchema(t, "temporal", "temporal_visibility")
+	left, err := jobs.List(context.Background(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Empty(t, left.Items, "a Job that succeeded is cleaned away")
+	history := d.Query(t, "temporal", "SELECT count(*) FROM schema_update_history")
+	d.helm("upgrade", d.release, chartDir(), "--values", values(t, d.values))
+	require.Equal(t, history, d.Query(t, "temporal", "SELECT count(*) FROM schema_update_history"), "what is up to date stays as it is")
+
+	d.Query(t, "postgres", "CREATE ROLE plain LOGIN PASSWORD '"+d.Password+"'")
+	d.values["temporalSchema"].(map[string]any)["user"] = "plain"
+	d.values["server"] = map[string]any{"replicas": 5}
+	_, errors, err := d.tryHelm("upgrade", d.release, chartDir(), "--values", values(t, d.values))
+	require.Error(t, err)
+	require.Contains(t, errors, "pre-upgrade hooks failed")
+	require.EqualValues(t, 2, *d.deployment("server").Spec.Replicas, "nothing is upgraded whose databases aren't")
+	failed, err := jobs.List(context.Background(), metav1.ListOptions{LabelSelector: schemaSelector})
+	require.NoError(t, err)
+	require.Len(t, failed.Items, 1, "it stays with its pods, whose logs say why")
+
+	// A user without rights gets along when the databases are there and are its own.
+	for _, name := range []string{"own", "own_visibility"} {
+		d.Query(t, "postgres", "CREATE DATABASE "+name+" OWNER plain")
+	}
+	d.values["temporalSchema"].(map[string]any)["databases"] = map[string]any{"default": "own", "visibility": "own_visibility", "create": false}
+	d.helm("upgrade", d.release, chartDir(), "--values", values(t, d.values))
+	d.RequireSchema(t, "own", "own_visibility")
+	require.EqualValues(t, 5, *d.deployment("server").Spec.Replicas)
+}
+
+func newDatabases(t *testing.T) *databases {
+	t.Helper()
+	stack := harness.SharedStack(t)
+	home, shop := stack.Namespace(t, "home"), stack.Namespace(t, "shop")
+	d := &databases{installation: &installation{node: node{t: t, stack: stack}, release: harness.RandomName("slipway"), namespace: home}, Database: compose.StartDatabase(t)}
+	_, err := stack.Kube.CoreV1().Secrets(home).Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "database"},
+		StringData: map[string]string{"password": d.Password}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	d.values = map[string]any{"watchNamespaces": []string{shop}, "servingNamespace": map[string]any{"name": shop, "create": false}, "crds": map[string]any{"install": false},
+		"temporalSchema": map[string]any{"enabled": true, "host": d.Host, "port": number(t, d.Port), "user": d.User, "passwordSecret": map[string]any{"name": "database"},
+			// No node has it: what runs the pods is the test.
+			"nodeSelector": map[string]any{"slipway.test/node": "none"}}}
+	t.Cleanup(func() { _, _, _ = d.tryHelm("uninstall", d.release, "--ignore-not-found") })
+	return d
+}
+
+// playJobs runs what pods of the Job run, with the environment that their containers get, and ends the pods as it ends.
+func (d *databases) playJobs(t *testing.T) {
+	t.Helper()
+	path := compose.Programs(t)
+	pods, err := d.stack.Kube.CoreV1().Pods(d.namespace).Watch(t.Context(), metav1.ListOptions{LabelSelector: schemaSelector})
+	require.NoError(t, err)
+	go func() {
+		for event := range pods.ResultChan() {
+			if pod, is := event.Object.(*corev1.Pod); is && event.Type == watch.Added {
+				d.runPod(t, pod, path)
+			}
+		}
+	}()
+}
+
+func (d *databases) runPod(t *testing.T, pod *corev1.Pod, path string) {
+	container, phase := pod.Spec.Containers[0], corev1.PodSucceeded
+	command := exec.CommandContext(t.Context(), container.Command[0], container.Command[1:]...)
+	command.Env = []string{"PATH=" + path + string(os.PathListSeparator) + os.Getenv("PATH")}
+	for _, variable := range container.Env {
+		if variable.ValueFrom != nil {
+			ref := variable.ValueFrom.SecretKeyRef
+			secret, err := d.stack.Kube.CoreV1().Secrets(d.namespace).Get(t.Context(), ref.Name, metav1.GetOptions{})
+			if !assert.NoError(t, err) {
+				return
+			}
+			variable.Value = string(secret.Data[ref.Key])
+		}
+		command.Env = append(command.Env, variable.Name+"="+variable.Value)
+	}
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Logf("a pod of the Job failed: %s", out)
+		phase = corev1.PodFailed
+	}
+	patch := fmt.Appendf(nil, `{"status":{"phase":%q}}`, phase)
+	_, err := d.stack.Kube.CoreV1().Pods(d.namespace).Patch(t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	assert.True(t, err == nil || t.Context().Err() != nil, "%v", err)
+}
+
+// The Job is of the Temporal that compose and the tests run, whose server checks the schema when it starts.
+func TestSchemaJobIsOfTheTestedTemporal(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "docker-compose.yml"))
+	require.NoError(t, err)
+	job := find(t, render(t, sets["Everything"]...), "Job", "engine-temporal-schema")
+	image, _ := containerOf(t, job)["image"].(string)
+	require.Contains(t, string(text), "image: "+image+"\n")
+}

@@ -1,0 +1,51 @@
+package compose
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Database is an empty PostgreSQL of a test's own, as that of the compose file.
+type Database struct {
+	Host, Port, User, Password string
+	p                          *postgres
+}
+
+// StartDatabase starts one that ends with the test.
+func StartDatabase(t *testing.T) Database {
+	t.Helper()
+	service := load(t, example(t), composeFile).Services["postgresql"]
+	p := startPostgres(t, *service.Environment["POSTGRES_USER"], samplePassword)
+	p.waitReady(t, service.HealthCheck.Test[1:])
+	return Database{Host: p.host, Port: p.port, User: p.user, Password: p.password, p: p}
+}
+
+// Query returns the rows of a statement, one text each, fields separated by |.
+func (d Database) Query(t *testing.T, database, statement string) []string {
+	t.Helper()
+	return d.p.query(t, database, statement)
+}
+
+// RequireSchema compares both databases with what the server of this version asks for, which it checks when it starts.
+func (d Database) RequireSchema(t *testing.T, main, visibility string) {
+	t.Helper()
+	d.p.requireSchema(t, main, visibility)
+}
+
+func (p *postgres) requireSchema(t *testing.T, main, visibility string) {
+	t.Helper()
+	source := filepath.Join(moduleFolder(t, "go.temporal.io/server"), "schema/postgresql/v12/version.go")
+	text, err := os.ReadFile(source)
+	require.NoError(t, err)
+	for name, constant := range map[string]string{main: "Version", visibility: "VisibilityVersion"} {
+		found := regexp.MustCompile(`(?m)^const ` + constant + ` = "([\d.]+)"`).FindStringSubmatch(string(text))
+		require.NotNil(t, found, "%s in %s", constant, source)
+		require.Equal(t, []string{found[1]}, p.query(t, name, "SELECT curr_version FROM schema_version"), "schema of %s", name)
+	}
+	require.Contains(t, p.query(t, main, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"), "executions")
+	require.Contains(t, p.query(t, visibility, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"), "executions_visibility")
+}
