@@ -62,13 +62,13 @@ func NewLockedTemporal(t testing.TB) *LockedTemporal {
 // Kill ends the server as a crash does.
 func (l *LockedTemporal) Kill() { l.server.process.Kill() }
 
-// Restart starts the server with its data and what it knows of clients by now.
-func (l *LockedTemporal) Restart() {
+// Restart starts the server with its data and what it knows of clients by now, and with further flags.
+func (l *LockedTemporal) Restart(flags ...string) {
 	l.t.Helper()
 	path := func(name string) string { return filepath.Join(l.own, name) }
 	l.copyOwn("clients.pem", l.clients.File)
-	l.server.restart("--tls-cert-file", path("server.pem"), "--tls-key-file", path("server.key"), "--client-ca-file", path("clients.pem"),
-		"--api-keys-file", path("api-keys"))
+	l.server.restart(append(flags, "--tls-cert-file", path("server.pem"), "--tls-key-file", path("server.key"), "--client-ca-file", path("clients.pem"),
+		"--api-keys-file", path("api-keys"))...)
 }
 
 // Flags are what an engine needs to use it.

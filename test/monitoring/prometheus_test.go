@@ -27,6 +27,8 @@ import (
 type prometheus struct {
 	t   *testing.T
 	url string
+	// fired are the names of the alerts that have been seen to fire.
+	fired map[string]bool
 }
 
 // scrapeInterval is how often the rehearsal scrapes and evaluates. Its rules look back for window instead of minutes, and for longWindow instead of hours.
@@ -62,7 +64,7 @@ func startPrometheus(t *testing.T, rules ruleFile, jobs map[string][]string) *pr
 	address := "127.0.0.1:" + harness.FreePort(t)
 	harness.Run(t, program, []string{"--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address,
 		"--log.level", "warn"}, nil)
-	p := &prometheus{t: t, url: "http://" + address}
+	p := &prometheus{t: t, url: "http://" + address, fired: map[string]bool{}}
 	require.Eventually(t, func() bool {
 		response, err := http.Get(p.url + "/-/ready")
 		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
@@ -146,6 +148,7 @@ func (p *prometheus) firing() (all []string) {
 			continue
 		}
 		text := a.Labels["alertname"]
+		p.fired[text] = true
 		for _, label := range []string{"kind", "party", "job", "workflow_type"} {
 			aggregated := label == "job" && (a.Labels["kind"] != "" || a.Labels["party"] != "" || a.Labels["workflow_type"] != "")
 			if value := a.Labels[label]; value != "" && !aggregated {

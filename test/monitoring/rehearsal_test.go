@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/rollout"
@@ -33,16 +36,18 @@ type rehearsal struct {
 	over []string
 }
 
-// What alerts are for is brought about, one after the other, and each alert fires and clears. Meanwhile every query of the dashboard is sent. The two
+// What alerts are for is brought about, one after the other, and each alert fires and clears. Meanwhile every query of the dashboard is sent. The
 // parts run side by side, each with an engine of its own: most of their time they wait for a window of Prometheus to pass.
 func TestLongAlertsFireAndClear(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	seen := newPanelsSeen()
+	parts := make([]*rehearsal, 3)
 	t.Run("Rehearsals", func(t *testing.T) {
 		t.Run("Releases", func(t *testing.T) {
 			t.Parallel()
-			r := rehearse(t, seen)
+			r := rehearse(t, seen, "SLIPWAY_UNREACHABLE_BUDGET=5s")
+			parts[0] = r
 			r.releasesWait()
 			r.timesAreAges()
 			r.partyGoesAway()
@@ -50,21 +55,33 @@ func TestLongAlertsFireAndClear(t *testing.T) {
 		t.Run("Outages", func(t *testing.T) {
 			t.Parallel()
 			r := rehearse(t, seen)
+			parts[1] = r
 			r.processesDie()
 			r.temporalRefuses()
 			r.temporalDies()
 		})
+		t.Run("Delays", func(t *testing.T) {
+			t.Parallel()
+			r := rehearse(t, seen)
+			parts[2] = r
+			r.podsDoNotCome()
+			r.workWaits()
+		})
 	})
 	require.Empty(t, seen.empty(), "every query of the dashboard shows something")
+	for _, alert := range readRules(t).alerts() {
+		fired := slices.ContainsFunc(parts, func(r *rehearsal) bool { return r != nil && r.fired[alert.Alert] })
+		require.True(t, fired, "%s has been rehearsed", alert.Alert)
+	}
 }
 
 // rehearse starts an engine that Prometheus watches, and returns when no alert fires.
-func rehearse(t *testing.T, seen *panelsSeen) *rehearsal {
+func rehearse(t *testing.T, seen *panelsSeen, env ...string) *rehearsal {
 	t.Helper()
 	l := harness.NewLockedTemporal(t)
 	worker := "127.0.0.1:" + harness.FreePort(t)
 	r := &rehearsal{t: t, locked: l, seen: seen, board: readDashboard(t),
-		options: harness.Options{Stack: &l.Stack, Args: l.Flags(), Env: []string{"SLIPWAY_UNREACHABLE_BUDGET=5s"},
+		options: harness.Options{Stack: &l.Stack, Args: l.Flags(), Env: env,
 			WorkerEnv: []string{"SLIPWAY_METRICS_LISTEN=" + worker}, Apart: true}}
 	r.Engine = harness.Start(t, r.options)
 	r.prometheus = startPrometheus(t, readRules(t).hurried(), map[string][]string{
@@ -208,6 +225,45 @@ func (r *rehearsal) waitTheirs(is func(rollout.Status) bool) (status rollout.Sta
 	return status
 }
 
+// podsDoNotCome: the pods of a step are never ready.
+func (r *rehearsal) podsDoNotCome() {
+	r.Deployment("stuck", 2, nil)
+	r.WaitReadyPods("stuck", 2)
+	r.StartRollout(harness.Rollout{Kind: harness.Deployment, Name: "stuck", Image: "registry.test/stuck:never-ready", Policy: map[string]any{"stepDeadlineSeconds": 60},
+		Strategy: strategy.Strategy{Steps: []strategy.Step{harness.Step("1", -1), harness.Timed(harness.Step("100%", -1), 0)}}})
+	r.waitFiring("SlipwayPodsStuck kind=rollout")
+	r.MustVerb("stuck", "rollback", "")
+	r.WaitPhase("stuck", rollout.PhaseRolledBack)
+	r.waitQuiet()
+}
+
+// workWaits: what is to be done for a party gets through to its workers slowly.
+func (r *rehearsal) workWaits() {
+	for _, name := range []string{"first", "second"} {
+		r.start(name, 0, nil)
+		r.WaitRest(name, 1)
+	}
+	r.limitQueue(&taskqueuepb.RateLimit{RequestsPerSecond: 0.05})
+	for _, name := range []string{"first", "second"} {
+		r.Approve(name, r.Rollout(name))
+	}
+	r.waitFiring("SlipwayWorkersBehind job=slipway-worker")
+	r.seen.look(r.prometheus, r.board)
+	r.limitQueue(nil)
+	for _, name := range []string{"first", "second"} {
+		r.WaitPhase(name, rollout.PhaseHealthy)
+	}
+	r.waitQuiet()
+}
+
+// limitQueue has Temporal hand out so many activities of the default party; as many as there are with nil.
+func (r *rehearsal) limitQueue(limit *taskqueuepb.RateLimit) {
+	_, err := r.Workflows.WorkflowService().UpdateTaskQueueConfig(context.Background(), &workflowservice.UpdateTaskQueueConfigRequest{
+		Namespace: r.TemporalNamespace, TaskQueue: "slipway.party.default", TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+		UpdateQueueRateLimit: &workflowservice.UpdateTaskQueueConfigRequest_RateLimitUpdate{RateLimit: limit, Reason: "a rehearsal"}})
+	require.NoError(r.t, err)
+}
+
 // processesDie: server and worker are killed. The worker comes back without the keys that releases are encrypted with, at first.
 func (r *rehearsal) processesDie() {
 	r.start("sealed", 0, nil)
@@ -246,10 +302,17 @@ func (r *rehearsal) temporalRefuses() {
 	r.waitCleared("SlipwayTemporalRefuses job=slipway-server", "SlipwayTemporalRefuses job=slipway-worker", "SlipwayGaugesUnreadable job=slipway-server")
 }
 
+// temporalDies: Temporal is killed, and comes back with a limit that is far too low.
 func (r *rehearsal) temporalDies() {
 	r.locked.Kill()
 	r.waitFiring("SlipwayTemporalUnavailable job=slipway-server", "SlipwayTemporalUnavailable job=slipway-worker", "SlipwayGaugesUnreadable job=slipway-server")
 	r.seen.look(r.prometheus, r.board)
+	r.locked.Restart("--namespace-rps", "2")
+	require.Eventually(r.t, func() bool {
+		_, _ = r.TryCall(http.MethodPost, "/api/v1/rollouts/"+r.Apps+"/sealed/pause", "{}")
+		return slices.Contains(r.firing(), "SlipwayTemporalThrottles job=slipway-server")
+	}, harness.Patience, harness.Tick, "requests to Temporal are more than it takes")
+	r.locked.Kill()
 	r.locked.Restart()
 	r.waitQuiet()
 }

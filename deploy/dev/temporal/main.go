@@ -30,6 +30,8 @@ type options struct {
 	Locks            locks
 	// NamespaceWorkers has Temporal's own workers serve every namespace.
 	NamespaceWorkers bool
+	// NamespaceRPS is how many requests a second the server takes for a namespace; 0: its own limit.
+	NamespaceRPS int
 }
 
 const listenIP = "127.0.0.1"
@@ -91,6 +93,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	noAttributes := false
 	set.BoolVar(&noAttributes, "no-search-attributes", false, "leave Slipway's search attributes out, as a Temporal does that nobody has prepared")
 	set.BoolVar(&o.NamespaceWorkers, "namespace-workers", false, "have Temporal's own workers, which keep the builds of workers, serve every namespace, not only the default one")
+	set.IntVar(&o.NamespaceRPS, "namespace-rps", 0, "how many requests a second the server takes for a namespace; 0: as many as it does by itself")
 	o.Locks.register(set)
 	if err := set.Parse(args); err != nil {
 		return o, err
@@ -103,6 +106,8 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q: only flags are taken, see --help", set.Arg(0))
 	case o.DBFilename == "":
 		return o, errors.New("--db-filename is missing: name the file that keeps everything")
+	case o.NamespaceRPS < 0:
+		return o, fmt.Errorf("--namespace-rps is %d: want 0 or more", o.NamespaceRPS)
 	}
 	for _, port := range []int{o.Port, o.UIPort} {
 		if port < 1 || port > 65535 {

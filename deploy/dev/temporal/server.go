@@ -94,13 +94,17 @@ func dynamicConfig(o options) dynamicconfig.StaticClient {
 	if o.NamespaceWorkers {
 		workers = []dynamicconfig.ConstrainedValue{{Value: 1}}
 	}
-	return dynamicconfig.StaticClient{
+	config := dynamicconfig.StaticClient{
 		dynamicconfig.TimerProcessorMaxTimeShift.Key():          10 * time.Millisecond,
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
 		dynamicconfig.EnableServerVersionCheck.Key():            false,
 		dynamicconfig.WorkerPerNamespaceWorkerCount.Key():       workers,
 	}
+	if o.NamespaceRPS > 0 {
+		config[dynamicconfig.FrontendMaxNamespaceRPSPerInstance.Key()] = o.NamespaceRPS
+	}
+	return config
 }
 
 func newTemporal(o options, db *config.SQL, ports servicePorts) (temporal.Server, error) {
