@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -41,6 +42,7 @@ func (s Stack) InstallGuardFor(t testing.TB, users ...string) *Guard {
 	run := func(args ...string) {
 		out, err := exec.Command(s.Binary("slipway"), append([]string{"guard"}, append(args, "--name", g.Name, "--kubeconfig", s.Kubeconfig)...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
+		t.Logf("guard %s: %s", args[0], out)
 	}
 	t.Cleanup(func() { run("remove") })
 	install := []string{"install", "--namespace-selector", guard.LabelGuard + "=" + g.Name}
@@ -75,11 +77,13 @@ func (g *Guard) Over(t testing.TB, namespace string) {
 // change: one that got through would be none the next time, and none is refused.
 func (g *Guard) OverStatus(t testing.TB, rollouts dynamic.ResourceInterface, name string) {
 	t.Helper()
+	var got *unstructured.Unstructured
 	require.Eventually(t, func() bool {
-		_, err := rollouts.Patch(context.Background(), name, types.MergePatchType, []byte(`{"status":{"message":"not the engine's"}}`),
+		var err error
+		got, err = rollouts.Patch(context.Background(), name, types.MergePatchType, []byte(`{"status":{"message":"not the engine's"}}`),
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
 		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
-	}, Patience, Tick, "the guard is not in force over the status")
+	}, Patience, Tick, "the guard %s is not in force over the status of %v", g.Name, &got)
 }
 
 // As is the stack's administrator in another's name.
