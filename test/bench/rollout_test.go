@@ -273,6 +273,9 @@ func measureWaiting(t *testing.T, w waiting) {
 	}
 	waitApprovals(t, e, w.n)
 
+	if w.counted { // the events of the last ones' rests are written beside the work
+		waitUnwritten(t, requests)
+	}
 	asked := askedBy(requests)
 	timer := time.NewTimer(w.watched)
 	used := measure(t, e, func() { <-timer.C })
@@ -315,13 +318,26 @@ func askedBy(p *harness.CountingProxy) (told func() (writes int)) {
 		return func() int { return 0 }
 	}
 	writesBefore, readsBefore, watchesBefore := p.Requests()
-	before := p.Asked("read")
+	before, written := p.Asked("read"), p.Asked("write")
 	return func() int {
 		writes, reads, watches := p.Requests()
 		fmt.Printf("  API requests of ours: %d writes, %d reads, %d watches begun\n", writes-writesBefore, reads-readsBefore, watches-watchesBefore)
 		printAsked("read", before, p.Asked("read"))
+		printAsked("write", written, p.Asked("write"))
 		return writes - writesBefore
 	}
+}
+
+// waitUnwritten returns when nothing has been written for two seconds.
+func waitUnwritten(t *testing.T, p *harness.CountingProxy) {
+	t.Helper()
+	last, since := -1, time.Now()
+	require.Eventually(t, func() bool {
+		if writes, _, _ := p.Requests(); writes != last {
+			last, since = writes, time.Now()
+		}
+		return time.Since(since) > 2*time.Second
+	}, harness.Patience, harness.Tick, "there are still writes")
 }
 
 // showOthers says, when a test has failed, what some of the rollouts do that do not wait for an approval.
