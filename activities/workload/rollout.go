@@ -199,7 +199,9 @@ func (t *rolloutJob) count(d pods.NextAction) {
 		p.Message = d.Reason
 		if n := d.Numbers; n.Replicas > 0 {
 			comes = p.UpdatedReady != nil && (*p.Updated != n.Updated || *p.UpdatedReady != n.UpdatedReady)
-			p.Updated, p.UpdatedReady = &n.Updated, &n.UpdatedReady
+			if p.Updated, p.UpdatedReady = &n.Updated, &n.UpdatedReady; comes {
+				p.MovedSeconds = p.ElapsedSeconds
+			}
 		}
 	})
 	if comes {
@@ -313,7 +315,7 @@ func (t *rolloutJob) take(l *snapshot) (before workloadops.Progress) {
 	l.seen.Duel = t.duel.seen(fieldsOf(l.seen, t.tech), l.object)
 	before = t.Progress()
 	t.Read()
-	l.seen.Elapsed, l.seen.HeldUp = before.Elapsed(), t.takeHeldUp()
+	l.seen.Elapsed, l.seen.Still, l.seen.HeldUp = before.Elapsed(), before.Still(), t.takeHeldUp()
 	return before
 }
 

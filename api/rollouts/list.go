@@ -294,6 +294,6 @@ func (p *rolloutHistory) unnumbered(ctx context.Context, record *v1alpha1.Releas
 // makesWayFor says whether a live release goes back because that of the record takes its place.
 func makesWayFor(live rollout.Status, record string) bool {
 	return slices.ContainsFunc(live.History, func(e audit.Entry) bool {
-		return e.Verb == rollout.VerbSupersede && e.Outcome == audit.Accepted && e.Key == supersedeKey(record)
+		return e.Verb == rollout.VerbSupersede && e.Outcome == audit.Accepted && e.Key == audit.KeptKey(supersedeKey(record))
 	})
 }

@@ -185,7 +185,7 @@ type MoveRequest struct {
 	Batch *Batch `json:"batch,omitempty"`
 	// Foreseen is the new template as the preflight found it; nil where it is not known.
 	Foreseen *Foreseen `json:"foreseen,omitempty"`
-	// TellStuck has the Move answer MoveResult.Stuck as soon as a new pod is in trouble, or takes long: the workflow says so, and asks again.
+	// TellStuck has the Move answer MoveResult.Stuck as soon as a new pod is in trouble, or none has come for long: the workflow says so, and asks again.
 	TellStuck bool `json:"tellStuck,omitempty"`
 }
 

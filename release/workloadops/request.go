@@ -270,6 +270,13 @@ type Progress struct {
 	// Updated and UpdatedReady are how many pods of a rollout's new version there are, and how many are ready, as they were last counted.
 	Updated      *int32 `json:"updated,omitempty"`
 	UpdatedReady *int32 `json:"updatedReady,omitempty"`
+	// MovedSeconds is how much of the deadline was used when these numbers last changed.
+	MovedSeconds float64 `json:"movedSeconds,omitempty"`
+}
+
+// Still is how long pods have not come on.
+func (p Progress) Still() time.Duration {
+	return time.Duration((p.ElapsedSeconds - p.MovedSeconds) * float64(time.Second))
 }
 
 // Elapsed is how much of the deadline is used.

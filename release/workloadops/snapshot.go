@@ -38,6 +38,8 @@ type Snapshot struct {
 	HeldUp string
 	// Elapsed is how much of the deadline is used.
 	Elapsed time.Duration
+	// Still is how long the pods of a rollout have not come on.
+	Still time.Duration
 	Now     time.Time
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -64,6 +65,31 @@ func TestLongTemporalsSchemaComesFirst(t *testing.T) {
 	d.helm("upgrade", d.release, chartDir(), "--values", values(t, d.values))
 	d.RequireSchema(t, "own", "own_visibility")
 	require.EqualValues(t, 5, *d.deployment("server").Spec.Replicas)
+
+	d.secret("database-ca", "ca.crt", readFile(t, d.Encrypt(t)))
+	for _, name := range []string{"encrypted", "encrypted_visibility"} {
+		d.Query(t, "postgres", "CREATE DATABASE "+name+" OWNER plain")
+	}
+	schema := d.values["temporalSchema"].(map[string]any)
+	schema["databases"] = map[string]any{"default": "encrypted", "visibility": "encrypted_visibility", "create": false}
+	schema["tls"] = map[string]any{"enabled": true, "caSecret": map[string]any{"name": "database-ca"}}
+	d.helm("upgrade", d.release, chartDir(), "--values", values(t, d.values))
+	d.RequireSchema(t, "encrypted", "encrypted_visibility")
+}
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// secret makes a Secret of one entry.
+func (d *databases) secret(name, key, value string) {
+	d.t.Helper()
+	_, err := d.stack.Kube.CoreV1().Secrets(d.namespace).Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name},
+		StringData: map[string]string{key: value}}, metav1.CreateOptions{})
+	require.NoError(d.t, err)
 }
 
 func newDatabases(t *testing.T) *databases {
@@ -71,11 +97,9 @@ func newDatabases(t *testing.T) *databases {
 	stack := harness.SharedStack(t)
 	home, shop := stack.Namespace(t, "home"), stack.Namespace(t, "shop")
 	d := &databases{installation: &installation{node: node{t: t, stack: stack}, release: harness.RandomName("slipway"), namespace: home}, Database: compose.StartDatabase(t)}
-	_, err := stack.Kube.CoreV1().Secrets(home).Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "database"},
-		StringData: map[string]string{"password": d.Password}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	d.secret("database", "password", d.Password)
 	d.values = map[string]any{"watchNamespaces": []string{shop}, "servingNamespace": map[string]any{"name": shop, "create": false}, "crds": map[string]any{"install": false},
-		"temporalSchema": map[string]any{"enabled": true, "host": d.Host, "port": number(t, d.Port), "user": d.User, "passwordSecret": map[string]any{"name": "database"},
+		"temporalSchema": map[string]any{"enabled": true, "image": "temporalio/admin-tools:1.32.1", "host": d.Host, "port": number(t, d.Port), "user": d.User, "passwordSecret": map[string]any{"name": "database"},
 			// No node has it: what runs the pods is the test.
 			"nodeSelector": map[string]any{"slipway.test/node": "none"}}}
 	t.Cleanup(func() { _, _, _ = d.tryHelm("uninstall", d.release, "--ignore-not-found") })
@@ -101,7 +125,11 @@ func (d *databases) runPod(t *testing.T, pod *corev1.Pod, path string) {
 	container, phase := pod.Spec.Containers[0], corev1.PodSucceeded
 	command := exec.CommandContext(t.Context(), container.Command[0], container.Command[1:]...)
 	command.Env = []string{"PATH=" + path + string(os.PathListSeparator) + os.Getenv("PATH")}
+	files := d.mount(d.namespace, pod.Spec.Volumes, container.VolumeMounts)
 	for _, variable := range container.Env {
+		for mounted, folder := range files {
+			variable.Value = strings.Replace(variable.Value, mounted+"/", folder+"/", 1)
+		}
 		if variable.ValueFrom != nil {
 			ref := variable.ValueFrom.SecretKeyRef
 			secret, err := d.stack.Kube.CoreV1().Secrets(d.namespace).Get(t.Context(), ref.Name, metav1.GetOptions{})
@@ -124,9 +152,8 @@ func (d *databases) runPod(t *testing.T, pod *corev1.Pod, path string) {
 // The Job is of the Temporal that compose and the tests run, whose server checks the schema when it starts.
 func TestSchemaJobIsOfTheTestedTemporal(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "docker-compose.yml"))
-	require.NoError(t, err)
+	text := readFile(t, filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "docker-compose.yml"))
 	job := find(t, render(t, sets["Everything"]...), "Job", "engine-temporal-schema")
 	image, _ := containerOf(t, job)["image"].(string)
-	require.Contains(t, string(text), "image: "+image+"\n")
+	require.Contains(t, text, "image: "+image+"\n")
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/test/harness"
 )
 
 // Database is an empty PostgreSQL of a test's own, as that of the compose file.
@@ -28,6 +30,32 @@ func StartDatabase(t *testing.T) Database {
 func (d Database) Query(t *testing.T, database, statement string) []string {
 	t.Helper()
 	return d.p.query(t, database, statement)
+}
+
+// Encrypt has the database take encrypted connections alone from now on, and returns the file of the CA that its certificate comes from.
+func (d Database) Encrypt(t *testing.T) (ca string) {
+	t.Helper()
+	authority := harness.NewAuthority(t)
+	cert, key := authority.Issue()
+	d.p.stop()
+	for flag, from := range map[string]string{"ssl_cert_file": cert, "ssl_key_file": key} {
+		text, err := os.ReadFile(from)
+		require.NoError(t, err)
+		file := filepath.Join(d.p.folder, flag)
+		require.NoError(t, os.WriteFile(file, text, 0o600))
+		if d.p.as != nil {
+			require.NoError(t, os.Chown(file, int(d.p.as.Uid), int(d.p.as.Gid)))
+		}
+		d.p.flags = append(d.p.flags, "-c", flag+"="+file)
+	}
+	d.p.flags = append(d.p.flags, "-c", "ssl=on")
+	access := filepath.Join(d.p.data(), "pg_hba.conf")
+	text, err := os.ReadFile(access)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(access, regexp.MustCompile(`(?m)^host `).ReplaceAll(text, []byte("hostssl ")), 0o600))
+	d.p.start(t)
+	d.p.waitReady(t, load(t, example(t), composeFile).Services["postgresql"].HealthCheck.Test[1:])
+	return authority.File
 }
 
 // RequireSchema compares both databases with what the server of this version asks for, which it checks when it starts.

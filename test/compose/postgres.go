@@ -25,6 +25,8 @@ type postgres struct {
 	folder                         string
 	as                             *syscall.Credential
 	server                         *exec.Cmd
+	// flags are those of the server besides.
+	flags []string
 }
 
 // startPostgres runs a server until the test ends. Its superuser and password are what the image makes of the same environment.
@@ -69,8 +71,8 @@ func (p *postgres) start(t *testing.T) {
 	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
 	defer log.Close()
-	p.server = exec.Command(filepath.Join(p.bin, "postgres"), "-D", p.data(), "-p", p.port, "-c", "listen_addresses="+p.host,
-		"-c", "unix_socket_directories="+p.folder, "-c", "fsync=off")
+	flags := append([]string{"-D", p.data(), "-p", p.port, "-c", "listen_addresses=" + p.host, "-c", "unix_socket_directories=" + p.folder, "-c", "fsync=off"}, p.flags...)
+	p.server = exec.Command(filepath.Join(p.bin, "postgres"), flags...)
 	p.server.Dir, p.server.Stdout, p.server.Stderr = p.folder, log, log
 	p.server.SysProcAttr = &syscall.SysProcAttr{Credential: p.as, Pdeathsig: syscall.SIGQUIT}
 	require.NoError(t, p.server.Start())

@@ -73,8 +73,8 @@ func (g *Guard) Over(t testing.TB, namespace string) {
 	require.NoError(t, services.Delete(context.Background(), probe.Name, metav1.DeleteOptions{}))
 }
 
-// OverStatus waits until the guard keeps what Slipway says in a Rollout's status from whom rollouts writes for. It tries without a
-// change: one that got through would be none the next time, and none is refused.
+// OverStatus waits until the guard keeps what Slipway says in a Rollout's status from whom rollouts writes for. It is a
+// dry run: a write that got through would leave the next try nothing to change, and an unchanged status is never refused.
 func (g *Guard) OverStatus(t testing.TB, rollouts dynamic.ResourceInterface, name string) {
 	t.Helper()
 	var got *unstructured.Unstructured

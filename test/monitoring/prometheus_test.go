@@ -41,11 +41,7 @@ const (
 // startPrometheus scrapes the targets of these jobs and follows the rules.
 func startPrometheus(t *testing.T, rules ruleFile, jobs map[string][]string) *prometheus {
 	t.Helper()
-	program, err := exec.LookPath("prometheus")
-	if err != nil {
-		t.Skip("needs Prometheus: install Debian's package prometheus (deploy/dev/install-debian.sh)")
-	}
-	dir := t.TempDir()
+	program, dir := findPrometheus(t), t.TempDir()
 	write := func(name string, content any) string {
 		text, err := yaml.Marshal(content)
 		require.NoError(t, err)
@@ -70,6 +66,16 @@ func startPrometheus(t *testing.T, rules ruleFile, jobs map[string][]string) *pr
 		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
 	}, harness.Patience, harness.Tick, "Prometheus does not get ready")
 	return p
+}
+
+// findPrometheus is the program. A test is skipped without it.
+func findPrometheus(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("prometheus")
+	if err != nil {
+		t.Skip("needs Prometheus: install Debian's package prometheus (deploy/dev/install-debian.sh)")
+	}
+	return program
 }
 
 // get asks Prometheus' API and reads the data of the answer.

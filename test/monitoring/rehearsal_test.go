@@ -41,6 +41,7 @@ type rehearsal struct {
 func TestLongAlertsFireAndClear(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
+	findPrometheus(t)
 	seen := newPanelsSeen()
 	parts := make([]*rehearsal, 3)
 	t.Run("Rehearsals", func(t *testing.T) {
@@ -68,6 +69,9 @@ func TestLongAlertsFireAndClear(t *testing.T) {
 			r.workWaits()
 		})
 	})
+	if t.Failed() {
+		return
+	}
 	require.Empty(t, seen.empty(), "every query of the dashboard shows something")
 	for _, alert := range readRules(t).alerts() {
 		fired := slices.ContainsFunc(parts, func(r *rehearsal) bool { return r != nil && r.fired[alert.Alert] })

@@ -427,7 +427,7 @@ func (m *move) wait(text string) NextAction {
 	m.numbers.Message = progress
 	d := judge(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated)
 	troubled := d.LookAgain > 0 // a pod is in trouble that may pass
-	late := m.seen.PodsSeen && m.seen.Elapsed >= min(deadlineOf(m.req.Subject)/2, lateAfter)
+	late := m.seen.PodsSeen && m.seen.Still >= min(deadlineOf(m.req.Subject)/2, lateAfter)
 	if m.req.TellStuck && d.Action == workloadops.ActWait && (troubled || late) {
 		d.Action = workloadops.ActDone
 		m.numbers.Stuck, m.numbers.SpentSeconds = why(m.seen, m.task.Aim.Hash), int64(m.seen.Elapsed/time.Second)
@@ -435,7 +435,7 @@ func (m *move) wait(text string) NextAction {
 	return d
 }
 
-// lateAfter is how long pods may take to come before lists tell of it, whatever they say; half the deadline where that is shorter.
+// lateAfter is for how long pods may not come on before lists tell of it, whatever they say; half the deadline where that is shorter.
 const lateAfter = 5 * time.Minute
 
 // progress says how far it is: "step 2: 3 of 5 new pods are ready".

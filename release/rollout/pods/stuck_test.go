@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// TestAPodInTroubleIsToldAtOnce: nobody has to wait for the deadline to learn that an image cannot be pulled, or that pods take long to come.
+// TestAPodInTroubleIsToldAtOnce: nobody has to wait for the deadline to learn that an image cannot be pulled, or that no pod has come for long.
 func TestAPodInTroubleIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
@@ -40,9 +40,9 @@ func TestAPodInTroubleIsToldAtOnce(t *testing.T) {
 	require.Equal(t, int64(7), d.Numbers.SpentSeconds, "its deadline goes on from there")
 
 	seen.Pods[0].Reason, seen.Pods[0].Message = "Unschedulable", "no node has 64 GiB" // which may pass at any time
-	seen.Elapsed = 4*time.Minute + 59*time.Second
+	seen.Elapsed, seen.Still = 9*time.Minute, 4*time.Minute+59*time.Second
 	require.Equal(t, workloadops.ActWait, pods.Move(tech, req, seen).Action, "lists leave short waits out")
-	seen.Elapsed = 5 * time.Minute
+	seen.Still = 5 * time.Minute
 	d = pods.Move(tech, req, seen)
 	require.Equal(t, workloadops.ActDone, d.Action, "what takes long is told, too: %s", d.Reason)
 	require.Equal(t, "pod web-x: Unschedulable: no node has 64 GiB", d.Numbers.Stuck)
@@ -50,8 +50,11 @@ func TestAPodInTroubleIsToldAtOnce(t *testing.T) {
 	require.Equal(t, workloadops.ActWait, pods.Move(tech, req, seen).Action, "while pods come, nobody asks them")
 	hurried := req
 	hurried.DeadlineSeconds = 20
-	seen.PodsSeen, seen.Elapsed = true, 10*time.Second
+	seen.PodsSeen, seen.Elapsed, seen.Still = true, 10*time.Second, 10*time.Second
 	require.Equal(t, workloadops.ActDone, pods.Move(tech, hurried, seen).Action, "half of a short deadline is long")
+	silent := seen
+	silent.Pods = nil
+	require.NotEmpty(t, pods.Move(tech, hurried, silent).Numbers.Stuck, "without a word of a pod, too: an empty one would mean that all have come")
 
 	req.TellStuck = false
 	d = pods.Move(tech, req, seen)

@@ -37,11 +37,11 @@
 {{- if and $v.kuscia.enabled (eq $v.kuscia.protocol "MTLS") (not $v.kuscia.caSecret.name) -}}
 {{- fail "kuscia.protocol MTLS needs kuscia.caSecret, the CA of the clients' certificates: set it, or choose TLS" -}}
 {{- end -}}
-{{- if and $v.temporalSchema.enabled (not (and $v.temporalSchema.host $v.temporalSchema.passwordSecret.name)) -}}
-{{- fail "temporalSchema.enabled needs temporalSchema.host, the PostgreSQL of Temporal, and temporalSchema.passwordSecret" -}}
+{{- with $v.temporalSchema -}}
+{{- if and .enabled (not (and .image .host .passwordSecret.name)) -}}
+{{- fail "temporalSchema.enabled needs temporalSchema.image (temporalio/admin-tools, of the version of your Temporal), host (its PostgreSQL) and passwordSecret" -}}
 {{- end -}}
-{{- if and (not $v.temporalSchema.tls.enabled) (or $v.temporalSchema.tls.caSecret.name $v.temporalSchema.tls.serverName) -}}
-{{- fail "temporalSchema.tls.caSecret and serverName have no effect without temporalSchema.tls.enabled: true" -}}
+{{- if and .tls.caSecret.name (not .tls.enabled) -}}{{- fail "temporalSchema.tls.caSecret has no effect without temporalSchema.tls.enabled: true" -}}{{- end -}}
 {{- end -}}
 {{- if and $v.rollouts.enabled (eq $v.rollouts.gate "webhook") (not $v.rollouts.webhook.enabled) -}}
 {{- fail "rollouts.gate webhook holds nothing without rollouts.webhook.enabled: true" -}}
