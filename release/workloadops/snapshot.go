@@ -40,7 +40,7 @@ type Snapshot struct {
 	Elapsed time.Duration
 	// Still is how long the pods of a rollout have not come on.
 	Still time.Duration
-	Now     time.Time
+	Now   time.Time
 }
 
 // AskAgain is after how long a deletion that a PodDisruptionBudget holds up is tried again: its status is not watched.

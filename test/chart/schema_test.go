@@ -133,7 +133,8 @@ func (d *databases) runPod(t *testing.T, pod *corev1.Pod, path string) {
 		if variable.ValueFrom != nil {
 			ref := variable.ValueFrom.SecretKeyRef
 			secret, err := d.stack.Kube.CoreV1().Secrets(d.namespace).Get(t.Context(), ref.Name, metav1.GetOptions{})
-			if !assert.NoError(t, err) {
+			if err != nil {
+				t.Errorf("the Secret of a pod of the Job: %v", err)
 				return
 			}
 			variable.Value = string(secret.Data[ref.Key])

@@ -44,7 +44,9 @@ func TestHistoryTellsWhatTemporalHasForgotten(t *testing.T) {
 	put(status.Record, 2*time.Hour)
 	put("forgotten", time.Hour)
 
-	var history struct{ Items []struct{ Rollout rollout.Status } }
+	var history struct {
+		Items []struct{ Rollout rollout.Status }
+	}
 	require.Eventually(t, func() bool {
 		a := r.Call(http.MethodGet, "/api/v1/rollouts/"+r.Apps+"/"+r.rollout.Name+"/history", "")
 		return a.Status == http.StatusOK && json.Unmarshal(a.Body, &history) == nil && len(history.Items) == 2
