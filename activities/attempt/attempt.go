@@ -111,7 +111,7 @@ type Attempt struct {
 // Start begins an attempt with what the one before has left; nobody is told of it before Run.
 func Start(ctx context.Context, options Options, terms Terms) *Attempt {
 	t := &Attempt{terms: terms, options: options, until: options.Now().Add(options.ListenFor), alive: time.Now()}
-	first := workloadops.Progress{ElapsedSeconds: float64(terms.SpentSeconds)}
+	first := workloadops.Progress{ElapsedSeconds: float64(terms.SpentSeconds), MovedSeconds: float64(terms.SpentSeconds)}
 	if whole, is := ctx.Value(wholeKey{}).(Whole); is {
 		whole.Begins(first)
 		t.details, t.whole = whole, whole

@@ -100,20 +100,12 @@ func TestLongReleasesRecordWhatABuildWithoutAnIDUnderstands(t *testing.T) {
 	t.Parallel()
 	previous := harness.Options{Binary: "slipway-previous", Apart: true, Stack: harness.NewOwnTemporal(t)}
 	b := &twoBuilds{Engine: harness.Start(t, previous), t: t}
-	release := func() (level int) {
-		t.Helper()
-		r := begin(t, b.Engine, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
-		r.rest(1)
-		r.approveAll(1)
-		r.endsNew()
-		return loopVersion(t, r.History(r.RolloutID(r.rollout.Name)))
-	}
-	before := release()
+	before := b.recorded()
 	require.NoError(t, b.Processes[1].Stop())
 	for range 2 {
 		worker := b.Worker(buildOptions(newer))
 		b.waitWork(newer)
-		require.Equal(t, before, release())
+		require.Equal(t, before, b.recorded())
 		require.NoError(t, worker.Stop())
 	}
 }

@@ -100,6 +100,16 @@ func TestLongCanaryGoesFromBuildToBuild(t *testing.T) {
 	r.watch.RequirePromises(t)
 }
 
+// recorded is the version of the loop that a canary records, which begins and ends now.
+func (b *twoBuilds) recorded() int {
+	b.t.Helper()
+	r := begin(b.t, b.Engine, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
+	r.rest(1)
+	r.approveAll(1)
+	r.endsNew()
+	return loopVersion(b.t, r.History(r.RolloutID(r.rollout.Name)))
+}
+
 // While workers run that replay less than this build records, and for as long as people may go back to them, releases record no more than those understand.
 func TestLongReleasesRecordWhatTheBuildOfBeforeUnderstands(t *testing.T) {
 	harness.Long(t)
@@ -108,23 +118,15 @@ func TestLongReleasesRecordWhatTheBuildOfBeforeUnderstands(t *testing.T) {
 	before := upgrade.ID("before", understood)
 	b := startBuild(t, before)
 	old := b.Processes[1]
-	recorded := func() int {
-		t.Helper()
-		r := begin(t, b.Engine, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
-		r.rest(1)
-		r.approveAll(1)
-		r.endsNew()
-		return loopVersion(t, b.History(r.RolloutID(r.rollout.Name)))
-	}
 	current := b.worker(newer)
-	require.Equal(t, understood, recorded(), "the old build runs and could get the release")
+	require.Equal(t, understood, b.recorded(), "the old build runs and could get the release")
 	require.NoError(t, old.Stop())
 	require.NoError(t, current.Stop())
 	current = b.worker(newer)
-	require.Equal(t, understood, recorded(), "people may go back to the old build")
+	require.Equal(t, understood, b.recorded(), "people may go back to the old build")
 	require.NoError(t, current.Stop())
 	b.worker(newer, "--rollback-window=1s")
-	require.Greater(t, recorded(), understood, "the time to go back is over")
+	require.Greater(t, b.recorded(), understood, "the time to go back is over")
 }
 
 // loopVersion is the version of the loop that a history goes by.

@@ -35,12 +35,7 @@ spec:
       automountServiceAccountToken: true
       # Of a Service that is called slipway, Kubernetes would give pods variables that look like settings.
       enableServiceLinks: false
-      {{- with $root.Values.image.pullSecrets }}
-      imagePullSecrets:
-      {{- range . }}
-      - name: {{ . }}
-      {{- end }}
-      {{- end }}
+      {{- include "slipway.pullSecrets" $root | nindent 6 }}
       securityContext: {{- toYaml $root.Values.podSecurityContext | nindent 8 }}
       {{- with $v.priorityClassName }}
       priorityClassName: {{ . }}
@@ -114,6 +109,26 @@ spec:
         configMap: {name: {{ $name }}-policies}
       {{- end }}
       {{- with $v.extraVolumes }}{{- toYaml . | nindent 6 }}{{- end }}
+{{- end -}}
+
+{{- define "slipway.pullSecrets" -}}
+{{- with .Values.image.pullSecrets -}}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The rule of a NetworkPolicy that lets pods ask for names. */}}
+{{- define "slipway.egress.dns" -}}
+# DNS
+- ports:
+  - {port: 53, protocol: UDP}
+  - {port: 53, protocol: TCP}
+  {{- with .Values.networkPolicy.dnsTo }}
+  to: {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{- define "slipway.ports.server" -}}
