@@ -195,7 +195,10 @@ func TestATerminatedTaskReadsAsInterrupted(t *testing.T) {
 	e.putPlan("shop", "111 3", "222 1")
 	e.party.hold("111")
 	id := e.execute("shop")
-	e.wait(id, "a service at work", func(t plan.Task) bool { return len(t.Services[0].Workloads) == 1 })
+	// Its outline, with which a worker that is late is answered for, shows the workload before anything runs.
+	e.wait(id, "a service at work", func(t plan.Task) bool {
+		return len(t.Services[0].Workloads) == 1 && t.Services[0].Workloads[0].Message != ""
+	})
 	require.NoError(t, e.temporal.TerminateWorkflow(t.Context(), "task/"+id, "", "by the test"))
 
 	lost := e.waitState(id, plan.TaskInterrupted)

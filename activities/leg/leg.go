@@ -23,7 +23,7 @@ import (
 
 // Pods are the activities that move a workload's pods.
 type Pods interface {
-	Begin(ctx context.Context, req rollout.BeginRequest) (rollout.BeginResult, error)
+	BeginMoving(ctx context.Context, req rollout.BeginRequest, first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error)
 	Move(ctx context.Context, req rollout.MoveRequest) (rollout.MoveResult, error)
 	Finish(ctx context.Context, req rollout.FinishRequest) (rollout.MoveResult, error)
 }
@@ -91,7 +91,7 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 		if err := w.certain(ctx, action, in.Asked.Spec.Strategy.Style); err != nil {
 			return machine.LegResult{}, ended(ctx, err, leg.Parts())
 		}
-		result, err := a.carryOut(ctx, action)
+		result, err := a.carryOut(ctx, leg, action)
 		if err != nil {
 			return machine.LegResult{}, ended(ctx, err, leg.Parts())
 		}
@@ -100,10 +100,12 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 	}
 }
 
-func (a *Activities) carryOut(ctx context.Context, action machine.Action) (r machine.Result, err error) {
+func (a *Activities) carryOut(ctx context.Context, leg *machine.Leg, action machine.Action) (r machine.Result, err error) {
 	switch action.Kind {
 	case machine.ActBegin:
-		r.Begin, err = a.pods.Begin(ctx, *action.Begin)
+		r.Begin, err = a.pods.BeginMoving(ctx, *action.Begin, func(answer rollout.BeginResult) *rollout.MoveRequest {
+			return leg.FirstMove(answer, a.options.Now())
+		})
 	case machine.ActMove:
 		r.Pods, err = a.pods.Move(ctx, *action.Move)
 	case machine.ActFinish:

@@ -35,6 +35,8 @@ type party struct {
 	updated int32
 	// certain is how many parts Temporal has for certain, at each call that makes sure of them.
 	certain []int
+	// first is the Move that came right after the claim, as it was foretold.
+	first *rollout.MoveRequest
 	// left is what the last attempt has left to the next.
 	left *machine.LegProgress
 }
@@ -50,8 +52,10 @@ func (p *party) numbers() rollout.MoveResult {
 	return rollout.MoveResult{Replicas: 10, Updated: p.updated, UpdatedReady: p.updated, Canary: "new", CanaryHash: "new", Template: "digest"}
 }
 
-func (p *party) Begin(context.Context, rollout.BeginRequest) (rollout.BeginResult, error) {
-	return rollout.BeginResult{Replicas: 10, Stable: "old", StableHash: "old"}, p.called("begin")
+func (p *party) BeginMoving(_ context.Context, _ rollout.BeginRequest, first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
+	answer := rollout.BeginResult{Replicas: 10, Stable: "old", StableHash: "old"}
+	p.first = first(answer)
+	return answer, p.called("begin")
 }
 
 func (p *party) Move(_ context.Context, in rollout.MoveRequest) (rollout.MoveResult, error) {
@@ -130,6 +134,7 @@ func TestALegGoesToTheNextRest(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"begin", "move 20%", "move 50%"}, p.calls, "the second step waits for somebody")
 	require.Len(t, out.Parts, 3)
+	require.Equal(t, "20%", p.first.Replicas.String(), "the claim knows what comes right after it")
 
 	p = &party{}
 	out, err = p.goes(t, asked(false, step("50%", nil, passes), step("100%", nil, passes)))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
@@ -19,9 +20,20 @@ import (
 // Begin claims a workload for a rollout and saves what there is to save, in one write. It fails with Claimed when another release holds it,
 // with Refused when it cannot be rolled out as it is, and as Move does.
 func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollout.BeginResult, error) {
+	return a.BeginMoving(ctx, req, func(rollout.BeginResult) *rollout.MoveRequest { return nil })
+}
+
+// BeginMoving is Begin whose write makes the first of the Move as well that follows at once (pods.BeginMoving). What the cluster refuses of that is left to the Move.
+func (a *Activities) BeginMoving(ctx context.Context, req rollout.BeginRequest,
+	first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
 	d, err := a.rollout(ctx, req.Subject, req.Strategy.Style, func(t *rolloutJob) {
 		t.beginning, t.change = true, req.Change
-		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Begin(t.tech, req, seen) }
+		t.decide = func(seen pods.Observed) pods.NextAction {
+			if t.apart {
+				return pods.Begin(t.tech, req, seen)
+			}
+			return pods.BeginMoving(t.tech, req, seen, first)
+		}
 	})
 	if err != nil || d.Begun == nil {
 		a.events.failed(lookOf(ctx).known, releaseOf(req.Claim), err)
@@ -72,6 +84,8 @@ type rolloutJob struct {
 	failed *failure.Error
 	// beginning: the workload is not yet ours.
 	beginning bool
+	// apart says that the claim is taken by a write of its own, since the cluster does not take it together with the first of the Move.
+	apart bool
 	// change makes the new template, whose digest is template once the workflow knows it; wantsNew says that the activity has to know it.
 	change   strategy.Change
 	template string
@@ -234,20 +248,36 @@ func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.NextAction)
 		}
 	}
 	after, err := t.write(ctx, l, d.Write)
+	moves := d.Begun != nil && d.Begun.Placed
+	if moves && after == nil && t.refused(err) {
+		t.apart, t.rejected = true, ""
+		return attempt.Next{}, nil
+	}
 	if after != nil {
 		t.last.known = after
-		if d.Begun != nil && l != nil { // the claim alone changes nothing of its revisions
+		if d.Begun != nil && l != nil && !moves { // the claim alone changes nothing of its revisions
 			t.last.revisions = l.kept
 		}
 	}
 	if d.Ends && after != nil {
 		d.Numbers.Generation = after.GetGeneration() // as its own write has left it
+		if moves {
+			d.Begun.Generation = after.GetGeneration()
+		}
 		return t.ends(d)
 	}
 	if after != nil {
 		t.duel.wrote(fieldsOf(t.plain(after), t.tech), after)
 	}
 	return attempt.Next{}, err
+}
+
+// refused says whether a write was not made since it may not be made, rather than since it came too late or nobody answered.
+func (t *rolloutJob) refused(err error) bool {
+	if err == nil {
+		return t.rejected != ""
+	}
+	return failure.Is(err, failure.Refused) || kube.Classify(err) == kube.Refused
 }
 
 // ends ends the activity with a decision; one that was brought to rest fails with what came first.

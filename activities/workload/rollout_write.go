@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,10 +98,7 @@ func (t *rolloutJob) expect(ctx context.Context, l *snapshot) error {
 	if !t.expects(l) {
 		return nil
 	}
-	if f := t.foreseen; f != nil && t.expected == "" && f.UID == l.seen.UID && (l.seen.Template == f.Of || l.seen.Template == f.Template) {
-		t.expected = f.Template
-	}
-	if t.expected == "" {
+	if t.expected = cmp.Or(t.expected, t.foreseen.Digest(l.seen.UID, l.seen.Template)); t.expected == "" {
 		template, err := t.dryRun(ctx, l)
 		if f := (*failure.Error)(nil); t.halting && errors.As(err, &f) {
 			return nil

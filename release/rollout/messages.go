@@ -135,6 +135,8 @@ type BeginResult struct {
 	StablePackage string `json:"stablePackage,omitempty"`
 	// Whole says that every pod is of the version already that the workload declares: there are no steps to go through.
 	Whole bool `json:"whole,omitempty"`
+	// Placed says that the new template may stand on the workload already: the write that took the claim was the first of the Move as well.
+	Placed bool `json:"placed,omitempty"`
 	// Adopted is what an earlier release left on the workload; but for the claim nothing was done: finalise it to stable, then begin again.
 	Adopted *Adopted `json:"adopted,omitempty"`
 	// Unsettled says that nothing was done, since the workload's own update is still under way: the request was to tell.
@@ -318,6 +320,14 @@ type Foreseen struct {
 	UID      string `json:"uid"`
 	Of       string `json:"of"`
 	Template string `json:"template"`
+}
+
+// Digest is the new template's on a workload of that UID whose live template has that digest; "" where something else was foreseen, or nothing.
+func (f *Foreseen) Digest(uid, template string) string {
+	if f == nil || f.UID != uid || template != f.Of && template != f.Template {
+		return ""
+	}
+	return f.Template
 }
 
 // HoldTrafficRequest asks for a hold on a TrafficRouting of the home cluster.

@@ -25,6 +25,8 @@ type LegRequest struct {
 	Workflow plan.WorkflowRef `json:"workflow"`
 	// State is the machine's, without its log.
 	State State `json:"state"`
+	// KnowsPlaced says that the workflow heeds BeginResult.Placed: the claim and the first of the Move may be one write.
+	KnowsPlaced bool `json:"knowsPlaced,omitempty"`
 }
 
 // LegResult is what was done, in its order.
@@ -87,13 +89,15 @@ func (a Action) leads() bool { return a.party() && !a.shared }
 type Leg struct {
 	machine *Machine
 	parts   []Part
+	// knowsPlaced is LegRequest.KnowsPlaced.
+	knowsPlaced bool
 	// fits says that the parts so far were those that the machine has asked for.
 	fits bool
 }
 
 // NewLeg begins a leg, or goes on with one of which these parts are done.
 func NewLeg(in LegRequest, done []Part) *Leg {
-	l := &Leg{machine: ResumeMachine(Setup{Asked: in.Asked, Claim: in.Claim, Workflow: in.Workflow}, in.State), fits: true}
+	l := &Leg{machine: ResumeMachine(Setup{Asked: in.Asked, Claim: in.Claim, Workflow: in.Workflow}, in.State), fits: true, knowsPlaced: in.KnowsPlaced}
 	for _, p := range done {
 		l.repeat(p)
 	}
@@ -145,6 +149,21 @@ func (l *Leg) Next(now time.Time) (a Action, goesOn bool) {
 	return a, false
 }
 
+// FirstMove is the Move that comes next when the claim, which is being taken, is answered so; nil when something else does, or the workflow would take the
+// workload for untouched.
+func (l *Leg) FirstMove(answer rollout.BeginResult, now time.Time) *rollout.MoveRequest {
+	if !l.knowsPlaced {
+		return nil
+	}
+	ahead := ResumeMachine(l.machine.setup, copyOf(l.machine.s))
+	ahead.running = l.machine.running
+	ahead.Done(Result{Begin: answer}, now)
+	if a := ahead.Next(now); a.Kind == ActMove && a.leads() {
+		return a.Move
+	}
+	return nil
+}
+
 // waitsOut says whether a leg goes on when what it has come to is over: while routes take effect, which nobody ends, and through a brief rest.
 func (m *Machine) waitsOut(a Action, now time.Time) bool {
 	return m.mayWaitOut(a) && a.Until.Sub(now) <= shortRest
@@ -190,7 +209,7 @@ func (m *Machine) BeginLeg(a *Action) LegRequest {
 	m.tellLeg(a)
 	state := m.s
 	state.Log.Entries, state.Log.Answers = nil, nil
-	return LegRequest{Asked: setup.Asked, Claim: setup.Claim, Workflow: setup.Workflow, State: state}
+	return LegRequest{Asked: setup.Asked, Claim: setup.Claim, Workflow: setup.Workflow, State: state, KnowsPlaced: true}
 }
 
 // tellLeg says how far a leg goes if nothing keeps it, where that is further than its first step.

@@ -33,9 +33,14 @@ func (w *world) goLeg(a Action, most int, between func()) LegEnd {
 		if !on {
 			return LegEnd{Parts: carried(w.t, l.Parts())}
 		}
+		moves := part.Kind == ActBegin && w.adopted == nil && l.FirstMove(rollout.BeginResult{Replicas: w.size, Stable: "stable", StableHash: "s", StableTemplate: "stable template"}, w.now) != nil
 		if n >= most {
+			if moves && w.unheard != nil && w.unheard() {
+				w.claimed, w.placed, w.loose = true, true, true
+			}
 			return LegEnd{Parts: carried(w.t, l.Parts()), Stopped: true}
 		}
+		w.placed, w.loose = w.placed || moves, w.loose || moves
 		w.brought = w.brought || part.Kind == ActMove && !part.Move.Halt
 		w.loose = w.loose || part.Kind == ActMove && !part.Move.Halt
 		l.Done(part, w.perform(part), w.now, w.now)
@@ -107,6 +112,7 @@ func TestALegMayBeStoppedAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		setup, size := drawSetup(t)
 		w := newWorld(t, setup, size)
+		w.unheard = func() bool { return rapid.Bool().Draw(t, "unheard") }
 		gates := map[string]bool{}
 		lost := false
 		for i := range rapid.IntRange(0, 20).Draw(t, "rounds") {
@@ -175,6 +181,55 @@ func TestACommandHoldsFromWhereTheLegWasStopped(t *testing.T) {
 	late.drive()
 	require.Equal(t, rollout.PhaseHealthy, late.m.Status().Phase)
 	require.Contains(t, late.m.Status().History[len(late.m.Status().History)-1].Message, "it came too late")
+}
+
+// The claim may be taken together with the first of the Move, wherever that is what comes next.
+func TestTheFirstMoveIsForetold(t *testing.T) {
+	t.Parallel()
+	answer := rollout.BeginResult{Replicas: 10, Stable: "stable", StableHash: "s", StableTemplate: "stable template", UID: "uid"}
+	steps := []strategy.Step{aStep("20%", -1, 0), aStep("40%", -1, 0), aStep("100%", -1, 0)}
+	foretold := func(setup Setup, change func(*LegRequest)) *rollout.MoveRequest {
+		w := newWorld(t, setup, 10)
+		a := w.m.Next(w.now)
+		in := w.m.BeginLeg(&a)
+		change(&in)
+		l := NewLeg(in, nil)
+		a, on := l.Next(w.now)
+		require.True(t, on && a.Kind == ActBegin)
+		move := l.FirstMove(answer, w.now)
+		l.Done(a, Result{Begin: answer}, w.now, w.now)
+		if next, on := l.Next(w.now); move != nil {
+			require.True(t, on)
+			require.Equal(t, move, next.Move, "it is the Move that then comes")
+		}
+		return move
+	}
+	same := func(*LegRequest) {}
+	require.True(t, foretold(setupOf(strategy.StylePartition, false, steps...), same).Native, "its own controller goes to the end")
+	require.True(t, foretold(setupOf(strategy.StylePartition, false, aStep("20%", -1, -1)), same).Rest, "the first step rests")
+	require.Nil(t, foretold(setupOf(strategy.StylePartition, true, aStep("20%", 20, 0)), same), "its Service is pinned first")
+	require.Nil(t, foretold(setupOf(strategy.StylePartition, false, steps...), func(in *LegRequest) { in.KnowsPlaced = false }), "a workflow of before takes it for untouched")
+
+	shared := setupOf(strategy.StylePartition, false, steps...)
+	shared.Spec.Strategy.TrafficRoutingRef = "edge"
+	require.Nil(t, foretold(shared, same), "a TrafficRouting is held first")
+	answer.Adopted = &rollout.Adopted{Style: strategy.StylePartition}
+	require.Nil(t, foretold(setupOf(strategy.StylePartition, false, steps...), same), "what an earlier release left goes home first")
+}
+
+// Whoever ends or pauses a rollout before the answer to its claim was heard does not leave behind what came with it.
+func TestAClaimThatWasNotHeardOfMayHaveMoved(t *testing.T) {
+	t.Parallel()
+	for verb, want := range map[rollout.Verb][]string{rollout.VerbPause: {"begin", "halt"}, rollout.VerbRollback: {"begin", "ResumeAndRelease stable", "record"}} {
+		w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("20%", -1, 0), aStep("100%", -1, 0)), 10)
+		w.unheard = func() bool { return true }
+		a := w.m.Next(w.now)
+		end := w.goLeg(a, 0, nil)
+		w.m.Command(rollout.Command{Verb: verb, Actor: "ann"}, w.now)
+		w.m.EndLeg(end, w.now)
+		w.drive()
+		require.Equal(t, want, w.actions, "%s", verb)
+	}
 }
 
 // briefly is a setup of two brief rests.

@@ -30,6 +30,10 @@ type world struct {
 	gone          bool
 	// loose says that the pods are in the middle of a step.
 	loose bool
+	// placed says that the write of the claim was the first of the Move as well, so that releasing it is not enough. unheard, if it is not nil, says whether
+	// that was done although the leg was stopped before it was answered.
+	placed  bool
+	unheard func() bool
 	// taken says that somebody else has let the workload's own controller take the stable pods of a blue-green.
 	taken bool
 	// adopted is what an earlier release left; the first Begin answers it.
@@ -89,7 +93,7 @@ func (w *world) perform(a Action) (r Result) {
 	case ActBegin:
 		w.actions = append(w.actions, "begin")
 		w.claimed = true
-		r.Begin = rollout.BeginResult{Replicas: w.size, Stable: "stable", StableHash: "s", StableTemplate: "stable template", Adopted: w.adopted, Message: "begun"}
+		r.Begin = rollout.BeginResult{Replicas: w.size, Stable: "stable", StableHash: "s", StableTemplate: "stable template", Adopted: w.adopted, Placed: w.placed, Message: "begun"}
 		w.adopted = nil
 	case ActAskHolder:
 		r.Holder = workloadops.ClaimHolderResult{Dead: true, Reason: "closed"}
@@ -202,13 +206,14 @@ func (w *world) finish(q rollout.FinishRequest) {
 		case q.To == rollout.SideStable:
 			require.Zero(w.t, w.share, "traffic leaves the new pods before they go: %v", w.actions)
 		}
-		w.updated = 0
+		w.updated, w.placed = 0, false
 		if q.To == rollout.SideNew {
 			w.updated = w.size
 		}
 	}
 	switch q.Action {
 	case rollout.FinishRelease, rollout.FinishResumeAndRelease:
+		require.False(w.t, w.placed, "the new template is not left behind: %v", w.actions)
 		require.False(w.t, w.pinned || w.services, "the claim goes last: %v", w.actions)
 		w.claimed = false
 	case rollout.FinishFreeze:

@@ -3,6 +3,8 @@ package pods
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/gate"
@@ -66,7 +68,9 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 		return failf(failure.ClaimLost, "%s: somebody removed the annotation %s: look at its template and update settings by hand", s.Workload,
 			rollout.AnnotationSaved)
 	case seen.Claim == s.Claim:
-		return begun(req, seen, *seen.Saved)
+		d := begun(req, seen, *seen.Saved)
+		d.Begun.Placed = d.Begun.Adopted == nil && !tech.untouched() && seen.Saved.Declared == "" && seen.Template != seen.Saved.StableTemplate
+		return d
 	case seen.Claim != "" && !workloadops.MayTakeOver(s.Claim, s.TakeOver, seen.Claim):
 		return next(workloadops.Claimed(s.Workload, s.Claim, seen.Claim))
 	case seen.Saved != nil && workloadops.IsForeign(s.Claim, seen.Saved.Claim):
@@ -98,6 +102,39 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	}
 	d.Ends, d.Begun = true, begun(req, seen, saved).Begun
 	return d
+}
+
+// BeginMoving is Begin whose write is the first of the Move as well that follows at once, if that sets a template which is known: the workload's own
+// controllers, and everybody who watches, have one change to see instead of two. first is the Move that follows on an answer, nil if something else does.
+func BeginMoving(tech Technique, req rollout.BeginRequest, seen Observed, first func(rollout.BeginResult) *rollout.MoveRequest) NextAction {
+	d := Begin(tech, req, seen)
+	if d.Write == nil || d.Begun == nil {
+		return d
+	}
+	move := first(*d.Begun)
+	saved, err := ReadSaved(req.Workload.WorkloadRef, d.Write.Annotations[rollout.AnnotationSaved])
+	if move == nil || err != nil || saved.Declared != "" {
+		return d
+	}
+	seen.Claim, seen.Saved, seen.Held, seen.Expected = req.Claim, saved, gate.Held{}, move.Foreseen.Digest(seen.UID, seen.Template)
+	if seen.Expected == "" { // the Move finds out by a dry run
+		return d
+	}
+	m := Move(tech, *move, seen)
+	if m.Write == nil || m.Write.Template == nil || m.Ends {
+		return d
+	}
+	d.Write, d.Reason, d.Begun.Placed = together(d.Write, m.Write), d.Reason+"; "+m.Reason, true
+	return d
+}
+
+// together is a claim's write that makes a move's as well.
+func together(claim, move *workloadops.Write) *workloadops.Write {
+	w := *move
+	w.Step, w.Held, w.Fresh, w.Claim = claim.Step+"+"+move.Step, claim.Held, claim.Fresh, claim.Claim
+	w.Annotations, w.Remove = maps.Clone(claim.Annotations), slices.Concat(claim.Remove, move.Remove)
+	maps.Copy(w.Annotations, move.Annotations)
+	return &w
 }
 
 // beginDeclared adds to the first write what a workload carries whose own template is the command.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
@@ -116,6 +117,57 @@ func TestWhatIsSavedIsFollowedWhereARolloutBorrowsOnly(t *testing.T) {
 			"/metadata/finalizers", "/metadata/annotations/a", "/metadata/labels/a", "/spec", "/status", "/"} {
 			_, err := pods.ReadSaved(ref, `{"style":"partition","settings":{"`+path+`":{}}}`)
 			require.EqualError(t, err, "somebody has added "+path+", which no rollout of a "+ref.Kind+" borrows")
+		}
+	}
+}
+
+// TestTheClaimMakesTheFirstMove writes a workload once where its pods move at once, and the claim alone where something else may come before that.
+func TestTheClaimMakesTheFirstMove(t *testing.T) {
+	t.Parallel()
+	rolling := `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}}`
+	foreseen := &rollout.Foreseen{Of: stableTemplate, Template: newTemplate}
+	for _, c := range []struct {
+		reason string
+		style  strategy.Style
+		first  *rollout.MoveRequest
+		step   string
+	}{
+		{"its own controller goes to the end", strategy.StylePartition, &rollout.MoveRequest{Native: true, Foreseen: foreseen}, "begin+native"},
+		{"behind the gate", strategy.StylePartition, &rollout.MoveRequest{Replicas: intstr.FromInt32(1), Rest: true, Foreseen: foreseen}, "begin+place"},
+		{"the new pods come beside the others", strategy.StyleBlueGreen, &rollout.MoveRequest{Replicas: intstr.FromInt32(1), Rest: true, Foreseen: foreseen}, "begin+grow"},
+		{"nobody knows what the new template comes to", strategy.StylePartition, &rollout.MoveRequest{Native: true}, "begin"},
+		{"it was foreseen of another template", strategy.StylePartition, &rollout.MoveRequest{Native: true, Foreseen: &rollout.Foreseen{Of: "t-other", Template: newTemplate}}, "begin"},
+		{"a first step without pods", strategy.StylePartition, &rollout.MoveRequest{Replicas: intstr.FromInt32(0), Rest: true, Foreseen: foreseen}, "begin"},
+		{"something else comes first", strategy.StylePartition, nil, "begin"},
+		{"its own pods stay as they are", strategy.StyleCanary, &rollout.MoveRequest{Replicas: intstr.FromInt32(1), Rest: true, Foreseen: foreseen}, "begin"},
+	} {
+		w := newToy(4, rolling)
+		tech, known := pods.TechniqueOf(subject().Workload.WorkloadRef, c.style)
+		require.True(t, known)
+		if c.first != nil {
+			c.first.Subject, c.first.Style = subject(), c.style
+		}
+		begin := rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: c.style}}
+		d := pods.BeginMoving(tech, begin, w.observe(), func(answer rollout.BeginResult) *rollout.MoveRequest {
+			require.Equal(t, stableTemplate, answer.StableTemplate, "what comes next may depend on it")
+			return c.first
+		})
+		together := c.step != "begin"
+		require.Equal(t, c.step, d.Write.Step, c.reason)
+		require.True(t, d.Ends && d.Write.Fresh, "%s: of the very workload that was looked at", c.reason)
+		require.Equal(t, ourClaim, d.Write.Claim, c.reason)
+		require.Equal(t, together, d.Begun.Placed, c.reason)
+		require.Equal(t, together, d.Write.Template != nil, c.reason)
+		require.True(t, w.write(d.Write, w.generation), c.reason)
+		require.Equal(t, stableTemplate, w.observe().Saved.Stable, "%s: the way back is saved with it", c.reason)
+		require.NotEmpty(t, w.annotations[rollout.AnnotationRecover], c.reason)
+
+		again := pods.BeginMoving(tech, begin, w.observe(), func(rollout.BeginResult) *rollout.MoveRequest { return c.first })
+		require.Nil(t, again.Write, "%s: whose answer was not heard", c.reason)
+		require.Equal(t, together, again.Begun.Placed, "%s: tells the same", c.reason)
+		if together {
+			c.first.UID = again.Begun.UID
+			require.Equal(t, workloadops.ActWait, pods.Move(tech, *c.first, w.observe()).Action, "%s: the Move has nothing left to write", c.reason)
 		}
 	}
 }

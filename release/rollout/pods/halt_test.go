@@ -85,9 +85,12 @@ func TestAnyHalt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, _ := anyInPlace(t, 1)
 		w, size := r.w, r.w.replicas
-		r.begin()
 		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StylePartition, Replicas: intstr.FromInt32(size)}
-		if first := int32(rapid.IntRange(0, int(size)).Draw(t, "first")); first > 0 {
+		first := int32(rapid.IntRange(0, int(size)).Draw(t, "first"))
+		if first == 0 {
+			r.begin(nil)
+		} else {
+			r.begin(r.anyFirst(intstr.FromInt32(first)))
 			r.move(1, intstr.FromInt32(first), false, 0)
 			req.Template = newTemplate
 			if rapid.Bool().Draw(t, "back") {

@@ -154,13 +154,30 @@ func (r *run) quiet(what string) {
 	}
 }
 
-func (r *run) begin() {
+// begin takes the claim, with the first of a Move or without.
+func (r *run) begin(first *rollout.MoveRequest) {
 	d := r.until("begin", func(seen pods.Observed) pods.NextAction {
-		return pods.Begin(r.tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: r.style}}, seen)
+		return pods.BeginMoving(r.tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: r.style}}, seen,
+			func(rollout.BeginResult) *rollout.MoveRequest { return first })
 	})
 	if d.Begun == nil || d.Begun.Adopted != nil || d.Begun.Stable != stableTemplate {
 		r.t.Fatalf("begun with %+v", d.Begun)
 	}
+	if placed := r.w.template != stableTemplate; d.Begun.Placed != placed {
+		r.t.Fatalf("it is told that the new template stands: %t, and it does: %t", d.Begun.Placed, placed)
+	}
+}
+
+// anyFirst is the Move of a first step, which may be foreseen or not; nil: it is not known what comes next.
+func (r *run) anyFirst(replicas intstr.IntOrString) *rollout.MoveRequest {
+	first := &rollout.MoveRequest{Subject: subject(), Step: 1, Style: r.style, Replicas: replicas, Rest: true}
+	switch rapid.SampledFrom([]string{"foreseen", "unforeseen", "unknown"}).Draw(r.t, "first") {
+	case "foreseen":
+		first.Foreseen = &rollout.Foreseen{Of: stableTemplate, Template: newTemplate}
+	case "unknown":
+		return nil
+	}
+	return first
 }
 
 func (r *run) move(step int, replicas intstr.IntOrString, back bool, from int32) rollout.MoveResult {
@@ -197,8 +214,9 @@ func TestAnyRollout(t *testing.T) {
 		if style == strategy.StyleBlueGreen {
 			r.excess += size
 		}
-		r.begin()
-		fresh := r.forward(size)
+		first := rapid.IntRange(1, 100).Draw(t, "percent of the first step")
+		r.begin(r.anyFirst(intstr.FromString(fmt.Sprintf("%d%%", first))))
+		fresh := r.forward(size, first)
 		if style == strategy.StylePartition && rapid.Bool().Draw(t, "to the end") {
 			fresh = r.native(size)
 		}
@@ -210,10 +228,13 @@ func TestAnyRollout(t *testing.T) {
 }
 
 // forward makes some steps, and returns how many pods are new then.
-func (r *run) forward(size int32) int32 {
+func (r *run) forward(size int32, first int) int32 {
 	fresh := int32(0)
 	for step := 1; step <= rapid.IntRange(1, 3).Draw(r.t, "steps"); step++ {
-		percent := rapid.IntRange(1, 100).Draw(r.t, "percent")
+		percent := first
+		if step > 1 {
+			percent = rapid.IntRange(1, 100).Draw(r.t, "percent")
+		}
 		replicas := intstr.FromString(fmt.Sprintf("%d%%", percent))
 		want := max(strategy.Target(replicas, size), fresh)
 		got := r.move(step, replicas, false, 0)
@@ -285,7 +306,7 @@ func TestScaledAtRest(t *testing.T) {
 		w := newToy(size, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"}}`)
 		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
 		r := &run{t: t, w: w, tech: tech, style: strategy.StylePartition, excess: 20}
-		r.begin()
+		r.begin(nil)
 		percent := rapid.IntRange(1, 99).Draw(t, "percent")
 		replicas := intstr.FromString(fmt.Sprintf("%d%%", percent))
 		r.move(1, replicas, false, 0)
@@ -318,7 +339,7 @@ func TestNeighboursAtRest(t *testing.T) {
 		r, manifest := anyInPlace(t, 1)
 		w, before := r.w, r.w.spec()
 		size := w.replicas
-		r.begin()
+		r.begin(nil)
 		percent := intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(1, 100).Draw(t, "percent")))
 		r.move(1, percent, false, 0)
 		r.floor = min(r.floor, size-1) // a limit of 0 is 1 at rest
@@ -362,7 +383,7 @@ func TestNeighboursWhilePodsMove(t *testing.T) {
 		w, before := r.w, r.w.spec()
 		size := w.replicas
 		r.excess = max(r.excess, size-r.floor)
-		r.begin()
+		r.begin(nil)
 		first := rapid.IntRange(1, 99).Draw(t, "first")
 		r.move(1, intstr.FromString(fmt.Sprintf("%d%%", first)), false, 0)
 		r.floor = min(r.floor, size-1) // a limit of 0 is 1 at rest
@@ -386,7 +407,7 @@ func TestNeighboursWhilePodsCome(t *testing.T) {
 		r, _ := anyInPlace(t, 2)
 		w, before := r.w, r.w.spec()
 		r.excess = max(r.excess, w.replicas-r.floor)
-		r.begin()
+		r.begin(nil)
 		first := rapid.IntRange(1, 80).Draw(t, "first")
 		r.move(1, intstr.FromString(fmt.Sprintf("%d%%", first)), false, 0)
 		r.floor = min(r.floor, w.replicas-1) // a limit of 0 is 1 at rest
