@@ -249,7 +249,7 @@ func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.NextAction)
 	}
 	after, err := t.write(ctx, l, d.Write)
 	moves := d.Begun != nil && d.Begun.Placed
-	if moves && after == nil && t.refused(err) {
+	if moves && refused(err) {
 		t.apart, t.rejected = true, ""
 		return attempt.Next{}, nil
 	}
@@ -273,11 +273,8 @@ func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.NextAction)
 }
 
 // refused says whether a write was not made since it may not be made, rather than since it came too late or nobody answered.
-func (t *rolloutJob) refused(err error) bool {
-	if err == nil {
-		return t.rejected != ""
-	}
-	return failure.Is(err, failure.Refused) || kube.Classify(err) == kube.Refused
+func refused(err error) bool {
+	return failure.Is(err, failure.Refused) || err != nil && kube.Classify(err) == kube.Refused
 }
 
 // ends ends the activity with a decision; one that was brought to rest fails with what came first.
