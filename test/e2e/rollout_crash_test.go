@@ -12,11 +12,13 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// crashCells are the rollouts during which the worker dies: a blue-green with traffic and two canaries with traffic, one by partition and one with an extra workload.
+// crashCells are the rollouts during which the worker dies: a blue-green with traffic, two canaries with traffic, one by partition and one with an extra workload,
+// and one without, whose claim and first pods are one write.
 var crashCells = []cell{
 	deploymentBy(strategy.StyleBlueGreen, harness.Nginx),
 	deploymentBy(strategy.StylePartition, harness.Gateway),
 	deploymentBy(strategy.StyleCanary, harness.Nginx),
+	deploymentBy(strategy.StylePartition, harness.NoProvider),
 }
 
 // twoSteps make a rollout of two steps, one approval and no grace, so that many of them fit into a test.
@@ -28,6 +30,9 @@ func twoSteps(c cell) func(map[string]any, *harness.Rollout) {
 		r.Strategy.Steps = []strategy.Step{harness.Step("50%", 50), harness.Step("100%", -1)}
 		if c.style != strategy.StylePartition {
 			r.Strategy.Steps[1] = harness.Step("100%", 100)
+		}
+		if c.provider == harness.NoProvider {
+			r.Strategy.Steps[0] = harness.Step("50%", -1)
 		}
 		for i := range r.Strategy.Routings {
 			r.Strategy.Routings[i].GraceSeconds = 0
@@ -56,11 +61,16 @@ func TestRolloutWorkerKilledAtFailpoints(t *testing.T) {
 	rolloutDiesInLane(t, crashCells[0], 0, fewLanes)
 }
 
-// One death in ten of a canary by partition.
+// One death in ten of canaries by partition, with traffic and without.
 func TestLongRolloutWorkerKilledAtFailpoints(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	rolloutDiesInLane(t, crashCells[1], 1, fewLanes)
+	for _, place := range []cell{crashCells[1], crashCells[3]} {
+		t.Run(string(place.provider), func(t *testing.T) {
+			t.Parallel()
+			rolloutDiesInLane(t, place, 1, fewLanes)
+		})
+	}
 }
 
 // The worker dies before and after every external write of a blue-green and of canaries with traffic, each time once.
@@ -69,7 +79,7 @@ func TestSoakRolloutWorkerKilledAtEveryFailpoint(t *testing.T) {
 	t.Parallel()
 	for _, place := range crashCells {
 		for lane := range rolloutLanes {
-			t.Run(fmt.Sprintf("%s/Lane%d", place.style, lane+1), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s/Lane%d", place.style, place.provider, lane+1), func(t *testing.T) {
 				t.Parallel()
 				rolloutDiesInLane(t, place, lane, rolloutLanes)
 			})
