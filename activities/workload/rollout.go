@@ -102,6 +102,7 @@ type rolloutJob struct {
 	expected         string
 	expectedTemplate map[string]any
 
+	lastTold lastTold
 	// byWatch says that the last look went by what the watches had told.
 	byWatch bool
 	scalers map[string]*unstructured.Unstructured
@@ -353,7 +354,7 @@ func (t *rolloutJob) choose(l *snapshot) {
 	}
 	if tech, ok := pods.TechniqueOf(t.subject.Workload.WorkloadRef, l.seen.Saved.Style); ok {
 		t.tech = pods.Under(tech, l.seen.Saved.Declared != "")
-		l.seen.Settings = t.plain(l.object).Settings
+		l.seen.Settings = t.told(l.object).Settings
 	}
 }
 

@@ -40,7 +40,7 @@ func (t *rolloutJob) observe(ctx context.Context, from objects) (*snapshot, erro
 		return nil, err
 	}
 	l := &snapshot{object: object, templates: map[string]map[string]any{}, owners: map[types.UID]bool{}, extras: map[types.UID]bool{}}
-	l.seen = t.plain(object)
+	l.seen = t.told(object)
 	selector, err := selectorOf(object)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,24 @@ func (t *rolloutJob) scaled(l *snapshot) bool {
 	return t.style == strategy.StyleBlueGreen
 }
 
-// plain is what the workload itself tells.
+// lastTold is what an object told, and of which fields it was asked: most looks follow a change of the revisions alone.
+type lastTold struct {
+	object *unstructured.Unstructured
+	tech   pods.Technique
+	seen   pods.Observed
+}
+
+// told is what the workload itself tells now. Of an object that nobody changes it is found out once.
+func (t *rolloutJob) told(o *unstructured.Unstructured) pods.Observed {
+	if t.lastTold.object != o || t.lastTold.tech != t.tech {
+		t.lastTold = lastTold{o, t.tech, t.plain(o)}
+	}
+	seen := t.lastTold.seen
+	seen.Now = t.a.options.Now()
+	return seen
+}
+
+// plain is what an object of the workload's kind tells.
 func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 	annotations := o.GetAnnotations()
 	seen := pods.Observed{

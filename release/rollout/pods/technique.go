@@ -63,7 +63,12 @@ func Known(ref catalog.WorkloadRef) bool { return len(techniques[Key(ref)]) > 0 
 
 // Borrows says whether a rollout of a workload of that kind, in whatever style, borrows the field at a pointer.
 func Borrows(ref catalog.WorkloadRef, pointer string) bool {
-	return slices.Contains(Borrowed()[Key(ref)], pointer)
+	for _, t := range techniques[Key(ref)] {
+		if slices.Contains(t.Pointers(), pointer) {
+			return true
+		}
+	}
+	return false
 }
 
 // ReadSaved reads the annotation rollout.AnnotationSaved of a workload of that kind. What would give back a field that no rollout borrows
