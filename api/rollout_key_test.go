@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -211,7 +210,7 @@ func TestANumberThatAnotherServerWasFasterWithIsNotTaken(t *testing.T) {
 		record, err := store.NewRolloutRecord(machine.Asked{Spec: spec, Revision: first})
 		require.NoError(t, err)
 		record.Name, record.Labels[v1alpha1.LabelKind] = "rollout-of-another-server", v1alpha1.KindRollout
-		record.Spec.CreatedAt = metav1.MicroTime{Time: time.Now().Add(-time.Second)}
+		record.Spec.CreatedAt = instant.MicroOf(time.Now().Add(-time.Second))
 		require.NoError(t, e.store.CreateRecord(t.Context(), record))
 	}
 	e.home.atRecord.Store(&other)

@@ -50,7 +50,7 @@ func (p *rolloutParty) register(w worker.Worker) {
 // legParty is the party as its legs call it.
 type legParty struct{ p *rolloutParty }
 
-func (l legParty) Begin(ctx context.Context, in rollout.BeginRequest) (rollout.BeginResult, error) {
+func (l legParty) BeginMoving(ctx context.Context, in rollout.BeginRequest, _ func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
 	return l.p.begin(ctx, in)
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/instant"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/serving"
@@ -84,7 +85,7 @@ func TestServingsAreShown(t *testing.T) {
 	require.Equal(t, "one-server", got.Parties[1].Deployment, "the role is a part of its name")
 	require.Empty(t, got.Parties[1].Queue, "nobody knows that domain")
 
-	now := metav1.NewMicroTime(time.Now())
+	now := instant.MicroOf(time.Now())
 	kd.Status = kuscia.KusciaDeploymentStatus{ObservedGeneration: kd.Generation, Phase: kuscia.PhaseProgressing, Reason: "ImagePullBackOff", Message: "manifest unknown",
 		Operation: &kuscia.Operation{Kind: serving.KindCreate, Generation: kd.Generation, WorkflowID: "serving/one/1", RunID: "run-1"},
 		PartyDeploymentStatuses: map[string]map[string]kuscia.PartyDeploymentStatus{alice: {"one": {Phase: kuscia.PhaseProgressing, Reason: "ImagePullBackOff",

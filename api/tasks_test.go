@@ -21,6 +21,7 @@ import (
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/test/harness"
@@ -160,7 +161,7 @@ func TestATaskOfSeveralRuns(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.RecordName(v1alpha1.KindTask, id),
 			Labels: map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask, v1alpha1.LabelSubject: "shop"}},
 		Spec: v1alpha1.ReleaseRecordSpec{Kind: v1alpha1.KindTask, Subject: "shop", WorkflowID: plan.WorkflowID(id), Snapshot: snapshot,
-			CreatedAt: metav1.MicroTime{Time: began}}}))
+			CreatedAt: instant.MicroOf(began)}}))
 	first, err := e.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: plan.WorkflowID(id), TaskQueue: queue,
 		TypedSearchAttributes: temporal.NewSearchAttributes(workflows.AttributeKind.ValueSet(workflows.KindTask),
 			workflows.AttributeState.ValueSet(string(plan.TaskRunning)), workflows.AttributeName.ValueSet("shop"))}, workflows.TypeDeployPlan, 2)

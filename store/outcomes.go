@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/serving"
@@ -86,11 +87,11 @@ func (s *Store) complete(ctx context.Context, kind, subject string, end ending, 
 	return err
 }
 
-func microTime(at *time.Time) *metav1.MicroTime {
+func microTime(at *time.Time) *instant.Micro {
 	if at == nil {
 		return nil
 	}
-	return &metav1.MicroTime{Time: *at}
+	return new(instant.MicroOf(*at))
 }
 
 // RecordServing writes the record of an operation on a serving that begins. One that is already there is its own.
@@ -106,7 +107,7 @@ func (s *Store) RecordServing(ctx context.Context, asked serving.Asked) error {
 			v1alpha1.LabelKind: v1alpha1.KindServing, v1alpha1.LabelSubject: v1alpha1.SubjectLabel(in.ID)}},
 		Spec: v1alpha1.ReleaseRecordSpec{Kind: v1alpha1.KindServing, Subject: in.ID,
 			Comment:    fmt.Sprintf("%s, generation %d", in.Kind, in.Generation),
-			WorkflowID: asked.WorkflowID, CreatedAt: metav1.MicroTime{Time: asked.StartedAt}, Snapshot: snapshot},
+			WorkflowID: asked.WorkflowID, CreatedAt: instant.MicroOf(asked.StartedAt), Snapshot: snapshot},
 	})
 	if failure.Is(err, failure.Conflict) {
 		return nil
@@ -150,5 +151,5 @@ func (s *Store) endServing(ctx context.Context, record *v1alpha1.ReleaseRecord, 
 		return failure.New(failure.Refused, "record %s cannot be written: %v", record.Name, err)
 	}
 	return s.writeOutcome(ctx, record, v1alpha1.ReleaseOutcome{State: string(end.State), Reason: end.Reason, RunID: asked.RunID, Body: body,
-		StartedAt: &metav1.MicroTime{Time: asked.StartedAt}, FinishedAt: &metav1.MicroTime{Time: end.At}})
+		StartedAt: new(instant.MicroOf(asked.StartedAt)), FinishedAt: new(instant.MicroOf(end.At))})
 }

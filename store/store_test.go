@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/store"
@@ -284,7 +286,7 @@ func record(t *testing.T, task string, createdAt time.Time) *v1alpha1.ReleaseRec
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.RecordName(v1alpha1.KindTask, task), Labels: map[string]string{
 			v1alpha1.LabelKind: v1alpha1.KindTask, v1alpha1.LabelSubject: "shop"}},
 		Spec: v1alpha1.ReleaseRecordSpec{Kind: v1alpha1.KindTask, Subject: "shop", WorkflowID: plan.WorkflowID(task),
-			CreatedAt: metav1.MicroTime{Time: createdAt}, Snapshot: snapshot},
+			CreatedAt: instant.MicroOf(createdAt), Snapshot: snapshot},
 	}
 }
 
@@ -307,6 +309,26 @@ func TestRecordsFromMemoryAndFromTheServer(t *testing.T) {
 			checkRecords(t, store)
 		})
 	}
+}
+
+// A record that was restored or written by hand says its time as the API server takes it, without a fraction of a second perhaps. It kept the server from knowing
+// any record that came after it.
+func TestARecordWrittenByHandIsListedWithTheOthers(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	ctx := testContext(t)
+	go store.Run(ctx)
+	require.Eventually(t, store.Watching, 10*time.Second, 5*time.Millisecond)
+	now := time.Now().UTC().Truncate(time.Second)
+	byHand := record(t, "by-hand", now)
+	object := fmt.Sprintf(`{"apiVersion":"slipway.io/v1alpha1","kind":"ReleaseRecord","metadata":{"name":%q,"namespace":%q,"labels":{%q:"task",%q:"shop"}},
+		"spec":{"kind":"task","subject":"shop","workflowId":"task/by-hand","createdAt":%q,"snapshot":%q}}`, byHand.Name, store.Namespace(), v1alpha1.LabelKind,
+		v1alpha1.LabelSubject, now.Format(time.RFC3339), base64.StdEncoding.EncodeToString(byHand.Spec.Snapshot))
+	err := harness.SharedStack(t).Kube.CoreV1().RESTClient().Post().
+		AbsPath("/apis/slipway.io/v1alpha1/namespaces/" + store.Namespace() + "/releaserecords").Body([]byte(object)).Do(ctx).Error()
+	require.NoError(t, err)
+	require.NoError(t, store.CreateRecord(ctx, record(t, "after-it", now.Add(time.Second))))
+	require.Equal(t, []string{"task-after-it", "task-by-hand"}, listed(t, store))
 }
 
 func checkRecords(t *testing.T, store *store.Store) {

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/v1alpha1"
@@ -50,7 +49,7 @@ func (a *Activities) recordRollout(ctx context.Context, in rollout.RecordRequest
 	}
 	record.Name = name
 	record.Labels[v1alpha1.LabelVia] = task.Labels[v1alpha1.LabelVia]
-	record.Spec.CreatedAt = metav1.MicroTime{Time: time.Now().UTC().Truncate(time.Microsecond)}
+	record.Spec.CreatedAt = instant.MicroOf(time.Now().UTC().Truncate(time.Microsecond))
 	record.Spec.Actor, record.Spec.Reason = task.Spec.Actor, task.Spec.Reason
 	failpoint.Hit("rollout.record.begin.before")
 	err = a.store.CreateRecord(ctx, record)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/centre"
+	"slipway.io/slipway/release/instant"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/store"
@@ -171,7 +172,7 @@ func TestWhatAWorkerShouldFind(t *testing.T) {
 		Initiator: "alice", Parties: []kuscia.Party{{DomainID: "alice", AppImageRef: "image"}, {DomainID: "bob", AppImageRef: "image"}}}}))
 	kd, err := home.GetServing(ctx, "s1")
 	require.NoError(t, err)
-	seen := metav1.NowMicro()
+	seen := instant.MicroOf(time.Now())
 	entry := map[string]kuscia.PartyDeploymentStatus{"s1": {Queue: "q", ObservedAt: &seen, DeploymentUID: "d"}}
 	kd.Status.PartyDeploymentStatuses = map[string]map[string]kuscia.PartyDeploymentStatus{"alice": entry, "bob": entry}
 	require.NoError(t, home.UpdateServingStatus(ctx, kd))

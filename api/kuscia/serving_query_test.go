@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/api/kuscia/kusciapb"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/instant"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
@@ -46,7 +47,7 @@ func TestQueryBeforeAnythingHappened(t *testing.T) {
 }
 
 // observed is a time at which a party was seen.
-var observed = metav1.NewMicroTime(created)
+var observed = instant.MicroOf(created)
 
 func TestQueryOfAPartyThatNobodyHasObserved(t *testing.T) {
 	t.Parallel()

@@ -4,10 +4,9 @@ import (
 	"context"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"slipway.io/slipway/failpoint"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -32,7 +31,7 @@ func (s *Start) write(ctx context.Context) error {
 	if s.Key != "" {
 		record.Labels[v1alpha1.LabelIdempotencyKey] = KeyLabel(s.Key)
 	}
-	record.Spec.Kind, record.Spec.Subject, record.Spec.CreatedAt = s.Kind, s.Subject, metav1.MicroTime{Time: now}
+	record.Spec.Kind, record.Spec.Subject, record.Spec.CreatedAt = s.Kind, s.Subject, instant.MicroOf(now)
 	record.Spec.Actor, record.Spec.Reason, record.Spec.RequestDigest = s.Actor, s.Reason, s.digest()
 	failpoint.Hit("start.record.before")
 	err = s.backend.Home.CreateRecord(ctx, record)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/release/instant"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
@@ -85,7 +86,7 @@ func (s Seen) Gone(deployment string) Seen {
 }
 
 func (s Seen) entry(at time.Time) kuscia.PartyDeploymentStatus {
-	created, observed := metav1.NewTime(s.CreatedAt), metav1.NewMicroTime(at)
+	created, observed := metav1.NewTime(s.CreatedAt), instant.MicroOf(at)
 	e := kuscia.PartyDeploymentStatus{
 		DeploymentUID: s.DeploymentUID, DeploymentVersion: s.ResourceVersion, Replicas: s.Replicas, UpdatedReplicas: s.UpdatedReplicas,
 		AvailableReplicas: s.AvailableReplicas, UnavailableReplicas: s.UnavailableReplicas, CreationTimestamp: &created, Version: s.Version,

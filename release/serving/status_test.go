@@ -8,13 +8,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/release/instant"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
 
 // seenAt is when something was seen, in seconds after noon.
-func seenAt(seconds int) *metav1.MicroTime {
-	at := metav1.NewMicroTime(noon.Add(time.Duration(seconds) * time.Second))
+func seenAt(seconds int) *instant.Micro {
+	at := instant.MicroOf(noon.Add(time.Duration(seconds) * time.Second))
 	return &at
 }
 

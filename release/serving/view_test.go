@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/release/instant"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
@@ -14,7 +15,7 @@ import (
 // seenServing is a serving of the parties alice and bob at generation 2, which both run with all their pods.
 func seenServing(t *testing.T) *kuscia.KusciaDeployment {
 	t.Helper()
-	now, began := metav1.NewMicroTime(time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)), metav1.NewTime(time.Date(2026, 11, 2, 11, 0, 0, 0, time.UTC))
+	now, began := instant.MicroOf(time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)), metav1.NewTime(time.Date(2026, 11, 2, 11, 0, 0, 0, time.UTC))
 	kd := &kuscia.KusciaDeployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "one", Generation: 2, UID: "uid", CreationTimestamp: began},
 		Spec: kuscia.KusciaDeploymentSpec{Initiator: "alice", InputConfig: "new", Parties: []kuscia.Party{

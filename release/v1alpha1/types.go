@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -108,7 +109,7 @@ type ReleaseRecordSpec struct {
 	// WorkflowID is the Temporal workflow that runs the release.
 	WorkflowID string `json:"workflowId"`
 	// CreatedAt is when the release was accepted.
-	CreatedAt metav1.MicroTime `json:"createdAt"`
+	CreatedAt instant.Micro `json:"createdAt"`
 	// Actor and Reason are who started the release and why, as the caller said.
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -122,10 +123,10 @@ type ReleaseRecordSpec struct {
 // ReleaseOutcome is what became of a release.
 type ReleaseOutcome struct {
 	// State is the final state.
-	State      string            `json:"state"`
-	Reason     string            `json:"reason,omitempty"`
-	StartedAt  *metav1.MicroTime `json:"startedAt,omitempty"`
-	FinishedAt *metav1.MicroTime `json:"finishedAt,omitempty"`
+	State      string         `json:"state"`
+	Reason     string         `json:"reason,omitempty"`
+	StartedAt  *instant.Micro `json:"startedAt,omitempty"`
+	FinishedAt *instant.Micro `json:"finishedAt,omitempty"`
 	// RunID is the Temporal run.
 	RunID string `json:"runId,omitempty"`
 	// Packages are the SHA-256 of the code packages that the release has brought or taken away: a store keeps them as long as the record.

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"slipway.io/slipway/release/instant"
 )
 
 // KusciaDeployment is a serving: what several parties run together. Its spec is what is asked, its status what is.
@@ -136,7 +138,7 @@ type PartyDeploymentStatus struct {
 	// Queue is the task queue of the party's worker when an operation last began with it.
 	Queue string `json:"queue,omitempty"`
 	// ObservedAt is when what the party's worker saw reached the centre; absent: it has not been seen yet.
-	ObservedAt *metav1.MicroTime `json:"observedAt,omitempty"`
+	ObservedAt *instant.Micro `json:"observedAt,omitempty"`
 	// PodReason and PodMessage are the word of the first pod that does not serve.
 	PodReason  string `json:"podReason,omitempty"`
 	PodMessage string `json:"podMessage,omitempty"`

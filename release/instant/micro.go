@@ -1,0 +1,53 @@
+// Package instant is how objects say when something was.
+package instant
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+)
+
+// Micro is a metav1.MicroTime that is written in the same way, to the microsecond, and read as whoever else may have written it: whatever an API server takes for
+// a date-time (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation). A MicroTime without a fraction
+// of a second cannot be read, and one object that cannot be read keeps a watch from telling of all others.
+//
+// +kubebuilder:validation:Type=string
+// +kubebuilder:validation:Format=date-time
+type Micro struct {
+	metav1.MicroTime `json:",inline"`
+}
+
+// MicroOf is a time as a Micro.
+func MicroOf(at time.Time) Micro { return Micro{metav1.NewMicroTime(at)} }
+
+// UnmarshalJSON implements json.Unmarshaler. The result is local time, as that of metav1.MicroTime is.
+func (m *Micro) UnmarshalJSON(raw []byte) error {
+	var text *string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return err
+	}
+	if text == nil {
+		m.Time = time.Time{}
+		return nil
+	}
+	at, err := strfmt.ParseDateTime(*text)
+	if err != nil {
+		return fmt.Errorf("%q is no date and time as RFC 3339 writes it: %w", *text, err)
+	}
+	m.Time = time.Time(at).Local()
+	return nil
+}
+
+// DeepCopyInto copies m.
+func (m *Micro) DeepCopyInto(out *Micro) { *out = *m }
+
+// DeepCopy is a copy of m.
+func (m *Micro) DeepCopy() *Micro {
+	if m == nil {
+		return nil
+	}
+	return new(*m)
+}
