@@ -80,17 +80,19 @@ const (
 	versionAtOnce workflow.Version = 4
 	// versionKeepsParts has a rollout go on with what a leg has done whose worker died while it was being cancelled.
 	versionKeepsParts workflow.Version = 5
+	// versionOneWrite has a rollout's claim and the first of its Move be one write, and has whatever ends a rollout stop its first leg.
+	versionOneWrite workflow.Version = 6
 )
 
 // versionsOf are the versions of the loop by which the workflows of a type have gone, oldest first.
 var versionsOf = map[string][]workflow.Version{
 	TypeDeployPlan: {versionSettlesFirst},
-	TypeRollout:    {versionSettlesFirst, versionLegs, versionBriefRests, versionKeepsParts},
+	TypeRollout:    {versionSettlesFirst, versionLegs, versionBriefRests, versionKeepsParts, versionOneWrite},
 	TypeServing:    {versionSettlesFirst, versionAtOnce},
 }
 
 // HistoryLevel is the newest version of the loop: up to which this build replays what another one has recorded. It is part of the build's ID (release/upgrade).
-const HistoryLevel = int(versionKeepsParts)
+const HistoryLevel = int(versionOneWrite)
 
 // Recording has workflows that begin go by the newest version of their type up to this level, so that a build which is older than this one can go
 // on with them. What has been recorded stays.

@@ -100,7 +100,7 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	self := r.info.WorkflowExecution
 	claim := workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID, Engine: in.Engine}
 	setup := machine.Setup{Asked: in.Asked, Claim: claim.String(), Workflow: plan.WorkflowRef{ID: self.ID, RunID: self.RunID},
-		BriefRests: r.version >= versionBriefRests}
+		BriefRests: r.version >= versionBriefRests, OneWrite: r.version >= versionOneWrite}
 	if in.State == nil {
 		r.machine = machine.NewMachine(setup, workflow.Now(ctx))
 	} else {

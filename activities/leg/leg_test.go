@@ -116,7 +116,7 @@ func asked(traffic bool, steps ...strategy.Step) machine.LegRequest {
 	if traffic {
 		spec.Strategy.Routings = []strategy.Routing{{Service: "order", HTTPRoute: "order"}}
 	}
-	m := machine.NewMachine(machine.Setup{Asked: machine.Asked{Spec: spec, Record: "r"}, Claim: "claim"}, time.Now())
+	m := machine.NewMachine(machine.Setup{Asked: machine.Asked{Spec: spec, Record: "r"}, Claim: "claim", OneWrite: true}, time.Now())
 	a := m.Next(time.Now())
 	return m.BeginLeg(&a)
 }

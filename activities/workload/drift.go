@@ -172,8 +172,8 @@ func newResting(o *unstructured.Unstructured) *resting {
 	r.Namespace, r.Name, r.UID, r.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
 	r.DeletionTimestamp, r.Generation = o.GetDeletionTimestamp(), o.GetGeneration()
 	r.repairer = o.GetAnnotations()[rollout.AnnotationRepair]
-	saved, held := o.GetAnnotations()[rollout.AnnotationSaved]
-	r.saved = held
+	saved := rollout.SavedOn(o.GetLabels(), o.GetAnnotations())
+	r.saved = saved != ""
 	var rest rollout.Rest
 	if text, there := o.GetAnnotations()[rollout.AnnotationRest]; there && json.Unmarshal([]byte(text), &rest) == nil {
 		r.rest = &rest
@@ -185,7 +185,7 @@ func newResting(o *unstructured.Unstructured) *resting {
 			rest.Template = o.GetAnnotations()[rollout.AnnotationWritten]
 		}
 	}
-	if held {
+	if r.saved {
 		r.holding = holdingOf(o, r, saved)
 	}
 	return r

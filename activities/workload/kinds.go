@@ -14,6 +14,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
@@ -141,7 +142,7 @@ type object struct {
 func (k kind) observe(o *unstructured.Unstructured) *object {
 	annotations := o.GetAnnotations()
 	s := workloadops.Observed{
-		Snapshot: k.snapshot(o, k.operated.borrowed), Rollout: savedBy(o.GetLabels(), annotations),
+		Snapshot: k.snapshot(o, k.operated.borrowed), Rollout: rollout.SavedOn(o.GetLabels(), annotations),
 		UpdateType:   text(o, "spec", k.operated.strategy, "type"),
 		Marker:       text(o, "spec", "template", "metadata", "annotations", workloadops.AnnotationRestartedBy),
 		OrderedReady: text(o, "spec", "podManagementPolicy") == string(appsv1.OrderedReadyPodManagement),
@@ -201,14 +202,6 @@ func settingsOf(o *unstructured.Unstructured, paths []string) map[string]json.Ra
 		}
 	}
 	return settings
-}
-
-// savedBy is what a rollout has saved on a workload; "" when none has, or when it is a stale copy (workloadops.LabelRollout).
-func savedBy(labels, annotations map[string]string) string {
-	if labels[workloadops.LabelRollout] == "" {
-		return ""
-	}
-	return annotations[workloadops.AnnotationRollout]
 }
 
 // replicaFailure is what a controller says about pods that it cannot create.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/release/jsonpatch"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -74,8 +75,8 @@ func metadata(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op
 	if w.Release {
 		remove, unlabel = append(remove, workloadops.AnnotationClaimedBy), append(unlabel, workloadops.LabelClaimed)
 	}
-	if _, saves := w.Annotations[workloadops.AnnotationRollout]; saves {
-		labels[workloadops.LabelRollout] = workloadops.LabelClaimedValue
+	if saved, err := rollout.ParseSaved(w.Annotations[workloadops.AnnotationRollout]); err == nil {
+		labels[workloadops.LabelRollout] = saved.Mark()
 	}
 	if slices.Contains(w.Remove, workloadops.AnnotationRollout) {
 		unlabel = append(unlabel, workloadops.LabelRollout)

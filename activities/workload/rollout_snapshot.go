@@ -113,7 +113,7 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 		seen.Next = pods.Digest(next)
 	}
 	seen.Now, seen.Update, seen.Repairer = t.a.options.Now(), updateRevision(o), t.a.repairer(o)
-	if raw := savedBy(o.GetLabels(), annotations); raw != "" {
+	if raw := rollout.SavedOn(o.GetLabels(), annotations); raw != "" {
 		saved, err := pods.ReadSaved(t.subject.Workload.WorkloadRef, raw)
 		if err != nil {
 			seen.SavedProblem = err.Error()

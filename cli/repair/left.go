@@ -75,9 +75,8 @@ func readLeft(ctx context.Context, api dynamic.Interface, w catalog.Workload) (l
 	}
 	annotations := object.GetAnnotations()
 	l.claim = annotations[claims.AnnotationClaimedBy]
-	text, there := annotations[rollout.AnnotationSaved]
-	// Without the label it is a stale copy that kubectl rollout undo has brought back (claims.LabelRollout).
-	there = there && object.GetLabels()[claims.LabelRollout] != ""
+	text := rollout.SavedOn(object.GetLabels(), annotations)
+	there := text != ""
 	switch {
 	case !there && l.claim != "":
 		return l, nothingLeftError(fmt.Sprintf("%s is held by %s, which is no rollout: run that operation again, it brings home what "+

@@ -3,16 +3,16 @@ package instant
 
 import (
 	"encoding/json"
-	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 )
 
-// Micro is a metav1.MicroTime that is written in the same way, to the microsecond, and read as whoever else may have written it: whatever an API server takes for
-// a date-time (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation). A MicroTime without a fraction
-// of a second cannot be read, and one object that cannot be read keeps a watch from telling of all others.
+// Micro is a metav1.MicroTime that is written in the same way, to the microsecond, and read as whoever else may have written it: an API server takes more for a
+// date-time (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation) than a MicroTime is read from, which wants
+// a fraction of a second, and one object that cannot be read keeps a watch from telling of all others. What is no time at all is the zero time.
 //
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:Format=date-time
@@ -25,19 +25,14 @@ func MicroOf(at time.Time) Micro { return Micro{metav1.NewMicroTime(at)} }
 
 // UnmarshalJSON implements json.Unmarshaler. The result is local time, as that of metav1.MicroTime is.
 func (m *Micro) UnmarshalJSON(raw []byte) error {
-	var text *string
+	var text string // null leaves it empty
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return err
 	}
-	if text == nil {
-		m.Time = time.Time{}
-		return nil
+	m.Time = time.Time{}
+	if at, err := strfmt.ParseDateTime(strings.ToUpper(text)); err == nil && text != "" {
+		m.Time = time.Time(at).Local()
 	}
-	at, err := strfmt.ParseDateTime(*text)
-	if err != nil {
-		return fmt.Errorf("%q is no date and time as RFC 3339 writes it: %w", *text, err)
-	}
-	m.Time = time.Time(at).Local()
 	return nil
 }
 

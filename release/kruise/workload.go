@@ -65,7 +65,7 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 	if w.Held = held; err != nil {
 		w.HeldProblem = err.Error()
 	}
-	if text := annotations[rollout.AnnotationSaved]; text != "" && o.GetLabels()[workloadops.LabelRollout] != "" {
+	if text := rollout.SavedOn(o.GetLabels(), annotations); text != "" {
 		w.Saved, _ = rollout.ParseSaved(text) // one that cannot be read is the release's matter
 	}
 	w.numbers(o)

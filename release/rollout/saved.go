@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -126,6 +128,26 @@ func ParseSaved(text string) (*Saved, error) {
 		return nil, err
 	}
 	return &s, nil
+}
+
+// SavedOn is the value of AnnotationSaved on a workload with these labels and annotations; "" when nothing is saved, or when what stands there is a copy that
+// kubectl rollout undo has brought back from a ReplicaSet: labels stay as they are, and say which release has saved something (workloadops.LabelRollout).
+func SavedOn(labels, annotations map[string]string) string {
+	text, mark := annotations[AnnotationSaved], labels[workloadops.LabelRollout]
+	if text == "" || mark == "" {
+		return ""
+	}
+	saved, err := ParseSaved(text)
+	if err == nil && mark != workloadops.LabelClaimedValue && mark != saved.Mark() { // an earlier version of Slipway writes that value
+		return ""
+	}
+	return text
+}
+
+// Mark is the value of workloadops.LabelRollout beside it: a digest of the claim under which it was saved.
+func (s Saved) Mark() string {
+	digest := sha256.Sum256([]byte(s.Claim))
+	return hex.EncodeToString(digest[:8])
 }
 
 // String is the annotation's value.

@@ -38,8 +38,9 @@ const (
 	AnnotationDeployed = source.AnnotationDeployed
 	// AnnotationRollout is what a rollout has saved on a workload, from its first write to its last (rollout.AnnotationSaved).
 	AnnotationRollout = "slipway.io/rollout"
-	// LabelRollout stands on a workload as long as AnnotationRollout does. Without it the annotation is a stale copy: ReplicaSets keep copies
-	// of their Deployment's annotations, and kubectl rollout undo brings them back long after the rollout; labels stay as they are.
+	// LabelRollout stands on a workload as long as AnnotationRollout does, with a digest of the claim under which that was saved. Without it, or with
+	// another's, the annotation is a stale copy: ReplicaSets keep copies of their Deployment's annotations, and kubectl rollout undo brings them back
+	// long after the rollout; labels stay as they are.
 	LabelRollout = "slipway.io/rollout"
 )
 

@@ -32,7 +32,7 @@ func twoSteps(c cell) func(map[string]any, *harness.Rollout) {
 			r.Strategy.Steps[1] = harness.Step("100%", 100)
 		}
 		if c.provider == harness.NoProvider {
-			r.Strategy.Steps[0] = harness.Step("50%", -1)
+			r.Strategy.Steps = []strategy.Step{harness.Timed(harness.Step("50%", -1), 0), harness.Step("100%", -1)}
 		}
 		for i := range r.Strategy.Routings {
 			r.Strategy.Routings[i].GraceSeconds = 0
@@ -49,7 +49,9 @@ func (c *supervised) through(t *testing.T, place cell, during func()) int64 {
 	if during != nil {
 		during()
 	}
-	r.approveAll(1)
+	if place.provider != harness.NoProvider {
+		r.approveAll(1)
+	}
 	r.endsNew()
 	return r.object().GetGeneration() - before
 }

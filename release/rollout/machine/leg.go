@@ -25,8 +25,6 @@ type LegRequest struct {
 	Workflow plan.WorkflowRef `json:"workflow"`
 	// State is the machine's, without its log.
 	State State `json:"state"`
-	// KnowsPlaced says that the workflow heeds BeginResult.Placed: the claim and the first of the Move may be one write.
-	KnowsPlaced bool `json:"knowsPlaced,omitempty"`
 }
 
 // LegResult is what was done, in its order.
@@ -89,15 +87,13 @@ func (a Action) leads() bool { return a.party() && !a.shared }
 type Leg struct {
 	machine *Machine
 	parts   []Part
-	// knowsPlaced is LegRequest.KnowsPlaced.
-	knowsPlaced bool
 	// fits says that the parts so far were those that the machine has asked for.
 	fits bool
 }
 
 // NewLeg begins a leg, or goes on with one of which these parts are done.
 func NewLeg(in LegRequest, done []Part) *Leg {
-	l := &Leg{machine: ResumeMachine(Setup{Asked: in.Asked, Claim: in.Claim, Workflow: in.Workflow}, in.State), fits: true, knowsPlaced: in.KnowsPlaced}
+	l := &Leg{machine: ResumeMachine(Setup{Asked: in.Asked, Claim: in.Claim, Workflow: in.Workflow}, in.State), fits: true}
 	for _, p := range done {
 		l.repeat(p)
 	}
@@ -152,7 +148,7 @@ func (l *Leg) Next(now time.Time) (a Action, goesOn bool) {
 // FirstMove is the Move that comes next when the claim, which is being taken, is answered so; nil when something else does, or the workflow would take the
 // workload for untouched.
 func (l *Leg) FirstMove(answer rollout.BeginResult, now time.Time) *rollout.MoveRequest {
-	if !l.knowsPlaced {
+	if !l.machine.s.OneWrite {
 		return nil
 	}
 	ahead := ResumeMachine(l.machine.setup, copyOf(l.machine.s))
@@ -209,7 +205,7 @@ func (m *Machine) BeginLeg(a *Action) LegRequest {
 	m.tellLeg(a)
 	state := m.s
 	state.Log.Entries, state.Log.Answers = nil, nil
-	return LegRequest{Asked: setup.Asked, Claim: setup.Claim, Workflow: setup.Workflow, State: state, KnowsPlaced: true}
+	return LegRequest{Asked: setup.Asked, Claim: setup.Claim, Workflow: setup.Workflow, State: state}
 }
 
 // tellLeg says how far a leg goes if nothing keeps it, where that is further than its first step.

@@ -192,6 +192,7 @@ func TestTheFirstMoveIsForetold(t *testing.T) {
 		w := newWorld(t, setup, 10)
 		a := w.m.Next(w.now)
 		in := w.m.BeginLeg(&a)
+		in.State.OneWrite = true
 		change(&in)
 		l := NewLeg(in, nil)
 		a, on := l.Next(w.now)
@@ -208,7 +209,7 @@ func TestTheFirstMoveIsForetold(t *testing.T) {
 	require.True(t, foretold(setupOf(strategy.StylePartition, false, steps...), same).Native, "its own controller goes to the end")
 	require.True(t, foretold(setupOf(strategy.StylePartition, false, aStep("20%", -1, -1)), same).Rest, "the first step rests")
 	require.Nil(t, foretold(setupOf(strategy.StylePartition, true, aStep("20%", 20, 0)), same), "its Service is pinned first")
-	require.Nil(t, foretold(setupOf(strategy.StylePartition, false, steps...), func(in *LegRequest) { in.KnowsPlaced = false }), "a workflow of before takes it for untouched")
+	require.Nil(t, foretold(setupOf(strategy.StylePartition, false, steps...), func(in *LegRequest) { in.State.OneWrite = false }), "a workflow of before takes it for untouched")
 
 	shared := setupOf(strategy.StylePartition, false, steps...)
 	shared.Spec.Strategy.TrafficRoutingRef = "edge"
@@ -221,7 +222,9 @@ func TestTheFirstMoveIsForetold(t *testing.T) {
 func TestAClaimThatWasNotHeardOfMayHaveMoved(t *testing.T) {
 	t.Parallel()
 	for verb, want := range map[rollout.Verb][]string{rollout.VerbPause: {"begin", "halt"}, rollout.VerbRollback: {"begin", "ResumeAndRelease stable", "record"}} {
-		w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("20%", -1, 0), aStep("100%", -1, 0)), 10)
+		setup := setupOf(strategy.StylePartition, false, aStep("20%", -1, 0), aStep("100%", -1, 0))
+		setup.OneWrite = true
+		w := newWorld(t, setup, 10)
 		w.unheard = func() bool { return true }
 		a := w.m.Next(w.now)
 		end := w.goLeg(a, 0, nil)
@@ -229,6 +232,23 @@ func TestAClaimThatWasNotHeardOfMayHaveMoved(t *testing.T) {
 		w.m.EndLeg(end, w.now)
 		w.drive()
 		require.Equal(t, want, w.actions, "%s", verb)
+	}
+}
+
+// Nobody waits for the pods of a first step that are not to come any more.
+func TestWhatEndsARolloutStopsItsFirstLeg(t *testing.T) {
+	t.Parallel()
+	for _, c := range []rollout.Command{{Verb: rollout.VerbRollback}, {Verb: rollout.VerbStop}, {Verb: rollout.VerbStop, To: rollout.StopToNew}, {Verb: rollout.VerbStop, To: rollout.StopToFrozen}} {
+		for _, stops := range []bool{true, false} {
+			setup := setupOf(strategy.StylePartition, false, aStep("20%", -1, 0), aStep("100%", -1, 0))
+			setup.OneWrite = stops
+			w := newWorld(t, setup, 10)
+			a := w.m.Next(w.now)
+			w.goLeg(a, 2, nil)
+			outcome, message := w.m.Command(c, w.now)
+			require.Equal(t, "accepted", string(outcome), message)
+			require.Equal(t, stops, w.m.Interrupts(), "%s %s, of a run that knows it: %t", c.Verb, c.To, stops)
+		}
 	}
 }
 

@@ -44,8 +44,9 @@ type Setup struct {
 	Asked
 	Claim    string
 	Workflow plan.WorkflowRef
-	// BriefRests has a leg wait out rests that are over within shortRest: runs of earlier builds know none.
-	BriefRests bool
+	// BriefRests has a leg wait out rests that are over within shortRest, OneWrite has the claim and the first of the Move be one write, and whatever ends the
+	// rollout stop its first leg: runs of earlier builds know neither.
+	BriefRests, OneWrite bool
 }
 
 // Machine is the state machine of a rollout: what is to be done next and why, what results, failures and verbs change.
@@ -65,7 +66,8 @@ type Machine struct {
 // NewMachine begins a rollout.
 func NewMachine(setup Setup, now time.Time) *Machine {
 	spec := setup.Spec
-	m := &Machine{setup: setup, s: State{Stage: stageBegin, BriefRests: setup.BriefRests && setup.Object == nil}}
+	m := &Machine{setup: setup, s: State{Stage: stageBegin, BriefRests: setup.BriefRests && setup.Object == nil,
+		OneWrite: setup.OneWrite && setup.Object == nil}}
 	m.s.Status = rollout.Status{
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name, WorkloadRef: spec.WorkloadRef,
 		Style: spec.Strategy.Style, Phase: rollout.PhaseProgressing, Reason: "about to begin",

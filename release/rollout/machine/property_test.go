@@ -30,6 +30,7 @@ func drawSetup(t *rapid.T) (Setup, int32) {
 	}
 	s := setupOf(style, traffic, steps...)
 	s.BriefRests = rapid.Bool().Draw(t, "briefRests")
+	s.OneWrite = rapid.Bool().Draw(t, "oneWrite")
 	p := &s.Spec.Policy
 	p.OnFailure = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t, "onFailure")
 	p.OnExpiry = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t, "onExpiry")

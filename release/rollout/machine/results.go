@@ -102,7 +102,9 @@ func (m *Machine) begun(r rollout.BeginResult) {
 	s.StableRevision, m.s.StableHash, m.s.TakeOver = r.Stable, r.StableHash, ""
 	m.s.StableTemplate, s.StableTemplateDigest, s.StableImages = r.StableTemplate, r.StableTemplate, r.StableImages
 	s.StablePackage = r.StablePackage
-	m.s.Moved, m.s.PodsUnsettled = m.s.Moved || r.Placed, m.s.PodsUnsettled || r.Placed
+	if m.s.OneWrite && r.Placed {
+		m.s.Moved, m.s.PodsUnsettled = true, true
+	}
 	if m.s.Whole = r.Whole; r.Whole && m.s.Ending == rollout.EndNone {
 		m.s.Ending, s.Paused, m.s.PausedBy = rollout.EndSuccess, false, ""
 	}

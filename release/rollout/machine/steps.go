@@ -234,7 +234,7 @@ func (m *Machine) finish(ending rollout.Ending) {
 // turn drops what held the rollout, and stops what is being carried out.
 func (m *Machine) turn() {
 	m.epoch++
-	m.interrupted = m.running != nil && m.running.stoppable()
+	m.interrupted = m.running != nil && (m.running.stoppable() || m.leg != nil && m.s.OneWrite)
 	m.s.Trouble, m.s.Status.Paused, m.s.PausedBy, m.s.Check, m.s.Expired = nil, false, "", checkNone, false
 	m.s.Unreachable, m.s.UnreachableCount, m.s.AgainAt, m.s.SpentSeconds = "", 0, nil, 0
 	m.s.RestUntil, m.s.ExpiresAt, m.s.RoutesBack, m.s.Redeclared, m.s.Overridden = nil, nil, nil, "", false

@@ -62,6 +62,8 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	switch {
 	case seen.Deleting:
 		return failf(failure.Gone, "%s is being deleted by somebody else", s.Workload)
+	case seen.Repairer != "" && placed(tech, s, seen): // it is theirs until they are done, and not as it was
+		return next(workloadops.Fail(rollout.Repaired(s.Workload.String(), seen.Repairer)))
 	case seen.SavedProblem != "", seen.Repairer != "":
 		return failf(failure.Refused, "%s", Refuses(tech, s, seen))
 	case seen.Claim == s.Claim && seen.Saved == nil:
@@ -69,7 +71,7 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 			rollout.AnnotationSaved)
 	case seen.Claim == s.Claim:
 		d := begun(req, seen, *seen.Saved)
-		d.Begun.Placed = d.Begun.Adopted == nil && !tech.untouched() && seen.Saved.Declared == "" && seen.Template != seen.Saved.StableTemplate
+		d.Begun.Placed = d.Begun.Adopted == nil && placed(tech, s, seen)
 		return d
 	case seen.Claim != "" && !workloadops.MayTakeOver(s.Claim, s.TakeOver, seen.Claim):
 		return next(workloadops.Claimed(s.Workload, s.Claim, seen.Claim))
@@ -104,8 +106,15 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	return d
 }
 
-// BeginMoving is Begin whose write is the first of the Move as well that follows at once, if that sets a template which is known: the workload's own
-// controllers, and everybody who watches, have one change to see instead of two. first is the Move that follows on an answer, nil if something else does.
+// placed says that this very release holds the workload, and that its template is not the stable one any more.
+func placed(tech Technique, s rollout.Subject, seen Observed) bool {
+	return seen.Claim == s.Claim && seen.Saved != nil && seen.Saved.Declared == "" && !tech.untouched() && seen.Template != seen.Saved.StableTemplate
+}
+
+// BeginMoving is Begin whose write is the first of the Move as well that follows at once, if that sets a template which is known, and borrows nothing: the
+// workload's own controllers, and everybody who watches, have one change to see instead of two. Where something is borrowed the claim comes first, so that the
+// stable ReplicaSet has a copy of what is saved: kubectl's undo puts its annotations in the place of the Deployment's. first is the Move that follows on an
+// answer, nil if something else does.
 func BeginMoving(tech Technique, req rollout.BeginRequest, seen Observed, first func(rollout.BeginResult) *rollout.MoveRequest) NextAction {
 	d := Begin(tech, req, seen)
 	if d.Write == nil || d.Begun == nil {
@@ -121,7 +130,7 @@ func BeginMoving(tech Technique, req rollout.BeginRequest, seen Observed, first 
 		return d
 	}
 	m := Move(tech, *move, seen)
-	if m.Write == nil || m.Write.Template == nil || m.Ends {
+	if m.Write == nil || m.Write.Template == nil || len(m.Write.Settings) > 0 || m.Ends {
 		return d
 	}
 	d.Write, d.Reason, d.Begun.Placed = together(d.Write, m.Write), d.Reason+"; "+m.Reason, true

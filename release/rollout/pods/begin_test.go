@@ -133,8 +133,8 @@ func TestTheClaimMakesTheFirstMove(t *testing.T) {
 		step   string
 	}{
 		{"its own controller goes to the end", strategy.StylePartition, &rollout.MoveRequest{Native: true, Foreseen: foreseen}, "begin+native"},
-		{"behind the gate", strategy.StylePartition, &rollout.MoveRequest{Replicas: intstr.FromInt32(1), Rest: true, Foreseen: foreseen}, "begin+place"},
-		{"the new pods come beside the others", strategy.StyleBlueGreen, &rollout.MoveRequest{Replicas: intstr.FromInt32(1), Rest: true, Foreseen: foreseen}, "begin+grow"},
+		{"the gate is borrowed", strategy.StylePartition, &rollout.MoveRequest{Replicas: intstr.FromInt32(1), Rest: true, Foreseen: foreseen}, "begin"},
+		{"the surge is borrowed", strategy.StyleBlueGreen, &rollout.MoveRequest{Replicas: intstr.FromInt32(1), Rest: true, Foreseen: foreseen}, "begin"},
 		{"nobody knows what the new template comes to", strategy.StylePartition, &rollout.MoveRequest{Native: true}, "begin"},
 		{"it was foreseen of another template", strategy.StylePartition, &rollout.MoveRequest{Native: true, Foreseen: &rollout.Foreseen{Of: "t-other", Template: newTemplate}}, "begin"},
 		{"a first step without pods", strategy.StylePartition, &rollout.MoveRequest{Replicas: intstr.FromInt32(0), Rest: true, Foreseen: foreseen}, "begin"},
@@ -165,6 +165,10 @@ func TestTheClaimMakesTheFirstMove(t *testing.T) {
 		again := pods.BeginMoving(tech, begin, w.observe(), func(rollout.BeginResult) *rollout.MoveRequest { return c.first })
 		require.Nil(t, again.Write, "%s: whose answer was not heard", c.reason)
 		require.Equal(t, together, again.Begun.Placed, "%s: tells the same", c.reason)
+		repaired := w.observe()
+		repaired.Repairer = "ann"
+		kind := map[bool]failure.Kind{true: failure.Drift, false: failure.Refused}[together]
+		require.Equal(t, kind, pods.Begin(tech, begin, repaired).Failure.Kind, "%s: somebody repairs it meanwhile; nothing was changed only where the claim is all there is", c.reason)
 		if together {
 			c.first.UID = again.Begun.UID
 			require.Equal(t, workloadops.ActWait, pods.Move(tech, *c.first, w.observe()).Action, "%s: the Move has nothing left to write", c.reason)

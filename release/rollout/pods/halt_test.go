@@ -90,7 +90,7 @@ func TestAnyHalt(t *testing.T) {
 		if first == 0 {
 			r.begin(nil)
 		} else {
-			r.begin(r.anyFirst(intstr.FromInt32(first)))
+			r.begin(r.anyFirst(intstr.FromInt32(first), false))
 			r.move(1, intstr.FromInt32(first), false, 0)
 			req.Template = newTemplate
 			if rapid.Bool().Draw(t, "back") {

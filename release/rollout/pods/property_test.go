@@ -169,8 +169,8 @@ func (r *run) begin(first *rollout.MoveRequest) {
 }
 
 // anyFirst is the Move of a first step, which may be foreseen or not; nil: it is not known what comes next.
-func (r *run) anyFirst(replicas intstr.IntOrString) *rollout.MoveRequest {
-	first := &rollout.MoveRequest{Subject: subject(), Step: 1, Style: r.style, Replicas: replicas, Rest: true}
+func (r *run) anyFirst(replicas intstr.IntOrString, native bool) *rollout.MoveRequest {
+	first := &rollout.MoveRequest{Subject: subject(), Step: 1, Style: r.style, Replicas: replicas, Rest: !native, Native: native}
 	switch rapid.SampledFrom([]string{"foreseen", "unforeseen", "unknown"}).Draw(r.t, "first") {
 	case "foreseen":
 		first.Foreseen = &rollout.Foreseen{Of: stableTemplate, Template: newTemplate}
@@ -215,7 +215,7 @@ func TestAnyRollout(t *testing.T) {
 			r.excess += size
 		}
 		first := rapid.IntRange(1, 100).Draw(t, "percent of the first step")
-		r.begin(r.anyFirst(intstr.FromString(fmt.Sprintf("%d%%", first))))
+		r.begin(r.anyFirst(intstr.FromString(fmt.Sprintf("%d%%", first)), false))
 		fresh := r.forward(size, first)
 		if style == strategy.StylePartition && rapid.Bool().Draw(t, "to the end") {
 			fresh = r.native(size)
@@ -223,6 +223,22 @@ func TestAnyRollout(t *testing.T) {
 		if style == strategy.StylePartition && fresh > 0 && rapid.Bool().Draw(t, "back in batches") {
 			r.backward(size, fresh)
 		}
+		r.home(before)
+	})
+}
+
+// TestAnyRolloutToTheEnd has its own controller go to the end of a toy Deployment from the first write on, with the claim or after it, with kills: its own limits
+// are kept, and everything is what it was.
+func TestAnyRolloutToTheEnd(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r, manifest := anyInPlace(t, 1)
+		before, size := r.w.spec(), r.w.replicas
+		r.begin(r.anyFirst(intstr.FromString("20%"), true))
+		if r.w.template != stableTemplate && string(r.w.settings["/spec/strategy"]) != manifest {
+			t.Fatalf("nothing is borrowed by the write of the claim: %s", r.w.settings["/spec/strategy"])
+		}
+		r.native(size)
 		r.home(before)
 	})
 }
@@ -252,6 +268,9 @@ func (r *run) forward(size int32, first int) int32 {
 // native has its own controller go to the end, and some steps' numbers told as it passes them.
 func (r *run) native(size int32) int32 {
 	req := rollout.MoveRequest{Subject: subject(), Step: 4, Style: r.style, Template: newTemplate, Native: true}
+	if r.w.template == stableTemplate { // the digest is told by the first Move that sets it
+		req.Template = ""
+	}
 	for _, percent := range []int{rapid.IntRange(1, 100).Draw(r.t, "passes"), 100} {
 		req.Replicas = intstr.FromString(fmt.Sprintf("%d%%", percent))
 		d := r.until("to the end", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
