@@ -151,7 +151,7 @@ func TestAnUndoOfAJointWriteBringsNothingToLife(t *testing.T) {
 	r.begun = r.beginsMoving(first)
 	require.True(t, r.begun.Placed)
 	b.undo("app", "x:second")
-	r.moveFails(first, failure.ClaimLost)
+	_ = r.moveFails(first, failure.ClaimLost)
 
 	dead := b.whole(r.name).annotations[workloadops.AnnotationClaimedBy]
 	require.Contains(t, dead, "first", "the undo has brought its claim back")
