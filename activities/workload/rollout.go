@@ -327,7 +327,7 @@ func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, erro
 		}
 		d = t.decide(l.seen)
 	}
-	if d.Failure != nil && d.Failure.Kind == failure.Drift && l.seen.Duel.Times <= rollout.MostDisturbed {
+	if d.Failure != nil && d.Failure.Kind == failure.Drift && !t.beginning && l.seen.Duel.Times <= rollout.MostDisturbed {
 		d.Failure.Message += t.edited(l)
 		d.Reason = d.Failure.Message
 	}

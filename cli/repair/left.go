@@ -78,6 +78,9 @@ func readLeft(ctx context.Context, api dynamic.Interface, w catalog.Workload) (l
 	text := rollout.SavedOn(object.GetLabels(), annotations)
 	there := text != ""
 	switch {
+	case !there && annotations[rollout.AnnotationSaved] != "":
+		return l, nothingLeftError(fmt.Sprintf("%s carries only copies of what a release of before had on it, which kubectl rollout undo has brought back: there is "+
+			"nothing to repair, and the next release takes them away", w))
 	case !there && l.claim != "":
 		return l, nothingLeftError(fmt.Sprintf("%s is held by %s, which is no rollout: run that operation again, it brings home what "+
 			"it has begun", w, l.holder()))

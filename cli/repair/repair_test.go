@@ -222,3 +222,18 @@ func TestRepairEndsAtWhatAPersonMustDecide(t *testing.T) {
 	require.EqualError(t, err, "pod web-1: ImagePullBackOff")
 	require.Equal(t, backOrder[:3], h.calls, "nothing further is done")
 }
+
+// What an undo has brought back of a release that is over is nobody's operation, and nothing to be brought home.
+func TestCopiesThatAnUndoHasBroughtBackAreNotRepaired(t *testing.T) {
+	t.Parallel()
+	api := leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String(), claims.AnnotationClaimedBy: leftSaved().Claim})
+	object, err := api.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Get(t.Context(), "web", metav1.GetOptions{})
+	require.NoError(t, err)
+	object.SetLabels(map[string]string{claims.LabelRollout: rollout.Saved{Claim: "rollout/default/shop/web@run-2"}.Mark()})
+	_, err = api.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Update(t.Context(), object, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	h := &recorded{}
+	_, err = repaired(t, api, h, "", options{to: "stable", yes: true})
+	require.ErrorContains(t, err, "which kubectl rollout undo has brought back")
+	require.Empty(t, h.calls)
+}

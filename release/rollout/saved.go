@@ -131,22 +131,28 @@ func ParseSaved(text string) (*Saved, error) {
 }
 
 // SavedOn is the value of AnnotationSaved on a workload with these labels and annotations; "" when nothing is saved, or when what stands there is a copy that
-// kubectl rollout undo has brought back from a ReplicaSet: labels stay as they are, and say which release has saved something (workloadops.LabelRollout).
+// kubectl rollout undo has brought back from a ReplicaSet: labels stay as they are, and say which release has saved something (workloadops.LabelRollout). Where
+// the claim is still that one's, nobody has undone anything: whatever stands there is looked at.
 func SavedOn(labels, annotations map[string]string) string {
 	text, mark := annotations[AnnotationSaved], labels[workloadops.LabelRollout]
 	if text == "" || mark == "" {
 		return ""
 	}
 	saved, err := ParseSaved(text)
-	if err == nil && mark != workloadops.LabelClaimedValue && mark != saved.Mark() { // an earlier version of Slipway writes that value
+	if err != nil || mark == workloadops.LabelClaimedValue { // which an earlier version of Slipway writes
+		return text
+	}
+	if mark != saved.Mark() && mark != markOf(annotations[workloadops.AnnotationClaimedBy]) {
 		return ""
 	}
 	return text
 }
 
 // Mark is the value of workloadops.LabelRollout beside it: a digest of the claim under which it was saved.
-func (s Saved) Mark() string {
-	digest := sha256.Sum256([]byte(s.Claim))
+func (s Saved) Mark() string { return markOf(s.Claim) }
+
+func markOf(claim string) string {
+	digest := sha256.Sum256([]byte(claim))
 	return hex.EncodeToString(digest[:8])
 }
 

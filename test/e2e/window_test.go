@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,7 +110,9 @@ func TestReleaseWindows(t *testing.T) {
 		require.NoError(t, json.Unmarshal(answer.Body, &started))
 		waits := e.WaitFor(started.ID, "it waits for its time", func(task plan.Task) bool { return task.WaitingFor != nil })
 		require.Equal(t, later, waits.WaitingFor.Until.UTC().Format(time.RFC3339))
-		require.Contains(t, string(e.Call(http.MethodGet, "/api/v1/tasks?plan=hotfix", "").Body), later, "lists say until when it waits")
+		require.Eventually(t, func() bool { // they lag behind
+			return strings.Contains(string(e.Call(http.MethodGet, "/api/v1/tasks?plan=hotfix", "").Body), later)
+		}, harness.Patience, harness.Tick, "lists say until when it waits")
 		bare := e.Verb(started.ID, "approve", `{"actor":"ann"}`)
 		require.Equal(t, http.StatusConflict, bare.Status)
 		require.Contains(t, string(bare.Body), "needs a reason")

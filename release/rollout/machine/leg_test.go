@@ -128,7 +128,7 @@ func TestALegMayBeStoppedAnywhere(t *testing.T) {
 						w.command(t, i, gates)
 					}
 				})
-				if kind := rapid.SampledFrom([]failure.Kind{"", failure.Unreachable, failure.WorkloadFailed}).Draw(t, fmt.Sprint("fails", i)); end.Stopped && kind != "" {
+				if kind := rapid.SampledFrom([]failure.Kind{"", failure.Unreachable, failure.WorkloadFailed, failure.Drift}).Draw(t, fmt.Sprint("fails", i)); end.Stopped && kind != "" {
 					end.Stopped, end.Failure = false, &Failure{Kind: kind, Message: "trouble"}
 					w.loose = w.loose && kind.System()
 				}

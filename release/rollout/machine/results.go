@@ -53,9 +53,14 @@ func (m *Machine) Done(r Result, now time.Time) {
 	case ActComplete:
 		m.s.Stage = stageOver
 	}
-	if same && !beforeRoutes && (a.Kind != ActRoute || !m.s.PutBackPods) {
+	if same && !beforeRoutes && m.putsBackBy(a) {
 		m.s.PutBack, m.s.PutBackPods = false, false
 	}
+}
+
+// putsBackBy says whether what was to be put back was so by an action. A claim puts nothing back: the Move behind it does.
+func (m *Machine) putsBackBy(a Action) bool {
+	return (a.Kind != ActBegin || !m.s.OneWrite) && (a.Kind != ActRoute || !m.s.PutBackPods)
 }
 
 // podsKnown takes what a Move tells of the pods.

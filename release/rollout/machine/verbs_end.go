@@ -104,7 +104,7 @@ func (m *Machine) stopToFrozen() (done, refusal string) {
 	switch {
 	case m.s.Adopted != nil:
 		done = "what an earlier release left stays as it is now: the next release of the workload, or a rollback, brings it home"
-	case m.untouched():
+	case m.untouched() && m.leg == nil: // what a leg has done is not known yet
 		done = "it has changed nothing yet: what it holds is given back, then it ends"
 	}
 	m.finish(rollout.EndFrozen)
