@@ -72,8 +72,7 @@ func Apply(o Options, to *client.Options) error {
 	}
 	to.DataConverter = codec.NewDataConverter()
 	connection := &to.ConnectionOptions
-	connection.GrpcCompression = &client.GrpcCompressionNone{} // gzip takes 4 % of a busy worker's CPU, and some of Temporal's, for messages of a few KiB
-	connection.TLSDisabled = true                              // by the SDK: TLS is that of the credentials below, whose files may change
+	connection.TLSDisabled = true // by the SDK: TLS is that of the credentials below, whose files may change
 	credentials, err := newCredentials(o)
 	if err != nil {
 		return err

@@ -31,11 +31,18 @@ func twoSteps(c cell) func(map[string]any, *harness.Rollout) {
 		if c.style != strategy.StylePartition {
 			r.Strategy.Steps[1] = harness.Step("100%", 100)
 		}
-		if c.provider == harness.NoProvider {
-			r.Strategy.Steps = []strategy.Step{harness.Timed(harness.Step("50%", -1), 0), harness.Step("100%", -1)}
-		}
 		for i := range r.Strategy.Routings {
 			r.Strategy.Routings[i].GraceSeconds = 0
+		}
+	}
+}
+
+// stepsOf are the steps of a rollout that dies: one without traffic rests nowhere.
+func stepsOf(c cell) func(map[string]any, *harness.Rollout) {
+	return func(object map[string]any, r *harness.Rollout) {
+		twoSteps(c)(object, r)
+		if c.provider == harness.NoProvider {
+			r.Strategy.Steps = []strategy.Step{harness.Timed(harness.Step("50%", -1), 0), harness.Step("100%", -1)}
 		}
 	}
 }
@@ -43,7 +50,7 @@ func twoSteps(c cell) func(map[string]any, *harness.Rollout) {
 // through runs a rollout to the new version, whatever happens to the worker meanwhile, and tells how often the workload's spec was changed.
 func (c *supervised) through(t *testing.T, place cell, during func()) int64 {
 	t.Helper()
-	r := prepare(t, c.Engine, place, twoSteps(place))
+	r := prepare(t, c.Engine, place, stepsOf(place))
 	before := r.object().GetGeneration()
 	r.StartRollout(r.rollout)
 	if during != nil {
