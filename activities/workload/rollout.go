@@ -23,7 +23,8 @@ func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollo
 	return a.BeginMoving(ctx, req, func(rollout.BeginResult) *rollout.MoveRequest { return nil })
 }
 
-// BeginMoving is Begin whose write makes the first of the Move as well that follows at once (pods.BeginMoving). What the cluster refuses of that is left to the Move.
+// BeginMoving is Begin whose write makes the first of the Move as well that follows at once (pods.BeginMoving): first says which Move that is, nil when something
+// else comes next. Its failures are those of Begin: if the cluster refuses that write the claim is taken alone, and the Move fails.
 func (a *Activities) BeginMoving(ctx context.Context, req rollout.BeginRequest,
 	first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
 	d, err := a.rollout(ctx, req.Subject, req.Strategy.Style, func(t *rolloutJob) {
@@ -102,6 +103,7 @@ type rolloutJob struct {
 	expected         string
 	expectedTemplate map[string]any
 
+	// lastTold is what the workload told at the last look.
 	lastTold lastTold
 	// byWatch says that the last look went by what the watches had told.
 	byWatch bool

@@ -10,9 +10,10 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 )
 
-// Micro is a metav1.MicroTime that is written in the same way, to the microsecond, and read as whoever else may have written it: an API server takes more for a
-// date-time (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation) than a MicroTime is read from, which wants
-// a fraction of a second, and one object that cannot be read keeps a watch from telling of all others. What is no time at all is the zero time.
+// Micro is a metav1.MicroTime that is written in the same way, to the microsecond, and read as whoever else may have written it. An API server takes more for a
+// date-time than a MicroTime is read from, which wants a fraction of a second
+// (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation), and one object that cannot be read keeps a watch
+// from telling of all others. What is no time at all is the zero time.
 //
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:Format=date-time

@@ -54,7 +54,8 @@ type State struct {
 	StableGone bool `json:"stableGone,omitempty"`
 	// BriefRests says that rests which are soon over belong to the leg that comes to them, and that finalising may be a leg of its own.
 	BriefRests bool `json:"briefRests,omitempty"`
-	// OneWrite says that the claim and the first of the Move may be one write (rollout.BeginResult.Placed), and that whatever ends the rollout stops its first leg.
+	// OneWrite says that the claim and the first of the Move may be one write (rollout.BeginResult.Placed), and that whatever ends the rollout stops its
+	// first leg.
 	OneWrite bool `json:"oneWrite,omitempty"`
 	// UID is the workload's own.
 	UID string `json:"uid,omitempty"`
