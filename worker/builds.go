@@ -28,12 +28,14 @@ import (
 const (
 	// lookEvery is how often a process looks which builds run. That takes one cheap call; what follows of it is decided anew only if others run than before.
 	lookEvery = 15 * time.Second
-	// decideEvery is how often it is decided anew in any case: builds that may be gone back to become too old.
-	decideEvery = 10 * time.Minute
+	// decideEvery is how often it is decided anew in any case: a build may take the work and die before it is heard of, and those that may be gone back to become too old.
+	decideEvery = time.Minute
 	// routePause is how long a process waits before it tries again to get the work: Temporal has to hear of a new build's workers first.
 	routePause = 250 * time.Millisecond
 	// routeTimeout bounds one look, with what follows of it, leaveTimeout that of a process which ends.
 	routeTimeout, leaveTimeout = 10 * time.Second, 3 * time.Second
+	// heardAgain is within how long a worker that lives is heard of again.
+	heardAgain = party.Interval + 2*time.Second
 	// missingFor is for how long a newer build must not have been heard of before an older one takes its work: Temporal forgets who polls when it is started again.
 	missingFor = 10 * time.Second
 )
@@ -89,10 +91,12 @@ func (b *builds) deployment(queue string) worker.DeploymentOptions {
 func (b *builds) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
-	running := b.buildsOf(b.presence(ctx), "")
+	running := b.buildsOf(b.presence(ctx))
 	if maps.EqualFunc(running, b.running, slices.Equal) && time.Since(b.decided) < decideEvery {
 		return nil
 	}
+	// Until all queues are settled nothing is: what is so again as it was at the last decision may have been different in between.
+	b.running = nil
 	if err := b.routeAll(ctx, running, anyBuild); err != nil {
 		return err
 	}
@@ -117,7 +121,53 @@ func (b *builds) routeAll(ctx context.Context, running map[string][]string, leav
 func (b *builds) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	stay := b.buildsOf(b.presence(ctx), b.options.Identity)
+	b.handOver(ctx, b.presence(ctx))
+}
+
+// leaveForGood does so once more when this process's own workers are stopped: two that end at the same time each saw the other. One that has just died counts as
+// there until it has been silent for long enough, and a build that tells no ID takes no work by itself: so where another build could go on, those of this build
+// are waited for until they have been heard of again.
+func (b *builds) leaveForGood(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, heardAgain+leaveTimeout)
+	defer cancel()
+	former := b.presence(ctx)
+	others := b.couldGoOn(ctx, former)
+	now, silent := former, b.silent(others, former, former)
+	for until := time.Now().Add(heardAgain); len(silent) > 0 && time.Now().Before(until) && pause(ctx, routePause); {
+		now = b.presence(ctx)
+		silent = b.silent(others, former, now)
+	}
+	b.handOver(ctx, now, silent...)
+}
+
+// couldGoOn are the queues of which this build has the work, and of which another build's workers are there too.
+func (b *builds) couldGoOn(ctx context.Context, present map[string]party.Presence) (queues []string) {
+	for queue, running := range b.buildsOf(present, b.options.Identity) {
+		if !slices.ContainsFunc(running, func(build string) bool { return build != b.options.Versioning.Build }) {
+			continue
+		}
+		if known, _, err := b.describe(ctx, queue, running); err == nil && known.Current == b.options.Versioning.Build {
+			queues = append(queues, queue)
+		}
+	}
+	return queues
+}
+
+// silent are the workers of this build on those queues, but for this process's own, that have not been heard of since.
+func (b *builds) silent(queues []string, former, now map[string]party.Presence) (silent []string) {
+	for _, queue := range queues {
+		for _, w := range now[queue].SilentSince(former[queue]) {
+			if w.Build == b.options.Versioning.Build && w.Identity != b.options.Identity {
+				silent = append(silent, w.Identity)
+			}
+		}
+	}
+	return silent
+}
+
+// handOver gives the work on those queues to the builds of others that no worker of this build polls, but for those that are gone and this process's own.
+func (b *builds) handOver(ctx context.Context, present map[string]party.Presence, gone ...string) {
+	stay := b.buildsOf(present, append(gone, b.options.Identity)...)
 	maps.DeleteFunc(stay, func(_ string, builds []string) bool { return slices.Contains(builds, b.options.Versioning.Build) })
 	if err := b.routeAll(ctx, stay, b.options.Versioning.Build); err != nil {
 		b.options.Log.Warn("another build could not be given the work: it takes it when this one is silent", "error", err)
@@ -131,19 +181,19 @@ func (b *builds) presence(ctx context.Context) map[string]party.Presence {
 // anyBuild stands for builds that may run: who polls the queue can't be learnt.
 const anyBuild = "*"
 
-// buildsOf are the builds that run on each queue, in order: this one too, unless this process is left out as it is about to end.
-func (b *builds) buildsOf(present map[string]party.Presence, without string) map[string][]string {
+// buildsOf are the builds that run on each queue, in order: this one too, unless workers are left out, as this process is about to end.
+func (b *builds) buildsOf(present map[string]party.Presence, without ...string) map[string][]string {
 	running := map[string][]string{}
 	for queue, p := range present {
 		var found []string
-		if without == "" {
+		if len(without) == 0 {
 			found = append(found, b.options.Versioning.Build)
 		}
 		if p.Reachable == party.Unknown {
 			found = append(found, anyBuild)
 		}
 		for _, w := range p.Workers {
-			if w.Identity != without {
+			if !slices.Contains(without, w.Identity) {
 				found = append(found, w.Build)
 			}
 		}
@@ -278,7 +328,7 @@ func (b *builds) prepare(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
-	known, _, err := b.describe(ctx, catalog.EngineQueue, b.buildsOf(b.presence(ctx), "")[catalog.EngineQueue])
+	known, _, err := b.describe(ctx, catalog.EngineQueue, b.buildsOf(b.presence(ctx))[catalog.EngineQueue])
 	if err == nil {
 		b.mayRecord(known)
 	}

@@ -89,7 +89,7 @@ func (f *Fleet) stop(ctx context.Context) error {
 	defer f.mu.Unlock()
 	if len(f.workers) > 0 {
 		f.builds.leave(ctx)
-		defer f.builds.leave(ctx) // two that end at the same time each saw the other
+		defer f.builds.leaveForGood(ctx)
 	}
 	var wg sync.WaitGroup
 	for _, w := range f.workers {

@@ -72,7 +72,9 @@ func taken(id string) error {
 func newServing(r *kusciapb.CreateServingRequest) *kuscia.KusciaDeployment {
 	kd := &kuscia.KusciaDeployment{
 		ObjectMeta: metav1.ObjectMeta{Name: r.GetServingId(), Namespace: kuscia.Namespace,
-			Labels: map[string]string{kuscia.LabelAppType: kuscia.AppTypeServing}},
+			Labels: map[string]string{kuscia.LabelAppType: kuscia.AppTypeServing},
+			// The controller would add it: a write, and another look, of each creation.
+			Finalizers: []string{kuscia.Finalizer}},
 		Spec: kuscia.KusciaDeploymentSpec{Initiator: r.GetInitiator(), InputConfig: r.GetServingInputConfig()},
 	}
 	if mode := r.GetAffinityMode(); mode != "" {

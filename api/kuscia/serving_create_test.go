@@ -122,6 +122,7 @@ func TestCreateStoresWhatKusciaDoes(t *testing.T) {
 	require.Equal(t, "cross-domain", kd.Namespace)
 	require.Equal(t, map[string]string{"kuscia.secretflow/app-type": "serving"}, kd.Labels)
 	require.Equal(t, map[string]string{"kuscia.secretflow/affinity-mode": "none"}, kd.Annotations)
+	require.Equal(t, []string{kuscia.Finalizer}, kd.Finalizers, "it must not go before what its parties run, from the first moment on")
 	require.Equal(t, "alice", kd.Spec.Initiator)
 	require.Equal(t, "{}", kd.Spec.InputConfig)
 

@@ -102,5 +102,15 @@ func (p Presence) SilentAt() (at time.Time, ok bool) {
 	return at, ok
 }
 
+// SilentSince are the workers that have told nothing since p was as former. One that lives tells every Interval that it is there.
+func (p Presence) SilentSince(former Presence) (silent []Worker) {
+	for _, w := range p.Workers {
+		if slices.ContainsFunc(former.Workers, func(f Worker) bool { return f == w }) {
+			silent = append(silent, w)
+		}
+	}
+	return silent
+}
+
 // UnknownPresence is the presence of a party whose workers cannot be asked after, with the reason.
 func UnknownPresence(reason string) Presence { return Presence{Reachable: Unknown, Reason: reason} }

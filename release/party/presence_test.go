@@ -102,6 +102,15 @@ func TestSilentAt(t *testing.T) {
 	}
 }
 
+// Who ends waits for a sign of life of the others.
+func TestSilentSince(t *testing.T) {
+	t.Parallel()
+	former := Judge("q", []Worker{seen("dead", 7*time.Second), seen("alive", 7*time.Second)}, noon)
+	now := Judge("q", []Worker{seen("dead", 7*time.Second), seen("alive", 2*time.Second), seen("new", time.Second)}, noon)
+	require.Equal(t, []Worker{seen("dead", 7*time.Second)}, now.SilentSince(former))
+	require.Empty(t, now.SilentSince(UnknownPresence("Temporal is away")), "of whom nothing was known is heard of now")
+}
+
 func TestWorkersComeInOrder(t *testing.T) {
 	t.Parallel()
 	again := seen("a", 0)

@@ -72,6 +72,7 @@ func Apply(o Options, to *client.Options) error {
 	}
 	to.DataConverter = codec.NewDataConverter()
 	connection := &to.ConnectionOptions
+	connection.GrpcCompression = &client.GrpcCompressionNone{}
 	connection.TLSDisabled = true // by the SDK: TLS is that of the credentials below, whose files may change
 	credentials, err := newCredentials(o)
 	if err != nil {

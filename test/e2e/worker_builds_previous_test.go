@@ -9,11 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.io/slipway/release/catalog"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/upgrade"
+	"slipway.io/slipway/temporal/presence"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -107,6 +109,38 @@ func TestLongReleasesRecordWhatABuildWithoutAnIDUnderstands(t *testing.T) {
 		b.waitWork(newer)
 		require.Equal(t, before, b.recorded())
 		require.NoError(t, worker.Stop())
+	}
+}
+
+// The build before this one doesn't take work by itself. A worker of this build that has just died still counts as there: the last one to end hands the work over all the same.
+func TestLongLastWorkerEndsJustAfterAnotherDied(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	previous := harness.Options{Binary: "slipway-previous", Apart: true, Stack: harness.NewOwnTemporal(t)}
+	b := &twoBuilds{Engine: harness.Start(t, previous), t: t}
+	dies, ends := b.Worker(buildOptions(newer)), b.Worker(buildOptions(newer))
+	b.waitWork(newer)
+	b.waitHeard(newer, 2)
+	dies.Kill()
+	require.NoError(t, ends.Stop())
+	b.waitWork(upgrade.Unversioned)
+	b.recorded()
+}
+
+// waitHeard waits until Temporal has heard of so many workers of a build on both queues.
+func (b *twoBuilds) waitHeard(id string, n int) {
+	b.t.Helper()
+	finder := presence.Finder{Temporal: b.Workflows, Namespace: b.TemporalNamespace}
+	for _, queue := range []string{catalog.EngineQueue, catalog.PartyQueue(catalog.DefaultParty)} {
+		require.Eventually(b.t, func() bool {
+			heard := 0
+			for _, worker := range finder.Of(b.t.Context(), queue)[queue].Workers {
+				if worker.Build == id {
+					heard++
+				}
+			}
+			return heard == n
+		}, harness.Patience, harness.Tick, "%d workers of %s are heard of on queue %s", n, upgrade.Name(id), queue)
 	}
 }
 

@@ -1,0 +1,187 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	deploymentpb "go.temporal.io/api/deployment/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	namespacepb "go.temporal.io/api/namespace/v1"
+	"go.temporal.io/api/serviceerror"
+	workerpb "go.temporal.io/api/worker/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"slipway.io/slipway/release/party"
+)
+
+// fakeTemporal is a Temporal server, as far as it knows of builds: who polls, and which build gets the work of each queue.
+type fakeTemporal struct {
+	workflowservice.WorkflowServiceClient
+	workers []*workerpb.WorkerHeartbeat
+	current map[string]string
+	first   map[string]time.Time
+}
+
+func newTemporal() *fakeTemporal {
+	return &fakeTemporal{current: map[string]string{}, first: map[string]time.Time{}}
+}
+
+// fakeClient is a client of it.
+type fakeClient struct {
+	client.Client
+	service *fakeTemporal
+}
+
+func (c fakeClient) WorkflowService() workflowservice.WorkflowServiceClient { return c.service }
+
+// hear has a worker of a build tell that it polls these queues.
+func (s *fakeTemporal) hear(identity, build string, queues ...string) {
+	if s.first[build].IsZero() {
+		s.first[build] = time.Now()
+	}
+	for _, queue := range queues {
+		s.workers = append(s.workers, &workerpb.WorkerHeartbeat{WorkerIdentity: identity, TaskQueue: queue, Status: enumspb.WORKER_STATUS_RUNNING,
+			DeploymentVersion: &deploymentpb.WorkerDeploymentVersion{BuildId: build}, HeartbeatTime: timestamppb.Now()})
+	}
+}
+
+// last is the newest heartbeat of each worker and queue.
+func (s *fakeTemporal) last() (infos []*workerpb.WorkerInfo) {
+	newest := map[[2]string]*workerpb.WorkerHeartbeat{}
+	for _, w := range s.workers {
+		newest[[2]string{w.GetWorkerIdentity(), w.GetTaskQueue()}] = w
+	}
+	for _, w := range newest {
+		infos = append(infos, &workerpb.WorkerInfo{WorkerHeartbeat: w})
+	}
+	return infos
+}
+
+func (s *fakeTemporal) ListWorkers(context.Context, *workflowservice.ListWorkersRequest, ...grpc.CallOption) (*workflowservice.ListWorkersResponse, error) {
+	return &workflowservice.ListWorkersResponse{WorkersInfo: s.last()}, nil
+}
+
+func (s *fakeTemporal) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {
+	return &workflowservice.DescribeNamespaceResponse{NamespaceInfo: &namespacepb.NamespaceInfo{
+		Capabilities: &namespacepb.NamespaceInfo_Capabilities{WorkerHeartbeats: true}}}, nil
+}
+
+func (s *fakeTemporal) DescribeWorkerDeployment(_ context.Context, in *workflowservice.DescribeWorkerDeploymentRequest, _ ...grpc.CallOption) (
+	*workflowservice.DescribeWorkerDeploymentResponse, error) {
+	build, known := s.current[in.GetDeploymentName()]
+	if !known {
+		return nil, serviceerror.NewNotFound("no such deployment")
+	}
+	info := &deploymentpb.WorkerDeploymentInfo{RoutingConfig: &deploymentpb.RoutingConfig{}}
+	if build != "" {
+		info.RoutingConfig.CurrentDeploymentVersion = &deploymentpb.WorkerDeploymentVersion{BuildId: build}
+	}
+	for id, first := range s.first {
+		if id != "" {
+			info.VersionSummaries = append(info.VersionSummaries, &deploymentpb.WorkerDeploymentInfo_WorkerDeploymentVersionSummary{
+				DeploymentVersion: &deploymentpb.WorkerDeploymentVersion{BuildId: id}, CreateTime: timestamppb.New(first)})
+		}
+	}
+	return &workflowservice.DescribeWorkerDeploymentResponse{WorkerDeploymentInfo: info}, nil
+}
+
+func (s *fakeTemporal) SetWorkerDeploymentCurrentVersion(_ context.Context, in *workflowservice.SetWorkerDeploymentCurrentVersionRequest, _ ...grpc.CallOption) (
+	*workflowservice.SetWorkerDeploymentCurrentVersionResponse, error) {
+	s.current[in.GetDeploymentName()] = in.GetBuildId()
+	return &workflowservice.SetWorkerDeploymentCurrentVersionResponse{}, nil
+}
+
+// of are the builds as a process of one sees them, on two queues.
+func (s *fakeTemporal) of(identity, build string) *builds {
+	return newBuilds(fakeClient{service: s}, []Queue{{Name: "a"}, {Name: "b"}}, Options{Identity: identity, Versioning: Versioning{Build: build}, Log: slog.New(slog.DiscardHandler)})
+}
+
+// A newer build takes the work and dies before both of its queues have been heard of: the older one takes it back all the same, though the same builds run then as
+// when it last decided.
+func TestABuildThatWasHardlyHeardOfLosesTheWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTemporal()
+		older := s.of("old", "older")
+		beat := func() { s.hear("old", "older", "a", "b") }
+		beat()
+		require.NoError(t, older.look(t.Context()))
+		require.Equal(t, map[string]string{"a": "older", "b": "older"}, s.current)
+
+		time.Sleep(time.Second)
+		s.hear("new", "newer", "a")
+		s.current = map[string]string{"a": "newer", "b": "newer"}
+		for at := party.Interval; at < decideEvery-party.Interval; at += party.Interval {
+			time.Sleep(party.Interval)
+			beat()
+			if at > missingFor { // a process looks every lookEvery
+				_ = older.look(t.Context()) // the newer one may only not have been heard of
+			}
+		}
+		require.Equal(t, map[string]string{"a": "older", "b": "older"}, s.current)
+	})
+}
+
+// It dies before either has.
+func TestABuildThatWasNeverHeardOfLosesTheWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTemporal()
+		older := s.of("old", "older")
+		beat := func() { s.hear("old", "older", "a", "b") }
+		beat()
+		require.NoError(t, older.look(t.Context()))
+		time.Sleep(time.Second)
+		s.first["newer"] = time.Now()
+		s.current = map[string]string{"a": "newer", "b": "newer"}
+		for range 24 { // two minutes
+			time.Sleep(party.Interval)
+			beat()
+			_ = older.look(t.Context())
+		}
+		require.Equal(t, map[string]string{"a": "older", "b": "older"}, s.current)
+	})
+}
+
+// The last worker of a build that ends hands the work over, though another one of it, which has just died, still counts as there; one that lives keeps it.
+func TestLeaveForGood(t *testing.T) {
+	t.Parallel()
+	for name, alive := range map[string]bool{"the other has died": false, "the other lives": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newTemporal()
+				s.hear("before", "", "a", "b")
+				time.Sleep(time.Second)
+				s.hear("other", "newer", "a", "b")
+				s.hear("ends", "newer", "a", "b")
+				s.current = map[string]string{"a": "newer", "b": "newer"}
+				ends := s.of("ends", "newer")
+				for tick := time.Second; tick <= heardAgain; tick += time.Second { // as time goes by
+					time.AfterFunc(tick, func() {
+						s.hear("before", "", "a", "b")
+						if alive {
+							s.hear("other", "newer", "a", "b")
+						}
+					})
+				}
+				begun := time.Now()
+				ends.leaveForGood(t.Context())
+				synctest.Wait()
+				if alive {
+					require.Equal(t, map[string]string{"a": "newer", "b": "newer"}, s.current)
+					require.Less(t, time.Since(begun), party.Interval, "it ends as soon as the other is heard of")
+				} else {
+					require.Equal(t, map[string]string{"a": "", "b": ""}, s.current)
+				}
+			})
+		})
+	}
+}
