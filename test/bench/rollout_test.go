@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.io/slipway/release/rollout"
@@ -85,11 +86,13 @@ func measureRollouts(t *testing.T, s setting) {
 	each(n, func(i int) { e.Deployment(deploymentName(i), int32(s.pods), nil) })
 	waitReleased(t, e, n, ":v1")
 
+	settle(t, e)
 	servedFirst := requestsServed(t, e)
 	plain := measure(t, e, func() {
 		each(n, func(i int) { setImage(t, e, deploymentName(i), ":v2") })
 		waitReleased(t, e, n, ":v2")
 	})
+	settle(t, e)
 	servedPlain := requestsServed(t, e)
 	before := counted.now()
 	ours := measure(t, e, func() {
@@ -413,49 +416,13 @@ func post(t *testing.T, e *harness.Engine, r harness.Rollout) {
 	require.Equal(t, http.StatusAccepted, a.Status, "%s", a.Body)
 }
 
-// waitReleased waits until the Deployments that are released serve a version. It watches: to list a thousand of them five times a second would be on the bill.
+// waitReleased waits until the Deployments that are released serve a version.
 func waitReleased(t *testing.T, e *harness.Engine, n int, tag string) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	for done := 0; ; {
-		var err error
-		if done, err = watchReleased(ctx, e, n, tag); done == n {
-			return
-		}
-		require.NoError(t, ctx.Err(), "only %d of %d Deployments are of %s: %v", done, n, tag, err)
-	}
-}
-
-// watchReleased answers how many of n Deployments serve a version once all do, or once the watch has ended.
-func watchReleased(ctx context.Context, e *harness.Engine, n int, tag string) (int, error) {
-	deployments := e.Kube.AppsV1().Deployments(e.Apps)
-	list, err := deployments.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return 0, err
-	}
-	done := map[string]bool{}
-	for _, d := range list.Items {
-		if released(&d, tag) {
-			done[d.Name] = true
-		}
-	}
-	events, err := deployments.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		return len(done), err
-	}
-	defer events.Stop()
-	for len(done) < n {
-		event, open := <-events.ResultChan()
-		if !open {
-			break
-		}
-		if d, is := event.Object.(*appsv1.Deployment); is && released(d, tag) {
-			done[d.Name] = true
-		} else if is {
-			delete(done, d.Name)
-		}
-	}
-	return len(done), nil
+	t.Helper()
+	waitFor(t, deploymentsOf(e, e.Apps), n, func(object runtime.Object) bool {
+		d, is := object.(*appsv1.Deployment)
+		return is && released(d, tag)
+	})
 }
 
 // released says that a Deployment serves a version, and that no release holds it. Those that nobody releases serve none.

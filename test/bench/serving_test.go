@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -22,7 +23,7 @@ import (
 // never writes over another's object, and owns its fields, so that what others change of them is noticed.
 const maxServingWrites = 22
 
-// N servings of two parties created at once, beside their Deployments and Services alone.
+// N servings of two parties created at once, beside their Deployments, Services and ConfigMaps alone.
 func TestLongServingsAtOnce(t *testing.T) {
 	harness.Long(t)
 	measureServings(t, 20)
@@ -40,17 +41,25 @@ func measureServings(t *testing.T, n int) {
 	parties := []string{e.Namespace(t, "alice"), e.Namespace(t, "bob")}
 	image := servingImage(t, e)
 
+	settle(t, e)
+	servedFirst := requestsServed(t, e)
 	plain := measure(t, e, func() {
 		each(n, func(i int) { createPlain(t, e, parties, fmt.Sprintf("plain-%d", i)) })
-		require.Eventually(t, func() bool { return available(e, parties, "plain=yes") == 2*n }, 10*time.Minute, time.Second)
+		for _, party := range parties {
+			waitFor(t, deploymentsOf(e, party), n, isAvailable)
+		}
 	})
+	settle(t, e)
+	servedPlain := requestsServed(t, e)
 	before := counted.now()
 	ours := measure(t, e, func() {
 		createServings(t, e, parties, image, n)
 	})
+	servedOurs := requestsServed(t, e).since(servedPlain)
 	after := counted.now()
-	fmt.Printf("\n%d servings of 2 parties, 1 pod each, created at once; plain: their Deployments and Services alone\n", n)
+	fmt.Printf("\n%d servings of 2 parties, 1 pod each, created at once; plain: their Deployments, Services and ConfigMaps alone\n", n)
 	printRatios(t, "servings", plain, ours)
+	printServed(n, servedPlain.since(servedFirst), servedOurs)
 	fmt.Printf("  history: %d events of its creation\n", e.Events(serving.WorkflowPrefix("s0")+"1"))
 	printTypes(e.History(serving.WorkflowPrefix("s0") + "1"))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
@@ -71,13 +80,23 @@ func servingImage(t *testing.T, e *harness.Engine) string {
 
 // createServings creates servings of two parties until there are n, and returns when all are Available.
 func createServings(t *testing.T, e *harness.Engine, parties []string, image string, n int) {
-	there := servingsAvailable(t, e)
+	list, err := servingsOf(t, e).list(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	there := meta.LenList(list)
 	each(n-there, func(i int) {
 		i += there
 		e.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":"s%d","initiator":%q,"serving_input_config":"{}","parties":[{"domain_id":%q,"app_image":%q},{"domain_id":%q,"app_image":%q}]}`,
 			i, parties[0], parties[0], image, parties[1], image))
 	})
-	require.Eventually(t, func() bool { return servingsAvailable(t, e) == n }, 10*time.Minute, time.Second, "not every serving comes to be Available")
+	waitFor(t, servingsOf(t, e), n, func(object runtime.Object) bool {
+		phase, _, _ := unstructured.NestedString(object.(*unstructured.Unstructured).Object, "status", "phase")
+		return phase == string(kuscia.PhaseAvailable)
+	})
+}
+
+func servingsOf(t *testing.T, e *harness.Engine) objects {
+	client := e.Dynamic(t).Resource(kuscia.KusciaDeploymentResource).Namespace(e.Home)
+	return objects{watch: client.Watch, list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) }}
 }
 
 // createPlain makes what a serving has in its parties, without a serving.
@@ -90,40 +109,22 @@ func createPlain(t *testing.T, e *harness.Engine, parties []string, name string)
 				Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: labels, Ports: []corev1.ServicePort{{Name: port, Port: 8080, TargetPort: intstr.FromInt32(8080)}}}}, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
-		_, err := e.Kube.AppsV1().Deployments(party).Create(context.Background(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		_, err := e.Kube.CoreV1().ConfigMaps(party).Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Data: map[string]string{"app.conf": fmt.Sprintf(`{"id":%q}`, name)}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		_, err = e.Kube.AppsV1().Deployments(party).Create(context.Background(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 			Spec: appsv1.DeploymentSpec{Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "registry.test/app:v1"}}}}}}, metav1.CreateOptions{})
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+					Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}}},
+					Containers: []corev1.Container{{Name: "app", Image: "registry.test/app:v1",
+						VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/app.conf", SubPath: "app.conf"}}}}}}}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 }
 
-// available counts the Deployments with that label that have a pod.
-func available(e *harness.Engine, parties []string, selector string) int {
-	n := 0
-	for _, party := range parties {
-		list, err := e.Kube.AppsV1().Deployments(party).List(context.Background(), metav1.ListOptions{LabelSelector: selector})
-		if err != nil {
-			return 0
-		}
-		for i := range list.Items {
-			if list.Items[i].Status.AvailableReplicas > 0 {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-func servingsAvailable(t *testing.T, e *harness.Engine) int {
-	list, err := e.Dynamic(t).Resource(kuscia.KusciaDeploymentResource).Namespace(e.Home).List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		return 0
-	}
-	n := 0
-	for i := range list.Items {
-		if phase, _, _ := unstructured.NestedString(list.Items[i].Object, "status", "phase"); phase == string(kuscia.PhaseAvailable) {
-			n++
-		}
-	}
-	return n
+// isAvailable says that a Deployment has a pod.
+func isAvailable(object runtime.Object) bool {
+	d, is := object.(*appsv1.Deployment)
+	return is && d.Status.AvailableReplicas > 0
 }

@@ -1,0 +1,106 @@
+package bench
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"slipway.io/slipway/test/harness"
+)
+
+// longestWait is how long a measurement waits for what it has begun.
+const longestWait = 10 * time.Minute
+
+// objects are those of one kind in one namespace.
+type objects struct {
+	list  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error)
+	watch func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
+
+// waitFor waits until n of these objects are done. It watches: to list a thousand of them again and again would be on the bill.
+func waitFor(t *testing.T, of objects, n int, done func(object runtime.Object) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), longestWait)
+	defer cancel()
+	for there := 0; ; {
+		var err error
+		if there, err = of.follow(ctx, n, done); there == n {
+			return
+		}
+		require.NoError(t, ctx.Err(), "only %d of %d are done: %v", there, n, err)
+	}
+}
+
+// follow answers how many are done once n are, or once the watch has ended.
+func (of objects) follow(ctx context.Context, n int, done func(object runtime.Object) bool) (int, error) {
+	list, err := of.list(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return 0, err
+	}
+	there := map[string]bool{}
+	look := func(object runtime.Object) error {
+		named, err := meta.Accessor(object)
+		if err != nil {
+			return err
+		}
+		delete(there, named.GetName())
+		if done(object) {
+			there[named.GetName()] = true
+		}
+		return nil
+	}
+	if err := meta.EachListItem(list, look); err != nil {
+		return len(there), err
+	}
+	listed, err := meta.ListAccessor(list)
+	if err != nil {
+		return len(there), err
+	}
+	events, err := of.watch(ctx, metav1.ListOptions{ResourceVersion: listed.GetResourceVersion()})
+	if err != nil {
+		return len(there), err
+	}
+	defer events.Stop()
+	for len(there) < n {
+		event, open := <-events.ResultChan()
+		if !open || event.Type == watch.Error {
+			break
+		}
+		if err := look(event.Object); err != nil {
+			return len(there), err
+		}
+	}
+	return len(there), nil
+}
+
+// deploymentsOf are the Deployments of a namespace.
+func deploymentsOf(e *harness.Engine, namespace string) objects {
+	client := e.Kube.AppsV1().Deployments(namespace)
+	return objects{watch: client.Watch, list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) }}
+}
+
+// Between two measurements the processes of both are waited for until they use less than idleCPU within idleFor: controllers write of a burst for seconds after
+// its end is seen, which would be on the bill of the next one.
+const (
+	idleFor     = 2 * time.Second
+	idleCPU     = 0.5 // seconds
+	longestIdle = time.Minute
+)
+
+// settle waits until what was begun is over for everybody.
+func settle(t *testing.T, e *harness.Engine) {
+	t.Helper()
+	for until := time.Now().Add(longestIdle); time.Now().Before(until); {
+		timer := time.NewTimer(idleFor)
+		window := measure(t, e, func() { <-timer.C })
+		if window.slipway()+window.temporal()+window.control() < idleCPU {
+			return
+		}
+	}
+}
