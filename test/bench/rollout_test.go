@@ -46,12 +46,28 @@ type setting struct {
 	rest time.Duration
 	// idle Deployments without a pod stand in their namespace.
 	idle int
+	// timed leaves out what counts requests, which takes time itself.
+	timed bool
+}
+
+// stack is what they run on, and the tally of their requests.
+func (s setting) stack(t *testing.T) (harness.Stack, tally) {
+	if s.timed {
+		return harness.SharedStack(t), tally{}
+	}
+	return stackOf(t, s.n)
 }
 
 // N rollouts at once, beside a plain rolling update of the same Deployments in the same run. What is promised of each rollout holds for few as well.
 func TestLongRolloutsAtOnce(t *testing.T) {
 	harness.Long(t)
 	measureRollouts(t, setting{n: 20, pods: rolloutPods})
+}
+
+// As few as are counted, to be timed.
+func TestSoakTwentyRolloutsAtOnce(t *testing.T) {
+	harness.Soak(t)
+	measureRollouts(t, setting{n: 20, pods: rolloutPods, timed: true})
 }
 
 // The size that the figures are told for.
@@ -80,7 +96,7 @@ func TestSoakThousandRolloutsAtOnce(t *testing.T) {
 
 func measureRollouts(t *testing.T, s setting) {
 	n := s.n
-	stack, counted := stackOf(t, n)
+	stack, counted := s.stack(t)
 	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
 	each(s.idle, func(i int) { e.Deployment(idlePrefix+strconv.Itoa(i), 0, nil) })
 	each(n, func(i int) { e.Deployment(deploymentName(i), int32(s.pods), nil) })
