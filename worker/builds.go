@@ -128,16 +128,18 @@ func (b *builds) leave(ctx context.Context) {
 // there until it has been silent for long enough, and a build that tells no ID takes no work by itself: so where another build could go on, those of this build
 // are waited for until they have been heard of again.
 func (b *builds) leaveForGood(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, heardAgain+leaveTimeout)
+	first, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	former := b.presence(ctx)
-	others := b.couldGoOn(ctx, former)
+	former := b.presence(first)
+	others := b.couldGoOn(first, former)
 	now, silent := former, b.silent(others, former, former)
 	for until := time.Now().Add(heardAgain); len(silent) > 0 && time.Now().Before(until) && pause(ctx, routePause); {
 		now = b.presence(ctx)
 		silent = b.silent(others, former, now)
 	}
-	b.handOver(ctx, now, silent...)
+	last, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	b.handOver(last, now, silent...)
 }
 
 // couldGoOn are the queues of which this build has the work, and of which another build's workers are there too.
