@@ -34,7 +34,7 @@ const (
 	routePause = 250 * time.Millisecond
 	// routeTimeout bounds one look, with what follows of it, leaveTimeout that of a process which ends.
 	routeTimeout, leaveTimeout = 10 * time.Second, 3 * time.Second
-	// heardAgain is within how long a worker that lives is heard of again.
+	// heardAgain is within how long a worker that lives is heard of again: it tells every party.Interval, and none of that may be lost.
 	heardAgain = party.Interval + 2*time.Second
 	// missingFor is for how long a newer build must not have been heard of before an older one takes its work: Temporal forgets who polls when it is started again.
 	missingFor = 10 * time.Second
@@ -60,13 +60,15 @@ type builds struct {
 	// running are the builds that ran on each queue when it was last decided, which was at decided.
 	running map[string][]string
 	decided time.Time
+	// learnt are the queues of which it could be learnt who polls them: some servers of Temporal never tell.
+	learnt map[string]bool
 	// missing is since when the newer build that gets the work of a queue has not been heard of.
 	mu      sync.Mutex
 	missing map[string]time.Time
 }
 
 func newBuilds(temporal client.Client, queues []Queue, options Options) *builds {
-	b := &builds{temporal: temporal, options: options, missing: map[string]time.Time{}}
+	b := &builds{temporal: temporal, options: options, missing: map[string]time.Time{}, learnt: map[string]bool{}}
 	for _, q := range queues {
 		b.queues = append(b.queues, q.Name)
 	}
@@ -91,7 +93,15 @@ func (b *builds) deployment(queue string) worker.DeploymentOptions {
 func (b *builds) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
-	running := b.buildsOf(b.presence(ctx))
+	running := b.runOn(b.presence(ctx))
+	for queue, builds := range running {
+		switch {
+		case !slices.Contains(builds, anyBuild):
+			b.learnt[queue] = true
+		case b.learnt[queue]: // every build that ever ran would count as running
+			return fmt.Errorf("who polls queue %s can't be learnt now", queue)
+		}
+	}
 	if maps.EqualFunc(running, b.running, slices.Equal) && time.Since(b.decided) < decideEvery {
 		return nil
 	}
@@ -117,34 +127,46 @@ func (b *builds) routeAll(ctx context.Context, running map[string][]string, leav
 	return errors.Join(failed...)
 }
 
-// leave gives the work to the builds of others where no worker of this build stays: before an old build ends that a new one is gone back from, say.
-func (b *builds) leave(ctx context.Context) {
+// leave gives the work to the builds of others where no worker of this build stays: before an old build ends that a new one is gone back from, say. Those that are
+// known to be dead don't stay.
+func (b *builds) leave(ctx context.Context, dead ...party.Worker) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	b.handOver(ctx, b.presence(ctx))
+	stay := b.stay(b.presence(ctx), dead)
+	maps.DeleteFunc(stay, func(_ string, builds []string) bool { return slices.Contains(builds, anyBuild) })
+	if err := b.routeAll(ctx, stay, b.options.Versioning.Build); err != nil {
+		b.options.Log.Warn("another build could not be given the work: it takes it when this one is silent", "error", err)
+	}
 }
 
-// leaveForGood does so once more when this process's own workers are stopped: two that end at the same time each saw the other. One that has just died counts as
-// there until it has been silent for long enough, and a build that tells no ID takes no work by itself: so where another build could go on, those of this build
-// are waited for until they have been heard of again.
-func (b *builds) leaveForGood(ctx context.Context) {
-	first, cancel := context.WithTimeout(ctx, leaveTimeout)
-	defer cancel()
-	former := b.presence(first)
-	others := b.couldGoOn(first, former)
-	now, silent := former, b.silent(others, former, former)
-	for until := time.Now().Add(heardAgain); len(silent) > 0 && time.Now().Before(until) && pause(ctx, routePause); {
-		now = b.presence(ctx)
-		silent = b.silent(others, former, now)
+// awaitOthers returns the workers of this build, but for this process's own, that must be dead: they count as there until they have been silent for long enough,
+// but aren't heard of again. It waits only where another build could go on: one that tells no ID takes no work by itself. When there is no time it finds none.
+func (b *builds) awaitOthers(ctx context.Context) []party.Worker {
+	until := time.Now().Add(heardAgain)
+	if ends, bounded := ctx.Deadline(); bounded && ends.Before(until.Add(leaveTimeout)) {
+		return nil
 	}
-	last, cancel := context.WithTimeout(ctx, leaveTimeout)
+	asking, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	b.handOver(last, now, silent...)
+	former := b.presence(asking)
+	queues := b.couldGoOn(asking, former)
+	silent, known := b.silent(queues, former, former), true
+	for len(silent) > 0 && time.Now().Before(until) && pause(ctx, routePause) {
+		now := b.presence(ctx)
+		known = !slices.ContainsFunc(queues, func(queue string) bool { return now[queue].Reachable == party.Unknown })
+		if known {
+			silent = b.silent(queues, former, now)
+		}
+	}
+	if !known {
+		return nil
+	}
+	return silent
 }
 
 // couldGoOn are the queues of which this build has the work, and of which another build's workers are there too.
 func (b *builds) couldGoOn(ctx context.Context, present map[string]party.Presence) (queues []string) {
-	for queue, running := range b.buildsOf(present, b.options.Identity) {
+	for queue, running := range b.stay(present, nil) {
 		if !slices.ContainsFunc(running, func(build string) bool { return build != b.options.Versioning.Build }) {
 			continue
 		}
@@ -156,24 +178,15 @@ func (b *builds) couldGoOn(ctx context.Context, present map[string]party.Presenc
 }
 
 // silent are the workers of this build on those queues, but for this process's own, that have not been heard of since.
-func (b *builds) silent(queues []string, former, now map[string]party.Presence) (silent []string) {
+func (b *builds) silent(queues []string, former, now map[string]party.Presence) (silent []party.Worker) {
 	for _, queue := range queues {
 		for _, w := range now[queue].SilentSince(former[queue]) {
 			if w.Build == b.options.Versioning.Build && w.Identity != b.options.Identity {
-				silent = append(silent, w.Identity)
+				silent = append(silent, w)
 			}
 		}
 	}
 	return silent
-}
-
-// handOver gives the work on those queues to the builds of others that no worker of this build polls, but for those that are gone and this process's own.
-func (b *builds) handOver(ctx context.Context, present map[string]party.Presence, gone ...string) {
-	stay := b.buildsOf(present, append(gone, b.options.Identity)...)
-	maps.DeleteFunc(stay, func(_ string, builds []string) bool { return slices.Contains(builds, b.options.Versioning.Build) })
-	if err := b.routeAll(ctx, stay, b.options.Versioning.Build); err != nil {
-		b.options.Log.Warn("another build could not be given the work: it takes it when this one is silent", "error", err)
-	}
 }
 
 func (b *builds) presence(ctx context.Context) map[string]party.Presence {
@@ -183,26 +196,40 @@ func (b *builds) presence(ctx context.Context) map[string]party.Presence {
 // anyBuild stands for builds that may run: who polls the queue can't be learnt.
 const anyBuild = "*"
 
-// buildsOf are the builds that run on each queue, in order: this one too, unless workers are left out, as this process is about to end.
-func (b *builds) buildsOf(present map[string]party.Presence, without ...string) map[string][]string {
+// runOn are the builds that run on each queue, in order: this one too.
+func (b *builds) runOn(present map[string]party.Presence) map[string][]string {
 	running := map[string][]string{}
 	for queue, p := range present {
-		var found []string
-		if len(without) == 0 {
-			found = append(found, b.options.Versioning.Build)
-		}
-		if p.Reachable == party.Unknown {
-			found = append(found, anyBuild)
-		}
-		for _, w := range p.Workers {
-			if !slices.Contains(without, w.Identity) {
-				found = append(found, w.Build)
-			}
-		}
-		slices.Sort(found)
-		running[queue] = slices.Compact(found)
+		running[queue] = inOrder(append(buildsOf(p, p.Workers), b.options.Versioning.Build))
 	}
 	return running
+}
+
+// stay are the builds that run on each queue, in order, when this process has ended. Those that are known to be dead are left out.
+func (b *builds) stay(present map[string]party.Presence, dead []party.Worker) map[string][]string {
+	staying := map[string][]string{}
+	for queue, p := range present {
+		staying[queue] = inOrder(buildsOf(p, slices.DeleteFunc(slices.Clone(p.Workers), func(w party.Worker) bool {
+			return w.Identity == b.options.Identity || slices.Contains(dead, w)
+		})))
+	}
+	return staying
+}
+
+// buildsOf are the builds of these workers of a queue, and anyBuild if who polls it can't be learnt.
+func buildsOf(p party.Presence, workers []party.Worker) (found []string) {
+	if p.Reachable == party.Unknown {
+		found = append(found, anyBuild)
+	}
+	for _, w := range workers {
+		found = append(found, w.Build)
+	}
+	return found
+}
+
+func inOrder(builds []string) []string {
+	slices.Sort(builds)
+	return slices.Compact(builds)
 }
 
 // heard notes that who gets the work of a queue runs.
@@ -245,6 +272,7 @@ func (b *builds) route(ctx context.Context, queue string, running []string, leav
 	if err != nil {
 		return fmt.Errorf("%s can't be given the work on queue %s yet: %w", upgrade.Name(decision.Build), queue, err)
 	}
+	b.heard(queue)
 	b.options.Log.Info("work goes to another build", "queue", queue, "build", decision.Build, "before", known.Current, "reason", decision.Reason)
 	return nil
 }
@@ -330,7 +358,7 @@ func (b *builds) prepare(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
-	known, _, err := b.describe(ctx, catalog.EngineQueue, b.buildsOf(b.presence(ctx))[catalog.EngineQueue])
+	known, _, err := b.describe(ctx, catalog.EngineQueue, b.runOn(b.presence(ctx))[catalog.EngineQueue])
 	if err == nil {
 		b.mayRecord(known)
 	}

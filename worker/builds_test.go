@@ -2,7 +2,9 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,13 +26,19 @@ import (
 // fakeTemporal is a Temporal server, as far as it knows of builds: who polls, and which build gets the work of each queue.
 type fakeTemporal struct {
 	workflowservice.WorkflowServiceClient
+
+	mu      sync.Mutex
 	workers []*workerpb.WorkerHeartbeat
 	current map[string]string
 	first   map[string]time.Time
+	// starts are when processes started that take the identity of one before.
+	starts map[string]time.Time
+	// away says that it doesn't tell who polls.
+	away bool
 }
 
 func newTemporal() *fakeTemporal {
-	return &fakeTemporal{current: map[string]string{}, first: map[string]time.Time{}}
+	return &fakeTemporal{current: map[string]string{}, first: map[string]time.Time{}, starts: map[string]time.Time{}}
 }
 
 // fakeClient is a client of it.
@@ -43,20 +51,25 @@ func (c fakeClient) WorkflowService() workflowservice.WorkflowServiceClient { re
 
 // hear has a worker of a build tell that it polls these queues.
 func (s *fakeTemporal) hear(identity, build string, queues ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.first[build].IsZero() {
 		s.first[build] = time.Now()
 	}
 	for _, queue := range queues {
 		s.workers = append(s.workers, &workerpb.WorkerHeartbeat{WorkerIdentity: identity, TaskQueue: queue, Status: enumspb.WORKER_STATUS_RUNNING,
-			DeploymentVersion: &deploymentpb.WorkerDeploymentVersion{BuildId: build}, HeartbeatTime: timestamppb.Now()})
+			DeploymentVersion: &deploymentpb.WorkerDeploymentVersion{BuildId: build}, HeartbeatTime: timestamppb.Now(), StartTime: timestamppb.New(s.started(identity))})
 	}
 }
 
+// started is when the process of an identity started.
+func (s *fakeTemporal) started(identity string) time.Time { return s.starts[identity] }
+
 // last is the newest heartbeat of each worker and queue.
 func (s *fakeTemporal) last() (infos []*workerpb.WorkerInfo) {
-	newest := map[[2]string]*workerpb.WorkerHeartbeat{}
+	newest := map[string]*workerpb.WorkerHeartbeat{}
 	for _, w := range s.workers {
-		newest[[2]string{w.GetWorkerIdentity(), w.GetTaskQueue()}] = w
+		newest[fmt.Sprint(w.GetWorkerIdentity(), w.GetStartTime().AsTime(), w.GetTaskQueue())] = w
 	}
 	for _, w := range newest {
 		infos = append(infos, &workerpb.WorkerInfo{WorkerHeartbeat: w})
@@ -65,6 +78,11 @@ func (s *fakeTemporal) last() (infos []*workerpb.WorkerInfo) {
 }
 
 func (s *fakeTemporal) ListWorkers(context.Context, *workflowservice.ListWorkersRequest, ...grpc.CallOption) (*workflowservice.ListWorkersResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away {
+		return nil, serviceerror.NewUnavailable("away")
+	}
 	return &workflowservice.ListWorkersResponse{WorkersInfo: s.last()}, nil
 }
 
@@ -75,6 +93,8 @@ func (s *fakeTemporal) DescribeNamespace(context.Context, *workflowservice.Descr
 
 func (s *fakeTemporal) DescribeWorkerDeployment(_ context.Context, in *workflowservice.DescribeWorkerDeploymentRequest, _ ...grpc.CallOption) (
 	*workflowservice.DescribeWorkerDeploymentResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	build, known := s.current[in.GetDeploymentName()]
 	if !known {
 		return nil, serviceerror.NewNotFound("no such deployment")
@@ -94,6 +114,8 @@ func (s *fakeTemporal) DescribeWorkerDeployment(_ context.Context, in *workflows
 
 func (s *fakeTemporal) SetWorkerDeploymentCurrentVersion(_ context.Context, in *workflowservice.SetWorkerDeploymentCurrentVersionRequest, _ ...grpc.CallOption) (
 	*workflowservice.SetWorkerDeploymentCurrentVersionResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.current[in.GetDeploymentName()] = in.GetBuildId()
 	return &workflowservice.SetWorkerDeploymentCurrentVersionResponse{}, nil
 }
@@ -151,9 +173,33 @@ func TestABuildThatWasNeverHeardOfLosesTheWork(t *testing.T) {
 }
 
 // The last worker of a build that ends hands the work over, though another one of it, which has just died, still counts as there; one that lives keeps it.
-func TestLeaveForGood(t *testing.T) {
+func TestTheLastWorkerOfABuildEnds(t *testing.T) {
 	t.Parallel()
-	for name, alive := range map[string]bool{"the other has died": false, "the other lives": true} {
+	for name, test := range map[string]struct {
+		// other is what becomes of the other worker of its build just after this one has been asked to end.
+		other func(s *fakeTemporal)
+		gets  string
+		most  time.Duration
+	}{
+		"it has died": {func(*fakeTemporal) {}, "", heardAgain + leaveTimeout},
+		"it lives":    {func(s *fakeTemporal) { s.hear("other", "newer", "a", "b") }, "newer", party.Interval + routePause},
+		"it was started again under its own identity": {func(s *fakeTemporal) {
+			s.starts["other"] = time.Now()
+			s.hear("other", "newer", "a", "b")
+		}, "newer", heardAgain + leaveTimeout},
+		"it lives, and Temporal doesn't tell for a moment": {func(s *fakeTemporal) {
+			s.tells(false)
+			time.AfterFunc(time.Second, func() {
+				s.tells(true)
+				s.hear("other", "newer", "a", "b")
+			})
+		}, "newer", heardAgain + leaveTimeout},
+		"it has died, and Temporal doesn't tell for a moment": {func(s *fakeTemporal) {
+			s.tells(false)
+			time.AfterFunc(time.Second, func() { s.tells(true) })
+		}, "", heardAgain + leaveTimeout},
+		"Temporal doesn't tell any more": {func(s *fakeTemporal) { s.tells(false) }, "newer", heardAgain + leaveTimeout},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -164,24 +210,38 @@ func TestLeaveForGood(t *testing.T) {
 				s.hear("ends", "newer", "a", "b")
 				s.current = map[string]string{"a": "newer", "b": "newer"}
 				ends := s.of("ends", "newer")
-				for tick := time.Second; tick <= heardAgain; tick += time.Second { // as time goes by
-					time.AfterFunc(tick, func() {
-						s.hear("before", "", "a", "b")
-						if alive {
-							s.hear("other", "newer", "a", "b")
-						}
-					})
-				}
+				time.AfterFunc(party.Interval-time.Second, func() { s.hear("before", "", "a", "b") })
+				time.AfterFunc(party.Interval, func() { test.other(s) })
 				begun := time.Now()
-				ends.leaveForGood(t.Context())
-				synctest.Wait()
-				if alive {
-					require.Equal(t, map[string]string{"a": "newer", "b": "newer"}, s.current)
-					require.Less(t, time.Since(begun), party.Interval, "it ends as soon as the other is heard of")
-				} else {
-					require.Equal(t, map[string]string{"a": "", "b": ""}, s.current)
-				}
+				ends.leave(t.Context(), ends.awaitOthers(t.Context())...)
+				require.LessOrEqual(t, time.Since(begun), test.most)
+				require.Equal(t, map[string]string{"a": test.gets, "b": test.gets}, s.current)
+				time.Sleep(time.Minute) // what is still to come of the others
 			})
 		})
 	}
+}
+
+// While Temporal can't say who polls, every build that ever ran would count as running: a build that was gone back from, say.
+func TestNobodyTakesTheWorkWhileTemporalDoesNotTell(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTemporal()
+		older := s.of("old", "older")
+		s.hear("old", "older", "a", "b")
+		s.first["newer"] = time.Now().Add(time.Second) // it has been, and is gone
+		s.current = map[string]string{"a": "older", "b": "older"}
+		require.NoError(t, older.look(t.Context()))
+		s.tells(false)
+		require.ErrorContains(t, older.look(t.Context()), "can't be learnt now")
+		older.leave(t.Context())
+		require.Equal(t, map[string]string{"a": "older", "b": "older"}, s.current)
+	})
+}
+
+// tells says whether it tells who polls.
+func (s *fakeTemporal) tells(does bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away = !does
 }

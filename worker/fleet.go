@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/fx"
 
+	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/workflows"
 )
 
@@ -81,22 +82,28 @@ func (f *Fleet) start(context.Context) error {
 	return nil
 }
 
+var errStopped = errors.New("the workers are stopped")
+
 // stop lets running activities end within StopTimeout.
 func (f *Fleet) stop(ctx context.Context) error {
 	f.cancel()
 	<-f.done
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.workers) > 0 {
-		f.builds.leave(ctx)
-		defer f.builds.leaveForGood(ctx)
+	if len(f.workers) == 0 {
+		f.trouble = errStopped
+		return nil
 	}
+	f.builds.leave(ctx)
 	var wg sync.WaitGroup
+	var dead []party.Worker
+	wg.Go(func() { dead = f.builds.awaitOthers(ctx) })
 	for _, w := range f.workers {
 		wg.Go(w.Stop)
 	}
 	wg.Wait()
-	f.workers, f.trouble = nil, errors.New("the workers are stopped")
+	f.builds.leave(ctx, dead...) // once more: two that end at the same time each saw the other
+	f.workers, f.trouble = nil, errStopped
 	return nil
 }
 

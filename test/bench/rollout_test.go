@@ -116,6 +116,7 @@ func measureRollouts(t *testing.T, s setting) {
 		waitReleased(t, e, n, ":v3")
 	})
 	waitClosed(t, e, n)
+	settle(t, e)
 	servedOurs := requestsServed(t, e).since(servedPlain)
 	after := counted.now()
 	events := e.Events(rollout.WorkflowID("", e.Apps, deploymentName(0)))

@@ -55,6 +55,7 @@ func measureServings(t *testing.T, n int) {
 	ours := measure(t, e, func() {
 		createServings(t, e, parties, image, n)
 	})
+	settle(t, e)
 	servedOurs := requestsServed(t, e).since(servedPlain)
 	after := counted.now()
 	fmt.Printf("\n%d servings of 2 parties, 1 pod each, created at once; plain: their Deployments, Services and ConfigMaps alone\n", n)

@@ -30,10 +30,11 @@ func waitFor(t *testing.T, of objects, n int, done func(object runtime.Object) b
 	defer cancel()
 	for there := 0; ; {
 		var err error
-		if there, err = of.follow(ctx, n, done); there == n {
+		if there, err = of.follow(ctx, n, done); there >= n {
 			return
 		}
 		require.NoError(t, ctx.Err(), "only %d of %d are done: %v", there, n, err)
+		time.Sleep(time.Second) // the watch has ended, or could not be begun
 	}
 }
 
@@ -72,6 +73,9 @@ func (of objects) follow(ctx context.Context, n int, done func(object runtime.Ob
 		if !open || event.Type == watch.Error {
 			break
 		}
+		if event.Type == watch.Deleted {
+			continue
+		}
 		if err := look(event.Object); err != nil {
 			return len(there), err
 		}
@@ -103,4 +107,5 @@ func settle(t *testing.T, e *harness.Engine) {
 			return
 		}
 	}
+	t.Logf("after %s something is still at work: it is on the bill of what is measured next", longestIdle)
 }
