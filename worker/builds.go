@@ -149,13 +149,15 @@ func (b *builds) awaitOthers(ctx context.Context) []party.Worker {
 	asking, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	former := b.presence(asking)
-	queues := b.couldGoOn(asking, former)
-	silent, known := b.silent(queues, former, former), true
+	if !b.anotherCouldGoOn(asking, former) {
+		return nil
+	}
+	silent, known := b.silent(former, former), true
 	for len(silent) > 0 && time.Now().Before(until) && pause(ctx, routePause) {
 		now := b.presence(ctx)
-		known = !slices.ContainsFunc(queues, func(queue string) bool { return now[queue].Reachable == party.Unknown })
+		known = !slices.ContainsFunc(b.queues, func(queue string) bool { return now[queue].Reachable == party.Unknown })
 		if known {
-			silent = b.silent(queues, former, now)
+			silent = b.silent(former, now)
 		}
 	}
 	if !known {
@@ -164,22 +166,22 @@ func (b *builds) awaitOthers(ctx context.Context) []party.Worker {
 	return silent
 }
 
-// couldGoOn are the queues of which this build has the work, and of which another build's workers are there too.
-func (b *builds) couldGoOn(ctx context.Context, present map[string]party.Presence) (queues []string) {
+// anotherCouldGoOn says whether this build has the work of a queue that another build's workers poll too. Those may not have been heard of on all their queues yet.
+func (b *builds) anotherCouldGoOn(ctx context.Context, present map[string]party.Presence) bool {
 	for queue, running := range b.stay(present, nil) {
 		if !slices.ContainsFunc(running, func(build string) bool { return build != b.options.Versioning.Build }) {
 			continue
 		}
 		if known, _, err := b.describe(ctx, queue, running); err == nil && known.Current == b.options.Versioning.Build {
-			queues = append(queues, queue)
+			return true
 		}
 	}
-	return queues
+	return false
 }
 
-// silent are the workers of this build on those queues, but for this process's own, that have not been heard of since.
-func (b *builds) silent(queues []string, former, now map[string]party.Presence) (silent []party.Worker) {
-	for _, queue := range queues {
+// silent are the workers of this build, but for this process's own, that have not been heard of since.
+func (b *builds) silent(former, now map[string]party.Presence) (silent []party.Worker) {
+	for _, queue := range b.queues {
 		for _, w := range now[queue].SilentSince(former[queue]) {
 			if w.Build == b.options.Versioning.Build && w.Identity != b.options.Identity {
 				silent = append(silent, w)
