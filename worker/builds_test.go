@@ -83,7 +83,7 @@ func (s *fakeTemporal) ListWorkers(context.Context, *workflowservice.ListWorkers
 	if s.away {
 		return nil, serviceerror.NewUnavailable("away")
 	}
-	return &workflowservice.ListWorkersResponse{WorkersInfo: s.last()}, nil
+	return &workflowservice.ListWorkersResponse{WorkersInfo: s.last()}, nil //nolint:staticcheck // as presence.Finder reads it
 }
 
 func (s *fakeTemporal) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {
