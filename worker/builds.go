@@ -93,15 +93,16 @@ func (b *builds) deployment(queue string) worker.DeploymentOptions {
 func (b *builds) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
-	running := b.runOn(b.presence(ctx))
-	for queue, builds := range running {
+	present := b.presence(ctx)
+	for queue, p := range present {
 		switch {
-		case !slices.Contains(builds, anyBuild):
+		case p.Reachable != party.Unknown:
 			b.learnt[queue] = true
 		case b.learnt[queue]: // every build that ever ran would count as running
-			return fmt.Errorf("who polls queue %s can't be learnt now", queue)
+			return fmt.Errorf("the work stays where it is until Temporal tells: %s", p.Reason)
 		}
 	}
+	running := b.runOn(present)
 	if maps.EqualFunc(running, b.running, slices.Equal) && time.Since(b.decided) < decideEvery {
 		return nil
 	}

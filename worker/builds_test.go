@@ -58,12 +58,9 @@ func (s *fakeTemporal) hear(identity, build string, queues ...string) {
 	}
 	for _, queue := range queues {
 		s.workers = append(s.workers, &workerpb.WorkerHeartbeat{WorkerIdentity: identity, TaskQueue: queue, Status: enumspb.WORKER_STATUS_RUNNING,
-			DeploymentVersion: &deploymentpb.WorkerDeploymentVersion{BuildId: build}, HeartbeatTime: timestamppb.Now(), StartTime: timestamppb.New(s.started(identity))})
+			DeploymentVersion: &deploymentpb.WorkerDeploymentVersion{BuildId: build}, HeartbeatTime: timestamppb.Now(), StartTime: timestamppb.New(s.starts[identity])})
 	}
 }
-
-// started is when the process of an identity started.
-func (s *fakeTemporal) started(identity string) time.Time { return s.starts[identity] }
 
 // last is the newest heartbeat of each worker and queue.
 func (s *fakeTemporal) last() (infos []*workerpb.WorkerInfo) {
@@ -125,19 +122,25 @@ func (s *fakeTemporal) of(identity, build string) *builds {
 	return newBuilds(fakeClient{service: s}, []Queue{{Name: "a"}, {Name: "b"}}, Options{Identity: identity, Versioning: Versioning{Build: build}, Log: slog.New(slog.DiscardHandler)})
 }
 
+// oneBuild is a build that has had the work of both queues for a second; beat has its worker tell that it polls.
+func oneBuild(t *testing.T) (s *fakeTemporal, older *builds, beat func()) {
+	t.Helper()
+	s = newTemporal()
+	older = s.of("old", "older")
+	beat = func() { s.hear("old", "older", "a", "b") }
+	beat()
+	require.NoError(t, older.look(t.Context()))
+	require.Equal(t, map[string]string{"a": "older", "b": "older"}, s.current)
+	time.Sleep(time.Second)
+	return s, older, beat
+}
+
 // A newer build takes the work and dies before both of its queues have been heard of: the older one takes it back all the same, though the same builds run then as
 // when it last decided.
 func TestABuildThatWasHardlyHeardOfLosesTheWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newTemporal()
-		older := s.of("old", "older")
-		beat := func() { s.hear("old", "older", "a", "b") }
-		beat()
-		require.NoError(t, older.look(t.Context()))
-		require.Equal(t, map[string]string{"a": "older", "b": "older"}, s.current)
-
-		time.Sleep(time.Second)
+		s, older, beat := oneBuild(t)
 		s.hear("new", "newer", "a")
 		s.current = map[string]string{"a": "newer", "b": "newer"}
 		for at := party.Interval; at < decideEvery-party.Interval; at += party.Interval {
@@ -155,12 +158,7 @@ func TestABuildThatWasHardlyHeardOfLosesTheWork(t *testing.T) {
 func TestABuildThatWasNeverHeardOfLosesTheWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newTemporal()
-		older := s.of("old", "older")
-		beat := func() { s.hear("old", "older", "a", "b") }
-		beat()
-		require.NoError(t, older.look(t.Context()))
-		time.Sleep(time.Second)
+		s, older, beat := oneBuild(t)
 		s.first["newer"] = time.Now()
 		s.current = map[string]string{"a": "newer", "b": "newer"}
 		for range 24 { // two minutes
@@ -235,7 +233,7 @@ func TestNobodyTakesTheWorkWhileTemporalDoesNotTell(t *testing.T) {
 		s.current = map[string]string{"a": "older", "b": "older"}
 		require.NoError(t, older.look(t.Context()))
 		s.tells(false)
-		require.ErrorContains(t, older.look(t.Context()), "can't be learnt now")
+		require.ErrorContains(t, older.look(t.Context()), "is unknown")
 		older.leave(t.Context())
 		require.Equal(t, map[string]string{"a": "older", "b": "older"}, s.current)
 	})

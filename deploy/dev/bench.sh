@@ -13,7 +13,7 @@ cd "$root"
 # A line for each part: its name, how often it measures, and what.
 parts() {
   cat <<LIST
-few 3 ^Test(Long(RolloutsAtOnce|ServingsAtOnce)|SoakFew(CanariesByIngress|KubectlAtOnce)|SoakTw(entyRolloutsAtOnce|oHundredServices))$
+few 3 ^Test(Long(RolloutsAtOnce|ServingsAtOnce)|Soak(FewCanariesByIngress|FewKubectlAtOnce|TwentyRolloutsAtOnce|TwoHundredServices))$
 rollouts 3 ^TestSoakRollouts(AtOnce|ThatRest|AmongMany)$
 thousand 1 ^TestSoakThousandRolloutsAtOnce$
 canaries 3 ^TestSoak(CanariesByIngress|KubectlAtOnce)$

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"slipway.io/slipway/test/harness"
@@ -26,16 +27,13 @@ type objects struct {
 // waitFor waits until n of these objects are done. It watches: to list a thousand of them again and again would be on the bill.
 func waitFor(t *testing.T, of objects, n int, done func(object runtime.Object) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), longestWait)
-	defer cancel()
-	for there := 0; ; {
-		var err error
-		if there, err = of.follow(ctx, n, done); there >= n {
-			return
-		}
-		require.NoError(t, ctx.Err(), "only %d of %d are done: %v", there, n, err)
-		time.Sleep(time.Second) // the watch has ended, or could not be begun
-	}
+	var there int
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, longestWait, true, func(ctx context.Context) (bool, error) {
+		there, last = of.follow(ctx, n, done) // again if the watch has ended, or could not be begun
+		return there >= n, nil
+	})
+	require.NoError(t, err, "only %d of %d are done: %v", there, n, last)
 }
 
 // follow answers how many are done once n are, or once the watch has ended.
@@ -45,18 +43,18 @@ func (of objects) follow(ctx context.Context, n int, done func(object runtime.Ob
 		return 0, err
 	}
 	there := map[string]bool{}
-	look := func(object runtime.Object) error {
+	look := func(object runtime.Object, gone bool) error {
 		named, err := meta.Accessor(object)
 		if err != nil {
 			return err
 		}
 		delete(there, named.GetName())
-		if done(object) {
+		if !gone && done(object) {
 			there[named.GetName()] = true
 		}
 		return nil
 	}
-	if err := meta.EachListItem(list, look); err != nil {
+	if err := meta.EachListItem(list, func(object runtime.Object) error { return look(object, false) }); err != nil {
 		return len(there), err
 	}
 	listed, err := meta.ListAccessor(list)
@@ -73,10 +71,7 @@ func (of objects) follow(ctx context.Context, n int, done func(object runtime.Ob
 		if !open || event.Type == watch.Error {
 			break
 		}
-		if event.Type == watch.Deleted {
-			continue
-		}
-		if err := look(event.Object); err != nil {
+		if err := look(event.Object, event.Type == watch.Deleted); err != nil {
 			return len(there), err
 		}
 	}
