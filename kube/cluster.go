@@ -232,6 +232,6 @@ func NewClients(config *rest.Config) (kubernetes.Interface, dynamic.Interface, e
 	if err != nil {
 		return nil, nil, err
 	}
-	untyped, err := dynamic.NewForConfig(config)
+	untyped, err := NewUntyped(config)
 	return typed, untyped, err
 }

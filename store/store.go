@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/v1alpha1"
@@ -79,7 +80,7 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	if s.metadata, err = metadata.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("prepare the home cluster's metadata client: %w", err)
 	}
-	if s.untyped, err = dynamic.NewForConfig(config); err != nil {
+	if s.untyped, err = kube.NewUntyped(config); err != nil {
 		return nil, fmt.Errorf("prepare the home cluster's client of Rollouts and TrafficRoutings: %w", err)
 	}
 	s.traffic, s.rollouts = s.untyped.Resource(v1alpha1.TrafficRoutingResource), s.untyped.Resource(v1beta1.Resource)

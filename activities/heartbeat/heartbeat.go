@@ -55,7 +55,7 @@ func (d *Details[P]) Begin(ctx context.Context) (stop func(well bool)) {
 	if !activity.IsActivity(ctx) {
 		return func(bool) {}
 	}
-	every := activity.GetInfo(ctx).HeartbeatTimeout / 3
+	every := activity.GetInfo(ctx).HeartbeatTimeout / 2
 	if every <= 0 {
 		every = unasked
 	}

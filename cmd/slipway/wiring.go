@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/activities/centre"
@@ -271,7 +270,7 @@ func buildPolicy(s settings.Settings) (admission.Policy, error) {
 var servingControllerModule = fx.Module("serving-controller",
 	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, store *store.Store, temporal client.Client, s settings.Settings,
 		log *slog.Logger) error {
-		objects, err := dynamic.NewForConfig(config)
+		objects, err := kube.NewUntyped(config)
 		if err != nil {
 			return err
 		}

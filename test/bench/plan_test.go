@@ -35,8 +35,10 @@ func TestSoakTwoHundredServices(t *testing.T) {
 	e := harness.Start(t, harness.Options{Apart: true})
 	prepare(t, e)
 
+	settle(t, e)
 	before := requestsServed(t, e)
 	plain := measure(t, e, func() { plainLoop(t, e) })
+	settle(t, e)
 	between := requestsServed(t, e)
 	var id string
 	var task plan.Task

@@ -99,25 +99,26 @@ func measureRollouts(t *testing.T, s setting) {
 	stack, counted := s.stack(t)
 	e := harness.Start(t, harness.Options{Apart: true, Stack: &stack})
 	each(s.idle, func(i int) { e.Deployment(idlePrefix+strconv.Itoa(i), 0, nil) })
-	each(n, func(i int) { e.Deployment(deploymentName(i), int32(s.pods), nil) })
-	waitReleased(t, e, n, ":v1")
 
-	settle(t, e)
+	makeDeployments(t, e, s)
 	servedFirst := requestsServed(t, e)
 	plain := measure(t, e, func() {
 		each(n, func(i int) { setImage(t, e, deploymentName(i), ":v2") })
 		waitReleased(t, e, n, ":v2")
 	})
 	settle(t, e)
-	servedPlain := requestsServed(t, e)
+	servedPlain := requestsServed(t, e).since(servedFirst)
+	clear(t, e, e.Apps)
+	makeDeployments(t, e, s)
+	servedFirst = requestsServed(t, e)
 	before := counted.now()
 	ours := measure(t, e, func() {
-		each(n, func(i int) { startRollout(t, e, deploymentName(i), ":v3", s.rest) })
-		waitReleased(t, e, n, ":v3")
+		each(n, func(i int) { startRollout(t, e, deploymentName(i), ":v2", s.rest) })
+		waitReleased(t, e, n, ":v2")
 	})
 	waitClosed(t, e, n)
 	settle(t, e)
-	servedOurs := requestsServed(t, e).since(servedPlain)
+	servedOurs := requestsServed(t, e).since(servedFirst)
 	after := counted.now()
 	events := e.Events(rollout.WorkflowID("", e.Apps, deploymentName(0)))
 	noted(t, "events of each", float64(events))
@@ -126,12 +127,23 @@ func measureRollouts(t *testing.T, s setting) {
 		s.rest, s.idle)
 	printRatios(t, "rollouts", plain, ours)
 	printStretches(t, e)
-	printServed(n, servedPlain.since(servedFirst), servedOurs)
+	printServed(n, servedPlain, servedOurs)
 	fmt.Printf("  history: %d events, %.1f per step\n", events, float64(events)/rolloutSteps)
 	printTypes(e.History(rollout.WorkflowID("", e.Apps, deploymentName(0))))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
 	harness.Covered(t, n, "rollouts at once")
 	after.check(t, before, n, maxWrites)
+}
+
+// makeDeployments makes what is released. Both find the same: Deployments of one revision.
+func makeDeployments(t *testing.T, e *harness.Engine, s setting) {
+	mark := func(d *appsv1.Deployment) {
+		d.Labels = map[string]string{compared: ""}
+		d.Spec.Template.Labels[compared] = ""
+	}
+	each(s.n, func(i int) { e.Deployment(deploymentName(i), int32(s.pods), mark) })
+	waitReleased(t, e, s.n, ":v1")
+	settle(t, e)
 }
 
 // printRatios says what something took beside what is compared with it.

@@ -50,17 +50,22 @@ func measureServings(t *testing.T, n int) {
 		}
 	})
 	settle(t, e)
-	servedPlain := requestsServed(t, e)
+	servedPlain := requestsServed(t, e).since(servedFirst)
+	for _, party := range parties {
+		clear(t, e, party)
+	}
+	settle(t, e)
+	servedFirst = requestsServed(t, e)
 	before := counted.now()
 	ours := measure(t, e, func() {
 		createServings(t, e, parties, image, n)
 	})
 	settle(t, e)
-	servedOurs := requestsServed(t, e).since(servedPlain)
+	servedOurs := requestsServed(t, e).since(servedFirst)
 	after := counted.now()
 	fmt.Printf("\n%d servings of 2 parties, 1 pod each, created at once; plain: their Deployments, Services and ConfigMaps alone\n", n)
 	printRatios(t, "servings", plain, ours)
-	printServed(n, servedPlain.since(servedFirst), servedOurs)
+	printServed(n, servedPlain, servedOurs)
 	fmt.Printf("  history: %d events of its creation\n", e.Events(serving.WorkflowPrefix("s0")+"1"))
 	printTypes(e.History(serving.WorkflowPrefix("s0") + "1"))
 	fmt.Printf("  peak memory: server %d MiB, worker %d MiB\n\n", ours.serverRSS>>20, ours.workerRSS>>20)
@@ -102,15 +107,15 @@ func servingsOf(t *testing.T, e *harness.Engine) objects {
 
 // createPlain makes what a serving has in its parties, without a serving.
 func createPlain(t *testing.T, e *harness.Engine, parties []string, name string) {
-	labels := map[string]string{"app": name, "plain": "yes"}
+	labels := map[string]string{"app": name, compared: ""}
 	one := int32(1)
 	for _, party := range parties {
 		for _, port := range []string{"service", "internal"} {
-			_, err := e.Kube.CoreV1().Services(party).Create(context.Background(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + port},
+			_, err := e.Kube.CoreV1().Services(party).Create(context.Background(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + port, Labels: labels},
 				Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: labels, Ports: []corev1.ServicePort{{Name: port, Port: 8080, TargetPort: intstr.FromInt32(8080)}}}}, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
-		_, err := e.Kube.CoreV1().ConfigMaps(party).Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
+		_, err := e.Kube.CoreV1().ConfigMaps(party).Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 			Data: map[string]string{"app.conf": fmt.Sprintf(`{"id":%q}`, name)}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		_, err = e.Kube.AppsV1().Deployments(party).Create(context.Background(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},

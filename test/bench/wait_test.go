@@ -84,6 +84,31 @@ func deploymentsOf(e *harness.Engine, namespace string) objects {
 	return objects{watch: client.Watch, list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) }}
 }
 
+// compared is the label of what is made to be compared with, and goes after that: controllers go through all that a namespace has for each of its objects, so
+// that who is measured second would pay for what the first one has left there.
+const compared = "compared"
+
+// clear deletes what is compared with in a namespace, and returns when nothing of it is left.
+func clear(t *testing.T, e *harness.Engine, namespace string) {
+	t.Helper()
+	options, chosen := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}, metav1.ListOptions{LabelSelector: compared}
+	apps, core := e.Kube.AppsV1(), e.Kube.CoreV1()
+	require.NoError(t, apps.Deployments(namespace).DeleteCollection(t.Context(), options, chosen))
+	require.NoError(t, core.ConfigMaps(namespace).DeleteCollection(t.Context(), options, chosen))
+	services, err := core.Services(namespace).List(t.Context(), chosen)
+	require.NoError(t, err)
+	each(len(services.Items), func(i int) {
+		require.NoError(t, core.Services(namespace).Delete(t.Context(), services.Items[i].Name, options))
+	})
+	require.Eventually(t, func() bool {
+		sets, err := apps.ReplicaSets(namespace).List(t.Context(), chosen)
+		require.NoError(t, err)
+		pods, err := core.Pods(namespace).List(t.Context(), chosen)
+		require.NoError(t, err)
+		return len(sets.Items)+len(pods.Items) == 0
+	}, harness.Patience, time.Second, "what was made to be compared with does not go")
+}
+
 // Between two measurements the processes of both are waited for until they use less than idleCPU within idleFor: controllers write of a burst for seconds after
 // its end is seen, which would be on the bill of the next one.
 const (

@@ -51,7 +51,14 @@ var saved = map[harness.Kind]struct {
 // With nothing of Slipway alive, a change of template of a workload that a Rollout names moves no pod, whatever else is edited.
 func TestGate(t *testing.T) {
 	t.Parallel()
-	gateHolds(t, []harness.Kind{harness.Deployment, harness.DaemonSet})
+	gateHolds(t, []harness.Kind{harness.Deployment})
+}
+
+// Of a kind that is held by the name of its strategy.
+func TestLongGate(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	gateHolds(t, []harness.Kind{harness.DaemonSet})
 }
 
 // Of every kind.

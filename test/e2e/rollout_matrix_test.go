@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"net/http"
 	"testing"
 
@@ -11,28 +12,32 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// placed is a cell of the matrix, with the reason why it is gone through in `make test` already; "" leaves it to `make test-soak`.
+// placed is a cell of the matrix, with the reason why it is gone through before `make test-soak`; "" leaves it to that. Those that are not early wait for
+// `make test-long`.
 type placed struct {
 	cell
 	reason string
+	early  bool
 }
 
 // matrix is every cell that is allowed: partition for all six kinds, an extra workload for a Deployment, blue-green for a Deployment and a CloneSet,
 // each with every provider and without one.
 func matrix() []placed {
-	short := map[cell]string{
-		{harness.Deployment, strategy.StylePartition, harness.NoProvider}:        "the most common release of all",
-		{harness.StatefulSet, strategy.StylePartition, harness.Gateway}:          "partition from the top, pinned by another label; HTTPRoute for the style partition",
-		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}:         "pods deleted by name",
-		{harness.CloneSet, strategy.StylePartition, harness.Nginx}:               "an unstructured kind; Ingress for the style partition",
+	early := map[cell]string{
+		{harness.Deployment, strategy.StylePartition, harness.NoProvider}: "the most common release of all",
+		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}:  "pods deleted by name",
+		{harness.CloneSet, strategy.StylePartition, harness.Nginx}:        "an unstructured kind; Ingress for the style partition",
+		{harness.StatefulSet, strategy.StylePartition, harness.Gateway}:   "partition from the top, pinned by another label; HTTPRoute for the style partition",
+		{harness.Deployment, strategy.StyleCanary, harness.Nginx}:         "Ingress beside an extra workload",
+		{harness.Deployment, strategy.StyleBlueGreen, harness.Istio}:      "custom objects for blue-green",
+	}
+	later := map[cell]string{
 		{harness.AdvancedStatefulSet, strategy.StylePartition, harness.Istio}:    "an unstructured kind with ordinals; custom objects for the style partition",
 		{harness.AdvancedDaemonSet, strategy.StylePartition, harness.NoProvider}: "an unstructured kind without a size",
-		{harness.Deployment, strategy.StyleCanary, harness.Nginx}:                "Ingress beside an extra workload",
 		{harness.Deployment, strategy.StyleCanary, harness.Gateway}:              "HTTPRoute beside an extra workload",
 		{harness.Deployment, strategy.StyleCanary, harness.Istio}:                "custom objects beside an extra workload",
 		{harness.Deployment, strategy.StyleBlueGreen, harness.Nginx}:             "Ingress for blue-green",
 		{harness.CloneSet, strategy.StyleBlueGreen, harness.Gateway}:             "HTTPRoute for blue-green, of an unstructured kind",
-		{harness.Deployment, strategy.StyleBlueGreen, harness.Istio}:             "custom objects for blue-green",
 	}
 	var cells []placed
 	for _, kind := range harness.Kinds {
@@ -42,7 +47,8 @@ func matrix() []placed {
 			}
 			for _, provider := range append([]harness.Provider{harness.NoProvider}, harness.Providers...) {
 				c := cell{kind, style, provider}
-				cells = append(cells, placed{c, short[c]})
+				reason, isEarly := early[c]
+				cells = append(cells, placed{c, cmp.Or(reason, later[c]), isEarly})
 			}
 		}
 	}
@@ -63,23 +69,29 @@ func allowed(kind harness.Kind, style strategy.Style) bool {
 // Cells of kind × style × provider: through all steps with approvals to the new version, under the observer's eyes.
 func TestRolloutMatrix(t *testing.T) {
 	t.Parallel()
-	releaseCells(t, false)
+	releaseCells(t, func(place placed) bool { return place.early })
 }
 
-// Each cell that TestRolloutMatrix leaves out.
+// With those of TestRolloutMatrix one of each kind, each style and each provider for each style.
+func TestLongRolloutMatrix(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	releaseCells(t, func(place placed) bool { return place.reason != "" && !place.early })
+}
+
+// Each cell that the others leave out.
 func TestSoakRolloutMatrix(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	releaseCells(t, true)
+	releaseCells(t, func(place placed) bool { return place.reason == "" })
 }
 
-// releaseCells goes through the cells that `make test` takes, or through the others.
-func releaseCells(t *testing.T, others bool) {
+func releaseCells(t *testing.T, takes func(place placed) bool) {
 	t.Helper()
 	e := harness.Shared(t)
 	t.Run("cells", func(t *testing.T) {
 		for _, place := range matrix() {
-			if (place.reason == "") != others {
+			if !takes(place) {
 				continue
 			}
 			t.Run(place.String(), func(t *testing.T) {
@@ -99,10 +111,24 @@ func releaseCells(t *testing.T, others bool) {
 	})
 }
 
-// A rollback from the rest of a step: a fifth of the cells of TestRolloutMatrix, each at another step.
+// A rollback from the rest of the first step, of the most common release and of one with traffic.
 func TestRolloutRollback(t *testing.T) {
 	t.Parallel()
-	rollBackCells(t, func(i, step int, place placed) bool { return place.reason != "" && (i+step)%5 == 0 })
+	rollBackCells(t, func(_, step int, place placed) bool { return rollsBackEarly(step, place) })
+}
+
+func rollsBackEarly(step int, place placed) bool {
+	return step == 1 && (place.cell == cell{harness.Deployment, strategy.StylePartition, harness.NoProvider} ||
+		place.cell == cell{harness.Deployment, strategy.StyleCanary, harness.Nginx})
+}
+
+// A fifth of the cells of both matrices, each at another step.
+func TestLongRolloutRollback(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	rollBackCells(t, func(i, step int, place placed) bool {
+		return place.reason != "" && (i+step)%5 == 0 && !rollsBackEarly(step, place)
+	})
 }
 
 // A rollback of every cell from the rest of every step that has one.

@@ -19,18 +19,12 @@ import (
 )
 
 // With everything of ours dead, `slipway repair` and the commands of slipway.io/recover bring the workload home to either side, from the rest of a step: whole,
-// with nothing of ours left, and no traffic meets an empty Service on the way. These cells are repaired; TestRepair and TestRecoverCommands take the states
-// of a Deployment both ways.
-func TestRolloutRepair(t *testing.T) {
-	t.Parallel()
-	repairCells(t, func(turn int, place placed) bool { return place.reason != "" && turn%12 == 0 })
-}
-
-// As many again, by the commands of the annotation.
+// with nothing of ours left, and no traffic meets an empty Service on the way. TestRepair and TestRecoverCommands take the states of a Deployment both
+// ways.
 func TestLongRolloutRepair(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	repairCells(t, func(turn int, place placed) bool { return place.reason != "" && turn%8 == 4 })
+	repairCells(t, func(turn int, place placed) bool { return place.reason != "" && (turn%12 == 0 || turn%8 == 4) })
 }
 
 // Every cell, from the rest of each step, to either side.

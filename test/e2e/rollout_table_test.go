@@ -193,11 +193,10 @@ func TestSoakRolloutTableOfObjects(t *testing.T) {
 	runRows(t, e, objectRows(t, e))
 }
 
-// A Service and a route.
+// A route.
 func TestRolloutBorrowedObjectsAmongNeighbours(t *testing.T) {
 	t.Parallel()
 	runRows(t, harness.Shared(t), []row{
-		{cell: deploymentBy(strategy.StylePartition, harness.Gateway), state: "AtRest", object: lent{servicesResource, false}},
 		{cell: deploymentBy(strategy.StyleCanary, harness.Nginx), state: "Paused", object: lent{ingressesResource, true}, deleted: true},
 	})
 }
@@ -207,6 +206,7 @@ func TestLongRolloutBorrowedObjectsAmongNeighbours(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	runRows(t, harness.Shared(t), []row{
+		{cell: deploymentBy(strategy.StylePartition, harness.Gateway), state: "AtRest", object: lent{servicesResource, false}},
 		{cell: deploymentBy(strategy.StylePartition, harness.Gateway), state: "AtRest", object: lent{harness.HTTPRoutes, false}},
 		{cell: deploymentBy(strategy.StyleCanary, harness.Istio), state: "AtRest", object: lent{harness.Deployment.GVR, true}, deleted: true},
 		{cell: deploymentBy(strategy.StyleBlueGreen, harness.Istio), state: "AtRest", object: lent{scalersResource, false}},

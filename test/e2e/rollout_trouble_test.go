@@ -364,7 +364,8 @@ func (r *release) apply() {
 }
 
 // Everything of ours is killed in mid-step: the split stays as it is, and the service keeps its pods. The next process goes on.
-func TestRolloutKilledInMidStep(t *testing.T) {
+func TestLongRolloutKilledInMidStep(t *testing.T) {
+	harness.Long(t)
 	t.Parallel()
 	o := harness.Options{}
 	e := harness.Start(t, o)

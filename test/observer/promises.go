@@ -142,12 +142,27 @@ func newJudge(asked Rollout, limits Limits, stable string, marks []mark) *judge 
 type bound struct {
 	value int32
 	known bool
+	// raised is what a floor is to be raised to once the number has held it since then.
+	raised int32
+	since  time.Time
 }
 
-// atLeast is the limit for a number that must not fall below: lowered at once, raised when the number has come up to it.
-func (b *bound) atLeast(limit, count int32) int32 {
-	if !b.known || limit <= b.value || count >= limit {
-		b.value, b.known = limit, true
+// heldFor is how long a number has to hold up before it counts as what it must not fall below again: a controller chooses the pods that it takes away by what it
+// has heard, and the one that was not ready yet may get ready in that very moment.
+const heldFor = 200 * time.Millisecond
+
+// atLeast is the limit for a number that must not fall below: lowered at once, raised when the number has come up to it and stayed there.
+func (b *bound) atLeast(limit, count int32, now time.Time) int32 {
+	if b.raised > b.value && now.Sub(b.since) >= heldFor {
+		b.value = b.raised
+	}
+	switch {
+	case !b.known || limit <= b.value:
+		b.value, b.known, b.raised = limit, true, 0
+	case count < limit:
+		b.raised = 0
+	case b.raised != limit:
+		b.raised, b.since = limit, now
 	}
 	return b.value
 }
@@ -248,7 +263,7 @@ func (j *judge) judgeRest(at moment, size int32, c Count) {
 
 func (j *judge) judgePods(at moment, sizes sizes, c Count, dismissed int32) {
 	size := sizes.asked
-	if floor := j.floor.atLeast(sizes.least-j.limits.Out(size)-j.excused(size)-at.taken, c.Ready()); c.Ready() < floor {
+	if floor := j.floor.atLeast(sizes.least-j.limits.Out(size)-j.excused(size)-at.taken, c.Ready(), at.seen); c.Ready() < floor {
 		j.breach(at, PromiseAvailable, "%d of %d pods are ready, at least %d must be", c.Ready(), size, floor)
 	}
 	over := j.limits.Over(size)

@@ -311,3 +311,27 @@ func TestAKilledWorkerIsAway(t *testing.T) {
 		require.Equal(t, tc.broken, len(j.broken) > 0, "%s: %v", tc.reason, j.broken)
 	}
 }
+
+// When a workload grows, what has come up to its floor for a moment only was never there; what has stayed must not go again.
+func TestAFloorIsRaisedByWhatStays(t *testing.T) {
+	begun := time.Now()
+	for _, c := range []struct {
+		reason string
+		ready  []int32
+		// after is how long each of them stays, in milliseconds.
+		after, floors []int
+	}{
+		{"the pods of before are enough until more have come", []int32{3, 5, 6}, []int{0, 500, 500}, []int{3, 3, 3}},
+		{"a pod that went as it got ready doesn't count", []int32{3, 7, 6, 7}, []int{0, 500, 5, 5}, []int{3, 3, 3, 3}},
+		{"pods that stayed must not go again", []int32{3, 7, 6}, []int{0, 500, 300}, []int{3, 3, 7}},
+		{"nor if more have come meanwhile", []int32{3, 7, 8, 6}, []int{0, 500, 150, 150}, []int{3, 3, 3, 7}},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			b, now := bound{value: 3, known: true}, begun
+			for i, ready := range c.ready {
+				now = now.Add(time.Duration(c.after[i]) * time.Millisecond)
+				require.EqualValues(t, c.floors[i], b.atLeast(7, ready, now), "%d are ready", ready)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package kube
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	jsonutil "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// NewUntyped makes the client for objects of any kind. It is client-go's own but for how it reads JSON: that one goes through each object of a watch
+// eleven times, mostly to find out its kind before it decodes it, and this one five times.
+func NewUntyped(config *rest.Config) (dynamic.Interface, error) {
+	config = dynamic.ConfigFor(config)
+	config.NegotiatedSerializer = untypedSerializers{config.NegotiatedSerializer}
+	config.GroupVersion, config.APIPath = nil, "/absolute-paths-only"
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return dynamic.New(client), nil
+}
+
+// untypedSerializers are client-go's, of which those for JSON read in a shorter way.
+type untypedSerializers struct{ runtime.NegotiatedSerializer }
+
+// SupportedMediaTypes implements runtime.NegotiatedSerializer.
+func (s untypedSerializers) SupportedMediaTypes() []runtime.SerializerInfo {
+	types := s.NegotiatedSerializer.SupportedMediaTypes()
+	short := make([]runtime.SerializerInfo, len(types))
+	for i, info := range types {
+		if info.MediaType == runtime.ContentTypeJSON {
+			stream := *info.StreamSerializer
+			info.Serializer, stream.Serializer = untypedSerializer{info.Serializer}, eventSerializer{stream.Serializer}
+			info.StreamSerializer = &stream
+		}
+		short[i] = info
+	}
+	return short
+}
+
+// untypedSerializer reads an object first and asks it for its kind then. What is not an object of a cluster is left to client-go's.
+type untypedSerializer struct{ runtime.Serializer }
+
+// Decode implements runtime.Decoder.
+func (s untypedSerializer) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	var err error
+	out := into
+	switch into := into.(type) {
+	case *unstructured.Unstructured:
+		err = decodeObject(data, into)
+	case *unstructured.UnstructuredList:
+		err = decodeList(data, into)
+	case nil:
+		object := &unstructured.Unstructured{}
+		err, out = decodeObject(data, object), object
+	default:
+		return s.Serializer.Decode(data, defaults, into)
+	}
+	if err != nil {
+		return s.Serializer.Decode(data, defaults, into)
+	}
+	kind := out.GetObjectKind().GroupVersionKind()
+	if kind.Kind == "" || into == nil && (kind.Version == "" || kind == statusKind) {
+		return s.Serializer.Decode(data, defaults, into)
+	}
+	return out, &kind, nil
+}
+
+// statusKind is that of what an API server answers when it has no object to answer with: clients know it by its type.
+var statusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
+
+func decodeObject(data []byte, into *unstructured.Unstructured) error {
+	var object map[string]any
+	if err := jsonutil.Unmarshal(data, &object); err != nil {
+		return err
+	}
+	into.Object = object
+	return nil
+}
+
+// decodeList reads a list. As with client-go, items of Kubernetes' own kinds, which don't say theirs, get it from the list's.
+func decodeList(data []byte, into *unstructured.UnstructuredList) error {
+	var list map[string]any
+	if err := jsonutil.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	items, _ := list["items"].([]any)
+	delete(list, "items")
+	into.Object, into.Items = list, make([]unstructured.Unstructured, 0, len(items))
+	version, kind := into.GetAPIVersion(), strings.TrimSuffix(into.GetKind(), "List")
+	for _, item := range items {
+		object, is := item.(map[string]any)
+		if !is {
+			return fmt.Errorf("a list has a %T as an item", item)
+		}
+		one := unstructured.Unstructured{Object: object}
+		if one.GetKind() == "" && one.GetAPIVersion() == "" {
+			one.SetKind(kind)
+			one.SetAPIVersion(version)
+		}
+		into.Items = append(into.Items, one)
+	}
+	return nil
+}
+
+// eventSerializer reads the events of a watch, which are of one kind.
+type eventSerializer struct{ runtime.Serializer }
+
+// Decode implements runtime.Decoder.
+func (s eventSerializer) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	event, is := into.(*metav1.WatchEvent)
+	if !is {
+		return s.Serializer.Decode(data, defaults, into)
+	}
+	if err := jsonutil.Unmarshal(data, event); err != nil {
+		return nil, nil, err
+	}
+	return event, &eventKind, nil
+}
+
+var eventKind = schema.GroupVersionKind{Version: "v1", Kind: "WatchEvent"}

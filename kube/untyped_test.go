@@ -1,0 +1,109 @@
+package kube_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"slipway.io/slipway/kube"
+)
+
+var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+
+// answering are client-go's own client and ours, of a server that answers everything with one text.
+func answering(t *testing.T, status int, text string) (own, ours dynamic.Interface) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(text))
+	}))
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL}
+	own, err := dynamic.NewForConfig(config)
+	require.NoError(t, err)
+	ours, err = kube.NewUntyped(config)
+	require.NoError(t, err)
+	return own, ours
+}
+
+// What is read in a shorter way is what client-go's own client reads, error for error.
+func TestUntypedReadsWhatClientGoReads(t *testing.T) {
+	for _, c := range []struct {
+		reason, text string
+		status       int
+	}{
+		{"numbers keep their kind, and fields that nobody knows stay",
+			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"n":9007199254740993,"part":0.5,"none":null,"new":{"x":[1,{}]}}}`, 200},
+		{"names of fields that differ in case are two", `{"apiVersion":"example.com/v1","kind":"Widget","Kind":"Other","metadata":{"name":"a"}}`, 200},
+		{"an object that has items is an object", `{"apiVersion":"example.com/v1","kind":"Widget","items":[{"a":1}]}`, 200},
+		{"an object without a kind", `{"metadata":{"name":"a"}}`, 200},
+		{"an object without a version", `{"kind":"Widget","metadata":{"name":"a"}}`, 200},
+		{"a list whose items say nothing of their kind", `{"apiVersion":"example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"7","continue":"x"},` +
+			`"items":[{"metadata":{"name":"a"}},{"apiVersion":"example.com/v2","kind":"Gadget","metadata":{"name":"b"}}]}`, 200},
+		{"an empty list", `{"apiVersion":"example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"7"},"items":[]}`, 200},
+		{"a list that has no list", `{"apiVersion":"example.com/v1","kind":"WidgetList","metadata":{},"items":null}`, 200},
+		{"a list of what is no object", `{"apiVersion":"example.com/v1","kind":"WidgetList","items":[1]}`, 200},
+		{"what is no JSON", `<html>`, 200},
+		{"text that breaks off", `{"apiVersion":"example.com/v1","kind":"Wid`, 200},
+		{"an answer that is empty", ``, 200},
+		{"a refusal", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no","reason":"Conflict","code":409}`, 409},
+		{"a refusal that says 200", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no","reason":"Conflict","code":409}`, 200},
+		{"a failure that is no object", `gone`, 503},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			own, ours := answering(t, c.status, c.text)
+			wanted, ownErr := own.Resource(widgets).Get(t.Context(), "a", metav1.GetOptions{})
+			got, err := ours.Resource(widgets).Get(t.Context(), "a", metav1.GetOptions{})
+			require.Equal(t, ownErr, err)
+			require.Equal(t, wanted, got)
+			wantedList, ownErr := own.Resource(widgets).List(t.Context(), metav1.ListOptions{})
+			list, err := ours.Resource(widgets).List(t.Context(), metav1.ListOptions{})
+			require.Equal(t, apierrors.ReasonForError(ownErr), apierrors.ReasonForError(err))
+			require.Equal(t, ownErr == nil, err == nil)
+			require.Equal(t, wantedList, list)
+		})
+	}
+}
+
+// The events of a watch are client-go's own, and so is how it ends.
+func TestUntypedWatchesWhatClientGoWatches(t *testing.T) {
+	for _, c := range []struct{ reason, text string }{
+		{"objects that come, change and go, and a bookmark",
+			`{"type":"ADDED","object":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","resourceVersion":"1"},"spec":{"n":5}}}` + "\n" +
+				`{"type":"MODIFIED","object":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","resourceVersion":"2"},"spec":{"text":"\"},{"}}}` + "\n" +
+				`{"type":"DELETED","object":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","resourceVersion":"3"}}}` + "\n" +
+				`{"type":"BOOKMARK","object":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"resourceVersion":"4","creationTimestamp":null}}}` + "\n"},
+		{"a version that is too old",
+			`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}}` + "\n"},
+		{"fields that nobody knows, in another order", `{"new":{"a":[]},"object":{"apiVersion":"example.com/v1","kind":"Widget"},"type":"ADDED","more":1}` + "\n"},
+		{"a type that there is not", `{"type":"MOVED","object":{"apiVersion":"example.com/v1","kind":"Widget"}}` + "\n"},
+		{"an event without an object", `{"type":"ADDED"}` + "\n"},
+		{"an object without a kind", `{"type":"ADDED","object":{"metadata":{"name":"a"}}}` + "\n"},
+		{"what is no JSON", "<html>"},
+		{"text that breaks off", `{"type":"ADDED","object":{"apiVersion":"exam`},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			own, ours := answering(t, 200, c.text)
+			require.Equal(t, heard(t, own), heard(t, ours))
+		})
+	}
+}
+
+// heard are all events of a watch until it ends.
+func heard(t *testing.T, client dynamic.Interface) (events []watch.Event) {
+	w, err := client.Resource(widgets).Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		events = append(events, event)
+	}
+	return events
+}
