@@ -10,11 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
@@ -52,7 +50,7 @@ type Reader interface {
 // Cluster is a cluster that a worker acts on.
 type Cluster struct {
 	Reader
-	Client  kubernetes.Interface
+	Client  Typed
 	Objects dynamic.Interface
 	// namespaces are those that the worker serves; empty: all.
 	namespaces []string
@@ -60,7 +58,7 @@ type Cluster struct {
 }
 
 // NewCluster is the cluster of these clients, of which the worker serves some namespaces; none: all.
-func NewCluster(client kubernetes.Interface, objects dynamic.Interface, namespaces []string) Cluster {
+func NewCluster(client Typed, objects dynamic.Interface, namespaces []string) Cluster {
 	return Cluster{Reader: live{client, objects}, Client: client, Objects: objects, namespaces: namespaces,
 		granted: &granted{}}
 }
@@ -121,7 +119,7 @@ func dryRun(dry bool) []string {
 
 // live is the Reader that asks the API server each time.
 type live struct {
-	client  kubernetes.Interface
+	client  Typed
 	objects dynamic.Interface
 }
 
@@ -219,15 +217,8 @@ func find(o Options) (*rest.Config, error) {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
 }
 
-// NewTyped makes the client for the kinds that Kubernetes has itself. It reads them as protobuf, which costs an API server and its client less than JSON.
-func NewTyped(config *rest.Config) (kubernetes.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	return kubernetes.NewForConfig(config)
-}
-
 // NewClients makes the two clients of one cluster: for the kinds that Kubernetes has itself, and for any.
-func NewClients(config *rest.Config) (kubernetes.Interface, dynamic.Interface, error) {
+func NewClients(config *rest.Config) (Typed, dynamic.Interface, error) {
 	typed, err := NewTyped(config)
 	if err != nil {
 		return nil, nil, err

@@ -12,7 +12,6 @@ import (
 	authv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 )
 
 // Permission is one thing that an account may do or not. Namespace "" stands for every namespace, Name "" for every object.
@@ -35,14 +34,14 @@ func Needs(resource schema.GroupVersionResource, namespace string, verbs ...stri
 
 // Permissions asks an API server about the permissions of this process, each of them once.
 type Permissions struct {
-	client  kubernetes.Interface
+	client  Typed
 	answers sync.Map // Permission to bool
 	// refused says that somebody was refused by these answers: whoever is asked to grant it, and does, is not to be refused by them once more.
 	refused atomic.Bool
 }
 
 // NewPermissions asks about the account of client.
-func NewPermissions(client kubernetes.Interface) *Permissions { return &Permissions{client: client} }
+func NewPermissions(client Typed) *Permissions { return &Permissions{client: client} }
 
 // permissionsLast is how long counts what was said of permissions: hundreds of releases may be checked in a second.
 const permissionsLast = time.Second
@@ -54,7 +53,7 @@ type granted struct {
 	from    time.Time
 }
 
-func (g *granted) now(client kubernetes.Interface) *Permissions {
+func (g *granted) now(client Typed) *Permissions {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.current == nil || g.current.refused.Load() || time.Since(g.from) >= permissionsLast {

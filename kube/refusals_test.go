@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -74,7 +73,7 @@ func forbid(w http.ResponseWriter, why string) {
 		Reason: metav1.StatusReasonForbidden, Message: why})
 }
 
-func (s *server) client(t *testing.T) kubernetes.Interface {
+func (s *server) client(t *testing.T) kube.Typed {
 	t.Helper()
 	web := httptest.NewServer(s)
 	t.Cleanup(web.Close)
@@ -86,8 +85,8 @@ func (s *server) client(t *testing.T) kubernetes.Interface {
 func TestAForbiddenRequestIsReviewed(t *testing.T) {
 	t.Parallel()
 	yes := func(*authv1.ResourceAttributes) bool { return true }
-	patch := func(kind types.PatchType, subresources ...string) func(t *testing.T, c kubernetes.Interface) error {
-		return func(t *testing.T, c kubernetes.Interface) error {
+	patch := func(kind types.PatchType, subresources ...string) func(t *testing.T, c kube.Typed) error {
+		return func(t *testing.T, c kube.Typed) error {
 			_, err := c.AppsV1().Deployments("shop").Patch(t.Context(), "order", kind, []byte("{}"), metav1.PatchOptions{FieldManager: "slipway"}, subresources...)
 			return err
 		}
@@ -95,7 +94,7 @@ func TestAForbiddenRequestIsReviewed(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
 		server   *server
-		do       func(t *testing.T, c kubernetes.Interface) error
+		do       func(t *testing.T, c kube.Typed) error
 		want     kube.Class
 		reviewed []string
 		requests int
@@ -111,12 +110,12 @@ func TestAForbiddenRequestIsReviewed(t *testing.T) {
 		"status": {reason: "a subresource is another permission", server: &server{forbids: 9, allows: yes},
 			do: patch(types.MergePatchType, "status"), want: kube.Refused, reviewed: []string{"patch apps deployments shop order status"}, requests: 2},
 		"list": {reason: "a list is told from a read", server: &server{forbids: 9, allows: yes},
-			do: func(t *testing.T, c kubernetes.Interface) error {
+			do: func(t *testing.T, c kube.Typed) error {
 				_, err := c.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
 				return err
 			}, want: kube.Refused, reviewed: []string{"list  pods shop  "}, requests: 2},
 		"namespace": {reason: "a namespace is an object of its own", server: &server{forbids: 9, allows: yes},
-			do: func(t *testing.T, c kubernetes.Interface) error {
+			do: func(t *testing.T, c kube.Typed) error {
 				return c.CoreV1().Namespaces().Delete(t.Context(), "shop", metav1.DeleteOptions{})
 			}, want: kube.Refused, reviewed: []string{"delete  namespaces shop shop "}, requests: 2},
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // NewUntyped makes the client for objects of any kind. It is client-go's own but for how it reads JSON: that one goes through each object of a watch
-// eleven times, mostly to find out its kind before it decodes it, and this one five times.
+// twelve times, mostly to find out its kind before it decodes it, and this one six times.
 func NewUntyped(config *rest.Config) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
 	config.NegotiatedSerializer = untypedSerializers{config.NegotiatedSerializer}
@@ -66,14 +66,14 @@ func (s untypedSerializer) Decode(data []byte, defaults *schema.GroupVersionKind
 		return s.Serializer.Decode(data, defaults, into)
 	}
 	kind := out.GetObjectKind().GroupVersionKind()
-	if kind.Kind == "" || into == nil && (kind.Version == "" || kind == statusKind) {
+	if kind.Kind == "" || kind.Version == "" || into == nil && kind.Kind == statusKind {
 		return s.Serializer.Decode(data, defaults, into)
 	}
 	return out, &kind, nil
 }
 
 // statusKind is that of what an API server answers when it has no object to answer with: clients know it by its type.
-var statusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
+const statusKind = "Status"
 
 func decodeObject(data []byte, into *unstructured.Unstructured) error {
 	var object map[string]any
@@ -90,7 +90,10 @@ func decodeList(data []byte, into *unstructured.UnstructuredList) error {
 	if err := jsonutil.Unmarshal(data, &list); err != nil {
 		return err
 	}
-	items, _ := list["items"].([]any)
+	items, is := list["items"].([]any)
+	if !is && list["items"] != nil {
+		return fmt.Errorf("the items of a list are a %T", list["items"])
+	}
 	delete(list, "items")
 	into.Object, into.Items = list, make([]unstructured.Unstructured, 0, len(items))
 	version, kind := into.GetAPIVersion(), strings.TrimSuffix(into.GetKind(), "List")

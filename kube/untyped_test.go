@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -50,6 +51,10 @@ func TestUntypedReadsWhatClientGoReads(t *testing.T) {
 			`"items":[{"metadata":{"name":"a"}},{"apiVersion":"example.com/v2","kind":"Gadget","metadata":{"name":"b"}}]}`, 200},
 		{"an empty list", `{"apiVersion":"example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"7"},"items":[]}`, 200},
 		{"a list that has no list", `{"apiVersion":"example.com/v1","kind":"WidgetList","metadata":{},"items":null}`, 200},
+		{"a list whose items are no list", `{"apiVersion":"example.com/v1","kind":"WidgetList","items":{}}`, 200},
+		{"a version that is no text", `{"apiVersion":5,"kind":"Widget","metadata":{"name":"a"}}`, 200},
+		{"a refusal of another version",
+			`{"kind":"Status","apiVersion":"meta.k8s.io/v1","metadata":{},"status":"Failure","message":"no","reason":"Conflict","code":409}`, 409},
 		{"a list of what is no object", `{"apiVersion":"example.com/v1","kind":"WidgetList","items":[1]}`, 200},
 		{"what is no JSON", `<html>`, 200},
 		{"text that breaks off", `{"apiVersion":"example.com/v1","kind":"Wid`, 200},
@@ -60,17 +65,25 @@ func TestUntypedReadsWhatClientGoReads(t *testing.T) {
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			own, ours := answering(t, c.status, c.text)
-			wanted, ownErr := own.Resource(widgets).Get(t.Context(), "a", metav1.GetOptions{})
-			got, err := ours.Resource(widgets).Get(t.Context(), "a", metav1.GetOptions{})
-			require.Equal(t, ownErr, err)
-			require.Equal(t, wanted, got)
-			wantedList, ownErr := own.Resource(widgets).List(t.Context(), metav1.ListOptions{})
-			list, err := ours.Resource(widgets).List(t.Context(), metav1.ListOptions{})
-			require.Equal(t, apierrors.ReasonForError(ownErr), apierrors.ReasonForError(err))
-			require.Equal(t, ownErr == nil, err == nil)
-			require.Equal(t, wantedList, list)
+			require.Equal(t, answersOf(t, own), answersOf(t, ours))
 		})
 	}
+}
+
+// answersOf are the answer and the error of each kind of request.
+func answersOf(t *testing.T, client dynamic.Interface) (answers []any) {
+	one := client.Resource(widgets).Namespace("shop")
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"}}}
+	note := func(answer any, err error) { answers = append(answers, answer, err) }
+	note(one.Get(t.Context(), "a", metav1.GetOptions{}))
+	note(one.Get(t.Context(), "a", metav1.GetOptions{}, "scale"))
+	note(one.List(t.Context(), metav1.ListOptions{}))
+	note(one.Create(t.Context(), object, metav1.CreateOptions{}))
+	note(one.Update(t.Context(), object, metav1.UpdateOptions{}))
+	note(one.Patch(t.Context(), "a", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}))
+	note(one.Apply(t.Context(), "a", object, metav1.ApplyOptions{FieldManager: "test"}))
+	note(nil, one.Delete(t.Context(), "a", metav1.DeleteOptions{}))
+	return answers
 }
 
 // The events of a watch are client-go's own, and so is how it ends.

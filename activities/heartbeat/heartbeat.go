@@ -55,7 +55,7 @@ func (d *Details[P]) Begin(ctx context.Context) (stop func(well bool)) {
 	if !activity.IsActivity(ctx) {
 		return func(bool) {}
 	}
-	every := activity.GetInfo(ctx).HeartbeatTimeout / 2
+	every := activity.GetInfo(ctx).HeartbeatTimeout * 2 / 5 // one that gets lost is followed by another in time
 	if every <= 0 {
 		every = unasked
 	}
@@ -78,12 +78,10 @@ func (d *Details[P]) keepTelling(ctx context.Context, every time.Duration, done 
 	for {
 		select {
 		case <-timer.C:
-			left := every - d.silent()
-			if left <= 0 {
-				d.Tell(ctx)
-				left = every
+			if d.silent() >= every {
+				d.Tell(ctx) // which may take a while
 			}
-			timer.Reset(left)
+			timer.Reset(max(every-d.silent(), 0))
 		case <-done:
 			return
 		}

@@ -16,10 +16,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/versions"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/serving/admission"
@@ -63,7 +63,7 @@ func (o Options) queue() string { return strings.Join(o.Queues, ",") }
 
 // Activities act on the servings' objects of one cluster. They are safe for concurrent use.
 type Activities struct {
-	client   kubernetes.Interface
+	client   kube.Typed
 	versions *versions.Reader
 	watch    *Watch
 	options  Options
@@ -73,7 +73,7 @@ type Activities struct {
 }
 
 // New makes the activities of one cluster. They are woken by watch, which reads the same cluster.
-func New(client kubernetes.Interface, reader *versions.Reader, watch *Watch, options Options) *Activities {
+func New(client kube.Typed, reader *versions.Reader, watch *Watch, options Options) *Activities {
 	return &Activities{client: client, versions: reader, watch: watch, options: options.withDefaults(), turns: attempt.NewTurns()}
 }
 

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/kube"
@@ -24,7 +25,6 @@ type name struct{ namespace, deployment string }
 // Watch holds what the servings of one cluster run, by watches on their Deployments, Services and ConfigMaps alone: of everybody's objects
 // it sees none. Whoever waits for a Deployment is woken when it changes, and the Observer hears of every change.
 type Watch struct {
-	factories []informers.SharedInformerFactory
 	// scopes are what is watched by namespace; "" when one covers all. One that lacks a permission leaves the others alone.
 	scopes     map[string]*scope
 	namespaced bool
@@ -35,7 +35,8 @@ type Watch struct {
 	mu    sync.Mutex
 	heard func(name)
 
-	stop chan struct{}
+	stop   chan struct{}
+	ending sync.WaitGroup
 }
 
 // byDeployment finds what belongs to a Deployment.
@@ -55,9 +56,13 @@ type scope struct {
 	trouble kube.WatchTrouble
 }
 
+func (s *scope) informers() []cache.SharedIndexInformer {
+	return append([]cache.SharedIndexInformer{s.deployments}, s.others...)
+}
+
 // live says whether the watches can be relied on.
 func (s *scope) live() bool {
-	for _, informer := range append([]cache.SharedIndexInformer{s.deployments}, s.others...) {
+	for _, informer := range s.informers() {
 		if !informer.HasSynced() {
 			return false
 		}
@@ -66,21 +71,18 @@ func (s *scope) live() bool {
 }
 
 // NewWatch prepares the watches on these namespaces; none: all. Nobody is asked before Start.
-func NewWatch(client kubernetes.Interface, namespaces []string, log *slog.Logger) (*Watch, error) {
+func NewWatch(client kube.Typed, namespaces []string, log *slog.Logger) (*Watch, error) {
 	w := &Watch{scopes: map[string]*scope{}, namespaced: len(namespaces) > 0, log: log, stop: make(chan struct{})}
 	if !w.namespaced {
 		namespaces = []string{metav1.NamespaceAll}
 	}
-	ours := informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.LabelSelector = kuscia.LabelController + "=" + kuscia.ControllerName
-	})
 	for _, namespace := range namespaces {
-		factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), ours)
-		w.factories = append(w.factories, factory)
-		services, configMaps := factory.Core().V1().Services().Informer(), factory.Core().V1().ConfigMaps().Informer()
-		one := &scope{deployments: factory.Apps().V1().Deployments().Informer(), others: []cache.SharedIndexInformer{services, configMaps}}
+		services := informerOf(client, client.CoreV1().Services(namespace), &corev1.Service{})
+		configMaps := informerOf(client, client.CoreV1().ConfigMaps(namespace), &corev1.ConfigMap{})
+		one := &scope{deployments: informerOf(client, client.AppsV1().Deployments(namespace), &appsv1.Deployment{}),
+			others: []cache.SharedIndexInformer{services, configMaps}}
 		w.scopes[namespace] = one
-		for _, informer := range append([]cache.SharedIndexInformer{one.deployments}, one.others...) {
+		for _, informer := range one.informers() {
 			if err := w.prepare(one, informer); err != nil {
 				return nil, err
 			}
@@ -93,6 +95,29 @@ func NewWatch(client kubernetes.Interface, namespaces []string, log *slog.Logger
 		}
 	}
 	return w, nil
+}
+
+// listed is the client of one kind in a namespace.
+type listed[L runtime.Object] interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
+
+// informerOf watches those objects of one kind that servings made.
+func informerOf[L runtime.Object](client kube.Typed, objects listed[L], one runtime.Object) cache.SharedIndexInformer {
+	ours := func(o metav1.ListOptions) metav1.ListOptions {
+		o.LabelSelector = kuscia.LabelController + "=" + kuscia.ControllerName
+		return o
+	}
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return objects.List(ctx, ours(o))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return objects.Watch(ctx, ours(o))
+		},
+	}
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, client), one, 0, cache.Indexers{})
 }
 
 func (w *Watch) prepare(one *scope, informer cache.SharedIndexInformer) error {
@@ -138,8 +163,10 @@ func (w *Watch) onChange(f func(name)) {
 
 // Start begins to watch; it returns at once.
 func (w *Watch) Start(context.Context) error {
-	for _, factory := range w.factories {
-		factory.Start(w.stop)
+	for _, one := range w.scopes {
+		for _, informer := range one.informers() {
+			w.ending.Go(func() { informer.Run(w.stop) })
+		}
 	}
 	return nil
 }
@@ -147,9 +174,7 @@ func (w *Watch) Start(context.Context) error {
 // Stop ends the watches.
 func (w *Watch) Stop(context.Context) error {
 	close(w.stop)
-	for _, factory := range w.factories {
-		factory.Shutdown()
-	}
+	w.ending.Wait()
 	return nil
 }
 

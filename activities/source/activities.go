@@ -13,10 +13,10 @@ import (
 	"go.temporal.io/sdk/worker"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/activities/source/packages"
+	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/release/source"
@@ -72,7 +72,7 @@ type Options struct {
 
 // Activities fetch code for one party. They are safe for concurrent use.
 type Activities struct {
-	client  kubernetes.Interface
+	client  kube.Typed
 	secrets func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	allow   source.Allow
 	options Options
@@ -80,7 +80,7 @@ type Activities struct {
 }
 
 // New makes the activities of one party, whose Secrets client reads. It fails when Options.Fetcher.Allow cannot be read.
-func New(client kubernetes.Interface, options Options) (*Activities, error) {
+func New(client kube.Typed, options Options) (*Activities, error) {
 	allow, err := source.ParseAllow(options.Fetcher.Allow)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/lru"
 
 	"slipway.io/slipway/activities/attempt"
@@ -57,7 +56,7 @@ type Activities struct {
 const mostRemoved = 1000
 
 // New makes the activities of one cluster. It fails when the program cannot find itself, which it needs to run scripts.
-func New(client kubernetes.Interface, objects dynamic.Interface, options Options) (*Activities, error) {
+func New(client kube.Typed, objects dynamic.Interface, options Options) (*Activities, error) {
 	options.ListenFor, options.Logger = cmp.Or(options.ListenFor, 10*time.Second), cmp.Or(options.Logger, slog.Default())
 	if len(options.Parties) == 0 {
 		options.Parties = []string{catalog.DefaultParty}

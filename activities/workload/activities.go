@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/heartbeat"
@@ -72,7 +71,7 @@ type Activities struct {
 }
 
 // New makes the activities of one cluster. The clients' own limits on requests per second apply.
-func New(client kubernetes.Interface, objects dynamic.Interface, options Options) *Activities {
+func New(client kube.Typed, objects dynamic.Interface, options Options) *Activities {
 	options.ListenFor, options.Logger = cmp.Or(options.ListenFor, 10*time.Second), cmp.Or(options.Logger, slog.Default())
 	if options.Now == nil {
 		options.Now = time.Now

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -37,7 +36,7 @@ type events struct {
 	recorder    record.EventRecorder
 }
 
-func newEvents(client kubernetes.Interface, logger *slog.Logger) *events {
+func newEvents(client kube.Typed, logger *slog.Logger) *events {
 	e := &events{broadcaster: record.NewBroadcaster()}
 	e.broadcaster.StartRecordingToSink(&eventSink{EventSinkImpl: typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, logger: logger})
 	e.recorder = e.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "slipway"})

@@ -48,6 +48,7 @@ func TestSoakTwoHundredServices(t *testing.T) {
 		require.NoError(t, e.Workflows.GetWorkflow(t.Context(), plan.WorkflowID(id), "").Get(t.Context(), nil))
 		task = e.WaitFor(id, "an end", func(task plan.Task) bool { return task.FinishedAt != nil })
 	})
+	settle(t, e)
 	served := requestsServed(t, e).since(between)
 	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
 	events := history(t, e, plan.WorkflowID(id))

@@ -108,7 +108,7 @@ func measureRollouts(t *testing.T, s setting) {
 	})
 	settle(t, e)
 	servedPlain := requestsServed(t, e).since(servedFirst)
-	clear(t, e, e.Apps)
+	clearAway(t, e, e.Apps)
 	makeDeployments(t, e, s)
 	servedFirst = requestsServed(t, e)
 	before := counted.now()

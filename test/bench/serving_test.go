@@ -52,7 +52,7 @@ func measureServings(t *testing.T, n int) {
 	settle(t, e)
 	servedPlain := requestsServed(t, e).since(servedFirst)
 	for _, party := range parties {
-		clear(t, e, party)
+		clearAway(t, e, party)
 	}
 	settle(t, e)
 	servedFirst = requestsServed(t, e)

@@ -88,8 +88,8 @@ func deploymentsOf(e *harness.Engine, namespace string) objects {
 // that who is measured second would pay for what the first one has left there.
 const compared = "compared"
 
-// clear deletes what is compared with in a namespace, and returns when nothing of it is left.
-func clear(t *testing.T, e *harness.Engine, namespace string) {
+// clearAway deletes what is compared with in a namespace, and returns when its pods are gone.
+func clearAway(t *testing.T, e *harness.Engine, namespace string) {
 	t.Helper()
 	options, chosen := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}, metav1.ListOptions{LabelSelector: compared}
 	apps, core := e.Kube.AppsV1(), e.Kube.CoreV1()
@@ -100,13 +100,15 @@ func clear(t *testing.T, e *harness.Engine, namespace string) {
 	each(len(services.Items), func(i int) {
 		require.NoError(t, core.Services(namespace).Delete(t.Context(), services.Items[i].Name, options))
 	})
-	require.Eventually(t, func() bool {
-		sets, err := apps.ReplicaSets(namespace).List(t.Context(), chosen)
-		require.NoError(t, err)
-		pods, err := core.Pods(namespace).List(t.Context(), chosen)
-		require.NoError(t, err)
-		return len(sets.Items)+len(pods.Items) == 0
-	}, harness.Patience, time.Second, "what was made to be compared with does not go")
+	err = wait.PollUntilContextTimeout(t.Context(), time.Second, longestWait, true, func(ctx context.Context) (bool, error) {
+		sets, err := apps.ReplicaSets(namespace).List(ctx, chosen)
+		if err != nil {
+			return false, nil //nolint:nilerror // it is asked again
+		}
+		pods, err := core.Pods(namespace).List(ctx, chosen)
+		return err == nil && len(sets.Items)+len(pods.Items) == 0, nil
+	})
+	require.NoError(t, err, "what was made to be compared with does not go")
 }
 
 // Between two measurements the processes of both are waited for until they use less than idleCPU within idleFor: controllers write of a burst for seconds after

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"os/exec"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +16,6 @@ import (
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/kruise/v1beta1"
-	"slipway.io/slipway/store"
 	"slipway.io/slipway/test/harness"
 )
 
@@ -28,18 +26,6 @@ const rolloutStatus = `{"status":{"phase":"Progressing","currentStepIndex":1,"cu
 
 // approval is what kubectl kruise rollout approve sends.
 const approval = `{"status":{"canaryStatus":{"currentStepState":"StepReady"}}}`
-
-var installingRollouts sync.Mutex
-
-// installRollouts sees to it that the API server knows Rollouts.
-func installRollouts(t *testing.T, s harness.Stack) {
-	t.Helper()
-	installingRollouts.Lock()
-	defer installingRollouts.Unlock()
-	home, err := store.New(s.REST, "default", "default")
-	require.NoError(t, err)
-	require.NoError(t, home.EnsureCRDs(context.Background()))
-}
 
 // commanded is one Rollout whose steps people approve.
 type commanded struct {
@@ -145,7 +131,7 @@ func approversRole(t *testing.T, g *harness.Guard) {
 func TestAGateWithoutRollouts(t *testing.T) {
 	t.Parallel()
 	s := harness.SharedStack(t)
-	installRollouts(t, s)
+	s.InstallRollouts(t)
 	w := ungated(t, harness.Nobody(t), harness.Deployment)
 	harness.LabelNamespace(t, s.Kube, w.Apps, guard.LabelGuard, w.Apps)
 	w.rollout(w.name)

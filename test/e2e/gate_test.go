@@ -51,34 +51,60 @@ var saved = map[harness.Kind]struct {
 // With nothing of Slipway alive, a change of template of a workload that a Rollout names moves no pod, whatever else is edited.
 func TestGate(t *testing.T) {
 	t.Parallel()
-	gateHolds(t, []harness.Kind{harness.Deployment})
+	g, e := withGate(t)
+	gateBeside(t, g, e)
+	gateHolds(t, e, []harness.Kind{harness.Deployment})
 }
 
 // Of a kind that is held by the name of its strategy.
 func TestLongGate(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	gateHolds(t, []harness.Kind{harness.DaemonSet})
+	_, e := withGate(t)
+	gateHolds(t, e, []harness.Kind{harness.DaemonSet})
 }
 
 // Of every kind.
 func TestSoakGate(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	gateHolds(t, harness.Kinds)
+	g, e := withGate(t)
+	gateBeside(t, g, e)
+	gateHolds(t, e, harness.Kinds)
 }
 
-func gateHolds(t *testing.T, kinds []harness.Kind) {
+// withGate is a namespace that a guard holds for, without a process of Slipway.
+func withGate(t *testing.T) (*harness.Guard, *harness.Engine) {
+	t.Helper()
 	kruise.Install(t, harness.SharedStack(t).REST)
-	installRollouts(t, harness.SharedStack(t))
-	g := harness.SharedStack(t).InstallGuard(t)
+	g := harness.SharedGuard(t)
 	e := harness.Nobody(t)
 	g.Over(t, e.Apps)
 	kruise.Start(t, e.REST, e.Apps)
+	return g, e
+}
+
+// gateBeside is what is the same for all kinds.
+func gateBeside(t *testing.T, g *harness.Guard, e *harness.Engine) {
+	t.Helper()
 	t.Run("Passes", func(t *testing.T) {
 		t.Parallel()
 		passes(t, newGated(t, e, harness.Deployment))
 	})
+	for name, test := range map[string]func(*testing.T, *harness.Guard){"Status": statusOfRollouts, "Approvers": approversRole, "Random": decidesAlike} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, g)
+		})
+	}
+	t.Run("GuardAlone", func(t *testing.T) {
+		t.Parallel()
+		guardAlone(t, harness.Nobody(t))
+	})
+}
+
+func gateHolds(t *testing.T, e *harness.Engine, kinds []harness.Kind) {
+	t.Helper()
 	for _, kind := range kinds {
 		if kind.Custom() { // the stack's own controllers alone know how an undo is made
 			continue
@@ -96,16 +122,6 @@ func gateHolds(t *testing.T, kinds []harness.Kind) {
 			undone(t, e, kind)
 		})
 	}
-	for name, test := range map[string]func(*testing.T, *harness.Guard){"Status": statusOfRollouts, "Approvers": approversRole, "Random": decidesAlike} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, g)
-		})
-	}
-	t.Run("GuardAlone", func(t *testing.T) {
-		t.Parallel()
-		guardAlone(t, harness.Nobody(t))
-	})
 	t.Run("Claimed", func(t *testing.T) {
 		for _, kind := range kinds {
 			t.Run(kind.Title, func(t *testing.T) {

@@ -53,7 +53,7 @@ func TestGuardPutsBackWhatIsBorrowed(t *testing.T) {
 	stack := harness.SharedStack(t)
 	routes.Install(t, stack.REST)
 	kruise.Install(t, stack.REST)
-	g := stack.InstallGuard(t)
+	g := harness.SharedGuard(t)
 	t.Run("AllLabels", func(t *testing.T) {
 		t.Parallel()
 		keepsALabelOfMany(t, stack, g)

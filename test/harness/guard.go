@@ -23,7 +23,7 @@ import (
 // EngineUser is the identity of engines that tests run behind a guard.
 const EngineUser = "slipway-test-engine"
 
-// Guard is a guard in the API server that one test has installed, for namespaces of its own.
+// Guard is a guard in the API server that tests have installed, for namespaces of their own.
 type Guard struct {
 	Name  string
 	stack Stack
@@ -106,7 +106,7 @@ func (s Stack) KubeconfigAs(t testing.TB, user string) string {
 	return path
 }
 
-// StartGuarded runs an engine of EngineUser behind a guard of the test's own.
+// StartGuarded runs an engine of EngineUser behind the guard that the tests of the package share.
 func StartGuarded(t testing.TB) (*Engine, *Guard) {
 	t.Helper()
 	return StartGuardedAs(t, Options{})
@@ -115,7 +115,7 @@ func StartGuarded(t testing.TB) (*Engine, *Guard) {
 // StartGuardedAs is StartGuarded of an engine that is run so.
 func StartGuardedAs(t testing.TB, o Options) (*Engine, *Guard) {
 	t.Helper()
-	g := SharedStack(t).InstallGuard(t)
+	g := SharedGuard(t)
 	o.Kubeconfig = func(e *Engine) string { return e.KubeconfigAs(t, EngineUser) }
 	return Start(t, o), g
 }

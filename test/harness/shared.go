@@ -1,17 +1,31 @@
 package harness
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync"
 	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/store"
 )
 
-// shared is the engine that the tests of a package have in common.
+// shared is what the tests of a package have in common.
 var shared struct {
 	sync.Mutex
 	engine *Engine
+	guard  *Guard
 	ends   *lasting
+}
+
+// sharedBy is the test that what is shared belongs to. shared is locked.
+func sharedBy(t testing.TB) testing.TB {
+	if shared.ends == nil {
+		shared.ends = &lasting{TB: t}
+	}
+	return shared.ends
 }
 
 // Shared is the engine that the tests of a package have in common, with a namespace of the test's own for the workloads: twenty engines would each
@@ -23,8 +37,7 @@ func Shared(t testing.TB) *Engine {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.engine == nil {
-		shared.ends = &lasting{TB: t}
-		shared.engine = Start(shared.ends, Options{})
+		shared.engine = Start(sharedBy(t), Options{})
 	}
 	e := shared.engine.For(t)
 	t.Cleanup(func() {
@@ -35,16 +48,45 @@ func Shared(t testing.TB) *Engine {
 	return e
 }
 
-// Main runs the tests of a package and ends what they had in common.
-func Main(m *testing.M) {
+// SharedGuard is a guard that the tests of a package have in common, which lets EngineUser pass, and no other. It holds for no namespace yet. A guard is
+// two dozen policies, which the API server compiles, and asks about each write of everybody. The package's TestMain calls Main.
+func SharedGuard(t testing.TB) *Guard {
+	t.Helper()
+	stack := SharedStack(t)
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.guard == nil {
+		stack.InstallRollouts(t) // without them a guard has no policy for them
+		shared.guard = stack.InstallGuard(sharedBy(t))
+	}
+	return shared.guard
+}
+
+var installingRollouts sync.Mutex
+
+// InstallRollouts sees to it that the API server knows Rollouts.
+func (s Stack) InstallRollouts(t testing.TB) {
+	t.Helper()
+	installingRollouts.Lock()
+	defer installingRollouts.Unlock()
+	home, err := store.New(s.REST, "default", "default")
+	require.NoError(t, err)
+	require.NoError(t, home.EnsureCRDs(context.Background()))
+}
+
+// Main runs the tests of a package and ends what they had in common, and what else is to be ended.
+func Main(m *testing.M, ends ...func()) {
 	code := m.Run()
+	for _, end := range ends {
+		end()
+	}
 	if shared.ends != nil {
 		shared.ends.end()
 	}
 	os.Exit(code)
 }
 
-// lasting is the test that a shared engine belongs to: it ends with the package.
+// lasting is the test that what is shared belongs to: it ends with the package.
 type lasting struct {
 	testing.TB
 	mu   sync.Mutex
@@ -63,6 +105,9 @@ func (l *lasting) Failed() bool { return false }
 
 // Errorf says what goes wrong when the test that came first is over.
 func (l *lasting) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+// Logf says it at once, also when that test is over.
+func (l *lasting) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 func (l *lasting) end() {
 	for i := len(l.ends) - 1; i >= 0; i-- {

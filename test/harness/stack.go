@@ -63,7 +63,7 @@ func NewStack(t testing.TB, kubeconfig, temporal, ui string) Stack {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	require.NoError(t, err)
 	s.REST = kube.Configure(config, kube.Options{QPS: 5000, Burst: 10000})
-	s.Kube, err = kube.NewTyped(s.REST)
+	s.Kube, err = kubernetes.NewForConfig(kube.Protobuf(s.REST))
 	require.NoError(t, err)
 	return s
 }

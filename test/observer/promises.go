@@ -151,18 +151,24 @@ type bound struct {
 // has heard, and the one that was not ready yet may get ready in that very moment.
 const heldFor = 200 * time.Millisecond
 
-// atLeast is the limit for a number that must not fall below: lowered at once, raised when the number has come up to it and stayed there.
+// atLeast is the limit for a number that must not fall below: lowered at once, raised when the number has come up to it and stayed there. A moment without a
+// time changes nothing.
 func (b *bound) atLeast(limit, count int32, now time.Time) int32 {
+	if b.known && now.IsZero() {
+		return b.value
+	}
 	if b.raised > b.value && now.Sub(b.since) >= heldFor {
-		b.value = b.raised
+		b.value, b.raised = b.raised, 0
 	}
 	switch {
 	case !b.known || limit <= b.value:
 		b.value, b.known, b.raised = limit, true, 0
-	case count < limit:
-		b.raised = 0
-	case b.raised != limit:
+	case b.raised > 0 && count >= b.raised:
+		b.raised = min(b.raised, limit)
+	case count >= limit:
 		b.raised, b.since = limit, now
+	default:
+		b.raised = 0
 	}
 	return b.value
 }

@@ -19,7 +19,7 @@ import (
 func TestCommandsInBothVersions(t *testing.T) {
 	c := newCluster(t)
 	c.converting(t)
-	guard := c.InstallGuard(t)
+	guard := harness.SharedGuard(t)
 	guard.Over(t, c.namespace)
 	as := func(user string, resource schema.GroupVersionResource) dynamic.ResourceInterface {
 		client, err := dynamic.NewForConfig(c.As(user))

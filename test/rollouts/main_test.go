@@ -33,14 +33,14 @@ var converter struct {
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if converter.server != nil {
-		_ = converter.server.Stop(context.Background())
-	}
-	if converter.undo != nil {
-		converter.undo()
-	}
-	os.Exit(code)
+	harness.Main(m, func() {
+		if converter.server != nil {
+			_ = converter.server.Stop(context.Background())
+		}
+		if converter.undo != nil {
+			converter.undo()
+		}
+	})
 }
 
 // converting waits until v1alpha1 is converted.
