@@ -30,10 +30,10 @@ status: ## what runs where (the exit code of deploy/dev/stack.sh status says whe
 demo: build up ## run the sample releases on the local stack, with live progress
 	@deploy/dev/demo.sh
 
-test: ## run the tests against the local stack: what a change most likely breaks (11 minutes on 2 cores)
+test: ## run the tests against the local stack: what a change most likely breaks (10 minutes on 2 cores)
 	@deploy/dev/test.sh
 
-test-long: ## run what make test leaves out and stands for a promise: crashes, outages, sizes, compose, the chart (half an hour)
+test-long: ## run what make test leaves out and stands for a promise: crashes, outages, sizes, compose, the chart (35 minutes)
 	@deploy/dev/test.sh --long
 
 test-soak: ## run every kill, cell and size, in shards: the next call goes on where one was interrupted (hours)
