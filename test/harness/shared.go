@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,15 +20,20 @@ var shared struct {
 	sync.Mutex
 	engine *Engine
 	guard  *Guard
-	ends   *lasting
+	// ends are the tests that it was made by, main says that they are ended.
+	ends []*lasting
+	main bool
 }
 
-// sharedBy is the test that what is shared belongs to. shared is locked.
-func sharedBy(t testing.TB) testing.TB {
-	if shared.ends == nil {
-		shared.ends = &lasting{TB: t}
-	}
-	return shared.ends
+// share makes something that belongs to the package from then on. shared is locked.
+func share[V any](t testing.TB, make func(t testing.TB) V) V {
+	t.Helper()
+	require.True(t, shared.main, "the TestMain of this package has to call harness.Main, which ends what its tests share")
+	l := &lasting{TB: t}
+	shared.ends = append(shared.ends, l)
+	made := make(l)
+	l.made.Store(true)
+	return made
 }
 
 // Shared is the engine that the tests of a package have in common, with a namespace of the test's own for the workloads: twenty engines would each
@@ -37,7 +45,7 @@ func Shared(t testing.TB) *Engine {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.engine == nil {
-		shared.engine = Start(sharedBy(t), Options{})
+		shared.engine = share(t, func(t testing.TB) *Engine { return Start(t, Options{}) })
 	}
 	e := shared.engine.For(t)
 	t.Cleanup(func() {
@@ -57,7 +65,7 @@ func SharedGuard(t testing.TB) *Guard {
 	defer shared.Unlock()
 	if shared.guard == nil {
 		stack.InstallRollouts(t) // without them a guard has no policy for them
-		shared.guard = stack.InstallGuard(sharedBy(t))
+		shared.guard = share(t, stack.InstallGuard)
 	}
 	return shared.guard
 }
@@ -76,21 +84,25 @@ func (s Stack) InstallRollouts(t testing.TB) {
 
 // Main runs the tests of a package and ends what they had in common, and what else is to be ended.
 func Main(m *testing.M, ends ...func()) {
+	shared.main = true
 	code := m.Run()
 	for _, end := range ends {
 		end()
 	}
-	if shared.ends != nil {
-		shared.ends.end()
+	for _, l := range slices.Backward(shared.ends) {
+		if !l.end() && code == 0 {
+			code = 1
+		}
 	}
 	os.Exit(code)
 }
 
-// lasting is the test that what is shared belongs to: it ends with the package.
+// lasting is the test that something shared belongs to. Once that is made it lasts until the end of the package.
 type lasting struct {
 	testing.TB
-	mu   sync.Mutex
-	ends []func()
+	made, failed atomic.Bool
+	mu           sync.Mutex
+	ends         []func()
 }
 
 // Cleanup keeps what is to be done at the end of the package.
@@ -103,14 +115,35 @@ func (l *lasting) Cleanup(end func()) {
 // Failed says no: each test says for itself.
 func (l *lasting) Failed() bool { return false }
 
-// Errorf says what goes wrong when the test that came first is over.
-func (l *lasting) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+// Errorf fails the test, or later the package.
+func (l *lasting) Errorf(format string, args ...any) {
+	if !l.made.Load() {
+		l.TB.Errorf(format, args...)
+		return
+	}
+	l.failed.Store(true)
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+}
 
-// Logf says it at once, also when that test is over.
+// FailNow ends the test, or later what is being ended.
+func (l *lasting) FailNow() {
+	if !l.made.Load() {
+		l.TB.FailNow()
+	}
+	l.failed.Store(true)
+	runtime.Goexit()
+}
+
+// Logf says it at once, also when the test is over.
 func (l *lasting) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
-func (l *lasting) end() {
-	for i := len(l.ends) - 1; i >= 0; i-- {
-		l.ends[i]()
+// end ends it, newest first, and says whether all went well.
+func (l *lasting) end() bool {
+	l.made.Store(true)
+	for _, end := range slices.Backward(l.ends) {
+		var ending sync.WaitGroup
+		ending.Go(end) // one that fails ends alone
+		ending.Wait()
 	}
+	return !l.failed.Load()
 }

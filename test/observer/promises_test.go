@@ -325,6 +325,8 @@ func TestAFloorIsRaisedByWhatStays(t *testing.T) {
 		{"pods that stayed must not go again", [][4]int{{0, 7, 3, 3}, {500, 7, 7, 3}, {300, 7, 6, 7}}},
 		{"nor if more have come meanwhile", [][4]int{{0, 7, 3, 3}, {500, 7, 7, 3}, {150, 7, 8, 3}, {150, 7, 6, 7}}},
 		{"nor if more are asked for meanwhile", [][4]int{{0, 7, 7, 3}, {100, 9, 7, 3}, {150, 9, 6, 7}}},
+		{"and what came for those stays, too", [][4]int{{0, 7, 7, 3}, {100, 9, 9, 3}, {5000, 9, 8, 9}}},
+		{"as what came for more than is asked for now", [][4]int{{0, 9, 9, 3}, {100, 7, 8, 3}, {150, 7, 6, 7}}},
 		{"a moment without a time neither begins nor ends anything", [][4]int{{0, 7, 3, 3}, {-1, 7, 7, 3}, {10, 7, 7, 3}, {10, 7, 6, 3}, {0, 7, 7, 3}, {-1, 3, 7, 3}, {250, 7, 6, 7}}},
 		{"a lower limit holds at once", [][4]int{{0, 7, 7, 3}, {250, 7, 7, 7}, {1, 2, 3, 2}}},
 	} {
