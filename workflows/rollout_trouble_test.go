@@ -73,7 +73,7 @@ func TestRolloutDriftGoneAndLost(t *testing.T) {
 		require.Equal(t, 1, p.count("look"), "several hints are one look")
 		require.Equal(t, rollout.PhaseProgressing, s.Phase)
 		require.Equal(t, rollout.WaitDrift, s.WaitingFor.Kind)
-		require.Equal(t, []string{"look", "RouteTrafficToStable", "move 20% put back", "move 20%", "route 20%"}, p.calls[4:9],
+		require.Equal(t, []string{"look", "RouteTrafficToStable", "move 20% put back", "move 20%", "route 20% overwrite"}, p.calls[4:9],
 			"traffic is with the stable pods while somebody decides, and comes back after the pods")
 		require.Equal(t, rollout.PhaseHealthy, end.Phase)
 	})

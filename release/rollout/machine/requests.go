@@ -196,7 +196,7 @@ func (m *Machine) route(action rollout.RouteAction, traffic strategy.Traffic) Ac
 	}
 	request := &rollout.RouteRequest{Subject: m.subject(), Action: action, Routings: routings, Traffic: traffic,
 		StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: noCanary, Declared: m.declared(),
-		Overwrite: m.s.PutBack || m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndGone}
+		Overwrite: m.s.PutBack || m.s.PutBackRoutes || m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndGone}
 	if s.PatchPodTemplateMetadata != nil {
 		request.CanaryLabels = s.PatchPodTemplateMetadata.Labels
 	}
@@ -239,7 +239,7 @@ func (m *Machine) sharedRoute(action rollout.RouteAction, summary string) Action
 	}
 	return Action{Kind: ActRoute, shared: true, Summary: summary, waits: rollout.WaitTraffic, why: m.place() + ": " + summary,
 		Route: &rollout.RouteRequest{Subject: subject, Action: action, Routings: shared.Routings, Traffic: shared.Traffic,
-			StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: true, Overwrite: m.s.PutBack, Declared: m.declared()}}
+			StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: true, Overwrite: m.s.PutBack || m.s.PutBackRoutes, Declared: m.declared()}}
 }
 
 // table is the finalising that is under way.

@@ -55,6 +55,7 @@ func (m *Machine) Done(r Result, now time.Time) {
 	}
 	if same && !beforeRoutes && m.putsBackBy(a) {
 		m.s.PutBack, m.s.PutBackPods = false, false
+		m.s.PutBackRoutes = m.s.PutBackRoutes && (a.Kind != ActRoute || a.Route.Action != rollout.RouteEnsure)
 	}
 }
 

@@ -67,6 +67,9 @@ type State struct {
 	PutBack bool `json:"putBack,omitempty"`
 	// PutBackPods says that it is the workload that was edited: routes that are made before its pods are put back do not count.
 	PutBackPods bool `json:"putBackPods,omitempty"`
+	// PutBackRoutes has what the step makes of its routes replace what somebody else has edited, once the pods are put back: whoever edited the workload may have
+	// edited its Service in the same moment.
+	PutBackRoutes bool `json:"putBackRoutes,omitempty"`
 	// Promoted skips the pauses that are left.
 	Promoted bool `json:"promoted,omitempty"`
 	// Approved is the visit that was approved while its step was being looked at again; 0: none was.

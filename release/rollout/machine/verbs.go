@@ -244,6 +244,7 @@ func (m *Machine) fromWhere(t trouble) {
 		m.s.PutBackPods = true // nothing is pinned before its pods were looked at: none of the stable ones is ready
 	}
 	if m.s.PutBackPods && m.routes() { // its traffic was taken to the stable pods: the step is made again
+		m.s.PutBackRoutes = m.s.PutBack
 		m.s.Visit++
 		m.s.Check = checkNone
 		m.s.RestUntil, m.s.ExpiresAt, m.s.Status.CurrentStepState = nil, nil, rollout.StateBeforeUpgrade

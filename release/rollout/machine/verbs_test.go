@@ -227,9 +227,23 @@ func TestRetryAfterADrift(t *testing.T) {
 		require.Equal(t, ActMove, putBack.Kind, "%s: the pods come first", style)
 		require.True(t, putBack.Move.PutBack, style)
 		w.do(putBack)
+		for routed := false; !routed; {
+			a := w.acts()
+			if a.Kind == ActRoute {
+				require.True(t, a.Route.Overwrite, "%s: whoever edited the workload may have edited its Service", style)
+				routed = a.Route.Action == rollout.RouteEnsure
+			}
+			w.do(a)
+		}
 		w.drive()
 		require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind, style)
 		require.Equal(t, want, fmt.Sprint(w.actions), style)
+		w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: w.m.Status().CurrentStepIndex}, w.now)
+		next := w.acts()
+		for ; next.Kind != ActRoute; next = w.acts() {
+			w.do(next)
+		}
+		require.False(t, next.Route.Overwrite, "%s: what is edited after that is for a person again", style)
 	}
 }
 
