@@ -43,6 +43,7 @@ func TestADeletedWorkloadGivesItsAutoscalerBack(t *testing.T) {
 			require.Equal(t, [2]int32{4, 4}, b.scaler("web"))
 			b.remove("web")
 			if c.again {
+				b.collected()
 				b.deployment("web", 4, own("25%", "25%"))
 				b.settled(web(), 4)
 			}
@@ -143,6 +144,16 @@ func (b *bench) remove(name string) {
 	require.Eventually(b.t, func() bool {
 		_, err := b.kube.AppsV1().Deployments(b.namespace).Get(b.t.Context(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
+	}, patience, tick)
+}
+
+// collected waits until the ReplicaSets of what was removed are gone: one of the same template stands in the way of a new Deployment's, whose controller gives up
+// after fifteen tries.
+func (b *bench) collected() {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		sets, err := b.kube.AppsV1().ReplicaSets(b.namespace).List(b.t.Context(), metav1.ListOptions{})
+		return err == nil && len(sets.Items) == 0
 	}, patience, tick)
 }
 
