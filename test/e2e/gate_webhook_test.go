@@ -52,7 +52,7 @@ func TestLongGateByWebhook(t *testing.T) {
 	t.Parallel()
 	e := harness.Nobody(t)
 	kruise.Install(t, e.REST)
-	e.Stack.InstallRollouts(t)
+	e.InstallRollouts(t)
 	kruise.Start(t, e.REST, e.Apps)
 	server := serveGate(t, e)
 	t.Run("Holds", func(t *testing.T) {

@@ -54,8 +54,15 @@ func (m *Machine) Done(r Result, now time.Time) {
 		m.s.Stage = stageOver
 	}
 	if same && !beforeRoutes && m.putsBackBy(a) {
-		m.s.PutBack, m.s.PutBackPods = false, false
-		m.s.PutBackRoutes = m.s.PutBackRoutes && (a.Kind != ActRoute || a.Route.Action != rollout.RouteEnsure)
+		m.isPutBack(a)
+	}
+}
+
+// isPutBack notes what an action has put back.
+func (m *Machine) isPutBack(a Action) {
+	m.s.PutBack, m.s.PutBackPods = false, false
+	if a.Kind == ActRoute && a.Route.Action == rollout.RouteEnsure {
+		m.s.PutBackRoutes = false
 	}
 }
 
