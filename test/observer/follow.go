@@ -91,7 +91,7 @@ func (w *RolloutWatch) mark(t *testing.T, m mark) {
 	require.NoError(t, err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m.taken, m.at = w.taken, time.Now()
+	m.taken = w.taken
 	w.marks = append(w.marks, m)
 }
 

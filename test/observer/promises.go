@@ -59,7 +59,6 @@ func (r Rollout) passes(step int) bool {
 // mark is what the test knew at a moment: that the rollout may go as far as a step, that it rests there, or that it is on its way to an end.
 type mark struct {
 	version uint64
-	at      time.Time
 	reach   int
 	// resting is the step at which the rollout rests, 0 while it moves.
 	resting int
@@ -97,14 +96,6 @@ type moment struct {
 	what string
 	// seen is when it was; the zero time where that is not known.
 	seen time.Time
-}
-
-// when is when it was, or when the test said what it knew then.
-func (m moment) when() time.Time {
-	if m.seen.IsZero() {
-		return m.at
-	}
-	return m.seen
 }
 
 // judge replays a rollout and collects the breaches.
@@ -151,38 +142,12 @@ func newJudge(asked Rollout, limits Limits, stable string, marks []mark) *judge 
 type bound struct {
 	value int32
 	known bool
-	// coming are the limits, lowest first, that the number holds but has not held for long, and since when.
-	coming []comingLimit
 }
 
-type comingLimit struct {
-	value int32
-	since time.Time
-}
-
-// heldFor is how long a number has to hold up before it counts as what it must not fall below again: a controller chooses the pods that it takes away by what it
-// has heard, and the one that was not ready yet may get ready in that very moment.
-const heldFor = 200 * time.Millisecond
-
-// atLeast is the limit for a number that must not fall below: lowered at once, raised when the number has come up to it and stayed there. A moment without a
-// time changes nothing.
-func (b *bound) atLeast(limit, count int32, now time.Time) int32 {
-	if b.known && now.IsZero() {
-		return b.value
-	}
-	for len(b.coming) > 0 && now.Sub(b.coming[0].since) >= heldFor {
-		b.value, b.coming = b.coming[0].value, b.coming[1:]
-	}
-	if !b.known || limit <= b.value {
-		b.value, b.known, b.coming = limit, true, nil
-		return b.value
-	}
-	for i := range b.coming {
-		b.coming[i].value = min(b.coming[i].value, limit)
-	}
-	b.coming = slices.DeleteFunc(b.coming, func(c comingLimit) bool { return c.value > count })
-	if count >= limit && (len(b.coming) == 0 || b.coming[len(b.coming)-1].value < limit) {
-		b.coming = append(b.coming, comingLimit{limit, now})
+// atLeast is the limit for a number that must not fall below: lowered at once, raised when the number has come up to it.
+func (b *bound) atLeast(limit, count int32) int32 {
+	if !b.known || limit <= b.value || count >= limit {
+		b.value, b.known = limit, true
 	}
 	return b.value
 }
@@ -257,9 +222,9 @@ type sizes struct{ asked, least, most int32 }
 
 func (j *judge) sizesFor(at moment, size int32) sizes {
 	if size != j.size {
-		j.sizedFrom, j.sizedAt, j.size = j.size, at.when(), size
+		j.sizedFrom, j.sizedAt, j.size = j.size, at.seen, size
 	}
-	if at.foreign && j.sizedFrom > 0 && at.when().Sub(j.sizedAt) < followsWithin {
+	if at.foreign && j.sizedFrom > 0 && at.seen.Sub(j.sizedAt) < followsWithin {
 		return sizes{size, min(size, j.sizedFrom), max(size, j.sizedFrom)}
 	}
 	return sizes{size, size, size}
@@ -283,7 +248,7 @@ func (j *judge) judgeRest(at moment, size int32, c Count) {
 
 func (j *judge) judgePods(at moment, sizes sizes, c Count, dismissed int32) {
 	size := sizes.asked
-	if floor := j.floor.atLeast(sizes.least-j.limits.Out(size)-j.excused(size)-at.taken, c.Ready(), at.when()); c.Ready() < floor {
+	if floor := j.floor.atLeast(sizes.least-j.limits.Out(size)-j.excused(size)-at.taken, c.Ready()); c.Ready() < floor {
 		j.breach(at, PromiseAvailable, "%d of %d pods are ready, at least %d must be", c.Ready(), size, floor)
 	}
 	over := j.limits.Over(size)

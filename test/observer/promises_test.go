@@ -311,35 +311,3 @@ func TestAKilledWorkerIsAway(t *testing.T) {
 		require.Equal(t, tc.broken, len(j.broken) > 0, "%s: %v", tc.reason, j.broken)
 	}
 }
-
-// When a workload grows, what has come up to its floor for a moment only was never there; what has stayed must not go again.
-func TestAFloorIsRaisedByWhatStays(t *testing.T) {
-	begun := time.Now()
-	for _, c := range []struct {
-		reason string
-		// Of each moment: how long after the one before it is, in milliseconds (-1: nobody knows), the limit, the pods that are ready, and the floor then.
-		moments [][4]int
-	}{
-		{"the pods of before are enough until more have come", [][4]int{{0, 7, 3, 3}, {500, 7, 5, 3}, {500, 7, 6, 3}}},
-		{"a pod that went as it got ready doesn't count", [][4]int{{0, 7, 3, 3}, {500, 7, 7, 3}, {5, 7, 6, 3}, {5, 7, 7, 3}}},
-		{"pods that stayed must not go again", [][4]int{{0, 7, 3, 3}, {500, 7, 7, 3}, {300, 7, 6, 7}}},
-		{"nor if more have come meanwhile", [][4]int{{0, 7, 3, 3}, {500, 7, 7, 3}, {150, 7, 8, 3}, {150, 7, 6, 7}}},
-		{"nor if more are asked for meanwhile", [][4]int{{0, 7, 7, 3}, {100, 9, 7, 3}, {150, 9, 6, 7}}},
-		{"and what came for those stays, too", [][4]int{{0, 7, 7, 3}, {100, 9, 9, 3}, {5000, 9, 8, 9}}},
-		{"as what came for more than is asked for now", [][4]int{{0, 9, 9, 3}, {100, 7, 8, 3}, {150, 7, 6, 7}}},
-		{"a moment without a time neither begins nor ends anything", [][4]int{{0, 7, 3, 3}, {-1, 7, 7, 3}, {10, 7, 7, 3}, {10, 7, 6, 3}, {0, 7, 7, 3}, {-1, 3, 7, 3}, {250, 7, 6, 7}}},
-		{"a lower limit holds at once", [][4]int{{0, 7, 7, 3}, {250, 7, 7, 7}, {1, 2, 3, 2}}},
-	} {
-		t.Run(c.reason, func(t *testing.T) {
-			b, now := bound{value: 3, known: true}, begun
-			for _, m := range c.moments {
-				at := time.Time{}
-				if m[0] >= 0 {
-					now = now.Add(time.Duration(m[0]) * time.Millisecond)
-					at = now
-				}
-				require.EqualValues(t, m[3], b.atLeast(int32(m[1]), int32(m[2]), at), "%v", m)
-			}
-		})
-	}
-}

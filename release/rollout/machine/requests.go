@@ -196,7 +196,7 @@ func (m *Machine) route(action rollout.RouteAction, traffic strategy.Traffic) Ac
 	}
 	request := &rollout.RouteRequest{Subject: m.subject(), Action: action, Routings: routings, Traffic: traffic,
 		StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: noCanary, Declared: m.declared(),
-		Overwrite: m.s.PutBack || m.s.PutBackRoutes || m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndGone}
+		Overwrite: m.overwrites() || m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndGone}
 	if s.PatchPodTemplateMetadata != nil {
 		request.CanaryLabels = s.PatchPodTemplateMetadata.Labels
 	}
@@ -207,6 +207,11 @@ func (m *Machine) route(action rollout.RouteAction, traffic strategy.Traffic) Ac
 	a := m.activity(ActRoute, rollout.WaitTraffic, what)
 	a.Route = request
 	return a
+}
+
+// overwrites says whether a retry has routes written over what somebody else has edited.
+func (m *Machine) overwrites() bool {
+	return m.s.PutBack || m.s.PutBackRoutes && m.s.Stage == stageSteps
 }
 
 var routeWords = map[rollout.RouteAction]string{
@@ -239,7 +244,7 @@ func (m *Machine) sharedRoute(action rollout.RouteAction, summary string) Action
 	}
 	return Action{Kind: ActRoute, shared: true, Summary: summary, waits: rollout.WaitTraffic, why: m.place() + ": " + summary,
 		Route: &rollout.RouteRequest{Subject: subject, Action: action, Routings: shared.Routings, Traffic: shared.Traffic,
-			StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: true, Overwrite: m.s.PutBack || m.s.PutBackRoutes, Declared: m.declared()}}
+			StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: true, Overwrite: m.overwrites(), Declared: m.declared()}}
 }
 
 // table is the finalising that is under way.

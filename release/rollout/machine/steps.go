@@ -23,6 +23,7 @@ func (m *Machine) enterStep(n int, now time.Time) {
 	s.CurrentStepIndex, s.CurrentStepState = n, rollout.StateBeforeUpgrade
 	m.s.Visit++
 	m.s.RestUntil, m.s.ExpiresAt, m.s.Expired, m.s.Check, m.s.SpentSeconds, m.s.Disturbed = nil, nil, false, checkNone, 0, 0
+	m.s.PutBackRoutes = false // what is edited of another step's routes is for a person
 	s.Steps[n-1].StartedAt, s.Steps[n-1].FinishedAt = &now, nil
 }
 

@@ -247,6 +247,26 @@ func TestRetryAfterADrift(t *testing.T) {
 	}
 }
 
+// Whoever jumps to another step before a retry has come to the routes has asked for nothing to be put back there.
+func TestARetryPutsBackTheRoutesOfItsStepAlone(t *testing.T) {
+	t.Parallel()
+	w := resting(t, strategy.StylePartition)
+	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+	require.Equal(t, ActMove, w.next().Kind)
+	w.m.Failed(Failure{Kind: failure.Drift, Message: "somebody else changed its pod template", Move: new(w.numbers())}, w.now)
+	w.drive()
+	w.now = w.now.Add(time.Hour)
+	w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	w.do(w.next()) // the pods
+	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbJump, ToStep: 2}, w.now)
+	require.Equal(t, audit.Accepted, outcome, message)
+	a := w.acts()
+	for ; a.Kind != ActRoute; a = w.acts() {
+		w.do(a)
+	}
+	require.False(t, a.Route.Overwrite)
+}
+
 // Fields that somebody else changes at rest are put back, with a word in the history for each time. Who goes on is not argued with: somebody has to decide.
 func TestBorrowedFieldsArePutBackAFewTimes(t *testing.T) {
 	t.Parallel()
