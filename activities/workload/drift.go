@@ -199,9 +199,10 @@ func holdingOf(o *unstructured.Unstructured, r *resting, text string) *drift.Hol
 	}
 	ref := catalog.WorkloadRef{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName()}
 	edited := saved.Style == strategy.StyleCanary && r.rest != nil && r.rest.Template != "" && r.rest.Template != r.template
-	loose := r.rest == nil && saved.LetGo(o.GetKind(), r.template, settingsOf(o, slices.Collect(maps.Keys(saved.Settings))))
+	moves := r.rest == nil || r.rest.Template == ""
+	loose := moves && saved.LetGo(o.GetKind(), r.template, settingsOf(o, slices.Collect(maps.Keys(saved.Settings))))
 	return &drift.Holding{Workload: catalog.Workload{Namespace: o.GetNamespace(), WorkloadRef: ref}, Claim: r.claim,
-		Routings: saved.Routings, Services: !saved.DisableGenerateCanaryService, Moves: r.rest == nil || r.rest.Template == "",
+		Routings: saved.Routings, Services: !saved.DisableGenerateCanaryService, Moves: moves,
 		Loose: loose || r.rest != nil && r.rest.Loosened(beyondTheGate(o, r.disturbed), edited)}
 }
 

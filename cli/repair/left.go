@@ -99,10 +99,10 @@ func readLeft(ctx context.Context, api dynamic.Interface, w catalog.Workload) (l
 	return l, nil
 }
 
-// editedSince says whether the template is neither the one of the last rest nor the stable one.
+// editedSince says whether the template is neither the one of the last rest nor the stable one. While pods move the rest names none.
 func editedSince(text string, l left) bool {
 	var rest rollout.Rest
-	if text == "" || json.Unmarshal([]byte(text), &rest) != nil {
+	if text == "" || json.Unmarshal([]byte(text), &rest) != nil || rest.Template == "" {
 		return false
 	}
 	return l.template != rest.Template && l.template != l.saved.StableTemplate

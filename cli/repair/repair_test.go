@@ -237,3 +237,20 @@ func TestCopiesThatAnUndoHasBroughtBackAreNotRepaired(t *testing.T) {
 	require.ErrorContains(t, err, "which kubectl rollout undo has brought back")
 	require.Empty(t, h.calls)
 }
+
+// TestEditedSince warns of the edit of somebody else, and of nothing else.
+func TestEditedSince(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason, rest, live string
+		want               bool
+	}{
+		{"it rests with another template", rollout.Rest{Template: "ours"}.String(), "theirs", true},
+		{"it rests as the rollout left it", rollout.Rest{Template: "ours"}.String(), "ours", false},
+		{"it is the stable one", rollout.Rest{Template: "ours"}.String(), "digest", false},
+		{"its pods move: no template is noted", rollout.Rest{GateSeen: 4}.String(), "ours", false},
+		{"nothing is noted", "", "ours", false},
+	} {
+		require.Equal(t, c.want, editedSince(c.rest, left{saved: leftSaved(), template: c.live}), c.reason)
+	}
+}

@@ -247,7 +247,23 @@ func place(t task, seen Observed) NextAction {
 	if paused(seen) {
 		settings = append(settings, workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
 	}
-	return set(growing(unavailable, surge), t.write("place", settings))
+	w := t.write("place", settings)
+	if seen.Rest == nil && t.comesGated(seen) {
+		w.Annotations = map[string]string{rollout.AnnotationRest: rollout.Rest{GateSeen: seen.Generation}.String()}
+	}
+	return set(growing(unavailable, surge), w)
+}
+
+// comesGated says that the version aimed at has no pods before the gate: its controller puts the gate and the annotations of the Deployment on the ReplicaSet
+// in one write, before it asks for the first pod, so that it need not be asked whether it has heard (ask). A ReplicaSet that is not known to be that version's
+// could turn out to be it, where the API server has completed its template otherwise: none but the stable one may have pods then.
+func (t task) comesGated(seen Observed) bool {
+	if t.Aim.Hash != "" {
+		return t.Aim.Asked == 0 && t.Aim.Total == 0
+	}
+	return !slices.ContainsFunc(seen.Revisions, func(r Revision) bool {
+		return r.Name != seen.Saved.Stable && (r.Asked > 0 || r.Total > 0)
+	})
 }
 
 func grow(t task, seen Observed) NextAction {

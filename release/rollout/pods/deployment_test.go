@@ -1,0 +1,49 @@
+package pods
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workloadops"
+)
+
+// A ReplicaSet without pods gets the gate and the note in one write of its controller, so that the first step need not ask whether the gate was heard of. One
+// that has pods was counted without the gate: whether that is over has to be asked.
+func TestTheFirstWriteNotesThatTheGateComesFirst(t *testing.T) {
+	t.Parallel()
+	stable := Revision{Name: "r1", Hash: "r1", Number: 1, Template: "first", Counted: true, Asked: 5, Total: 5, Ready: 5, Available: 5}
+	for _, c := range []struct {
+		reason string
+		others []Revision
+		rest   *rollout.Rest
+		noted  bool
+	}{
+		{"its ReplicaSet is still to be made", nil, nil, true},
+		{"it is that of an earlier revision, without pods", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true}}, nil, true},
+		{"a revision without pods could turn out to be it", []Revision{{Name: "r0", Hash: "r0", Template: "zeroth", Counted: true}}, nil, true},
+		{"a revision with a pod could turn out to be it", []Revision{{Name: "r0", Hash: "r0", Template: "zeroth", Counted: true, Total: 1}}, nil, false},
+		{"it has been asked for a pod", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true, Asked: 1}}, nil, false},
+		{"it has a pod that is not ready", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true, Total: 1}}, nil, false},
+		{"something is noted already", nil, &rollout.Rest{Surge: 1}, false},
+	} {
+		seen := Observed{Template: "first", Expected: "second", Revisions: append([]Revision{stable}, c.others...), Rest: c.rest,
+			Saved: &rollout.Saved{Style: strategy.StylePartition, Stable: "r1", StableTemplate: "first", Settings: map[string]json.RawMessage{}}}
+		seen.Replicas, seen.Total, seen.Ready, seen.Updated, seen.Available = 5, 5, 5, 5, 5
+		seen.Claim, seen.Generation, seen.ObservedGeneration = "rollout/default/shop/web@run", 7, 7
+		req := rollout.MoveRequest{Subject: rollout.Subject{Claim: seen.Claim, DeadlineSeconds: 60}, Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromInt32(2)}
+		d := Move(deploymentPartition{}, req, seen)
+		require.Equal(t, workloadops.ActWrite, d.Action, "%s: %s", c.reason, d.Reason)
+		require.NotNil(t, d.Write.Template, c.reason)
+		note := d.Write.Annotations[rollout.AnnotationRest]
+		if c.noted {
+			require.Equal(t, rollout.Rest{GateSeen: 7}.String(), note, c.reason)
+		} else {
+			require.Empty(t, note, c.reason)
+		}
+	}
+}
