@@ -248,8 +248,13 @@ func place(t task, seen Observed) NextAction {
 		settings = append(settings, workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
 	}
 	w := t.write("place", settings)
-	if seen.Rest == nil && t.comesGated(seen) {
+	switch {
+	case seen.Rest == nil && t.comesGated(seen):
 		w.Annotations = map[string]string{rollout.AnnotationRest: rollout.Rest{GateSeen: seen.Generation}.String()}
+	case gateSeen(seen) && !seen.has(minReadyGate): // somebody else has taken it away, and its controller may have counted pods as available since
+		unseen := *seen.Rest
+		unseen.GateSeen, unseen.Settings = 0, nil
+		w.Annotations = map[string]string{rollout.AnnotationRest: unseen.String()}
 	}
 	return set(growing(unavailable, surge), w)
 }

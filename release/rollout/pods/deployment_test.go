@@ -17,19 +17,22 @@ import (
 func TestTheFirstWriteNotesThatTheGateComesFirst(t *testing.T) {
 	t.Parallel()
 	stable := Revision{Name: "r1", Hash: "r1", Number: 1, Template: "first", Counted: true, Asked: 5, Total: 5, Ready: 5, Available: 5}
+	noted := rollout.Rest{GateSeen: 7}
 	for _, c := range []struct {
 		reason string
 		others []Revision
 		rest   *rollout.Rest
-		noted  bool
+		want   *rollout.Rest
 	}{
-		{"its ReplicaSet is still to be made", nil, nil, true},
-		{"it is that of an earlier revision, without pods", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true}}, nil, true},
-		{"a revision without pods could turn out to be it", []Revision{{Name: "r0", Hash: "r0", Template: "zeroth", Counted: true}}, nil, true},
-		{"a revision with a pod could turn out to be it", []Revision{{Name: "r0", Hash: "r0", Template: "zeroth", Counted: true, Total: 1}}, nil, false},
-		{"it has been asked for a pod", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true, Asked: 1}}, nil, false},
-		{"it has a pod that is not ready", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true, Total: 1}}, nil, false},
-		{"something is noted already", nil, &rollout.Rest{Surge: 1}, false},
+		{"its ReplicaSet is still to be made", nil, nil, &noted},
+		{"it is that of an earlier revision, without pods", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true}}, nil, &noted},
+		{"a revision without pods could turn out to be it", []Revision{{Name: "r0", Hash: "r0", Template: "zeroth", Counted: true}}, nil, &noted},
+		{"a revision with a pod could turn out to be it", []Revision{{Name: "r0", Hash: "r0", Template: "zeroth", Counted: true, Total: 1}}, nil, nil},
+		{"it has been asked for a pod", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true, Asked: 1}}, nil, nil},
+		{"it has a pod that is not ready", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true, Total: 1}}, nil, nil},
+		{"its gate was taken away, so that its controller has to be asked again", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true, Asked: 1, Total: 1}},
+			&rollout.Rest{Surge: 1, GateSeen: 4}, &rollout.Rest{Surge: 1}},
+		{"something is noted already", nil, &rollout.Rest{Surge: 1}, nil},
 	} {
 		seen := Observed{Template: "first", Expected: "second", Revisions: append([]Revision{stable}, c.others...), Rest: c.rest,
 			Saved: &rollout.Saved{Style: strategy.StylePartition, Stable: "r1", StableTemplate: "first", Settings: map[string]json.RawMessage{}}}
@@ -40,10 +43,10 @@ func TestTheFirstWriteNotesThatTheGateComesFirst(t *testing.T) {
 		require.Equal(t, workloadops.ActWrite, d.Action, "%s: %s", c.reason, d.Reason)
 		require.NotNil(t, d.Write.Template, c.reason)
 		note := d.Write.Annotations[rollout.AnnotationRest]
-		if c.noted {
-			require.Equal(t, rollout.Rest{GateSeen: 7}.String(), note, c.reason)
-		} else {
+		if c.want == nil {
 			require.Empty(t, note, c.reason)
+		} else {
+			require.Equal(t, c.want.String(), note, c.reason)
 		}
 	}
 }
