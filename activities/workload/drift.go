@@ -100,7 +100,7 @@ func (s *DriftDetector) compare(ctx context.Context, t target) (*drift.Change, e
 	if err != nil {
 		return nil, err
 	}
-	if o != nil || left.rest == nil { // it only is not claimed any more; one whose pods move is looked for by that Move
+	if o != nil || left.rest == nil { // it only is not claimed any more; one on which nothing is noted yet is looked for by its Move
 		if err := s.markAgain(ctx, t, o); err != nil {
 			return nil, err
 		}

@@ -196,10 +196,7 @@ func hold(t task, seen Observed, unavailable, surge int32) NextAction {
 	}
 	w := t.write("hold", []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")}})
 	if surge != surplusAtRest(seen) {
-		var rest rollout.Rest
-		if seen.Rest != nil {
-			rest = *seen.Rest
-		}
+		rest := restOf(seen)
 		rest.Surge = surge
 		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
 	}
@@ -248,15 +245,28 @@ func place(t task, seen Observed) NextAction {
 		settings = append(settings, workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
 	}
 	w := t.write("place", settings)
-	switch {
-	case seen.Rest == nil && t.comesGated(seen):
-		w.Annotations = map[string]string{rollout.AnnotationRest: rollout.Rest{GateSeen: seen.Generation}.String()}
-	case gateSeen(seen) && !seen.has(minReadyGate): // somebody else has taken it away, and its controller may have counted pods as available since
-		unseen := *seen.Rest
-		unseen.GateSeen, unseen.Settings = 0, nil
-		w.Annotations = map[string]string{rollout.AnnotationRest: unseen.String()}
+	before := restOf(seen)
+	if note := t.gateNote(seen); note.String() != before.String() {
+		w.Annotations = map[string]string{rollout.AnnotationRest: note.String()}
 	}
 	return set(growing(unavailable, surge), w)
+}
+
+// gateNote is the rest with the word on the gate that is true of the version that is set now, whatever was found out about another one.
+func (t task) gateNote(seen Observed) rollout.Rest {
+	rest := restOf(seen)
+	if rest.GateSeen, rest.Settings = 0, nil; t.comesGated(seen) {
+		rest.GateSeen = seen.Generation
+	}
+	return rest
+}
+
+// restOf is the rest that stands on the Deployment, empty where none does.
+func restOf(seen Observed) (rest rollout.Rest) {
+	if seen.Rest != nil {
+		rest = *seen.Rest
+	}
+	return rest
 }
 
 // comesGated says that the version aimed at has no pods before the gate: its controller puts the gate and the annotations of the Deployment on the ReplicaSet

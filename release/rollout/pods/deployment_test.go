@@ -32,7 +32,7 @@ func TestTheFirstWriteNotesThatTheGateComesFirst(t *testing.T) {
 		{"it has a pod that is not ready", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true, Total: 1}}, nil, nil},
 		{"its gate was taken away, so that its controller has to be asked again", []Revision{{Name: "r2", Hash: "r2", Template: "second", Counted: true, Asked: 1, Total: 1}},
 			&rollout.Rest{Surge: 1, GateSeen: 4}, &rollout.Rest{Surge: 1}},
-		{"something is noted already", nil, &rollout.Rest{Surge: 1}, nil},
+		{"what is noted beside it stays", nil, &rollout.Rest{Surge: 1}, &rollout.Rest{Surge: 1, GateSeen: 7}},
 	} {
 		seen := Observed{Template: "first", Expected: "second", Revisions: append([]Revision{stable}, c.others...), Rest: c.rest,
 			Saved: &rollout.Saved{Style: strategy.StylePartition, Stable: "r1", StableTemplate: "first", Settings: map[string]json.RawMessage{}}}
@@ -49,4 +49,21 @@ func TestTheFirstWriteNotesThatTheGateComesFirst(t *testing.T) {
 			require.Equal(t, c.want.String(), note, c.reason)
 		}
 	}
+}
+
+// What was found out about the version of the way there says nothing of the stable one, whose pods are available until its controller hears of the gate.
+func TestTheWayBackAsksForItself(t *testing.T) {
+	t.Parallel()
+	seen := Observed{Template: "second", Rest: &rollout.Rest{GateSeen: 4}, Revisions: []Revision{
+		{Name: "r1", Hash: "r1", Number: 1, Template: "first", Counted: true, Asked: 3, Total: 3, Ready: 3, Available: 3},
+		{Name: "r2", Hash: "r2", Number: 2, Template: "second", Counted: true, Asked: 2, Total: 2, Ready: 2}},
+		Saved: &rollout.Saved{Style: strategy.StylePartition, Stable: "r1", StableTemplate: "first", Canary: "r2", Settings: map[string]json.RawMessage{}}}
+	seen.Replicas, seen.Total, seen.Ready, seen.Updated, seen.Available = 5, 5, 5, 2, 3
+	seen.Claim, seen.Generation, seen.ObservedGeneration = "rollout/default/shop/web@run", 7, 7
+	seen.Settings = map[string]json.RawMessage{pathMinReadySeconds: gateMinReady, pathStrategy: rolling(2, 0)}
+	d := Move(deploymentPartition{}, rollout.MoveRequest{Subject: rollout.Subject{Claim: seen.Claim, DeadlineSeconds: 60}, Step: 1,
+		Style: strategy.StylePartition, Replicas: intstr.FromInt32(1), Template: "second", Back: true, From: 2}, seen)
+	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
+	require.Equal(t, "place", d.Write.Step)
+	require.Equal(t, rollout.Rest{}.String(), d.Write.Annotations[rollout.AnnotationRest])
 }

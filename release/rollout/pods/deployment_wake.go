@@ -77,12 +77,7 @@ func staysAtRest(t task, seen Observed, surplus int32) (d NextAction, stays bool
 }
 
 // surplusAtRest is how many pods beyond the size were left standing when it came to rest.
-func surplusAtRest(seen Observed) int32 {
-	if seen.Rest == nil {
-		return 0
-	}
-	return seen.Rest.Surge
-}
+func surplusAtRest(seen Observed) int32 { return restOf(seen).Surge }
 
 // ask notes on the Deployment that the gate is in force. Deployments and ReplicaSets reach the controller by separate watches, and by a count
 // from before the gate it would take up to as many of the other pods as there are of the version aimed at. It copies annotations to the newest
@@ -91,17 +86,14 @@ func ask(seen Observed) NextAction {
 	if gateSeen(seen) {
 		return wait("its controller has not heard of the gate yet")
 	}
-	var rest rollout.Rest
-	if seen.Rest != nil {
-		rest = *seen.Rest
-	}
+	rest := restOf(seen)
 	rest.GateSeen = seen.Generation
 	return set("ask whether its controller has heard of the gate",
 		&workloadops.Write{Step: "ask", Annotations: map[string]string{rollout.AnnotationRest: rest.String()}})
 }
 
 // gateSeen says that the controller was asked since the gate was put on.
-func gateSeen(seen Observed) bool { return seen.Rest != nil && seen.Rest.GateSeen > 0 }
+func gateSeen(seen Observed) bool { return restOf(seen).GateSeen > 0 }
 
 // heard says that the controller has answered.
 func heard(t task, seen Observed) bool { return gateSeen(seen) && t.Aim.Rest == seen.Rest.String() }
