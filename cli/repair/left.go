@@ -95,17 +95,25 @@ func readLeft(ctx context.Context, api dynamic.Interface, w catalog.Workload) (l
 	l.saved = *saved
 	l.live, _, _ = unstructured.NestedMap(object.Object, "spec", "template")
 	l.template = pods.Digest(l.live)
-	l.edited = editedSince(annotations[rollout.AnnotationRest], l)
+	l.edited = l.editedSince(ctx, api, annotations[rollout.AnnotationRest])
 	return l, nil
 }
 
-// editedSince says whether the template is neither the one of the last rest nor the stable one. While pods move the rest names none.
-func editedSince(text string, l left) bool {
+// editedSince says whether the template is neither the stable one nor the one of the last rest. While pods move the rest names none: then it is compared with the
+// new version's revision, and where that is not known yet, only the rollout's own first write has noted its gate.
+func (l left) editedSince(ctx context.Context, api dynamic.Interface, text string) bool {
 	var rest rollout.Rest
-	if text == "" || json.Unmarshal([]byte(text), &rest) != nil || rest.Template == "" {
+	if text == "" || json.Unmarshal([]byte(text), &rest) != nil || l.template == l.saved.StableTemplate {
 		return false
 	}
-	return l.template != rest.Template && l.template != l.saved.StableTemplate
+	if rest.Template != "" {
+		return l.template != rest.Template
+	}
+	if l.saved.Canary == "" && l.saved.CanaryWorkload == "" {
+		return rest.GateSeen == 0
+	}
+	fresh, err := l.newTemplate(ctx, api)
+	return err != nil || pods.Digest(fresh) != l.template // a newest revision that can't be read is nothing to rely on
 }
 
 // newVersion is what the workload's template is to become for the new version: template is the digest of the live one when that is the new

@@ -22,6 +22,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
 	claims "slipway.io/slipway/release/workloadops"
 )
@@ -241,16 +242,30 @@ func TestCopiesThatAnUndoHasBroughtBackAreNotRepaired(t *testing.T) {
 // TestEditedSince warns of the edit of somebody else, and of nothing else.
 func TestEditedSince(t *testing.T) {
 	t.Parallel()
+	podsOf := func(image string) map[string]any {
+		return map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "app", "image": image}}}}
+	}
+	canary := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSet",
+		"metadata": map[string]any{"name": "web-5f7b", "namespace": "shop"}, "spec": map[string]any{"template": podsOf("web:2")}}}
+	api := fake.NewSimpleDynamicClient(runtime.NewScheme(), canary)
+	ours, theirs := pods.Digest(podsOf("web:2")), pods.Digest(podsOf("web:3"))
 	for _, c := range []struct {
-		reason, rest, live string
-		want               bool
+		reason, rest, live, canary string
+		want                       bool
 	}{
-		{"it rests with another template", rollout.Rest{Template: "ours"}.String(), "theirs", true},
-		{"it rests as the rollout left it", rollout.Rest{Template: "ours"}.String(), "ours", false},
-		{"it is the stable one", rollout.Rest{Template: "ours"}.String(), "digest", false},
-		{"its pods move: no template is noted", rollout.Rest{GateSeen: 4}.String(), "ours", false},
-		{"nothing is noted", "", "ours", false},
+		{"it rests with another template", rollout.Rest{Template: ours}.String(), theirs, "5f7b", true},
+		{"it rests as the rollout left it", rollout.Rest{Template: ours}.String(), ours, "5f7b", false},
+		{"it is the stable one", rollout.Rest{Template: ours}.String(), "digest", "5f7b", false},
+		{"its pods move, and are of the new version", rollout.Rest{GateSeen: 4}.String(), ours, "5f7b", false},
+		{"somebody has edited it while pods moved", rollout.Rest{GateSeen: 4}.String(), theirs, "5f7b", true},
+		{"an edit was stopped on the way home", rollout.Rest{Surge: 1}.String(), theirs, "5f7b", true},
+		{"the revision that it should be of is not there", rollout.Rest{}.String(), ours, "7c9d", true},
+		{"its first write has just been made", rollout.Rest{GateSeen: 4}.String(), ours, "", false},
+		{"an edit was stopped before the first pod came", rollout.Rest{}.String(), theirs, "", true},
+		{"nothing is noted", "", ours, "5f7b", false},
 	} {
-		require.Equal(t, c.want, editedSince(c.rest, left{saved: leftSaved(), template: c.live}), c.reason)
+		l := left{workload: webWorkload, saved: leftSaved(), template: c.live}
+		l.saved.Canary = c.canary
+		require.Equal(t, c.want, l.editedSince(t.Context(), api, c.rest), c.reason)
 	}
 }
