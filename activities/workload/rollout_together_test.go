@@ -40,7 +40,7 @@ func TestTheClaimAndTheFirstMoveAreOneWrite(t *testing.T) {
 		{"behind the gate", "gated", false},
 	} {
 		b.deployment(c.name, 5, own("1", "0"))
-		b.reaches(c.name, map[string]int{"x:good": 5})
+		b.settled(observer.Name{Kind: "Deployment", Name: c.name}, 5)
 		r := b.release(c.name, strategy.StylePartition, "x:second")
 		before := b.whole(r.name)
 		first := r.moveRequest(1, "100%")
@@ -86,7 +86,7 @@ func TestAClaimIsTakenWithoutAMoveThatIsRefused(t *testing.T) {
 func TestAClaimThatMovesIsOfTheVersionThatWasSeen(t *testing.T) {
 	b := newBench(t)
 	b.deployment("app", 2, own("1", "0"))
-	b.reaches("app", map[string]int{"x:good": 2})
+	b.settled(observer.Name{Kind: "Deployment", Name: "app"}, 2)
 	r := b.release("app", strategy.StylePartition, "x:second")
 	first := r.moveRequest(1, "100%")
 	first.Native, first.Rest, first.Foreseen = true, false, r.preflight().Foreseen
@@ -132,7 +132,7 @@ func (b *bench) undo(name, image string) {
 func TestAnUndoOfAJointWriteBringsNothingToLife(t *testing.T) {
 	b := newBench(t)
 	b.deployment("app", 2, own("1", "0"))
-	b.reaches("app", map[string]int{"x:good": 2})
+	b.settled(observer.Name{Kind: "Deployment", Name: "app"}, 2)
 	before := b.whole(observer.Name{Kind: "Deployment", Name: "app"})
 	release := func(image, run string) (*releasing, rollout.MoveRequest) {
 		r := b.release("app", strategy.StylePartition, image)

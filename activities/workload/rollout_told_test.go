@@ -22,6 +22,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/observer"
 )
 
 // unreliable is what becomes of watches.
@@ -156,7 +157,7 @@ func moveByWatches(b *bench, reason string, watches unreliable) {
 	b.watched(watches)
 	for name, limits := range map[string][2]string{"surging": {"0", "1"}, "taking": {"1", "0"}} {
 		b.deployment(name, 5, own(limits[0], limits[1]))
-		b.reaches(name, map[string]int{"x:good": 5})
+		b.settled(observer.Name{Kind: "Deployment", Name: name}, 5)
 		before := b.whole(b.release(name, strategy.StylePartition, "").name)
 		floor, ceiling := 5, 6
 		if limits[0] == "1" {
@@ -183,7 +184,7 @@ func moveByWatches(b *bench, reason string, watches unreliable) {
 func TestWhatIsToldBetweenTwoActivitiesIsNotMissed(t *testing.T) {
 	b := newBench(t)
 	b.deployment("app", 2, nil)
-	b.reaches("app", map[string]int{"x:good": 2})
+	b.settled(observer.Name{Kind: "Deployment", Name: "app"}, 2)
 	ctx, end := workload.Together(t.Context())
 	defer end()
 	r := b.release("app", strategy.StylePartition, "x:second")
