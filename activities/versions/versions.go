@@ -6,31 +6,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"golang.org/x/sync/singleflight"
 	"k8s.io/utils/lru"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 )
 
-// most is how many inputs are kept.
-const most = 64
+// How many inputs are kept: as many small ones as operations may be under way at once, and some of those that take more than small bytes of memory.
+const (
+	mostSmall, mostLarge = 1024, 64
+	small                = 8 << 10
+)
 
 // Reader reads inputs; they never change, so that each is read once. It is safe for concurrent use.
 type Reader struct {
 	temporal  client.Client
 	namespace string
-	known     *lru.Cache
+	// small and large are what is known of inputs, by their sizes.
+	small, large *lru.Cache
+	// reading is what is being read: parties begin at the same time.
+	reading singleflight.Group
 }
 
 // NewReader reads from a Temporal namespace.
 func NewReader(temporal client.Client, namespace string) *Reader {
-	return &Reader{temporal: temporal, namespace: namespace, known: lru.New(most)}
+	return &Reader{temporal: temporal, namespace: namespace, small: lru.New(mostSmall), large: lru.New(mostLarge)}
 }
 
 // Packed is the packed version that a source leads to, and its digest.
@@ -61,15 +69,51 @@ func (r *Reader) Version(ctx context.Context, source serving.Source) (serving.Ve
 // Input is what the operation that a source names was started with.
 func (r *Reader) Input(ctx context.Context, source serving.Source) (serving.Input, error) {
 	key := serving.Source{WorkflowID: source.WorkflowID, RunID: source.RunID}
-	if in, known := r.known.Get(key); known {
-		return in.(serving.Input), nil
+	if in, known := r.known(key); known {
+		return in, nil
 	}
-	in, err := r.read(ctx, key)
-	if err == nil {
-		r.known.Add(key, in)
+	// Whoever asked first may go away: the others wait for the same answer.
+	answer := r.reading.DoChan(key.WorkflowID+"/"+key.RunID, func() (any, error) {
+		if in, known := r.known(key); known { // since it was looked for
+			return in, nil
+		}
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		in, err := r.read(call, key)
+		if err == nil {
+			r.keep(key, in)
+		}
+		return in, err
+	})
+	select {
+	case <-ctx.Done():
+		return serving.Input{}, fmt.Errorf("ask Temporal what %s was started with: %s", key.WorkflowID, ctx.Err().Error())
+	case got := <-answer:
+		return got.Val.(serving.Input), got.Err
 	}
-	return in, err
 }
+
+func (r *Reader) known(key serving.Source) (in serving.Input, known bool) {
+	found, known := r.small.Get(key)
+	if !known {
+		found, known = r.large.Get(key)
+	}
+	if !known {
+		return in, false
+	}
+	return found.(serving.Input), true
+}
+
+func (r *Reader) keep(key serving.Source, in serving.Input) {
+	kept := r.small
+	if len(in.Target)+len(in.Previous) > small {
+		kept = r.large
+	}
+	kept.Add(key, in)
+}
+
+// patience is how long Temporal may take to answer.
+const patience = 10 * time.Second
 
 func (r *Reader) read(ctx context.Context, key serving.Source) (serving.Input, error) {
 	var in serving.Input

@@ -224,6 +224,7 @@ func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d s
 	if err != nil || run == nil {
 		return err
 	}
+	c.parties.starts(run.GetRunID())
 	c.options.Log.Info("an operation on a serving was started", "serving", kd.Name, "kind", d.Kind, "reason", d.Reason, "workflow",
 		run.GetID(), "run", run.GetRunID())
 	return nil

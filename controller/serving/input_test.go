@@ -211,18 +211,24 @@ func TestOperationIsToldWhoIsThere(t *testing.T) {
 		started *metav1.Time
 		looks   []party.Presence
 		told    []string
+		// own: this controller has started it.
+		own bool
 	}{
-		"there from the start":   {"what goes without saying costs no history", started(-time.Hour), []party.Presence{here, here}, nil},
-		"goes and comes":         {"each change is told once", started(-time.Hour), []party.Presence{gone, gone, here, here}, []string{"silent", ""}},
-		"begun before":           {"who looked after it before may have said that the worker is away", started(time.Hour), []party.Presence{here, here}, []string{""}},
-		"begun before, and away": {"or may not have", started(time.Hour), []party.Presence{gone, gone}, []string{"silent"}},
-		"unknown":                {"what cannot be learnt is not told", started(time.Hour), []party.Presence{{Reachable: party.Unknown}}, nil},
+		"there from the start":   {"what goes without saying costs no history", started(-time.Hour), []party.Presence{here, here}, nil, false},
+		"goes and comes":         {"each change is told once", started(-time.Hour), []party.Presence{gone, gone, here, here}, []string{"silent", ""}, false},
+		"begun before":           {"who looked after it before may have said that the worker is away", started(time.Hour), []party.Presence{here, here}, []string{""}, false},
+		"its own":                {"nobody looked after it before", started(time.Hour), []party.Presence{here, gone}, []string{"silent"}, true},
+		"begun before, and away": {"or may not have", started(time.Hour), []party.Presence{gone, gone}, []string{"silent"}, false},
+		"unknown":                {"what cannot be learnt is not told", started(time.Hour), []party.Presence{{Reachable: party.Unknown}}, nil, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			temporal := &signals{}
 			p := newParties(&Controller{temporal: temporal}, nil)
+			if tc.own {
+				p.starts("r")
+			}
 			for _, look := range tc.looks {
 				p.signal(t.Context(), &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r", StartedAt: tc.started}, asked("alice"), map[string]string{"alice": "q-alice"},
 					map[string]party.Presence{"q-alice": look})

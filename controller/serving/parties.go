@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,6 +35,8 @@ type parties struct {
 	queues map[string]knownQueue
 	// told is what the operations that are under way were told: whether a queue is away, by run.
 	told map[string]map[string]bool
+	// started are the runs that this controller has started itself while the times of others could not be compared with its own.
+	started sync.Map
 }
 
 type knownQueue struct {
@@ -191,9 +194,19 @@ func (p *parties) signal(ctx context.Context, op *kuscia.Operation, kd *kuscia.K
 	}
 }
 
+// starts notes that this controller has started a run.
+func (p *parties) starts(run string) {
+	if time.Since(p.began) < 2*clockSkew { // later ones began by any clock after it did
+		p.started.Store(run, nil)
+	}
+}
+
 // saw says whether an operation began when this controller was there already. What was told to one that began before is not known: it is
 // told who is away once more, and also who is there.
 func (p *parties) saw(op *kuscia.Operation) bool {
+	if _, own := p.started.Load(op.RunID); own {
+		return true
+	}
 	return op.StartedAt != nil && op.StartedAt.After(p.began.Add(clockSkew))
 }
 

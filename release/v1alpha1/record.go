@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,10 +56,15 @@ func RevisionOf(record metav1.Object) int64 {
 	return n
 }
 
+// compressors are used again: one takes more than half a MiB, which is a hundred times what it packs here.
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 // EncodeBody is a value as gzip-compressed JSON, the same bytes for the same value.
 func EncodeBody(value any) ([]byte, error) {
 	var buffer bytes.Buffer
-	zipped := gzip.NewWriter(&buffer)
+	zipped := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(zipped)
+	zipped.Reset(&buffer)
 	if err := errors.Join(json.NewEncoder(zipped).Encode(value), zipped.Close()); err != nil {
 		return nil, fmt.Errorf("it cannot be written as compressed JSON: %w", err)
 	}

@@ -3,8 +3,10 @@ package v1alpha1_test
 import (
 	"bytes"
 	"compress/gzip"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -31,6 +33,33 @@ func TestBodies(t *testing.T) {
 	require.NoError(t, zipped.Close())
 	for reason, broken := range map[string][]byte{"nothing": nil, "no gzip": []byte("{}"), "cut off": body[:len(body)/2], "more than 64 MiB": bomb.Bytes()} {
 		require.Error(t, v1alpha1.DecodeBody(broken, &got), reason)
+	}
+}
+
+// Bodies are compared and addressed by their bytes, and what packs them is used again.
+func TestTheSameBodyIsTheSameBytes(t *testing.T) {
+	t.Parallel()
+	encode := func(n int) []byte {
+		body, err := v1alpha1.EncodeBody(plan.Snapshot{Task: "shop-1", Document: plan.Document{Items: make([]plan.Item, n)}})
+		assert.NoError(t, err)
+		return body
+	}
+	first := [][]byte{encode(0), encode(1), encode(2)}
+	var all sync.WaitGroup
+	for i := range 300 {
+		all.Go(func() {
+			_, err := v1alpha1.EncodeBody(func() {})
+			assert.Error(t, err, "a function is no JSON")
+			assert.Equal(t, first[i%3], encode(i%3), "whatever was packed before, or could not be")
+		})
+	}
+	all.Wait()
+}
+
+func BenchmarkEncodeBody(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = v1alpha1.EncodeBody(plan.Snapshot{Task: "shop-1"})
 	}
 }
 
