@@ -1,6 +1,9 @@
 package workflows
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -11,6 +14,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
+	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -88,4 +92,90 @@ func TestPreflightWithADiffOfAnAbsentParty(t *testing.T) {
 	var outcomes []PreflightOutcome
 	require.NoError(t, s.GetWorkflowResult(&outcomes))
 	require.Contains(t, outcomes[0].Unreachable, "connection refused")
+}
+
+// Rollouts that are checked together cost one activity of each queue; each has an answer of its own all the same.
+func TestPreflightOfManyRollouts(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason   string
+		together bool
+		// answers are how the worker answers the others of a request.
+		answers func(others []rollout.PreflightRequest) []rollout.PreflightResult
+		// asked is how often each queue is.
+		asked map[string]int
+	}{
+		"Together": {"one activity of each queue, of 16 at most", true, answerAll, map[string]int{"alice": 2, "bob": 1}},
+		"Alone":    {"a server of an earlier build doesn't ask for more", false, answerAll, map[string]int{"alice": 17, "bob": 1}},
+		"EarlierWorker": {"a worker of an earlier build answers the first one alone", true,
+			func([]rollout.PreflightRequest) []rollout.PreflightResult { return nil }, map[string]int{"alice": 17, "bob": 1}},
+		"OneUnanswered": {"what could not be answered is asked once more", true, func(others []rollout.PreflightRequest) []rollout.PreflightResult {
+			answers := answerAll(others)
+			if len(answers) > 0 {
+				answers[3] = rollout.PreflightResult{Unanswered: true}
+			}
+			return answers
+		}, map[string]int{"alice": 3, "bob": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			var mu sync.Mutex
+			asked := map[string]int{}
+			s.RegisterActivityWithOptions(func(ctx context.Context, in rollout.PreflightRequest) (rollout.PreflightResult, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				asked[activity.GetInfo(ctx).TaskQueue]++
+				result := answerOf(in)
+				result.Others = c.answers(in.Others)
+				return result, nil
+			}, activity.RegisterOptions{Name: rollout.ActivityPreflight})
+			in := PreflightInput{Together: c.together}
+			for i := range 18 {
+				check := RolloutPreflight{Party: "alice", Queue: "alice"}
+				if i == 5 {
+					check = RolloutPreflight{Party: "bob", Queue: "bob"}
+				}
+				check.Request.Workload.WorkloadRef.Name = fmt.Sprintf("web-%d", i)
+				in.Rollouts = append(in.Rollouts, check)
+			}
+			s.ExecuteWorkflow(TypePreflight, in)
+			require.NoError(t, s.GetWorkflowError())
+			var outcomes []PreflightOutcome
+			require.NoError(t, s.GetWorkflowResult(&outcomes))
+			require.Len(t, outcomes, len(in.Rollouts))
+			for i, o := range outcomes {
+				require.Empty(t, o.Unreachable, c.reason)
+				require.Equal(t, in.Rollouts[i].Party, o.Party)
+				require.Equal(t, answerOf(in.Rollouts[i].Request), *o.Rollout, c.reason)
+			}
+			require.Equal(t, c.asked, asked, c.reason)
+		})
+	}
+}
+
+// A party that is away is away for all.
+func TestPreflightOfManyRolloutsOfAnAbsentParty(t *testing.T) {
+	s := newStage(t)
+	s.RegisterActivityWithOptions(func(rollout.PreflightRequest) (rollout.PreflightResult, error) {
+		return rollout.PreflightResult{}, temporal.NewNonRetryableApplicationError("connection refused", string(failure.Unreachable), nil)
+	}, activity.RegisterOptions{Name: rollout.ActivityPreflight})
+	check := RolloutPreflight{Party: "alice", Queue: "slipway.party.alice"}
+	s.ExecuteWorkflow(TypePreflight, PreflightInput{Rollouts: []RolloutPreflight{check, check}, Together: true})
+	var outcomes []PreflightOutcome
+	require.NoError(t, s.GetWorkflowResult(&outcomes))
+	for _, o := range outcomes {
+		require.Contains(t, o.Unreachable, "connection refused")
+		require.Nil(t, o.Rollout)
+	}
+}
+
+// answerOf is a worker's answer to one request, which tells whose it is.
+func answerOf(in rollout.PreflightRequest) rollout.PreflightResult {
+	return rollout.PreflightResult{Notices: []string{in.Workload.WorkloadRef.Name}}
+}
+
+func answerAll(others []rollout.PreflightRequest) (answers []rollout.PreflightResult) {
+	for _, other := range others {
+		answers = append(answers, answerOf(other))
+	}
+	return answers
 }

@@ -13,8 +13,8 @@ import (
 // preflightBatch bounds one activity's payload.
 const preflightBatch = 300
 
-// diffBatch is preflightBatch for diffs, whose answers are larger.
-const diffBatch = 50
+// diffBatch is preflightBatch for diffs, whose answers are larger, and rolloutBatch for rollouts, which a worker checks side by side.
+const diffBatch, rolloutBatch = 50, 16
 
 // preflightOptions answer while somebody waits for the HTTP answer: a party that does not take the work within seconds is unreachable.
 func preflightOptions(queue string) workflow.ActivityOptions {
@@ -35,48 +35,108 @@ func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, err
 		rollouts = append([]RolloutPreflight{*in.Rollout}, rollouts...)
 	}
 	outcomes := make([]PreflightOutcome, len(in.Parties)+len(rollouts))
-	wg := workflow.NewWaitGroup(ctx)
-	ask := func(outcome *PreflightOutcome, queue, activity string, request, result any, then func()) {
-		wg.Add(1)
-		workflow.Go(ctx, func(ctx workflow.Context) {
-			defer wg.Done()
-			who := "party " + outcome.Party
-			err := workflow.ExecuteActivity(withActivity(ctx, preflightOptions(queue), "preflight of "+who), activity, request).Get(ctx, result)
-			if err == nil {
-				then()
-				return
-			}
-			if outcome.Unreachable, _ = systemTrouble(err, who); outcome.Unreachable == "" {
-				outcome.Unreachable = message(err)
-			}
-		})
-	}
+	p := preflight{ctx: ctx, asked: workflow.NewWaitGroup(ctx)}
+	ofRollouts := outcomes[len(in.Parties):]
 	for i, check := range rollouts {
-		outcome, result := &outcomes[len(in.Parties)+i], &rollout.PreflightResult{}
-		outcome.Party = check.Party
-		ask(outcome, check.Queue, rollout.ActivityPreflight, check.Request, result, func() { outcome.Rollout = result })
+		ofRollouts[i].Party = check.Party
+	}
+	for _, group := range preflightGroups(rollouts, in.Together) {
+		p.askRollouts(ofRollouts, rollouts, group)
 	}
 	for i, party := range in.Parties {
 		outcomes[i].Party = party.Party
-		if in.Diff {
-			outcomes[i].Diffs = make([]workloadops.Diff, len(party.Requests))
-		}
-		for from := 0; in.Diff && from < len(party.Requests); from += diffBatch {
-			var result workloadops.DiffResult
-			batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+diffBatch, len(party.Requests))]}
-			ask(&outcomes[i], party.Queue, workloadops.ActivityDiff, batch, &result, func() { copy(outcomes[i].Diffs[from:], result.Workloads) })
-		}
-		for from := 0; from < len(party.Requests); from += preflightBatch {
-			var result workloadops.PreflightResult
-			batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+preflightBatch, len(party.Requests))]}
-			ask(&outcomes[i], party.Queue, workloadops.ActivityPreflight, batch, &result, func() {
-				outcomes[i].Refusals = appendFrom(outcomes[i].Refusals, result.Refusals, from)
-				outcomes[i].Warnings = appendFrom(outcomes[i].Warnings, result.Warnings, from)
-			})
-		}
+		p.askParty(&outcomes[i], party, in.Diff)
 	}
-	wg.Wait(ctx)
+	p.asked.Wait(ctx)
 	return outcomes, nil
+}
+
+// preflight is one check of all parties.
+type preflight struct {
+	ctx   workflow.Context
+	asked workflow.WaitGroup
+}
+
+// ask has an activity answer into result, and goes on with then; or says in the outcome why the party could not be asked, and goes on with failed, which may be nil.
+func (p preflight) ask(outcome *PreflightOutcome, queue, activity string, request, result any, then, failed func()) {
+	p.asked.Add(1)
+	workflow.Go(p.ctx, func(ctx workflow.Context) {
+		defer p.asked.Done()
+		who := "party " + outcome.Party
+		err := workflow.ExecuteActivity(withActivity(ctx, preflightOptions(queue), "preflight of "+who), activity, request).Get(ctx, result)
+		if err == nil {
+			then()
+			return
+		}
+		if outcome.Unreachable, _ = systemTrouble(err, who); outcome.Unreachable == "" {
+			outcome.Unreachable = message(err)
+		}
+		if failed != nil {
+			failed()
+		}
+	})
+}
+
+// preflightGroups are the rollouts that one activity checks each, by their indexes: so many of one queue, or each alone.
+func preflightGroups(rollouts []RolloutPreflight, together bool) (groups [][]int) {
+	of := map[string]int{}
+	for i, check := range rollouts {
+		group, known := of[check.Queue]
+		if !together || !known || len(groups[group]) == rolloutBatch {
+			group = len(groups)
+			of[check.Queue] = group
+			groups = append(groups, nil)
+		}
+		groups[group] = append(groups[group], i)
+	}
+	return groups
+}
+
+// askRollouts checks rollouts of one queue by one activity. Those that it cannot answer are asked about alone.
+func (p preflight) askRollouts(outcomes []PreflightOutcome, rollouts []RolloutPreflight, group []int) {
+	first, others := group[0], group[1:]
+	request, result := rollouts[first].Request, &rollout.PreflightResult{}
+	for _, i := range others {
+		request.Others = append(request.Others, rollouts[i].Request)
+	}
+	p.ask(&outcomes[first], rollouts[first].Queue, rollout.ActivityPreflight, request, result, func() {
+		answers := append([]rollout.PreflightResult{*result}, result.Others...)
+		answers[0].Others = nil
+		for n, i := range group {
+			switch answered := n < len(answers) && !answers[n].Unanswered; {
+			case answered:
+				outcomes[i].Rollout = &answers[n]
+			case len(group) > 1:
+				p.askRollouts(outcomes, rollouts, []int{i})
+			default:
+				outcomes[i].Unreachable = "party " + outcomes[i].Party + ": its worker has no answer"
+			}
+		}
+	}, func() {
+		for _, i := range others {
+			outcomes[i].Unreachable = outcomes[first].Unreachable
+		}
+	})
+}
+
+// askParty checks what is asked of a party, in batches.
+func (p preflight) askParty(outcome *PreflightOutcome, party PreflightParty, diff bool) {
+	if diff {
+		outcome.Diffs = make([]workloadops.Diff, len(party.Requests))
+	}
+	for from := 0; diff && from < len(party.Requests); from += diffBatch {
+		var result workloadops.DiffResult
+		batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+diffBatch, len(party.Requests))]}
+		p.ask(outcome, party.Queue, workloadops.ActivityDiff, batch, &result, func() { copy(outcome.Diffs[from:], result.Workloads) }, nil)
+	}
+	for from := 0; from < len(party.Requests); from += preflightBatch {
+		var result workloadops.PreflightResult
+		batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+preflightBatch, len(party.Requests))]}
+		p.ask(outcome, party.Queue, workloadops.ActivityPreflight, batch, &result, func() {
+			outcome.Refusals = appendFrom(outcome.Refusals, result.Refusals, from)
+			outcome.Warnings = appendFrom(outcome.Warnings, result.Warnings, from)
+		}, nil)
+	}
 }
 
 // appendFrom adds what a batch was told, whose first request has that index.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"slipway.io/slipway/activities/attempt"
@@ -18,9 +20,36 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
+// preflightsAtOnce is how many of the rollouts that are checked together are looked at at once: all of them, unless another engine sends more.
+const preflightsAtOnce = 16
+
 // PreflightRollout checks without a write that a rollout can be carried out: workload, kind and style, change, permissions, and by
-// Options.TrafficPreflight the traffic. It fails with Unreachable or Forbidden when the cluster does not answer.
+// Options.TrafficPreflight the traffic. It fails with Unreachable or Forbidden when the cluster does not answer; where others are checked together with it, that is
+// said of each alone.
 func (a *Activities) PreflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
+	if len(req.Others) == 0 {
+		return a.preflightRollout(ctx, req)
+	}
+	all := append([]rollout.PreflightRequest{req}, req.Others...)
+	results := make([]rollout.PreflightResult, len(all))
+	var checks errgroup.Group
+	checks.SetLimit(preflightsAtOnce)
+	for i := range all {
+		checks.Go(func() error {
+			var err error
+			if results[i], err = a.preflightRollout(ctx, all[i]); err != nil {
+				results[i] = rollout.PreflightResult{Unanswered: true}
+			}
+			return nil
+		})
+	}
+	_ = checks.Wait()
+	first := results[0]
+	first.Others = results[1:]
+	return first, nil
+}
+
+func (a *Activities) preflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
 	ctx = kube.Once(ctx)
 	p := &rolloutPreflight{a: a, req: req}
 	if !a.cluster.Serves(req.Workload.Namespace) {

@@ -2,6 +2,8 @@ package workload_test
 
 import (
 	"encoding/json"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +11,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/test/observer"
 )
 
 // TestPreflightOverAnEarlierRelease checks a change against what the workload goes home to, and that before anything goes home: once the
@@ -95,4 +98,47 @@ func TestPreflightOverAnEarlierRelease(t *testing.T) {
 		require.Len(t, got.Refusals, 1)
 		require.Equal(t, "strategy.blueGreen.steps[1].replicas", got.Refusals[0].Field)
 	})
+}
+
+// TestPreflightOfManyRollouts checks rollouts together: each answer is that of the check alone, and one that the cluster does not answer leaves the others theirs.
+func TestPreflightOfManyRollouts(t *testing.T) {
+	b := newBench(t)
+	ask := func(name string) rollout.PreflightRequest {
+		r := b.release(name, strategy.StylePartition, "x:new")
+		return rollout.PreflightRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change}
+	}
+	b.deployment("web", 2, nil)
+	b.deployment("shop", 3, nil)
+	b.settled(web(), 2)
+	b.settled(observer.Name{Kind: "Deployment", Name: "shop"}, 3)
+	elsewhere := ask("web")
+	elsewhere.Strategy.Steps = nil
+	alone := []rollout.PreflightRequest{ask("web"), ask("none"), ask("shop"), elsewhere}
+	want := make([]rollout.PreflightResult, len(alone))
+	caller := b.release("web", strategy.StylePartition, "x:new")
+	for i, req := range alone {
+		require.NoError(t, caller.call(rollout.ActivityPreflight, req, &want[i]))
+	}
+	require.Empty(t, want[0].Refusals)
+	require.Len(t, want[1].Refusals, 1)
+
+	together := alone[0]
+	together.Others = alone[1:]
+	var got rollout.PreflightResult
+	require.NoError(t, caller.call(rollout.ActivityPreflight, together, &got))
+	first := got
+	first.Others = nil
+	require.Equal(t, want, append([]rollout.PreflightResult{first}, got.Others...))
+
+	b.traffic.set(func(r *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(r.URL.Path, "/deployments/web") {
+			return nil, errDown
+		}
+		return nil, nil
+	})
+	got = rollout.PreflightResult{}
+	require.NoError(t, caller.call(rollout.ActivityPreflight, together, &got))
+	require.True(t, got.Unanswered)
+	require.Equal(t, want[2], got.Others[1], "the others have their answers")
+	require.True(t, got.Others[2].Unanswered)
 }

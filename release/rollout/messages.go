@@ -59,6 +59,8 @@ type PreflightRequest struct {
 	Shared *SharedTraffic `json:"shared,omitempty"`
 	// Build is what a plan builds first; nil for other releases.
 	Build *build.Order `json:"build,omitempty"`
+	// Others are checked together with this one; none of them has others itself.
+	Others []PreflightRequest `json:"others,omitempty"`
 }
 
 // SharedTraffic is what a TrafficRouting asks: its routings, used without canary Services.
@@ -90,6 +92,10 @@ type PreflightResult struct {
 	Foreseen *Foreseen `json:"foreseen,omitempty"`
 	// Revision is what the cluster has of Change.Revision; nil when the request names none, or when that is refused.
 	Revision *strategy.Revision `json:"revision,omitempty"`
+	// Unanswered says that one of several that were checked together could not be answered: it is to be asked alone.
+	Unanswered bool `json:"unanswered,omitempty"`
+	// Others are the answers to the request's others, in their order. A worker of an earlier build has none: they are to be asked alone.
+	Others []PreflightResult `json:"others,omitempty"`
 }
 
 // Refusal says what cannot be done; Field is the JSON path within the POST's body ("strategy.canary.steps[1].matches"), "" for the whole. A plan
