@@ -41,15 +41,18 @@ func TestTheSameBodyIsTheSameBytes(t *testing.T) {
 	t.Parallel()
 	encode := func(n int) []byte {
 		body, err := v1alpha1.EncodeBody(plan.Snapshot{Task: "shop-1", Document: plan.Document{Items: make([]plan.Item, n)}})
-		assert.NoError(t, err)
+		if err != nil {
+			t.Error(err)
+		}
 		return body
 	}
 	first := [][]byte{encode(0), encode(1), encode(2)}
 	var all sync.WaitGroup
 	for i := range 300 {
 		all.Go(func() {
-			_, err := v1alpha1.EncodeBody(func() {})
-			assert.Error(t, err, "a function is no JSON")
+			if _, err := v1alpha1.EncodeBody(func() {}); err == nil {
+				t.Error("a function is no JSON")
+			}
 			assert.Equal(t, first[i%3], encode(i%3), "whatever was packed before, or could not be")
 		})
 	}

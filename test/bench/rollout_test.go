@@ -46,6 +46,8 @@ type setting struct {
 	rest time.Duration
 	// idle Deployments without a pod stand in their namespace.
 	idle int
+	// shaped changes the Deployments before they are made; nil: they are as Kubernetes makes them.
+	shaped func(d *appsv1.Deployment)
 	// timed leaves out what counts requests, which takes time itself.
 	timed bool
 }
@@ -140,6 +142,9 @@ func makeDeployments(t *testing.T, e *harness.Engine, s setting) {
 	mark := func(d *appsv1.Deployment) {
 		d.Labels = map[string]string{compared: ""}
 		d.Spec.Template.Labels[compared] = ""
+		if s.shaped != nil {
+			s.shaped(d)
+		}
 	}
 	each(s.n, func(i int) { e.Deployment(deploymentName(i), int32(s.pods), mark) })
 	waitReleased(t, e, s.n, ":v1")

@@ -1,0 +1,250 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/v1alpha1"
+	"slipway.io/slipway/test/harness"
+)
+
+var (
+	deploymentsResource = appsv1.SchemeGroupVersion.WithResource("deployments")
+	replicaSetsResource = appsv1.SchemeGroupVersion.WithResource("replicasets")
+	recordsResource     = v1alpha1.GroupVersion.WithResource("releaserecords")
+)
+
+// seen is what a rollout was seen to write: the annotations of its Deployment in mid-release and after it, and its record at the end.
+type seen struct {
+	begun, ended map[string]string
+	record       unstructured.Unstructured
+}
+
+// seenOf has one rollout go.
+func seenOf(t *testing.T, e *harness.Engine) (s seen) {
+	const name = "probe"
+	e.Deployment(name, rolloutPods, func(d *appsv1.Deployment) {
+		d.Labels, d.Spec.Template.Labels[compared] = map[string]string{compared: ""}, ""
+	})
+	watched, err := e.Kube.AppsV1().Deployments(e.Apps).Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer watched.Stop()
+	startRollout(t, e, name, ":v2", 0)
+	for event := range watched.ResultChan() {
+		d, is := event.Object.(*appsv1.Deployment)
+		if !is || d.Spec.Template.Spec.Containers[0].Image != image(name, ":v2") {
+			continue
+		}
+		if s.begun == nil {
+			s.begun = annotationsOf(d)
+		}
+		if released(d, ":v2") {
+			s.ended = annotationsOf(d)
+			break
+		}
+	}
+	e.WaitPhase(name, rollout.PhaseHealthy)
+	records, err := e.Dynamic(t).Resource(recordsResource).Namespace(e.Home).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, records.Items, 1)
+	s.record = records.Items[0]
+	clearAway(t, e, e.Apps)
+	return s
+}
+
+// annotationsOf are the annotations that are not the native controller's.
+func annotationsOf(d *appsv1.Deployment) map[string]string {
+	own := maps.Clone(d.Annotations)
+	maps.DeleteFunc(own, func(key, _ string) bool { return strings.HasPrefix(key, "deployment.kubernetes.io/") })
+	return own
+}
+
+// floor writes what a rollout writes.
+type floor struct {
+	// id tells its records and workflows from those of others.
+	id       string
+	seen     seen
+	objects  dynamic.Interface
+	kube     kubernetes.Interface
+	apps     string
+	promises bool
+
+	mu    sync.Mutex
+	ready map[string]chan struct{}
+}
+
+// newFloor begins to watch the Deployments, until its context ends.
+func newFloor(ctx context.Context, t *testing.T, e *harness.Engine, s seen) *floor {
+	objects, err := kube.NewUntyped(e.REST)
+	require.NoError(t, err)
+	f := &floor{id: harness.RandomName("floor"), seen: s, objects: objects, kube: e.Kube, apps: e.Apps, ready: map[string]chan struct{}{}}
+	f.watch(ctx, t, deploymentsResource)
+	return f
+}
+
+// promising keeps the promises too, and watches the ReplicaSets for them.
+func (f *floor) promising(ctx context.Context, t *testing.T) *floor {
+	f.promises = true
+	f.watch(ctx, t, replicaSetsResource)
+	return f
+}
+
+func (f *floor) watch(ctx context.Context, t *testing.T, resource schema.GroupVersionResource) {
+	informer := dynamicinformer.NewFilteredDynamicInformer(f.objects, resource, f.apps, 0, cache.Indexers{}, nil).Informer()
+	look := func(obj any) {
+		if o, is := obj.(*unstructured.Unstructured); is && o.GetKind() == "Deployment" {
+			f.look(o)
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) }})
+	require.NoError(t, err)
+	go informer.RunWithContext(ctx)
+}
+
+// whenReady is closed when the new pods of a Deployment serve.
+func (f *floor) whenReady(name string) chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ready[name] == nil {
+		f.ready[name] = make(chan struct{})
+	}
+	return f.ready[name]
+}
+
+func (f *floor) look(o *unstructured.Unstructured) {
+	number := func(field string) int64 {
+		n, _, _ := unstructured.NestedInt64(o.Object, "status", field)
+		return n
+	}
+	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	if len(containers) == 0 || containers[0].(map[string]any)["image"] != image(o.GetName(), ":v2") || number("observedGeneration") < o.GetGeneration() ||
+		number("updatedReplicas") != rolloutPods || number("availableReplicas") != rolloutPods || number("replicas") != rolloutPods {
+		return
+	}
+	ready := f.whenReady(o.GetName())
+	select {
+	case <-ready:
+	default:
+		close(ready)
+	}
+}
+
+// loop releases all of them at once.
+func (f *floor) loop(t *testing.T, n int) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			name := deploymentName(i)
+			if err := f.record(t.Context(), name); err != nil {
+				t.Error(err)
+				return
+			}
+			if err := f.release(t.Context(), name); err != nil {
+				t.Error(err)
+				return
+			}
+			if err := f.complete(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (f *floor) records() dynamic.ResourceInterface {
+	return f.objects.Resource(recordsResource).Namespace(f.seen.record.GetNamespace())
+}
+
+func (f *floor) recordName(name string) string { return f.id + "-" + name }
+
+// record makes the record of a release.
+func (f *floor) record(ctx context.Context, name string) error {
+	record := f.seen.record.DeepCopy()
+	record.SetName(f.recordName(name))
+	record.SetResourceVersion("")
+	record.SetManagedFields(nil)
+	_, err := f.records().Create(ctx, record, metav1.CreateOptions{})
+	return err
+}
+
+// complete notes the end in the record.
+func (f *floor) complete(ctx context.Context, name string) error {
+	patch := []byte(`{"metadata":{"labels":{"floor":"over"}}}`)
+	_, err := f.records().Patch(ctx, f.recordName(name), types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// release writes what a rollout writes to the workload, and its events.
+func (f *floor) release(ctx context.Context, name string) error {
+	container := map[string]any{"name": "app", "image": image(name, ":v2")}
+	begin, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": f.seen.begun},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}})
+	if err := f.patch(ctx, name, begin, metav1.DryRunAll); err != nil {
+		return err
+	}
+	if err := f.patch(ctx, name, begin); err != nil {
+		return err
+	}
+	if err := f.tell(ctx, name); err != nil {
+		return err
+	}
+	select {
+	case <-f.whenReady(name):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	left := map[string]any{}
+	for key := range f.seen.begun {
+		left[key] = nil
+	}
+	for key, value := range f.seen.ended {
+		left[key] = value
+	}
+	end, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": left}})
+	if err := f.patch(ctx, name, end); err != nil {
+		return err
+	}
+	return f.tell(ctx, name)
+}
+
+func (f *floor) patch(ctx context.Context, name string, patch []byte, dry ...string) error {
+	_, err := f.objects.Resource(deploymentsResource).Namespace(f.apps).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{DryRun: dry})
+	return err
+}
+
+func (f *floor) tell(ctx context.Context, name string) error {
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Namespace: f.apps}, Reason: "Floor", Message: "what a rollout tells of itself",
+		Type: corev1.EventTypeNormal, InvolvedObject: corev1.ObjectReference{Kind: "Deployment", APIVersion: "apps/v1", Name: name, Namespace: f.apps}}
+	_, err := f.kube.CoreV1().Events(f.apps).Create(ctx, event, metav1.CreateOptions{})
+	return err
+}
+
+// read reads a workload and its ReplicaSets.
+func (f *floor) read(ctx context.Context, name string) error {
+	deployment, err := f.objects.Resource(deploymentsResource).Namespace(f.apps).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	labels, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "selector", "matchLabels")
+	selector := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels}), Limit: 500}
+	_, err = f.objects.Resource(replicaSetsResource).Namespace(f.apps).List(ctx, selector)
+	return err
+}

@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway.io/slipway/test/harness"
+)
+
+// The floor of TestSoakRolloutsAtOnce: what of a rollout is left when nothing is decided, and what each thing that it does adds.
+//
+//   - «plain» is the update that everything is compared with.
+//   - «pod by pod» is a plain update of Deployments that bring one pod after the other: what steps of one pod each come to, whoever makes them.
+//   - «writes» is a loop that writes to each Deployment, its record and its events what a rollout writes, and waits for all of them by one watch.
+//   - «workflows» is the body of that loop as the only activity of a workflow, on a worker within the benchmark: the least that an engine on Temporal does.
+//   - «promises» are these workflows with what is promised besides: heartbeats, so that a step is seen live and a dead worker is missed; attributes that lists are
+//     filtered by; the record's end by the workflow; reads of what must not be stale; watches of the Deployments and the ReplicaSets as they are.
+//   - «rollouts» are Slipway's: what they take more than that is what they decide, check and tell.
+func TestSoakRolloutsFloor(t *testing.T) {
+	harness.Soak(t)
+	s := setting{n: 100, pods: rolloutPods}
+	e := harness.Start(t, harness.Options{Apart: true})
+	seen := seenOf(t, e)
+	fmt.Printf("\nthe floor of %d rollouts of %d steps of Deployments of %d pods, all at once\n", s.n, rolloutSteps, s.pods)
+	var plain usage
+	for _, way := range []struct {
+		name   string
+		do     func(ctx context.Context)
+		shaped func(d *appsv1.Deployment)
+	}{
+		{"plain", func(context.Context) { each(s.n, func(i int) { setImage(t, e, deploymentName(i), ":v2") }) }, nil},
+		{"pod by pod", func(context.Context) { each(s.n, func(i int) { setImage(t, e, deploymentName(i), ":v2") }) }, podByPod},
+		{"writes", func(ctx context.Context) { newFloor(ctx, t, e, seen).loop(t, s.n) }, nil},
+		{"workflows", func(ctx context.Context) { newFloor(ctx, t, e, seen).workflows(t, e, s.n) }, nil},
+		{"promises", func(ctx context.Context) { newFloor(ctx, t, e, seen).promising(ctx, t).workflows(t, e, s.n) }, nil},
+		{"rollouts", func(context.Context) { each(s.n, func(i int) { startRollout(t, e, deploymentName(i), ":v2", 0) }) }, nil},
+	} {
+		s.shaped = way.shaped
+		makeDeployments(t, e, s)
+		own := cpu(os.Getpid())
+		ctx, over := context.WithCancel(t.Context())
+		used := measure(t, e, func() {
+			way.do(ctx)
+			waitReleased(t, e, s.n, ":v2")
+		})
+		over()
+		own = cpu(os.Getpid()) - own
+		if plain.by == nil {
+			plain = used
+		}
+		printWay(t, way.name, plain, used, own)
+		settle(t, e)
+		clearAway(t, e, e.Apps)
+	}
+	harness.Covered(t, s.n, "rollouts at once, and their floor")
+}
+
+// printWay prints what one way took, and own seconds of CPU of the benchmark itself.
+func printWay(t *testing.T, way string, plain, used usage, own float64) {
+	wall, control := used.wall.Seconds()/plain.wall.Seconds(), used.control()/plain.control()
+	noted(t, way+": wall time, ratio", wall)
+	noted(t, way+": control plane, ratio", control)
+	noted(t, way+": CPU of Temporal, s", used.temporal())
+	noted(t, way+": CPU of slipway, s", used.slipway())
+	noted(t, way+": CPU of the benchmark, s", own)
+	fmt.Printf("  %-10s %5.1f s, %.2f times; CPU: control plane %5.1f s, %.2f times; Temporal %4.1f, slipway %4.1f, benchmark %4.1f s\n", way, used.wall.Seconds(), wall,
+		used.control(), control, used.temporal(), used.slipway(), own)
+}
+
+// podByPod has a Deployment bring one pod after the other.
+func podByPod(d *appsv1.Deployment) {
+	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
+	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &one, MaxUnavailable: &none}}
+}
