@@ -82,6 +82,8 @@ const (
 	versionKeepsParts workflow.Version = 5
 	// versionOneWrite has a rollout's claim and the first of its Move be one write, and has whatever ends a rollout stop its first leg.
 	versionOneWrite workflow.Version = 6
+	// versionChecksTogether has the rollouts of a queue be checked by one activity before they start.
+	versionChecksTogether workflow.Version = 7
 )
 
 // versionsOf are the versions of the loop by which the workflows of a type have gone, oldest first.
@@ -89,10 +91,11 @@ var versionsOf = map[string][]workflow.Version{
 	TypeDeployPlan: {versionSettlesFirst},
 	TypeRollout:    {versionSettlesFirst, versionLegs, versionBriefRests, versionKeepsParts, versionOneWrite},
 	TypeServing:    {versionSettlesFirst, versionAtOnce},
+	TypePreflight:  {versionChecksTogether},
 }
 
-// HistoryLevel is the newest version of the loop: up to which this build replays what another one has recorded. It is part of the build's ID (release/upgrade).
-const HistoryLevel = int(versionOneWrite)
+// HistoryLevel is the newest of these versions: up to which this build replays what another one has recorded. It is part of the build's ID (release/upgrade).
+const HistoryLevel = int(versionChecksTogether)
 
 // Recording has workflows that begin go by the newest version of their type up to this level, so that a build which is older than this one can go
 // on with them. What has been recorded stays.

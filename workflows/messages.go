@@ -204,8 +204,6 @@ type PreflightInput struct {
 	Rollouts []RolloutPreflight `json:"rollouts,omitempty"`
 	// Diff asks besides what each of the parties' requests would change.
 	Diff bool `json:"diff,omitempty"`
-	// Together has the rollouts of each queue be checked by one activity: it costs Temporal as much for all of them as for one. Servers of earlier builds don't ask that.
-	Together bool `json:"together,omitempty"`
 }
 
 // PreflightParty is what is checked on one party's queue.

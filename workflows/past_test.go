@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
@@ -96,28 +97,37 @@ func TestPreflightWithADiffOfAnAbsentParty(t *testing.T) {
 
 // Rollouts that are checked together cost one activity of each queue; each has an answer of its own all the same.
 func TestPreflightOfManyRollouts(t *testing.T) {
+	instead := func(of rollout.PreflightResult) func([]rollout.PreflightRequest) []rollout.PreflightResult {
+		return func(others []rollout.PreflightRequest) []rollout.PreflightResult {
+			answers := answerAll(others)
+			if len(answers) > 3 {
+				answers[3] = of
+			}
+			return answers
+		}
+	}
 	for name, c := range map[string]struct {
-		reason   string
-		together bool
+		reason string
+		// level is the newest version that is recorded.
+		level workflow.Version
 		// answers are how the worker answers the others of a request.
 		answers func(others []rollout.PreflightRequest) []rollout.PreflightResult
 		// asked is how often each queue is.
 		asked map[string]int
+		// unreachable is what is said of the fifth.
+		unreachable string
 	}{
-		"Together": {"one activity of each queue, of 16 at most", true, answerAll, map[string]int{"alice": 2, "bob": 1}},
-		"Alone":    {"a server of an earlier build doesn't ask for more", false, answerAll, map[string]int{"alice": 17, "bob": 1}},
-		"EarlierWorker": {"a worker of an earlier build answers the first one alone", true,
-			func([]rollout.PreflightRequest) []rollout.PreflightResult { return nil }, map[string]int{"alice": 17, "bob": 1}},
-		"OneUnanswered": {"what could not be answered is asked once more", true, func(others []rollout.PreflightRequest) []rollout.PreflightResult {
-			answers := answerAll(others)
-			if len(answers) > 0 {
-				answers[3] = rollout.PreflightResult{Unanswered: true}
-			}
-			return answers
-		}, map[string]int{"alice": 3, "bob": 1}},
+		"Together":      {"one activity of each queue, of 16 at most", versionChecksTogether, answerAll, map[string]int{"alice": 2, "bob": 1}, ""},
+		"EarlierBuild":  {"a build of before may have to go on with it", workflow.DefaultVersion, answerAll, map[string]int{"alice": 17, "bob": 1}, ""},
+		"EarlierWorker": {"a worker of an earlier build answers the first one alone", versionChecksTogether, func([]rollout.PreflightRequest) []rollout.PreflightResult { return nil }, map[string]int{"alice": 17, "bob": 1}, ""},
+		"Alone": {"what could not be answered is asked once more", versionChecksTogether, instead(rollout.PreflightResult{Alone: true}),
+			map[string]int{"alice": 3, "bob": 1}, ""},
+		"Unanswered": {"what cannot be answered is not taken for good", versionChecksTogether, instead(rollout.PreflightResult{Unanswered: "this party's cluster is out of reach"}),
+			map[string]int{"alice": 2, "bob": 1}, "this party's cluster is out of reach"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
+			s.OnGetVersion(changeLoop, workflow.DefaultVersion, versionChecksTogether).Return(c.level)
 			var mu sync.Mutex
 			asked := map[string]int{}
 			s.RegisterActivityWithOptions(func(ctx context.Context, in rollout.PreflightRequest) (rollout.PreflightResult, error) {
@@ -128,7 +138,7 @@ func TestPreflightOfManyRollouts(t *testing.T) {
 				result.Others = c.answers(in.Others)
 				return result, nil
 			}, activity.RegisterOptions{Name: rollout.ActivityPreflight})
-			in := PreflightInput{Together: c.together}
+			var in PreflightInput
 			for i := range 18 {
 				check := RolloutPreflight{Party: "alice", Queue: "alice"}
 				if i == 5 {
@@ -143,12 +153,33 @@ func TestPreflightOfManyRollouts(t *testing.T) {
 			require.NoError(t, s.GetWorkflowResult(&outcomes))
 			require.Len(t, outcomes, len(in.Rollouts))
 			for i, o := range outcomes {
-				require.Empty(t, o.Unreachable, c.reason)
 				require.Equal(t, in.Rollouts[i].Party, o.Party)
+				if i == 4 && c.unreachable != "" {
+					require.Equal(t, c.unreachable, o.Unreachable, c.reason)
+					require.Nil(t, o.Rollout)
+					continue
+				}
+				require.Empty(t, o.Unreachable, c.reason)
 				require.Equal(t, answerOf(in.Rollouts[i].Request), *o.Rollout, c.reason)
 			}
 			require.Equal(t, c.asked, asked, c.reason)
 		})
+	}
+}
+
+// One that has no answer when it is asked alone is not asked for ever.
+func TestPreflightThatIsNeverAnswered(t *testing.T) {
+	s := newStage(t)
+	s.RegisterActivityWithOptions(func(rollout.PreflightRequest) (rollout.PreflightResult, error) {
+		return rollout.PreflightResult{Alone: true}, nil
+	},
+		activity.RegisterOptions{Name: rollout.ActivityPreflight})
+	check := RolloutPreflight{Party: "alice", Queue: "slipway.party.alice"}
+	s.ExecuteWorkflow(TypePreflight, PreflightInput{Rollouts: []RolloutPreflight{check, check}})
+	var outcomes []PreflightOutcome
+	require.NoError(t, s.GetWorkflowResult(&outcomes))
+	for _, o := range outcomes {
+		require.Equal(t, "party alice: its worker has no answer", o.Unreachable)
 	}
 }
 
@@ -159,7 +190,7 @@ func TestPreflightOfManyRolloutsOfAnAbsentParty(t *testing.T) {
 		return rollout.PreflightResult{}, temporal.NewNonRetryableApplicationError("connection refused", string(failure.Unreachable), nil)
 	}, activity.RegisterOptions{Name: rollout.ActivityPreflight})
 	check := RolloutPreflight{Party: "alice", Queue: "slipway.party.alice"}
-	s.ExecuteWorkflow(TypePreflight, PreflightInput{Rollouts: []RolloutPreflight{check, check}, Together: true})
+	s.ExecuteWorkflow(TypePreflight, PreflightInput{Rollouts: []RolloutPreflight{check, check}})
 	var outcomes []PreflightOutcome
 	require.NoError(t, s.GetWorkflowResult(&outcomes))
 	for _, o := range outcomes {

@@ -40,7 +40,7 @@ func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, err
 	for i, check := range rollouts {
 		ofRollouts[i].Party = check.Party
 	}
-	for _, group := range preflightGroups(rollouts, in.Together) {
+	for _, group := range preflightGroups(ctx, rollouts) {
 		p.askRollouts(ofRollouts, rollouts, group)
 	}
 	for i, party := range in.Parties {
@@ -77,22 +77,31 @@ func (p preflight) ask(outcome *PreflightOutcome, queue, activity string, reques
 	})
 }
 
-// preflightGroups are the rollouts that one activity checks each, by their indexes: so many of one queue, or each alone.
-func preflightGroups(rollouts []RolloutPreflight, together bool) (groups [][]int) {
+// preflightGroups are the rollouts that one activity checks each, by their indexes: so many of one queue, which costs Temporal as much as one alone. A check that
+// an earlier build has begun, or may have to go on with, has an activity for each.
+func preflightGroups(ctx workflow.Context, rollouts []RolloutPreflight) (groups [][]int) {
 	of := map[string]int{}
 	for i, check := range rollouts {
 		group, known := of[check.Queue]
-		if !together || !known || len(groups[group]) == rolloutBatch {
+		if !known || len(groups[group]) == rolloutBatch {
 			group = len(groups)
 			of[check.Queue] = group
 			groups = append(groups, nil)
 		}
 		groups[group] = append(groups[group], i)
 	}
+	if len(groups) == len(rollouts) || workflow.GetVersion(ctx, changeLoop, workflow.DefaultVersion, versionChecksTogether) >= versionChecksTogether {
+		return groups
+	}
+	groups = nil
+	for i := range rollouts {
+		groups = append(groups, []int{i})
+	}
 	return groups
 }
 
-// askRollouts checks rollouts of one queue by one activity. Those that it cannot answer are asked about alone.
+// askRollouts checks rollouts of one queue by one activity. A worker of an earlier build answers the first one only: the others are
+// asked about alone then, as is one that a worker could not answer and may yet.
 func (p preflight) askRollouts(outcomes []PreflightOutcome, rollouts []RolloutPreflight, group []int) {
 	first, others := group[0], group[1:]
 	request, result := rollouts[first].Request, &rollout.PreflightResult{}
@@ -103,13 +112,15 @@ func (p preflight) askRollouts(outcomes []PreflightOutcome, rollouts []RolloutPr
 		answers := append([]rollout.PreflightResult{*result}, result.Others...)
 		answers[0].Others = nil
 		for n, i := range group {
-			switch answered := n < len(answers) && !answers[n].Unanswered; {
-			case answered:
-				outcomes[i].Rollout = &answers[n]
-			case len(group) > 1:
+			switch missing := n >= len(answers) || answers[n].Alone; {
+			case missing && len(group) > 1:
 				p.askRollouts(outcomes, rollouts, []int{i})
-			default:
+			case missing:
 				outcomes[i].Unreachable = "party " + outcomes[i].Party + ": its worker has no answer"
+			case answers[n].Unanswered != "":
+				outcomes[i].Unreachable = answers[n].Unanswered
+			default:
+				outcomes[i].Rollout = &answers[n]
 			}
 		}
 	}, func() {

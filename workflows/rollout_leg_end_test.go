@@ -34,7 +34,7 @@ func TestWhatBeginsGoesByAVersionOfItsType(t *testing.T) {
 		level int
 		want  workflow.Version
 	}{
-		{TypeRollout, HistoryLevel, versionOneWrite}, {TypeRollout, 5, versionKeepsParts}, {TypeRollout, 4, versionBriefRests}, {TypeRollout, 2, versionLegs}, {TypeRollout, 0, workflow.DefaultVersion},
+		{TypePreflight, HistoryLevel, versionChecksTogether}, {TypePreflight, 6, workflow.DefaultVersion}, {TypeRollout, HistoryLevel, versionOneWrite}, {TypeRollout, 5, versionKeepsParts}, {TypeRollout, 4, versionBriefRests}, {TypeRollout, 2, versionLegs}, {TypeRollout, 0, workflow.DefaultVersion},
 		{TypeServing, HistoryLevel, versionAtOnce}, {TypeServing, 3, versionSettlesFirst}, {TypeDeployPlan, HistoryLevel, versionSettlesFirst},
 	} {
 		level = c.level

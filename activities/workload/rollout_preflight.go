@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
+	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/errgroup"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"slipway.io/slipway/activities/attempt"
@@ -36,10 +38,7 @@ func (a *Activities) PreflightRollout(ctx context.Context, req rollout.Preflight
 	checks.SetLimit(preflightsAtOnce)
 	for i := range all {
 		checks.Go(func() error {
-			var err error
-			if results[i], err = a.preflightRollout(ctx, all[i]); err != nil {
-				results[i] = rollout.PreflightResult{Unanswered: true}
-			}
+			results[i] = a.preflightOneOf(ctx, all[i])
 			return nil
 		})
 	}
@@ -47,6 +46,31 @@ func (a *Activities) PreflightRollout(ctx context.Context, req rollout.Preflight
 	first := results[0]
 	first.Others = results[1:]
 	return first, nil
+}
+
+// preflightPatience is how long one of several may take: the others' answers wait for it, and an attempt takes ten seconds at most.
+const preflightPatience = 8 * time.Second
+
+// preflightOneOf checks one of several. Where the activity would fail for good the answer says why, and where it would be tried again the workflow asks alone.
+func (a *Activities) preflightOneOf(ctx context.Context, req rollout.PreflightRequest) (result rollout.PreflightResult) {
+	ctx, cancel := context.WithTimeout(ctx, preflightPatience)
+	defer cancel()
+	defer func() {
+		if value := recover(); value != nil { // nobody else does, on a goroutine of its own
+			a.options.Logger.Error("the check of a rollout panicked", "workload", req.Workload.String(), "panic", value, "stack", string(debug.Stack()))
+			result = rollout.PreflightResult{Alone: true}
+		}
+	}()
+	result, err := a.preflightRollout(ctx, req)
+	var final *temporal.ApplicationError
+	switch {
+	case err == nil:
+		return result
+	case errors.As(err, &final) && final.NonRetryable():
+		return rollout.PreflightResult{Unanswered: final.Message()}
+	default:
+		return rollout.PreflightResult{Alone: true}
+	}
 }
 
 func (a *Activities) preflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {

@@ -138,7 +138,18 @@ func TestPreflightOfManyRollouts(t *testing.T) {
 	})
 	got = rollout.PreflightResult{}
 	require.NoError(t, caller.call(rollout.ActivityPreflight, together, &got))
-	require.True(t, got.Unanswered)
+	require.Contains(t, got.Unanswered, "this party's cluster is out of reach: ")
 	require.Equal(t, want[2], got.Others[1], "the others have their answers")
-	require.True(t, got.Others[2].Unanswered)
+	require.Equal(t, got.Unanswered, got.Others[2].Unanswered, "it is the same workload")
+
+	b.traffic.set(func(r *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(r.URL.Path, "/deployments/web") {
+			panic("a client that breaks")
+		}
+		return nil, nil
+	})
+	got = rollout.PreflightResult{}
+	require.NoError(t, caller.call(rollout.ActivityPreflight, together, &got))
+	require.True(t, got.Alone, "the process goes on")
+	require.Equal(t, want[2], got.Others[1])
 }

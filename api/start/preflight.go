@@ -77,7 +77,6 @@ func (p Preflight) Rollout(ctx context.Context, check workflows.RolloutPreflight
 func (p Preflight) ask(ctx context.Context, input workflows.PreflightInput) (outcomes []workflows.PreflightOutcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
-	input.Together = true
 	begin, cancelBegin := backend.Briefly(ctx)
 	defer cancelBegin()
 	run, err := p.Temporal.ExecuteWorkflow(begin, client.StartWorkflowOptions{

@@ -211,22 +211,24 @@ func TestOperationIsToldWhoIsThere(t *testing.T) {
 		started *metav1.Time
 		looks   []party.Presence
 		told    []string
-		// own: this controller has started it.
-		own bool
+		// own is how long this controller was there when it started the operation; 0: another one did.
+		own time.Duration
 	}{
-		"there from the start":   {"what goes without saying costs no history", started(-time.Hour), []party.Presence{here, here}, nil, false},
-		"goes and comes":         {"each change is told once", started(-time.Hour), []party.Presence{gone, gone, here, here}, []string{"silent", ""}, false},
-		"begun before":           {"who looked after it before may have said that the worker is away", started(time.Hour), []party.Presence{here, here}, []string{""}, false},
-		"its own":                {"nobody looked after it before", started(time.Hour), []party.Presence{here, gone}, []string{"silent"}, true},
-		"begun before, and away": {"or may not have", started(time.Hour), []party.Presence{gone, gone}, []string{"silent"}, false},
-		"unknown":                {"what cannot be learnt is not told", started(time.Hour), []party.Presence{{Reachable: party.Unknown}}, nil, false},
+		"there from the start":   {"what goes without saying costs no history", started(-time.Hour), []party.Presence{here, here}, nil, 0},
+		"goes and comes":         {"each change is told once", started(-time.Hour), []party.Presence{gone, gone, here, here}, []string{"silent", ""}, 0},
+		"begun before":           {"who looked after it before may have said that the worker is away", started(time.Hour), []party.Presence{here, here}, []string{""}, 0},
+		"its own":                {"whatever is told of it, this controller sees", started(time.Hour), []party.Presence{here, gone}, []string{"silent"}, settling},
+		"its own, at first":      {"it settles, and another one may have told", started(time.Hour), []party.Presence{here, here}, []string{""}, time.Second},
+		"begun before, and away": {"or may not have", started(time.Hour), []party.Presence{gone, gone}, []string{"silent"}, 0},
+		"unknown":                {"what cannot be learnt is not told", started(time.Hour), []party.Presence{{Reachable: party.Unknown}}, nil, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			temporal := &signals{}
 			p := newParties(&Controller{temporal: temporal}, nil)
-			if tc.own {
+			if tc.own > 0 {
+				p.began = time.Now().Add(-tc.own)
 				p.starts("r")
 			}
 			for _, look := range tc.looks {

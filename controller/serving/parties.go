@@ -194,9 +194,9 @@ func (p *parties) signal(ctx context.Context, op *kuscia.Operation, kd *kuscia.K
 	}
 }
 
-// starts notes that this controller has started a run.
+// starts notes that this controller has started a run. Of those that it starts while it settles another server may say that a worker is away, unnoticed by this one.
 func (p *parties) starts(run string) {
-	if time.Since(p.began) < 2*clockSkew { // later ones began by any clock after it did
+	if since := time.Since(p.began); since >= settling && since < 2*clockSkew { // later ones began by any clock after it did
 		p.started.Store(run, nil)
 	}
 }

@@ -92,8 +92,10 @@ type PreflightResult struct {
 	Foreseen *Foreseen `json:"foreseen,omitempty"`
 	// Revision is what the cluster has of Change.Revision; nil when the request names none, or when that is refused.
 	Revision *strategy.Revision `json:"revision,omitempty"`
-	// Unanswered says that one of several that were checked together could not be answered: it is to be asked alone.
-	Unanswered bool `json:"unanswered,omitempty"`
+	// Unanswered says why one of several that were checked together could not be checked, as the failure of the activity does where there is only one.
+	Unanswered string `json:"unanswered,omitempty"`
+	// Alone says that one of several has no answer, and may have one if it is asked alone.
+	Alone bool `json:"alone,omitempty"`
 	// Others are the answers to the request's others, in their order. A worker of an earlier build has none: they are to be asked alone.
 	Others []PreflightResult `json:"others,omitempty"`
 }

@@ -61,6 +61,7 @@ func seenOf(t *testing.T, e *harness.Engine) (s seen) {
 			break
 		}
 	}
+	require.True(t, s.begun != nil && s.ended != nil, "the watch ended before the rollout")
 	e.WaitPhase(name, rollout.PhaseHealthy)
 	records, err := e.Dynamic(t).Resource(recordsResource).Namespace(e.Home).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)

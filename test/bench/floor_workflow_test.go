@@ -49,6 +49,7 @@ func (f *floor) workflows(t *testing.T, e *harness.Engine, n int) {
 		require.NoError(t, err)
 		runs[i] = run
 	})
+	require.NotContains(t, runs, nil, "not all of them were started")
 	for _, run := range runs {
 		require.NoError(t, run.Get(t.Context(), nil))
 	}
