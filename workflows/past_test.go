@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -183,20 +184,42 @@ func TestPreflightThatIsNeverAnswered(t *testing.T) {
 	}
 }
 
-// A party that is away is away for all.
+// A party that is away is away for all, and is not waited for once more.
 func TestPreflightOfManyRolloutsOfAnAbsentParty(t *testing.T) {
 	s := newStage(t)
+	var asked atomic.Int32
 	s.RegisterActivityWithOptions(func(rollout.PreflightRequest) (rollout.PreflightResult, error) {
-		return rollout.PreflightResult{}, temporal.NewNonRetryableApplicationError("connection refused", string(failure.Unreachable), nil)
+		asked.Add(1)
+		return rollout.PreflightResult{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	}, activity.RegisterOptions{Name: rollout.ActivityPreflight})
 	check := RolloutPreflight{Party: "alice", Queue: "slipway.party.alice"}
 	s.ExecuteWorkflow(TypePreflight, PreflightInput{Rollouts: []RolloutPreflight{check, check}})
 	var outcomes []PreflightOutcome
 	require.NoError(t, s.GetWorkflowResult(&outcomes))
 	for _, o := range outcomes {
-		require.Contains(t, o.Unreachable, "connection refused")
+		require.Contains(t, o.Unreachable, "party alice")
 		require.Nil(t, o.Rollout)
 	}
+	require.LessOrEqual(t, asked.Load(), int32(3), "the attempts of one activity")
+}
+
+// A worker of an earlier build knows of the first alone: what it fails with is not said of the others.
+func TestPreflightWhoseFirstFailsOnAnEarlierBuild(t *testing.T) {
+	s := newStage(t)
+	s.RegisterActivityWithOptions(func(in rollout.PreflightRequest) (rollout.PreflightResult, error) {
+		if in.Workload.WorkloadRef.Name == "first" {
+			return rollout.PreflightResult{}, temporal.NewNonRetryableApplicationError("no permission", string(failure.Forbidden), nil)
+		}
+		return answerOf(in), nil
+	}, activity.RegisterOptions{Name: rollout.ActivityPreflight})
+	first, second := RolloutPreflight{Party: "alice", Queue: "alice"}, RolloutPreflight{Party: "alice", Queue: "alice"}
+	first.Request.Workload.WorkloadRef.Name, second.Request.Workload.WorkloadRef.Name = "first", "second"
+	s.ExecuteWorkflow(TypePreflight, PreflightInput{Rollouts: []RolloutPreflight{first, second}})
+	var outcomes []PreflightOutcome
+	require.NoError(t, s.GetWorkflowResult(&outcomes))
+	require.Equal(t, "no permission", outcomes[0].Unreachable)
+	require.Empty(t, outcomes[1].Unreachable)
+	require.Equal(t, answerOf(second.Request), *outcomes[1].Rollout)
 }
 
 // answerOf is a worker's answer to one request, which tells whose it is.

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -57,13 +58,19 @@ type preflight struct {
 	asked workflow.WaitGroup
 }
 
-// ask has an activity answer into result, and goes on with then; or says in the outcome why the party could not be asked, and goes on with failed, which may be nil.
-func (p preflight) ask(outcome *PreflightOutcome, queue, activity string, request, result any, then, failed func()) {
+// question is what one activity is asked; it answers into result.
+type question struct {
+	queue, activity string
+	request, result any
+}
+
+// ask has a question answered, and goes on with then; or says in the outcome why the party could not be asked, and goes on with failed, which may be nil.
+func (p preflight) ask(outcome *PreflightOutcome, q question, then func(), failed func(error)) {
 	p.asked.Add(1)
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		defer p.asked.Done()
 		who := "party " + outcome.Party
-		err := workflow.ExecuteActivity(withActivity(ctx, preflightOptions(queue), "preflight of "+who), activity, request).Get(ctx, result)
+		err := workflow.ExecuteActivity(withActivity(ctx, preflightOptions(q.queue), "preflight of "+who), q.activity, q.request).Get(ctx, q.result)
 		if err == nil {
 			then()
 			return
@@ -72,7 +79,7 @@ func (p preflight) ask(outcome *PreflightOutcome, queue, activity string, reques
 			outcome.Unreachable = message(err)
 		}
 		if failed != nil {
-			failed()
+			failed(err)
 		}
 	})
 }
@@ -108,7 +115,7 @@ func (p preflight) askRollouts(outcomes []PreflightOutcome, rollouts []RolloutPr
 	for _, i := range others {
 		request.Others = append(request.Others, rollouts[i].Request)
 	}
-	p.ask(&outcomes[first], rollouts[first].Queue, rollout.ActivityPreflight, request, result, func() {
+	p.ask(&outcomes[first], question{rollouts[first].Queue, rollout.ActivityPreflight, request, result}, func() {
 		answers := append([]rollout.PreflightResult{*result}, result.Others...)
 		answers[0].Others = nil
 		for n, i := range group {
@@ -123,9 +130,14 @@ func (p preflight) askRollouts(outcomes []PreflightOutcome, rollouts []RolloutPr
 				outcomes[i].Rollout = &answers[n]
 			}
 		}
-	}, func() {
+	}, func(err error) {
+		var ofFirst *temporal.ApplicationError // of a worker of an earlier build, which knows of no others
 		for _, i := range others {
-			outcomes[i].Unreachable = outcomes[first].Unreachable
+			if errors.As(err, &ofFirst) {
+				p.askRollouts(outcomes, rollouts, []int{i})
+			} else {
+				outcomes[i].Unreachable = outcomes[first].Unreachable
+			}
 		}
 	})
 }
@@ -138,12 +150,12 @@ func (p preflight) askParty(outcome *PreflightOutcome, party PreflightParty, dif
 	for from := 0; diff && from < len(party.Requests); from += diffBatch {
 		var result workloadops.DiffResult
 		batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+diffBatch, len(party.Requests))]}
-		p.ask(outcome, party.Queue, workloadops.ActivityDiff, batch, &result, func() { copy(outcome.Diffs[from:], result.Workloads) }, nil)
+		p.ask(outcome, question{party.Queue, workloadops.ActivityDiff, batch, &result}, func() { copy(outcome.Diffs[from:], result.Workloads) }, nil)
 	}
 	for from := 0; from < len(party.Requests); from += preflightBatch {
 		var result workloadops.PreflightResult
 		batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+preflightBatch, len(party.Requests))]}
-		p.ask(outcome, party.Queue, workloadops.ActivityPreflight, batch, &result, func() {
+		p.ask(outcome, question{party.Queue, workloadops.ActivityPreflight, batch, &result}, func() {
 			outcome.Refusals = appendFrom(outcome.Refusals, result.Refusals, from)
 			outcome.Warnings = appendFrom(outcome.Warnings, result.Warnings, from)
 		}, nil)
