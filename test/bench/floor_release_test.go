@@ -41,9 +41,7 @@ type seen struct {
 // seenOf has one rollout go.
 func seenOf(t *testing.T, e *harness.Engine) (s seen) {
 	const name = "probe"
-	e.Deployment(name, rolloutPods, func(d *appsv1.Deployment) {
-		d.Labels, d.Spec.Template.Labels[compared] = map[string]string{compared: ""}, ""
-	})
+	e.Deployment(name, rolloutPods, markCompared)
 	watched, err := e.Kube.AppsV1().Deployments(e.Apps).Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	defer watched.Stop()
@@ -154,15 +152,11 @@ func (f *floor) loop(t *testing.T, n int) {
 	for i := range n {
 		all.Go(func() {
 			name := deploymentName(i)
-			if err := f.record(t.Context(), name); err != nil {
-				t.Error(err)
-				return
+			err := f.record(t.Context(), name)
+			if err == nil {
+				err = f.attempt(t.Context(), name)
 			}
-			if err := f.release(t.Context(), name); err != nil {
-				t.Error(err)
-				return
-			}
-			if err := f.complete(t.Context(), name); err != nil {
+			if err != nil {
 				t.Error(err)
 			}
 		})

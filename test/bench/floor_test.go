@@ -28,13 +28,14 @@ func TestSoakRolloutsFloor(t *testing.T) {
 	seen := seenOf(t, e)
 	fmt.Printf("\nthe floor of %d rollouts of %d steps of Deployments of %d pods, all at once\n", s.n, rolloutSteps, s.pods)
 	var plain usage
+	patch := func(context.Context) { each(s.n, func(i int) { setImage(t, e, deploymentName(i), ":v2") }) }
 	for _, way := range []struct {
 		name   string
 		do     func(ctx context.Context)
 		shaped func(d *appsv1.Deployment)
 	}{
-		{"plain", func(context.Context) { each(s.n, func(i int) { setImage(t, e, deploymentName(i), ":v2") }) }, nil},
-		{"pod by pod", func(context.Context) { each(s.n, func(i int) { setImage(t, e, deploymentName(i), ":v2") }) }, podByPod},
+		{"plain", patch, nil},
+		{"pod by pod", patch, podByPod},
 		{"writes", func(ctx context.Context) { newFloor(ctx, t, e, seen).loop(t, s.n) }, nil},
 		{"workflows", func(ctx context.Context) { newFloor(ctx, t, e, seen).workflows(t, e, s.n) }, nil},
 		{"promises", func(ctx context.Context) { newFloor(ctx, t, e, seen).promising(ctx, t).workflows(t, e, s.n) }, nil},

@@ -140,8 +140,7 @@ func measureRollouts(t *testing.T, s setting) {
 // makeDeployments makes what is released. Both find the same: Deployments of one revision.
 func makeDeployments(t *testing.T, e *harness.Engine, s setting) {
 	mark := func(d *appsv1.Deployment) {
-		d.Labels = map[string]string{compared: ""}
-		d.Spec.Template.Labels[compared] = ""
+		markCompared(d)
 		if s.shaped != nil {
 			s.shaped(d)
 		}

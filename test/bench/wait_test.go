@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -87,6 +88,12 @@ func deploymentsOf(e *harness.Engine, namespace string) objects {
 // compared is the label of what is made to be compared with, and goes after that: controllers go through all that a namespace has for each of its objects, so
 // that who is measured second would pay for what the first one has left there.
 const compared = "compared"
+
+// markCompared marks a Deployment and its pods as made to be compared.
+func markCompared(d *appsv1.Deployment) {
+	d.Labels = map[string]string{compared: ""}
+	d.Spec.Template.Labels[compared] = ""
+}
 
 // clearAway deletes what is compared with in a namespace, and returns when its pods are gone.
 func clearAway(t *testing.T, e *harness.Engine, namespace string) {
