@@ -93,6 +93,7 @@ stamp() {
     cat "$here/$2/go.mod" "$here/$2/go.sum"
     find "$here/$2" -name '*.go' ! -name '*_test.go' | sort | while read -r file; do cat "$file"; done
     ldflags "$1"
+    settings "$1"
     echo "$go_version"
   } | hash
 }
@@ -120,10 +121,19 @@ ldflags() {
   esac
 }
 
+# settings BINARY: what else it is built with. The Temporal server's database is SQLite in C (temporal/sqlite) with full-text search, for lists of keywords; .ci/run
+# tests it with the same.
+settings() { case $1 in temporal-dev) echo "CGO_ENABLED=1 GOFLAGS=-tags=sqlite_fts5,netgo,osusergo" ;; esac; }
+
 # Written to a temporary name first: an interrupted build leaves no half of a binary behind.
 build() {
-  local name=$1 module=$2 package=$3
-  (cd "$here/$module" && GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags "$(ldflags "$name")" -o "$bin/.$name.partial" "$package")
+  local name=$1 module=$2 package=$3 compiler
+  compiler=$(go env CC)
+  if [ -n "$(settings "$name")" ] && ! command -v "${compiler%% *}" >/dev/null; then
+    echo "A C compiler is missing, which $name needs (${compiler%% *}): install one, for example the Debian package gcc with libc6-dev, and run this again" >&2
+    return 1
+  fi
+  (cd "$here/$module" && env GOWORK=off CGO_ENABLED=0 $(settings "$name") go build -trimpath -ldflags "$(ldflags "$name")" -o "$bin/.$name.partial" "$package")
   mv "$bin/.$name.partial" "$bin/$name"
 }
 
