@@ -92,11 +92,16 @@ type floor struct {
 
 // newFloor begins to watch the Deployments, until its context ends.
 func newFloor(ctx context.Context, t *testing.T, e *harness.Engine, s seen) *floor {
-	objects, err := kube.NewUntyped(e.REST)
-	require.NoError(t, err)
-	f := &floor{id: harness.RandomName("floor"), seen: s, objects: objects, kube: e.Kube, apps: e.Apps, ready: map[string]chan struct{}{}}
+	f := unwatched(t, e, s)
 	f.watch(ctx, t, deploymentsResource)
 	return f
+}
+
+// unwatched waits for nothing by itself.
+func unwatched(t *testing.T, e *harness.Engine, s seen) *floor {
+	objects, err := kube.NewUntyped(e.REST)
+	require.NoError(t, err)
+	return &floor{id: harness.RandomName("floor"), seen: s, objects: objects, kube: e.Kube, apps: e.Apps, ready: map[string]chan struct{}{}}
 }
 
 // promising keeps the promises too, and watches the ReplicaSets for them.
