@@ -81,6 +81,9 @@ func (b *bench) statusReady(name observer.Name) int32 {
 	case "Deployment":
 		d, err := b.kube.AppsV1().Deployments(b.namespace).Get(b.t.Context(), name.Name, metav1.GetOptions{})
 		require.NoError(b.t, err)
+		if d.Status.Replicas > d.Status.AvailableReplicas { // it still counts a pod that is gone: nobody may begin yet
+			return -1
+		}
 		return lagging(d.Generation, d.Status.ObservedGeneration, d.Status.AvailableReplicas)
 	case "StatefulSet":
 		s, err := b.kube.AppsV1().StatefulSets(b.namespace).Get(b.t.Context(), name.Name, metav1.GetOptions{})

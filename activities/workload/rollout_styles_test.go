@@ -309,6 +309,7 @@ func TestRolloutClaims(t *testing.T) {
 	var finished rollout.MoveResult
 	require.NoError(t, other.call(rollout.ActivityFinish, rollout.FinishRequest{Subject: taken, Action: rollout.FinishResumeAndRelease, To: rollout.SideStable}, &finished))
 	b.requireHome(before, "web", "x:good", 4)
+	b.settled(web(), 4)
 	other.begun = rollout.BeginResult{}
 	require.NoError(t, other.call(rollout.ActivityBegin, begin, &other.begun))
 	require.Nil(t, other.begun.Adopted)
