@@ -1,5 +1,5 @@
 // Package sqlite stands in for modernc.org/sqlite, which Temporal's data store imports by that name: SQLite in C instead of its translation into Go, which
-// takes three times as long for the same statement, and with statements that are parsed once. It offers what that data store uses of the other: the driver
+// took half of the server's CPU, and with statements that are parsed once. It offers what that data store uses of the other: the driver
 // `sqlite`, and errors with SQLite's codes.
 package sqlite
 
