@@ -15,7 +15,7 @@ import (
 	sqlite3 "github.com/mattn/go-sqlite3"
 )
 
-// statementsKept are those of a connection that are kept in their parsed form: the data store has about two hundred.
+// statementsKept is how many statements of a connection are kept in their parsed form, the last used ones.
 const statementsKept = "256"
 
 func init() { sql.Register("sqlite", fileDriver{}) }
@@ -65,11 +65,6 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return nil, coded(err)
 	}
 	return &rows{SQLiteRows: found.(*sqlite3.SQLiteRows)}, nil
-}
-
-func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	statement, err := c.SQLiteConn.PrepareContext(ctx, query)
-	return statement, coded(err)
 }
 
 func (c *conn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
