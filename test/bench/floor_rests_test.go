@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -39,35 +38,13 @@ func TestSoakRestsFloor(t *testing.T) {
 	e := harness.Start(t, harness.Options{Apart: true})
 	seen, written := seenOf(t, e), writtenOf(t, e, s.rest)
 	fmt.Printf("\nthe floor of %d rollouts of %d steps that rest %s, of Deployments of %d pods, all at once; %d writes to each of those\n", s.n, rolloutSteps, s.rest, s.pods, len(written))
-	var plain usage
 	patch := func(context.Context) { each(s.n, func(i int) { setImage(t, e, deploymentName(i), ":v2") }) }
-	for _, way := range []struct {
-		name   string
-		do     func(ctx context.Context)
-		shaped func(d *appsv1.Deployment)
-	}{
+	measureWays(t, e, s, []way{
 		{"plain", patch, nil},
 		{"pod by pod", patch, podByPod},
 		{"writes", func(ctx context.Context) { newReplay(ctx, t, unwatched(t, e, seen), written).all(t, s.n, s.rest) }, nil},
 		{"rollouts", func(context.Context) { each(s.n, func(i int) { startRollout(t, e, deploymentName(i), ":v2", s.rest) }) }, nil},
-	} {
-		s.shaped = way.shaped
-		makeDeployments(t, e, s)
-		own := cpu(os.Getpid())
-		ctx, over := context.WithCancel(t.Context())
-		used := measure(t, e, func() {
-			way.do(ctx)
-			waitReleased(t, e, s.n, ":v2")
-		})
-		over()
-		own = cpu(os.Getpid()) - own
-		if plain.by == nil {
-			plain = used
-		}
-		printWay(t, way.name, plain, used, own)
-		settle(t, e)
-		clearAway(t, e, e.Apps)
-	}
+	})
 	harness.Covered(t, s.n, "rollouts that rest, and their floor")
 }
 

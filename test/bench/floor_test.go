@@ -27,26 +27,36 @@ func TestSoakRolloutsFloor(t *testing.T) {
 	e := harness.Start(t, harness.Options{Apart: true})
 	seen := seenOf(t, e)
 	fmt.Printf("\nthe floor of %d rollouts of %d steps of Deployments of %d pods, all at once\n", s.n, rolloutSteps, s.pods)
-	var plain usage
 	patch := func(context.Context) { each(s.n, func(i int) { setImage(t, e, deploymentName(i), ":v2") }) }
-	for _, way := range []struct {
-		name   string
-		do     func(ctx context.Context)
-		shaped func(d *appsv1.Deployment)
-	}{
+	measureWays(t, e, s, []way{
 		{"plain", patch, nil},
 		{"pod by pod", patch, podByPod},
 		{"writes", func(ctx context.Context) { newFloor(ctx, t, e, seen).loop(t, s.n) }, nil},
 		{"workflows", func(ctx context.Context) { newFloor(ctx, t, e, seen).workflows(t, e, s.n) }, nil},
 		{"promises", func(ctx context.Context) { newFloor(ctx, t, e, seen).promising(ctx, t).workflows(t, e, s.n) }, nil},
 		{"rollouts", func(context.Context) { each(s.n, func(i int) { startRollout(t, e, deploymentName(i), ":v2", 0) }) }, nil},
-	} {
-		s.shaped = way.shaped
+	})
+	harness.Covered(t, s.n, "rollouts at once, and their floor")
+}
+
+// way is one to release all Deployments at once, which shaped changes before they are made; nil: they are as Kubernetes makes them.
+type way struct {
+	name   string
+	do     func(ctx context.Context)
+	shaped func(d *appsv1.Deployment)
+}
+
+// measureWays measures one after the other and prints each beside the first, which is the plain update.
+func measureWays(t *testing.T, e *harness.Engine, s setting, ways []way) {
+	t.Helper()
+	var plain usage
+	for _, w := range ways {
+		s.shaped = w.shaped
 		makeDeployments(t, e, s)
 		own := cpu(os.Getpid())
 		ctx, over := context.WithCancel(t.Context())
 		used := measure(t, e, func() {
-			way.do(ctx)
+			w.do(ctx)
 			waitReleased(t, e, s.n, ":v2")
 		})
 		over()
@@ -54,22 +64,21 @@ func TestSoakRolloutsFloor(t *testing.T) {
 		if plain.by == nil {
 			plain = used
 		}
-		printWay(t, way.name, plain, used, own)
+		printWay(t, w.name, plain, used, own)
 		settle(t, e)
 		clearAway(t, e, e.Apps)
 	}
-	harness.Covered(t, s.n, "rollouts at once, and their floor")
 }
 
 // printWay prints what one way took, and own seconds of CPU of the benchmark itself.
-func printWay(t *testing.T, way string, plain, used usage, own float64) {
+func printWay(t *testing.T, name string, plain, used usage, own float64) {
 	wall, control := used.wall.Seconds()/plain.wall.Seconds(), used.control()/plain.control()
-	noted(t, way+": wall time, ratio", wall)
-	noted(t, way+": control plane, ratio", control)
-	noted(t, way+": CPU of Temporal, s", used.temporal())
-	noted(t, way+": CPU of slipway, s", used.slipway())
-	noted(t, way+": CPU of the benchmark, s", own)
-	fmt.Printf("  %-10s %5.1f s, %.2f times; CPU: control plane %5.1f s, %.2f times; Temporal %4.1f, slipway %4.1f, benchmark %4.1f s\n", way, used.wall.Seconds(), wall,
+	noted(t, name+": wall time, ratio", wall)
+	noted(t, name+": control plane, ratio", control)
+	noted(t, name+": CPU of Temporal, s", used.temporal())
+	noted(t, name+": CPU of slipway, s", used.slipway())
+	noted(t, name+": CPU of the benchmark, s", own)
+	fmt.Printf("  %-10s %5.1f s, %.2f times; CPU: control plane %5.1f s, %.2f times; Temporal %4.1f, slipway %4.1f, benchmark %4.1f s\n", name, used.wall.Seconds(), wall,
 		used.control(), control, used.temporal(), used.slipway(), own)
 }
 
