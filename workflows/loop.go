@@ -84,18 +84,20 @@ const (
 	versionOneWrite workflow.Version = 6
 	// versionChecksTogether has the rollouts of a queue be checked by one activity before they start.
 	versionChecksTogether workflow.Version = 7
+	// versionPartiesTogether has the parties of a queue take a step of an operation on a serving by one activity.
+	versionPartiesTogether workflow.Version = 8
 )
 
 // versionsOf are the versions of the loop by which the workflows of a type have gone, oldest first.
 var versionsOf = map[string][]workflow.Version{
 	TypeDeployPlan: {versionSettlesFirst},
 	TypeRollout:    {versionSettlesFirst, versionLegs, versionBriefRests, versionKeepsParts, versionOneWrite},
-	TypeServing:    {versionSettlesFirst, versionAtOnce},
+	TypeServing:    {versionSettlesFirst, versionAtOnce, versionPartiesTogether},
 	TypePreflight:  {versionChecksTogether},
 }
 
 // HistoryLevel is the newest of these versions: up to which this build replays what another one has recorded. It is part of the build's ID (release/upgrade).
-const HistoryLevel = int(versionChecksTogether)
+const HistoryLevel = int(versionPartiesTogether)
 
 // Recording has workflows that begin go by the newest version of their type up to this level, so that a build which is older than this one can go
 // on with them. What has been recorded stays.

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -77,15 +76,6 @@ type servingRun struct {
 	noted    serving.Outcome
 	ending   *serving.Ending
 	released bool
-}
-
-// partyStep is what one party does.
-type partyStep struct {
-	step    serving.Step
-	cancel  workflow.CancelFunc
-	stopped bool
-	ended   bool
-	err     error
 }
 
 func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
@@ -339,6 +329,7 @@ func (s *servingRun) act() {
 		return
 	}
 	drains := s.drains()
+	var begin []int
 	for i, r := range s.running {
 		wanted := s.machine.Wanted(i)
 		switch {
@@ -346,8 +337,11 @@ func (s *servingRun) act() {
 			r.stopped = true
 			r.cancel()
 		case r == nil && wanted != serving.StepNone && !drains:
-			s.start(i, wanted)
+			begin = append(begin, i)
 		}
+	}
+	for _, group := range s.groups(begin) {
+		s.start(group)
 	}
 	if !s.machine.Over() && s.machine.Changed(s.noted) {
 		s.tell(s.machine.Outcome(), nil)
@@ -356,46 +350,6 @@ func (s *servingRun) act() {
 		s.released = true
 		s.release(nil)
 	}
-}
-
-// stepActivity is the activity that does a step, and its summary.
-var stepActivity = map[serving.Step]struct{ name, summary string }{
-	serving.StepPrepare: {serving.ActivityPrepare, "ask %s whether it can run it"},
-	serving.StepApply:   {serving.ActivityApply, "bring %s to the version asked"},
-	serving.StepBack:    {serving.ActivityApply, "bring %s back to the version of before"},
-	serving.StepRemove:  {serving.ActivityRemove, "remove what %s runs"},
-}
-
-// start has a party do a step, beside the loop. What is stopped ends before anything else begins there: two writers would undo each other.
-func (s *servingRun) start(party int, step serving.Step) {
-	target := s.in.Parties[party]
-	ctx, cancel := workflow.WithCancel(s.ctx)
-	running := &partyStep{step: step, cancel: cancel}
-	s.running[party] = running
-	options := partyRun(target.Queue, 0)
-	options.WaitForCancellation = true
-	request := serving.PartyRequest{
-		ID: s.in.ID, UID: s.in.UID, Generation: s.in.Generation, Started: s.began.UnixMilli(),
-		Domain: target.Domain, Deployment: target.Deployment, Version: s.in.TargetDigest,
-		Source: s.source(step == serving.StepBack), Claim: s.claim(),
-		DeadlineSeconds: int64(s.in.Policy.ProgressDeadline() / time.Second), UnreachableBudgetSeconds: s.machine.Budget(party),
-		KnownFailure: s.machine.KnownFailure(party),
-	}
-	if step == serving.StepBack {
-		request.Version = s.in.PreviousDigest
-	}
-	ctx = withActivity(ctx, options, fmt.Sprintf(stepActivity[step].summary, target.Name()))
-	pause := s.machine.NotBefore(party).Sub(workflow.Now(s.ctx))
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		if pause > 0 {
-			what := workflow.TimerOptions{Summary: "before " + target.Name() + " tries again"}
-			running.err = workflow.NewTimerWithOptions(ctx, pause, what).Get(ctx, nil)
-		}
-		if running.err == nil {
-			running.err = workflow.ExecuteActivity(ctx, stepActivity[step].name, request).Get(ctx, nil)
-		}
-		running.ended = true
-	})
 }
 
 // tell writes how the operation stands into the status; with an ending it is over, which its record is told too.

@@ -44,6 +44,11 @@ type fakeParties struct {
 	upserts []temporal.SearchAttributes
 	// present is called when an activity runs.
 	present func(call string)
+	// asked are the parties of each activity, by its verb; earlier has the workers be of a build that knows the first one only, and spent is what those who are
+	// asked alone have used of their deadlines.
+	asked   []string
+	earlier bool
+	spent   []int64
 }
 
 func newParties(t *testing.T) *fakeParties {
@@ -59,21 +64,9 @@ func newPartiesOf(t *testing.T, suite *testsuite.WorkflowTestSuite) *fakeParties
 	p.SetStartTime(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
 	p.SetTestTimeout(30 * time.Second)
 	register := func(name string, fn any) { p.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name}) }
-	register(serving.ActivityPrepare, func(_ context.Context, r serving.PartyRequest) error { return p.step("prepare", r) })
-	register(serving.ActivityApply, func(_ context.Context, r serving.PartyRequest) error {
-		err := p.step("apply", r)
-		if err == nil {
-			p.runs[r.Domain] = r.Version
-		}
-		return err
-	})
-	register(serving.ActivityRemove, func(_ context.Context, r serving.PartyRequest) error {
-		err := p.step("remove", r)
-		if err == nil {
-			p.runs[r.Domain] = ""
-		}
-		return err
-	})
+	register(serving.ActivityPrepare, p.takes("prepare", func(serving.PartyRequest) {}))
+	register(serving.ActivityApply, p.takes("apply", func(r serving.PartyRequest) { p.runs[r.Domain] = r.Version }))
+	register(serving.ActivityRemove, p.takes("remove", func(r serving.PartyRequest) { p.runs[r.Domain] = "" }))
 	register(serving.ActivityBegin, func(_ context.Context, r serving.NoteRequest) (serving.BeginResult, error) {
 		return p.begun, p.called("begin " + r.Operation.Kind)
 	})
@@ -93,6 +86,42 @@ func newPartiesOf(t *testing.T, suite *testsuite.WorkflowTestSuite) *fakeParties
 
 // errNoWorker stands for a queue that nobody polls: the activity is tried again until somebody does.
 var errNoWorker = errors.New("nobody polls the queue")
+
+// takes is the activity by which parties take a step: one alone fails as it does, and of several the answer says how each has ended.
+func (p *fakeParties) takes(verb string, took func(serving.PartyRequest)) func(context.Context, serving.PartyRequest) (*serving.TogetherResult, error) {
+	return func(_ context.Context, r serving.PartyRequest) (*serving.TogetherResult, error) {
+		all := append([]serving.PartyRequest{r}, r.Others...)
+		domains := verb
+		for _, one := range all {
+			domains += " " + one.Domain
+		}
+		p.asked = append(p.asked, domains)
+		if len(all) == 1 || p.earlier {
+			p.spent = append(p.spent, r.SpentSeconds)
+			err := p.step(verb, r)
+			if err == nil {
+				took(r)
+			}
+			return nil, err
+		}
+		result := &serving.TogetherResult{}
+		for _, one := range all {
+			var app *temporal.ApplicationError
+			outcome := serving.PartyOutcome{SpentSeconds: 7}
+			switch err := p.step(verb, one); {
+			case errors.Is(err, errNoWorker):
+				return nil, err
+			case err == nil:
+				took(one)
+				outcome = serving.PartyOutcome{Done: true}
+			case errors.As(err, &app) && !failure.Kind(app.Type()).System():
+				outcome = serving.PartyOutcome{Kind: failure.Kind(app.Type()), Message: app.Message()}
+			}
+			result.Parties = append(result.Parties, outcome)
+		}
+		return result, nil
+	}
+}
 
 func (p *fakeParties) step(verb string, r serving.PartyRequest) error {
 	if p.away[r.Domain] {

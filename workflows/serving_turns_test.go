@@ -95,8 +95,8 @@ func TestWorkerThatDiesWhileItIsAskedHasNotFailed(t *testing.T) {
 	p := newParties(t)
 	// It is stopped since it is away, and runs into its timeout as its worker is gone.
 	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.MatchedBy(func(r serving.PartyRequest) bool { return r.Domain == "bob" })).
-		After(time.Minute).Return(temporal.NewHeartbeatTimeoutError())
-	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.Anything).Return(nil)
+		After(time.Minute).Return(nil, temporal.NewHeartbeatTimeoutError())
+	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.Anything).Return(nil, nil)
 	p.at(30*time.Second, func() {
 		p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-bob", Unreachable: "silent", Since: p.Now()})
 	})

@@ -25,8 +25,13 @@ import (
 // lookEvery is how often a waiting attempt looks at the clock, and at the Deployment while no watch can be relied on.
 const lookEvery = time.Second
 
-// Prepare says, without a write, whether the party can run a version. It fails with a failure.Kind as the error's type.
-func (a *Activities) Prepare(ctx context.Context, req serving.PartyRequest) error {
+// Prepare says, without a write, whether the party can run a version. It fails with a failure.Kind as the error's type; of several parties the answer says how
+// each has ended.
+func (a *Activities) Prepare(ctx context.Context, req serving.PartyRequest) (*serving.TogetherResult, error) {
+	return a.step(ctx, req, a.prepare)
+}
+
+func (a *Activities) prepare(ctx context.Context, req serving.PartyRequest) error {
 	return a.run(ctx, &job{req: req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {
 		objects, err := a.render(ctx, req)
 		if err != nil {
@@ -39,8 +44,12 @@ func (a *Activities) Prepare(ctx context.Context, req serving.PartyRequest) erro
 }
 
 // Apply brings the party to a version and waits until all its pods run it. It fails with a failure.Kind as the error's type; NotReady is to
-// be tried again.
-func (a *Activities) Apply(ctx context.Context, req serving.PartyRequest) error {
+// be tried again. Of several parties the answer says how each has ended.
+func (a *Activities) Apply(ctx context.Context, req serving.PartyRequest) (*serving.TogetherResult, error) {
+	return a.step(ctx, req, a.apply)
+}
+
+func (a *Activities) apply(ctx context.Context, req serving.PartyRequest) error {
 	wake, leave := a.watch.waiting.Subscribe(name{req.Domain, req.Deployment})
 	defer leave()
 	b := &bringing{wake: wake}
@@ -210,8 +219,8 @@ func (a *Activities) run(ctx context.Context, j *job) error {
 	j.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Turns: a.turns, Now: a.options.Now, FrozenAfter: frozenFor},
 		attempt.Terms{
 			Subject: "Deployment " + j.req.Domain + "/" + j.req.Deployment, DeadlineSeconds: j.req.DeadlineSeconds,
-			UnreachableBudgetSeconds: j.req.UnreachableBudgetSeconds,
-			KnownFailure:             j.req.KnownFailure, KnownFailureRetry: serving.OwedRetryInterval,
+			SpentSeconds: j.req.SpentSeconds, UnreachableBudgetSeconds: j.req.UnreachableBudgetSeconds,
+			KnownFailure: j.req.KnownFailure, KnownFailureRetry: serving.OwedRetryInterval,
 		})
 	return j.Run(ctx, j)
 }

@@ -152,7 +152,7 @@ func (s *site) remove(req serving.PartyRequest) error {
 }
 
 // does has a worker execute an activity.
-func (s *site) does(what func(*partyservings.Activities, context.Context, serving.PartyRequest) error, req serving.PartyRequest,
+func (s *site) does(what func(*partyservings.Activities, context.Context, serving.PartyRequest) (*serving.TogetherResult, error), req serving.PartyRequest,
 	wrap func(http.RoundTripper) http.RoundTripper) error {
 	s.t.Helper()
 	config := rest.CopyConfig(s.config)
@@ -170,7 +170,10 @@ func (s *site) does(what func(*partyservings.Activities, context.Context, servin
 	acts := partyservings.New(client, versions.NewReader(s.temporal, "default"), watch, settings)
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 	env.SetTestTimeout(2 * time.Minute)
-	step := func(ctx context.Context, req serving.PartyRequest) error { return what(acts, ctx, req) }
+	step := func(ctx context.Context, req serving.PartyRequest) error {
+		_, err := what(acts, ctx, req)
+		return err
+	}
 	env.RegisterActivity(step)
 	_, err = env.ExecuteActivity(step, req)
 	return err

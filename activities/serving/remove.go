@@ -25,8 +25,13 @@ func belonging(req serving.PartyRequest) string {
 	}, ",")
 }
 
-// Remove deletes everything of a serving's Deployment from the party's namespace, and waits until it is gone.
-func (a *Activities) Remove(ctx context.Context, req serving.PartyRequest) error {
+// Remove deletes everything of a serving's Deployment from the party's namespace, and waits until it is gone. Of several parties the answer says how each has
+// ended.
+func (a *Activities) Remove(ctx context.Context, req serving.PartyRequest) (*serving.TogetherResult, error) {
+	return a.step(ctx, req, a.takeAway)
+}
+
+func (a *Activities) takeAway(ctx context.Context, req serving.PartyRequest) error {
 	req.DeadlineSeconds = 0 // it is owed, however long it takes
 	return a.run(ctx, &job{req: req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {
 		left, err := a.remove(ctx, req, nil)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -55,13 +54,10 @@ const preflightPatience = 8 * time.Second
 func (a *Activities) preflightOneOf(ctx context.Context, req rollout.PreflightRequest) (result rollout.PreflightResult) {
 	ctx, cancel := context.WithTimeout(ctx, preflightPatience)
 	defer cancel()
-	defer func() {
-		if value := recover(); value != nil { // nobody else does, on a goroutine of its own
-			a.options.Logger.Error("the check of a rollout panicked", "workload", req.Workload.String(), "panic", value, "stack", string(debug.Stack()))
-			result = rollout.PreflightResult{Alone: true}
-		}
-	}()
-	result, err := a.preflightRollout(ctx, req)
+	err := attempt.Recovered(a.options.Logger.With("workload", req.Workload.String()), func() (err error) {
+		result, err = a.preflightRollout(ctx, req)
+		return err
+	})
 	var final *temporal.ApplicationError
 	switch {
 	case err == nil:

@@ -99,7 +99,7 @@ func (t *rolloutJob) asTold(ctx context.Context) (l *snapshot, d pods.NextAction
 		return nil, d, false
 	}
 	l, err := t.observe(ctx, watches{&t.job})
-	if err != nil || t.scaled(l) || t.expects(l) && t.expected == "" {
+	if err != nil || t.scaled(l) || t.expects(l) && !t.foresees(l) {
 		return nil, d, false
 	}
 	if err := t.expect(ctx, l); err != nil {

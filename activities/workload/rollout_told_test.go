@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,6 +202,40 @@ func TestWhatIsToldBetweenTwoActivitiesIsNotMissed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int32(1), moved.Updated)
 	require.Less(t, time.Since(began), 8*time.Second, "whoever has missed it asks again after ten seconds only")
+}
+
+// What the check before the start has found out of the new version is known: a Move right behind its claim goes by the watches, and has the server looked at by
+// nobody.
+func TestAMoveBehindItsClaimAsksNobody(t *testing.T) {
+	b := newBench(t)
+	for _, name := range []string{"before", "app"} { // the first one has the watches begin
+		b.deployment(name, 2, own("1", "0"))
+		b.settled(observer.Name{Kind: "Deployment", Name: name}, 2)
+		ctx, end := workload.Together(t.Context())
+		defer end()
+		r := b.release(name, strategy.StylePartition, "x:second")
+		first := r.moveRequest(1, "100%")
+		first.Native, first.Rest, first.Foreseen = true, false, r.preflight().Foreseen
+		var err error
+		r.begun, err = b.acts.BeginMoving(ctx, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change},
+			func(rollout.BeginResult) *rollout.MoveRequest { return &first })
+		require.NoError(t, err)
+		require.True(t, r.begun.Placed)
+		var asked atomic.Int32
+		b.traffic.set(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet && r.URL.Query().Get("watch") != "true" {
+				asked.Add(1)
+			}
+			return nil, nil
+		})
+		moved, err := b.acts.Move(ctx, first)
+		b.traffic.set(nil)
+		require.NoError(t, err)
+		require.Equal(t, int32(2), moved.Updated)
+		if name == "app" {
+			require.Zero(t, asked.Load())
+		}
+	}
 }
 
 // claimTold returns when a watch that begins now has told of the claim as it is: one that has run for long has done so as well.

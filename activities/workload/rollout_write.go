@@ -98,7 +98,7 @@ func (t *rolloutJob) expect(ctx context.Context, l *snapshot) error {
 	if !t.expects(l) {
 		return nil
 	}
-	if t.expected = cmp.Or(t.expected, t.foreseen.Digest(l.seen.UID, l.seen.Template)); t.expected == "" {
+	if !t.foresees(l) {
 		template, err := t.dryRun(ctx, l)
 		if f := (*failure.Error)(nil); t.halting && errors.As(err, &f) {
 			return nil
@@ -110,6 +110,12 @@ func (t *rolloutJob) expect(ctx context.Context, l *snapshot) error {
 	}
 	l.seen.Expected = t.expected
 	return nil
+}
+
+// foresees says that the digest of the new template is known without a dry run.
+func (t *rolloutJob) foresees(l *snapshot) bool {
+	t.expected = cmp.Or(t.expected, t.foreseen.Digest(l.seen.UID, l.seen.Template))
+	return t.expected != ""
 }
 
 // expects says that the digest of the new template is wanted, and not known to the workflow.

@@ -12,11 +12,11 @@ import (
 
 // The activities of a party, on its own queue.
 const (
-	// ActivityPrepare checks without a write that a party can run a version. PartyRequest → nothing.
+	// ActivityPrepare checks without a write that a party can run a version. PartyRequest → nothing; with others: TogetherResult.
 	ActivityPrepare = "party.Prepare"
-	// ActivityApply brings a party to a version and waits until it runs. PartyRequest → Observation.
+	// ActivityApply brings a party to a version and waits until it runs. PartyRequest → nothing; with others: TogetherResult.
 	ActivityApply = "party.Apply"
-	// ActivityRemove removes everything of a serving from a party. PartyRequest → nothing.
+	// ActivityRemove removes everything of a serving from a party. PartyRequest → nothing; with others: TogetherResult.
 	ActivityRemove = "party.Remove"
 	// ActivityCheck says which Deployments of a list are not there. CheckRequest → CheckResult.
 	ActivityCheck = "party.Check"
@@ -196,6 +196,10 @@ type PartyRequest struct {
 	// KnownFailure is the failure that the operation knows of already: while it is the same, the server retries every OwedRetryInterval and
 	// doesn't report it.
 	KnownFailure string `json:"told,omitempty"`
+	// SpentSeconds is how much of the deadline is used already.
+	SpentSeconds int64 `json:"spentSeconds,omitempty"`
+	// Others are requests for the same step of other parties of this queue, which are taken beside this one; none of them has others itself.
+	Others []PartyRequest `json:"others,omitempty"`
 }
 
 // OwedRetryInterval is after how long what is owed, and has come to nothing several times, is tried again.
