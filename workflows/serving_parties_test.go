@@ -114,7 +114,7 @@ func (p *fakeParties) takes(verb string, took func(serving.PartyRequest)) func(c
 			case err == nil:
 				took(one)
 				outcome = serving.PartyOutcome{Done: true}
-			case errors.As(err, &app) && !failure.Kind(app.Type()).System():
+			case errors.As(err, &app) && failure.Kind(app.Type()) != failure.Unreachable: // which is for each alone to wait for
 				outcome = serving.PartyOutcome{Kind: failure.Kind(app.Type()), Message: app.Message()}
 			}
 			result.Parties = append(result.Parties, outcome)

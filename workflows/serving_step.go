@@ -94,8 +94,8 @@ func (s *servingRun) alone(r *partyStep, spent int64) {
 	})
 }
 
-// together has parties of one queue take their step by one activity. Whoever has no answer from it, and is not stopped, takes it alone: a worker of an earlier
-// build does what the first one is asked only, and to stop one stops all.
+// together has parties of one queue take their step by one attempt at one activity. Whoever has no answer from it, and is not stopped, takes it alone: a worker
+// of an earlier build does what the first one is asked only, one that dies answers nothing, and to stop one stops all.
 func (s *servingRun) together(begun []*partyStep) {
 	first := begun[0]
 	request := s.partyRequest(first)
@@ -110,14 +110,15 @@ func (s *servingRun) together(begun []*partyStep) {
 			cancel()
 		}
 	}
-	workflow.Go(s.stepContext(ctx, begun...), func(ctx workflow.Context) {
+	ctx = workflow.WithRetryPolicy(s.stepContext(ctx, begun...), temporal.RetryPolicy{MaximumAttempts: 1})
+	workflow.Go(ctx, func(ctx workflow.Context) {
 		var answer serving.TogetherResult
 		err := workflow.ExecuteActivity(ctx, stepActivity[first.step].name, request).Get(ctx, &answer)
 		var ofFirst *temporal.ApplicationError
 		for n, r := range begun {
 			outcome := answer.Of(n)
 			switch {
-			case n == 0 && errors.As(err, &ofFirst):
+			case n == 0 && errors.As(err, &ofFirst) && ofFirst.NonRetryable():
 				r.end(err)
 			case err == nil && outcome.Done:
 				r.end(nil)

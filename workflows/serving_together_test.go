@@ -1,12 +1,16 @@
 package workflows
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -83,17 +87,61 @@ func TestPartiesOfOneQueueGoBackTogether(t *testing.T) {
 	require.Equal(t, serving.ReasonUpdateRolledBack, p.last().Operation.Reason)
 }
 
-// To stop an operation stops what its parties do together, and waits for its end.
+// long has an apply of several parties take an hour, unless it is stopped; what is taken back takes no time.
+func (p *fakeParties) long() {
+	together := mock.MatchedBy(func(r serving.PartyRequest) bool { return len(r.Others) > 0 && !r.Source.Previous })
+	p.OnActivity(serving.ActivityApply, mock.Anything, together).After(time.Hour).Return(nil, temporal.NewHeartbeatTimeoutError())
+	p.OnActivity(serving.ActivityApply, mock.Anything, mock.Anything).Return(nil, nil)
+}
+
+// To stop an operation stops at once what its parties do together.
 func TestPartiesOfOneQueueAreStopped(t *testing.T) {
 	t.Parallel()
 	p := updated(t)
-	p.runs["carol"], p.away["alice"] = "old", true
-	p.at(time.Minute, func() {
-		p.SignalWorkflow(string(serving.VerbStop), nil)
-		p.away["alice"] = false
-	})
+	p.long()
+	began := p.Now()
+	p.at(time.Minute, func() { p.SignalWorkflow(string(serving.VerbStop), nil) })
 	p.run(neighbours(serving.KindUpdate))
-	require.Equal(t, map[string]string{"alice": "old", "bob": "old", "carol": "old"}, p.runs)
-	require.NotContains(t, p.calls, "apply bob new")
-	require.True(t, p.last().Operation.Done)
+	require.Less(t, p.Now().Sub(began), 10*time.Minute)
+	require.Equal(t, serving.ReasonUpdateRolledBack, p.last().Operation.Reason)
+}
+
+// What parties do together and is stopped for a new run is not done: the next run asks them again.
+func TestPartiesOfOneQueueGoOnInANewRun(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	p.long()
+	p.at(time.Minute, func() {
+		p.SetContinueAsNewSuggested(true)
+		p.SetCurrentHistoryLength(drainAt)
+		p.leave("nobody")
+	})
+	next, after := p.onward(t, neighbours(serving.KindCreate))
+	after.run(next)
+	require.Equal(t, []string{"apply alice bob"}, after.asked)
+	require.True(t, after.last().Served)
+}
+
+// A worker that dies has answered nobody: each party goes on alone.
+func TestPartiesOfOneQueueWhoseWorkerDies(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	together := mock.MatchedBy(func(r serving.PartyRequest) bool { return len(r.Others) > 0 })
+	p.OnActivity(serving.ActivityApply, mock.Anything, together).Return(nil, temporal.NewHeartbeatTimeoutError()).Once()
+	p.OnActivity(serving.ActivityApply, mock.Anything, mock.Anything).Return(nil, nil).Times(3)
+	p.run(neighbours(serving.KindCreate))
+	require.True(t, p.last().Served)
+	p.AssertExpectations(t)
+}
+
+// A worker of an earlier build ends an attempt at what the first one is asked when its pods take a while: the others do not wait for them.
+func TestPartiesOfOneQueueWhoseEarlierWorkerTakesAWhile(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	p.earlier = true
+	p.fail["apply alice new"] = slices.Repeat([]error{temporal.NewApplicationErrorWithOptions("0 of 1 pods", string(failure.NotReady),
+		temporal.ApplicationErrorOptions{NextRetryDelay: time.Minute, Category: temporal.ApplicationErrorCategoryBenign})}, 20)
+	p.at(time.Minute, func() { require.Equal(t, "new", p.runs["bob"]) })
+	p.run(neighbours(serving.KindCreate))
+	require.Equal(t, map[string]string{"alice": "new", "bob": "new", "carol": "new"}, p.runs)
 }

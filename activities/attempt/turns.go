@@ -76,7 +76,9 @@ func (t *Attempt) queue(ctx context.Context, turns *Turns) error {
 		case err := <-given:
 			return err
 		case <-alive.C:
-			ends = t.frozen()
+			if ends = t.frozen(); ends == nil && t.whole != nil && t.whole.Until().IsZero() {
+				ends = t.notReady()
+			}
 		case <-Stopping(ctx):
 			ends = t.notReady()
 		}

@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/workloadops"
 )
 
 // crowded is a job whose cluster takes a second to answer.
@@ -99,6 +102,39 @@ func TestWhoWaitsForATurnEndsWithItsContext(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		all.Wait()
 		require.Equal(t, int32(64), most.Load(), "it has not looked, and its place is nobody's")
+	})
+}
+
+// over is a whole whose parts are to end at once.
+type over struct{ attempt.Details }
+
+// Begins implements attempt.Whole.
+func (over) Begins(workloadops.Progress) {}
+
+// Until implements attempt.Whole.
+func (over) Until() time.Time { return time.Time{} }
+
+// Moved implements attempt.Whole.
+func (over) Moved() {}
+
+// The others of a whole that is over are not waited for until their turns come.
+func TestAPartOfWhatIsOverLeavesTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		options := attempt.Options{ListenFor: time.Minute, FrozenAfter: time.Minute, Turns: attempt.NewTurns(), Now: time.Now}
+		var all sync.WaitGroup
+		for range 5 * 64 {
+			all.Go(func() { _ = attempt.Start(t.Context(), options, attempt.Terms{}).Run(t.Context(), &crowded{now: &now, most: &most}) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		part := attempt.Within(t.Context(), over{heartbeat.Take(t.Context(), workloadops.Progress{})})
+		err := attempt.Start(part, options, attempt.Terms{}).Run(part, &crowded{now: &now, most: &most})
+		var retried *temporal.ApplicationError
+		require.ErrorAs(t, err, &retried)
+		require.False(t, retried.NonRetryable())
+		require.Less(t, time.Since(began), 3*time.Second, "its turn would come after four")
+		all.Wait()
 	})
 }
 

@@ -16,12 +16,12 @@ type Details interface {
 	Record(ctx context.Context, recorder heartbeat.Recorder) error
 }
 
-// Whole is an activity that runs several jobs one after the other. They share its heartbeat and its place.
+// Whole is an activity that runs several jobs, one after the other or, as one whole for each, side by side. They share its heartbeat and its place.
 type Whole interface {
 	Details
 	// Begins says that a job begins, with what is known at its first attempt.
 	Begins(first workloadops.Progress)
-	// Until is when to give the place back. Moved says that what is waited for comes on, so that it may be kept.
+	// Until is when to give the place back; the zero time is at once, even while it waits for its turn. Moved says that what is waited for comes on, so that it may be kept.
 	Until() time.Time
 	Moved()
 }

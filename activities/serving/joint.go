@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// jointLongest is how long one attempt at a step of several parties keeps its place at most: less than the activity's StartToCloseTimeout.
-	jointLongest = 50 * time.Second
+	// jointLongest is how long a step of several parties waits at most, and jointCut when what a party is about is broken off, so that the others' answers are
+	// heard: before the activity's StartToCloseTimeout.
+	jointLongest, jointCut = 50 * time.Second, 55 * time.Second
 	// lateBy is by how much the others may be later than the first that has ended: then the workflow hears of that one, and asks the others alone.
 	lateBy = 10 * time.Second
 )
@@ -32,13 +33,16 @@ func (a *Activities) step(ctx context.Context, req serving.PartyRequest, one fun
 	all[0].Others = nil
 	t := newJoint(ctx, a.options, all)
 	stop := t.details.Begin(ctx)
-	defer stop(true) // what another attempt has to know is in the cluster
+	defer stop(true) // there is no other attempt
+	ctx, cancel := context.WithTimeout(ctx, jointCut)
+	defer cancel()
 	result := &serving.TogetherResult{Parties: make([]serving.PartyOutcome, len(all))}
 	var ending sync.WaitGroup
 	for i, m := range t.members {
 		ending.Go(func() {
 			err := attempt.Recovered(a.options.Logger, func() error { return one(attempt.Within(ctx, m), all[i]) })
 			result.Parties[i] = m.outcome(err)
+			m.Note(func(p *workloadops.Progress) { p.Message = "" })
 			t.ended(err)
 		})
 	}
@@ -52,11 +56,10 @@ type joint struct {
 	details *heartbeat.Details[workloadops.Progress]
 	options Options
 	members []*member
-	// end is when the attempt ends in any case.
-	end time.Time
 
-	mu    sync.Mutex
-	until time.Time
+	mu sync.Mutex
+	// until is when the attempt ends as it stands, end when it ends in any case.
+	until, end time.Time
 }
 
 func newJoint(ctx context.Context, options Options, all []serving.PartyRequest) *joint {
@@ -91,13 +94,15 @@ func (t *joint) endBy(end time.Time) {
 
 // tell has the heartbeat say what each waits for.
 func (t *joint) tell() {
-	var texts []string
-	for _, m := range t.members {
-		if text := m.Now().Message; text != "" {
-			texts = append(texts, m.of+": "+text)
+	t.details.Note(func(p *workloadops.Progress) {
+		var texts []string
+		for _, m := range t.members {
+			if text := m.Now().Message; text != "" {
+				texts = append(texts, m.of+": "+text)
+			}
 		}
-	}
-	t.details.Note(func(p *workloadops.Progress) { p.Message = strings.Join(texts, "; ") })
+		p.Message = strings.Join(texts, "; ")
+	})
 }
 
 // member is one of the parties: the whole that its own attempt is a part of.
@@ -109,13 +114,13 @@ type member struct {
 	progress   workloadops.Progress
 }
 
-// outcome is how its attempt has ended: a failure is told if it is final, and the party's own.
+// outcome is how its attempt has ended: a failure is told if it is final.
 func (m *member) outcome(err error) serving.PartyOutcome {
 	var app *temporal.ApplicationError
 	switch {
 	case err == nil:
 		return serving.PartyOutcome{Done: true}
-	case errors.As(err, &app) && app.NonRetryable() && !failure.Kind(app.Type()).System():
+	case errors.As(err, &app) && app.NonRetryable():
 		return serving.PartyOutcome{Kind: failure.Kind(app.Type()), Message: app.Message()}
 	}
 	return serving.PartyOutcome{SpentSeconds: int64(m.Now().Elapsed() / time.Second)}

@@ -81,7 +81,8 @@ func TestWhatPartiesEndWith(t *testing.T) {
 		return ends[r.Domain]
 	})
 	require.NoError(t, err)
-	require.Equal(t, []serving.PartyOutcome{{Done: true}, {Kind: failure.Refused, Message: "no such image"}, {}, {}, {}, {}}, result.Parties)
+	require.Equal(t, []serving.PartyOutcome{{Done: true}, {Kind: failure.Refused, Message: "no such image"}, {},
+		{Kind: failure.Forbidden, Message: "may not"}, {}, {}}, result.Parties)
 }
 
 // What each waits for is what the heartbeat says.

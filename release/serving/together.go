@@ -11,7 +11,7 @@ type TogetherResult struct {
 // PartyOutcome is how one of them has ended. One that is neither done nor has failed is to be asked alone.
 type PartyOutcome struct {
 	Done bool `json:"done,omitempty"`
-	// Kind and Message are a failure that is final and no trouble of the system.
+	// Kind and Message are a failure that is final.
 	Kind    failure.Kind `json:"kind,omitempty"`
 	Message string       `json:"message,omitempty"`
 	// SpentSeconds is how much of its deadline one has used that is to be asked alone.
