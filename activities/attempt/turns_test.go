@@ -124,7 +124,9 @@ func TestAPartOfWhatIsOverLeavesTheQueue(t *testing.T) {
 		options := attempt.Options{ListenFor: time.Minute, FrozenAfter: time.Minute, Turns: attempt.NewTurns(), Now: time.Now}
 		var all sync.WaitGroup
 		for range 5 * 64 {
-			all.Go(func() { _ = attempt.Start(t.Context(), options, attempt.Terms{}).Run(t.Context(), &crowded{now: &now, most: &most}) })
+			all.Go(func() {
+				_ = attempt.Start(t.Context(), options, attempt.Terms{}).Run(t.Context(), &crowded{now: &now, most: &most})
+			})
 		}
 		synctest.Wait()
 		began := time.Now()
