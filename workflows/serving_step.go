@@ -3,7 +3,6 @@ package workflows
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -135,13 +134,13 @@ func (s *servingRun) together(begun []*partyStep) {
 
 // stepContext is the context of the activity by which parties take a step.
 func (s *servingRun) stepContext(ctx workflow.Context, begun ...*partyStep) workflow.Context {
-	names := make([]string, len(begun))
+	parties := make([]serving.PartyTarget, len(begun))
 	for n, r := range begun {
-		names[n] = s.in.Parties[r.party].Name()
+		parties[n] = s.in.Parties[r.party]
 	}
-	options := partyRun(s.in.Parties[begun[0].party].Queue, 0)
+	options := partyRun(parties[0].Queue, 0)
 	options.WaitForCancellation = true
-	return withActivity(ctx, options, fmt.Sprintf(stepActivity[begun[0].step].summary, strings.Join(names, ", ")))
+	return withActivity(ctx, options, fmt.Sprintf(stepActivity[begun[0].step].summary, serving.Names(parties)))
 }
 
 // partyRequest is what a party is asked for its step.

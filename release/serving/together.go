@@ -1,6 +1,11 @@
 package serving
 
-import "slipway.io/slipway/release/failure"
+import (
+	"fmt"
+	"strings"
+
+	"slipway.io/slipway/release/failure"
+)
 
 // TogetherResult is how a step of several parties of one queue has ended, in the order of the request: the first one, then its others. A worker of an
 // earlier build takes the step of the first one only, and answers nothing.
@@ -27,4 +32,21 @@ func (r TogetherResult) Of(place int) PartyOutcome {
 		return PartyOutcome{Done: true} // a worker of an earlier build
 	}
 	return PartyOutcome{}
+}
+
+// mostNames is how many parties a summary names: Temporal takes summaries of at most 400 bytes by default (limit.userMetadataSummarySize), and fails a workflow task with
+// a longer one.
+const mostNames = 2
+
+// Names is how a summary calls parties: "alice, bob and 3 more".
+func Names(parties []PartyTarget) string {
+	var names []string
+	for _, p := range parties[:min(len(parties), mostNames)] {
+		names = append(names, p.Name())
+	}
+	text := strings.Join(names, ", ")
+	if more := len(parties) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
