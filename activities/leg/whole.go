@@ -2,9 +2,9 @@ package leg
 
 import (
 	"context"
-	"sync"
 	"time"
 
+	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
@@ -17,18 +17,13 @@ const longest = 4 * time.Minute
 
 // whole is one attempt at a leg: the progress of its part, and of all of it.
 type whole struct {
+	*attempt.Place
 	details *heartbeat.Details[machine.LegProgress]
 	options Options
-	// end is when the place is given back in any case.
-	end time.Time
-
-	mu    sync.Mutex
-	until time.Time
 }
 
 func newWhole(ctx context.Context, options Options) *whole {
-	now := options.Now()
-	return &whole{details: heartbeat.Take(ctx, machine.LegProgress{}), options: options, end: now.Add(longest), until: now.Add(options.ListenFor)}
+	return &whole{Place: attempt.NewPlace(options.Now, options.ListenFor, longest), details: heartbeat.Take(ctx, machine.LegProgress{}), options: options}
 }
 
 // begin begins to tell; stop must be called.
@@ -76,23 +71,6 @@ func (w *whole) Begins(first workloadops.Progress) {
 			p.Of, p.Progress = part, first
 		}
 	})
-}
-
-// Until implements attempt.Whole.
-func (w *whole) Until() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.until
-}
-
-// Moved implements attempt.Whole.
-func (w *whole) Moved() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.until = w.options.Now().Add(w.options.ListenFor)
-	if w.end.Before(w.until) {
-		w.until = w.end
-	}
 }
 
 // Now implements attempt.Details.

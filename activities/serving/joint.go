@@ -53,18 +53,14 @@ func (a *Activities) step(ctx context.Context, req serving.PartyRequest, one fun
 // joint is one attempt at a step of several parties. They share a heartbeat, and end soon after each other: when something keeps one of them from its work,
 // or has it fail, the others end as soon as they have nothing to do but wait.
 type joint struct {
+	*attempt.Place
 	details *heartbeat.Details[workloadops.Progress]
-	options Options
+	now     func() time.Time
 	members []*member
-
-	mu sync.Mutex
-	// until is when the attempt ends as it stands, end when it ends in any case.
-	until, end time.Time
 }
 
 func newJoint(ctx context.Context, options Options, all []serving.PartyRequest) *joint {
-	now := options.Now()
-	t := &joint{details: heartbeat.Take(ctx, workloadops.Progress{}), options: options, end: now.Add(jointLongest), until: now.Add(options.ListenFor)}
+	t := &joint{Place: attempt.NewPlace(options.Now, options.ListenFor, jointLongest), details: heartbeat.Take(ctx, workloadops.Progress{}), now: options.Now}
 	for _, req := range all {
 		t.members = append(t.members, &member{joint: t, of: req.Domain})
 	}
@@ -74,21 +70,9 @@ func newJoint(ctx context.Context, options Options, all []serving.PartyRequest) 
 // ended says that one has ended, with that error.
 func (t *joint) ended(err error) {
 	if err != nil {
-		t.endBy(time.Time{})
+		t.EndBy(time.Time{})
 	} else {
-		t.endBy(t.options.Now().Add(lateBy))
-	}
-}
-
-// endBy has the attempt end then at the latest; the zero time is at once.
-func (t *joint) endBy(end time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if end.Before(t.end) {
-		t.end = end
-	}
-	if t.end.Before(t.until) {
-		t.until = t.end
+		t.EndBy(t.now().Add(lateBy))
 	}
 }
 
@@ -110,8 +94,8 @@ type member struct {
 	*joint
 	of string
 
-	progressMu sync.Mutex
-	progress   workloadops.Progress
+	mu       sync.Mutex
+	progress workloadops.Progress
 }
 
 // outcome is how its attempt has ended: a failure is told if it is final.
@@ -131,27 +115,10 @@ func (m *member) Begins(first workloadops.Progress) {
 	m.change(func(p *workloadops.Progress) { *p = first })
 }
 
-// Until implements attempt.Whole.
-func (m *member) Until() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.until
-}
-
-// Moved implements attempt.Whole.
-func (m *member) Moved() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.until = m.options.Now().Add(m.options.ListenFor)
-	if m.end.Before(m.until) {
-		m.until = m.end
-	}
-}
-
 // Now implements attempt.Details.
 func (m *member) Now() workloadops.Progress {
-	m.progressMu.Lock()
-	defer m.progressMu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return m.progress
 }
 
@@ -159,7 +126,7 @@ func (m *member) Now() workloadops.Progress {
 func (m *member) Note(change func(p *workloadops.Progress)) {
 	before, after := m.change(change)
 	if after.UnreachableSince != nil {
-		m.endBy(time.Time{})
+		m.EndBy(time.Time{})
 	}
 	if after.Message != before.Message {
 		m.tell()
@@ -167,8 +134,8 @@ func (m *member) Note(change func(p *workloadops.Progress)) {
 }
 
 func (m *member) change(change func(p *workloadops.Progress)) (before, after workloadops.Progress) {
-	m.progressMu.Lock()
-	defer m.progressMu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	before = m.progress
 	change(&m.progress)
 	return before, m.progress
