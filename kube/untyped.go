@@ -8,13 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	jsonutil "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
 
-// NewUntyped makes the client for objects of any kind. It is client-go's own but for how it reads JSON: that one goes through each object of a watch
-// twelve times, mostly to find out its kind before it decodes it, and this one six times.
+// NewUntyped makes the client for objects of any kind. It is client-go's own but for how it reads JSON (untyped_json.go): that one goes through each object of a watch
+// twelve times, mostly to find out its kind before it decodes it, and this one three times.
 func NewUntyped(config *rest.Config) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
 	config.NegotiatedSerializer = untypedSerializers{config.NegotiatedSerializer}
@@ -37,6 +36,7 @@ func (s untypedSerializers) SupportedMediaTypes() []runtime.SerializerInfo {
 		if info.MediaType == runtime.ContentTypeJSON {
 			stream := *info.StreamSerializer
 			info.Serializer, stream.Serializer = untypedSerializer{info.Serializer}, eventSerializer{stream.Serializer}
+			stream.Framer = eventFramer{stream.Framer}
 			info.StreamSerializer = &stream
 		}
 		short[i] = info
@@ -76,8 +76,8 @@ func (s untypedSerializer) Decode(data []byte, defaults *schema.GroupVersionKind
 const statusKind = "Status"
 
 func decodeObject(data []byte, into *unstructured.Unstructured) error {
-	var object map[string]any
-	if err := jsonutil.Unmarshal(data, &object); err != nil {
+	object, err := readObject(data)
+	if err != nil {
 		return err
 	}
 	into.Object = object
@@ -86,8 +86,8 @@ func decodeObject(data []byte, into *unstructured.Unstructured) error {
 
 // decodeList reads a list. As with client-go, items of Kubernetes' own kinds, which don't say theirs, get it from the list's.
 func decodeList(data []byte, into *unstructured.UnstructuredList) error {
-	var list map[string]any
-	if err := jsonutil.Unmarshal(data, &list); err != nil {
+	list, err := readObject(data)
+	if err != nil {
 		return err
 	}
 	items, is := list["items"].([]any)
@@ -121,8 +121,8 @@ func (s eventSerializer) Decode(data []byte, defaults *schema.GroupVersionKind, 
 	if !is {
 		return s.Serializer.Decode(data, defaults, into)
 	}
-	if err := jsonutil.Unmarshal(data, event); err != nil {
-		return nil, nil, err
+	if err := readEvent(data, event); err != nil {
+		return s.Serializer.Decode(data, defaults, into)
 	}
 	return event, &eventKind, nil
 }

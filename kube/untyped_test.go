@@ -1,8 +1,10 @@
 package kube_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"pgregory.net/rapid"
 
 	"slipway.io/slipway/kube"
 )
@@ -43,6 +46,16 @@ func TestUntypedReadsWhatClientGoReads(t *testing.T) {
 	}{
 		{"numbers keep their kind, and fields that nobody knows stay",
 			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"n":9007199254740993,"part":0.5,"none":null,"new":{"x":[1,{}]}}}`, 200},
+		{"numbers that are too big, have an exponent or a sign, and words that are no text",
+			`{"apiVersion":"example.com/v1","kind":"Widget","spec":{"n":[9223372036854775808,-9223372036854775808,1e3,1E400,-0,-0.0,1.0,true,false,null,[],{}]}}`, 200},
+		{"numbers that are as big as can be", `{"apiVersion":"example.com/v1","kind":"Widget","spec":[9223372036854775807,18446744073709551616,1e3,-0,0.1]}`, 200},
+		{"text with escapes, and names that have some", `{"apiVersion":"example.com/v1","kind":"Widg\u0065t","sp\u0065c":{"a\"b\\":"\ud83d\ude00\n\u0000/\/"}}`, 200},
+		{"text that is no UTF-8", "{\"apiVersion\":\"example.com/v1\",\"kind\":\"Widget\",\"spec\":\"\xff\\ud800\"}", 200},
+		{"fields that are there twice", `{"apiVersion":"example.com/v1","kind":"Gadget","kind":"Widget","spec":{"a":{"b":1},"a":{"c":2}}}`, 200},
+		{"an object behind an object", `{"apiVersion":"example.com/v1","kind":"Widget"} {"apiVersion":"example.com/v1","kind":"Widget"}`, 200},
+		{"an object in blanks", " \n{ \"apiVersion\" :\t\"example.com/v1\", \"kind\": \"Widget\" }\r\n", 200},
+		{"a number that is none", `{"apiVersion":"example.com/v1","kind":"Widget","spec":01}`, 200},
+		{"a list that is an array", `[{"apiVersion":"example.com/v1","kind":"Widget"}]`, 200},
 		{"names of fields that differ in case are two", `{"apiVersion":"example.com/v1","kind":"Widget","Kind":"Other","metadata":{"name":"a"}}`, 200},
 		{"an object that has items is an object", `{"apiVersion":"example.com/v1","kind":"Widget","items":[{"a":1}]}`, 200},
 		{"an object without a kind", `{"metadata":{"name":"a"}}`, 200},
@@ -96,6 +109,15 @@ func TestUntypedWatchesWhatClientGoWatches(t *testing.T) {
 				`{"type":"BOOKMARK","object":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"resourceVersion":"4","creationTimestamp":null}}}` + "\n"},
 		{"a version that is too old",
 			`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}}` + "\n"},
+		{"an event that is longer than what is read at once, and one behind it", `{"type":"ADDED","object":{"apiVersion":"example.com/v1","kind":"Widget","spec":"` +
+			strings.Repeat("long ", 10_000) + `"}}{"type":"DELETED","object":{"apiVersion":"example.com/v1","kind":"Widget"}}` + "\n"},
+		{"fields that are there twice, and text that is no UTF-8",
+			"{\"type\":\"DELETED\",\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"example.com/v1\",\"kind\":\"Widget\",\"spec\":\"\xff\"}}\n"},
+		{"an object that is text, and one that is none", `{"type":"ADDED","object":"Widget"}` + "\n" + `{"type":"ADDED","object":null}` + "\n"},
+		{"a type with escapes, and one that is no text", `{"type":"ADD\u0045D","object":{"apiVersion":"example.com/v1","kind":"Widget"}}` + "\n" + `{"type":5}` + "\n"},
+		{"events behind one that breaks off", `{"type":"ADDED","object":{"apiVersion":"example.com/v1","kind":"Widget"}}` + "\n" + `{"type":"ADDED",]` + "\n" +
+			`{"type":"ADDED","object":{"apiVersion":"example.com/v1","kind":"Widget"}}` + "\n"},
+		{"what is no object", `[1] 5 "text"`},
 		{"fields that nobody knows, in another order", `{"new":{"a":[]},"object":{"apiVersion":"example.com/v1","kind":"Widget"},"type":"ADDED","more":1}` + "\n"},
 		{"a type that there is not", `{"type":"MOVED","object":{"apiVersion":"example.com/v1","kind":"Widget"}}` + "\n"},
 		{"an event without an object", `{"type":"ADDED"}` + "\n"},
@@ -119,4 +141,65 @@ func heard(t *testing.T, client dynamic.Interface) (events []watch.Event) {
 		events = append(events, event)
 	}
 	return events
+}
+
+// An event is heard when it has come, not when the next one begins.
+func TestUntypedHearsAnEventAtOnce(t *testing.T) {
+	heard := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"type":"ADDED","object":{"apiVersion":"example.com/v1","kind":"Widget"}}`)) // and nothing behind it
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-heard:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	client, err := kube.NewUntyped(&rest.Config{Host: server.URL})
+	require.NoError(t, err)
+	w, err := client.Resource(widgets).Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer w.Stop()
+	event := <-w.ResultChan()
+	require.Equal(t, watch.Added, event.Type)
+	close(heard)
+	_, more := <-w.ResultChan()
+	require.False(t, more, "the stream has ended, which is no event")
+}
+
+// Whatever an object has in it, and whatever became of its text on the way: it reads as with client-go.
+func TestUntypedReadsAnyObject(t *testing.T) {
+	var text []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(text)
+	}))
+	t.Cleanup(server.Close)
+	own, err := dynamic.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	require.NoError(t, err)
+	ours, err := kube.NewUntyped(&rest.Config{Host: server.URL, QPS: -1})
+	require.NoError(t, err)
+	rapid.Check(t, func(r *rapid.T) {
+		object := map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "spec": anyValue(3).Draw(r, "spec")}
+		text, err = json.Marshal(object)
+		require.NoError(r, err)
+		for range rapid.IntRange(0, 2).Draw(r, "broken") {
+			text[rapid.IntRange(0, len(text)-1).Draw(r, "at")] = rapid.Byte().Draw(r, "with")
+		}
+		wanted, wantedErr := own.Resource(widgets).Get(t.Context(), "a", metav1.GetOptions{})
+		got, gotErr := ours.Resource(widgets).Get(t.Context(), "a", metav1.GetOptions{})
+		require.Equal(r, wantedErr, gotErr)
+		require.Equal(r, wanted, got)
+	})
+}
+
+// anyValue are values of JSON with as many values in each other at most.
+func anyValue(depth int) *rapid.Generator[any] {
+	flat := []*rapid.Generator[any]{rapid.String().AsAny(), rapid.Int64().AsAny(), rapid.Float64().AsAny(), rapid.Bool().AsAny(), rapid.Just(any(nil))}
+	if depth == 0 {
+		return rapid.OneOf(flat...)
+	}
+	inner := anyValue(depth - 1)
+	return rapid.OneOf(append(flat, rapid.MapOfN(rapid.String(), inner, 0, 3).AsAny(), rapid.SliceOfN(inner, 0, 3).AsAny())...)
 }

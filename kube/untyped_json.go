@@ -1,0 +1,177 @@
+package kube
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// errOther says that a text is left to client-go's reader, which knows what to make of it or what is wrong with it.
+var errOther = errors.New("no JSON object that is read in one pass")
+
+// lastWins has the last one of two fields of one name count, as for client-go's reader.
+var lastWins = jsontext.AllowDuplicateNames(true)
+
+// readObject reads an object in one pass, its numbers as client-go's reader does: int64 where they are whole and fit, float64 otherwise.
+func readObject(data []byte) (map[string]any, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(data), lastWins)
+	if d.PeekKind() != '{' {
+		return nil, errOther
+	}
+	value, err := readValue(d)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, errOther
+	}
+	return value.(map[string]any), nil
+}
+
+func readValue(d *jsontext.Decoder) (any, error) {
+	token, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch token.Kind() {
+	case '{':
+		return readFields(d)
+	case '[':
+		return readItems(d)
+	case '"':
+		return token.String(), nil
+	case 'n':
+		return nil, nil
+	case 't', 'f':
+		return token.Bool(), nil
+	default:
+		return readNumber(token.String())
+	}
+}
+
+func readFields(d *jsontext.Decoder) (map[string]any, error) {
+	fields := map[string]any{}
+	for d.PeekKind() != '}' {
+		token, err := d.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		name := token.String() // before the next token is read
+		if fields[name], err = readValue(d); err != nil {
+			return nil, err
+		}
+	}
+	_, err := d.ReadToken()
+	return fields, err
+}
+
+func readItems(d *jsontext.Decoder) ([]any, error) {
+	items := []any{}
+	for d.PeekKind() != ']' {
+		item, err := readValue(d)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	_, err := d.ReadToken()
+	return items, err
+}
+
+func readNumber(text string) (any, error) {
+	if !strings.Contains(text, ".") {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n, nil
+		}
+	}
+	return strconv.ParseFloat(text, 64)
+}
+
+// readEvent reads an event of a watch. Its object is a part of data.
+func readEvent(data []byte, event *metav1.WatchEvent) error {
+	d := jsontext.NewDecoder(bytes.NewBuffer(data), lastWins)
+	if d.PeekKind() != '{' {
+		return errOther
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	var read metav1.WatchEvent
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		field := name.String()
+		value, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		switch {
+		case field == "type" && value.Kind() == '"':
+			text, err := jsontext.AppendUnquote(nil, value)
+			if err != nil {
+				return err
+			}
+			read.Type = string(text)
+		case field == "object" && value.Kind() == '{':
+			end := d.InputOffset()
+			read.Object.Raw = data[end-int64(len(value)) : end]
+		default:
+			return errOther
+		}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	*event = read
+	return nil
+}
+
+// eventFramer finds where the events of a watch begin and end.
+type eventFramer struct{ runtime.Framer }
+
+// NewFrameReader implements runtime.Framer.
+func (f eventFramer) NewFrameReader(r io.ReadCloser) io.ReadCloser {
+	return &events{Closer: r, from: r, decoder: jsontext.NewDecoder(r, lastWins, jsontext.AllowInvalidUTF8(true)), framer: f.Framer}
+}
+
+// events are read one by one.
+type events struct {
+	io.Closer
+	from    io.Reader
+	decoder *jsontext.Decoder
+	// left is what has not been handed out yet of the event that is being read.
+	left   []byte
+	framer runtime.Framer
+	// other reads what is left when something came that is no event: client-go's reader says what is wrong with it.
+	other io.Reader
+}
+
+// Read reads an event, or what of it there is room for, with io.ErrShortBuffer then.
+func (e *events) Read(room []byte) (int, error) {
+	if e.other != nil {
+		return e.other.Read(room)
+	}
+	if len(e.left) == 0 {
+		value, err := e.decoder.ReadValue()
+		if err != nil {
+			unread := slices.Clone(e.decoder.UnreadBuffer())
+			e.other = e.framer.NewFrameReader(io.NopCloser(io.MultiReader(bytes.NewReader(unread), e.from)))
+			return e.other.Read(room)
+		}
+		e.left = value
+	}
+	n := copy(room, e.left)
+	if e.left = e.left[n:]; len(e.left) > 0 {
+		return n, io.ErrShortBuffer
+	}
+	return n, nil
+}
