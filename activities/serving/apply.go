@@ -132,7 +132,7 @@ func (j *job) written() *appsv1.Deployment {
 		d.Annotations[serving.AnnotationVersion] != j.req.Version || serving.TokenOf(d) != j.req.Token() {
 		return nil
 	}
-	if intact, err := isIntact(d); err != nil || !intact {
+	if intact, err := j.a.watch.digests.intact(d); err != nil || !intact {
 		return nil
 	}
 	return d

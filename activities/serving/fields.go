@@ -97,20 +97,6 @@ func appliedDigest(is object) (string, error) {
 	return serving.AppliedDigest(fields)
 }
 
-// isIntact says that nobody has changed what is Slipway's of an object.
-func isIntact(is object) (bool, error) {
-	digest, err := appliedDigest(is)
-	return err == nil && digest == is.GetAnnotations()[serving.AnnotationApplied], err
-}
-
-// driftOf is what others have changed of an object; nil when nothing. What cannot be read is taken for unchanged.
-func driftOf(is object) []kuscia.Drift {
-	if intact, err := isIntact(is); err != nil || intact {
-		return nil
-	}
-	return serving.DriftOf(kindOf(is), is)
-}
-
 func kindOf(is object) string {
 	switch is.(type) {
 	case *appsv1.Deployment:
@@ -136,12 +122,13 @@ func (b *part) DeepCopyObject() runtime.Object {
 	return &part{TypeMeta: b.TypeMeta, ObjectMeta: *b.DeepCopy(), drift: b.drift, token: b.token}
 }
 
-func toPart(from any) (any, error) {
+// toPart keeps of one what the watch needs.
+func (w *Watch) toPart(from any) (any, error) {
 	is, ok := from.(object)
 	if _, done := from.(*part); done || !ok {
 		return from, nil
 	}
-	return &part{TypeMeta: metav1.TypeMeta{Kind: kindOf(is)}, drift: driftOf(is), token: serving.TokenOf(is), ObjectMeta: metav1.ObjectMeta{
+	return &part{TypeMeta: metav1.TypeMeta{Kind: kindOf(is)}, drift: w.digests.drift(is), token: serving.TokenOf(is), ObjectMeta: metav1.ObjectMeta{
 		Name: is.GetName(), Namespace: is.GetNamespace(), UID: is.GetUID(), ResourceVersion: is.GetResourceVersion(),
 		Labels: is.GetLabels(),
 	}}, nil

@@ -199,7 +199,7 @@ func (o *Observer) see(ctx context.Context, of name, d *appsv1.Deployment) (now 
 			return now, false
 		}
 		missing, drift := o.activities.watch.belongings(d, serving.ObjectsOf(d))
-		if drift = append(driftOf(d), drift...); len(drift) > 0 && o.atWork(ctx, d) {
+		if drift = append(o.activities.watch.digests.drift(d), drift...); len(drift) > 0 && o.atWork(ctx, d) {
 			drift = nil // the operation puts back what it finds, or leaves it to who looks when it is over
 			o.queue.AddAfter(of, atWorkAgain)
 		}

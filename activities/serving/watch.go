@@ -31,6 +31,7 @@ type Watch struct {
 	log        *slog.Logger
 
 	waiting kube.Subscriptions[name]
+	digests *digests
 
 	mu    sync.Mutex
 	heard func(name)
@@ -72,7 +73,7 @@ func (s *scope) live() bool {
 
 // NewWatch prepares the watches on these namespaces; none: all. Nobody is asked before Start.
 func NewWatch(client kube.Typed, namespaces []string, log *slog.Logger) (*Watch, error) {
-	w := &Watch{scopes: map[string]*scope{}, namespaced: len(namespaces) > 0, log: log, stop: make(chan struct{})}
+	w := &Watch{scopes: map[string]*scope{}, namespaced: len(namespaces) > 0, log: log, digests: newDigests(), stop: make(chan struct{})}
 	if !w.namespaced {
 		namespaces = []string{metav1.NamespaceAll}
 	}
@@ -89,7 +90,7 @@ func NewWatch(client kube.Typed, namespaces []string, log *slog.Logger) (*Watch,
 		}
 		for _, informer := range one.others {
 			indexed := informer.AddIndexers(cache.Indexers{byDeployment: deploymentOf})
-			if err := errors.Join(informer.SetTransform(toPart), indexed); err != nil {
+			if err := errors.Join(informer.SetTransform(w.toPart), indexed); err != nil {
 				return nil, err
 			}
 		}

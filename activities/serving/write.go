@@ -143,7 +143,7 @@ func put[T object](ctx context.Context, w *writer, c kindClient[T], wanted T) (T
 		return is, nil
 	}
 	if same(is, wanted) {
-		intact, err := isIntact(is)
+		intact, err := w.a.watch.digests.intact(is)
 		if err != nil || intact {
 			return is, err
 		}
@@ -188,7 +188,7 @@ func (w *writer) applying(force bool) metav1.PatchOptions {
 // seal notes the digest of what the API server has made of an object, where that is not what was sent: an admission webhook may have
 // changed it.
 func seal[T object](ctx context.Context, w *writer, c kindClient[T], wanted, made T) (T, error) {
-	digest, err := appliedDigest(made)
+	digest, err := w.a.watch.digests.of(made)
 	if err != nil || digest == made.GetAnnotations()[serving.AnnotationApplied] {
 		return made, err
 	}

@@ -104,6 +104,16 @@ func KeepSize(wanted, is *appsv1.Deployment) {
 	}
 }
 
+// OwnedFields are the fields of an object that Slipway applied, as the API server notes them (fieldsV1); nil when it applied none.
+func OwnedFields(object metav1.Object) []byte {
+	for _, entry := range object.GetManagedFields() {
+		if isOurs(entry) && entry.FieldsV1 != nil {
+			return entry.FieldsV1.GetRawBytes()
+		}
+	}
+	return nil
+}
+
 func ownedBy(object metav1.Object) *fieldpath.Set {
 	for _, entry := range object.GetManagedFields() {
 		if isOurs(entry) {
