@@ -21,6 +21,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/store/recent"
 )
 
 // Options of the activities. The zero value is usable.
@@ -68,6 +69,8 @@ type Activities struct {
 	notifier *notifier
 	guard    guardView
 	events   *events
+	// namespaces are those that were looked at a moment ago.
+	namespaces recent.Answers
 }
 
 // New makes the activities of one cluster. The clients' own limits on requests per second apply.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -125,7 +126,15 @@ func TestPreflightOfManyRollouts(t *testing.T) {
 	together := alone[0]
 	together.Others = alone[1:]
 	var got rollout.PreflightResult
+	var namespaces atomic.Int32
+	b.traffic.set(func(r *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(r.URL.Path, "/namespaces/"+b.namespace) {
+			namespaces.Add(1)
+		}
+		return nil, nil
+	})
 	require.NoError(t, caller.call(rollout.ActivityPreflight, together, &got))
+	require.Equal(t, int32(1), namespaces.Load(), "they are of one namespace")
 	first := got
 	first.Others = nil
 	require.Equal(t, want, append([]rollout.PreflightResult{first}, got.Others...))

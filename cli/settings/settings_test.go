@@ -470,7 +470,7 @@ func TestUnregisteredSettingsHoldTheirDefaults(t *testing.T) {
 	t.Parallel()
 	result, provenance, err := loadFrom(t, []Group{Client}, nil, map[string]string{"SLIPWAY_KUBE_BURST": "x"}, "kube-burst: 3\n")
 	require.NoError(t, err, "the environment of another command's setting is not looked at")
-	require.Equal(t, 400, result.KubeBurst)
+	require.Equal(t, 2000, result.KubeBurst)
 	require.Len(t, provenance.Entries, 5)
 }
 
