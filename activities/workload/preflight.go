@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/store/recent"
 )
 
 // listFrom is how many workloads of one kind and namespace are read by listing instead of one by one.
@@ -192,11 +193,18 @@ func (p *preflight) judgeVersion(ctx context.Context, i int, o *unstructured.Uns
 // withoutNamespace says that a namespace does not exist, "" when it does or when this worker may not ask: a workload that is not found in a
 // misspelt namespace is not to be created, but looked for elsewhere.
 func (a *Activities) withoutNamespace(ctx context.Context, namespace string) string {
-	_, err := a.cluster.Get(ctx, kube.Ref{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: namespace})
+	_, err := a.namespace(ctx, namespace)
 	if !apierrors.IsNotFound(err) {
 		return ""
 	}
 	return fmt.Sprintf("the cluster has no namespace %s; check its spelling and the party, or create it", namespace)
+}
+
+// namespace is a namespace, which checks that begin at about the same time read once. Nobody may change it.
+func (a *Activities) namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	return recent.Get(ctx, &a.namespaces, name, attempt.Lately(ctx), func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return a.cluster.Get(ctx, kube.Ref{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: name})
+	})
 }
 
 // preflightFailure is the failure of a check to which the cluster did not answer.

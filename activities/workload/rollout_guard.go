@@ -9,15 +9,11 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/guard"
 	"slipway.io/slipway/release/rollout/pods"
-	"slipway.io/slipway/store/recent"
 )
 
 // guardKept is how long what was read of the guard is taken as true.
@@ -123,12 +119,7 @@ func (p *rolloutPreflight) guarded(ctx context.Context) error {
 
 // namespaceLabels are the labels of the workload's namespace; they aren't known when the worker may not read it.
 func (p *rolloutPreflight) namespaceLabels(ctx context.Context) (labels map[string]string, known bool, err error) {
-	ref := kube.Ref{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: p.req.Workload.Namespace}
-	o, err := recent.Get(ctx, &p.a.namespaces, ref.Name, attempt.Lately(ctx), func(ctx context.Context) (*unstructured.Unstructured, error) {
-		ctx, cancel := context.WithTimeout(ctx, preflightPatience)
-		defer cancel()
-		return p.a.cluster.Get(ctx, ref)
-	})
+	o, err := p.a.namespace(ctx, p.req.Workload.Namespace)
 	if err == nil {
 		return o.GetLabels(), true, nil
 	}
