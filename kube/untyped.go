@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewUntyped makes the client for objects of any kind. It is client-go's own but for how it reads JSON (untyped_json.go): that one goes through each object of a watch
-// twelve times, mostly to find out its kind before it decodes it, and this one three times.
+// NewUntyped makes the client for objects of any kind. It is client-go's own but for how it reads JSON (untyped_json.go): that one goes through each object of a
+// watch twelve times, mostly to find out its kind before it decodes it, and this one three times.
 func NewUntyped(config *rest.Config) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
 	config.NegotiatedSerializer = untypedSerializers{config.NegotiatedSerializer}

@@ -49,6 +49,7 @@ func TestDigestsAreThoseOfTheObjectAsItIs(t *testing.T) {
 			d.Generation, d.Spec.Template.Spec.Containers[0].Image = 3, "app:v2"
 		}), true},
 		{"and so are annotations", ownDeployment(), deployment(func(d *appsv1.Deployment) { d.Generation, d.Annotations["note"] = 3, "b" }), true},
+		{"annotations can come by a status, too, which is none", ownDeployment(), deployment(func(d *appsv1.Deployment) { d.Annotations["note"] = "b" }), true},
 		{"labels are of no generation", ownDeployment(), deployment(func(d *appsv1.Deployment) { d.Labels["app"] = "other" }), true},
 		{"nor is who owns a field", ownDeployment(), deployment(func(d *appsv1.Deployment) {
 			d.ManagedFields = owning(`{"f:metadata":{"f:labels":{"f:app":{}}}}`)
