@@ -20,8 +20,8 @@ type Answers struct {
 
 // answer is what one question is answered with.
 type answer struct {
-	// until is when it has to be read anew, spare when nobody gets it any more even while that is done.
-	until, spare time.Time
+	// begun is when it was begun to be read: how old it may be is up to who asks. until is when it may make room for others.
+	begun, until time.Time
 	// before is the answer that is given while this one is being read; nil: who asks waits.
 	before *answer
 	// done is closed when value or err are there.
@@ -75,25 +75,25 @@ func (a *Answers) find(question string, fresh, spare time.Duration) (found, begu
 	found = a.kept[question]
 	switch {
 	case found == nil:
-	case found.ready() && now.Before(found.until):
+	case found.ready() && now.Sub(found.begun) < fresh:
 		return found, nil
 	case !found.ready():
-		return found.orBefore(now), nil
+		return found.orBefore(now.Add(-fresh - spare)), nil
 	}
 	if len(a.kept) >= most {
 		a.sweep(now)
 	}
-	begun = &answer{until: now.Add(fresh), spare: now.Add(fresh + spare), before: found, done: make(chan struct{})}
+	begun = &answer{begun: now, until: now.Add(fresh + spare), before: found, done: make(chan struct{})}
 	if a.kept == nil {
 		a.kept = map[string]*answer{}
 	}
 	a.kept[question] = begun
-	return begun.orBefore(now), begun
+	return begun.orBefore(now.Add(-fresh - spare)), begun
 }
 
-// orBefore is the answer before this one, as long as that may still be given.
-func (a *answer) orBefore(now time.Time) *answer {
-	if a.before != nil && now.Before(a.before.spare) {
+// orBefore is the answer before this one if that was begun after the oldest that may be given.
+func (a *answer) orBefore(oldest time.Time) *answer {
+	if a.before != nil && a.before.begun.After(oldest) {
 		return a.before
 	}
 	return a
@@ -129,7 +129,7 @@ func (a *Answers) settle(question string, of *answer) {
 // sweep forgets what is too old to be given to anybody, and everything if that is not enough.
 func (a *Answers) sweep(now time.Time) {
 	for question, found := range a.kept {
-		if !now.Before(found.spare) && found.ready() {
+		if !now.Before(found.until) && found.ready() {
 			delete(a.kept, question)
 		}
 	}

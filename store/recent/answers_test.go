@@ -55,6 +55,30 @@ func TestOneAnswerDoesForAll(t *testing.T) {
 	})
 }
 
+// How old an answer may be is up to who asks for it, whatever whoever had it read would have taken.
+func TestWhoAsksSaysHowOldAnAnswerMayBe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var a Answers
+		var c counter
+		expect := func(want int64, fresh, spare time.Duration, reason string) {
+			n, err := GetLately(t.Context(), &a, "namespace", fresh, spare, c.read)
+			require.NoError(t, err)
+			require.Equal(t, want, n, reason)
+			synctest.Wait()
+		}
+		expect(1, time.Minute, 0, "nothing is known")
+		time.Sleep(time.Second)
+		expect(2, time.Second, 0, "it is as old as it may not be for this one")
+		time.Sleep(time.Second)
+		expect(2, time.Minute, 0, "it is young enough for this one")
+		expect(3, 0, 0, "this one relies on nothing that was read before")
+		time.Sleep(time.Second)
+		expect(3, time.Millisecond, time.Minute, "this one takes the one before, and has it read anew")
+		expect(4, time.Millisecond, time.Minute, "which it was")
+	})
+}
+
 // Whoever has changed something sees the change: also if the answer of before is still being read.
 func TestForget(t *testing.T) {
 	t.Parallel()
