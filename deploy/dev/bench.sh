@@ -15,7 +15,7 @@ parts() {
   cat <<LIST
 few 3 ^Test(Long(RolloutsAtOnce|ServingsAtOnce)|Soak(FewCanariesByIngress|FewKubectlAtOnce|TwentyRolloutsAtOnce|TwoHundredServices))$
 rollouts 3 ^TestSoakRollouts(AtOnce|ThatRest|AmongMany)$
-floor 3 ^TestSoak(RolloutsFloor|RestsFloor)$
+floor 3 ^TestSoak((Twenty)?RolloutsFloor|RestsFloor|ServingsFloor)$
 thousand 1 ^TestSoakThousandRolloutsAtOnce$
 canaries 3 ^TestSoak(CanariesByIngress|KubectlAtOnce)$
 servings 3 ^TestSoak(ServingsAtOnce|PackagesAmongServices)$

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/api/gather"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/v1alpha1"
@@ -85,6 +86,8 @@ type floor struct {
 	kube     kubernetes.Interface
 	apps     string
 	promises bool
+	// checks are asked before a release begins; nil: it is not checked.
+	checks *gather.Questions[string, struct{}]
 
 	mu    sync.Mutex
 	ready map[string]chan struct{}
@@ -108,6 +111,12 @@ func unwatched(t *testing.T, e *harness.Engine, s seen) *floor {
 func (f *floor) promising(ctx context.Context, t *testing.T) *floor {
 	f.promises = true
 	f.watch(ctx, t, replicaSetsResource)
+	return f
+}
+
+// checking checks each release before it begins.
+func (f *floor) checking() *floor {
+	f.checks = &gather.Questions[string, struct{}]{}
 	return f
 }
 
@@ -143,7 +152,14 @@ func (f *floor) look(o *unstructured.Unstructured) {
 		number("updatedReplicas") != rolloutPods || number("availableReplicas") != rolloutPods || number("replicas") != rolloutPods {
 		return
 	}
-	ready := f.whenReady(o.GetName())
+	f.isReady(o.GetName())
+}
+
+// isReady tells those who wait for that Deployment.
+func (f *floor) isReady(name string) {
+	ready := f.whenReady(name)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	select {
 	case <-ready:
 	default:
@@ -192,15 +208,27 @@ func (f *floor) complete(ctx context.Context, name string) error {
 	return err
 }
 
-// release writes what a rollout writes to the workload, and its events.
-func (f *floor) release(ctx context.Context, name string) error {
+// begins is the write with which a release of a Deployment begins.
+func (f *floor) begins(name string) []byte {
 	container := map[string]any{"name": "app", "image": image(name, ":v2")}
 	begin, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": f.seen.begun},
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}})
-	if err := f.patch(ctx, name, begin, metav1.DryRunAll); err != nil {
-		return err
+	return begin
+}
+
+// try has the API server say whether a release may begin.
+func (f *floor) try(ctx context.Context, name string) error {
+	return f.patch(ctx, name, f.begins(name), metav1.DryRunAll)
+}
+
+// release writes what a rollout writes to the workload, and its events.
+func (f *floor) release(ctx context.Context, name string) error {
+	if f.checks == nil {
+		if err := f.try(ctx, name); err != nil {
+			return err
+		}
 	}
-	if err := f.patch(ctx, name, begin); err != nil {
+	if err := f.patch(ctx, name, f.begins(name)); err != nil {
 		return err
 	}
 	if err := f.tell(ctx, name); err != nil {

@@ -20,10 +20,22 @@ import (
 //   - «workflows» is the body of that loop as the only activity of a workflow, on a worker within the benchmark: the least that an engine on Temporal does.
 //   - «promises» are these workflows with what is promised besides: heartbeats, so that a step is seen live and a dead worker is missed; attributes that lists are
 //     filtered by; the record's end by the workflow; reads of what must not be stale; watches of the Deployments and the ReplicaSets as they are.
-//   - «rollouts» are Slipway's: what they take more than that is what they decide, check and tell.
+//   - «checked» are these with what is promised of starts and of parties: what is asked for is checked before the first write, and its errors are the answer; a party's
+//     worker has a queue of its own; and what is shown of a step is two seconds old at most.
+//   - «rollouts» are Slipway's: what they take more than that is what they decide.
 func TestSoakRolloutsFloor(t *testing.T) {
 	harness.Soak(t)
-	s := setting{n: 100, pods: rolloutPods}
+	measureFloor(t, 100)
+}
+
+// The floor of TestSoakTwentyRolloutsAtOnce.
+func TestSoakTwentyRolloutsFloor(t *testing.T) {
+	harness.Soak(t)
+	measureFloor(t, 20)
+}
+
+func measureFloor(t *testing.T, n int) {
+	s := setting{n: n, pods: rolloutPods}
 	e := harness.Start(t, harness.Options{Apart: true})
 	seen := seenOf(t, e)
 	fmt.Printf("\nthe floor of %d rollouts of %d steps of Deployments of %d pods, all at once\n", s.n, rolloutSteps, s.pods)
@@ -34,6 +46,7 @@ func TestSoakRolloutsFloor(t *testing.T) {
 		{"writes", func(ctx context.Context) { newFloor(ctx, t, e, seen).loop(t, s.n) }, nil},
 		{"workflows", func(ctx context.Context) { newFloor(ctx, t, e, seen).workflows(t, e, s.n) }, nil},
 		{"promises", func(ctx context.Context) { newFloor(ctx, t, e, seen).promising(ctx, t).workflows(t, e, s.n) }, nil},
+		{"checked", func(ctx context.Context) { newFloor(ctx, t, e, seen).promising(ctx, t).checking().workflows(t, e, s.n) }, nil},
 		{"rollouts", func(context.Context) { each(s.n, func(i int) { startRollout(t, e, deploymentName(i), ":v2", 0) }) }, nil},
 	})
 	harness.Covered(t, s.n, "rollouts at once, and their floor")

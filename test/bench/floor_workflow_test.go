@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/rollout"
@@ -19,33 +20,43 @@ import (
 )
 
 const (
-	floorQueue = "floor"
-	// floorReads is how often a rollout reads its workload and its revisions.
-	floorReads = 4
+	floorQueue, floorParty = "floor", "floor-party"
+	// floorReads is how often a rollout reads its workload and its revisions, floorChecked how often of these before it begins.
+	floorReads, floorChecked = 3, 1
 	// floorTells is how often an attempt tells that it is there when nothing else is to be told, and floorMissed after how long without it is missed.
 	floorTells, floorMissed = 4 * time.Second, 10 * time.Second
+	// floorShown is how often an attempt tells while steps pass.
+	floorShown = 2 * time.Second
 )
 
 var floorState = temporal.NewSearchAttributeKeyKeyword(workloadops.SearchAttributeState)
 
 // workflows releases each of n Deployments by a workflow of one activity.
 func (f *floor) workflows(t *testing.T, e *harness.Engine, n int) {
-	w := worker.New(e.Workflows, floorQueue, worker.Options{MaxConcurrentActivityExecutionSize: n})
+	w := worker.New(e.Workflows, floorQueue, worker.Options{MaxConcurrentActivityExecutionSize: n, MaxHeartbeatThrottleInterval: floorShown})
 	w.RegisterWorkflowWithOptions(floorWorkflow, workflow.RegisterOptions{Name: "Floor"})
 	w.RegisterWorkflowWithOptions(promisesWorkflow, workflow.RegisterOptions{Name: "Promises"})
+	w.RegisterWorkflowWithOptions(floorCheck, workflow.RegisterOptions{Name: "Check"})
 	w.RegisterActivityWithOptions(f.attempt, activity.RegisterOptions{Name: "Release"})
 	w.RegisterActivityWithOptions(f.complete, activity.RegisterOptions{Name: "Complete"})
 	require.NoError(t, w.Start())
 	defer w.Stop()
+	party := worker.New(e.Workflows, floorParty,
+		worker.Options{MaxConcurrentActivityExecutionSize: n, MaxHeartbeatThrottleInterval: floorShown, DisableWorkflowWorker: true})
+	party.RegisterActivityWithOptions(f.attempt, activity.RegisterOptions{Name: "Release"})
+	party.RegisterActivityWithOptions(f.check, activity.RegisterOptions{Name: "Check"})
+	require.NoError(t, party.Start())
+	defer party.Stop()
 	runs := make([]client.WorkflowRun, n)
 	each(n, func(i int) {
 		name := deploymentName(i)
+		require.NoError(t, f.allowed(t.Context(), e, name))
 		require.NoError(t, f.record(t.Context(), name))
 		options, kind := client.StartWorkflowOptions{TaskQueue: floorQueue, ID: f.recordName(name)}, "Floor"
 		if f.promises {
 			kind, options.TypedSearchAttributes = "Promises", temporal.NewSearchAttributes(floorState.ValueSet(string(rollout.PhaseProgressing)))
 		}
-		run, err := e.Workflows.ExecuteWorkflow(t.Context(), options, kind, name)
+		run, err := e.Workflows.ExecuteWorkflow(t.Context(), options, kind, name, f.queue())
 		require.NoError(t, err)
 		runs[i] = run
 	})
@@ -55,16 +66,65 @@ func (f *floor) workflows(t *testing.T, e *harness.Engine, n int) {
 	}
 }
 
+// queue is where activities are asked for.
+func (f *floor) queue() string {
+	if f.checks != nil {
+		return floorParty
+	}
+	return floorQueue
+}
+
+// allowed has a release checked, together with others that begin with it.
+func (f *floor) allowed(ctx context.Context, e *harness.Engine, name string) error {
+	if f.checks == nil {
+		return nil
+	}
+	_, err := f.checks.Ask(ctx, floorParty, name, len(name), func(ctx context.Context, names []string) ([]struct{}, error) {
+		run, err := e.Workflows.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: floorQueue}, "Check", names)
+		if err != nil {
+			return nil, err
+		}
+		return make([]struct{}, len(names)), run.Get(ctx, nil)
+	})
+	return err
+}
+
+// floorCheck is one activity, of a party.
+func floorCheck(ctx workflow.Context, names []string) error {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: floorParty, StartToCloseTimeout: longestWait,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}})
+	return workflow.ExecuteActivity(ctx, "Check", names).Get(ctx, nil)
+}
+
+// check reads the workloads, and has the API server say whether their releases may begin.
+func (f *floor) check(ctx context.Context, names []string) error {
+	if _, err := f.kube.CoreV1().Namespaces().Get(ctx, f.apps, metav1.GetOptions{}); err != nil {
+		return err
+	}
+	checks, ctx := errgroup.WithContext(ctx)
+	for _, name := range names {
+		checks.Go(func() error {
+			for range floorChecked {
+				if err := f.read(ctx, name); err != nil {
+					return err
+				}
+			}
+			return f.try(ctx, name)
+		})
+	}
+	return checks.Wait()
+}
+
 // floorWorkflow is one activity.
-func floorWorkflow(ctx workflow.Context, name string) error {
+func floorWorkflow(ctx workflow.Context, name, _ string) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: longestWait, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}})
 	return workflow.ExecuteActivity(ctx, "Release", name).Get(ctx, nil)
 }
 
 // promisesWorkflow has the commands of a rollout.
-func promisesWorkflow(ctx workflow.Context, name string) error {
+func promisesWorkflow(ctx workflow.Context, name, queue string) error {
 	workflow.GetVersion(ctx, "floor", workflow.DefaultVersion, 1)
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: longestWait, HeartbeatTimeout: floorMissed,
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: queue, StartToCloseTimeout: longestWait, HeartbeatTimeout: floorMissed,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}})
 	if err := workflow.ExecuteActivity(ctx, "Release", name).Get(ctx, nil); err != nil {
 		return err
@@ -84,25 +144,28 @@ func (f *floor) attempt(ctx context.Context, name string) error {
 		}
 		return f.complete(ctx, name)
 	}
-	if _, err := f.kube.CoreV1().Namespaces().Get(ctx, f.apps, metav1.GetOptions{}); err != nil {
+	reads, every := floorReads, floorTells
+	if f.checks != nil {
+		reads, every = floorReads-floorChecked, floorShown
+	} else if _, err := f.kube.CoreV1().Namespaces().Get(ctx, f.apps, metav1.GetOptions{}); err != nil {
 		return err
 	}
-	for range floorReads {
+	for range reads {
 		if err := f.read(ctx, name); err != nil {
 			return err
 		}
 	}
 	ctx, over := context.WithCancel(ctx)
 	defer over()
-	go f.keepTelling(ctx)
+	go f.keepTelling(ctx, every)
 	err := f.release(ctx, name)
 	activity.RecordHeartbeat(ctx, f.seen.begun)
 	return err
 }
 
 // keepTelling tells at once, and again and again then, of as much as a rollout does.
-func (f *floor) keepTelling(ctx context.Context) {
-	ticker := time.NewTicker(floorTells)
+func (f *floor) keepTelling(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		activity.RecordHeartbeat(ctx, f.seen.begun)

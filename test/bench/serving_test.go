@@ -94,10 +94,12 @@ func createServings(t *testing.T, e *harness.Engine, parties []string, image str
 		e.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":"s%d","initiator":%q,"serving_input_config":"{}","parties":[{"domain_id":%q,"app_image":%q},{"domain_id":%q,"app_image":%q}]}`,
 			i, parties[0], parties[0], image, parties[1], image))
 	})
-	waitFor(t, servingsOf(t, e), n, func(object runtime.Object) bool {
-		phase, _, _ := unstructured.NestedString(object.(*unstructured.Unstructured).Object, "status", "phase")
-		return phase == string(kuscia.PhaseAvailable)
-	})
+	waitFor(t, servingsOf(t, e), n, servingIsAvailable)
+}
+
+func servingIsAvailable(object runtime.Object) bool {
+	phase, _, _ := unstructured.NestedString(object.(*unstructured.Unstructured).Object, "status", "phase")
+	return phase == string(kuscia.PhaseAvailable)
 }
 
 func servingsOf(t *testing.T, e *harness.Engine) objects {

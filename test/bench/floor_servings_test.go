@@ -1,0 +1,346 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/release/workloadops"
+	"slipway.io/slipway/test/harness"
+)
+
+// servedProbe is the name of the serving that is looked at: it stands in what was written, and is replaced there.
+const servedProbe = "servedprobe"
+
+var (
+	servicesResource   = corev1.SchemeGroupVersion.WithResource("services")
+	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
+)
+
+// The floor of TestSoakServingsAtOnce: what of a serving is left when nothing is decided, read or told.
+//
+//   - «plain» are the objects that everything is compared with.
+//   - «writes» is a loop that writes what the creation of a serving was seen to write: the serving and its status, its record and that one's end, a trial of each
+//     party's Deployment, all objects of the parties, each of which belongs to whoever made it, and the end of the claim on each Deployment. It waits for all
+//     Deployments of a party by one watch.
+//   - «workflows» is that loop's body as two activities of a workflow, before and after the first write, on a worker within the benchmark.
+//   - «servings» are Slipway's.
+func TestSoakServingsFloor(t *testing.T) {
+	harness.Soak(t)
+	const n = 200
+	e := harness.Start(t, harness.Options{Apart: true})
+	parties := []string{e.Namespace(t, "alice"), e.Namespace(t, "bob")}
+	image := servingImage(t, e)
+	seen := servedOf(t, e, parties, image)
+	fmt.Printf("\nthe floor of %d servings of 2 parties, 1 pod each, created at once\n", n)
+	ways := []way{
+		{name: "plain", do: func(context.Context) {
+			each(n, func(i int) { createPlain(t, e, parties, fmt.Sprintf("plain-%d", i)) })
+			for _, party := range parties {
+				waitFor(t, deploymentsOf(e, party), n, isAvailable)
+			}
+		}},
+		{name: "writes", do: func(ctx context.Context) { seen.following(ctx, t, "writes").loop(t, n) }},
+		{name: "workflows", do: func(ctx context.Context) { seen.following(ctx, t, "workflows").workflows(t, e, n) }},
+		{name: "servings", do: func(context.Context) { createServings(t, e, parties, image, n) }},
+	}
+	var plain usage
+	for _, w := range ways {
+		settle(t, e)
+		own := cpu(os.Getpid())
+		ctx, over := context.WithCancel(t.Context())
+		used := measure(t, e, func() { w.do(ctx) })
+		over()
+		own = cpu(os.Getpid()) - own
+		if plain.by == nil {
+			plain = used
+		}
+		printWay(t, w.name, plain, used, own)
+		for _, party := range parties {
+			clearAway(t, e, party)
+		}
+	}
+	harness.Covered(t, n, "servings at once, and their floor")
+}
+
+// applied is what Slipway has applied of an object.
+type applied struct {
+	resource schema.GroupVersionResource
+	name     string
+	body     []byte
+}
+
+// servedOnce is what the creation of one serving has written: the serving, its record, and of each party the Deployment and what is applied before it.
+type servedOnce struct {
+	*floor
+	serving     *unstructured.Unstructured
+	parties     []string
+	rest        map[string][]applied
+	deployments map[string]applied
+}
+
+// servedOf has one serving created.
+func servedOf(t *testing.T, e *harness.Engine, parties []string, image string) *servedOnce {
+	e.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":%q,"initiator":%q,"serving_input_config":"{}","parties":[{"domain_id":%q,"app_image":%q},{"domain_id":%q,"app_image":%q}]}`,
+		servedProbe, parties[0], parties[0], image, parties[1], image))
+	waitFor(t, servingsOf(t, e), 1, servingIsAvailable)
+	kd, err := e.Dynamic(t).Resource(kuscia.KusciaDeploymentResource).Namespace(e.Home).Get(t.Context(), servedProbe, metav1.GetOptions{})
+	require.NoError(t, err)
+	records, err := e.Dynamic(t).Resource(recordsResource).Namespace(e.Home).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, records.Items, 1)
+	s := &servedOnce{floor: unwatched(t, e, seen{record: records.Items[0]}), serving: kd, parties: parties, rest: map[string][]applied{}, deployments: map[string]applied{}}
+	for _, party := range parties {
+		s.keep(t, party)
+	}
+	e.MustKuscia("/api/v1/serving/delete", fmt.Sprintf(`{"serving_id":%q}`, servedProbe))
+	require.Eventually(t, func() bool {
+		left, err := e.Dynamic(t).Resource(kuscia.KusciaDeploymentResource).Namespace(e.Home).List(t.Context(), metav1.ListOptions{})
+		return err == nil && len(left.Items) == 0
+	}, longestWait, time.Second, "the serving that was looked at does not go")
+	return s
+}
+
+// keep keeps what a party has of the serving, as far as Slipway has applied it.
+func (s *servedOnce) keep(t *testing.T, party string) {
+	of := metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=" + servedProbe}
+	services, err := s.kube.CoreV1().Services(party).List(t.Context(), of)
+	require.NoError(t, err)
+	for i := range services.Items {
+		body, err := corev1ac.ExtractService(&services.Items[i], serving.FieldManager)
+		require.NoError(t, err)
+		s.rest[party] = append(s.rest[party], bodyOf(t, servicesResource, services.Items[i].Name, body))
+	}
+	maps, err := s.kube.CoreV1().ConfigMaps(party).List(t.Context(), of)
+	require.NoError(t, err)
+	for i := range maps.Items {
+		body, err := corev1ac.ExtractConfigMap(&maps.Items[i], serving.FieldManager)
+		require.NoError(t, err)
+		s.rest[party] = append(s.rest[party], bodyOf(t, configMapsResource, maps.Items[i].Name, body))
+	}
+	deployments, err := s.kube.AppsV1().Deployments(party).List(t.Context(), of)
+	require.NoError(t, err)
+	require.Len(t, deployments.Items, 1)
+	body, err := appsv1ac.ExtractDeployment(&deployments.Items[0], serving.FieldManager)
+	require.NoError(t, err)
+	body.WithAnnotations(map[string]string{workloadops.AnnotationClaimedBy: serving.WorkflowPrefix(servedProbe) + "1"})
+	s.deployments[party] = bodyOf(t, deploymentsResource, deployments.Items[0].Name, body)
+}
+
+// bodyOf is what is applied of an object. It and its pods are marked as compared, and as another controller's than Slipway's, which would look after it.
+func bodyOf(t *testing.T, resource schema.GroupVersionResource, name string, fields any) applied {
+	raw, err := json.Marshal(fields)
+	require.NoError(t, err)
+	var tree map[string]any
+	require.NoError(t, json.Unmarshal(raw, &tree))
+	marked := [][]string{{"metadata", "labels", compared}}
+	if resource == deploymentsResource {
+		marked = append(marked, []string{"spec", "template", "metadata", "labels", compared})
+	}
+	for _, path := range marked {
+		require.NoError(t, unstructured.SetNestedField(tree, "", path...))
+	}
+	raw, err = json.Marshal(tree)
+	require.NoError(t, err)
+	return applied{resource: resource, name: name, body: []byte(strings.ReplaceAll(string(raw), fmt.Sprintf("%q", kuscia.ControllerName), `"Floor"`))}
+}
+
+// following watches the parties' Deployments, until its context ends.
+func (s *servedOnce) following(ctx context.Context, t *testing.T, way string) *servedOnce {
+	f := *s
+	f.floor = &floor{id: harness.RandomName(way), seen: s.seen, objects: s.objects, kube: s.kube, apps: s.apps, ready: map[string]chan struct{}{}}
+	for _, party := range s.parties {
+		informer := dynamicinformer.NewFilteredDynamicInformer(f.objects, deploymentsResource, party, 0, cache.Indexers{}, nil).Informer()
+		look := func(object any) {
+			d, is := object.(*unstructured.Unstructured)
+			if !is {
+				return
+			}
+			if available, _, _ := unstructured.NestedInt64(d.Object, "status", "availableReplicas"); available > 0 {
+				f.isReady(party + "/" + d.GetName())
+			}
+		}
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, object any) { look(object) }})
+		require.NoError(t, err)
+		go informer.RunWithContext(ctx)
+	}
+	return &f
+}
+
+// loop creates n at once.
+func (s *servedOnce) loop(t *testing.T, n int) {
+	var all errgroup.Group
+	for i := range n {
+		all.Go(func() error {
+			name := s.name(i)
+			for _, do := range []func(context.Context, string) error{s.create, s.prepare, s.bring, s.end} {
+				if err := do(t.Context(), name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, all.Wait())
+}
+
+func (s *servedOnce) name(i int) string { return fmt.Sprintf("%s-%d", s.id, i) }
+
+// create makes the serving and its record, where Slipway does not look for servings.
+func (s *servedOnce) create(ctx context.Context, name string) error {
+	kd := s.serving.DeepCopy()
+	kd.Object["metadata"] = map[string]any{"name": name, "namespace": s.parties[0]}
+	delete(kd.Object, "status")
+	if _, err := s.servings().Create(ctx, kd, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return s.record(ctx, name)
+}
+
+func (s *servedOnce) servings() dynamic.ResourceInterface {
+	return s.objects.Resource(kuscia.KusciaDeploymentResource).Namespace(s.parties[0])
+}
+
+// status writes the status of a serving, in its phase.
+func (s *servedOnce) status(ctx context.Context, name string, phase kuscia.Phase) error {
+	kd, err := s.servings().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	status, _, _ := unstructured.NestedMap(s.serving.Object, "status")
+	status["phase"] = string(phase)
+	kd.Object["status"] = status
+	_, err = s.servings().UpdateStatus(ctx, kd, metav1.UpdateOptions{})
+	return err
+}
+
+// prepare tries each party's Deployment.
+func (s *servedOnce) prepare(ctx context.Context, name string) error {
+	return s.ofEach(ctx, func(ctx context.Context, party string) error {
+		return s.apply(ctx, party, name, s.deployments[party], metav1.DryRunAll)
+	})
+}
+
+// bring makes what each party has, waits for its pods, and gives its Deployment free.
+func (s *servedOnce) bring(ctx context.Context, name string) error {
+	if err := s.status(ctx, name, kuscia.PhaseProgressing); err != nil {
+		return err
+	}
+	err := s.ofEach(ctx, func(ctx context.Context, party string) error {
+		for _, o := range append(s.rest[party][:len(s.rest[party]):len(s.rest[party])], s.deployments[party]) {
+			if err := s.apply(ctx, party, name, o); err != nil {
+				return err
+			}
+		}
+		deployment := s.renamed(s.deployments[party].name, name)
+		select {
+		case <-s.whenReady(party + "/" + deployment):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		free := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, workloadops.AnnotationClaimedBy)
+		_, err := s.objects.Resource(deploymentsResource).Namespace(party).Patch(ctx, deployment, types.MergePatchType, []byte(free), metav1.PatchOptions{FieldManager: floorQueue})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.status(ctx, name, kuscia.PhasePartialAvailable)
+}
+
+// end writes that it is there.
+func (s *servedOnce) end(ctx context.Context, name string) error {
+	if err := s.status(ctx, name, kuscia.PhaseAvailable); err != nil {
+		return err
+	}
+	return s.complete(ctx, name)
+}
+
+func (s *servedOnce) ofEach(ctx context.Context, do func(ctx context.Context, party string) error) error {
+	each, ctx := errgroup.WithContext(ctx)
+	for _, party := range s.parties {
+		each.Go(func() error { return do(ctx, party) })
+	}
+	return each.Wait()
+}
+
+func (s *servedOnce) renamed(text, name string) string {
+	return strings.ReplaceAll(text, servedProbe, name)
+}
+
+func (s *servedOnce) apply(ctx context.Context, party, name string, o applied, dry ...string) error {
+	body := []byte(s.renamed(string(o.body), name))
+	_, err := s.objects.Resource(o.resource).Namespace(party).Patch(ctx, s.renamed(o.name, name), types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: floorQueue, DryRun: dry})
+	return err
+}
+
+// workflows creates n at once, each by a workflow of two activities.
+func (s *servedOnce) workflows(t *testing.T, e *harness.Engine, n int) {
+	w := worker.New(e.Workflows, floorQueue, worker.Options{MaxConcurrentActivityExecutionSize: n, MaxHeartbeatThrottleInterval: floorShown})
+	w.RegisterWorkflowWithOptions(servingWorkflow, workflow.RegisterOptions{Name: "Serve"})
+	w.RegisterActivityWithOptions(s.prepare, activity.RegisterOptions{Name: "Prepare"})
+	w.RegisterActivityWithOptions(s.tellingBring, activity.RegisterOptions{Name: "Bring"})
+	w.RegisterActivityWithOptions(s.end, activity.RegisterOptions{Name: "End"})
+	require.NoError(t, w.Start())
+	defer w.Stop()
+	runs := make([]client.WorkflowRun, n)
+	each(n, func(i int) {
+		require.NoError(t, s.create(t.Context(), s.name(i)))
+		options := client.StartWorkflowOptions{TaskQueue: floorQueue, ID: s.name(i), TypedSearchAttributes: temporal.NewSearchAttributes(floorState.ValueSet("Preparing"))}
+		run, err := e.Workflows.ExecuteWorkflow(t.Context(), options, "Serve", s.name(i))
+		require.NoError(t, err)
+		runs[i] = run
+	})
+	require.NotContains(t, runs, nil, "not all of them were started")
+	for _, run := range runs {
+		require.NoError(t, run.Get(t.Context(), nil))
+	}
+}
+
+// tellingBring tells that it is there.
+func (s *servedOnce) tellingBring(ctx context.Context, name string) error {
+	ctx, over := context.WithCancel(ctx)
+	defer over()
+	go s.keepTelling(ctx, floorTells)
+	return s.bring(ctx, name)
+}
+
+func servingWorkflow(ctx workflow.Context, name string) error {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: longestWait, HeartbeatTimeout: floorMissed,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}})
+	for _, step := range []string{"Prepare", "Bring"} {
+		if err := workflow.ExecuteActivity(ctx, step, name).Get(ctx, nil); err != nil {
+			return err
+		}
+	}
+	if err := workflow.UpsertTypedSearchAttributes(ctx, floorState.ValueSet("Succeeded")); err != nil {
+		return err
+	}
+	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: longestWait})
+	return workflow.ExecuteLocalActivity(ctx, "End", name).Get(ctx, nil)
+}
