@@ -41,7 +41,7 @@ var (
 	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 )
 
-// The floor of TestSoakServingsAtOnce: what of a serving is left when nothing is decided, read or told.
+// The floor of TestSoakServingsAtOnce: what of a serving is left when nothing is decided or told, and nothing is read but the serving whose status is written.
 //
 //   - «plain» are the objects that everything is compared with.
 //   - «writes» is a loop that writes what the creation of a serving was seen to write: the serving and its status, its record and that one's end, a trial of each
