@@ -121,13 +121,22 @@ func (f *floor) checking() *floor {
 }
 
 func (f *floor) watch(ctx context.Context, t *testing.T, resource schema.GroupVersionResource) {
-	informer := dynamicinformer.NewFilteredDynamicInformer(f.objects, resource, f.apps, 0, cache.Indexers{}, nil).Informer()
-	look := func(obj any) {
-		if o, is := obj.(*unstructured.Unstructured); is && o.GetKind() == "Deployment" {
-			f.look(o)
+	look := func(*unstructured.Unstructured) {}
+	if resource == deploymentsResource {
+		look = f.look
+	}
+	f.follow(ctx, t, resource, f.apps, look)
+}
+
+// follow has look see each object of a kind in a namespace, as it is and at each change, until its context ends.
+func (f *floor) follow(ctx context.Context, t *testing.T, resource schema.GroupVersionResource, namespace string, look func(o *unstructured.Unstructured)) {
+	informer := dynamicinformer.NewFilteredDynamicInformer(f.objects, resource, namespace, 0, cache.Indexers{}, nil).Informer()
+	told := func(object any) {
+		if o, is := object.(*unstructured.Unstructured); is {
+			look(o)
 		}
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) }})
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: told, UpdateFunc: func(_, object any) { told(object) }})
 	require.NoError(t, err)
 	go informer.RunWithContext(ctx)
 }

@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/test/harness"
@@ -113,18 +111,11 @@ type replay struct {
 // newReplay begins to watch the Deployments, until its context ends.
 func newReplay(ctx context.Context, t *testing.T, f *floor, written []writtenOnce) *replay {
 	r := &replay{floor: f, written: written, now: map[string]*unstructured.Unstructured{}, told: map[string]chan struct{}{}}
-	informer := dynamicinformer.NewFilteredDynamicInformer(f.objects, deploymentsResource, f.apps, 0, cache.Indexers{}, nil).Informer()
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: r.keep, UpdateFunc: func(_, o any) { r.keep(o) }})
-	require.NoError(t, err)
-	go informer.RunWithContext(ctx)
+	f.follow(ctx, t, deploymentsResource, f.apps, r.keep)
 	return r
 }
 
-func (r *replay) keep(o any) {
-	d, is := o.(*unstructured.Unstructured)
-	if !is {
-		return
-	}
+func (r *replay) keep(d *unstructured.Unstructured) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now[d.GetName()] = d

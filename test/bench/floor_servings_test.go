@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -24,8 +22,6 @@ import (
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/tools/cache"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -64,22 +60,14 @@ func TestSoakServingsFloor(t *testing.T) {
 				waitFor(t, deploymentsOf(e, party), n, isAvailable)
 			}
 		}},
-		{name: "writes", do: func(ctx context.Context) { seen.following(ctx, t, "writes").loop(t, n) }},
-		{name: "workflows", do: func(ctx context.Context) { seen.following(ctx, t, "workflows").workflows(t, e, n) }},
+		{name: "writes", do: func(ctx context.Context) { seen.following(ctx, t, e).loop(t, n) }},
+		{name: "workflows", do: func(ctx context.Context) { seen.following(ctx, t, e).workflows(t, e, n) }},
 		{name: "servings", do: func(context.Context) { createServings(t, e, parties, image, n) }},
 	}
 	var plain usage
 	for _, w := range ways {
 		settle(t, e)
-		own := cpu(os.Getpid())
-		ctx, over := context.WithCancel(t.Context())
-		used := measure(t, e, func() { w.do(ctx) })
-		over()
-		own = cpu(os.Getpid()) - own
-		if plain.by == nil {
-			plain = used
-		}
-		printWay(t, w.name, plain, used, own)
+		plain = w.measure(t, e, plain)
 		for _, party := range parties {
 			clearAway(t, e, party)
 		}
@@ -170,23 +158,15 @@ func bodyOf(t *testing.T, resource schema.GroupVersionResource, name string, fie
 }
 
 // following watches the parties' Deployments, until its context ends.
-func (s *servedOnce) following(ctx context.Context, t *testing.T, way string) *servedOnce {
+func (s *servedOnce) following(ctx context.Context, t *testing.T, e *harness.Engine) *servedOnce {
 	f := *s
-	f.floor = &floor{id: harness.RandomName(way), seen: s.seen, objects: s.objects, kube: s.kube, apps: s.apps, ready: map[string]chan struct{}{}}
+	f.floor = unwatched(t, e, s.seen)
 	for _, party := range s.parties {
-		informer := dynamicinformer.NewFilteredDynamicInformer(f.objects, deploymentsResource, party, 0, cache.Indexers{}, nil).Informer()
-		look := func(object any) {
-			d, is := object.(*unstructured.Unstructured)
-			if !is {
-				return
-			}
+		f.follow(ctx, t, deploymentsResource, party, func(d *unstructured.Unstructured) {
 			if available, _, _ := unstructured.NestedInt64(d.Object, "status", "availableReplicas"); available > 0 {
 				f.isReady(party + "/" + d.GetName())
 			}
-		}
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, object any) { look(object) }})
-		require.NoError(t, err)
-		go informer.RunWithContext(ctx)
+		})
 	}
 	return &f
 }
@@ -301,25 +281,20 @@ func (s *servedOnce) apply(ctx context.Context, party, name string, o applied, d
 
 // workflows creates n at once, each by a workflow of two activities.
 func (s *servedOnce) workflows(t *testing.T, e *harness.Engine, n int) {
-	w := worker.New(e.Workflows, floorQueue, worker.Options{MaxConcurrentActivityExecutionSize: n, MaxHeartbeatThrottleInterval: floorShown})
+	w := floorWorker(e, floorQueue, n)
 	w.RegisterWorkflowWithOptions(servingWorkflow, workflow.RegisterOptions{Name: "Serve"})
 	w.RegisterActivityWithOptions(s.prepare, activity.RegisterOptions{Name: "Prepare"})
 	w.RegisterActivityWithOptions(s.tellingBring, activity.RegisterOptions{Name: "Bring"})
 	w.RegisterActivityWithOptions(s.end, activity.RegisterOptions{Name: "End"})
 	require.NoError(t, w.Start())
 	defer w.Stop()
-	runs := make([]client.WorkflowRun, n)
-	each(n, func(i int) {
-		require.NoError(t, s.create(t.Context(), s.name(i)))
+	allClosed(t, n, func(i int) (client.WorkflowRun, error) {
+		if err := s.create(t.Context(), s.name(i)); err != nil {
+			return nil, err
+		}
 		options := client.StartWorkflowOptions{TaskQueue: floorQueue, ID: s.name(i), TypedSearchAttributes: temporal.NewSearchAttributes(floorState.ValueSet("Preparing"))}
-		run, err := e.Workflows.ExecuteWorkflow(t.Context(), options, "Serve", s.name(i))
-		require.NoError(t, err)
-		runs[i] = run
+		return e.Workflows.ExecuteWorkflow(t.Context(), options, "Serve", s.name(i))
 	})
-	require.NotContains(t, runs, nil, "not all of them were started")
-	for _, run := range runs {
-		require.NoError(t, run.Get(t.Context(), nil))
-	}
 }
 
 // tellingBring tells that it is there.

@@ -66,21 +66,29 @@ func measureWays(t *testing.T, e *harness.Engine, s setting, ways []way) {
 	for _, w := range ways {
 		s.shaped = w.shaped
 		makeDeployments(t, e, s)
-		own := cpu(os.Getpid())
-		ctx, over := context.WithCancel(t.Context())
-		used := measure(t, e, func() {
+		released := way{name: w.name, do: func(ctx context.Context) {
 			w.do(ctx)
 			waitReleased(t, e, s.n, ":v2")
-		})
-		over()
-		own = cpu(os.Getpid()) - own
-		if plain.by == nil {
-			plain = used
-		}
-		printWay(t, w.name, plain, used, own)
+		}}
+		plain = released.measure(t, e, plain)
 		settle(t, e)
 		clearAway(t, e, e.Apps)
 	}
+}
+
+// measure measures it, and prints it beside the plain way, which it answers: the first one is that itself.
+func (w way) measure(t *testing.T, e *harness.Engine, plain usage) usage {
+	t.Helper()
+	own := cpu(os.Getpid())
+	ctx, over := context.WithCancel(t.Context())
+	used := measure(t, e, func() { w.do(ctx) })
+	over()
+	own = cpu(os.Getpid()) - own
+	if plain.by == nil {
+		plain = used
+	}
+	printWay(t, w.name, plain, used, own)
+	return plain
 }
 
 // printWay prints what one way took, and own seconds of CPU of the benchmark itself.

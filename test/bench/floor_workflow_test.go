@@ -21,8 +21,8 @@ import (
 
 const (
 	floorQueue, floorParty = "floor", "floor-party"
-	// floorReads is how often a rollout reads its workload and its revisions, floorChecked how often of these before it begins.
-	floorReads, floorChecked = 3, 1
+	// floorReads is how often a rollout reads its workload and its revisions, the first time of these to be checked.
+	floorReads = 3
 	// floorTells is how often an attempt tells that it is there when nothing else is to be told, and floorMissed after how long without it is missed.
 	floorTells, floorMissed = 4 * time.Second, 10 * time.Second
 	// floorShown is how often an attempt tells while steps pass.
@@ -33,7 +33,7 @@ var floorState = temporal.NewSearchAttributeKeyKeyword(workloadops.SearchAttribu
 
 // workflows releases each of n Deployments by a workflow of one activity.
 func (f *floor) workflows(t *testing.T, e *harness.Engine, n int) {
-	w := worker.New(e.Workflows, floorQueue, worker.Options{MaxConcurrentActivityExecutionSize: n, MaxHeartbeatThrottleInterval: floorShown})
+	w := floorWorker(e, floorQueue, n)
 	w.RegisterWorkflowWithOptions(floorWorkflow, workflow.RegisterOptions{Name: "Floor"})
 	w.RegisterWorkflowWithOptions(promisesWorkflow, workflow.RegisterOptions{Name: "Promises"})
 	w.RegisterWorkflowWithOptions(floorCheck, workflow.RegisterOptions{Name: "Check"})
@@ -41,22 +41,38 @@ func (f *floor) workflows(t *testing.T, e *harness.Engine, n int) {
 	w.RegisterActivityWithOptions(f.complete, activity.RegisterOptions{Name: "Complete"})
 	require.NoError(t, w.Start())
 	defer w.Stop()
-	party := worker.New(e.Workflows, floorParty,
-		worker.Options{MaxConcurrentActivityExecutionSize: n, MaxHeartbeatThrottleInterval: floorShown, DisableWorkflowWorker: true})
+	party := floorWorker(e, floorParty, n)
 	party.RegisterActivityWithOptions(f.attempt, activity.RegisterOptions{Name: "Release"})
 	party.RegisterActivityWithOptions(f.check, activity.RegisterOptions{Name: "Check"})
 	require.NoError(t, party.Start())
 	defer party.Stop()
-	runs := make([]client.WorkflowRun, n)
-	each(n, func(i int) {
+	allClosed(t, n, func(i int) (client.WorkflowRun, error) {
 		name := deploymentName(i)
-		require.NoError(t, f.allowed(t.Context(), e, name))
-		require.NoError(t, f.record(t.Context(), name))
+		if err := f.allowed(t.Context(), e, name); err != nil {
+			return nil, err
+		}
+		if err := f.record(t.Context(), name); err != nil {
+			return nil, err
+		}
 		options, kind := client.StartWorkflowOptions{TaskQueue: floorQueue, ID: f.recordName(name)}, "Floor"
 		if f.promises {
 			kind, options.TypedSearchAttributes = "Promises", temporal.NewSearchAttributes(floorState.ValueSet(string(rollout.PhaseProgressing)))
 		}
-		run, err := e.Workflows.ExecuteWorkflow(t.Context(), options, kind, name, f.queue())
+		return e.Workflows.ExecuteWorkflow(t.Context(), options, kind, name, f.queue())
+	})
+}
+
+// floorWorker takes up to n activities of a queue at once. It lets heartbeats through as often as Slipway's.
+func floorWorker(e *harness.Engine, queue string, n int) worker.Worker {
+	return worker.New(e.Workflows, queue, worker.Options{MaxConcurrentActivityExecutionSize: n, MaxHeartbeatThrottleInterval: floorShown,
+		DisableWorkflowWorker: queue == floorParty})
+}
+
+// allClosed starts n workflows at once, and waits until all are over.
+func allClosed(t *testing.T, n int, start func(i int) (client.WorkflowRun, error)) {
+	runs := make([]client.WorkflowRun, n)
+	each(n, func(i int) {
+		run, err := start(i)
 		require.NoError(t, err)
 		runs[i] = run
 	})
@@ -104,10 +120,8 @@ func (f *floor) check(ctx context.Context, names []string) error {
 	checks, ctx := errgroup.WithContext(ctx)
 	for _, name := range names {
 		checks.Go(func() error {
-			for range floorChecked {
-				if err := f.read(ctx, name); err != nil {
-					return err
-				}
+			if err := f.read(ctx, name); err != nil {
+				return err
 			}
 			return f.try(ctx, name)
 		})
@@ -146,7 +160,7 @@ func (f *floor) attempt(ctx context.Context, name string) error {
 	}
 	reads, every := floorReads, floorTells
 	if f.checks != nil {
-		reads, every = floorReads-floorChecked, floorShown
+		reads, every = floorReads-1, floorShown
 	} else if _, err := f.kube.CoreV1().Namespaces().Get(ctx, f.apps, metav1.GetOptions{}); err != nil {
 		return err
 	}
