@@ -86,6 +86,8 @@ type floor struct {
 	kube     kubernetes.Interface
 	apps     string
 	promises bool
+	// body writes what a release writes to its workload, and its events.
+	body func(ctx context.Context, name string) error
 	// checks are asked before a release begins; nil: it is not checked.
 	checks *gather.Questions[string, struct{}]
 
@@ -104,7 +106,9 @@ func newFloor(ctx context.Context, t *testing.T, e *harness.Engine, s seen) *flo
 func unwatched(t *testing.T, e *harness.Engine, s seen) *floor {
 	objects, err := kube.NewUntyped(e.REST)
 	require.NoError(t, err)
-	return &floor{id: harness.RandomName("floor"), seen: s, objects: objects, kube: e.Kube, apps: e.Apps, ready: map[string]chan struct{}{}}
+	f := &floor{id: harness.RandomName("floor"), seen: s, objects: objects, kube: e.Kube, apps: e.Apps, ready: map[string]chan struct{}{}}
+	f.body = f.release
+	return f
 }
 
 // promising keeps the promises too, and watches the ReplicaSets for them.

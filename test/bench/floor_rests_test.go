@@ -29,6 +29,7 @@ const restedProbe = "restedprobe"
 //   - «pod by pod» is a plain update of Deployments that bring one pod after the other, without a rest.
 //   - «writes» is a loop that writes to each Deployment what a rollout that rests was seen to write, as soon as the Deployment has come as far as that one had, and
 //     rests where that one rested; its record and its events, too. It reads nothing, and waits by one watch.
+//   - «checked» is the body of that loop as the only activity of a workflow, with the promises of TestSoakRolloutsFloor's; what pods move by is read before they do.
 //   - «rollouts» are Slipway's.
 func TestSoakRestsFloor(t *testing.T) {
 	harness.Soak(t)
@@ -37,11 +38,13 @@ func TestSoakRestsFloor(t *testing.T) {
 	seen, written := seenOf(t, e), writtenOf(t, e, s.rest)
 	fmt.Printf("\nthe floor of %d rollouts of %d steps that rest %s, of Deployments of %d pods, all at once; %d writes to each of those\n", s.n, rolloutSteps, s.rest, s.pods, len(written))
 	patch := func(context.Context) { each(s.n, func(i int) { setImage(t, e, deploymentName(i), ":v2") }) }
+	replayed := func(ctx context.Context) *replay { return newReplay(ctx, t, unwatched(t, e, seen), written, s.rest) }
 	measureWays(t, e, s, []way{
-		{"plain", patch, nil},
-		{"pod by pod", patch, podByPod},
-		{"writes", func(ctx context.Context) { newReplay(ctx, t, unwatched(t, e, seen), written).all(t, s.n, s.rest) }, nil},
-		{"rollouts", func(context.Context) { each(s.n, func(i int) { startRollout(t, e, deploymentName(i), ":v2", s.rest) }) }, nil},
+		{name: "plain", do: patch},
+		{name: "pod by pod", do: patch, shaped: podByPod},
+		{name: "writes", do: func(ctx context.Context) { replayed(ctx).all(t, s.n) }},
+		{name: "checked", do: func(ctx context.Context) { replayed(ctx).promising(ctx, t).checking().workflows(t, e, s.n) }},
+		{name: "rollouts", do: func(context.Context) { each(s.n, func(i int) { startRollout(t, e, deploymentName(i), ":v2", s.rest) }) }},
 	})
 	harness.Covered(t, s.n, "rollouts that rest, and their floor")
 }
@@ -102,6 +105,7 @@ func writable(t *testing.T, d *appsv1.Deployment) []byte {
 type replay struct {
 	*floor
 	written []writtenOnce
+	rest    time.Duration
 
 	mu   sync.Mutex
 	now  map[string]*unstructured.Unstructured
@@ -109,8 +113,9 @@ type replay struct {
 }
 
 // newReplay begins to watch the Deployments, until its context ends.
-func newReplay(ctx context.Context, t *testing.T, f *floor, written []writtenOnce) *replay {
-	r := &replay{floor: f, written: written, now: map[string]*unstructured.Unstructured{}, told: map[string]chan struct{}{}}
+func newReplay(ctx context.Context, t *testing.T, f *floor, written []writtenOnce, rest time.Duration) *replay {
+	r := &replay{floor: f, written: written, rest: rest, now: map[string]*unstructured.Unstructured{}, told: map[string]chan struct{}{}}
+	f.body = r.steps
 	f.follow(ctx, t, deploymentsResource, f.apps, r.keep)
 	return r
 }
@@ -126,11 +131,11 @@ func (r *replay) keep(d *unstructured.Unstructured) {
 }
 
 // all releases n at once.
-func (r *replay) all(t *testing.T, n int, rest time.Duration) {
+func (r *replay) all(t *testing.T, n int) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			if err := r.one(t.Context(), deploymentName(i), rest); err != nil {
+			if err := r.one(t.Context(), deploymentName(i)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -138,10 +143,18 @@ func (r *replay) all(t *testing.T, n int, rest time.Duration) {
 	all.Wait()
 }
 
-func (r *replay) one(ctx context.Context, name string, rest time.Duration) error {
+func (r *replay) one(ctx context.Context, name string) error {
 	if err := r.record(ctx, name); err != nil {
 		return err
 	}
+	if err := r.steps(ctx, name); err != nil {
+		return err
+	}
+	return r.complete(ctx, name)
+}
+
+// steps writes to one Deployment what was written to that one, and its events.
+func (r *replay) steps(ctx context.Context, name string) error {
 	if err := r.tell(ctx, name); err != nil {
 		return err
 	}
@@ -152,9 +165,14 @@ func (r *replay) one(ctx context.Context, name string, rest time.Duration) error
 		}
 		if w.rested {
 			select {
-			case <-time.After(rest):
+			case <-time.After(r.rest):
 			case <-ctx.Done():
 				return ctx.Err()
+			}
+			if r.promises {
+				if err := r.read(ctx, name); err != nil {
+					return err
+				}
 			}
 		}
 		patch := []byte(strings.ReplaceAll(string(w.patch), restedProbe, name))
@@ -164,10 +182,7 @@ func (r *replay) one(ctx context.Context, name string, rest time.Duration) error
 		}
 		generation = d.GetGeneration()
 	}
-	if err := r.tell(ctx, name); err != nil {
-		return err
-	}
-	return r.complete(ctx, name)
+	return r.tell(ctx, name)
 }
 
 // reaches waits until a Deployment has come as far as the one had that was watched, before a write: its controller knows of the last one, which is of generation, as

@@ -65,7 +65,7 @@ func TestSoakServingsFloor(t *testing.T) {
 		{name: "servings", do: func(context.Context) { createServings(t, e, parties, image, n) }},
 	}
 	var plain usage
-	for _, w := range ways {
+	for _, w := range between(ways) {
 		settle(t, e)
 		plain = w.measure(t, e, plain)
 		for _, party := range parties {

@@ -153,7 +153,7 @@ func promisesWorkflow(ctx workflow.Context, name, queue string) error {
 // attempt is the activity.
 func (f *floor) attempt(ctx context.Context, name string) error {
 	if !f.promises {
-		if err := f.release(ctx, name); err != nil {
+		if err := f.body(ctx, name); err != nil {
 			return err
 		}
 		return f.complete(ctx, name)
@@ -172,7 +172,7 @@ func (f *floor) attempt(ctx context.Context, name string) error {
 	ctx, over := context.WithCancel(ctx)
 	defer over()
 	go f.keepTelling(ctx, every)
-	err := f.release(ctx, name)
+	err := f.body(ctx, name)
 	activity.RecordHeartbeat(ctx, f.seen.begun)
 	return err
 }
