@@ -86,7 +86,7 @@ func New(home homeStore, objects dynamic.Interface, t client.Client, options Opt
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryShortest, retryLongest))}
 	c.parties = newParties(c, options.Presence)
-	if err := c.informer.SetTransform(slim); err != nil {
+	if err := errors.Join(c.informer.SetTransform(c.keep), c.informer.AddIndexers(indexers())); err != nil {
 		return nil, err
 	}
 	if err := c.informer.SetWatchErrorHandlerWithContext(c.troubled); err != nil {

@@ -1,17 +1,11 @@
 package serving
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -77,34 +71,32 @@ func nextLook(found map[string]party.Presence, last time.Time) time.Time {
 // lookAfter is how long after the limit of a silence is looked: at the limit itself the party still counts as there.
 const lookAfter = 10 * time.Millisecond
 
-// look compares the presence of the parties with what their servings say of it, and says what it found.
+// look compares the presence of the parties with what their servings say of it, and says what it found. Where nothing changes nobody goes through the servings,
+// of which there may be thousands.
 func (p *parties) look(ctx context.Context) map[string]party.Presence {
-	servings := p.c.servings()
-	if len(servings) == 0 {
-		return nil
-	}
 	of := map[string]string{}
-	for _, kd := range servings {
-		for _, member := range serving.Members(kd) {
-			if of[member.Domain] == "" {
-				of[member.Domain] = cmp.Or(p.queue(ctx, member.Domain), member.Queue)
-			}
+	for _, domain := range slices.Sorted(slices.Values(p.c.informer.GetIndexer().ListIndexFuncValues(byDomain))) {
+		queue := p.queue(ctx, domain)
+		if queue == "" {
+			queue = p.c.recordedQueue(domain)
+		}
+		if queue != "" {
+			of[domain] = queue
 		}
 	}
-	queues := slices.DeleteFunc(slices.Compact(slices.Sorted(maps.Values(of))), func(q string) bool { return q == "" })
-	if len(queues) == 0 {
+	if len(of) == 0 {
 		return nil
 	}
-	found := p.presence.Of(ctx, queues...)
+	found := p.presence.Of(ctx, slices.Compact(slices.Sorted(maps.Values(of)))...)
 	if time.Since(p.began) < settling {
 		found = withoutAbsent(found)
 	}
-	alive := map[string]bool{}
-	for _, kd := range servings {
+	for _, kd := range p.c.concerned(of, found) {
 		p.compare(ctx, kd, of, found)
-		if op := kd.Status.Operation; op != nil && !op.Done {
-			alive[op.RunID] = true
-		}
+	}
+	alive := map[string]bool{}
+	for _, kd := range p.c.indexed(underWay, "") {
+		alive[kd.Status.Operation.RunID] = true
 	}
 	maps.DeleteFunc(p.told, func(run string, _ map[string]bool) bool { return !alive[run] })
 	return found
@@ -127,14 +119,13 @@ func withoutAbsent(found map[string]party.Presence) map[string]party.Presence {
 
 // compare tells a serving, and the operation that is under way, what has changed.
 func (p *parties) compare(ctx context.Context, kd *kuscia.KusciaDeployment, of map[string]string, found map[string]party.Presence) {
-	away := absent(kd, of, found)
-	if serving.MarkUnreachable(kd.DeepCopy(), away) {
+	if away := absent(kd, of, found); !serving.IsMarkedUnreachable(kd, away) {
 		if err := p.write(ctx, kd.Name, away); err != nil {
 			p.c.options.Log.Warn("who is away could not be written yet", "serving", kd.Name, "error", err)
 		}
 	}
-	if op := kd.Status.Operation; op != nil && !op.Done && op.WorkflowID != "" {
-		p.signal(ctx, op, kd, of, found)
+	if isUnderWay(kd) {
+		p.signal(ctx, kd.Status.Operation, kd, of, found)
 	}
 }
 
@@ -224,45 +215,4 @@ func (p *parties) queue(ctx context.Context, domain string) string {
 	}
 	p.queues[domain] = knownQueue{name: queue, at: time.Now()}
 	return queue
-}
-
-func (c *Controller) servings() []*kuscia.KusciaDeployment {
-	var all []*kuscia.KusciaDeployment
-	for _, object := range c.informer.GetStore().List() {
-		kd, err := servingOf(object)
-		if err != nil {
-			c.options.Log.Warn("a KusciaDeployment cannot be read", "error", err)
-			continue
-		}
-		all = append(all, kd)
-	}
-	slices.SortFunc(all, func(a, b *kuscia.KusciaDeployment) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
-// servingOf is an object of the watch.
-func servingOf(object any) (*kuscia.KusciaDeployment, error) {
-	u, is := object.(*unstructured.Unstructured)
-	if !is {
-		return nil, fmt.Errorf("%T is no KusciaDeployment", object)
-	}
-	kd := &kuscia.KusciaDeployment{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, kd); err != nil {
-		return nil, fmt.Errorf("%s: %w", u.GetName(), err)
-	}
-	return kd, nil
-}
-
-// slim keeps of a KusciaDeployment what the presence of its parties needs, and what decides whether there is something to do: input configs and versions
-// are large.
-func slim(object any) (any, error) {
-	u, is := object.(*unstructured.Unstructured)
-	if !is {
-		return object, nil
-	}
-	unstructured.RemoveNestedField(u.Object, "spec", "inputConfig")
-	unstructured.RemoveNestedField(u.Object, "status", "served", "version")
-	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
-	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
-	return u, nil
 }

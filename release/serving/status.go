@@ -89,14 +89,23 @@ func setStatus(kd *kuscia.KusciaDeployment, p PartyTarget, entry kuscia.PartyDep
 func MarkUnreachable(kd *kuscia.KusciaDeployment, away map[string]string) bool {
 	changed := false
 	for _, p := range specParties(kd) {
-		entry := statusOf(kd, p)
-		if (entry.Unreachable == "") != (away[p.Domain] == "") { // a sentence that only grows older is nothing new
+		if entry := statusOf(kd, p); marksAnew(entry, away[p.Domain]) {
 			changed = true
 			entry.Unreachable, entry.Role = away[p.Domain], p.Role
 			setStatus(kd, p, entry)
 		}
 	}
 	return changed
+}
+
+// IsMarkedUnreachable says that MarkUnreachable would find nothing new.
+func IsMarkedUnreachable(kd *kuscia.KusciaDeployment, away map[string]string) bool {
+	return !slices.ContainsFunc(specParties(kd), func(p PartyTarget) bool { return marksAnew(statusOf(kd, p), away[p.Domain]) })
+}
+
+// marksAnew says whether it is new that a party is away, for that reason, or that it is there. A sentence that only grows older is nothing new.
+func marksAnew(entry kuscia.PartyDeploymentStatus, away string) bool {
+	return (entry.Unreachable == "") != (away == "")
 }
 
 // MarkFailed notes why parties failed, by the place in parties, which are the operation's: a spec may have them in another order.
