@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,13 +38,15 @@ var (
 	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 )
 
-// The floor of TestSoakServingsAtOnce: what of a serving is left when nothing is decided or told, and nothing is read but the serving whose status is written.
+// The floor of TestSoakServingsAtOnce: what of a serving is left when nothing is decided.
 //
 //   - «plain» are the objects that everything is compared with.
 //   - «writes» is a loop that writes what the creation of a serving was seen to write: the serving and its status, its record and that one's end, a trial of each
 //     party's Deployment, all objects of the parties, each of which belongs to whoever made it, and the end of the claim on each Deployment. It waits for all
 //     Deployments of a party by one watch.
 //   - «workflows» is that loop's body as two activities of a workflow, before and after the first write, on a worker within the benchmark.
+//   - «checked» are these workflows with what is promised besides: what stands in the way is read before anything is written, and once more before the first write of
+//     a party; parties' workers have a queue of their own; steps are told every two seconds; the centre's writes are its own; all objects are watched.
 //   - «servings» are Slipway's.
 func TestSoakServingsFloor(t *testing.T) {
 	harness.Soak(t)
@@ -62,6 +65,7 @@ func TestSoakServingsFloor(t *testing.T) {
 		}},
 		{name: "writes", do: func(ctx context.Context) { seen.following(ctx, t, e).loop(t, n) }},
 		{name: "workflows", do: func(ctx context.Context) { seen.following(ctx, t, e).workflows(t, e, n) }},
+		{name: "checked", do: func(ctx context.Context) { seen.following(ctx, t, e).promising(ctx, t, image).workflows(t, e, n) }},
 		{name: "servings", do: func(context.Context) { createServings(t, e, parties, image, n) }},
 	}
 	var plain usage
@@ -89,6 +93,8 @@ type servedOnce struct {
 	parties     []string
 	rest        map[string][]applied
 	deployments map[string]applied
+	// image is the AppImage that is read for each; "": none is, nor anything else that is promised.
+	image string
 }
 
 // servedOf has one serving created.
@@ -171,6 +177,17 @@ func (s *servedOnce) following(ctx context.Context, t *testing.T, e *harness.Eng
 	return &f
 }
 
+// promising keeps the promises too, and watches what else the parties have for them.
+func (s *servedOnce) promising(ctx context.Context, t *testing.T, image string) *servedOnce {
+	s.image = image
+	for _, party := range s.parties {
+		for _, resource := range []schema.GroupVersionResource{servicesResource, configMapsResource} {
+			s.follow(ctx, t, resource, party, func(*unstructured.Unstructured) {})
+		}
+	}
+	return s
+}
+
 // loop creates n at once.
 func (s *servedOnce) loop(t *testing.T, n int) {
 	var all errgroup.Group
@@ -192,6 +209,11 @@ func (s *servedOnce) name(i int) string { return fmt.Sprintf("%s-%d", s.id, i) }
 
 // create makes the serving and its record, where Slipway does not look for servings.
 func (s *servedOnce) create(ctx context.Context, name string) error {
+	if s.image != "" {
+		if _, err := s.objects.Resource(kuscia.AppImageResource).Get(ctx, s.image, metav1.GetOptions{}); err != nil {
+			return err
+		}
+	}
 	kd := s.serving.DeepCopy()
 	kd.Object["metadata"] = map[string]any{"name": name, "namespace": s.parties[0]}
 	delete(kd.Object, "status")
@@ -221,16 +243,53 @@ func (s *servedOnce) status(ctx context.Context, name string, phase kuscia.Phase
 // prepare tries each party's Deployment.
 func (s *servedOnce) prepare(ctx context.Context, name string) error {
 	return s.ofEach(ctx, func(ctx context.Context, party string) error {
+		if s.image != "" {
+			for _, o := range append(s.rest[party][:len(s.rest[party]):len(s.rest[party])], s.deployments[party]) {
+				if err := s.absent(ctx, party, name, o); err != nil {
+					return err
+				}
+			}
+		}
 		return s.apply(ctx, party, name, s.deployments[party], metav1.DryRunAll)
 	})
 }
 
+// absent reads whether somebody has an object already.
+func (s *servedOnce) absent(ctx context.Context, party, name string, o applied) error {
+	_, err := s.objects.Resource(o.resource).Namespace(party).Get(ctx, s.renamed(o.name, name), metav1.GetOptions{})
+	if err == nil {
+		return fmt.Errorf("%s %s/%s is there already", o.resource.Resource, party, s.renamed(o.name, name))
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // bring makes what each party has, waits for its pods, and gives its Deployment free.
 func (s *servedOnce) bring(ctx context.Context, name string) error {
-	if err := s.status(ctx, name, kuscia.PhaseProgressing); err != nil {
+	if err := s.progresses(ctx, name); err != nil {
 		return err
 	}
-	err := s.ofEach(ctx, func(ctx context.Context, party string) error {
+	if err := s.pods(ctx, name); err != nil {
+		return err
+	}
+	return s.status(ctx, name, kuscia.PhasePartialAvailable)
+}
+
+// progresses writes that it has begun.
+func (s *servedOnce) progresses(ctx context.Context, name string) error {
+	return s.status(ctx, name, kuscia.PhaseProgressing)
+}
+
+// pods makes what each party has, waits for its pods, and gives its Deployment free.
+func (s *servedOnce) pods(ctx context.Context, name string) error {
+	return s.ofEach(ctx, func(ctx context.Context, party string) error {
+		if s.image != "" {
+			if err := s.absent(ctx, party, name, s.deployments[party]); err != nil {
+				return err
+			}
+		}
 		for _, o := range append(s.rest[party][:len(s.rest[party]):len(s.rest[party])], s.deployments[party]) {
 			if err := s.apply(ctx, party, name, o); err != nil {
 				return err
@@ -246,10 +305,6 @@ func (s *servedOnce) bring(ctx context.Context, name string) error {
 		_, err := s.objects.Resource(deploymentsResource).Namespace(party).Patch(ctx, deployment, types.MergePatchType, []byte(free), metav1.PatchOptions{FieldManager: floorQueue})
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return s.status(ctx, name, kuscia.PhasePartialAvailable)
 }
 
 // end writes that it is there.
@@ -283,31 +338,43 @@ func (s *servedOnce) apply(ctx context.Context, party, name string, o applied, d
 func (s *servedOnce) workflows(t *testing.T, e *harness.Engine, n int) {
 	w := floorWorker(e, floorQueue, n)
 	w.RegisterWorkflowWithOptions(servingWorkflow, workflow.RegisterOptions{Name: "Serve"})
+	w.RegisterWorkflowWithOptions(checkedServing, workflow.RegisterOptions{Name: "ServeChecked"})
 	w.RegisterActivityWithOptions(s.prepare, activity.RegisterOptions{Name: "Prepare"})
-	w.RegisterActivityWithOptions(s.tellingBring, activity.RegisterOptions{Name: "Bring"})
+	w.RegisterActivityWithOptions(s.telling(s.bring, floorTells), activity.RegisterOptions{Name: "Bring"})
+	w.RegisterActivityWithOptions(s.progresses, activity.RegisterOptions{Name: "Begin"})
 	w.RegisterActivityWithOptions(s.end, activity.RegisterOptions{Name: "End"})
 	require.NoError(t, w.Start())
 	defer w.Stop()
+	party := floorWorker(e, floorParty, n)
+	party.RegisterActivityWithOptions(s.telling(s.prepare, floorShown), activity.RegisterOptions{Name: "Prepare"})
+	party.RegisterActivityWithOptions(s.telling(s.pods, floorShown), activity.RegisterOptions{Name: "Bring"})
+	require.NoError(t, party.Start())
+	defer party.Stop()
+	kind := "Serve"
+	if s.image != "" {
+		kind = "ServeChecked"
+	}
 	allClosed(t, n, func(i int) (client.WorkflowRun, error) {
 		if err := s.create(t.Context(), s.name(i)); err != nil {
 			return nil, err
 		}
 		options := client.StartWorkflowOptions{TaskQueue: floorQueue, ID: s.name(i), TypedSearchAttributes: temporal.NewSearchAttributes(floorState.ValueSet("Preparing"))}
-		return e.Workflows.ExecuteWorkflow(t.Context(), options, "Serve", s.name(i))
+		return e.Workflows.ExecuteWorkflow(t.Context(), options, kind, s.name(i))
 	})
 }
 
-// tellingBring tells that it is there.
-func (s *servedOnce) tellingBring(ctx context.Context, name string) error {
-	ctx, over := context.WithCancel(ctx)
-	defer over()
-	go s.keepTelling(ctx, floorTells)
-	return s.bring(ctx, name)
+// telling is a step that tells that it is there.
+func (s *servedOnce) telling(step func(context.Context, string) error, every time.Duration) func(context.Context, string) error {
+	return func(ctx context.Context, name string) error {
+		ctx, over := context.WithCancel(ctx)
+		defer over()
+		go s.keepTelling(ctx, every)
+		return step(ctx, name)
+	}
 }
 
 func servingWorkflow(ctx workflow.Context, name string) error {
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: longestWait, HeartbeatTimeout: floorMissed,
-		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}})
+	ctx = stepOf(ctx, floorQueue)
 	for _, step := range []string{"Prepare", "Bring"} {
 		if err := workflow.ExecuteActivity(ctx, step, name).Get(ctx, nil); err != nil {
 			return err
@@ -316,6 +383,42 @@ func servingWorkflow(ctx workflow.Context, name string) error {
 	if err := workflow.UpsertTypedSearchAttributes(ctx, floorState.ValueSet("Succeeded")); err != nil {
 		return err
 	}
+	return atCentre(ctx, "End", name)
+}
+
+// checkedServing has the commands of a creation.
+func checkedServing(ctx workflow.Context, name string) error {
+	workflow.GetVersion(ctx, "floor", workflow.DefaultVersion, 1)
+	if err := atCentre(ctx, "Begin", name); err != nil {
+		return err
+	}
+	if err := servingSteps(ctx, name); err != nil {
+		return err
+	}
+	return atCentre(ctx, "End", name)
+}
+
+func servingSteps(ctx workflow.Context, name string) error {
+	ctx = stepOf(ctx, floorParty)
+	for i, step := range []string{"Prepare", "Bring"} {
+		if err := workflow.ExecuteActivity(ctx, step, name).Get(ctx, nil); err != nil {
+			return err
+		}
+		if err := workflow.UpsertTypedSearchAttributes(ctx, floorState.ValueSet([]string{"Applying", "Succeeded"}[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stepOf is for steps of one attempt, which tell that they are there.
+func stepOf(ctx workflow.Context, queue string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: queue, StartToCloseTimeout: longestWait, HeartbeatTimeout: floorMissed,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}})
+}
+
+// atCentre does a write of the centre by a local activity.
+func atCentre(ctx workflow.Context, step, name string) error {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: longestWait})
-	return workflow.ExecuteLocalActivity(ctx, "End", name).Get(ctx, nil)
+	return workflow.ExecuteLocalActivity(ctx, step, name).Get(ctx, nil)
 }
