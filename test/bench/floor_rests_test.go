@@ -39,13 +39,14 @@ func TestSoakRestsFloor(t *testing.T) {
 	fmt.Printf("\nthe floor of %d rollouts of %d steps that rest %s, of Deployments of %d pods, all at once; %d writes to each of those\n", s.n, rolloutSteps, s.rest, s.pods, len(written))
 	patch := func(context.Context) { each(s.n, func(i int) { setImage(t, e, deploymentName(i), ":v2") }) }
 	replayed := func(ctx context.Context) *replay { return newReplay(ctx, t, unwatched(t, e, seen), written, s.rest) }
-	measureWays(t, e, s, []way{
+	measureWays(t, e, s, append([]way{
 		{name: "plain", do: patch},
 		{name: "pod by pod", do: patch, shaped: podByPod},
 		{name: "writes", do: func(ctx context.Context) { replayed(ctx).all(t, s.n) }},
-		{name: "checked", do: func(ctx context.Context) { replayed(ctx).promising(ctx, t).checking().workflows(t, e, s.n) }},
-		{name: "rollouts", do: func(context.Context) { each(s.n, func(i int) { startRollout(t, e, deploymentName(i), ":v2", s.rest) }) }},
-	})
+	}, inTurns(
+		way{name: "checked", do: func(ctx context.Context) { replayed(ctx).promising(ctx, t).checking().workflows(t, e, s.n) }},
+		way{name: "rollouts", do: func(context.Context) { each(s.n, func(i int) { startRollout(t, e, deploymentName(i), ":v2", s.rest) }) }},
+	)...))
 	harness.Covered(t, s.n, "rollouts that rest, and their floor")
 }
 

@@ -65,9 +65,11 @@ func TestSoakServingsFloor(t *testing.T) {
 		}},
 		{name: "writes", do: func(ctx context.Context) { seen.following(ctx, t, e).loop(t, n) }},
 		{name: "workflows", do: func(ctx context.Context) { seen.following(ctx, t, e).workflows(t, e, n) }},
-		{name: "checked", do: func(ctx context.Context) { seen.following(ctx, t, e).promising(ctx, t, image).workflows(t, e, n) }},
-		{name: "servings", do: func(context.Context) { createServings(t, e, parties, image, n) }},
 	}
+	ways = append(ways, inTurns(
+		way{name: "checked", do: func(ctx context.Context) { seen.following(ctx, t, e).promising(ctx, t, image).workflows(t, e, n) }},
+		way{name: "servings", do: func(context.Context) { createServings(t, e, parties, image, n) }},
+	)...)
 	var plain usage
 	for _, w := range between(ways) {
 		settle(t, e)
