@@ -16,8 +16,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
@@ -74,6 +76,7 @@ func TestSoakServingsFloor(t *testing.T) {
 	for _, w := range between(ways) {
 		settle(t, e)
 		plain = w.measure(t, e, plain)
+		removeServings(t, e)
 		for _, party := range parties {
 			clearAway(t, e, party)
 		}
@@ -113,12 +116,32 @@ func servedOf(t *testing.T, e *harness.Engine, parties []string, image string) *
 	for _, party := range parties {
 		s.keep(t, party)
 	}
-	e.MustKuscia("/api/v1/serving/delete", fmt.Sprintf(`{"serving_id":%q}`, servedProbe))
-	require.Eventually(t, func() bool {
-		left, err := e.Dynamic(t).Resource(kuscia.KusciaDeploymentResource).Namespace(e.Home).List(t.Context(), metav1.ListOptions{})
-		return err == nil && len(left.Items) == 0
-	}, longestWait, time.Second, "the serving that was looked at does not go")
+	removeServings(t, e)
 	return s
+}
+
+// removeServings deletes all servings of Slipway's, and returns when they are gone.
+func removeServings(t *testing.T, e *harness.Engine) {
+	there := func(ctx context.Context) ([]string, error) {
+		list, err := servingsOf(t, e).list(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		err = meta.EachListItem(list, func(o runtime.Object) error {
+			named, err := meta.Accessor(o)
+			names = append(names, named.GetName())
+			return err
+		})
+		return names, err
+	}
+	names, err := there(t.Context())
+	require.NoError(t, err)
+	each(len(names), func(i int) { e.MustKuscia("/api/v1/serving/delete", fmt.Sprintf(`{"serving_id":%q}`, names[i])) })
+	require.Eventually(t, func() bool {
+		left, err := there(t.Context())
+		return err == nil && len(left) == 0
+	}, longestWait, time.Second, "servings that were deleted do not go")
 }
 
 // keep keeps what a party has of the serving, as far as Slipway has applied it.
