@@ -180,20 +180,24 @@ func (c *Controller) settled(id string) bool {
 		return false
 	}
 	kd, err := servingOf(object)
-	return err == nil && serving.Decide(kd).Do == serving.DoNothing && !mayBeLost(kd.Status.Operation)
+	return err == nil && serving.Decide(kd).Do == serving.DoNothing && !mayBeLost(kd)
 }
 
 // mayBeLost says that an operation is under way for so long that somebody may have ended it.
-func mayBeLost(op *kuscia.Operation) bool {
-	return op != nil && !op.Done && op.WorkflowID != "" && (op.StartedAt == nil || time.Since(op.StartedAt.Time) >= lookAgain/2)
+func mayBeLost(kd *kuscia.KusciaDeployment) bool {
+	if !isUnderWay(kd) {
+		return false
+	}
+	started := kd.Status.Operation.StartedAt
+	return started == nil || time.Since(started.Time) >= lookAgain/2
 }
 
 // lost is what to do about an operation whose workflow is over although its end was never written: somebody has terminated it.
 func (c *Controller) lost(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.NextAction, error) {
-	op := kd.Status.Operation
-	if !mayBeLost(op) {
+	if !mayBeLost(kd) {
 		return serving.NextAction{}, nil
 	}
+	op := kd.Status.Operation
 	described, err := execution.OfRun(ctx, c.temporal, op.WorkflowID, op.RunID)
 	if err != nil || execution.IsOpen(described) {
 		return serving.NextAction{}, err

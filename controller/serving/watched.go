@@ -126,7 +126,7 @@ func (c *Controller) keep(object any) (any, error) {
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
 	kd := &kuscia.KusciaDeployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, kd); err != nil {
-		c.options.Log.Warn("a KusciaDeployment cannot be read", "name", u.GetName(), "error", err)
+		c.options.Log.Warn("a KusciaDeployment cannot be read: nobody is told whether its parties are away until it is put right", "name", u.GetName(), "error", err)
 		return u, nil
 	}
 	return kd, nil

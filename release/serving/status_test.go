@@ -325,7 +325,10 @@ func TestMarkAway(t *testing.T) {
 	require.NotContains(t, kd.Status.PartyDeploymentStatuses, "carol")
 	require.Equal(t, "never seen", kd.Status.PartyDeploymentStatuses["alice"]["s1-host"].Unreachable, "also who was never seen is named")
 	require.Equal(t, "host", kd.Status.PartyDeploymentStatuses["alice"]["s1-host"].Role)
-	require.False(t, serving.MarkUnreachable(kd, map[string]string{"bob": "silent for 26 s", "alice": "never seen"}), "a sentence that only grows older is no news")
+	older := map[string]string{"bob": "silent for 26 s", "alice": "never seen"}
+	require.True(t, serving.IsMarkedUnreachable(kd, older), "whoever asks before marking hears the same")
+	require.False(t, serving.MarkUnreachable(kd, older), "a sentence that only grows older is no news")
+	require.False(t, serving.IsMarkedUnreachable(kd, nil), "who is marked and back has to be marked anew")
 	require.True(t, serving.MarkUnreachable(kd, map[string]string{"bob": "silent for 31 s"}))
 	require.Empty(t, kd.Status.PartyDeploymentStatuses["alice"]["s1-host"].Unreachable, "who is not named is there")
 	serving.Settle(kd)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,8 +105,7 @@ type servedOnce struct {
 
 // servedOf has one serving created.
 func servedOf(t *testing.T, e *harness.Engine, parties []string, image string) *servedOnce {
-	e.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":%q,"initiator":%q,"serving_input_config":"{}","parties":[{"domain_id":%q,"app_image":%q},{"domain_id":%q,"app_image":%q}]}`,
-		servedProbe, parties[0], parties[0], image, parties[1], image))
+	createServing(e, servedProbe, parties, image)
 	waitFor(t, servingsOf(t, e), 1, servingIsAvailable)
 	kd, err := e.Dynamic(t).Resource(kuscia.KusciaDeploymentResource).Namespace(e.Home).Get(t.Context(), servedProbe, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -268,27 +268,33 @@ func (s *servedOnce) status(ctx context.Context, name string, phase kuscia.Phase
 // prepare tries each party's Deployment.
 func (s *servedOnce) prepare(ctx context.Context, name string) error {
 	return s.ofEach(ctx, func(ctx context.Context, party string) error {
-		if s.image != "" {
-			for _, o := range append(s.rest[party][:len(s.rest[party]):len(s.rest[party])], s.deployments[party]) {
-				if err := s.absent(ctx, party, name, o); err != nil {
-					return err
-				}
-			}
+		if err := s.absent(ctx, party, name, s.all(party)...); err != nil {
+			return err
 		}
 		return s.apply(ctx, party, name, s.deployments[party], metav1.DryRunAll)
 	})
 }
 
-// absent reads whether somebody has an object already.
-func (s *servedOnce) absent(ctx context.Context, party, name string, o applied) error {
-	_, err := s.objects.Resource(o.resource).Namespace(party).Get(ctx, s.renamed(o.name, name), metav1.GetOptions{})
-	if err == nil {
-		return fmt.Errorf("%s %s/%s is there already", o.resource.Resource, party, s.renamed(o.name, name))
-	}
-	if apierrors.IsNotFound(err) {
+// all is what a party has, the Deployment last.
+func (s *servedOnce) all(party string) []applied {
+	return append(slices.Clone(s.rest[party]), s.deployments[party])
+}
+
+// absent reads whether somebody has objects already, where that is promised.
+func (s *servedOnce) absent(ctx context.Context, party, name string, objects ...applied) error {
+	if s.image == "" {
 		return nil
 	}
-	return err
+	for _, o := range objects {
+		_, err := s.objects.Resource(o.resource).Namespace(party).Get(ctx, s.renamed(o.name, name), metav1.GetOptions{})
+		if err == nil {
+			return fmt.Errorf("%s %s/%s is there already", o.resource.Resource, party, s.renamed(o.name, name))
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // bring makes what each party has, waits for its pods, and gives its Deployment free.
@@ -310,12 +316,10 @@ func (s *servedOnce) progresses(ctx context.Context, name string) error {
 // pods makes what each party has, waits for its pods, and gives its Deployment free.
 func (s *servedOnce) pods(ctx context.Context, name string) error {
 	return s.ofEach(ctx, func(ctx context.Context, party string) error {
-		if s.image != "" {
-			if err := s.absent(ctx, party, name, s.deployments[party]); err != nil {
-				return err
-			}
+		if err := s.absent(ctx, party, name, s.deployments[party]); err != nil {
+			return err
 		}
-		for _, o := range append(s.rest[party][:len(s.rest[party]):len(s.rest[party])], s.deployments[party]) {
+		for _, o := range s.all(party) {
 			if err := s.apply(ctx, party, name, o); err != nil {
 				return err
 			}

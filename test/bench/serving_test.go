@@ -90,11 +90,16 @@ func createServings(t *testing.T, e *harness.Engine, parties []string, image str
 	require.NoError(t, err)
 	there := meta.LenList(list)
 	each(n-there, func(i int) {
-		i += there
-		e.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":"s%d","initiator":%q,"serving_input_config":"{}","parties":[{"domain_id":%q,"app_image":%q},{"domain_id":%q,"app_image":%q}]}`,
-			i, parties[0], parties[0], image, parties[1], image))
+		createServing(e, fmt.Sprintf("s%d", i+there), parties, image)
 	})
 	waitFor(t, servingsOf(t, e), n, servingIsAvailable)
+}
+
+// createServing creates a serving of two parties.
+func createServing(e *harness.Engine, id string, parties []string, image string) {
+	e.MustKuscia("/api/v1/serving/create",
+		fmt.Sprintf(`{"serving_id":%q,"initiator":%q,"serving_input_config":"{}","parties":[{"domain_id":%q,"app_image":%q},{"domain_id":%q,"app_image":%q}]}`,
+			id, parties[0], parties[0], image, parties[1], image))
 }
 
 func servingIsAvailable(object runtime.Object) bool {
