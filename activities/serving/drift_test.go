@@ -36,12 +36,16 @@ func image(tag string) string {
 	return `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:` + tag + `"}]}}}}`
 }
 
-// digest is that of the fields that are Slipway's.
+// digest is that of the fields that are Slipway's, as client-go finds them.
 func digest(t *testing.T, d *appsv1.Deployment) string {
 	t.Helper()
 	fields, err := appsapply.ExtractDeployment(d, serving.FieldManager)
 	require.NoError(t, err)
-	digest, err := serving.AppliedDigest(fields)
+	raw, err := json.Marshal(fields)
+	require.NoError(t, err)
+	var tree map[string]any
+	require.NoError(t, json.Unmarshal(raw, &tree))
+	digest, err := serving.AppliedDigest(tree)
 	require.NoError(t, err)
 	return digest
 }

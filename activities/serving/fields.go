@@ -1,21 +1,27 @@
 package serving
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	appsapply "k8s.io/client-go/applyconfigurations/apps/v1"
-	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/csaupgrade"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -25,13 +31,14 @@ import (
 // with it makes an object that is not there, and is a conflict for one that another attempt, or somebody else, has made in the meantime.
 const versionOfNone = "1"
 
-// applyBody is what is applied to an object: the fields that are to be Slipway's. It is meant for that version of it, and for no other one;
-// without an object, for none.
-func applyBody(wanted, is object) ([]byte, error) {
-	wanted = wanted.DeepCopyObject().(object)
+// applyBody is what is applied to an object: the fields that are to be Slipway's, and digest as theirs; "": the digest of what is sent. It is meant for
+// that version of the object, and for no other one; without an object, for none.
+func applyBody(wanted, is object, digest string) ([]byte, error) {
 	deployment, isDeployment := wanted.(*appsv1.Deployment)
 	if former, updates := is.(*appsv1.Deployment); isDeployment && updates {
+		deployment = deployment.DeepCopy()
 		serving.KeepSize(deployment, former)
+		wanted = deployment
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {
@@ -45,6 +52,14 @@ func applyBody(wanted, is object) ([]byte, error) {
 		if err := unstructured.SetNestedField(fields, false, "spec", "paused"); err != nil {
 			return nil, err
 		}
+	}
+	if digest == "" {
+		if digest, err = serving.AppliedDigest(fields); err != nil {
+			return nil, err
+		}
+	}
+	if err := unstructured.SetNestedField(fields, digest, "metadata", "annotations", serving.AnnotationApplied); err != nil {
+		return nil, err
 	}
 	meta := fields["metadata"].(map[string]any)
 	meta["resourceVersion"] = versionOfNone
@@ -77,24 +92,80 @@ func adopt[T object](ctx context.Context, w *writer, c kindClient[T], is object)
 	return nil
 }
 
+// merged are the kinds of a serving's objects as the API server merges them: an empty object of each, with its schema.
+var merged = sync.OnceValues(func() (map[schema.GroupVersionKind]*typed.TypedValue, error) {
+	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
+	kinds := map[schema.GroupVersionKind]*typed.TypedValue{}
+	for _, empty := range []object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}} {
+		kind, err := schemeKind(empty)
+		if err != nil {
+			return nil, err
+		}
+		empty.GetObjectKind().SetGroupVersionKind(kind)
+		if kinds[kind], err = converter.ObjectToTyped(empty); err != nil {
+			return nil, err
+		}
+	}
+	return kinds, nil
+})
+
+// schemeKind is the kind of an object, which clients of Kubernetes' own kinds leave out of what they read.
+func schemeKind(is object) (schema.GroupVersionKind, error) {
+	kinds, _, err := scheme.Scheme.ObjectKinds(is)
+	if err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	return kinds[0], nil
+}
+
 // appliedDigest is the digest of the fields of an object that are Slipway's, as they are.
 func appliedDigest(is object) (string, error) {
-	var fields any
-	var err error
-	switch o := is.(type) {
-	case *appsv1.Deployment:
-		fields, err = appsapply.ExtractDeployment(o, serving.FieldManager)
-	case *corev1.Service:
-		fields, err = coreapply.ExtractService(o, serving.FieldManager)
-	case *corev1.ConfigMap:
-		fields, err = coreapply.ExtractConfigMap(o, serving.FieldManager)
-	default:
-		return "", fmt.Errorf("a %T is no object of a serving", is)
-	}
+	fields, err := appliedFields(is)
 	if err != nil {
 		return "", err
 	}
 	return serving.AppliedDigest(fields)
+}
+
+// appliedFields are the fields of an object that are Slipway's, with its kind and its name. It answers what client-go's Extract functions answer, without the
+// detours by which these make a typed value of it.
+func appliedFields(is object) (map[string]any, error) {
+	kind, err := schemeKind(is)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := merged()
+	if err != nil {
+		return nil, err
+	}
+	like, known := kinds[kind]
+	if !known {
+		return nil, fmt.Errorf("a %s is no object of a serving", kind.Kind)
+	}
+	fields := map[string]any{}
+	if raw := serving.OwnedFields(is); raw != nil {
+		var owned fieldpath.Set
+		if err := owned.FromJSON(bytes.NewReader(raw)); err != nil {
+			return nil, fmt.Errorf("what Slipway owns of %s %s/%s cannot be read: %w", kind.Kind, is.GetNamespace(), is.GetName(), err)
+		}
+		all, err := value.NewValueReflect(is)
+		if err != nil {
+			return nil, err
+		}
+		// The API server has validated it.
+		known := typed.AsTypedUnvalidated(all, like.Schema(), like.TypeRef())
+		if found, some := known.ExtractItems(owned.Leaves()).AsValue().Unstructured().(map[string]any); some {
+			fields = found
+		}
+	}
+	fields["apiVersion"], fields["kind"] = kind.GroupVersion().String(), kind.Kind
+	meta, _ := fields["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+		fields["metadata"] = meta
+	}
+	meta["name"], meta["namespace"] = is.GetName(), is.GetNamespace()
+	return fields, nil
 }
 
 func kindOf(is object) string {

@@ -2,7 +2,6 @@ package serving
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -167,7 +166,7 @@ func apply[T object](ctx context.Context, w *writer, c kindClient[T], wanted T, 
 			return none, err
 		}
 	}
-	body, err := applyBody(wanted, is)
+	body, err := applyBody(wanted, is, "")
 	if err != nil {
 		return none, err
 	}
@@ -192,10 +191,7 @@ func seal[T object](ctx context.Context, w *writer, c kindClient[T], wanted, mad
 	if err != nil || digest == made.GetAnnotations()[serving.AnnotationApplied] {
 		return made, err
 	}
-	annotations := maps.Clone(wanted.GetAnnotations())
-	annotations[serving.AnnotationApplied] = digest
-	wanted.SetAnnotations(annotations)
-	body, err := applyBody(wanted, made)
+	body, err := applyBody(wanted, made, digest)
 	if err != nil {
 		return made, err
 	}

@@ -22,38 +22,35 @@ import (
 const FieldManager = "slipway-serving"
 
 // AppliedDigest is the digest of the fields that Slipway owns, without those of a running operation and the size, which an autoscaler may
-// set.
-func AppliedDigest(fields any) (string, error) {
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return "", err
+// set. It leaves them as they are. They are what JSON has: maps, lists and scalars.
+func AppliedDigest(fields map[string]any) (string, error) {
+	tree := without(fields, "status")
+	if meta := without(tree["metadata"], "uid", "resourceVersion", "creationTimestamp", "managedFields"); meta != nil {
+		meta["annotations"] = without(meta["annotations"], workloadops.AnnotationClaimedBy, AnnotationApplied)
+		meta["labels"] = without(meta["labels"], workloadops.LabelClaimed)
+		tree["metadata"] = meta
 	}
-	var tree map[string]any
-	if err := json.Unmarshal(raw, &tree); err != nil {
-		return "", err
+	if spec := without(tree["spec"], "replicas", "paused"); spec != nil {
+		tree["spec"] = spec
 	}
-	delete(tree, "status")
-	if meta, is := tree["metadata"].(map[string]any); is {
-		for _, key := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {
-			delete(meta, key)
-		}
-		drop(meta["annotations"], workloadops.AnnotationClaimedBy, AnnotationApplied)
-		drop(meta["labels"], workloadops.LabelClaimed)
-	}
-	drop(tree["spec"], "replicas", "paused")
-	raw, err = json.Marshal(canonical(tree))
+	raw, err := json.Marshal(canonical(tree))
 	if err != nil {
 		return "", err
 	}
 	return shortDigest(raw), nil
 }
 
-func drop(in any, keys ...string) {
-	if fields, is := in.(map[string]any); is {
-		for _, key := range keys {
-			delete(fields, key)
-		}
+// without is a copy of fields that lacks some; nil when it is not fields.
+func without(in any, keys ...string) map[string]any {
+	fields, is := in.(map[string]any)
+	if !is {
+		return nil
 	}
+	rest := maps.Clone(fields)
+	for _, key := range keys {
+		delete(rest, key)
+	}
+	return rest
 }
 
 // canonical leaves out what is empty, and brings lists of objects into one order: the API server may keep them in another one.
@@ -80,18 +77,25 @@ func canonicalList(list []any) any {
 	if len(list) == 0 {
 		return nil
 	}
-	out, objects := make([]any, len(list)), true
-	for i, item := range list {
-		_, is := item.(map[string]any)
-		objects = objects && is
-		out[i] = canonical(item)
+	type item struct {
+		value any
+		raw   []byte
 	}
-	if objects {
-		slices.SortStableFunc(out, func(a, b any) int {
-			left, _ := json.Marshal(a) // what came out of JSON goes into it
-			right, _ := json.Marshal(b)
-			return bytes.Compare(left, right)
-		})
+	items, objects := make([]item, len(list)), true
+	for i, one := range list {
+		_, is := one.(map[string]any)
+		objects = objects && is
+		items[i].value = canonical(one)
+	}
+	if objects && len(items) > 1 {
+		for i := range items {
+			items[i].raw, _ = json.Marshal(items[i].value) // what came out of JSON goes into it
+		}
+		slices.SortStableFunc(items, func(a, b item) int { return bytes.Compare(a.raw, b.raw) })
+	}
+	out := make([]any, len(items))
+	for i := range items {
+		out[i] = items[i].value
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -91,11 +92,17 @@ func TestAppliedDigest(t *testing.T) {
 			Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
 				{Name: "main", Image: "app:one", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}}}}}}}
 		change(d)
-		digest, err := serving.AppliedDigest(d)
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
 		require.NoError(t, err)
+		digest, err := serving.AppliedDigest(fields)
+		require.NoError(t, err)
+		again, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
+		require.NoError(t, err)
+		require.Equal(t, again, fields, "the fields are left as they are")
 		return digest
 	}
 	same := of(func(*appsv1.Deployment) {})
+	require.Equal(t, "1b76b0b76f4a15c2", same, "what an earlier build has applied is not taken for changed")
 	for name, tc := range map[string]struct {
 		reason string
 		change func(d *appsv1.Deployment)

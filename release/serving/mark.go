@@ -44,12 +44,10 @@ func Mark(o Objects, req PartyRequest, engine string) {
 	for _, s := range o.Services {
 		belongs = append(belongs, "Service/"+s.Name)
 		stamp(&s.ObjectMeta, s.Spec, token)
-		seal(&s.ObjectMeta, s)
 	}
 	if o.ConfigMap != nil {
 		belongs = append(belongs, "ConfigMap/"+o.ConfigMap.Name)
 		stamp(&o.ConfigMap.ObjectMeta, o.ConfigMap.Data, token)
-		seal(&o.ConfigMap.ObjectMeta, o.ConfigMap)
 	}
 	d := o.Deployment
 	stamp(&d.ObjectMeta, d.Spec, token)
@@ -61,14 +59,6 @@ func Mark(o Objects, req PartyRequest, engine string) {
 		d.Annotations[AnnotationReplicas] = strconv.Itoa(int(*size))
 	}
 	d.Labels[workloadops.LabelClaimed] = workloadops.LabelClaimedValue
-	seal(&d.ObjectMeta, d)
-}
-
-// seal notes the digest of the whole object, as far as it is Slipway's.
-func seal(meta *metav1.ObjectMeta, object any) {
-	if digest, err := AppliedDigest(object); err == nil { // it can be: these are Kubernetes' own types
-		meta.Annotations[AnnotationApplied] = digest
-	}
 }
 
 // stamp notes the digest of an object's content, its labels and annotations with it, and the fencing token.
