@@ -86,18 +86,20 @@ const (
 	versionChecksTogether workflow.Version = 7
 	// versionPartiesTogether has the parties of a queue take a step of an operation on a serving by one activity.
 	versionPartiesTogether workflow.Version = 8
+	// versionCreatesAtOnce has the parties of a creation that have one queue be asked and brought to the version by one activity.
+	versionCreatesAtOnce workflow.Version = 9
 )
 
 // versionsOf are the versions of the loop by which the workflows of a type have gone, oldest first.
 var versionsOf = map[string][]workflow.Version{
 	TypeDeployPlan: {versionSettlesFirst},
 	TypeRollout:    {versionSettlesFirst, versionLegs, versionBriefRests, versionKeepsParts, versionOneWrite},
-	TypeServing:    {versionSettlesFirst, versionAtOnce, versionPartiesTogether},
+	TypeServing:    {versionSettlesFirst, versionAtOnce, versionPartiesTogether, versionCreatesAtOnce},
 	TypePreflight:  {versionChecksTogether},
 }
 
 // HistoryLevel is the newest of these versions: up to which this build replays what another one has recorded. It is part of the build's ID (release/upgrade).
-const HistoryLevel = int(versionPartiesTogether)
+const HistoryLevel = int(versionCreatesAtOnce)
 
 // Recording has workflows that begin go by the newest version of their type up to this level, so that a build which is older than this one can go
 // on with them. What has been recorded stays.

@@ -35,7 +35,7 @@ func TestWhatBeginsGoesByAVersionOfItsType(t *testing.T) {
 		want  workflow.Version
 	}{
 		{TypePreflight, HistoryLevel, versionChecksTogether}, {TypePreflight, 6, workflow.DefaultVersion}, {TypeRollout, HistoryLevel, versionOneWrite}, {TypeRollout, 5, versionKeepsParts}, {TypeRollout, 4, versionBriefRests}, {TypeRollout, 2, versionLegs}, {TypeRollout, 0, workflow.DefaultVersion},
-		{TypeServing, HistoryLevel, versionPartiesTogether}, {TypeServing, 7, versionAtOnce}, {TypeServing, 3, versionSettlesFirst}, {TypeDeployPlan, HistoryLevel, versionSettlesFirst},
+		{TypeServing, HistoryLevel, versionCreatesAtOnce}, {TypeServing, 8, versionPartiesTogether}, {TypeServing, 7, versionAtOnce}, {TypeServing, 3, versionSettlesFirst}, {TypeDeployPlan, HistoryLevel, versionSettlesFirst},
 	} {
 		level = c.level
 		in := worker.PreferredVersionProviderInput{ChangeID: changeLoop, WorkflowInfo: &workflow.Info{WorkflowType: workflow.Type{Name: c.kind}}}

@@ -69,6 +69,10 @@ type servingRun struct {
 	result  ServingResult
 	// running is what each party does now.
 	running []*partyStep
+	// spent is how many seconds of its deadline each has used beside others, for the step that it takes next.
+	spent []int64
+	// seen is what parties were seen to run when they had been brought to a version, until the status is told.
+	seen []serving.ObserveRequest
 	// waiting are the operations that wait for this one to give way.
 	waiting []string
 	// begun: the operation is the serving's now. noted: what the status was last told. released: a deleted serving was let go.
@@ -79,7 +83,7 @@ type servingRun struct {
 }
 
 func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
-	s := &servingRun{in: in, running: make([]*partyStep, len(in.Parties)),
+	s := &servingRun{in: in, running: make([]*partyStep, len(in.Parties)), spent: make([]int64, len(in.Parties)),
 		loop: newLoop(ctx, servingMenu, serving.Command{Verb: serving.VerbStop, Reason: reasonCancelled}, TypeServing)}
 	s.driver = s
 	s.self = workloadops.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.FirstRunID}
@@ -165,6 +169,9 @@ func (s *servingRun) begin() error {
 	if found.Predecessor != nil {
 		s.machine.Inherit()
 	}
+	if s.begun && s.version >= versionCreatesAtOnce && s.in.IsOneGroup() {
+		s.machine.AtOnce(workflow.Now(s.ctx))
+	}
 	s.noted = serving.Outcome{Version: s.in.TargetDigest} // what people have sent meanwhile is not told yet
 	return nil
 }
@@ -239,22 +246,38 @@ func (s *servingRun) settle(now time.Time, fired bool) {
 			continue
 		}
 		s.running[i] = nil
+		step := r.step
+		if step == serving.StepCreate {
+			step = s.machine.Apart(r.through)
+		}
 		switch {
+		case r.unanswered: // the machine says what it does now
 		case r.err == nil:
-			s.machine.Done(i, r.step, now)
+			s.machine.Done(i, step, now)
+			s.saw(i, r.seen, now)
 		case r.stopped: // it says nothing of the party: a worker that is gone, for one, lets it run into its timeout
-		case kindOf(r.err) == failure.Forbidden && r.step.Owed():
+		case kindOf(r.err) == failure.Forbidden && step.Owed():
 			// Its cluster answers: it is no party that is away, and the serving is not let go without it.
-			s.machine.Failed(i, r.step, message(r.err), now)
+			s.machine.Failed(i, step, message(r.err), now)
 		case kindOf(r.err).System():
-			s.machine.Interrupted(i, r.step, failure.New(kindOf(r.err), "%s", message(r.err)), now)
+			s.machine.Interrupted(i, step, failure.New(kindOf(r.err), "%s", message(r.err)), now)
 		default:
-			s.machine.Failed(i, r.step, message(r.err), now)
+			s.machine.Failed(i, step, message(r.err), now)
 		}
 	}
 	if fired {
 		s.machine.Tick(now)
 	}
+}
+
+// saw keeps for the status what a party was seen to run.
+func (s *servingRun) saw(party int, seen *serving.Seen, now time.Time) {
+	if seen == nil {
+		return
+	}
+	p := s.in.Parties[party]
+	of := serving.Observation{ID: s.in.ID, UID: s.in.UID, Domain: p.Domain, Deployment: p.Deployment, Seen: *seen}
+	s.seen = append(s.seen, serving.ObserveRequest{ID: s.in.ID, Observations: []serving.Observation{of}, At: now})
 }
 
 // hear takes what the parties' presence is, and who waits for the operation to give way.
@@ -360,6 +383,7 @@ func (s *servingRun) tell(now serving.Outcome, ending *serving.Ending) {
 	op.WaitingFor, op.History = now.WaitingFor, now.History
 	note := s.note(op)
 	note.Parties = s.in.Parties
+	note.Observed, s.seen = s.seen, nil
 	note.Failures, note.Complete, note.Served, note.Ending = now.Failures, now.Complete, now.Served, ending
 	s.write(serving.ActivityNote, "note how it stands", note)
 }

@@ -49,6 +49,8 @@ type fakeParties struct {
 	asked   []string
 	earlier bool
 	spent   []int64
+	// sees is what a party that is there is seen to run.
+	sees map[string]*serving.Seen
 }
 
 func newParties(t *testing.T) *fakeParties {
@@ -66,6 +68,7 @@ func newPartiesOf(t *testing.T, suite *testsuite.WorkflowTestSuite) *fakeParties
 	register := func(name string, fn any) { p.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name}) }
 	register(serving.ActivityPrepare, p.takes("prepare", func(serving.PartyRequest) {}))
 	register(serving.ActivityApply, p.takes("apply", func(r serving.PartyRequest) { p.runs[r.Domain] = r.Version }))
+	register(serving.ActivityCreate, p.creates)
 	register(serving.ActivityRemove, p.takes("remove", func(r serving.PartyRequest) { p.runs[r.Domain] = "" }))
 	register(serving.ActivityBegin, func(_ context.Context, r serving.NoteRequest) (serving.BeginResult, error) {
 		return p.begun, p.called("begin " + r.Operation.Kind)
@@ -102,25 +105,66 @@ func (p *fakeParties) takes(verb string, took func(serving.PartyRequest)) func(c
 			if err == nil {
 				took(r)
 			}
+			if err != nil || p.earlier {
+				return nil, err
+			}
+			return &serving.TogetherResult{Parties: []serving.PartyOutcome{{Done: true, Seen: p.seen(verb, r)}}}, nil
+		}
+		outcomes, err := p.each(verb, all, took)
+		if err != nil {
 			return nil, err
 		}
-		result := &serving.TogetherResult{}
-		for _, one := range all {
-			var app *temporal.ApplicationError
-			outcome := serving.PartyOutcome{SpentSeconds: 7}
-			switch err := p.step(verb, one); {
-			case errors.Is(err, errNoWorker):
-				return nil, err
-			case err == nil:
-				took(one)
-				outcome = serving.PartyOutcome{Done: true}
-			case errors.As(err, &app) && failure.Kind(app.Type()) != failure.Unreachable: // which is for each alone to wait for
-				outcome = serving.PartyOutcome{Kind: failure.Kind(app.Type()), Message: app.Message()}
-			}
-			result.Parties = append(result.Parties, outcome)
-		}
-		return result, nil
+		return &serving.TogetherResult{Parties: outcomes}, nil
 	}
+}
+
+// seen is what a party is seen to run when it has been brought to a version.
+func (p *fakeParties) seen(verb string, r serving.PartyRequest) *serving.Seen {
+	if verb != "apply" {
+		return nil
+	}
+	return p.sees[r.Domain]
+}
+
+// each has all take a step, and says how each has ended. It fails while nobody polls their queue.
+func (p *fakeParties) each(verb string, all []serving.PartyRequest, took func(serving.PartyRequest)) (outcomes []serving.PartyOutcome, err error) {
+	for _, one := range all {
+		var app *temporal.ApplicationError
+		outcome := serving.PartyOutcome{SpentSeconds: 7}
+		switch err := p.step(verb, one); {
+		case errors.Is(err, errNoWorker):
+			return nil, err
+		case err == nil:
+			took(one)
+			outcome = serving.PartyOutcome{Done: true, Seen: p.seen(verb, one)}
+		case errors.As(err, &app) && failure.Kind(app.Type()) != failure.Unreachable: // which is for each alone to wait for
+			outcome = serving.PartyOutcome{Kind: failure.Kind(app.Type()), Message: app.Message()}
+		}
+		outcomes = append(outcomes, outcome)
+	}
+	return outcomes, nil
+}
+
+// creates asks the parties, and brings them to the version once all can run it. A worker of an earlier build does not know it.
+func (p *fakeParties) creates(_ context.Context, r serving.PartyRequest) (*serving.TogetherResult, error) {
+	all := append([]serving.PartyRequest{r}, r.Others...)
+	domains := "create"
+	for _, one := range all {
+		domains += " " + one.Domain
+	}
+	p.asked = append(p.asked, domains)
+	if p.earlier {
+		return nil, errors.New("unable to find activityType")
+	}
+	result := &serving.TogetherResult{Through: serving.ThroughAsked}
+	var err error
+	if result.Parties, err = p.each("prepare", all, func(serving.PartyRequest) {}); err != nil ||
+		slices.ContainsFunc(result.Parties, func(o serving.PartyOutcome) bool { return !o.Done }) {
+		return result, err
+	}
+	result.Through = serving.ThroughBegun
+	result.Parties, err = p.each("apply", all, func(r serving.PartyRequest) { p.runs[r.Domain] = r.Version })
+	return result, err
 }
 
 func (p *fakeParties) step(verb string, r serving.PartyRequest) error {

@@ -21,6 +21,11 @@ type partyStep struct {
 	stopped bool
 	ended   bool
 	err     error
+	// seen is what it was seen to run in the end; nil when that is not known.
+	seen *serving.Seen
+	// unanswered says that it has ended beside others without an answer of its own, through how far they have come together (StepCreate).
+	unanswered bool
+	through    serving.Through
 }
 
 func (r *partyStep) end(err error) { r.err, r.ended = err, true }
@@ -31,10 +36,8 @@ var stepActivity = map[serving.Step]struct{ name, summary string }{
 	serving.StepApply:   {serving.ActivityApply, "bring %s to the version asked"},
 	serving.StepBack:    {serving.ActivityApply, "bring %s back to the version of before"},
 	serving.StepRemove:  {serving.ActivityRemove, "remove what %s runs"},
+	serving.StepCreate:  {serving.ActivityCreate, "bring %s to the version asked, once all can run it"},
 }
-
-// mostTogether is how many parties take a step by one activity at most.
-const mostTogether = 16
 
 // groups are those of the parties that begin a step by one activity: so many of one queue that begin the same, which costs Temporal as much as one alone. One that
 // is tried again goes alone.
@@ -48,7 +51,7 @@ func (s *servingRun) groups(begin []int) (groups [][]int) {
 		key := what{s.in.Parties[party].Queue, s.machine.Wanted(party)}
 		alone := s.version < versionPartiesTogether || !s.machine.NotBefore(party).IsZero()
 		group, known := of[key]
-		if alone || !known || len(groups[group]) == mostTogether {
+		if alone || !known || len(groups[group]) == serving.MostTogether {
 			group = len(groups)
 			groups = append(groups, nil)
 			if !alone {
@@ -68,27 +71,28 @@ func (s *servingRun) start(group []int) {
 		begun[n] = &partyStep{party: party, step: s.machine.Wanted(party), ctx: ctx, cancel: cancel}
 		s.running[party] = begun[n]
 	}
-	if len(begun) == 1 {
-		s.alone(begun[0], 0)
+	if len(begun) == 1 && begun[0].step != serving.StepCreate {
+		s.alone(begun[0])
 		return
 	}
 	s.together(begun)
 }
 
-// alone has a party take its step by an activity of its own. spent is how many seconds of its deadline it has used already.
-func (s *servingRun) alone(r *partyStep, spent int64) {
+// alone has a party take its step by an activity of its own.
+func (s *servingRun) alone(r *partyStep) {
 	request := s.partyRequest(r)
-	request.SpentSeconds = spent
 	pause := s.machine.NotBefore(r.party).Sub(workflow.Now(s.ctx))
 	workflow.Go(s.stepContext(r.ctx, r), func(ctx workflow.Context) {
 		var err error
+		var answer serving.TogetherResult
 		if pause > 0 {
 			what := workflow.TimerOptions{Summary: "before " + s.in.Parties[r.party].Name() + " tries again"}
 			err = workflow.NewTimerWithOptions(ctx, pause, what).Get(ctx, nil)
 		}
 		if err == nil {
-			err = workflow.ExecuteActivity(ctx, stepActivity[r.step].name, request).Get(ctx, nil)
+			err = workflow.ExecuteActivity(ctx, stepActivity[r.step].name, request).Get(ctx, &answer)
 		}
+		r.seen = answer.Of(0).Seen
 		r.end(err)
 	})
 }
@@ -116,17 +120,25 @@ func (s *servingRun) together(begun []*partyStep) {
 		var ofFirst *temporal.ApplicationError
 		for n, r := range begun {
 			outcome := answer.Of(n)
+			r.through = answer.Through
 			switch {
 			case n == 0 && errors.As(err, &ofFirst) && ofFirst.NonRetryable():
 				r.end(err)
 			case err == nil && outcome.Done:
+				r.seen = outcome.Seen
 				r.end(nil)
 			case err == nil && outcome.Kind != "":
 				r.end(temporal.NewNonRetryableApplicationError(outcome.Message, string(outcome.Kind), nil))
 			case r.stopped:
 				r.end(r.ctx.Err())
 			default:
-				s.alone(r, outcome.SpentSeconds)
+				s.spent[r.party] = outcome.SpentSeconds
+				if r.step != serving.StepCreate {
+					s.alone(r)
+					continue
+				}
+				r.unanswered = true
+				r.end(nil)
 			}
 		}
 	})
@@ -153,6 +165,7 @@ func (s *servingRun) partyRequest(r *partyStep) serving.PartyRequest {
 		DeadlineSeconds: int64(s.in.Policy.ProgressDeadline() / time.Second), UnreachableBudgetSeconds: s.machine.Budget(r.party),
 		KnownFailure: s.machine.KnownFailure(r.party),
 	}
+	request.SpentSeconds, s.spent[r.party] = s.spent[r.party], 0
 	if r.step == serving.StepBack {
 		request.Version = s.in.PreviousDigest
 	}

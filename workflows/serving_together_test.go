@@ -50,7 +50,7 @@ func TestPartiesOfOneQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newParties(t)
-			p.OnGetVersion(changeLoop, workflow.DefaultVersion, versionPartiesTogether).Return(c.level)
+			p.OnGetVersion(changeLoop, workflow.DefaultVersion, versionCreatesAtOnce).Return(c.level)
 			c.play(p)
 			r := p.run(neighbours(serving.KindCreate))
 			require.ElementsMatch(t, c.asked, p.asked, c.reason)

@@ -143,6 +143,9 @@ func (a *Activities) NoteServing(ctx context.Context, in serving.NoteRequest) er
 		if served != nil {
 			kd.Status.Served = served
 		}
+		for _, seen := range in.Observed {
+			serving.Observe(kd, seen.Observations, seen.At)
+		}
 		serving.MarkFailed(kd, in.Parties, in.Failures)
 		serving.MarkComplete(kd, in.Parties, in.Complete)
 		return nil

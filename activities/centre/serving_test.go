@@ -94,6 +94,41 @@ func TestWhatOperationsSayOfAServing(t *testing.T) {
 	require.True(t, begin(older).Newer)
 }
 
+// What an operation has seen in the end is written with its end: who tells of the same later finds nothing new, and what is older than what is known counts no more, however
+// late it comes.
+func TestTheEndOfAnOperationSaysWhatRuns(t *testing.T) {
+	t.Parallel()
+	store, ctx := newStore(t), testContext(t)
+	activities := centre.NewActivities(store, nil, startedWith{}, 1)
+	kd := newServing(t, store)
+	at := time.Now()
+	made := at.Truncate(time.Second)
+	look := func(version string, available int32, at time.Time) serving.ObserveRequest {
+		return serving.ObserveRequest{ID: kd.Name, At: at, Observations: []serving.Observation{{ID: kd.Name, UID: string(kd.UID), Domain: "alice", Deployment: kd.Name, Seen: serving.Seen{
+			Look: serving.Look{DeploymentUID: "d", CreatedAt: made, ResourceVersion: version, Replicas: 1}, UpdatedReplicas: 1, AvailableReplicas: available, UnavailableReplicas: 1 - available, Version: "v"}}}}
+	}
+	note := operationOn(kd, serving.KindCreate, "r1")
+	note.Parties = []serving.PartyTarget{{Domain: "alice", Deployment: kd.Name}}
+	_, err := activities.BeginServing(ctx, note)
+	require.NoError(t, err)
+	note.Operation.Done, note.Observed = true, []serving.ObserveRequest{look("7", 1, at)}
+	require.NoError(t, activities.NoteServing(ctx, note))
+	is, err := store.GetServing(ctx, kd.Name)
+	require.NoError(t, err)
+	require.Equal(t, kuscia.PhaseAvailable, is.Status.PartyDeploymentStatuses["alice"][kd.Name].Phase)
+
+	require.NoError(t, activities.ObserveServing(ctx, look("8", 1, at.Add(time.Second))))
+	same, err := store.GetServing(ctx, kd.Name)
+	require.NoError(t, err)
+	require.Equal(t, is.ResourceVersion, same.ResourceVersion, "nothing is written where nothing is new")
+
+	require.NoError(t, activities.ObserveServing(ctx, look("9", 0, at.Add(time.Hour))))
+	require.NoError(t, activities.NoteServing(ctx, note))
+	is, err = store.GetServing(ctx, kd.Name)
+	require.NoError(t, err)
+	require.Zero(t, is.Status.PartyDeploymentStatuses["alice"][kd.Name].AvailableReplicas, "what was seen before is not believed after it")
+}
+
 func TestAnOperationBeginsOnWhatServes(t *testing.T) {
 	t.Parallel()
 	served := &kuscia.Served{Digest: "v1", Version: []byte("packed")}

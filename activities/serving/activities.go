@@ -81,7 +81,7 @@ func New(client kube.Typed, reader *versions.Reader, watch *Watch, options Optio
 func (a *Activities) Register(registry worker.ActivityRegistry) {
 	for name, activityFunc := range map[string]any{
 		serving.ActivityPrepare: a.Prepare, serving.ActivityApply: a.Apply, serving.ActivityRemove: a.Remove,
-		serving.ActivityCheck: a.Check,
+		serving.ActivityCreate: a.Create, serving.ActivityCheck: a.Check,
 	} {
 		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
 	}

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"context"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,17 @@ import (
 	"slipway.io/slipway/release/serving/admission"
 	"slipway.io/slipway/store/recent"
 )
+
+// admitted has it admitted, unless this very attempt has just done so. One that was frozen since ends itself: another one may have gone on.
+func (w *writer) admitted(ctx context.Context, o serving.Objects) error {
+	switch silent := time.Since(w.looked); {
+	case silent < tokenLasts:
+		return nil
+	case !w.looked.IsZero() && silent > frozenFor:
+		return attempt.Frozen()
+	}
+	return w.admit(ctx, o)
+}
 
 // admit refuses, before anything is written, what the party does not take, and what is not the operation's to write.
 func (w *writer) admit(ctx context.Context, o serving.Objects) error {

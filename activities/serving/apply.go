@@ -31,16 +31,33 @@ func (a *Activities) Prepare(ctx context.Context, req serving.PartyRequest) (*se
 	return a.step(ctx, req, a.prepare)
 }
 
-func (a *Activities) prepare(ctx context.Context, req serving.PartyRequest) error {
-	return a.run(ctx, &job{req: req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {
+func (a *Activities) prepare(ctx context.Context, req serving.PartyRequest) (*serving.Seen, error) {
+	_, err := a.ready(ctx, req)
+	return nil, err
+}
+
+// ready is what a party has been found ready for: what it is to have, and the Deployment as it stood. Its zero value is nothing.
+type ready struct {
+	objects serving.Objects
+	looked  time.Time
+	found   *appsv1.Deployment
+}
+
+// ready looks whether a party can run a version, without a write.
+func (a *Activities) ready(ctx context.Context, req serving.PartyRequest) (found ready, err error) {
+	err = a.run(ctx, &job{req: req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {
 		objects, err := a.render(ctx, req)
 		if err != nil {
 			return attempt.Next{}, err
 		}
-		_, err = (&writer{a: a, req: req, dry: true}).all(ctx, objects)
+		w := &writer{a: a, req: req, dry: true}
+		if _, err = w.all(ctx, objects); err == nil {
+			found = ready{objects: objects, looked: w.looked, found: w.found}
+		}
 		// NotReady: a former serving is still there. It will be gone when the party is brought to the version.
 		return attempt.Next{Action: attempt.Done}, failure.Ignore(err, failure.NotReady)
 	}})
+	return found, err
 }
 
 // Apply brings the party to a version and waits until all its pods run it. It fails with a failure.Kind as the error's type; NotReady is to
@@ -49,24 +66,34 @@ func (a *Activities) Apply(ctx context.Context, req serving.PartyRequest) (*serv
 	return a.step(ctx, req, a.apply)
 }
 
-func (a *Activities) apply(ctx context.Context, req serving.PartyRequest) error {
+func (a *Activities) apply(ctx context.Context, req serving.PartyRequest) (*serving.Seen, error) {
+	return a.bring(ctx, req, ready{})
+}
+
+// bring brings a party to a version that it has just been found ready for, and says what it runs then.
+func (a *Activities) bring(ctx context.Context, req serving.PartyRequest, found ready) (*serving.Seen, error) {
 	wake, leave := a.watch.waiting.Subscribe(name{req.Domain, req.Deployment})
 	defer leave()
-	b := &bringing{wake: wake}
-	return a.run(ctx, &job{req: req, round: b.round, giveUp: func(ctx context.Context, j *job) {
+	b := &bringing{wake: wake, ready: found}
+	err := a.run(ctx, &job{req: req, round: b.round, giveUp: func(ctx context.Context, j *job) {
 		if err := j.free(ctx); err != nil { // the claim of an operation that is over may be taken over as it is
 			a.options.Logger.Warn("a claim could not be given back", "deployment", req.Domain+"/"+req.Deployment, "error", err)
 		}
 	}})
+	return b.seen, err
 }
 
 type bringing struct {
 	wake <-chan struct{}
+	// ready is what was looked at before, until it is written.
+	ready ready
 	// written says that all objects were written, objects what they are to be: from then on only the Deployment is looked at.
 	written bool
 	objects serving.Objects
 	// begun says that this attempt has had a first look.
 	begun bool
+	// seen is what it runs when all its pods run it.
+	seen *serving.Seen
 	// last is the Deployment as this attempt has written it, at.
 	last *appsv1.Deployment
 	at   time.Time
@@ -112,11 +139,15 @@ func (b *bringing) deployment(ctx context.Context, j *job) (*appsv1.Deployment, 
 			return d, nil
 		}
 	}
-	objects, err := j.a.render(ctx, j.req)
-	if err != nil {
-		return nil, err
+	objects, w := b.ready.objects, &writer{a: j.a, req: j.req, looked: b.ready.looked, found: b.ready.found}
+	b.ready = ready{} // after any trouble everything is looked at anew
+	if objects.Deployment == nil {
+		var err error
+		if objects, err = j.a.render(ctx, j.req); err != nil {
+			return nil, err
+		}
 	}
-	d, err := (&writer{a: j.a, req: j.req}).all(ctx, objects)
+	d, err := w.all(ctx, objects)
 	if err != nil {
 		return nil, err
 	}
@@ -170,8 +201,12 @@ func (b *bringing) finish(ctx context.Context, j *job, d *appsv1.Deployment) (er
 			return err
 		}
 	}
-	if err := j.a.prune(ctx, j.req, b.objects); err != nil || d.Annotations[workloadops.AnnotationClaimedBy] != j.req.Claim {
+	if err := j.a.prune(ctx, j.req, b.objects); err != nil {
 		return err
+	}
+	b.seen = j.a.watch.whole(d)
+	if d.Annotations[workloadops.AnnotationClaimedBy] != j.req.Claim {
+		return nil
 	}
 	return j.free(ctx)
 }

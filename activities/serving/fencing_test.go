@@ -67,10 +67,12 @@ func (h historyService) GetWorkflowExecutionHistory(_ context.Context, r *workfl
 
 // site is a party's namespace, and its worker's activities.
 type site struct {
-	t        *testing.T
-	kube     kubernetes.Interface
-	config   *rest.Config
-	domain   string
+	t      *testing.T
+	kube   kubernetes.Interface
+	config *rest.Config
+	domain string
+	// also is the namespace of a second party; "" when there is none.
+	also     string
 	temporal histories
 	// sizes are the replicas that a tag's version asks for; one that is not here asks for none.
 	sizes map[string]int32
@@ -100,6 +102,9 @@ func (s *site) version(tag string) (packed []byte, digest string) {
 			DeployTemplates: []kuscia.DeployTemplate{{Name: "all", Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{
 				Name: "main", ConfigVolumeMounts: []kuscia.ConfigVolumeMount{{MountPath: "/app.conf", SubPath: "app.conf"}},
 				Ports: []kuscia.ContainerPort{{Name: "service", Port: 8000, Scope: kuscia.ScopeCluster, Protocol: kuscia.ProtocolHTTP}}}}}}}}}}
+	if s.also != "" {
+		v.Spec.Parties = append(v.Spec.Parties, kuscia.Party{DomainID: s.also, AppImageRef: "app"})
+	}
 	if size, asked := s.sizes[tag]; asked {
 		v.Spec.Parties[0].Template.Replicas = &size
 	}
@@ -161,7 +166,7 @@ func (s *site) does(what func(*partyservings.Activities, context.Context, servin
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(s.t, err)
 	log := slog.New(slog.NewTextHandler(s.t.Output(), nil))
-	watch, err := partyservings.NewWatch(s.kube, []string{s.domain}, log)
+	watch, err := partyservings.NewWatch(s.kube, s.domains(), log)
 	require.NoError(s.t, err)
 	require.NoError(s.t, watch.Start(s.t.Context()))
 	defer func() { require.NoError(s.t, watch.Stop(context.Background())) }()
@@ -179,13 +184,26 @@ func (s *site) does(what func(*partyservings.Activities, context.Context, servin
 	return err
 }
 
+// domains are the parties' namespaces.
+func (s *site) domains() []string {
+	if s.also == "" {
+		return []string{s.domain}
+	}
+	return []string{s.domain, s.also}
+}
+
 // requireRuns checks what the party runs.
 func (s *site) requireRuns(tag string) {
 	s.t.Helper()
-	d, err := s.kube.AppsV1().Deployments(s.domain).Get(s.t.Context(), "s1", metav1.GetOptions{})
+	s.requireRunsIn(s.domain, tag)
+}
+
+func (s *site) requireRunsIn(domain, tag string) {
+	s.t.Helper()
+	d, err := s.kube.AppsV1().Deployments(domain).Get(s.t.Context(), "s1", metav1.GetOptions{})
 	require.NoError(s.t, err)
 	require.Equal(s.t, "app:"+tag, d.Spec.Template.Spec.Containers[0].Image)
-	files, err := s.kube.CoreV1().ConfigMaps(s.domain).List(s.t.Context(), metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=s1"})
+	files, err := s.kube.CoreV1().ConfigMaps(domain).List(s.t.Context(), metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=s1"})
 	require.NoError(s.t, err)
 	require.Len(s.t, files.Items, 1)
 	require.Contains(s.t, files.Items[0].Data, "app.conf")

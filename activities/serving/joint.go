@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,30 +25,40 @@ const (
 	lateBy = 10 * time.Second
 )
 
+// take is how a party takes a step, and what it is seen to run then; nil when that is not known.
+type take func(context.Context, serving.PartyRequest) (*serving.Seen, error)
+
 // step takes a step of the party that a request names, whose failure is the activity's, or of several at once, of which the answer says how each has ended.
-func (a *Activities) step(ctx context.Context, req serving.PartyRequest, one func(context.Context, serving.PartyRequest) error) (*serving.TogetherResult, error) {
+func (a *Activities) step(ctx context.Context, req serving.PartyRequest, one take) (*serving.TogetherResult, error) {
 	if len(req.Others) == 0 {
-		return nil, one(ctx, req)
+		seen, err := one(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		return &serving.TogetherResult{Parties: []serving.PartyOutcome{{Done: true, Seen: seen}}}, nil
 	}
-	all := append([]serving.PartyRequest{req}, req.Others...)
-	all[0].Others = nil
-	t := newJoint(ctx, a.options, all)
-	stop := t.details.Begin(ctx)
-	defer stop(true) // there is no other attempt
-	ctx, cancel := context.WithTimeout(ctx, jointCut)
-	defer cancel()
-	result := &serving.TogetherResult{Parties: make([]serving.PartyOutcome, len(all))}
-	var ending sync.WaitGroup
-	for i, m := range t.members {
-		ending.Go(func() {
-			err := attempt.Recovered(a.options.Logger, func() error { return one(attempt.Within(ctx, m), all[i]) })
-			result.Parties[i] = m.outcome(err)
-			m.Note(func(p *workloadops.Progress) { p.Message = "" })
-			t.ended(err)
-		})
+	t := newJoint(ctx, a.options, req)
+	ctx, end := t.begin(ctx)
+	defer end()
+	return &serving.TogetherResult{Parties: t.all(ctx, func(ctx context.Context, m *member) (*serving.Seen, error) { return one(ctx, m.req) })}, nil
+}
+
+// Create says, without a write, whether the parties can run a version, and once all can it brings them there and waits until all their pods run it. The answer says
+// how far that has come, and how each party has ended.
+func (a *Activities) Create(ctx context.Context, req serving.PartyRequest) (*serving.TogetherResult, error) {
+	t := newJoint(ctx, a.options, req)
+	ctx, end := t.begin(ctx)
+	defer end()
+	asked := t.all(ctx, func(ctx context.Context, m *member) (_ *serving.Seen, err error) {
+		m.ready, err = a.ready(ctx, m.req)
+		return nil, err
+	})
+	if ctx.Err() != nil || slices.ContainsFunc(asked, func(o serving.PartyOutcome) bool { return !o.Done }) {
+		return &serving.TogetherResult{Parties: asked, Through: serving.ThroughAsked}, nil
 	}
-	ending.Wait()
-	return result, nil
+	t.goOn()
+	brought := t.all(ctx, func(ctx context.Context, m *member) (*serving.Seen, error) { return a.bring(ctx, m.req, m.ready) })
+	return &serving.TogetherResult{Parties: brought, Through: serving.ThroughBegun}, nil
 }
 
 // joint is one attempt at a step of several parties. They share a heartbeat, and end soon after each other: when something keeps one of them from its work,
@@ -55,16 +66,55 @@ func (a *Activities) step(ctx context.Context, req serving.PartyRequest, one fun
 type joint struct {
 	*attempt.Place
 	details *heartbeat.Details[workloadops.Progress]
-	now     func() time.Time
+	options Options
+	began   time.Time
 	members []*member
 }
 
-func newJoint(ctx context.Context, options Options, all []serving.PartyRequest) *joint {
-	t := &joint{Place: attempt.NewPlace(options.Now, options.ListenFor, jointLongest), details: heartbeat.Take(ctx, workloadops.Progress{}), now: options.Now}
-	for _, req := range all {
-		t.members = append(t.members, &member{joint: t, of: req.Domain})
+// newJoint is one of the party that a request names, and of its others.
+func newJoint(ctx context.Context, options Options, req serving.PartyRequest) *joint {
+	t := &joint{details: heartbeat.Take(ctx, workloadops.Progress{}), options: options, began: options.Now()}
+	t.goOn()
+	for _, of := range append([]serving.PartyRequest{req}, req.Others...) {
+		of.Others = nil
+		t.members = append(t.members, &member{joint: t, req: of})
 	}
 	return t
+}
+
+// begin begins to tell how it stands; what it does ends with its context.
+func (t *joint) begin(ctx context.Context) (within context.Context, end func()) {
+	stop := t.details.Begin(ctx)
+	within, cancel := context.WithTimeout(ctx, jointCut)
+	return within, func() {
+		cancel()
+		stop(true) // there is no other attempt
+	}
+}
+
+// goOn has what is begun now take as long as it needs, within the time of the whole: nobody is late any more.
+func (t *joint) goOn() {
+	t.Place = attempt.NewPlace(t.options.Now, t.options.ListenFor, jointLongest-t.options.Now().Sub(t.began))
+}
+
+// all has each party do something, and says how it has ended.
+func (t *joint) all(ctx context.Context, one func(context.Context, *member) (*serving.Seen, error)) []serving.PartyOutcome {
+	outcomes := make([]serving.PartyOutcome, len(t.members))
+	var ending sync.WaitGroup
+	for i, m := range t.members {
+		ending.Go(func() {
+			var seen *serving.Seen
+			err := attempt.Recovered(t.options.Logger, func() (err error) {
+				seen, err = one(attempt.Within(ctx, m), m)
+				return err
+			})
+			outcomes[i] = m.outcome(seen, err)
+			m.Note(func(p *workloadops.Progress) { p.Message = "" })
+			t.ended(err)
+		})
+	}
+	ending.Wait()
+	return outcomes
 }
 
 // ended says that one has ended, with that error.
@@ -72,7 +122,7 @@ func (t *joint) ended(err error) {
 	if err != nil {
 		t.EndBy(time.Time{})
 	} else {
-		t.EndBy(t.now().Add(lateBy))
+		t.EndBy(t.options.Now().Add(lateBy))
 	}
 }
 
@@ -82,7 +132,7 @@ func (t *joint) tell() {
 		var texts []string
 		for _, m := range t.members {
 			if text := m.Now().Message; text != "" {
-				texts = append(texts, m.of+": "+text)
+				texts = append(texts, m.req.Domain+": "+text)
 			}
 		}
 		p.Message = strings.Join(texts, "; ")
@@ -92,18 +142,20 @@ func (t *joint) tell() {
 // member is one of the parties: the whole that its own attempt is a part of.
 type member struct {
 	*joint
-	of string
+	req serving.PartyRequest
+	// ready is what has been looked at for it before anything is written.
+	ready ready
 
 	mu       sync.Mutex
 	progress workloadops.Progress
 }
 
 // outcome is how its attempt has ended: a failure is told if it is final.
-func (m *member) outcome(err error) serving.PartyOutcome {
+func (m *member) outcome(seen *serving.Seen, err error) serving.PartyOutcome {
 	var app *temporal.ApplicationError
 	switch {
 	case err == nil:
-		return serving.PartyOutcome{Done: true}
+		return serving.PartyOutcome{Done: true, Seen: seen}
 	case errors.As(err, &app) && app.NonRetryable():
 		return serving.PartyOutcome{Kind: failure.Kind(app.Type()), Message: app.Message()}
 	}

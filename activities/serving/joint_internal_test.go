@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/release/failure"
@@ -51,7 +52,7 @@ func TestWhenPartiesEndTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := start
 			options := Options{Now: func() time.Time { return now }}.withDefaults()
-			j := newJoint(t.Context(), options, []serving.PartyRequest{{Domain: "alice"}, {Domain: "bob"}})
+			j := newJoint(t.Context(), options, serving.PartyRequest{Domain: "alice", Others: []serving.PartyRequest{{Domain: "bob"}}})
 			c.play(j, func(d time.Duration) { now = now.Add(d) })
 			if c.until < 0 {
 				require.True(t, j.members[1].Until().Before(now), c.reason)
@@ -73,23 +74,34 @@ func TestWhatPartiesEndWith(t *testing.T) {
 	for _, domain := range []string{"refused", "late", "forbidden", "broken", "panics"} {
 		req.Others = append(req.Others, serving.PartyRequest{Domain: domain})
 	}
-	result, err := a.step(t.Context(), req, func(_ context.Context, r serving.PartyRequest) error {
+	result, err := a.step(t.Context(), req, func(_ context.Context, r serving.PartyRequest) (*serving.Seen, error) {
 		require.Empty(t, r.Others)
 		if r.Domain == "panics" {
 			panic("a mistake of ours")
 		}
-		return ends[r.Domain]
+		return &serving.Seen{Version: r.Domain}, ends[r.Domain]
 	})
 	require.NoError(t, err)
-	require.Equal(t, []serving.PartyOutcome{{Done: true}, {Kind: failure.Refused, Message: "no such image"}, {},
+	require.Equal(t, []serving.PartyOutcome{{Done: true, Seen: &serving.Seen{Version: "done"}}, {Kind: failure.Refused, Message: "no such image"}, {},
 		{Kind: failure.Forbidden, Message: "may not"}, {}, {}}, result.Parties)
 }
 
 // What each waits for is what the heartbeat says.
 func TestTheHeartbeatOfPartiesTogether(t *testing.T) {
-	j := newJoint(t.Context(), Options{}.withDefaults(), []serving.PartyRequest{{Domain: "alice"}, {Domain: "bob"}, {Domain: "carol"}})
+	j := newJoint(t.Context(), Options{}.withDefaults(), serving.PartyRequest{Domain: "alice", Others: []serving.PartyRequest{{Domain: "bob"}, {Domain: "carol"}}})
 	for i, text := range []string{"0 of 1 pods are available", "", "1 of 2 pods are available"} {
 		j.members[i].Note(func(p *workloadops.Progress) { p.Message = text })
 	}
 	require.Equal(t, "alice: 0 of 1 pods are available; carol: 1 of 2 pods are available", j.details.Now().Message)
+}
+
+// An attempt that was frozen after it had asked writes nothing: another one may have gone on, and what that made may have been deleted since.
+func TestAFrozenAttemptBringsNobody(t *testing.T) {
+	client := fake.NewClientset()
+	a := &Activities{client: client, options: Options{AnyNamespace: true}.withDefaults()}
+	w := &writer{a: a, req: serving.PartyRequest{Domain: "alice", Deployment: "web"}, looked: time.Now().Add(-frozenFor - time.Second)}
+	_, err := w.all(t.Context(), serving.Objects{Deployment: ownDeployment()})
+	require.True(t, failure.Is(err, failure.NotReady))
+	require.ErrorContains(t, err, "held up")
+	require.Empty(t, client.Actions())
 }

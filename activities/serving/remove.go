@@ -31,9 +31,9 @@ func (a *Activities) Remove(ctx context.Context, req serving.PartyRequest) (*ser
 	return a.step(ctx, req, a.takeAway)
 }
 
-func (a *Activities) takeAway(ctx context.Context, req serving.PartyRequest) error {
+func (a *Activities) takeAway(ctx context.Context, req serving.PartyRequest) (*serving.Seen, error) {
 	req.DeadlineSeconds = 0 // it is owed, however long it takes
-	return a.run(ctx, &job{req: req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {
+	return nil, a.run(ctx, &job{req: req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {
 		left, err := a.remove(ctx, req, nil)
 		if err != nil || left == 0 {
 			return attempt.Next{Action: attempt.Done}, err

@@ -218,6 +218,20 @@ func (w *Watch) belongings(d *appsv1.Deployment, objects []string) (missing []st
 	return missing, drift
 }
 
+// whole is what there is to see of a Deployment; nil where the watch cannot be relied on, or something is missing or was changed by others, which the Observer tells of.
+func (w *Watch) whole(d *appsv1.Deployment) *serving.Seen {
+	watched := w.scope(d.Namespace)
+	if watched == nil || !watched.live() {
+		return nil
+	}
+	missing, drift := w.belongings(d, serving.ObjectsOf(d))
+	if intact, err := w.digests.intact(d); err != nil || !intact || len(missing)+len(drift) > 0 {
+		return nil
+	}
+	seen := serving.See(d, nil, nil)
+	return &seen
+}
+
 // partsOf are the Services and ConfigMaps of a Deployment, by "Service/name".
 func (s *scope) partsOf(of name) map[string]*part {
 	there := map[string]*part{}

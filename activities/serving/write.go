@@ -50,7 +50,7 @@ type object interface {
 
 // all writes everything of a party: the Deployment last, since its pods need the rest.
 func (w *writer) all(ctx context.Context, o serving.Objects) (*appsv1.Deployment, error) {
-	if err := w.admit(ctx, o); err != nil {
+	if err := w.admitted(ctx, o); err != nil {
 		return nil, err
 	}
 	core := w.a.client.CoreV1()

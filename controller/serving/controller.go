@@ -279,7 +279,7 @@ func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAt
 	}
 	return temporal.NewSearchAttributes(workflows.AttributeKind.ValueSet(workflows.KindServing), workflows.AttributeName.ValueSet(in.ID),
 		workflows.AttributeNamespace.ValueSet(kd.Namespace), workflows.AttributeParties.ValueSet(workflows.FitList(domains)),
-		workflows.AttributeState.ValueSet(string(serving.FirstStage(in.Kind))))
+		workflows.AttributeState.ValueSet(string(in.FirstStage())))
 }
 
 // refuse writes that a spec cannot be run. What runs goes on.

@@ -20,6 +20,8 @@ const (
 	StepApply   Step = "apply"
 	StepBack    Step = "back"
 	StepRemove  Step = "remove"
+	// StepCreate asks all parties, and brings them to the version once all have said that they can run it: nothing is written before.
+	StepCreate Step = "create"
 )
 
 // Owed says that a step is tried again until it is done: nothing else can take its place.
@@ -45,7 +47,7 @@ var stageSteps = map[Stage]Step{StagePrepare: StepPrepare, StageCommit: StepAppl
 
 // done says whether the party has done a step.
 func (p *PartyState) done(step Step) *bool {
-	return map[Step]*bool{StepPrepare: &p.Prepared, StepApply: &p.Applied, StepBack: &p.Back, StepRemove: &p.Removed}[step]
+	return map[Step]*bool{StepPrepare: &p.Prepared, StepApply: &p.Applied, StepCreate: &p.Applied, StepBack: &p.Back, StepRemove: &p.Removed}[step]
 }
 
 // absent is why nothing can be done in the party now, "" when something can.
@@ -75,6 +77,9 @@ type State struct {
 	Committed time.Time `json:"committed,omitzero"`
 	// Inherited: the operation before this one wasn't over when it gave way: parties may run something else than the former version.
 	Inherited bool `json:"inherited,omitempty"`
+	// AtOnce: the parties are asked and brought to the version by one step. Unsure: such a step has come to nothing, and may have changed them.
+	AtOnce bool `json:"atOnce,omitempty"`
+	Unsure bool `json:"unsure,omitempty"`
 	// WentBack: the parties were told to go back, for this reason.
 	WentBack bool   `json:"wentBack,omitempty"`
 	Reason   string `json:"reason,omitempty"`
@@ -130,8 +135,16 @@ type Machine struct {
 	s   State
 }
 
-// FirstStage is the stage in which an operation of that kind begins.
-func FirstStage(kind string) Stage {
+// FirstStage is the stage in which lists show an operation that has been started, until it says itself where it is.
+func (in Input) FirstStage() Stage {
+	if in.Kind == KindCreate && in.IsOneGroup() {
+		return StageCommit // it soon is (AtOnce)
+	}
+	return firstStage(in.Kind)
+}
+
+// firstStage is the stage in which an operation of that kind begins.
+func firstStage(kind string) Stage {
 	if kind == KindDelete {
 		return StageRemove
 	}
@@ -140,7 +153,7 @@ func FirstStage(kind string) Stage {
 
 // NewMachine begins an operation.
 func NewMachine(in Input, now time.Time) *Machine {
-	m := &Machine{in: in, s: State{Stage: FirstStage(in.Kind), Parties: make([]PartyState, len(in.Parties)), Began: now}}
+	m := &Machine{in: in, s: State{Stage: firstStage(in.Kind), Parties: make([]PartyState, len(in.Parties)), Began: now}}
 	m.advance(now)
 	return m
 }
@@ -171,6 +184,9 @@ func (m *Machine) Wanted(party int) Step {
 	p, step := &m.s.Parties[party], stageSteps[m.s.Stage]
 	if step == StepNone || *p.done(step) || !step.Owed() && p.Failed != "" || step == StepApply && !p.Begun {
 		return StepNone
+	}
+	if step == StepApply && m.s.AtOnce {
+		return StepCreate
 	}
 	return step
 }
@@ -320,7 +336,7 @@ func (m *Machine) prepare(now time.Time) {
 		m.goBack(failed)
 	case failed != "":
 		m.s.Stage, m.s.Reason, m.s.Message = StageOver, ReasonPartyFailed, failed
-		if !m.s.Inherited {
+		if !m.s.Inherited && !m.s.Unsure {
 			m.s.Message += "; nothing was changed in any party"
 		}
 		if m.in.Kind == KindUpdate {

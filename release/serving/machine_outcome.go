@@ -127,7 +127,7 @@ var stageText = map[Stage]string{
 }
 
 var stepText = map[Step]string{
-	StepPrepare: "is asked", StepApply: "is brought to it", StepBack: "goes back", StepRemove: "removes it",
+	StepPrepare: "is asked", StepApply: "is brought to it", StepCreate: "is asked, and brought to it", StepBack: "goes back", StepRemove: "removes it",
 }
 
 // Standing is how a party stands in an operation.

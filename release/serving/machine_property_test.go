@@ -58,12 +58,27 @@ func drawMachine(t *rapid.T) *machineModel {
 	if d.inherited = rapid.Bool().Draw(t, "inherited"); d.inherited {
 		d.m.Inherit()
 	}
+	if rapid.Bool().Draw(t, "at once") {
+		d.m.AtOnce(noon)
+	}
 	return d
+}
+
+// ends is the step with which a party ends now: of a StepCreate, how far it comes is drawn.
+func (d *machineModel) ends(i int) serving.Step {
+	if step := d.m.Wanted(i); step != serving.StepCreate {
+		return step
+	}
+	through := rapid.SampledFrom([]serving.Through{serving.ThroughUnknown, serving.ThroughAsked, serving.ThroughBegun, serving.ThroughBegun}).Draw(d.t, "through")
+	for party := range d.prepared {
+		d.prepared[party] = d.prepared[party] || through == serving.ThroughBegun
+	}
+	return d.m.Apart(through)
 }
 
 // done has a party do what it is wanted to.
 func (d *machineModel) done(i int) {
-	step := d.m.Wanted(i)
+	step := d.ends(i)
 	switch step {
 	case serving.StepNone:
 		return
@@ -119,18 +134,18 @@ func (d *machineModel) nextRun() {
 func (d *machineModel) act() {
 	i := rapid.IntRange(0, len(d.in.Parties)-1).Draw(d.t, "party")
 	d.now = d.now.Add(time.Duration(rapid.IntRange(0, 300).Draw(d.t, "seconds")) * time.Second)
-	step := d.m.Wanted(i)
 	switch rapid.SampledFrom([]string{"done", "done", "done", "failed", "trouble", "away", "here", "tick", "late", "command", "command", "supersede", "next run"}).Draw(d.t, "event") {
 	case "done":
 		d.done(i)
 	case "failed":
+		step := d.ends(i)
 		d.failed = d.failed || step == serving.StepPrepare || step == serving.StepApply
 		if step != serving.StepNone {
 			d.away[i], d.lost[i] = false, false
 			d.m.Failed(i, step, "it failed", d.now)
 		}
 	case "trouble":
-		if step != serving.StepNone {
+		if step := d.ends(i); step != serving.StepNone {
 			d.away[i], d.lost[i] = false, true
 			d.m.Interrupted(i, step, failure.New(failure.Unreachable, "its cluster is gone"), d.now)
 		}
@@ -177,7 +192,8 @@ func everybody(flags ...[]bool) bool {
 
 func (d *machineModel) check() {
 	t, m := d.t, d.m
-	if len(d.stages) == 0 || d.stages[len(d.stages)-1] != m.Stage() {
+	asksFirst := m.Wanted(0) == serving.StepCreate // which does so by itself
+	if !asksFirst && (len(d.stages) == 0 || d.stages[len(d.stages)-1] != m.Stage()) {
 		if m.Stage() == serving.StageCommit && d.in.Kind == serving.KindUpdate {
 			require.True(t, everybody(d.prepared), "an update is committed when all parties are prepared")
 			require.False(t, slices.Contains(d.away, true) || slices.Contains(d.lost, true), "an update is not committed while somebody is absent")

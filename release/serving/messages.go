@@ -16,6 +16,8 @@ const (
 	ActivityPrepare = "party.Prepare"
 	// ActivityApply brings a party to a version and waits until it runs. PartyRequest → nothing; with others: TogetherResult.
 	ActivityApply = "party.Apply"
+	// ActivityCreate does both for all parties of an operation, the second once all have said that they can: PartyRequest with the others → TogetherResult.
+	ActivityCreate = "party.Create"
 	// ActivityRemove removes everything of a serving from a party. PartyRequest → nothing; with others: TogetherResult.
 	ActivityRemove = "party.Remove"
 	// ActivityCheck says which Deployments of a list are not there. CheckRequest → CheckResult.
@@ -214,6 +216,8 @@ type NoteRequest struct {
 	Failures map[int]string `json:"failures,omitempty"`
 	// Complete is when everything of a party was seen in its place, by its place in Parties.
 	Complete map[int]time.Time `json:"complete,omitempty"`
+	// Observed are what parties were seen to run when they had been brought to a version, where that is known.
+	Observed []ObserveRequest `json:"observed,omitempty"`
 	// Served says that all parties run Operation.Version, which Source leads to.
 	Served bool   `json:"served,omitempty"`
 	Source Source `json:"source"`

@@ -2,20 +2,33 @@ package serving
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"slipway.io/slipway/release/failure"
 )
 
+// MostTogether is how many parties take a step by one activity at most.
+const MostTogether = 16
+
+// IsOneGroup says that one activity can be for all parties of an operation: they are not too many, and have one queue.
+func (in Input) IsOneGroup() bool {
+	return len(in.Parties) <= MostTogether && !slices.ContainsFunc(in.Parties, func(p PartyTarget) bool { return p.Queue != in.Parties[0].Queue })
+}
+
 // TogetherResult is how a step of several parties of one queue has ended, in the order of the request: the first one, then its others. A worker of an
 // earlier build takes the step of the first one only, and answers nothing.
 type TogetherResult struct {
 	Parties []PartyOutcome `json:"parties"`
+	// Through, of a StepCreate, says of which of its steps the parties' outcomes are.
+	Through Through `json:"through,omitempty"`
 }
 
 // PartyOutcome is how one of them has ended. One that is neither done nor has failed is to be asked alone.
 type PartyOutcome struct {
 	Done bool `json:"done,omitempty"`
+	// Seen is what the party runs when it has been brought to a version, if its worker knows of everything that belongs to it.
+	Seen *Seen `json:"seen,omitempty"`
 	// Kind and Message are a failure that is final.
 	Kind    failure.Kind `json:"kind,omitempty"`
 	Message string       `json:"message,omitempty"`

@@ -1,0 +1,144 @@
+package serving_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	partyservings "slipway.io/slipway/activities/serving"
+	"slipway.io/slipway/release/failure"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/test/harness"
+)
+
+// pair is a site of two parties that one worker is for.
+func pair(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t)
+	s.also = harness.SharedStack(t).Namespace(t, "also")
+	s.operation(1, "one", "")
+	return s
+}
+
+// create has a worker ask both parties, and bring them to the version of the first operation.
+func (s *site) create(wrap func(http.RoundTripper) http.RoundTripper) (result *serving.TogetherResult) {
+	s.t.Helper()
+	req := s.step(1, false)
+	other := req
+	other.Domain = s.also
+	req.Others = []serving.PartyRequest{other}
+	require.NoError(s.t, s.does(func(a *partyservings.Activities, ctx context.Context, req serving.PartyRequest) (*serving.TogetherResult, error) {
+		var err error
+		result, err = a.Create(ctx, req)
+		return result, err
+	}, req, wrap))
+	return result
+}
+
+// looksAtDeployments counts how often Deployments are read.
+func looksAtDeployments() *harness.Counter {
+	return &harness.Counter{Match: func(r *http.Request) bool {
+		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/deployments/")
+	}}
+}
+
+// after does something when a dry run has been answered, before that is heard of.
+type after struct {
+	next http.RoundTripper
+	do   func()
+}
+
+func (a after) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := a.next.RoundTrip(r)
+	if r.Method == http.MethodPatch && r.URL.Query().Has("dryRun") {
+		a.do()
+	}
+	return response, err
+}
+
+func onceAsked(do func()) func(http.RoundTripper) http.RoundTripper {
+	once := sync.OnceFunc(do)
+	return func(next http.RoundTripper) http.RoundTripper { return after{next, once} }
+}
+
+// What was looked at when a party was asked is not looked at again before it is written.
+func TestPartiesAreAskedAndBroughtByOneStep(t *testing.T) {
+	s := pair(t)
+	looks := looksAtDeployments()
+	result := s.create(looks.Wrap)
+	require.Equal(t, serving.ThroughBegun, result.Through)
+	for i, domain := range s.domains() {
+		s.requireRunsIn(domain, "one")
+		outcome := result.Parties[i]
+		require.True(t, outcome.Done)
+		require.NotNil(t, outcome.Seen, "what it runs is told with that")
+		require.Equal(t, s.step(1, false).Version, outcome.Seen.Version)
+		require.Equal(t, []int32{1, 1, 0}, []int32{outcome.Seen.UpdatedReplicas, outcome.Seen.AvailableReplicas, outcome.Seen.UnavailableReplicas})
+	}
+	require.Equal(t, 2, looks.Count(), "once for each")
+
+	require.Equal(t, serving.ThroughBegun, s.create(nil).Through, "whoever does it again finds it done")
+	s.requireRuns("one")
+}
+
+// While one party cannot run it nothing is written in the other.
+func TestNothingIsWrittenBeforeAllCan(t *testing.T) {
+	s := pair(t)
+	_, err := s.kube.CoreV1().ConfigMaps(s.also).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "s1-configtemplate"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	result := s.create(nil)
+	require.Equal(t, serving.ThroughAsked, result.Through)
+	require.True(t, result.Parties[0].Done, "it could")
+	require.Equal(t, failure.Refused, result.Parties[1].Kind)
+	require.Contains(t, result.Parties[1].Message, "configmap s1-configtemplate already exist")
+	ours := metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=s1"}
+	for _, domain := range s.domains() {
+		deployments, err := s.kube.AppsV1().Deployments(domain).List(t.Context(), ours)
+		require.NoError(t, err)
+		services, err := s.kube.CoreV1().Services(domain).List(t.Context(), ours)
+		require.NoError(t, err)
+		maps, err := s.kube.CoreV1().ConfigMaps(domain).List(t.Context(), ours)
+		require.NoError(t, err)
+		require.Empty(t, deployments.Items)
+		require.Empty(t, services.Items)
+		require.Empty(t, maps.Items)
+	}
+}
+
+// A Deployment that somebody makes between the question and the write is theirs.
+func TestWhatComesAfterTheQuestionIsNotTaken(t *testing.T) {
+	s := pair(t)
+	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32),
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "theirs"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "theirs"}}}}}}
+	result := s.create(onceAsked(func() {
+		_, err := s.kube.AppsV1().Deployments(s.also).Create(t.Context(), theirs, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}))
+	require.Equal(t, serving.ThroughBegun, result.Through)
+	require.Equal(t, failure.Refused, result.Parties[1].Kind)
+	d, err := s.kube.AppsV1().Deployments(s.also).Get(t.Context(), "s1", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "theirs", d.Spec.Template.Spec.Containers[0].Image)
+}
+
+// A look that is older than a fencing token is relied on for is taken again before the first write.
+func TestALookThatIsTooOldIsTakenAgain(t *testing.T) {
+	s := pair(t)
+	looks := looksAtDeployments()
+	slow := func() { time.Sleep(2100 * time.Millisecond) } // so long the API server takes to answer
+	result := s.create(func(next http.RoundTripper) http.RoundTripper { return looks.Wrap(after{next, slow}) })
+	require.Equal(t, serving.ThroughBegun, result.Through)
+	require.True(t, result.Parties[0].Done && result.Parties[1].Done)
+	require.Equal(t, 4, looks.Count(), "twice for each")
+}
