@@ -62,8 +62,6 @@ var servingKills = []servingKill{
 	{during: inCreate, point: "serving.Deployment.free.after", reason: "it is free: to work on it once more claims it and gives it free again"},
 	{during: inCreate, point: "serving.status.note.before", reason: "both parties run it and nobody knows"},
 	{during: inCreate, point: "serving.status.note.after", reason: "the version that serves is written once more, the same"},
-	{during: inCreate, point: "serving.status.observe.before", reason: "what a party has seen is not lost with the worker that was told"},
-	{during: inCreate, point: "serving.status.observe.after", reason: "what is seen twice is the same"},
 
 	{during: inUpdate, point: "serving.status.begin.before", reason: "the status is still that of the creation, done"},
 	{during: inUpdate, point: "serving.status.begin.after", reason: "the creation is no predecessor that is under way"},
@@ -82,6 +80,8 @@ var servingKills = []servingKill{
 	{during: inUpdate, point: "serving.status.note.before", reason: "the version of before is still written as the one that serves"},
 	{during: inUpdate, point: "serving.status.note.after", reason: "the new version is, and stays"},
 
+	{during: inFail, point: "serving.status.observe.before", reason: "what a party has seen is not lost with the worker that was told"},
+	{during: inFail, point: "serving.status.observe.after", reason: "what is seen twice is the same"},
 	{during: inFail, point: "serving.Deployment.update.before", reason: "who was not changed has nothing to take back, and is told to all the same"},
 	{during: inFail, point: "serving.Deployment.update.after", reason: "a change that nobody answered for is taken back"},
 	{during: inFail, point: "serving.ConfigMap.update.after", reason: "files that no pod has are taken back too"},
@@ -227,6 +227,9 @@ func liveThrough(t *testing.T, c *supervised, kills map[moment]servingKill) {
 	m.update(m.id, m.better, m.better)
 	dead()
 	m.requireEnd("v2", 1, harness.ServingAvailable)
+	if kills[inCreate].point == "serving.Deployment.create.after" {
+		m.Record(serving.WorkflowPrefix(m.id)+"1", "serving-created-after-a-death")
+	}
 
 	m.policy(m.id, serving.Policy{ProgressDeadlineSeconds: 15})
 	before := m.served

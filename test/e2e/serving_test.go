@@ -164,6 +164,7 @@ func TestServingUpdateIsAllOrNothing(t *testing.T) {
 	require.Equal(t, "Available", q.Status.State)
 	require.Equal(t, serving.ReasonUpdateRolledBack, q.Status.Reason)
 	require.Equal(t, u.good, q.Parties[1].AppImage, "a query echoes the version that serves")
+	u.Record(serving.WorkflowPrefix("fair")+"1", "serving-created")
 	u.Record(kd.Status.Operation.WorkflowID, "serving-rolled-back")
 	for _, domain := range []string{u.alice, u.bob} {
 		require.Empty(t, u.deployment(domain, "fair").Annotations[workloadops.AnnotationClaimedBy], "nobody holds it any more")
