@@ -47,9 +47,9 @@ var (
 //   - «writes» is a loop that writes what the creation of a serving was seen to write: the serving and its status, its record and that one's end, a trial of each
 //     party's Deployment, all objects of the parties, each of which belongs to whoever made it, and the end of the claim on each Deployment. It waits for all
 //     Deployments of a party by one watch.
-//   - «workflows» is that loop's body as two activities of a workflow, before and after the first write, on a worker within the benchmark.
-//   - «checked» are these workflows with what is promised besides: what stands in the way is read before anything is written, and once more before the first write of
-//     a party; parties' workers have a queue of their own; steps are told every two seconds; the centre's writes are its own; all objects are watched.
+//   - «workflows» is that loop's body as the only activity of a workflow, on a worker within the benchmark.
+//   - «checked» are these workflows with what is promised besides: what stands in the way is read before anything is written; parties' workers have a queue of their
+//     own; steps are told every two seconds; the centre's writes are its own; all objects are watched.
 //   - «servings» are Slipway's.
 func TestSoakServingsFloor(t *testing.T) {
 	harness.Soak(t)
@@ -219,7 +219,7 @@ func (s *servedOnce) loop(t *testing.T, n int) {
 	for i := range n {
 		all.Go(func() error {
 			name := s.name(i)
-			for _, do := range []func(context.Context, string) error{s.create, s.prepare, s.bring, s.end} {
+			for _, do := range []func(context.Context, string) error{s.create, s.bring, s.end} {
 				if err := do(t.Context(), name); err != nil {
 					return err
 				}
@@ -297,15 +297,22 @@ func (s *servedOnce) absent(ctx context.Context, party, name string, objects ...
 	return nil
 }
 
-// bring makes what each party has, waits for its pods, and gives its Deployment free.
+// bring tries and makes what each party has, waits for its pods, and gives its Deployment free.
 func (s *servedOnce) bring(ctx context.Context, name string) error {
-	if err := s.progresses(ctx, name); err != nil {
+	for _, do := range []func(context.Context, string) error{s.progresses, s.prepare, s.pods} {
+		if err := do(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve is what a party's worker does of that.
+func (s *servedOnce) serve(ctx context.Context, name string) error {
+	if err := s.prepare(ctx, name); err != nil {
 		return err
 	}
-	if err := s.pods(ctx, name); err != nil {
-		return err
-	}
-	return s.status(ctx, name, kuscia.PhasePartialAvailable)
+	return s.pods(ctx, name)
 }
 
 // progresses writes that it has begun.
@@ -316,9 +323,6 @@ func (s *servedOnce) progresses(ctx context.Context, name string) error {
 // pods makes what each party has, waits for its pods, and gives its Deployment free.
 func (s *servedOnce) pods(ctx context.Context, name string) error {
 	return s.ofEach(ctx, func(ctx context.Context, party string) error {
-		if err := s.absent(ctx, party, name, s.deployments[party]); err != nil {
-			return err
-		}
 		for _, o := range s.all(party) {
 			if err := s.apply(ctx, party, name, o); err != nil {
 				return err
@@ -363,20 +367,18 @@ func (s *servedOnce) apply(ctx context.Context, party, name string, o applied, d
 	return err
 }
 
-// workflows creates n at once, each by a workflow of two activities.
+// workflows creates n at once, each by a workflow of one activity.
 func (s *servedOnce) workflows(t *testing.T, e *harness.Engine, n int) {
 	w := floorWorker(e, floorQueue, n)
 	w.RegisterWorkflowWithOptions(servingWorkflow, workflow.RegisterOptions{Name: "Serve"})
 	w.RegisterWorkflowWithOptions(checkedServing, workflow.RegisterOptions{Name: "ServeChecked"})
-	w.RegisterActivityWithOptions(s.prepare, activity.RegisterOptions{Name: "Prepare"})
 	w.RegisterActivityWithOptions(s.telling(s.bring, floorTells), activity.RegisterOptions{Name: "Bring"})
 	w.RegisterActivityWithOptions(s.progresses, activity.RegisterOptions{Name: "Begin"})
 	w.RegisterActivityWithOptions(s.end, activity.RegisterOptions{Name: "End"})
 	require.NoError(t, w.Start())
 	defer w.Stop()
 	party := floorWorker(e, floorParty, n)
-	party.RegisterActivityWithOptions(s.telling(s.prepare, floorShown), activity.RegisterOptions{Name: "Prepare"})
-	party.RegisterActivityWithOptions(s.telling(s.pods, floorShown), activity.RegisterOptions{Name: "Bring"})
+	party.RegisterActivityWithOptions(s.telling(s.serve, floorShown), activity.RegisterOptions{Name: "Serve"})
 	require.NoError(t, party.Start())
 	defer party.Stop()
 	kind := "Serve"
@@ -404,10 +406,8 @@ func (s *servedOnce) telling(step func(context.Context, string) error, every tim
 
 func servingWorkflow(ctx workflow.Context, name string) error {
 	ctx = stepOf(ctx, floorQueue)
-	for _, step := range []string{"Prepare", "Bring"} {
-		if err := workflow.ExecuteActivity(ctx, step, name).Get(ctx, nil); err != nil {
-			return err
-		}
+	if err := workflow.ExecuteActivity(ctx, "Bring", name).Get(ctx, nil); err != nil {
+		return err
 	}
 	if err := workflow.UpsertTypedSearchAttributes(ctx, floorState.ValueSet("Succeeded")); err != nil {
 		return err
@@ -421,23 +421,11 @@ func checkedServing(ctx workflow.Context, name string) error {
 	if err := atCentre(ctx, "Begin", name); err != nil {
 		return err
 	}
-	if err := servingSteps(ctx, name); err != nil {
+	party := stepOf(ctx, floorParty)
+	if err := workflow.ExecuteActivity(party, "Serve", name).Get(party, nil); err != nil {
 		return err
 	}
 	return atCentre(ctx, "End", name)
-}
-
-func servingSteps(ctx workflow.Context, name string) error {
-	ctx = stepOf(ctx, floorParty)
-	for i, step := range []string{"Prepare", "Bring"} {
-		if err := workflow.ExecuteActivity(ctx, step, name).Get(ctx, nil); err != nil {
-			return err
-		}
-		if err := workflow.UpsertTypedSearchAttributes(ctx, floorState.ValueSet([]string{"Applying", "Succeeded"}[i])); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // stepOf is for steps of one attempt, which tell that they are there.
