@@ -152,8 +152,8 @@ func appliedFields(is object) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		is := typed.AsTypedUnvalidated(all, like.Schema(), like.TypeRef()) //nolint:staticcheck // the API server has validated it, and to do so again takes a third of the time
-		if found, some := is.ExtractItems(owned.Leaves()).AsValue().Unstructured().(map[string]any); some {
+		whole := typed.AsTypedUnvalidated(all, like.Schema(), like.TypeRef()) //nolint:staticcheck // the API server has validated it, and to do so again takes a third of the time
+		if found, some := whole.ExtractItems(owned.Leaves()).AsValue().Unstructured().(map[string]any); some {
 			fields = found
 		}
 	}

@@ -62,8 +62,8 @@ func TestHowFarAStepOfAllHasCome(t *testing.T) {
 			require.Equal(t, c.ended, m.Apart(c.through), c.reason)
 			require.Equal(t, c.ended, m.Apart(c.through), "of each party the same")
 			require.Equal(t, c.stage, m.Stage(), c.reason)
-			wanted := m.Wanted(1)
-			require.Equal(t, c.ended, wanted, c.reason)
+			asked := m.Wanted(1)
+			require.Equal(t, c.ended, asked, c.reason)
 
 			m.Failed(1, c.ended, "no", noon)
 			if c.refused != "" {
