@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -51,23 +50,19 @@ func looksAtDeployments() *harness.Counter {
 	}}
 }
 
-// after does something when a dry run has been answered, before that is heard of.
+// after does something when the dry run of a party, or of any, has been answered, before that is heard of.
 type after struct {
-	next http.RoundTripper
-	do   func()
+	next   http.RoundTripper
+	domain string
+	do     func()
 }
 
 func (a after) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := a.next.RoundTrip(r)
-	if r.Method == http.MethodPatch && r.URL.Query().Has("dryRun") {
+	if r.Method == http.MethodPatch && r.URL.Query().Has("dryRun") && strings.Contains(r.URL.Path, "/namespaces/"+a.domain) {
 		a.do()
 	}
 	return response, err
-}
-
-func onceAsked(do func()) func(http.RoundTripper) http.RoundTripper {
-	once := sync.OnceFunc(do)
-	return func(next http.RoundTripper) http.RoundTripper { return after{next, once} }
 }
 
 // What was looked at when a party was asked is not looked at again before it is written.
@@ -121,10 +116,14 @@ func TestWhatComesAfterTheQuestionIsNotTaken(t *testing.T) {
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "theirs"}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "theirs"}}}}}}
-	result := s.create(onceAsked(func() {
-		_, err := s.kube.AppsV1().Deployments(s.also).Create(t.Context(), theirs, metav1.CreateOptions{})
-		require.NoError(t, err)
-	}))
+	made := make(chan error, 1)
+	result := s.create(func(next http.RoundTripper) http.RoundTripper {
+		return after{next, s.also, func() {
+			_, err := s.kube.AppsV1().Deployments(s.also).Create(t.Context(), theirs, metav1.CreateOptions{})
+			made <- err
+		}}
+	})
+	require.NoError(t, <-made)
 	require.Equal(t, serving.ThroughBegun, result.Through)
 	require.Equal(t, failure.Refused, result.Parties[1].Kind)
 	d, err := s.kube.AppsV1().Deployments(s.also).Get(t.Context(), "s1", metav1.GetOptions{})
@@ -137,7 +136,7 @@ func TestALookThatIsTooOldIsTakenAgain(t *testing.T) {
 	s := pair(t)
 	looks := looksAtDeployments()
 	slow := func() { time.Sleep(2100 * time.Millisecond) } // so long the API server takes to answer
-	result := s.create(func(next http.RoundTripper) http.RoundTripper { return looks.Wrap(after{next, slow}) })
+	result := s.create(func(next http.RoundTripper) http.RoundTripper { return looks.Wrap(after{next, "", slow}) })
 	require.Equal(t, serving.ThroughBegun, result.Through)
 	require.True(t, result.Parties[0].Done && result.Parties[1].Done)
 	require.Equal(t, 4, looks.Count(), "twice for each")
