@@ -94,6 +94,9 @@ func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
 	if c := in.Continued; c != nil {
 		s.began, s.begun, s.waiting, s.released = c.Began, c.Begun, c.Waiting, c.Released
 		s.adopt(serving.ResumeMachine(in, c.State))
+		if s.version < versionCreatesAtOnce {
+			s.machine.Apart(serving.ThroughUnknown)
+		}
 		s.noted = s.machine.Outcome()
 		s.resumes()
 	}
@@ -169,9 +172,6 @@ func (s *servingRun) begin() error {
 	if found.Predecessor != nil {
 		s.machine.Inherit()
 	}
-	if s.begun && s.version >= versionCreatesAtOnce && s.in.IsOneGroup() {
-		s.machine.AtOnce(workflow.Now(s.ctx))
-	}
 	s.noted = serving.Outcome{Version: s.in.TargetDigest} // what people have sent meanwhile is not told yet
 	return nil
 }
@@ -241,10 +241,8 @@ func (s *servingRun) hasNews() bool {
 
 // settle tells the machine what the parties have done, and that one has been waited for long enough.
 func (s *servingRun) settle(now time.Time, fired bool) {
-	for i, r := range s.running {
-		if r == nil || !r.ended {
-			continue
-		}
+	for _, i := range s.ended() {
+		r := s.running[i]
 		s.running[i] = nil
 		step := r.step
 		if step == serving.StepCreate {
@@ -268,6 +266,24 @@ func (s *servingRun) settle(now time.Time, fired bool) {
 	if fired {
 		s.machine.Tick(now)
 	}
+}
+
+// ended are the parties whose step has ended, in their order. Of those that have ended it together, whoever has failed comes first: who is away does not keep the others from
+// going on, and what a party has answered counts more than that it was thought to be away.
+func (s *servingRun) ended() (parties []int) {
+	for i, r := range s.running {
+		if r != nil && r.ended {
+			parties = append(parties, i)
+		}
+	}
+	failed := func(i int) int {
+		if r := s.running[i]; r.step == serving.StepCreate && r.err != nil {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(parties, func(a, b int) int { return failed(a) - failed(b) })
+	return parties
 }
 
 // saw keeps for the status what a party was seen to run.
@@ -352,6 +368,9 @@ func (s *servingRun) act() {
 		return
 	}
 	drains := s.drains()
+	if s.version >= versionCreatesAtOnce && s.in.IsOneGroup() && s.quiet() && !drains {
+		s.machine.AtOnce(workflow.Now(s.ctx))
+	}
 	var begin []int
 	for i, r := range s.running {
 		wanted := s.machine.Wanted(i)

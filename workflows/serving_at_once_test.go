@@ -100,8 +100,9 @@ func TestACreationWhoseWorkerDies(t *testing.T) {
 		fail []error
 		ends string
 	}{
-		"GoesOn":  {nil, "it is done"},
-		"Refused": {[]error{refused("no such image")}, "party bob: no such image"},
+		"GoesOn": {nil, "it is done"},
+		"Refused": {[]error{refused("no such image")},
+			"party bob: no such image; the worker died when it brought the parties to it: what it has written in the others stays until the serving is updated or deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,4 +161,32 @@ func TestTheEndSaysWhatPartiesRun(t *testing.T) {
 				{ID: "s1", UID: "u1", Domain: "alice", Deployment: "s1", Seen: *p.sees["alice"]}}}}, p.last().Observed, "of whom nothing is known nothing is said")
 		})
 	}
+}
+
+// What was sent with the start is heard before anything begins: a creation that is paused asks the parties, and writes nothing before it is resumed.
+func TestACreationThatIsPausedAtItsStart(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	p.at(0, func() { p.SignalWorkflow(string(serving.VerbPause), nil) })
+	p.at(time.Minute, func() {
+		require.Empty(t, p.runs)
+		p.SignalWorkflow(string(serving.VerbResume), nil)
+	})
+	p.run(pairOnOneQueue())
+	require.Equal(t, []string{"prepare alice bob", "apply alice bob"}, p.asked)
+}
+
+// What a party has answered counts more than that it is thought to be away: nothing is written where another one has refused.
+func TestARefusalOfAPartyThatWasThoughtToBeAway(t *testing.T) {
+	t.Parallel()
+	p := newParties(t)
+	p.fail["prepare bob new"] = []error{refused("no such image")}
+	p.present = func(call string) {
+		if call == "prepare alice new" {
+			p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q", Unreachable: "silent", Since: p.Now()})
+		}
+	}
+	r := p.run(pairOnOneQueue())
+	require.Empty(t, p.runs)
+	require.Equal(t, "party bob: no such image; nothing was changed in any party", r.Message)
 }

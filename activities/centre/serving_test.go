@@ -122,6 +122,14 @@ func TestTheEndOfAnOperationSaysWhatRuns(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, is.ResourceVersion, same.ResourceVersion, "nothing is written where nothing is new")
 
+	gone := look("7", 0, at.Add(time.Minute))
+	gone.Observations[0].Seen = gone.Observations[0].Seen.Gone(kd.Name)
+	require.NoError(t, activities.ObserveServing(ctx, gone))
+	require.NoError(t, activities.NoteServing(ctx, note))
+	is, err = store.GetServing(ctx, kd.Name)
+	require.NoError(t, err)
+	require.NotEmpty(t, is.Status.PartyDeploymentStatuses["alice"][kd.Name].Missing, "what is gone is told with the version that it had last, and stays gone")
+
 	require.NoError(t, activities.ObserveServing(ctx, look("9", 0, at.Add(time.Hour))))
 	require.NoError(t, activities.NoteServing(ctx, note))
 	is, err = store.GetServing(ctx, kd.Name)

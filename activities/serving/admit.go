@@ -14,13 +14,10 @@ import (
 	"slipway.io/slipway/store/recent"
 )
 
-// admitted has it admitted, unless this very attempt has just done so. One that was frozen since ends itself: another one may have gone on.
+// admitted has it admitted, unless this very attempt has just done so.
 func (w *writer) admitted(ctx context.Context, o serving.Objects) error {
-	switch silent := time.Since(w.looked); {
-	case silent < tokenLasts:
+	if time.Since(w.looked) < tokenLasts {
 		return nil
-	case !w.looked.IsZero() && silent > frozenFor:
-		return attempt.Frozen()
 	}
 	return w.admit(ctx, o)
 }

@@ -53,7 +53,7 @@ func (a *Activities) Create(ctx context.Context, req serving.PartyRequest) (*ser
 		m.ready, err = a.ready(ctx, m.req)
 		return nil, err
 	})
-	if ctx.Err() != nil || slices.ContainsFunc(asked, func(o serving.PartyOutcome) bool { return !o.Done }) {
+	if slices.ContainsFunc(asked, func(o serving.PartyOutcome) bool { return !o.Done }) || !t.isWanted(ctx) {
 		return &serving.TogetherResult{Parties: asked, Through: serving.ThroughAsked}, nil
 	}
 	t.goOn()
@@ -68,12 +68,16 @@ type joint struct {
 	details *heartbeat.Details[workloadops.Progress]
 	options Options
 	began   time.Time
-	members []*member
+	// alive is when it began, by the process's own clock.
+	alive time.Time
+	// recorder takes the heartbeat that asks; nil: the Temporal client of the activity's own worker.
+	recorder heartbeat.Recorder
+	members  []*member
 }
 
 // newJoint is one of the party that a request names, and of its others.
 func newJoint(ctx context.Context, options Options, req serving.PartyRequest) *joint {
-	t := &joint{details: heartbeat.Take(ctx, workloadops.Progress{}), options: options, began: options.Now()}
+	t := &joint{details: heartbeat.Take(ctx, workloadops.Progress{}), options: options, began: options.Now(), alive: time.Now()}
 	t.goOn()
 	for _, of := range append([]serving.PartyRequest{req}, req.Others...) {
 		of.Others = nil
@@ -90,6 +94,15 @@ func (t *joint) begin(ctx context.Context) (within context.Context, end func()) 
 		cancel()
 		stop(true) // there is no other attempt
 	}
+}
+
+// isWanted says that nobody has taken its place: before it writes for the first time it asks Temporal, if so long has passed that another attempt may have been made. One
+// that was frozen, or cut off, since it began would bring back what has been deleted meanwhile.
+func (t *joint) isWanted(ctx context.Context) bool {
+	if time.Since(t.alive) < frozenFor/2 {
+		return ctx.Err() == nil
+	}
+	return t.details.Record(ctx, t.recorder) == nil && ctx.Err() == nil
 }
 
 // goOn has what is begun now take as long as it needs, within the time of the whole: nobody is late any more.

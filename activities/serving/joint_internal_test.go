@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/kubernetes/fake"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/testsuite"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/release/failure"
@@ -95,13 +96,45 @@ func TestTheHeartbeatOfPartiesTogether(t *testing.T) {
 	require.Equal(t, "alice: 0 of 1 pods are available; carol: 1 of 2 pods are available", j.details.Now().Message)
 }
 
-// An attempt that was frozen after it had asked writes nothing: another one may have gone on, and what that made may have been deleted since.
-func TestAFrozenAttemptBringsNobody(t *testing.T) {
-	client := fake.NewClientset()
-	a := &Activities{client: client, options: Options{AnyNamespace: true}.withDefaults()}
-	w := &writer{a: a, req: serving.PartyRequest{Domain: "alice", Deployment: "web"}, looked: time.Now().Add(-frozenFor - time.Second)}
-	_, err := w.all(t.Context(), serving.Objects{Deployment: ownDeployment()})
-	require.True(t, failure.Is(err, failure.NotReady))
-	require.ErrorContains(t, err, "held up")
-	require.Empty(t, client.Actions())
+// answering is what Temporal answers to a heartbeat.
+type answering struct {
+	err   error
+	asked int
+}
+
+func (a *answering) RecordActivityHeartbeat(context.Context, []byte, ...any) error {
+	a.asked++
+	return a.err
+}
+
+// An attempt that asked the parties for so long that another one may have gone on asks whether it is wanted still, before it writes.
+func TestWhoeverAskedForLongAsksWhetherItIsWanted(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason string
+		since  time.Duration
+		answer error
+		asks   int
+		wanted bool
+	}{
+		"AtOnce":     {"nobody can have taken its place so soon", 0, serviceerror.NewNotFound("gone"), 0, true},
+		"Late":       {"Temporal still waits for it", frozenFor, nil, 1, true},
+		"Superseded": {"another attempt has gone on", frozenFor, serviceerror.NewNotFound("gone"), 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			temporal := &answering{err: c.answer}
+			env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+			asks := func(ctx context.Context) (bool, error) {
+				j := newJoint(ctx, Options{}.withDefaults(), serving.PartyRequest{Domain: "alice"})
+				j.alive, j.recorder = j.alive.Add(-c.since), temporal
+				return j.isWanted(ctx), nil
+			}
+			env.RegisterActivity(asks)
+			value, err := env.ExecuteActivity(asks)
+			require.NoError(t, err)
+			var wanted bool
+			require.NoError(t, value.Get(&wanted))
+			require.Equal(t, c.wanted, wanted, c.reason)
+			require.Equal(t, c.asks, temporal.asked, c.reason)
+		})
+	}
 }

@@ -77,8 +77,10 @@ type State struct {
 	Committed time.Time `json:"committed,omitzero"`
 	// Inherited: the operation before this one wasn't over when it gave way: parties may run something else than the former version.
 	Inherited bool `json:"inherited,omitempty"`
-	// AtOnce: the parties are asked and brought to the version by one step. Unsure: such a step has come to nothing, and may have changed them.
+	// AtOnce: the parties are asked and brought to the version by one step. Apart: such a step has ended. Unsure: it has come to nothing, and may have changed
+	// them.
 	AtOnce bool `json:"atOnce,omitempty"`
+	Apart  bool `json:"apart,omitempty"`
 	Unsure bool `json:"unsure,omitempty"`
 	// WentBack: the parties were told to go back, for this reason.
 	WentBack bool   `json:"wentBack,omitempty"`
@@ -336,7 +338,10 @@ func (m *Machine) prepare(now time.Time) {
 		m.goBack(failed)
 	case failed != "":
 		m.s.Stage, m.s.Reason, m.s.Message = StageOver, ReasonPartyFailed, failed
-		if !m.s.Inherited && !m.s.Unsure {
+		switch {
+		case m.s.Unsure:
+			m.s.Message += "; the worker died when it brought the parties to it: what it has written in the others stays until the serving is updated or deleted"
+		case !m.s.Inherited:
 			m.s.Message += "; nothing was changed in any party"
 		}
 		if m.in.Kind == KindUpdate {

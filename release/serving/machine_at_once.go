@@ -17,7 +17,7 @@ const (
 // AtOnce has the parties of a creation be asked and brought to the version by one step (StepCreate), which costs Temporal half as much as two. It is for a creation
 // that nobody waits for in between: every party is there, none has been asked, and nobody has paused it. Otherwise nothing changes.
 func (m *Machine) AtOnce(now time.Time) {
-	if m.in.Kind != KindCreate || m.s.Stage != StagePrepare || m.s.Paused != nil || m.s.Inherited || !m.all(func(p PartyState) bool { return p == PartyState{} }) {
+	if m.s.Apart || m.in.Kind != KindCreate || m.s.Stage != StagePrepare || m.s.Paused != nil || m.s.Inherited || !m.all(func(p PartyState) bool { return p == PartyState{} }) {
 		return
 	}
 	m.s.AtOnce, m.s.Stage, m.s.Committed = true, StageCommit, now
@@ -34,7 +34,7 @@ func (m *Machine) Apart(through Through) (ended Step) {
 	if !m.s.AtOnce || m.Over() {
 		return ended
 	}
-	m.s.AtOnce, m.s.Unsure = false, through == ThroughUnknown
+	m.s.AtOnce, m.s.Apart, m.s.Unsure = false, true, through == ThroughUnknown
 	for i := range m.s.Parties {
 		p := &m.s.Parties[i]
 		p.Prepared, p.Begun = through == ThroughBegun, through == ThroughBegun

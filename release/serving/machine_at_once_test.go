@@ -1,6 +1,7 @@
 package serving_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,9 +48,10 @@ func TestHowFarAStepOfAllHasCome(t *testing.T) {
 		// refused is how it ends when bob refuses what is wanted then.
 		refused string
 	}{
-		"Asked":   {"nothing was written: the answers are those of who is asked", serving.ThroughAsked, serving.StepPrepare, serving.StagePrepare, "party bob: no; nothing was changed in any party"},
-		"Begun":   {"all can, and were begun with", serving.ThroughBegun, serving.StepApply, serving.StageCommit, ""},
-		"Unknown": {"they are asked once more, and may have been changed", serving.ThroughUnknown, serving.StepPrepare, serving.StagePrepare, "party bob: no"},
+		"Asked": {"nothing was written: the answers are those of who is asked", serving.ThroughAsked, serving.StepPrepare, serving.StagePrepare, "party bob: no; nothing was changed in any party"},
+		"Begun": {"all can, and were begun with", serving.ThroughBegun, serving.StepApply, serving.StageCommit, ""},
+		"Unknown": {"they are asked once more, and may have been changed", serving.ThroughUnknown, serving.StepPrepare, serving.StagePrepare,
+			"party bob: no; the worker died when it brought the parties to it: what it has written in the others stays until the serving is updated or deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,10 +59,13 @@ func TestHowFarAStepOfAllHasCome(t *testing.T) {
 			m.AtOnce(noon)
 			require.Equal(t, serving.StageCommit, m.Stage())
 			_, refusal := m.Command(serving.Command{Verb: serving.VerbPause}, noon)
-			require.Contains(t, refusal, "every party has begun", "there is nothing left to hold")
+			require.Contains(t, refusal, "there is nothing to hold in between")
 
 			require.Equal(t, c.ended, m.Apart(c.through), c.reason)
 			require.Equal(t, c.ended, m.Apart(c.through), "of each party the same")
+			m.AtOnce(noon)
+			require.NotEqual(t, serving.StepCreate, m.Wanted(1), "it is tried once")
+			require.Equal(t, c.through == serving.ThroughAsked, strings.Contains(m.Message(), "nothing is changed yet"), "it says no more than is known: %s", m.Message())
 			require.Equal(t, c.stage, m.Stage(), c.reason)
 			asked := m.Wanted(1)
 			require.Equal(t, c.ended, asked, c.reason)

@@ -87,6 +87,9 @@ func (m *Machine) Message() string {
 		}
 	}
 	text := stageText[m.s.Stage]
+	if m.s.Stage == StagePrepare && m.s.Unsure {
+		text = "the parties are asked once more whether they can run it: the worker died when it brought them to it"
+	}
 	if m.s.Reason != "" || m.waitsForPerson() {
 		text = m.Outcome().Message
 	}

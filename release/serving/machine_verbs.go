@@ -121,6 +121,8 @@ func (m *Machine) pause(c Command, now time.Time) (done, refusal string) {
 		return "", "it is on its way back: that cannot be held, wait until it is over"
 	case m.s.Paused != nil:
 		return "", fmt.Sprintf("it is paused already, %s: resume goes on", m.s.Paused.By)
+	case m.s.AtOnce:
+		return "", "the parties are asked and brought to it in one go: there is nothing to hold in between"
 	case m.s.Stage == StageCommit && m.all(func(p PartyState) bool { return p.Begun }):
 		return "", "every party has begun with it: there is nothing left to hold" + m.insteadOfWaiting()
 	}

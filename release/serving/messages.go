@@ -12,13 +12,13 @@ import (
 
 // The activities of a party, on its own queue.
 const (
-	// ActivityPrepare checks without a write that a party can run a version. PartyRequest → nothing; with others: TogetherResult.
+	// ActivityPrepare checks without a write that a party can run a version. PartyRequest → TogetherResult.
 	ActivityPrepare = "party.Prepare"
-	// ActivityApply brings a party to a version and waits until it runs. PartyRequest → nothing; with others: TogetherResult.
+	// ActivityApply brings a party to a version and waits until it runs. PartyRequest → TogetherResult.
 	ActivityApply = "party.Apply"
 	// ActivityCreate does both for all parties of an operation, the second once all have said that they can: PartyRequest with the others → TogetherResult.
 	ActivityCreate = "party.Create"
-	// ActivityRemove removes everything of a serving from a party. PartyRequest → nothing; with others: TogetherResult.
+	// ActivityRemove removes everything of a serving from a party. PartyRequest → TogetherResult.
 	ActivityRemove = "party.Remove"
 	// ActivityCheck says which Deployments of a list are not there. CheckRequest → CheckResult.
 	ActivityCheck = "party.Check"

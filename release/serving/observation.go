@@ -109,7 +109,9 @@ func (s Seen) overtaken(known kuscia.PartyDeploymentStatus, at time.Time) bool {
 	if known.ObservedAt == nil || known.DeploymentUID == "" || at.Sub(known.ObservedAt.Time) > restoredAfter {
 		return false
 	}
-	return s.Before(lastSeen(known))
+	last := lastSeen(known)
+	// Of the same version what was gathered later counts: a Deployment that is gone is told with the version that it had last.
+	return s.Before(last) || !last.Before(s.Look) && at.Before(known.ObservedAt.Time)
 }
 
 // lastSeen is the look that a party's status is of.
