@@ -367,6 +367,18 @@ func (s *servingRun) act() {
 		s.end()
 		return
 	}
+	s.direct()
+	if !s.machine.Over() && s.machine.Changed(s.noted) {
+		s.tell(s.machine.Outcome(), nil)
+	}
+	if s.machine.Released() && !s.released {
+		s.released = true
+		s.release(nil)
+	}
+}
+
+// direct has parties begin what they are wanted to do, and stops what is not wanted any more.
+func (s *servingRun) direct() {
 	drains := s.drains()
 	if s.version >= versionCreatesAtOnce && s.in.IsOneGroup() && s.quiet() && !drains {
 		s.machine.AtOnce(workflow.Now(s.ctx))
@@ -384,13 +396,6 @@ func (s *servingRun) act() {
 	}
 	for _, group := range s.groups(begin) {
 		s.start(group)
-	}
-	if !s.machine.Over() && s.machine.Changed(s.noted) {
-		s.tell(s.machine.Outcome(), nil)
-	}
-	if s.machine.Released() && !s.released {
-		s.released = true
-		s.release(nil)
 	}
 }
 
