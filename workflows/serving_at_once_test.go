@@ -120,11 +120,7 @@ func TestACreationThatGoesOnInANewRun(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.OnActivity(serving.ActivityCreate, mock.Anything, mock.Anything).After(time.Hour).Return(nil, temporal.NewHeartbeatTimeoutError())
-	p.at(time.Minute, func() {
-		p.SetContinueAsNewSuggested(true)
-		p.SetCurrentHistoryLength(drainAt)
-		p.leave("nobody")
-	})
+	p.drainsSoon()
 	next, after := p.onward(t, pairOnOneQueue())
 	after.run(next)
 	require.Equal(t, []string{"prepare alice bob", "apply alice bob"}, after.asked)

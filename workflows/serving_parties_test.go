@@ -212,6 +212,15 @@ func (p *fakeParties) leave(domain string) {
 	p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-" + domain, Unreachable: "no worker", Since: p.Now()})
 }
 
+// drainsSoon has a run make room for the next one while its parties are at work.
+func (p *fakeParties) drainsSoon() {
+	p.at(time.Minute, func() {
+		p.SetContinueAsNewSuggested(true)
+		p.SetCurrentHistoryLength(drainAt)
+		p.leave("nobody")
+	})
+}
+
 func (p *fakeParties) come(domain string) {
 	p.away[domain] = false
 	p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-" + domain, Since: p.Now()})

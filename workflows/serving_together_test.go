@@ -111,11 +111,7 @@ func TestPartiesOfOneQueueGoOnInANewRun(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.long()
-	p.at(time.Minute, func() {
-		p.SetContinueAsNewSuggested(true)
-		p.SetCurrentHistoryLength(drainAt)
-		p.leave("nobody")
-	})
+	p.drainsSoon()
 	next, after := p.onward(t, neighbours(serving.KindCreate))
 	after.run(next)
 	require.Equal(t, []string{"apply alice bob"}, after.asked)

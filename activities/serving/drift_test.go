@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	appsapply "k8s.io/client-go/applyconfigurations/apps/v1"
 
+	partyservings "slipway.io/slipway/activities/serving"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/test/harness"
 )
@@ -36,20 +36,6 @@ func image(tag string) string {
 	return `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:` + tag + `"}]}}}}`
 }
 
-// digest is that of the fields that are Slipway's, as client-go finds them.
-func digest(t *testing.T, d *appsv1.Deployment) string {
-	t.Helper()
-	fields, err := appsapply.ExtractDeployment(d, serving.FieldManager)
-	require.NoError(t, err)
-	raw, err := json.Marshal(fields)
-	require.NoError(t, err)
-	var tree map[string]any
-	require.NoError(t, json.Unmarshal(raw, &tree))
-	digest, err := serving.AppliedDigest(tree)
-	require.NoError(t, err)
-	return digest
-}
-
 // patchesOfDeployments counts them.
 func patchesOfDeployments() *harness.Counter {
 	return &harness.Counter{Match: func(r *http.Request) bool {
@@ -70,12 +56,12 @@ func TestWhatIsAppliedIsOwned(t *testing.T) {
 		}
 	}
 	require.Equal(t, []metav1.ManagedFieldsOperationType{metav1.ManagedFieldsOperationApply}, ours, "they are owned by an apply, so that what a later version leaves out goes")
-	require.Equal(t, d.Annotations[serving.AnnotationApplied], digest(t, d), "nobody has changed anything")
+	require.Equal(t, d.Annotations[serving.AnnotationApplied], partyservings.ExtractedDigest(t, d), "nobody has changed anything")
 	require.Empty(t, d.Annotations["slipway.io/claimed-by"])
 
 	s.patch("kubectl-set", image("hacked"))
 	d = s.deployment()
-	require.NotEqual(t, d.Annotations[serving.AnnotationApplied], digest(t, d))
+	require.NotEqual(t, d.Annotations[serving.AnnotationApplied], partyservings.ExtractedDigest(t, d))
 	drift := serving.DriftOf("Deployment", d)
 	require.Len(t, drift, 1)
 	require.Equal(t, "Deployment/s1", drift[0].Object)
@@ -98,7 +84,7 @@ func TestAnUpdateTakesBackWhatOthersHaveChanged(t *testing.T) {
 	require.False(t, d.Spec.Paused, "a Deployment that somebody has paused would never be updated")
 	require.Equal(t, "risk", d.Annotations["team"], "what others have added stays")
 	require.Contains(t, d.Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "EXTRA", Value: "1"}, "what others have added stays")
-	require.Equal(t, d.Annotations[serving.AnnotationApplied], digest(t, d))
+	require.Equal(t, d.Annotations[serving.AnnotationApplied], partyservings.ExtractedDigest(t, d))
 }
 
 func TestTheSizeBelongsToWhoSetItLast(t *testing.T) {
@@ -112,7 +98,7 @@ func TestTheSizeBelongsToWhoSetItLast(t *testing.T) {
 		Spec: autoscalingv1.ScaleSpec{Replicas: 3}}, metav1.UpdateOptions{FieldManager: "autoscaler"})
 	require.NoError(t, err)
 	d := s.deployment()
-	require.Equal(t, d.Annotations[serving.AnnotationApplied], digest(t, d), "an autoscaler changes nothing that is Slipway's")
+	require.Equal(t, d.Annotations[serving.AnnotationApplied], partyservings.ExtractedDigest(t, d), "an autoscaler changes nothing that is Slipway's")
 	require.NoError(t, s.apply(s.step(2, false), nil))
 	s.requireRuns("two")
 	require.Equal(t, int32(3), *s.deployment().Spec.Replicas, "an update that asks for the same size as before leaves it alone")
@@ -145,7 +131,7 @@ func TestWhatWasWrittenWithoutAnApplyIsTakenOver(t *testing.T) {
 	for _, env := range d.Spec.Template.Spec.Containers[0].Env {
 		require.NotEqual(t, "OLD", env.Name, "the version does not have it")
 	}
-	require.Equal(t, d.Annotations[serving.AnnotationApplied], digest(t, d))
+	require.Equal(t, d.Annotations[serving.AnnotationApplied], partyservings.ExtractedDigest(t, d))
 }
 
 // A worker that was killed after its write finds its work done, and writes nothing.

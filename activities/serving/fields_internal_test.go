@@ -43,8 +43,8 @@ func richDeployment() *appsv1.Deployment {
 			}}}}
 }
 
-// extracted is the digest of what client-go finds to be Slipway's.
-func extracted(t *testing.T, is object) string {
+// ExtractedDigest is the digest of what client-go finds to be Slipway's.
+func ExtractedDigest(t *testing.T, is object) string {
 	t.Helper()
 	var fields any
 	var err error
@@ -111,7 +111,7 @@ func TestWhatIsAppliedIsWhatClientGoFinds(t *testing.T) {
 			is := appliedAndPatched(t, c.applied, c.patch)
 			digest, err := appliedDigest(is)
 			require.NoError(t, err)
-			require.Equal(t, extracted(t, is), digest)
+			require.Equal(t, ExtractedDigest(t, is), digest)
 			require.Equal(t, c.differs, digest != is.GetAnnotations()[serving.AnnotationApplied], "whether it is what was applied")
 		})
 	}
@@ -158,7 +158,7 @@ func TestWhatWasNeverAppliedIsNobodys(t *testing.T) {
 	is.ManagedFields = nil
 	digest, err := appliedDigest(is)
 	require.NoError(t, err)
-	require.Equal(t, extracted(t, is), digest)
+	require.Equal(t, ExtractedDigest(t, is), digest)
 
 	is.ManagedFields = owning(`{"f:spec":`)
 	_, err = appliedDigest(is)

@@ -68,8 +68,6 @@ type joint struct {
 	details *heartbeat.Details[workloadops.Progress]
 	options Options
 	began   time.Time
-	// alive is when it began, by the process's own clock.
-	alive time.Time
 	// recorder takes the heartbeat that asks; nil: the Temporal client of the activity's own worker.
 	recorder heartbeat.Recorder
 	members  []*member
@@ -77,7 +75,7 @@ type joint struct {
 
 // newJoint is one of the party that a request names, and of its others.
 func newJoint(ctx context.Context, options Options, req serving.PartyRequest) *joint {
-	t := &joint{details: heartbeat.Take(ctx, workloadops.Progress{}), options: options, began: options.Now(), alive: time.Now()}
+	t := &joint{details: heartbeat.Take(ctx, workloadops.Progress{}), options: options, began: options.Now()}
 	t.goOn()
 	for _, of := range append([]serving.PartyRequest{req}, req.Others...) {
 		of.Others = nil
@@ -99,7 +97,7 @@ func (t *joint) begin(ctx context.Context) (within context.Context, end func()) 
 // isWanted says that nobody has taken its place: before it writes for the first time it asks Temporal, if so long has passed that another attempt may have been made. One
 // that was frozen, or cut off, since it began would bring back what has been deleted meanwhile.
 func (t *joint) isWanted(ctx context.Context) bool {
-	if time.Since(t.alive) < frozenFor/2 {
+	if t.options.Now().Sub(t.began) < frozenFor/2 {
 		return ctx.Err() == nil
 	}
 	return t.details.Record(ctx, t.recorder) == nil && ctx.Err() == nil

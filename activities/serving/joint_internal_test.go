@@ -125,7 +125,7 @@ func TestWhoeverAskedForLongAsksWhetherItIsWanted(t *testing.T) {
 			env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 			asks := func(ctx context.Context) (bool, error) {
 				j := newJoint(ctx, Options{}.withDefaults(), serving.PartyRequest{Domain: "alice"})
-				j.alive, j.recorder = j.alive.Add(-c.since), temporal
+				j.began, j.recorder = j.began.Add(-c.since), temporal
 				return j.isWanted(ctx), nil
 			}
 			env.RegisterActivity(asks)
