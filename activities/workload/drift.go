@@ -188,6 +188,7 @@ func newResting(o *unstructured.Unstructured) *resting {
 	if r.saved {
 		r.holding = holdingOf(o, r, saved)
 	}
+	rest.Settings = nil // compared above, and the largest part of what would be kept of a workload that waits for days
 	return r
 }
 

@@ -72,6 +72,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 		return err
 	}
 	slog.SetDefault(log)
+	boundGarbage()
 	engine := fx.New(
 		fx.NopLogger,
 		fx.Supply(s, log),

@@ -19,7 +19,7 @@ floor 3 ^TestSoak((Twenty)?RolloutsFloor|RestsFloor|ServingsFloor)$
 thousand 1 ^TestSoakThousandRolloutsAtOnce$
 canaries 3 ^TestSoak(CanariesByIngress|KubectlAtOnce)$
 servings 3 ^TestSoak(ServingsAtOnce|PackagesAmongServices)$
-views 1 ^TestSoak(Reads|RolloutsWaiting)$
+views 1 ^TestSoak(Reads|RolloutsWaiting|WaitingFloor)$
 waiting 1 ^TestSoakFiveThousandRolloutsWaiting$
 big 1 ^TestSoakBigCluster$
 LIST

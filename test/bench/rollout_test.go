@@ -269,21 +269,23 @@ type waiting struct {
 	counted bool
 }
 
+// waitsWatched is how long those are watched that wait in numbers: what their start has taken of memory is given back in the first half of it.
+const waitsWatched = 4 * time.Minute
+
 // Rollouts that wait for somebody: what they cost.
 func TestLongRolloutsWaiting(t *testing.T) {
 	harness.Long(t)
 	measureWaiting(t, waiting{n: 50, pods: 2, watched: 10 * time.Second, counted: true})
 }
 
-// 500 of them, for four minutes: what their start has taken of memory is given back in the first two.
 func TestSoakRolloutsWaiting(t *testing.T) {
 	harness.Soak(t)
-	measureWaiting(t, waiting{n: 500, pods: 2, watched: 4 * time.Minute, counted: true})
+	measureWaiting(t, waiting{n: 500, pods: 2, watched: waitsWatched, counted: true})
 }
 
 func TestSoakFiveThousandRolloutsWaiting(t *testing.T) {
 	harness.Soak(t)
-	measureWaiting(t, waiting{n: 5_000, pods: 1, watched: 4 * time.Minute})
+	measureWaiting(t, waiting{n: 5_000, pods: 1, watched: waitsWatched})
 }
 
 // measureWaiting has rollouts wait, and watches them.
