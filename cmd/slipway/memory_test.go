@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,5 +27,22 @@ func TestABurstIsOverOnce(t *testing.T) {
 	} {
 		total += c.more
 		require.Equal(t, c.over, b.over(total), "%d: %s", i, c.reason)
+	}
+}
+
+// The setting is the process's: not beside others.
+func TestTheEnvironmentSaysWhenGarbageIsCollected(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	for _, c := range []struct {
+		reason, environment string
+		percent             int
+	}{
+		{"whoever sets GOGC has chosen between memory and CPU", "100", 100},
+		{"by default a worker keeps less after a burst", "", collectAt},
+	} {
+		t.Setenv("GOGC", c.environment)
+		boundGarbage()
+		require.Equal(t, c.percent, debug.SetGCPercent(100), c.reason)
 	}
 }
