@@ -124,7 +124,7 @@ func (s *DriftDetector) forget(t target, left *resting) {
 type resting struct {
 	metav1.PartialObjectMetadata
 	claim string
-	// rest is what the rollout left; nil while it has not come to rest yet.
+	// rest is what the rollout left, without its settings (disturbed says which of these are not as it left them); nil while it has not come to rest yet.
 	rest *rollout.Rest
 	// saved says that a rollout holds it; doubt that it was found without a rest when the watch began, so that nobody knows what it was
 	// left like.

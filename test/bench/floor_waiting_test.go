@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -57,7 +59,9 @@ func TestSoakWaitingFloor(t *testing.T) {
 
 // waitIdle is the worker of TestSoakWaitingFloor: it has a queue for workflows and one for a party, and lives until the test closes its input.
 func waitIdle(namespace string) error {
-	c, err := client.Dial(client.Options{HostPort: os.Getenv("SLIPWAY_TEST_TEMPORAL_ADDRESS"), Namespace: namespace, WorkerHeartbeatInterval: party.Interval})
+	silent := log.NewStructuredLogger(slog.New(slog.DiscardHandler)) // what is printed says that it is ready
+	c, err := client.Dial(client.Options{HostPort: os.Getenv("SLIPWAY_TEST_TEMPORAL_ADDRESS"), Namespace: namespace, Logger: silent,
+		WorkerHeartbeatInterval: party.Interval})
 	if err != nil {
 		return err
 	}
