@@ -49,6 +49,8 @@ type Options struct {
 	FrozenAfter time.Duration
 	// Turns bound how many attempts look and write at once; nil: nothing does.
 	Turns *Turns
+	// Begun says that it goes on with what an attempt of the same activity has begun: it comes before others that begin.
+	Begun bool
 	// Recorder takes the heartbeat that must not be lost (Attempt.Record); nil: the Temporal client of the activity's own worker.
 	Recorder heartbeat.Recorder
 	// Now is the clock.

@@ -12,6 +12,9 @@ import (
 // is late with is given up by its sender when it has been worked on already, and is made again.
 type Turns struct {
 	places *semaphore.Weighted
+	// begin lets one attempt at a time that has not begun yet wait for a place. Those that have begun so come to their ends before many others begin: what an attempt
+	// has looked at would be old when it comes to write otherwise.
+	begin *semaphore.Weighted
 	// queued are how many wait for theirs.
 	queued atomic.Int64
 }
@@ -20,7 +23,20 @@ type Turns struct {
 const mostTurns = 64
 
 // NewTurns are the turns of one cluster's attempts.
-func NewTurns() *Turns { return &Turns{places: semaphore.NewWeighted(mostTurns)} }
+func NewTurns() *Turns {
+	return &Turns{places: semaphore.NewWeighted(mostTurns), begin: semaphore.NewWeighted(1)}
+}
+
+// acquire waits for a turn.
+func (t *Turns) acquire(ctx context.Context, begun bool) error {
+	if !begun {
+		if err := t.begin.Acquire(ctx, 1); err != nil {
+			return err
+		}
+		defer t.begin.Release(1)
+	}
+	return t.places.Acquire(ctx, 1)
+}
 
 // Crowd is how many times as many attempts want a turn as have one: 1 while none waits. What an attempt does on a clock it does that
 // much more seldom, so that those that have something to do come to it.
@@ -56,6 +72,7 @@ func (t *Attempt) inTurn(ctx context.Context, do func()) (unmade error) {
 		t.waited(t.options.Now().Sub(from))
 	}
 	defer turns.places.Release(1)
+	t.options.Begun = true
 	do()
 	return nil
 }
@@ -67,7 +84,7 @@ func (t *Attempt) queue(ctx context.Context, turns *Turns) error {
 	turns.queued.Add(1)
 	defer turns.queued.Add(-1)
 	given := make(chan error, 1)
-	go func() { given <- turns.places.Acquire(queued, 1) }()
+	go func() { given <- turns.acquire(queued, t.options.Begun) }()
 	alive := time.NewTicker(signOfLife)
 	defer alive.Stop()
 	for {

@@ -140,6 +140,52 @@ func TestAPartOfWhatIsOverLeavesTheQueue(t *testing.T) {
 	})
 }
 
+// What has been begun is brought to its end before many others begin, and does not keep them from it.
+func TestWhoHasBegunComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most, begun atomic.Int32
+		options := attempt.Options{ListenFor: time.Minute, FrozenAfter: time.Minute, Turns: attempt.NewTurns(), Now: time.Now}
+		began := time.Now()
+		run := func(begun bool, over func()) {
+			o := options
+			o.Begun = begun
+			_ = attempt.Start(t.Context(), o, attempt.Terms{}).Run(t.Context(), &crowded{now: &now, most: &most})
+			over()
+		}
+		var all sync.WaitGroup
+		for range 5 * 64 {
+			all.Go(func() { run(false, func() {}) })
+		}
+		synctest.Wait()
+		for range 63 {
+			all.Go(func() {
+				run(true, func() { begun.Add(1) })
+			})
+		}
+		time.Sleep(2*time.Second + time.Millisecond)
+		require.EqualValues(t, 63, begun.Load(), "of the next turns the first is that of one who begins: it has waited for longer")
+		all.Wait()
+		require.Less(t, time.Since(began), 7*time.Second, "383 looks of a second, 64 at once")
+		require.EqualValues(t, 64, most.Load())
+
+		var endless sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 5 * 64 {
+			endless.Go(func() {
+				for ctx.Err() == nil {
+					run(true, func() {})
+				}
+			})
+		}
+		synctest.Wait()
+		began = time.Now()
+		run(false, func() {})
+		require.Less(t, time.Since(began), 10*time.Second, "whoever begins has a turn as well")
+		cancel()
+		endless.Wait()
+	})
+}
+
 // What attempts do on a clock they do the more seldom the more of them wait for a turn.
 func TestACrowdIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

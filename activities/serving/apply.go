@@ -75,7 +75,7 @@ func (a *Activities) bring(ctx context.Context, req serving.PartyRequest, found 
 	wake, leave := a.watch.waiting.Subscribe(name{req.Domain, req.Deployment})
 	defer leave()
 	b := &bringing{wake: wake, ready: found}
-	err := a.run(ctx, &job{req: req, round: b.round, giveUp: func(ctx context.Context, j *job) {
+	err := a.run(ctx, &job{req: req, begun: found.objects.Deployment != nil, round: b.round, giveUp: func(ctx context.Context, j *job) {
 		if err := j.free(ctx); err != nil { // the claim of an operation that is over may be taken over as it is
 			a.options.Logger.Warn("a claim could not be given back", "deployment", req.Domain+"/"+req.Deployment, "error", err)
 		}
@@ -239,6 +239,8 @@ type job struct {
 	*attempt.Attempt
 	a   *Activities
 	req serving.PartyRequest
+	// begun says that it goes on with what has been begun in this activity.
+	begun bool
 	// round takes one look and does what is to be done.
 	round func(ctx context.Context, j *job) (attempt.Next, error)
 	// giveUp, where there is one, tidies up after a failure that is not tried again by itself.
@@ -251,7 +253,7 @@ func (a *Activities) run(ctx context.Context, j *job) error {
 		return attempt.ApplicationError(err)
 	}
 	j.a = a
-	j.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Turns: a.turns, Now: a.options.Now, FrozenAfter: frozenFor},
+	j.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Turns: a.turns, Now: a.options.Now, FrozenAfter: frozenFor, Begun: j.begun},
 		attempt.Terms{
 			Subject: "Deployment " + j.req.Domain + "/" + j.req.Deployment, DeadlineSeconds: j.req.DeadlineSeconds,
 			SpentSeconds: j.req.SpentSeconds, UnreachableBudgetSeconds: j.req.UnreachableBudgetSeconds,

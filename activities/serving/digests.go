@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 
@@ -46,16 +47,28 @@ func (d *digests) of(is object) (string, error) {
 	return digest, err
 }
 
-// stateOf is another one whenever something changes that can be Slipway's of an object, or which of its fields are. A Deployment's spec is told by its generation,
+// stateOf is another one whenever something changes that is Slipway's of an object, or which of its fields are. A Deployment's spec is told by its generation,
 // which no status changes (https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/registry/apps/deployment/strategy.go); of others any change counts.
 func stateOf(is object) (state [sha256.Size]byte, err error) {
-	meta := metav1.ObjectMeta{Generation: is.GetGeneration(), Labels: is.GetLabels(), Annotations: is.GetAnnotations(), OwnerReferences: is.GetOwnerReferences(),
-		Finalizers: is.GetFinalizers()}
+	owned := serving.OwnedFields(is)
+	meta := metav1.ObjectMeta{Generation: is.GetGeneration(), Labels: among(owned, is.GetLabels()), Annotations: among(owned, is.GetAnnotations()),
+		OwnerReferences: is.GetOwnerReferences(), Finalizers: is.GetFinalizers()}
 	if _, counts := is.(*appsv1.Deployment); !counts || meta.Generation == 0 {
 		meta.ResourceVersion = is.GetResourceVersion()
 	}
 	raw, err := json.Marshal(meta)
-	return sha256.Sum256(append(raw, serving.OwnedFields(is)...)), err
+	return sha256.Sum256(append(raw, owned...)), err
+}
+
+// among are the entries of a map whose keys are among the owned fields, and perhaps others: the Deployment's own controller, for one, notes a revision beside them.
+func among(owned []byte, entries map[string]string) map[string]string {
+	found := make(map[string]string, len(entries))
+	for key, value := range entries {
+		if bytes.Contains(owned, []byte(`"f:`+key+`"`)) {
+			found[key] = value
+		}
+	}
+	return found
 }
 
 // intact says that nobody has changed what is Slipway's of an object.

@@ -45,6 +45,9 @@ func TestDigestsAreThoseOfTheObjectAsItIs(t *testing.T) {
 	}{
 		{"a status is not Slipway's", ownDeployment(), deployment(func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 }), false},
 		{"somebody else's label is not either", ownDeployment(), deployment(func(d *appsv1.Deployment) { d.Labels["team"] = "a" }), false},
+		{"what its own controller notes is not", ownDeployment(), deployment(func(d *appsv1.Deployment) {
+			d.Annotations["deployment.kubernetes.io/revision"] = "1"
+		}), false},
 		{"the spec is another generation", ownDeployment(), deployment(func(d *appsv1.Deployment) {
 			d.Generation, d.Spec.Template.Spec.Containers[0].Image = 3, "app:v2"
 		}), true},
@@ -90,7 +93,7 @@ func TestDigestsAreNotMadeTwice(t *testing.T) {
 	for _, again := range []object{ownDeployment(), ownConfigMap()} {
 		made := testing.AllocsPerRun(10, func() { _, _ = appliedDigest(again) })
 		if deployment, is := again.(*appsv1.Deployment); is {
-			deployment.ResourceVersion, deployment.Status.ReadyReplicas = "9", 1
+			deployment.ResourceVersion, deployment.Status.ReadyReplicas, deployment.Annotations["deployment.kubernetes.io/revision"] = "9", 1, "1"
 		}
 		require.Less(t, testing.AllocsPerRun(10, func() { _, _ = d.of(again) }), made/4)
 	}

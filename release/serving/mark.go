@@ -58,7 +58,7 @@ func Mark(o Objects, req PartyRequest, engine string) {
 	if size := d.Spec.Replicas; size != nil {
 		d.Annotations[AnnotationReplicas] = strconv.Itoa(int(*size))
 	}
-	d.Labels[workloadops.LabelClaimed] = workloadops.LabelClaimedValue
+	d.Labels[workloadops.LabelClaimed] = workloadops.LabelClaimedServing
 }
 
 // stamp notes the digest of an object's content, its labels and annotations with it, and the fencing token.

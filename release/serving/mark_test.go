@@ -85,7 +85,7 @@ func TestMark(t *testing.T) {
 	require.Equal(t, "v1", first.Deployment.Annotations[serving.AnnotationVersion])
 	require.Equal(t, "engine", first.Deployment.Annotations[serving.AnnotationEngine])
 	require.Equal(t, req.Claim, first.Deployment.Annotations[workloadops.AnnotationClaimedBy])
-	require.Equal(t, workloadops.LabelClaimedValue, first.Deployment.Labels[workloadops.LabelClaimed])
+	require.Equal(t, workloadops.LabelClaimedServing, first.Deployment.Labels[workloadops.LabelClaimed])
 	require.NotContains(t, first.Deployment.Spec.Template.Labels, workloadops.LabelClaimed, "a claim restarts no pod")
 
 	content := func(o serving.Objects) []string {

@@ -25,6 +25,8 @@ const (
 	LabelClaimed      = "slipway.io/claimed"
 	LabelClaimedValue = "true"
 	SelectClaimed     = LabelClaimed + "=" + LabelClaimedValue
+	// LabelClaimedServing is its value on a Deployment that an operation on a serving holds: those are watched by a watch of their own.
+	LabelClaimedServing = "serving"
 	// AnnotationReplicas remembers the size of a workload that STOP scaled to zero.
 	AnnotationReplicas = "slipway.io/replicas"
 	// AnnotationLeftAt stands beside AnnotationReplicas on a workload that an unfinished START or STOP left half way: the size it was left at.
