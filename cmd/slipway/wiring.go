@@ -72,7 +72,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 		return err
 	}
 	slog.SetDefault(log)
-	go tendMemory(ctx)
+	boundGarbage()
 	engine := fx.New(
 		fx.NopLogger,
 		fx.Supply(s, log),
@@ -88,6 +88,7 @@ func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) e
 	if err := engine.Start(start); err != nil {
 		return err
 	}
+	go giveMemoryBack(ctx)
 	return waitForEnd(ctx, engine, log)
 }
 
