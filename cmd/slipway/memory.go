@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// memoryLook is how often is looked whether a burst of work is over: a look takes less than a ten thousandth of a second.
-	memoryLook = 2 * time.Second
+	// memoryLook is how often is looked whether a burst of work is over.
+	memoryLook = 30 * time.Second
 	// burstBytes is how much is allocated in that time when there is work.
-	burstBytes = 4 << 20
+	burstBytes = 32 << 20
 	// allocated is what the process has ever allocated (https://pkg.go.dev/runtime/metrics).
 	allocated = "/gc/heap/allocs:bytes"
 	// collectAt is how much garbage there may be before the runtime collects it, in percent of what is in use; its own default is 100. A burst of starts leaves a

@@ -21,8 +21,8 @@ func TestABurstIsOverOnce(t *testing.T) {
 		{"and goes on", 200 << 20, false},
 		{"it is over: what it took is given back", 1 << 20, true},
 		{"which is done once", 1 << 20, false},
-		{"what happens at rest is no work", 3 << 20, false},
-		{"until there is work again", 5 << 20, false},
+		{"what happens at rest is no work", 30 << 20, false},
+		{"until there is work again", 64 << 20, false},
 		{"that ends as well", 0, true},
 	} {
 		total += c.more
