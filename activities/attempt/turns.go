@@ -12,8 +12,8 @@ import (
 // is late with is given up by its sender when it has been worked on already, and is made again.
 type Turns struct {
 	places *semaphore.Weighted
-	// begin lets one attempt at a time that has not begun yet wait for a place. Those that have begun so come to their ends before many others begin: what an attempt
-	// has looked at would be old when it comes to write otherwise.
+	// begin lets one attempt at a time that has not begun yet wait for a place. So those that have begun come to their ends before many others begin: otherwise
+	// what an attempt has looked at would be old when it comes to write.
 	begin *semaphore.Weighted
 	// queued are how many wait for theirs.
 	queued atomic.Int64

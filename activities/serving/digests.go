@@ -60,7 +60,7 @@ func stateOf(is object) (state [sha256.Size]byte, err error) {
 	return sha256.Sum256(append(raw, owned...)), err
 }
 
-// among are the entries of a map whose keys are among the owned fields, and perhaps others: the Deployment's own controller, for one, notes a revision beside them.
+// among are the entries of a map whose keys are among the owned fields. Others may stand beside them: a Deployment's own controller notes a revision, for one.
 func among(owned []byte, entries map[string]string) map[string]string {
 	found := make(map[string]string, len(entries))
 	for key, value := range entries {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -86,6 +87,9 @@ func TestMark(t *testing.T) {
 	require.Equal(t, "engine", first.Deployment.Annotations[serving.AnnotationEngine])
 	require.Equal(t, req.Claim, first.Deployment.Annotations[workloadops.AnnotationClaimedBy])
 	require.Equal(t, workloadops.LabelClaimedServing, first.Deployment.Labels[workloadops.LabelClaimed])
+	rollouts, err := k8slabels.Parse(workloadops.SelectClaimed)
+	require.NoError(t, err)
+	require.False(t, rollouts.Matches(k8slabels.Set(first.Deployment.Labels)), "whoever watches what rollouts hold is not woken by it")
 	require.NotContains(t, first.Deployment.Spec.Template.Labels, workloadops.LabelClaimed, "a claim restarts no pod")
 
 	content := func(o serving.Objects) []string {

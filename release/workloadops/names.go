@@ -21,11 +21,11 @@ const (
 	// AnnotationClaimedBy holds the workflow, run and engine that are releasing the workload: Holder.String().
 	AnnotationClaimedBy = "slipway.io/claimed-by"
 	// LabelClaimed marks a claimed workload, and every other object that a rollout borrows or makes, so that one filtered watch per party
-	// and kind sees them all (SelectClaimed).
+	// and kind sees all that rollouts and other operations on workloads hold (SelectClaimed).
 	LabelClaimed      = "slipway.io/claimed"
 	LabelClaimedValue = "true"
 	SelectClaimed     = LabelClaimed + "=" + LabelClaimedValue
-	// LabelClaimedServing is its value on a Deployment that an operation on a serving holds: those are watched by a watch of their own.
+	// LabelClaimedServing is its value on a Deployment that an operation on a serving holds. SelectClaimed leaves it out: servings have a watch of their own.
 	LabelClaimedServing = "serving"
 	// AnnotationReplicas remembers the size of a workload that STOP scaled to zero.
 	AnnotationReplicas = "slipway.io/replicas"
