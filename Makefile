@@ -1,22 +1,16 @@
 # `make help` lists what there is. The local stack is described at the top of deploy/dev/stack.sh, its ports included.
 SHELL := /bin/bash
 BIN := $(CURDIR)/.dev/bin
-RELEASE := $(shell git describe --tags --always --dirty 2>/dev/null)
 export PATH := $(BIN):$(PATH)
-# The same flags everywhere: what build, vet or generate has compiled, in whatever folder, the tests need not compile again.
-export GOFLAGS := -trimpath $(shell go env GOFLAGS 2>/dev/null)
-export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build up down status demo test test-long test-soak bench lint generate clean
+.PHONY: help build up down status demo test test-race test-long test-soak bench lint generate clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build slipway into .dev/bin
-	@mkdir -p $(BIN)
-	go build -ldflags "-X slipway.io/slipway/cli/version.release=$(RELEASE)" -o $(BIN)/slipway ./cmd/slipway
-	@ln -sf slipway $(BIN)/kubectl-slipway
+	@deploy/dev/build.sh slipway
 
 up: ## build and start the local stack: Temporal with its Web UI, and Kubernetes (the first time takes about 15 minutes)
 	@deploy/dev/stack.sh up
@@ -27,11 +21,16 @@ down: ## stop every process of the local stack; its data stays
 status: ## what runs where (the exit code of deploy/dev/stack.sh status says whether all of it does)
 	@deploy/dev/stack.sh status || [ $$? -eq 1 ]
 
-demo: build up ## run the sample releases on the local stack, with live progress
+demo: ## run the sample releases on the local stack, with live progress
+	@deploy/dev/build.sh stack slipway
+	@deploy/dev/stack.sh up
 	@deploy/dev/demo.sh
 
 test: ## run the tests against the local stack: what a change most likely breaks (10 minutes on 2 cores)
 	@deploy/dev/test.sh
+
+test-race: ## run what needs no local stack under the race detector
+	@deploy/dev/test.sh --race
 
 test-long: ## run what make test leaves out and stands for a promise: crashes, outages, sizes, compose, the chart (35 minutes)
 	@deploy/dev/test.sh --long
@@ -47,7 +46,7 @@ lint: ## format, vet, linters, import arrows, determinism of the workflows
 
 generate: ## write the generated code anew: API server and client, custom resource definitions
 	@deploy/dev/build.sh tools
-	go generate ./...
+	. deploy/dev/lib/go.sh && go generate ./...
 
 clean: ## stop the local stack and delete its data and slipway's binaries (what is slow to build stays: rm -r .dev removes all)
 	@deploy/dev/stack.sh down --delete

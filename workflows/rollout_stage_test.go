@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -56,7 +55,7 @@ func newParty(t *testing.T, size int32) *fakeParty {
 
 func newPartyOf(t *testing.T, size int32, suite *testsuite.WorkflowTestSuite) *fakeParty {
 	p := &fakeParty{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, size: size, fail: map[string][]error{}}
-	p.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{NewInterceptor()}})
+	p.SetWorkerOptions(worker.Options{Interceptors: interceptors()})
 	p.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: TypeRollout})
 	p.SetStartTime(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
 	p.SetTestTimeout(20 * time.Second)

@@ -37,7 +37,7 @@ const (
 
 // watch counts the workflow of a stage, and suggests to continue as new as the server does.
 func (h *historyCounter) watch(s *stage) {
-	s.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{NewInterceptor(), h}})
+	s.SetWorkerOptions(worker.Options{Interceptors: interceptors(h)})
 	s.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { h.pending-- })
 	h.grown = func() { s.SetContinueAsNewSuggested(h.events >= suggestedAt) }
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -61,7 +60,7 @@ func newParties(t *testing.T) *fakeParties {
 func newPartiesOf(t *testing.T, suite *testsuite.WorkflowTestSuite) *fakeParties {
 	p := &fakeParties{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, runs: map[string]string{}, fail: map[string][]error{},
 		away: map[string]bool{}, budgets: map[string][]int64{}, told: map[string][]string{}}
-	p.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{NewInterceptor()}})
+	p.SetWorkerOptions(worker.Options{Interceptors: interceptors()})
 	p.RegisterWorkflowWithOptions(Serving, workflow.RegisterOptions{Name: TypeServing})
 	p.SetStartTime(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
 	p.SetTestTimeout(30 * time.Second)

@@ -9,6 +9,8 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
+# shellcheck source=deploy/dev/lib/go.sh
+. deploy/dev/lib/go.sh
 
 # A line for each part: its name, how often it measures, and what.
 parts() {

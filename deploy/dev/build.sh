@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Builds what the local stack runs into .dev/bin, and only what is missing there.
 #
-#   deploy/dev/build.sh [stack|tools|compose|gitops|s3|helm|previous]…     (default: stack)
+#   deploy/dev/build.sh [stack|slipway|tools|compose|gitops|s3|helm|previous]…     (default: stack)
 #
-# A binary is kept as long as what it was built from stays the same. A control-plane binary on PATH that
-# reports exactly the pinned version is linked instead of built.
+# A binary is kept as long as what it was built from stays the same. A program of the control plane that is there already, in the folder that
+# KUBEBUILDER_ASSETS names (as controller-runtime's envtest reads it) or on PATH, is linked instead of built, if it has the minor version that is pinned here.
+#
+# The stack is built in two lanes, once etcd has compiled what both need: the rest of the control plane in one, and in the other temporal-dev and,
+# if asked for, slipway. While one program is linked by one core, the other lane keeps the other core busy, and modules are downloaded beside all that.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,23 +15,36 @@ root=$(cd "$here/../.." && pwd)
 bin=$root/.dev/bin
 mkdir -p "$bin"
 
+command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer and run this again" >&2; exit 1; }
+# shellcheck source=deploy/dev/lib/go.sh
+. "$here/lib/go.sh"
+
 kubernetes_version=v1.36.3
 kwok_version=v0.8.0
+etcd_version=3.6.8
 helm_version=v4.3.1
 
 # Fields: binary, module folder, package.
 stack_binaries() {
+  stack_base
+  control_plane
+  temporal
+}
+
+stack_base() { echo "etcd kubernetes go.etcd.io/etcd/server/v3"; }
+
+control_plane() {
   cat <<LIST
-etcd kubernetes go.etcd.io/etcd/server/v3
 kube-apiserver kubernetes k8s.io/kubernetes/cmd/kube-apiserver
 kube-controller-manager kubernetes k8s.io/kubernetes/cmd/kube-controller-manager
 kube-scheduler kubernetes k8s.io/kubernetes/cmd/kube-scheduler
 kubectl kubernetes k8s.io/kubernetes/cmd/kubectl
 kwok kubernetes sigs.k8s.io/kwok/cmd/kwok
 kwokctl kubernetes sigs.k8s.io/kwok/cmd/kwokctl
-temporal-dev temporal slipway.io/slipway/deploy/dev/temporal
 LIST
 }
+
+temporal() { echo "temporal-dev temporal slipway.io/slipway/deploy/dev/temporal"; }
 
 # The small ones first: code generation needs only these.
 tools_binaries() {
@@ -79,7 +95,7 @@ build_previous() {
   rm -rf "$source"
   mkdir -p "$source"
   git -C "$root" archive "$previous_commit" | tar -x -C "$source"
-  (cd "$source" && GOWORK=off CGO_ENABLED=0 go build -trimpath -o "$bin/.slipway-previous.partial" ./cmd/slipway)
+  (cd "$source" && GOWORK=off go build -o "$bin/.slipway-previous.partial" ./cmd/slipway)
   mv "$bin/.slipway-previous.partial" "$bin/slipway-previous"
   rm -rf "$source"
   echo "$previous_commit $go_version" >"$bin/.slipway-previous.stamp"
@@ -93,23 +109,31 @@ stamp() {
     cat "$here/$2/go.mod" "$here/$2/go.sum"
     find "$here/$2" -name '*.go' ! -name '*_test.go' | sort | while read -r file; do cat "$file"; done
     ldflags "$1"
-    settings "$1"
     echo "$go_version"
   } | hash
 }
 
-# Whether PATH has the binary in the pinned version, elsewhere than here; prints its path.
-on_path() {
+# already_there BINARY: prints the path of one in the folder of KUBEBUILDER_ASSETS or on PATH whose minor version is the pinned one.
+already_there() {
   local found want
-  found=$(command -v "$1") || return 1
-  case $found in "$bin"/*) return 1 ;; esac
   case $1 in
+    etcd) want="etcd Version: $etcd_version" ;;
+    kubectl) want="Client Version: $kubernetes_version" ;;
     kube-*) want="Kubernetes $kubernetes_version" ;;
     kwok | kwokctl) want="version $kwok_version" ;;
     *) return 1 ;;
   esac
-  "$found" --version 2>/dev/null | grep -qF "$want" && echo "$found"
+  for found in "${KUBEBUILDER_ASSETS:+$KUBEBUILDER_ASSETS/$1}" $(type -ap "$1"); do
+    case $found in "$bin"/* | "") continue ;; esac
+    if [ -x "$found" ] && version_of "$1" "$found" | grep -qF "${want%.*}."; then
+      echo "$found"
+      return 0
+    fi
+  done
+  return 1
 }
+
+version_of() { if [ "$1" = kubectl ]; then "$2" version --client 2>/dev/null; else "$2" --version 2>/dev/null; fi; }
 
 ldflags() {
   local v=$kubernetes_version
@@ -121,20 +145,23 @@ ldflags() {
   esac
 }
 
-# settings BINARY: what else it is built with. The Temporal server's database is SQLite in C (temporal/sqlite) with full-text search, for lists of keywords; .ci/run
-# tests it with the same.
-settings() { case $1 in temporal-dev) echo "CGO_ENABLED=1 GOFLAGS=-tags=sqlite_fts5,netgo,osusergo" ;; esac; }
-
 # Written to a temporary name first: an interrupted build leaves no half of a binary behind.
 build() {
-  local name=$1 module=$2 package=$3 compiler
+  local name=$1 module=$2 package=$3 with=CGO_ENABLED=0 tags=$go_tags
+  if needs_c "$name"; then with=CGO_ENABLED=1 tags=$go_tags,sqlite_fts5; fi
+  (cd "$here/$module" && env GOWORK=off "$with" go build -tags "$tags" -ldflags "$(ldflags "$name")" -o "$bin/.$name.partial" "$package") &&
+    mv "$bin/.$name.partial" "$bin/$name"
+}
+
+# The Temporal server's database is SQLite in C (temporal/sqlite), with full-text search for lists of keywords; .ci/run tests it with the same tags.
+needs_c() { [ "$1" = temporal-dev ]; }
+
+check_c_compiler() {
+  local compiler
   compiler=$(go env CC)
-  if [ -n "$(settings "$name")" ] && ! command -v "${compiler%% *}" >/dev/null; then
-    echo "A C compiler is missing, which $name needs (${compiler%% *}): install one, for example the Debian package gcc with libc6-dev, and run this again" >&2
-    return 1
-  fi
-  (cd "$here/$module" && env GOWORK=off CGO_ENABLED=0 $(settings "$name") go build -trimpath -ldflags "$(ldflags "$name")" -o "$bin/.$name.partial" "$package")
-  mv "$bin/.$name.partial" "$bin/$name"
+  if command -v "${compiler%% *}" >/dev/null; then return 0; fi
+  echo "A C compiler is missing, which $1 needs (${compiler%% *}): install one, for example the Debian package gcc with libc6-dev, and run this again" >&2
+  return 1
 }
 
 # tell_while_running PID TEXT: a line every 30 s; fails as the process does.
@@ -150,32 +177,93 @@ tell_while_running() {
 
 is_current() { [ -x "$bin/$1" ] && [ "$(cat "$bin/.$1.stamp" 2>/dev/null)" = "$2" ]; }
 
-build_list() {
-  local list total n=0 name module package want found started
-  list=$("$1")
-  total=$(wc -l <<<"$list")
+# build_lists LIST…: what is missing of them, one after the other.
+build_lists() {
+  local list
+  mark_missing "$@" || return 0
+  for list; do build_marked "$list"; done
+}
+
+# mark_missing LIST…: a file in $left for each program of the lists that is to be built; fails if there is none.
+mark_missing() {
+  find_missing "$@"
+  [ "$(count_left)" -gt 0 ] || return 1
+  if [ -n "$locked" ]; then return 0; fi
+  take_lock
+  rm -f "$left"/*
+  find_missing "$@" # another build may just have done it
+  [ "$(count_left)" -gt 0 ]
+}
+
+find_missing() {
+  local list name module package
+  for list; do
+    while read -r name module package; do
+      if is_current "$name" "$(stamp "$name" "$module")"; then continue; fi
+      if needs_c "$name"; then check_c_compiler "$name" || exit 1; fi
+      echo "$module $package" >"$left/$name"
+    done < <("$list")
+  done
+}
+
+count_left() { find "$left" -type f | wc -l; }
+
+# build_marked LIST: builds or links those of its programs that are marked.
+build_marked() {
+  local name module package found started
   while read -r name module package; do
-    n=$((n + 1))
-    want=$(stamp "$name" "$module")
-    if is_current "$name" "$want"; then continue; fi
-    take_lock
-    if is_current "$name" "$want"; then continue; fi # another build has just done it
-    if found=$(on_path "$name"); then
-      echo "[$n of $((total))] $name: using $found"
+    if [ ! -e "$left/$name" ]; then continue; fi
+    started=$SECONDS
+    if found=$(already_there "$name"); then
       ln -sf "$found" "$bin/$name"
+      rm "$left/$name"
+      echo "$name: using $found; $(count_left) left to build"
     else
-      started=$SECONDS
-      if [ -z "$hinted" ] && [ "$1" = stack_binaries ]; then
-        echo "building what the local stack runs, from Go modules: about 15 minutes on 2 cores, once"
-        hinted=yes
-      fi
-      echo "[$n of $((total))] building $name …"
+      echo "building $name …"
       build "$name" "$module" "$package" &
-      tell_while_running $! "[$n of $((total))] still building $name"
-      echo "[$n of $((total))] built $name in $((SECONDS - started)) s"
+      tell_while_running $! "still building $name" || return 1
+      rm "$left/$name"
+      echo "built $name in $((SECONDS - started)) s; $(count_left) left to build"
     fi
-    echo "$want" >"$bin/.$name.stamp"
-  done <<<"$list"
+    stamp "$name" "$module" >"$bin/.$name.stamp"
+  done < <("$1")
+}
+
+# build_stack [slipway]: in two lanes, see above.
+build_stack() {
+  local lanes=() lane code=0
+  if ! mark_missing stack_binaries; then
+    "build_${1:-nothing}"
+    return
+  fi
+  echo "building what the local stack runs, from Go modules: $(count_left) programs; all of them take about 12 minutes on 2 cores, once"
+  download "$@" &
+  build_marked stack_base
+  build_marked control_plane &
+  lanes+=($!)
+  { build_marked temporal && "build_${1:-nothing}"; } &
+  lanes+=($!)
+  for lane in "${lanes[@]}"; do wait "$lane" || code=1; done
+  return $code
+}
+
+build_nothing() { :; }
+
+# download [slipway]: the modules of what is built later, while the first program is compiled. What fails here fails again in the build, which says so.
+download() {
+  local file module package
+  for file in "$left"/*; do
+    if read -r module package <"$file"; then (cd "$here/$module" && GOWORK=off go list -deps "$package" >/dev/null) || true; fi
+  done 2>/dev/null
+  if [ -n "${1:-}" ]; then (cd "$root" && go list -deps ./cmd/slipway >/dev/null 2>&1) || true; fi
+}
+
+# build_slipway: Go knows whether something has changed.
+build_slipway() {
+  local release
+  release=$(git -C "$root" describe --tags --always --dirty 2>/dev/null || true)
+  (cd "$root" && go build -ldflags "-X slipway.io/slipway/cli/version.release=$release" -o "$bin/slipway" ./cmd/slipway)
+  ln -sf slipway "$bin/kubectl-slipway"
 }
 
 # One build at a time in this clone. A lock whose owner is dead, or died before it wrote its pid, is taken over.
@@ -194,17 +282,26 @@ take_lock() {
     sleep 2
   done
   echo $$ >"$bin/.lock/pid"
-  trap 'rm -rf "$bin/.lock"' EXIT
   locked=yes
 }
 
-command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer and run this again" >&2; exit 1; }
 go_version=$(cd "$here/kubernetes" && go env GOVERSION)
 locked=
-hinted=
-for what in "${@:-stack}"; do
-  case $what in
-    previous) build_previous ;;
-    *) build_list "${what}_binaries" ;;
+left=$(mktemp -d)
+trap 'rm -rf "$left"; if [ -n "$locked" ]; then rm -rf "$bin/.lock"; fi' EXIT
+if [ $# -eq 0 ]; then set -- stack; fi
+while [ $# -gt 0 ]; do
+  case $1 in
+    previous | slipway) "build_$1" ;;
+    stack)
+      if [ "${2:-}" = slipway ]; then
+        build_stack slipway
+        shift
+      else
+        build_stack
+      fi
+      ;;
+    *) build_lists "${1}_binaries" ;;
   esac
+  shift
 done

@@ -6,6 +6,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 bin=$root/.dev/bin
+# shellcheck source=deploy/dev/lib/go.sh
+. "$here/lib/go.sh"
 "$here/build.sh" tools
 cd "$root"
 
@@ -35,7 +37,7 @@ echo "lint: gofmt"
 check_format
 echo "lint: go vet, also with the failpoints"
 go vet ./...
-go vet -tags failpoints ./...
+go vet -tags "failpoints,$go_tags" ./...
 echo "lint: golangci-lint"
 "$bin/golangci-lint" run ./...
 echo "lint: workflowcheck"

@@ -13,6 +13,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 state=$root/.dev/soak
 cd "$root"
+# shellcheck source=deploy/dev/lib/go.sh
+. deploy/dev/lib/go.sh
 
 case ${1:-} in
   --anew)

@@ -2,6 +2,7 @@
 # Runs Slipway's tests against the local stack, which it starts if need be.
 #
 #   deploy/dev/test.sh [go test arguments…]       what a change most likely breaks (default: ./...)
+#   deploy/dev/test.sh --race [arguments…]        what runs without the stack, under the race detector (default: ./...)
 #   deploy/dev/test.sh --long                     what else stands for a promise: the tests named TestLong…, which the first leaves out
 #   deploy/dev/test.sh --soak [arguments…]        every kill, cell and size, in shards: see soak.sh
 #   deploy/dev/test.sh --bench [parts…]           the measurements of test/bench, which print their figures: see bench.sh
@@ -9,7 +10,7 @@
 #
 # A test that needs the stack reads these:
 #
-#   SLIPWAY_TEST_STACK             1: the stack is up
+#   SLIPWAY_TEST_STACK             1: the stack is up. Without it, as with --race, a test that needs it is skipped
 #   SLIPWAY_TEST_LONG              1 with --long: the tests that are named TestLong…
 #   SLIPWAY_TEST_SOAK              1 with --soak: the tests that are named TestSoak…
 #   SLIPWAY_TEST_SEED              the seed of random kills; without it the clock
@@ -30,6 +31,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 bin=$root/.dev/bin
+# shellcheck source=deploy/dev/lib/go.sh
+. "$here/lib/go.sh"
 
 stack_value() { sed -n "s/^$1=//p" "$root/.dev/env"; }
 
@@ -46,11 +49,10 @@ set_environment() {
   for name in $(compgen -e SLIPWAY_DEV_ || true); do unset "$name"; done
 }
 
-# With the flags of `go test`, so that nothing is compiled twice.
 build_slipway() {
   echo "test: building slipway and slipway-failpoints …"
   go build -o "$bin/slipway" ./cmd/slipway
-  go build -tags failpoints -o "$bin/slipway-failpoints" ./cmd/slipway
+  go build -tags "failpoints,$go_tags" -o "$bin/slipway-failpoints" ./cmd/slipway
   go build -o "$bin/testreport" ./test/report
 }
 
@@ -66,6 +68,14 @@ case ${1:-} in
     set_environment
     for name in $(compgen -e SLIPWAY_TEST_); do printf 'export %s=%q\n' "$name" "${!name}"; done
     exit 0
+    ;;
+  --race)
+    shift
+    mkdir -p "$bin"
+    go build -o "$bin/testreport" ./test/report
+    [ $# -gt 0 ] || set -- ./...
+    CGO_ENABLED=1 go test -json -race -count="${SLIPWAY_TEST_COUNT:-1}" -vet=off -ldflags='-s -w' -timeout "$timeout" "$@" | "$bin/testreport"
+    exit
     ;;
   --long)
     long=yes
@@ -115,7 +125,7 @@ run_killed() {
   mapfile -t files < <(grep -rlE --include='*_test.go' --exclude-dir=.dev '^//go:build failpoints' .)
   tests=$(sed -nE 's/^func (Test[A-Za-z0-9]*)\(.*/\1/p' "${files[@]}" | paste -sd '|')
   mapfile -t files < <(dirname "${files[@]}" | sort -u)
-  run -tags failpoints -run "^($tests)\$" "${files[@]}"
+  run -tags "failpoints,$go_tags" -run "^($tests)\$" "${files[@]}"
 }
 
 # run_all: what takes longest begins first. In the long run one package runs at a time: its tests start control planes of their own, kill processes at random and
@@ -143,7 +153,7 @@ if run_asked "$@" | "$bin/testreport" -again "$red"; then exit 0; fi
 while read -r package pattern; do
   echo "test: $package $pattern failed among the others: three times more, alone"
   for _ in 1 2 3; do # each in a process of its own: what a test leaves in an engine that it shares goes with the process
-    go test -json -tags failpoints -count=1 -vet=off -ldflags='-s -w' -parallel 1 -timeout "$timeout" -run "$pattern" "$package" </dev/null | "$bin/testreport" || exit 1
+    go test -json -tags "failpoints,$go_tags" -count=1 -vet=off -ldflags='-s -w' -parallel 1 -timeout "$timeout" -run "$pattern" "$package" </dev/null | "$bin/testreport" || exit 1
   done
 done <"$red"
 sed 's/^/RED ONCE  /' "$red"

@@ -16,7 +16,7 @@ func (r *report) again() []string {
 	for _, id := range r.red {
 		packages[id.pkg] = true
 	}
-	if len(r.red) > fewRed || len(packages) != r.packagesFailed || r.unfinished > 0 || r.policy.CI && len(r.skipped) > 0 {
+	if len(r.red) > fewRed || len(packages) != r.packagesFailed || r.unfinished > 0 || r.policy.CI && r.skips > 0 {
 		return nil
 	}
 	var lines []string

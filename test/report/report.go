@@ -21,16 +21,17 @@ type event struct {
 }
 
 // policy says which skips are failures.
-type policy struct{ CI, Long, Soak bool }
+type policy struct{ CI, Stack, Long, Soak bool }
 
-// run is a longer run that tests are left to: their reason to skip names it, and their own name begins with its prefix, by which it finds them.
+// run is another run that tests are left to: their reason to skip names it, and their own name begins with its prefix, if it has one, by which it finds them.
 type run struct {
 	command, prefix string
 }
 
 var (
-	longRun = run{"make test-long", "TestLong"}
-	soakRun = run{"make test-soak", "TestSoak"}
+	stackRun = run{"make test", ""} // for tests without the stack
+	longRun  = run{"make test-long", "TestLong"}
+	soakRun  = run{"make test-soak", "TestSoak"}
 )
 
 // slowest is how many of the slowest tests a run ends with.
@@ -48,8 +49,9 @@ type report struct {
 	subtests map[testID]int      // ended subtests of a test
 	build    map[string][]string // compiler output of a package
 
-	packages       []string // result lines, as go test prints them
-	skipped        []string // "package test: reason"
+	packages       []string            // result lines, as go test prints them
+	skipped        map[string][]string // "package test", by the reason
+	skips          int
 	postponed      map[run]int
 	misnamed       []string // tests whose name puts them into another run than the one they ran in
 	timed          []timedTest
@@ -66,7 +68,7 @@ func newReport(out io.Writer, p policy) *report {
 	return &report{
 		out: out, policy: p, started: time.Now(),
 		output: map[testID][]string{}, subtests: map[testID]int{}, build: map[string][]string{},
-		postponed: map[run]int{}, covered: map[string]int{},
+		postponed: map[run]int{}, covered: map[string]int{}, skipped: map[string][]string{},
 	}
 }
 
@@ -139,12 +141,13 @@ func (r *report) testEnded(e event) {
 // testSkipped allows a skip that leaves the test to a longer run, if that run will find it.
 func (r *report) testSkipped(id testID, reason string) {
 	for _, left := range r.longerRuns() {
-		if strings.Contains(reason, left.command) && strings.HasPrefix(id.name, left.prefix) {
+		if strings.Contains(reason, "`"+left.command+"`") && strings.HasPrefix(id.name, left.prefix) {
 			r.postponed[left]++
 			return
 		}
 	}
-	r.skipped = append(r.skipped, shortPackage(id.pkg)+" "+id.name+": "+reason)
+	r.skips++
+	r.skipped[reason] = append(r.skipped[reason], shortPackage(id.pkg)+" "+id.name)
 }
 
 func (r *report) longerRuns() []run {
@@ -153,14 +156,16 @@ func (r *report) longerRuns() []run {
 		return nil
 	case r.policy.Long:
 		return []run{soakRun}
+	case r.policy.Stack:
+		return []run{longRun, soakRun}
 	}
-	return []run{longRun, soakRun}
+	return []run{stackRun, longRun, soakRun}
 }
 
 // checkName finds a test that runs here although its name leaves it to a longer run: it would run in both.
 func (r *report) checkName(id testID) {
 	for _, left := range r.longerRuns() {
-		if strings.HasPrefix(id.name, left.prefix) {
+		if left.prefix != "" && strings.HasPrefix(id.name, left.prefix) {
 			r.misnamed = append(r.misnamed, fmt.Sprintf("%s %s: its name leaves it to %q, and it ran here", shortPackage(id.pkg), id.name, left.command))
 		}
 	}
@@ -219,8 +224,8 @@ func (r *report) finish(now time.Time) bool {
 	for _, what := range slices.Sorted(maps.Keys(r.covered)) {
 		fmt.Fprintf(r.out, "covered  %d %s\n", r.covered[what], what)
 	}
-	for _, s := range r.skipped {
-		fmt.Fprintln(r.out, "skip  "+s)
+	for _, reason := range slices.Sorted(maps.Keys(r.skipped)) {
+		fmt.Fprintf(r.out, "skip  %s: %s\n", strings.Join(r.skipped[reason], ", "), reason)
 	}
 	for _, f := range r.failed {
 		fmt.Fprintln(r.out, "FAIL  "+f)
@@ -231,7 +236,7 @@ func (r *report) finish(now time.Time) bool {
 	for _, p := range r.packages {
 		fmt.Fprintln(r.out, p)
 	}
-	if r.policy.CI && len(r.skipped) > 0 {
+	if r.policy.CI && r.skips > 0 {
 		fmt.Fprintln(r.out, "FAIL  in CI a skipped test is a failure")
 		ok = false
 	}
@@ -243,13 +248,13 @@ func (r *report) finish(now time.Time) bool {
 		verdict = "FAIL"
 	}
 	left := ""
-	for _, longer := range []run{longRun, soakRun} {
+	for _, longer := range []run{stackRun, longRun, soakRun} {
 		if n := r.postponed[longer]; n > 0 {
 			left += fmt.Sprintf(", %d left to %s", n, longer.command)
 		}
 	}
 	fmt.Fprintf(r.out, "%s    %d tests with %d cases in %d packages: %d failed, %d skipped%s, %s\n",
-		verdict, r.tests, r.cases, len(r.packages), len(r.failed), len(r.skipped), left, now.Sub(r.started).Round(time.Second))
+		verdict, r.tests, r.cases, len(r.packages), len(r.failed), r.skips, left, now.Sub(r.started).Round(time.Second))
 	return ok
 }
 

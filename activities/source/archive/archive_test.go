@@ -244,8 +244,9 @@ func TestUnpackArchivesOfPrograms(t *testing.T) {
 	} {
 		t.Run(command, func(t *testing.T) {
 			for word := range strings.SplitSeq(command, "|") {
-				if _, err := exec.LookPath(strings.Fields(word)[0]); err != nil {
-					t.Skip(err)
+				program := strings.Fields(word)[0]
+				if _, err := exec.LookPath(program); err != nil {
+					t.Skipf("needs %s: install it, on Debian by deploy/dev/install-debian.sh", program)
 				}
 			}
 			out := filepath.Join(dir, "out")

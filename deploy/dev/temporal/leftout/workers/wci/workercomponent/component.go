@@ -1,0 +1,7 @@
+// Package workercomponent stands in for the workflows of Temporal's serverless workers, which the local server leaves out.
+package workercomponent
+
+import "go.uber.org/fx"
+
+// Module registers nothing.
+var Module = fx.Options()
