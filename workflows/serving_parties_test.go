@@ -86,8 +86,9 @@ func newPartiesOf(t *testing.T, suite *testsuite.WorkflowTestSuite) *fakeParties
 	return p
 }
 
-// errNoWorker stands for a queue that nobody polls: the activity is tried again until somebody does.
-var errNoWorker = errors.New("nobody polls the queue")
+// errNoWorker plays a queue without a worker: the activity is tried again until there is one. That is not as often as after other failures, since the test
+// environment counts the heartbeat timeout in real seconds, and within them it has to get through the days for which a party is away.
+var errNoWorker = temporal.NewApplicationErrorWithOptions("no worker polls the queue", "", temporal.ApplicationErrorOptions{NextRetryDelay: time.Minute})
 
 // takes is the activity by which parties take a step: one alone fails as it does, and of several the answer says how each has ended.
 func (p *fakeParties) takes(verb string, took func(serving.PartyRequest)) func(context.Context, serving.PartyRequest) (*serving.TogetherResult, error) {

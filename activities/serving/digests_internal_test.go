@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/serving"
+	"slipway.io/slipway/test/race"
 )
 
 // ownDeployment is one whose label, annotation and image are Slipway's.
@@ -85,6 +86,7 @@ func TestDigestsAreThoseOfTheObjectAsItIs(t *testing.T) {
 
 // The status of a Deployment changes five times while it comes up, and what was written comes once more by the watch.
 func TestDigestsAreNotMadeTwice(t *testing.T) {
+	race.SkipBounds(t)
 	d := newDigests()
 	for _, is := range []object{ownDeployment(), ownConfigMap()} {
 		_, err := d.of(is)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,9 +155,11 @@ func TestAQuestionToThePodsThatFailsIsNoNews(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cluster := fake.NewClientset(deploymentOf(0), waitingPod("ImagePullBackOff"))
+		var busy atomic.Bool
+		cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return busy.Load(), nil, errors.New("busy") })
 		out, _ := observe(t, cluster)
 		time.Sleep(time.Minute)
-		cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("busy") })
+		busy.Store(true)
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"ImagePullBackOff"}, out.words(), "what the pods said last is the best that is known")
 	})

@@ -22,7 +22,7 @@ command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer and 
 kubernetes_version=v1.36.3
 kwok_version=v0.8.0
 etcd_version=3.6.8
-helm_version=v4.3.1
+helm_version=v4.2.4
 
 # Fields: binary, module folder, package.
 stack_binaries() {

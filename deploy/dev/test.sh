@@ -18,7 +18,7 @@
 #   SLIPWAY_TEST_KUBECONFIG        kubeconfig of the local cluster, as its administrator
 #   SLIPWAY_TEST_TEMPORAL_ADDRESS  host:port
 #   SLIPWAY_TEST_TEMPORAL_UI       URL
-#   SLIPWAY_TEST_BIN               folder with slipway, slipway-failpoints (built with -tags failpoints) and the stack's binaries
+#   SLIPWAY_TEST_BIN               folder with slipway, slipway-failpoints (built with -tags failpoints), with --long slipway-race (with -race too), and the stack's binaries
 #   SLIPWAY_TEST_ROOT              this clone
 #
 # With CI set in the environment a test that is skipped is a failure, except one that its name and its reason leave to a longer run.
@@ -74,6 +74,7 @@ case ${1:-} in
     mkdir -p "$bin"
     go build -o "$bin/testreport" ./test/report
     [ $# -gt 0 ] || set -- ./...
+    export SLIPWAY_TEST_ROOT=$root
     CGO_ENABLED=1 go test -json -race -count="${SLIPWAY_TEST_COUNT:-1}" -vet=off -ldflags='-s -w' -timeout "$timeout" "$@" | "$bin/testreport"
     exit
     ;;
@@ -108,8 +109,19 @@ build_slipway
 set_environment
 unset SLIPWAY_TEST_LONG SLIPWAY_TEST_SOAK
 if [ -n "$long" ]; then export SLIPWAY_TEST_LONG=1; fi
-if [ -n "$long$soak" ]; then "$here/build.sh" previous; fi
 if [ -n "$soak" ]; then export SLIPWAY_TEST_SOAK=1; fi
+# What a run of all tests needs besides the stack is built first, and not within the time of a test. A single test builds what it needs (test/programs).
+build_programs() {
+  if [ -n "$long" ] && [ -z "$bench" ]; then
+    echo "test: building slipway-race …"
+    CGO_ENABLED=1 go build -race -tags "failpoints,$go_tags" -o "$bin/slipway-race" ./cmd/slipway
+  fi
+  if [ -n "$long$soak" ]; then "$here/build.sh" previous; fi
+  if [ $# -gt 0 ] || [ -n "$bench" ]; then return 0; fi
+  "$here/build.sh" s3 helm
+  if [ -n "$long$soak" ]; then "$here/build.sh" gitops compose; fi
+}
+build_programs "$@"
 if [ -n "$bench" ]; then exec "$here/bench.sh" "$@"; fi
 if [ -n "$soak" ]; then exec "$here/soak.sh" "$@"; fi
 

@@ -158,12 +158,12 @@ func TestNobodyWaitsWhileAnAnswerIsReadAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a Answers
 		c := &counter{takes: 30 * time.Millisecond}
-		fail := false
+		var fail atomic.Bool
 		ask := func() (int64, time.Duration) {
 			began := time.Now()
 			n, err := GetLately(t.Context(), &a, "list", 100*time.Millisecond, 50*time.Millisecond, func(ctx context.Context) (int64, error) {
 				n, err := c.read(ctx)
-				if fail {
+				if fail.Load() {
 					err = errors.New("away")
 				}
 				return n, err
@@ -187,11 +187,11 @@ func TestNobodyWaitsWhileAnAnswerIsReadAnew(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		expect(3, 30*time.Millisecond, "what is too old is not given any more")
 		time.Sleep(80 * time.Millisecond)
-		fail = true
+		fail.Store(true)
 		expect(3, 0, "it is read anew, which will fail")
 		time.Sleep(35 * time.Millisecond)
 		expect(3, 0, "what was known is given as long as it may be")
-		fail = false
+		fail.Store(false)
 		time.Sleep(30 * time.Millisecond)
 		n, _ := ask()
 		require.Greater(t, n, int64(3))

@@ -3,7 +3,6 @@ package buckets
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -21,6 +19,8 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/test/programs"
 )
 
 // Name is the bucket that a server has.
@@ -40,6 +40,7 @@ type Server struct {
 	S3 *minio.Client
 
 	t       testing.TB
+	program string
 	folder  string
 	socket  string
 	process *exec.Cmd
@@ -47,34 +48,14 @@ type Server struct {
 	before atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 }
 
-var program struct {
-	sync.Once
-	path string
-	err  error
-}
-
-// build builds the server, unless it is there: it takes a minute, so that only a test that needs it asks for it.
-func build() (string, error) {
-	program.Do(func() {
-		out, err := exec.Command(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy/dev/build.sh"), "s3").CombinedOutput()
-		if err != nil {
-			program.err = fmt.Errorf("build.sh s3: %w: %s", err, out)
-		}
-		program.path = filepath.Join(os.Getenv("SLIPWAY_TEST_BIN"), "versitygw")
-	})
-	return program.path, program.err
-}
-
 // Start runs a server, which ends with the test. A test without the local stack is skipped, since the server is built with it.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	if os.Getenv("SLIPWAY_TEST_STACK") == "" {
-		t.Skip("needs what the local stack is built with: run it by `make test`")
-	}
+	program := filepath.Join(programs.Folder(t, "s3"), "versitygw")
 	folder, err := os.MkdirTemp("", "s3") // a path that is short enough for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	s := &Server{t: t, folder: folder, socket: filepath.Join(folder, "socket")}
+	s := &Server{t: t, program: program, folder: folder, socket: filepath.Join(folder, "socket")}
 	front := httptest.NewServer(s.proxy())
 	t.Cleanup(front.Close)
 	s.URL = front.URL
@@ -113,13 +94,11 @@ func (s *Server) Before(see func(http.ResponseWriter, *http.Request) bool) { s.b
 // Run starts the process, and waits until it answers.
 func (s *Server) Run() {
 	s.t.Helper()
-	path, err := build()
-	require.NoError(s.t, err)
 	for _, name := range []string{"objects", "attributes"} {
 		require.NoError(s.t, os.MkdirAll(filepath.Join(s.folder, name), 0o750))
 	}
 	_ = os.Remove(s.socket) // a killed process leaves it
-	s.process = exec.Command(path, "--port", s.socket, "--access", accessKey, "--secret", secretKey, "--quiet", "--keep-alive", "posix",
+	s.process = exec.Command(s.program, "--port", s.socket, "--access", accessKey, "--secret", secretKey, "--quiet", "--keep-alive", "posix",
 		"--sidecar", filepath.Join(s.folder, "attributes"), filepath.Join(s.folder, "objects"))
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(s.t, s.process.Start())

@@ -2,12 +2,10 @@ package chart
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,29 +13,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/test/programs"
 )
 
-var program struct {
-	sync.Once
-	path string
-	err  error
-}
-
-// helm is the program, which is built if it isn't there. A test without the local stack is skipped, since it is built with it.
+// helm is the program.
 func helm(t testing.TB) string {
 	t.Helper()
-	if os.Getenv("SLIPWAY_TEST_STACK") == "" {
-		t.Skip("needs what the local stack is built with: run it by `make test`")
-	}
-	program.Do(func() {
-		out, err := exec.Command(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy/dev/build.sh"), "helm").CombinedOutput()
-		if err != nil {
-			program.err = fmt.Errorf("build.sh helm: %w: %s", err, out)
-		}
-		program.path = filepath.Join(os.Getenv("SLIPWAY_TEST_BIN"), "helm")
-	})
-	require.NoError(t, program.err)
-	return program.path
+	return filepath.Join(programs.Folder(t, "helm"), "helm")
 }
 
 // chartDir is the chart as it lies in the repository.

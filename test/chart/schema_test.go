@@ -18,6 +18,7 @@ import (
 
 	"slipway.io/slipway/test/compose"
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/programs"
 )
 
 // databases are an installation whose Temporal keeps what it has in a PostgreSQL of the test.
@@ -109,7 +110,7 @@ func newDatabases(t *testing.T) *databases {
 // playJobs runs what pods of the Job run, with the environment that their containers get, and ends the pods as it ends.
 func (d *databases) playJobs(t *testing.T) {
 	t.Helper()
-	path := compose.Programs(t)
+	path := programs.Folder(t, "compose")
 	pods, err := d.stack.Kube.CoreV1().Pods(d.namespace).Watch(t.Context(), metav1.ListOptions{LabelSelector: schemaSelector})
 	require.NoError(t, err)
 	go func() {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/programs"
 )
 
 // container runs what a service of the file runs, on this machine: its entry point, command, environment and health check, with paths
@@ -102,7 +103,7 @@ func (c *container) command(ctx context.Context) *exec.Cmd {
 // runJob runs a job to its end, which must be a success.
 func (c *container) runJob(t *testing.T) string {
 	t.Helper()
-	c.path = Programs(t)
+	c.path = programs.Folder(t, "compose")
 	ctx, cancel := context.WithTimeout(t.Context(), patienceOfAJob)
 	defer cancel()
 	out, err := c.command(ctx).CombinedOutput()

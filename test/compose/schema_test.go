@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/programs"
 )
 
 // schemaJob is an empty PostgreSQL, and the file's job that sets its databases up.
@@ -94,7 +95,7 @@ func TestLongSchemaJobFailsWhenTheDatabaseIsAway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte(samplePassword), 0o600))
 	job.secret(file)
-	job.path = Programs(t)
+	job.path = programs.Folder(t, "compose")
 	out, err := job.command(t.Context()).CombinedOutput()
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit, "a failed job must not look like one that is done")

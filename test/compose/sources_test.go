@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/programs"
 )
 
 // A variable that a program does not read would be passed over in silence: each is in the source of what the image runs.
@@ -42,7 +43,7 @@ func TestLongVariablesOfTemporalsImagesAreRead(t *testing.T) {
 func TestLongDynamicConfigIsKnownToTheServer(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	server := filepath.Join(Programs(t), "temporal-server")
+	server := filepath.Join(programs.Folder(t, "compose"), "temporal-server")
 	out, err := exec.Command(server, "validate-dynamic-config", filepath.Join(root(t), "deploy/compose/dynamic-config.yaml")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.NotContains(t, string(out), "error:")

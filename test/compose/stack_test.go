@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/programs"
 )
 
 // The whole stack: each service is started when what it waits for is there and no earlier, with the file's own commands, environments
@@ -24,7 +25,7 @@ func TestLongTheStackReleases(t *testing.T) {
 	variables["SLIPWAY_API_TOKEN_FILE"] = filepath.Join(t.TempDir(), "api-token")
 	require.NoError(t, os.WriteFile(variables["SLIPWAY_API_TOKEN_FILE"], []byte(sampleToken), 0o600))
 	r := &running{project: load(t, variables, composeFile), containers: map[string]*container{}, processes: map[string]*harness.Process{}, ports: map[string]string{}}
-	bin, apps := Programs(t), stack.Namespace(t, "apps")
+	bin, apps := programs.Folder(t, "compose"), stack.Namespace(t, "apps")
 	r.build(t, bin, stack.Binary("slipway"))
 
 	for _, name := range startOrder(t, r.project) {

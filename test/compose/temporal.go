@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/test/harness"
+	"slipway.io/slipway/test/programs"
 )
 
 // Temporal is that of the compose file, on PostgreSQL, for tests of what engines do on it. Workloads are those of the shared stack.
@@ -45,7 +46,7 @@ func startTemporal(t *testing.T, folder string) *Temporal {
 	x := &Temporal{Stack: harness.SharedStack(t), t: t}
 	x.r = &running{project: load(t, example(t), composeFile), folder: folder,
 		containers: map[string]*container{}, processes: map[string]*harness.Process{}, ports: map[string]string{}}
-	x.r.buildTemporal(t, Programs(t))
+	x.r.buildTemporal(t, programs.Folder(t, "compose"))
 	for _, name := range startOrder(t, x.r.project) {
 		if x.isOfTemporal(name) {
 			x.r.start(t, name)

@@ -42,8 +42,13 @@ type supervised struct {
 
 // newSupervised is one whose worker dies; env is added to the worker's.
 func newSupervised(t *testing.T, env ...string) *supervised {
+	return supervisedAs(t, harness.Options{Binary: "slipway-failpoints", WorkerEnv: env})
+}
+
+// supervisedAs is one whose worker dies, of another binary or with more in its environment.
+func supervisedAs(t *testing.T, o harness.Options) *supervised {
 	c := aboutToDie(t)
-	o := harness.Options{Binary: "slipway-failpoints", Apart: true, WorkerEnv: append(c.env(), env...)}
+	o.Apart, o.WorkerEnv = true, append(c.env(), o.WorkerEnv...)
 	c.Engine = harness.Start(t, o)
 	c.process, c.again = c.Processes[1], func() *harness.Process { return c.Worker(o) }
 	c.superviseUntilTheEnd()

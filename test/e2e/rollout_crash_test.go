@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -130,22 +131,41 @@ const fewLanes = 11
 func TestLongRolloutWorkerKilledAtRandom(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	killDuringRollouts(t, 3)
+	killDuringRollouts(t, 3, func(t *testing.T) *supervised { return newSupervised(t) })
 }
 
 func TestSoakRolloutWorkerKilledAtRandom(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	killDuringRollouts(t, 75)
+	killDuringRollouts(t, 75, func(t *testing.T) *supervised { return newSupervised(t) })
 }
 
-func killDuringRollouts(t *testing.T, kills int) {
+// Server and worker are built with the race detector, which writes what it finds into files.
+func TestLongRolloutWorkerKilledAtRandom_WithoutDataRaces(t *testing.T) {
+	harness.Long(t)
+	t.Parallel()
+	reports := filepath.Join(t.TempDir(), "race")
+	t.Cleanup(func() { // after the cases, which are parallel
+		found, err := filepath.Glob(reports + ".*")
+		require.NoError(t, err)
+		for _, file := range found {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			t.Errorf("the race detector of an engine reports:\n%s", text)
+		}
+	})
+	killDuringRollouts(t, 1, func(t *testing.T) *supervised {
+		return supervisedAs(t, harness.Options{Binary: "slipway-race", Env: []string{"GORACE=log_path=" + reports}})
+	})
+}
+
+func killDuringRollouts(t *testing.T, kills int, start func(*testing.T) *supervised) {
 	t.Helper()
 	for _, place := range crashCells[:2] {
 		t.Run(string(place.style), func(t *testing.T) {
 			t.Parallel()
 			random := harness.Random(t)
-			c := newSupervised(t)
+			c := start(t)
 			harness.Covered(t, kills, "random kills of a worker during a rollout")
 			for kill := range kills {
 				moment := time.Duration(random.Int64N(int64(6 * time.Second)))

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"slipway.io/slipway/test/observer"
+	"slipway.io/slipway/test/programs"
 )
 
 // Tool is a way to apply a manifest again and again.
@@ -97,7 +98,7 @@ func (e *Engine) Neighbour(t testing.TB, tool Tool, manifest []*unstructured.Uns
 		}
 		return n
 	}
-	buildControllers(t)
+	programs.Folder(t, "gitops")
 	cmd := exec.Command(e.Binary(tool.program), append([]string{"--kubeconfig", e.Kubeconfig, "--manifest", n.manifest}, tool.args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -116,23 +117,6 @@ func (e *Engine) Neighbour(t testing.TB, tool Tool, manifest []*unstructured.Uns
 		}
 	})
 	return n
-}
-
-var controllers struct {
-	sync.Once
-	err error
-}
-
-// buildControllers builds the programs of test/gitops, unless they are there: that takes minutes, so that only a test that needs them asks for it.
-func buildControllers(t testing.TB) {
-	t.Helper()
-	controllers.Do(func() {
-		out, err := exec.Command(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy/dev/build.sh"), "gitops").CombinedOutput()
-		if err != nil {
-			controllers.err = fmt.Errorf("build.sh gitops: %w: %s", err, out)
-		}
-	})
-	require.NoError(t, controllers.err)
 }
 
 // Declare is what the manifest says from now on: a commit.

@@ -20,6 +20,7 @@ import (
 
 	"slipway.io/slipway/activities/source/archive"
 	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/test/race"
 )
 
 // app is a package as people make them, with what the formats differ in.
@@ -302,6 +303,7 @@ func TestUnpackBelowALinkOfSomebodyElse(t *testing.T) {
 
 // A package of hundreds of megabytes takes no more memory than a small one.
 func TestMemoryIsConstant(t *testing.T) {
+	race.SkipBounds(t)
 	f, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
 	defer f.Close()

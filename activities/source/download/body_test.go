@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/activities/source/download"
+	"slipway.io/slipway/test/race"
 )
 
 func TestSizeLimit(t *testing.T) {
@@ -243,6 +244,7 @@ func TestContentEncoding(t *testing.T) {
 
 // A package of 2 GiB must not need memory of its size.
 func TestMemoryDoesNotGrowWithThePackage(t *testing.T) {
+	race.SkipBounds(t)
 	block := []byte(strings.Repeat("x", 1<<20))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 256 {

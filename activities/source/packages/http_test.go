@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/test/buckets"
+	"slipway.io/slipway/test/race"
 )
 
 // serve serves a store that asks for a token.
@@ -251,6 +252,7 @@ func TestAnotherServerIsNoStore(t *testing.T) {
 type endless struct{ *rand.ChaCha8 }
 
 func TestPackagesAreNeverHeldInMemory(t *testing.T) {
+	race.SkipBounds(t)
 	t.Run("folder", func(t *testing.T) { neverInMemory(t, inFolder(t.TempDir()), 12<<20) })
 	t.Run("bucket", func(t *testing.T) { neverInMemory(t, inBucket(buckets.Start(t)), 2*partBytes) })
 }

@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/activities/traffic/scriptbox"
 	"slipway.io/slipway/release/rollout/traffic"
 	"slipway.io/slipway/release/rollout/traffic/sandbox"
+	"slipway.io/slipway/test/race"
 )
 
 func TestMain(m *testing.M) {
@@ -38,6 +39,9 @@ func TestScriptsThatMisbehave(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if tc.reason == "memory is bounded" {
+				race.SkipBounds(t)
+			}
 			began := time.Now()
 			answer, err := runner.Run(t.Context(), sandbox.Request{Script: "mine.lua", Source: tc.source, Input: []byte(`{}`)})
 			require.NoError(t, err)
