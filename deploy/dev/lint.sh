@@ -21,6 +21,26 @@ check_format() {
   fi
 }
 
+# check_versions FILE…: a module that several of these need has one version in all of them. So its packages are compiled once, see lib/go.sh.
+check_versions() {
+  awk '
+    FNR == 1 || $1 == ")" { block = "" }
+    { kind = block }
+    $1 == "require" || $1 == "replace" { if ($2 == "(") { block = $1; next } kind = $1; $1 = ""; $0 = $0 }
+    kind == "require" { version[FILENAME, $1] = $2 }
+    kind == "replace" && $2 == "=>" { if (NF == 4) version[FILENAME, $1] = $4; else delete version[FILENAME, $1] }
+    END {
+      for (i = 1; i < ARGC; i++) for (key in version) {
+        split(key, part, SUBSEP)
+        if (part[1] != ARGV[i]) continue
+        if (!(part[2] in file)) { file[part[2]] = ARGV[i]; continue }
+        other = version[file[part[2]], part[2]]
+        if (version[key] != other) { print "lint: " part[2] " is " version[key] " in " ARGV[i] " and " other " in " file[part[2]] ": take the newer one in both"; wrong = 1 }
+      }
+      exit wrong
+    }' "$@" >&2
+}
+
 check_monitoring() {
   if ! command -v promtool >/dev/null; then
     echo "lint: promtool is missing, so the alert rules were not checked: run 'sudo deploy/dev/install-debian.sh' (Debian's package prometheus)" >&2
@@ -35,6 +55,10 @@ check_monitoring() {
 
 echo "lint: gofmt"
 check_format
+echo "lint: versions of modules"
+check_versions go.mod deploy/dev/kubernetes/go.mod deploy/dev/temporal/go.mod
+check_versions go.mod deploy/dev/helm/go.mod
+check_versions go.mod test/gitops/go.mod
 echo "lint: go vet, also with the failpoints"
 go vet ./...
 go vet -tags "failpoints,$go_tags" ./...
