@@ -199,32 +199,40 @@ find_missing() {
   local list name module package
   for list; do
     while read -r name module package; do
-      if is_current "$name" "$(stamp "$name" "$module")"; then continue; fi
+      if take_what_is_there "$name" || is_current "$name" "$(stamp "$name" "$module")"; then continue; fi
       if needs_c "$name"; then check_c_compiler "$name" || exit 1; fi
       echo "$module $package" >"$left/$name"
     done < <("$list")
   done
 }
 
+# take_what_is_there BINARY: links it, unless it is built here. A link is looked at each time: what it leads to may be of another version by now.
+take_what_is_there() {
+  local found
+  if [ -x "$bin/$1" ] && [ ! -L "$bin/$1" ]; then return 1; fi
+  if found=$(already_there "$1"); then
+    if [ "$(readlink "$bin/$1")" = "$found" ]; then return 0; fi
+    ln -sf "$found" "$bin/$1"
+    echo "using $found"
+    return 0
+  fi
+  rm -f "$bin/$1"
+  return 1
+}
+
 count_left() { find "$left" -type f | wc -l; }
 
 # build_marked LIST: builds or links those of its programs that are marked.
 build_marked() {
-  local name module package found started
+  local name module package started
   while read -r name module package; do
     if [ ! -e "$left/$name" ]; then continue; fi
     started=$SECONDS
-    if found=$(already_there "$name"); then
-      ln -sf "$found" "$bin/$name"
-      rm "$left/$name"
-      echo "$name: using $found; $(count_left) left to build"
-    else
-      echo "building $name …"
-      build "$name" "$module" "$package" &
-      tell_while_running $! "still building $name" || return 1
-      rm "$left/$name"
-      echo "built $name in $((SECONDS - started)) s; $(count_left) left to build"
-    fi
+    echo "building $name …"
+    build "$name" "$module" "$package" &
+    tell_while_running $! "still building $name" || return 1
+    rm "$left/$name"
+    echo "built $name in $((SECONDS - started)) s; $(count_left) left to build"
     stamp "$name" "$module" >"$bin/.$name.stamp"
   done < <("$1")
 }
@@ -236,7 +244,7 @@ build_stack() {
     "build_${1:-nothing}"
     return
   fi
-  echo "building what the local stack runs, from Go modules: $(count_left) programs; all of them take about 12 minutes on 2 cores, once"
+  echo "building what the local stack runs, from Go modules: $(count_left) of $(stack_binaries | wc -l) programs. All of them take 8 to 15 minutes on 2 cores, once"
   download "$@" &
   build_marked stack_base
   build_marked control_plane &

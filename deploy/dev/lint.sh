@@ -56,7 +56,7 @@ check_monitoring() {
 echo "lint: gofmt"
 check_format
 echo "lint: versions of modules"
-check_versions go.mod deploy/dev/kubernetes/go.mod deploy/dev/temporal/go.mod
+check_versions go.mod deploy/dev/kubernetes/go.mod deploy/dev/temporal/go.mod deploy/compose/programs/go.mod
 check_versions go.mod deploy/dev/helm/go.mod
 check_versions go.mod test/gitops/go.mod
 echo "lint: go vet, also with the failpoints"

@@ -1,5 +1,5 @@
 // The Temporal server of the local stack, with its Web UI, in one process.
-// A module of its own: the server brings its own versions of client-go and gRPC.
+// A module of its own. What it shares with the product has the same version there (make lint compares), so that it is compiled once.
 module slipway.io/slipway/deploy/dev/temporal
 
 go 1.26.8
@@ -143,12 +143,12 @@ require (
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
 
-replace go.temporal.io/auto-scaled-workers => ./leftout/workers
-
-replace cloud.google.com/go/storage => ./leftout/gcs
-
-replace google.golang.org/api => ./leftout/googleapi
-
-replace github.com/aws/aws-sdk-go-v2/service/s3 => ./leftout/s3
-
-replace github.com/aws/aws-sdk-go-v2/config => ./leftout/awsconfig
+// What the server imports and is not used here: the SDKs of clouds and a second Kubernetes client, for serverless workers and archives. They took longer to
+// compile than the server itself.
+replace (
+	cloud.google.com/go/storage => ./leftout/gcs
+	github.com/aws/aws-sdk-go-v2/config => ./leftout/awsconfig
+	github.com/aws/aws-sdk-go-v2/service/s3 => ./leftout/s3
+	go.temporal.io/auto-scaled-workers => ./leftout/workers
+	google.golang.org/api => ./leftout/googleapi
+)
