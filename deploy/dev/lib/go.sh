@@ -15,5 +15,5 @@ case $given in
   *"$go_flags"*) ;;
   *) given="$go_flags $given" ;;
 esac
-export GOFLAGS=${given% } CGO_ENABLED=${CGO_ENABLED:-0}
+export GOFLAGS=${given% } CGO_ENABLED=0
 unset given compiler_memory go_flags
