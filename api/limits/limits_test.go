@@ -130,19 +130,19 @@ func TestLargeBodiesAndHeaders(t *testing.T) {
 
 	conn := dial(t, address, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
 	chunk := fmt.Sprintf("%x\r\n%s\r\n", 64<<10, strings.Repeat("x", 64<<10))
-	go func(conn net.Conn) { // conn is another one below
+	go func() {
 		for {
 			if _, err := io.WriteString(conn, chunk); err != nil {
 				return
 			}
 		}
-	}(conn)
+	}()
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusRequestEntityTooLarge, response.StatusCode, "a body without an end is cut off at the limit, however fast it comes")
 
-	conn = dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\nX-A: "+strings.Repeat("x", 16<<10)+"\r\n\r\n")
-	response, err = http.ReadResponse(bufio.NewReader(conn), nil)
+	second := dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\nX-A: "+strings.Repeat("x", 16<<10)+"\r\n\r\n")
+	response, err = http.ReadResponse(bufio.NewReader(second), nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, response.StatusCode)
 }
