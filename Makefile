@@ -12,7 +12,7 @@ help: ## this list
 build: ## build slipway into .dev/bin
 	@deploy/dev/build.sh slipway
 
-up: ## build and start the local stack: Temporal with its Web UI, and Kubernetes (the first time takes about 15 minutes)
+up: ## build and start the local stack: Temporal with its Web UI, and Kubernetes (the first build takes 8 to 15 minutes on 2 cores)
 	@deploy/dev/stack.sh up
 
 down: ## stop every process of the local stack; its data stays
@@ -26,13 +26,13 @@ demo: ## run the sample releases on the local stack, with live progress
 	@deploy/dev/stack.sh up
 	@deploy/dev/demo.sh
 
-test: ## run the tests against the local stack: what a change most likely breaks (10 minutes on 2 cores)
+test: ## run the tests against the local stack: what a change most likely breaks (7 minutes on 2 cores)
 	@deploy/dev/test.sh
 
-test-race: ## run what needs no local stack under the race detector
+test-race: ## run what needs no local stack under the race detector (4 minutes on 2 cores)
 	@deploy/dev/test.sh --race
 
-test-long: ## run what make test leaves out and stands for a promise: crashes, outages, sizes, compose, the chart (35 minutes)
+test-long: ## run what make test leaves out and stands for a promise: crashes, outages, sizes, compose, the chart (20 minutes on 2 cores)
 	@deploy/dev/test.sh --long
 
 test-soak: ## run every kill, cell and size, in shards: the next call goes on where one was interrupted (hours)
