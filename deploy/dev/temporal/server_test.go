@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	computepb "go.temporal.io/api/compute/v1"
+	deploymentpb "go.temporal.io/api/deployment/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
@@ -29,6 +32,7 @@ func TestServerKeepsItsFile(t *testing.T) {
 	s := startServer(t, o)
 	requireUI(t, o)
 	runWorkflow(t, o, "first", "Team", "red")
+	requireNoServerlessWorkers(t, o)
 	_, err := start(t.Context(), o)
 	require.ErrorContains(t, err, fmt.Sprintf("port %d on 127.0.0.1 is in use by another process: choose another with --port", o.Port))
 	require.NoError(t, s.stop())
@@ -87,6 +91,20 @@ func runWorkflow(t *testing.T, o options, id, attribute, value string) {
 		TypedSearchAttributes: temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword(attribute).ValueSet(value))}, "empty")
 	require.NoError(t, err)
 	require.NoError(t, run.Get(ctx, nil))
+}
+
+// requireNoServerlessWorkers asks for what is left out of the server, see leftout/workers.
+func requireNoServerlessWorkers(t *testing.T, o options) {
+	c, err := client.Dial(client.Options{HostPort: address(o.Port)})
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.WorkflowService().ValidateWorkerDeploymentVersionComputeConfig(t.Context(), &workflowservice.ValidateWorkerDeploymentVersionComputeConfigRequest{
+		Namespace:         namespaceName,
+		DeploymentVersion: &deploymentpb.WorkerDeploymentVersion{DeploymentName: "shop", BuildId: "1"},
+		ComputeConfigScalingGroups: map[string]*computepb.ComputeConfigScalingGroupUpdate{"all": {ScalingGroup: &computepb.ComputeConfigScalingGroup{
+			Provider: &computepb.ComputeProvider{Type: "aws-lambda"}}}},
+	})
+	require.ErrorContains(t, err, "the local Temporal server has no serverless workers")
 }
 
 func closedWorkflows(t *testing.T, o options) []string {
