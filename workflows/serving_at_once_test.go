@@ -90,7 +90,7 @@ func TestWhatACreationHasUsedOfADeadline(t *testing.T) {
 	p := newParties(t)
 	p.fail["apply bob new"] = []error{unreachable("it does not answer")}
 	p.run(pairOnOneQueue())
-	require.Equal(t, []int64{7}, p.spent)
+	require.Equal(t, map[string][]int64{"apply bob": {7}}, p.spent)
 }
 
 // A worker that dies says nothing of what it has written: the parties are asked once more, and none is said to be unchanged.

@@ -43,11 +43,11 @@ type fakeParties struct {
 	upserts []temporal.SearchAttributes
 	// present is called when an activity runs.
 	present func(call string)
-	// asked are the parties of each activity, by its verb; earlier has the workers be of a build that knows the first one only, and spent is what those who are
-	// asked alone have used of their deadlines.
+	// asked are the parties of each activity, by its verb; earlier has the workers be of a build that knows the first one only, and spent is what a party that is
+	// asked alone has used of its deadline, by verb and party.
 	asked   []string
 	earlier bool
-	spent   []int64
+	spent   map[string][]int64
 	// sees is what a party that is there is seen to run.
 	sees map[string]*serving.Seen
 }
@@ -59,7 +59,7 @@ func newParties(t *testing.T) *fakeParties {
 
 func newPartiesOf(t *testing.T, suite *testsuite.WorkflowTestSuite) *fakeParties {
 	p := &fakeParties{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, runs: map[string]string{}, fail: map[string][]error{},
-		away: map[string]bool{}, budgets: map[string][]int64{}, told: map[string][]string{}}
+		away: map[string]bool{}, budgets: map[string][]int64{}, spent: map[string][]int64{}, told: map[string][]string{}}
 	p.SetWorkerOptions(worker.Options{Interceptors: interceptors()})
 	p.RegisterWorkflowWithOptions(Serving, workflow.RegisterOptions{Name: TypeServing})
 	p.SetStartTime(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
@@ -100,7 +100,7 @@ func (p *fakeParties) takes(verb string, took func(serving.PartyRequest)) func(c
 		}
 		p.asked = append(p.asked, domains)
 		if len(all) == 1 || p.earlier {
-			p.spent = append(p.spent, r.SpentSeconds)
+			p.spent[domains] = append(p.spent[domains], r.SpentSeconds)
 			err := p.step(verb, r)
 			if err == nil {
 				took(r)
