@@ -31,8 +31,8 @@ type databases struct {
 const schemaSelector = "app.kubernetes.io/component=temporal-schema"
 
 // The databases are brought along before anything of the installation is there, and before any upgrade; if they can't be, Helm stops there.
-func TestLongTemporalsSchemaComesFirst(t *testing.T) {
-	harness.Long(t)
+func TestSoakTemporalsSchemaComesFirst(t *testing.T) {
+	harness.Soak(t)
 	t.Parallel()
 	d := newDatabases(t)
 	jobs := d.stack.Kube.BatchV1().Jobs(d.namespace)

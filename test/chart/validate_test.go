@@ -126,7 +126,7 @@ func TestLongNoSecretIsRendered(t *testing.T) {
 	delete(content, "fullnameOverride")
 	delete(content, "guard") // which would hold for the whole cluster
 	delete(content, "monitoring")
-	delete(content, "temporalSchema") // which waits for a database; TestLongTemporalsSchemaComesFirst has one
+	delete(content, "temporalSchema") // which waits for a database; TestSoakTemporalsSchemaComesFirst has one
 	content["rbac"].(map[string]any)["trafficScripts"] = false
 	common := []string{i.release, chartDir(), "--values", values(t, content)}
 	rendered := i.helm(append([]string{"template", "--dry-run=server"}, common...)...)

@@ -18,8 +18,8 @@ import (
 )
 
 // The worker dies before and after every write of a build: each commit is built by one Job, and rolled out once.
-func TestLongWorkerKilledWhileItBuilds(t *testing.T) {
-	harness.Long(t)
+func TestSoakWorkerKilledWhileItBuilds(t *testing.T) {
+	harness.Soak(t)
 	t.Parallel()
 	c := aboutToDie(t)
 	o := harness.Options{Binary: "slipway-failpoints", Apart: true, WorkerEnv: append(c.env(), "SLIPWAY_SOURCE_ALLOW=127.0.0.0/8")}

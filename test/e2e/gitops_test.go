@@ -218,14 +218,14 @@ func TestLongGitops(t *testing.T) {
 func TestLongGitopsWithoutTheEngine(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	withoutTheEngine(t, harness.KubectlApply, harness.Flux, harness.ArgoServerSide)
+	withoutTheEngine(t, harness.Flux)
 }
 
 // The other tools.
 func TestSoakGitopsWithoutTheEngine(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	withoutTheEngine(t, harness.KubectlForce, harness.ArgoClientSide)
+	withoutTheEngine(t, harness.KubectlApply, harness.ArgoServerSide, harness.KubectlForce, harness.ArgoClientSide)
 }
 
 func withoutTheEngine(t *testing.T, tools ...harness.Tool) {

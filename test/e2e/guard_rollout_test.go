@@ -131,9 +131,22 @@ func TestLongGuardedRollouts(t *testing.T) {
 		t.Parallel()
 		saysWhatIsNotGuarded(t, e, g)
 	})
-	for _, c := range []cell{deploymentBy(strategy.StylePartition, harness.Nginx), deploymentBy(strategy.StyleCanary, harness.Gateway),
-		deploymentBy(strategy.StyleBlueGreen, harness.NoProvider), {harness.StatefulSet, strategy.StylePartition, harness.Istio},
-		{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}, {harness.CloneSet, strategy.StylePartition, harness.Nginx}} {
+	guardedToTheEnd(t, e, g, deploymentBy(strategy.StylePartition, harness.Nginx), deploymentBy(strategy.StyleBlueGreen, harness.NoProvider),
+		cell{harness.StatefulSet, strategy.StylePartition, harness.Istio})
+}
+
+// The style and the kinds that TestLongGuardedRollouts leaves out.
+func TestSoakGuardedRollouts(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	e, g := harness.StartGuarded(t)
+	guardedToTheEnd(t, e, g, deploymentBy(strategy.StyleCanary, harness.Gateway), cell{harness.DaemonSet, strategy.StylePartition, harness.NoProvider},
+		cell{harness.CloneSet, strategy.StylePartition, harness.Nginx})
+}
+
+func guardedToTheEnd(t *testing.T, e *harness.Engine, g *harness.Guard, cells ...cell) {
+	t.Helper()
+	for _, c := range cells {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			goesToItsEnd(t, e, g, c)

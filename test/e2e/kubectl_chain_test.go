@@ -24,8 +24,8 @@ var kubectlChains = map[string][]string{
 }
 
 // The engine dies at one write after another from the creation of a Rollout object to its deletion.
-func TestLongKubectlEngineKilledAgainAndAgain(t *testing.T) {
-	harness.Long(t)
+func TestSoakKubectlEngineKilledAgainAndAgain(t *testing.T) {
+	harness.Soak(t)
 	t.Parallel()
 	for _, life := range kubectlLives {
 		t.Run(life.title, func(t *testing.T) {

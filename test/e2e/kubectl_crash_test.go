@@ -139,13 +139,6 @@ func undoDeaths(t *testing.T) (deaths []kubectlDeath) {
 	return deaths
 }
 
-// The engine dies in the middle of an undo: it is done once.
-func TestLongKubectlEngineKilledInAnUndo(t *testing.T) {
-	harness.Long(t)
-	t.Parallel()
-	dieByKubectl(t, oneInEleven(undoDeaths(t)))
-}
-
 // It dies at every failpoint that an undo comes by.
 func TestSoakKubectlEngineKilledInAnUndo(t *testing.T) {
 	harness.Soak(t)

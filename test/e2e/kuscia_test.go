@@ -60,8 +60,8 @@ func askKuscia(t *testing.T, url, body string) int32 {
 }
 
 // Who has mended what an update failed for sends the same update again: it is carried out, though the KusciaDeployment asks for it already.
-func TestLongAnUpdateThatFailedIsAskedForAgain(t *testing.T) {
-	harness.Long(t)
+func TestSoakAnUpdateThatFailedIsAskedForAgain(t *testing.T) {
+	harness.Soak(t)
 	t.Parallel()
 	u := unite(t, harness.Shared(t))
 	u.create("again", serving.Policy{})

@@ -267,13 +267,6 @@ func (c *crashedCanary) release(web *sources.Files, text string, during func()) 
 	require.Equal(c.t, 1, strings.Count(string(history.Body), `"task":"`+id+`"`), "one rollout for the task, and one record: %s", history.Body)
 }
 
-// The worker dies before and after each write by which a plan's rollout is recorded, and in the rollout itself: one rollout, one record.
-func TestLongPlanWithCanaryKilledAtFailpoints(t *testing.T) {
-	harness.Long(t)
-	t.Parallel()
-	killCanaryAt(t, func(point string) bool { return strings.HasPrefix(point, "rollout.record.begin") })
-}
-
 func TestSoakPlanWithCanaryKilledAtEveryFailpoint(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()

@@ -75,13 +75,6 @@ func (c *reversed) takesBack(arm, during func()) map[string]int64 {
 	return made
 }
 
-// The worker dies before or after an external write of a RESTORE: the task succeeds as if nothing had been.
-func TestLongReverseWithKills(t *testing.T) {
-	harness.Long(t)
-	t.Parallel()
-	reverseDies(t, 0, crashLanes)
-}
-
 // The same at every one of them.
 func TestSoakReverseWithKills(t *testing.T) {
 	harness.Soak(t)

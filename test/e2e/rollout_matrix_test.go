@@ -120,11 +120,11 @@ func TestRolloutRollback(t *testing.T) {
 	})
 }
 
-// A fifth of the cells of both matrices, each at another step than its neighbours.
+// A tenth of the cells of both matrices, each at another step than its neighbours.
 func TestLongRolloutRollback(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	rollBackCells(t, func(i, step int, place placed) bool { return place.reason != "" && (i+step)%5 == 0 })
+	rollBackCells(t, func(i, step int, place placed) bool { return place.reason != "" && (i+step)%10 == 0 })
 }
 
 // A rollback of every cell from the rest of every step that has one.

@@ -98,13 +98,6 @@ func (n *randomNeighbour) deletePod() {
 	_ = n.Kube.CoreV1().Pods(n.Apps).Delete(context.Background(), pods.Items[n.random.IntN(len(pods.Items))].Name, metav1.DeleteOptions{})
 }
 
-// A few neighbours beside one rollout of each style.
-func TestLongRandomNeighbours(t *testing.T) {
-	harness.Long(t)
-	t.Parallel()
-	randomNeighbours(t, 4)
-}
-
 // 500 of them.
 func TestSoakRandomNeighbours(t *testing.T) {
 	harness.Soak(t)

@@ -62,6 +62,17 @@ func TestLongRolloutStop(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
 	t.Run("styles", func(t *testing.T) {
+		stopToNew(t, e, styles[0])
+		stopToStable(t, e, styles[1])
+		bringFrozenHome(t, e, styles[2])
+	})
+}
+
+func TestSoakRolloutStop(t *testing.T) {
+	harness.Soak(t)
+	t.Parallel()
+	e := harness.Shared(t)
+	t.Run("styles", func(t *testing.T) {
 		for _, c := range styles {
 			stopToStable(t, e, c)
 			stopToNew(t, e, c)

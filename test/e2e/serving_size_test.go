@@ -26,8 +26,8 @@ const (
 
 // A serving of 200 parties comes to be Available, and goes, as one workflow each.
 // It runs before the tests that run side by side: two cores that make hundreds of workloads at once have everything else wait for minutes.
-func TestLongServingOfManyParties(t *testing.T) { //nolint:paralleltest // it would starve the others
-	harness.Long(t)
+func TestSoakServingOfManyParties(t *testing.T) { //nolint:paralleltest // it would starve the others
+	harness.Soak(t)
 	e := harness.Start(t, harness.Options{})
 	u := &union{Engine: e, t: t}
 	image := u.image("v1")

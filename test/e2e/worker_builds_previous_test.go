@@ -19,13 +19,6 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// The build before this one and this one side by side, each killed once.
-func TestLongBuildBesideTheOneBefore(t *testing.T) {
-	harness.Long(t)
-	t.Parallel()
-	besideTheBuildBefore(t, 2)
-}
-
 func TestSoakBuildBesideTheOneBefore(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
@@ -97,8 +90,8 @@ func (b *twoBuilds) pausedTask() (id string) {
 
 // The build before this one tells no ID. People may go back to it for as long as the window all the same, also when none of its workers is left and this one's
 // have been started again: releases that begin record what it understands.
-func TestLongReleasesRecordWhatABuildWithoutAnIDUnderstands(t *testing.T) {
-	harness.Long(t)
+func TestSoakReleasesRecordWhatABuildWithoutAnIDUnderstands(t *testing.T) {
+	harness.Soak(t)
 	t.Parallel()
 	previous := harness.Options{Binary: "slipway-previous", Apart: true, Stack: harness.NewOwnTemporal(t)}
 	b := &twoBuilds{Engine: harness.Start(t, previous), t: t}
