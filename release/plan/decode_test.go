@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/test/race"
 )
 
 // oneItem is a plan of one item with these lines; its key serviceId is on line 2.
@@ -200,6 +201,7 @@ func TestWarnings(t *testing.T) {
 }
 
 func TestThousandItems(t *testing.T) {
+	race.SkipBounds(t)
 	t.Parallel()
 	build := func(n int) string {
 		var b strings.Builder

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/test/race"
 )
 
 func at(text string) time.Time {
@@ -292,6 +293,7 @@ func TestReadTakes(t *testing.T) {
 
 // However unfavourable the times are, an answer comes soon: a workflow waits for it.
 func TestUnfavourableTimesAreAnsweredSoon(t *testing.T) {
+	race.SkipBounds(t)
 	t.Parallel()
 	var times Times
 	for n := range MostWindows {
