@@ -1,4 +1,4 @@
-// Package config stands in for the configuration of AWS clients, which Temporal's server compiles in for archives in S3 and for a signed Elasticsearch. The
+// Package config replaces the configuration of AWS clients, which Temporal's server compiles in for archives in S3 and for a signed Elasticsearch. The
 // local server has neither: there is no configuration to load.
 package config
 

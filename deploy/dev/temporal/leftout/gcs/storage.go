@@ -1,4 +1,4 @@
-// Package storage stands in for the client of Google's object store, which Temporal's server compiles in for archives. The local server keeps none: each call fails.
+// Package storage replaces the client of Google's object store, which Temporal's server compiles in for archives. The local server keeps none: each call fails.
 package storage
 
 import (

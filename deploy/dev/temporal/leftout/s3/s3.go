@@ -1,4 +1,4 @@
-// Package s3 stands in for the client of S3, which Temporal's server compiles in for archives. The local server keeps none: each call fails.
+// Package s3 replaces the client of S3, which Temporal's server compiles in for archives. The local server keeps none: each call fails.
 package s3
 
 import (

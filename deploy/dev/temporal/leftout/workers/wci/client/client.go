@@ -1,4 +1,4 @@
-// Package client stands in for the client of Temporal's serverless workers, of which the local server has none: it would bring the SDKs of three clouds and a
+// Package client replaces the client of Temporal's serverless workers, of which the local server has none: it would bring the SDKs of three clouds and a
 // second Kubernetes client, which take longer to compile than the server itself.
 package client
 

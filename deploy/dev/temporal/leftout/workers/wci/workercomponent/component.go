@@ -1,4 +1,4 @@
-// Package workercomponent stands in for the workflows of Temporal's serverless workers, which the local server leaves out.
+// Package workercomponent replaces the workflows of Temporal's serverless workers, which the local server leaves out.
 package workercomponent
 
 import "go.uber.org/fx"
