@@ -74,6 +74,7 @@ case ${1:-} in
     mkdir -p "$bin"
     go build -o "$bin/testreport" ./test/report
     [ $# -gt 0 ] || set -- ./...
+    unset SLIPWAY_TEST_STACK
     export SLIPWAY_TEST_ROOT=$root
     CGO_ENABLED=1 go test -json -race -count="${SLIPWAY_TEST_COUNT:-1}" -vet=off -ldflags='-s -w' -timeout "$timeout" "$@" | "$bin/testreport"
     exit
