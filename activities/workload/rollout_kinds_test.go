@@ -161,12 +161,8 @@ func (d *dock) home(image string, size int) {
 	require.NotContains(d.t, o.GetLabels(), workloadops.LabelClaimed)
 }
 
-// eachKind goes through one kind in `make test`, another in `make test-long`, a native one and one of Kruise's between them, and through all six in
-// `make test-soak`. The turn says which: the tests of a run meet every kind twice.
+// eachKind goes through one kind in `make test`, and through all six in `make test-soak`. The turn says which: the tests of a run meet every kind twice.
 func eachKind(t *testing.T, turn int, test func(t *testing.T, k releasable)) {
-	if strings.HasPrefix(t.Name(), "TestLong") {
-		turn += len(releasables) / 2
-	}
 	for i, k := range releasables {
 		if i == turn%len(releasables) || strings.HasPrefix(t.Name(), "TestSoak") {
 			t.Run(k.title, func(t *testing.T) { test(t, k) })
@@ -185,12 +181,6 @@ func everyTestOfKinds(t *testing.T) {
 	} {
 		t.Run(name, test)
 	}
-}
-
-// TestLongKinds has another kind in every test of kinds.
-func TestLongKinds(t *testing.T) {
-	harness.Long(t)
-	everyTestOfKinds(t)
 }
 
 // TestSoakKinds has every kind in every test of kinds.

@@ -14,7 +14,7 @@
 #   SLIPWAY_TEST_LONG              1 with --long: the tests that are named TestLong…
 #   SLIPWAY_TEST_SOAK              1 with --soak: the tests that are named TestSoak…
 #   SLIPWAY_TEST_SEED              the seed of random kills; without it the clock
-#   SLIPWAY_TEST_PARALLEL          how many tests of a package run side by side (default 6, long 4)
+#   SLIPWAY_TEST_PARALLEL          how many tests of a package run side by side (default 6, long 5)
 #   SLIPWAY_TEST_KUBECONFIG        kubeconfig of the local cluster, as its administrator
 #   SLIPWAY_TEST_TEMPORAL_ADDRESS  host:port
 #   SLIPWAY_TEST_TEMPORAL_UI       URL
@@ -126,8 +126,8 @@ build_programs "$@"
 if [ -n "$bench" ]; then exec "$here/bench.sh" "$@"; fi
 if [ -n "$soak" ]; then exec "$here/soak.sh" "$@"; fi
 
-red=$(mktemp)
-trap 'rm -f "$red"' EXIT
+red=$(mktemp) beside=$(mktemp)
+trap 'rm -f "$red" "$beside"' EXIT
 # Most tests wait for the cluster most of the time: more of them run side by side than there are cores. Without debug information, which no test reads, a test
 # binary is linked in half the time; `make lint` vets.
 run() { go test -json -count=1 -vet=off -ldflags='-s -w' -p "$packages" -parallel "$parallel" -timeout "$timeout" "$@"; }
@@ -142,17 +142,22 @@ run_killed() {
 }
 
 # run_all: what takes longest begins first. In the long run one package runs at a time: its tests start control planes of their own, kill processes at random and
-# fill the cluster with hundreds of pods, and what waits for such a test is late on two cores.
+# fill the cluster with hundreds of pods, and what waits for such a test is late on two cores. The tests of the alerts, which wait for rules to fire and need
+# little of the machine, run beside all others; their lines follow at the end.
 run_all() {
-  local code=0 rest
+  local code=0 packages_left alerts
   if [ -z "$long" ]; then
     run ./test/e2e ./activities/workload ./... || code=1
     run_killed || code=1
     return $code
   fi
-  packages=1 parallel=${SLIPWAY_TEST_PARALLEL:-4}
-  mapfile -t rest < <(grep -rlE --include='*_test.go' --exclude-dir=.dev '^func TestLong' . | xargs -n 1 dirname | sort -u | grep -v '/test/bench$')
-  run -run '^TestLong' "${rest[@]}" || code=1
+  packages=1 parallel=${SLIPWAY_TEST_PARALLEL:-5}
+  run -run '^TestLong' ./test/monitoring >"$beside" &
+  alerts=$!
+  mapfile -t packages_left < <(grep -rlE --include='*_test.go' --exclude-dir=.dev '^func TestLong' . | xargs -n 1 dirname | sort -u | grep -vE '/test/(bench|monitoring)$')
+  run -run '^TestLong' "${packages_left[@]}" || code=1
+  wait "$alerts" || code=1
+  cat "$beside"
   parallel=1
   run -run '^TestLong' ./test/bench || code=1
   return $code
