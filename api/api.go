@@ -30,26 +30,26 @@ import (
 //go:embed openapi.yaml
 var description []byte
 
-// Deps are what the HTTP front door works with.
+// Deps are the dependencies of the HTTP API.
 type Deps struct {
 	backend.Backend
-	// Metrics answers /metrics.
+	// Metrics serves /metrics.
 	Metrics http.Handler
-	// Kuscia answers Kuscia's own paths, which it also answers on listeners of their own.
+	// Kuscia serves Kuscia's own paths. The same handler also serves Kuscia's own listeners.
 	Kuscia http.Handler
-	// Guard decides which requests are answered.
+	// Guard decides which requests are admitted.
 	Guard auth.Guard
-	// MaxEventStreams is how many event streams are open at once at most.
+	// MaxEventStreams is the maximum number of event streams open at the same time (0: 1000).
 	MaxEventStreams int
 }
 
-// API is the HTTP front door: an http.Handler with event streams behind it.
+// API is the handler of the HTTP API, including its event streams.
 type API struct {
 	echo    *echo.Echo
 	streams *stream.Hub
 }
 
-// New builds the front door. It calls nobody until requests come.
+// New builds the API. It makes no calls to the home cluster or Temporal until the first request.
 func New(deps Deps) (*API, error) {
 	if err := deps.complete(); err != nil {
 		return nil, err
@@ -66,29 +66,31 @@ func New(deps Deps) (*API, error) {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = h.answerError
-	e.Use(named, identify, h.logged, h.recovered, guarded(deps.Guard, spec), knownQuery(spec), h.forgetful)
+	e.Use(nameSpan, assignRequestID, h.logRequests, h.recoverPanics, guardRequests(deps.Guard, spec),
+		rejectUnknownQuery(spec), h.dropCacheAfterWrite)
 	RegisterHandlers(e, h)
 	for path, item := range spec.Paths.Map() {
 		if item.Post != nil && slices.Contains(item.Post.Tags, "kuscia") {
-			e.POST(path, echo.WrapHandler(deps.Kuscia)) // its clients find here what they find on its own listeners
+			// Kuscia's paths are served here as well as on Kuscia's own listeners
+			e.POST(path, echo.WrapHandler(deps.Kuscia))
 		}
 	}
 	return &API{echo: e, streams: h.streams}, nil
 }
 
-// named names the span of a request after its route; a request without one has no span to name.
-func named(next echo.HandlerFunc) echo.HandlerFunc {
+// nameSpan renames the span of a request to its method and route.
+func nameSpan(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		trace.SpanFromContext(c.Request().Context()).SetName(c.Request().Method + " " + c.Path())
 		return next(c)
 	}
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.echo.ServeHTTP(w, r) }
 
-// Close ends all event streams, so that a graceful shutdown of the HTTP server need not wait for them. Other requests are answered as
-// before.
+// Close ends all event streams, so that a graceful shutdown of the HTTP server does not wait for them. Other requests
+// are still answered.
 func (a *API) Close() { a.streams.Close() }
 
 func (d *Deps) complete() error {
@@ -123,7 +125,8 @@ func (d *Deps) complete() error {
 	return nil
 }
 
-// handlers answer the operations of openapi.yaml: each resource has a package of its own, what is left is here.
+// handlers implements the operations of openapi.yaml: each resource has its own package; health, metrics and
+// documentation are here.
 type handlers struct {
 	*planHandlers
 	*rolloutHandlers
@@ -137,7 +140,7 @@ type handlers struct {
 	docs    []byte
 }
 
-// Embedded fields need names that differ.
+// Aliases, because embedded fields need distinct names.
 type (
 	planHandlers    = plans.Handlers
 	rolloutHandlers = rollouts.Handlers
@@ -151,7 +154,8 @@ var _ ServerInterface = (*handlers)(nil)
 func newHandlers(deps Deps, docs []byte) *handlers {
 	b, streams := &deps.Backend, stream.NewHub(deps.MaxEventStreams)
 	return &handlers{
-		planHandlers: plans.New(b, streams), rolloutHandlers: rollouts.New(b, streams), servingHandlers: servings.New(b, streams),
+		planHandlers: plans.New(b, streams), rolloutHandlers: rollouts.New(b, streams),
+		servingHandlers: servings.New(b, streams),
 		trafficHandlers: trafficroutings.New(b), partyHandlers: parties.New(b),
 		Backend: b, streams: streams, metrics: deps.Metrics, docs: docs,
 	}

@@ -19,16 +19,17 @@ import (
 //go:embed docs.html
 var docsTemplate string
 
-// docsPage is what the page is rendered from: the description as it is, and the kinds of problems.
+// docsPage is the data of the documentation template: the API description and the problem kinds.
 type docsPage struct {
 	*openapi3.T
 	Problems []problem.Kind
 }
 
-// renderDocs is the API's description as one page that needs nothing from elsewhere.
+// renderDocs renders the API description as one self-contained HTML page.
 func renderDocs(spec *openapi3.T) ([]byte, error) {
 	page := docsPage{spec, problem.Kinds()}
-	text := template.New("docs").Funcs(template.FuncMap{"prose": prose, "typeOf": typeOf, "sample": sample, "types": mediaTypes,
+	text := template.New("docs").Funcs(template.FuncMap{"prose": prose, "typeOf": typeOf, "sample": sample,
+		"types":    mediaTypes,
 		"schemaOf": schemaOf, "operations": page.operations, "fields": docsFields})
 	if _, err := text.Parse(docsTemplate); err != nil {
 		return nil, err
@@ -41,17 +42,18 @@ func renderDocs(spec *openapi3.T) ([]byte, error) {
 type docsOperation struct {
 	Method, Path string
 	*openapi3.Operation
-	// Fields are the parameters of the operation and those of its path.
+	// Fields are the parameters of the operation and of its path.
 	Fields openapi3.Parameters
 }
 
-// operations are those with a tag, by path and method.
+// operations returns the operations with the tag, sorted by path and method.
 func (p docsPage) operations(tag string) (tagged []docsOperation) {
 	for _, path := range slices.Sorted(maps.Keys(p.Paths.Map())) {
 		item := p.Paths.Value(path)
 		for _, method := range []string{"GET", "HEAD", "PUT", "POST", "DELETE"} {
 			if operation := item.GetOperation(method); operation != nil && slices.Contains(operation.Tags, tag) {
-				tagged = append(tagged, docsOperation{method, path, operation, slices.Concat(item.Parameters, operation.Parameters)})
+				tagged = append(tagged, docsOperation{method, path, operation,
+					slices.Concat(item.Parameters, operation.Parameters)})
 			}
 		}
 	}
@@ -60,7 +62,7 @@ func (p docsPage) operations(tag string) (tagged []docsOperation) {
 
 func mediaTypes(content openapi3.Content) []string { return slices.Sorted(maps.Keys(content)) }
 
-// schemaOf is the schema of a body, whatever its type; nil when there is no body.
+// schemaOf returns the schema of a body, from its first media type; nil if there is no body.
 func schemaOf(content openapi3.Content) *openapi3.SchemaRef {
 	for _, name := range mediaTypes(content) {
 		return content[name].Schema
@@ -74,12 +76,12 @@ type docsField struct {
 	Schema   *openapi3.SchemaRef
 }
 
-// docsFields are the fields of a schema, the required ones first.
+// docsFields returns the fields of a schema, the required ones first.
 func docsFields(schema *openapi3.Schema) (fields []docsField) {
 	var optional []docsField
 	for _, part := range append(openapi3.SchemaRefs{{Value: schema}}, schema.AllOf...) {
 		if part.Ref != "" {
-			continue // its fields are in a section of their own
+			continue // documented in its own section
 		}
 		for _, name := range slices.Sorted(maps.Keys(part.Value.Properties)) {
 			if slices.Contains(part.Value.Required, name) {
@@ -98,7 +100,7 @@ var (
 	paragraph = regexp.MustCompile(`\n\s*\n`)
 )
 
-// prose is a description's Markdown as far as the descriptions use it: paragraphs, code and bold.
+// prose renders the Markdown subset used by descriptions: paragraphs, code and bold.
 func prose(text string) template.HTML {
 	var out strings.Builder
 	for _, part := range paragraph.Split(strings.TrimSpace(text), -1) {
@@ -110,13 +112,14 @@ func prose(text string) template.HTML {
 	return template.HTML(out.String()) //nolint:gosec // the text is our own, and escaped above
 }
 
-// typeOf names a schema's type, with a link where it has a section of its own.
+// typeOf returns the name of a schema's type, with a link to its section if it has one.
 func typeOf(ref *openapi3.SchemaRef) template.HTML {
 	if ref == nil {
 		return ""
 	}
 	if name := ref.Ref[strings.LastIndex(ref.Ref, "/")+1:]; name != "" {
-		return template.HTML(fmt.Sprintf(`<a href="#schema-%s">%s</a>`, name, name)) //nolint:gosec // a name of our own description
+		//nolint:gosec // a name of our own description
+		return template.HTML(fmt.Sprintf(`<a href="#schema-%s">%s</a>`, name, name))
 	}
 	schema := ref.Value
 	switch {
@@ -141,7 +144,7 @@ func typeOf(ref *openapi3.SchemaRef) template.HTML {
 	return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // escaped
 }
 
-// sample is an example as indented JSON, "" when there is none.
+// sample returns an example as indented JSON; "" if there is none.
 func sample(value any) string {
 	if value == nil {
 		return ""

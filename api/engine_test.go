@@ -49,81 +49,88 @@ import (
 )
 
 const (
-	patience = 30 * time.Second
-	// tick is how often a state is asked for: more often would keep both cores busy with the questions of the parallel tests alone.
-	tick = 50 * time.Millisecond
+	waitTimeout = 30 * time.Second
+	// pollInterval is the interval between checks of a state: with a shorter one, the polling of parallel tests would
+	// saturate the machine.
+	pollInterval = 50 * time.Millisecond
 )
 
-// engine is the front door on a real Temporal server and a real home cluster, with the real workflows and the centre's real activities.
-// Only the parties' pods are played, by party.
+// engine is the HTTP API on a real Temporal server and a real home cluster, with the real workflows and the centre's
+// real activities. Only the parties' workloads are faked, by fakeParty.
 type engine struct {
 	t        *testing.T
 	url      string
 	router   routers.Router
 	temporal client.Client
 	store    *store.Store
-	home     *brokenHome
+	home     *faultyHome
 	backend  backend.Backend
 	// own is the engine's namespace in the home cluster.
 	own      string
-	party    *party
-	rollouts *rolloutParty
+	party    *fakeParty
+	rollouts *fakeRolloutParty
 	api      *api.API
-	// cut makes every call of the front door to Temporal fail, as if it were away.
-	cut atomic.Bool
-	// namespace is the engine's in Temporal.
+	// temporalDown makes every call of the API to Temporal fail, as in an outage.
+	temporalDown atomic.Bool
+	// namespace is the engine's namespace in Temporal.
 	namespace string
-	// listWorkers is what Temporal answers to the question for workers in place of them; nil: it is asked.
+	// listWorkers is the error of ListWorkers calls to Temporal; nil: they are passed on.
 	listWorkers atomic.Pointer[error]
-	// limited has every call of the front door refused by a limit, as a server of Temporal does it.
-	limited atomic.Bool
-	// before is called with what the front door is about to send to Temporal; nil: nothing is.
-	before atomic.Pointer[func(request any)]
-	// deleted are the workflows that Temporal was asked to forget; it takes it a minute.
+	// rateLimited makes every call of the API fail with a rate limit error of Temporal.
+	rateLimited atomic.Bool
+	// onRequest is called with each request before the API sends it to Temporal; nil: none.
+	onRequest atomic.Pointer[func(request any)]
+	// deleted and deletedRuns are the workflows and runs whose deletion was requested; Temporal deletes them about a
+	// minute later.
 	deleted, deletedRuns sync.Map
-	// remembers keeps deletions from Temporal, which forgets at a time of its own.
-	remembers atomic.Bool
-	ends      []func()
+	// keepDeleted blocks deletions before they reach Temporal, which deletes at an unpredictable time.
+	keepDeleted atomic.Bool
+	ends        []func()
 }
 
 func newEngine(t *testing.T) *engine { return newEngineWith(t, nil) }
 
-// newEngineWith is an engine that keeps answers for a moment; with nil it keeps none, so that a test sees what it has changed behind the API.
-func newEngineWith(t *testing.T, answers *recent.Answers) *engine {
+// newEngineWith returns an engine that caches answers for a moment; with nil it caches none, so that a test sees its
+// own changes behind the API.
+func newEngineWith(t *testing.T, answers *recent.Cache) *engine {
 	t.Helper()
 	stack := harness.SharedStack(t)
-	e := &engine{t: t, party: newParty(), rollouts: &rolloutParty{}}
+	e := &engine{t: t, party: newParty(), rollouts: &fakeRolloutParty{}}
 	namespace := stack.TemporalNamespace(t)
 	e.namespace, e.temporal = namespace, stack.Temporal(t, namespace)
 	e.addSearchAttributes(namespace)
 	var err error
 	own := stack.Namespace(t, "api")
-	e.home = &brokenHome{}
+	e.home = &faultyHome{}
 	e.store = e.storeBehind(own, e.home)
-	connection := client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(backend.NoteLimits, e.limit)}}
-	front, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: namespace, Logger: quiet, TrafficController: e,
+	connection := client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+		backend.RecordRateLimits, e.rejectIfRateLimited)}}
+	front, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: namespace,
+		Logger: quiet, TrafficController: e,
 		ConnectionOptions: connection})
 	require.NoError(t, err)
 	t.Cleanup(front.Close)
 	e.backend = backend.Backend{Home: e.store, Temporal: front,
-		Recent: answers, Lists: answers, Checks: &gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]{},
-		Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler), UnreachableBudget: 5 * time.Second}
+		Recent: answers, Lists: answers, Checks: &gather.Batcher[workflows.RolloutPreflight,
+			workflows.PreflightOutcome]{},
+		Namespace: namespace, TemporalUI: "http://ui.example/", Log: slog.New(slog.DiscardHandler),
+		UnreachableBudget: 5 * time.Second}
 	e.own = own
 	e.serve()
 	return e
 }
 
-// storeBehind is a store that reaches the home cluster through home, and keeps up with it.
-func (e *engine) storeBehind(own string, home *brokenHome) *store.Store {
+// storeBehind returns a store that reaches the home cluster through home, and runs its watches.
+func (e *engine) storeBehind(own string, home *faultyHome) *store.Store {
 	config := rest.CopyConfig(harness.SharedStack(e.t).REST)
-	config.Wrap(home.between)
+	config.Wrap(home.intercept)
 	s, err := store.New(config, own, own)
 	require.NoError(e.t, err)
 	go s.Run(e.t.Context())
 	return s
 }
 
-// serve has requests answered by a new server.
+// serve starts a new server, which answers requests from now on.
 func (e *engine) serve() {
 	var err error
 	e.api, err = api.New(api.Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(), Backend: e.backend})
@@ -137,34 +144,36 @@ func (e *engine) serve() {
 	})
 }
 
-// besides starts a second server, and returns how to have it answer from then on. Until then it hears of no record that is written.
-func (e *engine) besides() (answers func()) {
-	home := &brokenHome{}
+// secondServer prepares a second server, and returns the function that makes it answer requests. Until then it receives
+// no watch events of records.
+func (e *engine) secondServer() (answers func()) {
+	home := &faultyHome{}
 	e.backend.Home = e.storeBehind(e.own, home)
-	require.Eventually(e.t, e.backend.Home.Watching, patience, tick)
-	home.deaf.Store(true)
+	require.Eventually(e.t, e.backend.Home.Watching, waitTimeout, pollInterval)
+	home.watchMuted.Store(true)
 	return e.serve
 }
 
 var quiet = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
-func (e *engine) limit(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
-	if e.limited.Load() {
+func (e *engine) rejectIfRateLimited(ctx context.Context, method string, request, reply any, to *grpc.ClientConn,
+	call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	if e.rateLimited.Load() {
 		return status.Error(codes.ResourceExhausted, "namespace rate limit exceeded")
 	}
 	return call(ctx, method, request, reply, to, options...)
 }
 
-// CheckCallAllowed lets the test cut the front door off from Temporal.
+// CheckCallAllowed lets the test intercept the API's calls to Temporal.
 func (e *engine) CheckCallAllowed(_ context.Context, _ string, request, _ any) error {
 	if deletion, ok := request.(*workflowservice.DeleteWorkflowExecutionRequest); ok {
 		e.deleted.Store(deletion.GetWorkflowExecution().GetWorkflowId(), true)
 		e.deletedRuns.Store(deletion.GetWorkflowExecution().GetRunId(), true)
-		if e.remembers.Load() {
+		if e.keepDeleted.Load() {
 			return status.Error(codes.NotFound, "kept by the test")
 		}
 	}
-	if before := e.before.Load(); before != nil {
+	if before := e.onRequest.Load(); before != nil {
 		(*before)(request)
 	}
 	if _, asked := request.(*workflowservice.ListWorkersRequest); asked {
@@ -172,7 +181,7 @@ func (e *engine) CheckCallAllowed(_ context.Context, _ string, request, _ any) e
 			return *answer
 		}
 	}
-	if e.cut.Load() {
+	if e.temporalDown.Load() {
 		return context.DeadlineExceeded
 	}
 	return nil
@@ -183,40 +192,44 @@ func (e *engine) addSearchAttributes(namespace string) {
 	for _, key := range workflows.SearchAttributes {
 		wanted[key.GetName()] = key.GetValueType()
 	}
-	_, err := e.temporal.OperatorService().AddSearchAttributes(e.t.Context(), &operatorservice.AddSearchAttributesRequest{
-		Namespace: namespace, SearchAttributes: wanted})
+	_, err := e.temporal.OperatorService().AddSearchAttributes(e.t.Context(),
+		&operatorservice.AddSearchAttributesRequest{
+			Namespace: namespace, SearchAttributes: wanted})
 	require.NoError(e.t, err)
-	require.Eventually(e.t, func() bool { // the server's frontend learns of a namespace's attributes a moment later
-		_, err := e.temporal.CountWorkflow(e.t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace,
-			Query: "SlipwayKind = 'task'"})
+	require.Eventually(e.t, func() bool { // the server's frontend loads the namespace's attributes with a delay
+		_, err := e.temporal.CountWorkflow(e.t.Context(),
+			&workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace,
+				Query: "SlipwayKind = 'task'"})
 		return err == nil
-	}, time.Minute, 100*time.Millisecond, "the frontend never learnt of the search attributes of %s", namespace)
+	}, time.Minute, 100*time.Millisecond, "the frontend never loaded the search attributes of %s", namespace)
 }
 
-// work starts the engine's worker and that of the party "default".
-func (e *engine) work() *engine {
+// startWorkers starts the engine's worker and the worker of the party "default".
+func (e *engine) startWorkers() *engine {
 	e.t.Helper()
 	engine := worker.New(e.temporal, workflows.QueueEngine, worker.Options{DisableRegistrationAliasing: true,
 		Interceptors: []interceptor.WorkerInterceptor{workflows.NewInterceptor()}})
 	engine.RegisterWorkflowWithOptions(workflows.DeployPlan, workflow.RegisterOptions{Name: workflows.TypeDeployPlan})
-	engine.RegisterWorkflowWithOptions(workflows.ServiceRelease, workflow.RegisterOptions{Name: workflows.TypeServiceRelease})
+	engine.RegisterWorkflowWithOptions(workflows.ServiceRelease,
+		workflow.RegisterOptions{Name: workflows.TypeServiceRelease})
 	engine.RegisterWorkflowWithOptions(workflows.Preflight, workflow.RegisterOptions{Name: workflows.TypePreflight})
 	registerRollout(engine)
 	engine.RegisterWorkflowWithOptions(workflows.Serving, workflow.RegisterOptions{Name: workflows.TypeServing})
 	centre.NewActivities(e.store, e.temporal, versions.NewReader(e.temporal, e.namespace), 0).Register(engine)
 	require.NoError(e.t, engine.Start())
-	pods := worker.New(e.temporal, catalog.PartyQueue(catalog.DefaultParty), worker.Options{DisableWorkflowWorker: true, MaxHeartbeatThrottleInterval: tick})
+	pods := worker.New(e.temporal, catalog.PartyQueue(catalog.DefaultParty),
+		worker.Options{DisableWorkflowWorker: true, MaxHeartbeatThrottleInterval: pollInterval})
 	e.party.register(pods)
 	e.rollouts.register(pods)
 	registerServingParty(pods)
 	require.NoError(e.t, pods.Start())
 	e.ends = append(e.ends, engine.Stop, pods.Stop)
-	e.t.Cleanup(e.rest)
+	e.t.Cleanup(e.stopWorkers)
 	return e
 }
 
-// rest ends the workers.
-func (e *engine) rest() {
+// stopWorkers stops the workers.
+func (e *engine) stopWorkers() {
 	e.party.open()
 	for _, end := range e.ends {
 		end()
@@ -224,7 +237,7 @@ func (e *engine) rest() {
 	e.ends = nil
 }
 
-// answer is what the API answered.
+// answer is a response of the API.
 type answer struct {
 	t      *testing.T
 	status int
@@ -232,7 +245,7 @@ type answer struct {
 	body   string
 }
 
-// call sends one request and holds the answer against api/openapi.yaml. headers are "Name: value".
+// call sends one request and validates the response against api/openapi.yaml. headers are "Name: value".
 func (e *engine) call(method, path, body string, headers ...string) answer {
 	e.t.Helper()
 	request := e.request(e.t.Context(), method, path, body, headers...)
@@ -246,14 +259,14 @@ func (e *engine) call(method, path, body string, headers ...string) answer {
 	return a
 }
 
-// callAgain repeats a call for as long as nobody answers it: a worker that has just begun, on a machine that is busy, takes its time.
+// callAgain repeats a call while its status is 503: a worker that has just started may be slow on a busy machine.
 func (e *engine) callAgain(method, path, body string, headers ...string) answer {
 	e.t.Helper()
 	var a answer
 	require.Eventually(e.t, func() bool {
 		a = e.call(method, path, body, headers...)
 		return a.status != http.StatusServiceUnavailable
-	}, patience, tick, "%s %s: still nobody answers", method, path)
+	}, waitTimeout, pollInterval, "%s %s: still 503", method, path)
 	return a
 }
 
@@ -268,18 +281,20 @@ func (e *engine) request(ctx context.Context, method, path, body string, headers
 	return request
 }
 
-// conforms checks that the operation has this answer, in this form.
+// conforms checks that the response conforms to the operation's description.
 func (e *engine) conforms(request *http.Request, a answer) {
 	e.t.Helper()
 	route, parameters, err := e.router.FindRoute(request)
 	if err != nil {
-		return // the tests of addresses that do not exist
+		return // tests of unknown addresses
 	}
 	content := a.header.Get("Content-Type")
 	input := &openapi3filter.RequestValidationInput{Request: request, PathParams: parameters, Route: route}
 	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: input, Status: a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader([]byte(a.body))),
-		Options: &openapi3filter.Options{IncludeResponseStatus: true, ExcludeResponseBody: !strings.Contains(content, "json")}})
+		RequestValidationInput: input, Status: a.status, Header: a.header,
+		Body: io.NopCloser(bytes.NewReader([]byte(a.body))),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true,
+			ExcludeResponseBody: !strings.Contains(content, "json")}})
 	require.NoError(e.t, err, "%s %s answered %d %s", request.Method, request.URL.Path, a.status, a.body)
 }
 
@@ -293,7 +308,7 @@ func specRouter(t *testing.T, url string) routers.Router {
 	return router
 }
 
-// is requires the status and answers itself.
+// is checks the status and returns the answer.
 func (a answer) is(status int, reason string) answer {
 	a.t.Helper()
 	require.Equal(a.t, status, a.status, "%s; the answer was %s", reason, a.body)
@@ -306,7 +321,7 @@ func (a answer) problem() schema.Problem {
 	return decode[schema.Problem](a)
 }
 
-// reasons are all that is wrong, by place.
+// reasons returns all errors of a problem, one per line.
 func (a answer) reasons() string {
 	var all []string
 	for _, one := range a.problem().Errors {
@@ -327,13 +342,15 @@ const (
 	jsonBody = "Content-Type: application/json"
 )
 
-// putService makes a service of one Deployment that has the service's own name.
+// putService creates a service of one Deployment with the service's ID as name.
 func (e *engine) putService(id string) {
 	e.t.Helper()
-	e.call("PUT", "/api/v1/services/"+id, `{"workloads":[{"namespace":"shop","workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"`+id+`"}}]}`, jsonBody)
+	e.call("PUT", "/api/v1/services/"+id,
+		`{"workloads":[{"namespace":"shop","workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"`+id+
+			`"}}]}`, jsonBody)
 }
 
-// putPlan makes a plan of items "<service> <priority>", and the services that it names.
+// putPlan creates a plan of items "<service> <priority>", and the services that it names.
 func (e *engine) putPlan(name string, items ...string) {
 	e.t.Helper()
 	var document strings.Builder
@@ -348,7 +365,8 @@ func (e *engine) putPlan(name string, items ...string) {
 
 func (e *engine) execute(name string, headers ...string) string {
 	e.t.Helper()
-	a := e.callAgain("POST", "/api/v1/plans/"+name+"/execute", "", headers...).is(http.StatusAccepted, "the plan can be executed")
+	a := e.callAgain("POST", "/api/v1/plans/"+name+"/execute", "", headers...).is(http.StatusAccepted,
+		"the plan can be executed")
 	id := decode[schema.ExecuteResult](a).ID
 	require.Equal(e.t, "/api/v1/tasks/"+id, a.header.Get("Location"))
 	return id
@@ -359,18 +377,18 @@ func (e *engine) task(id string) plan.Task {
 	return decode[plan.Task](e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusOK, "the task exists"))
 }
 
-// wait waits until the task is as asked.
+// wait waits until the task satisfies the condition.
 func (e *engine) wait(id, what string, is func(plan.Task) bool) plan.Task {
 	e.t.Helper()
 	var last plan.Task
 	require.Eventually(e.t, func() bool {
 		a := e.call("GET", "/api/v1/tasks/"+id, "")
 		if a.status == http.StatusServiceUnavailable {
-			return false // on a busy machine Temporal may be late once
+			return false // on a busy machine Temporal may answer late
 		}
 		last = decode[plan.Task](a.is(http.StatusOK, "the task exists"))
 		return is(last)
-	}, patience, tick, "task %s does not come to %s; it is %+v", id, what, &last)
+	}, waitTimeout, pollInterval, "task %s does not reach %s; it is %+v", id, what, &last)
 	return last
 }
 
@@ -382,7 +400,7 @@ func (e *engine) waitState(id string, state plan.TaskState) plan.Task {
 // waitClosed waits until the task's workflow is closed.
 func (e *engine) waitClosed(id string) {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(e.t.Context(), waitTimeout)
 	defer cancel()
 	err := e.temporal.GetWorkflow(ctx, plan.WorkflowID(id), "").Get(ctx, nil)
 	var failed *temporal.WorkflowExecutionError

@@ -62,7 +62,7 @@ func (e *engine) streamOf(ctx context.Context, path string, headers ...string) <
 	return events
 }
 
-// next is the next event of that name.
+// next returns the next event of that name.
 func next(t *testing.T, events <-chan event, name string) event {
 	t.Helper()
 	for {
@@ -72,7 +72,7 @@ func next(t *testing.T, events <-chan event, name string) event {
 			if one.name == name {
 				return one
 			}
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			require.Fail(t, "no event came", "waited for %s", name)
 		}
 	}
@@ -98,9 +98,9 @@ func inState(state plan.TaskState) func(plan.Task) bool {
 	return func(t plan.Task) bool { return t.State == state }
 }
 
-func TestEventsOfATask(t *testing.T) {
+func TestTaskEvents(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3", "222 1")
 	e.party.hold("111")
 	id := e.execute("shop")
@@ -108,13 +108,14 @@ func TestEventsOfATask(t *testing.T) {
 	pods := until(t, events, func(t plan.Task) bool {
 		return len(t.Services[0].Workloads) == 1 && t.Services[0].Workloads[0].Message == "111: 2 of 3 pods are ready"
 	})
-	require.Regexp(t, `^[-0-9a-f]{36}\.\d+$`, pods.id, "run and sequence")
+	require.Regexp(t, `^[-0-9a-f]{36}\.\d+$`, pods.id, "run ID and sequence")
 	e.call("POST", "/api/v1/tasks/"+id+"/pause", "").is(http.StatusOK, "it runs")
 	paused := until(t, events, inState(plan.TaskPausing))
 	require.Greater(t, paused.id, pods.id, "the sequence grows")
 
 	again := e.stream(t.Context(), id, "Last-Event-ID: "+paused.id)
-	require.Equal(t, plan.TaskPausing, next(t, again, "state").task(t).State, "who comes back gets the present state at once")
+	require.Equal(t, plan.TaskPausing, next(t, again, "state").task(t).State,
+		"a reader that reconnects gets the current state at once")
 
 	e.party.open()
 	until(t, events, inState(plan.TaskPaused))
@@ -126,16 +127,16 @@ func TestEventsOfATask(t *testing.T) {
 		}
 		require.Equal(t, plan.TaskSucceeded, last.State, "the last event is the final state")
 	}
-	over := e.stream(t.Context(), id)
-	require.Equal(t, plan.TaskSucceeded, next(t, over, "state").task(t).State, "a task that is over has one event")
-	_, open := <-over
+	late := e.stream(t.Context(), id)
+	require.Equal(t, plan.TaskSucceeded, next(t, late, "state").task(t).State, "a task that has ended has one event")
+	_, open := <-late
 	require.False(t, open, "and the stream ends")
 	e.call("GET", "/api/v1/tasks/nothing/events", "").is(http.StatusNotFound, "there is no such task")
 }
 
-func TestManyWatchersSeeTheEnd(t *testing.T) {
+func TestTaskEvents_ManyReadersGetFinalState(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3")
 	e.party.hold("111")
 	id := e.execute("shop")
@@ -147,9 +148,9 @@ func TestManyWatchersSeeTheEnd(t *testing.T) {
 	for _, stream := range streams {
 		next(t, stream, "state")
 	}
-	leaver, leave := context.WithCancel(t.Context())
-	gone := e.stream(leaver, id)
-	next(t, gone, "state")
+	leaving, leave := context.WithCancel(t.Context())
+	left := e.stream(leaving, id)
+	next(t, left, "state")
 	leave()
 	e.party.open()
 	for _, stream := range streams {
@@ -158,26 +159,26 @@ func TestManyWatchersSeeTheEnd(t *testing.T) {
 	wg.Wait()
 }
 
-func TestAStreamSaysWhenItCannotKnow(t *testing.T) {
+func TestTaskEvents_SendsStale_WhenTemporalUnavailable(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3")
 	e.party.hold("111")
 	id := e.execute("shop")
 	events := e.stream(t.Context(), id)
 	until(t, events, inState(plan.TaskRunning))
-	e.cut.Store(true)
+	e.temporalDown.Store(true)
 	stale := next(t, events, "stale")
-	require.Contains(t, stale.data, "could not learn whether anything changed")
-	e.cut.Store(false)
-	require.Equal(t, plan.TaskRunning, next(t, events, "state").task(t).State, "a state event says that all is well again")
+	require.Contains(t, stale.data, "cannot read the current state")
+	e.temporalDown.Store(false)
+	require.Equal(t, plan.TaskRunning, next(t, events, "state").task(t).State, "a state event ends the stale period")
 	e.party.open()
 	until(t, events, inState(plan.TaskSucceeded))
 }
 
-func TestAStreamEndsWithATerminatedTask(t *testing.T) {
+func TestTaskEvents_End_WhenTaskTerminated(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3")
 	e.party.hold("111")
 	id := e.execute("shop")
@@ -189,9 +190,9 @@ func TestAStreamEndsWithATerminatedTask(t *testing.T) {
 	}
 }
 
-func TestCloseEndsStreams(t *testing.T) {
+func TestAPIClose_EndsStreams(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3")
 	e.party.hold("111")
 	id := e.execute("shop")
@@ -200,14 +201,15 @@ func TestCloseEndsStreams(t *testing.T) {
 	e.api.Close()
 	for range events { //nolint:revive // until the stream ends
 	}
-	e.call("GET", "/api/v1/tasks/"+id+"/events", "").is(http.StatusServiceUnavailable, "no stream begins while the engine ends")
+	e.call("GET", "/api/v1/tasks/"+id+"/events", "").is(http.StatusServiceUnavailable,
+		"no stream is admitted during shutdown")
 	e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusOK, "other requests are still answered")
 }
 
-// Whoever asks for 10,000 streams gets as many as there may be; the engine goes on serving everybody else.
-func TestLongTenThousandStreams(t *testing.T) {
+// Of 10,000 requested streams, only the maximum is admitted; the engine continues to serve other requests.
+func TestLongEventStreams_AreLimited_WhenTenThousandRequested(t *testing.T) {
 	harness.Long(t)
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3")
 	e.party.hold("111")
 	id := e.execute("shop")
@@ -226,9 +228,10 @@ func TestLongTenThousandStreams(t *testing.T) {
 	require.Equal(t, plan.TaskRunning, e.task(id).State, "the task can be read")
 	leave()
 	require.Eventually(t, func() bool {
-		response, err := http.DefaultClient.Do(e.request(t.Context(), http.MethodGet, "/api/v1/tasks/"+id+"/events", ""))
+		response, err := http.DefaultClient.Do(e.request(t.Context(), http.MethodGet, "/api/v1/tasks/"+id+"/events",
+			""))
 		require.NoError(t, err)
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
-	}, patience, tick, "there is room again")
+	}, waitTimeout, pollInterval, "a stream is admitted again")
 }

@@ -17,33 +17,37 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// What a party warns of is said before a plan runs, and when it is started.
-func TestWhatAPartyWarnsOf(t *testing.T) {
+// Warnings of a party are returned by validation and execution.
+func TestPlan_ReturnsPartyWarnings(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3", "222 1")
 	const budget = "PodDisruptionBudget db lets none of its pods go now"
 	e.party.warn("222", budget)
 	want := []schema.FieldProblem{{Item: 2, Field: "deployPlanItems[1].serviceId", Reason: budget}}
 	checked := decode[schema.ValidateResult](e.call("POST", "/api/v1/plans/validate",
-		"deployPlanItems:\n- {serviceId: 111, priority: 3, deployment: RESTART}\n- {serviceId: 222, priority: 1, deployment: RESTART}\n", yamlBody).is(http.StatusOK, "it is valid"))
+		"deployPlanItems:\n- {serviceId: 111, priority: 3, deployment: RESTART}\n- {serviceId: 222, priority: 1, "+
+			"deployment: RESTART}\n", yamlBody).is(http.StatusOK, "it is valid"))
 	require.True(t, checked.Valid)
 	require.Equal(t, want, checked.Warnings)
-	started := decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusAccepted, "a warning refuses nothing"))
+	started := decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusAccepted,
+		"a warning does not refuse the plan"))
 	require.Equal(t, want, started.Warnings)
 }
 
-func TestATaskFromExecuteToDelete(t *testing.T) {
+func TestTask_FromExecuteToDelete(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("Shop", "111 3", "222 1", "333 1")
 	e.party.hold("222", "333")
-	started := e.call("POST", "/api/v1/plans/Shop/execute", `{"actor":"li","reason":"release 2.4"}`, jsonBody, "Slipway-Via: cli").is(http.StatusAccepted, "it can run")
+	started := e.call("POST", "/api/v1/plans/Shop/execute", `{"actor":"li","reason":"release 2.4"}`, jsonBody,
+		"Slipway-Via: cli").is(http.StatusAccepted, "it can run")
 	id := decode[schema.ExecuteResult](started).ID
 	require.Regexp(t, `^shop-\d{14}-[a-z2-7]{5}$`, id)
 
 	running := e.wait(id, "both of wave 2 with their pods", func(t plan.Task) bool {
-		return len(t.Services[1].Workloads) == 1 && t.Services[1].Workloads[0].Message == "222: 2 of 3 pods are ready" &&
+		return len(t.Services[1].Workloads) == 1 &&
+			t.Services[1].Workloads[0].Message == "222: 2 of 3 pods are ready" &&
 			len(t.Services[2].Workloads) == 1 && t.Services[2].Workloads[0].Message == "333: 2 of 3 pods are ready"
 	})
 	require.Equal(t, plan.TaskRunning, running.State)
@@ -54,7 +58,7 @@ func TestATaskFromExecuteToDelete(t *testing.T) {
 	require.Contains(t, running.Workflow.URL, "/workflows/task%2F"+id+"/"+running.Workflow.RunID)
 
 	busy := e.call("POST", "/api/v1/plans/Shop/execute", "").is(http.StatusConflict, "a plan has one live task")
-	require.Equal(t, id, busy.problem().Task, "with a pointer to it")
+	require.Equal(t, id, busy.problem().Task, "the problem names it")
 	require.Contains(t, busy.problem().Detail, "is Running")
 	e.call("DELETE", "/api/v1/plans/Shop", "").is(http.StatusConflict, "its task runs")
 	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusConflict, "it runs")
@@ -62,33 +66,36 @@ func TestATaskFromExecuteToDelete(t *testing.T) {
 
 	e.party.open()
 	e.waitState(id, plan.TaskSucceeded)
-	again := e.execute("Shop") // at once: a task that only writes its record does not stand in the way
+	again := e.execute("Shop") // immediately: a task that only has to write its record does not block the plan
 	require.NotEqual(t, id, again)
 	e.waitState(again, plan.TaskSucceeded)
 
-	report := e.call("GET", "/api/v1/tasks/"+id+"/report", "", "Accept: text/markdown").is(http.StatusOK, "it is over")
+	report := e.call("GET", "/api/v1/tasks/"+id+"/report", "", "Accept: text/markdown").is(http.StatusOK,
+		"it has ended")
 	require.Contains(t, report.body, "# Report of task "+id)
 	require.Contains(t, report.body, "- Executed by: li\n- Reason given: release 2.4\n")
-	require.Contains(t, e.call("GET", "/api/v1/tasks/"+id+"/report?format=json", "", "Accept: text/markdown").header.Get("Content-Type"), "application/json", "format wins")
+	require.Contains(t, e.call("GET", "/api/v1/tasks/"+id+"/report?format=json", "",
+		"Accept: text/markdown").header.Get("Content-Type"), "application/json", "format wins")
 
 	e.waitClosed(id)
-	over := e.task(id)
-	require.Equal(t, "li: release 2.4", over.Actor+": "+over.ExecuteReason, "the record tells it, too")
-	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNoContent, "it is over")
-	e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, "it is gone")
-	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, "it is gone")
+	ended := e.task(id)
+	require.Equal(t, "li: release 2.4", ended.Actor+": "+ended.ExecuteReason, "the record contains it, too")
+	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNoContent, "it has ended")
+	e.call("GET", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, "it was deleted")
+	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNotFound, "it was deleted")
 	list := decode[schema.TaskList](e.call("GET", "/api/v1/tasks", ""))
-	require.Len(t, list.Items, 1, "the other is left")
-	for _, workflowID := range []string{"task/" + id, "task/" + id + "/1-111", "task/" + id + "/2-222", "task/" + id + "/3-333"} {
+	require.Len(t, list.Items, 1, "the other one remains")
+	for _, workflowID := range []string{"task/" + id, "task/" + id + "/1-111", "task/" + id + "/2-222",
+		"task/" + id + "/3-333"} {
 		_, deleted := e.deleted.Load(workflowID)
-		require.True(t, deleted, "Temporal was asked to forget %s", workflowID)
+		require.True(t, deleted, "Temporal was asked to delete %s", workflowID)
 	}
-	e.call("DELETE", "/api/v1/plans/Shop", "").is(http.StatusNoContent, "nothing runs any more")
+	e.call("DELETE", "/api/v1/plans/Shop", "").is(http.StatusNoContent, "no task is running")
 }
 
-func TestTheTasksWorkflowIsDressedForTemporal(t *testing.T) {
+func TestTaskWorkflow_HasSearchAttributesAndUserMetadata(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3", "222 1")
 	e.party.hold("111")
 	id := decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody)).ID
@@ -109,64 +116,79 @@ func TestTheTasksWorkflowIsDressedForTemporal(t *testing.T) {
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayload(metadata.GetSummary(), &summary))
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayload(metadata.GetDetails(), &details))
 	require.Equal(t, "plan shop: 2 services in 2 waves (what it waits for: see User Metadata)", summary)
-	for _, expected := range []string{"1. priority 3: RESTART 111", "2. priority 1: RESTART 222", "`pause`", "Asked by li"} {
+	for _, expected := range []string{"1. priority 3: RESTART 111", "2. priority 1: RESTART 222", "`pause`",
+		"Requested by li"} {
 		require.Contains(t, details, expected)
 	}
 }
 
-func TestWhatExecuteRefuses(t *testing.T) {
+func TestExecute_Refuses(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusNotFound, "there is no such plan")
 	e.putPlan("shop", "111 3", "222 1")
-	e.call("PUT", "/api/v1/plans/two", "deployPlanItems:\n- {serviceId: 998, deployment: STOP}\n- {serviceId: 999, deployment: STOP}\n", yamlBody)
-	two := e.call("POST", "/api/v1/plans/two/execute", "").is(http.StatusUnprocessableEntity, "both are not in the catalogue")
+	e.call("PUT", "/api/v1/plans/two", "deployPlanItems:\n- {serviceId: 998, deployment: STOP}\n- {serviceId: 999, "+
+		"deployment: STOP}\n", yamlBody)
+	two := e.call("POST", "/api/v1/plans/two/execute", "").is(http.StatusUnprocessableEntity,
+		"both are not in the catalogue")
 	require.Len(t, two.problem().Errors, 2, "every reason at once")
 
-	e.call("PUT", "/api/v1/plans/upload", "deployPlanItems:\n- {serviceId: 111, deployment: COMPILE_DEPLOY, compileRepoPath: 'http://example.com/a.git', compileRepoBranch: main}\n", yamlBody)
-	require.Contains(t, e.call("POST", "/api/v1/plans/upload/execute", "").is(http.StatusUnprocessableEntity, "nobody has said how").reasons(), "service 111 has no `build`")
+	e.call("PUT", "/api/v1/plans/upload", "deployPlanItems:\n- {serviceId: 111, deployment: COMPILE_DEPLOY, "+
+		"compileRepoPath: 'http://example.com/a.git', compileRepoBranch: main}\n", yamlBody)
+	require.Contains(t, e.call("POST", "/api/v1/plans/upload/execute", "").is(http.StatusUnprocessableEntity,
+		"the service has no build").reasons(), "service 111 has no `build`")
 
 	stranger := strings.Replace(orderService, "namespace: shop", "namespace: shop\n  party: nobody-at-all", 1)
 	e.call("PUT", "/api/v1/services/far", stranger, yamlBody)
 	e.call("PUT", "/api/v1/plans/far", "deployPlanItems:\n- {serviceId: far, deployment: STOP}\n", yamlBody)
-	require.Contains(t, e.call("POST", "/api/v1/plans/far/execute", "").is(http.StatusUnprocessableEntity, "nobody knows the party").reasons(),
+	require.Contains(t, e.call("POST", "/api/v1/plans/far/execute", "").is(http.StatusUnprocessableEntity,
+		"the party does not exist").reasons(),
 		"party nobody-at-all is not known")
 
 	e.party.refuse("222", "Deployment shop/222 is not there")
-	refused := e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusUnprocessableEntity, "the party cannot do it")
-	require.Equal(t, "2 deployPlanItems[1].serviceId (line 0): Deployment shop/222 is not there", refused.reasons(), "item and workload are named")
+	refused := e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusUnprocessableEntity,
+		"the party cannot do it")
+	require.Equal(t, "2 deployPlanItems[1].serviceId (line 0): Deployment shop/222 is not there", refused.reasons(),
+		"item and workload are named")
 	require.Empty(t, decode[schema.TaskList](e.call("GET", "/api/v1/tasks", "")).Items, "nothing was written")
 }
 
-func TestExecuteWithoutWorkers(t *testing.T) {
+func TestExecute_Returns503_WhenNoWorkers(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	e.putPlan("shop", "111 3")
-	nobody := e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusServiceUnavailable, "no workflow worker is there")
-	require.Contains(t, nobody.problem().Detail, "no workflow worker of the engine answers")
+	refused := e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusServiceUnavailable,
+		"no workflow worker runs")
+	require.Contains(t, refused.problem().Detail, "no workflow worker of the engine answers")
 	ready := e.call("GET", "/readyz", "").is(http.StatusServiceUnavailable, "the worker is missing")
 	require.Contains(t, ready.body, "no workflow worker takes work")
 
-	e.work()
-	require.Eventually(t, func() bool { return e.call("GET", "/readyz", "").status == http.StatusOK }, patience, tick, "everything is there")
-	e.call("PUT", "/api/v1/services/away", strings.Replace(orderService, "namespace: shop", "namespace: shop\n  party: alice", 1), yamlBody)
+	e.startWorkers()
+	require.Eventually(t, func() bool {
+		return e.call("GET", "/readyz", "").status == http.StatusOK
+	}, waitTimeout, pollInterval, "everything is ready")
+	e.call("PUT", "/api/v1/services/away", strings.Replace(orderService, "namespace: shop",
+		"namespace: shop\n  party: alice", 1), yamlBody)
 	e.call("PUT", "/api/v1/plans/away", "deployPlanItems:\n- {serviceId: away, deployment: STOP}\n", yamlBody)
 	e.createParty("alice")
-	away := e.call("POST", "/api/v1/plans/away/execute", "").is(http.StatusServiceUnavailable, "the party is known, but has no worker")
+	away := e.call("POST", "/api/v1/plans/away/execute", "").is(http.StatusServiceUnavailable,
+		"the party exists, but has no worker")
 	require.Contains(t, away.problem().Detail, "party alice")
-	require.Contains(t, away.problem().Errors[0].Reason, "no worker of queue slipway.party.alice was ever seen", "what is known of its workers is said too")
+	require.Contains(t, away.problem().Errors[0].Reason, "no worker of queue slipway.party.alice was ever seen",
+		"the reason contains what is known about its workers")
 
-	e.cut.Store(true)
-	e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusServiceUnavailable, "Temporal is away")
-	require.Contains(t, e.call("GET", "/readyz", "").is(http.StatusServiceUnavailable, "Temporal is away").body, `"ok":false`)
+	e.temporalDown.Store(true)
+	e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusServiceUnavailable, "Temporal is unavailable")
+	require.Contains(t, e.call("GET", "/readyz", "").is(http.StatusServiceUnavailable, "Temporal is unavailable").body,
+		`"ok":false`)
 	records, err := e.store.FindRecords(t.Context(), nil)
 	require.NoError(t, err)
 	require.Empty(t, records, "nothing was written")
 }
 
-func TestOneOfManyExecutesAtOnceWins(t *testing.T) {
+func TestExecute_StartsOneTask_WhenConcurrent(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3")
 	e.party.hold("111")
 	var wg sync.WaitGroup
@@ -181,17 +203,17 @@ func TestOneOfManyExecutesAtOnceWins(t *testing.T) {
 			accepted = append(accepted, decode[schema.ExecuteResult](a).ID)
 			continue
 		}
-		a.is(http.StatusConflict, "another was faster")
+		a.is(http.StatusConflict, "another request was faster")
 	}
 	require.Len(t, accepted, 1, "a plan has one live task")
 	records, err := e.store.FindRecords(t.Context(), nil)
 	require.NoError(t, err)
-	require.Len(t, records, 1, "who lost leaves nothing behind")
+	require.Len(t, records, 1, "the other requests leave nothing behind")
 }
 
-func TestOneKeyIsOneTask(t *testing.T) {
+func TestExecute_StartsOneTask_WhenKeyRepeated(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3")
 	e.putPlan("other", "222 3")
 	e.party.hold("111")
@@ -209,30 +231,36 @@ func TestOneKeyIsOneTask(t *testing.T) {
 	require.Len(t, ids, 1, "the same key is the same task")
 	id := decode[schema.ExecuteResult](answers[0]).ID
 
-	repeat := e.call("POST", "/api/v1/plans/shop/execute", `{"reason":"", "actor":"li"}`, jsonBody, key).is(http.StatusAccepted, "the body's spelling means nothing")
+	repeat := e.call("POST", "/api/v1/plans/shop/execute", `{"reason":"", "actor":"li"}`, jsonBody,
+		key).is(http.StatusAccepted, "formatting of the body does not matter")
 	require.Equal(t, id, decode[schema.ExecuteResult](repeat).ID)
-	require.Equal(t, id, e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"wang"}`, jsonBody, key).is(http.StatusConflict, "another body").problem().Task)
-	e.call("POST", "/api/v1/plans/other/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusConflict, "another plan")
+	require.Equal(t, id, e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"wang"}`, jsonBody,
+		key).is(http.StatusConflict, "another body").problem().Task)
+	e.call("POST", "/api/v1/plans/other/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusConflict,
+		"another plan")
 	e.party.open()
 	e.waitState(id, plan.TaskSucceeded)
-	over := e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusAccepted, "it has been executed")
-	require.Equal(t, id, decode[schema.ExecuteResult](over).ID, "and is not executed again")
+	repeated := e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusAccepted,
+		"it has been executed")
+	require.Equal(t, id, decode[schema.ExecuteResult](repeated).ID, "and is not executed again")
 
 	e.waitClosed(id)
-	e.remembers.Store(true)
-	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNoContent, "it is over")
-	fresh := decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody, key).is(http.StatusAccepted, "the key is free again")).ID
-	require.NotEqual(t, id, fresh, "its old ID is not, as long as Temporal remembers it")
+	e.keepDeleted.Store(true)
+	e.call("DELETE", "/api/v1/tasks/"+id, "").is(http.StatusNoContent, "it has ended")
+	fresh := decode[schema.ExecuteResult](e.call("POST", "/api/v1/plans/shop/execute", `{"actor":"li"}`, jsonBody,
+		key).is(http.StatusAccepted, "the key is free again")).ID
+	require.NotEqual(t, id, fresh, "its old ID is not free while Temporal still has the workflow")
 	e.waitState(fresh, plan.TaskSucceeded)
 }
 
-// A process that dies in the middle of an execution leaves something behind at each step. A repeat with the same key goes on there.
-func TestARepeatGoesOnWhereTheProcessDied(t *testing.T) {
+// A process that dies during an execution leaves partial results at each step. A repeat with the same key continues
+// from there.
+func TestExecute_Continues_WhenRepeatedAfterCrash(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"before the record", "before the claim", "after the claim"} {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
-			e := newEngine(t).work()
+			e := newEngine(t).startWorkers()
 			e.putPlan("shop", "111 3")
 			const key = "Idempotency-Key: k"
 			e.home.breakAt(place, true)
@@ -248,14 +276,15 @@ func TestARepeatGoesOnWhereTheProcessDied(t *testing.T) {
 	}
 }
 
-func TestATaskThatIsBeingStartedStandsInTheWay(t *testing.T) {
+func TestPlan_IsBlocked_WhileTaskIsBeingStarted(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3")
 	e.home.breakAt("after the claim", true)
 	e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusInternalServerError, "the process died")
 	e.home.breakAt("after the claim", false)
-	busy := e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusConflict, "whoever started it may still be at it")
+	busy := e.call("POST", "/api/v1/plans/shop/execute", "").is(http.StatusConflict,
+		"the first request may still be starting it")
 	require.Contains(t, busy.problem().Detail, "being started")
 	id := busy.problem().Task
 	pending := e.task(id)
@@ -267,9 +296,9 @@ func TestATaskThatIsBeingStartedStandsInTheWay(t *testing.T) {
 	e.waitListed("", id, plan.TaskPending)
 }
 
-func TestAnInterruptedTaskIsReplaced(t *testing.T) {
+func TestTask_CanBeReplaced_WhenInterrupted(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3", "222 1")
 	e.party.fail("111", failure.Unreachable)
 	first := e.execute("shop")
@@ -281,26 +310,29 @@ func TestAnInterruptedTaskIsReplaced(t *testing.T) {
 	e.party.hold("111")
 	second := e.execute("shop")
 	require.NotEqual(t, first, second)
-	refused := e.call("POST", "/api/v1/tasks/"+first+"/resume", "").is(http.StatusConflict, "another has taken its place")
+	refused := e.call("POST", "/api/v1/tasks/"+first+"/resume", "").is(http.StatusConflict,
+		"another task has replaced it")
 	require.Contains(t, refused.problem().Detail, second)
-	require.Equal(t, plan.TaskInterrupted, refused.problem().Current.State, "the answer shows the task as it is")
+	require.Equal(t, plan.TaskInterrupted, refused.problem().Current.State, "the problem shows the current task")
 	e.call("POST", "/api/v1/tasks/"+first+"/stop", "").is(http.StatusOK, "it can be stopped")
 	e.party.open()
 	e.waitState(second, plan.TaskSucceeded)
 }
 
-func TestASnapshotIsWhatRuns(t *testing.T) {
+func TestTask_RunsSnapshot_WhenPlanChanges(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.putPlan("shop", "111 3", "222 1")
 	e.party.hold("111")
 	id := e.execute("shop")
-	used := e.call("DELETE", "/api/v1/services/222", "").is(http.StatusConflict, "the plan could not be executed without it")
-	require.Contains(t, used.problem().Detail, "service 222 is used by plan shop: take it out of it first")
-	e.call("PUT", "/api/v1/plans/shop", "deployPlanItems:\n- {serviceId: 111, deployment: STOP}\n", yamlBody).is(http.StatusOK, "the plan is free to change")
-	e.call("DELETE", "/api/v1/services/222", "").is(http.StatusNoContent, "the catalogue is free to change, where no plan needs it")
+	used := e.call("DELETE", "/api/v1/services/222", "").is(http.StatusConflict,
+		"the plan could not be executed without it")
+	require.Contains(t, used.problem().Detail, "service 222 is used by plan shop: remove it there first")
+	e.call("PUT", "/api/v1/plans/shop", "deployPlanItems:\n- {serviceId: 111, deployment: STOP}\n",
+		yamlBody).is(http.StatusOK, "the plan can be changed")
+	e.call("DELETE", "/api/v1/services/222", "").is(http.StatusNoContent, "a service that no plan uses can be deleted")
 	e.party.open()
-	require.Len(t, e.waitState(id, plan.TaskSucceeded).Services, 2, "the task runs what was executed")
+	require.Len(t, e.waitState(id, plan.TaskSucceeded).Services, 2, "the task runs its snapshot")
 	snapshot, err := e.store.Snapshot(context.Background(), id)
 	require.NoError(t, err)
 	require.Len(t, snapshot.Services, 2)
@@ -308,9 +340,9 @@ func TestASnapshotIsWhatRuns(t *testing.T) {
 	require.Equal(t, map[string]string{"default": "slipway.party.default"}, snapshot.Queues)
 }
 
-func TestAThousandServicesAreExecuted(t *testing.T) {
+func TestExecute_ThousandItems(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t).work()
+	e := newEngine(t).startWorkers()
 	e.party.hold("111")
 	e.putService("111")
 	var document strings.Builder
@@ -329,7 +361,8 @@ func TestAThousandServicesAreExecuted(t *testing.T) {
 func (e *engine) createParty(name string) {
 	e.t.Helper()
 	object := fmt.Sprintf(`{"apiVersion":"slipway.io/v1alpha1","kind":"Party","metadata":{"name":%q},"spec":{}}`, name)
-	err := harnessKube(e.t).Post().AbsPath("/apis/" + v1alpha1.GroupVersion.String() + "/namespaces/" + e.store.Namespace() + "/parties").
+	err := harnessKube(e.t).Post().AbsPath("/apis/" + v1alpha1.GroupVersion.String() + "/namespaces/" +
+		e.store.Namespace() + "/parties").
 		Body([]byte(object)).Do(e.t.Context()).Error()
 	require.NoError(e.t, err)
 }

@@ -22,7 +22,7 @@ import (
 
 const secret = "a-token-of-this-test"
 
-// guardedAPI is the front door with Kuscia's real handler, in front of a cluster and a Temporal that are away.
+// guardedAPI returns the API with Kuscia's real handler, and with an unreachable home cluster and Temporal.
 func guardedAPI(t *testing.T, guard auth.Guard) *API {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -39,48 +39,58 @@ func guardedAPI(t *testing.T, guard auth.Guard) *API {
 	return a
 }
 
-// attempt is a request as somebody may send it to any route.
+// attempt is a request to any route.
 type attempt struct {
 	reason, host  string
 	authorization string
 	headers       map[string]string
-	// status is the answer everywhere, or where the route asks for credentials; 0: the handler's own.
+	// status is the expected response on all routes (everywhere), or on routes that require credentials; 0: the
+	// handler's own.
 	status     int
 	everywhere bool
 	kind       string
 }
 
 var attempts = []attempt{
-	{reason: "a page of another site", authorization: "Bearer " + secret, headers: map[string]string{"Origin": "https://evil.example"},
-		status: http.StatusForbidden, everywhere: true, kind: "cross-site"},
-	{reason: "a page of another port", authorization: "Bearer " + secret, headers: map[string]string{"Origin": "http://127.0.0.1:3000"},
-		status: http.StatusForbidden, everywhere: true, kind: "cross-site"},
-	{reason: "a page without an origin", authorization: "Bearer " + secret, headers: map[string]string{"Origin": "null"},
-		status: http.StatusForbidden, everywhere: true, kind: "cross-site"},
-	{reason: "a link or an image of another site", authorization: "Bearer " + secret, headers: map[string]string{"Sec-Fetch-Site": "cross-site"},
-		status: http.StatusForbidden, everywhere: true, kind: "cross-site"},
-	{reason: "a link or an image of another port", authorization: "Bearer " + secret, headers: map[string]string{"Sec-Fetch-Site": "same-site"},
-		status: http.StatusForbidden, everywhere: true, kind: "cross-site"},
+	{reason: "a page of another site", authorization: "Bearer " + secret,
+		headers: map[string]string{"Origin": "https://evil.example"},
+		status:  http.StatusForbidden, everywhere: true, kind: "cross-site"},
+	{reason: "a page of another port", authorization: "Bearer " + secret,
+		headers: map[string]string{"Origin": "http://127.0.0.1:3000"},
+		status:  http.StatusForbidden, everywhere: true, kind: "cross-site"},
+	{reason: "a page without an origin", authorization: "Bearer " + secret,
+		headers: map[string]string{"Origin": "null"},
+		status:  http.StatusForbidden, everywhere: true, kind: "cross-site"},
+	{reason: "a link or an image of another site", authorization: "Bearer " + secret,
+		headers: map[string]string{"Sec-Fetch-Site": "cross-site"},
+		status:  http.StatusForbidden, everywhere: true, kind: "cross-site"},
+	{reason: "a link or an image of another port", authorization: "Bearer " + secret,
+		headers: map[string]string{"Sec-Fetch-Site": "same-site"},
+		status:  http.StatusForbidden, everywhere: true, kind: "cross-site"},
 	{reason: "a name that resolves to this machine", authorization: "Bearer " + secret, host: "evil.example:8080",
 		status: http.StatusForbidden, everywhere: true, kind: "unknown-host"},
-	{reason: "the same, of a page that is of no other site then", authorization: "Bearer " + secret, host: "evil.example:8080",
+	{reason: "the same, from a page whose origin is then the same", authorization: "Bearer " + secret,
+		host:    "evil.example:8080",
 		headers: map[string]string{"Origin": "http://evil.example:8080", "Sec-Fetch-Site": "same-origin"},
 		status:  http.StatusForbidden, everywhere: true, kind: "unknown-host"},
 	{reason: "no token", status: http.StatusUnauthorized, kind: "unauthenticated"},
 	{reason: "a wrong token", authorization: "Bearer wrong", status: http.StatusUnauthorized, kind: "unauthenticated"},
-	{reason: "the token in another scheme", authorization: "Basic " + secret, status: http.StatusUnauthorized, kind: "unauthenticated"},
-	{reason: "the token in Kuscia's header", headers: map[string]string{"Token": secret}, status: http.StatusUnauthorized, kind: "unauthenticated"},
+	{reason: "the token in another scheme", authorization: "Basic " + secret, status: http.StatusUnauthorized,
+		kind: "unauthenticated"},
+	{reason: "the token in Kuscia's header", headers: map[string]string{"Token": secret},
+		status: http.StatusUnauthorized, kind: "unauthenticated"},
 	{reason: "the right token", authorization: "Bearer " + secret},
 	{reason: "the right token and a page of this engine", authorization: "Bearer " + secret,
 		headers: map[string]string{"Origin": "http://127.0.0.1:8080", "Sec-Fetch-Site": "same-origin"}},
-	{reason: "the right token by a name of the setting", authorization: "Bearer " + secret, host: "slipway.example"},
+	{reason: "the right token, with an allowed host name", authorization: "Bearer " + secret, host: "slipway.example"},
 }
 
-// send sends an attempt to a route. Nobody waits for the answer of a handler, so that the outage behind it is none of the test's.
+// send sends an attempt to a route. Its context is cancelled, so that handlers do not wait for the unreachable
+// backends.
 func (c attempt) send(a http.Handler, method, path string) *httptest.ResponseRecorder {
-	gone, leave := context.WithCancel(context.Background())
-	leave()
-	r := httptest.NewRequest(method, "http://127.0.0.1:8080"+path, nil).WithContext(gone)
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	r := httptest.NewRequest(method, "http://127.0.0.1:8080"+path, nil).WithContext(cancelled)
 	if c.host != "" {
 		r.Host = c.host
 	}
@@ -95,14 +105,16 @@ func (c attempt) send(a http.Handler, method, path string) *httptest.ResponseRec
 	return answer
 }
 
-// TestEveryRouteIsGuarded goes through the routes of the router itself, so that none is open by oversight.
-func TestEveryRouteIsGuarded(t *testing.T) {
+// TestAPI_GuardsEveryRoute iterates over the router's own routes, so that none is forgotten.
+func TestAPI_GuardsEveryRoute(t *testing.T) {
 	t.Parallel()
 	a := guardedAPI(t, auth.Guard{Token: secret, Hosts: auth.NewHosts(nil, []string{"slipway.example"})})
 	routes := a.echo.Routes()
 	require.Greater(t, len(routes), 50)
-	routes = append(routes, &echo.Route{Method: "GET", Path: "/nothing"}, &echo.Route{Method: "GET", Path: "/api/v1/nothing"},
-		&echo.Route{Method: "PATCH", Path: "/api/v1/plans"}, &echo.Route{Method: "OPTIONS", Path: "/api/v1/plans"}, &echo.Route{Method: "GET", Path: "/"})
+	routes = append(routes, &echo.Route{Method: "GET", Path: "/nothing"},
+		&echo.Route{Method: "GET", Path: "/api/v1/nothing"},
+		&echo.Route{Method: "PATCH", Path: "/api/v1/plans"}, &echo.Route{Method: "OPTIONS", Path: "/api/v1/plans"},
+		&echo.Route{Method: "GET", Path: "/"})
 	for _, route := range routes {
 		open := route.Path == "/healthz" || route.Path == "/readyz"
 		for _, c := range attempts {
@@ -124,16 +136,17 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 	}
 }
 
-func TestOnlyProbesAreOpen(t *testing.T) {
+func TestOpenOperations_AreOnlyProbes(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, map[string]bool{"GET /healthz": true, "GET /readyz": true}, openOperations(loadSpec(t)))
 }
 
-// Without a setting, an API is this machine's alone.
-func TestAnAPIWithoutAGuardIsOnLoopbackOnly(t *testing.T) {
+// Without settings, an API accepts only loopback addresses.
+func TestAPI_AcceptsOnlyLoopback_WithoutGuardSettings(t *testing.T) {
 	t.Parallel()
 	a := guardedAPI(t, auth.Guard{})
 	require.Equal(t, http.StatusOK, attempt{}.send(a, "GET", "/openapi.yaml").Code)
 	require.Equal(t, http.StatusForbidden, attempt{host: "evil.example"}.send(a, "GET", "/openapi.yaml").Code)
-	require.Equal(t, http.StatusForbidden, attempt{headers: map[string]string{"Origin": "https://evil.example"}}.send(a, "GET", "/openapi.yaml").Code)
+	require.Equal(t, http.StatusForbidden, attempt{headers: map[string]string{"Origin": "https://evil.example"}}.send(a,
+		"GET", "/openapi.yaml").Code)
 }

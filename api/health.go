@@ -18,8 +18,9 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// pollerMemory is how long ago a worker may have asked for work to count as there: a poll lasts up to a minute.
-const pollerMemory = 75 * time.Second
+// pollerMaxAge is the maximum age of a worker's last poll for the worker to count as running: a poll lasts up to a
+// minute.
+const pollerMaxAge = 75 * time.Second
 
 // GetHealth answers GET /healthz.
 func (h *handlers) GetHealth(c echo.Context) error {
@@ -32,15 +33,16 @@ func (h *handlers) GetReadiness(c echo.Context) error {
 		name  string
 		check func(context.Context) error
 	}{
-		{"temporal", h.checkTemporal}, {"home cluster", h.Home.CheckCluster}, {"definitions", h.Home.CheckCRDs}, {"engine worker", h.checkWorker},
+		{"temporal", h.checkTemporal}, {"home cluster", h.Home.CheckCluster}, {"definitions", h.Home.CheckCRDs},
+		{"engine worker", h.checkWorker},
 	}
 	answer := schema.Readiness{Ready: true, Checks: make([]schema.Check, len(checks))}
-	ctx, cancel := backend.Briefly(c.Request().Context())
+	ctx, cancel := backend.WithCallTimeout(c.Request().Context())
 	defer cancel()
 	var wg sync.WaitGroup
 	for i, check := range checks {
 		wg.Go(func() {
-			answer.Checks[i] = schema.Check{Name: check.name, OK: true, Message: "is there"}
+			answer.Checks[i] = schema.Check{Name: check.name, OK: true, Message: "ok"}
 			if err := check.check(ctx); err != nil {
 				answer.Checks[i].OK, answer.Checks[i].Message = false, err.Error()
 			}
@@ -60,20 +62,22 @@ func (h *handlers) checkTemporal(ctx context.Context) error {
 	if _, err := h.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
 		return fmt.Errorf("does not answer: %w", err)
 	}
-	_, err := h.Temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: h.Namespace})
+	_, err := h.Temporal.WorkflowService().DescribeNamespace(ctx,
+		&workflowservice.DescribeNamespaceRequest{Namespace: h.Namespace})
 	if err != nil {
 		return fmt.Errorf("its namespace %s cannot be read: %w", h.Namespace, err)
 	}
 	return nil
 }
 
-// checkWorker looks for a worker of the engine's own queue. Parties' workers are their own matter: who lacks one reads as unreachable.
+// checkWorker checks that a worker polls the engine's own queue. Missing party workers do not affect readiness: their
+// parties are reported as unreachable.
 func (h *handlers) checkWorker(ctx context.Context) error {
-	asked, err := h.WorkerAsked(ctx, pollerMemory)
+	polled, err := h.HasRecentPoller(ctx, pollerMaxAge)
 	switch {
 	case err != nil:
 		return fmt.Errorf("its queue %s cannot be read: %w", workflows.QueueEngine, err)
-	case asked:
+	case polled:
 		return nil
 	}
 	return errors.New("no workflow worker takes work: start one (slipway worker, or slipway dev)")

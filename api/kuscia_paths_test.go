@@ -15,11 +15,11 @@ import (
 	"slipway.io/slipway/store"
 )
 
-func TestKusciasPathsAreAnsweredByItsOwnHandler(t *testing.T) {
+func TestAPI_PassesKusciaPathsToItsHandler(t *testing.T) {
 	t.Parallel()
-	var asked []string
+	var requested []string
 	kuscia := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.URL.Path)
+		requested = append(requested, r.URL.Path)
 		w.WriteHeader(http.StatusUnauthorized)
 	})
 	a, err := New(Deps{Metrics: http.NotFoundHandler(), Kuscia: kuscia,
@@ -33,11 +33,12 @@ func TestKusciasPathsAreAnsweredByItsOwnHandler(t *testing.T) {
 	}
 	require.Len(t, paths, 12)
 	for _, path := range paths {
-		asked = nil
+		requested = nil
 		answer := httptest.NewRecorder()
 		a.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "http://127.0.0.1"+path, strings.NewReader("{}")))
-		require.Equal(t, []string{path}, asked)
-		require.Equal(t, http.StatusUnauthorized, answer.Code, "what it says is what the client gets, a wrong token included")
+		require.Equal(t, []string{path}, requested)
+		require.Equal(t, http.StatusUnauthorized, answer.Code,
+			"the client gets its response unchanged, including errors")
 		require.Empty(t, answer.Body.String())
 	}
 }

@@ -25,8 +25,8 @@ import (
 
 var legalRequestID = regexp.MustCompile(`^[-_.:A-Za-z0-9]{1,128}$`)
 
-// identify gives each request an ID, its caller's own where it has one, and answers it.
-func identify(next echo.HandlerFunc) echo.HandlerFunc {
+// assignRequestID gives each request an ID (the caller's X-Request-ID if it is legal) and returns it in the response.
+func assignRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(echo.HeaderXRequestID)
 		if !legalRequestID.MatchString(id) {
@@ -39,11 +39,11 @@ func identify(next echo.HandlerFunc) echo.HandlerFunc {
 
 func requestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
 
-// probes are asked every few seconds by machines: their log lines would bury the others.
+// probes are requested every few seconds by monitoring; they are logged at debug level.
 var probes = []string{"/healthz", "/readyz", "/metrics"}
 
-// logged writes one line for each request when it is over.
-func (h *handlers) logged(next echo.HandlerFunc) echo.HandlerFunc {
+// logRequests writes one log line for each completed request.
+func (h *handlers) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		began := time.Now()
 		err := next(c)
@@ -54,31 +54,35 @@ func (h *handlers) logged(next echo.HandlerFunc) echo.HandlerFunc {
 		if slices.Contains(probes, c.Path()) {
 			level = slog.LevelDebug
 		}
-		h.Log.Log(c.Request().Context(), level, "request", "request", requestID(c), "method", c.Request().Method, "path", c.Request().URL.Path,
-			"status", c.Response().Status, "bytes", c.Response().Size, "took", time.Since(began).Round(time.Microsecond), "from", c.RealIP())
+		h.Log.Log(c.Request().Context(), level, "request", "request", requestID(c), "method", c.Request().Method,
+			"path", c.Request().URL.Path,
+			"status", c.Response().Status, "bytes", c.Response().Size, "took",
+			time.Since(began).Round(time.Microsecond), "from", c.RealIP())
 		return nil
 	}
 }
 
-// forgetful lets nobody who has changed something get an answer of before.
-func (h *handlers) forgetful(next echo.HandlerFunc) echo.HandlerFunc {
+// dropCacheAfterWrite empties the cache of recent answers before a write is answered, so that a client that has written
+// never reads an older state.
+func (h *handlers) dropCacheAfterWrite(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if c.Request().Method != http.MethodGet && c.Request().Method != http.MethodHead {
-			c.Response().Before(h.Recent.Forget) // what is done is done when it is answered
+			c.Response().Before(h.Recent.Forget) // the write has happened before its answer is sent
 		}
 		return next(c)
 	}
 }
 
-// recovered turns a panic into an answer; the rest of the engine goes on.
-func (h *handlers) recovered(next echo.HandlerFunc) echo.HandlerFunc {
+// recoverPanics turns a panic into an error response; the process continues.
+func (h *handlers) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		defer func() {
 			if value := recover(); value != nil {
 				if abort, ok := value.(error); ok && errors.Is(abort, http.ErrAbortHandler) {
-					panic(value) // that is how a handler asks net/http to cut the connection
+					panic(value) // handlers panic with it to make net/http close the connection
 				}
-				h.Log.Error("panic in a handler", "request", requestID(c), "panic", value, "stack", string(debug.Stack()))
+				h.Log.Error("panic in a handler", "request", requestID(c), "panic", value, "stack",
+					string(debug.Stack()))
 				err = fmt.Errorf("panic: %v", value)
 			}
 		}()
@@ -86,9 +90,9 @@ func (h *handlers) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// guarded refuses what the guard does, whatever the address. Credentials are asked for everywhere but where the description leaves an
-// operation open, so that a route that it doesn't know is closed.
-func guarded(guard auth.Guard, spec *openapi3.T) echo.MiddlewareFunc {
+// guardRequests rejects requests that the guard does not admit. All routes need credentials, except operations that the
+// description marks as open; an unknown route is therefore closed.
+func guardRequests(guard auth.Guard, spec *openapi3.T) echo.MiddlewareFunc {
 	open := openOperations(spec)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -107,12 +111,12 @@ func guarded(guard auth.Guard, spec *openapi3.T) echo.MiddlewareFunc {
 	}
 }
 
-// openOperations are those that the description asks for no credentials, as "METHOD /path/of/:echo".
+// openOperations returns the operations for which the description asks for no credentials, as "METHOD /path/of/:echo".
 func openOperations(spec *openapi3.T) map[string]bool {
 	open := map[string]bool{}
 	for path, item := range spec.Paths.Map() {
 		for method, operation := range item.Operations() {
-			if servedHere(operation) && operation.Security != nil && len(*operation.Security) == 0 {
+			if servedByEngine(operation) && operation.Security != nil && len(*operation.Security) == 0 {
 				open[method+" "+echoPath(path)] = true
 			}
 		}
@@ -120,13 +124,15 @@ func openOperations(spec *openapi3.T) map[string]bool {
 	return open
 }
 
-// servedHere says whether an operation is the engine's. The store of packages has a listener of its own, mostly in a process of its own.
-func servedHere(operation *openapi3.Operation) bool {
+// servedByEngine reports whether the engine serves an operation. The package store has its own listener, usually in its
+// own process.
+func servedByEngine(operation *openapi3.Operation) bool {
 	return !slices.Contains(operation.Tags, "packages")
 }
 
-// knownQuery refuses query parameters that the operation does not have, and repeats of one that has a single value: they would be ignored.
-func knownQuery(spec *openapi3.T) echo.MiddlewareFunc {
+// rejectUnknownQuery rejects query parameters that the operation does not have, and repeated single-value parameters:
+// they would otherwise be silently ignored.
+func rejectUnknownQuery(spec *openapi3.T) echo.MiddlewareFunc {
 	known := queryParameters(spec)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -143,7 +149,9 @@ func knownQuery(spec *openapi3.T) echo.MiddlewareFunc {
 				}
 			}
 			if len(problems) > 0 && parameters != nil {
-				slices.SortFunc(problems, func(a, b schema.FieldProblem) int { return strings.Compare(a.Field, b.Field) })
+				slices.SortFunc(problems, func(a, b schema.FieldProblem) int {
+					return strings.Compare(a.Field, b.Field)
+				})
 				return problem.BadQuery(problems...)
 			}
 			return next(c)
@@ -160,7 +168,8 @@ func didYouMean(name string, parameters map[string]bool) string {
 	return strictyaml.DidYouMean(name, names)
 }
 
-// queryParameters are the query parameters of each operation, by "METHOD /path/of/:echo"; the value says whether it may be repeated.
+// queryParameters returns the query parameters of each operation, by "METHOD /path/of/:echo"; the value reports whether
+// the parameter may be repeated.
 func queryParameters(spec *openapi3.T) map[string]map[string]bool {
 	known := map[string]map[string]bool{}
 	for path, item := range spec.Paths.Map() {
@@ -181,20 +190,21 @@ var pathParameter = regexp.MustCompile(`\{([^}]+)\}`)
 
 func echoPath(path string) string { return pathParameter.ReplaceAllString(path, ":$1") }
 
-// answerError is the one place where errors become answers.
+// answerError is the only place that turns errors into responses.
 func (h *handlers) answerError(err error, c echo.Context) {
 	if c.Response().Committed {
-		return // an event stream has begun: there is nothing left to say in its status
+		return // an event stream has begun: its status can no longer change
 	}
 	if errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil {
-		c.Response().Status = statusClientGone // for the log only; nobody reads the answer
+		c.Response().Status = statusClientClosedRequest // for the log only: the client has disconnected
 		return
 	}
 	answer := problem.Of(err).Problem
 	answer.Instance = c.Request().URL.Path
 	answer.RequestID = requestID(c)
 	if answer.Status >= http.StatusInternalServerError {
-		h.Log.Warn("request failed", "request", answer.RequestID, "method", c.Request().Method, "path", answer.Instance, "status",
+		h.Log.Warn("request failed", "request", answer.RequestID, "method", c.Request().Method, "path", answer.Instance,
+			"status",
 			answer.Status, "error", err)
 	}
 	c.Response().Header().Set(echo.HeaderContentType, "application/problem+json")
@@ -210,5 +220,5 @@ func (h *handlers) answerError(err error, c echo.Context) {
 	}
 }
 
-// statusClientGone is what the log shows for a caller that hung up.
-const statusClientGone = 499
+// statusClientClosedRequest is the logged status of a request whose client disconnected (nginx's 499).
+const statusClientClosedRequest = 499

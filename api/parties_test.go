@@ -29,11 +29,12 @@ func (e *engine) partyState(name string) schema.PartyState {
 	return decode[schema.PartyState](e.call("GET", "/api/v1/parties/"+name, "").is(http.StatusOK, "the party exists"))
 }
 
-// poll starts a worker that does nothing but to be there, and reports as often as Temporal lets it.
+// poll starts an idle worker, which sends heartbeats as often as Temporal allows.
 func (e *engine) poll(queue string) (stop func()) {
 	e.t.Helper()
 	stack := harness.SharedStack(e.t)
-	reporter, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: e.namespace, Logger: quiet, Identity: "worker-of-" + queue,
+	reporter, err := client.NewLazyClient(client.Options{HostPort: stack.TemporalAddress, Namespace: e.namespace,
+		Logger: quiet, Identity: "worker-of-" + queue,
 		WorkerHeartbeatInterval: time.Second})
 	require.NoError(e.t, err)
 	w := worker.New(reporter, queue, worker.Options{DisableWorkflowWorker: true})
@@ -57,21 +58,22 @@ func (e *engine) waitReachable(name string, want presence.Reachability) schema.P
 	require.Eventually(e.t, func() bool {
 		last = e.partyState(name)
 		return last.Reachable == want
-	}, patience, tick, "party %s does not come to %s; it is %+v", name, want, &last)
+	}, waitTimeout, pollInterval, "party %s does not reach %s; it is %+v", name, want, &last)
 	return last
 }
 
-func TestPartiesOverHTTP(t *testing.T) {
+func TestParties_CRUD(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	const path = "/api/v1/parties/alice"
-	e.call("GET", path, "").is(http.StatusNotFound, "there is none")
-	e.call("DELETE", path, "").is(http.StatusNotFound, "there is none")
-	e.call("GET", "/api/v1/parties/A_b", "").is(http.StatusNotFound, "no party can be called so")
+	e.call("GET", path, "").is(http.StatusNotFound, "it does not exist")
+	e.call("DELETE", path, "").is(http.StatusNotFound, "it does not exist")
+	e.call("GET", "/api/v1/parties/A_b", "").is(http.StatusNotFound, "the name is illegal")
 	created := e.call("PUT", path, aliceDocument, yamlBody).is(http.StatusCreated, "it is new")
 	require.Equal(t, schema.PutPartyResult{Name: "alice", Changed: true}, decode[schema.PutPartyResult](created))
 	before := e.storedVersion("alice")
-	same := e.call("PUT", path, `{"labels":{"region":"eu"},"namespace":"shop","queue":"alice.own"}`, jsonBody).is(http.StatusOK, "it is so already")
+	same := e.call("PUT", path, `{"labels":{"region":"eu"},"namespace":"shop","queue":"alice.own"}`,
+		jsonBody).is(http.StatusOK, "it is unchanged")
 	require.False(t, decode[schema.PutPartyResult](same).Changed)
 	require.Equal(t, before, e.storedVersion("alice"), "nothing was written")
 
@@ -83,18 +85,19 @@ func TestPartiesOverHTTP(t *testing.T) {
 	changed := e.call("PUT", path, "{}", jsonBody).is(http.StatusOK, "it is replaced, not merged")
 	require.True(t, decode[schema.PutPartyResult](changed).Changed)
 	got = e.partyState("alice")
-	require.Equal(t, "slipway.party.alice", got.Queue, "as every party has it that names none")
+	require.Equal(t, "slipway.party.alice", got.Queue, "the default queue")
 	require.Empty(t, got.Namespace)
 
-	wrong := e.call("PUT", path, "queue: a b\nnamespace: A\nlabels: {x: 'y z'}\ncolour: red\n", yamlBody).is(http.StatusBadRequest, "four mistakes")
+	wrong := e.call("PUT", path, "queue: a b\nnamespace: A\nlabels: {x: 'y z'}\ncolour: red\n",
+		yamlBody).is(http.StatusBadRequest, "four mistakes")
 	require.Len(t, wrong.problem().Errors, 4, "all at once: %s", wrong.body)
 	require.Contains(t, wrong.reasons(), "0 namespace (line 2)")
-	e.call("PUT", path, "queue: a\n", jsonBody).is(http.StatusBadRequest, "what calls itself JSON is JSON")
-	e.call("PUT", path, "", yamlBody).is(http.StatusBadRequest, "a body that is not there says nothing")
-	e.call("PUT", "/api/v1/parties/A_b", "{}", jsonBody).is(http.StatusBadRequest, "no party can be called so")
+	e.call("PUT", path, "queue: a\n", jsonBody).is(http.StatusBadRequest, "the body is declared as JSON, but is not")
+	e.call("PUT", path, "", yamlBody).is(http.StatusBadRequest, "the body is empty")
+	e.call("PUT", "/api/v1/parties/A_b", "{}", jsonBody).is(http.StatusBadRequest, "the name is illegal")
 	e.call("PUT", "/api/v1/parties/"+strings.Repeat("a", 64), "{}", jsonBody).is(http.StatusBadRequest, "64 characters")
 	e.call("DELETE", path, "").is(http.StatusNoContent, "no release names it")
-	e.call("GET", path, "").is(http.StatusNotFound, "it is gone")
+	e.call("GET", path, "").is(http.StatusNotFound, "it was deleted")
 }
 
 func (e *engine) storedVersion(name string) string {
@@ -104,7 +107,7 @@ func (e *engine) storedVersion(name string) string {
 	return object.ResourceVersion
 }
 
-func TestThePartyDefaultAlwaysExists(t *testing.T) {
+func TestPartyDefault_AlwaysExists(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	const path = "/api/v1/parties/default"
@@ -113,13 +116,13 @@ func TestThePartyDefaultAlwaysExists(t *testing.T) {
 	require.Nil(t, got.CreatedAt, "it has no object")
 	refused := e.call("DELETE", path, "").is(http.StatusConflict, "there is nothing to delete")
 	require.Contains(t, refused.problem().Detail, "the party default always exists")
-	e.call("PUT", path, "namespace: shop\n", yamlBody).is(http.StatusCreated, "an object says more of it")
+	e.call("PUT", path, "namespace: shop\n", yamlBody).is(http.StatusCreated, "the party gets an object")
 	require.Equal(t, "shop", e.partyState("default").Namespace)
 	e.call("DELETE", path, "").is(http.StatusNoContent, "the object can be deleted")
-	require.Empty(t, e.partyState("default").Namespace, "and it is as it was")
+	require.Empty(t, e.partyState("default").Namespace, "the party has its defaults again")
 }
 
-func TestANamespaceOfTheHomeClusterIsAParty(t *testing.T) {
+func TestNamespaceOfHomeCluster_IsParty(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	namespace := harness.SharedStack(t).Namespace(t, "party")
@@ -131,12 +134,13 @@ func TestANamespaceOfTheHomeClusterIsAParty(t *testing.T) {
 	refused := e.call("DELETE", "/api/v1/parties/"+namespace, "").is(http.StatusConflict, "it is not an object")
 	require.Contains(t, refused.problem().Detail, "is a namespace of the home cluster")
 	list := decode[schema.PartyList](e.call("GET", "/api/v1/parties", ""))
-	require.Len(t, list.Items, 1, "lists hold objects, and default")
-	e.call("PUT", "/api/v1/parties/"+namespace, "{}", jsonBody).is(http.StatusCreated, "it may become a party of its own")
+	require.Len(t, list.Items, 1, "lists contain objects and default")
+	e.call("PUT", "/api/v1/parties/"+namespace, "{}", jsonBody).is(http.StatusCreated,
+		"it may become a party of its own")
 	require.Empty(t, e.partyState(namespace).ServedBy)
 }
 
-func TestPartiesAreListedInOrderAndByPages(t *testing.T) {
+func TestListParties_SortedPages(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	for _, name := range []string{"zoe", "alice", "bob", "e.dot"} {
@@ -144,7 +148,8 @@ func TestPartiesAreListedInOrderAndByPages(t *testing.T) {
 	}
 	var names []string
 	for cursor := ""; ; {
-		page := decode[schema.PartyList](e.call("GET", "/api/v1/parties?limit=2&cursor="+cursor, "").is(http.StatusOK, "a page"))
+		page := decode[schema.PartyList](e.call("GET", "/api/v1/parties?limit=2&cursor="+cursor, "").is(http.StatusOK,
+			"a page"))
 		require.LessOrEqual(t, len(page.Items), 2)
 		for _, item := range page.Items {
 			names = append(names, item.Name)
@@ -153,15 +158,16 @@ func TestPartiesAreListedInOrderAndByPages(t *testing.T) {
 			break
 		}
 	}
-	require.Equal(t, []string{"alice", "bob", "default", "e.dot", "zoe"}, names, "default among them, in its place")
+	require.Equal(t, []string{"alice", "bob", "default", "e.dot", "zoe"}, names, "default is sorted among the others")
 	e.call("PUT", "/api/v1/parties/default", "{}", jsonBody)
-	require.Len(t, decode[schema.PartyList](e.call("GET", "/api/v1/parties", "")).Items, 5, "default is not listed twice")
+	require.Len(t, decode[schema.PartyList](e.call("GET", "/api/v1/parties", "")).Items, 5,
+		"default is not listed twice")
 	e.call("GET", "/api/v1/parties?cursor=!!", "").is(http.StatusBadRequest, "not a cursor of this list")
-	e.call("GET", "/api/v1/parties?cursor=QV9i", "").is(http.StatusBadRequest, "nor is this, which no party is called")
-	e.call("GET", "/api/v1/parties?limit=0", "").is(http.StatusBadRequest, "a page has an item at least")
+	e.call("GET", "/api/v1/parties?cursor=QV9i", "").is(http.StatusBadRequest, "a cursor with an illegal party name")
+	e.call("GET", "/api/v1/parties?limit=0", "").is(http.StatusBadRequest, "a page has at least one item")
 }
 
-func TestPresenceOfAParty(t *testing.T) {
+func TestParty_ShowsItsWorkers(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	e.call("PUT", "/api/v1/parties/alice", aliceDocument, yamlBody)
@@ -181,23 +187,25 @@ func TestPresenceOfAParty(t *testing.T) {
 	for _, item := range decode[schema.PartyList](e.call("GET", "/api/v1/parties", "")).Items {
 		byName[item.Name] = item.Reachable
 	}
-	require.Equal(t, map[string]presence.Reachability{"alice": presence.Reachable, "default": presence.Unreachable}, byName, "each has its own workers")
+	require.Equal(t, map[string]presence.Reachability{"alice": presence.Reachable, "default": presence.Unreachable},
+		byName, "each has its own workers")
 
 	stop()
-	gone := e.waitReachable("alice", presence.Unreachable)
-	require.Contains(t, gone.Reason, "was stopped at", "a worker that takes its leave is gone at once")
-	require.Empty(t, gone.Workers)
-	require.NotNil(t, gone.LastSeenAt)
+	stopped := e.waitReachable("alice", presence.Unreachable)
+	require.Contains(t, stopped.Reason, "was stopped at", "a worker that stops is unreachable at once")
+	require.Empty(t, stopped.Workers)
+	require.NotNil(t, stopped.LastSeenAt)
 }
 
-func TestPresenceThatCannotBeLearntIsUnknown(t *testing.T) {
+func TestParty_ReachableIsUnknown_WhenWorkersCannotBeListed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reason, sentence string
 		answer           error
 	}{
-		{"an older server does not know the question", "does not keep workers' heartbeats", serviceerror.ToStatus(serviceerror.NewUnimplemented("unknown method ListWorkers")).Err()},
-		{"Temporal is away", "deadline exceeded", context.DeadlineExceeded},
+		{"an older server does not support ListWorkers", "does not keep workers' heartbeats",
+			serviceerror.ToStatus(serviceerror.NewUnimplemented("unknown method ListWorkers")).Err()},
+		{"Temporal is unavailable", "deadline exceeded", context.DeadlineExceeded},
 	} {
 		e := newEngine(t)
 		e.listWorkers.Store(&c.answer)
@@ -205,12 +213,13 @@ func TestPresenceThatCannotBeLearntIsUnknown(t *testing.T) {
 		require.Equal(t, presence.Unknown, got.Reachable, c.reason)
 		require.Contains(t, got.Reason, c.sentence, c.reason)
 		require.Empty(t, got.Workers, c.reason)
-		list := decode[schema.PartyList](e.call("GET", "/api/v1/parties", "").is(http.StatusOK, "the list is answered all the same"))
+		list := decode[schema.PartyList](e.call("GET", "/api/v1/parties", "").is(http.StatusOK,
+			"the list is returned nevertheless"))
 		require.Equal(t, presence.Unknown, list.Items[0].Reachable, c.reason)
 	}
 }
 
-func TestAPartyThatAReleaseNamesIsNotDeleted(t *testing.T) {
+func TestDeleteParty_Refused_WhileReleaseNamesIt(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	e.createParty("alice")
@@ -219,33 +228,37 @@ func TestAPartyThatAReleaseNamesIsNotDeleted(t *testing.T) {
 	named, many := plan.WorkflowID("named"), plan.WorkflowID("many")
 	e.openNaming(named, "alice", "default")
 	refused := e.inUse("alice", named)
-	require.Contains(t, refused.problem().Detail, "while the release task/named, which names it, is not over")
+	require.Contains(t, refused.problem().Detail, "while the release task/named, which names it, is running")
 	e.call("DELETE", "/api/v1/parties/bob", "").is(http.StatusNoContent, "no release names it")
 
 	require.NoError(t, e.temporal.TerminateWorkflow(t.Context(), named, "", "over"))
-	e.call("DELETE", "/api/v1/parties/alice", "").is(http.StatusNoContent, "the lists lag behind, the answer does not")
+	e.call("DELETE", "/api/v1/parties/alice", "").is(http.StatusNoContent,
+		"Temporal's lists lag behind, but the workflow is described again")
 
 	e.openNaming(many, "alice", "…")
-	require.Contains(t, e.inUse("carol", many).problem().Detail, "names too many parties to list them", "its list was cut: carol may be in it")
+	require.Contains(t, e.inUse("carol", many).problem().Detail, "names too many parties to list them",
+		"its list is truncated: it may contain carol")
 }
 
 // openNaming opens a workflow that names these parties and does nothing.
 func (e *engine) openNaming(workflowID string, parties ...string) {
 	e.t.Helper()
 	_, err := e.temporal.ExecuteWorkflow(e.t.Context(), client.StartWorkflowOptions{ID: workflowID, TaskQueue: "nobody",
-		TypedSearchAttributes: temporal.NewSearchAttributes(workflows.AttributeParties.ValueSet(parties))}, workflows.TypeDeployPlan)
+		TypedSearchAttributes: temporal.NewSearchAttributes(workflows.AttributeParties.ValueSet(parties))},
+		workflows.TypeDeployPlan)
 	require.NoError(e.t, err)
-	e.t.Cleanup(func() { _ = e.temporal.TerminateWorkflow(context.Background(), workflowID, "", "the test is over") })
+	e.t.Cleanup(func() { _ = e.temporal.TerminateWorkflow(context.Background(), workflowID, "", "the test has ended") })
 	query := fmt.Sprintf("WorkflowId = '%s' AND ExecutionStatus = 'Running'", workflowID)
 	require.Eventually(e.t, func() bool {
-		found, err := e.temporal.CountWorkflow(e.t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: e.namespace, Query: query})
+		found, err := e.temporal.CountWorkflow(e.t.Context(),
+			&workflowservice.CountWorkflowExecutionsRequest{Namespace: e.namespace, Query: query})
 		return err == nil && found.GetCount() == 1
-	}, patience, tick, "Temporal's lists know of it")
+	}, waitTimeout, pollInterval, "Temporal's lists contain it")
 }
 
 func (e *engine) inUse(name, workflowID string) answer {
 	e.t.Helper()
 	refused := e.call("DELETE", "/api/v1/parties/"+name, "").is(http.StatusConflict, "a release names it")
-	require.Equal(e.t, workflowID, refused.problem().Holder, "the release in the way is named")
+	require.Equal(e.t, workflowID, refused.problem().Holder, "the problem names the release")
 	return refused
 }

@@ -17,8 +17,9 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// party plays a party's worker: each workload is restarted at once, unless the test holds it, fails it or refuses it.
-type party struct {
+// fakeParty is the fake worker of a party: it restarts each workload at once, unless the test holds, fails or refuses
+// it.
+type fakeParty struct {
 	mu      sync.Mutex
 	gates   map[string]chan struct{}
 	failing map[string]failure.Kind
@@ -26,19 +27,20 @@ type party struct {
 	warned  map[string]string
 }
 
-func newParty() *party {
-	return &party{gates: map[string]chan struct{}{}, failing: map[string]failure.Kind{}, refused: map[string]string{}, warned: map[string]string{}}
+func newParty() *fakeParty {
+	return &fakeParty{gates: map[string]chan struct{}{}, failing: map[string]failure.Kind{},
+		refused: map[string]string{}, warned: map[string]string{}}
 }
 
-func (p *party) register(w worker.Worker) {
+func (p *fakeParty) register(w worker.Worker) {
 	w.RegisterActivityWithOptions(p.run, activity.RegisterOptions{Name: workloadops.ActivityRun})
 	w.RegisterActivityWithOptions(p.restore, activity.RegisterOptions{Name: workloadops.ActivityRestore})
 	w.RegisterActivityWithOptions(p.preflight, activity.RegisterOptions{Name: workloadops.ActivityPreflight})
 	w.RegisterActivityWithOptions(p.diff, activity.RegisterOptions{Name: workloadops.ActivityDiff})
 }
 
-// hold keeps workloads from getting ready until open.
-func (p *party) hold(names ...string) {
+// hold keeps workloads from getting ready until open is called.
+func (p *fakeParty) hold(names ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range names {
@@ -47,7 +49,7 @@ func (p *party) hold(names ...string) {
 }
 
 // open releases everything.
-func (p *party) open() {
+func (p *fakeParty) open() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, gate := range p.gates {
@@ -56,36 +58,37 @@ func (p *party) open() {
 	}
 }
 
-// fail makes the next operation on a workload end in that failure; "" takes it back.
-func (p *party) fail(name string, kind failure.Kind) {
+// fail makes operations on a workload fail; "" ends that.
+func (p *fakeParty) fail(name string, kind failure.Kind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failing[name] = kind
 }
 
-func (p *party) refuse(name, reason string) {
+func (p *fakeParty) refuse(name, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refused[name] = reason
 }
 
-func (p *party) warn(name, reason string) {
+func (p *fakeParty) warn(name, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.warned[name] = reason
 }
 
-func (p *party) run(ctx context.Context, in workloadops.Request) (workloadops.Result, error) {
+func (p *fakeParty) run(ctx context.Context, in workloadops.Request) (workloadops.Result, error) {
 	name := in.Workload.WorkloadRef.Name
 	p.mu.Lock()
 	gate, kind := p.gates[name], p.failing[name]
 	p.mu.Unlock()
 	if kind != "" {
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError(name+" cannot: "+string(kind), string(kind), nil, failure.Details{})
+		return workloadops.Result{}, temporal.NewNonRetryableApplicationError(name+" cannot: "+string(kind),
+			string(kind), nil, failure.Details{})
 	}
 	if gate != nil {
 		activity.RecordHeartbeat(ctx, workloadops.Progress{Message: name + ": 2 of 3 pods are ready"})
-		ticker := time.NewTicker(tick)
+		ticker := time.NewTicker(pollInterval)
 		defer ticker.Stop()
 		for open := true; open; {
 			select {
@@ -98,14 +101,15 @@ func (p *party) run(ctx context.Context, in workloadops.Request) (workloadops.Re
 			}
 		}
 	}
-	return workloadops.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true, FromRevision: "1", ToRevision: "2"}, nil
+	return workloadops.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true, FromRevision: "1",
+		ToRevision: "2"}, nil
 }
 
-func (p *party) restore(context.Context, workloadops.Request) (workloadops.Result, error) {
+func (p *fakeParty) restore(context.Context, workloadops.Request) (workloadops.Result, error) {
 	return workloadops.Result{}, nil
 }
 
-func (p *party) preflight(_ context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
+func (p *fakeParty) preflight(_ context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var result workloadops.PreflightResult
@@ -120,25 +124,28 @@ func (p *party) preflight(_ context.Context, in workloadops.PreflightRequest) (w
 	return result, nil
 }
 
-func (p *party) diff(_ context.Context, in workloadops.PreflightRequest) (workloadops.DiffResult, error) {
+func (p *fakeParty) diff(_ context.Context, in workloadops.PreflightRequest) (workloadops.DiffResult, error) {
 	var result workloadops.DiffResult
 	for _, request := range in.Requests {
-		result.Workloads = append(result.Workloads, workloadops.Diff{Changes: true, Summary: string(request.Operation) + " " + request.Workload.WorkloadRef.Name})
+		result.Workloads = append(result.Workloads,
+			workloadops.Diff{Changes: true, Summary: string(request.Operation) + " " +
+				request.Workload.WorkloadRef.Name})
 	}
 	return result, nil
 }
 
-// brokenHome stands between the store and the home cluster. The test can have it fail at one place, as if the process had died there.
-type brokenHome struct {
+// faultyHome is an HTTP transport between the store and the home cluster. The test can make it fail at one point, as if
+// the process had died there.
+type faultyHome struct {
 	mu     sync.Mutex
 	broken map[string]bool
-	// atRecord is called once, before the next record is written; nil: nothing is.
+	// atRecord is called once, before the next record is written; nil: none.
 	atRecord atomic.Pointer[func()]
-	// deaf has no watch on records hear of anything any more.
-	deaf atomic.Bool
+	// watchMuted suppresses all further watch events of records.
+	watchMuted atomic.Bool
 }
 
-func (b *brokenHome) breakAt(place string, broken bool) {
+func (b *faultyHome) breakAt(place string, broken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.broken == nil {
@@ -147,14 +154,14 @@ func (b *brokenHome) breakAt(place string, broken bool) {
 	b.broken[place] = broken
 }
 
-func (b *brokenHome) diesAt(place string) bool {
+func (b *faultyHome) isBroken(place string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.broken[place]
 }
 
-// between dies before or after a plan is claimed, and before a record is written.
-func (b *brokenHome) between(next http.RoundTripper) http.RoundTripper {
+// intercept panics before or after a plan is claimed, or before a record is written.
+func (b *faultyHome) intercept(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		claims := request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/deployplans/")
 		records := request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/releaserecords")
@@ -163,30 +170,30 @@ func (b *brokenHome) between(next http.RoundTripper) http.RoundTripper {
 				(*do)()
 			}
 		}
-		if claims && b.diesAt("before the claim") || records && b.diesAt("before the record") {
+		if claims && b.isBroken("before the claim") || records && b.isBroken("before the record") {
 			panic("the process died here")
 		}
 		answer, err := next.RoundTrip(request)
-		if claims && b.diesAt("after the claim") {
+		if claims && b.isBroken("after the claim") {
 			panic("the process died here")
 		}
 		if err == nil && request.URL.Query().Has("watch") && strings.HasSuffix(request.URL.Path, "/releaserecords") {
-			answer.Body = &muffled{ReadCloser: answer.Body, until: request.Context(), deaf: &b.deaf}
+			answer.Body = &mutedWatch{ReadCloser: answer.Body, until: request.Context(), muted: &b.watchMuted}
 		}
 		return answer, err
 	})
 }
 
-// muffled is the answer to a watch, of which nothing arrives any more once deaf is set.
-type muffled struct {
+// mutedWatch is the body of a watch, which delivers nothing after muted is set.
+type mutedWatch struct {
 	io.ReadCloser
 	until context.Context
-	deaf  *atomic.Bool
+	muted *atomic.Bool
 }
 
-func (m *muffled) Read(into []byte) (int, error) {
+func (m *mutedWatch) Read(into []byte) (int, error) {
 	n, err := m.ReadCloser.Read(into)
-	if m.deaf.Load() {
+	if m.muted.Load() {
 		<-m.until.Done()
 		return 0, m.until.Err()
 	}

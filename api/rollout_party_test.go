@@ -23,22 +23,23 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// rolloutParty plays a party's worker for rollouts: pods get ready at once, unless the test holds them.
-type rolloutParty struct {
-	mu        sync.Mutex
-	preflight rollout.PreflightResult
-	asked     rollout.PreflightRequest
-	gate      chan struct{}
-	homeward  int
-	// frozen says that a split was left on the workload.
+// fakeRolloutParty is the fake worker of a party for rollouts: pods get ready at once, unless the test holds them.
+type fakeRolloutParty struct {
+	mu            sync.Mutex
+	preflight     rollout.PreflightResult
+	lastPreflight rollout.PreflightRequest
+	gate          chan struct{}
+	rollbackCount int
+	// frozen means that a split was left on the workload.
 	frozen bool
-	// serves is the image that the workload declares, next the one that is being released. A template's digest is made of its image.
+	// serves is the image that the workload declares, next the one being released. A template's digest is derived from
+	// its image.
 	serves, next string
 }
 
 const partySize = 4
 
-func (p *rolloutParty) register(w worker.Worker) {
+func (p *fakeRolloutParty) register(w worker.Worker) {
 	w.RegisterActivityWithOptions(p.check, activity.RegisterOptions{Name: rollout.ActivityPreflight})
 	leg.New(legParty{p}, legParty{p}, leg.Options{}).Register(w)
 	w.RegisterActivityWithOptions(p.begin, activity.RegisterOptions{Name: rollout.ActivityBegin})
@@ -47,10 +48,11 @@ func (p *rolloutParty) register(w worker.Worker) {
 	w.RegisterActivityWithOptions(p.finish, activity.RegisterOptions{Name: rollout.ActivityFinish})
 }
 
-// legParty is the party as its legs call it.
-type legParty struct{ p *rolloutParty }
+// legParty adapts the party to the leg activity.
+type legParty struct{ p *fakeRolloutParty }
 
-func (l legParty) BeginMoving(ctx context.Context, in rollout.BeginRequest, _ func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
+func (l legParty) BeginMoving(ctx context.Context, in rollout.BeginRequest,
+	_ func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
 	return l.p.begin(ctx, in)
 }
 
@@ -66,15 +68,15 @@ func (l legParty) Finish(ctx context.Context, in rollout.FinishRequest) (rollout
 	return l.p.finish(ctx, in)
 }
 
-// answers makes every preflight from now on answer this.
-func (p *rolloutParty) answers(result rollout.PreflightResult) {
+// answers sets the result of all further preflights.
+func (p *fakeRolloutParty) answers(result rollout.PreflightResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.preflight = result
 }
 
 // hold keeps the pods of every move from getting ready until the returned function is called.
-func (p *rolloutParty) hold() (release func()) {
+func (p *fakeRolloutParty) hold() (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	gate := make(chan struct{})
@@ -87,16 +89,16 @@ func (p *rolloutParty) hold() (release func()) {
 	})
 }
 
-func (p *rolloutParty) wentHome() int {
+func (p *fakeRolloutParty) rollbacks() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.homeward
+	return p.rollbackCount
 }
 
-func (p *rolloutParty) check(_ context.Context, in rollout.PreflightRequest) (rollout.PreflightResult, error) {
+func (p *fakeRolloutParty) check(_ context.Context, in rollout.PreflightRequest) (rollout.PreflightResult, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked = in
+	p.lastPreflight = in
 	result := p.preflight
 	if in.Change.Revision != nil && len(result.Refusals) == 0 {
 		result.Template, result.Revision = digestOf(p.serves), in.Change.Revision
@@ -106,33 +108,35 @@ func (p *rolloutParty) check(_ context.Context, in rollout.PreflightRequest) (ro
 
 func digestOf(image string) string { return "digest of " + image }
 
-// edited plays somebody who changes the workload past Slipway.
-func (p *rolloutParty) edited(image string) {
+// edited simulates another client that changes the workload.
+func (p *fakeRolloutParty) edited(image string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.serves = image
 }
 
-func (p *rolloutParty) begin(_ context.Context, in rollout.BeginRequest) (rollout.BeginResult, error) {
+func (p *fakeRolloutParty) begin(_ context.Context, in rollout.BeginRequest) (rollout.BeginResult, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.serves, p.next = cmp.Or(p.serves, "x:1"), in.Change.ImagesOf()["app"]
 	if p.frozen {
-		return rollout.BeginResult{Replicas: partySize, Stable: "old", Adopted: &rollout.Adopted{Style: strategy.StylePartition}, Message: "claimed, with a frozen split"}, nil
+		return rollout.BeginResult{Replicas: partySize, Stable: "old",
+			Adopted: &rollout.Adopted{Style: strategy.StylePartition}, Message: "claimed, with a frozen split"}, nil
 	}
 	return rollout.BeginResult{Replicas: partySize, Stable: "old", StableHash: "old", Generation: 1, Message: "claimed",
 		StableTemplate: digestOf(p.serves), StableImages: map[string]string{"app": p.serves}}, nil
 }
 
-func (p *rolloutParty) move(ctx context.Context, in rollout.MoveRequest) (rollout.MoveResult, error) {
+func (p *fakeRolloutParty) move(ctx context.Context, in rollout.MoveRequest) (rollout.MoveResult, error) {
 	p.mu.Lock()
 	gate := p.gate
 	p.mu.Unlock()
-	ticker := time.NewTicker(tick)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for waiting := gate != nil; waiting; {
 		one := int32(1)
-		activity.RecordHeartbeat(ctx, workloadops.Progress{Message: "1 of 2 new pods are ready", Updated: &one, UpdatedReady: &one})
+		activity.RecordHeartbeat(ctx, workloadops.Progress{Message: "1 of 2 new pods are ready", Updated: &one,
+			UpdatedReady: &one})
 		select {
 		case <-gate:
 			waiting = false
@@ -147,16 +151,18 @@ func (p *rolloutParty) move(ctx context.Context, in rollout.MoveRequest) (rollou
 	return p.pods(int32(target)), err
 }
 
-func (p *rolloutParty) pods(updated int32) rollout.MoveResult {
-	return rollout.MoveResult{Replicas: partySize, Target: updated, Updated: updated, UpdatedReady: updated, StableReady: partySize - updated,
-		Canary: "new", CanaryHash: "new", Template: digestOf(p.next), Images: map[string]string{"app": p.next}, Generation: 2, Message: fmt.Sprintf("%d of %d new pods are ready", updated, updated)}
+func (p *fakeRolloutParty) pods(updated int32) rollout.MoveResult {
+	return rollout.MoveResult{Replicas: partySize, Target: updated, Updated: updated, UpdatedReady: updated,
+		StableReady: partySize - updated,
+		Canary:      "new", CanaryHash: "new", Template: digestOf(p.next), Images: map[string]string{"app": p.next},
+		Generation: 2, Message: fmt.Sprintf("%d of %d new pods are ready", updated, updated)}
 }
 
-func (p *rolloutParty) route(context.Context, rollout.RouteRequest) (rollout.RouteResult, error) {
-	return rollout.RouteResult{Message: "the routes are as asked"}, nil
+func (p *fakeRolloutParty) route(context.Context, rollout.RouteRequest) (rollout.RouteResult, error) {
+	return rollout.RouteResult{Message: "the routes are as requested"}, nil
 }
 
-func (p *rolloutParty) finish(_ context.Context, in rollout.FinishRequest) (rollout.MoveResult, error) {
+func (p *fakeRolloutParty) finish(_ context.Context, in rollout.FinishRequest) (rollout.MoveResult, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.frozen = in.Action == rollout.FinishFreeze
@@ -164,17 +170,17 @@ func (p *rolloutParty) finish(_ context.Context, in rollout.FinishRequest) (roll
 		p.serves = p.next
 	}
 	if in.To == rollout.SideStable && !p.frozen {
-		p.homeward++
+		p.rollbackCount++
 	}
 	return p.pods(partySize), nil
 }
 
-// registerRollout makes the Rollout workflow known.
+// registerRollout registers the Rollout workflow.
 func registerRollout(w worker.Worker) {
 	w.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: workflows.TypeRollout})
 }
 
-// rolloutBody is a start of two steps, the first of which waits for a person.
+// rolloutBody is a start with two steps; the first one waits for an approval.
 func rolloutBody(image, extra string) string {
 	return `{"namespace":"shop","workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"},"images":{"app":"` + image + `"},` + extra +
 		`"strategy":{"canary":{"steps":[{"replicas":2,"pause":{}},{"replicas":"100%"}]}},"actor":"li","reason":"release 2"}`
@@ -184,7 +190,8 @@ const rolloutPath = "/api/v1/rollouts/shop/order"
 
 func (e *engine) startRollout(image, extra string, headers ...string) schema.RolloutStarted {
 	e.t.Helper()
-	a := e.callAgain("POST", "/api/v1/rollouts", rolloutBody(image, extra), append(headers, jsonBody)...).is(http.StatusAccepted, "the rollout can be started")
+	a := e.callAgain("POST", "/api/v1/rollouts", rolloutBody(image, extra),
+		append(headers, jsonBody)...).is(http.StatusAccepted, "the rollout can be started")
 	require.Equal(e.t, rolloutPath, a.header.Get("Location"))
 	return decode[schema.RolloutStarted](a)
 }
@@ -194,14 +201,14 @@ func (e *engine) rollout() rollout.Status {
 	return decode[rollout.Status](e.call("GET", rolloutPath, "").is(http.StatusOK, "the rollout exists"))
 }
 
-// waitRollout waits until the rollout shop/order is as asked.
+// waitRollout waits until the rollout shop/order satisfies the condition.
 func (e *engine) waitRollout(what string, is func(rollout.Status) bool) rollout.Status {
 	e.t.Helper()
 	var last rollout.Status
 	require.Eventually(e.t, func() bool {
 		last = e.rollout()
 		return is(last)
-	}, patience, tick, "the rollout does not come to %s; it is %+v", what, &last)
+	}, waitTimeout, pollInterval, "the rollout does not reach %s; it is %+v", what, &last)
 	return last
 }
 
@@ -214,30 +221,31 @@ func waitsFor(kind rollout.WaitKind) func(rollout.Status) bool {
 	return func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == kind }
 }
 
-// waitRecord waits until the release of that record is over and recorded so.
+// waitRecord waits until the release of that record has ended with a recorded outcome.
 func (e *engine) waitRecord(record string, phase rollout.Phase) {
 	e.t.Helper()
 	require.Eventually(e.t, func() bool {
 		found, err := e.store.GetRelease(e.t.Context(), record)
 		return err == nil && found.Outcome != nil && found.Outcome.State == string(phase)
-	}, patience, tick, "record %s does not come to %s", record, phase)
+	}, waitTimeout, pollInterval, "record %s does not reach %s", record, phase)
 	e.waitRolloutClosed()
 }
 
 func (e *engine) waitRolloutClosed() {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(e.t.Context(), waitTimeout)
 	defer cancel()
-	_ = e.temporal.GetWorkflow(ctx, "rollout/default/shop/order", "").Get(ctx, nil) // how it ended is in its record
+	_ = e.temporal.GetWorkflow(ctx, "rollout/default/shop/order", "").Get(ctx, nil) // its outcome is in its record
 	require.NoError(e.t, ctx.Err(), "the workflow closes")
 }
 
 func (e *engine) history() schema.RolloutHistory {
 	e.t.Helper()
-	return decode[schema.RolloutHistory](e.call("GET", rolloutPath+"/history", "").is(http.StatusOK, "it has a history"))
+	return decode[schema.RolloutHistory](e.call("GET", rolloutPath+"/history", "").is(http.StatusOK,
+		"it has a history"))
 }
 
 func newRolloutEngine(t *testing.T) *engine {
 	t.Helper()
-	return newEngine(t).work()
+	return newEngine(t).startWorkers()
 }

@@ -14,13 +14,13 @@ import (
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
-	// ListParties Lists the parties, by name, and says which of them can be reached
+	// ListParties Lists the parties, by name, and whether they are reachable
 	// (GET /api/v1/parties)
 	ListParties(ctx echo.Context, params ListPartiesParams) error
 	// DeleteParty Deletes a party
 	// (DELETE /api/v1/parties/{name})
 	DeleteParty(ctx echo.Context, name PartyName) error
-	// GetParty Reads a party, and whether a worker of it is there
+	// GetParty Reads a party, and whether one of its workers is reachable
 	// (GET /api/v1/parties/{name})
 	GetParty(ctx echo.Context, name PartyName) error
 	// PutParty Creates or replaces a party
@@ -74,16 +74,16 @@ type ServerInterface interface {
 	// PauseRollout Pauses a rollout
 	// (POST /api/v1/rollouts/{namespace}/{name}/pause)
 	PauseRollout(ctx echo.Context, namespace Namespace, name RolloutName, params PauseRolloutParams) error
-	// PromoteRollout Finishes a rollout without the waits that are left
+	// PromoteRollout Finishes a rollout without the remaining waits
 	// (POST /api/v1/rollouts/{namespace}/{name}/promote)
 	PromoteRollout(ctx echo.Context, namespace Namespace, name RolloutName, params PromoteRolloutParams) error
 	// ResumeRollout Resumes a paused rollout
 	// (POST /api/v1/rollouts/{namespace}/{name}/resume)
 	ResumeRollout(ctx echo.Context, namespace Namespace, name RolloutName, params ResumeRolloutParams) error
-	// RetryRollout Tries again what has failed
+	// RetryRollout Retries what has failed
 	// (POST /api/v1/rollouts/{namespace}/{name}/retry)
 	RetryRollout(ctx echo.Context, namespace Namespace, name RolloutName, params RetryRolloutParams) error
-	// RollbackRollout Brings a rollout back to the stable version
+	// RollbackRollout Rolls a rollout back to the stable version
 	// (POST /api/v1/rollouts/{namespace}/{name}/rollback)
 	RollbackRollout(ctx echo.Context, namespace Namespace, name RolloutName, params RollbackRolloutParams) error
 	// StopRollout Ends a rollout
@@ -110,7 +110,7 @@ type ServerInterface interface {
 	// GetServing Reads a serving
 	// (GET /api/v1/servings/{id})
 	GetServing(ctx echo.Context, id ServingID) error
-	// ApproveServing Has the party begin that waits for an approval
+	// ApproveServing Begins the party that waits for an approval
 	// (POST /api/v1/servings/{id}/approve)
 	ApproveServing(ctx echo.Context, id ServingID, params ApproveServingParams) error
 	// WatchServing Follows a serving by server-sent events
@@ -119,13 +119,13 @@ type ServerInterface interface {
 	// GetServingHistory Reads the operations on a serving, newest first
 	// (GET /api/v1/servings/{id}/history)
 	GetServingHistory(ctx echo.Context, id ServingID, params GetServingHistoryParams) error
-	// PauseServing Holds the operation on a serving
+	// PauseServing Pauses the operation on a serving
 	// (POST /api/v1/servings/{id}/pause)
 	PauseServing(ctx echo.Context, id ServingID, params PauseServingParams) error
-	// PutServingPolicy Says what a serving's operations do otherwise than by default
+	// PutServingPolicy Sets the policy of a serving's operations
 	// (PUT /api/v1/servings/{id}/policy)
 	PutServingPolicy(ctx echo.Context, id ServingID) error
-	// ResumeServing Goes on with a paused operation
+	// ResumeServing Resumes a paused operation
 	// (POST /api/v1/servings/{id}/resume)
 	ResumeServing(ctx echo.Context, id ServingID, params ResumeServingParams) error
 	// StopServing Takes an update back
@@ -134,7 +134,7 @@ type ServerInterface interface {
 	// ListTasks Lists the tasks, newest first
 	// (GET /api/v1/tasks)
 	ListTasks(ctx echo.Context, params ListTasksParams) error
-	// DeleteTask Deletes a task that is over
+	// DeleteTask Deletes a task that has ended
 	// (DELETE /api/v1/tasks/{id})
 	DeleteTask(ctx echo.Context, id TaskID) error
 	// GetTask Reads a task with all its services and workloads
@@ -152,7 +152,7 @@ type ServerInterface interface {
 	// GetTaskReport Reads a task's report
 	// (GET /api/v1/tasks/{id}/report)
 	GetTaskReport(ctx echo.Context, id TaskID, params GetTaskReportParams) error
-	// RerunTask Runs again what did not succeed in a task
+	// RerunTask Runs the unsuccessful items of a task again
 	// (POST /api/v1/tasks/{id}/rerun)
 	RerunTask(ctx echo.Context, id TaskID, params RerunTaskParams) error
 	// ResumeTask Resumes a task
@@ -170,16 +170,16 @@ type ServerInterface interface {
 	// DeleteTrafficRouting Deletes a traffic routing
 	// (DELETE /api/v1/trafficroutings/{namespace}/{name})
 	DeleteTrafficRouting(ctx echo.Context, namespace Namespace, name TrafficRoutingName) error
-	// GetTrafficRouting Reads a traffic routing, and who holds it
+	// GetTrafficRouting Reads a traffic routing and its holders
 	// (GET /api/v1/trafficroutings/{namespace}/{name})
 	GetTrafficRouting(ctx echo.Context, namespace Namespace, name TrafficRoutingName) error
 	// PutTrafficRouting Creates or replaces a traffic routing
 	// (PUT /api/v1/trafficroutings/{namespace}/{name})
 	PutTrafficRouting(ctx echo.Context, namespace Namespace, name TrafficRoutingName) error
-	// GetDocs This description as a page to read
+	// GetDocs This description as an HTML page
 	// (GET /docs)
 	GetDocs(ctx echo.Context) error
-	// GetHealth Says that the process lives
+	// GetHealth Reports that the process is alive
 	// (GET /healthz)
 	GetHealth(ctx echo.Context) error
 	// GetMetrics The process's metrics in Prometheus' text form
@@ -188,7 +188,7 @@ type ServerInterface interface {
 	// GetOpenAPI This description
 	// (GET /openapi.yaml)
 	GetOpenAPI(ctx echo.Context) error
-	// GetReadiness Says whether the engine can work, and which dependency is missing if not
+	// GetReadiness Reports whether the engine can work, and which dependency is missing if not
 	// (GET /readyz)
 	GetReadiness(ctx echo.Context) error
 }

@@ -17,14 +17,18 @@ import (
 
 func (e *engine) servingHistory(id, query string) schema.ServingHistory {
 	e.t.Helper()
-	return decode[schema.ServingHistory](e.call("GET", "/api/v1/servings/"+id+"/history"+query, "").is(http.StatusOK, "it has a history"))
+	return decode[schema.ServingHistory](e.call("GET", "/api/v1/servings/"+id+"/history"+query, "").is(http.StatusOK,
+		"it has a history"))
 }
 
-// recordServing writes the record of an operation that began at that time.
+// recordServing writes the record of an operation that began at the given time.
 func (e *engine) recordServing(id, run string, started time.Time) string {
 	e.t.Helper()
-	in := serving.Input{ID: id, Kind: serving.KindUpdate, Generation: 2, TargetDigest: "new", Parties: []serving.PartyTarget{{Domain: "alice"}}}
-	require.NoError(e.t, e.store.RecordServing(e.t.Context(), serving.NewAsked(in, kuscia.Operation{WorkflowID: serving.WorkflowPrefix(id) + "2", RunID: run}, started)))
+	in := serving.Input{ID: id, Kind: serving.KindUpdate, Generation: 2, TargetDigest: "new",
+		Parties: []serving.PartyTarget{{Domain: "alice"}}}
+	require.NoError(e.t, e.store.RecordServing(e.t.Context(),
+		serving.NewReleaseRequest(in, kuscia.Operation{WorkflowID: serving.WorkflowPrefix(id) + "2", RunID: run},
+			started)))
 	return v1alpha1.RecordName(v1alpha1.KindServing, run)
 }
 
@@ -33,68 +37,72 @@ func (e *engine) endServing(record string, end serving.Ending) {
 	require.NoError(e.t, e.store.CompleteServing(e.t.Context(), record, end, 0))
 }
 
-func TestTheHistoryOfAServingThatIsGone(t *testing.T) {
+func TestServingHistory_AfterDeletion(t *testing.T) {
 	t.Parallel()
 	e, image := servingEngine(t)
-	none := e.call("GET", "/api/v1/servings/gone/history", "").is(http.StatusNotFound, "nothing of that ID was ever there")
+	none := e.call("GET", "/api/v1/servings/gone/history", "").is(http.StatusNotFound, "no serving ever had that ID")
 	require.Contains(t, none.problem().Detail, "no operation on one of that ID is recorded")
-	e.call("GET", "/api/v1/servings/A_b/history", "").is(http.StatusNotFound, "nothing can be called so")
+	e.call("GET", "/api/v1/servings/A_b/history", "").is(http.StatusNotFound, "the ID is illegal")
 	e.createServing("quiet", image)
-	require.Empty(t, e.servingHistory("quiet", "").Items, "it is there, and nothing has been done about it")
+	require.Empty(t, e.servingHistory("quiet", "").Items, "it exists without operations")
 
 	begun := time.Now().Add(-time.Hour)
 	for n := range 3 {
 		at := begun.Add(time.Duration(n) * time.Minute)
-		e.endServing(e.recordServing("gone", fmt.Sprintf("r%d", n), at), serving.Ending{State: serving.StateSucceeded, Message: fmt.Sprintf("the %d.", n), At: at.Add(time.Second)})
+		e.endServing(e.recordServing("gone", fmt.Sprintf("r%d", n), at),
+			serving.Ending{State: serving.StateSucceeded, Message: fmt.Sprintf("the %d.", n), At: at.Add(time.Second)})
 	}
 	e.recordServing("other", uuid.NewString(), begun)
 	lost := e.servingHistory("other", "").Items[0]
 	require.Equal(t, serving.StateFailed, lost.State)
-	require.Contains(t, lost.Message, "it was never recorded as over, and its workflow is known to Temporal no more")
-	e.cut.Store(true)
+	require.Contains(t, lost.Message, "it has no recorded outcome, and its workflow no longer exists")
+	e.temporalDown.Store(true)
 	first := e.servingHistory("gone", "?limit=2")
 	require.Len(t, first.Items, 2)
-	require.Equal(t, []string{"the 2.", "the 1."}, []string{first.Items[0].Message, first.Items[1].Message}, "newest first")
+	require.Equal(t, []string{"the 2.", "the 1."}, []string{first.Items[0].Message, first.Items[1].Message},
+		"newest first")
 	require.Equal(t, "serving-r2", first.Items[0].Record)
 	require.Contains(t, first.Items[0].Workflow.URL, "/r2/user-metadata", "with its page in the Temporal UI")
 	second := e.servingHistory("gone", "?limit=2&cursor="+first.NextCursor)
 	require.Len(t, second.Items, 1)
 	require.Equal(t, "the 0.", second.Items[0].Message)
 	require.Empty(t, second.NextCursor)
-	e.call("GET", "/api/v1/servings/gone/history?limit=0", "").is(http.StatusBadRequest, "no page has no items")
-	e.call("GET", "/api/v1/servings/gone/history?cursor=x", "").is(http.StatusBadRequest, "no page has that cursor")
-	e.call("GET", "/api/v1/servings/other/history", "").is(http.StatusServiceUnavailable, "how that one is only Temporal knows")
+	e.call("GET", "/api/v1/servings/gone/history?limit=0", "").is(http.StatusBadRequest, "a limit of 0 is illegal")
+	e.call("GET", "/api/v1/servings/gone/history?cursor=x", "").is(http.StatusBadRequest, "the cursor is illegal")
+	e.call("GET", "/api/v1/servings/other/history", "").is(http.StatusServiceUnavailable, "only Temporal has its state")
 }
 
-func TestTheHistoryOfAServingHasWhatIsUnderWay(t *testing.T) {
+func TestServingHistory_ShowsRunningOperation(t *testing.T) {
 	t.Parallel()
 	e, image := servingEngine(t)
-	e.work()
+	e.startWorkers()
 	kd := e.createServing("one", image)
 	view := e.updateServing(kd)
 	now := e.servingHistory("one", "").Items
 	require.Len(t, now, 1)
 	require.Equal(t, serving.StateProgressing, now[0].State)
-	require.NotNil(t, now[0].WaitingFor, "whom it waits for is told")
+	require.NotNil(t, now[0].WaitingFor, "the awaited approval is shown")
 	require.Equal(t, view.Operation.WaitingFor.Gate, now[0].WaitingFor.Gate)
 	require.Nil(t, now[0].FinishedAt)
 
-	e.call("POST", "/api/v1/servings/one/stop", `{"actor":"ann","reason":"bad numbers"}`, jsonBody).is(http.StatusOK, "it is taken back")
+	e.call("POST", "/api/v1/servings/one/stop", `{"actor":"ann","reason":"bad numbers"}`, jsonBody).is(http.StatusOK,
+		"it is rolled back")
 	var past []serving.Release
 	require.Eventually(t, func() bool {
 		past = e.servingHistory("one", "").Items
 		return past[0].State == serving.StateRolledBack
-	}, patience, tick)
+	}, waitTimeout, pollInterval)
 	require.Len(t, past, 1)
-	require.Equal(t, []string{"ann", "stop", "bad numbers"}, []string{past[0].History[0].Actor, past[0].History[0].Verb, past[0].History[0].Reason})
+	require.Equal(t, []string{"ann", "stop", "bad numbers"},
+		[]string{past[0].History[0].Actor, past[0].History[0].Verb, past[0].History[0].Reason})
 	require.NotNil(t, past[0].FinishedAt)
 	require.Nil(t, past[0].WaitingFor)
 }
 
-func TestTheHistoryOfAServingSaysWhatSomebodyEnded(t *testing.T) {
+func TestServingHistory_ShowsTerminatedOperationAsFailed(t *testing.T) {
 	t.Parallel()
 	e, image := servingEngine(t)
-	e.work()
+	e.startWorkers()
 	view := e.updateServing(e.createServing("one", image))
 	require.NoError(t, e.temporal.TerminateWorkflow(t.Context(), view.Operation.Workflow.ID, "", "by hand"))
 	ended := e.servingHistory("one", "").Items[0]

@@ -18,7 +18,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// servingEngine is an engine whose cluster has the kinds of Kuscia, and an AppImage of the test's own.
+// servingEngine returns an engine whose cluster has Kuscia's CRDs, and an AppImage of this test.
 func servingEngine(t *testing.T) (e *engine, image string) {
 	t.Helper()
 	e = newEngine(t)
@@ -26,17 +26,21 @@ func servingEngine(t *testing.T) (e *engine, image string) {
 	defer cancel()
 	require.NoError(t, e.store.EnsureCRDs(ctx))
 	image = "image-" + rand.String(8)
-	require.NoError(t, e.store.CreateAppImage(ctx, &kuscia.AppImage{ObjectMeta: metav1.ObjectMeta{Name: image}, Spec: kuscia.AppImageSpec{
-		Image: kuscia.AppImageInfo{Name: "registry.test/serving", Tag: "v1"},
-		DeployTemplates: []kuscia.DeployTemplate{{Name: "serving", Replicas: new(int32(2)), Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{
-			Name: "serving", Ports: []kuscia.ContainerPort{
-				{Name: "service", Port: 53509, Scope: kuscia.ScopeCluster}, {Name: "internal", Port: 53510, Scope: kuscia.ScopeDomain},
-				{Name: "metrics", Port: 9000, Scope: kuscia.ScopeLocal}}}}}}}}}))
+	require.NoError(t, e.store.CreateAppImage(ctx,
+		&kuscia.AppImage{ObjectMeta: metav1.ObjectMeta{Name: image}, Spec: kuscia.AppImageSpec{
+			Image: kuscia.AppImageInfo{Name: "registry.test/serving", Tag: "v1"},
+			DeployTemplates: []kuscia.DeployTemplate{{Name: "serving", Replicas: new(int32(2)),
+				Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{
+					Name: "serving", Ports: []kuscia.ContainerPort{
+						{Name: "service", Port: 53509, Scope: kuscia.ScopeCluster},
+						{Name: "internal", Port: 53510, Scope: kuscia.ScopeDomain},
+						{Name: "metrics", Port: 9000, Scope: kuscia.ScopeLocal}}}}}}}}}))
 	t.Cleanup(func() { _ = e.store.DeleteAppImage(context.Background(), image) })
 	return e, image
 }
 
-// createServing declares a serving of the parties alice and bob; the domain alice is a namespace of the home cluster, bob is nobody.
+// createServing creates a serving of the parties alice and bob; the domain of alice is a namespace of the home cluster,
+// the domain of bob does not exist.
 func (e *engine) createServing(id, image string) *kuscia.KusciaDeployment {
 	e.t.Helper()
 	alice := e.store.Namespace()
@@ -65,35 +69,44 @@ func (e *engine) serving(id string) serving.View {
 	return decode[serving.View](e.call("GET", "/api/v1/servings/"+id, "").is(http.StatusOK, "the serving exists"))
 }
 
-func TestServingsAreShown(t *testing.T) {
+func TestGetServing(t *testing.T) {
 	t.Parallel()
 	e, image := servingEngine(t)
-	e.call("GET", "/api/v1/servings/none", "").is(http.StatusNotFound, "there is none")
-	e.call("GET", "/api/v1/servings/A_b", "").is(http.StatusNotFound, "nothing can be called so")
-	require.Empty(t, decode[schema.ServingList](e.call("GET", "/api/v1/servings", "").is(http.StatusOK, "none is no error")).Items)
+	e.call("GET", "/api/v1/servings/none", "").is(http.StatusNotFound, "it does not exist")
+	e.call("GET", "/api/v1/servings/A_b", "").is(http.StatusNotFound, "the ID is illegal")
+	require.Empty(t, decode[schema.ServingList](e.call("GET", "/api/v1/servings", "").is(http.StatusOK,
+		"an empty list is not an error")).Items)
 	kd := e.createServing("one", image)
 
 	got := e.serving("one")
 	alice := kd.Spec.Initiator
-	require.Equal(t, serving.ShownPending, got.Phase, "nobody has looked at it yet")
+	require.Equal(t, serving.DisplayedPending, got.Phase, "the engine has not processed it yet")
 	require.Equal(t, []int{2, 0}, []int{got.TotalParties, got.AvailableParties})
-	require.Equal(t, &serving.Policy{ProgressDeadlineSeconds: 600, PartyDeadlineSeconds: 600, Order: serving.OrderParallel, Approval: serving.ApprovalNone}, got.Policy, "the defaults")
+	require.Equal(t, &serving.Policy{ProgressDeadlineSeconds: 600, PartyDeadlineSeconds: 600,
+		Order: serving.OrderParallel, Approval: serving.ApprovalNone}, got.Policy, "the defaults")
 	require.WithinDuration(t, time.Now(), got.CreatedAt, time.Minute)
-	require.Equal(t, serving.PartyView{Domain: alice, Queue: "slipway.party.default", AppImage: image, Deployment: "one", Phase: serving.ShownPending, Replicas: 2,
-		Endpoints: []serving.Endpoint{{PortName: "service", Scope: "Cluster", Endpoint: "one-service." + alice + ".svc", Port: 53509},
-			{PortName: "internal", Scope: "Domain", Endpoint: "one-internal." + alice + ".svc:53510", Port: 53510}}}, got.Parties[0])
+	require.Equal(t, serving.PartyView{Domain: alice, Queue: "slipway.party.default", AppImage: image,
+		Deployment: "one", Phase: serving.DisplayedPending, Replicas: 2,
+		Endpoints: []serving.Endpoint{{PortName: "service", Scope: "Cluster", Endpoint: "one-service." + alice + ".svc",
+			Port: 53509},
+			{PortName: "internal", Scope: "Domain", Endpoint: "one-internal." + alice + ".svc:53510", Port: 53510}}},
+		got.Parties[0])
 	require.Equal(t, "one-server", got.Parties[1].Deployment, "the role is a part of its name")
-	require.Empty(t, got.Parties[1].Queue, "nobody knows that domain")
+	require.Empty(t, got.Parties[1].Queue, "the domain does not exist")
 
 	now := instant.MicroOf(time.Now())
-	kd.Status = kuscia.KusciaDeploymentStatus{ObservedGeneration: kd.Generation, Phase: kuscia.PhaseProgressing, Reason: "ImagePullBackOff", Message: "manifest unknown",
-		Operation: &kuscia.Operation{Kind: serving.KindCreate, Generation: kd.Generation, WorkflowID: "serving/one/1", RunID: "run-1"},
+	kd.Status = kuscia.KusciaDeploymentStatus{ObservedGeneration: kd.Generation, Phase: kuscia.PhaseProgressing,
+		Reason: "ImagePullBackOff", Message: "manifest unknown",
+		Operation: &kuscia.Operation{Kind: serving.KindCreate, Generation: kd.Generation, WorkflowID: "serving/one/1",
+			RunID: "run-1"},
 		PartyDeploymentStatuses: map[string]map[string]kuscia.PartyDeploymentStatus{alice: {"one": {Phase: kuscia.PhaseProgressing, Reason: "ImagePullBackOff",
-			Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 1, ObservedAt: &now, Version: "abc", Missing: []string{"Service/one-service"}}}}}
+			Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 1, ObservedAt: &now, Version: "abc",
+			Missing: []string{"Service/one-service"}}}}}
 	require.NoError(t, e.store.UpdateServingStatus(t.Context(), kd))
 	got = e.serving("one")
 	require.Equal(t, "ImagePullBackOff", got.Reason)
-	require.Equal(t, &plan.WorkflowRef{ID: "serving/one/1", RunID: "run-1", URL: got.Operation.Workflow.URL}, got.Operation.Workflow)
+	require.Equal(t, &plan.WorkflowRef{ID: "serving/one/1", RunID: "run-1", URL: got.Operation.Workflow.URL},
+		got.Operation.Workflow)
 	require.Contains(t, got.Operation.Workflow.URL, "http://ui.example/", "with its page in the Temporal UI")
 	require.EqualValues(t, 1, got.Parties[0].AvailableReplicas)
 	require.Equal(t, []string{"Service/one-service"}, got.Parties[0].Missing)
@@ -102,11 +115,12 @@ func TestServingsAreShown(t *testing.T) {
 	require.NoError(t, e.store.UpdateServing(t.Context(), kd))
 	got = e.serving("one")
 	require.Equal(t, kuscia.PhaseProgressing, got.Phase)
-	require.Equal(t, "generation 2 of its spec has not been begun with yet", got.Message, "the status is that of before")
-	require.Zero(t, got.Parties[0].UpdatedReplicas, "numbers of before an update never count for after it")
+	require.Equal(t, "no operation has started for generation 2 of the spec yet", got.Message,
+		"the status belongs to the previous generation")
+	require.Zero(t, got.Parties[0].UpdatedReplicas, "counts from before an update do not count after it")
 }
 
-func TestServingsAreListedPageByPage(t *testing.T) {
+func TestListServings_Pages(t *testing.T) {
 	t.Parallel()
 	e, image := servingEngine(t)
 	for _, id := range []string{"c", "a", "b"} {
@@ -114,52 +128,62 @@ func TestServingsAreListedPageByPage(t *testing.T) {
 	}
 	first := decode[schema.ServingList](e.call("GET", "/api/v1/servings?limit=2", "").is(http.StatusOK, "a page"))
 	require.Equal(t, []string{"a", "b"}, []string{first.Items[0].ID, first.Items[1].ID}, "by ID")
-	second := decode[schema.ServingList](e.call("GET", "/api/v1/servings?limit=2&cursor="+first.NextCursor, "").is(http.StatusOK, "the next one"))
+	second := decode[schema.ServingList](e.call("GET", "/api/v1/servings?limit=2&cursor="+first.NextCursor,
+		"").is(http.StatusOK, "the next one"))
 	require.Len(t, second.Items, 1)
 	require.Equal(t, "c", second.Items[0].ID)
 	require.Empty(t, second.NextCursor)
-	e.call("GET", "/api/v1/servings?limit=0", "").is(http.StatusBadRequest, "no page has no items")
-	e.call("GET", "/api/v1/servings?cursor=x", "").is(http.StatusBadRequest, "no page has that cursor")
+	e.call("GET", "/api/v1/servings?limit=0", "").is(http.StatusBadRequest, "a limit of 0 is illegal")
+	e.call("GET", "/api/v1/servings?cursor=x", "").is(http.StatusBadRequest, "the cursor is illegal")
 }
 
-func TestThePolicyOfAServing(t *testing.T) {
+func TestPutServingPolicy(t *testing.T) {
 	t.Parallel()
 	e, image := servingEngine(t)
 	const path = "/api/v1/servings/one/policy"
 	e.call("PUT", path, "{}", jsonBody).is(http.StatusNotFound, "there is no such serving")
 	kd := e.createServing("one", image)
-	wrong := e.call("PUT", path, "progressDeadlineSeconds: 0\norder: random\ncolour: red\n", yamlBody).is(http.StatusBadRequest, "three mistakes")
+	wrong := e.call("PUT", path, "progressDeadlineSeconds: 0\norder: random\ncolour: red\n",
+		yamlBody).is(http.StatusBadRequest, "three mistakes")
 	require.Len(t, wrong.problem().Errors, 3, "all at once: %s", wrong.body)
 	require.Contains(t, wrong.reasons(), "order (line 2)")
-	e.call("PUT", path, "", yamlBody).is(http.StatusBadRequest, "a body that is not there says nothing")
-	e.call("PUT", path, "order: parallel\n", jsonBody).is(http.StatusBadRequest, "what calls itself JSON is JSON")
-	stranger := e.call("PUT", path, `{"order":"sequential","parties":["carol"]}`, jsonBody).is(http.StatusUnprocessableEntity, "carol is no party")
-	require.Equal(t, []schema.FieldProblem{{Field: "parties[0]", Reason: "carol is no party of the serving"}}, stranger.problem().Errors)
-	require.Empty(t, e.storedServing("one").Annotations[serving.AnnotationPolicy], "nothing of that was kept")
+	e.call("PUT", path, "", yamlBody).is(http.StatusBadRequest, "the body is empty")
+	e.call("PUT", path, "order: parallel\n", jsonBody).is(http.StatusBadRequest,
+		"the body is declared as JSON, but is not")
+	stranger := e.call("PUT", path, `{"order":"sequential","parties":["carol"]}`,
+		jsonBody).is(http.StatusUnprocessableEntity, "carol is not a party")
+	require.Equal(t, []schema.FieldProblem{{Field: "parties[0]", Reason: "carol is not a party of the serving"}},
+		stranger.problem().Errors)
+	require.Empty(t, e.storedServing("one").Annotations[serving.AnnotationPolicy], "nothing was saved")
 
 	alice := kd.Spec.Initiator
 	body := `{"order":"sequential","parties":["` + alice + `"],"progressDeadlineSeconds":60}`
 	created := e.call("PUT", path, body, jsonBody).is(http.StatusCreated, "it had none")
-	require.Equal(t, schema.PutServingPolicyResult{ID: "one", Changed: true}, decode[schema.PutServingPolicyResult](created))
+	require.Equal(t, schema.PutServingPolicyResult{ID: "one", Changed: true},
+		decode[schema.PutServingPolicyResult](created))
 	stored := e.storedServing("one")
-	require.Equal(t, kd.Generation, stored.Generation, "it begins no operation")
-	require.Equal(t, &serving.Policy{ProgressDeadlineSeconds: 60, PartyDeadlineSeconds: 600, Order: serving.OrderSequential, Approval: serving.ApprovalNone, Parties: []string{alice}}, e.serving("one").Policy)
-	same := e.call("PUT", path, body, jsonBody).is(http.StatusOK, "it is so already")
+	require.Equal(t, kd.Generation, stored.Generation, "it starts no operation")
+	require.Equal(t, &serving.Policy{ProgressDeadlineSeconds: 60, PartyDeadlineSeconds: 600,
+		Order: serving.OrderSequential, Approval: serving.ApprovalNone, Parties: []string{alice}},
+		e.serving("one").Policy)
+	same := e.call("PUT", path, body, jsonBody).is(http.StatusOK, "it is unchanged")
 	require.False(t, decode[schema.PutServingPolicyResult](same).Changed)
 	require.Equal(t, stored.ResourceVersion, e.storedServing("one").ResourceVersion, "nothing was written")
-	require.True(t, decode[schema.PutServingPolicyResult](e.call("PUT", path, "{}", jsonBody).is(http.StatusOK, "it is replaced, not merged")).Changed)
+	require.True(t, decode[schema.PutServingPolicyResult](
+		e.call("PUT", path, "{}", jsonBody).is(http.StatusOK, "it is replaced, not merged")).Changed)
 	require.EqualValues(t, 600, e.serving("one").Policy.ProgressDeadlineSeconds)
 
-	require.NoError(t, e.store.AnnotateServing(t.Context(), e.storedServing("one"), serving.AnnotationPolicy, "order: random"))
-	require.Nil(t, e.serving("one").Policy, "somebody has written what cannot be read")
-	e.call("PUT", path, "{}", jsonBody).is(http.StatusOK, "and it can be put right")
+	require.NoError(t, e.store.AnnotateServing(t.Context(), e.storedServing("one"), serving.AnnotationPolicy,
+		"order: random"))
+	require.Nil(t, e.serving("one").Policy, "another client has written an invalid policy")
+	e.call("PUT", path, "{}", jsonBody).is(http.StatusOK, "a valid policy replaces it")
 
 	require.NoError(t, e.store.GuardServing(t.Context(), e.storedServing("one"), true))
 	require.NoError(t, e.store.DeleteServing(t.Context(), e.storedServing("one")))
 	e.call("PUT", path, "{}", jsonBody).is(http.StatusConflict, "it is being deleted")
-	require.NotNil(t, e.serving("one").DeletedAt, "it is shown until it is gone")
+	require.NotNil(t, e.serving("one").DeletedAt, "it is shown until it is deleted")
 	require.NoError(t, e.store.GuardServing(t.Context(), e.storedServing("one"), false))
-	e.call("GET", "/api/v1/servings/one", "").is(http.StatusNotFound, "it is gone")
+	e.call("GET", "/api/v1/servings/one", "").is(http.StatusNotFound, "it was deleted")
 }
 
 func (one event) serving(t *testing.T) serving.View {
@@ -169,20 +193,22 @@ func (one event) serving(t *testing.T) serving.View {
 	return view
 }
 
-func TestAServingIsFollowed(t *testing.T) {
+func TestServingEvents(t *testing.T) {
 	t.Parallel()
 	e, image := servingEngine(t)
-	e.call("GET", "/api/v1/servings/none/events", "").is(http.StatusNotFound, "there is none")
+	e.call("GET", "/api/v1/servings/none/events", "").is(http.StatusNotFound, "it does not exist")
 	kd := e.createServing("one", image)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	path := "/api/v1/servings/one"
 	events, others := e.streamOf(ctx, path), e.streamOf(ctx, path)
-	require.Equal(t, serving.ShownPending, next(t, events, "state").serving(t).Phase, "the current state comes first")
+	require.Equal(t, serving.DisplayedPending, next(t, events, "state").serving(t).Phase,
+		"the current state comes first")
 	next(t, others, "state")
 
 	kd.Status.Phase, kd.Status.ObservedGeneration = kuscia.PhaseAvailable, kd.Generation
-	kd.Status.Operation = &kuscia.Operation{Kind: serving.KindCreate, Generation: 1, WorkflowID: "serving/one/1", RunID: "run-1", Done: true}
+	kd.Status.Operation = &kuscia.Operation{Kind: serving.KindCreate, Generation: 1, WorkflowID: "serving/one/1",
+		RunID: "run-1", Done: true}
 	require.NoError(t, e.store.UpdateServingStatus(t.Context(), kd))
 	for _, stream := range []<-chan event{events, others} {
 		one := next(t, stream, "state")
@@ -192,7 +218,7 @@ func TestAServingIsFollowed(t *testing.T) {
 
 	require.NoError(t, e.store.DeleteServing(t.Context(), kd))
 	for _, stream := range []<-chan event{events, others} {
-		for range stream { // its last state may be told once more; the stream ends when the serving is gone
+		for range stream { // its last state may be sent once more; the stream ends when the serving is deleted
 		}
 	}
 }

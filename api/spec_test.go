@@ -25,7 +25,7 @@ func loadSpec(t *testing.T) *openapi3.T {
 	return spec
 }
 
-// bareAPI is the front door with nobody behind it: for what needs neither Temporal nor a cluster.
+// bareAPI returns the API without backends, for tests that need neither Temporal nor a cluster.
 func bareAPI(t *testing.T) *API {
 	t.Helper()
 	a, err := New(Deps{Metrics: http.NotFoundHandler(), Kuscia: http.NotFoundHandler(),
@@ -46,17 +46,17 @@ func get(t *testing.T, a *API, path string, headers ...string) *httptest.Respons
 	return recorder
 }
 
-func TestTheDescriptionIsValid(t *testing.T) {
+func TestOpenAPIDescription_IsValid(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, loadSpec(t).Validate(t.Context(), openapi3.EnableSchemaDefaultsValidation()))
 }
 
-func TestRoutesAndDescriptionAgree(t *testing.T) {
+func TestRoutes_MatchDescription(t *testing.T) {
 	t.Parallel()
 	var described, served []string
 	for path, item := range loadSpec(t).Paths.Map() {
 		for method, operation := range item.Operations() {
-			if servedHere(operation) {
+			if servedByEngine(operation) {
 				described = append(described, method+" "+echoPath(path))
 			}
 			require.NotEmpty(t, operation.Summary, "%s %s needs a summary", method, path)
@@ -70,12 +70,12 @@ func TestRoutesAndDescriptionAgree(t *testing.T) {
 	require.Equal(t, described, served, "every route is described, and every description is served")
 }
 
-func TestDocsNeedNothingFromElsewhere(t *testing.T) {
+func TestDocs_AreSelfContained(t *testing.T) {
 	t.Parallel()
 	answer := get(t, bareAPI(t), "/docs")
 	require.Equal(t, http.StatusOK, answer.Code)
 	page := answer.Body.String()
-	require.Empty(t, regexp.MustCompile(`(src|@import|url\()`).FindAllString(page, -1), "no asset from anywhere")
+	require.Empty(t, regexp.MustCompile(`(src|@import|url\()`).FindAllString(page, -1), "no external assets")
 	for _, link := range regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1) {
 		require.Regexp(t, `^(#|/openapi.yaml$)`, link[1], "links stay on the page")
 		if name, ok := strings.CutPrefix(link[1], "#"); ok {
@@ -96,7 +96,7 @@ func TestDocsNeedNothingFromElsewhere(t *testing.T) {
 	}
 }
 
-func TestTheDescriptionIsServedAsItIs(t *testing.T) {
+func TestOpenAPIDescription_IsServedUnchanged(t *testing.T) {
 	t.Parallel()
 	answer := get(t, bareAPI(t), "/openapi.yaml")
 	require.Equal(t, "application/yaml", answer.Header().Get("Content-Type"))

@@ -29,14 +29,15 @@ workloads:
 
 func object(kind, name, spec string) string {
 	indented := "  " + strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  ")
-	return fmt.Sprintf("apiVersion: slipway.io/v1alpha1\nkind: %s\nmetadata:\n  name: %s\nspec:\n%s\n", kind, name, indented)
+	return fmt.Sprintf("apiVersion: slipway.io/v1alpha1\nkind: %s\nmetadata:\n  name: %s\nspec:\n%s\n", kind, name,
+		indented)
 }
 
 func putService201(request) answer {
 	return answerJSON(http.StatusCreated, client.PutServiceResult{ID: "111", Changed: true})
 }
 
-func TestServiceApplySendsTheDocumentUnderItsName(t *testing.T) {
+func TestServiceApply_SendsDocument_UnderItsName(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -47,26 +48,31 @@ func TestServiceApplySendsTheDocumentUnderItsName(t *testing.T) {
 		names  []string
 	}{
 		"ByFileName": {
-			reason: "A document alone is called after its file.",
+			reason: "A bare spec is named after its file.",
 			file:   "111.yaml", text: orderService, names: []string{"111"}, want: []string{orderService},
 		},
 		"ByFlag": {
-			reason: "--id wins over the file's name.",
-			file:   "order.yaml", text: orderService, args: []string{"--id", "0111"}, names: []string{"0111"}, want: []string{orderService},
+			reason: "--id takes precedence over the file's name.",
+			file:   "order.yaml", text: orderService, args: []string{"--id", "0111"}, names: []string{"0111"},
+			want: []string{orderService},
 		},
 		"Objects": {
-			reason: "Several objects in one file are sent one by one, each with its spec only.",
-			file:   "services.yaml", text: "# the shop\n---\n" + object("ReleaseService", "111", orderService) + "---\n" +
+			reason: "Several objects in one file are sent one by one, each as its spec.",
+			file:   "services.yaml", text: "# the shop\n---\n" + object("ReleaseService", "111", orderService) +
+				"---\n" +
 				object("ReleaseService", "222", cartService),
 			names: []string{"111", "222"}, want: []string{orderService, cartService},
 		},
 		"JSON": {
-			reason: "JSON is YAML's sibling.",
-			file:   "111.json", text: `{"workloads": [{"namespace": "shop", "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "order"}}]}`,
-			names: []string{"111"}, want: []string{`{"workloads": [{"namespace": "shop", "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "order"}}]}`},
+			reason: "JSON is accepted too.",
+			file:   "111.json",
+			text:   `{"workloads": [{"namespace": "shop", "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "order"}}]}`,
+			names:  []string{"111"},
+			want: []string{
+				`{"workloads": [{"namespace": "shop", "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "order"}}]}`},
 		},
 		"JSONObject": {
-			reason: "A whole object may be JSON, as `kubectl get -o json` prints it, with what the API server adds.",
+			reason: "An object may be JSON from `kubectl get -o json`, including the fields that the API server adds.",
 			file:   "x.json",
 			text: `{"apiVersion": "slipway.io/v1alpha1", "kind": "ReleaseService", "metadata": {"name": "111", "uid": "u", "resourceVersion": "7"},
 			  "spec": {"displayName": "order service", "workloads": [{"namespace": "shop", "replicas": 3, "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "order"}}]}, "status": {}}`,
@@ -88,7 +94,7 @@ func TestServiceApplySendsTheDocumentUnderItsName(t *testing.T) {
 				wanted, wrong := catalog.Decode([]byte(want))
 				require.Empty(t, wrong)
 				sent, wrong := catalog.Decode([]byte(api.requests()[n].body))
-				require.Empty(t, wrong, "%s: what was sent is sound: %s", c.reason, api.requests()[n].body)
+				require.Empty(t, wrong, "%s: the sent document is valid: %s", c.reason, api.requests()[n].body)
 				require.Equal(t, wanted, sent, c.reason)
 				lines += "service " + c.names[n] + " created\n"
 			}
@@ -105,10 +111,12 @@ func TestServiceApplyOutcomes(t *testing.T) {
 		answer answer
 		want   string
 	}{
-		"Created": {"201 is new.", answerJSON(http.StatusCreated, client.PutServiceResult{ID: "111", Changed: true}), "service 111 created\n"},
+		"Created": {"201 is new.", answerJSON(http.StatusCreated, client.PutServiceResult{ID: "111", Changed: true}),
+			"service 111 created\n"},
 		"Replaced": {"200 with a change is a replacement.",
 			answerJSON(http.StatusOK, client.PutServiceResult{ID: "111", Changed: true}), "service 111 replaced\n"},
-		"Unchanged": {"200 without a change wrote nothing, and says so.", answerJSON(http.StatusOK, client.PutServiceResult{ID: "111"}),
+		"Unchanged": {"200 without a change is reported as unchanged.",
+			answerJSON(http.StatusOK, client.PutServiceResult{ID: "111"}),
 			"service 111 unchanged\n"},
 	}
 	for name, c := range cases {
@@ -121,7 +129,7 @@ func TestServiceApplyOutcomes(t *testing.T) {
 	}
 }
 
-func TestApplySendsNothingUnlessEveryDocumentIsSound(t *testing.T) {
+func TestApply_SendsNothing_WhenAnyDocumentIsInvalid(t *testing.T) {
 	t.Parallel()
 	badService := strings.Replace(cartService, "namespace: shop", "namespase: shop", 1)
 	cases := map[string]struct {
@@ -134,71 +142,83 @@ func TestApplySendsNothingUnlessEveryDocumentIsSound(t *testing.T) {
 	}{
 		"SecondDocument": {
 			reason: "An error in the last document is found before the first one is sent; its line is that of the file.",
-			file:   "s.yaml", text: object("ReleaseService", "111", orderService) + "---\n" + object("ReleaseService", "222", badService),
+			file:   "s.yaml", text: object("ReleaseService", "111", orderService) + "---\n" +
+				object("ReleaseService", "222", badService),
 			code: app.ExitFailure,
 			want: "s.yaml:19: workloads[0].namespase: unknown key \"namespase\": did you mean \"namespace\"?\n",
 		},
 		"OtherKind": {
 			reason: "A plan is not a service.",
 			file:   "s.yaml", text: object("DeployPlan", "shop", "deployPlanItems: []"), code: app.ExitFailure,
-			want: "s.yaml:6: this document is a DeployPlan, not a ReleaseService: it has a command of its own\nerror: 1 error; nothing was sent\n",
+			want: "s.yaml:6: this document is a DeployPlan, not a ReleaseService: apply it with its own " +
+				"command\nerror: 1 error; nothing was sent\n",
 		},
 		"SameName": {
 			reason: "Two documents of one name would overwrite each other.",
-			file:   "s.yaml", text: object("ReleaseService", "111", orderService) + "---\n" + object("ReleaseService", "111", cartService),
+			file:   "s.yaml", text: object("ReleaseService", "111", orderService) + "---\n" +
+				object("ReleaseService", "111", cartService),
 			code: app.ExitFailure,
-			want: "s.yaml:17: this document has the name 111, which a document in s.yaml has too\nerror: 1 error; nothing was sent\n",
+			want: "s.yaml:17: this document has the name 111, which is already used by a document in s.yaml\nerror: " +
+				"1 error; nothing was sent\n",
 		},
 		"NoName": {
-			reason: "Several documents alone cannot all be called after the file.",
+			reason: "Several bare specs cannot all be named after the file.",
 			file:   "s.yaml", text: orderService + "---\n" + cartService, code: app.ExitFailure,
-			want: "s.yaml:1: this document has no name: give it by --id, or write a whole object with metadata.name\n" +
-				"s.yaml:7: this document has no name: give it by --id, or write a whole object with metadata.name\nerror: 2 errors; nothing was sent\n",
+			want: "s.yaml:1: this document has no name: set --id, or use an object with metadata.name\ns.yaml:7: " +
+				"this document has no name: set --id, or use an object with metadata.name\nerror: 2 errors; nothing " +
+				"was sent\n",
 		},
 		"IllegalName": {
-			reason: "A name that the API would refuse is refused here.",
+			reason: "A name that the API would reject is rejected locally.",
 			file:   "my service.yaml", text: orderService, code: app.ExitFailure,
-			want: "my service.yaml:1: this document has a name that cannot be used",
+			want: "my service.yaml:1: this document has an invalid name",
 		},
 		"WholeObject": {
-			reason: "What the API cannot be given is refused, never dropped.",
-			file:   "s.yaml", text: "apiVersion: slipway.io/v1alpha1\nkind: ReleaseService\nmetadata:\n  name: a\n  namespace: slipway\n " +
-				" labels: {a: b}\nspek: {}\n", code: app.ExitFailure,
-			want: `s.yaml:5: metadata.namespace: cannot be chosen over the API, which keeps everything in the engine's own namespace: remove it, or use kubectl
-s.yaml:6: metadata.labels: cannot be set over the API: remove it, or use kubectl
-s.yaml:7: spek: is unknown: an object has apiVersion, kind, metadata and spec
-s.yaml:1: spec: is missing: an object has apiVersion, kind, metadata and spec
+			reason: "Fields that the API cannot set are rejected, not dropped.",
+			file:   "s.yaml", text: "apiVersion: slipway.io/v1alpha1\nkind: ReleaseService\nmetadata:\n  name: a\n  " +
+				"namespace: slipway\n  labels: {a: b}\nspek: {}\n", code: app.ExitFailure,
+			want: `s.yaml:5: metadata.namespace: cannot be set through the API, which stores everything in the engine's namespace: remove it, or use kubectl
+s.yaml:6: metadata.labels: cannot be set through the API: remove it, or use kubectl
+s.yaml:7: spek: is unknown: the fields of an object are apiVersion, kind, metadata and spec
+s.yaml:1: spec: is missing: the fields of an object are apiVersion, kind, metadata and spec
 error: 4 errors; nothing was sent
 `,
 		},
 		"OtherVersion": {
-			reason: "An object of another version has to be brought to this one.",
-			file:   "s.yaml", text: "apiVersion: slipway.io/v1\nkind: ReleaseService\nmetadata: {}\n", code: app.ExitFailure,
-			want: "s.yaml:1: apiVersion: must be slipway.io/v1alpha1, not \"slipway.io/v1\"\nerror: 1 error; nothing was sent\n",
+			reason: "Other API versions are rejected.",
+			file:   "s.yaml", text: "apiVersion: slipway.io/v1\nkind: ReleaseService\nmetadata: {}\n",
+			code: app.ExitFailure,
+			want: "s.yaml:1: apiVersion: must be slipway.io/v1alpha1, not \"slipway.io/v1\"\nerror: 1 error; nothing " +
+				"was sent\n",
 		},
 		"OtherObject": {
-			reason: "Of an object that is not ours one word is enough.",
-			file:   "s.yaml", text: "apiVersion: slipway.io/v1alpha1\nkind: ReleaseRecord\nmetadata:\n  namespace: shop\n", code: app.ExitFailure,
-			want: "s.yaml:2: kind: must be ReleaseService, DeployPlan or Party, not \"ReleaseRecord\"\nerror: 1 error; nothing was sent\n",
+			reason: "For an unknown kind only the kind is reported.",
+			file:   "s.yaml",
+			text:   "apiVersion: slipway.io/v1alpha1\nkind: ReleaseRecord\nmetadata:\n  namespace: shop\n",
+			code:   app.ExitFailure,
+			want: "s.yaml:2: kind: must be ReleaseService, DeployPlan or Party, not \"ReleaseRecord\"\nerror: 1 " +
+				"error; nothing was sent\n",
 		},
 		"FlagAndObject": {
-			reason: "Two different names for one object are a mistake.",
-			file:   "s.yaml", text: object("ReleaseService", "111", orderService), args: []string{"--id", "222"}, code: app.ExitUsage,
-			want: "error: the service in s.yaml calls itself 111, --id says 222: leave one of them out\n",
+			reason: "Two different names for one object are rejected.",
+			file:   "s.yaml", text: object("ReleaseService", "111", orderService), args: []string{"--id", "222"},
+			code: app.ExitUsage,
+			want: "error: the service in s.yaml has the name 111, but --id is 222: use only one of them\n",
 		},
 		"FlagForMany": {
-			reason: "One name cannot serve two documents.",
-			file:   "s.yaml", text: orderService + "---\n" + cartService, args: []string{"--id", "222"}, code: app.ExitUsage,
-			want: "error: --id names one service, and there are 2 documents: write whole objects with metadata.name\n",
+			reason: "One name cannot be used for two documents.",
+			file:   "s.yaml", text: orderService + "---\n" + cartService, args: []string{"--id", "222"},
+			code: app.ExitUsage,
+			want: "error: --id names one service, but there are 2 documents: use objects with metadata.name\n",
 		},
 		"Empty": {
-			reason: "A file without a document is a mistake, not a success.",
+			reason: "A file without a document is rejected.",
 			file:   "s.yaml", text: "# nothing\n---\n", code: app.ExitFailure,
-			want: "s.yaml: the file holds no document\nerror: 1 error; nothing was sent\n",
+			want: "s.yaml: the file is empty\nerror: 1 error; nothing was sent\n",
 		},
 		"Malformed": {
 			reason: "Broken YAML is reported with its line.",
-			file:   "111.yaml", text: "workloads:\n- [\n", code: app.ExitFailure, want: "111.yaml:2: is not sound YAML",
+			file:   "111.yaml", text: "workloads:\n- [\n", code: app.ExitFailure, want: "111.yaml:2: is not valid YAML",
 		},
 	}
 	for name, c := range cases {
@@ -215,7 +235,7 @@ error: 4 errors; nothing was sent
 	}
 }
 
-func TestApplyGoesOnAfterARefusal(t *testing.T) {
+func TestApply_Continues_AfterRejectedDocument(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	api.on("PUT /api/v1/services/111", func(request) answer {
@@ -223,13 +243,14 @@ func TestApplyGoesOnAfterARefusal(t *testing.T) {
 			client.FieldProblem{Field: "workloads[0].party", Line: 8, Reason: "is unknown"})
 	})
 	api.on("PUT /api/v1/services/222", putService201)
-	path := write(t, "s.yaml", object("ReleaseService", "111", orderService)+"---\n"+object("ReleaseService", "222", cartService))
+	path := write(t, "s.yaml", object("ReleaseService", "111", orderService)+"---\n"+
+		object("ReleaseService", "222", cartService))
 	got := slipway(t, api, "service", "apply", "-f", path).inFolder(path)
 	require.Equal(t, outcome{
 		out:  "service 222 created\n",
 		err:  "error: service 111: the service has 1 error\n  s.yaml:8: workloads[0].party: is unknown\n",
 		code: app.ExitFailure,
-	}, got, "one refusal does not keep the others, its findings name file and line, and the exit code tells of it")
+	}, got, "the other documents are applied, the findings have file and line, and the exit code is 1")
 }
 
 func TestApplyAsJSON(t *testing.T) {
@@ -238,14 +259,16 @@ func TestApplyAsJSON(t *testing.T) {
 	api.on("PUT /api/v1/services/111", putService201)
 	got := slipwayWith(t, api, orderService, "service", "apply", "--id", "111", "-f", "-", "-o", "json")
 	require.Equal(t, app.ExitOK, got.code, got.err)
-	require.JSONEq(t, `[{"name": "111", "outcome": "created"}]`, got.out, "a program can read what became of each document")
+	require.JSONEq(t, `[{"name": "111", "outcome": "created"}]`, got.out,
+		"the outcome of each document is readable for programs")
 }
 
-func TestServiceListFollowsThePages(t *testing.T) {
+func TestServiceList_ReadsAllPages(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	summary := func(id, name string, workloads ...string) client.ServiceSummary {
-		s := client.ServiceSummary{ID: id, DisplayName: name, CreatedAt: before(3 * time.Hour), Workloads: []client.Workload{}}
+		s := client.ServiceSummary{ID: id, DisplayName: name, CreatedAt: before(3 * time.Hour),
+			Workloads: []client.Workload{}}
 		for _, w := range workloads {
 			s.Workloads = append(s.Workloads, client.Workload{Namespace: "shop",
 				WorkloadRef: client.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: w}})
@@ -254,19 +277,21 @@ func TestServiceListFollowsThePages(t *testing.T) {
 	}
 	api.on("GET /api/v1/services", func(r request) answer {
 		if strings.Contains(r.query, "cursor=second") {
-			return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{summary("222", "购物车", "cart")}})
+			return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{summary("222", "购物车",
+				"cart")}})
 		}
-		return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{summary("111", "order service", "order",
+		return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{summary("111",
+			"order service", "order",
 			"order-db")}, NextCursor: "second"})
 	})
 	require.Equal(t, outcome{out: `ID    NAME            WORKLOADS                                         AGE
 111   order service   Deployment shop/order, Deployment shop/order-db   3h00m
 222   购物车          Deployment shop/cart                              3h00m
-`}, slipway(t, api, "service", "list"), "both pages are listed, and Chinese names keep the columns straight")
+`}, slipway(t, api, "service", "list"), "both pages are listed, and Chinese names are aligned")
 
 	got := slipway(t, api, "service", "list", "-o", "yaml")
 	require.Contains(t, got.out, "id: \"222\"\n", "an ID stays text in YAML")
-	require.NotContains(t, got.out, "nextCursor", "the pages were followed: there is no next one")
+	require.NotContains(t, got.out, "nextCursor", "all pages were read")
 }
 
 func TestServiceGet(t *testing.T) {
@@ -277,7 +302,7 @@ func TestServiceGet(t *testing.T) {
 	service.Workloads[0].Labels = []string{"blue", "green"}
 	api.on("GET /api/v1/services/111", func(request) answer { return answerJSON(http.StatusOK, service) })
 	require.Equal(t, outcome{out: `service 111: order service
-an operation on it may take 600s
+timeout of operations: 600s
 
 PARTY     WORKLOAD                LABELS       REPLICAS
 default   Deployment shop/order   blue,green   3
@@ -286,14 +311,17 @@ default   Deployment shop/order   blue,green   3
 	printed := slipway(t, api, "service", "get", "111", "-o", "yaml").out
 	again, wrong := catalog.Decode([]byte(printed))
 	require.Empty(t, wrong)
-	require.Equal(t, service, again, "what get prints is what apply takes")
+	require.Equal(t, service, again, "apply accepts the output of get")
 }
 
-func TestDeleteNamesEachOutcome(t *testing.T) {
+func TestDelete_ReportsEachOutcome(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
-	api.on("DELETE /api/v1/services/111", func(request) answer { return problem(http.StatusNotFound, "there is no service 111") })
+	api.on("DELETE /api/v1/services/111", func(request) answer {
+		return problem(http.StatusNotFound, "there is no service 111")
+	})
 	api.on("DELETE /api/v1/services/222", func(request) answer { return answer{status: http.StatusNoContent} })
-	require.Equal(t, outcome{out: "service 222 deleted\n", err: "error: there is no service 111\n", code: app.ExitFailure},
-		slipway(t, api, "service", "delete", "111", "222"), "what cannot be deleted does not keep the rest, and the exit code tells")
+	require.Equal(t, outcome{out: "service 222 deleted\n", err: "error: there is no service 111\n",
+		code: app.ExitFailure},
+		slipway(t, api, "service", "delete", "111", "222"), "the others are deleted, and the exit code is 1")
 }

@@ -19,9 +19,9 @@ func configCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "config",
 		Short: "Show each setting, its value and where it came from",
-		Long: `Show each setting, its value and where it came from: a flag, the environment, the configuration file or the default.
-It takes the flags of the command in question, so that a command line can be tried without running it. What is wrong is
-reported below the table, and the exit code is then 2.`,
+		Long: `Show each setting, its value and where it came from: a flag, the environment, the configuration file or the
+default. The command accepts the flags of all commands, so that you can check a command line without running it.
+Invalid settings are reported below the table, with exit code 2.`,
 		Example: `  slipway config --for worker --config slipway.yaml
   SLIPWAY_LISTEN=0.0.0.0:80 slipway config --for server -o json`,
 		Args: cobra.NoArgs,
@@ -32,7 +32,8 @@ reported below the table, and the exit code is then 2.`,
 	for _, g := range settings.Groups {
 		names = append(names, string(g))
 	}
-	command.Flags().StringVar(&forCommand, "for", "", "only the settings of this `command`, with its defaults: "+strings.Join(names, ", "))
+	command.Flags().StringVar(&forCommand, "for", "",
+		"show only the settings of this `command`, with its defaults: "+strings.Join(names, ", "))
 	app.FlagChoices(command, "for", names...)
 	a.OutputFlag(command)
 	return command
@@ -47,17 +48,17 @@ func showConfig(a *app.App, command *cobra.Command, forCommand string) error {
 	if done, err := a.PrintObject(provenance); err != nil {
 		return err
 	} else if !done {
-		table := render.NewTable("SETTING", "VALUE", "FROM", "WHAT IT IS")
+		table := render.NewTable("SETTING", "VALUE", "SOURCE", "DESCRIPTION")
 		for _, e := range provenance.Entries {
 			table.Add(e.Name, e.Value, e.Source.String(), e.Description)
 		}
 		a.Printf(a.Out, "%s", table)
 	}
 	if provenance.File == "" {
-		a.Printf(a.Err, "\nNo configuration file: none is named by --config or %s.\n", settings.EnvConfig)
+		a.Printf(a.Err, "\nNo configuration file: neither --config nor %s is set.\n", settings.EnvConfig)
 	}
 	for _, name := range provenance.UnknownEnv {
-		a.Printf(a.Err, "note: %s is set and is no setting of Slipway\n", name)
+		a.Printf(a.Err, "note: %s is set, but is not a Slipway setting\n", name)
 	}
 	if problems != nil {
 		return &app.ExitError{Code: app.ExitUsage, Err: problems}
@@ -65,15 +66,15 @@ func showConfig(a *app.App, command *cobra.Command, forCommand string) error {
 	return nil
 }
 
-// configFlags are the flags that were given, among those of one command, with its defaults; without a command they are given back as
-// they are.
+// configFlags returns the given flags as flags of one command, with that command's defaults. Without a command it
+// returns them unchanged.
 func configFlags(given *pflag.FlagSet, forCommand string) (*pflag.FlagSet, error) {
 	if forCommand == "" {
 		return given, nil
 	}
 	group := settings.Group(forCommand)
 	if !slices.Contains(settings.Groups, group) {
-		return nil, app.Usagef("--for %q is none of the commands with settings: %s", forCommand, strictyaml.List(settings.Groups))
+		return nil, app.Usagef("invalid --for %q: must be one of %s", forCommand, strictyaml.List(settings.Groups))
 	}
 	own := pflag.NewFlagSet(forCommand, pflag.ContinueOnError)
 	settings.Register(own, group)
@@ -83,7 +84,7 @@ func configFlags(given *pflag.FlagSet, forCommand string) (*pflag.FlagSet, error
 			return
 		}
 		if own.Lookup(f.Name) == nil {
-			err = app.Usagef("--%s is no setting of %s", f.Name, forCommand)
+			err = app.Usagef("--%s is not a setting of %s", f.Name, forCommand)
 			return
 		}
 		err = own.Set(f.Name, f.Value.String())
@@ -94,7 +95,7 @@ func configFlags(given *pflag.FlagSet, forCommand string) (*pflag.FlagSet, error
 func versionCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "version",
-		Short: "Show which build this is",
+		Short: "Print the version and build information",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b := version.This()

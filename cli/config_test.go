@@ -15,9 +15,9 @@ func TestConfigShowsWhereValuesCameFrom(t *testing.T) {
 	t.Parallel()
 	path := write(t, "slipway.yaml", "kube-burst: 7\n")
 	got := slipway(t, nil, "config", "--for", "client", "--api", "http://a:1").inFolder(path)
-	require.Regexp(t, `^SETTING +VALUE +FROM +WHAT IT IS\napi-token-file +- +default +file of the token`, got.out)
+	require.Regexp(t, `^SETTING +VALUE +SOURCE +DESCRIPTION\napi-token-file +- +default +file with the token`, got.out)
 	require.Regexp(t, `\napi +http://a:1 +flag --api +base URL of the Slipway API\n$`, got.out)
-	require.Equal(t, "\nNo configuration file: none is named by --config or SLIPWAY_CONFIG.\n", got.err)
+	require.Equal(t, "\nNo configuration file: neither --config nor SLIPWAY_CONFIG is set.\n", got.err)
 
 	server := slipway(t, nil, "config", "--for", "server", "--config", path, "-o", "json").inFolder(path)
 	require.Equal(t, app.ExitOK, server.code)
@@ -33,18 +33,19 @@ func TestConfigShowsWhereValuesCameFrom(t *testing.T) {
 	require.Regexp(t, `install-crds +true +default`, dev.out, "a command's own default is shown")
 }
 
-func TestConfigReportsWhatIsWrong(t *testing.T) {
+func TestConfig_ReportsInvalidSettings(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		args   []string
 		want   string
 	}{
-		"WrongValues": {"All that is wrong is below the table.", []string{"--listen", "x", "--kube-qps", "0"},
-			"error: 2 settings are wrong:\n"},
-		"OtherCommand": {"A flag of another command is no setting of this one.", []string{"--for", "server", "--party", "alice"},
-			"error: --party is no setting of server\n"},
-		"UnknownCommand": {"Only commands with settings are.", []string{"--for", "plan"}, `error: --for "plan" is none of the commands with settings`},
+		"WrongValues": {"All errors are listed below the table.", []string{"--listen", "x", "--kube-qps", "0"},
+			"error: 2 invalid settings:\n"},
+		"OtherCommand": {"A flag of another command is rejected.", []string{"--for", "server", "--party", "alice"},
+			"error: --party is not a setting of server\n"},
+		"UnknownCommand": {"A command without settings is rejected.", []string{"--for", "plan"},
+			`error: invalid --for "plan": must be one of`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -68,5 +69,6 @@ func TestHelpIsGrouped(t *testing.T) {
 	t.Parallel()
 	help := slipway(t, nil).out
 	require.Regexp(t, `(?s)Release:.*validate.*service.*plan.*task.*Run the engine:.*config.*Other:.*version`, help)
-	require.Contains(t, slipway(t, nil, "task", "watch", "--help").out, clitask.WatchExitCodes, "exit codes are in the help")
+	require.Contains(t, slipway(t, nil, "task", "watch", "--help").out, clitask.WatchExitCodes,
+		"exit codes are in the help")
 }

@@ -17,16 +17,18 @@ import (
 
 var plainDrawing = render.Drawing{Now: func() time.Time { return noon }}
 
-// The states of a wave, as they are drawn.
+// The states of a wave in the drawing.
 const (
 	waveDone   = "done"
-	waveToCome = "to come"
+	waveToCome = "pending"
 	waveActive = "active"
 )
 
-// longTask is a task of waves of ten services each, in these states; in an active wave one service runs, one failed, the rest is half and half.
+// longTask is a task of waves with ten services each, in these states. In an active wave, one service has failed, one
+// is running, and the others have succeeded or are pending.
 func longTask(states ...string) plan.Task {
-	t := plan.Task{ID: "long-1", Plan: "long", State: plan.TaskRunning, Reason: "wave 2 runs", StartedAt: beforeP(time.Minute)}
+	t := plan.Task{ID: "long-1", Plan: "long", State: plan.TaskRunning, Reason: "wave 2 is running",
+		StartedAt: beforeP(time.Minute)}
 	for w, state := range states {
 		for n := range 10 {
 			s := plan.ServiceStatus{ServiceID: plan.ServiceID(fmt.Sprintf("s%d-%d", w+1, n)), Priority: int64(-w),
@@ -39,7 +41,8 @@ func longTask(states ...string) plan.Task {
 			case state == waveActive && n == 1:
 				s.State = plan.ItemRunning
 			}
-			s.Workloads = []plan.WorkloadStatus{{Party: "default", Namespace: "shop", Kind: "Deployment", Name: string(s.ServiceID), State: s.State}}
+			s.Workloads = []plan.WorkloadStatus{{Party: "default", Namespace: "shop", Kind: "Deployment",
+				Name: string(s.ServiceID), State: s.State}}
 			if s.State == plan.ItemRunning {
 				s.Workloads[0].Message = "1 of 3 pods"
 			}
@@ -49,9 +52,9 @@ func longTask(states ...string) plan.Task {
 	return t
 }
 
-const longHeader = "task long-1, plan long\nRunning, 1m00s since it began: wave 2 runs\n\n"
+const longHeader = "task long-1, plan long\nRunning, started 1m00s ago: wave 2 is running\n\n"
 
-func TestDrawingLeavesOutWhatIsQuietFirst(t *testing.T) {
+func TestDrawing_OmitsInactivePartsFirst(t *testing.T) {
 	t.Parallel()
 	task := longTask(waveDone, waveActive, waveToCome, waveToCome)
 	activeServices := `  s2-0   RESTART   Failed              no image
@@ -63,7 +66,7 @@ func TestDrawingLeavesOutWhatIsQuietFirst(t *testing.T) {
     Deployment shop/s2-0   Failed
   s2-1   RESTART   Running             Deployment shop/s2-1: 1 of 3 pods
 `
-	// In the document the one that runs stands before the one that failed.
+	// In the plan, the running service comes before the failed one.
 	task.Services[10], task.Services[11] = task.Services[11], task.Services[10]
 	inOrder := strings.Join([]string{"  s2-1   RESTART   Running", "    Deployment shop/s2-1   Running     1 of 3 pods",
 		"  s2-0   RESTART   Failed              no image", "    Deployment shop/s2-0   Failed", ""}, "\n")
@@ -84,30 +87,31 @@ func TestDrawingLeavesOutWhatIsQuietFirst(t *testing.T) {
 		want   string
 	}{
 		"Services": {
-			"First the workloads of services that do nothing are left out.", 60,
-			wave(1, "10 Succeeded") + quiet(1, 0, 9, "Succeeded") + activeWave + inOrder + quiet(2, 2, 5, "Pending") + quiet(2, 6, 9, "Succeeded") +
+			"The workloads of inactive services are omitted first.", 60,
+			wave(1, "10 Succeeded") + quiet(1, 0, 9, "Succeeded") + activeWave + inOrder + quiet(2, 2, 5, "Pending") +
+				quiet(2, 6, 9, "Succeeded") +
 				wave(3, "10 Pending") + quiet(3, 0, 9, "Pending") + wave(4, "10 Pending") + quiet(4, 0, 9, "Pending"),
 		},
 		"Waves": {
-			"Then the services of waves that are done or to come.", 24,
+			"Then the services of completed and pending waves.", 24,
 			wave(1, "10 Succeeded") + activeWave + inOrder + quiet(2, 2, 5, "Pending") + quiet(2, 6, 9, "Succeeded") +
 				wave(3, "10 Pending") + wave(4, "10 Pending"),
 		},
 		"Active": {
-			"Then services that do nothing.", 12,
+			"Then inactive services.", 12,
 			wave(1, "10 Succeeded") + activeWave + activeServices + wave(3, "10 Pending") + wave(4, "10 Pending"),
 		},
 		"OneLineEach": {
-			"Then the workloads of services that run; the message of the one under way stands in for them.", 10,
+			"Then the workloads of running services; the service shows the message of its running workload.", 10,
 			wave(1, "10 Succeeded") + activeWave + withoutParts + wave(3, "10 Pending") + wave(4, "10 Pending"),
 		},
 		"FewWaves": {
-			"Then waves that do nothing share a line.", 9,
-			"wave 1 of 4: done\n" + activeWave + withoutParts + "waves 3 to 4 of 4: to come\n",
+			"Then inactive waves share one line.", 9,
+			"wave 1 of 4: done\n" + activeWave + withoutParts + "waves 3 to 4 of 4: pending\n",
 		},
 		"Least": {
-			"What is still too long is cut, and says so; the failure, which comes first, stays.", 7,
-			"wave 1 of 4: done\n" + activeWave + strings.SplitAfter(activeServices, "\n")[0] + "  … and 3 lines more\n",
+			"A drawing that is still too long is cut and says so; the failure is first and remains visible.", 7,
+			"wave 1 of 4: done\n" + activeWave + strings.SplitAfter(activeServices, "\n")[0] + "  … and 3 more lines\n",
 		},
 	}
 	for name, c := range cases {
@@ -120,44 +124,46 @@ func TestDrawingLeavesOutWhatIsQuietFirst(t *testing.T) {
 	}
 }
 
-func TestDrawingStaysWithinItsWidth(t *testing.T) {
+func TestDrawing_StaysWithinWidth(t *testing.T) {
 	t.Parallel()
 	task := shopTask()
 	task.Comment = "发布商店的所有服务,按顺序,不要停"
 	task.Services[1].Workloads[0].Message = "ImagePullBackOff: " + strings.Repeat("x", 200)
 	for width := 5; width < 130; width++ {
 		for _, line := range clitask.Fit(plainDrawing, task, width, 40) {
-			require.Less(t, render.DisplayWidth(line), width, "a line that the terminal breaks would spoil the next redraw: %q", line)
+			require.Less(t, render.DisplayWidth(line), width,
+				"a line wrapped by the terminal would corrupt the next redraw: %q", line)
 		}
 	}
 	coloured := render.Drawing{Now: plainDrawing.Now, Colour: true}
 	require.Equal(t, strings.Join(clitask.Fit(plainDrawing, task, 60, 40), "\n"),
 		withoutColour(strings.Join(clitask.Fit(coloured, task, 60, 40), "\n")),
-		"colours take no room")
+		"colours take no columns")
 }
 
 func withoutColour(text string) string {
-	for _, c := range []render.Colour{render.Bold, render.Dim, render.Red, render.Green, render.Yellow, render.Cyan, "0"} {
+	for _, c := range []render.Colour{render.Bold, render.Dim, render.Red, render.Green, render.Yellow, render.Cyan,
+		"0"} {
 		text = strings.ReplaceAll(text, "\x1b["+string(c)+"m", "")
 	}
 	return text
 }
 
-func TestDrawingCannotBeSpoiltByMessages(t *testing.T) {
+func TestDrawing_RemovesControlCharacters(t *testing.T) {
 	t.Parallel()
 	task := shopTask()
 	task.Services[1].Workloads[0].Message = "a\x1b[2Jb\nc\u202ed\a"
-	drawn := strings.Join(clitask.Whole(plainDrawing, task), "\n")
+	drawn := strings.Join(clitask.DrawAll(plainDrawing, task), "\n")
 	require.Contains(t, drawn, "a [2Jb c d", "control characters of a pod's message do not reach the terminal")
 }
 
-// terminal understands what a live view writes, as a real one would.
+// terminal interprets the escape sequences that a live view writes.
 type terminal struct {
 	lines  [][]rune
 	row    int
 	column int
 	hidden bool
-	// broken collects what it does not understand.
+	// broken collects sequences that it does not support.
 	broken []string
 }
 
@@ -227,15 +233,15 @@ func (v *terminal) String() string {
 	return text.String()
 }
 
-// liveSession is a live view on a terminal of that size.
+// liveSession returns a live view on a terminal of this size.
 func liveSession(t *testing.T, width, height int) (*follow.LiveView[plan.Task], *terminal, *app.App) {
 	t.Helper()
 	screen := &terminal{}
 	a := newSession(t, "").app
 	a.Out, a.Colour = screen, true
 	a.Screen = func() (int, int, bool) { return width, height, true }
-	view, ok := follow.NewView(a, follow.Portrait[plan.Task]{Fit: clitask.Fit, Changes: clitask.Changes,
-		Epilogue: clitask.Epilogue}).(*follow.LiveView[plan.Task])
+	view, ok := follow.NewView(a, follow.Renderer[plan.Task]{Fit: clitask.Fit, Changes: clitask.Changes,
+		Summary: clitask.Summary}).(*follow.LiveView[plan.Task])
 	require.True(t, ok, "a terminal gets the live view")
 	return view, screen, a
 }
@@ -247,42 +253,43 @@ func TestLiveViewDrawsInPlace(t *testing.T) {
 	show := func(u follow.Update[plan.Task]) string { view.Show(u); return screen.String() }
 
 	drawn := show(follow.Update[plan.Task]{State: &task})
-	require.Equal(t, strings.Join(clitask.Whole(plainDrawing, task), "\n")+"\n", drawn)
-	require.True(t, screen.hidden, "a blinking cursor would disturb")
+	require.Equal(t, strings.Join(clitask.DrawAll(plainDrawing, task), "\n")+"\n", drawn)
+	require.True(t, screen.hidden, "the cursor is hidden")
 
-	require.Equal(t, drawn+"no connection since 12:00:00, trying again: connection refused\n",
+	require.Equal(t, drawn+"connection lost at 12:00:00, retrying: connection refused\n",
 		show(follow.Update[plan.Task]{Lost: "connection refused"}))
 	a.Now = func() time.Time { return noon.Add(5 * time.Second) }
 	view.Drawing.Now = a.Now
 	view.Tick()
-	require.Contains(t, screen.String(), "Running, 1m10s since it began", "time goes on between the events")
+	require.Contains(t, screen.String(), "Running, started 1m10s ago", "durations are updated between events")
 
 	view.Drawing.Now = func() time.Time { return noon }
 	done := shopTaskIn(plan.TaskSucceeded, "done")
-	require.Equal(t, strings.Join(clitask.Whole(plainDrawing, done), "\n")+"\n", show(follow.Update[plan.Task]{State: &done}),
-		"the new state takes the place of the old one, trouble included")
+	require.Equal(t, strings.Join(clitask.DrawAll(plainDrawing, done), "\n")+"\n",
+		show(follow.Update[plan.Task]{State: &done}),
+		"the new state replaces the old one and the warning")
 
 	require.NoError(t, view.End(app.ExitOK))
-	require.Equal(t, strings.Join(clitask.Whole(plainDrawing, done),
+	require.Equal(t, strings.Join(clitask.DrawAll(plainDrawing, done),
 		"\n")+"\n\ntask shop-1 is Succeeded after 1m00s\nReport: slipway task report shop-1\n", screen.String())
-	require.False(t, screen.hidden, "the cursor is back")
+	require.False(t, screen.hidden, "the cursor is shown again")
 	require.Empty(t, screen.broken)
 }
 
-func TestLiveViewStaysOnTheScreen(t *testing.T) {
+func TestLiveView_NeverScrolls(t *testing.T) {
 	t.Parallel()
 	view, screen, _ := liveSession(t, 80, 12)
 	task := longTask(waveDone, waveActive, waveToCome)
 	for range 3 {
 		view.Show(follow.Update[plan.Task]{State: &task, Stale: ""})
-		view.Show(follow.Update[plan.Task]{Lost: "gone"})
-		require.Less(t, len(screen.lines), 12, "a drawing that scrolls could not be taken back")
+		view.Show(follow.Update[plan.Task]{Lost: "connection lost"})
+		require.Less(t, len(screen.lines), 12, "a drawing that scrolled could not be replaced")
 	}
-	require.Contains(t, screen.String(), "s2-0   RESTART   Failed", "the failure is seen however small the screen is")
+	require.Contains(t, screen.String(), "s2-0   RESTART   Failed", "the failure is visible on a small screen")
 	require.Empty(t, screen.broken)
 }
 
-func TestLiveViewOnANarrowedTerminal(t *testing.T) {
+func TestLiveView_Redraws_WhenTerminalNarrows(t *testing.T) {
 	t.Parallel()
 	view, screen, a := liveSession(t, 100, 30)
 	task := shopTask()
@@ -290,22 +297,23 @@ func TestLiveViewOnANarrowedTerminal(t *testing.T) {
 	a.Screen = func() (int, int, bool) { return 40, 30, true }
 	view.Tick()
 	require.Equal(t, strings.Join(clitask.Fit(plainDrawing, task, 40, 28), "\n")+"\n", screen.String(),
-		"lines that the terminal has broken are cleared away")
+		"lines wrapped by the terminal are cleared")
 }
 
 func TestShortDuration(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 0: "0s", 59 * time.Second: "59s", 65 * time.Second: "1m05s", 2*time.Hour + 10*time.Minute: "2h10m",
-		99 * time.Hour: "4d3h",
+		-time.Second: "0s", 0: "0s", 59 * time.Second: "59s", 65 * time.Second: "1m05s",
+		2*time.Hour + 10*time.Minute: "2h10m",
+		99 * time.Hour:               "4d3h",
 	} {
 		require.Equal(t, want, render.ShortDuration(d), "a duration in its two largest units")
 	}
 }
 
-func TestClipped(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	t.Parallel()
 	for width, want := range map[int]string{0: "…", 1: "…", 2: "…", 3: "购…", 4: "购…", 5: "购物…", 6: "购物车"} {
-		require.Equal(t, want, render.Clipped("购物车", width), "Chinese characters take two columns, at width %d", width)
+		require.Equal(t, want, render.Truncate("购物车", width), "Chinese characters take two columns, at width %d", width)
 	}
 }

@@ -29,7 +29,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// The tests must not be steered by the environment of whoever runs them.
+// TestMain removes the settings of the environment in which the tests run.
 func TestMain(m *testing.M) {
 	for _, pair := range os.Environ() {
 		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "SLIPWAY_") {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// noon is the time at which every command of the tests runs.
+// noon is the current time in all tests.
 var noon = time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
 
 func before(d time.Duration) time.Time { return noon.Add(-d) }
@@ -48,20 +48,20 @@ func beforeP(d time.Duration) *time.Time { t := before(d); return &t }
 
 func answerJSON(status int, v any) answer { return answer{status: status, body: v} }
 
-// answer is what the fake API answers: a value as JSON, or text of a content type.
+// answer is a response of the fake API: a value sent as JSON, or text with a content type.
 type answer struct {
 	status      int
 	body        any
 	contentType string
 }
 
-// problem is an answer that says what went wrong.
+// problem returns an error response.
 func problem(status int, detail string, fields ...client.FieldProblem) answer {
 	return answer{status: status, contentType: "application/problem+json",
 		body: client.Problem{Type: "/docs#problem", Title: "Problem", Status: status, Detail: detail, Errors: fields}}
 }
 
-// request is what the fake API was asked.
+// request is a request to the fake API.
 type request struct {
 	method, path, query string
 	header              http.Header
@@ -76,12 +76,12 @@ func (r request) field(t *testing.T, name string) string {
 	return text
 }
 
-// fakeAPI answers "METHOD /path" by routes and holds every request and answer against api/openapi.yaml.
+// fakeAPI answers "METHOD /path" by routes and validates every request and response against api/openapi.yaml.
 type fakeAPI struct {
 	t      *testing.T
 	router routers.Router
 	routes map[string]func(request) answer
-	// streams take over the connection of a route: the events of a task.
+	// streams handle a route themselves, such as the event stream of a task.
 	streams map[string]http.HandlerFunc
 	*httptest.Server
 
@@ -89,7 +89,8 @@ type fakeAPI struct {
 	seen  []request
 }
 
-// specification routes requests by api/openapi.yaml. It names no server: every fake API has an address of its own.
+// specification routes requests by api/openapi.yaml. Its servers are removed, because every fake API has another
+// address.
 var specification = sync.OnceValues(func() (routers.Router, error) {
 	spec, err := openapi3.NewLoader().LoadFromFile("../api/openapi.yaml")
 	if err != nil {
@@ -103,7 +104,8 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	t.Helper()
 	router, err := specification()
 	require.NoError(t, err)
-	f := &fakeAPI{t: t, router: router, routes: map[string]func(request) answer{}, streams: map[string]http.HandlerFunc{}}
+	f := &fakeAPI{t: t, router: router, routes: map[string]func(request) answer{},
+		streams: map[string]http.HandlerFunc{}}
 	f.Server = httptest.NewServer(f)
 	f.on("GET /api/v1/services", func(request) answer {
 		return answerJSON(http.StatusOK, client.ServiceList{Items: []client.ServiceSummary{}})
@@ -112,7 +114,7 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	return f
 }
 
-// newTLSServer is the same API behind TLS.
+// newTLSServer serves the same API over TLS.
 func newTLSServer(t *testing.T, f *fakeAPI, config *tls.Config) (url string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(f)
@@ -147,7 +149,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	route, ok := f.routes[key]
 	if !ok {
-		f.t.Errorf("the fake API was asked %s, which the test does not expect", key)
+		f.t.Errorf("unexpected request %s to the fake API", key)
 		route = func(request) answer { return problem(http.StatusNotFound, "unexpected") }
 	}
 	f.write(w, input, route(seen))
@@ -163,10 +165,11 @@ func (f *fakeAPI) checkRequest(r *http.Request, body []byte) *openapi3filter.Req
 		return nil
 	}
 	input := &openapi3filter.RequestValidationInput{Request: outside, PathParams: parameters, Route: route}
-	// The body of a plan or a service is checked by the strict decoders, which the tests call themselves.
-	input.Options = &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, ExcludeRequestBody: strings.Contains(r.Header.Get("Content-Type"), "yaml")}
+	// The tests validate the bodies of plans and services with the strict decoders.
+	input.Options = &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
+		ExcludeRequestBody: strings.Contains(r.Header.Get("Content-Type"), "yaml")}
 	if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil {
-		f.t.Errorf("%s %s is not as api/openapi.yaml has it: %s", r.Method, r.URL, err)
+		f.t.Errorf("%s %s does not match api/openapi.yaml: %s", r.Method, r.URL, err)
 	}
 	return input
 }
@@ -188,17 +191,18 @@ func (f *fakeAPI) write(w http.ResponseWriter, input *openapi3filter.RequestVali
 	}
 	if input != nil && a.contentType != "text/html" {
 		err := openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
-			RequestValidationInput: input, Status: a.status, Header: w.Header(), Body: io.NopCloser(strings.NewReader(text)),
+			RequestValidationInput: input, Status: a.status, Header: w.Header(),
+			Body:    io.NopCloser(strings.NewReader(text)),
 			Options: &openapi3filter.Options{ExcludeResponseBody: a.contentType == "text/markdown"}})
 		if err != nil {
-			f.t.Errorf("the test's own answer is not as api/openapi.yaml has it: %s", err)
+			f.t.Errorf("the test's response does not match api/openapi.yaml: %s", err)
 		}
 	}
 	w.WriteHeader(a.status)
 	_, _ = io.WriteString(w, text)
 }
 
-// outcome is what a command line did.
+// outcome is the result of a command line.
 type outcome struct {
 	out, err string
 	code     int
@@ -217,7 +221,9 @@ type session struct {
 func newSession(t *testing.T, input string) *session {
 	t.Helper()
 	s := &session{ctx: t.Context(), out: &bytes.Buffer{}, errs: &bytes.Buffer{}}
-	s.app = &app.App{In: strings.NewReader(input), Out: s.out, Err: s.errs, Output: app.Table, Now: func() time.Time { return noon }}
+	s.app = &app.App{In: strings.NewReader(input), Out: s.out, Err: s.errs, Output: app.Table, Now: func() time.Time {
+		return noon
+	}}
 	s.app.Screen = func() (int, int, bool) { return 0, 0, false }
 	s.app.Wait = func(_ context.Context, d time.Duration) { s.pauses = append(s.pauses, d) }
 	return s
@@ -228,7 +234,7 @@ func (s *session) run(args ...string) outcome {
 	return outcome{out: s.out.String(), err: s.errs.String(), code: code}
 }
 
-// slipway runs one command line against the API, which may be nil.
+// slipway runs one command line with the API, which may be nil.
 func slipway(t *testing.T, api *fakeAPI, args ...string) outcome {
 	t.Helper()
 	return slipwayWith(t, api, "", args...)
@@ -242,7 +248,7 @@ func slipwayWith(t *testing.T, api *fakeAPI, input string, args ...string) outco
 	return newSession(t, input).run(args...)
 }
 
-// write makes a file in a folder of the test's own and returns its path.
+// write creates a file in a temporary folder and returns its path.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -250,30 +256,34 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-// inFolder shows paths without the test's random folder.
+// inFolder removes the test's temporary folder from paths in the output.
 func (o outcome) inFolder(path string) outcome {
 	folder := filepath.Dir(path) + string(filepath.Separator)
 	o.out, o.err = strings.ReplaceAll(o.out, folder, ""), strings.ReplaceAll(o.err, folder, "")
 	return o
 }
 
-// shopTask is a task of three services in two waves, in the state of a release that is half done.
+// shopTask is a half-finished task with three services in two waves.
 func shopTask() plan.Task {
 	three, zero := int32(3), int32(0)
 	return plan.Task{
-		ID: "shop-1", Plan: "shop", Comment: "release of the shop", State: plan.TaskRunning, Reason: "wave 1 of 2: 1 of 2 services is done",
+		ID: "shop-1", Plan: "shop", Comment: "release of the shop", State: plan.TaskRunning,
+		Reason:    "wave 1 of 2: 1 of 2 services is done",
 		CreatedAt: before(70 * time.Second), StartedAt: beforeP(65 * time.Second),
 		Services: []plan.ServiceStatus{
-			{ServiceID: "333", Priority: 1, Deployment: plan.Start, State: plan.ItemPending, Reason: "waits for its turn",
+			{ServiceID: "333", Priority: 1, Deployment: plan.Start, State: plan.ItemPending,
+				Reason:    "waits for its turn",
 				Workloads: []plan.WorkloadStatus{}},
-			{ServiceID: "111", Priority: 3, Deployment: plan.Restart, Method: plan.Sequential, State: plan.ItemRunning, Reason: "being released",
+			{ServiceID: "111", Priority: 3, Deployment: plan.Restart, Method: plan.Sequential, State: plan.ItemRunning,
+				Reason:    "being released",
 				StartedAt: beforeP(64 * time.Second), Workloads: []plan.WorkloadStatus{
 					{Party: "default", Namespace: "shop", Kind: "Deployment", Name: "order", State: plan.ItemRunning,
 						Message: "2 of 3 pods are new and ready"},
 					{Party: "alice", Namespace: "shop", Kind: "StatefulSet", Name: "order-db", State: plan.ItemPending},
 				}},
 			{ServiceID: "222", Priority: 3, Deployment: plan.Stop, State: plan.ItemSucceeded, Reason: "stopped",
-				StartedAt: beforeP(64 * time.Second), FinishedAt: beforeP(60 * time.Second), Workloads: []plan.WorkloadStatus{
+				StartedAt: beforeP(64 * time.Second), FinishedAt: beforeP(60 * time.Second),
+				Workloads: []plan.WorkloadStatus{
 					{Party: "default", Namespace: "shop", Kind: "Deployment", Name: "cart", State: plan.ItemSucceeded,
 						Message:      "stopped: scaled from 3 to 0",
 						FromReplicas: &three, ToReplicas: &zero, Changed: true},
@@ -283,7 +293,7 @@ func shopTask() plan.Task {
 	}
 }
 
-// shopTaskIn is the same task when it has ended in that state.
+// shopTaskIn is the same task, ended in this state.
 func shopTaskIn(state plan.TaskState, reason string) plan.Task {
 	t := shopTask()
 	t.State, t.Reason = state, reason
@@ -292,7 +302,8 @@ func shopTaskIn(state plan.TaskState, reason string) plan.Task {
 		itemState = plan.ItemSucceeded
 	}
 	t.Services[0].State, t.Services[0].Reason = itemState, ""
-	t.Services[1].State, t.Services[1].Reason, t.Services[1].FinishedAt = plan.ItemSucceeded, "restarted", beforeP(5*time.Second)
+	t.Services[1].State, t.Services[1].Reason, t.Services[1].FinishedAt = plan.ItemSucceeded, "restarted",
+		beforeP(5*time.Second)
 	if state == plan.TaskFailed {
 		t.Services[1].State = plan.ItemFailed
 	}
@@ -302,7 +313,7 @@ func shopTaskIn(state plan.TaskState, reason string) plan.Task {
 	return t
 }
 
-// sendEvent writes one server-sent event and lets it go.
+// sendEvent writes and flushes one server-sent event.
 func sendEvent(t *testing.T, w http.ResponseWriter, name, id string, data any) {
 	t.Helper()
 	text, err := json.Marshal(data)
@@ -314,7 +325,7 @@ func sendEvent(t *testing.T, w http.ResponseWriter, name, id string, data any) {
 	w.(http.Flusher).Flush()
 }
 
-// watchedStates answers what is watched, and then these states as events; the connection then hangs.
+// watchedStates returns an API that serves the first state and then the others as events. The stream stays open.
 func watchedStates[S any](t *testing.T, path string, first S, states []S) *fakeAPI {
 	t.Helper()
 	api := newFakeAPI(t)

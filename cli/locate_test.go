@@ -14,11 +14,11 @@ import (
 func TestLocate(t *testing.T) {
 	t.Parallel()
 	for field, want := range map[string]int{
-		"":                               0, // the document as a whole
+		"":                               0, // the whole document
 		"comment":                        1,
 		"deployPlanItems":                3,
 		"deployPlanItems[1].serviceId":   7,
-		"deployPlanItems[1].httpSrcUri":  7, // absent: where its item begins
+		"deployPlanItems[1].httpSrcUri":  7, // missing: the first line of its item
 		"deployPlanItems[7].serviceId":   3, // no such item
 		"deployPlanItems[x]":             3,
 		"comment.more":                   1,
@@ -29,31 +29,34 @@ func TestLocate(t *testing.T) {
 		require.Equal(t, want, got[0].Line, "the line of %q", field)
 	}
 	require.Equal(t, 5, manifest.Locate([]byte(shopPlan), []client.FieldProblem{{Field: "comment", Line: 5}})[0].Line,
-		"what the engine says stands")
-	require.Equal(t, 0, manifest.Locate([]byte("a: ["), []client.FieldProblem{{Field: "a"}})[0].Line, "a text that is not sound has no lines")
+		"the engine's line is kept")
+	require.Equal(t, 0, manifest.Locate([]byte("a: ["), []client.FieldProblem{{Field: "a"}})[0].Line,
+		"invalid YAML has no lines")
 }
 
-func TestLinesOfAnObjectAreThoseOfItsFile(t *testing.T) {
+func TestReadDocument_KeepsLineNumbersOfFile(t *testing.T) {
 	t.Parallel()
-	const tail = "items: {}\n" // an unknown key after the last item, on the line that is asked for
+	const tail = "items: {}\n" // an unknown key on the expected line
 	cases := map[string]struct {
 		reason, text string
 		line         int
 	}{
-		"Block": {"A block mapping.", "# 计划\napiVersion: slipway.io/v1alpha1\nkind: DeployPlan\nmetadata: {name: shop}\nspec:\n  # " +
-			"the plan\n  comment: c\n  " + tail + "  deployPlanItems: [{serviceId: 1, deployment: STOP}]\nstatus: {}\n", 8},
-		"First": {"The spec may stand before the rest.", "spec:\n  comment: c\n  " + tail +
-			"  deployPlanItems: [{serviceId: 1, deployment: STOP}]\n\nkind: DeployPlan\napiVersion: slipway.io/v1alpha1\nmetadata: " +
-			"{name: shop}\n", 3},
-		"JSON": {"JSON, its spec in the middle.", "{\"apiVersion\": \"slipway.io/v1alpha1\",\n\"kind\": \"DeployPlan\", \"spec\": " +
-			"{\"comment\": \"计划\",\n\"items\": {},\n\"deployPlanItems\": [{\"serviceId\": 1, \"deployment\": \"STOP\"}]\n} " +
-			",\n\"metadata\": {\"name\": \"shop\"}}", 3},
-		"Last": {"JSON, its spec at the end.", "{\"apiVersion\": \"slipway.io/v1alpha1\", \"kind\": \"DeployPlan\", \"metadata\": " +
-			"{\"name\": \"shop\"},\n\"计\": 1, \"spec\": {\"deployPlanItems\": [{\"serviceId\": 1, \"deployment\": " +
-			"\"STOP\"}],\n\"items\": {}}}\n", 3},
+		"Block": {"A block mapping.", "# 计划\napiVersion: slipway.io/v1alpha1\nkind: DeployPlan\nmetadata: {name: " +
+			"shop}\nspec:\n  # the plan\n  comment: c\n  " +
+			"" + tail + "  deployPlanItems: [{serviceId: 1, deployment: STOP}]\nstatus: {}\n",
+			8},
+		"First": {"The spec may come first.", "spec:\n  comment: c\n  " + tail +
+			"  deployPlanItems: [{serviceId: 1, deployment: STOP}]\n\nkind: DeployPlan\napiVersion: " +
+			"slipway.io/v1alpha1\nmetadata: {name: shop}\n", 3},
+		"JSON": {"JSON, its spec in the middle.", "{\"apiVersion\": \"slipway.io/v1alpha1\",\n\"kind\": " +
+			"\"DeployPlan\", \"spec\": {\"comment\": \"计划\",\n\"items\": {},\n\"deployPlanItems\": [{\"serviceId\": " +
+			"1, \"deployment\": \"STOP\"}]\n} ,\n\"metadata\": {\"name\": \"shop\"}}", 3},
+		"Last": {"JSON, its spec at the end.", "{\"apiVersion\": \"slipway.io/v1alpha1\", \"kind\": \"DeployPlan\", " +
+			"\"metadata\": {\"name\": \"shop\"},\n\"计\": 1, \"spec\": {\"deployPlanItems\": [{\"serviceId\": 1, " +
+			"\"deployment\": \"STOP\"}],\n\"items\": {}}}\n", 3},
 		"Flow": {"A value in flow style within a block.",
-			"apiVersion: slipway.io/v1alpha1\nkind: DeployPlan\nmetadata: {name: shop}\nspec: {deployPlanItems: [{serviceId: 1, " +
-				"deployment: STOP}],\n  items: {}}\nstatus: {}\n", 5},
+			"apiVersion: slipway.io/v1alpha1\nkind: DeployPlan\nmetadata: {name: shop}\nspec: {deployPlanItems: " +
+				"[{serviceId: 1, deployment: STOP}],\n  items: {}}\nstatus: {}\n", 5},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

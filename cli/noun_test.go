@@ -18,7 +18,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// everyNoun is an API with two objects of each kind, of which the first one can be read.
+// everyNoun is an API with two objects of each kind, of which the first can be read.
 func everyNoun(t *testing.T) *fakeAPI {
 	t.Helper()
 	api := newFakeAPI(t)
@@ -29,7 +29,7 @@ func everyNoun(t *testing.T) *fakeAPI {
 	require.Empty(t, wrong)
 	service, wrong := catalog.Decode([]byte(orderService))
 	require.Empty(t, wrong)
-	state := client.PartyState{Name: "alice", Queue: "q", Reachable: party.Reachable, Reason: "a worker is there",
+	state := client.PartyState{Name: "alice", Queue: "q", Reachable: party.Reachable, Reason: "a worker is running",
 		Workers: []client.PartyWorker{}}
 	routing := client.TrafficRouting{Namespace: "shop", Name: "mse", CreatedAt: noon, Spec: map[string]any{},
 		Status: client.TrafficRoutingStatus{Phase: client.TrafficRoutingStatusPhaseProgressing, Holders: []string{}}}
@@ -77,11 +77,12 @@ func TestEveryNounHasNamesPathsAndFilters(t *testing.T) {
 		// listed is a path in the list, with its value.
 		listed, values string
 	}{
-		"service":        {"111", "0111", "{.displayName}", "order service", "{.items[*].id}", "111 0111"},
-		"plan":           {"shop", "bank", "{.deployPlanItems[0].serviceId}", "0111", "{.items[*].name}", "shop bank"},
-		"task":           {"shop-1", "shop-0", "{.state}", "Running", "{.items[*].state}", "Running Failed"},
-		"rollout":        {"shop/web", "bank/db", "{.phase}", "Progressing", "{.items[*].name}", "web db"},
-		"serving":        {"serving-01", "serving-02", "{.initiator}", "alice", "{.items[*].id}", "serving-01 serving-02"},
+		"service": {"111", "0111", "{.displayName}", "order service", "{.items[*].id}", "111 0111"},
+		"plan":    {"shop", "bank", "{.deployPlanItems[0].serviceId}", "0111", "{.items[*].name}", "shop bank"},
+		"task":    {"shop-1", "shop-0", "{.state}", "Running", "{.items[*].state}", "Running Failed"},
+		"rollout": {"shop/web", "bank/db", "{.phase}", "Progressing", "{.items[*].name}", "web db"},
+		"serving": {"serving-01", "serving-02", "{.initiator}", "alice", "{.items[*].id}",
+			"serving-01 serving-02"},
 		"party":          {"alice", "bob", "{.queue}", "q", "{.items[*].name}", "alice bob"},
 		"trafficrouting": {"shop/mse", "bank/mse", "{.name}", "mse", "{.items[*].namespace}", "shop bank"},
 		"appimage":       {"one", "two", "{.name}", "one", "{.items[*].name}", "one two"},
@@ -91,31 +92,36 @@ func TestEveryNounHasNamesPathsAndFilters(t *testing.T) {
 			args   []string
 			want   string
 		}{
-			{"list gives the names that other commands take", []string{"list", "-o", "name"}, c.first + "\n" + c.second + "\n"},
+			{"list prints names that other commands accept", []string{"list", "-o", "name"},
+				c.first + "\n" + c.second + "\n"},
 			{"a list can be narrowed to names", []string{"list", c.second, "-o", "name"}, c.second + "\n"},
-			{"get gives its name, also of a document that has none", []string{"get", c.first, "-o", "name"}, c.first + "\n"},
-			{"get picks a value by a path", []string{"get", c.first, "-o", "jsonpath=" + c.path}, c.value + "\n"},
-			{"list picks values by a path", []string{"list", "-o", "jsonpath=" + c.listed}, c.values + "\n"},
+			{"get prints the name, even if the document does not contain it", []string{"get", c.first, "-o", "name"},
+				c.first + "\n"},
+			{"get prints a value by JSONPath", []string{"get", c.first, "-o", "jsonpath=" + c.path}, c.value + "\n"},
+			{"list prints values by JSONPath", []string{"list", "-o", "jsonpath=" + c.listed}, c.values + "\n"},
 		} {
-			require.Equal(t, outcome{out: command.want}, slipway(t, api, append([]string{noun}, command.args...)...), "%s: %s", noun, command.reason)
+			require.Equal(t, outcome{out: command.want}, slipway(t, api, append([]string{noun}, command.args...)...),
+				"%s: %s", noun, command.reason)
 		}
 		missing := slipway(t, api, noun, "list", "nobody", c.first)
-		require.Contains(t, missing.out, c.first, "%s: what is there is listed", noun)
-		require.NotContains(t, missing.out, c.second, "%s: and nothing else", noun)
-		require.Regexp(t, "^error: there is no .* (default/)?nobody: `slipway "+noun+" list` shows those that there are\n$", missing.err, noun)
-		require.Equal(t, app.ExitFailure, missing.code, "%s: a name that is not there is an error", noun)
+		require.Contains(t, missing.out, c.first, "%s: existing objects are listed", noun)
+		require.NotContains(t, missing.out, c.second, "%s: and no others", noun)
+		require.Regexp(t, "^error: .* not found: (default/)?nobody: list them with `slipway "+noun+" list`\n$",
+			missing.err, noun)
+		require.Equal(t, app.ExitFailure, missing.code, "%s: a missing name is an error", noun)
 	}
 }
 
-func TestAListThatIsWatchedPrintsWhatChanges(t *testing.T) {
+func TestListWatch_PrintsOnlyChanges(t *testing.T) {
 	t.Parallel()
 	task := func(id string, state plan.TaskState) client.TaskSummary {
-		return client.TaskSummary{ID: id, Plan: "shop", State: state, CreatedAt: before(time.Minute), StartedAt: beforeP(time.Minute)}
+		return client.TaskSummary{ID: id, Plan: "shop", State: state, CreatedAt: before(time.Minute),
+			StartedAt: beforeP(time.Minute)}
 	}
 	lists := [][]client.TaskSummary{
 		{task("shop-1", plan.TaskRunning)},
 		{task("shop-1", plan.TaskRunning)},
-		nil, // the server is away
+		nil, // the server is unavailable
 		{task("shop-2", plan.TaskPending), task("shop-1", plan.TaskSucceeded)},
 		{task("shop-2", plan.TaskPending)},
 	}
@@ -124,7 +130,7 @@ func TestAListThatIsWatchedPrintsWhatChanges(t *testing.T) {
 		api.on("GET /api/v1/tasks", func(request) answer {
 			asked++
 			if lists[asked-1] == nil {
-				return problem(http.StatusServiceUnavailable, "Temporal is out of reach")
+				return problem(http.StatusServiceUnavailable, "Temporal is unreachable")
 			}
 			return answerJSON(http.StatusOK, client.TaskList{Items: lists[asked-1]})
 		})
@@ -138,82 +144,95 @@ func TestAListThatIsWatchedPrintsWhatChanges(t *testing.T) {
 		}
 		return s.run(append(append([]string{"task", "list", "--watch"}, args...), "--api", api.URL)...)
 	}
-	notes := "the list cannot be read, trying again: Temporal is out of reach\ntask shop-1 is no longer listed\ninterrupted\n"
+	notes := "cannot read the list, retrying: Temporal is unreachable\ntask shop-1 is no longer listed\ninterrupted\n"
 	require.Equal(t, outcome{code: app.ExitSignal, err: notes, out: `ID       PLAN   STATE     AGE     TOOK    REASON
 shop-1   shop   Running   1m00s   1m00s   -
 shop-2   shop   Pending     1m00s   1m00s   -
 shop-1   shop   Succeeded   1m00s   1m00s   -
-`}, watch(), "what is as it was is not repeated")
+`}, watch(), "unchanged tasks are not repeated")
 	json := watch("-o", "json")
 	require.Equal(t, 3, strings.Count(json.out, "\n"), "one line for each change: %s", json.out)
 	require.Equal(t, "Running\nPending\nSucceeded\n", watch("-o", "jsonpath={.state}").out)
-	require.Equal(t, "shop-1\nshop-1\n", watch("shop-1", "-o", "name").out, "of the named ones alone")
+	require.Equal(t, "shop-1\nshop-1\n", watch("shop-1", "-o", "name").out, "only the named task")
 }
 
-func TestDisplayNamesStandBesideIDs(t *testing.T) {
+func TestDisplayNames_AreShownWithIDs(t *testing.T) {
 	t.Parallel()
 	api := everyNoun(t)
 	require.Contains(t, slipway(t, api, "plan", "get", "shop").out, "  0111 (cart)   RESTART one by one   (item 1)\n")
 	require.Contains(t, slipway(t, api, "task", "get", "shop-1").out, "  111 (order service)   RESTART one by one")
-	require.NotContains(t, slipway(t, api, "task", "get", "shop-1", "-o", "json").out, "order service", "programs get what the API says")
-	api.on("GET /api/v1/services", func(request) answer { return problem(http.StatusServiceUnavailable, "the cluster is out of reach") })
-	require.Contains(t, slipway(t, api, "task", "get", "shop-1").out, "  111   RESTART one by one", "names are a help and no condition")
+	require.NotContains(t, slipway(t, api, "task", "get", "shop-1", "-o", "json").out, "order service",
+		"programs get the API's response")
+	api.on("GET /api/v1/services", func(request) answer {
+		return problem(http.StatusServiceUnavailable, "the cluster is unreachable")
+	})
+	require.Contains(t, slipway(t, api, "task", "get", "shop-1").out, "  111   RESTART one by one",
+		"names are optional")
 }
 
-func TestErrorsNameCommands(t *testing.T) {
+func TestErrors_NameCommandsInsteadOfRequests(t *testing.T) {
 	t.Parallel()
-	for said, want := range map[string]string{
-		"stop it first (POST /api/v1/tasks/shop-1/stop)":        "stop it first (slipway task stop shop-1)",
-		"create it (PUT /api/v1/parties/alice), or a namespace": "create it (slipway party apply -f FILE), or a namespace",
-		"GET /api/v1/servings lists those that do":              "slipway serving list lists those that do",
-		"stop it (POST /api/v1/rollouts/shop/web/stop?party=alice), or wait": "stop it (slipway rollout stop shop/web --party " +
-			"alice), or wait",
-		"create it (PUT /api/v1/trafficroutings/shop/mse)":                 "create it (slipway trafficrouting apply -f FILE)",
-		"read it: GET /api/v1/plans/shop; POST /api/v1/plans/shop/execute": "read it: slipway plan get shop; slipway plan run shop",
+	for message, want := range map[string]string{
+		"stop it first (POST /api/v1/tasks/shop-1/stop)": "stop it first (slipway task stop shop-1)",
+		"create it (PUT /api/v1/parties/alice), or a namespace": "create it (slipway party apply -f FILE), or a " +
+			"namespace",
+		"GET /api/v1/servings lists those that do": "slipway serving list lists those that do",
+		"stop it (POST /api/v1/rollouts/shop/web/stop?party=alice), or wait": "stop it (slipway rollout stop " +
+			"shop/web --party alice), or wait",
+		"create it (PUT /api/v1/trafficroutings/shop/mse)": "create it (slipway trafficrouting apply -f FILE)",
+		"read it: GET /api/v1/plans/shop; POST /api/v1/plans/shop/execute": "read it: slipway plan get shop; slipway " +
+			"plan run shop",
 		"DELETE /api/v1/services/111 or POST /api/v1/serving/create of Kuscia's": "slipway service delete 111 or POST " +
 			"/api/v1/serving/create of Kuscia's",
 	} {
 		api := newFakeAPI(t)
 		api.on("DELETE /api/v1/tasks/shop-1", func(request) answer {
-			return problem(http.StatusConflict, "no: "+said, client.FieldProblem{Field: "x", Reason: said})
+			return problem(http.StatusConflict, "no: "+message, client.FieldProblem{Field: "x", Reason: message})
 		})
-		require.Equal(t, "error: no: "+want+"\n  x: "+want+"\n", slipway(t, api, "task", "delete", "shop-1").err, "the API's words are for HTTP")
+		require.Equal(t, "error: no: "+want+"\n  x: "+want+"\n", slipway(t, api, "task", "delete", "shop-1").err,
+			"requests are replaced by commands")
 	}
 }
 
-func TestAServiceThatAPlanUsesIsNotDeleted(t *testing.T) {
+func TestServiceDelete_IsRejected_WhenPlanUsesIt(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
-	const refusal = "service 111 is used by plan shop: take it out of it first, or delete the plans"
+	const refusal = "service 111 is used by plan shop: remove it there first, or delete the plans"
 	api.on("DELETE /api/v1/services/111", func(request) answer { return problem(http.StatusConflict, refusal) })
 	api.on("DELETE /api/v1/services/222", func(request) answer { return answer{status: http.StatusNoContent} })
 	require.Equal(t, outcome{code: app.ExitFailure, out: "service 222 deleted\n", err: "error: " + refusal + "\n"},
 		slipway(t, api, "service", "delete", "111", "222"), "the plan is named, and the other service is deleted")
 	require.Contains(t, slipway(t, nil, "service", "delete", "--help").out,
-		"A service that a plan uses is\nnot deleted, and the error names the plans.")
+		"A service that a plan uses is\nnot deleted; the error names the plans.")
 }
 
 func TestServingApply(t *testing.T) {
 	t.Parallel()
-	file := write(t, "kd.yaml", strings.Replace(smallServing, "initiator: alice", "initiator: alice\n  inputConfig: '{}'", 1))
+	file := write(t, "kd.yaml", strings.Replace(smallServing, "initiator: alice",
+		"initiator: alice\n  inputConfig: '{}'", 1))
 	for name, c := range map[string]struct {
 		reason string
-		// before and after are the generations of the serving, 0 where it does not exist.
+		// before and after are the generations of the serving; 0 means that it does not exist.
 		before, after int64
 		initiator     string
 		args          []string
 		want          outcome
 		sent          string
 	}{
-		"New":     {"what is not there is created", 0, 1, "", nil, outcome{out: "serving one created\n"}, "/api/v1/serving/create"},
-		"Changed": {"what is there is updated", 1, 2, "alice", nil, outcome{out: "serving one updated\n"}, "/api/v1/serving/update"},
-		"Unchanged": {"an update without a change makes no generation", 2, 2, "alice", nil, outcome{out: "serving one unchanged\n"},
+		"New": {"a missing serving is created", 0, 1, "", nil, outcome{out: "serving one created\n"},
+			"/api/v1/serving/create"},
+		"Changed": {"an existing one is updated", 1, 2, "alice", nil, outcome{out: "serving one updated\n"},
 			"/api/v1/serving/update"},
-		"JSON": {"programs read the outcome", 2, 2, "alice", []string{"-o", "jsonpath={[0].outcome}"}, outcome{out: "unchanged\n"},
+		"Unchanged": {"an update without a change creates no generation", 2, 2, "alice", nil,
+			outcome{out: "serving one unchanged\n"},
 			"/api/v1/serving/update"},
-		"Refused": {"what no update can change is refused, and nothing is sent", 1, 1, "bob", nil, outcome{code: app.ExitFailure,
-			err: "kd.yaml:5: spec.initiator: is bob for the serving that there is, and an update cannot change it: use kubectl apply\n" +
-				"error: 1 error; serving one was not changed\n"}, ""},
+		"JSON": {"programs read the outcome", 2, 2, "alice", []string{"-o", "jsonpath={[0].outcome}"},
+			outcome{out: "unchanged\n"},
+			"/api/v1/serving/update"},
+		"Refused": {"changes that an update cannot make are rejected, and nothing is sent", 1, 1, "bob", nil,
+			outcome{code: app.ExitFailure,
+				err: "kd.yaml:5: spec.initiator: is bob in the existing serving, and an update cannot change it: use " +
+					"kubectl apply\nerror: 1 error; serving one was not changed\n"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -241,30 +260,34 @@ func TestServingApply(t *testing.T) {
 				})
 			}
 			got := slipway(t, api, append([]string{"serving", "apply", "-f", file}, c.args...)...).inFolder(file)
-			got.err = strings.TrimSuffix(got.err, "Follow it with: slipway serving watch one\n")
+			got.err = strings.TrimSuffix(got.err, "To watch it: slipway serving watch one\n")
 			require.Equal(t, c.want, got, c.reason)
 			require.Equal(t, c.sent, sent, c.reason)
 		})
 	}
 	t.Run("Affinity", func(t *testing.T) {
 		t.Parallel()
-		file := write(t, "kd.yaml", strings.Replace(smallServing, "{name: one}", "{name: one, annotations: {kuscia.secretflow/affinity-mode: none}}", 1))
+		file := write(t, "kd.yaml", strings.Replace(smallServing, "{name: one}",
+			"{name: one, annotations: {kuscia.secretflow/affinity-mode: none}}", 1))
 		for mode, want := range map[string]outcome{
 			"none": {out: "serving one unchanged\n"},
-			"affinity": {code: app.ExitFailure, err: "kd.yaml:3: metadata.annotations.kuscia.secretflow/affinity-mode: is \"affinity\" for the serving that there is, " +
-				"and an update cannot change it: use kubectl apply\nerror: 1 error; serving one was not changed\n"},
+			"affinity": {code: app.ExitFailure,
+				err: "kd.yaml:3: metadata.annotations.kuscia.secretflow/affinity-mode: is \"affinity\" in the " +
+					"existing serving, and an update cannot change it: use kubectl apply\nerror: 1 error; serving " +
+					"one was not changed\n"},
 		} {
 			api := newFakeAPI(t)
 			view := twoParties()
 			view.AffinityMode = mode
 			api.on("GET /api/v1/servings/one", func(request) answer { return answerJSON(http.StatusOK, view) })
 			api.on("POST /api/v1/serving/query", func(request) answer {
-				return kusciaOK(map[string]any{"initiator": "alice", "parties": []any{map[string]any{"domain_id": "alice"}}})
+				return kusciaOK(map[string]any{"initiator": "alice",
+					"parties": []any{map[string]any{"domain_id": "alice"}}})
 			})
 			api.on("POST /api/v1/serving/update", func(request) answer { return kusciaOK(nil) })
 			got := slipway(t, api, "serving", "apply", "-f", file).inFolder(file)
-			got.err = strings.TrimSuffix(got.err, "Follow it with: slipway serving watch one\n")
-			require.Equal(t, want, got, "what is said again is no change")
+			got.err = strings.TrimSuffix(got.err, "To watch it: slipway serving watch one\n")
+			require.Equal(t, want, got, "repeating the current value is no change")
 		}
 	})
 	t.Run("Request", func(t *testing.T) {
@@ -275,22 +298,24 @@ func TestServingApply(t *testing.T) {
 			return kusciaOK(map[string]any{"initiator": "alice",
 				"parties": []any{map[string]any{"domain_id": "alice"}, map[string]any{"domain_id": "bob"}}})
 		})
-		request := "serving_id: one\ninitiator: carol\nparties:\n- {domain_id: alice, app_image: image, service_name_prefix: x}\n"
+		request := "serving_id: one\ninitiator: carol\nparties:\n- {domain_id: alice, app_image: image, " +
+			"service_name_prefix: x}\n"
 		got := slipwayWith(t, api, request, "serving", "apply", "-f", "-")
-		require.Equal(t, `standard input:2: initiator: is alice for the serving that there is, and an update cannot change it: use kubectl apply
-standard input:4: parties[0].service_name_prefix: is "" for the serving that there is, and an update cannot change it: use kubectl apply
-standard input:4: parties: leaves out bob, which is a party of the serving that there is, and an update cannot remove it: use kubectl apply
+		require.Equal(t,
+			`standard input:2: initiator: is alice in the existing serving, and an update cannot change it: use kubectl apply
+standard input:4: parties[0].service_name_prefix: is "" in the existing serving, and an update cannot change it: use kubectl apply
+standard input:4: parties: does not contain bob, a party of the existing serving, but an update cannot remove it: use kubectl apply
 error: 3 errors; serving one was not changed
-`, got.err, "a request is told by its own fields")
+`, got.err, "errors in a request name the request's fields")
 	})
 }
 
-func TestListOfNamesTakesNoLimit(t *testing.T) {
+func TestList_RejectsLimit_WithNames(t *testing.T) {
 	t.Parallel()
 	api := everyNoun(t)
 	for _, noun := range [][2]string{{"task", "shop-1"}, {"rollout", "shop/web"}} {
 		got := slipway(t, api, noun[0], "list", noun[1], "--limit", "1")
-		require.Equal(t, app.ExitUsage, got.code, "a limit beside names would be ignored")
-		require.Contains(t, got.err, "--limit means nothing with names: leave one of them out")
+		require.Equal(t, app.ExitUsage, got.code, "a limit with names would be ignored")
+		require.Contains(t, got.err, "--limit cannot be used with names: use only one of them")
 	}
 }

@@ -11,12 +11,12 @@ import (
 func TestRepairUsage(t *testing.T) {
 	t.Parallel()
 	for reason, args := range map[string][]string{
-		"--to says which version to bring it home to": {"repair", "shop/web"},
-		"is no name":                       {"repair", "shop/a/b", "--to", "stable"},
-		"no kind of workload":              {"repair", "shop/web", "--kind", "pod", "--to", "new"},
-		"--timeout 0s is not above 0":      {"repair", "shop/web", "--to", "new", "--timeout", "0s"},
-		"name a workload: NAME is missing": {"repair", "--to", "new"},
-		"no such file or directory":        {"repair", "shop/web", "--to", "new", "--kubeconfig", "/nowhere"},
+		"--to must be stable or new":          {"repair", "shop/web"},
+		"invalid name":                        {"repair", "shop/a/b", "--to", "stable"},
+		"unsupported workload kind":           {"repair", "shop/web", "--kind", "pod", "--to", "new"},
+		"--timeout 0s must be greater than 0": {"repair", "shop/web", "--to", "new", "--timeout", "0s"},
+		"specify a workload: NAME is missing": {"repair", "--to", "new"},
+		"no such file or directory":           {"repair", "shop/web", "--to", "new", "--kubeconfig", "/nowhere"},
 	} {
 		got := slipway(t, nil, args...)
 		require.NotEqual(t, app.ExitOK, got.code)

@@ -24,7 +24,7 @@ strategy:
     - {replicas: 100%}
 `
 
-const rolloutFile = `# a whole document
+const rolloutFile = `# an object
 apiVersion: rollouts.kruise.io/v1beta1
 kind: Rollout
 metadata: {name: web, namespace: shop}
@@ -36,12 +36,13 @@ spec:
       - {replicas: 20%}
 `
 
-// startAPI takes a start and answers the rollout.
+// startAPI accepts a start and returns the rollout.
 func startAPI(t *testing.T) *fakeAPI {
 	t.Helper()
 	api := newFakeAPI(t)
 	api.on("POST /api/v1/rollouts", func(request) answer {
-		return answerJSON(http.StatusAccepted, rollout.Started{Status: webRollout(), Warnings: []string{"step 1 has no traffic"}})
+		return answerJSON(http.StatusAccepted, rollout.Started{Status: webRollout(),
+			Warnings: []string{"step 1 has no traffic"}})
 	})
 	return api
 }
@@ -62,29 +63,36 @@ func TestRolloutStart(t *testing.T) {
 		args   []string
 		want   map[string]any
 	}{
-		"File": {"A file is the request.", []string{"-f", write(t, "canary.yaml", canaryFile)}, map[string]any{"namespace": "shop",
-			"images": map[string]any{"app": "registry.example/web:1", "sidecar": "registry.example/proxy:7"}}},
-		"NewImage": {"A pipeline gives the image anew, and the other one stays.",
+		"File": {"A file is the request.", []string{"-f", write(t, "canary.yaml", canaryFile)},
+			map[string]any{"namespace": "shop",
+				"images": map[string]any{"app": "registry.example/web:1", "sidecar": "registry.example/proxy:7"}}},
+		"NewImage": {"A flag replaces one image and keeps the other.",
 			[]string{"-f", write(t, "canary.yaml", canaryFile), "--image", "app=registry.example/web:2"},
-			map[string]any{"images": map[string]any{"app": "registry.example/web:2", "sidecar": "registry.example/proxy:7"}}},
-		"Flags": {"Flags can say everything.", []string{"-n", "shop", "--party", "alice", "--name", "web-2", "--workload", "deploy/web",
+			map[string]any{"images": map[string]any{"app": "registry.example/web:2",
+				"sidecar": "registry.example/proxy:7"}}},
+		"Flags": {"Flags can replace the file.", []string{"-n", "shop", "--party", "alice", "--name", "web-2",
+			"--workload", "deploy/web",
 			"--image", "app=x:2",
 			"--strategy-file", strategy, "--supersede", "--rollout-id", "17"},
 			map[string]any{"namespace": "shop", "party": "alice", "name": "web-2", "workloadRef": ref,
 				"images": map[string]any{"app": "x:2"}, "supersede": true,
-				"rolloutId": "17", "strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"replicas": "100%"}}}}}},
+				"rolloutId": "17",
+				"strategy": map[string]any{
+					"canary": map[string]any{"steps": []any{map[string]any{"replicas": "100%"}}}}}},
 		"Namespace": {"Without a file the namespace is kubectl's default.",
 			[]string{"--workload", "sts/db", "--image", "db=x:2", "--strategy-file", strategy},
-			map[string]any{"namespace": "default", "workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}}},
+			map[string]any{"namespace": "default",
+				"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			api := startAPI(t)
-			got := slipway(t, api, append([]string{"rollout", "start", "--actor", "li", "--reason", "release 2", "--key", "k1"}, c.args...)...)
+			got := slipway(t, api, append([]string{"rollout", "start", "--actor", "li", "--reason", "release 2",
+				"--key", "k1"}, c.args...)...)
 			require.Equal(t, app.ExitOK, got.code, got.err)
-			require.Equal(t, "rollout shop/web has begun\n", got.out)
-			require.Equal(t, "warning: step 1 has no traffic\nFollow it with: slipway rollout watch shop/web\n", got.err)
+			require.Equal(t, "rollout shop/web started\n", got.out)
+			require.Equal(t, "warning: step 1 has no traffic\nTo watch it: slipway rollout watch shop/web\n", got.err)
 			body := sent(t, api)
 			for field, want := range c.want {
 				require.Equal(t, want, body[field], "%s (%s)", c.reason, field)
@@ -104,12 +112,12 @@ func TestRolloutStartFromADocument(t *testing.T) {
 	require.Equal(t, app.ExitOK, got.code, got.err)
 	body := sent(t, api)
 	document, _ := body["rollout"].(map[string]any)
-	require.Equal(t, "Rollout", document["kind"], "a whole document goes under its own field")
+	require.Equal(t, "Rollout", document["kind"], "the object is in its own field")
 	require.Equal(t, map[string]any{"app": "x:2"}, body["images"])
-	require.NotContains(t, body, "namespace", "the document says the namespace")
+	require.NotContains(t, body, "namespace", "the namespace comes from the document")
 }
 
-func TestRolloutStartRefusesBeforeSending(t *testing.T) {
+func TestRolloutStart_RejectsWrongUsage_BeforeSending(t *testing.T) {
 	t.Parallel()
 	file := write(t, "canary.yaml", canaryFile)
 	cases := map[string]struct {
@@ -117,15 +125,17 @@ func TestRolloutStartRefusesBeforeSending(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Nothing": {"Somebody has to say what.", nil, "say what to release"},
-		"Namespace": {"Two answers to one question are a mistake.", []string{"-f", file, "-n", "bank"},
-			"the file has its own namespace, and --namespace is given"},
-		"Workload": {"So are two workloads.", []string{"-f", file, "--workload", "deployment/other"}, "the file has its own workloadRef"},
-		"Kind": {"What cannot be released is said.", []string{"--workload", "replicaset/web"},
-			"take deployment, statefulset, daemonset, cloneset"},
-		"Image": {"An image belongs to a container.", []string{"-f", file, "--image", "x:2"}, "is not CONTAINER=IMAGE"},
-		"WithoutWatch": {"An option without an effect is refused.", []string{"-f", file, "--timeout", "3s"},
-			"--timeout means nothing without --watch"},
+		"Nothing": {"A workload is required.", nil, "nothing to release"},
+		"Namespace": {"Two different namespaces are rejected.", []string{"-f", file, "-n", "bank"},
+			"namespace is set both in the file and by --namespace"},
+		"Workload": {"So are two different workloads.", []string{"-f", file, "--workload", "deployment/other"},
+			"workloadRef is set both in the file and by --workload"},
+		"Kind": {"An unsupported kind is rejected with the supported ones.", []string{"--workload", "replicaset/web"},
+			"use deployment, statefulset, daemonset, cloneset"},
+		"Image": {"An image without a container is rejected.", []string{"-f", file, "--image", "x:2"},
+			"is not CONTAINER=IMAGE"},
+		"WithoutWatch": {"A flag without an effect is rejected.", []string{"-f", file, "--timeout", "3s"},
+			"--timeout requires --watch"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -137,21 +147,23 @@ func TestRolloutStartRefusesBeforeSending(t *testing.T) {
 	}
 	twice := slipwayWith(t, newFakeAPI(t), rolloutFile+"---\n"+rolloutFile, "rollout", "start", "-f", "-")
 	require.Equal(t, app.ExitFailure, twice.code)
-	require.Contains(t, twice.err, "standard input holds 2 documents: a rollout is started from one at a time")
+	require.Contains(t, twice.err, "standard input contains 2 documents, but must contain exactly one")
 }
 
-func TestRolloutRefusalsHaveLines(t *testing.T) {
+func TestRolloutStart_ReportsErrors_WithFileAndLine(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	refusal := problem(http.StatusUnprocessableEntity, "the rollout cannot be started",
-		client.FieldProblem{Field: "rollout.spec.strategy.canary.steps[0].replicas", Line: 1, Reason: "the last step must be 100%"})
+		client.FieldProblem{Field: "rollout.spec.strategy.canary.steps[0].replicas", Line: 1,
+			Reason: "the last step must be 100%"})
 	api.on("POST /api/v1/rollouts", func(request) answer { return refusal })
 	file := write(t, "web.yaml", rolloutFile)
 	got := slipway(t, api, "rollout", "start", "-f", file, "--image", "app=x:2")
 	require.Equal(t, app.ExitFailure, got.code)
-	require.Equal(t, "error: the rollout cannot be started\n  web.yaml:10: spec.strategy.canary.steps[0].replicas: the last step "+
+	require.Equal(t, "error: the rollout cannot be started\n  web.yaml:10: spec.strategy.canary.steps[0].replicas: "+
+		"the last step "+
 		"must be 100%\n", got.inFolder(file).err,
-		"file and line are the person's own, and the wrapping is the command's own business")
+		"errors have the user's file and line, and field paths without the command's wrapper")
 
 	api.on("POST /api/v1/rollouts", func(request) answer {
 		taken := problem(http.StatusConflict, "Deployment shop/web is being released")
@@ -160,30 +172,37 @@ func TestRolloutRefusalsHaveLines(t *testing.T) {
 		taken.body = body
 		return taken
 	})
-	require.Equal(t, "error: Deployment shop/web is being released\nIn the way: rollout/default/shop/web\n",
+	require.Equal(t, "error: Deployment shop/web is being released\nBlocked by: rollout/default/shop/web\n",
 		slipway(t, api, "rollout", "start", "-f", file, "--image", "app=x:2").err)
 }
 
-func TestTyposAreToldOnceWithFileAndLine(t *testing.T) {
+func TestRolloutStart_ReportsTypoOnce(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	typo := client.FieldProblem{Field: "strategy.canary.steps[0].trafic", Line: 1, Reason: "is unknown"}
-	refusal := problem(http.StatusBadRequest, "the rollout is not as it should be: line 1, strategy.canary.steps[0].trafic: is unknown", typo)
+	refusal := problem(http.StatusBadRequest, "the rollout is invalid: line 1, strategy.canary.steps[0].trafic: is "+
+		"unknown", typo)
 	api.on("POST /api/v1/rollouts", func(request) answer { return refusal })
-	strategy := write(t, "strategy.yaml", "# two steps\ncanary:\n  steps:\n  - replicas: 20%\n    trafic: 20%\n  - replicas: 100%\n")
-	args := []string{"rollout", "start", "--workload", "deployment/web", "--image", "app=x:2", "--strategy-file", strategy}
-	require.Equal(t, "error: the rollout is not as it should be\n  strategy.yaml:5: canary.steps[0].trafic: is unknown\n",
-		slipway(t, api, args...).inFolder(strategy).err, "the file is the one with the typo, and the error is told once")
+	strategy := write(t, "strategy.yaml", "# two steps\ncanary:\n  steps:\n  - replicas: 20%\n    trafic: 20%\n  - "+
+		"replicas: 100%\n")
+	args := []string{"rollout", "start", "--workload", "deployment/web", "--image", "app=x:2", "--strategy-file",
+		strategy}
+	require.Equal(t, "error: the rollout is invalid\n  strategy.yaml:5: canary.steps[0].trafic: is unknown\n",
+		slipway(t, api, args...).inFolder(strategy).err,
+		"the file is the one with the typo, and the error is printed once")
 
 	api.on("POST /api/v1/rollouts/validate", func(request) answer {
-		return answerJSON(http.StatusOK, client.RolloutValidateResult{Warnings: []string{}, Errors: []client.FieldProblem{typo}})
+		return answerJSON(http.StatusOK, client.RolloutValidateResult{Warnings: []string{},
+			Errors: []client.FieldProblem{typo}})
 	})
 	args[1] = "validate"
-	require.Equal(t, "error: strategy.yaml:5: canary.steps[0].trafic: is unknown\n", slipway(t, api, args...).inFolder(strategy).err)
+	require.Equal(t, "error: strategy.yaml:5: canary.steps[0].trafic: is unknown\n",
+		slipway(t, api, args...).inFolder(strategy).err)
 
 	for reason, text := range map[string]string{
-		"what is no YAML has its line":             "namespace: shop\nname: web\nimages:\n  app: x\nstrategy:\n  canary:\n   a: [\n",
-		"what is there twice has its line as well": "namespace: shop\nname: web\nimages:\n  app: x\nstrategy:\n  canary: {}\nname: again\n",
+		"invalid YAML has its line": "namespace: shop\nname: web\nimages:\n  app: x\nstrategy:\n  canary:\n   a: [\n",
+		"a duplicate key has its line": "namespace: shop\nname: web\nimages:\n  app: x\nstrategy:\n  canary: " +
+			"{}\nname: again\n",
 	} {
 		file := write(t, "bad.yaml", text)
 		got := slipway(t, api, "rollout", "start", "-f", file).inFolder(file)
@@ -192,13 +211,15 @@ func TestTyposAreToldOnceWithFileAndLine(t *testing.T) {
 	}
 }
 
-func TestRolloutStartOfUnknownOutcome(t *testing.T) {
+func TestRolloutStart_ExplainsRetry_WhenOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
-	api.on("POST /api/v1/rollouts", func(request) answer { return problem(http.StatusServiceUnavailable, "no worker answers") })
+	api.on("POST /api/v1/rollouts", func(request) answer {
+		return problem(http.StatusServiceUnavailable, "no worker responds")
+	})
 	got := slipway(t, api, "rollout", "start", "-f", write(t, "canary.yaml", canaryFile), "--key", "k1")
 	require.Equal(t, app.ExitFailure, got.code)
-	require.Contains(t, got.err, "The same command with --key k1 starts it once.\n")
+	require.Contains(t, got.err, "It is safe to repeat the command with --key k1.\n")
 }
 
 func TestRolloutValidate(t *testing.T) {
@@ -206,8 +227,9 @@ func TestRolloutValidate(t *testing.T) {
 	api := newFakeAPI(t)
 	found := webRollout()
 	api.on("POST /api/v1/rollouts/validate", func(request) answer {
-		return answerJSON(http.StatusOK, client.RolloutValidateResult{Valid: true, Rollout: &found, Warnings: []string{"it is held"},
-			Errors: []client.FieldProblem{}})
+		return answerJSON(http.StatusOK, client.RolloutValidateResult{Valid: true, Rollout: &found,
+			Warnings: []string{"it is held"},
+			Errors:   []client.FieldProblem{}})
 	})
 	file := write(t, "canary.yaml", canaryFile)
 	got := slipway(t, api, "rollout", "validate", "-f", file)
@@ -215,16 +237,16 @@ func TestRolloutValidate(t *testing.T) {
 	require.Equal(t, "warning: it is held\n", got.err)
 	require.Equal(t, `rollout shop/web: Deployment web, partition
   step 1   pods 20%    traffic 20%
-  step 2   pods 50%    traffic 50%   then an approval
-  step 3   pods 100%                 then a pause of 2h00m
+  step 2   pods 50%    traffic 50%   then approval
+  step 3   pods 100%                 then pause 2h00m
 rollout shop/web can be started
-`, got.out, "the steps as they are asked, not how far they are")
+`, got.out, "the steps without progress")
 
 	api.on("POST /api/v1/rollouts/validate", func(request) answer {
 		return answerJSON(http.StatusOK, client.RolloutValidateResult{Warnings: []string{},
 			Errors: []client.FieldProblem{{Field: "strategy.canary.steps[1].replicas", Reason: "too few"}}})
 	})
 	wrong := slipway(t, api, "rollout", "validate", "-f", file).inFolder(file)
-	require.Equal(t, outcome{code: app.ExitFailure, out: "the rollout cannot be started, 1 error\n",
+	require.Equal(t, outcome{code: app.ExitFailure, out: "the rollout cannot be started: 1 error\n",
 		err: "error: canary.yaml:10: strategy.canary.steps[1].replicas: too few\n"}, wrong)
 }

@@ -18,7 +18,7 @@ func watchedRolloutAPI(t *testing.T, first rollout.Status, states ...rollout.Sta
 	return watchedStates(t, "/api/v1/rollouts/shop/web", first, states)
 }
 
-// waiting is the rollout when it waits for that.
+// waiting is the rollout in this phase, waiting for this kind of event.
 func waiting(phase rollout.Phase, kind rollout.WaitKind) rollout.Status {
 	s := webRollout()
 	s.Phase, s.WaitingFor = phase, &rollout.WaitingFor{Kind: kind, Since: noon, Message: "because"}
@@ -34,26 +34,32 @@ func TestRolloutWatchExitCodes(t *testing.T) {
 		args   []string
 		code   int
 	}{
-		"Healthy": {"The new version serves.", []rollout.Status{healthy}, nil, app.ExitOK},
-		"RolledBack": {"The old version serves: neither success nor failure.",
+		"Healthy": {"The new version is serving.", []rollout.Status{healthy}, nil, app.ExitOK},
+		"RolledBack": {"The old version is serving: neither success nor failure.",
 			[]rollout.Status{webRolloutIn(rollout.PhaseRolledBack, "")}, nil, app.ExitStopped},
-		"Cancelled": {"A frozen split is neither.", []rollout.Status{webRolloutIn(rollout.PhaseCancelled, "")}, nil, app.ExitStopped},
-		"Failed": {"A failure that waits for a person fails the pipeline.",
+		"Cancelled": {"So is a frozen split.", []rollout.Status{webRolloutIn(rollout.PhaseCancelled, "")}, nil,
+			app.ExitStopped},
+		"Failed": {"A failure that waits for user action fails the pipeline.",
 			[]rollout.Status{waiting(rollout.PhaseFailed, rollout.WaitResume)}, nil, app.ExitFailure},
-		"NeverBegan": {"A failure that is over is one too.", []rollout.Status{webRolloutIn(rollout.PhaseFailed, "")},
+		"NeverBegan": {"So does a failure that has ended.", []rollout.Status{webRolloutIn(rollout.PhaseFailed, "")},
 			[]string{"--through-failure"}, app.ExitFailure},
-		"Retried": {"Whoever wants to see the retry says so.",
-			[]rollout.Status{waiting(rollout.PhaseFailed, rollout.WaitResume), healthy}, []string{"--through-failure"}, app.ExitOK},
-		"Approval": {"An approval is waited for.",
+		"Retried": {"--through-failure keeps watching.",
+			[]rollout.Status{waiting(rollout.PhaseFailed, rollout.WaitResume), healthy}, []string{"--through-failure"},
+			app.ExitOK},
+		"Approval": {"The watch waits for approvals.",
 			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitApproval), healthy}, nil, app.ExitOK},
-		"Paused": {"Unless asked otherwise.", []rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitApproval), healthy},
+		"Paused": {"Unless --exit-on-paused is set.",
+			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitApproval), healthy},
 			[]string{"--exit-on-paused"}, app.ExitPaused},
-		"Drift": {"Somebody's edit is a person's business too.",
-			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitDrift)}, []string{"--exit-on-paused"}, app.ExitPaused},
-		"Timer": {"A pause that ends by itself is not.",
-			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitTimer), healthy}, []string{"--exit-on-paused"}, app.ExitOK},
-		"Interrupted": {"A party that is away ends the watch when asked.",
-			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitParty)}, []string{"--exit-on-interrupted"}, app.ExitInterrupted},
+		"Drift": {"Drift needs user action too.",
+			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitDrift)}, []string{"--exit-on-paused"},
+			app.ExitPaused},
+		"Timer": {"A timed pause does not.",
+			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitTimer), healthy},
+			[]string{"--exit-on-paused"}, app.ExitOK},
+		"Interrupted": {"With --exit-on-interrupted an unreachable party ends the watch.",
+			[]rollout.Status{waiting(rollout.PhaseProgressing, rollout.WaitParty)}, []string{"--exit-on-interrupted"},
+			app.ExitInterrupted},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -73,18 +79,24 @@ func TestRolloutWait(t *testing.T) {
 		state  rollout.Status
 		code   int
 	}{
-		"Healthy":      {"It is there.", "healthy", webRolloutIn(rollout.PhaseHealthy, "done"), app.ExitOK},
-		"NeverHealthy": {"It will never be.", "healthy", webRolloutIn(rollout.PhaseRolledBack, ""), app.ExitStopped},
-		"FailedOnTheWay": {"A failure does not become healthy by itself.", "healthy", waiting(rollout.PhaseFailed, rollout.WaitResume),
+		"Healthy": {"It is healthy.", "healthy", webRolloutIn(rollout.PhaseHealthy, "done"), app.ExitOK},
+		"NeverHealthy": {"It will never be healthy.", "healthy", webRolloutIn(rollout.PhaseRolledBack, ""),
+			app.ExitStopped},
+		"FailedOnTheWay": {"A failure does not become healthy by itself.", "healthy",
+			waiting(rollout.PhaseFailed, rollout.WaitResume),
 			app.ExitFailed},
-		"FailedNoPause": {"A pipeline must not smoke-test a dead canary.", "paused", waiting(rollout.PhaseFailed, rollout.WaitResume),
+		"FailedNoPause": {"A failed rollout is not paused.", "paused", waiting(rollout.PhaseFailed, rollout.WaitResume),
 			app.ExitFailed},
-		"BackNoPause": {"Nor one that was taken back.", "paused", webRolloutIn(rollout.PhaseRolledBack, ""), app.ExitStopped},
-		"FailedOver":  {"What never began has failed as well.", "paused", webRolloutIn(rollout.PhaseFailed, ""), app.ExitFailed},
-		"AnyEnd":      {"Whoever asks for any end gets it.", "finished", webRolloutIn(rollout.PhaseFailed, ""), app.ExitOK},
-		"Paused":      {"It waits for a person.", "paused", waiting(rollout.PhaseProgressing, rollout.WaitApproval), app.ExitOK},
-		"NeverPaused": {"It is over and waits for nobody.", "paused", webRolloutIn(rollout.PhaseHealthy, ""), app.ExitStopped},
-		"Finished":    {"Over is over.", "finished", webRolloutIn(rollout.PhaseCancelled, ""), app.ExitOK},
+		"BackNoPause": {"Neither is one that was rolled back.", "paused", webRolloutIn(rollout.PhaseRolledBack, ""),
+			app.ExitStopped},
+		"FailedOver": {"So has one that never started.", "paused", webRolloutIn(rollout.PhaseFailed, ""),
+			app.ExitFailed},
+		"AnyEnd": {"Any end is accepted.", "finished", webRolloutIn(rollout.PhaseFailed, ""), app.ExitOK},
+		"Paused": {"It waits for user action.", "paused", waiting(rollout.PhaseProgressing, rollout.WaitApproval),
+			app.ExitOK},
+		"NeverPaused": {"It has ended, so it never pauses.", "paused", webRolloutIn(rollout.PhaseHealthy, ""),
+			app.ExitStopped},
+		"Finished": {"It has ended.", "finished", webRolloutIn(rollout.PhaseCancelled, ""), app.ExitOK},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -92,17 +104,18 @@ func TestRolloutWait(t *testing.T) {
 			api := watchedRolloutAPI(t, waiting(rollout.PhaseProgressing, rollout.WaitPods), c.state)
 			got := slipway(t, api, "rollout", "wait", "shop/web", "--for", c.goal)
 			require.Equal(t, c.code, got.code, "%s\n%s%s", c.reason, got.out, got.err)
-			require.True(t, strings.HasPrefix(got.out, "rollout shop/web is "+string(c.state.Phase)), "the last word only: %s", got.out)
+			require.True(t, strings.HasPrefix(got.out, "rollout shop/web is "+string(c.state.Phase)),
+				"only the final lines: %s", got.out)
 		})
 	}
 	api := watchedRolloutAPI(t, waiting(rollout.PhaseProgressing, rollout.WaitPods))
 	late := slipway(t, api, "rollout", "wait", "shop/web", "--timeout", "100ms")
 	require.Equal(t, app.ExitTimeout, late.code)
-	require.Equal(t, "error: rollout shop/web is not over after 100ms; it goes on\n", late.err)
+	require.Equal(t, "error: rollout shop/web has not ended after 100ms; it continues on the server\n", late.err)
 	require.Equal(t, app.ExitUsage, slipway(t, api, "rollout", "wait", "shop/web", "--for", "lunch").code)
 }
 
-func TestRolloutWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
+func TestRolloutWatch_PrintsEachChangeOnce_InPipe(t *testing.T) {
 	t.Parallel()
 	first := webRollout()
 	first.CurrentStepIndex, first.Reason, first.WaitingFor, first.CanaryReplicas, first.CanaryReadyReplicas = 1,
@@ -113,29 +126,30 @@ func TestRolloutWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 	got := slipway(t, api, "rollout", "watch", "shop/web")
 	require.Equal(t, app.ExitOK, got.code, got.err)
 	at := func(t time.Time) string { return clockTime(t) }
-	require.Equal(t, at(before(5*time.Minute))+`  step 1 of 3 begins: pods 20%, traffic 20%
-`+at(noon)+`    pods: 2 of 10 are new, 1 of these ready
-`+at(noon)+`    traffic: 20 % goes to the new version, 80 % to the stable one
+	require.Equal(t, at(before(5*time.Minute))+`  step 1 of 3 started: pods 20%, traffic 20%
+`+at(noon)+`    pods: 2 of 10 are new, 1 of them ready
+`+at(noon)+`    traffic: 20 % to the new version, 80 % to the stable version
 `+at(noon)+`  rollout shop/web is Progressing: step 1 of 3: pods are getting ready
 `+at(before(4*time.Minute))+`  step 1 of 3: Completed after 1m00s
-`+at(before(4*time.Minute))+`  step 2 of 3 begins: pods 50%, traffic 50%, then an approval
-`+at(noon)+`    pods: 5 of 10 are new, 4 of these ready
-`+at(noon)+`    traffic: 50 % goes to the new version, 50 % to the stable one
-`+at(noon)+`  rollout shop/web is Progressing: step 2 of 3 waits for an approval
-`+at(noon)+`    to go on: slipway rollout approve shop/web
+`+at(before(4*time.Minute))+`  step 2 of 3 started: pods 50%, traffic 50%, then approval
+`+at(noon)+`    pods: 5 of 10 are new, 4 of them ready
+`+at(noon)+`    traffic: 50 % to the new version, 50 % to the stable version
+`+at(noon)+`  rollout shop/web is Progressing: step 2 of 3 waits for approval
+`+at(noon)+`    to continue: slipway rollout approve shop/web
 `+at(noon)+`    to go back to the stable version: slipway rollout rollback shop/web
 `+at(before(10*time.Second))+`  rollout shop/web is Healthy: all 10 pods are new
 rollout shop/web is Healthy after 4m50s: all 10 pods are new
 `, got.out)
 }
 
-func TestRolloutWatchOnATerminal(t *testing.T) {
+func TestRolloutWatch_UpdatesCountdown_OnTerminal(t *testing.T) {
 	t.Parallel()
 	screen := &terminal{}
 	a := newSession(t, "").app
 	a.Out = screen
 	a.Screen = func() (int, int, bool) { return 120, 40, true }
-	view := follow.NewView(a, follow.Portrait[rollout.Status]{Fit: clirollout.Fit, Changes: clirollout.Changes, Epilogue: clirollout.Epilogue})
+	view := follow.NewView(a, follow.Renderer[rollout.Status]{Fit: clirollout.Fit, Changes: clirollout.Changes,
+		Summary: clirollout.Summary})
 	s := webRollout()
 	view.Show(follow.Update[rollout.Status]{State: &s})
 	require.Equal(t, drawnTree(), screen.String())
@@ -144,17 +158,18 @@ func TestRolloutWatchOnATerminal(t *testing.T) {
 	require.True(t, ok)
 	live.Drawing.Now = a.Now
 	view.Tick()
-	require.Contains(t, screen.String(), "(1h59m left)", "the countdown goes on between the events")
+	require.Contains(t, screen.String(), "(1h59m left)", "the countdown is updated between events")
 }
 
-func TestTrafficAtTheEnd(t *testing.T) {
+func TestRolloutDrawing_ShowsTrafficFollowingPods_AtEnd(t *testing.T) {
 	t.Parallel()
 	s := webRolloutIn(rollout.PhaseHealthy, "all 10 pods are new")
-	s.CanaryReplicas, s.CanaryReadyReplicas, s.Traffic = 10, 10, &rollout.TrafficStatus{CanaryWeight: 0, StableWeight: 100}
-	text := strings.Join(clirollout.Whole(plainDrawing, s), "\n")
-	require.Contains(t, text, "traffic   [####################]  the routes are given back, it follows the pods",
-		"routes that are given back say nothing of a weight: nobody may read that the new version gets no traffic")
+	s.CanaryReplicas, s.CanaryReadyReplicas, s.Traffic = 10, 10,
+		&rollout.TrafficStatus{CanaryWeight: 0, StableWeight: 100}
+	text := strings.Join(clirollout.DrawAll(plainDrawing, s), "\n")
+	require.Contains(t, text, "traffic   [####################]  routes are restored, traffic follows the pods",
+		"a restored route has weight 0, which does not mean that the new version gets no traffic")
 	s.FinishedAt, s.Phase = nil, rollout.PhaseProgressing
-	require.Contains(t, strings.Join(clirollout.Whole(plainDrawing, s), "\n"),
-		"0 % goes to the new version, 100 % to the stable one", "in a step a weight of 0 is what is asked")
+	require.Contains(t, strings.Join(clirollout.DrawAll(plainDrawing, s), "\n"),
+		"0 % to the new version, 100 % to the stable version", "in a step, weight 0 is the requested one")
 }

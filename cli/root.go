@@ -1,4 +1,5 @@
-// Package cli is what a person types: the tree of commands, their help and their exit codes. A package per noun holds the commands on it.
+// Package cli is the command line: the tree of commands, their help and their exit codes. Each noun has its own package
+// of commands.
 package cli
 
 import (
@@ -34,31 +35,33 @@ const (
 	groupOther   = "other"
 )
 
-// The help lists commands in the order in which people need them.
+// The help lists commands in the order they were added.
 func init() { cobra.EnableCommandSorting = false }
 
 func rootCommand(a *app.App, engine []*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "slipway",
 		Short: "Release services in a planned order, and workloads step by step",
-		Long: `Slipway releases services in a planned order. A plan names services of the catalogue and what to do with each;
-running it makes a task, which goes wave by wave, and which can be paused, resumed and stopped at any time.
-A rollout releases one workload as a canary or blue-green, step by step, and waits for approvals. A serving is what several parties run
-together.
+		Long: `Slipway releases services and workloads on Kubernetes.
 
-Exit codes: 0 done; 1 an error, or a failed release; 2 wrong usage or settings; others in "slipway task watch --help",
-"slipway rollout watch --help" and "slipway serving watch --help".
-Output: a table for people, -o json or -o yaml for programs. NO_COLOR switches colours off.`,
-		Example: `  slipway dev                              # the engine in one process, against your cluster and your Temporal
-  slipway service apply -f services.yaml   # fill the catalogue
-  slipway validate shop.yaml               # the waves of a plan, and all that is wrong with it
-  slipway plan apply -f shop.yaml          # save the plan under the name shop
-  slipway plan run shop --watch            # release, and follow it to its end
-  slipway rollout start -f canary.yaml -w  # a canary of one workload, followed to its end
-  slipway rollout approve shop/web         # let it go on`,
+A plan lists services of the catalogue and the operation for each. Running a plan starts a task, which executes it wave
+by wave; you can pause, resume and stop the task at any time. A rollout releases one workload step by step, as a canary
+or blue-green release, and can wait for approvals. A serving runs on the clusters of several parties.
+
+Exit codes: 0 success; 1 an error or a failed release; 2 wrong usage or settings. For others, see "slipway task watch
+--help", "slipway rollout watch --help" and "slipway serving watch --help".
+
+Output: tables by default, -o json or -o yaml for programs. NO_COLOR disables colours.`,
+		Example: `  slipway dev                              # run the engine in one process, on your cluster and Temporal
+  slipway service apply -f services.yaml   # add services to the catalogue
+  slipway validate shop.yaml               # validate a plan and show its waves
+  slipway plan apply -f shop.yaml          # save the plan as shop
+  slipway plan run shop --watch            # run the plan and watch the task until it ends
+  slipway rollout start -f canary.yaml -w  # start a canary release of one workload and watch it
+  slipway rollout approve shop/web         # approve its waiting step`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		// Cobra makes --version of it.
+		// Cobra adds --version.
 		Version: version.This().String(),
 	}
 	root.SetVersionTemplate("{{.Version}}")
@@ -82,13 +85,13 @@ Output: a table for people, -o json or -o yaml for programs. NO_COLOR switches c
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	wrapHelp(root)
-	refuseStrays(a, root)
-	markBegun(a, root)
+	rejectUnknownCommands(a, root)
+	recordArgsAccepted(a, root)
 	return root
 }
 
-// refuseStrays makes commands that only hold others refuse a word that is none of these, where cobra would show the help and exit 0.
-func refuseStrays(a *app.App, command *cobra.Command) {
+// rejectUnknownCommands makes command groups reject unknown subcommands; cobra would print the help and exit with 0.
+func rejectUnknownCommands(a *app.App, command *cobra.Command) {
 	if command.HasSubCommands() && !command.Runnable() {
 		command.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		command.DisableFlagsInUseLine = true
@@ -104,14 +107,14 @@ func refuseStrays(a *app.App, command *cobra.Command) {
 		}
 	}
 	for _, child := range command.Commands() {
-		refuseStrays(a, child)
+		rejectUnknownCommands(a, child)
 	}
 }
 
 const helpColumns = 100
 
 func wrapHelp(command *cobra.Command) {
-	command.Long = render.Prose(command.Long, helpColumns)
+	command.Long = render.WrapText(command.Long, helpColumns)
 	for _, child := range command.Commands() {
 		wrapHelp(child)
 	}
@@ -122,10 +125,11 @@ func wrapHelp(command *cobra.Command) {
 	command.SetUsageTemplate(strings.ReplaceAll(command.UsageTemplate(), ".FlagUsages", flags))
 }
 
-// pluginName is the program's name under which kubectl finds it as a plugin.
+// pluginName is the program name of the kubectl plugin.
 const pluginName = "kubectl-slipway"
 
-// Run executes the command line and returns the process's exit code. The commands that run a part of the engine come from outside.
+// Run executes the command line and returns the exit code of the process. engine holds the commands that run parts of
+// the engine.
 func Run(ctx context.Context, a *app.App, args []string, engine ...*cobra.Command) int {
 	root := rootCommand(a, engine)
 	if a.Name == pluginName {
@@ -139,7 +143,7 @@ func Run(ctx context.Context, a *app.App, args []string, engine ...*cobra.Comman
 	if err == nil {
 		return app.ExitOK
 	}
-	if !a.Begun {
+	if !a.ArgsAccepted {
 		a.Printf(a.Err, "error: %s\nSee `%s --help`.\n", err, command.CommandPath())
 		return app.ExitUsage
 	}
@@ -151,25 +155,26 @@ func Run(ctx context.Context, a *app.App, args []string, engine ...*cobra.Comman
 		a.Printf(a.Err, "interrupted\n")
 		return app.ExitSignal
 	}
-	a.Printf(a.Err, "%s", apiclient.Explain(err, a.MostFindings))
+	a.Printf(a.Err, "%s", apiclient.Explain(err, a.MaxFindings))
 	if exit != nil {
 		return exit.Code
 	}
 	return app.ExitFailure
 }
 
-// markBegun makes every command of the tree note that it began, which tells errors of usage from the others, and for whom it prints.
-func markBegun(a *app.App, command *cobra.Command) {
+// recordArgsAccepted makes every command record that its arguments were accepted, so that earlier errors count as usage
+// errors. It also limits the findings in text output.
+func recordArgsAccepted(a *app.App, command *cobra.Command) {
 	if run := command.RunE; run != nil {
 		command.RunE = func(c *cobra.Command, args []string) error {
-			a.Begun = true
+			a.ArgsAccepted = true
 			if form := c.Flags().Lookup("output"); form == nil || form.Value.String() == app.Table {
-				a.MostFindings = apiclient.MostFindings
+				a.MaxFindings = apiclient.MaxFindings
 			}
 			return run(c, args)
 		}
 	}
 	for _, child := range command.Commands() {
-		markBegun(a, child)
+		recordArgsAccepted(a, child)
 	}
 }

@@ -35,24 +35,30 @@ func TestServingWatchExitCodes(t *testing.T) {
 		args   []string
 		code   int
 	}{
-		"Available": {"Every party has all replicas.", []serving.View{ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
-		"Failed": {"A party cannot be brought to it.", []serving.View{ended(kuscia.PhaseFailed, serving.ReasonPartyFailed)}, nil,
+		"Available": {"All parties have all replicas.", []serving.View{ended(kuscia.PhaseAvailable, "")}, nil,
+			app.ExitOK},
+		"Failed": {"A party failed.", []serving.View{ended(kuscia.PhaseFailed, serving.ReasonPartyFailed)}, nil,
 			app.ExitFailure},
-		"Refused": {"What was asked cannot be run, though something else serves.",
+		"Refused": {"The requested version is invalid; the previous one is serving.",
 			[]serving.View{ended(kuscia.PhaseAvailable, serving.ReasonValidateFailed)}, nil, app.ExitFailure},
-		"RolledBack": {"The update failed, and the version before it serves.",
+		"RolledBack": {"The update failed, and the previous version is serving.",
 			[]serving.View{ended(kuscia.PhaseAvailable, serving.ReasonUpdateRolledBack)}, nil, app.ExitStopped},
-		"PutRight":  {"It failed, and came to be all the same.", []serving.View{putRight}, nil, app.ExitOK},
-		"NoWayBack": {"The way back fails: it is tried again, and nobody waits for it.", []serving.View{stuck}, nil, app.ExitFailure},
-		"Partial": {"Pods are still to come.", []serving.View{ended(kuscia.PhasePartialAvailable, ""),
+		"PutRight": {"It failed, but became available later.", []serving.View{putRight}, nil, app.ExitOK},
+		"NoWayBack": {"The rollback fails: it is retried, but the watch does not wait.", []serving.View{stuck}, nil,
+			app.ExitFailure},
+		"Partial": {"Pods are still starting.", []serving.View{ended(kuscia.PhasePartialAvailable, ""),
 			ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
-		"NotBegun": {"The operation of before says nothing about what is asked now.",
+		"NotBegun": {"The previous operation is not the requested one.",
 			[]serving.View{asked, ended(kuscia.PhaseFailed, serving.ReasonPartyFailed)}, nil, app.ExitFailure},
-		"Away":     {"A party that is away is waited for.", []serving.View{away, ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
-		"AwayEnds": {"Unless told otherwise.", []serving.View{away}, []string{"--exit-on-interrupted"}, app.ExitInterrupted},
-		"Asks":     {"A person who is to approve is waited for.", []serving.View{asking(), ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
-		"AsksEnds": {"Unless told otherwise.", []serving.View{asking()}, []string{"--exit-on-paused"}, app.ExitPaused},
-		"Timeout":  {"Nothing comes.", nil, []string{"--timeout", "100ms"}, app.ExitTimeout},
+		"Away": {"The watch waits for an unreachable party.",
+			[]serving.View{away, ended(kuscia.PhaseAvailable, "")}, nil, app.ExitOK},
+		"AwayEnds": {"Unless --exit-on-interrupted is set.", []serving.View{away}, []string{"--exit-on-interrupted"},
+			app.ExitInterrupted},
+		"Asks": {"The watch waits for an approval.", []serving.View{asking(), ended(kuscia.PhaseAvailable, "")},
+			nil, app.ExitOK},
+		"AsksEnds": {"Unless --exit-on-paused is set.", []serving.View{asking()}, []string{"--exit-on-paused"},
+			app.ExitPaused},
+		"Timeout": {"No event arrives.", nil, []string{"--timeout", "100ms"}, app.ExitTimeout},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -64,15 +70,16 @@ func TestServingWatchExitCodes(t *testing.T) {
 	}
 }
 
-func TestServingWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
+func TestServingWatch_PrintsEachChangeOnce_InPipe(t *testing.T) {
 	t.Parallel()
 	failed := updating()
-	failed.Phase, failed.Reason, failed.Message, failed.AvailableParties = kuscia.PhaseAvailable, serving.ReasonUpdateRolledBack,
+	failed.Phase, failed.Reason, failed.Message, failed.AvailableParties = kuscia.PhaseAvailable,
+		serving.ReasonUpdateRolledBack,
 		"party bob/server: 15 s passed", 2
 	failed.Operation.Done, failed.Operation.Reason, failed.Operation.Message = true, failed.Reason, failed.Message
 	failed.Parties = twoParties().Parties
 	got := slipway(t, watchedServingAPI(t, updating(), updating(), failed), "serving", "watch", "serving-01")
-	require.Equal(t, `11:59:00  update of generation 2 runs
+	require.Equal(t, `11:59:00  update of generation 2 is running
 12:00:00    alice: Available, 2 of 2 available
 12:00:00    bob/server: Progressing, 1 of 2 available, 1 new: ImagePullBackOff: manifest unknown
 12:00:00  serving serving-01 is Progressing: ImagePullBackOff: party bob/server: manifest unknown
@@ -80,14 +87,14 @@ func TestServingWatchOnAPipeTellsEachChangeOnce(t *testing.T) {
 12:00:00    bob/server: Available, 2 of 2 available
 12:00:00  serving serving-01 is Available: UpdateRolledBack: party bob/server: 15 s passed
 serving serving-01 is Available: UpdateRolledBack: party bob/server: 15 s passed
-2 of 2 parties serve
-To see more: slipway serving get serving-01
-To try again: correct what failed, and slipway serving update -f FILE
+2 of 2 parties serving
+For details: slipway serving get serving-01
+To retry: fix the cause, and run slipway serving update -f FILE
 `, got.out)
 	require.Equal(t, app.ExitStopped, got.code)
 }
 
-func TestADeletionIsFollowedUntilTheServingIsGone(t *testing.T) {
+func TestServingWatch_Ends_WhenDeleted(t *testing.T) {
 	t.Parallel()
 	deleted := twoParties()
 	deleted.DeletedAt = beforeP(time.Second)
@@ -97,11 +104,11 @@ func TestADeletionIsFollowedUntilTheServingIsGone(t *testing.T) {
 		func(request) answer { return problem(http.StatusNotFound, "serving serving-01 does not exist") })
 	got := slipway(t, api, "serving", "watch", "serving-01")
 	require.Equal(t, app.ExitOK, got.code)
-	require.Equal(t, "serving serving-01 is gone\n", got.err)
+	require.Equal(t, "serving serving-01 was deleted\n", got.err)
 	deleted.DeletedAt = nil
 	deleted.Operation.Done = false
 	got = slipway(t, api, "serving", "watch", "serving-01")
-	require.Equal(t, app.ExitFailure, got.code, "one that nobody was seen to delete is missing")
+	require.Equal(t, app.ExitFailure, got.code, "a serving that disappears without a deletion is an error")
 }
 
 func TestServingCreateAndWatch(t *testing.T) {
@@ -112,13 +119,14 @@ func TestServingCreateAndWatch(t *testing.T) {
 	got := slipway(t, api, "serving", "create", "-f", path, "--watch")
 	require.Equal(t, app.ExitOK, got.code, got.err)
 	require.Equal(t, "serving serving-01 created\n", got.err)
-	require.Contains(t, got.out, "serving serving-01 is Available\n2 of 2 parties serve\n")
+	require.Contains(t, got.out, "serving serving-01 is Available\n2 of 2 parties serving\n")
 	require.Equal(t, app.ExitUsage, slipway(t, api, "serving", "create", "-f", path, "--timeout", "1m").code,
-		"what is not watched has no time")
-	require.Equal(t, app.ExitUsage, slipway(t, api, "serving", "create", "-f", path, "-f", path, "-w").code, "one at a time")
+		"--timeout requires --watch")
+	require.Equal(t, app.ExitUsage, slipway(t, api, "serving", "create", "-f", path, "-f", path, "-w").code,
+		"--watch supports one serving")
 }
 
-func TestAServingOnATerminalLeavesOutWhatIsWell(t *testing.T) {
+func TestServingDrawing_OmitsAvailableParties(t *testing.T) {
 	t.Parallel()
 	v := updating()
 	for range 30 {
@@ -128,10 +136,10 @@ func TestAServingOnATerminalLeavesOutWhatIsWell(t *testing.T) {
 	require.Equal(t, []string{
 		"serving serving-01 of alice, generation 2",
 		"Progressing: ImagePullBackOff: party bob/server: manifest unknown",
-		"update of generation 2 runs, 1m00s since it began; generation 1 serves",
+		"update of generation 2 is running, started 1m00s ago; generation 1 serves",
 		"",
 		"  bob/server   Progressing   1 of 2 available, 1 new   ImagePullBackOff: manifest unknown",
 		"  … and 31 parties Available",
 	}, cliserving.Fit(d, v, 120, 10))
-	require.Len(t, cliserving.Fit(d, v, 120, 4), 4, "and it fits at any rate")
+	require.Len(t, cliserving.Fit(d, v, 120, 4), 4, "it always fits")
 }

@@ -20,10 +20,13 @@ func TestTaskList(t *testing.T) {
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/tasks", func(r request) answer {
 		return answerJSON(http.StatusOK, client.TaskList{NextCursor: "more", Items: []client.TaskSummary{
-			{ID: "shop-2", Plan: "shop", State: plan.TaskPaused, Reason: "paused by li", CreatedAt: before(5 * time.Minute),
+			{ID: "shop-2", Plan: "shop", State: plan.TaskPaused, Reason: "paused by li",
+				CreatedAt: before(5 * time.Minute),
 				StartedAt: beforeP(4 * time.Minute)},
-			{ID: "bank-7", Plan: "bank", State: plan.TaskRunning, CreatedAt: before(6 * time.Minute), StartedAt: beforeP(6 * time.Minute)},
-			{ID: "shop-1", Plan: "shop", State: plan.TaskFailed, Reason: "service 111 failed: " + strings.Repeat("x", 60),
+			{ID: "bank-7", Plan: "bank", State: plan.TaskRunning, CreatedAt: before(6 * time.Minute),
+				StartedAt: beforeP(6 * time.Minute)},
+			{ID: "shop-1", Plan: "shop", State: plan.TaskFailed,
+				Reason:    "service 111 failed: " + strings.Repeat("x", 60),
 				CreatedAt: before(time.Hour),
 				StartedAt: beforeP(time.Hour), FinishedAt: beforeP(58 * time.Minute)},
 		}})
@@ -40,17 +43,17 @@ shop-1   shop   Failed    1h00m   2m00s   service 111 failed: ` + strings.Repeat
 
 	wrong := slipway(t, api, "task", "list", "--state", "Broken")
 	require.Equal(t, app.ExitUsage, wrong.code)
-	require.Contains(t, wrong.err, `--state "Broken" is none of Pending, Running`)
+	require.Contains(t, wrong.err, `invalid --state "Broken": must be one of Pending, Running`)
 }
 
-func TestPagingThatNeverEnds(t *testing.T) {
+func TestTaskList_Fails_WhenPageRepeats(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/tasks", func(request) answer {
 		return answerJSON(http.StatusOK, client.TaskList{NextCursor: "again", Items: []client.TaskSummary{}})
 	})
 	got := slipway(t, api, "task", "list")
-	require.Equal(t, app.ExitFailure, got.code, "a server that answers the same page for ever is a mistake, not a hang")
+	require.Equal(t, app.ExitFailure, got.code, "a server that repeats a page is reported as an error")
 	require.Contains(t, got.err, "the same page twice")
 }
 
@@ -58,14 +61,14 @@ func TestTaskGet(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	task := shopTask()
-	task.Services[2].Reason = task.Services[2].Workloads[0].Message // said once, with the workload
+	task.Services[2].Reason = task.Services[2].Workloads[0].Message // printed once, with the workload
 	task.Actor, task.ExecuteReason = "wang", "release 2.4"
 	task.History = []audit.Entry{{At: noon, Actor: "li", Via: "temporal", Verb: plan.VerbPause, Outcome: audit.Refused,
 		Reason: "wait\nfor it", Message: "the task is Stopping"}}
 	api.on("GET /api/v1/tasks/shop-1", func(request) answer { return answerJSON(http.StatusOK, task) })
 	got := slipway(t, api, "task", "get", "shop-1")
 	require.Equal(t, outcome{out: `task shop-1, plan shop: release of the shop
-Running, 1m05s since it began: wave 1 of 2: 1 of 2 services is done
+Running, started 1m05s ago: wave 1 of 2: 1 of 2 services is done
 executed by wang: release 2.4
 
 wave 1 of 2, priority 3: 1 Running, 1 Succeeded
@@ -77,7 +80,7 @@ wave 1 of 2, priority 3: 1 Running, 1 Succeeded
 wave 2 of 2, priority 1: 1 Pending
   333   START                Pending
 
-what was asked of it
+history
   ` + noon.Local().Format(time.DateTime) + `  pause by li via temporal, refused: the task is Stopping (reason given: wait for it)
 
 workflow task/shop-1  http://127.0.0.1:8233/task
@@ -99,67 +102,72 @@ func TestTaskVerbs(t *testing.T) {
 			asked := api.requests()
 			require.Equal(t, "li", asked[0].field(t, "actor"))
 			require.Equal(t, "because", asked[0].field(t, "reason"))
-			require.NotEmpty(t, asked[0].field(t, "key"), "a key goes with every verb, so that a repeat counts once")
+			require.NotEmpty(t, asked[0].field(t, "key"),
+				"every verb has a key, so that a repeated request is executed once")
 			require.Equal(t, "cli", asked[0].header.Get("Slipway-Via"))
 			require.Equal(t, "mine", asked[1].field(t, "key"))
 
 			task := shopTaskIn(plan.TaskStopped, "stopped by wang")
-			refusal := problem(http.StatusConflict, "the task is Stopped, which is final: run the plan anew")
+			refusal := problem(http.StatusConflict, "the task is Stopped, which is final: run the plan again")
 			body := refusal.body.(client.Problem)
 			body.Current = &task
 			refusal.body = body
 			api.on(route, func(request) answer { return refusal })
 			require.Equal(t, outcome{code: app.ExitFailure,
-				err: "error: the task is Stopped, which is final: run the plan anew\nThe task is Stopped now: stopped by wang\n"},
-				slipway(t, api, "task", verb, "shop-1"), "a refusal says why, and how things stand")
+				err: "error: the task is Stopped, which is final: run the plan again\nThe task is Stopped now: " +
+					"stopped by wang\n"},
+				slipway(t, api, "task", verb, "shop-1"), "the reason and the current state are printed")
 
-			api.on(route, func(request) answer { return problem(http.StatusServiceUnavailable, "no worker answers") })
+			api.on(route, func(request) answer { return problem(http.StatusServiceUnavailable, "no worker responds") })
 			unknown := slipway(t, api, "task", verb, "shop-1", "--key", "mine")
 			require.Contains(t, unknown.err, "slipway task "+verb+" shop-1 --key mine\n",
-				"an unknown outcome comes with the way to repeat it safely")
+				"for an unknown outcome, the command to repeat is printed")
 		})
 	}
 }
 
-func TestStopToNowhere(t *testing.T) {
+func TestStop_RejectsUnknownTarget(t *testing.T) {
 	t.Parallel()
 	for _, noun := range []string{"task", "rollout"} {
 		api := newFakeAPI(t)
-		require.Equal(t, outcome{code: app.ExitUsage, err: "error: --to \"old\" is none of stable, new, frozen\n"},
-			slipway(t, api, noun, "stop", "shop-1", "--to", "old"), "the flag is named, and wrong usage is no failure")
+		require.Equal(t, outcome{code: app.ExitUsage,
+			err: "error: invalid --to \"old\": must be one of stable, new, frozen\n"},
+			slipway(t, api, noun, "stop", "shop-1", "--to", "old"), "the flag is named, and the exit code is 2")
 		require.Empty(t, api.requests())
 	}
 }
 
-func TestVerbExamplesHaveTheirOwnReasons(t *testing.T) {
+func TestVerbHelp_HasMatchingReason(t *testing.T) {
 	t.Parallel()
-	for verb, reason := range map[string]string{"pause": "wait for the database team", "resume": "the database is ready",
-		"stop": "the release is called off"} {
+	for verb, reason := range map[string]string{"pause": "wait for the database team",
+		"resume": "the database is ready",
+		"stop":   "the release was cancelled"} {
 		help := slipway(t, nil, "task", verb, "--help")
 		require.Contains(t, help.out, "slipway task "+verb+" shop-20261102093000-k3v9q --reason \""+reason+"\"\n",
-			"nobody resumes in order to wait")
+			"each verb has its own example reason")
 	}
 }
 
-func TestDrawingSaysWhatTheTimeIs(t *testing.T) {
+func TestTaskDrawing_ShowsDuration(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		task   plan.Task
 		want   string
 	}{
-		"Paused": {"The time is not that of the pause.", shopTaskIn(plan.TaskPaused, "paused by li"),
-			"Paused, 1m05s since it began: paused by li"},
-		"Interrupted": {"Nor that of the trouble.", shopTaskIn(plan.TaskInterrupted, "no cluster"),
-			"Interrupted, 1m05s since it began: no cluster"},
-		"Stopped": {"A task that is over took as long as it took.", shopTaskIn(plan.TaskStopped, "stopped by li"),
+		"Paused": {"The duration is not that of the pause.", shopTaskIn(plan.TaskPaused, "paused by li"),
+			"Paused, started 1m05s ago: paused by li"},
+		"Interrupted": {"Nor that of the interruption.", shopTaskIn(plan.TaskInterrupted, "no cluster"),
+			"Interrupted, started 1m05s ago: no cluster"},
+		"Stopped": {"A task that has ended shows its total duration.", shopTaskIn(plan.TaskStopped, "stopped by li"),
 			"Stopped after 1m00s: stopped by li"},
-		"Pending": {"Before it begins there is no time.", plan.Task{State: plan.TaskPending, Reason: "accepted"}, "Pending: accepted"},
+		"Pending": {"A pending task has no duration.", plan.Task{State: plan.TaskPending, Reason: "accepted"},
+			"Pending: accepted"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, c.want, clitask.Whole(plainDrawing, c.task)[1], c.reason)
+			require.Equal(t, c.want, clitask.DrawAll(plainDrawing, c.task)[1], c.reason)
 		})
 	}
 }
@@ -172,15 +180,16 @@ func TestTaskReport(t *testing.T) {
 			return answer{status: http.StatusOK, contentType: "text/markdown",
 				body: "# Report of task shop-1\n\n```yaml\ndeployPlanItems: []\n```\n"}
 		}
-		return answer{status: http.StatusOK, contentType: "application/json", body: `{"id":"shop-1","plan":"shop","state":"Succeeded","reason":"released",` +
-			`"createdAt":"2026-11-02T09:30:00Z","services":[],"waves":[],"reverse":{"notes":["nothing"]}}`}
+		return answer{status: http.StatusOK, contentType: "application/json",
+			body: `{"id":"shop-1","plan":"shop","state":"Succeeded","reason":"released",` +
+				`"createdAt":"2026-11-02T09:30:00Z","services":[],"waves":[],"reverse":{"notes":["nothing"]}}`}
 	})
 	require.Equal(t, outcome{out: "# Report of task shop-1\n\n```yaml\ndeployPlanItems: []\n```\n"},
 		slipway(t, api, "task", "report", "shop-1"))
 	report := slipway(t, api, "task", "report", "shop-1", "-o", "yaml")
 	require.Zero(t, report.code)
 	require.Contains(t, report.out, "id: shop-1\n")
-	require.Contains(t, report.out, "reverse:\n  notes:\n  - nothing\n", "the whole report is shown, in its own words")
+	require.Contains(t, report.out, "reverse:\n  notes:\n  - nothing\n", "the complete report is printed")
 }
 
 func TestTaskDelete(t *testing.T) {
@@ -188,10 +197,11 @@ func TestTaskDelete(t *testing.T) {
 	api := newFakeAPI(t)
 	api.on("DELETE /api/v1/tasks/shop-1", func(request) answer { return answer{status: http.StatusNoContent} })
 	require.Equal(t, outcome{out: "task shop-1 deleted\n"}, slipway(t, api, "task", "delete", "shop-1"))
-	require.JSONEq(t, `[{"name": "shop-1", "deleted": true}]`, slipway(t, api, "task", "delete", "shop-1", "-o", "json").out)
+	require.JSONEq(t, `[{"name": "shop-1", "deleted": true}]`,
+		slipway(t, api, "task", "delete", "shop-1", "-o", "json").out)
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
+func TestErrors_SayWhatToDo(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	api.on("GET /api/v1/tasks/html", func(request) answer {
@@ -200,7 +210,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	api.on("GET /api/v1/tasks/text", func(request) answer {
 		return answer{status: http.StatusOK, contentType: "text/html", body: "<html>"}
 	})
-	broken := problem(http.StatusServiceUnavailable, "the home cluster does not answer\x1b[2J")
+	broken := problem(http.StatusServiceUnavailable, "the home cluster is unreachable\x1b[2J")
 	body := broken.body.(client.Problem)
 	body.RequestID = "r-1"
 	broken.body = body
@@ -212,44 +222,55 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		want   string
 	}{
 		"NoServer": {
-			"An API that is away is named, with what to do.", []string{"task", "list", "--api", "http://127.0.0.1:1"}, app.ExitFailure,
-			"error: the Slipway API at http://127.0.0.1:1 does not answer: connection refused\n" +
-				"Start it with `slipway dev` or `slipway server`, or name another address with --api or SLIPWAY_API.\n",
+			"An unreachable API is named, with what to do.", []string{"task", "list", "--api", "http://127.0.0.1:1"},
+			app.ExitFailure,
+			"error: the Slipway API at http://127.0.0.1:1 does not respond: connection refused\nStart the engine " +
+				"with `slipway dev` or `slipway server`, or set another address with --api or SLIPWAY_API.\n",
 		},
 		"NoHost": {
-			"A host that does not exist is named.", []string{"task", "list", "--api", "http://no-such-host.invalid"}, app.ExitFailure,
-			"there is no host no-such-host.invalid",
+			"An unknown host is named.", []string{"task", "list", "--api", "http://no-such-host.invalid"},
+			app.ExitFailure,
+			"no such host: no-such-host.invalid",
 		},
 		"Stranger": {
-			"Something else behind the address is recognised.", []string{"task", "get", "html", "--api", api.URL}, app.ExitFailure,
-			"answered 502 Bad Gateway (text/html), which is no answer of the Slipway API\nSomething else may listen there: check --api " +
-				"or SLIPWAY_API.\n",
+			"Another server at the address is recognised.", []string{"task", "get", "html", "--api", api.URL},
+			app.ExitFailure,
+			"returned 502 Bad Gateway (text/html), which is not a response of the Slipway API\nAnother server may be " +
+				"listening there: check --api or SLIPWAY_API.\n",
 		},
 		"StrangerThatSucceeds": {
-			"Success is no proof.", []string{"task", "get", "text", "--api", api.URL}, app.ExitFailure,
-			"answered 200 OK (text/html), which is no answer of the Slipway API",
+			"A 200 response of another server is an error too.", []string{"task", "get", "text", "--api", api.URL},
+			app.ExitFailure,
+			"returned 200 OK (text/html), which is not a response of the Slipway API",
 		},
 		"Engine": {
-			"The engine's own trouble points at its log, and cannot write to the terminal.",
+			"An error of the engine points to its log; control characters are removed.",
 			[]string{"task", "get", "broken", "--api", api.URL}, app.ExitFailure,
-			"error: the home cluster does not answer [2J\nThe engine's log has more, under request r-1.\n",
+			"error: the home cluster is unreachable [2J\nFor details, search the engine's log for request r-1.\n",
 		},
 		"UnknownCommand": {
-			"A misspelt command is met with the right one.", []string{"task", "wach"}, app.ExitUsage,
+			"A misspelt command is corrected.", []string{"task", "wach"}, app.ExitUsage,
 			"error: unknown command \"wach\" for \"slipway task\"; did you mean watch?\nSee `slipway task --help`.\n",
 		},
-		"UnknownFlag": {"So is a flag.", []string{"task", "list", "--stat", "x"}, app.ExitUsage, "unknown flag: --stat"},
-		"BadOutput": {"Only these forms are.", []string{"task", "list", "-o", "xml"}, app.ExitUsage,
-			"want table, json, yaml, name or jsonpath={…}"},
-		"MissingID": {"What is missing is named.", []string{"task", "get"}, app.ExitUsage, "error: name a task: ID is missing\n"},
-		"PathInID":  {"An ID cannot lead to another address of the API.", []string{"task", "get", "../plans"}, app.ExitUsage, `"../plans" is not the ID of a task`},
-		"DotsAsID":  {"Nor can dots.", []string{"task", "delete", ".."}, app.ExitUsage, `".." is not the ID of a task`},
-		"NoFile": {"A file that is not there is named.", []string{"plan", "apply", "-f", "no-such.yaml"}, app.ExitFailure,
-			"error: there is no file no-such.yaml\n"},
-		"FileNotGiven":  {"-f is needed.", []string{"plan", "apply"}, app.ExitUsage, `required flag(s) "file" not set`},
-		"NegativeLimit": {"A negative limit is a mistake.", []string{"task", "list", "--limit=-1"}, app.ExitUsage, "--limit -1 is negative"},
-		"BadAPI": {"A wrong setting is one of usage.", []string{"task", "list", "--api", "localhost"}, app.ExitUsage,
-			"a setting is wrong: api (flag --api)"},
+		"UnknownFlag": {"An unknown flag is rejected.", []string{"task", "list", "--stat", "x"}, app.ExitUsage,
+			"unknown flag: --stat"},
+		"BadOutput": {"An unknown format is rejected.", []string{"task", "list", "-o", "xml"}, app.ExitUsage,
+			"must be table, json, yaml, name or jsonpath={…}"},
+		"MissingID": {"A missing argument is named.", []string{"task", "get"}, app.ExitUsage,
+			"error: specify a task: ID is missing\n"},
+		"PathInID": {"An ID cannot change the API path.", []string{"task", "get", "../plans"}, app.ExitUsage,
+			`"../plans" is not a valid ID of a task`},
+		"DotsAsID": {"Neither can dots.", []string{"task", "delete", ".."}, app.ExitUsage,
+			`".." is not a valid ID of a task`},
+		"NoFile": {"A missing file is named.", []string{"plan", "apply", "-f", "no-such.yaml"}, app.ExitFailure,
+			"error: file not found: no-such.yaml\n"},
+		"FileNotGiven": {"-f is required.", []string{"plan", "apply"}, app.ExitUsage,
+			`required flag(s) "file" not set`},
+		"NegativeLimit": {"A negative limit is rejected.", []string{"task", "list", "--limit=-1"}, app.ExitUsage,
+			"--limit -1 is negative"},
+		"BadAPI": {"An invalid setting is a usage error.", []string{"task", "list", "--api", "localhost"},
+			app.ExitUsage,
+			"invalid setting: api (flag --api)"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -273,22 +294,25 @@ func TestCompletion(t *testing.T) {
 			{ID: "bank-1", Plan: "bank", State: plan.TaskPending, CreatedAt: noon}}})
 	})
 	api.on("GET /api/v1/plans", func(request) answer {
-		return answerJSON(http.StatusOK, client.PlanList{Items: []client.PlanSummary{{Name: "shop", Comment: "the shop", CreatedAt: noon}}})
+		return answerJSON(http.StatusOK, client.PlanList{Items: []client.PlanSummary{{Name: "shop", Comment: "the shop",
+			CreatedAt: noon}}})
 	})
 	pause := newSession(t, "").run("__complete", "task", "pause", "--api", api.URL, "sh")
-	require.Equal(t, "shop-2\tRunning\n:4\n", pause.out, "a shell completes IDs")
+	require.Equal(t, "shop-2\tRunning\n:4\n", pause.out, "shell completion lists the IDs")
 	require.Equal(t, "state=Pending&state=Running&limit=500", asked, "only tasks that can be paused are offered")
-	require.Equal(t, "shop\tthe shop\n:4\n", newSession(t, "").run("__complete", "plan", "run", "--api", api.URL, "").out)
+	require.Equal(t, "shop\tthe shop\n:4\n", newSession(t, "").run("__complete", "plan", "run", "--api", api.URL,
+		"").out)
 	away := newSession(t, "").run("__complete", "plan", "run", "--api", "http://127.0.0.1:1", "")
-	require.Equal(t, ":1\n", away.out, "a server that is away leaves the shell alone")
+	require.Equal(t, ":1\n", away.out, "an unreachable server causes no output")
 }
 
-// A task is run again, and taken back, by commands that say what they started and how to go on.
+// The commands print which task or plan they started or created, and what to do next.
 func TestTaskRerunAndReverse(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	api.on("POST /api/v1/tasks/shop-1/rerun", func(request) answer {
-		return answerJSON(http.StatusAccepted, client.ExecuteResult{ID: "shop-2", Warnings: []client.FieldProblem{{Reason: "a budget holds it up"}}})
+		return answerJSON(http.StatusAccepted, client.ExecuteResult{ID: "shop-2",
+			Warnings: []client.FieldProblem{{Reason: "a budget holds it up"}}})
 	})
 	created := true
 	api.on("POST /api/v1/tasks/shop-1/reverse", func(request) answer {
@@ -297,23 +321,29 @@ func TestTaskRerunAndReverse(t *testing.T) {
 			status = http.StatusOK
 		}
 		made := client.ReversePlan{Name: "shop-reverse-x", Created: created, Notes: []string{"RESTART has no reverse."},
-			Document: plan.Document{Items: []plan.Item{{ServiceID: "111", Deployment: plan.Restore, RestoreTask: "shop-1"}}}}
+			Document: plan.Document{Items: []plan.Item{{ServiceID: "111", Deployment: plan.Restore,
+				RestoreTask: "shop-1"}}}}
 		created = false
 		return answerJSON(status, made)
 	})
 	api.on("POST /api/v1/plans/shop-reverse-x/execute", func(request) answer {
 		return answerJSON(http.StatusAccepted, client.ExecuteResult{ID: "back-1"})
 	})
-	require.Equal(t, outcome{out: "task shop-1 runs again as task shop-2\n", err: "warning: a budget holds it up\nFollow it with: slipway task watch shop-2\n"},
-		slipway(t, api, "task", "rerun", "shop-1", "--actor", "li", "--reason", "mended", "--key", "k-1"))
-	require.Contains(t, api.requests()[0].body, `"reason":"mended"`)
+	require.Equal(t, outcome{out: "task shop-1 is rerun as task shop-2\n",
+		err: "warning: a budget holds it up\nTo watch it: slipway task watch shop-2\n"},
+		slipway(t, api, "task", "rerun", "shop-1", "--actor", "li", "--reason", "fixed", "--key", "k-1"))
+	require.Contains(t, api.requests()[0].body, `"reason":"fixed"`)
 	require.Equal(t, "k-1", api.requests()[0].header.Get("Idempotency-Key"))
-	next := "See what it would change: slipway plan diff shop-reverse-x\nRun it: slipway plan run shop-reverse-x\n"
-	require.Equal(t, outcome{out: "plan shop-reverse-x created\n", err: "note: RESTART has no reverse.\n" + next}, slipway(t, api, "task", "reverse", "shop-1"))
-	require.Equal(t, outcome{out: "plan shop-reverse-x is there already\n", err: "note: RESTART has no reverse.\n" + next}, slipway(t, api, "task", "reverse", "shop-1"))
-	require.Equal(t, outcome{out: "plan shop-reverse-x runs as task back-1\n", err: "note: RESTART has no reverse.\nFollow it with: slipway task watch back-1\n"},
+	next := "To see what it would change: slipway plan diff shop-reverse-x\nTo run it: slipway plan run " +
+		"shop-reverse-x\n"
+	require.Equal(t, outcome{out: "plan shop-reverse-x created\n", err: "note: RESTART has no reverse.\n" + next},
+		slipway(t, api, "task", "reverse", "shop-1"))
+	require.Equal(t, outcome{out: "plan shop-reverse-x already exists\n",
+		err: "note: RESTART has no reverse.\n" + next}, slipway(t, api, "task", "reverse", "shop-1"))
+	require.Equal(t, outcome{out: "plan shop-reverse-x is running as task back-1\n",
+		err: "note: RESTART has no reverse.\nTo watch it: slipway task watch back-1\n"},
 		slipway(t, api, "task", "reverse", "shop-1", "--run"))
 	wrong := slipway(t, api, "task", "reverse", "shop-1", "--watch")
 	require.Equal(t, app.ExitUsage, wrong.code)
-	require.Contains(t, wrong.err, "--watch means nothing without --run")
+	require.Contains(t, wrong.err, "--watch requires --run")
 }

@@ -23,25 +23,26 @@ func TestTrafficRoutingApply(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	put := func(r request) answer {
-		return answerJSON(http.StatusCreated, client.PutTrafficRoutingResult{Namespace: "shop", Name: "mse", Changed: true,
-			Warnings: []string{"its status is passed over"}})
+		return answerJSON(http.StatusCreated, client.PutTrafficRoutingResult{Namespace: "shop", Name: "mse",
+			Changed:  true,
+			Warnings: []string{"its status is ignored"}})
 	}
 	api.on("PUT /api/v1/trafficroutings/shop/mse", put)
 	api.on("PUT /api/v1/trafficroutings/shop/other", put)
 	file := write(t, "mse.yaml", trafficFile)
-	warning := "warning: mse.yaml: its status is passed over\n"
+	warning := "warning: mse.yaml: its status is ignored\n"
 	require.Equal(t, outcome{out: "traffic routing shop/mse created\n", err: warning},
 		slipway(t, api, "trafficrouting", "apply", "-f", file).inFolder(file))
-	require.Contains(t, api.requests()[0].body, "kind: TrafficRouting", "the document goes as it is")
+	require.Contains(t, api.requests()[0].body, "kind: TrafficRouting", "the document is sent unchanged")
 	spec := "objectRef: []\n"
 	require.Equal(t, outcome{out: "traffic routing shop/other created\n",
-		err: "warning: standard input: its status is passed over\n"},
+		err: "warning: standard input: its status is ignored\n"},
 		slipwayWith(t, api, spec, "trafficrouting", "put", "-f", "-", "-n", "shop", "other"))
 
 	for reason, args := range map[string][]string{
-		"a spec alone has no name":                  {"-f", write(t, "x.yaml", spec)},
-		"calls itself mse, the command line says x": {"-f", file, "x"},
-		"the command line says bank":                {"-f", file, "-n", "bank"},
+		"the spec has no name":                {"-f", write(t, "x.yaml", spec)},
+		"has mse, but the command line has x": {"-f", file, "x"},
+		"the command line has bank":           {"-f", file, "-n", "bank"},
 	} {
 		got := slipway(t, api, append([]string{"trafficrouting", "apply"}, args...)...)
 		require.Equal(t, app.ExitUsage, got.code, reason)
@@ -55,8 +56,9 @@ func TestTrafficRoutingReadAndDelete(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	one := client.TrafficRouting{Namespace: "shop", Name: "mse", CreatedAt: before(time.Hour),
-		Spec:   map[string]any{"strategy": map[string]any{"weight": 20}},
-		Status: client.TrafficRoutingStatus{Phase: client.TrafficRoutingStatusPhaseProgressing, Holders: []string{"rollout/default/shop/web"}}}
+		Spec: map[string]any{"strategy": map[string]any{"weight": 20}},
+		Status: client.TrafficRoutingStatus{Phase: client.TrafficRoutingStatusPhaseProgressing,
+			Holders: []string{"rollout/default/shop/web"}}}
 	api.on("GET /api/v1/trafficroutings", func(request) answer {
 		return answerJSON(http.StatusOK, client.TrafficRoutingList{Items: []client.TrafficRouting{one}})
 	})
@@ -66,9 +68,11 @@ func TestTrafficRoutingReadAndDelete(t *testing.T) {
 	require.Equal(t, outcome{out: "NAME       PHASE         HELD BY                    AGE\nshop/mse   Progressing   " +
 		"rollout/default/shop/web   1h00m\n"},
 		slipway(t, api, "trafficrouting", "list"))
-	require.Equal(t, outcome{out: "traffic routing shop/mse is Progressing\nheld by rollout/default/shop/web\n\nstrategy:\n  weight: 20\n"},
+	require.Equal(t, outcome{out: "traffic routing shop/mse is Progressing\nheld by " +
+		"rollout/default/shop/web\n\nstrategy:\n  weight: 20\n"},
 		slipway(t, api, "trafficrouting", "get", "mse", "-n", "shop"))
-	require.Contains(t, newSession(t, "").run("__complete", "trafficrouting", "get", "--api", api.URL, "").out, "shop/mse\tProgressing\n")
+	require.Contains(t, newSession(t, "").run("__complete", "trafficrouting", "get", "--api", api.URL, "").out,
+		"shop/mse\tProgressing\n")
 	refused := slipway(t, api, "trafficrouting", "delete", "shop/mse")
 	require.Equal(t, outcome{code: app.ExitFailure, err: "error: rollout/default/shop/web holds it\n"}, refused)
 }

@@ -1,4 +1,4 @@
-// Package execution is what Temporal knows of a workflow without asking its worker.
+// Package execution reads what Temporal's server stores about a workflow, without asking its worker.
 package execution
 
 import (
@@ -12,13 +12,15 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// describer is what of a Temporal client is used here.
+// describer is the part of a Temporal client that is used here.
 type describer interface {
-	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
+	DescribeWorkflowExecution(ctx context.Context, workflowID,
+		runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 }
 
-// Describe is what Temporal knows of a run of a workflow, without a runID of its newest; nil when it knows no such workflow.
-func Describe(ctx context.Context, from describer, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+// Describe describes a run of a workflow, or its newest run if runID is empty; nil if Temporal does not have it.
+func Describe(ctx context.Context, from describer, workflowID,
+	runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	described, err := from.DescribeWorkflowExecution(ctx, workflowID, runID)
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
@@ -27,21 +29,22 @@ func Describe(ctx context.Context, from describer, workflowID, runID string) (*w
 	return described, err
 }
 
-// IsOpen says whether a workflow still runs. One that Temporal does not know (nil) does not.
+// IsOpen reports whether a workflow is running. One that Temporal does not have (nil) is not.
 func IsOpen(described *workflowservice.DescribeWorkflowExecutionResponse) bool {
 	return described.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 }
 
-// HasRun says whether a run is the one described, or the one with which it began before it was continued as new. One workflow of an ID runs
-// at a time, and what names a run may have been written under either. No runID means any.
+// HasRun reports whether runID is the described run or the first run of its continue-as-new chain; an empty runID means
+// any. Only one workflow per ID runs at a time, and references may contain either run ID.
 func HasRun(described *workflowservice.DescribeWorkflowExecutionResponse, runID string) bool {
 	info := described.GetWorkflowExecutionInfo()
 	return runID == "" || runID == info.GetExecution().GetRunId() || runID == info.GetFirstRunId()
 }
 
-// OfRun is what Temporal knows of the workflow that began with a run: of its newest run where that is the newest workflow of the ID, else of
-// that run itself; nil when it knows neither.
-func OfRun(ctx context.Context, from describer, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+// OfRun describes the workflow that started with runID: its newest run if that is the newest workflow of the ID,
+// otherwise that run itself; nil if Temporal has neither.
+func OfRun(ctx context.Context, from describer, workflowID,
+	runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	newest, err := Describe(ctx, from, workflowID, "")
 	if err != nil || newest == nil || HasRun(newest, runID) {
 		return newest, err
@@ -49,7 +52,7 @@ func OfRun(ctx context.Context, from describer, workflowID, runID string) (*work
 	return Describe(ctx, from, workflowID, runID)
 }
 
-// Published reads a search attribute that a workflow has published; the zero value until it has.
+// Published returns a search attribute that a workflow has set; otherwise the zero value.
 func Published[T any](info *workflowpb.WorkflowExecutionInfo, attribute string) T {
 	var value, zero T
 	payload, ok := info.GetSearchAttributes().GetIndexedFields()[attribute]

@@ -21,7 +21,8 @@ type answer struct {
 	err       error
 }
 
-func (a answer) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (a answer) DescribeWorkflowExecution(context.Context, string,
+	string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	return a.described, a.err
 }
 
@@ -32,17 +33,20 @@ func described(status enumspb.WorkflowExecutionStatus) *workflowservice.Describe
 
 func TestDescribe(t *testing.T) {
 	t.Parallel()
-	away := errors.New("connection refused")
+	refused := errors.New("connection refused")
 	cases := map[string]struct {
 		reason string
 		answer answer
 		open   bool
 		err    error
 	}{
-		"running":   {"a workflow that runs is open", answer{described: described(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)}, true, nil},
-		"completed": {"one that has ended is not", answer{described: described(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)}, false, nil},
-		"unknown":   {"what Temporal does not know is not open, and that is no error", answer{err: serviceerror.NewNotFound("workflow not found")}, false, nil},
-		"away":      {"no answer must not be taken for a workflow that is over", answer{err: away}, false, away},
+		"running": {"a running workflow is open",
+			answer{described: described(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)}, true, nil},
+		"completed": {"an ended workflow is not", answer{described: described(
+			enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)}, false, nil},
+		"unknown": {"an unknown workflow is not open, which is not an error",
+			answer{err: serviceerror.NewNotFound("workflow not found")}, false, nil},
+		"refused": {"a failed call must not be taken for an ended workflow", answer{err: refused}, false, refused},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -57,16 +61,17 @@ func TestDescribe(t *testing.T) {
 func TestHasRun(t *testing.T) {
 	t.Parallel()
 	run := described(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-	require.True(t, execution.HasRun(run, ""), "whoever names no run means any")
-	require.True(t, execution.HasRun(run, "third"), "the present run")
-	require.True(t, execution.HasRun(run, "first"), "the run with which it began: claims keep it across a continue-as-new")
-	require.False(t, execution.HasRun(run, "other"), "a run of a former workflow of the ID")
+	require.True(t, execution.HasRun(run, ""), "no run ID means any run")
+	require.True(t, execution.HasRun(run, "third"), "the current run")
+	require.True(t, execution.HasRun(run, "first"), "the first run: claims keep it across a continue-as-new")
+	require.False(t, execution.HasRun(run, "other"), "a run of an earlier workflow with this ID")
 }
 
-// runs answers by the run that is asked for; "" is the newest.
+// runs answers by run ID; "" is the newest run.
 type runs map[string]answer
 
-func (r runs) DescribeWorkflowExecution(_ context.Context, _, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (r runs) DescribeWorkflowExecution(_ context.Context, _,
+	runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	if a, known := r[runID]; known {
 		return a.described, a.err
 	}
@@ -75,19 +80,23 @@ func (r runs) DescribeWorkflowExecution(_ context.Context, _, runID string) (*wo
 
 func TestOfRun(t *testing.T) {
 	t.Parallel()
-	newest, former := described(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), described(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED)
-	away := errors.New("connection refused")
+	newest, former := described(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
+		described(enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED)
+	refused := errors.New("connection refused")
 	for reason, tc := range map[string]struct {
 		known runs
 		runID string
 		found *workflowservice.DescribeWorkflowExecutionResponse
 		err   error
 	}{
-		"a workflow that was continued as new is still the one that began with its first run": {runs{"": {described: newest}}, "first", newest, nil},
-		"its newest run is it too":                   {runs{"": {described: newest}}, "third", newest, nil},
-		"a later workflow of the ID is another one":  {runs{"": {described: newest}, "old": {described: former}}, "old", former, nil},
-		"one that is forgotten is not the later one": {runs{"": {described: newest}}, "old", nil, nil},
-		"no answer is no knowledge":                  {runs{"": {err: away}}, "first", nil, away},
+		"a workflow that continued as new is found by its first run": {runs{"": {described: newest}}, "first", newest,
+			nil},
+		"it is found by its newest run": {runs{"": {described: newest}}, "third", newest,
+			nil},
+		"a later workflow with the ID is a different one": {runs{"": {described: newest},
+			"old": {described: former}}, "old", former, nil},
+		"a deleted workflow is not replaced by a later one": {runs{"": {described: newest}}, "old", nil, nil},
+		"a failed call returns its error":                   {runs{"": {err: refused}}, "first", nil, refused},
 	} {
 		found, err := execution.OfRun(t.Context(), tc.known, "serving/s1/3", tc.runID)
 		require.Equal(t, tc.err, err, reason)
@@ -99,8 +108,9 @@ func TestPublished(t *testing.T) {
 	t.Parallel()
 	payload, err := converter.GetDefaultDataConverter().ToPayload("Paused")
 	require.NoError(t, err)
-	info := &workflowpb.WorkflowExecutionInfo{SearchAttributes: &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{"State": payload}}}
+	info := &workflowpb.WorkflowExecutionInfo{
+		SearchAttributes: &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{"State": payload}}}
 	require.Equal(t, "Paused", execution.Published[string](info, "State"))
-	require.Empty(t, execution.Published[string](info, "Other"), "one that was never published is empty")
-	require.Zero(t, execution.Published[int](info, "State"), "one of another type reads as none")
+	require.Empty(t, execution.Published[string](info, "Other"), "an attribute that was never set is empty")
+	require.Zero(t, execution.Published[int](info, "State"), "an attribute of another type reads as unset")
 }

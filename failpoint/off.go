@@ -1,7 +1,7 @@
 //go:build !failpoints
 
-// Package failpoint kills the process at chosen points, in tests only: build with the tag "failpoints" to have it. Without the tag every
-// call is nothing at all.
+// Package failpoint kills the process at chosen points, for tests only: build with the tag "failpoints" to enable it.
+// Without the tag every call does nothing.
 package failpoint
 
 // Hit does nothing in this build.

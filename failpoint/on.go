@@ -1,10 +1,11 @@
 //go:build failpoints
 
-// Package failpoint kills the process at chosen points, in tests only.
+// Package failpoint kills the process at chosen points, for tests only.
 //
-// SLIPWAY_FAILPOINTS_LOG names a file to which every hit is appended, one line each, before anything else happens. SLIPWAY_FAILPOINTS_FILE
-// names a file that arms one kill: {"name": "…", "after": 2} kills at the third hit of that name, without a name of any. Hits count from
-// the moment the file is there in its present form. The arming is used up before the process dies, so that the process that follows lives.
+// SLIPWAY_FAILPOINTS_LOG names a file to which every hit is appended as a line, before anything else happens.
+// SLIPWAY_FAILPOINTS_FILE names a file that arms one kill: {"name": "…", "after": 2} kills at the third hit of that
+// name, or of any if there is no name. Hits count from the moment the file has its current content. The file is renamed
+// before the process dies, so that the next process lives.
 package failpoint
 
 import (
@@ -17,7 +18,7 @@ import (
 	"syscall"
 )
 
-// arming is what the armed file asks for.
+// arming is the content of the armed file.
 type arming struct {
 	Name  string `json:"name"`
 	After int    `json:"after"`
@@ -39,7 +40,7 @@ var process = &points{
 	kill: killSelf,
 }
 
-// Hit records that the process came by a point, and kills it there when that is armed.
+// Hit records that the process reached a point, and kills it there if that is armed.
 func Hit(name string) { process.hit(name) }
 
 func (p *points) hit(name string) {
@@ -61,7 +62,7 @@ func (p *points) hit(name string) {
 	strict := json.NewDecoder(strings.NewReader(p.armed))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&want); err != nil {
-		panic(fmt.Sprintf("failpoints: %s: %v", p.file, err)) // a test that arms nonsense must not pass
+		panic(fmt.Sprintf("failpoints: %s: %v", p.file, err)) // a test with an invalid arming must not pass
 	}
 	if want.Name != "" && want.Name != name {
 		return
@@ -70,7 +71,7 @@ func (p *points) hit(name string) {
 	if p.counted <= want.After {
 		return
 	}
-	// Whoever renames the file owns the kill: of two processes only one dies.
+	// The process that renames the file owns the kill: of two processes only one dies.
 	if os.Rename(p.file, fmt.Sprintf("%s.used.%d", p.file, os.Getpid())) == nil {
 		p.record("killed " + name)
 		p.kill()
@@ -87,7 +88,7 @@ func (p *points) record(line string) {
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
 	if err != nil {
-		panic(fmt.Sprintf("failpoints: %v", err)) // tests count on the log
+		panic(fmt.Sprintf("failpoints: %v", err)) // tests rely on the log
 	}
 }
 

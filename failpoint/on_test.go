@@ -21,10 +21,12 @@ func TestHit(t *testing.T) {
 		hits   []string
 		killed []int
 	}{
-		"name":        {"the first hit of that name kills, and only once", `{"name":"b"}`, []string{"a", "b", "b"}, []int{1}},
-		"name, later": {"so many hits of the name are let pass", `{"name":"b","after":1}`, []string{"b", "a", "b", "b"}, []int{2}},
-		"any name":    {"so many hits of any name are let pass", "{\"after\":2}\n", []string{"a", "b", "c", "d"}, []int{2}},
-		"not armed":   {"nothing is killed without an arming", "", []string{"a"}, nil},
+		"name": {"the first hit of that name kills, and only once", `{"name":"b"}`, []string{"a", "b", "b"},
+			[]int{1}},
+		"name, later": {"the first hits of the name pass", `{"name":"b","after":1}`, []string{"b", "a", "b", "b"},
+			[]int{2}},
+		"any name":  {"the first hits of any name pass", "{\"after\":2}\n", []string{"a", "b", "c", "d"}, []int{2}},
+		"not armed": {"nothing is killed without an arming", "", []string{"a"}, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +34,9 @@ func TestHit(t *testing.T) {
 			dir := t.TempDir()
 			var killed []int
 			at := 0
-			p := &points{file: filepath.Join(dir, "arm"), log: filepath.Join(dir, "log"), kill: func() { killed = append(killed, at) }}
+			p := &points{file: filepath.Join(dir, "arm"), log: filepath.Join(dir, "log"), kill: func() {
+				killed = append(killed, at)
+			}}
 			if tc.armed != "" {
 				require.NoError(t, os.WriteFile(p.file, []byte(tc.armed), 0o600))
 			}
@@ -66,11 +70,11 @@ func TestHitCountsFromTheArming(t *testing.T) {
 	require.Equal(t, 1, kills)
 }
 
-func TestNonsenseIsLoud(t *testing.T) {
+func TestHitPanics_WhenArmingInvalid(t *testing.T) {
 	t.Parallel()
 	p := &points{file: filepath.Join(t.TempDir(), "arm"), kill: func() {}}
 	require.NoError(t, os.WriteFile(p.file, []byte(`{"nmae":"a"}`), 0o600))
-	require.Panics(t, func() { p.hit("a") }, "a misspelt arming must fail the test, not pass it")
+	require.Panics(t, func() { p.hit("a") }, "a misspelt arming must fail the test")
 }
 
 // TestHitKills is run twice: the inner run, armed, must die of SIGKILL.
@@ -88,6 +92,6 @@ func TestHitKills(t *testing.T) {
 	require.NoError(t, os.WriteFile(arm, []byte(`{"name":"here"}`), 0o600))
 	var exit *exec.ExitError
 	require.ErrorAs(t, run(), &exit)
-	require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal(), "nothing of the process may be left to tidy up")
+	require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal(), "the process must not run any cleanup")
 	require.NoError(t, run(), "the arming is used up: the next process lives")
 }

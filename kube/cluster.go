@@ -1,4 +1,4 @@
-// Package kube is how Slipway talks to Kubernetes clusters: clients, classes of errors, permissions.
+// Package kube contains Slipway's access to Kubernetes clusters: clients, classes of errors, permissions.
 package kube
 
 import (
@@ -21,29 +21,30 @@ import (
 )
 
 const (
-	// callTimeout is how long one request may take.
+	// callTimeout bounds one request.
 	callTimeout = 5 * time.Second
 	// page is how many objects one request reads.
 	page = 500
 )
 
-// Ref is where one object is found.
+// Ref names one object.
 type Ref struct {
 	Resource        schema.GroupVersionResource
 	Namespace, Name string
 }
 
-// Reader reads what decisions are made from: a workload, its revisions, its pods, what routes to it. Decisions tolerate an answer that is
-// old, since every write carries what it was decided on as a precondition. NewCluster's asks the API server; a cache can stand in its
-// place, with one duty: jobs take a second rejected write of the same version as refused, so that a read after a rejected write must not be
-// older than the rejection.
+// Reader reads what decisions are based on: a workload, its revisions, its pods, its routes. Decisions tolerate a stale
+// answer, since every write carries the state it was based on as a precondition. NewCluster's Reader asks the API
+// server. A cache can replace it under one condition: a read after a rejected write must not be older than the
+// rejection, because callers treat a second rejected write of the same version as refused.
 type Reader interface {
 	// Get reads one object.
 	Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error)
 	// List reads the objects of a namespace that a label selector matches; "" matches all.
-	List(ctx context.Context, resource schema.GroupVersionResource, namespace, selector string) ([]unstructured.Unstructured, error)
-	// Pods calls each with every pod of a namespace that a label selector matches. It returns the version from which a watch that misses
-	// nothing goes on.
+	List(ctx context.Context, resource schema.GroupVersionResource, namespace,
+		selector string) ([]unstructured.Unstructured, error)
+	// Pods calls each with every pod of a namespace that a label selector matches. It returns the resourceVersion from
+	// which a watch continues without a gap.
 	Pods(ctx context.Context, namespace, selector string, each func(*corev1.Pod)) (version string, err error)
 }
 
@@ -54,37 +55,39 @@ type Cluster struct {
 	Objects dynamic.Interface
 	// namespaces are those that the worker serves; empty: all.
 	namespaces []string
-	granted    *granted
+	granted    *permissionCache
 }
 
-// NewCluster is the cluster of these clients, of which the worker serves some namespaces; none: all.
+// NewCluster returns the cluster of these clients; the worker serves these namespaces, or all if there are none.
 func NewCluster(client Typed, objects dynamic.Interface, namespaces []string) Cluster {
-	return Cluster{Reader: live{client, objects}, Client: client, Objects: objects, namespaces: namespaces,
-		granted: &granted{}}
+	return Cluster{Reader: apiReader{client, objects}, Client: client, Objects: objects, namespaces: namespaces,
+		granted: &permissionCache{}}
 }
 
-// Permissions ask about the account of this cluster's clients. What was answered counts for a second.
+// Permissions answers for the account of this cluster's clients. Answers are cached for a second.
 func (c Cluster) Permissions() *Permissions { return c.granted.now(c.Client) }
 
-// Serves says whether the worker serves a namespace.
+// Serves reports whether the worker serves a namespace.
 func (c Cluster) Serves(namespace string) bool {
 	return len(c.namespaces) == 0 || slices.Contains(c.namespaces, namespace)
 }
 
-// Patch sends a JSON Patch, and returns the object as it is then. A dry run only says what would come of it.
+// Patch sends a JSON Patch and returns the resulting object. A dry run changes nothing.
 func (c Cluster) Patch(ctx context.Context, ref Ref, patch []byte, dry bool) (*unstructured.Unstructured, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	after, err := c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Patch(call, ref.Name, types.JSONPatchType, patch,
+	after, err := c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Patch(call, ref.Name, types.JSONPatchType,
+		patch,
 		metav1.PatchOptions{FieldManager: fieldmanager.Slipway, DryRun: dryRun(dry)})
 	if dry && err == nil {
 		return after, nil
 	}
-	return noted(ctx, ref, after, err)
+	return recordWrite(ctx, ref, after, err)
 }
 
-// Create makes an object. A dry run only says what would come of it.
-func (c Cluster) Create(ctx context.Context, ref Ref, o *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
+// Create creates an object. A dry run changes nothing.
+func (c Cluster) Create(ctx context.Context, ref Ref, o *unstructured.Unstructured,
+	dry bool) (*unstructured.Unstructured, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	after, err := c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Create(call, o,
@@ -92,10 +95,10 @@ func (c Cluster) Create(ctx context.Context, ref Ref, o *unstructured.Unstructur
 	if dry && err == nil {
 		return after, nil
 	}
-	return noted(ctx, ref, after, err)
+	return recordWrite(ctx, ref, after, err)
 }
 
-// Delete deletes an object, only as it was seen: of this UID and, unless that is "", of this version.
+// Delete deletes an object if it still has this UID and, unless version is "", this version.
 func (c Cluster) Delete(ctx context.Context, ref Ref, uid types.UID, version string) error {
 	only := metav1.Preconditions{UID: &uid}
 	if version != "" {
@@ -106,7 +109,7 @@ func (c Cluster) Delete(ctx context.Context, ref Ref, uid types.UID, version str
 	defer cancel()
 	err := c.Objects.Resource(ref.Resource).Namespace(ref.Namespace).Delete(call, ref.Name,
 		metav1.DeleteOptions{Preconditions: &only, PropagationPolicy: &background})
-	_, err = noted(ctx, ref, nil, err)
+	_, err = recordWrite(ctx, ref, nil, err)
 	return err
 }
 
@@ -117,15 +120,15 @@ func dryRun(dry bool) []string {
 	return []string{metav1.DryRunAll}
 }
 
-// live is the Reader that asks the API server each time.
-type live struct {
+// apiReader is the Reader that asks the API server each time.
+type apiReader struct {
 	client  Typed
 	objects dynamic.Interface
 }
 
 // Get implements Reader.
-func (l live) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
-	return once(ctx, ref, func() (*unstructured.Unstructured, error) {
+func (l apiReader) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
+	return readOnce(ctx, ref, func() (*unstructured.Unstructured, error) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		return l.objects.Resource(ref.Resource).Namespace(ref.Namespace).Get(call, ref.Name, metav1.GetOptions{})
@@ -133,7 +136,7 @@ func (l live) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, err
 }
 
 // List implements Reader, page by page.
-func (l live) List(ctx context.Context, resource schema.GroupVersionResource,
+func (l apiReader) List(ctx context.Context, resource schema.GroupVersionResource,
 	namespace, selector string) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
 	options := metav1.ListOptions{LabelSelector: selector, Limit: page}
@@ -152,7 +155,8 @@ func (l live) List(ctx context.Context, resource schema.GroupVersionResource,
 }
 
 // Pods implements Reader, page by page.
-func (l live) Pods(ctx context.Context, namespace, selector string, each func(*corev1.Pod)) (version string, err error) {
+func (l apiReader) Pods(ctx context.Context, namespace, selector string, each func(*corev1.Pod)) (version string,
+	err error) {
 	options := metav1.ListOptions{LabelSelector: selector, Limit: page}
 	for {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -170,34 +174,34 @@ func (l live) Pods(ctx context.Context, namespace, selector string, each func(*c
 	}
 }
 
-// Options say which cluster to talk to, and how fast.
+// Options configure which cluster to use, and how fast.
 type Options struct {
-	// Kubeconfig is a file, "": the pod's own account, KUBECONFIG or ~/.kube/config, whichever is there first. Context is one of its
-	// contexts, "": the current one.
+	// Kubeconfig is a file; "": the first that exists of the pod's own account, KUBECONFIG and ~/.kube/config. Context
+	// is one of its contexts; "": the current one.
 	Kubeconfig, Context string
-	// QPS and Burst bound the requests per second of all clients together. 0: the API server's own fairness is the only bound.
+	// QPS and Burst limit the requests per second of all clients together. 0: only the API server's own limits apply.
 	QPS   float32
 	Burst int
-	// UserAgent is what the API server notes about the requests.
+	// UserAgent is the User-Agent header of the requests.
 	UserAgent string
 }
 
-// Connect finds a cluster. It makes no request yet.
+// Connect finds the cluster's configuration. It makes no request.
 func Connect(o Options) (*rest.Config, error) {
 	config, err := find(o)
 	if err != nil {
-		return nil, fmt.Errorf("no cluster to work with: %w; --kubeconfig and --context say which one to take", err)
+		return nil, fmt.Errorf("no cluster found: %w; select one with --kubeconfig and --context", err)
 	}
 	return Configure(config, o), nil
 }
 
-// Configure is a copy of config for clients whose errors Classify understands. Every client of a cluster is made from what it returns: this
-// is the one place that bounds requests, and all of them share the bound.
+// Configure returns a copy of config for clients whose errors Classify understands. All clients of a cluster are made
+// from it, because they share its rate limit.
 func Configure(config *rest.Config, o Options) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.UserAgent = o.QPS, o.Burst, o.UserAgent
 	if o.QPS == 0 {
-		config.QPS = -1 // client-go takes 0 for its default of 5 a second
+		config.QPS = -1 // client-go reads 0 as its default of 5 per second
 	} else {
 		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
 	}
@@ -214,10 +218,11 @@ func find(o Options) (*rest.Config, error) {
 			return config, nil
 		}
 	}
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
 }
 
-// NewClients makes the two clients of one cluster: for the kinds that Kubernetes has itself, and for any.
+// NewClients returns the two clients of a cluster: for Kubernetes' built-in kinds, and for any kind.
 func NewClients(config *rest.Config) (Typed, dynamic.Interface, error) {
 	typed, err := NewTyped(config)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"slipway.io/slipway/kube"
 )
 
-// Ten clients of one process are to ask a cluster no more often together than one may.
-func TestAllClientsOfAClusterShareItsBound(t *testing.T) {
+// All clients of one process together must not exceed one client's rate limit.
+func TestClientsOfAClusterShareItsRateLimit(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -32,11 +32,12 @@ func TestAllClientsOfAClusterShareItsBound(t *testing.T) {
 	}
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err = kube.NewCluster(typed, untyped, nil).List(soon, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "shop", "")
+	_, err = kube.NewCluster(typed, untyped, nil).List(soon,
+		schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "shop", "")
 	require.ErrorContains(t, err, "rate limiter")
 
 	other, _, err := kube.NewClients(kube.Configure(&rest.Config{Host: server.URL}, kube.Options{QPS: 0.001, Burst: 2}))
 	require.NoError(t, err)
 	_, err = other.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err, "another cluster has a bound of its own")
+	require.NoError(t, err, "another cluster has its own limit")
 }

@@ -15,30 +15,31 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// Class is what a request to an API server failed of.
+// Class is the reason why a request to an API server failed.
 type Class int
 
 // The classes.
 const (
-	// Internal: the error comes neither from an API server nor from the way to it: an error of Temporal, a decoding error, a cancelled
-	// context, a bug. It says nothing about any cluster.
+	// Internal: the error is neither from an API server nor from the connection to it, but for example from Temporal,
+	// decoding, a cancelled context or a bug. It means nothing about any cluster.
 	Internal Class = iota
-	// Unreachable: the server did not answer, or not with a verdict; it is asked again. Trouble of the system.
+	// Unreachable: the server did not answer, or without a decision; retry. System trouble.
 	Unreachable
-	// Forbidden: this process lacks the permission, or the server does not know who it is. Trouble of the system.
+	// Forbidden: this process lacks the permission, or is not authenticated. System trouble.
 	Forbidden
-	// Missing: the object is not there.
+	// Missing: the object does not exist.
 	Missing
-	// Changed: the object is not what it was when the write was decided, or is there already; look again.
+	// Changed: the object has changed since the write was decided, or exists already; read it again.
 	Changed
-	// Rejected: the server does not accept the object as it would be, or a test of the patch has failed.
+	// Rejected: the server does not accept the resulting object, or a test of the patch has failed.
 	Rejected
-	// Refused: a rule of the cluster (an admission webhook, a policy, a quota, pod security) forbids it, although we have the permission.
+	// Refused: a rule of the cluster (an admission webhook, a policy, a quota, pod security) forbids it, although this
+	// process has the permission.
 	Refused
 )
 
-// Classify says of which class an error of a request to an API server is. A 403 is Refused where an access review said that we have the
-// permission (see Configure), and Forbidden otherwise.
+// Classify returns the class of an error of a request to an API server. A 403 is Refused if an access review confirmed
+// the permission (see Configure), and Forbidden otherwise.
 func Classify(err error) Class {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -54,18 +55,19 @@ func Classify(err error) Class {
 		return Forbidden
 	case code == http.StatusNotFound:
 		return Missing
-	case code == http.StatusConflict, code == http.StatusGone: // a list has changed too much for its next page
+	case code == http.StatusConflict, code == http.StatusGone: // 410: the list's next page has expired
 		return Changed
 	case code == http.StatusUnprocessableEntity, code == http.StatusBadRequest:
 		return Rejected
-	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code >= http.StatusInternalServerError, code == 0:
+	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code >= http.StatusInternalServerError,
+		code == 0:
 		return Unreachable
 	default:
 		return Refused
 	}
 }
 
-// unanswered says whether a request got no answer, or only a part of one.
+// unanswered reports whether a request got no answer, or only a part of one.
 func unanswered(err error) bool {
 	if errors.Is(err, context.Canceled) {
 		return false
@@ -75,16 +77,17 @@ func unanswered(err error) bool {
 	return errors.As(err, &request) || errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) ||
 		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
-		strings.Contains(err.Error(), brokenOff) || strings.Contains(err.Error(), heldBack)
+		strings.Contains(err.Error(), bodyReadError) || strings.Contains(err.Error(), rateLimited)
 }
 
-// brokenOff is how client-go words that an answer broke off: over HTTP/2 its error is of no type that others share.
-const brokenOff = "error when reading response body"
+// bodyReadError is client-go's text for a truncated answer: over HTTP/2 its error has no type of its own.
+const bodyReadError = "error when reading response body"
 
-// heldBack is how client-go words that a request would have had to wait too long for its turn (Options.QPS).
-const heldBack = "client rate limiter Wait returned an error"
+// rateLimited is client-go's text for a request that would have waited too long for the rate limiter (Options.QPS).
+const rateLimited = "client rate limiter Wait returned an error"
 
-// causePermitted marks a 403 that an access review has contradicted: we have the permission, so a rule of the cluster refused the request.
+// causePermitted marks a 403 that an access review contradicts: this process has the permission, so a rule of the
+// cluster refused the request.
 const causePermitted metav1.CauseType = "slipway.io/permitted"
 
 func permitted(status metav1.Status) bool {
@@ -92,16 +95,17 @@ func permitted(status metav1.Status) bool {
 		slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == causePermitted })
 }
 
-// NoDryRun says that a webhook of the cluster cannot be asked what it would do.
+// NoDryRun reports whether a webhook of the cluster does not support dry runs.
 func NoDryRun(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && Classify(err) == Rejected && strings.Contains(status.Status().Message, "does not support dry run")
+	return errors.As(err, &status) && Classify(err) == Rejected &&
+		strings.Contains(status.Status().Message, "does not support dry run")
 }
 
-// textLimit is the longest text, in bytes, that is taken over from a cluster into a message.
+// textLimit is the maximum length, in bytes, of a cluster's text in a message.
 const textLimit = 500
 
-// Text is an error as it is passed on to people, in one line with its causes: the answer itself may say no more than "rejected".
+// Text returns an error's text for users, in one line with its causes: the message itself may only say "rejected".
 func Text(err error) string {
 	said := err.Error()
 	var status apierrors.APIStatus
@@ -115,7 +119,7 @@ func Text(err error) string {
 	return Line(said)
 }
 
-// Line makes a text of a cluster fit into a sentence: in one line, at most 500 bytes long.
+// Line shortens a cluster's text to one line of at most 500 bytes.
 func Line(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > textLimit {

@@ -13,36 +13,40 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// budgets is where an API server serves PodDisruptionBudgets.
+// budgets is the resource of PodDisruptionBudgets.
 var budgets = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
 
-// NeedsEviction are the permissions that it takes to evict pods, and to see beforehand what holds that up.
+// NeedsEviction returns the permissions needed to evict pods, and to check beforehand what would block that.
 func NeedsEviction(namespace string) []Permission {
 	return append(Needs(budgets, namespace, "list"),
 		Permission{Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: namespace})
 }
 
-// Evict asks for a pod to be deleted, only as it was seen, unless a PodDisruptionBudget forbids that (HeldUp).
+// Evict requests the eviction of a pod in this version, which a PodDisruptionBudget may forbid (BudgetRefusal).
 func (c Cluster) Evict(ctx context.Context, namespace, name string, uid types.UID, version string) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid,
+			ResourceVersion: &version}},
 	}
-	// As the typed client does it, but without its silent retries: what holds it up is to be told.
-	return c.Client.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(name).SubResource("eviction").
+	// Like the typed client, but without its silent retries: the blocking budget has to be reported.
+	return c.Client.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(
+		name).SubResource("eviction").
 		MaxRetries(0).Body(eviction).Do(call).Error()
 }
 
-// severalBudgets is how the API server begins its refusal to evict a pod that two budgets cover, which it answers as an error of its own.
+// severalBudgets is the API server's text when it refuses to evict a pod that two budgets cover, which it answers with
+// a 500.
 const severalBudgets = "This pod has more than one PodDisruptionBudget"
 
-// budgetName is how the API server names the budget in its answer.
+// budgetName matches the budget's name in the API server's answer.
 var budgetName = regexp.MustCompile(`disruption budget (\S+)`)
 
-// HeldUp is the sentence for people when a PodDisruptionBudget has forbidden an eviction, with its name; "" for any other error.
-func HeldUp(err error) string {
+// BudgetRefusal returns a sentence for users if a PodDisruptionBudget has forbidden an eviction, with its name; "" for
+// any other error.
+func BudgetRefusal(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return ""

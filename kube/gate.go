@@ -11,19 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// gateManager owns the configuration of the gate's webhook.
+// gateManager is the field manager of the gate's webhook configuration.
 const gateManager = "slipway-gate"
 
 var webhookConfigurations = admission.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
 
-// PutGate has the API server call the gate's webhook as the configuration says. It writes nothing when nothing has changed.
+// PutGate applies the configuration of the gate's webhook. The API server changes nothing if it is up to date.
 func (c Cluster) PutGate(ctx context.Context, configuration *admission.MutatingWebhookConfiguration) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(configuration)
 	if err != nil {
 		return err
 	}
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	_, err = c.Objects.Resource(webhookConfigurations).Apply(ctx, configuration.Name, &unstructured.Unstructured{Object: content},
+	_, err = c.Objects.Resource(webhookConfigurations).Apply(ctx, configuration.Name,
+		&unstructured.Unstructured{Object: content},
 		metav1.ApplyOptions{FieldManager: gateManager, Force: true})
 	if err != nil {
 		return fmt.Errorf("webhook configuration %s: %w", configuration.Name, err)
@@ -31,7 +32,7 @@ func (c Cluster) PutGate(ctx context.Context, configuration *admission.MutatingW
 	return nil
 }
 
-// RemoveGate has the API server call no such webhook. It asks for its deletion only if it is there.
+// RemoveGate deletes the configuration of the gate's webhook if it exists.
 func (c Cluster) RemoveGate(ctx context.Context, name string) error {
 	client := c.Objects.Resource(webhookConfigurations)
 	_, err := client.Get(ctx, name, metav1.GetOptions{})

@@ -16,14 +16,14 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// PolicyVersions are the versions of admissionregistration.k8s.io in which a cluster serves policies, the newest of each kind; "": it
-// serves none.
+// PolicyVersions are the versions of admissionregistration.k8s.io in which a cluster serves policies, the newest of
+// each kind; "" if it serves none.
 type PolicyVersions struct{ Mutating, Validating string }
 
-// policyVersions are the versions that the guard can be written in, the best first.
+// policyVersions are the versions that the guard supports, the preferred one first.
 var policyVersions = []string{"v1", "v1beta1"}
 
-// The resources of policies. Their bindings are called after them.
+// The resources of policies and of their bindings.
 const (
 	mutatingPolicies   = "mutatingadmissionpolicies"
 	validatingPolicies = "validatingadmissionpolicies"
@@ -31,7 +31,7 @@ const (
 	validatingBindings = "validatingadmissionpolicybindings"
 )
 
-// FindPolicyVersions asks the cluster what it serves.
+// FindPolicyVersions returns what the cluster serves.
 func FindPolicyVersions(d discovery.DiscoveryInterface) (PolicyVersions, error) {
 	var found PolicyVersions
 	for _, version := range policyVersions {
@@ -55,20 +55,22 @@ func FindPolicyVersions(d discovery.DiscoveryInterface) (PolicyVersions, error) 
 	return found, nil
 }
 
-// definitions is where the API server has its definitions.
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+// definitions is the resource of CustomResourceDefinitions.
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+	Resource: "customresourcedefinitions"}
 
-// Definition is whose definition of Rollouts a cluster has.
+// Definition is the owner of a cluster's definition of Rollouts.
 type Definition int
 
-// With another product's definition, somebody else works on Rollouts.
+// DefinitionForeign means that another product manages Rollouts.
 const (
 	DefinitionAbsent Definition = iota
 	DefinitionOurs
 	DefinitionForeign
 )
 
-// RolloutsDefinition says whose definition of Rollouts the cluster has. Whoever may not read definitions takes one that is served for Slipway's.
+// RolloutsDefinition returns the owner of the cluster's definition of Rollouts. If this process may not read
+// definitions, a served one counts as Slipway's.
 func (c Cluster) RolloutsDefinition(ctx context.Context) (Definition, error) {
 	found, err := c.Objects.Resource(definitions).Get(ctx, definition.Name, metav1.GetOptions{})
 	unread := apierrors.IsForbidden(err)
@@ -86,26 +88,29 @@ func (c Cluster) RolloutsDefinition(ctx context.Context) (Definition, error) {
 	return DefinitionForeign, nil
 }
 
-// Resources are the resources in which the guard stands: bindings first, as a policy without a binding does nothing.
+// Resources returns the resources of the guard: bindings first, as a policy without a binding has no effect.
 func (v PolicyVersions) Resources() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
-	for _, r := range []struct{ version, resource string }{{v.Mutating, mutatingBindings}, {v.Validating, validatingBindings},
+	for _, r := range []struct{ version, resource string }{{v.Mutating, mutatingBindings},
+		{v.Validating, validatingBindings},
 		{v.Mutating, mutatingPolicies}, {v.Validating, validatingPolicies}} {
 		if r.version != "" {
-			out = append(out, schema.GroupVersionResource{Group: admission.GroupName, Version: r.version, Resource: r.resource})
+			out = append(out, schema.GroupVersionResource{Group: admission.GroupName, Version: r.version,
+				Resource: r.resource})
 		}
 	}
 	return out
 }
 
-// ResourceOf is the resource of a policy or binding.
+// ResourceOf returns the resource of a policy or binding.
 func ResourceOf(o *unstructured.Unstructured) schema.GroupVersionResource {
-	names := map[string]string{"MutatingAdmissionPolicy": mutatingPolicies, "MutatingAdmissionPolicyBinding": mutatingBindings,
-		"ValidatingAdmissionPolicy": validatingPolicies, "ValidatingAdmissionPolicyBinding": validatingBindings}
+	names := map[string]string{"MutatingAdmissionPolicy": mutatingPolicies,
+		"MutatingAdmissionPolicyBinding": mutatingBindings,
+		"ValidatingAdmissionPolicy":      validatingPolicies, "ValidatingAdmissionPolicyBinding": validatingBindings}
 	return o.GroupVersionKind().GroupVersion().WithResource(names[o.GetKind()])
 }
 
-// Guards reads the policies and bindings of the guard that are on a cluster; of one installation, or with name "" of all.
+// Guards reads the guard's policies and bindings on a cluster: of one installation, or with name "" of all.
 func (c Cluster) Guards(ctx context.Context, v PolicyVersions, name string) ([]unstructured.Unstructured, error) {
 	selector := guard.LabelGuard
 	if name != "" {

@@ -21,20 +21,23 @@ func TestFindPolicyVersions(t *testing.T) {
 		return list
 	}
 	cases := map[string]struct {
-		reason string
-		lists  []*metav1.APIResourceList
-		want   kube.PolicyVersions
-		stands int
+		reason    string
+		lists     []*metav1.APIResourceList
+		want      kube.PolicyVersions
+		resources int
 	}{
-		"Newest": {"A server of now has both in v1.", []*metav1.APIResourceList{
-			serves("v1", "validatingadmissionpolicies", "mutatingadmissionpolicies"), serves("v1beta1", "mutatingadmissionpolicies")},
+		"Newest": {"A current server has both in v1.", []*metav1.APIResourceList{
+			serves("v1", "validatingadmissionpolicies", "mutatingadmissionpolicies"),
+			serves("v1beta1", "mutatingadmissionpolicies")},
 			kube.PolicyVersions{Mutating: "v1", Validating: "v1"}, 4},
-		"Beta": {"One of before has mutating policies in v1beta1 alone, where that is switched on.", []*metav1.APIResourceList{
+		"Beta": {"An earlier one has mutating policies in v1beta1 only, if enabled.", []*metav1.APIResourceList{
 			serves("v1", "validatingadmissionpolicies"), serves("v1beta1", "mutatingadmissionpolicies")},
 			kube.PolicyVersions{Mutating: "v1beta1", Validating: "v1"}, 4},
-		"Validating": {"An older one can only refuse.", []*metav1.APIResourceList{serves("v1", "validatingadmissionpolicies")},
+		"Validating": {"An older one has validating policies only.",
+			[]*metav1.APIResourceList{serves("v1", "validatingadmissionpolicies")},
 			kube.PolicyVersions{Validating: "v1"}, 2},
-		"None": {"A still older one has webhooks only.", []*metav1.APIResourceList{serves("v1", "mutatingwebhookconfigurations")},
+		"None": {"A still older one has webhooks only.",
+			[]*metav1.APIResourceList{serves("v1", "mutatingwebhookconfigurations")},
 			kube.PolicyVersions{}, 0},
 	}
 	for name, c := range cases {
@@ -43,7 +46,7 @@ func TestFindPolicyVersions(t *testing.T) {
 			found, err := kube.FindPolicyVersions(&fake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: c.lists}})
 			require.NoError(t, err)
 			require.Equal(t, c.want, found, c.reason)
-			require.Len(t, found.Resources(), c.stands, c.reason)
+			require.Len(t, found.Resources(), c.resources, c.reason)
 		})
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// reads are the objects that a look has read, or left by a write.
+// reads are the objects that were read, or written, within a context.
 type reads struct {
 	mu      sync.Mutex
 	objects map[Ref]read
@@ -21,15 +21,17 @@ type read struct {
 
 type readsKey struct{}
 
-// Once has each object be read once within a context. It is for one look at the cluster: its parts look at the same objects, and are to judge by one state of
-// them. A write that this Cluster makes within the context is seen by what comes after it; one that failed has its object read anew.
-func Once(ctx context.Context) context.Context {
+// WithReadCache returns a context in which each object is read at most once. It is for one round of decisions, whose
+// parts have to see the same state. A write by this Cluster within the context is visible afterwards; a failed write
+// makes the object be read again.
+func WithReadCache(ctx context.Context) context.Context {
 	return context.WithValue(ctx, readsKey{}, &reads{objects: map[Ref]read{}})
 }
 
-// once reads an object, unless it was read within this context before. That it is not there is remembered as well, any other error is not. Each caller has a
-// copy of its own.
-func once(ctx context.Context, ref Ref, get func() (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+// readOnce reads an object, unless it was read in this context before. "Not found" is cached too, other errors are not.
+// Each caller gets its own copy.
+func readOnce(ctx context.Context, ref Ref, get func() (*unstructured.Unstructured, error)) (*unstructured.Unstructured,
+	error) {
 	r, is := ctx.Value(readsKey{}).(*reads)
 	if !is {
 		return get()
@@ -49,8 +51,9 @@ func once(ctx context.Context, ref Ref, get func() (*unstructured.Unstructured, 
 	return known.object.DeepCopy(), nil
 }
 
-// noted notes what a write within this context has come to. Each caller has a copy of its own.
-func noted(ctx context.Context, ref Ref, after *unstructured.Unstructured, err error) (*unstructured.Unstructured, error) {
+// recordWrite records the result of a write in this context. Each caller gets its own copy.
+func recordWrite(ctx context.Context, ref Ref, after *unstructured.Unstructured, err error) (*unstructured.Unstructured,
+	error) {
 	r, is := ctx.Value(readsKey{}).(*reads)
 	if !is {
 		return after, err

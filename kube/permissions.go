@@ -14,16 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Permission is one thing that an account may do or not. Namespace "" stands for every namespace, Name "" for every object.
+// Permission is one action that an account may be allowed. Namespace "" means every namespace, Name "" every object.
 type Permission = authv1.ResourceAttributes
 
-// everywhere is the permission in all namespaces.
+// everywhere returns the permission for all namespaces.
 func everywhere(p Permission) Permission {
 	p.Namespace = metav1.NamespaceAll
 	return p
 }
 
-// Needs are the permissions for some verbs on a resource.
+// Needs returns the permissions for some verbs on a resource.
 func Needs(resource schema.GroupVersionResource, namespace string, verbs ...string) []Permission {
 	out := make([]Permission, len(verbs))
 	for i, verb := range verbs {
@@ -36,35 +36,36 @@ func Needs(resource schema.GroupVersionResource, namespace string, verbs ...stri
 type Permissions struct {
 	client  Typed
 	answers sync.Map // Permission to bool
-	// refused says that somebody was refused by these answers: whoever is asked to grant it, and does, is not to be refused by them once more.
+	// refused is true once a caller was refused by these answers: after the missing permission is granted, the cached
+	// refusal must not be used.
 	refused atomic.Bool
 }
 
-// NewPermissions asks about the account of client.
+// NewPermissions returns an empty set of answers about client's account.
 func NewPermissions(client Typed) *Permissions { return &Permissions{client: client} }
 
-// permissionsLast is how long counts what was said of permissions: hundreds of releases may be checked in a second.
-const permissionsLast = time.Second
+// permissionsTTL is how long answers are cached: hundreds of releases may be checked in a second.
+const permissionsTTL = time.Second
 
-// granted is what was asked of an account a moment ago.
-type granted struct {
+// permissionCache holds the recent answers about an account.
+type permissionCache struct {
 	mu      sync.Mutex
 	current *Permissions
 	from    time.Time
 }
 
-func (g *granted) now(client Typed) *Permissions {
+func (g *permissionCache) now(client Typed) *Permissions {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.current == nil || g.current.refused.Load() || time.Since(g.from) >= permissionsLast {
+	if g.current == nil || g.current.refused.Load() || time.Since(g.from) >= permissionsTTL {
 		g.current, g.from = NewPermissions(client), time.Now()
 	}
 	return g.current
 }
 
-// Ask asks for these permissions: by a review of the rules in each namespace, and one by one what the rules do not tell. Where there are more namespaces
-// than permissions it asks for all namespaces first, so that an account with rights on the whole cluster costs a handful of requests however many
-// namespaces there are.
+// Ask fetches these permissions: by a review of the rules in each namespace, and one by one what the rules do not show.
+// If there are more namespaces than permissions it first asks for all namespaces, so that an account with cluster-wide
+// permissions costs a few requests for any number of namespaces.
 func (p *Permissions) Ask(ctx context.Context, needs []Permission) error {
 	in, kinds := map[string][]Permission{}, map[Permission]bool{}
 	for _, n := range needs {
@@ -88,17 +89,17 @@ func (p *Permissions) Ask(ctx context.Context, needs []Permission) error {
 }
 
 func (p *Permissions) askEverywhere(ctx context.Context, needs []Permission) error {
-	whole := make([]Permission, len(needs))
+	clusterWide := make([]Permission, len(needs))
 	for i, n := range needs {
-		whole[i] = everywhere(n)
+		clusterWide[i] = everywhere(n)
 	}
-	if err := p.ask(ctx, whole); err != nil {
+	if err := p.ask(ctx, clusterWide); err != nil {
 		return err
 	}
 	return p.ask(ctx, slices.DeleteFunc(slices.Clone(needs), p.allowed))
 }
 
-// Lacking asks for these permissions and says which of them are not granted; "" when all are.
+// Lacking fetches these permissions and returns which of them are not granted; "" if all are.
 func (p *Permissions) Lacking(ctx context.Context, needs []Permission) (string, error) {
 	if err := p.Ask(ctx, needs); err != nil {
 		return "", err
@@ -115,7 +116,7 @@ func (p *Permissions) ask(ctx context.Context, needs []Permission) error {
 			jobs = append(jobs, func(ctx context.Context) error { return p.askOne(ctx, n) })
 		}
 	}
-	return Together(ctx, jobs)
+	return Parallel(ctx, jobs)
 }
 
 func (p *Permissions) askOne(ctx context.Context, n Permission) error {
@@ -131,12 +132,12 @@ func (p *Permissions) askOne(ctx context.Context, n Permission) error {
 }
 
 func (p *Permissions) allowed(n Permission) bool {
-	whole, _ := p.answers.Load(everywhere(n))
+	clusterWide, _ := p.answers.Load(everywhere(n))
 	here, _ := p.answers.Load(n)
-	return whole == true || here == true
+	return clusterWide == true || here == true
 }
 
-// Lacks says which of the permissions, all asked for before, are not granted, and what to do; "" when all are.
+// Lacks returns which of the permissions, all fetched before, are not granted, and what to do; "" if all are.
 func (p *Permissions) Lacks(needs []Permission) string {
 	lacking := map[string][]string{}
 	for _, n := range needs {

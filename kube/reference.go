@@ -12,10 +12,12 @@ import (
 	"slipway.io/slipway/release/kruise/reference"
 )
 
-// KruiseRollouts are the parts of Kruise Rollouts itself that stand or run on the cluster. What may not be looked at counts as absent.
+// KruiseRollouts returns the parts of the original Kruise Rollouts that are installed or run on the cluster. What this
+// process may not read counts as absent.
 func (c Cluster) KruiseRollouts(ctx context.Context) (found []reference.Part, err error) {
 	for _, look := range []func(context.Context) ([]reference.Part, error){
-		c.webhooksOf("mutatingwebhookconfigurations"), c.webhooksOf("validatingwebhookconfigurations"), c.referenceDeployment, c.referenceLeaders,
+		c.webhooksOf("mutatingwebhookconfigurations"), c.webhooksOf("validatingwebhookconfigurations"),
+		c.referenceDeployment, c.referenceLeaders,
 	} {
 		parts, err := look(ctx)
 		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
@@ -26,7 +28,7 @@ func (c Cluster) KruiseRollouts(ctx context.Context) (found []reference.Part, er
 	return found, nil
 }
 
-// webhooksOf looks among the webhook configurations of one kind. Both kinds name what they call in the same place.
+// webhooksOf searches the webhook configurations of one kind. Both kinds have the called service in the same field.
 func (c Cluster) webhooksOf(resource string) func(context.Context) ([]reference.Part, error) {
 	return func(ctx context.Context) (found []reference.Part, err error) {
 		list, err := c.List(ctx, admission.SchemeGroupVersion.WithResource(resource), "", "")
@@ -64,11 +66,12 @@ func (c Cluster) referenceDeployment(ctx context.Context) ([]reference.Part, err
 	return []reference.Part{part}, nil
 }
 
-// referenceLeaders finds its controller by the lease that it holds, whatever it is called and wherever it runs.
+// referenceLeaders finds its controller by the lease that it holds, in any namespace and under any name.
 func (c Cluster) referenceLeaders(ctx context.Context) (found []reference.Part, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	list, err := c.Client.CoordinationV1().Leases(metav1.NamespaceAll).List(call, metav1.ListOptions{FieldSelector: "metadata.name=" + reference.Lease})
+	list, err := c.Client.CoordinationV1().Leases(metav1.NamespaceAll).List(call,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + reference.Lease})
 	if err != nil {
 		return nil, err
 	}

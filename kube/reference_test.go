@@ -22,16 +22,22 @@ import (
 	"slipway.io/slipway/release/kruise/reference"
 )
 
-func TestKruiseRolloutsItselfIsFound(t *testing.T) {
+func TestKruiseRolloutsIsFound(t *testing.T) {
 	t.Parallel()
 	now := metav1.NowMicro()
-	hooks := &admission.MutatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"},
+	hooks := &admission.MutatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{
+		APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: "kruise-rollout-mutating-webhook-configuration"}}
-	checks := &admission.ValidatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"},
-		ObjectMeta: metav1.ObjectMeta{Name: "renamed"}, Webhooks: []admission.ValidatingWebhook{{ClientConfig: admission.WebhookClientConfig{
-			Service: &admission.ServiceReference{Namespace: "a", Name: "b", Path: new("/validate-rollouts-kruise-io-rollout")}}}}}
-	others := &admission.MutatingWebhookConfiguration{TypeMeta: hooks.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: "slipway-gate-slipway"}}
-	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: reference.Namespace, Name: reference.Deployment}}
+	checks := &admission.ValidatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{
+		APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"},
+		ObjectMeta: metav1.ObjectMeta{Name: "renamed"},
+		Webhooks: []admission.ValidatingWebhook{{ClientConfig: admission.WebhookClientConfig{
+			Service: &admission.ServiceReference{Namespace: "a", Name: "b",
+				Path: new("/validate-rollouts-kruise-io-rollout")}}}}}
+	others := &admission.MutatingWebhookConfiguration{TypeMeta: hooks.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: "slipway-gate-slipway"}}
+	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: reference.Namespace,
+		Name: reference.Deployment}}
 	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: reference.Lease},
 		Spec: coordination.LeaseSpec{HolderIdentity: new("manager-0_5ae9"), RenewTime: &now}}
 	stale := lease.DeepCopy()
@@ -42,14 +48,19 @@ func TestKruiseRolloutsItselfIsFound(t *testing.T) {
 		others   []runtime.Object
 		want     []string
 	}{
-		"Absent":     {"Another product's webhooks are none of its, and a stale lease is left over.", []runtime.Object{others}, []runtime.Object{stale}, nil},
-		"Webhooks":   {"Its webhooks stand although no controller runs.", []runtime.Object{hooks, checks}, nil, []string{"MutatingWebhookConfiguration " + hooks.Name, "ValidatingWebhookConfiguration renamed"}},
-		"Controller": {"Its controller runs under the usual name.", nil, []runtime.Object{controller}, []string{"Deployment kruise-rollout/kruise-rollout-controller-manager"}},
-		"Elsewhere":  {"Its controller runs under another name.", nil, []runtime.Object{lease}, []string{"its controller, pod elsewhere/manager-0"}},
+		"Absent": {"Another product's webhooks and a stale lease do not count.", []runtime.Object{others},
+			[]runtime.Object{stale}, nil},
+		"Webhooks": {"Its webhooks exist although no controller runs.", []runtime.Object{hooks, checks}, nil,
+			[]string{"MutatingWebhookConfiguration " + hooks.Name, "ValidatingWebhookConfiguration renamed"}},
+		"Controller": {"Its controller runs under the usual name.", nil, []runtime.Object{controller},
+			[]string{"Deployment kruise-rollout/kruise-rollout-controller-manager"}},
+		"Elsewhere": {"Its controller runs under another name.", nil, []runtime.Object{lease},
+			[]string{"its controller, pod elsewhere/manager-0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := kube.NewCluster(fake.NewClientset(c.others...), dynamicfake.NewSimpleDynamicClient(scheme.Scheme, c.webhooks...), nil)
+			cluster := kube.NewCluster(fake.NewClientset(c.others...),
+				dynamicfake.NewSimpleDynamicClient(scheme.Scheme, c.webhooks...), nil)
 			found, err := cluster.KruiseRollouts(context.Background())
 			require.NoError(t, err, c.reason)
 			var what []string
@@ -61,8 +72,8 @@ func TestKruiseRolloutsItselfIsFound(t *testing.T) {
 	}
 }
 
-// An engine whose account may not look refuses nothing: it can't know better.
-func TestWhatMayNotBeLookedAtIsNoKruiseRollouts(t *testing.T) {
+// If the engine's account lacks the permission, nothing is found and nothing is refused.
+func TestKruiseRolloutsIsNotFound_WhenReadForbidden(t *testing.T) {
 	t.Parallel()
 	typed, objects := fake.NewClientset(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
 	forbid := func(a clienttesting.Action) (bool, runtime.Object, error) {

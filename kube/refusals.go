@@ -16,20 +16,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// reviewPath is where the API server answers what the asking account may do.
+// reviewPath is the API path of reviews of the caller's own permissions.
 const reviewPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
-// refusals tells the two kinds of 403 apart: a lacking permission, and the refusal of an admission rule (a webhook, a policy, a quota, pod
-// security). The texts do not tell, so it asks the API server for a review of the permission that the request took.
+// refusals distinguishes the two kinds of 403: a missing permission, and the refusal of an admission rule (a webhook, a
+// policy, a quota, pod security). The response does not distinguish them, so it requests an access review for the
+// permission that the request needed.
 type refusals struct{ base http.RoundTripper }
 
 func reviewRefusals(base http.RoundTripper) http.RoundTripper { return &refusals{base: base} }
 
-// RoundTrip makes a request. When it is answered with 403 although we have the permission, it makes the request once more, since an API
-// server that has just started may say no before it has read all its rules; a 403 to that too is marked with causePermitted.
+// RoundTrip sends a request. If it is answered with 403 although this process has the permission, it sends the request
+// once more, since an API server that has just started may refuse before it has loaded its rules; a second 403 is
+// marked with causePermitted.
 func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	answer, err := r.base.RoundTrip(req)
-	if err != nil || answer.StatusCode != http.StatusForbidden || strings.HasSuffix(req.URL.Path, reviewPath) || !r.permitted(req) {
+	if err != nil || answer.StatusCode != http.StatusForbidden || strings.HasSuffix(req.URL.Path, reviewPath) ||
+		!r.permitted(req) {
 		return answer, err
 	}
 	if again := repetition(req); again != nil {
@@ -39,10 +42,10 @@ func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 			return answer, err
 		}
 	}
-	return marked(answer)
+	return markPermitted(answer)
 }
 
-// repetition is a request once more, nil when its body cannot be sent a second time.
+// repetition returns a copy of a request, or nil if its body cannot be sent again.
 func repetition(req *http.Request) *http.Request {
 	again := req.Clone(req.Context())
 	if req.Body == nil || req.Body == http.NoBody {
@@ -59,8 +62,8 @@ func repetition(req *http.Request) *http.Request {
 	return again
 }
 
-// permitted says whether reviews answer that we may do all that a request takes. A review that fails counts as a no: the request may be
-// tried again.
+// permitted reports whether reviews confirm all permissions that a request needs. A failed review counts as no: the
+// request may be retried.
 func (r *refusals) permitted(req *http.Request) bool {
 	for _, spec := range specsOf(req) {
 		if !r.review(req.Context(), req, spec) {
@@ -70,10 +73,11 @@ func (r *refusals) permitted(req *http.Request) bool {
 	return true
 }
 
-// review asks as the account of the request: its headers say who that is.
+// review asks with the headers that identify the request's account.
 func (r *refusals) review(ctx context.Context, of *http.Request, spec authv1.SelfSubjectAccessReviewSpec) bool {
 	body, err := json.Marshal(&authv1.SelfSubjectAccessReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: authv1.SchemeGroupVersion.String(), Kind: "SelfSubjectAccessReview"}, Spec: spec})
+		TypeMeta: metav1.TypeMeta{APIVersion: authv1.SchemeGroupVersion.String(), Kind: "SelfSubjectAccessReview"},
+		Spec:     spec})
 	if err != nil {
 		return false
 	}
@@ -96,10 +100,11 @@ func (r *refusals) review(ctx context.Context, of *http.Request, spec authv1.Sel
 	}
 	defer drain(answer)
 	var review authv1.SelfSubjectAccessReview
-	return answer.StatusCode == http.StatusCreated && json.NewDecoder(answer.Body).Decode(&review) == nil && review.Status.Allowed
+	return answer.StatusCode == http.StatusCreated && json.NewDecoder(answer.Body).Decode(&review) == nil &&
+		review.Status.Allowed
 }
 
-// splitPath parts a URL's path into what stands before the API (a proxy's prefix) and the steps of the API's path.
+// splitPath splits a URL's path into the part before the API (a proxy's prefix) and the segments of the API path.
 func splitPath(path string) (prefix string, steps []string) {
 	for _, root := range []string{"/apis/", "/api/"} {
 		if i := strings.Index(path, root); i >= 0 {
@@ -109,10 +114,12 @@ func splitPath(path string) (prefix string, steps []string) {
 	return "", nil
 }
 
-// verbs are what RBAC calls the methods of HTTP that write.
-var verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
+// verbs maps HTTP methods that write to RBAC verbs.
+var verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch",
+	http.MethodDelete: "delete"}
 
-// specsOf are the permissions that a request takes. A server-side apply takes two: it may have to create the object.
+// specsOf returns the permissions that a request needs. A server-side apply needs two: it may have to create the
+// object.
 func specsOf(req *http.Request) []authv1.SelfSubjectAccessReviewSpec {
 	_, steps := splitPath(req.URL.Path)
 	a, ok := attributesOf(steps)
@@ -140,8 +147,8 @@ func specsOf(req *http.Request) []authv1.SelfSubjectAccessReviewSpec {
 	return out
 }
 
-// attributesOf reads the steps of /api/v1/namespaces/shop/pods/web/status or /apis/apps/v1/namespaces/shop/deployments/web; ok is false for
-// anything else.
+// attributesOf parses the segments of /api/v1/namespaces/shop/pods/web/status or
+// /apis/apps/v1/namespaces/shop/deployments/web; ok is false for anything else.
 func attributesOf(steps []string) (a authv1.ResourceAttributes, ok bool) {
 	switch {
 	case len(steps) >= 3 && steps[0] == "api":
@@ -165,25 +172,26 @@ func attributesOf(steps []string) (a authv1.ResourceAttributes, ok bool) {
 	return a, true
 }
 
-// statuses reads an API server's answers in any encoding that clients may have asked for.
+// statuses decodes an API server's answers in any encoding that clients may have requested.
 var statuses = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, metav1.Unversioned)
 	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
 }()
 
-// marked is the answer with causePermitted.
-func marked(answer *http.Response) (*http.Response, error) {
+// markPermitted adds causePermitted to the answer.
+func markPermitted(answer *http.Response) (*http.Response, error) {
 	said, err := io.ReadAll(answer.Body)
 	drain(answer)
 	if err != nil {
 		return nil, err
 	}
-	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden,
+		Reason:  metav1.StatusReasonForbidden,
 		Message: string(said)}
 	if object, _, err := statuses.Decode(said, nil, nil); err == nil {
-		if told, ok := object.(*metav1.Status); ok {
-			status = *told
+		if decoded, ok := object.(*metav1.Status); ok {
+			status = *decoded
 		}
 	}
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -201,7 +209,7 @@ func marked(answer *http.Response) (*http.Response, error) {
 	return answer, nil
 }
 
-// drain gives an answer's connection back.
+// drain frees an answer's connection for reuse.
 func drain(answer *http.Response) {
 	_, _ = io.Copy(io.Discard, answer.Body)
 	_ = answer.Body.Close()

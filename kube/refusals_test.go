@@ -22,12 +22,12 @@ import (
 	"slipway.io/slipway/kube"
 )
 
-// server plays an API server that answers requests with 403, and reviews with what allows says.
+// server plays an API server that answers requests with 403, and reviews according to allows.
 type server struct {
 	mu sync.Mutex
 	// forbids is how many requests are answered with 403; the others succeed.
 	forbids int
-	// allows says what a review answers; nil: the review itself is forbidden.
+	// allows is the answer of a review; nil: the review itself is forbidden.
 	allows   func(a *authv1.ResourceAttributes) bool
 	reviewed []string
 	requests []string
@@ -46,7 +46,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(body, r.Body)
 	s.requests, s.bodies = append(s.requests, r.Method+" "+r.URL.Path), append(s.bodies, body.String())
 	if len(s.requests) > s.forbids {
-		_ = json.NewEncoder(w).Encode(&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}})
+		_ = json.NewEncoder(w).Encode(&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1",
+			Kind: "Deployment"}})
 		return
 	}
 	forbid(w, `deployments.apps "order" is forbidden: exceeded quota: q`)
@@ -55,13 +56,15 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *server) review(w http.ResponseWriter, r *http.Request) {
 	var review authv1.SelfSubjectAccessReview
 	body, _ := io.ReadAll(r.Body)
-	_, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, &review) // clients send protobuf, the reviews of refusals are JSON
+	// clients send protobuf, the reviews of refusals are JSON
+	_, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, &review)
 	if s.allows == nil || r.Header.Get("Authorization") != "Bearer secret" || err != nil {
 		forbid(w, "no reviews")
 		return
 	}
 	a := review.Spec.ResourceAttributes
-	s.reviewed = append(s.reviewed, strings.Join([]string{a.Verb, a.Group, a.Resource, a.Namespace, a.Name, a.Subresource}, " "))
+	s.reviewed = append(s.reviewed, strings.Join([]string{a.Verb, a.Group, a.Resource, a.Namespace, a.Name,
+		a.Subresource}, " "))
 	review.Status.Allowed = s.allows(a)
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(review)
@@ -69,7 +72,8 @@ func (s *server) review(w http.ResponseWriter, r *http.Request) {
 
 func forbid(w http.ResponseWriter, why string) {
 	w.WriteHeader(http.StatusForbidden)
-	_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusForbidden,
+	_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status: metav1.StatusFailure, Code: http.StatusForbidden,
 		Reason: metav1.StatusReasonForbidden, Message: why})
 }
 
@@ -77,7 +81,8 @@ func (s *server) client(t *testing.T) kube.Typed {
 	t.Helper()
 	web := httptest.NewServer(s)
 	t.Cleanup(web.Close)
-	client, _, err := kube.NewClients(kube.Configure(&rest.Config{Host: web.URL, BearerToken: "secret"}, kube.Options{}))
+	client, _, err := kube.NewClients(kube.Configure(&rest.Config{Host: web.URL, BearerToken: "secret"},
+		kube.Options{}))
 	require.NoError(t, err)
 	return client
 }
@@ -87,7 +92,8 @@ func TestAForbiddenRequestIsReviewed(t *testing.T) {
 	yes := func(*authv1.ResourceAttributes) bool { return true }
 	patch := func(kind types.PatchType, subresources ...string) func(t *testing.T, c kube.Typed) error {
 		return func(t *testing.T, c kube.Typed) error {
-			_, err := c.AppsV1().Deployments("shop").Patch(t.Context(), "order", kind, []byte("{}"), metav1.PatchOptions{FieldManager: "slipway"}, subresources...)
+			_, err := c.AppsV1().Deployments("shop").Patch(t.Context(), "order", kind, []byte("{}"),
+				metav1.PatchOptions{FieldManager: "slipway"}, subresources...)
 			return err
 		}
 	}
@@ -99,22 +105,30 @@ func TestAForbiddenRequestIsReviewed(t *testing.T) {
 		reviewed []string
 		requests int
 	}{
-		"lost permission": {reason: "the review says no: trouble of the system", server: &server{forbids: 9, allows: func(*authv1.ResourceAttributes) bool { return false }},
-			do: patch(types.JSONPatchType), want: kube.Forbidden, reviewed: []string{"patch apps deployments shop order "}, requests: 1},
-		"quota": {reason: "the review says yes, and it is refused again: a rule of the cluster", server: &server{forbids: 9, allows: yes},
-			do: patch(types.JSONPatchType), want: kube.Refused, reviewed: []string{"patch apps deployments shop order "}, requests: 2},
-		"no reviews": {reason: "without an answer it stays trouble of the system", server: &server{forbids: 9},
+		"lost permission": {reason: "the review says no: system trouble",
+			server: &server{forbids: 9, allows: func(*authv1.ResourceAttributes) bool { return false }},
+			do:     patch(types.JSONPatchType), want: kube.Forbidden,
+			reviewed: []string{"patch apps deployments shop order "}, requests: 1},
+		"quota": {reason: "the review says yes, and the repeated request is refused again: a rule of the cluster",
+			server: &server{forbids: 9, allows: yes},
+			do:     patch(types.JSONPatchType), want: kube.Refused,
+			reviewed: []string{"patch apps deployments shop order "}, requests: 2},
+		"no reviews": {reason: "without an answer it remains system trouble", server: &server{forbids: 9},
 			do: patch(types.JSONPatchType), want: kube.Forbidden, requests: 1},
-		"apply may create": {reason: "an apply takes the permission to create too", server: &server{forbids: 9, allows: func(a *authv1.ResourceAttributes) bool { return a.Verb != "create" }},
-			do: patch(types.ApplyYAMLPatchType), want: kube.Forbidden, reviewed: []string{"patch apps deployments shop order ", "create apps deployments shop order "}, requests: 1},
-		"status": {reason: "a subresource is another permission", server: &server{forbids: 9, allows: yes},
-			do: patch(types.MergePatchType, "status"), want: kube.Refused, reviewed: []string{"patch apps deployments shop order status"}, requests: 2},
-		"list": {reason: "a list is told from a read", server: &server{forbids: 9, allows: yes},
+		"apply may create": {reason: "an apply needs the permission to create too",
+			server: &server{forbids: 9, allows: func(a *authv1.ResourceAttributes) bool { return a.Verb != "create" }},
+			do:     patch(types.ApplyYAMLPatchType), want: kube.Forbidden,
+			reviewed: []string{"patch apps deployments shop order ", "create apps deployments shop order "},
+			requests: 1},
+		"status": {reason: "a subresource needs its own permission", server: &server{forbids: 9, allows: yes},
+			do: patch(types.MergePatchType, "status"), want: kube.Refused,
+			reviewed: []string{"patch apps deployments shop order status"}, requests: 2},
+		"list": {reason: "a list is distinguished from a get", server: &server{forbids: 9, allows: yes},
 			do: func(t *testing.T, c kube.Typed) error {
 				_, err := c.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{})
 				return err
 			}, want: kube.Refused, reviewed: []string{"list  pods shop  "}, requests: 2},
-		"namespace": {reason: "a namespace is an object of its own", server: &server{forbids: 9, allows: yes},
+		"namespace": {reason: "a namespace is an object itself", server: &server{forbids: 9, allows: yes},
 			do: func(t *testing.T, c kube.Typed) error {
 				return c.CoreV1().Namespaces().Delete(t.Context(), "shop", metav1.DeleteOptions{})
 			}, want: kube.Refused, reviewed: []string{"delete  namespaces shop shop "}, requests: 2},
@@ -125,7 +139,7 @@ func TestAForbiddenRequestIsReviewed(t *testing.T) {
 			s := tc.server
 			err := tc.do(t, s.client(t))
 			require.True(t, apierrors.IsForbidden(err), "%s: %v", tc.reason, err)
-			require.Contains(t, err.Error(), "exceeded quota: q", "the server's own words stay")
+			require.Contains(t, err.Error(), "exceeded quota: q", "the server's own text is kept")
 			require.Equal(t, tc.want, kube.Classify(err), tc.reason)
 			require.Equal(t, tc.reviewed, s.reviewed, tc.reason)
 			require.Len(t, s.requests, tc.requests, tc.reason)
@@ -133,13 +147,15 @@ func TestAForbiddenRequestIsReviewed(t *testing.T) {
 	}
 }
 
-// TestAnAPIServerThatHasJustStarted says no once, before it knows the rules.
-func TestAnAPIServerThatHasJustStarted(t *testing.T) {
+// It refuses once, before it has loaded the rules.
+func TestForbiddenRequestIsRepeated_WhenAPIServerJustStarted(t *testing.T) {
 	t.Parallel()
 	s := &server{forbids: 1, allows: func(*authv1.ResourceAttributes) bool { return true }}
-	_, err := s.client(t).AppsV1().Deployments("shop").Patch(t.Context(), "order", types.JSONPatchType, []byte(`[{"op":"remove","path":"/a"}]`), metav1.PatchOptions{})
-	require.NoError(t, err, "the request is made once more")
-	require.Equal(t, []string{`[{"op":"remove","path":"/a"}]`, `[{"op":"remove","path":"/a"}]`}, s.bodies, "with the same body")
+	_, err := s.client(t).AppsV1().Deployments("shop").Patch(t.Context(), "order", types.JSONPatchType,
+		[]byte(`[{"op":"remove","path":"/a"}]`), metav1.PatchOptions{})
+	require.NoError(t, err, "the request is repeated")
+	require.Equal(t, []string{`[{"op":"remove","path":"/a"}]`, `[{"op":"remove","path":"/a"}]`}, s.bodies,
+		"with the same body")
 }
 
 func TestPermissions(t *testing.T) {
@@ -148,14 +164,17 @@ func TestPermissions(t *testing.T) {
 		return a.Resource == "pods" || a.Namespace == "shop" && a.Verb == "get"
 	}}
 	asked := kube.NewPermissions(s.client(t))
-	needs := []kube.Permission{{Verb: "list", Resource: "pods", Namespace: "shop"}, {Verb: "get", Group: "apps", Resource: "deployments", Namespace: "shop"},
-		{Verb: "patch", Group: "apps", Resource: "deployments", Namespace: "shop"}, {Verb: "get", Resource: "configmaps", Namespace: "scripts", Name: "lua"}}
+	needs := []kube.Permission{{Verb: "list", Resource: "pods", Namespace: "shop"},
+		{Verb: "get", Group: "apps", Resource: "deployments", Namespace: "shop"},
+		{Verb: "patch", Group: "apps", Resource: "deployments", Namespace: "shop"},
+		{Verb: "get", Resource: "configmaps", Namespace: "scripts", Name: "lua"}}
 	require.NoError(t, asked.Ask(t.Context(), needs))
-	require.Equal(t, "this party's worker may not get configmaps in namespace scripts, nor patch deployments in namespace shop: grant it that", asked.Lacks(needs))
+	require.Equal(t, "this party's worker may not get configmaps in namespace scripts, nor patch deployments in "+
+		"namespace shop: grant it that", asked.Lacks(needs))
 	require.Empty(t, asked.Lacks(needs[:2]), "one permission is granted everywhere, the other in the namespace")
 	count := len(s.reviewed)
 	require.NoError(t, asked.Ask(t.Context(), needs))
-	require.Len(t, s.reviewed, count, "nothing is asked twice")
+	require.Len(t, s.reviewed, count, "no permission is asked twice")
 
 	var many []kube.Permission
 	for i := range 20 {
@@ -163,11 +182,12 @@ func TestPermissions(t *testing.T) {
 	}
 	require.NoError(t, asked.Ask(t.Context(), many))
 	require.Empty(t, asked.Lacks(many))
-	require.Len(t, s.reviewed, count+1, "what is granted everywhere is not asked for in twenty namespaces")
+	require.Len(t, s.reviewed, count+1, "a permission granted everywhere is not asked for in twenty namespaces")
 }
 
-// What was answered counts for a second, but for a refusal: whoever grants what was lacking and tries again is not refused once more.
-func TestARefusalIsAskedAnew(t *testing.T) {
+// Answers are cached for a second, except refusals: after a missing permission is granted, a retry must not be refused
+// again.
+func TestRefusedPermissionIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	granted := false
 	s := &server{allows: func(*authv1.ResourceAttributes) bool { return granted }}
@@ -181,5 +201,5 @@ func TestARefusalIsAskedAnew(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, lacking)
 	kept := cluster.Permissions()
-	require.Same(t, kept, cluster.Permissions(), "what is granted counts for all who ask within the second")
+	require.Same(t, kept, cluster.Permissions(), "granted permissions are shared for a second")
 }

@@ -11,8 +11,9 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Rights are the permissions that the Roles and ClusterRoles of a manifest grant, by the names of these. A name of a namespace or an object that is another
-// one here is given by names. What a ClusterRole grants is asked for in the namespaces, which is the whole cluster when there are none.
+// Rights returns the permissions that a manifest's Roles and ClusterRoles grant, by role name. names replaces names of
+// namespaces and objects. A ClusterRole's permissions are returned for these namespaces, or for the whole cluster if
+// there are none.
 func Rights(manifest []byte, names map[string]string, namespaces ...string) (map[string][]Permission, error) {
 	rights := map[string][]Permission{}
 	for _, document := range strictyaml.Split(manifest) {
@@ -40,7 +41,7 @@ func renamed(names map[string]string, name string) string {
 	return name
 }
 
-// ruleRights are the permissions that a rule grants in a namespace.
+// ruleRights returns the permissions that a rule grants in a namespace.
 func ruleRights(rule rbacv1.PolicyRule, names map[string]string, namespace string) (out []Permission) {
 	objects := rule.ResourceNames
 	if len(objects) == 0 {
@@ -51,7 +52,8 @@ func ruleRights(rule rbacv1.PolicyRule, names map[string]string, namespace strin
 			resource, subresource, _ := strings.Cut(resource, "/")
 			for _, name := range objects {
 				for _, verb := range rule.Verbs {
-					out = append(out, Permission{Verb: verb, Group: group, Resource: resource, Subresource: subresource, Name: renamed(names, name), Namespace: namespace})
+					out = append(out, Permission{Verb: verb, Group: group, Resource: resource, Subresource: subresource,
+						Name: renamed(names, name), Namespace: namespace})
 				}
 			}
 		}
@@ -59,7 +61,7 @@ func ruleRights(rule rbacv1.PolicyRule, names map[string]string, namespace strin
 	return out
 }
 
-// Denied asks for these permissions, and answers with those that are not granted.
+// Denied fetches these permissions, and returns those that are not granted.
 func (p *Permissions) Denied(ctx context.Context, needs []Permission) (denied []Permission, err error) {
 	if err := p.Ask(ctx, needs); err != nil {
 		return nil, err

@@ -8,18 +8,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// reviewRules notes which of these permissions, all in one namespace, the rules of this account grant: one request for all of them. What the rules do not
-// grant is not known to be denied, since an authorizer need not tell all its rules
+// reviewRules records which of these permissions, all in one namespace, the account's rules grant, by one request. What
+// the rules do not grant is not known to be denied, since an authorizer need not list all its rules
 // (https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access).
 func (p *Permissions) reviewRules(ctx context.Context, namespace string, needs []Permission) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	review, err := p.client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx,
-		&authv1.SelfSubjectRulesReview{Spec: authv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}, metav1.CreateOptions{})
+		&authv1.SelfSubjectRulesReview{Spec: authv1.SelfSubjectRulesReviewSpec{Namespace: namespace}},
+		metav1.CreateOptions{})
 	switch {
 	case err != nil && Classify(err) == Unreachable:
 		return err
-	case err != nil: // one by one, then
+	case err != nil: // ask one by one instead
 		return nil
 	}
 	for _, n := range needs {
@@ -30,7 +31,7 @@ func (p *Permissions) reviewRules(ctx context.Context, namespace string, needs [
 	return nil
 }
 
-// grants says whether a rule grants a permission. "*" stands for all, and for every subresource with the name of one behind it.
+// grants reports whether a rule grants a permission. "*" means all; "*/NAME" means that subresource of every resource.
 func grants(r authv1.ResourceRule, n Permission) bool {
 	has := func(list []string, one string) bool { return slices.Contains(list, one) || slices.Contains(list, "*") }
 	resource := has(r.Resources, n.Resource)

@@ -8,29 +8,29 @@ import (
 )
 
 const (
-	// togetherCalls is how many requests Together has under way at once.
-	togetherCalls = 8
-	// togetherPause is how long it waits before it makes a request again that got no answer.
-	togetherPause = time.Second
+	// parallelCalls is how many requests Parallel has in progress at once.
+	parallelCalls = 8
+	// retryPause is the pause before an unanswered request is retried.
+	retryPause = time.Second
 )
 
-// Together makes requests, at most eight at once, and returns the first error. A request that gets no answer is made once more: a short
-// hiccup is no verdict.
-func Together(ctx context.Context, jobs []func(ctx context.Context) error) error {
+// Parallel makes requests, at most eight at once, and returns the first error. An unanswered request is retried once,
+// so that a short interruption does not fail it.
+func Parallel(ctx context.Context, jobs []func(ctx context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(togetherCalls)
+	group.SetLimit(parallelCalls)
 	for _, job := range jobs {
-		group.Go(func() error { return twice(ctx, job) })
+		group.Go(func() error { return retryOnce(ctx, job) })
 	}
 	return group.Wait()
 }
 
-func twice(ctx context.Context, job func(ctx context.Context) error) error {
+func retryOnce(ctx context.Context, job func(ctx context.Context) error) error {
 	err := job(ctx)
 	if err == nil || Classify(err) != Unreachable {
 		return err
 	}
-	timer := time.NewTimer(togetherPause)
+	timer := time.NewTimer(retryPause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Typed is the client for the kinds that Kubernetes has itself: the groups of client-go's kubernetes.Interface that Slipway works with. The clients of the other fifty
-// would be an eighth of the program's code, all of which a process keeps in memory.
+// Typed is the client for built-in kinds: those groups of client-go's kubernetes.Interface that Slipway uses. The
+// clients of the other fifty groups would be an eighth of the program's code, all of which a process keeps in memory.
 type Typed interface {
 	Discovery() discovery.DiscoveryInterface
 	AppsV1() appsv1.AppsV1Interface
@@ -41,7 +41,7 @@ type typed struct {
 	policy         *policyv1.PolicyV1Client
 }
 
-// NewTyped makes the client for the kinds that Kubernetes has itself.
+// NewTyped returns the client for built-in kinds.
 func NewTyped(config *rest.Config) (Typed, error) {
 	config = Protobuf(config)
 	if config.UserAgent == "" {
@@ -53,14 +53,14 @@ func NewTyped(config *rest.Config) (Typed, error) {
 	}
 	c := &typed{}
 	err = errors.Join(
-		into(&c.discovery, discovery.NewDiscoveryClientForConfigAndClient, config, shared),
-		into(&c.apps, appsv1.NewForConfigAndClient, config, shared),
-		into(&c.authentication, authenticationv1.NewForConfigAndClient, config, shared),
-		into(&c.authorization, authorizationv1.NewForConfigAndClient, config, shared),
-		into(&c.batch, batchv1.NewForConfigAndClient, config, shared),
-		into(&c.coordination, coordinationv1.NewForConfigAndClient, config, shared),
-		into(&c.core, corev1.NewForConfigAndClient, config, shared),
-		into(&c.policy, policyv1.NewForConfigAndClient, config, shared),
+		assign(&c.discovery, discovery.NewDiscoveryClientForConfigAndClient, config, shared),
+		assign(&c.apps, appsv1.NewForConfigAndClient, config, shared),
+		assign(&c.authentication, authenticationv1.NewForConfigAndClient, config, shared),
+		assign(&c.authorization, authorizationv1.NewForConfigAndClient, config, shared),
+		assign(&c.batch, batchv1.NewForConfigAndClient, config, shared),
+		assign(&c.coordination, coordinationv1.NewForConfigAndClient, config, shared),
+		assign(&c.core, corev1.NewForConfigAndClient, config, shared),
+		assign(&c.policy, policyv1.NewForConfigAndClient, config, shared),
 	)
 	if err != nil {
 		return nil, err
@@ -68,16 +68,18 @@ func NewTyped(config *rest.Config) (Typed, error) {
 	return c, nil
 }
 
-// Protobuf is a copy of config for clients of the kinds that Kubernetes has itself. It reads them as protobuf, which costs an API server and its client less than
-// JSON.
+// Protobuf returns a copy of config for clients of built-in kinds. They are read as protobuf, which costs API server
+// and client less than JSON.
 func Protobuf(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON,
+		runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	return config
 }
 
-// into makes the client of one group.
-func into[C any](client *C, make func(*rest.Config, *http.Client) (C, error), config *rest.Config, shared *http.Client) (err error) {
+// assign creates the client of one group.
+func assign[C any](client *C, make func(*rest.Config, *http.Client) (C, error), config *rest.Config,
+	shared *http.Client) (err error) {
 	*client, err = make(config, shared)
 	return err
 }

@@ -12,8 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewUntyped makes the client for objects of any kind. It is client-go's own but for how it reads JSON (untyped_json.go): that one goes through each object of a
-// watch twelve times, mostly to find out its kind before it decodes it, and this one three times.
+// NewUntyped returns the client for objects of any kind. It is client-go's except for its JSON decoding
+// (untyped_json.go): client-go's passes over each object of a watch twelve times, mostly to find its kind before
+// decoding it, this one three times.
 func NewUntyped(config *rest.Config) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
 	config.NegotiatedSerializer = untypedSerializers{config.NegotiatedSerializer}
@@ -25,7 +26,7 @@ func NewUntyped(config *rest.Config) (dynamic.Interface, error) {
 	return dynamic.New(client), nil
 }
 
-// untypedSerializers are client-go's, of which those for JSON read in a shorter way.
+// untypedSerializers are client-go's, with faster decoders for JSON.
 type untypedSerializers struct{ runtime.NegotiatedSerializer }
 
 // SupportedMediaTypes implements runtime.NegotiatedSerializer.
@@ -44,11 +45,13 @@ func (s untypedSerializers) SupportedMediaTypes() []runtime.SerializerInfo {
 	return short
 }
 
-// untypedSerializer reads an object first and asks it for its kind then. What is not an object of a cluster is left to client-go's.
+// untypedSerializer decodes an object first and reads its kind afterwards. Anything but an object of a cluster is left
+// to client-go's decoder.
 type untypedSerializer struct{ runtime.Serializer }
 
 // Decode implements runtime.Decoder.
-func (s untypedSerializer) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (s untypedSerializer) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
+	*schema.GroupVersionKind, error) {
 	var err error
 	out := into
 	switch into := into.(type) {
@@ -72,7 +75,7 @@ func (s untypedSerializer) Decode(data []byte, defaults *schema.GroupVersionKind
 	return out, &kind, nil
 }
 
-// statusKind is that of what an API server answers when it has no object to answer with: clients know it by its type.
+// statusKind is the kind of an API server's answer without an object: clients recognise it by its type.
 const statusKind = "Status"
 
 func decodeObject(data []byte, into *unstructured.Unstructured) error {
@@ -84,7 +87,7 @@ func decodeObject(data []byte, into *unstructured.Unstructured) error {
 	return nil
 }
 
-// decodeList reads a list. As with client-go, items of Kubernetes' own kinds, which don't say theirs, get it from the list's.
+// decodeList decodes a list. As in client-go, items without a kind (of built-in kinds) get it from the list's.
 func decodeList(data []byte, into *unstructured.UnstructuredList) error {
 	list, err := readObject(data)
 	if err != nil {
@@ -112,11 +115,12 @@ func decodeList(data []byte, into *unstructured.UnstructuredList) error {
 	return nil
 }
 
-// eventSerializer reads the events of a watch, which are of one kind.
+// eventSerializer decodes the events of a watch, which all have one kind.
 type eventSerializer struct{ runtime.Serializer }
 
 // Decode implements runtime.Decoder.
-func (s eventSerializer) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (s eventSerializer) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
+	*schema.GroupVersionKind, error) {
 	event, is := into.(*metav1.WatchEvent)
 	if !is {
 		return s.Serializer.Decode(data, defaults, into)

@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// errOther says that a text is left to client-go's reader, which knows what to make of it or what is wrong with it.
+// errOther means that the text is left to client-go's decoder, which handles it or reports what is wrong.
 var errOther = errors.New("no JSON object that is read in one pass")
 
-// lastWins has the last one of two fields of one name count, as for client-go's reader.
+// lastWins makes the last of two fields with one name count, as in client-go's decoder.
 var lastWins = jsontext.AllowDuplicateNames(true)
 
-// readObject reads an object in one pass, its numbers as client-go's reader does: int64 where they are whole and fit, float64 otherwise.
+// readObject decodes an object in one pass, its numbers as in client-go: int64 if they are whole and fit, float64
+// otherwise.
 func readObject(data []byte) (map[string]any, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data), lastWins)
 	if d.PeekKind() != '{' {
@@ -94,7 +95,7 @@ func readNumber(text string) (any, error) {
 	return strconv.ParseFloat(text, 64)
 }
 
-// readEvent reads an event of a watch. Its object is a part of data.
+// readEvent decodes an event of a watch. Its object is a slice of data.
 func readEvent(data []byte, event *metav1.WatchEvent) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data), lastWins)
 	if d.PeekKind() != '{' {
@@ -135,42 +136,43 @@ func readEvent(data []byte, event *metav1.WatchEvent) error {
 	return nil
 }
 
-// eventFramer finds where the events of a watch begin and end.
+// eventFramer splits the stream of a watch into events.
 type eventFramer struct{ runtime.Framer }
 
 // NewFrameReader implements runtime.Framer.
 func (f eventFramer) NewFrameReader(r io.ReadCloser) io.ReadCloser {
-	return &events{Closer: r, from: r, decoder: jsontext.NewDecoder(r, lastWins, jsontext.AllowInvalidUTF8(true)), framer: f.Framer}
+	return &events{Closer: r, from: r, decoder: jsontext.NewDecoder(r, lastWins, jsontext.AllowInvalidUTF8(true)),
+		framer: f.Framer}
 }
 
-// events are read one by one.
+// events reads the events of a watch one by one.
 type events struct {
 	io.Closer
 	from    io.Reader
 	decoder *jsontext.Decoder
-	// left is what has not been handed out yet of the event that is being read.
-	left   []byte
-	framer runtime.Framer
-	// other reads what is left when something came that is no event: client-go's reader says what is wrong with it.
-	other io.Reader
+	// remaining is the part of the current event that was not returned yet.
+	remaining []byte
+	framer    runtime.Framer
+	// fallback reads the rest of the stream after something that is no event: client-go's reader reports what is wrong.
+	fallback io.Reader
 }
 
-// Read reads an event, or what of it there is room for, with io.ErrShortBuffer then.
+// Read returns an event, or as much of it as fits, then with io.ErrShortBuffer.
 func (e *events) Read(room []byte) (int, error) {
-	if e.other != nil {
-		return e.other.Read(room)
+	if e.fallback != nil {
+		return e.fallback.Read(room)
 	}
-	if len(e.left) == 0 {
+	if len(e.remaining) == 0 {
 		value, err := e.decoder.ReadValue()
 		if err != nil {
 			unread := slices.Clone(e.decoder.UnreadBuffer())
-			e.other = e.framer.NewFrameReader(io.NopCloser(io.MultiReader(bytes.NewReader(unread), e.from)))
-			return e.other.Read(room)
+			e.fallback = e.framer.NewFrameReader(io.NopCloser(io.MultiReader(bytes.NewReader(unread), e.from)))
+			return e.fallback.Read(room)
 		}
-		e.left = value
+		e.remaining = value
 	}
-	n := copy(room, e.left)
-	if e.left = e.left[n:]; len(e.left) > 0 {
+	n := copy(room, e.remaining)
+	if e.remaining = e.remaining[n:]; len(e.remaining) > 0 {
 		return n, io.ErrShortBuffer
 	}
 	return n, nil

@@ -17,13 +17,14 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Subscriptions wake those who wait until something changes; keys name what. The zero value is usable.
+// Subscriptions wakes goroutines that wait for a change of a key. The zero value is usable.
 type Subscriptions[K comparable] struct {
 	mu      sync.Mutex
 	waiting map[K]map[chan struct{}]struct{}
 }
 
-// Subscribe begins to listen. wake gets a value when one of the keys has changed since the last value was taken. leave must be called.
+// Subscribe starts a subscription. wake receives a value when one of the keys has changed since the last value was
+// received. leave must be called.
 func (s *Subscriptions[K]) Subscribe(keys ...K) (wake chan struct{}, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +49,7 @@ func (s *Subscriptions[K]) Subscribe(keys ...K) (wake chan struct{}, leave func(
 	}
 }
 
-// Notify wakes everybody who waits for a key.
+// Notify wakes all subscribers of a key.
 func (s *Subscriptions[K]) Notify(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +58,7 @@ func (s *Subscriptions[K]) Notify(key K) {
 	}
 }
 
-// Wake wakes one who waits. Who has not taken the last value yet sees this change as well.
+// Wake sends a value unless one is pending already; the pending one covers this change too.
 func Wake(wake chan<- struct{}) {
 	select {
 	case wake <- struct{}{}:
@@ -65,23 +66,23 @@ func Wake(wake chan<- struct{}) {
 	}
 }
 
-// mistrust is how long a watch that reported an error is not relied on.
-const mistrust = 30 * time.Second
+// mistrust is how long a watch is considered unreliable after an error.
+const distrustPeriod = 30 * time.Second
 
-// WatchTrouble remembers when a watch last reported an error, in Unix nanoseconds; 0 never.
+// WatchTrouble is the time of a watch's last error, in Unix nanoseconds; 0: never.
 type WatchTrouble struct{ at atomic.Int64 }
 
-// Note notes an error, and says whether it is the first one.
+// Note records an error and reports whether it is the first one.
 func (t *WatchTrouble) Note(now time.Time) (first bool) { return t.at.Swap(now.UnixNano()) == 0 }
 
-// Recent says that the watch cannot be relied on.
+// Recent reports whether the watch had an error recently, so that it is unreliable.
 func (t *WatchTrouble) Recent(now time.Time) bool {
 	at := t.at.Load()
-	return at != 0 && now.Sub(time.Unix(0, at)) <= mistrust
+	return at != 0 && now.Sub(time.Unix(0, at)) <= distrustPeriod
 }
 
-// Watched is what a watch covers: the objects of a resource, in a namespace or, with "", in all of them, that a label selector matches.
-// Transform keeps of each what is needed, and Indexers find them.
+// Watched is what a watch covers: the objects of a resource that a label selector matches, in a namespace or, with "",
+// in all. Transform reduces each object to what is needed; Indexers index them.
 type Watched struct {
 	Resource  schema.GroupVersionResource
 	Namespace string
@@ -90,21 +91,22 @@ type Watched struct {
 	Indexers  cache.Indexers
 }
 
-// SharedWatch is one watch that many share. Its Informer is to be run.
+// SharedWatch is one watch with many users. The caller has to run its Informer.
 type SharedWatch struct {
 	Informer cache.SharedIndexInformer
 	trouble  WatchTrouble
 }
 
-// NewSharedWatch prepares a watch. warn takes its first error that is worth a word: every watch ends now and then, which is no trouble, nor
-// is a resource that the cluster does not have.
+// NewSharedWatch prepares a watch. warn is called with the first relevant error: an expired watch and a resource that
+// the cluster does not have are not reported.
 func NewSharedWatch(client dynamic.Interface, of Watched, now func() time.Time, warn func(error)) *SharedWatch {
 	filtered := func(o *metav1.ListOptions) { o.LabelSelector = of.Selector }
 	indexers := of.Indexers
 	if indexers == nil {
 		indexers = cache.Indexers{}
 	}
-	w := &SharedWatch{Informer: dynamicinformer.NewFilteredDynamicInformer(client, of.Resource, of.Namespace, 0, indexers,
+	w := &SharedWatch{Informer: dynamicinformer.NewFilteredDynamicInformer(client, of.Resource, of.Namespace, 0,
+		indexers,
 		filtered).Informer()}
 	transforms := w.Informer.SetTransform(of.Transform)
 	handles := w.Informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
@@ -116,27 +118,30 @@ func NewSharedWatch(client dynamic.Interface, of Watched, now func() time.Time, 
 		}
 	})
 	if transforms != nil || handles != nil {
-		panic("a watch that is not running yet does not let itself be prepared")
+		panic("a watch that is not running could not be configured")
 	}
 	return w
 }
 
-// Live says whether changes can be relied on to arrive.
+// Live reports whether the watch has synced and had no recent error.
 func (w *SharedWatch) Live(now time.Time) bool {
 	return w.Informer.HasSynced() && !w.trouble.Recent(now)
 }
 
-// Served says whether a cluster has a resource. One whose cluster does not answer counts as absent for now.
+// Served reports whether a cluster has a resource. If the cluster does not answer, it counts as absent for now.
 func Served(d discovery.DiscoveryInterface, resource schema.GroupVersionResource) bool {
 	list, err := d.ServerResourcesForGroupVersion(resource.GroupVersion().String())
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource })
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+		return r.Name == resource.Resource
+	})
 }
 
-// Work does what a queue asks until it is shut down. What fails is done again later.
-func Work[K comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], do func(context.Context, K) error) {
+// Work processes a queue until it is shut down. A failed key is retried later.
+func Work[K comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[K],
+	do func(context.Context, K) error) {
 	for {
 		key, stopping := queue.Get()
 		if stopping {

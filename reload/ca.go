@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// ReadCA reads certificates in PEM form. what names them in errors.
+// ReadCA reads CA certificates in PEM form. what describes the file in errors.
 func ReadCA(what, path string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

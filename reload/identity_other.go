@@ -4,5 +4,5 @@ package reload
 
 import "io/fs"
 
-// identity is not told here: size and time of change have to do.
+// identity is not available here: size and modification time have to suffice.
 func identity(fs.FileInfo) string { return "" }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// identity tells a file that took another's name from the one that had it.
+// identity returns the inode, which distinguishes a file from another one that replaced it under the same name.
 func identity(info fs.FileInfo) string {
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
 		return strconv.FormatUint(sys.Ino, 10)

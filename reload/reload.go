@@ -1,4 +1,5 @@
-// Package reload keeps what was made of files, and makes it anew when they have changed: tokens, certificates and keys are replaced while a process runs.
+// Package reload keeps a value loaded from files, and loads it again when they have changed: tokens, certificates and
+// keys are replaced while a process runs.
 package reload
 
 import (
@@ -12,63 +13,64 @@ import (
 	"time"
 )
 
-// Files is what load makes of files. Its methods may be called by several goroutines at once.
+// Files is a value loaded from files. Its methods are safe for concurrent use.
 type Files[T any] struct {
 	paths []string
 	load  func() (T, error)
-	// pause is how long after a look at the files the next one is due.
+	// pause is the minimum time between two checks of the files.
 	pause time.Duration
 
-	mu     sync.Mutex
-	looked time.Time
-	loaded bool
-	seen   string
-	value  T
-	err    error
+	mu          sync.Mutex
+	checkedAt   time.Time
+	loaded      bool
+	loadedStamp string
+	value       T
+	err         error
 }
 
-// New follows files that load reads. A folder among the paths stands for all that is in it. The files are looked at again at most once in each pause; 0: at
-// each call of Get. The error is that of the first load.
+// New loads a value from files. A folder among paths includes all its entries. The files are checked at most once per
+// pause; 0: at each call of Get. The error is that of the first load.
 func New[T any](load func() (T, error), pause time.Duration, paths ...string) (*Files[T], error) {
 	f := &Files[T]{paths: paths, load: load, pause: pause}
 	_, err := f.Get()
 	return f, err
 }
 
-// Get is what the files contain now. Files that can't be used are an error, and beside it what was made of them last, if anything: the caller knows
-// whether that may still be used. They are loaded only when they have changed since, or when the last load has failed.
+// Get returns the value of the current files. If they are unusable it returns the error together with the last good
+// value, if any: the caller decides whether to use that. Files are loaded only if they have changed, or if the last
+// load failed.
 func (f *Files[T]) Get() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := time.Now(); f.pause == 0 || f.looked.IsZero() || now.Sub(f.looked) >= f.pause {
-		f.look()
-		f.looked = now
+	if now := time.Now(); f.pause == 0 || f.checkedAt.IsZero() || now.Sub(f.checkedAt) >= f.pause {
+		f.reloadIfChanged()
+		f.checkedAt = now
 	}
 	return f.value, f.err
 }
 
-// Again is Get with a look at the files, whatever the pause.
+// Again is Get with an immediate check of the files.
 func (f *Files[T]) Again() (T, error) {
 	f.mu.Lock()
-	f.looked = time.Time{}
+	f.checkedAt = time.Time{}
 	f.mu.Unlock()
 	return f.Get()
 }
 
-func (f *Files[T]) look() {
-	now := f.stamp() // before they are read: a change in between is seen the next time
-	if f.loaded && now == f.seen && f.err == nil {
+func (f *Files[T]) reloadIfChanged() {
+	now := f.fingerprint() // taken before reading: a change in between is noticed at the next check
+	if f.loaded && now == f.loadedStamp && f.err == nil {
 		return
 	}
 	value, err := f.load()
 	f.loaded, f.err = true, err
 	if err == nil {
-		f.seen, f.value = now, value
+		f.loadedStamp, f.value = now, value
 	}
 }
 
-// stamp is what tells one state of the files from another, without reading them.
-func (f *Files[T]) stamp() string {
+// stamp returns a fingerprint of the files' metadata, without reading them.
+func (f *Files[T]) fingerprint() string {
 	var b strings.Builder
 	for _, path := range f.paths {
 		info, err := os.Stat(path)
@@ -92,8 +94,8 @@ func writeStamp(b *strings.Builder, path string, info fs.FileInfo, err error) {
 	fmt.Fprintf(b, "%s %d %d %s\n", path, info.Size(), info.ModTime().UnixNano(), identity(info))
 }
 
-// Entries are the paths of what is in a folder, by name, without what begins with a dot: a volume of Kubernetes keeps the files themselves in such a folder.
-// A folder that can't be read has none.
+// Entries returns the sorted paths of a folder's entries, without those that begin with a dot: a Kubernetes volume
+// keeps the actual files in such a folder. An unreadable folder has none.
 func Entries(folder string) []string {
 	found, _ := os.ReadDir(folder)
 	var paths []string

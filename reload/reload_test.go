@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFilesAreLoadedWhenTheyHaveChanged(t *testing.T) {
+func TestFilesAreLoaded_WhenChanged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	loads := 0
@@ -27,18 +27,18 @@ func TestFilesAreLoadedWhenTheyHaveChanged(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "one", value)
 	}
-	require.Equal(t, 2, loads, "once in vain, then once")
+	require.Equal(t, 2, loads, "one failed load, one successful")
 	require.NoError(t, os.Remove(path))
 	value, err := files.Get()
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.Equal(t, "one", value, "what was read last is told beside the error")
+	require.Equal(t, "one", value, "the last value is returned with the error")
 	require.NoError(t, os.WriteFile(path, []byte("two"), 0o600))
 	value, err = files.Get()
 	require.NoError(t, err)
 	require.Equal(t, "two", value)
 }
 
-func TestWithoutFilesThereIsAValueAllTheSame(t *testing.T) {
+func TestValueIsLoaded_WithoutFiles(t *testing.T) {
 	t.Parallel()
 	files, err := New(func() (string, error) { return "made of nothing", nil }, time.Hour)
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestWithoutFilesThereIsAValueAllTheSame(t *testing.T) {
 	require.Equal(t, "made of nothing", value)
 }
 
-func TestFilesAreNotLookedAtBeforeThePauseIsOver(t *testing.T) {
+func TestFilesAreNotChecked_WithinThePause(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, []byte("one"), 0o600))
@@ -62,5 +62,5 @@ func TestFilesAreNotLookedAtBeforeThePauseIsOver(t *testing.T) {
 	require.Equal(t, "one", value)
 	value, err = files.Again()
 	require.NoError(t, err)
-	require.Equal(t, "two", value, "unless that is asked for")
+	require.Equal(t, "two", value, "unless an immediate check is requested")
 }

@@ -13,20 +13,21 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// The ConfigMap of the engine's namespace that says which engine it is.
+// The ConfigMap in the engine's namespace with its identity.
 const (
 	engineObject  = "slipway-engine"
 	engineKeyUID  = "uid"
 	engineKeyName = "name"
 )
 
-// NameEngine says how people call the engine; "": by its namespace. It is to be called before Engine; a process that doesn't call it goes
-// by what another one has written.
-func (s *Store) NameEngine(name string) {
+// SetEngineName sets the engine's display name; "": its namespace. Call it before Engine. A process that does not call
+// it uses the stored name.
+func (s *Store) SetEngineName(name string) {
 	s.engineName = cmp.Or(name, s.namespace)
 }
 
-// Engine is this engine, as its claims name it. Its UID is made once, by the process that comes first, and stays as long as its ConfigMap.
+// Engine returns this engine as its claims name it. The first process creates the UID, which stays the same as long as
+// the ConfigMap exists.
 func (s *Store) Engine(ctx context.Context) (workloadops.Engine, error) {
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
@@ -34,7 +35,7 @@ func (s *Store) Engine(ctx context.Context) (workloadops.Engine, error) {
 		return s.engine, nil
 	}
 	var engine workloadops.Engine
-	err := failure.UntilNoConflict("ConfigMap "+engineObject, func() (err error) {
+	err := failure.RetryOnConflict("ConfigMap "+engineObject, func() (err error) {
 		engine, err = s.readEngine(ctx)
 		return err
 	})
@@ -59,16 +60,17 @@ func (s *Store) readEngine(ctx context.Context) (workloadops.Engine, error) {
 		}
 	}
 	if err != nil {
-		return none, failed(err, object)
+		return none, asFailure(err, object)
 	}
 	if found.Data[engineKeyUID] == "" {
-		return none, failure.New(failure.Refused, "%s has no %s: put back the one that the claims of this engine's releases name, or delete "+
-			"the ConfigMap if no release is under way", object, engineKeyUID)
+		return none, failure.New(failure.Refused, "%s has no %s: restore the one in the claims of this engine's "+
+			"releases, or delete "+
+			"the ConfigMap if no release is in progress", object, engineKeyUID)
 	}
 	if s.engineName != "" && found.Data[engineKeyName] != s.engineName {
 		found.Data[engineKeyName] = s.engineName
 		if found, err = maps.Update(ctx, found, metav1.UpdateOptions{}); err != nil {
-			return none, failed(err, object)
+			return none, asFailure(err, object)
 		}
 	}
 	return workloadops.Engine{UID: found.Data[engineKeyUID], Name: found.Data[engineKeyName]}, nil

@@ -32,17 +32,19 @@ func TestAnEngineHasOneUID(t *testing.T) {
 	wg.Wait()
 	require.NotEmpty(t, engines[0].UID)
 	for _, engine := range engines {
-		require.Equal(t, workloadops.Engine{UID: engines[0].UID, Name: own}, engine, "five processes that start at once are one engine, called by its namespace")
+		require.Equal(t, workloadops.Engine{UID: engines[0].UID, Name: own}, engine,
+			"five processes that start at once get one UID, and the namespace as name")
 	}
 
 	server := process()
-	server.NameEngine("blue")
+	server.SetEngineName("blue")
 	renamed, err := server.Engine(testContext(t))
 	require.NoError(t, err)
-	require.Equal(t, workloadops.Engine{UID: engines[0].UID, Name: "blue"}, renamed, "a server gives the name, the UID stays")
+	require.Equal(t, workloadops.Engine{UID: engines[0].UID, Name: "blue"}, renamed,
+		"a server sets the name, the UID is unchanged")
 	worker, err := process().Engine(testContext(t))
 	require.NoError(t, err)
-	require.Equal(t, renamed, worker, "a worker goes by what stands there")
+	require.Equal(t, renamed, worker, "a worker uses the stored name")
 
 	home, err := kubernetes.NewForConfig(stack.REST)
 	require.NoError(t, err)
@@ -53,6 +55,6 @@ func TestAnEngineHasOneUID(t *testing.T) {
 	_, err = maps.Update(t.Context(), found, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	_, err = process().Engine(testContext(t))
-	require.True(t, failure.Is(err, failure.Refused), "a UID that was taken away isn't replaced by another: %v", err)
-	require.ErrorContains(t, err, "has no uid: put back the one that the claims of this engine's releases name")
+	require.True(t, failure.Is(err, failure.Refused), "a removed UID is not replaced by a new one: %v", err)
+	require.ErrorContains(t, err, "has no uid: restore the one in the claims of this engine's releases")
 }

@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// fieldManager owns what the engine applies.
+	// fieldManager owns the fields that the engine applies.
 	fieldManager = "slipway"
-	// establishTimeout is how long the API server may take to serve a definition that was applied.
+	// establishTimeout is how long the API server may take to serve an applied definition.
 	establishTimeout = 30 * time.Second
 	establishPoll    = 100 * time.Millisecond
 )
 
-// EnsureNamespace creates the engine's namespace, and the one of servings, when they are not there.
+// EnsureNamespace creates the engine's namespace and that of servings if they do not exist.
 func (s *Store) EnsureNamespace(ctx context.Context) error {
 	for _, name := range []string{s.namespace, s.servingNamespace} {
 		if err := s.ensureNamespace(ctx, name); err != nil {
@@ -48,16 +48,17 @@ func (s *Store) ensureNamespace(ctx context.Context, name string) error {
 	object := "namespace " + name
 	_, err := s.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		return failed(err, object)
+		return asFailure(err, object)
 	}
-	_, err = s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err = s.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	return failed(err, object)
+	return asFailure(err, object)
 }
 
-// EnsureCRDs applies the definitions that this build carries and returns when the API server serves them all.
+// EnsureCRDs applies this build's definitions and returns when the API server serves them all.
 func (s *Store) EnsureCRDs(ctx context.Context) error {
 	names, err := fs.Glob(crds.Files, "*.yaml")
 	if err != nil {
@@ -82,25 +83,27 @@ func (s *Store) ensureCRD(ctx context.Context, file string, text []byte) error {
 	}
 	object := "definition " + definition.Name
 	foreign := false
-	err := failure.UntilNoConflict(object, func() (err error) {
+	err := failure.RetryOnConflict(object, func() (err error) {
 		foreign, err = s.applyCRD(ctx, definition.Name, text)
 		return err
 	})
 	if foreign || err != nil {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, establishPoll, establishTimeout, true, func(ctx context.Context) (bool, error) {
-		found, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
-		return err == nil && established(found), err
-	})
+	err = wait.PollUntilContextTimeout(ctx, establishPoll, establishTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			found, err := s.crds.CustomResourceDefinitions().Get(ctx, definition.Name, metav1.GetOptions{})
+			return err == nil && established(found), err
+		})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return failure.New(failure.Unreachable, "%s is not served %s after it was applied: look at its conditions", object,
+		return failure.New(failure.Unreachable, "%s is not served %s after it was applied: check its conditions",
+			object,
 			establishTimeout)
 	}
-	return failed(err, object)
+	return asFailure(err, object)
 }
 
-// applyCRD applies one definition, unless the cluster has one of that name that another product brought.
+// applyCRD applies one definition, unless the cluster has one of that name from another product.
 func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -113,7 +116,7 @@ func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return false, failed(err, object)
+		return false, asFailure(err, object)
 	case isForeign(found):
 		return true, nil
 	case isConverted(found):
@@ -121,7 +124,7 @@ func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign
 			return false, fmt.Errorf("read the %s: %w", object, err)
 		}
 	}
-	if err == nil && stands(found, &wanted) {
+	if err == nil && isUpToDate(found, &wanted) {
 		return false, nil
 	}
 	body, err := wanted.MarshalJSON()
@@ -130,11 +133,12 @@ func (s *Store) applyCRD(ctx context.Context, name string, text []byte) (foreign
 	}
 	_, err = s.crds.CustomResourceDefinitions().Patch(ctx, name, types.ApplyYAMLPatchType, body,
 		metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)})
-	return false, failed(err, object)
+	return false, asFailure(err, object)
 }
 
-// stands says that a definition is as it is wanted. Applying it again would have the API server compile all its rules, for nothing.
-func stands(found *apiextensionsv1.CustomResourceDefinition, wanted *unstructured.Unstructured) bool {
+// isUpToDate reports whether a definition is as wanted. Applying it again would only make the API server compile all
+// its rules.
+func isUpToDate(found *apiextensionsv1.CustomResourceDefinition, wanted *unstructured.Unstructured) bool {
 	var want apiextensionsv1.CustomResourceDefinition
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, &want) != nil {
 		return false
@@ -142,7 +146,8 @@ func stands(found *apiextensionsv1.CustomResourceDefinition, wanted *unstructure
 	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&want.Spec)
 	have := found.DeepCopy()
 	have.Spec.Conversion, want.Spec.Conversion = nil, nil
-	return equality.Semantic.DeepEqual(have.Spec, want.Spec) && contains(found.Labels, want.Labels) && contains(found.Annotations, want.Annotations)
+	return equality.Semantic.DeepEqual(have.Spec, want.Spec) && contains(found.Labels, want.Labels) &&
+		contains(found.Annotations, want.Annotations)
 }
 
 func contains(have, want map[string]string) bool {
@@ -154,8 +159,8 @@ func contains(have, want map[string]string) bool {
 	return true
 }
 
-// keepServed leaves versions served that a server converts: their list belongs to one owner as a whole. A server that writes meanwhile makes
-// the write a Conflict.
+// keepServed keeps versions served that a server converts: the list of versions has a single owner. A concurrent write
+// by a server makes the write a Conflict.
 func keepServed(wanted *unstructured.Unstructured, found *apiextensionsv1.CustomResourceDefinition) error {
 	versions, _, err := unstructured.NestedSlice(wanted.Object, "spec", "versions")
 	if err != nil {
@@ -172,7 +177,7 @@ func keepServed(wanted *unstructured.Unstructured, found *apiextensionsv1.Custom
 	return unstructured.SetNestedSlice(wanted.Object, versions, "spec", "versions")
 }
 
-// isForeign says whether a definition of another group was brought by another product: that one stays as it is.
+// isForeign reports whether another product installed a definition of another group: that one is not changed.
 func isForeign(found *apiextensionsv1.CustomResourceDefinition) bool {
 	return found.Spec.Group != v1alpha1.GroupVersion.Group && !definition.IsOurs(found.Labels)
 }
@@ -186,34 +191,37 @@ func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	return false
 }
 
-// CheckCluster says what is wrong when the home cluster, or the engine's namespace in it, cannot be read.
+// CheckCluster returns an error if the home cluster, or the engine's namespace in it, cannot be read.
 func (s *Store) CheckCluster(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err := s.core.Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
-	return failed(err, "namespace "+s.namespace)
+	return asFailure(err, "namespace "+s.namespace)
 }
 
-// CheckCRDs says what is wrong when one of the engine's own kinds cannot be read.
+// CheckCRDs returns an error if one of the engine's own kinds cannot be read.
 func (s *Store) CheckCRDs(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	for _, check := range []func(context.Context) error{s.services.check, s.plans.check, s.parties.check, s.checkTraffic, s.appImages.check,
+	for _, check := range []func(context.Context) error{s.services.check, s.plans.check, s.parties.check,
+		s.checkTraffic, s.appImages.check,
 		s.servings.check} {
 		if err := check(ctx); err != nil {
 			return err
 		}
 	}
-	_, err := s.metadata.Resource(recordResource).Namespace(s.namespace).List(ctx, metav1.ListOptions{Limit: 1}) // without their bodies
-	return failed(err, "kind "+s.records.name)
+	// without their bodies
+	_, err := s.metadata.Resource(recordResource).Namespace(s.namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	return asFailure(err, "kind "+s.records.name)
 }
 
 func (s *Store) checkTraffic(ctx context.Context) error {
 	_, err := s.traffic.List(ctx, metav1.ListOptions{Limit: 1})
-	return failed(err, "kind "+v1alpha1.TrafficRoutingKind)
+	return asFailure(err, "kind "+v1alpha1.TrafficRoutingKind)
 }
 
-// Setup prepares the home cluster for as long as it takes: a process that starts before its cluster waits for it, and says so in /readyz.
+// Setup prepares the home cluster, and retries until it succeeds: a process that starts before its cluster waits for
+// it, and /readyz reports that.
 type Setup struct {
 	store   *Store
 	install bool
@@ -222,12 +230,13 @@ type Setup struct {
 	done    chan struct{}
 }
 
-// NewSetup prepares store's cluster; install says whether the definitions are applied and the engine's namespace is made.
+// NewSetup returns the setup of store's cluster; with install it applies the definitions and creates the engine's
+// namespace.
 func NewSetup(store *Store, install bool, log *slog.Logger) *Setup {
 	return &Setup{store: store, install: install, log: log, done: make(chan struct{})}
 }
 
-// Start returns at once.
+// Start starts the setup in the background and returns at once.
 func (s *Setup) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -238,14 +247,14 @@ func (s *Setup) Start(context.Context) error {
 	return nil
 }
 
-// Stop ends the watch on records.
+// Stop ends the setup and the watch on records.
 func (s *Setup) Stop(context.Context) error {
 	s.cancel()
 	<-s.done
 	return nil
 }
 
-// setupPause is how long a failed preparation waits before the next.
+// setupPause is the pause after a failed attempt.
 const setupPause = 2 * time.Second
 
 func (s *Setup) run(ctx context.Context) {
@@ -279,7 +288,7 @@ func (s *Setup) prepareObjects(ctx context.Context) error {
 	if failure.Is(err, failure.Unreachable) {
 		return err
 	}
-	if err != nil { // an engine works without them
+	if err != nil { // the engine works without them
 		s.log.WarnContext(ctx, "the admission policies for Rollouts can't be installed", "error", err)
 	}
 	return s.store.EnsureNamespace(ctx)

@@ -26,7 +26,7 @@ type object[E any] interface {
 	DeepCopyInto(to *E)
 }
 
-// list is a list of objects as the API server answers it.
+// list is a list of objects as returned by the API server.
 type list[E any, T object[E]] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
@@ -44,108 +44,112 @@ func (l *list[E, T]) DeepCopyObject() runtime.Object {
 	return copied
 }
 
-// kind is how objects of one kind are read and written; T is a pointer to one of them.
+// kind reads and writes objects of one kind; T is a pointer to one of them.
 type kind[E any, T object[E]] struct {
 	*gentype.ClientWithList[T, *list[E, T]]
-	// name is the kind's, noun what errors call an object of it, plural what they call several.
+	// name is the kind; noun and plural name one and several objects of it in errors.
 	name, noun, plural string
 }
 
-// newKind makes the client of a kind, which the API server serves under the name of that resource.
+// newKind returns the client of a kind, which the API server serves as that resource.
 func newKind[E any, T object[E]](g group, resource, name, noun, plural string) kind[E, T] {
 	g.scheme.AddKnownTypeWithName(g.WithKind(name), T(new(E)))
 	g.scheme.AddKnownTypeWithName(g.WithKind(name+"List"), &list[E, T]{})
-	return kind[E, T]{name: name, noun: noun, plural: plural, ClientWithList: gentype.NewClientWithList(resource, g.Interface,
-		g.ParameterCodec, g.namespace, func() T { return new(E) }, func() *list[E, T] { return &list[E, T]{} })}
+	return kind[E, T]{name: name, noun: noun, plural: plural,
+		ClientWithList: gentype.NewClientWithList(resource, g.Interface,
+			g.ParameterCodec, g.namespace, func() T { return new(E) }, func() *list[E, T] { return &list[E, T]{} })}
 }
 
-func (k kind[E, T]) called(id string) string { return k.noun + " " + id }
+func (k kind[E, T]) objectName(id string) string { return k.noun + " " + id }
 
-// check says what is wrong when objects of the kind cannot be read.
+// check returns an error if objects of the kind cannot be read.
 func (k kind[E, T]) check(ctx context.Context) error {
 	_, err := k.List(ctx, metav1.ListOptions{Limit: 1})
-	return failed(err, "kind "+k.name)
+	return asFailure(err, "kind "+k.name)
 }
 
-// page reads one page in order of name; next is the cursor of the page after it, "" on the last one.
+// page reads one page in order of name; next is the cursor of the next page, "" on the last one.
 func (k kind[E, T]) page(ctx context.Context, limit int, cursor string) (items []E, next string, err error) {
 	list, err := listPage(ctx, k, limit, cursor)
 	if err != nil {
-		return nil, "", failed(err, "the list of "+k.plural)
+		return nil, "", asFailure(err, "the list of "+k.plural)
 	}
 	return list.Items, list.Continue, nil
 }
 
-// get reads one object. One that another ID's object is called by is not found.
+// get reads one object. It is not found if the object of that name has another ID.
 func (k kind[E, T]) get(ctx context.Context, id string) (T, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	found, err := k.Get(ctx, v1alpha1.ObjectName(id), metav1.GetOptions{})
 	if err != nil {
-		return nil, failed(err, k.called(id))
+		return nil, asFailure(err, k.objectName(id))
 	}
 	if v1alpha1.IDOf(found) != id {
-		return nil, failure.New(failure.NotFound, "%s does not exist", k.called(id))
+		return nil, failure.New(failure.NotFound, "%s does not exist", k.objectName(id))
 	}
 	return found, nil
 }
 
-// create creates an object; one of its name that is there already is a Conflict.
+// create creates an object; an existing one of its name is a Conflict.
 func (k kind[E, T]) create(ctx context.Context, object T) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_, err := k.Create(ctx, object, metav1.CreateOptions{})
-	return failed(err, k.called(object.GetName()))
+	return asFailure(err, k.objectName(object.GetName()))
 }
 
-// update replaces the object that was read; a change since is a Conflict. What was written is in object afterwards.
+// update replaces the object that was read; a change since is a Conflict. Afterwards object holds the stored state.
 func (k kind[E, T]) update(ctx context.Context, object T) error {
-	return k.written(ctx, object, k.Update)
+	return k.write(ctx, object, k.Update)
 }
 
-// updateStatus is update for the status alone.
+// updateStatus is update for the status only.
 func (k kind[E, T]) updateStatus(ctx context.Context, object T) error {
-	return k.written(ctx, object, k.UpdateStatus)
+	return k.write(ctx, object, k.UpdateStatus)
 }
 
-func (k kind[E, T]) written(ctx context.Context, object T, write func(context.Context, T, metav1.UpdateOptions) (T, error)) error {
+func (k kind[E, T]) write(ctx context.Context, object T,
+	write func(context.Context, T, metav1.UpdateOptions) (T, error)) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	written, err := write(ctx, object, metav1.UpdateOptions{})
 	if err == nil {
 		*object = *written
 	}
-	return failed(err, k.called(object.GetName()))
+	return asFailure(err, k.objectName(object.GetName()))
 }
 
-// delete deletes an object; one that does not meet the preconditions is a Conflict. nil: whatever it is.
+// delete deletes an object; if it does not meet the preconditions, it is a Conflict. nil: no preconditions.
 func (k kind[E, T]) delete(ctx context.Context, id string, only *metav1.Preconditions) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return failed(k.Delete(ctx, v1alpha1.ObjectName(id), metav1.DeleteOptions{Preconditions: only}), k.called(id))
+	return asFailure(k.Delete(ctx, v1alpha1.ObjectName(id), metav1.DeleteOptions{Preconditions: only}),
+		k.objectName(id))
 }
 
-// put brings one object to the spec that is asked, which specOf finds in it: read, compare, write only what differs, with the read
-// version as precondition. Where nothing differs, changed is false.
+// put creates or updates an object so that it has this spec, which specOf returns a pointer to. It reads, compares, and
+// writes only a difference, with the read version as precondition. If nothing differs, changed is false.
 func put[E any, T object[E], S any](ctx context.Context, k kind[E, T], id string, spec S,
 	specOf func(T) *S) (created, changed bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	for range failure.Attempts {
+	for range failure.MaxConflictAttempts {
 		var stored T
 		stored, err = k.Get(ctx, v1alpha1.ObjectName(id), metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			fresh := named[E, T](id)
+			fresh := newObject[E, T](id)
 			*specOf(fresh) = spec
 			if _, err = k.Create(ctx, fresh, metav1.CreateOptions{}); err == nil {
 				return true, true, nil
 			}
 		case err != nil:
-			return false, false, failed(err, k.called(id))
+			return false, false, asFailure(err, k.objectName(id))
 		case v1alpha1.IDOf(stored) != id:
 			return false, false, failure.New(failure.Conflict,
-				"%s cannot be kept: the object of its name belongs to %s; choose another name", k.called(id), v1alpha1.IDOf(stored))
+				"%s cannot be stored: the object of its name belongs to %s; choose another name", k.objectName(id),
+				v1alpha1.IDOf(stored))
 		case sameJSON(*specOf(stored), spec):
 			return false, false, nil
 		default:
@@ -158,11 +162,11 @@ func put[E any, T object[E], S any](ctx context.Context, k kind[E, T], id string
 			break
 		}
 	}
-	return false, false, failed(err, k.called(id))
+	return false, false, asFailure(err, k.objectName(id))
 }
 
-// named is an object as it is created. An ID that cannot be a name is kept beside it.
-func named[E any, T object[E]](id string) T {
+// newObject returns an object to create. An ID that is not a valid name is kept in an annotation.
+func newObject[E any, T object[E]](id string) T {
 	var fresh T = new(E)
 	fresh.SetName(v1alpha1.ObjectName(id))
 	if fresh.GetName() != id {
@@ -171,8 +175,8 @@ func named[E any, T object[E]](id string) T {
 	return fresh
 }
 
-// sameJSON says whether two values are the same document: raw JSON inside them may come back from the API server with its keys in another
-// order.
+// sameJSON reports whether two values are the same document: the API server may return raw JSON inside them with
+// another order of keys.
 func sameJSON(a, b any) bool {
 	left, errLeft := generic(a)
 	right, errRight := generic(b)
@@ -188,11 +192,11 @@ func generic(value any) (any, error) {
 	return plain, json.Unmarshal(text, &plain)
 }
 
-// pageSize is how many objects are asked for at once where all of them are wanted.
+// pageSize is the page size when all objects are read.
 const pageSize = 500
 
-// listPage reads one page in order of name. A cursor that the API server has forgotten (it remembers them for some minutes) goes on
-// from the same name in the present state of things.
+// listPage reads one page in order of name. A cursor that the API server has forgotten (after some minutes) continues
+// from the same name in the current state.
 func listPage[L runtime.Object](ctx context.Context, from interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 }, limit int, cursor string) (L, error) {
@@ -221,20 +225,21 @@ func all[E any](page func(cursor string) (items []E, next string, err error)) ([
 	}
 }
 
-// failed turns the API server's answer about one object ("plan shop") into a typed failure. What says nothing of the home cluster stays
-// untyped.
-func failed(err error, object string) error {
+// asFailure turns the API server's error about one object ("plan shop") into a typed failure. An error that is not
+// about the home cluster stays untyped.
+func asFailure(err error, object string) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
 	if tooLarge(err) {
-		return failure.New(failure.Refused, "%s is too large for the home cluster to keep: split it up", object)
+		return failure.New(failure.Refused, "%s is too large for the home cluster to store: split it up", object)
 	}
 	switch kube.Classify(err) {
 	case kube.Missing:
 		return failure.New(failure.NotFound, "%s does not exist", object)
 	case kube.Changed:
-		return failure.New(failure.Conflict, "%s was changed by somebody else in the meantime: read it again and repeat", object)
+		return failure.New(failure.Conflict, "another client has changed %s in the meantime: read it again and retry",
+			object)
 	case kube.Forbidden:
 		return failure.New(failure.Forbidden, "%s: the home cluster does not permit it: %s", object, kube.Text(err))
 	case kube.Rejected, kube.Refused:
@@ -246,9 +251,10 @@ func failed(err error, object string) error {
 	return fmt.Errorf("%s: %w", object, err)
 }
 
-// tooLarge knows the limits: the API server's on a request's body, and etcd's on one object and on one message, which come back as internal
-// errors.
+// tooLarge reports whether an error is about a size limit: the API server's on a request body, or etcd's on an object
+// or a message, which are returned as internal errors.
 func tooLarge(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(err.Error(), "etcdserver: request is too large") ||
+	return apierrors.IsRequestEntityTooLargeError(err) ||
+		strings.Contains(err.Error(), "etcdserver: request is too large") ||
 		strings.Contains(err.Error(), "trying to send message larger than max")
 }

@@ -16,7 +16,7 @@ import (
 	"slipway.io/slipway/store"
 )
 
-// kusciaStore is a store on a cluster that has the kinds of Kuscia.
+// kusciaStore is a store on a cluster with Kuscia's kinds.
 func kusciaStore(t *testing.T) *store.Store {
 	t.Helper()
 	store := newStore(t)
@@ -36,12 +36,14 @@ func kindOf(t *testing.T, err error) failure.Kind {
 func newAppImage(name string) *kuscia.AppImage {
 	return &kuscia.AppImage{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kuscia.AppImageSpec{
 		Image: kuscia.AppImageInfo{Name: "registry.test/serving", Tag: "v1"},
-		DeployTemplates: []kuscia.DeployTemplate{{Name: "serving", Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{
-			Name: "serving", Ports: []kuscia.ContainerPort{{Name: "service", Port: 53509, Scope: kuscia.ScopeCluster}}}}}}},
+		DeployTemplates: []kuscia.DeployTemplate{{Name: "serving",
+			Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{
+				Name: "serving", Ports: []kuscia.ContainerPort{{Name: "service", Port: 53509,
+					Scope: kuscia.ScopeCluster}}}}}}},
 	}}
 }
 
-func TestAppImagesAreKept(t *testing.T) {
+func TestAppImagesAreStored(t *testing.T) {
 	t.Parallel()
 	store, ctx := kusciaStore(t), testContext(t)
 	name := "image-" + rand.String(8)
@@ -52,15 +54,17 @@ func TestAppImagesAreKept(t *testing.T) {
 			_ = store.DeleteAppImage(context.Background(), name)
 		}
 	})
-	require.Equal(t, failure.Conflict, kindOf(t, store.CreateAppImage(ctx, newAppImage(name))), "a second one of its name")
+	require.Equal(t, failure.Conflict, kindOf(t, store.CreateAppImage(ctx, newAppImage(name))),
+		"a second one of its name")
 
 	first, err := store.GetAppImage(ctx, name)
 	require.NoError(t, err)
-	require.Equal(t, kuscia.ProtocolHTTP, first.Spec.DeployTemplates[0].Spec.Containers[0].Ports[0].Protocol, "the definition's default")
+	require.Equal(t, kuscia.ProtocolHTTP, first.Spec.DeployTemplates[0].Spec.Containers[0].Ports[0].Protocol,
+		"the definition's default")
 	second := first.DeepCopy()
 	first.Spec.Image.Tag = "v2"
 	require.NoError(t, store.UpdateAppImage(ctx, first))
-	require.Equal(t, failure.Conflict, kindOf(t, store.UpdateAppImage(ctx, second)), "it was changed since it was read")
+	require.Equal(t, failure.Conflict, kindOf(t, store.UpdateAppImage(ctx, second)), "changed since it was read")
 
 	found := false
 	for cursor := ""; ; {
@@ -74,7 +78,7 @@ func TestAppImagesAreKept(t *testing.T) {
 			break
 		}
 	}
-	require.True(t, found, "the pages together have it")
+	require.True(t, found, "one of the pages contains it")
 
 	require.NoError(t, store.DeleteAppImage(ctx, name))
 	deleted = true
@@ -83,7 +87,7 @@ func TestAppImagesAreKept(t *testing.T) {
 	require.Equal(t, failure.NotFound, kindOf(t, store.DeleteAppImage(ctx, name)))
 }
 
-func TestServingsAreKept(t *testing.T) {
+func TestServingsAreStored(t *testing.T) {
 	t.Parallel()
 	store, ctx := kusciaStore(t), testContext(t)
 	id := "serving-" + rand.String(8)
@@ -97,34 +101,37 @@ func TestServingsAreKept(t *testing.T) {
 			_ = store.DeleteServing(context.Background(), stored)
 		}
 	})
-	require.Equal(t, failure.Conflict, kindOf(t, store.CreateServing(ctx, serving.DeepCopy())), "a second one of its ID")
+	require.Equal(t, failure.Conflict, kindOf(t, store.CreateServing(ctx, serving.DeepCopy())),
+		"a second one of its ID")
 
 	stored, err := store.GetServing(ctx, id)
 	require.NoError(t, err)
-	require.Equal(t, store.Namespace(), stored.Namespace, "where the store was told to keep them")
+	require.Equal(t, store.Namespace(), stored.Namespace, "in the configured namespace")
 	stale := stored.DeepCopy()
 	stored.Spec.InputConfig, stored.Status.Phase = "{}", kuscia.PhaseFailed
 	require.NoError(t, store.UpdateServing(ctx, stored))
 	require.EqualValues(t, 2, stored.Generation)
-	require.Equal(t, kuscia.PhasePending, stored.Status.Phase, "an update leaves the status alone")
-	require.Equal(t, failure.Conflict, kindOf(t, store.UpdateServing(ctx, stale)), "it was changed since it was read")
+	require.Equal(t, kuscia.PhasePending, stored.Status.Phase, "an update does not change the status")
+	require.Equal(t, failure.Conflict, kindOf(t, store.UpdateServing(ctx, stale)), "changed since it was read")
 
 	stored.Status.Phase, stored.Status.TotalParties, stored.Spec.InputConfig = kuscia.PhaseProgressing, 1, "lost"
 	require.NoError(t, store.UpdateServingStatus(ctx, stored))
-	require.Equal(t, "{}", stored.Spec.InputConfig, "the status leaves the spec alone")
-	require.EqualValues(t, 2, stored.Generation, "the status is no new generation")
-	require.True(t, meta.IsStatusConditionTrue(stored.Status.Conditions, conditions.Progressing), "the conditions are written with it")
+	require.Equal(t, "{}", stored.Spec.InputConfig, "a status update does not change the spec")
+	require.EqualValues(t, 2, stored.Generation, "a status update is no new generation")
+	require.True(t, meta.IsStatusConditionTrue(stored.Status.Conditions, conditions.Progressing),
+		"the conditions are written with it")
 	version := stored.ResourceVersion
 	require.NoError(t, store.UpdateServingStatus(ctx, stored))
-	require.Equal(t, version, stored.ResourceVersion, "the same status has the same conditions: nothing is written")
+	require.Equal(t, version, stored.ResourceVersion, "an equal status writes nothing")
 	require.Equal(t, failure.Conflict, kindOf(t, store.UpdateServingStatus(ctx, stale)))
 
 	stored.Finalizers = []string{kuscia.Finalizer}
 	require.NoError(t, store.UpdateServing(ctx, stored))
 	another := stored.DeepCopy()
 	another.UID = "another"
-	require.Equal(t, failure.Conflict, kindOf(t, store.DeleteServing(ctx, another)), "another one of its ID is not deleted")
-	require.NoError(t, store.DeleteServing(ctx, stale), "whatever version it is at by now")
+	require.Equal(t, failure.Conflict, kindOf(t, store.DeleteServing(ctx, another)),
+		"another one of its ID is not deleted")
+	require.NoError(t, store.DeleteServing(ctx, stale), "at any version")
 	stored, err = store.GetServing(ctx, id)
 	require.NoError(t, err)
 	require.NotNil(t, stored.DeletionTimestamp, "the finalizer keeps it")

@@ -16,7 +16,7 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// Snapshot is what a task runs, from its record.
+// Snapshot returns what a task executes, from its record.
 func (s *Store) Snapshot(ctx context.Context, task string) (plan.Snapshot, error) {
 	record, err := s.GetRecord(ctx, task)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Store) Snapshot(ctx context.Context, task string) (plan.Snapshot, error
 	return snapshot, nil
 }
 
-// PlanOfTask is the plan that a task executes, "" when the task has no record any more.
+// PlanOfTask returns the plan that a task executes, "" if the task's record no longer exists.
 func (s *Store) PlanOfTask(ctx context.Context, task string) (string, error) {
 	record, err := s.GetRecord(ctx, task)
 	if failure.Is(err, failure.NotFound) {
@@ -41,46 +41,50 @@ func (s *Store) PlanOfTask(ctx context.Context, task string) (string, error) {
 	return record.Spec.Subject, nil
 }
 
-// CompleteTask writes the final task into its record and keeps the newest keep records of its plan (0: keepRecords). Repeating it changes
-// nothing.
+// CompleteTask writes the final task into its record and keeps the newest keep records of its plan (0: keepRecords). It
+// is idempotent.
 func (s *Store) CompleteTask(ctx context.Context, task plan.Task, keep int) error {
 	return s.complete(ctx, v1alpha1.KindTask, task.Plan, ending{record: v1alpha1.RecordName(v1alpha1.KindTask, task.ID),
-		state: string(task.State), reason: task.Reason, began: task.StartedAt, over: task.FinishedAt, workflow: task.Workflow, whole: task,
+		state: string(task.State), reason: task.Reason, began: task.StartedAt, finished: task.FinishedAt,
+		workflow: task.Workflow, status: task,
 		packages: task.Packages(), services: new(task.Counts())}, keep)
 }
 
-// CompleteRollout writes the final status of a rollout into its record and keeps the newest keep records of its name (0: keepRecords).
-// Repeating it changes nothing.
+// CompleteRollout writes the final status of a rollout into its record and keeps the newest keep records of its name
+// (0: keepRecords). It is idempotent.
 func (s *Store) CompleteRollout(ctx context.Context, record string, status rollout.Status, keep int) error {
 	subject := v1alpha1.SubjectLabel(v1alpha1.RolloutSubject(status.Party, status.Namespace, status.Name))
-	return s.complete(ctx, v1alpha1.KindRollout, subject, ending{record: record, state: string(status.Phase), reason: status.Reason,
-		began: &status.CreatedAt, over: status.FinishedAt, workflow: status.Workflow, whole: status,
-		packages: status.Packages(), few: status.Revision > 0 && status.Revision <= int64(cmp.Or(keep, keepRecords)/2)}, keep)
+	return s.complete(ctx, v1alpha1.KindRollout, subject,
+		ending{record: record, state: string(status.Phase), reason: status.Reason,
+			began: &status.CreatedAt, finished: status.FinishedAt, workflow: status.Workflow, status: status,
+			packages: status.Packages(), skipPrune: status.Revision > 0 &&
+				status.Revision <= int64(cmp.Or(keep, keepRecords)/2)}, keep)
 }
 
-// ending is how a release ended: whole is its last status.
+// ending is how a release ended; status is its last status.
 type ending struct {
 	record, state, reason string
-	began, over           *time.Time
+	began, finished       *time.Time
 	workflow              *plan.WorkflowRef
-	whole                 any
+	status                any
 	packages              []string
 	services              *plan.ServiceCounts
-	// few says that the subject cannot have so many records yet that one of them has to go.
-	few bool
+	// skipPrune is true if the subject cannot have enough records yet for one to be pruned.
+	skipPrune bool
 }
 
 func (s *Store) complete(ctx context.Context, kind, subject string, end ending, keep int) error {
-	body, err := v1alpha1.EncodeBody(end.whole)
+	body, err := v1alpha1.EncodeBody(end.status)
 	if err != nil {
 		return failure.New(failure.Refused, "record %s cannot be written: %v", end.record, err)
 	}
-	outcome := v1alpha1.ReleaseOutcome{State: end.state, Reason: end.reason, Body: body, StartedAt: microTime(end.began),
-		FinishedAt: microTime(end.over), Packages: end.packages, Services: end.services}
+	outcome := v1alpha1.ReleaseOutcome{State: end.state, Reason: end.reason, Body: body,
+		StartedAt:  microTime(end.began),
+		FinishedAt: microTime(end.finished), Packages: end.packages, Services: end.services}
 	if end.workflow != nil {
 		outcome.RunID = end.workflow.RunID
 	}
-	if err := s.CompleteRelease(ctx, kind, end.record, outcome); err != nil || end.few {
+	if err := s.CompleteRelease(ctx, kind, end.record, outcome); err != nil || end.skipPrune {
 		return err
 	}
 	_, err = s.PruneRecords(ctx, kind, subject, end.record, keep)
@@ -94,8 +98,8 @@ func microTime(at *time.Time) *instant.Micro {
 	return new(instant.MicroOf(*at))
 }
 
-// RecordServing writes the record of an operation on a serving that begins. One that is already there is its own.
-func (s *Store) RecordServing(ctx context.Context, asked serving.Asked) error {
+// RecordServing writes the record of a serving operation that begins. An existing one is its own.
+func (s *Store) RecordServing(ctx context.Context, asked serving.ReleaseRequest) error {
 	name := v1alpha1.RecordName(v1alpha1.KindServing, asked.RunID)
 	snapshot, err := v1alpha1.EncodeBody(asked)
 	if err != nil {
@@ -115,19 +119,20 @@ func (s *Store) RecordServing(ctx context.Context, asked serving.Asked) error {
 	return err
 }
 
-// CompleteServing writes how an operation on a serving ended into its record and keeps the newest keep records of that serving (0:
-// keepRecords). Repeating it changes nothing; an ending with more decisions than the record has takes its place.
+// CompleteServing writes how a serving operation ended into its record and keeps the newest keep records of that
+// serving (0: keepRecords). It is idempotent; an ending with more commands than the record has replaces it.
 func (s *Store) CompleteServing(ctx context.Context, name string, end serving.Ending, keep int) error {
-	return failure.UntilNoConflict("record "+name, func() error {
+	return failure.RetryOnConflict("record "+name, func() error {
 		record, err := s.GetRelease(ctx, name)
 		if err != nil {
 			return err
 		}
-		var asked serving.Asked
+		var asked serving.ReleaseRequest
 		if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &asked); err != nil {
 			return failure.New(failure.Refused, "record %s: %v", record.Name, err)
 		}
-		if err = s.endServing(ctx, record, asked, end); err != nil || serving.FewOperations(asked.Input, cmp.Or(keep, keepRecords)) {
+		if err = s.endServing(ctx, record, asked, end); err != nil ||
+			serving.BelowRecordLimit(asked.Input, cmp.Or(keep, keepRecords)) {
 			return err
 		}
 		_, err = s.PruneRecords(ctx, v1alpha1.KindServing, record.Labels[v1alpha1.LabelSubject], name, keep)
@@ -135,14 +140,15 @@ func (s *Store) CompleteServing(ctx context.Context, name string, end serving.En
 	})
 }
 
-// endServing writes an ending into a record as it was read.
-func (s *Store) endServing(ctx context.Context, record *v1alpha1.ReleaseRecord, asked serving.Asked, end serving.Ending) error {
+// endServing writes an ending into a record, which must be unchanged since it was read.
+func (s *Store) endServing(ctx context.Context, record *v1alpha1.ReleaseRecord, asked serving.ReleaseRequest,
+	end serving.Ending) error {
 	release := asked.Release()
 	if record.Outcome != nil {
 		if err := v1alpha1.DecodeBody(record.Outcome.Body, &release); err != nil {
 			return failure.New(failure.Refused, "record %s: %v", record.Name, err)
 		}
-		if release.Knows(end) {
+		if release.Includes(end) {
 			return nil
 		}
 	}
@@ -150,6 +156,7 @@ func (s *Store) endServing(ctx context.Context, record *v1alpha1.ReleaseRecord, 
 	if err != nil {
 		return failure.New(failure.Refused, "record %s cannot be written: %v", record.Name, err)
 	}
-	return s.writeOutcome(ctx, record, v1alpha1.ReleaseOutcome{State: string(end.State), Reason: end.Reason, RunID: asked.RunID, Body: body,
+	return s.writeOutcome(ctx, record, v1alpha1.ReleaseOutcome{State: string(end.State), Reason: end.Reason,
+		RunID: asked.RunID, Body: body,
 		StartedAt: new(instant.MicroOf(asked.StartedAt)), FinishedAt: new(instant.MicroOf(end.At))})
 }

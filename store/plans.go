@@ -13,8 +13,9 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// ListPlans reads one page of the plans in order of name. next is the cursor of the page after it, "" on the last one.
-func (s *Store) ListPlans(ctx context.Context, limit int, cursor string) (items []v1alpha1.DeployPlan, next string, err error) {
+// ListPlans reads one page of the plans in order of name. next is the cursor of the next page, "" on the last one.
+func (s *Store) ListPlans(ctx context.Context, limit int, cursor string) (items []v1alpha1.DeployPlan, next string,
+	err error) {
 	return s.plans.page(ctx, limit, cursor)
 }
 
@@ -23,20 +24,20 @@ func (s *Store) GetPlan(ctx context.Context, name string) (*v1alpha1.DeployPlan,
 	return s.plans.get(ctx, name)
 }
 
-// PutPlan creates or replaces a plan; its newest task is kept. A plan equal to what is stored writes nothing: changed is false then.
+// PutPlan creates or replaces a plan; its newest task is kept. An equal plan writes nothing: changed is false then.
 func (s *Store) PutPlan(ctx context.Context, name string, document plan.Document) (created, changed bool, err error) {
 	return put(ctx, s.plans, name, document, func(p *v1alpha1.DeployPlan) *plan.Document { return &p.Spec })
 }
 
-// CreatePlan creates a plan; one of its name that is there already is a Conflict.
+// CreatePlan creates a plan; an existing one of its name is a Conflict.
 func (s *Store) CreatePlan(ctx context.Context, name string, document plan.Document) error {
-	fresh := named[v1alpha1.DeployPlan, *v1alpha1.DeployPlan](name)
+	fresh := newObject[v1alpha1.DeployPlan, *v1alpha1.DeployPlan](name)
 	fresh.Spec = document
 	return s.plans.create(ctx, fresh)
 }
 
-// DeletePlan deletes a plan as it was read at that resourceVersion: one that was executed or changed since is a Conflict.
-// "" deletes it whatever it is.
+// DeletePlan deletes a plan if it is still at that resourceVersion; if it was executed or changed since, it is a
+// Conflict. "" deletes it at any version.
 func (s *Store) DeletePlan(ctx context.Context, name, resourceVersion string) error {
 	if resourceVersion == "" {
 		return s.plans.delete(ctx, name, nil)
@@ -44,8 +45,8 @@ func (s *Store) DeletePlan(ctx context.Context, name, resourceVersion string) er
 	return s.plans.delete(ctx, name, &metav1.Preconditions{ResourceVersion: &resourceVersion})
 }
 
-// ClaimPlan makes the task the plan's live one, if the plan is still as it was read at that resourceVersion; else it is a Conflict.
-// Of any number that claim the same version one wins.
+// ClaimPlan makes the task the plan's current one if the plan is still at that resourceVersion; otherwise it is a
+// Conflict. Of several claims of one version, one wins.
 func (s *Store) ClaimPlan(ctx context.Context, name, resourceVersion, task string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -55,20 +56,20 @@ func (s *Store) ClaimPlan(ctx context.Context, name, resourceVersion, task strin
 		"status":   v1alpha1.DeployPlanStatus{Task: task, TaskClaimedAt: &now},
 	})
 	if err != nil {
-		return failed(err, "plan "+name)
+		return asFailure(err, "plan "+name)
 	}
 	_, err = s.plans.Patch(ctx, v1alpha1.ObjectName(name), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	return failed(err, "plan "+name)
+	return asFailure(err, "plan "+name)
 }
 
-// Live is which task has taken a plan, and the plan's version when that was read.
+// Live is the current task of a plan, and the plan's version at that time.
 type Live struct {
-	// Task is the newest task of the plan, "" when the plan has none or is gone.
+	// Task is the newest task of the plan, "" if the plan has none or does not exist.
 	Task            string
 	ResourceVersion string
 }
 
-// LiveTask reads which task has taken a plan.
+// LiveTask reads a plan's current task.
 func (s *Store) LiveTask(ctx context.Context, name string) (Live, error) {
 	found, err := s.GetPlan(ctx, name)
 	if failure.Is(err, failure.NotFound) {

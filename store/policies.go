@@ -11,14 +11,15 @@ import (
 	"slipway.io/slipway/release/kruise/definition"
 )
 
-// EnsureRolloutPolicies applies the admission policies for Rollouts. They refer to Rollouts, so that their definition has to be there; next
-// to one that another product brought they aren't needed, and on a cluster that doesn't serve such policies they aren't possible.
+// EnsureRolloutPolicies applies the admission policies for Rollouts. They refer to Rollouts, so the definition has to
+// exist. With another product's definition they are not needed, and on a cluster that does not serve such policies they
+// are not possible.
 func (s *Store) EnsureRolloutPolicies(ctx context.Context) error {
 	call, cancel := bounded(ctx)
 	defer cancel()
 	crd, err := s.crds.CustomResourceDefinitions().Get(call, definition.Name, metav1.GetOptions{})
 	if err != nil {
-		return failed(err, "definition "+definition.Name)
+		return asFailure(err, "definition "+definition.Name)
 	}
 	if !definition.IsOurs(crd.Labels) {
 		return nil
@@ -30,7 +31,7 @@ func (s *Store) EnsureRolloutPolicies(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			return failed(err, policy.GetKind()+" "+policy.GetName())
+			return asFailure(err, policy.GetKind()+" "+policy.GetName())
 		}
 	}
 	return nil

@@ -19,22 +19,24 @@ import (
 )
 
 const (
-	// seenTimeout is how long a write waits for the watch to bring it back. A watch that is late costs a list that is late, not the write.
-	seenTimeout = 2 * time.Second
-	// seenPoll is how often it looks.
-	seenPoll = 5 * time.Millisecond
+	// cacheTimeout is how long a write waits until the watch delivers it. A slow watch delays lists, but does not fail
+	// the write.
+	cacheTimeout = 2 * time.Second
+	// cachePoll is how often the cache is checked meanwhile.
+	cachePoll = 5 * time.Millisecond
 )
 
-// Run keeps the list of records in memory, and tells of changes of servings, until the context ends. Without it the store reads lists from
-// the API server, and tells nothing.
+// Run keeps the list of records in memory and notifies about changes of servings, until the context ends. Without it
+// the store lists from the API server, and notifies about nothing.
 func (s *Store) Run(ctx context.Context) {
 	var watches sync.WaitGroup
-	watches.Go(func() { s.seen.RunWithContext(ctx) })
+	watches.Go(func() { s.recordCache.RunWithContext(ctx) })
 	watches.Go(func() { s.events.informer.RunWithContext(ctx) })
 	watches.Wait()
 }
 
-// newRecordInformer watches the records and keeps of each what a list shows: the bodies, most of their weight, are dropped on arrival.
+// newRecordInformer watches the records and keeps what a list shows: the bodies, most of their size, are dropped on
+// arrival.
 func (s *Store) newRecordInformer() (cache.SharedIndexInformer, error) {
 	watcher := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -50,7 +52,7 @@ func (s *Store) newRecordInformer() (cache.SharedIndexInformer, error) {
 	err := informer.SetTransform(func(value any) (any, error) {
 		if record, ok := value.(*v1alpha1.ReleaseRecord); ok {
 			dropBodies(record)
-			shareTexts(record)
+			internTexts(record)
 		}
 		return value, nil
 	})
@@ -68,10 +70,12 @@ func dropBodies(record *v1alpha1.ReleaseRecord) {
 	}
 }
 
-// shareTexts has what many records say be in memory once: labels, and names of kinds, subjects and workflows, are a quarter of their weight.
-func shareTexts(record *v1alpha1.ReleaseRecord) {
+// internTexts stores equal texts of many records once: labels, and names of kinds, subjects and workflows, are a
+// quarter of their size.
+func internTexts(record *v1alpha1.ReleaseRecord) {
 	spec := &record.Spec
-	texts := []*string{&record.Kind, &record.APIVersion, &record.Namespace, &spec.Kind, &spec.Subject, &spec.Style, &spec.WorkflowID, &spec.Actor}
+	texts := []*string{&record.Kind, &record.APIVersion, &record.Namespace, &spec.Kind, &spec.Subject, &spec.Style,
+		&spec.WorkflowID, &spec.Actor}
 	if w := spec.Workload; w != nil {
 		texts = append(texts, &w.APIVersion, &w.Kind, &w.Name)
 	}
@@ -79,19 +83,19 @@ func shareTexts(record *v1alpha1.ReleaseRecord) {
 		texts = append(texts, &o.State, &o.Reason)
 	}
 	for _, text := range texts {
-		*text = shared(*text)
+		*text = intern(*text)
 	}
 	labelled := make(map[string]string, len(record.Labels))
 	for label, value := range record.Labels {
-		labelled[shared(label)] = shared(value)
+		labelled[intern(label)] = intern(value)
 	}
 	record.Labels = labelled
 }
 
-// shared is the text as everybody has it; one that nobody has any more is forgotten.
-func shared(text string) string { return unique.Make(text).Value() }
+// intern returns the shared copy of a text; a copy without references is freed.
+func intern(text string) string { return unique.Make(text).Value() }
 
-// byLabel finds records by a label's value.
+// byLabel indexes records by a label's value.
 func byLabel(label string) cache.IndexFunc {
 	return func(value any) ([]string, error) {
 		if record, ok := value.(*v1alpha1.ReleaseRecord); ok && record.Labels[label] != "" {
@@ -101,9 +105,9 @@ func byLabel(label string) cache.IndexFunc {
 	}
 }
 
-// seenRecords are the records with these labels, which the watch shares with everybody: they are not to be changed. Those of one subject
-// are found among tens of thousands without a look at the others.
-func (s *Store) seenRecords(with map[string]string) []*v1alpha1.ReleaseRecord {
+// cachedRecords returns the records with these labels from memory. They are shared and must not be modified. The
+// records of one subject are found by an index.
+func (s *Store) cachedRecords(with map[string]string) []*v1alpha1.ReleaseRecord {
 	var found []*v1alpha1.ReleaseRecord
 	selector := labels.SelectorFromSet(with)
 	for _, value := range s.indexed(with) {
@@ -114,22 +118,23 @@ func (s *Store) seenRecords(with map[string]string) []*v1alpha1.ReleaseRecord {
 	return found
 }
 
-// indexed are the records among which those with these labels are.
+// indexed returns a superset of the records with these labels, by an index if possible.
 func (s *Store) indexed(with map[string]string) []any {
 	for _, label := range []string{v1alpha1.LabelIdempotencyKey, v1alpha1.LabelSubject, v1alpha1.LabelKind} {
 		if value, asked := with[label]; asked {
-			if found, err := s.seen.GetIndexer().ByIndex(label, value); err == nil {
+			if found, err := s.recordCache.GetIndexer().ByIndex(label, value); err == nil {
 				return found
 			}
 		}
 	}
-	return s.seen.GetStore().List()
+	return s.recordCache.GetStore().List()
 }
 
-// awaitSeen returns when the list in memory has the object at that version or a later one, so that whoever writes and then lists finds it.
-func (s *Store) awaitSeen(ctx context.Context, name, version string) {
+// awaitCached waits until the list in memory has the object at that version or a later one, so that a list after the
+// write contains it.
+func (s *Store) awaitCached(ctx context.Context, name, version string) {
 	s.await(ctx, func() bool {
-		value, exists, err := s.seen.GetStore().GetByKey(s.namespace + "/" + name)
+		value, exists, err := s.recordCache.GetStore().GetByKey(s.namespace + "/" + name)
 		record, ok := value.(*v1alpha1.ReleaseRecord)
 		if err != nil || !exists || !ok {
 			return false
@@ -139,9 +144,9 @@ func (s *Store) awaitSeen(ctx context.Context, name, version string) {
 	})
 }
 
-func (s *Store) awaitGone(ctx context.Context, name string) {
+func (s *Store) awaitRemoved(ctx context.Context, name string) {
 	s.await(ctx, func() bool {
-		_, exists, err := s.seen.GetStore().GetByKey(s.namespace + "/" + name)
+		_, exists, err := s.recordCache.GetStore().GetByKey(s.namespace + "/" + name)
 		return err == nil && !exists
 	})
 }
@@ -150,9 +155,11 @@ func (s *Store) await(ctx context.Context, done func() bool) {
 	if !s.Watching() {
 		return
 	}
-	// The write is done whether or not it was seen in time, so there is no error to give back.
-	_ = wait.PollUntilContextTimeout(ctx, seenPoll, seenTimeout, true, func(context.Context) (bool, error) { return done(), nil })
+	// The write has succeeded even if the watch is slow, so there is no error to return.
+	_ = wait.PollUntilContextTimeout(ctx, cachePoll, cacheTimeout, true, func(context.Context) (bool, error) {
+		return done(), nil
+	})
 }
 
-// Watching says whether the list in memory is complete and kept up to date.
-func (s *Store) Watching() bool { return s.seen.HasSynced() && !s.seen.IsStopped() }
+// Watching reports whether the list in memory is complete and up to date.
+func (s *Store) Watching() bool { return s.recordCache.HasSynced() && !s.recordCache.IsStopped() }

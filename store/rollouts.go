@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// RolloutObject is how errors name a Rollout object.
+// RolloutObject is a Rollout object's name in errors.
 func RolloutObject(namespace, name string) string { return "Rollout " + namespace + "/" + name }
 
 // GetRollout reads a Rollout object.
@@ -24,18 +24,18 @@ func (s *Store) GetRollout(ctx context.Context, namespace, name string) (*v1beta
 	defer cancel()
 	found, err := s.rollouts.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, failed(err, RolloutObject(namespace, name))
+		return nil, asFailure(err, RolloutObject(namespace, name))
 	}
 	return ReadRollout(found)
 }
 
-// RolloutsIn reads the Rollouts of a namespace, those that can be read.
+// RolloutsIn returns the Rollouts of a namespace that can be decoded.
 func (s *Store) RolloutsIn(ctx context.Context, namespace string) ([]v1beta1.Rollout, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	found, err := s.rollouts.Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, failed(err, "the Rollouts of namespace "+namespace)
+		return nil, asFailure(err, "the Rollouts of namespace "+namespace)
 	}
 	var out []v1beta1.Rollout
 	for i := range found.Items {
@@ -46,7 +46,7 @@ func (s *Store) RolloutsIn(ctx context.Context, namespace string) ([]v1beta1.Rol
 	return out, nil
 }
 
-// ReadRollout reads a Rollout as the API server has it.
+// ReadRollout decodes a Rollout from the API server.
 func ReadRollout(object *unstructured.Unstructured) (*v1beta1.Rollout, error) {
 	raw, err := json.Marshal(object.Object)
 	if err != nil {
@@ -54,14 +54,16 @@ func ReadRollout(object *unstructured.Unstructured) (*v1beta1.Rollout, error) {
 	}
 	var r v1beta1.Rollout
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return nil, failure.New(failure.Refused, "%s cannot be read: %v", RolloutObject(object.GetNamespace(), object.GetName()), err)
+		return nil, failure.New(failure.Refused, "%s cannot be read: %v",
+			RolloutObject(object.GetNamespace(), object.GetName()), err)
 	}
 	return &r, nil
 }
 
-// SetRolloutStatus replaces the status of a Rollout as it was read, and returns the Rollout as it is then; one that was changed since is a Conflict.
-// It is a state of its own, by its number.
-func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout, status v1beta1.RolloutStatus) (*v1beta1.Rollout, error) {
+// SetRolloutStatus replaces the status of a Rollout and returns the stored Rollout; a change since it was read is a
+// Conflict. Each status gets a new sequence number.
+func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout,
+	status v1beta1.RolloutStatus) (*v1beta1.Rollout, error) {
 	engine := v1beta1.EngineStatus{}
 	if status.Slipway != nil {
 		engine = *status.Slipway
@@ -81,16 +83,17 @@ func (s *Store) SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout, sta
 	object.SetResourceVersion(read.ResourceVersion)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	written, err := s.rollouts.Namespace(read.Namespace).UpdateStatus(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	written, err := s.rollouts.Namespace(read.Namespace).UpdateStatus(ctx, object,
+		metav1.UpdateOptions{FieldManager: fieldManager})
 	if err != nil {
-		return nil, failed(err, RolloutObject(read.Namespace, read.Name))
+		return nil, asFailure(err, RolloutObject(read.Namespace, read.Name))
 	}
 	unstructured.RemoveNestedField(written.Object, "metadata", "managedFields")
 	return ReadRollout(written)
 }
 
-// GuardRollout puts the finalizer on a Rollout as it was read, and names the engine that looks after it; without an engine it takes the
-// finalizer off.
+// GuardRollout adds the finalizer to a Rollout and the name of the engine that manages it; without an engine it removes
+// the finalizer. A change since it was read is a Conflict.
 func (s *Store) GuardRollout(ctx context.Context, read *v1beta1.Rollout, engine string) error {
 	metadata := map[string]any{"resourceVersion": read.ResourceVersion,
 		"finalizers": guard(read.Finalizers, v1beta1.Finalizer, engine != "")}
@@ -100,9 +103,10 @@ func (s *Store) GuardRollout(ctx context.Context, read *v1beta1.Rollout, engine 
 	return s.patchRollout(ctx, read, metadata)
 }
 
-// AnnotateRollout writes one annotation of a Rollout as it was read.
+// AnnotateRollout writes one annotation of a Rollout; a change since it was read is a Conflict.
 func (s *Store) AnnotateRollout(ctx context.Context, read *v1beta1.Rollout, key, value string) error {
-	return s.patchRollout(ctx, read, map[string]any{"resourceVersion": read.ResourceVersion, "annotations": map[string]any{key: value}})
+	return s.patchRollout(ctx, read, map[string]any{"resourceVersion": read.ResourceVersion,
+		"annotations": map[string]any{key: value}})
 }
 
 func (s *Store) patchRollout(ctx context.Context, read *v1beta1.Rollout, metadata map[string]any) error {
@@ -112,11 +116,12 @@ func (s *Store) patchRollout(ctx context.Context, read *v1beta1.Rollout, metadat
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_, err = s.rollouts.Namespace(read.Namespace).Patch(ctx, read.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-	return failed(err, RolloutObject(read.Namespace, read.Name))
+	_, err = s.rollouts.Namespace(read.Namespace).Patch(ctx, read.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager})
+	return asFailure(err, RolloutObject(read.Namespace, read.Name))
 }
 
-// NamespaceLabels are the labels of a namespace; none of one that is not there.
+// NamespaceLabels returns the labels of a namespace; none if it does not exist.
 func (s *Store) NamespaceLabels(ctx context.Context, namespace string) (map[string]string, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -125,7 +130,7 @@ func (s *Store) NamespaceLabels(ctx context.Context, namespace string) (map[stri
 		return nil, nil
 	}
 	if err != nil {
-		return nil, failed(err, "namespace "+namespace)
+		return nil, asFailure(err, "namespace "+namespace)
 	}
 	return found.Labels, nil
 }

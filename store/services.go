@@ -9,11 +9,12 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// singleReads is up to how many services are read one by one; for more, the whole catalogue is read at once.
+// singleReads is the maximum number of services that are read one by one; for more, the whole catalogue is read.
 const singleReads = 8
 
-// ListServices reads one page of the catalogue in order of ID. next is the cursor of the page after it, "" on the last one.
-func (s *Store) ListServices(ctx context.Context, limit int, cursor string) (items []v1alpha1.ReleaseService, next string, err error) {
+// ListServices reads one page of the catalogue in order of ID. next is the cursor of the next page, "" on the last one.
+func (s *Store) ListServices(ctx context.Context, limit int, cursor string) (items []v1alpha1.ReleaseService,
+	next string, err error) {
 	return s.services.page(ctx, limit, cursor)
 }
 
@@ -22,7 +23,7 @@ func (s *Store) GetService(ctx context.Context, id string) (*v1alpha1.ReleaseSer
 	return s.services.get(ctx, id)
 }
 
-// GetServices reads the services of these IDs; an ID that the catalogue does not have is absent from the answer.
+// GetServices reads the services with these IDs; unknown IDs are absent from the result.
 func (s *Store) GetServices(ctx context.Context, ids []plan.ServiceID) (map[plan.ServiceID]catalog.Service, error) {
 	wanted := make(map[plan.ServiceID]bool, len(ids))
 	for _, id := range ids {
@@ -53,12 +54,12 @@ func (s *Store) GetServices(ctx context.Context, ids []plan.ServiceID) (map[plan
 	return found, nil
 }
 
-// PutService creates or replaces a service. A service equal to what is stored writes nothing: changed is false then.
+// PutService creates or replaces a service. An equal service writes nothing: changed is false then.
 func (s *Store) PutService(ctx context.Context, id string, spec catalog.Service) (created, changed bool, err error) {
 	return put(ctx, s.services, id, spec, func(r *v1alpha1.ReleaseService) *catalog.Service { return &r.Spec })
 }
 
-// DeleteService takes a service out of the catalogue.
+// DeleteService deletes a service from the catalogue.
 func (s *Store) DeleteService(ctx context.Context, id string) error {
 	return s.services.delete(ctx, id, nil)
 }

@@ -9,15 +9,16 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// servingEvents tells whoever follows a serving that it has changed, by one watch for all of them. The watch brings no bodies: who is told
-// reads the serving as it is then.
+// servingEvents notifies subscribers of changes of a serving, by one watch for all of them. The watch delivers metadata
+// only: a subscriber reads the serving itself.
 type servingEvents struct {
 	informer  cache.SharedIndexInformer
 	followers kube.Subscriptions[string]
 }
 
 func (s *Store) newServingEvents() (*servingEvents, error) {
-	informer := metadatainformer.NewFilteredMetadataInformer(s.metadata, kuscia.KusciaDeploymentResource, s.servingNamespace, 0,
+	informer := metadatainformer.NewFilteredMetadataInformer(s.metadata, kuscia.KusciaDeploymentResource,
+		s.servingNamespace, 0,
 		cache.Indexers{}, nil).Informer()
 	events := &servingEvents{informer: informer}
 	err := informer.SetTransform(func(value any) (any, error) {
@@ -30,12 +31,12 @@ func (s *Store) newServingEvents() (*servingEvents, error) {
 		return nil, err
 	}
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: events.tell, UpdateFunc: func(_, object any) { events.tell(object) }, DeleteFunc: events.tell,
+		AddFunc: events.notify, UpdateFunc: func(_, object any) { events.notify(object) }, DeleteFunc: events.notify,
 	})
 	return events, err
 }
 
-func (e *servingEvents) tell(object any) {
+func (e *servingEvents) notify(object any) {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
 		return
@@ -45,8 +46,8 @@ func (e *servingEvents) tell(object any) {
 	}
 }
 
-// FollowServing tells of changes of a serving, its deletion included, until leave is called. Changes that come faster than they are
-// received are told as one. It tells nothing unless Run was called.
+// FollowServing notifies about changes of a serving, including its deletion, until leave is called. Changes that arrive
+// faster than they are received are merged. Without Run there are no notifications.
 func (s *Store) FollowServing(id string) (changed <-chan struct{}, leave func()) {
 	return s.events.followers.Subscribe(id)
 }

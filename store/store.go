@@ -1,5 +1,5 @@
-// Package store reads and writes the objects of the home cluster: what is declared there (services, plans, parties, AppImages, servings)
-// and what has been (records).
+// Package store reads and writes the objects of the home cluster: declared objects (services, plans, parties,
+// AppImages, servings) and records of releases.
 package store
 
 import (
@@ -29,15 +29,15 @@ import (
 	"slipway.io/slipway/store/recent"
 )
 
-// defaultNamespace is where the engine keeps its objects unless it is told otherwise.
+// defaultNamespace is the default namespace of the engine's objects.
 const defaultNamespace = "slipway"
 
 // callTimeout bounds one call to the API server.
 const callTimeout = 10 * time.Second
 
-// Store reads and writes the objects of API group slipway.io in one namespace of the home cluster, and those of kuscia.secretflow in
-// theirs. All its methods are safe for use by many goroutines; their errors are failure.Error with the kinds NotFound, Conflict, Refused,
-// Forbidden and Unreachable.
+// Store reads and writes the objects of API group slipway.io in one namespace of the home cluster, and those of
+// kuscia.secretflow in theirs. Its methods are safe for concurrent use; their errors are failure.Error with the kinds
+// NotFound, Conflict, Refused, Forbidden and Unreachable.
 type Store struct {
 	namespace, servingNamespace string
 
@@ -53,20 +53,20 @@ type Store struct {
 	metadata  metadata.Interface
 	core      core.CoreV1Interface
 	crds      apiextensions.ApiextensionsV1Interface
-	// seen holds the records without their bodies, kept up to date by a watch once Run was called.
-	seen cache.SharedIndexInformer
-	// events tells of changes of servings, once Run was called.
+	// recordCache holds the records without their bodies; a watch keeps it up to date once Run was called.
+	recordCache cache.SharedIndexInformer
+	// events notifies about changes of servings, once Run was called.
 	events *servingEvents
-	queues recent.Answers
+	queues recent.Cache
 
 	engineName string
 	engineMu   sync.Mutex
-	// engine is what Engine has found; it never changes while the process lives.
+	// engine is the result of Engine; it never changes during the life of the process.
 	engine workloadops.Engine
 }
 
-// New prepares a store on the namespace ("": defaultNamespace) of the cluster that config reaches (see kube.Configure), with its servings
-// in another ("": that of Kuscia). It calls nobody yet.
+// New returns a store on the namespace ("": defaultNamespace) of the cluster of config (see kube.Configure), with its
+// servings in another ("": Kuscia's). It makes no request.
 func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	if namespace == "" {
 		namespace = defaultNamespace
@@ -90,7 +90,7 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	if s.crds, err = apiextensions.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("prepare the home cluster's definitions client: %w", err)
 	}
-	if s.seen, err = s.newRecordInformer(); err != nil {
+	if s.recordCache, err = s.newRecordInformer(); err != nil {
 		return nil, err
 	}
 	if s.events, err = s.newServingEvents(); err != nil {
@@ -99,10 +99,10 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	return s, nil
 }
 
-// Namespace is where the store's objects live.
+// Namespace is the namespace of the store's objects.
 func (s *Store) Namespace() string { return s.namespace }
 
-// jsonConfig asks for JSON, which is what custom resources speak.
+// jsonConfig requests JSON, the format of custom resources.
 func jsonConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeJSON
@@ -129,13 +129,15 @@ func (s *Store) addKuscia(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	s.appImages = newKind[kuscia.AppImage](theirs, kuscia.AppImageResource.Resource, "AppImage", "AppImage", "AppImages")
+	s.appImages = newKind[kuscia.AppImage](theirs, kuscia.AppImageResource.Resource, "AppImage", "AppImage",
+		"AppImages")
 	theirs.namespace = s.servingNamespace
-	s.servings = newKind[kuscia.KusciaDeployment](theirs, kuscia.KusciaDeploymentResource.Resource, "KusciaDeployment", "serving", "servings")
+	s.servings = newKind[kuscia.KusciaDeployment](theirs, kuscia.KusciaDeploymentResource.Resource, "KusciaDeployment",
+		"serving", "servings")
 	return nil
 }
 
-// group is one API group and version, with its client and the types that it knows.
+// group is one API group and version, with its client and registered types.
 type group struct {
 	schema.GroupVersion
 	rest.Interface

@@ -35,14 +35,16 @@ func requireKind(t *testing.T, err error, kind failure.Kind, reason string) {
 
 func service(name string) catalog.Service {
 	return catalog.Service{DisplayName: name, Workloads: []catalog.Workload{{
-		Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"}, Labels: []string{"label1"},
+		Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"},
+		Labels: []string{"label1"},
 	}}}
 }
 
 func document(items int) plan.Document {
 	d := plan.Document{Comment: "release of the shop"}
 	for i := range items {
-		d.Items = append(d.Items, plan.Item{ServiceID: plan.ServiceID(fmt.Sprint(i)), Priority: int64(i % 10), Deployment: plan.Restart, ContainerExecMethod: plan.Sequential})
+		d.Items = append(d.Items, plan.Item{ServiceID: plan.ServiceID(fmt.Sprint(i)), Priority: int64(i % 10),
+			Deployment: plan.Restart, ContainerExecMethod: plan.Sequential})
 	}
 	return d
 }
@@ -52,7 +54,7 @@ func TestEnsureCRDsIsRepeatable(t *testing.T) {
 	store := newStore(t)
 	ctx := testContext(t)
 	require.NoError(t, store.EnsureCRDs(ctx))
-	require.NoError(t, store.EnsureCRDs(ctx), "a server that starts again applies the same definitions")
+	require.NoError(t, store.EnsureCRDs(ctx), "a restarted server applies the same definitions")
 	definitions, err := apiextensions.NewForConfig(harness.SharedStack(t).REST)
 	require.NoError(t, err)
 	const name, path = "releaseservices.slipway.io", "/spec/versions/0/schema/openAPIV3Schema/description"
@@ -62,26 +64,26 @@ func TestEnsureCRDsIsRepeatable(t *testing.T) {
 	require.NoError(t, store.EnsureCRDs(ctx))
 	restored, err := definitions.CustomResourceDefinitions().Get(ctx, name, metav1.GetOptions{})
 	require.NoError(t, err)
-	require.NotEqual(t, edited.Spec, restored.Spec, "a definition of another version is brought up to date")
-	require.NoError(t, store.EnsureNamespace(ctx), "the namespace may be there")
+	require.NotEqual(t, edited.Spec, restored.Spec, "a definition of another version is updated")
+	require.NoError(t, store.EnsureNamespace(ctx), "the namespace may exist")
 	require.NoError(t, store.CheckCRDs(ctx))
 	require.NoError(t, store.CheckCluster(ctx))
 }
 
-func TestChecksSayWhatIsMissing(t *testing.T) {
+func TestChecksNameWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	config := harness.SharedStack(t).REST
 	absent, err := store.New(config, "absent-"+rand.String(8), "")
 	require.NoError(t, err)
-	requireKind(t, absent.CheckCluster(testContext(t)), failure.NotFound, "the engine's namespace is not there")
+	requireKind(t, absent.CheckCluster(testContext(t)), failure.NotFound, "the engine's namespace does not exist")
 
 	dead := rest.CopyConfig(config)
 	dead.Host = "https://127.0.0.1:1"
 	gone, err := store.New(dead, "", "")
 	require.NoError(t, err)
-	requireKind(t, gone.CheckCluster(testContext(t)), failure.Unreachable, "nobody listens there")
+	requireKind(t, gone.CheckCluster(testContext(t)), failure.Unreachable, "no server listens there")
 	_, err = gone.GetPlan(testContext(t), "shop")
-	requireKind(t, err, failure.Unreachable, "nobody listens there")
+	requireKind(t, err, failure.Unreachable, "no server listens there")
 }
 
 func TestServices(t *testing.T) {
@@ -109,23 +111,24 @@ func TestServices(t *testing.T) {
 	require.True(t, !created && changed, "another service replaces it")
 
 	require.NoError(t, store.DeleteService(ctx, "111"))
-	requireKind(t, store.DeleteService(ctx, "111"), failure.NotFound, "it is gone")
+	requireKind(t, store.DeleteService(ctx, "111"), failure.NotFound, "it is deleted")
 	_, err = store.GetService(ctx, "111")
-	requireKind(t, err, failure.NotFound, "it is gone")
+	requireKind(t, err, failure.NotFound, "it is deleted")
 }
 
-func TestRawJSONOfAServiceIsComparedByMeaning(t *testing.T) {
+func TestPutService_ComparesRawJSONByMeaning(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	ctx := testContext(t)
 	built := service("order")
-	built.Build = &catalog.Build{Image: "registry/app:{{commit}}", JobTemplate: apiextensionsv1.JSON{Raw: []byte(`{"spec": {"z": 1, "a": [1, 2]}}`)}}
+	built.Build = &catalog.Build{Image: "registry/app:{{commit}}",
+		JobTemplate: apiextensionsv1.JSON{Raw: []byte(`{"spec": {"z": 1, "a": [1, 2]}}`)}}
 	_, _, err := store.PutService(ctx, "built", built)
 	require.NoError(t, err)
 	built.Build.JobTemplate.Raw = []byte(`{"spec":{"a":[1,2],"z":1}}`)
 	_, changed, err := store.PutService(ctx, "built", built)
 	require.NoError(t, err)
-	require.False(t, changed, "the order of keys and blanks mean nothing")
+	require.False(t, changed, "the order of keys and white space do not matter")
 }
 
 func TestCapitalLettersKeepTheirSpelling(t *testing.T) {
@@ -135,7 +138,7 @@ func TestCapitalLettersKeepTheirSpelling(t *testing.T) {
 	for _, id := range []string{"Order", "order", "ORDER"} {
 		created, _, err := store.PutService(ctx, id, service(id))
 		require.NoError(t, err)
-		require.True(t, created, "%s is an ID of its own", id)
+		require.True(t, created, "%s is a distinct ID", id)
 	}
 	found, err := store.GetServices(ctx, []plan.ServiceID{"Order", "order", "ORDER", "oRDER"})
 	require.NoError(t, err)
@@ -175,10 +178,10 @@ func TestListsComeInPages(t *testing.T) {
 	}
 	require.Equal(t, []string{"s0", "s1", "s2", "s3", "s4", "s5", "s6"}, names)
 	_, _, err := store.ListServices(ctx, 3, "nonsense")
-	requireKind(t, err, failure.Refused, "a made-up cursor is the caller's mistake")
+	requireKind(t, err, failure.Refused, "an invalid cursor is the caller's mistake")
 }
 
-func TestAThousandItems(t *testing.T) {
+func TestGetServices_OfAThousand(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	ctx := testContext(t)
@@ -208,18 +211,20 @@ func TestAThousandItems(t *testing.T) {
 	began := time.Now()
 	found, err := store.GetServices(ctx, append(ids, "absent"))
 	require.NoError(t, err)
-	require.Len(t, found, 1000, "what the catalogue does not have is absent")
+	require.Len(t, found, 1000, "unknown IDs are absent")
 	t.Logf("1,000 services were read in %s", time.Since(began).Round(time.Millisecond))
 }
 
-func TestAPlanWithNumbersForServiceIDsIsRead(t *testing.T) {
+func TestGetPlan_WithNumericServiceIDs(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	ctx := testContext(t)
-	object := fmt.Sprintf(`{"apiVersion":"slipway.io/v1alpha1","kind":"DeployPlan","metadata":{"name":"by-hand","namespace":%q},
+	object := fmt.Sprintf(
+		`{"apiVersion":"slipway.io/v1alpha1","kind":"DeployPlan","metadata":{"name":"by-hand","namespace":%q},
 		"spec":{"deployPlanItems":[{"serviceId":111,"deployment":"STOP"}]}}`, store.Namespace())
 	err := harness.SharedStack(t).Kube.CoreV1().RESTClient().Post().
-		AbsPath("/apis/slipway.io/v1alpha1/namespaces/" + store.Namespace() + "/deployplans").Body([]byte(object)).Do(ctx).Error()
+		AbsPath("/apis/slipway.io/v1alpha1/namespaces/" + store.Namespace() +
+			"/deployplans").Body([]byte(object)).Do(ctx).Error()
 	require.NoError(t, err)
 	got, err := store.GetPlan(ctx, "by-hand")
 	require.NoError(t, err)
@@ -231,10 +236,10 @@ func TestTooLargeIsRefused(t *testing.T) {
 	store := newStore(t)
 	big := service(strings.Repeat("x", 2<<20))
 	_, _, err := store.PutService(testContext(t), "big", big)
-	requireKind(t, err, failure.Refused, "it is more than etcd takes")
+	requireKind(t, err, failure.Refused, "it exceeds etcd's limit")
 }
 
-func TestOneOfTwentyClaimsWins(t *testing.T) {
+func TestClaimPlan_OneOfTwentyWins(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	ctx := testContext(t)
@@ -256,14 +261,14 @@ func TestOneOfTwentyClaimsWins(t *testing.T) {
 			winner = fmt.Sprintf("task-%d", i)
 			continue
 		}
-		requireKind(t, err, failure.Conflict, "the others lost")
+		requireKind(t, err, failure.Conflict, "the others are refused")
 	}
 	live, err := store.LiveTask(ctx, "Shop")
 	require.NoError(t, err)
 	require.Equal(t, winner, live.Task)
 	claimed, err := store.GetPlan(ctx, "Shop")
 	require.NoError(t, err)
-	require.Equal(t, document(2), claimed.Spec, "a claim leaves the plan as it is")
+	require.Equal(t, document(2), claimed.Spec, "a claim does not change the spec")
 	require.NotNil(t, claimed.Status.TaskClaimedAt)
 
 	_, _, err = store.PutPlan(ctx, "Shop", document(3))
@@ -271,16 +276,18 @@ func TestOneOfTwentyClaimsWins(t *testing.T) {
 	live, err = store.LiveTask(ctx, "Shop")
 	require.NoError(t, err)
 	require.Equal(t, winner, live.Task, "replacing a plan keeps its task")
-	requireKind(t, store.DeletePlan(ctx, "Shop", claimed.ResourceVersion), failure.Conflict, "it was changed since it was read")
+	requireKind(t, store.DeletePlan(ctx, "Shop", claimed.ResourceVersion), failure.Conflict,
+		"changed since it was read")
 	require.NoError(t, store.DeletePlan(ctx, "Shop", ""))
 	live, err = store.LiveTask(ctx, "Shop")
 	require.NoError(t, err)
-	require.Empty(t, live, "a plan that is gone has no task")
+	require.Empty(t, live, "a deleted plan has no task")
 }
 
 func record(t *testing.T, task string, createdAt time.Time) *v1alpha1.ReleaseRecord {
 	t.Helper()
-	snapshot, err := v1alpha1.EncodeBody(plan.Snapshot{Task: task, Plan: "shop", CreatedAt: createdAt, Document: document(3)})
+	snapshot, err := v1alpha1.EncodeBody(plan.Snapshot{Task: task, Plan: "shop", CreatedAt: createdAt,
+		Document: document(3)})
 	require.NoError(t, err)
 	return &v1alpha1.ReleaseRecord{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.RecordName(v1alpha1.KindTask, task), Labels: map[string]string{
@@ -291,8 +298,10 @@ func record(t *testing.T, task string, createdAt time.Time) *v1alpha1.ReleaseRec
 }
 
 func finished(task string, at time.Time) plan.Task {
-	return plan.Task{ID: task, Plan: "shop", State: plan.TaskSucceeded, Reason: "all is done", CreatedAt: at, StartedAt: &at, FinishedAt: &at,
-		Services: []plan.ServiceStatus{{ServiceID: "111", State: plan.ItemSucceeded}}, Workflow: &plan.WorkflowRef{ID: plan.WorkflowID(task), RunID: "run"}}
+	return plan.Task{ID: task, Plan: "shop", State: plan.TaskSucceeded, Reason: "all is done", CreatedAt: at,
+		StartedAt: &at, FinishedAt: &at,
+		Services: []plan.ServiceStatus{{ServiceID: "111", State: plan.ItemSucceeded}},
+		Workflow: &plan.WorkflowRef{ID: plan.WorkflowID(task), RunID: "run"}}
 }
 
 func TestRecordsFromMemoryAndFromTheServer(t *testing.T) {
@@ -311,9 +320,9 @@ func TestRecordsFromMemoryAndFromTheServer(t *testing.T) {
 	}
 }
 
-// A record that was restored or written by hand says its time as the API server takes it, without a fraction of a second perhaps. It kept the server from knowing
-// any record that came after it.
-func TestARecordWrittenByHandIsListedWithTheOthers(t *testing.T) {
+// A restored or hand-written record may have a time without a fraction of a second. Once, such a record kept the server
+// from listing any later record.
+func TestListRecords_ContainsHandWrittenRecord(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	ctx := testContext(t)
@@ -321,11 +330,13 @@ func TestARecordWrittenByHandIsListedWithTheOthers(t *testing.T) {
 	require.Eventually(t, store.Watching, 10*time.Second, 5*time.Millisecond)
 	now := time.Now().UTC().Truncate(time.Second)
 	byHand := record(t, "by-hand", now)
-	object := fmt.Sprintf(`{"apiVersion":"slipway.io/v1alpha1","kind":"ReleaseRecord","metadata":{"name":%q,"namespace":%q,"labels":{%q:"task",%q:"shop"}},
+	object := fmt.Sprintf(
+		`{"apiVersion":"slipway.io/v1alpha1","kind":"ReleaseRecord","metadata":{"name":%q,"namespace":%q,"labels":{%q:"task",%q:"shop"}},
 		"spec":{"kind":"task","subject":"shop","workflowId":"task/by-hand","createdAt":%q,"snapshot":%q}}`, byHand.Name, store.Namespace(), v1alpha1.LabelKind,
 		v1alpha1.LabelSubject, now.Format(time.RFC3339), base64.StdEncoding.EncodeToString(byHand.Spec.Snapshot))
 	err := harness.SharedStack(t).Kube.CoreV1().RESTClient().Post().
-		AbsPath("/apis/slipway.io/v1alpha1/namespaces/" + store.Namespace() + "/releaserecords").Body([]byte(object)).Do(ctx).Error()
+		AbsPath("/apis/slipway.io/v1alpha1/namespaces/" + store.Namespace() +
+			"/releaserecords").Body([]byte(object)).Do(ctx).Error()
 	require.NoError(t, err)
 	require.NoError(t, store.CreateRecord(ctx, record(t, "after-it", now.Add(time.Second))))
 	require.Equal(t, []string{"task-after-it", "task-by-hand"}, listed(t, store))
@@ -337,13 +348,15 @@ func checkRecords(t *testing.T, store *store.Store) {
 	for i, task := range []string{"a", "b", "c"} {
 		require.NoError(t, store.CreateRecord(ctx, record(t, task, now.Add(time.Duration(i)*time.Microsecond))))
 	}
-	requireKind(t, store.CreateRecord(ctx, record(t, "a", now)), failure.Conflict, "it is there already")
-	require.Equal(t, []string{"task-c", "task-b", "task-a"}, listed(t, store), "newest first, at once after they were written")
+	requireKind(t, store.CreateRecord(ctx, record(t, "a", now)), failure.Conflict, "it exists already")
+	require.Equal(t, []string{"task-c", "task-b", "task-a"}, listed(t, store),
+		"newest first, immediately after the writes")
 	requireNewestOfEach(t, store, now)
 
 	snapshot, err := store.Snapshot(ctx, "b")
 	require.NoError(t, err)
-	require.Equal(t, plan.Snapshot{Task: "b", Plan: "shop", CreatedAt: now.Add(time.Microsecond), Document: document(3)}, snapshot)
+	require.Equal(t, plan.Snapshot{Task: "b", Plan: "shop", CreatedAt: now.Add(time.Microsecond),
+		Document: document(3)}, snapshot)
 	subject, err := store.PlanOfTask(ctx, "b")
 	require.NoError(t, err)
 	require.Equal(t, "shop", subject)
@@ -354,12 +367,12 @@ func checkRecords(t *testing.T, store *store.Store) {
 	require.NoError(t, store.CompleteTask(ctx, finished("b", now), 0))
 	other := finished("b", now)
 	other.State = plan.TaskFailed
-	require.NoError(t, store.CompleteTask(ctx, other, 0), "repeating it is legal")
+	require.NoError(t, store.CompleteTask(ctx, other, 0), "it may be repeated")
 	whole, err := store.GetRecord(ctx, "b")
 	require.NoError(t, err)
 	var task plan.Task
 	require.NoError(t, v1alpha1.DecodeBody(whole.Outcome.Body, &task))
-	require.Equal(t, finished("b", now), task, "the first outcome stays")
+	require.Equal(t, finished("b", now), task, "the first outcome is kept")
 	require.Equal(t, "Succeeded", whole.Labels[v1alpha1.LabelState])
 
 	records, err := store.ListRecords(ctx, map[string]string{v1alpha1.LabelSubject: "shop"})
@@ -372,11 +385,11 @@ func checkRecords(t *testing.T, store *store.Store) {
 		}
 	}
 	require.NoError(t, store.DeleteRecord(ctx, "a"))
-	requireKind(t, store.DeleteRecord(ctx, "a"), failure.NotFound, "it is gone")
+	requireKind(t, store.DeleteRecord(ctx, "a"), failure.NotFound, "it is deleted")
 	require.Equal(t, []string{"task-c", "task-b"}, listed(t, store))
 }
 
-// requireNewestOfEach has a record of another plan beside those that are there, which were written after now.
+// requireNewestOfEach adds a record of another plan to the existing ones, which were written after now.
 func requireNewestOfEach(t *testing.T, store *store.Store, now time.Time) {
 	t.Helper()
 	ctx := testContext(t)
@@ -415,7 +428,8 @@ func TestOldRecordsArePruned(t *testing.T) {
 		require.NoError(t, store.CreateRecord(ctx, record(t, task, now.Add(time.Duration(i+1)*time.Second))))
 		require.NoError(t, store.CompleteTask(ctx, finished(task, now), 2))
 	}
-	require.Equal(t, []string{"task-t3", "task-t2", "task-running"}, listed(t, store), "the two newest complete ones stay, and what may be running")
+	require.Equal(t, []string{"task-t3", "task-t2", "task-running"}, listed(t, store),
+		"the two newest complete records stay, and those that may be running")
 }
 
 func TestPartiesAndTheirQueues(t *testing.T) {
@@ -425,8 +439,11 @@ func TestPartiesAndTheirQueues(t *testing.T) {
 	kube := harness.SharedStack(t).Kube
 	own := harness.NewNamespace(t, kube, "party-ns")
 	for name, queue := range map[string]string{"alice": "", "bob": "bobs.queue"} {
-		object := fmt.Sprintf(`{"apiVersion":"slipway.io/v1alpha1","kind":"Party","metadata":{"name":%q},"spec":{"queue":%q}}`, name, queue)
-		err := kube.CoreV1().RESTClient().Post().AbsPath("/apis/slipway.io/v1alpha1/namespaces/" + store.Namespace() + "/parties").Body([]byte(object)).Do(ctx).Error()
+		object := fmt.Sprintf(
+			`{"apiVersion":"slipway.io/v1alpha1","kind":"Party","metadata":{"name":%q},"spec":{"queue":%q}}`, name,
+			queue)
+		err := kube.CoreV1().RESTClient().Post().AbsPath("/apis/slipway.io/v1alpha1/namespaces/" + store.Namespace() +
+			"/parties").Body([]byte(object)).Do(ctx).Error()
 		require.NoError(t, err)
 	}
 	for _, c := range []struct {
@@ -434,9 +451,9 @@ func TestPartiesAndTheirQueues(t *testing.T) {
 		known        bool
 		reason       string
 	}{
-		{"default", "slipway.party.default", true, "the engine's own cluster is always known"},
-		{"", "slipway.party.default", true, "no party is the default one"},
-		{"alice", "slipway.party.alice", true, "a Party object without a queue has the usual one"},
+		{"default", "slipway.party.default", true, "the engine's own cluster is always a party"},
+		{"", "slipway.party.default", true, "no party means the default one"},
+		{"alice", "slipway.party.alice", true, "a Party object without a queue has the default queue"},
 		{"bob", "bobs.queue", true, "a Party object names its queue"},
 		{own, "slipway.party.default", true, "a namespace of the home cluster is served by the default party"},
 		{"nobody-" + rand.String(6), "", false, "neither a Party object nor a namespace"},
@@ -453,7 +470,7 @@ func TestParties(t *testing.T) {
 	store := newStore(t)
 	ctx := testContext(t)
 	_, err := store.GetParty(ctx, "alice")
-	requireKind(t, err, failure.NotFound, "there is none")
+	requireKind(t, err, failure.NotFound, "it does not exist")
 	for _, name := range []string{"bob", "alice"} {
 		created, changed, err := store.PutParty(ctx, name, v1alpha1.PartySpec{Namespace: "shop"})
 		require.NoError(t, err)
@@ -461,26 +478,28 @@ func TestParties(t *testing.T) {
 	}
 	created, changed, err := store.PutParty(ctx, "alice", v1alpha1.PartySpec{Namespace: "shop"})
 	require.NoError(t, err)
-	require.False(t, created || changed, "it is so already")
+	require.False(t, created || changed, "it is equal already")
 	stale, err := store.GetParty(ctx, "alice")
 	require.NoError(t, err)
-	_, changed, err = store.PutParty(ctx, "alice", v1alpha1.PartySpec{Queue: "own", Labels: map[string]string{"a": "b"}})
+	_, changed, err = store.PutParty(ctx, "alice",
+		v1alpha1.PartySpec{Queue: "own", Labels: map[string]string{"a": "b"}})
 	require.NoError(t, err)
 	require.True(t, changed, "it is replaced")
 	all, err := store.ListParties(ctx)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
-	require.Equal(t, v1alpha1.PartySpec{Queue: "own", Labels: map[string]string{"a": "b"}}, all[0].Spec, "in order of name")
-	requireKind(t, store.DeleteParty(ctx, stale), failure.Conflict, "it was changed since it was read")
+	require.Equal(t, v1alpha1.PartySpec{Queue: "own", Labels: map[string]string{"a": "b"}}, all[0].Spec,
+		"in order of name")
+	requireKind(t, store.DeleteParty(ctx, stale), failure.Conflict, "changed since it was read")
 	require.NoError(t, store.DeleteParty(ctx, &all[0]))
-	requireKind(t, store.DeleteParty(ctx, &all[0]), failure.NotFound, "it is gone")
+	requireKind(t, store.DeleteParty(ctx, &all[0]), failure.NotFound, "it is deleted")
 }
 
-func TestPruningKnowsTheOrderOfReleasesWithinASecond(t *testing.T) {
+func TestPruneRecords_OrdersReleasesWithinASecond(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	ctx := testContext(t)
-	names := []string{"z", "y", "x", "w", "v"} // against the order in which they come
+	names := []string{"z", "y", "x", "w", "v"} // against the order of creation
 	subject := ""
 	for i, name := range names {
 		r := record(t, name, time.Now().UTC())
@@ -489,7 +508,8 @@ func TestPruningKnowsTheOrderOfReleasesWithinASecond(t *testing.T) {
 		require.NoError(t, store.CreateRecord(ctx, r))
 	}
 	for _, name := range names {
-		require.NoError(t, store.CompleteRelease(ctx, v1alpha1.KindTask, v1alpha1.RecordName(v1alpha1.KindTask, name), v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
+		require.NoError(t, store.CompleteRelease(ctx, v1alpha1.KindTask, v1alpha1.RecordName(v1alpha1.KindTask, name),
+			v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
 	}
 	pruned, err := store.PruneRecords(ctx, v1alpha1.KindTask, subject, "", 2)
 	require.NoError(t, err)
@@ -503,7 +523,7 @@ func TestPruningKnowsTheOrderOfReleasesWithinASecond(t *testing.T) {
 	require.ElementsMatch(t, []string{"12", "13"}, kept, "the last two of the five")
 }
 
-func TestPruningKeepsWhatAKeyNeeds(t *testing.T) {
+func TestPruneRecords_KeepsIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	ctx := testContext(t)
@@ -514,7 +534,8 @@ func TestPruningKeepsWhatAKeyNeeds(t *testing.T) {
 			r.Labels[v1alpha1.LabelIdempotencyKey] = "k1"
 		}
 		require.NoError(t, store.CreateRecord(ctx, r))
-		require.NoError(t, store.CompleteRelease(ctx, v1alpha1.KindTask, v1alpha1.RecordName(v1alpha1.KindTask, task), v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
+		require.NoError(t, store.CompleteRelease(ctx, v1alpha1.KindTask, v1alpha1.RecordName(v1alpha1.KindTask, task),
+			v1alpha1.ReleaseOutcome{State: "Succeeded", Body: []byte("body")}))
 	}
 	all, err := store.FindRecords(ctx, nil)
 	require.NoError(t, err)
@@ -528,11 +549,11 @@ func TestPruningKeepsWhatAKeyNeeds(t *testing.T) {
 		require.Empty(t, r.Labels[v1alpha1.LabelIdempotencyKey], "a pruned record is in no list of tasks")
 	}
 	_, err = store.GetRecord(ctx, "keyed")
-	requireKind(t, err, failure.NotFound, "a pruned task is shown no more")
+	requireKind(t, err, failure.NotFound, "a pruned task is no longer shown")
 	byKey, err := store.FindRecords(ctx, map[string]string{v1alpha1.LabelIdempotencyKey: "k1"})
 	require.NoError(t, err)
-	require.Len(t, byKey, 1, "its key stands for it all the same")
+	require.Len(t, byKey, 1, "its key is still known")
 	require.NotNil(t, byKey[0].Outcome)
 	_, err = store.GetRecord(ctx, "newest")
-	require.NoError(t, err, "the record that was just completed is never pruned")
+	require.NoError(t, err, "the record just completed is never pruned")
 }

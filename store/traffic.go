@@ -16,15 +16,16 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// TrafficObject is how errors name a TrafficRouting.
+// TrafficObject is a TrafficRouting's name in errors.
 func TrafficObject(namespace, name string) string { return "TrafficRouting " + namespace + "/" + name }
 
-// ListTrafficRoutings reads one page of the TrafficRoutings of a namespace ("": of all), in order of namespace and name.
+// ListTrafficRoutings reads one page of the TrafficRoutings of a namespace ("": of all), in order of namespace and
+// name.
 func (s *Store) ListTrafficRoutings(ctx context.Context, namespace string, limit int,
 	cursor string) (items []v1alpha1.TrafficRouting, next string, err error) {
 	list, err := listPage(ctx, s.traffic.Namespace(namespace), limit, cursor)
 	if err != nil {
-		return nil, "", failed(err, "the list of TrafficRoutings")
+		return nil, "", asFailure(err, "the list of TrafficRoutings")
 	}
 	for i := range list.Items {
 		one, err := ReadTraffic(&list.Items[i])
@@ -42,20 +43,21 @@ func (s *Store) GetTrafficRouting(ctx context.Context, namespace, name string) (
 	defer cancel()
 	found, err := s.traffic.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, failed(err, TrafficObject(namespace, name))
+		return nil, asFailure(err, TrafficObject(namespace, name))
 	}
 	return ReadTraffic(found)
 }
 
-// PutTrafficRouting creates a TrafficRouting with that spec, or replaces the one that was read as stored, in which case a change since is a
-// Conflict. A spec equal to what is stored writes nothing: changed is false then.
+// PutTrafficRouting creates a TrafficRouting with that spec, or replaces the one that was read as stored, in which case
+// a change since is a Conflict. An equal spec writes nothing: changed is false then.
 func (s *Store) PutTrafficRouting(ctx context.Context, namespace, name string, spec json.RawMessage,
 	stored *v1alpha1.TrafficRouting) (changed bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var content map[string]any
 	if err := json.Unmarshal(spec, &content); err != nil {
-		return false, failure.New(failure.Refused, "the spec of %s is no JSON object: %v", TrafficObject(namespace, name), err)
+		return false, failure.New(failure.Refused, "the spec of %s is no JSON object: %v",
+			TrafficObject(namespace, name), err)
 	}
 	if stored == nil {
 		object := &unstructured.Unstructured{Object: map[string]any{"spec": content}}
@@ -64,10 +66,11 @@ func (s *Store) PutTrafficRouting(ctx context.Context, namespace, name string, s
 		object.SetName(name)
 		_, err = s.traffic.Namespace(namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
 		if apierrors.IsNotFound(err) {
-			return false, failure.New(failure.NotFound, "namespace %s does not exist in the home cluster: create it, then send %s again",
+			return false, failure.New(failure.NotFound,
+				"namespace %s does not exist in the home cluster: create it, then send %s again",
 				namespace, TrafficObject(namespace, name))
 		}
-		return err == nil, failed(err, TrafficObject(namespace, name))
+		return err == nil, asFailure(err, TrafficObject(namespace, name))
 	}
 	if sameJSON(stored.Spec, spec) {
 		return false, nil
@@ -75,21 +78,21 @@ func (s *Store) PutTrafficRouting(ctx context.Context, namespace, name string, s
 	return true, s.replaceTrafficSpec(ctx, stored, content)
 }
 
-// replaceTrafficSpec is an update of the whole object, since a merge would leave what the new spec has no more.
+// replaceTrafficSpec updates the whole object, since a merge would keep fields that the new spec lacks.
 func (s *Store) replaceTrafficSpec(ctx context.Context, stored *v1alpha1.TrafficRouting, spec map[string]any) error {
 	client := s.traffic.Namespace(stored.Namespace)
 	object, err := client.Get(ctx, stored.Name, metav1.GetOptions{})
 	if err != nil {
-		return failed(err, TrafficObject(stored.Namespace, stored.Name))
+		return asFailure(err, TrafficObject(stored.Namespace, stored.Name))
 	}
 	object.SetResourceVersion(stored.ResourceVersion)
 	object.Object["spec"] = spec
 	_, err = client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
-	return failed(err, TrafficObject(stored.Namespace, stored.Name))
+	return asFailure(err, TrafficObject(stored.Namespace, stored.Name))
 }
 
-// DeleteTrafficRouting deletes a TrafficRouting as it was read; one that was changed since is a Conflict. A finalizer of ours that nobody
-// needs any more goes first.
+// DeleteTrafficRouting deletes a TrafficRouting; a change since it was read is a Conflict. It first removes Slipway's
+// finalizer, which is no longer needed.
 func (s *Store) DeleteTrafficRouting(ctx context.Context, stored *v1alpha1.TrafficRouting) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -101,10 +104,11 @@ func (s *Store) DeleteTrafficRouting(ctx context.Context, stored *v1alpha1.Traff
 	if apierrors.IsNotFound(err) && stored.Deleting {
 		return nil // it only waited for the finalizer
 	}
-	return failed(err, TrafficObject(stored.Namespace, stored.Name))
+	return asFailure(err, TrafficObject(stored.Namespace, stored.Name))
 }
 
-// GuardTraffic puts the finalizer on a TrafficRouting as it was read, or takes it off, and notes the new version.
+// GuardTraffic adds or removes the finalizer of a TrafficRouting, and stores the new version in t. A change since it
+// was read is a Conflict.
 func (s *Store) GuardTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, guarded bool) error {
 	if slices.Contains(t.Finalizers, v1alpha1.FinalizerTrafficRouting) == guarded {
 		return nil
@@ -112,10 +116,11 @@ func (s *Store) GuardTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, gu
 	return s.setTrafficFinalizers(ctx, t, guard(t.Finalizers, v1alpha1.FinalizerTrafficRouting, guarded))
 }
 
-// FreeTraffic takes off the finalizers of a TrafficRouting that was deleted, as it was read: ours, and what the controller of Kruise Rollouts
-// has left.
+// FreeTraffic removes the finalizers of a deleted TrafficRouting: Slipway's, and those that the controller of Kruise
+// Rollouts left. A change since it was read is a Conflict.
 func (s *Store) FreeTraffic(ctx context.Context, t *v1alpha1.TrafficRouting) error {
-	return s.setTrafficFinalizers(ctx, t, slices.DeleteFunc(guard(t.Finalizers, v1alpha1.FinalizerTrafficRouting, false), trafficrouting.IsLeftover))
+	return s.setTrafficFinalizers(ctx, t, slices.DeleteFunc(
+		guard(t.Finalizers, v1alpha1.FinalizerTrafficRouting, false), trafficrouting.IsLeftover))
 }
 
 func (s *Store) setTrafficFinalizers(ctx context.Context, t *v1alpha1.TrafficRouting, finalizers []string) error {
@@ -123,8 +128,8 @@ func (s *Store) setTrafficFinalizers(ctx context.Context, t *v1alpha1.TrafficRou
 		map[string]any{"metadata": map[string]any{"finalizers": finalizers, "resourceVersion": t.ResourceVersion}})
 }
 
-// SetTrafficStatus writes the status of a TrafficRouting as it was read; one that was changed since is a Conflict. A definition that drops
-// the holders, as another controller's does, is Refused: without them nobody knows whose routes these are.
+// SetTrafficStatus writes the status of a TrafficRouting; a change since it was read is a Conflict. A definition that
+// drops the holders, like another controller's, is Refused: without them the owner of the routes is unknown.
 func (s *Store) SetTrafficStatus(ctx context.Context, t *v1alpha1.TrafficRouting) error {
 	t.Status.ObservedGeneration = t.Generation
 	want := slices.Clone(t.Status.Holders)
@@ -138,19 +143,21 @@ func (s *Store) SetTrafficStatus(ctx context.Context, t *v1alpha1.TrafficRouting
 	return err
 }
 
-// patchTraffic merges a change into a TrafficRouting that is still at the version that was read, and reads it back into t.
-func (s *Store) patchTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, change map[string]any, subresources ...string) error {
+// patchTraffic merges a change into a TrafficRouting that is still at the version that was read, and stores the result
+// in t.
+func (s *Store) patchTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, change map[string]any,
+	subresources ...string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	object := TrafficObject(t.Namespace, t.Name)
 	patch, err := json.Marshal(change)
 	if err != nil {
-		return failed(err, object)
+		return asFailure(err, object)
 	}
 	written, err := s.traffic.Namespace(t.Namespace).Patch(ctx, t.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
 	if err != nil {
-		return failed(err, object)
+		return asFailure(err, object)
 	}
 	read, err := ReadTraffic(written)
 	if err != nil {
@@ -160,7 +167,7 @@ func (s *Store) patchTraffic(ctx context.Context, t *v1alpha1.TrafficRouting, ch
 	return nil
 }
 
-// ReadTraffic reads a TrafficRouting as the API server has it.
+// ReadTraffic decodes a TrafficRouting from the API server.
 func ReadTraffic(object *unstructured.Unstructured) (*v1alpha1.TrafficRouting, error) {
 	t := &v1alpha1.TrafficRouting{
 		Namespace: object.GetNamespace(), Name: object.GetName(), ResourceVersion: object.GetResourceVersion(),
@@ -170,11 +177,12 @@ func ReadTraffic(object *unstructured.Unstructured) (*v1alpha1.TrafficRouting, e
 	}
 	var err error
 	if t.Spec, err = json.Marshal(object.Object["spec"]); err != nil {
-		return nil, failed(err, TrafficObject(t.Namespace, t.Name))
+		return nil, asFailure(err, TrafficObject(t.Namespace, t.Name))
 	}
 	if status, ok := object.Object["status"].(map[string]any); ok {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &t.Status); err != nil {
-			return nil, failure.New(failure.Refused, "the status of %s cannot be read: %v", TrafficObject(t.Namespace, t.Name), err)
+			return nil, failure.New(failure.Refused, "the status of %s cannot be read: %v",
+				TrafficObject(t.Namespace, t.Name), err)
 		}
 	}
 	if t.Status.Phase == "" {

@@ -27,7 +27,8 @@ import (
 // webhookSecret holds the certificate of the engine's webhooks.
 const webhookSecret = "slipway-webhook"
 
-// WebhookCertificate is what the Secret of the engine's webhooks holds, and its version; both are empty when it isn't there.
+// WebhookCertificate returns the content of the Secret of the engine's webhooks, and its version; both are empty if it
+// does not exist.
 func (s *Store) WebhookCertificate(ctx context.Context) (data map[string][]byte, version string, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -36,54 +37,57 @@ func (s *Store) WebhookCertificate(ctx context.Context) (data map[string][]byte,
 		return nil, "", nil
 	}
 	if err != nil {
-		return nil, "", failed(err, s.webhookObject())
+		return nil, "", asFailure(err, s.webhookObject())
 	}
 	return found.Data, found.ResourceVersion, nil
 }
 
-// PutWebhookCertificate makes that Secret, or replaces this version of it; a change since is a Conflict.
+// PutWebhookCertificate creates that Secret, or replaces this version of it; a change since is a Conflict.
 func (s *Store) PutWebhookCertificate(ctx context.Context, data map[string][]byte, version string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	secrets := s.core.Secrets(s.namespace)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: webhookSecret, ResourceVersion: version}, Type: corev1.SecretTypeTLS, Data: data}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: webhookSecret, ResourceVersion: version},
+		Type: corev1.SecretTypeTLS, Data: data}
 	var err error
 	if version == "" {
 		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
 	} else {
 		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
 	}
-	return failed(err, s.webhookObject())
+	return asFailure(err, s.webhookObject())
 }
 
 func (s *Store) webhookObject() string { return "Secret " + s.namespace + "/" + webhookSecret }
 
-// fieldManagerConversion owns what of the definition depends on where servers run.
+// fieldManagerConversion owns the fields of the definition that depend on where servers run.
 const fieldManagerConversion = "slipway-webhook"
 
-// conversionElsewhere is how often to ask whether another server still converts.
-const conversionElsewhere = 30 * time.Second
+// conversionRecheck is how often to check whether another server still converts.
+const conversionRecheck = 30 * time.Second
 
-// PublishConversion writes into the definition of Rollouts who converts them, and has v1alpha1 served. A server elsewhere that converts is
-// left in place, whichever engine's it is: all do the same. It is to be called again after the time that it returns.
-func (s *Store) PublishConversion(ctx context.Context, client admission.WebhookClientConfig) (again time.Duration, err error) {
-	err = failure.UntilNoConflict("definition "+definition.Name, func() error {
+// PublishConversion writes the conversion webhook into the definition of Rollouts, and makes v1alpha1 served. Another
+// working server stays in place, of any engine: all convert alike. Call it again after the returned time.
+func (s *Store) PublishConversion(ctx context.Context, client admission.WebhookClientConfig) (again time.Duration,
+	err error) {
+	err = failure.RetryOnConflict("definition "+definition.Name, func() error {
 		again, err = s.publishConversion(ctx, client)
 		return err
 	})
 	return again, err
 }
 
-func (s *Store) publishConversion(ctx context.Context, client admission.WebhookClientConfig) (again time.Duration, err error) {
+func (s *Store) publishConversion(ctx context.Context, client admission.WebhookClientConfig) (again time.Duration,
+	err error) {
 	object := "definition " + definition.Name
 	call, cancel := bounded(ctx)
 	defer cancel()
 	crd, err := s.crds.CustomResourceDefinitions().Get(call, definition.Name, metav1.GetOptions{})
 	if err != nil {
-		return 0, failed(err, object)
+		return 0, asFailure(err, object)
 	}
 	if !definition.IsOurs(crd.Labels) {
-		return conversionElsewhere, nil // another product's, which converts by itself
+		return conversionRecheck, nil // another product's definition, with its own conversion
 	}
 	wanted := conversionBy(client)
 	known := equality.Semantic.DeepEqual(crd.Spec.Conversion, wanted)
@@ -91,21 +95,23 @@ func (s *Store) publishConversion(ctx context.Context, client admission.WebhookC
 		return 0, nil
 	}
 	if !known && servesAlpha(crd) && isConverted(crd) {
-		if works, err := s.converts(call); works || err != nil {
-			return conversionElsewhere, err
+		if works, err := s.conversionWorks(call); works || err != nil {
+			return conversionRecheck, err
 		}
 	}
 	crd.Spec.Conversion = wanted
 	serveAlpha(crd)
-	_, err = s.crds.CustomResourceDefinitions().Update(call, crd, metav1.UpdateOptions{FieldManager: fieldManagerConversion})
-	return 0, failed(err, object)
+	_, err = s.crds.CustomResourceDefinitions().Update(call, crd,
+		metav1.UpdateOptions{FieldManager: fieldManagerConversion})
+	return 0, asFailure(err, object)
 }
 
-// conversionBy is the conversion by a webhook as the API server stores it.
+// conversionBy is the conversion by a webhook, as stored by the API server.
 func conversionBy(client admission.WebhookClientConfig) *apiextensionsv1.CustomResourceConversion {
 	config := &apiextensionsv1.WebhookClientConfig{URL: client.URL, CABundle: client.CABundle}
 	if service := client.Service; service != nil {
-		config.Service = &apiextensionsv1.ServiceReference{Namespace: service.Namespace, Name: service.Name, Path: service.Path, Port: service.Port}
+		config.Service = &apiextensionsv1.ServiceReference{Namespace: service.Namespace, Name: service.Name,
+			Path: service.Path, Port: service.Port}
 	}
 	return &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
 		Webhook: &apiextensionsv1.WebhookConversion{ClientConfig: config, ConversionReviewVersions: []string{"v1"}}}
@@ -121,7 +127,7 @@ func servesAlpha(crd *apiextensionsv1.CustomResourceDefinition) bool {
 			return version.Served
 		}
 	}
-	return true // there is nothing to serve
+	return true // the version does not exist
 }
 
 func serveAlpha(crd *apiextensionsv1.CustomResourceDefinition) {
@@ -132,23 +138,26 @@ func serveAlpha(crd *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// converts asks the API server whether conversion works: it takes an object of v1alpha1, without keeping it.
-func (s *Store) converts(ctx context.Context) (bool, error) {
-	probe := &unstructured.Unstructured{Object: map[string]any{"apiVersion": rolloutalpha.GroupVersion.String(), "kind": v1beta1.Kind,
+// conversionWorks asks the API server whether conversion works, by a dry-run creation of a v1alpha1 object.
+func (s *Store) conversionWorks(ctx context.Context) (bool, error) {
+	probe := &unstructured.Unstructured{Object: map[string]any{"apiVersion": rolloutalpha.GroupVersion.String(),
+		"kind":     v1beta1.Kind,
 		"metadata": map[string]any{"generateName": "slipway-conversion-probe-"},
 		"spec": map[string]any{
-			"objectRef": map[string]any{"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"}},
-			"strategy":  map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"replicas": int64(1)}}}}}}}
+			"objectRef": map[string]any{"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
+				"name": "none"}},
+			"strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"replicas": int64(
+				1)}}}}}}}
 	_, err := s.untyped.Resource(rolloutalpha.Resource).Namespace(s.namespace).Create(ctx, probe,
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError {
 		return false, nil
 	}
-	return err == nil, failed(err, "a Rollout of v1alpha1 that tries the conversion")
+	return err == nil, asFailure(err, "a Rollout of v1alpha1 that tries the conversion")
 }
 
-// WatchConversion calls changed whenever the definition of Rollouts has changed, until the context ends.
+// WatchConversion calls changed whenever the definition of Rollouts changes, until the context ends.
 func (s *Store) WatchConversion(ctx context.Context, changed func()) {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, definition.Name).String()
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
@@ -163,7 +172,9 @@ func (s *Store) WatchConversion(ctx context.Context, changed func()) {
 			},
 		},
 		ObjectType: &apiextensionsv1.CustomResourceDefinition{},
-		Handler: cache.ResourceEventHandlerFuncs{AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() },
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+			changed()
+		}, UpdateFunc: func(any, any) { changed() },
 			DeleteFunc: func(any) { changed() }},
 	})
 	informer.RunWithContext(ctx)

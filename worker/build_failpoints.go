@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// ThisBuild is the ID, unless SLIPWAY_TEST_BUILD says another one: so one program plays two builds. In tests only.
+// ThisBuild returns id, or SLIPWAY_TEST_BUILD if that is set, so that one program can play two builds. For tests only.
 func ThisBuild(id string) string { return cmp.Or(os.Getenv("SLIPWAY_TEST_BUILD"), id) }

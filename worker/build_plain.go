@@ -2,5 +2,5 @@
 
 package worker
 
-// ThisBuild is the ID of this build.
+// ThisBuild returns the ID of this build.
 func ThisBuild(id string) string { return id }

@@ -26,49 +26,57 @@ import (
 )
 
 const (
-	// lookEvery is how often a process looks which builds run. That takes one cheap call; what follows of it is decided anew only if others run than before.
-	lookEvery = 15 * time.Second
-	// decideEvery is how often it is decided anew in any case: a build may take the work and die before it is heard of, and those that may be gone back to become too old.
-	decideEvery = time.Minute
-	// routePause is how long a process waits before it tries again to get the work: Temporal has to hear of a new build's workers first.
+	// checkInterval is how often a process checks which builds run. That takes one cheap call; the routing is decided
+	// again only if other builds run than before.
+	checkInterval = 15 * time.Second
+	// decideInterval is how often the routing is decided in any case: a build may get the work and die before its first
+	// heartbeat, and builds become too old for a rollback.
+	decideInterval = time.Minute
+	// routePause is how long a process waits before it retries to route the work: Temporal first has to see a new
+	// build's workers.
 	routePause = 250 * time.Millisecond
-	// routeTimeout bounds one look, with what follows of it, leaveTimeout that of a process which ends.
+	// routeTimeout bounds one check including the routing; leaveTimeout bounds that of a process that shuts down.
 	routeTimeout, leaveTimeout = 10 * time.Second, 3 * time.Second
-	// heardAgain is within how long a worker that lives is heard of again: it tells every party.Interval, and none of that may be lost.
-	heardAgain = party.Interval + 2*time.Second
-	// missingFor is for how long a newer build must not have been heard of before an older one takes its work: Temporal forgets who polls when it is started again.
-	missingFor = 10 * time.Second
+	// heartbeatWithin is the time within which a live worker sends another heartbeat. It sends one every
+	// party.HeartbeatInterval, and none may be lost here.
+	heartbeatWithin = party.HeartbeatInterval + 2*time.Second
+	// missingThreshold is how long a newer build must be without heartbeats before an older one takes its work:
+	// Temporal forgets its pollers when it restarts.
+	missingThreshold = 10 * time.Second
 )
 
-// Versioning says which build this is.
+// Versioning identifies this build.
 type Versioning struct {
-	// Build is the ID that Temporal knows the workers by (upgrade.ID); upgrade.Unversioned: by none.
+	// Build is the build ID of the workers in Temporal (upgrade.ID); upgrade.Unversioned: none.
 	Build string
-	// RollbackWindow is for how long after an upgrade people may go back to the build before.
+	// RollbackWindow is how long after an upgrade users may return to the previous build.
 	RollbackWindow time.Duration
 }
 
-// builds has Temporal give the work on this process's queues to the newest build that runs (release/upgrade). Every process does that: there is no
-// leader that could be missing. A change that another process made in between is refused by Temporal, and looked at anew.
-type builds struct {
+// buildRouter makes Temporal route the work of this process's queues to the newest running build (release/upgrade).
+// Every process does this, so there is no leader that could be missing. Temporal refuses a change that conflicts with
+// another process's; the next check then decides again.
+type buildRouter struct {
 	temporal client.Client
 	options  Options
 	queues   []string
 
-	// level is what workflows that begin may record.
+	// level is the history level that new workflows may record.
 	level atomic.Int64
-	// running are the builds that ran on each queue when it was last decided, which was at decided.
+	// running are the builds that ran on each queue at the last decision; decided is its time.
 	running map[string][]string
 	decided time.Time
-	// learnt are the queues of which it could be learnt who polls them: some servers of Temporal never tell.
-	learnt map[string]bool
-	// missing is since when the newer build that gets the work of a queue has not been heard of.
+	// presenceKnown marks the queues whose pollers Temporal has reported at least once; some Temporal servers never
+	// report them.
+	presenceKnown map[string]bool
+	// missing is since when the newer build that has the work of a queue is without heartbeats.
 	mu      sync.Mutex
 	missing map[string]time.Time
 }
 
-func newBuilds(temporal client.Client, queues []Queue, options Options) *builds {
-	b := &builds{temporal: temporal, options: options, missing: map[string]time.Time{}, learnt: map[string]bool{}}
+func newBuildRouter(temporal client.Client, queues []Queue, options Options) *buildRouter {
+	b := &buildRouter{temporal: temporal, options: options, missing: map[string]time.Time{},
+		presenceKnown: map[string]bool{}}
 	for _, q := range queues {
 		b.queues = append(b.queues, q.Name)
 	}
@@ -76,37 +84,40 @@ func newBuilds(temporal client.Client, queues []Queue, options Options) *builds 
 	return b
 }
 
-// deploymentOf is the name of a queue's workers as a deployment of Temporal's, which must have no dot and no colon.
+// deploymentOf returns the name of a queue's workers as a Temporal worker deployment, which must not contain a dot or a
+// colon.
 func deploymentOf(queue string) string { return strings.NewReplacer(".", "/", ":", "/").Replace(queue) }
 
-// deployment is how a worker of the queue says which build it is. Every type of workflow moves to the build that gets the work: one that is
-// pinned to a build would stop for good with the last worker of that build.
-func (b *builds) deployment(queue string) worker.DeploymentOptions {
+// deployment returns the deployment options of a queue's worker. All workflow types move to the build that gets the
+// work: a workflow pinned to a build would stop permanently with that build's last worker.
+func (b *buildRouter) deployment(queue string) worker.DeploymentOptions {
 	if b.options.Versioning.Build == upgrade.Unversioned {
 		return worker.DeploymentOptions{}
 	}
-	return worker.DeploymentOptions{UseVersioning: true, DefaultVersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
-		Version: worker.WorkerDeploymentVersion{DeploymentName: deploymentOf(queue), BuildID: b.options.Versioning.Build}}
+	return worker.DeploymentOptions{UseVersioning: true,
+		DefaultVersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
+		Version: worker.WorkerDeploymentVersion{DeploymentName: deploymentOf(queue),
+			BuildID: b.options.Versioning.Build}}
 }
 
-// look decides anew if other builds run than before.
-func (b *builds) look(ctx context.Context) error {
+// check decides the routing again if other builds run than before.
+func (b *buildRouter) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
 	present := b.presence(ctx)
 	for queue, p := range present {
 		switch {
 		case p.Reachable != party.Unknown:
-			b.learnt[queue] = true
-		case b.learnt[queue]: // every build that ever ran would count as running
-			return fmt.Errorf("the work stays where it is until Temporal tells: %s", p.Reason)
+			b.presenceKnown[queue] = true
+		case b.presenceKnown[queue]: // otherwise every build that ever ran would count as running
+			return fmt.Errorf("the routing is unchanged until Temporal reports the pollers: %s", p.Reason)
 		}
 	}
-	running := b.runOn(present)
-	if maps.EqualFunc(running, b.running, slices.Equal) && time.Since(b.decided) < decideEvery {
+	running := b.runningBuilds(present)
+	if maps.EqualFunc(running, b.running, slices.Equal) && time.Since(b.decided) < decideInterval {
 		return nil
 	}
-	// Until all queues are settled nothing is: what is so again as it was at the last decision may have been different in between.
+	// No decision is valid until all queues are routed: the state may have changed and changed back in between.
 	b.running = nil
 	if err := b.routeAll(ctx, running, anyBuild); err != nil {
 		return err
@@ -115,8 +126,8 @@ func (b *builds) look(ctx context.Context) error {
 	return nil
 }
 
-// routeAll routes all queues side by side: Temporal takes most of a second to change one.
-func (b *builds) routeAll(ctx context.Context, running map[string][]string, leaving string) error {
+// routeAll routes all queues concurrently: Temporal takes most of a second per queue.
+func (b *buildRouter) routeAll(ctx context.Context, running map[string][]string, leaving string) error {
 	var wg sync.WaitGroup
 	failed := make([]error, len(b.queues))
 	for i, queue := range b.queues {
@@ -128,29 +139,31 @@ func (b *builds) routeAll(ctx context.Context, running map[string][]string, leav
 	return errors.Join(failed...)
 }
 
-// leave gives the work to the builds of others where no worker of this build stays: before an old build ends that a new one is gone back from, say. Those that are
-// known to be dead don't stay.
-func (b *builds) leave(ctx context.Context, dead ...party.Worker) {
+// handOver gives the work to other builds on queues where no worker of this build remains, for example before the old
+// build ends in a rollback. Workers in dead do not count as remaining.
+func (b *buildRouter) handOver(ctx context.Context, dead ...party.Worker) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	stay := b.stay(b.presence(ctx), dead)
+	stay := b.remainingBuilds(b.presence(ctx), dead)
 	maps.DeleteFunc(stay, func(_ string, builds []string) bool { return slices.Contains(builds, anyBuild) })
 	if err := b.routeAll(ctx, stay, b.options.Versioning.Build); err != nil {
-		b.options.Log.Warn("another build could not be given the work: it takes it when this one is silent", "error", err)
+		b.options.Log.Warn("could not route the work to another build; it takes over when this build's heartbeats "+
+			"have stopped", "error", err)
 	}
 }
 
-// awaitOthers returns the workers of this build, but for this process's own, that must be dead: they count as there until they have been silent for long enough,
-// but aren't heard of again. It waits only where another build could go on: one that tells no ID takes no work by itself. When there is no time it finds none.
-func (b *builds) awaitOthers(ctx context.Context) []party.Worker {
-	until := time.Now().Add(heardAgain)
+// awaitDeadWorkers returns the other workers of this build that must be dead: Temporal still lists them, but they send
+// no further heartbeat. It waits only if another build could continue and has an ID: one without an ID does not take
+// over work by itself. It returns none if there is not enough time.
+func (b *buildRouter) awaitDeadWorkers(ctx context.Context) []party.Worker {
+	until := time.Now().Add(heartbeatWithin)
 	if ends, bounded := ctx.Deadline(); bounded && ends.Before(until.Add(leaveTimeout)) {
 		return nil
 	}
 	asking, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	former := b.presence(asking)
-	if !b.anotherCouldGoOn(asking, former) {
+	if !b.anotherBuildPolls(asking, former) {
 		return nil
 	}
 	silent, known := b.silent(former, former), true
@@ -167,9 +180,10 @@ func (b *builds) awaitOthers(ctx context.Context) []party.Worker {
 	return silent
 }
 
-// anotherCouldGoOn says whether this build has the work of a queue that another build's workers poll too. Those may not have been heard of on all their queues yet.
-func (b *builds) anotherCouldGoOn(ctx context.Context, present map[string]party.Presence) bool {
-	for queue, running := range b.stay(present, nil) {
+// anotherBuildPolls reports whether this build has the work of a queue that another build's workers poll too. Those may
+// not have sent heartbeats for all their queues yet.
+func (b *buildRouter) anotherBuildPolls(ctx context.Context, present map[string]party.Presence) bool {
+	for queue, running := range b.remainingBuilds(present, nil) {
 		if !slices.ContainsFunc(running, func(build string) bool { return build != b.options.Versioning.Build }) {
 			continue
 		}
@@ -180,8 +194,8 @@ func (b *builds) anotherCouldGoOn(ctx context.Context, present map[string]party.
 	return false
 }
 
-// silent are the workers of this build, but for this process's own, that have not been heard of since.
-func (b *builds) silent(former, now map[string]party.Presence) (silent []party.Worker) {
+// silent returns the other workers of this build without a heartbeat since former.
+func (b *buildRouter) silent(former, now map[string]party.Presence) (silent []party.Worker) {
 	for _, queue := range b.queues {
 		for _, w := range now[queue].SilentSince(former[queue]) {
 			if w.Build == b.options.Versioning.Build && w.Identity != b.options.Identity {
@@ -192,34 +206,35 @@ func (b *builds) silent(former, now map[string]party.Presence) (silent []party.W
 	return silent
 }
 
-func (b *builds) presence(ctx context.Context) map[string]party.Presence {
+func (b *buildRouter) presence(ctx context.Context) map[string]party.Presence {
 	return presence.Finder{Temporal: b.temporal, Namespace: b.options.Namespace}.Of(ctx, b.queues...)
 }
 
-// anyBuild stands for builds that may run: who polls the queue can't be learnt.
+// anyBuild means all builds: the queue's pollers are unknown.
 const anyBuild = "*"
 
-// runOn are the builds that run on each queue, in order: this one too.
-func (b *builds) runOn(present map[string]party.Presence) map[string][]string {
+// runningBuilds returns the builds that run on each queue, sorted, including this one.
+func (b *buildRouter) runningBuilds(present map[string]party.Presence) map[string][]string {
 	running := map[string][]string{}
 	for queue, p := range present {
-		running[queue] = inOrder(append(buildsOf(p, p.Workers), b.options.Versioning.Build))
+		running[queue] = sortUnique(append(buildsOf(p, p.Workers), b.options.Versioning.Build))
 	}
 	return running
 }
 
-// stay are the builds that run on each queue, in order, when this process has ended. Those that are known to be dead are left out.
-func (b *builds) stay(present map[string]party.Presence, dead []party.Worker) map[string][]string {
+// remainingBuilds returns the builds on each queue, sorted, after this process has ended and without the workers in
+// dead.
+func (b *buildRouter) remainingBuilds(present map[string]party.Presence, dead []party.Worker) map[string][]string {
 	staying := map[string][]string{}
 	for queue, p := range present {
-		staying[queue] = inOrder(buildsOf(p, slices.DeleteFunc(slices.Clone(p.Workers), func(w party.Worker) bool {
+		staying[queue] = sortUnique(buildsOf(p, slices.DeleteFunc(slices.Clone(p.Workers), func(w party.Worker) bool {
 			return w.Identity == b.options.Identity || slices.Contains(dead, w)
 		})))
 	}
 	return staying
 }
 
-// buildsOf are the builds of these workers of a queue, and anyBuild if who polls it can't be learnt.
+// buildsOf returns the builds of these workers, and anyBuild if the queue's pollers are unknown.
 func buildsOf(p party.Presence, workers []party.Worker) (found []string) {
 	if p.Reachable == party.Unknown {
 		found = append(found, anyBuild)
@@ -230,77 +245,89 @@ func buildsOf(p party.Presence, workers []party.Worker) (found []string) {
 	return found
 }
 
-func inOrder(builds []string) []string {
+func sortUnique(builds []string) []string {
 	slices.Sort(builds)
 	return slices.Compact(builds)
 }
 
-// heard notes that who gets the work of a queue runs.
-func (b *builds) heard(queue string) {
+// markSeen records that the build with the work of a queue runs.
+func (b *buildRouter) markSeen(queue string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.missing, queue)
 }
 
-// missingLong says whether who gets the work of a queue has not been heard of for missingFor.
-func (b *builds) missingLong(queue string) bool {
+// missingTooLong reports whether the build with the work of a queue has been without heartbeats for missingThreshold.
+func (b *buildRouter) missingTooLong(queue string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.missing[queue].IsZero() {
 		b.missing[queue] = time.Now()
 	}
-	return time.Since(b.missing[queue]) >= missingFor
+	return time.Since(b.missing[queue]) >= missingThreshold
 }
 
-// route has the newest of the builds that run get the queue's work. leaving is the build whose last worker is about to end, if that is known.
-func (b *builds) route(ctx context.Context, queue string, running []string, leaving string) error {
+// route gives the queue's work to the newest running build. leaving is the build whose last worker is about to end, if
+// known.
+func (b *buildRouter) route(ctx context.Context, queue string, running []string, leaving string) error {
 	known, token, err := b.describe(ctx, queue, running)
 	if err != nil {
 		return err
 	}
 	if queue == catalog.EngineQueue {
-		b.mayRecord(known)
+		b.limitRecording(known)
 	}
 	decision := known.Decide()
 	if decision.Build == known.Current {
-		b.heard(queue)
+		b.markSeen(queue)
 		return nil
 	}
-	if decision.Older && known.Current != leaving && !b.missingLong(queue) {
-		return fmt.Errorf("%s keeps the work on queue %s for now: it may only not have been heard of", upgrade.Name(known.Current), queue)
+	if decision.Older && known.Current != leaving && !b.missingTooLong(queue) {
+		return fmt.Errorf("%s keeps the work on queue %s for now: its heartbeats may only be delayed",
+			upgrade.Name(known.Current), queue)
 	}
-	_, err = b.temporal.WorkflowService().SetWorkerDeploymentCurrentVersion(ctx, &workflowservice.SetWorkerDeploymentCurrentVersionRequest{
-		Namespace: b.options.Namespace, DeploymentName: deploymentOf(queue), BuildId: decision.Build, ConflictToken: token, Identity: b.options.Identity,
-		IgnoreMissingTaskQueues: true})
+	_, err = b.temporal.WorkflowService().SetWorkerDeploymentCurrentVersion(ctx,
+		&workflowservice.SetWorkerDeploymentCurrentVersionRequest{
+			Namespace: b.options.Namespace, DeploymentName: deploymentOf(queue), BuildId: decision.Build,
+			ConflictToken: token, Identity: b.options.Identity,
+			IgnoreMissingTaskQueues: true})
 	if err != nil {
-		return fmt.Errorf("%s can't be given the work on queue %s yet: %w", upgrade.Name(decision.Build), queue, err)
+		return fmt.Errorf("cannot route the work on queue %[2]s to %[1]s yet: %[3]w", upgrade.Name(decision.Build),
+			queue, err)
 	}
-	b.heard(queue)
-	b.options.Log.Info("work goes to another build", "queue", queue, "build", decision.Build, "before", known.Current, "reason", decision.Reason)
+	b.markSeen(queue)
+	b.options.Log.Info("routed the work to another build", "queue", queue, "build", decision.Build, "before",
+		known.Current, "reason", decision.Reason)
 	return nil
 }
 
-// mayRecord bounds what releases that begin record. Without an ID builds can't be told apart: whoever goes by that updates all workers at once.
-func (b *builds) mayRecord(known upgrade.Queue) {
+// limitRecording sets the history level of new releases. Without an ID builds cannot be distinguished: all workers are
+// then updated at once.
+func (b *buildRouter) limitRecording(known upgrade.Queue) {
 	if b.options.Versioning.Build == upgrade.Unversioned {
 		return
 	}
-	level, reason := known.Record(workflows.HistoryLevel, b.options.Versioning.RollbackWindow, time.Now())
+	level, reason := known.RecordLevel(workflows.HistoryLevel, b.options.Versioning.RollbackWindow, time.Now())
 	if before := b.level.Swap(int64(level)); before != int64(level) {
-		b.options.Log.Info("releases that begin record what another build understands too", "level", level, "own", workflows.HistoryLevel, "reason", reason)
+		b.options.Log.Info("new releases record only what the other builds can replay", "level", level, "own",
+			workflows.HistoryLevel, "reason", reason)
 	}
 }
 
-// describe is what Temporal and the heartbeats of workers tell of a queue's builds, and the token that a change of them is refused by if they are no longer so.
-func (b *builds) describe(ctx context.Context, queue string, running []string) (upgrade.Queue, []byte, error) {
-	described, err := b.temporal.WorkflowService().DescribeWorkerDeployment(ctx, &workflowservice.DescribeWorkerDeploymentRequest{
-		Namespace: b.options.Namespace, DeploymentName: deploymentOf(queue)})
-	if err != nil && !b.none(err) {
-		return upgrade.Queue{}, nil, fmt.Errorf("builds of the workers of queue %s: %w (a Temporal server without worker deployments needs "+
+// describe returns what Temporal and the workers' heartbeats report about a queue's builds, and the conflict token for
+// a change of the routing.
+func (b *buildRouter) describe(ctx context.Context, queue string, running []string) (upgrade.Queue, []byte, error) {
+	described, err := b.temporal.WorkflowService().DescribeWorkerDeployment(ctx,
+		&workflowservice.DescribeWorkerDeploymentRequest{
+			Namespace: b.options.Namespace, DeploymentName: deploymentOf(queue)})
+	if err != nil && !b.noDeployment(err) {
+		return upgrade.Queue{}, nil, fmt.Errorf("builds of the workers of queue %s: %w (a Temporal server without "+
+			"worker deployments needs "+
 			"--worker-versioning=false)", queue, err)
 	}
 	info := described.GetWorkerDeploymentInfo()
-	known := upgrade.Queue{Current: info.GetRoutingConfig().GetCurrentDeploymentVersion().GetBuildId(), Manager: info.GetManagerIdentity()}
+	known := upgrade.Queue{Current: info.GetRoutingConfig().GetCurrentDeploymentVersion().GetBuildId(),
+		Manager: info.GetManagerIdentity()}
 	seen := map[string]upgrade.Build{upgrade.Unversioned: b.unversioned(ctx, queue, info)}
 	for _, s := range info.GetVersionSummaries() {
 		build := seenBuild(s)
@@ -324,16 +351,20 @@ func (b *builds) describe(ctx context.Context, queue string, running []string) (
 	return known, described.GetConflictToken(), nil
 }
 
-// none says that an error tells of no deployment. A server without worker deployments has none either, for workers that need none.
-func (b *builds) none(err error) bool {
+// noDeployment reports whether an error means that there is no deployment. For workers without an ID, a server without
+// worker deployments counts too.
+func (b *buildRouter) noDeployment(err error) bool {
 	var unknown *serviceerror.NotFound
 	var unimplemented *serviceerror.Unimplemented
-	var denied *serviceerror.PermissionDenied // also where they are switched off
-	return errors.As(err, &unknown) || b.options.Versioning.Build == upgrade.Unversioned && (errors.As(err, &unimplemented) || errors.As(err, &denied))
+	var denied *serviceerror.PermissionDenied // also if they are disabled
+	return errors.As(err, &unknown) || b.options.Versioning.Build == upgrade.Unversioned &&
+		(errors.As(err, &unimplemented) || errors.As(err, &denied))
 }
 
-// unversioned is the build without an ID: until when it got the work, if releases began before the first build with an ID got it. Temporal keeps no list of it.
-func (b *builds) unversioned(ctx context.Context, queue string, info *deploymentpb.WorkerDeploymentInfo) (build upgrade.Build) {
+// unversioned returns the build without an ID, and until when it had the work if releases started before the first
+// build with an ID got it. Temporal keeps no list of it.
+func (b *buildRouter) unversioned(ctx context.Context, queue string,
+	info *deploymentpb.WorkerDeploymentInfo) (build upgrade.Build) {
 	until := time.Now()
 	if info.GetRoutingConfig().GetCurrentDeploymentVersion() != nil {
 		for _, s := range info.GetVersionSummaries() {
@@ -342,28 +373,31 @@ func (b *builds) unversioned(ctx context.Context, queue string, info *deployment
 			}
 		}
 	}
-	if queue != catalog.EngineQueue || b.options.Versioning.Build == upgrade.Unversioned || time.Since(until) > b.options.Versioning.RollbackWindow {
+	if queue != catalog.EngineQueue || b.options.Versioning.Build == upgrade.Unversioned ||
+		time.Since(until) > b.options.Versioning.RollbackWindow {
 		return build
 	}
-	before, err := b.temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: b.options.Namespace,
-		Query: fmt.Sprintf("WorkflowType IN ('%s', '%s', '%s') AND StartTime < '%s'", workflows.TypeDeployPlan, workflows.TypeRollout, workflows.TypeServing,
-			until.UTC().Format(time.RFC3339Nano))})
+	before, err := b.temporal.CountWorkflow(ctx,
+		&workflowservice.CountWorkflowExecutionsRequest{Namespace: b.options.Namespace,
+			Query: fmt.Sprintf("WorkflowType IN ('%s', '%s', '%s') AND StartTime < '%s'", workflows.TypeDeployPlan,
+				workflows.TypeRollout, workflows.TypeServing,
+				until.UTC().Format(time.RFC3339Nano))})
 	if err != nil || before.GetCount() > 0 {
 		build.LastCurrent = until
 	}
 	return build
 }
 
-// prepare learns what releases that begin may record, before a worker asks for work.
-func (b *builds) prepare(ctx context.Context) error {
+// prepare sets the history level of new releases before the workers start polling.
+func (b *buildRouter) prepare(ctx context.Context) error {
 	if !slices.Contains(b.queues, catalog.EngineQueue) || b.options.Versioning.Build == upgrade.Unversioned {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
-	known, _, err := b.describe(ctx, catalog.EngineQueue, b.runOn(b.presence(ctx))[catalog.EngineQueue])
+	known, _, err := b.describe(ctx, catalog.EngineQueue, b.runningBuilds(b.presence(ctx))[catalog.EngineQueue])
 	if err == nil {
-		b.mayRecord(known)
+		b.limitRecording(known)
 	}
 	return err
 }
@@ -373,7 +407,7 @@ func seenBuild(s *deploymentpb.WorkerDeploymentInfo_WorkerDeploymentVersionSumma
 	switch {
 	case s.GetCurrentSinceTime() != nil:
 		build.LastCurrent = time.Now()
-	case s.GetLastDeactivationTime() != nil: // it was ramping, at least
+	case s.GetLastDeactivationTime() != nil: // it was at least ramping
 		build.LastCurrent = s.GetLastDeactivationTime().AsTime()
 	}
 	return build

@@ -2,9 +2,9 @@ package worker
 
 import "go.temporal.io/sdk/worker"
 
-// mostKept is how many workflows a process keeps in memory between their tasks, some 100 KiB each. Releases wait for people for days: whichever was not needed
-// for longest is read from its history when it is needed again.
-const mostKept = 200
+// maxCachedWorkflows is how many workflows a process keeps in memory between their tasks, about 100 KiB each. Releases
+// wait for users for days: the least recently used one is replayed from its history when needed.
+const maxCachedWorkflows = 200
 
-// The size holds for the whole process, and has to be set before its first worker.
-func init() { worker.SetStickyWorkflowCacheSize(keptWorkflows()) }
+// The size is per process, and has to be set before the first worker starts.
+func init() { worker.SetStickyWorkflowCacheSize(cacheSize()) }

@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// keptWorkflows is mostKept, unless the environment says otherwise: with SLIPWAY_STICKY_CACHE=0 every workflow task replays its history from the start, which
-// finds what is not deterministic. In tests only.
-func keptWorkflows() int {
+// cacheSize is maxCachedWorkflows unless the environment overrides it: with SLIPWAY_STICKY_CACHE=0 every workflow task
+// replays its history from the start, which reveals non-determinism. For tests only.
+func cacheSize() int {
 	if size, err := strconv.Atoi(os.Getenv("SLIPWAY_STICKY_CACHE")); err == nil {
 		return size
 	}
-	return mostKept
+	return maxCachedWorkflows
 }

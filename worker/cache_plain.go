@@ -2,4 +2,4 @@
 
 package worker
 
-func keptWorkflows() int { return mostKept }
+func cacheSize() int { return maxCachedWorkflows }

@@ -1,4 +1,4 @@
-// Package worker runs the Temporal workers of one process: which queues it polls, what is registered on them, and with what options.
+// Package worker runs the Temporal workers of one process: their queues, registrations and options.
 package worker
 
 import (
@@ -27,33 +27,33 @@ type Registrar interface {
 // Queue is one task queue that the process polls.
 type Queue struct {
 	Name string
-	// Workflows says whether the queue carries workflows besides activities.
+	// Workflows is true if the queue carries workflows in addition to activities.
 	Workflows bool
-	// Activities are registered on the queue.
+	// Activities are the activities registered on the queue.
 	Activities []Registrar
 }
 
-// Options say how a fleet runs.
+// Options configure a Fleet.
 type Options struct {
 	// Namespace is the Temporal namespace.
 	Namespace string
-	// Identity is that of the Temporal client: it names this process among the workers.
+	// Identity is the Temporal client's identity, which names this process among the workers.
 	Identity   string
 	Versioning Versioning
-	// StopTimeout is how long activities that run may go on when the process is asked to end.
+	// StopTimeout is how long running activities may continue when the process shuts down.
 	StopTimeout time.Duration
-	// Fatal is called when a worker cannot go on; it ends the process.
+	// Fatal is called on a fatal worker error; it ends the process.
 	Fatal func(error)
 	Log   *slog.Logger
 }
 
-// Fleet is the workers of one process. It connects by itself: a process that starts before its Temporal server waits for it, and says so
-// in Ready.
+// Fleet is the set of workers of one process. It connects in the background: a process that starts before its Temporal
+// server waits for it, and Ready reports that.
 type Fleet struct {
 	temporal client.Client
 	queues   []Queue
 	options  Options
-	builds   *builds
+	builds   *buildRouter
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -63,20 +63,21 @@ type Fleet struct {
 	trouble error
 }
 
-// newFleet polls these queues once it is started.
+// newFleet returns a fleet that polls these queues once started.
 func newFleet(temporal client.Client, queues []Queue, options Options) *Fleet {
-	return &Fleet{temporal: temporal, queues: queues, options: options, builds: newBuilds(temporal, queues, options), done: make(chan struct{}),
+	return &Fleet{temporal: temporal, queues: queues, options: options,
+		builds: newBuildRouter(temporal, queues, options), done: make(chan struct{}),
 		trouble: errors.New("the workers are starting")}
 }
 
-// start returns at once; the workers connect in the background and try again until they succeed.
+// start returns at once; the workers connect in the background and retry until they succeed.
 func (f *Fleet) start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
 	go func() {
 		defer close(f.done)
 		if f.connect(ctx) {
-			f.follow(ctx)
+			f.followBuilds(ctx)
 		}
 	}()
 	return nil
@@ -84,7 +85,7 @@ func (f *Fleet) start(context.Context) error {
 
 var errStopped = errors.New("the workers are stopped")
 
-// stop lets running activities end within StopTimeout.
+// stop lets running activities finish within StopTimeout.
 func (f *Fleet) stop(ctx context.Context) error {
 	f.cancel()
 	<-f.done
@@ -94,41 +95,41 @@ func (f *Fleet) stop(ctx context.Context) error {
 		f.trouble = errStopped
 		return nil
 	}
-	f.builds.leave(ctx)
+	f.builds.handOver(ctx)
 	var wg sync.WaitGroup
 	var dead []party.Worker
-	wg.Go(func() { dead = f.builds.awaitOthers(ctx) })
+	wg.Go(func() { dead = f.builds.awaitDeadWorkers(ctx) })
 	for _, w := range f.workers {
 		wg.Go(w.Stop)
 	}
 	wg.Wait()
-	f.builds.leave(ctx, dead...) // once more: two that end at the same time each saw the other
+	f.builds.handOver(ctx, dead...) // again: of two processes that end at the same time, each saw the other
 	f.workers, f.trouble = nil, errStopped
 	return nil
 }
 
-// Ready is nil while every queue is polled, and says otherwise why not.
+// Ready returns nil while every queue is polled, otherwise the reason.
 func (f *Fleet) Ready() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.trouble
 }
 
-// connectPause is how long a failed start waits before the next.
+// connectPause is the pause after a failed start.
 const connectPause = 2 * time.Second
 
-// connect is false if the process is asked to end before it succeeds.
+// connect starts the workers. It returns false if the process is stopped before that succeeds.
 func (f *Fleet) connect(ctx context.Context) bool {
 	for {
 		workers, err := f.startAll(ctx)
 		if err == nil {
-			f.note(workers, errors.New("the workers poll and wait for Temporal to give them work"))
+			f.setState(workers, errors.New("the workers poll and wait for Temporal to give them work"))
 			for _, q := range f.queues {
 				f.options.Log.Info("polling", "queue", q.Name, "build", f.options.Versioning.Build)
 			}
 			return true
 		}
-		f.note(nil, err)
+		f.setState(nil, err)
 		f.options.Log.Warn("the workers cannot start yet", "error", err)
 		if !pause(ctx, connectPause) {
 			return false
@@ -136,13 +137,13 @@ func (f *Fleet) connect(ctx context.Context) bool {
 	}
 }
 
-func (f *Fleet) note(workers []worker.Worker, trouble error) {
+func (f *Fleet) setState(workers []worker.Worker, trouble error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.workers, f.trouble = workers, trouble
 }
 
-// pause is false if the context ends before.
+// pause waits for d. It returns false if the context ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -152,17 +153,17 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// follow looks for as long as the process lives which build is to get the work.
-func (f *Fleet) follow(ctx context.Context) {
+// followBuilds checks regularly, for the life of the process, which build gets the work.
+func (f *Fleet) followBuilds(ctx context.Context) {
 	for failures, next := 0, time.Duration(0); ; {
-		if err := f.builds.look(ctx); err == nil {
-			f.note(f.workers, nil)
-			failures, next = 0, lookEvery
+		if err := f.builds.check(ctx); err == nil {
+			f.setState(f.workers, nil)
+			failures, next = 0, checkInterval
 		} else {
 			failures++
-			next = min(time.Duration(failures)*routePause, lookEvery)
-			if failures%firstFailures == 0 {
-				f.options.Log.Warn("which build of the workers gets the work is not settled", "error", err)
+			next = min(time.Duration(failures)*routePause, checkInterval)
+			if failures%failuresBeforeLog == 0 {
+				f.options.Log.Warn("could not determine which build gets the work", "error", err)
 			}
 		}
 		if !pause(ctx, next) {
@@ -171,10 +172,11 @@ func (f *Fleet) follow(ctx context.Context) {
 	}
 }
 
-// firstFailures is how many looks may fail in a row before the log says so: Temporal hears of a new build's workers a moment after they start.
-const firstFailures = 8
+// failuresBeforeLog is how many checks may fail in a row before that is logged: Temporal sees a new build's workers a
+// moment after they start.
+const failuresBeforeLog = 8
 
-// startAll starts every worker or none.
+// startAll starts all workers or none.
 func (f *Fleet) startAll(ctx context.Context) ([]worker.Worker, error) {
 	if err := ensureSearchAttributes(ctx, f.temporal, f.options.Namespace); err != nil {
 		return nil, err
@@ -196,21 +198,22 @@ func (f *Fleet) startAll(ctx context.Context) ([]worker.Worker, error) {
 	return started, nil
 }
 
-// heartbeatThrottle is how long the SDK may keep a heartbeat back: what an activity says of its pods is shown to people who watch.
+// heartbeatThrottle is how long the SDK may delay a heartbeat: users watch the pod progress in it.
 const heartbeatThrottle = 2 * time.Second
 
-// pollers is how many ask Temporal for tasks of one kind and queue at once. The SDK's own scaling of them wakes the process ten times a second for each of its
-// queues, for ever.
+// pollers is the number of pollers per queue and kind of task. The SDK's poller autoscaling would wake the process ten
+// times a second per queue.
 const pollers = 4
 
-// centreAtOnce is how many activities of the centre, which are short, a process has under way at once. The others wait at Temporal, where it costs nothing:
-// writes that the home cluster has no time for would be given up when it has worked on them already, and be made again.
-const centreAtOnce = 128
+// maxCentreActivities is how many activities of the centre, which are short, a process executes at once. The others
+// wait at Temporal at no cost. With more, an overloaded home cluster would process writes that have already timed out
+// and will be repeated.
+const maxCentreActivities = 128
 
 func (f *Fleet) build(q Queue) worker.Worker {
 	atOnce := 0 // the SDK's own limit
 	if q.Workflows {
-		atOnce = centreAtOnce
+		atOnce = maxCentreActivities
 	}
 	w := worker.New(f.temporal, q.Name, worker.Options{
 		MaxConcurrentActivityExecutionSize:     atOnce,
@@ -235,12 +238,13 @@ func (f *Fleet) build(q Queue) worker.Worker {
 	return w
 }
 
-// Module runs a fleet for as long as the process lives. It needs a Temporal client and its handler of metrics, the queues and the options.
+// Module runs a fleet for the life of the process. It needs a Temporal client and its metrics handler, the queues and
+// the options.
 var Module = fx.Module("worker",
 	fx.Provide(newFleet),
 	fx.Invoke(func(lc fx.Lifecycle, fleet *Fleet, metrics client.MetricsHandler) {
 		if slices.ContainsFunc(fleet.queues, func(q Queue) bool { return q.Workflows }) {
-			showReleases(metrics)
+			exportReleaseSeries(metrics)
 		}
 		lc.Append(fx.Hook{OnStart: fleet.start, OnStop: fleet.stop})
 	}),

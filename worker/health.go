@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Check is one dependency of a process: its name, and a probe that says what is wrong.
+// Check is one dependency of a process: its name, and a probe that returns an error while it is unavailable.
 type Check struct {
 	Name  string
 	Probe func(ctx context.Context) error
@@ -19,7 +19,7 @@ type Check struct {
 // probeTimeout bounds all checks of one request together.
 const probeTimeout = 3 * time.Second
 
-// HealthHandler answers /healthz, /readyz and /metrics for a process that serves nothing else.
+// HealthHandler serves /healthz, /readyz and /metrics for a process that serves nothing else.
 func HealthHandler(checks []Check, registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })

@@ -14,7 +14,8 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// metricsHandler shows what the Temporal SDK measures to Prometheus, and what workflows measure by it. Both carry few tags, none of them per workflow.
+// metricsHandler exports the metrics of the Temporal SDK and of workflows to Prometheus. They have few tags, none of
+// them per workflow.
 type metricsHandler struct {
 	tags   map[string]string
 	shared *sharedMetrics
@@ -27,12 +28,12 @@ type sharedMetrics struct {
 	known    map[string]any
 }
 
-// NewMetricsHandler registers what the SDK measures with registry.
+// NewMetricsHandler returns a handler that registers the SDK's metrics with registry.
 func NewMetricsHandler(registry prometheus.Registerer) client.MetricsHandler {
 	return metricsHandler{shared: &sharedMetrics{registry: registry, known: map[string]any{}}}
 }
 
-// WithTags adds tags to everything measured through the handler that it returns.
+// WithTags returns a handler that adds these tags to all its metrics.
 func (h metricsHandler) WithTags(tags map[string]string) client.MetricsHandler {
 	merged := map[string]string{}
 	maps.Copy(merged, h.tags)
@@ -42,9 +43,9 @@ func (h metricsHandler) WithTags(tags map[string]string) client.MetricsHandler {
 	return metricsHandler{tags: merged, shared: h.shared}
 }
 
-// of is the handler for this metric. Those of releases have their own labels alone: the SDK's say nothing about releases, and namespace, which is Temporal's, would
-// get in the way of the one that Prometheus adds.
-func (h metricsHandler) of(name string) metricsHandler {
+// withReleaseLabels returns the handler for this metric. Release metrics have only their own labels: the SDK's are not
+// about releases, and its namespace (Temporal's) would conflict with the one that Prometheus adds.
+func (h metricsHandler) withReleaseLabels(name string) metricsHandler {
 	known, is := releaseSeries[name]
 	if is {
 		tags := maps.Clone(h.tags)
@@ -54,11 +55,11 @@ func (h metricsHandler) of(name string) metricsHandler {
 	return h
 }
 
-// releaseSeries are the series of the metrics of releases.
+// releaseSeries are the series of the release metrics.
 var releaseSeries = workflows.MetricSeries()
 
-// showReleases shows every series of the metrics of releases, from 0 on.
-func showReleases(metrics client.MetricsHandler) {
+// exportReleaseSeries exports every series of the release metrics, with the value 0.
+func exportReleaseSeries(metrics client.MetricsHandler) {
 	for name, series := range releaseSeries {
 		for _, tags := range series {
 			if tagged := metrics.WithTags(tags); name == workflows.MetricTime {
@@ -72,18 +73,19 @@ func showReleases(metrics client.MetricsHandler) {
 
 // Counter counts events.
 func (h metricsHandler) Counter(name string) client.MetricsCounter {
-	h = h.of(name)
+	h = h.withReleaseLabels(name)
 	v := vector(h, "counter", name, func(name string, labels []string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help(name, "Counted by the Temporal SDK.")}, labels)
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name,
+			Help: help(name, "Counted by the Temporal SDK.")}, labels)
 	})
 	if v == nil {
 		return client.MetricsNopHandler.Counter(name)
 	}
-	series := v.With(h.tags) // from now on it is shown, with 0
+	series := v.With(h.tags) // exported from now on, with 0
 	return counterFunc(func(n int64) { series.Add(float64(n)) })
 }
 
-// Gauge holds a level.
+// Gauge measures a level.
 func (h metricsHandler) Gauge(name string) client.MetricsGauge {
 	v := vector(h, "gauge", name, func(name string, labels []string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: "Measured by the Temporal SDK."}, labels)
@@ -96,9 +98,10 @@ func (h metricsHandler) Gauge(name string) client.MetricsGauge {
 
 // Timer observes durations, in seconds.
 func (h metricsHandler) Timer(name string) client.MetricsTimer {
-	h = h.of(name)
+	h = h.withReleaseLabels(name)
 	v := vector(h, "timer", name, func(name string, labels []string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds", Help: help(name, "Timed by the Temporal SDK."), Buckets: buckets(name)}, labels)
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds",
+			Help: help(name, "Timed by the Temporal SDK."), Buckets: buckets(name)}, labels)
 	})
 	if v == nil {
 		return client.MetricsNopHandler.Timer(name)
@@ -107,27 +110,28 @@ func (h metricsHandler) Timer(name string) client.MetricsTimer {
 	return timerFunc(func(d time.Duration) { series.Observe(d.Seconds()) })
 }
 
-// ours are the metrics of releases, which workflows measure.
-var ours = map[string]string{
-	workflows.MetricTime:         "How long releases were on their way or waited, without a break, by who the time was spent on. The sums are the ages of releases.",
+// releaseHelp are the help texts of the release metrics, which workflows emit.
+var releaseHelp = map[string]string{
+	workflows.MetricTime: "How long releases were in progress or waited without interruption, by what the time was " +
+		"spent on. The sums are the ages of releases.",
 	workflows.MetricWaits:        "Waits of releases that began, by what they wait for.",
-	workflows.MetricRestorations: "Changes of others to what is being released that a release has undone.",
-	workflows.MetricCommands:     "Commands that people sent to releases, by outcome.",
-	workflows.MetricFinished:     "Releases that are over, by state.",
+	workflows.MetricRestorations: "Changes by other clients that a release reverted.",
+	workflows.MetricCommands:     "Commands that users sent to releases, by outcome.",
+	workflows.MetricFinished:     "Releases that have ended, by state.",
 }
 
-func help(name, otherwise string) string { return cmp.Or(ours[name], otherwise) }
+func help(name, otherwise string) string { return cmp.Or(releaseHelp[name], otherwise) }
 
-// buckets are up to a minute for requests, and from a second to seven weeks for releases.
+// buckets range up to a minute for requests, and from a second to seven weeks for releases.
 func buckets(name string) []float64 {
-	if _, is := ours[name]; is {
+	if _, is := releaseHelp[name]; is {
 		return prometheus.ExponentialBuckets(1, 4, 12)
 	}
 	return prometheus.ExponentialBuckets(0.001, 4, 9)
 }
 
-// vector finds or registers the vector of a name and the handler's tag names; nil when Prometheus refuses it (the same name was first
-// used with other tags: one sample stream per name is kept).
+// vector finds or registers the vector of a name and the handler's tag names. It is nil if Prometheus refuses it
+// because the name was first used with other tags: the first set of tags per name is kept.
 func vector[V prometheus.Collector](h metricsHandler, kind, name string, build func(string, []string) V) V {
 	s := h.shared
 	s.mu.Lock()
@@ -147,7 +151,7 @@ func vector[V prometheus.Collector](h metricsHandler, kind, name string, build f
 	return v
 }
 
-// label turns a tag or a metric's name into one that Prometheus takes.
+// label turns the name of a tag or metric into a valid Prometheus name.
 func label(name string) string { return strings.NewReplacer("-", "_", ".", "_").Replace(name) }
 
 type counterFunc func(int64)

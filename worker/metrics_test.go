@@ -11,16 +11,18 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// Releases have the labels that docs/operations.md names, whatever tags the SDK adds, and all series are there before the first event.
-func TestMetricsOfReleasesHaveTheirOwnLabelsAlone(t *testing.T) {
+// Release metrics have the labels named in docs/operations.md, regardless of the SDK's tags, and all series exist
+// before the first event.
+func TestReleaseMetricsHaveOnlyTheirOwnLabels(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	handler := NewMetricsHandler(registry)
-	showReleases(handler)
-	handler.WithTags(map[string]string{"namespace": "default", "workflow_type": "Rollout"}).WithTags(map[string]string{"kind": "rollout", "outcome": "refused"}).
+	exportReleaseSeries(handler)
+	handler.WithTags(map[string]string{"namespace": "default", "workflow_type": "Rollout"}).WithTags(
+		map[string]string{"kind": "rollout", "outcome": "refused"}).
 		Counter(workflows.MetricCommands).Inc(2)
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP slipway_release_commands_total Commands that people sent to releases, by outcome.
+# HELP slipway_release_commands_total Commands that users sent to releases, by outcome.
 # TYPE slipway_release_commands_total counter
 slipway_release_commands_total{kind="rollout",outcome="accepted"} 0
 slipway_release_commands_total{kind="rollout",outcome="refused"} 2
@@ -34,11 +36,12 @@ slipway_release_commands_total{kind="task",outcome="refused"} 0
 	require.Len(t, families, len(workflows.MetricSeries()))
 }
 
-// What the SDK measures keeps the SDK's tags.
+// The SDK's metrics keep the SDK's tags.
 func TestMetricsOfTheSDKKeepTheirTags(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	NewMetricsHandler(registry).WithTags(map[string]string{"operation": "StartWorkflowExecution", "namespace": "default"}).Counter("temporal_request").Inc(1)
+	NewMetricsHandler(registry).WithTags(map[string]string{"operation": "StartWorkflowExecution",
+		"namespace": "default"}).Counter("temporal_request").Inc(1)
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP temporal_request Counted by the Temporal SDK.
 # TYPE temporal_request counter

@@ -7,18 +7,20 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// maxWorkflowTasks bounds the workflow tasks that one process works on at once; they are short and bound by the CPU.
+// maxWorkflowTasks bounds the workflow tasks that one process executes at once; they are short and CPU-bound.
 const maxWorkflowTasks = 100
 
-// registerWorkflows names every workflow type outright: histories carry the names.
+// registerWorkflows registers every workflow type under an explicit name: histories contain the names.
 func registerWorkflows(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(workflows.DeployPlan, workflow.RegisterOptions{Name: workflows.TypeDeployPlan})
-	w.RegisterWorkflowWithOptions(workflows.ServiceRelease, workflow.RegisterOptions{Name: workflows.TypeServiceRelease})
+	w.RegisterWorkflowWithOptions(workflows.ServiceRelease,
+		workflow.RegisterOptions{Name: workflows.TypeServiceRelease})
 	w.RegisterWorkflowWithOptions(workflows.Preflight, workflow.RegisterOptions{Name: workflows.TypePreflight})
 	w.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: workflows.TypeRollout})
 	w.RegisterWorkflowWithOptions(workflows.Serving, workflow.RegisterOptions{Name: workflows.TypeServing})
 	w.RegisterWorkflowWithOptions(workflows.ServingStatus, workflow.RegisterOptions{Name: workflows.TypeServingStatus})
-	w.RegisterWorkflowWithOptions(workflows.ServingStatuses, workflow.RegisterOptions{Name: workflows.TypeServingStatuses})
+	w.RegisterWorkflowWithOptions(workflows.ServingStatuses,
+		workflow.RegisterOptions{Name: workflows.TypeServingStatuses})
 	w.RegisterWorkflowWithOptions(workflows.PackageSweep, workflow.RegisterOptions{Name: workflows.TypePackageSweep})
 	w.RegisterWorkflowWithOptions(workflows.ServingCheck, workflow.RegisterOptions{Name: workflows.TypeServingCheck})
 }

@@ -14,90 +14,96 @@ import (
 
 const parentClosePolicy = enumspb.PARENT_CLOSE_POLICY_ABANDON
 
-// unlimited is said outright: Temporal's test suite takes an unset MaximumAttempts for 10.
+// unlimited is set explicitly: Temporal's test suite reads an unset MaximumAttempts as 10.
 const unlimited = 1 << 30
 
-// again tries for as long as it takes, after 1 s at first and each time that much later, up to 15 s.
-func again(later float64) *temporal.RetryPolicy {
-	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: later, MaximumInterval: 15 * time.Second,
+// retryForever retries without a limit. The first pause is 1 s, and each further one is backoff times as long, up to 15
+// s.
+func retryForever(backoff float64) *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: backoff,
+		MaximumInterval: 15 * time.Second,
 		MaximumAttempts: unlimited}
 }
 
-// centreForever is for what must happen however long the home cluster is away: nothing else can go on without it.
+// centreForever is for an activity that the workflow cannot continue without: it is retried until the home cluster
+// answers.
 var centreForever = workflow.ActivityOptions{
 	TaskQueue:           QueueEngine,
 	StartToCloseTimeout: 10 * time.Second,
-	RetryPolicy:         again(2),
+	RetryPolicy:         retryForever(2),
 }
 
-// centreBriefly is for a question that somebody waits for.
+// centreBriefly is for a query that a client is waiting for.
 var centreBriefly = workflow.ActivityOptions{
 	TaskQueue:              QueueEngine,
 	ScheduleToCloseTimeout: 10 * time.Second,
 	StartToCloseTimeout:    5 * time.Second,
-	RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 1, MaximumAttempts: unlimited},
+	RetryPolicy: &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 1,
+		MaximumAttempts: unlimited},
 }
 
-// centreWithin is for what interrupts the release when the home cluster stays away past its budget.
+// centreWithin limits the time to budget. If the home cluster does not answer by then, the release is interrupted.
 func centreWithin(budget time.Duration) workflow.ActivityOptions {
 	o := centreForever
 	o.ScheduleToCloseTimeout = budget
 	return o
 }
 
-// heartbeatTimeout is how long a worker that died keeps an operation waiting.
+// heartbeatTimeout is how long it takes until Temporal retries an operation whose worker died.
 var heartbeatTimeout = 10 * time.Second
 
-// localOnce is for one write at the centre by a local activity, which costs one event of the history. It is not tried again.
+// localOnce is for one write on the home cluster by a local activity, which costs one history event. It is not retried.
 var localOnce = workflow.LocalActivityOptions{
 	ScheduleToCloseTimeout: 4 * time.Second, StartToCloseTimeout: 4 * time.Second,
 	RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 }
 
-// atOnce does an activity of the centre as a local one. What does not succeed at once is left to an activity.
-func atOnce(ctx workflow.Context, activity string, request, result any) bool {
+// tryLocally executes an activity of the centre as a local activity and reports whether it succeeded. If not, the
+// caller falls back to a regular activity.
+func tryLocally(ctx workflow.Context, activity string, request, result any) bool {
 	ctx = workflow.WithLocalActivityOptions(ctx, localOnce)
 	return workflow.ExecuteLocalActivity(ctx, activity, request).Get(ctx, result) == nil
 }
 
-// partyRun is for an operation on a workload. An attempt is short and the server retries it: waiting for pods costs no worker and no
-// history. pickUp is how long a party's queue may be without a worker.
+// partyRun is for an operation on a workload. Attempts are short and Temporal's server retries them, so waiting for
+// pods takes no worker slot and no history. pickUp is how long the party's queue may be without a worker.
 func partyRun(queue string, pickUp time.Duration) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              queue,
 		ScheduleToStartTimeout: pickUp,
 		StartToCloseTimeout:    time.Minute,
 		HeartbeatTimeout:       heartbeatTimeout,
-		RetryPolicy:            again(1.5),
+		RetryPolicy:            retryForever(1.5),
 	}
 }
 
-// partyLook is for a question to a party, which interrupts the release when it stays unanswered past its budget.
-func partyLook(queue string, budget time.Duration) workflow.ActivityOptions {
+// partyQuery is for a query to a party. If the party does not answer within budget, the release is interrupted.
+func partyQuery(queue string, budget time.Duration) workflow.ActivityOptions {
 	o := centreWithin(budget)
 	o.TaskQueue = queue
 	return o
 }
 
-// partyRestore is for giving back what an operation borrowed: it is owed, however long the party is away.
+// partyRestore is for restoring what an operation borrowed. It waits for the party without a limit.
 func partyRestore(queue string) workflow.ActivityOptions {
 	o := partyRun(queue, 0)
 	o.HeartbeatTimeout = 0
 	return o
 }
 
-// perform runs an activity with the options of its context, and reads what it answers into result.
+// perform executes an activity with the options of its context and decodes the answer into result.
 func perform(ctx workflow.Context, activity string, request, result any) error {
 	return workflow.ExecuteActivity(ctx, activity, request).Get(ctx, result)
 }
 
-// withActivity is the context of one activity with its summary.
+// withActivity returns a context with the options and the summary of one activity.
 func withActivity(ctx workflow.Context, options workflow.ActivityOptions, summary string) workflow.Context {
 	options.Summary = summary
 	return workflow.WithActivityOptions(ctx, options)
 }
 
-// systemTrouble says what keeps an activity from its work, "" when the error is the business's own, and what of the deadline is used.
+// systemTrouble returns why an activity could not do its work, and the seconds of the deadline that are used. trouble
+// is "" if err is an ordinary failure, or nil.
 func systemTrouble(err error, what string) (trouble string, spentSeconds int64) {
 	if err == nil {
 		return "", 0
@@ -119,15 +125,17 @@ func systemTrouble(err error, what string) (trouble string, spentSeconds int64) 
 	return fmt.Sprintf("%s does not answer", what), 0
 }
 
-// asSystem is an error of the centre as system trouble: the home cluster or Temporal is away, which is nobody's failure.
-func asSystem(err error) error {
+// asSystemError turns an error of the centre into system trouble: the home cluster or Temporal is unreachable, so the
+// operation itself has not failed.
+func asSystemError(err error) error {
 	if err == nil || kindOf(err).System() {
 		return err
 	}
-	return temporal.NewNonRetryableApplicationError("the engine's centre does not answer: "+message(err), string(failure.Unreachable), nil)
+	return temporal.NewNonRetryableApplicationError("the engine's centre does not answer: "+message(err),
+		string(failure.Unreachable), nil)
 }
 
-// detailsOf are what travelled with a failure; none where there are none.
+// detailsOf returns the details that a failure carries; the zero value if there are none.
 func detailsOf(err error) failure.Details {
 	var app *temporal.ApplicationError
 	var details failure.Details
@@ -150,7 +158,7 @@ func isScheduleToStart(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// message is the innermost text of an error from an activity or a child: what a person wants to read.
+// message returns the innermost text of an error from an activity or a child workflow, without Temporal's wrapping.
 func message(err error) string {
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) {

@@ -13,20 +13,22 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// DeployPlanResult is how a task ended; the whole task is in its record.
+// DeployPlanResult is the outcome of a task; its record holds the whole task.
 type DeployPlanResult struct {
 	State  plan.TaskState `json:"state"`
 	Reason string         `json:"reason"`
 }
 
-// DeployPlan is one execution of a deployment plan: waves of ServiceRelease children, in order, held, resumed and stopped by verbs.
+// DeployPlan is one execution of a deployment plan: waves of ServiceRelease children, in order. Verbs pause, resume and
+// stop it.
 //
-// One loop owns all state. It takes commands from the inbox, starts what the machine says may start, and shows what it does; between two
-// rounds it waits without timer or poll. It runs on a disconnected context: Temporal's Cancel means stop, and what runs is left to finish.
+// One loop owns all state. It takes commands from the inbox, starts the items that the machine allows, and publishes
+// the state. Between two rounds it waits without a timer or polling. It runs on a disconnected context: Temporal's
+// Cancel means stop, and running items finish.
 func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, error) {
 	r := newTaskRun(ctx, in)
 	state := func() (plan.Task, error) { return r.task, nil }
-	if err := r.offer(state, "The whole task: its state, why, and each service."); err != nil {
+	if err := r.registerHandlers(state, "The whole task: its state, why, and each service."); err != nil {
 		return DeployPlanResult{}, err
 	}
 	if in.State == nil {
@@ -37,7 +39,7 @@ func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, err
 		return DeployPlanResult{}, err
 	case again:
 		rememberStart(r.ctx, r.task.StartedAt)
-		return DeployPlanResult{}, workflow.NewContinueAsNewError(r.ctx, TypeDeployPlan, r.next())
+		return DeployPlanResult{}, workflow.NewContinueAsNewError(r.ctx, TypeDeployPlan, r.nextInput())
 	}
 	result := DeployPlanResult{State: r.task.State, Reason: r.task.Reason}
 	if result.State == plan.TaskFailed {
@@ -46,15 +48,16 @@ func DeployPlan(ctx workflow.Context, in DeployPlanInput) (DeployPlanResult, err
 	return result, nil
 }
 
-// planMenu is what a DeployPlan takes.
-var planMenu = menuOf(func(verb plan.Verb, q TaskVerbRequest) plan.Command {
+// planMenu lists the verbs of a DeployPlan.
+var planMenu = newMenu(func(verb plan.Verb, q TaskVerbRequest) plan.Command {
 	return plan.Command{Verb: verb, Actor: q.Actor, Via: q.Via, Reason: q.Reason, Key: q.Key, To: string(q.To)}
 }, validateTaskVerb,
-	menuEntry{plan.VerbPause, `Let the services that are being released finish, then hold back the rest. ` + planPayload},
+	menuEntry{plan.VerbPause, `Let the services that are being released finish, then hold the rest. ` + planPayload},
 	menuEntry{plan.VerbResume, `Go on after a pause or an interruption. ` + planPayload},
-	menuEntry{plan.VerbStop, `Let the services that are being released finish, then end the task for good. ` + planPayload +
+	menuEntry{plan.VerbStop, `Let the services that are being released finish, then end the task. ` + planPayload +
 		` {"to":"stable"} also ends the rollouts that run: at stable, new or frozen.`},
-	menuEntry{plan.VerbApprove, `Let what waits for a release window begin now. Payload: {"actor":"…","reason":"…"}; it needs a reason.`},
+	menuEntry{plan.VerbApprove,
+		`Begin now instead of waiting for a release window. Payload: {"actor":"…","reason":"…"}; it needs a reason.`},
 )
 
 func validateTaskVerb(verb plan.Verb, q TaskVerbRequest) error {
@@ -72,23 +75,23 @@ func validateTaskVerb(verb plan.Verb, q TaskVerbRequest) error {
 
 const planPayload = `Payload: empty, or {"actor":"…","reason":"…","key":"…"}.`
 
-// taskRun is a running task. Everything in it is touched by the workflow's coroutines only.
+// taskRun is a running task. Only the workflow's coroutines access it.
 type taskRun struct {
 	*loop[plan.Command]
 	in       DeployPlanInput
 	machine  *plan.Machine
 	task     plan.Task
 	children []workflow.ChildWorkflowFuture
-	// abandoned are the items that were told to give up.
+	// abandoned marks the items that were told to give up (SignalItemAbandon).
 	abandoned           []bool
 	finished            []finishedItem
 	recording, recorded bool
 	beginAnswer         *beginAnswer
-	// asking says that the task's times are being asked; openingAnswer is what they said.
-	asking        bool
+	// askingWindow is true while the task's times are evaluated; openingAnswer is the result.
+	askingWindow  bool
 	openingAnswer *openingAnswer
-	// begun says that it is known whether the task may run.
-	begun bool
+	// beginSettled is true once it is decided whether the task may run.
+	beginSettled bool
 }
 
 type finishedItem struct {
@@ -104,8 +107,10 @@ type beginAnswer struct {
 
 func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 	r := &taskRun{
-		loop: newLoop(ctx, planMenu, plan.Command{Verb: plan.VerbStop, Reason: reasonCancelled}, TypeDeployPlan), in: in,
-		children: make([]workflow.ChildWorkflowFuture, len(in.Items)), abandoned: make([]bool, len(in.Items)), begun: in.State != nil,
+		loop:     newLoop(ctx, planMenu, plan.Command{Verb: plan.VerbStop, Reason: reasonCancelled}, TypeDeployPlan),
+		in:       in,
+		children: make([]workflow.ChildWorkflowFuture, len(in.Items)), abandoned: make([]bool, len(in.Items)),
+		beginSettled: in.State != nil,
 	}
 	doc := plan.Document{Items: make([]plan.Item, len(in.Items))}
 	names := make([]string, len(in.Items))
@@ -113,8 +118,10 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 	for n, it := range in.Items {
 		doc.Items[n] = plan.Item{ServiceID: it.ServiceID, Priority: it.Priority}
 		names[n] = string(it.ServiceID)
-		services[n] = plan.ServiceStatus{ServiceID: it.ServiceID, Priority: it.Priority, Deployment: it.Deployment, Method: it.Method,
-			State: plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{}, RollOut: it.RollOut}
+		services[n] = plan.ServiceStatus{ServiceID: it.ServiceID, Priority: it.Priority, Deployment: it.Deployment,
+			Method: it.Method,
+			State:  plan.ItemPending, Reason: "waits for its turn", Workloads: []plan.WorkloadStatus{},
+			RollOut: it.RollOut}
 	}
 	r.machine = plan.NewMachine(names, doc.Waves(), in.MaxConcurrent)
 	for n, it := range in.Items {
@@ -123,7 +130,7 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 		}
 	}
 	if len(in.Times) > 0 {
-		r.machine.KeepsTimes()
+		r.machine.EnforceTimes()
 	}
 	r.driver, r.loop.machine = r, r.machine
 	r.task = plan.Task{ID: in.Task, Plan: in.Plan, Comment: in.Comment, CreatedAt: in.CreatedAt, Services: services,
@@ -131,36 +138,38 @@ func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 		State: r.machine.State, Reason: r.machine.Reason,
 		Workflow: &plan.WorkflowRef{ID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID}}
 	if in.State != nil {
-		r.machine.Recall(in.State.Machine)
-		r.task.StartedAt, r.task.Services, r.task.Interruptions = in.State.StartedAt, in.State.Services, in.State.Interruptions
-		r.resumes()
+		r.machine.LoadMemory(in.State.Machine)
+		r.task.StartedAt, r.task.Services, r.task.Interruptions = in.State.StartedAt, in.State.Services,
+			in.State.Interruptions
+		r.resumeListing()
 	}
 	return r
 }
 
-// idle says that the task can go on in another run: its items report to this run alone.
+// idle reports whether the task can continue as new: running items report to this run only.
 func (r *taskRun) idle() bool {
-	return r.begun && !r.machine.Over() && r.machine.Running() == 0 && !r.asking
+	return r.beginSettled && !r.machine.Finished() && r.machine.Running() == 0 && !r.askingWindow
 }
 
-func (r *taskRun) over() bool { return r.recorded }
+func (r *taskRun) done() bool { return r.recorded }
 
-// rest: a task waits for messages, and for its release windows.
-func (r *taskRun) rest() (until time.Time, summary string) {
-	if wait := r.machine.Waiting(); wait != nil && wait.Until != nil && !r.asking {
+// nextWake: a task waits for messages and for its release windows only.
+func (r *taskRun) nextWake() (until time.Time, summary string) {
+	if wait := r.machine.Waiting(); wait != nil && wait.Until != nil && !r.askingWindow {
 		return *wait.Until, "until a release window opens"
 	}
 	return time.Time{}, ""
 }
 
-func (r *taskRun) next() any {
+func (r *taskRun) nextInput() any {
 	in := r.in
 	t := r.task
-	in.State = &DeployPlanState{Machine: r.machine.Memory(), StartedAt: t.StartedAt, Services: t.Services, Interruptions: t.Interruptions}
+	in.State = &DeployPlanState{Machine: r.machine.Memory(), StartedAt: t.StartedAt, Services: t.Services,
+		Interruptions: t.Interruptions}
 	return in
 }
 
-// begin asks whether the task is the live one of its plan; the loop goes on serving meanwhile.
+// begin checks whether this task is the current one of its plan. The loop keeps serving meanwhile.
 func (r *taskRun) begin() {
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
 		var a beginAnswer
@@ -174,12 +183,12 @@ func (r *taskRun) request() workloadops.TaskRequest {
 	return workloadops.TaskRequest{Task: r.in.Task, Plan: r.in.Plan, RunID: r.task.Workflow.RunID}
 }
 
-func (r *taskRun) hasNews() bool {
+func (r *taskRun) hasResult() bool {
 	return len(r.finished) > 0 || r.beginAnswer != nil || r.openingAnswer != nil
 }
 
-// settle takes the answer of begin, and what has ended.
-func (r *taskRun) settle(time.Time, bool) {
+// takeResults processes the result of begin, the finished items and the answer about release windows.
+func (r *taskRun) takeResults(time.Time, bool) {
 	if a := r.beginAnswer; a != nil {
 		r.beginAnswer = nil
 		r.settleBegin(*a)
@@ -190,23 +199,24 @@ func (r *taskRun) settle(time.Time, bool) {
 	r.finished = nil
 	if a := r.openingAnswer; a != nil {
 		r.openingAnswer = nil
-		r.machine.TakeOpening(a.answer, a.at)
+		r.machine.SetWindow(a.answer, a.at)
 	}
 }
 
-// hear takes what an item reports. What names no running item came too late, or from somebody else.
-func (r *taskRun) hear(signal *signal, _ time.Time) bool {
+// handleSignal takes the report of an item. It ignores a report that names no running item: it is late, or another
+// client sent it.
+func (r *taskRun) handleSignal(signal *signal, _ time.Time) bool {
 	if signal.SignalName != SignalItem {
 		return false
 	}
 	var s ItemSignal
 	if err := decodePayload(signal.Arg, &s); err != nil {
-		workflow.GetLogger(r.ctx).Warn("a report that cannot be read is passed over", "error", err)
+		workflow.GetLogger(r.ctx).Warn("ignored an item report that cannot be decoded", "error", err)
 		return true
 	}
 	n := s.Item - 1
 	if n < 0 || n >= len(r.task.Services) || r.machine.Item(n) != plan.ItemRunning {
-		workflow.GetLogger(r.ctx).Warn("a report of no running item is passed over", "item", s.Item)
+		workflow.GetLogger(r.ctx).Warn("ignored a report for an item that is not running", "item", s.Item)
 		return true
 	}
 	trouble := ""
@@ -219,14 +229,14 @@ func (r *taskRun) hear(signal *signal, _ time.Time) bool {
 }
 
 func (r *taskRun) settleBegin(a beginAnswer) {
-	r.begun = true
+	r.beginSettled = true
 	switch {
-	case a.err != nil: // begin is retried for as long as the home cluster is away: only a final refusal comes here
+	case a.err != nil: // begin is retried while the home cluster is unreachable: this is a final refusal
 		r.machine.GiveUp(message(a.err))
 	case a.result.Superseded != "":
-		r.machine.GiveUp(fmt.Sprintf("task %s has taken this task's place before it began", a.result.Superseded))
+		r.machine.GiveUp(fmt.Sprintf("task %s superseded this task before it began", a.result.Superseded))
 	default:
-		if len(r.in.Times) == 0 { // else it starts with its first service, which may be days later
+		if len(r.in.Times) == 0 { // otherwise StartedAt is the start of the first service, which may be days later
 			now := workflow.Now(r.ctx)
 			r.task.StartedAt = &now
 		}
@@ -234,13 +244,14 @@ func (r *taskRun) settleBegin(a beginAnswer) {
 	}
 }
 
-// act starts what may start, has interrupted items give up where no verb could help them any more, and ends what is over.
+// act starts the items that may start, makes interrupted items give up when the task is stopping or has failed, and
+// ends the task when no item is left.
 func (r *taskRun) act() {
 	now := workflow.Now(r.ctx)
-	if !r.asking && r.machine.AsksOpening(now) && !r.drains() {
+	if !r.askingWindow && r.machine.NeedsWindowCheck(now) && !r.draining() {
 		r.askOpening(now)
 	}
-	if next := r.machine.NextAt(now); len(next) > 0 && !r.drains() {
+	if next := r.machine.NextAt(now); len(next) > 0 && !r.draining() {
 		for _, n := range next {
 			r.startItem(n)
 		}
@@ -249,7 +260,7 @@ func (r *taskRun) act() {
 		for _, n := range r.machine.InterruptedItems() {
 			if !r.abandoned[n] {
 				r.abandoned[n] = true
-				r.tell(n, SignalItemAbandon, byTask)
+				r.signalItem(n, SignalItemAbandon, byTask)
 			}
 		}
 	}
@@ -271,13 +282,14 @@ func (r *taskRun) startItem(n int) {
 	ctx := workflow.WithChildOptions(r.ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: r.itemWorkflowID(n),
 		TaskQueue:  QueueEngine,
-		// A task that is terminated leaves its items to end on their own: they give back what they borrowed.
+		// If the task is terminated, its items continue on their own: they restore what they borrowed.
 		ParentClosePolicy: parentClosePolicy,
 		StaticSummary:     fmt.Sprintf("%s service %s, %s", it.Deployment, it.ServiceID, it.Method),
 	})
 	child := workflow.ExecuteChildWorkflow(ctx, TypeServiceRelease, ServiceReleaseInput{
-		Task: r.in.Task, Plan: r.in.Plan, Item: n + 1, Outline: it, UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds,
-		MaxConcurrentWorkloads: r.in.MaxConcurrentWorkloads, Engine: r.in.Engine,
+		Task: r.in.Task, Plan: r.in.Plan, Item: n + 1, Outline: it,
+		UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds,
+		MaxConcurrentWorkloads:   r.in.MaxConcurrentWorkloads, Engine: r.in.Engine,
 	})
 	r.children[n] = child
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
@@ -290,7 +302,8 @@ func (r *taskRun) startItem(n int) {
 func (r *taskRun) end(f finishedItem) {
 	if f.err != nil {
 		f.result = ServiceReleaseResult{State: plan.ItemFailed, Workloads: []plan.WorkloadStatus{},
-			Reason: fmt.Sprintf("its workflow ended without a result (%s): look at %s", message(f.err), r.itemWorkflowID(f.n))}
+			Reason: fmt.Sprintf("its workflow ended without a result (%s): see workflow %s", message(f.err),
+				r.itemWorkflowID(f.n))}
 	}
 	now := workflow.Now(r.ctx)
 	s := &r.task.Services[f.n]
@@ -303,9 +316,9 @@ func (r *taskRun) end(f finishedItem) {
 	r.machine.Ended(f.n, f.result.State, f.result.Reason)
 }
 
-// conclude writes the record once nothing runs any more. Verbs that come meanwhile are still answered.
+// conclude writes the record once no item runs. Verbs that arrive meanwhile are still answered.
 func (r *taskRun) conclude() {
-	if !r.machine.Over() || r.recording {
+	if !r.machine.Finished() || r.recording {
 		return
 	}
 	r.recording = true
@@ -319,7 +332,8 @@ func (r *taskRun) conclude() {
 	r.task.FinishedAt = &now
 	r.show()
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		err := perform(withActivity(ctx, centreForever, "write the record"), workloadops.ActivityCompleteRecord, r.request(), nil)
+		err := perform(withActivity(ctx, centreForever, "write the record"), workloadops.ActivityCompleteRecord,
+			r.request(), nil)
 		if err != nil {
 			workflow.GetLogger(ctx).Error("the record could not be written", "task", r.in.Task, "error", err)
 		}
@@ -327,14 +341,14 @@ func (r *taskRun) conclude() {
 	})
 }
 
-// show copies the machine's state into what queries answer.
+// show copies the machine's state into the task, which queries return.
 func (r *taskRun) show() {
 	r.noteInterruption()
 	r.task.State, r.task.Reason, r.task.History = r.machine.State, r.machine.Reason, r.machine.Audit().Entries
 	r.task.WaitingFor = r.machine.Waiting()
 }
 
-// noteInterruption keeps when the task became and ceased to be Interrupted: the report tells.
+// noteInterruption records when the task became and ceased to be Interrupted, for the task report.
 func (r *taskRun) noteInterruption() {
 	was, is := r.task.State == plan.TaskInterrupted, r.machine.State == plan.TaskInterrupted
 	now := workflow.Now(r.ctx)
@@ -348,7 +362,7 @@ func (r *taskRun) noteInterruption() {
 	}
 }
 
-// WaitingForResume is the SlipwayWaitingFor of a task that goes on when a person resumes it.
+// WaitingForResume is the SlipwayWaitingFor of a task that waits for the verb resume.
 const WaitingForResume = "resume"
 
 func (r *taskRun) listed() listing {
@@ -356,13 +370,13 @@ func (r *taskRun) listed() listing {
 	l := listing{state: string(r.task.State)}
 	switch r.task.State {
 	case plan.TaskPaused, plan.TaskInterrupted:
-		l.waits = WaitingForResume
+		l.waitingFor = WaitingForResume
 		fallthrough
 	case plan.TaskPausing, plan.TaskStopping:
 		l.memo = &Shown{State: l.state, Reason: r.task.Reason}
 	case plan.TaskRunning:
 		if wait := r.task.WaitingFor; wait != nil {
-			l.waits, l.since, l.memo = wait.Kind, wait.Since, &Shown{State: l.state, Reason: r.task.Reason}
+			l.waitingFor, l.since, l.memo = wait.Kind, wait.Since, &Shown{State: l.state, Reason: r.task.Reason}
 		}
 	}
 	return l
@@ -372,10 +386,10 @@ func (r *taskRun) details() string {
 	return taskDetails(r.task, workflow.Now(r.ctx).UTC().Truncate(time.Second))
 }
 
-// carryOut hands a verb to the machine. A task that is interrupted goes on only if no newer one has taken its place.
+// carryOut passes a verb to the machine. An interrupted task may resume only if no newer task of the plan runs.
 func (r *taskRun) carryOut(e *envelope[plan.Command], _ time.Time) (audit.Outcome, string) {
 	ask := e.command
-	repeated := r.machine.Audit().Knows(ask.Key)
+	repeated := r.machine.Audit().HasKey(ask.Key)
 	if ask.Verb == plan.VerbResume && r.machine.State == plan.TaskInterrupted && !repeated {
 		ask.Prevented = r.prevented()
 	}
@@ -383,7 +397,7 @@ func (r *taskRun) carryOut(e *envelope[plan.Command], _ time.Time) (audit.Outcom
 	outcome, text := r.machine.Command(ask, workflow.Now(r.ctx))
 	if outcome == audit.Accepted && ask.Verb == plan.VerbResume && !repeated {
 		for _, n := range held {
-			r.tell(n, SignalItemResume, byTask)
+			r.signalItem(n, SignalItemResume, byTask)
 		}
 	}
 	if outcome == audit.Accepted && ask.To != "" && !repeated {
@@ -393,37 +407,41 @@ func (r *taskRun) carryOut(e *envelope[plan.Command], _ time.Time) (audit.Outcom
 	return outcome, text
 }
 
-// prevented is why an interrupted task cannot go on now; "" when it can.
+// prevented returns why an interrupted task cannot resume now; "" if it can.
 func (r *taskRun) prevented() string {
 	var result workloadops.BeginTaskResult
 	again := r.request()
 	again.Reclaim = true
-	err := perform(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), workloadops.ActivityBeginTask, again, &result)
+	err := perform(withActivity(r.ctx, centreBriefly, "check that no newer task runs"), workloadops.ActivityBeginTask,
+		again, &result)
 	switch {
 	case err != nil:
-		return "the engine's home cluster cannot be asked whether a newer task runs (" + message(err) + "): send resume again when it answers"
+		return "cannot check whether a newer task runs: the home cluster does not answer (" + message(err) +
+			"); send resume again when it does"
 	case result.Superseded != "":
-		return fmt.Sprintf("task %s has taken this task's place: stop this one", result.Superseded)
+		return fmt.Sprintf("task %s superseded this task: stop this one", result.Superseded)
 	}
 	return ""
 }
 
-// tell signals a running item. A child that has closed meanwhile needs no signal: its end is on the way.
-func (r *taskRun) tell(n int, signal string, payload any) {
+// signalItem signals a running item. If the child has closed meanwhile, the signal is lost and the child's result is
+// already on its way.
+func (r *taskRun) signalItem(n int, signal string, payload any) {
 	if child := r.children[n]; child != nil {
 		child.SignalChildWorkflow(r.ctx, signal, payload)
 	}
 }
 
-// byTask is a verb that no person sent.
+// byTask marks a verb that the task sends by itself.
 var byTask = VerbRequest{Via: "task"}
 
-// stopRollouts has the rollouts of running items end where the stop says, in the name of who sent it.
+// stopRollouts sends the stop to the rollouts of running items, with its target and the sender's name.
 func (r *taskRun) stopRollouts(ask plan.Command) {
-	q := RolloutVerbRequest{To: rollout.StopTo(ask.To), VerbRequest: VerbRequest{Actor: ask.Actor, Reason: ask.Reason, Via: ask.Via}}
+	q := RolloutVerbRequest{To: rollout.StopTo(ask.To),
+		VerbRequest: VerbRequest{Actor: ask.Actor, Reason: ask.Reason, Via: ask.Via}}
 	for n, it := range r.in.Items {
 		if it.RollOut && r.machine.Item(n) == plan.ItemRunning {
-			r.tell(n, SignalItemStopRollouts, q)
+			r.signalItem(n, SignalItemStopRollouts, q)
 		}
 	}
 }

@@ -30,31 +30,32 @@ import (
 type stage struct {
 	*testsuite.TestWorkflowEnvironment
 	t *testing.T
-	// run plays workload.Run; by default everything succeeds at once.
+	// run plays workload.Run; by default each operation succeeds at once.
 	run func(request workloadops.Request) (workloadops.Result, error)
 	// restore plays workload.Restore; by default it succeeds, or is forbidden for a while.
 	restore func(request workloadops.RestoreRequest) error
-	// restored are the workloads that were given back.
+	// restored are the workloads whose settings were restored.
 	restored []string
-	// orders are the workloads of every item, out how many pods of each are out; without orders an item has one workload.
+	// orders are the workloads of every item; out is the count of unavailable pods of each. Without orders an item has
+	// one workload.
 	orders []workloadops.WorkloadOrder
 	out    map[string]int32
-	// centreAway is how often the centre fails to say who holds a workload.
+	// centreAway is how often the centre fails to answer who holds a workload.
 	centreAway int
-	// restoreForbidden is how often giving back is forbidden before it succeeds.
+	// restoreForbidden is how often a restore is forbidden before it succeeds.
 	restoreForbidden int
-	// superseded is the newer task of the plan.
+	// superseded is the plan's newer task.
 	superseded string
-	// holderDead is what the centre says of another holder.
+	// holderDead is the centre's answer about another holder.
 	holderDead bool
-	// recorded says that the record was written.
+	// recorded is true once the record was written.
 	recorded bool
-	// began are the services in the order in which they began.
+	// began are the workloads in the order in which their operations began.
 	began []string
-	// upserts are the search attributes that were written.
+	// upserts are the written search attributes.
 	upserts []temporal.SearchAttributes
-	// rollOut has orders released by rollouts, which rollout plays.
-	rollOut *strategy.OfService
+	// rollOut makes rollouts release the orders; rollout plays such a rollout.
+	rollOut *strategy.ServiceRollout
 	rollout func(workflow.Context, RolloutInput) (RolloutResult, error)
 }
 
@@ -66,33 +67,44 @@ func newStage(t *testing.T) *stage {
 	s.RegisterWorkflowWithOptions(ServiceRelease, workflow.RegisterOptions{Name: TypeServiceRelease})
 	s.RegisterWorkflowWithOptions(PackageSweep, workflow.RegisterOptions{Name: TypePackageSweep})
 	s.RegisterWorkflowWithOptions(Preflight, workflow.RegisterOptions{Name: TypePreflight})
-	s.RegisterWorkflowWithOptions(func(ctx workflow.Context, in RolloutInput) (RolloutResult, error) { return s.rollout(ctx, in) },
+	s.RegisterWorkflowWithOptions(func(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
+		return s.rollout(ctx, in)
+	},
 		workflow.RegisterOptions{Name: TypeRollout})
 	s.run = func(workloadops.Request) (workloadops.Result, error) {
 		return workloadops.Result{Message: "3 of 3 pods are ready", Changed: true}, nil
 	}
 	register := func(name string, fn any) { s.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name}) }
-	register(workloadops.ActivityBeginTask, func(context.Context, workloadops.TaskRequest) (workloadops.BeginTaskResult, error) {
+	register(workloadops.ActivityBeginTask, func(context.Context, workloadops.TaskRequest) (workloadops.BeginTaskResult,
+		error) {
 		return workloadops.BeginTaskResult{Superseded: s.superseded}, nil
 	})
-	register(workloadops.ActivityCompleteRecord, func(context.Context, workloadops.TaskRequest) error { s.recorded = true; return nil })
-	register(workloadops.ActivityCountUnavailable, func(_ context.Context, in workloadops.UnavailableRequest) (workloadops.UnavailableResult, error) {
-		var answer workloadops.UnavailableResult
-		for _, w := range in.Workloads {
-			answer.Unavailable = append(answer.Unavailable, s.out[w.WorkloadRef.Name])
-		}
-		return answer, nil
+	register(workloadops.ActivityCompleteRecord, func(context.Context, workloadops.TaskRequest) error {
+		s.recorded = true
+		return nil
 	})
-	register(workloadops.ActivityLoadItem, func(_ context.Context, in workloadops.LoadItemRequest) (workloadops.LoadItemResult, error) {
+	register(workloadops.ActivityCountUnavailable,
+		func(_ context.Context, in workloadops.UnavailableRequest) (workloadops.UnavailableResult, error) {
+			var answer workloadops.UnavailableResult
+			for _, w := range in.Workloads {
+				answer.Unavailable = append(answer.Unavailable, s.out[w.WorkloadRef.Name])
+			}
+			return answer, nil
+		})
+	register(workloadops.ActivityLoadItem, func(_ context.Context,
+		in workloadops.LoadItemRequest) (workloadops.LoadItemResult, error) {
 		if s.orders != nil {
 			return workloadops.LoadItemResult{Workloads: s.orders, RollOut: s.rollOut}, nil
 		}
-		return workloadops.LoadItemResult{Workloads: []workloadops.WorkloadOrder{order(fmt.Sprintf("w%d", in.Item))}}, nil
+		return workloadops.LoadItemResult{Workloads: []workloadops.WorkloadOrder{order(fmt.Sprintf("w%d", in.Item))}},
+			nil
 	})
-	register(workloadops.ActivityClaimHolder, func(context.Context, workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
+	register(workloadops.ActivityClaimHolder, func(context.Context,
+		workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
 		if s.centreAway > 0 {
 			s.centreAway--
-			return workloadops.ClaimHolderResult{}, temporal.NewNonRetryableApplicationError("Temporal does not answer", "Unavailable", nil)
+			return workloadops.ClaimHolderResult{},
+				temporal.NewNonRetryableApplicationError("Temporal does not answer", "Unavailable", nil)
 		}
 		return workloadops.ClaimHolderResult{Dead: s.holderDead, Reason: "as scripted"}, nil
 	})
@@ -100,13 +112,15 @@ func newStage(t *testing.T) *stage {
 		s.began = append(s.began, request.Workload.WorkloadRef.Name)
 		return s.run(request)
 	})
-	register(workloadops.ActivityRestore, func(_ context.Context, request workloadops.RestoreRequest) (workloadops.Result, error) {
+	register(workloadops.ActivityRestore, func(_ context.Context,
+		request workloadops.RestoreRequest) (workloadops.Result, error) {
 		if s.restore != nil {
 			return workloadops.Result{}, s.restore(request)
 		}
 		if s.restoreForbidden > 0 {
 			s.restoreForbidden--
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("may not patch", string(failure.Forbidden), nil)
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("may not patch",
+				string(failure.Forbidden), nil)
 		}
 		s.restored = append(s.restored, request.Workload.WorkloadRef.Name)
 		return workloadops.Result{}, nil
@@ -128,11 +142,13 @@ func order(name string) workloadops.WorkloadOrder {
 	return o
 }
 
-// planOf is a plan whose items have these priorities.
+// planOf returns a plan whose items have these priorities.
 func planOf(priorities ...int64) DeployPlanInput {
-	in := DeployPlanInput{Task: "shop-1", Plan: "shop", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), MaxConcurrent: 50, UnreachableBudgetSeconds: 120}
+	in := DeployPlanInput{Task: "shop-1", Plan: "shop", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		MaxConcurrent: 50, UnreachableBudgetSeconds: 120}
 	for n, p := range priorities {
-		in.Items = append(in.Items, ItemOutline{ServiceID: plan.ServiceID(fmt.Sprint(n + 1)), Priority: p, Deployment: plan.Restart, Method: plan.Parallel})
+		in.Items = append(in.Items, ItemOutline{ServiceID: plan.ServiceID(fmt.Sprint(n + 1)), Priority: p,
+			Deployment: plan.Restart, Method: plan.Parallel})
 	}
 	return in
 }
@@ -145,7 +161,7 @@ func (s *stage) task() plan.Task {
 	return task
 }
 
-// details is what the Temporal UI shows.
+// metadata is what Temporal's UI shows.
 func (s *stage) metadata() *sdkpb.WorkflowMetadata {
 	value, err := s.QueryWorkflow("__temporal_workflow_metadata")
 	require.NoError(s.t, err)
@@ -154,7 +170,7 @@ func (s *stage) metadata() *sdkpb.WorkflowMetadata {
 	return &metadata
 }
 
-// update sends a verb as the API does and calls then with what came back.
+// update sends a verb as the API does and calls then with the response.
 func (s *stage) update(verb plan.Verb, request VerbRequest, then func(VerbResponse)) {
 	s.UpdateWorkflow(string(verb), request.Key, &testsuite.TestUpdateCallback{
 		OnAccept: func() {},
@@ -168,13 +184,14 @@ func (s *stage) update(verb plan.Verb, request VerbRequest, then func(VerbRespon
 	}, request)
 }
 
-// slow makes every operation take that long, by the test's clock.
+// slow makes every operation take that long, in the test's time.
 func (s *stage) slow(d time.Duration) {
 	s.run = nil
-	s.OnActivity(workloadops.ActivityRun, mock.Anything, mock.Anything).After(d).Return(workloadops.Result{Message: "done", Changed: true}, nil)
+	s.OnActivity(workloadops.ActivityRun, mock.Anything,
+		mock.Anything).After(d).Return(workloadops.Result{Message: "done", Changed: true}, nil)
 }
 
-func TestDeployPlanReleasesWaveByWave(t *testing.T) {
+func TestDeployPlan_ReleasesWaveByWave(t *testing.T) {
 	s := newStage(t)
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1, 3, 2, 3))
 	require.NoError(t, s.GetWorkflowError())
@@ -195,15 +212,18 @@ func TestDeployPlanPausesAndResumes(t *testing.T) {
 	s.slow(time.Minute)
 	var paused, refused, resumed VerbResponse
 	s.RegisterDelayedCallback(func() {
-		require.Contains(t, s.metadata().GetCurrentDetails(), "## Running", "the page shows what has just begun, not what was before it")
-		s.update(plan.VerbPause, VerbRequest{Actor: "ann", Reason: "lunch", Key: "k1", Via: "cli"}, func(r VerbResponse) { paused = r })
+		require.Contains(t, s.metadata().GetCurrentDetails(), "## Running", "the page shows what has just begun")
+		s.update(plan.VerbPause, VerbRequest{Actor: "ann", Reason: "lunch", Key: "k1", Via: "cli"},
+			func(r VerbResponse) { paused = r })
 	}, 10*time.Second)
-	s.RegisterDelayedCallback(func() { require.Equal(t, plan.TaskPausing, s.task().State, "what runs finishes first") }, 20*time.Second)
+	s.RegisterDelayedCallback(func() {
+		require.Equal(t, plan.TaskPausing, s.task().State, "running items finish first")
+	}, 20*time.Second)
 	s.RegisterDelayedCallback(func() {
 		task := s.task()
 		require.Equal(t, plan.TaskPaused, task.State)
 		require.Equal(t, plan.ItemPending, task.Services[1].State, "nothing new starts")
-		require.Contains(t, s.metadata().GetCurrentDetails(), "signal `resume`", "the page says how to go on")
+		require.Contains(t, s.metadata().GetCurrentDetails(), "signal `resume`", "the page shows how to continue")
 		s.update(plan.VerbPause, VerbRequest{Actor: "bob", Key: "k2"}, func(r VerbResponse) { refused = r })
 	}, 48*time.Hour)
 	s.RegisterDelayedCallback(func() {
@@ -216,12 +236,13 @@ func TestDeployPlanPausesAndResumes(t *testing.T) {
 	require.Equal(t, audit.Accepted, resumed.Outcome)
 	task := s.task()
 	require.Equal(t, plan.TaskSucceeded, task.State)
-	require.Len(t, task.History, 3, "refusals belong to the record too")
-	require.Equal(t, audit.Entry{At: task.History[0].At, Actor: "ann", Via: "cli", Verb: plan.VerbPause, Reason: "lunch", Key: "k1",
+	require.Len(t, task.History, 3, "refusals are recorded too")
+	require.Equal(t, audit.Entry{At: task.History[0].At, Actor: "ann", Via: "cli", Verb: plan.VerbPause,
+		Reason: "lunch", Key: "k1",
 		Outcome: audit.Accepted, Message: paused.Message}, task.History[0])
 }
 
-func TestDeployPlanTakesEmptySignals(t *testing.T) {
+func TestDeployPlan_AcceptsEmptySignalPayloads(t *testing.T) {
 	s := newStage(t)
 	s.slow(time.Minute)
 	s.RegisterDelayedCallback(func() {
@@ -230,7 +251,7 @@ func TestDeployPlanTakesEmptySignals(t *testing.T) {
 			names = append(names, d.GetName())
 			require.NotEmpty(t, d.GetDescription(), "the signal menu describes %s", d.GetName())
 		}
-		require.Equal(t, []string{"approve", "pause", "resume", "stop"}, names, "the menu lists the verbs and nothing else")
+		require.Equal(t, []string{"approve", "pause", "resume", "stop"}, names, "the menu lists the verbs only")
 		s.SignalWorkflow("pause", nil)
 	}, time.Second)
 	s.RegisterDelayedCallback(func() { s.SignalWorkflow("resume", VerbRequest{Actor: "ann"}) }, time.Hour)
@@ -238,11 +259,12 @@ func TestDeployPlanTakesEmptySignals(t *testing.T) {
 	require.NoError(t, s.GetWorkflowError())
 	task := s.task()
 	require.Equal(t, plan.TaskSucceeded, task.State)
-	require.Equal(t, []string{"unknown", "ann"}, []string{task.History[0].Actor, task.History[1].Actor}, "an empty payload is a legal pause by somebody unknown")
+	require.Equal(t, []string{"unknown", "ann"}, []string{task.History[0].Actor, task.History[1].Actor},
+		"an empty payload is a valid pause by an unknown actor")
 	require.Equal(t, "temporal", task.History[0].Via)
 }
 
-func TestDeployPlanKeepsTheOrderOfSignals(t *testing.T) {
+func TestDeployPlan_KeepsTheOrderOfSignals(t *testing.T) {
 	s := newStage(t)
 	s.slow(time.Minute)
 	s.RegisterDelayedCallback(func() {
@@ -259,11 +281,12 @@ func TestDeployPlanKeepsTheOrderOfSignals(t *testing.T) {
 		verbs = append(verbs, d.Verb)
 		require.Equal(t, audit.Accepted, d.Outcome, "in this order each of them is legal")
 	}
-	require.Equal(t, []plan.Verb{"pause", "resume", "pause", "stop"}, verbs, "signals of different names keep their order")
+	require.Equal(t, []plan.Verb{"pause", "resume", "pause", "stop"}, verbs,
+		"signals of different names keep their order")
 	require.Equal(t, plan.ItemSkipped, task.Services[1].State, "an item never begun is skipped")
 }
 
-func TestDeployPlanAnswersTheSameKeyOnce(t *testing.T) {
+func TestDeployPlan_ExecutesARepeatedKeyOnce(t *testing.T) {
 	s := newStage(t)
 	s.slow(time.Minute)
 	s.RegisterDelayedCallback(func() {
@@ -276,15 +299,19 @@ func TestDeployPlanAnswersTheSameKeyOnce(t *testing.T) {
 	require.Len(t, s.task().History, 2, "the same key twice is one command")
 }
 
-func TestDeployPlanFailsAtOnce(t *testing.T) {
+func TestDeployPlan_FailsImmediately_WhenAnItemFails(t *testing.T) {
 	s := newStage(t)
-	s.OnActivity(workloadops.ActivityRun, mock.Anything, mock.MatchedBy(func(r workloadops.Request) bool { return r.Workload.WorkloadRef.Name == "w1" })).
-		Return(workloadops.Result{}, temporal.NewNonRetryableApplicationError("pod x: ImagePullBackOff", string(failure.WorkloadFailed), nil))
-	s.OnActivity(workloadops.ActivityRun, mock.Anything, mock.Anything).After(time.Hour).Return(workloadops.Result{Message: "done", Changed: true}, nil)
+	s.OnActivity(workloadops.ActivityRun, mock.Anything, mock.MatchedBy(func(r workloadops.Request) bool {
+		return r.Workload.WorkloadRef.Name == "w1"
+	})).
+		Return(workloadops.Result{}, temporal.NewNonRetryableApplicationError("pod x: ImagePullBackOff",
+			string(failure.WorkloadFailed), nil))
+	s.OnActivity(workloadops.ActivityRun, mock.Anything,
+		mock.Anything).After(time.Hour).Return(workloadops.Result{Message: "done", Changed: true}, nil)
 	s.RegisterDelayedCallback(func() {
 		task := s.task()
 		require.Equal(t, plan.TaskFailed, task.State, "the task is failed at once")
-		require.Nil(t, task.FinishedAt, "it is finished when what runs beside it has ended")
+		require.Nil(t, task.FinishedAt, "it finishes when the other running items have ended")
 	}, 30*time.Minute)
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 2, 1))
 	var app *temporal.ApplicationError
@@ -292,19 +319,21 @@ func TestDeployPlanFailsAtOnce(t *testing.T) {
 	require.Equal(t, TypeTaskFailed, app.Type(), "Temporal shows a failed task as failed")
 	task := s.task()
 	require.Contains(t, task.Reason, "service 1 failed")
-	require.Contains(t, task.Reason, "pod x: ImagePullBackOff", "the pod's own message is told")
+	require.Contains(t, task.Reason, "pod x: ImagePullBackOff", "the pod's own message is in the reason")
 	require.Equal(t, []plan.ItemState{plan.ItemFailed, plan.ItemSucceeded, plan.ItemSkipped},
 		[]plan.ItemState{task.Services[0].State, task.Services[1].State, task.Services[2].State})
 }
 
-func TestDeployPlanIsInterruptedAndResumed(t *testing.T) {
+func TestDeployPlan_IsInterruptedAndResumed_WhenClusterUnreachable(t *testing.T) {
 	s := newStage(t)
 	calls := 0
 	var spent int64
 	s.run = func(r workloadops.Request) (workloadops.Result, error) {
 		calls++
 		if calls == 1 {
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("party default: connection refused for 120 s", string(failure.Unreachable), nil, failure.Details{SpentSeconds: 42})
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError(
+				"party default: connection refused for 120 s", string(failure.Unreachable), nil,
+				failure.Details{SpentSeconds: 42})
 		}
 		spent = r.SpentSeconds
 		return workloadops.Result{Message: "done", Changed: true}, nil
@@ -313,23 +342,26 @@ func TestDeployPlanIsInterruptedAndResumed(t *testing.T) {
 		task := s.task()
 		require.Equal(t, plan.TaskInterrupted, task.State, "system trouble is not a failure")
 		require.Contains(t, task.Reason, "connection refused")
-		s.update(plan.VerbResume, VerbRequest{Key: "r1"}, func(r VerbResponse) { require.Equal(t, audit.Accepted, r.Outcome, r.Message) })
+		s.update(plan.VerbResume, VerbRequest{Key: "r1"}, func(r VerbResponse) {
+			require.Equal(t, audit.Accepted, r.Outcome, r.Message)
+		})
 	}, 24*time.Hour)
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
 	require.NoError(t, s.GetWorkflowError())
 	require.Equal(t, plan.TaskSucceeded, s.task().State)
 	interruptions := s.task().Interruptions
-	require.Len(t, interruptions, 1, "the report tells when it was held up, and why")
+	require.Len(t, interruptions, 1, "the report contains the time and the reason of the interruption")
 	require.Equal(t, 24*time.Hour, interruptions[0].Until.Sub(interruptions[0].At).Round(time.Minute))
 	require.Contains(t, interruptions[0].Reason, "connection refused")
-	require.Equal(t, int64(42), spent, "what of the deadline was used is carried over")
-	require.Empty(t, s.restored, "resume goes on, it does not undo")
+	require.Equal(t, int64(42), spent, "the used part of the deadline is carried over")
+	require.Empty(t, s.restored, "resume continues; it restores nothing")
 }
 
-func TestDeployPlanSupersededIsNotResumed(t *testing.T) {
+func TestDeployPlan_RefusesResume_WhenSuperseded(t *testing.T) {
 	s := newStage(t)
 	s.run = func(workloadops.Request) (workloadops.Result, error) {
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("forbidden", string(failure.Forbidden), nil)
+		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("forbidden", string(failure.Forbidden),
+			nil)
 	}
 	s.RegisterDelayedCallback(func() {
 		s.superseded, s.restoreForbidden = "shop-2", 3
@@ -342,7 +374,7 @@ func TestDeployPlanSupersededIsNotResumed(t *testing.T) {
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 1))
 	require.NoError(t, s.GetWorkflowError(), "a stopped task is not a failed workflow")
 	require.Equal(t, plan.TaskStopped, s.task().State)
-	require.Equal(t, []string{"w1"}, s.restored, "what was borrowed is given back before the task ends")
+	require.Equal(t, []string{"w1"}, s.restored, "borrowed settings are restored before the task ends")
 }
 
 func TestDeployPlanCancelMeansStop(t *testing.T) {
@@ -353,16 +385,17 @@ func TestDeployPlanCancelMeansStop(t *testing.T) {
 	require.NoError(t, s.GetWorkflowError())
 	task := s.task()
 	require.Equal(t, plan.TaskStopped, task.State)
-	require.Equal(t, plan.ItemSucceeded, task.Services[0].State, "what runs is left to finish")
+	require.Equal(t, plan.ItemSucceeded, task.Services[0].State, "running items finish")
 }
 
-func TestServiceReleaseTakesOverTheDead(t *testing.T) {
+func TestServiceRelease_TakesOverClaim_WhenHolderDead(t *testing.T) {
 	s := newStage(t)
 	s.holderDead = true
 	var takeOver string
 	s.run = func(r workloadops.Request) (workloadops.Result, error) {
 		if r.TakeOver == "" {
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed), nil, failure.Details{Holder: "task/old/1-111@run"})
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed),
+				nil, failure.Details{Holder: "task/old/1-111@run"})
 		}
 		takeOver = r.TakeOver
 		return workloadops.Result{Message: "done", Changed: true}, nil
@@ -372,10 +405,11 @@ func TestServiceReleaseTakesOverTheDead(t *testing.T) {
 	require.Equal(t, "task/old/1-111@run", takeOver, "the claim of a dead workflow is taken over, by name")
 }
 
-func TestServiceReleaseRespectsTheLiving(t *testing.T) {
+func TestServiceRelease_Fails_WhenHolderAlive(t *testing.T) {
 	s := newStage(t)
 	s.run = func(workloadops.Request) (workloadops.Result, error) {
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("held by task/other", string(failure.Claimed), nil, failure.Details{Holder: "task/other/1-111@run"})
+		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("held by task/other",
+			string(failure.Claimed), nil, failure.Details{Holder: "task/other/1-111@run"})
 	}
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
 	require.Error(t, s.GetWorkflowError())
@@ -386,24 +420,27 @@ func TestDecodePayload(t *testing.T) {
 	var r VerbRequest
 	require.NoError(t, decodePayload(nil, &r), "the UI sends no payload for an empty editor")
 	require.NoError(t, decodePayload(&commonpb.Payloads{}, &r))
-	require.Error(t, decodePayload(&commonpb.Payloads{Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte("{")}}}, &r))
+	require.Error(t,
+		decodePayload(&commonpb.Payloads{Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{"encoding": []byte(
+			"json/plain")}, Data: []byte("{")}}}, &r))
 }
 
-// What could not be given back is owed: the workflow stays until it is.
-func TestServiceReleasePaysWhatItOwes(t *testing.T) {
+// The workflow stays open until the borrowed settings are restored.
+func TestServiceRelease_StaysOpen_UntilRestored(t *testing.T) {
 	s := newStage(t)
 	s.restoreForbidden = 2
 	s.run = func(workloadops.Request) (workloadops.Result, error) {
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("an admission policy refuses", string(failure.Refused), nil, failure.Details{Owed: true})
+		return workloadops.Result{}, temporal.NewNonRetryableApplicationError("an admission policy refuses",
+			string(failure.Refused), nil, failure.Details{RestorePending: true})
 	}
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(1))
 	require.Error(t, s.GetWorkflowError())
-	require.Equal(t, []string{"w1"}, s.restored, "the settings are given back before the workflow closes")
-	require.Contains(t, s.task().Reason, "an admission policy refuses", "the failure stays what it was")
+	require.Equal(t, []string{"w1"}, s.restored, "the settings are restored before the workflow closes")
+	require.Contains(t, s.task().Reason, "an admission policy refuses", "the failure is unchanged")
 }
 
-// A queue that nobody polls interrupts the task, however small the budget: it is not asked for ever.
-func TestServiceReleaseWithoutAWorker(t *testing.T) {
+// A queue without a worker interrupts the task even with a small budget; the workflow does not retry forever.
+func TestServiceRelease_IsInterrupted_WhenQueueHasNoWorker(t *testing.T) {
 	s := newStage(t)
 	asked := 0
 	s.run = func(workloadops.Request) (workloadops.Result, error) {
@@ -422,16 +459,17 @@ func TestServiceReleaseWithoutAWorker(t *testing.T) {
 	in.UnreachableBudgetSeconds = 10
 	s.ExecuteWorkflow(TypeDeployPlan, in)
 	require.NoError(t, s.GetWorkflowError())
-	require.Equal(t, 3, asked, "once more after everything of ours may have been down, and again after resume")
+	require.Equal(t, 3, asked, "one retry in case the engine itself was down, and another after resume")
 }
 
-// Whether a holder is alive cannot be asked: that is trouble of the system.
-func TestServiceReleaseCannotAskForTheHolder(t *testing.T) {
+// If the centre cannot answer whether a holder is alive, that is system trouble.
+func TestServiceRelease_IsInterrupted_WhenHolderUnknown(t *testing.T) {
 	s := newStage(t)
 	s.holderDead, s.centreAway = true, 1
 	s.run = func(r workloadops.Request) (workloadops.Result, error) {
 		if r.TakeOver == "" {
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed), nil, failure.Details{Holder: "task/old/1-111@run"})
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("claimed", string(failure.Claimed),
+				nil, failure.Details{Holder: "task/old/1-111@run"})
 		}
 		return workloadops.Result{Message: "done", Changed: true}, nil
 	}
@@ -443,10 +481,10 @@ func TestServiceReleaseCannotAskForTheHolder(t *testing.T) {
 	require.NoError(t, s.GetWorkflowError())
 }
 
-// One pod of a service is out already: its workload goes first, whatever the catalogue's order.
-func TestServiceReleaseTakesTheBrokenWorkloadFirst(t *testing.T) {
+// A workload with an unavailable pod is released first, regardless of the catalogue's order.
+func TestServiceRelease_ReleasesWorkloadWithUnavailablePodsFirst(t *testing.T) {
 	s := newStage(t)
-	s.orders = []workloadops.WorkloadOrder{order("whole"), order("broken"), order("also-whole")}
+	s.orders = []workloadops.WorkloadOrder{order("intact"), order("broken"), order("also-intact")}
 	s.out = map[string]int32{"broken": 1}
 	s.run = func(r workloadops.Request) (workloadops.Result, error) {
 		s.out[r.Workload.WorkloadRef.Name] = 0
@@ -456,17 +494,17 @@ func TestServiceReleaseTakesTheBrokenWorkloadFirst(t *testing.T) {
 	in.Items[0].Method = plan.Sequential
 	s.ExecuteWorkflow(TypeDeployPlan, in)
 	require.NoError(t, s.GetWorkflowError())
-	require.Equal(t, []string{"broken", "whole", "also-whole"}, s.began)
+	require.Equal(t, []string{"broken", "intact", "also-intact"}, s.began)
 }
 
-// What is sent past the front doors cannot wedge a task or bloat its record.
-func TestDeployPlanSurvivesOddSignals(t *testing.T) {
+// Signals sent directly to Temporal can neither block a task nor bloat its record.
+func TestDeployPlan_RefusesMalformedSignals(t *testing.T) {
 	s := newStage(t)
 	s.slow(time.Minute)
 	s.RegisterDelayedCallback(func() {
 		s.SignalWorkflow("puase", nil)
 		s.SignalWorkflow(SignalItem, nil)
-		s.SignalWorkflow(SignalItem, ItemSignal{Item: 99, Interrupted: true, Reason: "from nobody"})
+		s.SignalWorkflow(SignalItem, ItemSignal{Item: 99, Interrupted: true, Reason: "no such item"})
 		s.SignalWorkflow(SignalItem, "no object")
 		s.SignalWorkflow("pause", VerbRequest{Actor: "ann", Reason: strings.Repeat("長", MaxReason+1)})
 		s.SignalWorkflow("stop", "no object")
@@ -484,16 +522,17 @@ func TestDeployPlanSurvivesOddSignals(t *testing.T) {
 		require.LessOrEqual(t, len([]rune(d.Reason)), MaxReason)
 	}
 	require.Contains(t, task.History[0].Message, `no signal "puase"`, "a misspelt signal is answered in the record")
-	require.Equal(t, []audit.Outcome{audit.Refused, audit.Refused, audit.Refused, audit.Accepted, audit.Refused, audit.Accepted}, outcomes,
+	require.Equal(t, []audit.Outcome{audit.Refused, audit.Refused, audit.Refused, audit.Accepted, audit.Refused,
+		audit.Accepted}, outcomes,
 		"unknown, too long, unreadable, legal, a key of another verb, legal: %+v", task.History)
 }
 
-// What a task remembers goes into its next run in one payload: one that is too large for that ends in the run in which it is.
-func TestDeployPlanThatIsTooLargeToBeContinuedAsNew(t *testing.T) {
+// A task continues as new only if its state fits into one payload; otherwise it ends in the current run.
+func TestDeployPlan_EndsInSameRun_WhenStateTooLarge(t *testing.T) {
 	s := newStage(t)
 	s.SetContinueAsNewSuggested(true)
 	in := planOf(2, 1)
-	in.Comment = strings.Repeat("x", maxCarried)
+	in.Comment = strings.Repeat("x", maxInputBytes)
 	s.ExecuteWorkflow(TypeDeployPlan, in)
 	require.NoError(t, s.GetWorkflowError(), "the server would fail a workflow that sends so much")
 	require.Equal(t, plan.TaskSucceeded, s.task().State)

@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// The search attributes. The worker registers them at its start.
+// The search attributes. The worker registers them when it starts.
 var (
 	AttributeKind         = temporal.NewSearchAttributeKeyKeyword("SlipwayKind")
 	AttributeState        = temporal.NewSearchAttributeKeyKeyword(workloadops.SearchAttributeState)
@@ -24,16 +24,17 @@ var (
 	AttributeServices     = temporal.NewSearchAttributeKeyKeywordList("SlipwayServices")
 )
 
-// SearchAttributes are what lists and filters are made of.
+// SearchAttributes lists the attributes that lists and filters use.
 var SearchAttributes = []temporal.SearchAttributeKey{
 	AttributeKind, AttributeState, AttributeName, AttributeNamespace,
 	AttributeWaitingFor, AttributeWaitingSince, AttributeParties, AttributeServices,
 }
 
-// CutMarker ends a list that was cut.
+// CutMarker is the last element of a list that was truncated.
 const CutMarker = "…"
 
-// FitList cuts a list to what one search attribute holds, and marks the cut: the server refuses 2,048 bytes and more of it as JSON.
+// FitList truncates a list to what one search attribute can hold and appends CutMarker. The server rejects a value of
+// 2,048 bytes or more as JSON.
 func FitList(list []string) []string {
 	const most = 2000
 	size := 0
@@ -45,23 +46,23 @@ func FitList(list []string) []string {
 	return list
 }
 
-// MemoShown is the memo in which a release keeps what lists show of it beside its search attributes: Shown.
+// MemoShown is the memo key of Shown: what lists show of a release in addition to its search attributes.
 const MemoShown = "shown"
 
-// Shown says why a release waits. It is written when its state or what it waits for changes, and only while there is more to say than the
-// search attributes do: it counts for a reader as long as they agree with it.
+// Shown is why a release waits. It is written when the state or the awaited condition changes, and only if it adds to
+// the search attributes. A reader ignores it if its State differs from theirs.
 type Shown struct {
-	// State is the search attribute's: a rollout's phase, a task's state.
+	// State equals the search attribute: a rollout's phase, a task's state.
 	State  string `json:"state"`
 	Reason string `json:"reason"`
-	// WaitingFor is what a rollout waits for; its message is Reason.
+	// WaitingFor is what a rollout waits for. Its message is in Reason.
 	WaitingFor *rollout.WaitingFor `json:"waitingFor,omitempty"`
 }
 
-// MemoRecord is the memo that names the record with which a rollout's workflow was started.
+// MemoRecord is the memo key of the name of the record with which a rollout's workflow was started.
 const MemoRecord = "record"
 
-// RolloutAttributes are what lists can be filtered by of a rollout that begins.
+// RolloutAttributes returns the search attributes of a rollout that starts.
 func RolloutAttributes(spec strategy.Spec) temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(
 		AttributeKind.ValueSet(KindRollout),
@@ -72,13 +73,15 @@ func RolloutAttributes(spec strategy.Spec) temporal.SearchAttributes {
 	)
 }
 
-// MemoStartedAt is the memo of when a task started that goes on in another run: lists know the start of its newest run alone.
+// MemoStartedAt is the memo key of when a task started, set when it continues as new: Temporal lists only the start
+// time of the newest run.
 const MemoStartedAt = "startedAt"
 
-// MemoTimes is the memo that a task keeps times: it starts with its first service, and not with its workflow.
+// MemoTimes is the memo key that marks a task with release windows. It starts with its first service rather than with
+// its workflow.
 const MemoTimes = "times"
 
-// rememberStart writes when a task started, for the runs after this one.
+// rememberStart writes the task's start time into the memo, for later runs.
 func rememberStart(ctx workflow.Context, at *time.Time) {
 	if at == nil {
 		return
@@ -88,10 +91,10 @@ func rememberStart(ctx workflow.Context, at *time.Time) {
 	}
 }
 
-// maxShownReason is how much of a reason a memo keeps, in bytes: the whole memo stays below 2,048.
+// maxShownReason is the maximum length of a reason in a memo, in bytes. The whole memo stays below 2,048.
 const maxShownReason = 1000
 
-// remember writes the memo.
+// remember writes s into the memo.
 func (s Shown) remember(ctx workflow.Context) {
 	if len(s.Reason) > maxShownReason {
 		s.Reason = strings.ToValidUTF8(s.Reason[:maxShownReason], "") + "…"
@@ -106,40 +109,43 @@ func (s Shown) remember(ctx workflow.Context) {
 	}
 }
 
-// listing is what lists show of a release: its state, and what it waits for since when. The zero since is when that was first seen.
+// listing is what lists show of a release. If since is zero, the time when waitingFor was first published is used.
 type listing struct {
-	state, waits string
-	since        time.Time
-	// memo says more where there is more to say.
+	state, waitingFor string
+	since             time.Time
+	// memo holds details that do not fit into search attributes; nil if there are none.
 	memo *Shown
-	// ended is how it ended, where that is not its state.
-	ended string
-	// untold has lists not told of it: that a workflow is over is seen without another write.
-	untold bool
+	// endState is how the release ended, if that differs from state.
+	endState string
+	// skipPublish leaves the search attributes unchanged: Temporal itself shows that a workflow has closed, without
+	// another write.
+	skipPublish bool
 }
 
-// publish tells Temporal's lists and its UI what the release does. Lists are written on change only: each write is an event.
+// publish updates the search attributes, the memo and the details page in Temporal's UI. Attributes are written on
+// change only, since each write is an event.
 func (l *loop[C]) publish() {
-	now, was := l.driver.listed(), l.shown // first, since it brings what the page shows up to date
+	now, was := l.driver.listed(), l.shown // first: it refreshes what details shows
 	workflow.SetCurrentDetails(l.ctx, l.driver.details())
-	inherited := was.state == "" && l.info.ContinuedExecutionRunID != "" // attributes go with a workflow into its next run
-	l.meter.turn(now.waits)
-	if now.untold {
+	// a run that continues as new inherits the attributes
+	inherited := was.state == "" && l.info.ContinuedExecutionRunID != ""
+	l.meter.setWaiting(now.waitingFor)
+	if now.skipPublish {
 		return
 	}
-	waitsAnew := now.waits != was.waits || !now.since.Equal(was.since)
+	waitChanged := now.waitingFor != was.waitingFor || !now.since.Equal(was.since)
 	var updates []temporal.SearchAttributeUpdate
 	if now.state != was.state {
 		updates = append(updates, AttributeState.ValueSet(now.state))
 	}
 	switch {
-	case waitsAnew && now.waits != "":
+	case waitChanged && now.waitingFor != "":
 		since := now.since
 		if since.IsZero() {
 			since = workflow.Now(l.ctx)
 		}
-		updates = append(updates, AttributeWaitingFor.ValueSet(now.waits), AttributeWaitingSince.ValueSet(since))
-	case waitsAnew, inherited:
+		updates = append(updates, AttributeWaitingFor.ValueSet(now.waitingFor), AttributeWaitingSince.ValueSet(since))
+	case waitChanged, inherited:
 		updates = append(updates, AttributeWaitingFor.ValueUnset(), AttributeWaitingSince.ValueUnset())
 	}
 	l.shown = now

@@ -11,38 +11,41 @@ import (
 	"slipway.io/slipway/release/audit"
 )
 
-// driver is what a type of workflow adds to the loop that all of them share: C are its commands.
+// driver is what a workflow type adds to the common loop. C is the type of its commands.
 type driver[C any] interface {
-	// settle tells the machine what has come out of what ran, and whether its timer has fired.
-	settle(now time.Time, fired bool)
-	// hear takes a signal that is nobody's verb; false when the type knows no such signal.
-	hear(s *signal, now time.Time) bool
-	// carryOut hands a command to the machine.
+	// takeResults passes the results of finished activities to the machine, and whether its timer has fired.
+	takeResults(now time.Time, fired bool)
+	// handleSignal processes a signal that is not a verb; false if the type has no such signal.
+	handleSignal(s *signal, now time.Time) bool
+	// carryOut passes a command to the machine.
 	carryOut(e *envelope[C], now time.Time) (audit.Outcome, string)
-	// act does what the machine wants now: it starts, stops, writes.
+	// act does what the machine wants next: it starts and stops activities and writes.
 	act()
-	// hasNews says that something that ran has ended.
-	hasNews() bool
-	// idle says that nothing runs, and nothing but a message or the clock is waited for: another run could go on from here.
+	// hasResult reports whether an activity or child has ended.
+	hasResult() bool
+	// idle reports whether no activity runs and only a message or the clock can continue the workflow: it may continue
+	// as new.
 	idle() bool
-	// over says that nothing is left to be done, and nothing runs.
-	over() bool
-	// rest is until when nothing happens by itself; the zero time: for ever. The summary says what the timer is for.
-	rest() (until time.Time, summary string)
-	// next is the input of the run that goes on from here.
-	next() any
-	// listed is what lists show, details the page in the Temporal UI.
+	// done reports whether no work is left and nothing runs.
+	done() bool
+	// nextWake returns when the machine has to be called next; the zero time means that it waits for a message. summary
+	// describes the timer.
+	nextWake() (until time.Time, summary string)
+	// nextInput is the input of the next run (continue-as-new).
+	nextInput() any
+	// listed is what lists show; details is the page in Temporal's UI.
 	listed() listing
 	details() string
 }
 
-// reasonCancelled is the reason of the stop that a Cancel means.
+// reasonCancelled is the reason of the stop command that Temporal's Cancel triggers.
 const reasonCancelled = "the workflow was cancelled"
 
-// loop runs a machine: one coroutine owns all state. It takes what comes in, does what the machine wants, answers, and shows what it does;
-// between two rounds it waits without a poll. It runs on a disconnected context: Temporal's Cancel means stop.
+// loop runs a machine; one coroutine owns all state. Each round takes input, does what the machine wants, answers
+// commands and publishes the state. Between two rounds it waits without polling. It runs on a disconnected context:
+// Temporal's Cancel means stop.
 type loop[C any] struct {
-	// ctx is disconnected from root, which a Cancel cancels; stop is the command that this means.
+	// ctx is disconnected from root, which Temporal's Cancel cancels. stop is the command that a Cancel triggers.
 	ctx, root workflow.Context
 	stop      C
 	cancelled bool
@@ -52,45 +55,46 @@ type loop[C any] struct {
 	machine   audit.Machine[C]
 	driver    driver[C]
 	timer     *runningTimer
-	// answers are the commands that were carried out and wait for what follows from them.
+	// answers are executed commands whose response is still to be sent.
 	answers []*envelope[C]
 	shown   listing
-	// anew has it go on in a new run in any case. dismissed is why nothing is to be done: commands are refused with it, without a record.
-	anew      bool
-	dismissed string
-	// tooLarge says that what is to be remembered does not fit into the input of a next run: it ends in this one.
+	// forceNewRun makes the workflow continue as new when it is idle. dismissed is why the workflow has no work;
+	// commands are refused with it and not recorded.
+	forceNewRun bool
+	dismissed   string
+	// tooLarge is true when the state does not fit into the input of a next run: the workflow ends in this run.
 	tooLarge bool
-	// version is that of the code by which the run goes: histories of before go by an earlier one.
+	// version is the loop version of this run; older histories have an earlier one.
 	version workflow.Version
 	meter   meter
 }
 
-// changeLoop is the version gate of the loop, one for all that has changed: each costs two events.
+// changeLoop is the version marker of the loop, one for all changes: each marker costs two events.
 const changeLoop = "settles-before-commands"
 
-// The versions of the loop.
+// The versions of the loop. The comments say what each introduced.
 const (
-	// versionSettlesFirst knows what has ended before commands are heard.
+	// versionSettlesFirst: results are processed before commands.
 	versionSettlesFirst workflow.Version = 1
-	// versionLegs has a party's worker go from one rest of a rollout to the next by one activity.
+	// versionLegs: one activity executes several actions of a rollout.
 	versionLegs workflow.Version = 2
-	// versionBriefRests has a leg wait out the rests that are soon over.
+	// versionBriefRests: a leg waits out short pauses.
 	versionBriefRests workflow.Version = 3
-	// versionAtOnce has an operation on a serving write how it begins and ends by local activities.
+	// versionAtOnce: a serving operation writes its begin and end by local activities.
 	versionAtOnce workflow.Version = 4
-	// versionKeepsParts has a rollout go on with what a leg has done whose worker died while it was being cancelled.
+	// versionKeepsParts: the results of a leg are kept if its worker dies while it is cancelled.
 	versionKeepsParts workflow.Version = 5
-	// versionOneWrite has a rollout's claim and the first of its Move be one write, and has whatever ends a rollout stop its first leg.
+	// versionOneWrite: claim and first Move are one write; anything that ends a rollout stops its first leg.
 	versionOneWrite workflow.Version = 6
-	// versionChecksTogether has the rollouts of a queue be checked by one activity before they start.
+	// versionChecksTogether: one preflight activity checks several rollouts of a queue.
 	versionChecksTogether workflow.Version = 7
-	// versionPartiesTogether has the parties of a queue take a step of an operation on a serving by one activity.
+	// versionPartiesTogether: one activity takes a step for several parties of a queue.
 	versionPartiesTogether workflow.Version = 8
-	// versionCreatesAtOnce has the parties of a creation that have one queue be asked and brought to the version by one activity.
+	// versionCreatesAtOnce: one activity creates a serving at all parties of one queue.
 	versionCreatesAtOnce workflow.Version = 9
 )
 
-// versionsOf are the versions of the loop by which the workflows of a type have gone, oldest first.
+// versionsOf lists the loop versions of each workflow type, oldest first.
 var versionsOf = map[string][]workflow.Version{
 	TypeDeployPlan: {versionSettlesFirst},
 	TypeRollout:    {versionSettlesFirst, versionLegs, versionBriefRests, versionKeepsParts, versionOneWrite},
@@ -98,11 +102,11 @@ var versionsOf = map[string][]workflow.Version{
 	TypePreflight:  {versionChecksTogether},
 }
 
-// HistoryLevel is the newest of these versions: up to which this build replays what another one has recorded. It is part of the build's ID (release/upgrade).
+// HistoryLevel is the newest loop version that this build can replay. It is part of the build's ID (release/upgrade).
 const HistoryLevel = int(versionCreatesAtOnce)
 
-// Recording has workflows that begin go by the newest version of their type up to this level, so that a build which is older than this one can go
-// on with them. What has been recorded stays.
+// Recording makes new workflows use the newest version of their type up to level, so that an older build can still
+// replay them. Existing markers stay.
 func Recording(level func() int) worker.PreferredVersionProvider {
 	return func(in worker.PreferredVersionProviderInput) *worker.VersionPreference {
 		if in.ChangeID != changeLoop {
@@ -124,72 +128,77 @@ type runningTimer struct {
 	fired  bool
 }
 
-// newLoop is a loop that goes by the newest version of its workflow's type if its run begins now, but for Recording.
+// newLoop returns a loop with the newest version of its workflow type, or the one that Recording prefers.
 func newLoop[C any](ctx workflow.Context, menu menu[C], stop C, kind string) *loop[C] {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
 	info, versions := workflow.GetInfo(ctx), versionsOf[kind]
-	return &loop[C]{root: ctx, ctx: detached, info: info, meter: newMeter(detached, info), box: inboxOf(ctx), menu: menu, stop: stop,
+	return &loop[C]{root: ctx, ctx: detached, info: info, meter: newMeter(detached, info), box: inboxOf(ctx),
+		menu: menu, stop: stop,
 		version: workflow.GetVersion(ctx, changeLoop, workflow.DefaultVersion, versions[len(versions)-1])}
 }
 
-// run runs the machine until nothing is left to be done; again says that another run goes on with the driver's next.
+// run runs the machine until no work is left. again means that the workflow continues as new with the driver's
+// nextInput.
 //
-// When it leaves, every Update is answered and the inbox is looked at once more without yielding after that: no command is lost.
+// When it returns, every Update is answered and the inbox was checked without yielding afterwards: no command is lost.
 func (l *loop[C]) run() (again bool, err error) {
 	again, err = l.rounds()
-	l.meter.pass()
+	l.meter.recordElapsed()
 	if !again && err == nil {
 		end := l.driver.listed()
-		l.meter.finished(cmp.Or(end.ended, end.state))
+		l.meter.finished(cmp.Or(end.endState, end.state))
 	}
 	return again, err
 }
 
 func (l *loop[C]) rounds() (again bool, err error) {
 	for {
-		l.serve()
+		l.processInput()
 		l.driver.act()
-		l.keepTimer()
+		l.updateTimer()
 		l.answer()
 		l.publish()
-		if !l.driver.over() && !l.goesOn() {
-			if err := workflow.Await(l.ctx, func() bool { return l.hasNews() || l.driver.over() }); err != nil {
+		if !l.driver.done() && !l.continuesAsNew() {
+			if err := workflow.Await(l.ctx, func() bool { return l.mustWake() || l.driver.done() }); err != nil {
 				return false, err
 			}
 			continue
 		}
-		if err := workflow.Await(l.ctx, func() bool { return l.hasNews() || workflow.AllHandlersFinished(l.ctx) }); err != nil {
+		if err := workflow.Await(l.ctx, func() bool {
+			return l.mustWake() || workflow.AllHandlersFinished(l.ctx)
+		}); err != nil {
 			return false, err
 		}
-		if !l.hasNews() {
-			return !l.driver.over(), nil
+		if !l.mustWake() {
+			return !l.driver.done(), nil
 		}
 	}
 }
 
-// hasNews says that something wakes the loop.
-func (l *loop[C]) hasNews() bool {
-	return len(l.box.items) > 0 || l.root.Err() != nil && !l.cancelled || l.timer != nil && l.timer.fired || l.driver.hasNews()
+// mustWake reports whether the loop has something to process.
+func (l *loop[C]) mustWake() bool {
+	return len(l.box.items) > 0 || l.root.Err() != nil && !l.cancelled || l.timer != nil && l.timer.fired ||
+		l.driver.hasResult()
 }
 
-// serve tells the machine what has ended and everything that was sent, oldest first.
-func (l *loop[C]) serve() {
+// processInput passes the results of finished activities to the machine, then the commands and signals, oldest first.
+func (l *loop[C]) processInput() {
 	if l.version >= versionSettlesFirst {
-		l.letRun()
+		l.yieldOnce()
 	}
 	now := workflow.Now(l.ctx)
 	fired := l.timer != nil && l.timer.fired
 	if fired {
 		l.timer = nil
 	}
-	l.driver.settle(now, fired)
+	l.driver.takeResults(now, fired)
 	for item := l.box.take(); item != nil; item = l.box.take() {
 		switch item := item.(type) {
 		case *envelope[C]:
 			l.handle(item)
 		case *signal:
-			if !l.driver.hear(item, now) {
-				l.handle(l.menu.open(item))
+			if !l.driver.handleSignal(item, now) {
+				l.handle(l.menu.readSignal(item))
 			}
 		}
 	}
@@ -199,9 +208,10 @@ func (l *loop[C]) serve() {
 	}
 }
 
-// letRun lets everything run that can. The coroutine of an Update runs first of all, and that of an activity which has ended after the loop's: when a
-// workflow task is made again after a crash, who has approved what was shown would be answered as if that were still under way.
-func (l *loop[C]) letRun() {
+// yieldOnce lets all other coroutines run first. An Update's coroutine runs before the loop's, an ended activity's
+// coroutine after it. Without this, a workflow task that is repeated after a crash would answer an approval as if the
+// step were still in progress.
+func (l *loop[C]) yieldOnce() {
 	passed := false
 	_ = workflow.Await(l.ctx, func() bool {
 		was := passed
@@ -210,7 +220,7 @@ func (l *loop[C]) letRun() {
 	})
 }
 
-// handle hands a command to the machine, unless it cannot be read.
+// handle passes a command to the machine, or refuses one that cannot be read.
 func (l *loop[C]) handle(e *envelope[C]) {
 	switch {
 	case l.dismissed != "":
@@ -225,7 +235,7 @@ func (l *loop[C]) handle(e *envelope[C]) {
 	l.answers = append(l.answers, e)
 }
 
-// answer answers the commands that were carried out with the state that follows from them.
+// answer sets the response of each executed command, with the state after this round.
 func (l *loop[C]) answer() {
 	for _, e := range l.answers {
 		l.meter.commanded(e.outcome)
@@ -237,13 +247,13 @@ func (l *loop[C]) answer() {
 	l.answers = nil
 }
 
-// keepTimer keeps the one timer that the machine needs.
-func (l *loop[C]) keepTimer() {
-	if l.driver.over() {
+// updateTimer starts, keeps or replaces the single timer.
+func (l *loop[C]) updateTimer() {
+	if l.driver.done() {
 		return
 	}
-	until, summary := l.driver.rest()
-	wanted := !until.IsZero() && !l.goesOn()
+	until, summary := l.driver.nextWake()
+	wanted := !until.IsZero() && !l.continuesAsNew()
 	if l.timer != nil && (!wanted || !l.timer.until.Equal(until)) {
 		l.timer.cancel()
 		l.timer = nil
@@ -254,43 +264,48 @@ func (l *loop[C]) keepTimer() {
 	ctx, cancel := workflow.WithCancel(l.ctx)
 	t := &runningTimer{until: until, cancel: cancel}
 	l.timer = t
-	future := workflow.NewTimerWithOptions(ctx, max(until.Sub(workflow.Now(l.ctx)), 0), workflow.TimerOptions{Summary: summary})
+	future := workflow.NewTimerWithOptions(ctx, max(until.Sub(workflow.Now(l.ctx)), 0),
+		workflow.TimerOptions{Summary: summary})
 	workflow.Go(l.ctx, func(ctx workflow.Context) {
 		t.fired = future.Get(ctx, nil) == nil
 	})
 }
 
-// drainAt is at how many events nothing more begins until nothing runs: only then can another run go on. The server's limit is 51,200.
+// drainAt is the number of events from which nothing new is started, so that the workflow can continue as new. The
+// server's limit is 51,200.
 const drainAt = 20_000
 
-// maxCarried is how large the input of a next run may be, in bytes: the server fails a workflow that sends more than 2 MiB at once.
-const maxCarried = 1_900_000
+// maxInputBytes is the maximum size of the next run's input. The server fails a workflow that sends more than 2 MiB at
+// once.
+const maxInputBytes = 1_900_000
 
-// historyIsLong says that a workflow continues as new once nothing of it is under way: the server suggests it at 4,096 events or 4 MiB.
+// historyIsLong reports whether the server suggests continue-as-new, which it does at 4,096 events or 4 MiB.
 func historyIsLong(ctx workflow.Context) bool {
 	return workflow.GetInfo(ctx).GetContinueAsNewSuggested()
 }
 
-// goesOn says that another run goes on from here.
-func (l *loop[C]) goesOn() bool { return l.driver.idle() && (l.anew || l.drains()) }
+// continuesAsNew reports whether the workflow ends this run now and continues as new.
+func (l *loop[C]) continuesAsNew() bool { return l.driver.idle() && (l.forceNewRun || l.draining()) }
 
-// drains says that nothing more begins, since another run is to go on as soon as nothing runs.
-func (l *loop[C]) drains() bool {
+// draining reports whether nothing new may start, because the workflow continues as new as soon as it is idle.
+func (l *loop[C]) draining() bool {
 	long := workflow.GetInfo(l.ctx).GetCurrentHistoryLength() >= drainAt || historyIsLong(l.ctx) && l.driver.idle()
-	return long && l.fits()
+	return long && l.stateFits()
 }
 
-// fits says whether what is to be remembered can travel to a next run. It only grows.
-func (l *loop[C]) fits() bool {
+// stateFits reports whether the state fits into the input of a next run. The state only grows, so a negative result is
+// final.
+func (l *loop[C]) stateFits() bool {
 	if !l.tooLarge {
-		input, err := json.Marshal(l.driver.next())
-		l.tooLarge = err != nil || len(input) > maxCarried
+		input, err := json.Marshal(l.driver.nextInput())
+		l.tooLarge = err != nil || len(input) > maxInputBytes
 	}
 	return !l.tooLarge
 }
 
-// resumes has a run go on from where another one was: lists have been told.
-func (l *loop[C]) resumes() {
+// resumeListing initialises what was last published in a run that continues another: the attributes and the memo are
+// inherited.
+func (l *loop[C]) resumeListing() {
 	l.shown = l.driver.listed()
-	l.meter.resume(l.shown.waits)
+	l.meter.resume(l.shown.waitingFor)
 }

@@ -19,13 +19,15 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// cancelling has the workflow cancelled by the very workflow task that brings a signal of this name: the test suite gives each a task of its own.
+// cancelling cancels the workflow in the same workflow task that delivers a signal of this name; the test suite would
+// use a task of its own.
 type cancelling struct {
 	interceptor.WorkerInterceptorBase
 	signal string
 }
 
-func (c *cancelling) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+func (c *cancelling) InterceptWorkflow(_ workflow.Context,
+	next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
 	i := &cancellingInbound{signal: c.signal}
 	i.Next = next
 	return i
@@ -49,17 +51,17 @@ func (i *cancellingInbound) HandleSignal(ctx workflow.Context, in *interceptor.H
 	return i.Next.HandleSignal(ctx, in)
 }
 
-// liveType is a type of workflow that lives long, in one table.
+// liveType is a long-lived workflow type, for tests of all such types.
 type liveType struct {
-	// stage plays its world; upserts says how often lists were told.
+	// stage plays the outside world; upserts counts the writes of search attributes.
 	stage func(t *testing.T) (env *testsuite.TestWorkflowEnvironment, upserts func() int)
 	name  string
 	input any
-	// next reads the input of the next run.
+	// next decodes the input of the next run.
 	next func(t *testing.T, again *workflow.ContinueAsNewError) any
-	// look is where it is, and the verbs that it was sent.
+	// look returns the state and the verbs in the history.
 	look func(t *testing.T, env *testsuite.TestWorkflowEnvironment) (state string, verbs []string)
-	// held is its state while a person holds it, stopped that after stop, ended that after the verbs of goesOn.
+	// held is the state while paused, stopped the state after stop, ended the state after the verbs of continuesAsNew.
 	held, stopped, ended string
 	goesOn               []string
 }
@@ -98,11 +100,12 @@ var liveTypes = map[string]liveType{
 			task := queried[plan.Task](t, env)
 			if task.State == plan.TaskSucceeded {
 				require.NotNil(t, task.StartedAt)
-				require.Equal(t, plan.ItemSucceeded, task.Services[0].State, "what the first run has done is told")
+				require.Equal(t, plan.ItemSucceeded, task.Services[0].State, "the result of the first run is kept")
 			}
 			return string(task.State), verbsOf(task.History)
 		},
-		held: string(plan.TaskPaused), stopped: string(plan.TaskStopped), ended: string(plan.TaskSucceeded), goesOn: []string{resumes},
+		held: string(plan.TaskPaused), stopped: string(plan.TaskStopped), ended: string(plan.TaskSucceeded),
+		goesOn: []string{resumes},
 	},
 	"rollout": {
 		stage: func(t *testing.T) (*testsuite.TestWorkflowEnvironment, func() int) {
@@ -117,7 +120,7 @@ var liveTypes = map[string]liveType{
 			if s.WaitingFor != nil {
 				state = string(s.WaitingFor.Kind)
 			}
-			return state, verbsOf(s.History)[1:] // it begins with who started it
+			return state, verbsOf(s.History)[1:] // the first entry is the start
 		},
 		held: string(rollout.WaitResume), stopped: string(rollout.PhaseRolledBack), ended: string(rollout.PhaseHealthy),
 		goesOn: []string{resumes, "approve"},
@@ -141,7 +144,8 @@ var liveTypes = map[string]liveType{
 			}
 			return state, verbs
 		},
-		held: serving.WaitResume, stopped: string(serving.StateRolledBack), ended: string(serving.StateSucceeded), goesOn: []string{resumes, "approve"},
+		held: serving.WaitResume, stopped: string(serving.StateRolledBack), ended: string(serving.StateSucceeded),
+		goesOn: []string{resumes, "approve"},
 	},
 }
 
@@ -150,8 +154,10 @@ func (l liveType) state(t *testing.T, env *testsuite.TestWorkflowEnvironment) st
 	return state
 }
 
-// runOn runs a workflow through all the runs that it is continued as new in, and says how many there were. prepare is told which one begins, from 1.
-func (l liveType) runOn(t *testing.T, prepare func(env *testsuite.TestWorkflowEnvironment, run int, upserts func() int)) (last *testsuite.TestWorkflowEnvironment, runs int) {
+// runOn executes a workflow through all runs of continue-as-new and returns the last one and their count. prepare gets
+// the number of the starting run, from 1.
+func (l liveType) runOn(t *testing.T, prepare func(env *testsuite.TestWorkflowEnvironment, run int,
+	upserts func() int)) (last *testsuite.TestWorkflowEnvironment, runs int) {
 	in := l.input
 	for runs = 1; runs < 10; runs++ {
 		env, upserts := l.stage(t)
@@ -165,20 +171,23 @@ func (l liveType) runOn(t *testing.T, prepare func(env *testsuite.TestWorkflowEn
 		}
 		in = l.next(t, again)
 	}
-	t.Fatal("it goes on for ever")
+	t.Fatal("it continues forever")
 	return nil, 0
 }
 
-// A Cancel means stop, also when it comes with what has the workflow go on as new.
-func TestACancelBesideAContinueAsNewStops(t *testing.T) {
+// A Cancel means stop, also if it arrives in the same workflow task as the cause of a continue-as-new.
+func TestCancelStops_WhenArrivingWithContinueAsNew(t *testing.T) {
 	t.Parallel()
 	for name, l := range liveTypes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env, _ := l.runOn(t, func(env *testsuite.TestWorkflowEnvironment, run int, _ func() int) {
-				env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&cancelling{signal: "nothing"}, NewInterceptor()}})
+				env.SetWorkerOptions(
+					worker.Options{Interceptors: []interceptor.WorkerInterceptor{&cancelling{signal: "nothing"},
+						NewInterceptor()}})
 				if run > 1 {
-					env.RegisterDelayedCallback(func() { env.SignalWorkflow(resumes, nil) }, 48*time.Hour) // what forgets the Cancel ends otherwise
+					// if the Cancel was lost, the workflow ends with another state
+					env.RegisterDelayedCallback(func() { env.SignalWorkflow(resumes, nil) }, 48*time.Hour)
 					return
 				}
 				env.RegisterDelayedCallback(func() { env.SignalWorkflow(pauses, nil) }, 10*time.Second)
@@ -193,8 +202,8 @@ func TestACancelBesideAContinueAsNewStops(t *testing.T) {
 	}
 }
 
-// A key is known for the life of a release: also in the run that it is continued as new in.
-func TestAKeyIsKnownInTheNextRun(t *testing.T) {
+// An idempotency key is valid for the whole life of a release, across continue-as-new.
+func TestIdempotencyKeyIsKept_AfterContinueAsNew(t *testing.T) {
 	t.Parallel()
 	for name, l := range liveTypes {
 		t.Run(name, func(t *testing.T) {
@@ -222,31 +231,35 @@ func TestAKeyIsKnownInTheNextRun(t *testing.T) {
 					return
 				}
 				env.RegisterDelayedCallback(func() {
-					require.Equal(t, l.held, l.state(t, env), "it is where it was")
-					require.Zero(t, upserts(), "since when it waits stands in its search attributes, which go with it")
+					require.Equal(t, l.held, l.state(t, env), "the state is unchanged")
+					require.Zero(t, upserts(), "the search attributes are inherited")
 					keyed(env, 50, "lunch", &answers)
 					keyed(env, 1, "dinner", &others)
 				}, time.Hour)
 				for i, verb := range l.goesOn {
-					env.RegisterDelayedCallback(func() { env.SignalWorkflow(verb, VerbRequest{Actor: "ann", Key: verb}) }, time.Duration(i+2)*time.Hour)
+					env.RegisterDelayedCallback(func() {
+						env.SignalWorkflow(verb, VerbRequest{Actor: "ann", Key: verb})
+					}, time.Duration(i+2)*time.Hour)
 				}
 			})
-			require.Equal(t, 2, runs, "a long history goes on in a new run once nothing runs")
+			require.Equal(t, 2, runs, "a long history continues as new once nothing runs")
 			state, verbs := l.look(t, env)
 			require.Equal(t, l.ended, state)
 			require.Len(t, answers, 100)
 			for _, answer := range answers {
 				require.Equal(t, audit.Accepted, answer.Outcome)
-				require.Equal(t, answers[0].Message, answer.Message, "a repeat is answered as the first was")
+				require.Equal(t, answers[0].Message, answer.Message, "a repeated request gets the first answer")
 			}
 			require.Len(t, others, 1)
-			require.Equal(t, audit.Refused, others[0].Outcome, "the same key with another body is no repeat")
-			require.Equal(t, append([]string{pauses, pauses}, l.goesOn...), verbs, "one pause, one refusal, and what has it go on")
+			require.Equal(t, audit.Refused, others[0].Outcome, "the same key with another body is not a repeat")
+			require.Equal(t, append([]string{pauses, pauses}, l.goesOn...), verbs,
+				"one pause, one refusal, and the verbs that continue it")
 		})
 	}
 }
 
-// What is sent straight to Temporal as an Update is read as strictly as a signal, and as over HTTP: a misspelt step is not "the step that waits now".
+// An Update sent directly to Temporal is read as strictly as a signal and as over HTTP: a misspelt step must not mean
+// "the step that waits now".
 func TestUpdatesWithUnknownKeysAreRejected(t *testing.T) {
 	t.Parallel()
 	for name, l := range liveTypes {
@@ -267,13 +280,15 @@ func TestUpdatesWithUnknownKeysAreRejected(t *testing.T) {
 				send("too long", pauses, map[string]any{"via": "a front door whose name is longer than any"})
 			}, 10*time.Second)
 			env.RegisterDelayedCallback(func() { send("empty", pauses) }, 20*time.Second)
-			env.RegisterDelayedCallback(func() { send("known", "stop", map[string]any{"actor": "ann"}) }, 30*time.Second)
+			env.RegisterDelayedCallback(func() {
+				send("known", "stop", map[string]any{"actor": "ann"})
+			}, 30*time.Second)
 			env.ExecuteWorkflow(l.name, l.input)
 			require.NoError(t, env.GetWorkflowError())
 			require.Contains(t, rejected["misspelt"], `unknown field "reasn"`)
 			require.Contains(t, rejected["too long"], "at most 32 are kept")
 			require.Len(t, rejected, 2)
-			require.Len(t, answers, 2, "what is empty and what is known is answered")
+			require.Len(t, answers, 2, "the empty and the valid Updates are answered")
 			require.Equal(t, l.stopped, l.state(t, env))
 		})
 	}

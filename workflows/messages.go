@@ -1,5 +1,6 @@
-// Package workflows holds the durable processes of Slipway, one file per Temporal workflow type.
-// Their code decides nothing by itself: decisions are made in release/, effects in activities, which it knows by name and message only.
+// Package workflows holds the durable processes of Slipway, one file per Temporal workflow type. Workflow code makes no
+// decisions of its own: decisions are in release/, side effects in activities, which workflows call by name and message
+// type.
 package workflows
 
 import (
@@ -31,59 +32,63 @@ const (
 	TypePackageSweep    = "PackageSweep"
 	TypeServingStatus   = serving.TypeStatus
 	TypeServingStatuses = serving.TypeStatuses
-	// TypeServingCheck has a party's worker that has just started look for what should be there.
+	// TypeServingCheck makes a party's worker that has just started check its expected Deployments.
 	TypeServingCheck = serving.TypeCheck
 )
 
-// The error types of a DeployPlan whose task failed and of a Rollout that closes in phase Failed: Temporal shows them as failed.
+// The error types of a DeployPlan whose task failed and of a Rollout that closes in phase Failed: Temporal shows them
+// as failed.
 const (
 	TypeTaskFailed    = "TaskFailed"
 	TypeRolloutFailed = "RolloutFailed"
 )
 
-// The SlipwayKind of each. SlipwayState is a task's state, a rollout's phase or an operation's stage; SlipwayName the name, or ID.
+// The SlipwayKind of each. SlipwayState is a task's state, a rollout's phase or a serving operation's stage;
+// SlipwayName is the name or ID.
 const (
 	KindTask    = "task"
 	KindRollout = "rollout"
 	KindServing = "serving"
 )
 
-// QueryState answers the whole status: plan.Task, plan.ServiceStatus, rollout.Status or ServingState.
+// QueryState returns the whole status: plan.Task, plan.ServiceStatus, rollout.Status or ServingState.
 const QueryState = workloadops.QueryState
 
-// Messages are only ever extended: recorded histories carry them.
+// Messages are only ever extended: recorded histories contain them.
 
-// DeployPlanInput starts a DeployPlan workflow. The snapshot itself is in the task's ReleaseRecord: history carries an outline only.
+// DeployPlanInput starts a DeployPlan workflow. The snapshot itself is in the task's ReleaseRecord; history carries an
+// outline only.
 type DeployPlanInput struct {
 	Task      string    `json:"task"`
 	Plan      string    `json:"plan"`
 	Comment   string    `json:"comment,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
-	// Actor and Reason are who executed the plan and why, as the caller said.
+	// Actor and Reason are who executed the plan and why, as sent by the caller.
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Via is the front door: http, cli, console, temporal.
+	// Via is the interface that was used: http, cli, console, temporal.
 	Via string `json:"via,omitempty"`
-	// RerunOf is the task that is run again, ReverseOf the one whose changes are taken back; "" for none.
+	// RerunOf is the task that this one repeats, ReverseOf the one whose changes it reverts; "" for none.
 	RerunOf   string `json:"rerunOf,omitempty"`
 	ReverseOf string `json:"reverseOf,omitempty"`
 	// Items are the plan's items in the document's order.
 	Items []ItemOutline `json:"items"`
-	// Times are when items may begin, all of which have to allow it; none: at any time.
+	// Times are the release windows: an item begins only when all of them allow it. None: at any time.
 	Times []window.Times `json:"times,omitempty"`
-	// State is how far the task is, in a run that was continued as new; nil at a start.
+	// State is the progress of a task that continued as new; nil at the start.
 	State *DeployPlanState `json:"state,omitempty"`
-	// MaxConcurrent is how many services are released at once at most.
+	// MaxConcurrent is the maximum number of services released at once.
 	MaxConcurrent int `json:"maxConcurrent"`
-	// MaxConcurrentWorkloads bounds the workloads of one service under way at once in a PARALLEL release; 0: DefaultConcurrentWorkloads.
+	// MaxConcurrentWorkloads bounds the workloads of one service in progress at once in a PARALLEL release; 0:
+	// DefaultConcurrentWorkloads.
 	MaxConcurrentWorkloads int `json:"maxConcurrentWorkloads,omitempty"`
-	// UnreachableBudgetSeconds is how long a cluster may be out of reach before the task is interrupted.
+	// UnreachableBudgetSeconds is how long a cluster may be unreachable before the task is interrupted.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
-	// Engine is the engine that runs the task, for its claims; none in tasks of an earlier build.
+	// Engine is the engine that runs the task, for its claims; empty in tasks of an earlier build.
 	Engine workloadops.Engine `json:"engine,omitzero"`
 }
 
-// DeployPlanState is what a task has to remember when it continues as new. Nothing of it runs then.
+// DeployPlanState is the state of a task that continues as new. No item runs then.
 type DeployPlanState struct {
 	Machine       plan.Memory          `json:"machine"`
 	StartedAt     *time.Time           `json:"startedAt,omitempty"`
@@ -91,13 +96,13 @@ type DeployPlanState struct {
 	Interruptions []plan.Interruption  `json:"interruptions,omitempty"`
 }
 
-// ItemOutline is what the task's workflow has to know of an item.
+// ItemOutline is what the task's workflow needs of an item.
 type ItemOutline struct {
 	ServiceID  plan.ServiceID `json:"serviceId"`
 	Priority   int64          `json:"priority"`
 	Deployment plan.Operation `json:"deployment"`
 	Method     plan.Method    `json:"method"`
-	// RollOut says that Rollouts release the service's workloads.
+	// RollOut is true if Rollouts release the service's workloads.
 	RollOut bool `json:"rollOut,omitempty"`
 }
 
@@ -109,40 +114,41 @@ type ServiceReleaseInput struct {
 	Item                     int         `json:"item"`
 	Outline                  ItemOutline `json:"outline"`
 	UnreachableBudgetSeconds int64       `json:"unreachableBudgetSeconds"`
-	// MaxConcurrentWorkloads is how many workloads a PARALLEL release has under way at once at most; 0: DefaultConcurrentWorkloads.
+	// MaxConcurrentWorkloads is the maximum number of workloads that a PARALLEL release has in progress at once; 0:
+	// DefaultConcurrentWorkloads.
 	MaxConcurrentWorkloads int `json:"maxConcurrentWorkloads,omitempty"`
-	// State is how far the release is, in a run that was continued as new; nil at a start.
+	// State is the progress of a release that continued as new; nil at the start.
 	State *ServiceReleaseState `json:"state,omitempty"`
-	// Engine is that of the task.
+	// Engine is the task's engine.
 	Engine workloadops.Engine `json:"engine,omitzero"`
 }
 
-// ServiceReleaseState is what a release of one service has to remember when it continues as new. Nothing is under way then.
+// ServiceReleaseState is the state of a service's release that continues as new. No workload is in progress then.
 type ServiceReleaseState struct {
 	Workloads []plan.WorkloadStatus `json:"workloads"`
-	// GivenUp are the workloads whose operation was abandoned while interrupted, by their place in Workloads.
+	// GivenUp marks the workloads whose operation was abandoned while interrupted, by index in Workloads.
 	GivenUp []bool `json:"givenUp"`
-	// Abandoned says that the task has told it to give up when it is interrupted.
+	// Abandoned is true if the task sent SignalItemAbandon: an interruption ends the item.
 	Abandoned bool      `json:"abandoned,omitempty"`
 	StartedAt time.Time `json:"startedAt"`
-	// Package is the package that is deployed: what comes after gets the very same bytes.
+	// Package is the deployed package; all further workloads get the same bytes.
 	Package *source.Fetched `json:"package,omitempty"`
-	// Build is the build that is deployed: what comes after gets the very same.
+	// Build is the deployed build; all further workloads get the same one.
 	Build *BuildState `json:"build,omitempty"`
 }
 
-// BuildState is a finished build of COMPILE_DEPLOY: what the task shows of it, and what it has yielded.
+// BuildState is a finished build of COMPILE_DEPLOY: what the task shows of it, and its result.
 type BuildState struct {
 	Shown plan.BuildStatus `json:"shown"`
 	Built build.Built      `json:"built"`
 }
 
-// ServiceReleaseResult is how the release of one service ended.
+// ServiceReleaseResult is the outcome of the release of one service.
 type ServiceReleaseResult struct {
 	State     plan.ItemState        `json:"state"`
 	Reason    string                `json:"reason"`
 	Workloads []plan.WorkloadStatus `json:"workloads"`
-	// Abandoned says that the item failed because it was given up while interrupted.
+	// Abandoned is true if the item failed because it was given up while interrupted.
 	Abandoned bool `json:"abandoned,omitempty"`
 	// Package is the code package that was deployed; absent for other deployments.
 	Package *plan.PackageStatus `json:"package,omitempty"`
@@ -150,38 +156,38 @@ type ServiceReleaseResult struct {
 	Build *plan.BuildStatus `json:"build,omitempty"`
 }
 
-// VerbRequest is the payload of every verb, as Update and as Signal. All is optional: empty means "now, by whoever sent it".
+// VerbRequest is the payload of every verb, as Update and as Signal. All fields are optional.
 type VerbRequest struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Key is the idempotency key: the same key twice is one command. Over HTTP it is the Update's ID.
+	// Key is the idempotency key: two requests with the same key are one command. Over HTTP it is the Update's ID.
 	Key string `json:"key,omitempty"`
-	// Via is the front door: http, cli, console; absent: temporal.
+	// Via is the interface that was used: http, cli, console; absent: temporal.
 	Via string `json:"via,omitempty"`
 }
 
 // TaskVerbRequest is the payload of every verb of a task, as Update and as Signal. All fields are optional.
 type TaskVerbRequest struct {
 	VerbRequest
-	// To is where a stop leaves the rollouts of services that are being released; absent: they go on to their end.
+	// To is where a stop leaves the rollouts of services that are being released; absent: they continue to their end.
 	To rollout.StopTo `json:"to,omitempty"`
 }
 
-// VerbResponse is what became of a verb, whatever it was sent to. A refused one is an answer, not an error: it belongs to the record. It is
-// small, since each is an event of the history: who wants the whole state asks for it.
+// VerbResponse is the outcome of a verb of a task, rollout or serving operation. A refusal is a response rather than an
+// error, and is recorded. It is small because each response is a history event; QueryState returns the whole state.
 type VerbResponse struct {
 	Outcome audit.Outcome `json:"outcome"`
 	Message string        `json:"message"`
-	// State is the task's state, the rollout's phase or the stage of a serving's operation after it.
+	// State is the task's state, the rollout's phase or the serving operation's stage after the verb.
 	State string `json:"state"`
-	// Seq is how many entries the history had then.
+	// Seq is the number of history entries at that time.
 	Seq int64 `json:"seq"`
 }
 
-// ItemSignal is what a ServiceRelease tells its task without ending: the signal SignalItem.
+// ItemSignal is what a running ServiceRelease reports to its task: the payload of SignalItem.
 type ItemSignal struct {
 	Item int `json:"item"`
-	// Interrupted says whether system trouble holds the item up; Reason says which.
+	// Interrupted is true if system trouble holds up the item; Reason names it.
 	Interrupted bool   `json:"interrupted"`
 	Reason      string `json:"reason"`
 }
@@ -191,18 +197,18 @@ const (
 	SignalItem        = "slipway.item"
 	SignalItemResume  = "resume"
 	SignalItemAbandon = "stop"
-	// SignalItemStopRollouts carries a RolloutVerbRequest, whose To says where the service's rollouts end.
+	// SignalItemStopRollouts carries a RolloutVerbRequest; its To is where the service's rollouts end.
 	SignalItemStopRollouts = "stop-rollouts"
 )
 
-// PreflightInput starts a Preflight workflow: checks, without a write, on each party's queue.
+// PreflightInput starts a Preflight workflow: checks on each party's queue that write nothing.
 type PreflightInput struct {
 	Parties []PreflightParty `json:"parties"`
-	// Rollout is one rollout to check; its outcome comes after those of Parties.
+	// Rollout is one rollout to check; its outcome follows those of Parties.
 	Rollout *RolloutPreflight `json:"rollout,omitempty"`
-	// Rollouts are those of a plan's services; their outcomes come last, in this order.
+	// Rollouts are those of a plan's services; their outcomes are last, in this order.
 	Rollouts []RolloutPreflight `json:"rollouts,omitempty"`
-	// Diff asks besides what each of the parties' requests would change.
+	// Diff also requests what each of the parties' requests would change.
 	Diff bool `json:"diff,omitempty"`
 }
 
@@ -213,56 +219,57 @@ type PreflightParty struct {
 	Requests []workloadops.Request `json:"requests"`
 }
 
-// PreflightOutcome is what the check found, one for each party of the input, in its order.
+// PreflightOutcome is the result of the checks for one party of the input, in the input's order.
 type PreflightOutcome struct {
 	Party string `json:"party"`
-	// Unreachable says why the party could not be asked; "" when it answered.
+	// Unreachable is why the party could not be asked; "" if it answered.
 	Unreachable string                `json:"unreachable,omitempty"`
 	Refusals    []workloadops.Refusal `json:"refusals,omitempty"`
 	Warnings    []workloadops.Refusal `json:"warnings,omitempty"`
-	// Diffs are what the party's requests would change, in their order; only where that was asked.
+	// Diffs are what the party's requests would change, in their order; only if PreflightInput.Diff is set.
 	Diffs []workloadops.Diff `json:"diffs,omitempty"`
-	// Rollout is what the check of a rollout found.
+	// Rollout is the result of a rollout's check.
 	Rollout *rollout.PreflightResult `json:"rollout,omitempty"`
 }
 
 // RolloutInput starts a Rollout workflow.
 type RolloutInput struct {
-	machine.Asked
+	machine.Request
 	// Queue is the party's queue.
 	Queue string `json:"queue"`
-	// State is that of a run that was continued as new; nil at a start.
+	// State is the machine's state in a run that continued as new; nil at the start.
 	State *machine.State `json:"state,omitempty"`
-	// Newer is the release that takes this one's place when it is over; only in a run that was continued as new.
+	// Newer is the release that supersedes this one when it has ended; only in a run that continued as new.
 	Newer *RolloutInput `json:"newer,omitempty"`
-	// Engine is the engine that runs the release, for its claim; none in releases of an earlier build.
+	// Engine is the engine that runs the release, for its claim; empty in releases of an earlier build.
 	Engine workloadops.Engine `json:"engine,omitzero"`
 }
 
 // RolloutVerbRequest is the payload of every verb of a rollout, as Update and as Signal. All fields are optional.
 type RolloutVerbRequest struct {
 	VerbRequest
-	// Step is the step that the verb was meant for, from 1; 0: the one that waits now.
+	// Step is the step that the verb is meant for, from 1; 0: the step that waits now.
 	Step int `json:"step,omitempty"`
-	// Gate is waitingFor.gate as the person saw it; "" is not checked.
+	// Gate is waitingFor.gate as the sender saw it; "" is not checked.
 	Gate string `json:"gate,omitempty"`
 	// To is where a stop leaves the workload: stable (default), new, frozen.
 	To rollout.StopTo `json:"to,omitempty"`
-	// ToStep is where a jump goes, from 1.
+	// ToStep is the target step of a jump, from 1.
 	ToStep int `json:"toStep,omitempty"`
-	// Generation and ObjectState are what of a Rollout object the verb was read from: see rollout.Command.
+	// Generation and ObjectState identify the Rollout object's state that the verb was read from; see rollout.Command.
 	Generation  int64 `json:"generation,omitempty"`
 	ObjectState int64 `json:"objectState,omitempty"`
 }
 
-// SupersedeRequest is the payload of the Update `supersede`: a newer release of the same workload takes the place of this one.
-// This one goes back to stable first, is recorded as over, and the workflow continues as the newer one.
+// SupersedeRequest is the payload of the Update `supersede`: a newer release of the same workload replaces this one.
+// This one first returns to stable and its end is recorded; then the workflow continues as the newer release.
 type SupersedeRequest struct {
 	VerbRequest
 	Input RolloutInput `json:"input"`
 }
 
-// ReplanRequest is the payload of the Update `replan`: the Rollout object that asked for the release has another strategy now.
+// ReplanRequest is the payload of the Update `replan`: the strategy of the Rollout object that requested the release
+// was edited.
 type ReplanRequest struct {
 	RolloutVerbRequest
 	Strategy strategy.Strategy `json:"strategy"`

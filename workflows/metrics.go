@@ -12,21 +12,24 @@ import (
 	"slipway.io/slipway/release/waits"
 )
 
-// The metrics of releases. The SDK counts nothing when a history is replayed, so that they hold however often workers restart.
+// The metrics of releases. The SDK emits nothing while a history is replayed, so the numbers stay correct when workers
+// restart.
 const (
-	// MetricTime is a timer: how long a release was on its way, or waited, without a break. With the label spent (waits.Times); its sums are the ages of releases.
+	// MetricTime is a timer: how long a release was in progress, or waited, without interruption. Label spent
+	// (waits.Times). The sums are the ages of releases.
 	MetricTime = "slipway_release_time"
-	// MetricWaits counts the waits that began. With the label waiting_for (SlipwayWaitingFor).
+	// MetricWaits counts the waits that began. Label waiting_for (SlipwayWaitingFor).
 	MetricWaits = "slipway_release_waits_total"
-	// MetricRestorations counts the changes of others that a release has undone: in a rollout what it had borrowed, in a serving its objects.
+	// MetricRestorations counts changes by other clients that a release reverted: in a rollout to what it had borrowed,
+	// in a serving to its objects.
 	MetricRestorations = "slipway_release_restorations_total"
-	// MetricCommands counts what people sent. With the label outcome (audit.Outcome).
+	// MetricCommands counts the commands that users sent. Label outcome (audit.Outcome).
 	MetricCommands = "slipway_release_commands_total"
-	// MetricFinished counts the releases that are over. With the label state.
+	// MetricFinished counts the releases that have ended. Label state.
 	MetricFinished = "slipway_releases_finished_total"
 )
 
-// The labels. Each metric has the first.
+// The labels. Every metric has labelKind.
 const (
 	labelKind       = "kind"
 	labelSpent      = "spent"
@@ -35,8 +38,8 @@ const (
 	labelState      = "state"
 )
 
-// MetricSeries are the values of each label of each metric of releases. A worker shows them all from its start: what is counted for the first time is then a step
-// from 0 to 1 to Prometheus. A series that begins with 1 is no increase.
+// MetricSeries returns all label values of each release metric. A worker exports them all from its start, so that the
+// first count is a step from 0 to 1. Prometheus sees no increase in a series that begins with 1.
 func MetricSeries() map[string][]map[string]string {
 	series := map[string][]map[string]string{}
 	for kind, states := range endStates {
@@ -54,11 +57,13 @@ func MetricSeries() map[string][]map[string]string {
 	return series
 }
 
-// endStates are the states in which releases end, by kind.
+// endStates are the final states of releases, by kind.
 var endStates = map[string][]string{
-	KindTask:    texts([]plan.TaskState{plan.TaskSucceeded, plan.TaskFailed, plan.TaskStopped}),
-	KindRollout: texts([]rollout.Phase{rollout.PhaseHealthy, rollout.PhaseRolledBack, rollout.PhaseCancelled, rollout.PhaseFailed}),
-	KindServing: texts([]serving.ReleaseState{serving.StateSucceeded, serving.StateRolledBack, serving.StateFailed, serving.StateSuperseded}),
+	KindTask: texts([]plan.TaskState{plan.TaskSucceeded, plan.TaskFailed, plan.TaskStopped}),
+	KindRollout: texts([]rollout.Phase{rollout.PhaseHealthy, rollout.PhaseRolledBack, rollout.PhaseCancelled,
+		rollout.PhaseFailed}),
+	KindServing: texts([]serving.ReleaseState{serving.StateSucceeded, serving.StateRolledBack, serving.StateFailed,
+		serving.StateSuperseded}),
 }
 
 func texts[S ~string](values []S) []string {
@@ -69,64 +74,68 @@ func texts[S ~string](values []S) []string {
 	return out
 }
 
-// kindOfType is the kind of release of a type of workflow.
+// kindOfType is the kind of release of a workflow type.
 var kindOfType = map[string]string{TypeDeployPlan: KindTask, TypeRollout: KindRollout, TypeServing: KindServing}
 
 // meter measures one run of a release.
 type meter struct {
 	ctx  workflow.Context
 	kind string
-	// spent is on whom time is spent since then.
+	// spent is the category of the time that has passed since `since`.
 	spent waits.Time
 	since time.Time
-	// waits is what the release waits for.
+	// waits is the awaited condition.
 	waits string
 }
 
 func newMeter(ctx workflow.Context, info *workflow.Info) meter {
-	return meter{ctx: ctx, kind: kindOfType[info.WorkflowType.Name], spent: waits.Machine, since: info.WorkflowStartTime}
+	return meter{ctx: ctx, kind: kindOfType[info.WorkflowType.Name], spent: waits.Machine,
+		since: info.WorkflowStartTime}
 }
 
-// count counts one more, of a value of one label.
+// count increments a counter with one label.
 func (m *meter) count(metric, label, value string) {
-	workflow.GetMetricsHandler(m.ctx).WithTags(map[string]string{labelKind: m.kind, label: value}).Counter(metric).Inc(1)
+	workflow.GetMetricsHandler(m.ctx).WithTags(map[string]string{labelKind: m.kind, label: value}).Counter(metric).Inc(
+		1)
 }
 
-// restored counts changes of others that were undone.
+// restored counts reverted changes by other clients.
 func (m *meter) restored(n int) {
 	if n > 0 {
-		workflow.GetMetricsHandler(m.ctx).WithTags(map[string]string{labelKind: m.kind}).Counter(MetricRestorations).Inc(int64(n))
+		workflow.GetMetricsHandler(m.ctx).WithTags(map[string]string{labelKind: m.kind}).Counter(
+			MetricRestorations).Inc(int64(n))
 	}
 }
 
-// resume goes on with what the run of before waited for, which is not counted anew.
+// resume continues with the wait of the previous run, which is not counted again.
 func (m *meter) resume(waitingFor string) { m.waits, m.spent = waitingFor, waits.Of(waitingFor) }
 
-// turn has time be spent as what is waited for from now on says.
-func (m *meter) turn(waitingFor string) {
+// setWaiting records the awaited condition; from now on, time is counted under its category.
+func (m *meter) setWaiting(waitingFor string) {
 	if waitingFor != "" && waitingFor != m.waits {
 		m.count(MetricWaits, labelWaitingFor, waitingFor)
 	}
 	m.waits = waitingFor
 	if next := waits.Of(waitingFor); next != m.spent {
-		m.pass()
+		m.recordElapsed()
 		m.spent = next
 	}
 }
 
-// pass measures the time since it was measured last.
-func (m *meter) pass() {
+// recordElapsed records the time since the last call.
+func (m *meter) recordElapsed() {
 	now := workflow.Now(m.ctx)
 	if passed := now.Sub(m.since); passed > 0 {
-		workflow.GetMetricsHandler(m.ctx).WithTags(map[string]string{labelKind: m.kind, labelSpent: string(m.spent)}).Timer(MetricTime).Record(passed)
+		workflow.GetMetricsHandler(m.ctx).WithTags(
+			map[string]string{labelKind: m.kind, labelSpent: string(m.spent)}).Timer(MetricTime).Record(passed)
 	}
 	m.since = now
 }
 
-// commanded counts a command that was answered.
+// commanded counts an answered command.
 func (m *meter) commanded(outcome audit.Outcome) {
 	m.count(MetricCommands, labelOutcome, string(outcome))
 }
 
-// finished counts the release.
+// finished counts the ended release.
 func (m *meter) finished(state string) { m.count(MetricFinished, labelState, state) }

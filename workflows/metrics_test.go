@@ -23,7 +23,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// measuring keeps what is measured of releases, by name and the labels that are ours.
+// measuring records the release metrics by name and by our own labels.
 type measuring struct {
 	tags map[string]string
 	kept *measured
@@ -88,8 +88,8 @@ func (m *measured) spent(on string) time.Duration {
 	return m.time[fmt.Sprintf("%s kind=rollout spent=%s", MetricTime, on)]
 }
 
-// A rollout that is moved by machines, waits for a person for hours and rests as planned: the three together are its age.
-func TestTheTimesOfARolloutAreItsAge(t *testing.T) {
+// A rollout has machine time, waits hours for a user and pauses as planned: the three times add up to its age.
+func TestRolloutTimesAddUpToItsAge(t *testing.T) {
 	t.Parallel()
 	m := newMeasuring()
 	var suite testsuite.WorkflowTestSuite
@@ -98,14 +98,16 @@ func TestTheTimesOfARolloutAreItsAge(t *testing.T) {
 	p.OnActivity(machine.ActivityLeg, mock.Anything, mock.Anything).After(10 * time.Minute).Return(p.leg)
 	p.send(time.Minute, rollout.VerbRetry, RolloutVerbRequest{}) // refused: nothing has failed
 	p.send(5*time.Hour, rollout.VerbApprove, RolloutVerbRequest{})
-	in := rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1), stepOf("50%", 50, 7200), stepOf("100%", 100, 0))
+	in := rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1), stepOf("50%", 50, 7200),
+		stepOf("100%", 100, 0))
 	s := p.run(in)
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 	age := p.Now().Sub(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
 	require.Equal(t, age, m.kept.spent("machine")+m.kept.spent("human")+m.kept.spent("planned"), "%v", m.kept.time)
 	require.Equal(t, 2*time.Hour, m.kept.spent("planned"))
-	require.Equal(t, 5*time.Hour-10*time.Minute, m.kept.spent("human"), "from the end of the first step to the approval")
-	require.GreaterOrEqual(t, m.kept.spent("machine"), 30*time.Minute, "the way to each of three steps")
+	require.Equal(t, 5*time.Hour-10*time.Minute, m.kept.spent("human"),
+		"from the end of the first step to the approval")
+	require.GreaterOrEqual(t, m.kept.spent("machine"), 30*time.Minute, "for each of three steps")
 	require.Equal(t, map[string]int64{
 		MetricWaits + " kind=rollout waiting_for=approval": 1,
 		MetricWaits + " kind=rollout waiting_for=timer":    1,
@@ -121,8 +123,8 @@ func onlyOurs(all map[string]int64) map[string]int64 {
 	return kept
 }
 
-// A run that goes on from another measures its own part, and counts no wait twice.
-func TestTheTimesOfARolloutThatGoesOn(t *testing.T) {
+// A run that continues another one measures its own part, and counts no wait twice.
+func TestRolloutTimesAreKept_AfterContinueAsNew(t *testing.T) {
 	t.Parallel()
 	m := newMeasuring()
 	var suite testsuite.WorkflowTestSuite
@@ -134,8 +136,9 @@ func TestTheTimesOfARolloutThatGoesOn(t *testing.T) {
 		p.SignalWorkflow(string(rollout.VerbRetry), nil)
 	})
 	p.ExecuteWorkflow(TypeRollout, in)
-	require.Equal(t, p.Now().Sub(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)), m.kept.spent("machine")+m.kept.spent("planned"), "up to where the next run begins")
-	require.NotContains(t, m.kept.count, MetricFinished+" kind=rollout state=Progressing", "it is not over")
+	require.Equal(t, p.Now().Sub(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)),
+		m.kept.spent("machine")+m.kept.spent("planned"), "up to the start of the next run")
+	require.NotContains(t, m.kept.count, MetricFinished+" kind=rollout state=Progressing", "it has not ended")
 	require.EqualValues(t, 1, m.kept.count[MetricWaits+" kind=rollout waiting_for=timer"])
 
 	var again *workflow.ContinueAsNewError
@@ -146,24 +149,27 @@ func TestTheTimesOfARolloutThatGoesOn(t *testing.T) {
 	after.updated, after.share = p.updated, p.share
 	after.SetStartTime(p.Now())
 	require.Equal(t, rollout.PhaseHealthy, after.run(next).Phase)
-	require.EqualValues(t, 1, m.kept.count[MetricWaits+" kind=rollout waiting_for=timer"], "the wait that it goes on with is not a second one")
-	require.Equal(t, 2*time.Hour, m.kept.spent("planned"), "and its time goes on to be what it was")
+	require.EqualValues(t, 1, m.kept.count[MetricWaits+" kind=rollout waiting_for=timer"],
+		"a continued wait is not counted again")
+	require.Equal(t, 2*time.Hour, m.kept.spent("planned"), "its time keeps its category")
 }
 
-// What others change of a rollout's routes is counted each time that it is put back, also by the run after.
+// Each restoration of a route that another client changed is counted, also in the next run.
 func TestRestorationsOfARolloutAreCounted(t *testing.T) {
 	t.Parallel()
 	m := newMeasuring()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetMetricsHandler(m)
 	p := newPartyOf(t, 10, &suite)
-	theirs := rollout.Observed{What: rollout.ObservedRoutes, By: "helm", Message: "somebody else has changed HTTPRoute shop/order"}
+	theirs := rollout.Observed{What: rollout.ObservedRoutes, By: "helm",
+		Message: "another client changed HTTPRoute shop/order"}
 	p.at(time.Hour, func() { p.SignalWorkflow(rollout.SignalObserved, theirs) })
 	p.at(3*time.Hour, func() {
 		p.SetContinueAsNewSuggested(true)
 		p.SignalWorkflow(string(rollout.VerbRetry), nil)
 	})
-	p.ExecuteWorkflow(TypeRollout, rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1), stepOf("100%", 100, 0)))
+	p.ExecuteWorkflow(TypeRollout, rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1),
+		stepOf("100%", 100, 0)))
 	require.EqualValues(t, 2, m.kept.count[MetricRestorations+" kind=rollout"], "the Service and the route")
 
 	var again *workflow.ContinueAsNewError
@@ -176,7 +182,8 @@ func TestRestorationsOfARolloutAreCounted(t *testing.T) {
 	after.at(time.Hour, func() { after.SignalWorkflow(rollout.SignalObserved, theirs) })
 	after.send(2*time.Hour, rollout.VerbApprove, RolloutVerbRequest{})
 	require.Equal(t, rollout.PhaseHealthy, after.run(next).Phase)
-	require.EqualValues(t, 4, m.kept.count[MetricRestorations+" kind=rollout"], "those of the run before are not counted again")
+	require.EqualValues(t, 4, m.kept.count[MetricRestorations+" kind=rollout"],
+		"those of the previous run are not counted again")
 }
 
 func TestRestorationsOfAServingAreCounted(t *testing.T) {
@@ -189,20 +196,22 @@ func TestRestorationsOfAServingAreCounted(t *testing.T) {
 		p.runs = map[string]string{"alice": "old", "bob": "old"}
 		p.run(servingOf(kind))
 	}
-	require.EqualValues(t, 1, m.kept.count[MetricRestorations+" kind=serving"], "an update undoes nothing")
+	require.EqualValues(t, 1, m.kept.count[MetricRestorations+" kind=serving"], "an update restores nothing")
 }
 
-// Every series that is counted is shown from the start on: the first event would not be seen otherwise.
+// Every series is exported from the start: otherwise the first event would not be visible.
 func TestMetricSeriesHaveAllValues(t *testing.T) {
 	t.Parallel()
 	series := MetricSeries()
 	require.Len(t, series[MetricRestorations], 3)
 	require.Len(t, series[MetricCommands], 6)
 	require.Len(t, series[MetricTime], 9)
-	for _, waitingFor := range []string{WaitingForResume, plan.WaitWindow, serving.WaitApproval, serving.WaitResume, string(rollout.WaitDrift)} {
+	for _, waitingFor := range []string{WaitingForResume, plan.WaitWindow, serving.WaitApproval, serving.WaitResume,
+		string(rollout.WaitDrift)} {
 		require.Contains(t, series[MetricWaits], map[string]string{labelKind: KindTask, labelWaitingFor: waitingFor})
 	}
-	for kind, states := range map[string][]string{KindTask: {"Succeeded", "Failed", "Stopped"}, KindRollout: {"Healthy", "RolledBack", "Cancelled", "Failed"},
+	for kind, states := range map[string][]string{KindTask: {"Succeeded", "Failed", "Stopped"},
+		KindRollout: {"Healthy", "RolledBack", "Cancelled", "Failed"},
 		KindServing: {"Succeeded", "RolledBack", "Failed", "Superseded"}} {
 		for _, state := range states {
 			require.Contains(t, series[MetricFinished], map[string]string{labelKind: kind, labelState: state})

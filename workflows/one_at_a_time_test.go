@@ -7,19 +7,20 @@ import (
 	"go.temporal.io/sdk/interceptor"
 )
 
-// interceptors are those of a test environment: the product's, one activity at a time, and more.
+// interceptors returns the interceptors of a test environment: the product's, one activity at a time, and more.
 func interceptors(more ...interceptor.WorkerInterceptor) []interceptor.WorkerInterceptor {
 	return append([]interceptor.WorkerInterceptor{NewInterceptor(), &oneAtATime{}}, more...)
 }
 
-// oneAtATime runs the activities of a test environment one after the other. A workflow starts several at once, each in a goroutine of its own, and all of them
-// use the same fake.
+// oneAtATime serialises the activities of a test environment. A workflow starts several at once, each in its own
+// goroutine, and they share one fake.
 type oneAtATime struct {
 	interceptor.WorkerInterceptorBase
 	mu sync.Mutex
 }
 
-func (o *oneAtATime) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+func (o *oneAtATime) InterceptActivity(_ context.Context,
+	next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
 	locked := &lockedActivity{mu: &o.mu}
 	locked.Next = next
 	return locked

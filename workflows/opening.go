@@ -8,24 +8,28 @@ import (
 	"slipway.io/slipway/release/window"
 )
 
-// openingAnswer is what a task's times said of a moment.
+// openingAnswer is whether the task's times allow an item to begin at a given moment.
 type openingAnswer struct {
 	at     time.Time
 	answer window.Answer
 }
 
-// askOpening asks whether the task's times allow something to begin. The centre reckons: calendars depend on data that a replay may not have.
+// askOpening checks whether the task's times allow an item to begin now. The centre calculates it: calendars depend on
+// time zone data that may differ during a replay.
 //
-// Only a task with times asks, and no input of an earlier build has any: recorded histories have no such command, and need no version.
+// Only a task with times calls it, and no input of an earlier build has times: recorded histories have no such command,
+// so no version gate is needed.
 func (r *taskRun) askOpening(now time.Time) {
-	r.asking = true
+	r.askingWindow = true
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
 		a := openingAnswer{at: now}
 		question := window.Question{Times: r.in.Times, At: now}
-		if err := perform(withActivity(ctx, centreForever, "is a release window open?"), window.ActivityNextOpening, question, &a.answer); err != nil {
+		if err := perform(withActivity(ctx, centreForever, "is a release window open?"), window.ActivityNextOpening,
+			question, &a.answer); err != nil {
 			again := workflow.Now(ctx).Add(time.Minute)
-			a.answer = window.Answer{Until: &again, Reason: "whether a release window is open cannot be told (" + message(err) + ")"}
+			a.answer = window.Answer{Until: &again,
+				Reason: "cannot determine whether a release window is open (" + message(err) + ")"}
 		}
-		r.asking, r.openingAnswer = false, &a
+		r.askingWindow, r.openingAnswer = false, &a
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/release/window"
 )
 
-// asked has the stage answer questions about release windows as the centre does, and counts them.
+// asked makes the stage answer questions about release windows as the centre does, and counts them.
 func (s *stage) asked() *int {
 	asked := new(int)
 	s.RegisterActivityWithOptions(func(_ context.Context, q window.Question) (window.Answer, error) {
@@ -25,10 +25,10 @@ func (s *stage) asked() *int {
 	return asked
 }
 
-// begins is when the tests of windows begin.
+// begins is when the window tests begin.
 var begins = time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
 
-// frozen is a plan of two waves that runs into a freeze from its begin, for so long.
+// frozen is a plan of two waves with a freeze of the given duration, which began before the task.
 func frozen(s *stage, duration string) DeployPlanInput {
 	s.SetStartTime(begins)
 	in := planOf(2, 1)
@@ -45,12 +45,13 @@ func TestDeployPlanWaitsForTheEndOfAFreeze(t *testing.T) {
 		require.NotNil(t, task.WaitingFor)
 		require.Equal(t, "window", task.WaitingFor.Kind)
 		require.Equal(t, "2026-11-04T12:00:00Z", task.WaitingFor.Until.Format(time.RFC3339))
-		require.Contains(t, task.Reason, "a freeze (from 2026-11-02T00:00:00Z for 60h) lasts until 2026-11-04T12:00:00Z")
+		require.Contains(t, task.Reason, "a freeze (from 2026-11-02T00:00:00Z for 60h) lasts until "+
+			"2026-11-04T12:00:00Z")
 		require.Contains(t, task.Reason, "2026-11-04T12:00:00Z")
-		require.Nil(t, task.StartedAt, "nothing of it was begun")
-		require.Contains(t, s.metadata().GetCurrentDetails(), "`approve` to let it begin now")
+		require.Nil(t, task.StartedAt, "nothing has begun")
+		require.Contains(t, s.metadata().GetCurrentDetails(), "`approve` to begin now")
 		waits, _ := s.upserts[len(s.upserts)-1].GetKeyword(AttributeWaitingFor)
-		require.Equal(t, "window", waits, "lists can be asked for tasks that wait")
+		require.Equal(t, "window", waits, "lists can be filtered by waiting tasks")
 	}, 47*time.Hour)
 	s.ExecuteWorkflow(TypeDeployPlan, frozen(s, "60h"))
 	require.NoError(t, s.GetWorkflowError())
@@ -59,10 +60,10 @@ func TestDeployPlanWaitsForTheEndOfAFreeze(t *testing.T) {
 	require.Equal(t, begins.Add(48*time.Hour), task.Services[0].StartedAt.UTC(), "48 hours later, to the second")
 	require.Equal(t, task.Services[0].StartedAt, task.StartedAt)
 	require.Nil(t, task.WaitingFor)
-	require.Equal(t, 2, *asked, "once at its begin and once when the freeze is over: it is known that nothing else comes")
+	require.Equal(t, 2, *asked, "once at the start and once after the freeze: no further window has to be awaited")
 }
 
-func TestDeployPlanWithoutTimesAsksNobody(t *testing.T) {
+func TestDeployPlan_RunsNoWindowActivity_WithoutTimes(t *testing.T) {
 	s := newStage(t)
 	s.ExecuteWorkflow(TypeDeployPlan, planOf(2, 1)) // the activity is not even registered
 	require.NoError(t, s.GetWorkflowError())
@@ -75,13 +76,16 @@ func TestDeployPlanBeginsEachWaveWithinAWindow(t *testing.T) {
 	s.slow(2 * time.Hour)
 	s.SetStartTime(begins)
 	in := planOf(2, 1)
-	in.Times = []window.Times{{Windows: []window.Window{{Start: "2026-11-01T11:00:00Z", Duration: "2h", RRule: "FREQ=DAILY"}}}}
+	in.Times = []window.Times{{Windows: []window.Window{{Start: "2026-11-01T11:00:00Z", Duration: "2h",
+		RRule: "FREQ=DAILY"}}}}
 	s.ExecuteWorkflow(TypeDeployPlan, in)
 	require.NoError(t, s.GetWorkflowError())
 	task := s.task()
 	require.Equal(t, begins, task.Services[0].StartedAt.UTC(), "the window is open")
-	require.Equal(t, begins.Add(2*time.Hour), task.Services[0].FinishedAt.UTC(), "what has begun finishes after its end")
-	require.Equal(t, "2026-11-03T11:00:00Z", task.Services[1].StartedAt.UTC().Format(time.RFC3339), "the next wave begins in the next one")
+	require.Equal(t, begins.Add(2*time.Hour), task.Services[0].FinishedAt.UTC(),
+		"a running item finishes after the window's end")
+	require.Equal(t, "2026-11-03T11:00:00Z", task.Services[1].StartedAt.UTC().Format(time.RFC3339),
+		"the next wave begins in the next one")
 }
 
 func TestDeployPlanApproveOverridesAFreeze(t *testing.T) {
@@ -99,23 +103,25 @@ func TestDeployPlanApproveOverridesAFreeze(t *testing.T) {
 		s.update(plan.VerbApprove, VerbRequest{Actor: "ann", Reason: "hotfix"}, func(r VerbResponse) { again = r })
 	}, 2*time.Hour+time.Minute)
 	in := frozen(s, "2w")
-	in.Times[0].Windows = []window.Window{{Start: "2026-11-02T00:00:00Z", Duration: "1d"}, {Start: "2026-12-01T00:00:00Z", Duration: "1d"}}
+	in.Times[0].Windows = []window.Window{{Start: "2026-11-02T00:00:00Z", Duration: "1d"},
+		{Start: "2026-12-01T00:00:00Z", Duration: "1d"}}
 	s.ExecuteWorkflow(TypeDeployPlan, in)
 	require.NoError(t, s.GetWorkflowError())
 	require.Equal(t, audit.Refused, without.Outcome)
 	require.Contains(t, without.Message, "needs a reason")
 	require.Equal(t, audit.Accepted, approved.Outcome, approved.Message)
-	require.Contains(t, approved.Message, "until then its release windows do not count")
+	require.Contains(t, approved.Message, "until then its release windows do not apply")
 	require.Equal(t, audit.Refused, again.Outcome)
 	require.Contains(t, again.Message, "waits for no release window")
 	task := s.task()
 	require.Equal(t, begins.Add(2*time.Hour), task.Services[0].StartedAt.UTC())
-	require.Equal(t, begins.Add(3*time.Hour), task.Services[1].StartedAt.UTC(), "the approval counts until the wait would have been over")
-	require.Equal(t, "hotfix", task.History[1].Reason, "it is on record, with who and why")
+	require.Equal(t, begins.Add(3*time.Hour), task.Services[1].StartedAt.UTC(),
+		"the approval is valid until the wait would have ended")
+	require.Equal(t, "hotfix", task.History[1].Reason, "recorded with the actor and the reason")
 	require.Equal(t, "ann", task.History[1].Actor)
 }
 
-func TestDeployPlanVerbsWhileItWaits(t *testing.T) {
+func TestDeployPlan_RefusesApprove_WhilePaused(t *testing.T) {
 	s := newStage(t)
 	s.asked()
 	var approved VerbResponse
@@ -124,11 +130,11 @@ func TestDeployPlanVerbsWhileItWaits(t *testing.T) {
 	}, time.Hour)
 	s.RegisterDelayedCallback(func() {
 		require.Equal(t, plan.TaskPaused, s.task().State)
-		require.Nil(t, s.task().WaitingFor, "a paused task waits for a person")
+		require.Nil(t, s.task().WaitingFor, "a paused task waits for a resume")
 		s.update(plan.VerbApprove, VerbRequest{Reason: "hotfix"}, func(r VerbResponse) { approved = r })
 	}, 2*time.Hour)
 	s.RegisterDelayedCallback(func() {
-		require.Equal(t, plan.TaskPaused, s.task().State, "the freeze is over, but it is paused")
+		require.Equal(t, plan.TaskPaused, s.task().State, "the freeze has ended, but the task is paused")
 		s.update(plan.VerbResume, VerbRequest{}, nil)
 	}, 40*time.Hour)
 	s.ExecuteWorkflow(TypeDeployPlan, frozen(s, "24h"))
@@ -147,12 +153,12 @@ func TestDeployPlanIsStoppedWhileItWaits(t *testing.T) {
 	task := s.task()
 	require.Equal(t, plan.TaskStopped, task.State)
 	require.Equal(t, plan.ItemSkipped, task.Services[0].State)
-	require.Equal(t, begins.Add(time.Hour), task.FinishedAt.UTC(), "nothing is waited for any more")
+	require.Equal(t, begins.Add(time.Hour), task.FinishedAt.UTC(), "nothing is awaited any more")
 	require.Empty(t, s.began)
 }
 
-// Windows that were to come may be over while a task is paused: it says so, and waits for a person.
-func TestDeployPlanSaysThatItsWindowsNeverComeAgain(t *testing.T) {
+// Future windows may have passed while a task was paused: its reason says so, and it waits for a user.
+func TestDeployPlan_WaitsForApproval_WhenAllWindowsHavePassed(t *testing.T) {
 	s := newStage(t)
 	s.asked()
 	s.RegisterDelayedCallback(func() { s.update(plan.VerbPause, VerbRequest{}, nil) }, 0)
@@ -161,8 +167,8 @@ func TestDeployPlanSaysThatItsWindowsNeverComeAgain(t *testing.T) {
 		task := s.task()
 		require.Equal(t, plan.TaskRunning, task.State)
 		require.Nil(t, task.WaitingFor.Until)
-		require.Contains(t, task.Reason, "the last release window is over, and it does not open again")
-		s.update(plan.VerbApprove, VerbRequest{Reason: "all the same"}, nil)
+		require.Contains(t, task.Reason, "the last release window has ended, and it does not open again")
+		s.update(plan.VerbApprove, VerbRequest{Reason: "anyway"}, nil)
 	}, 41*time.Hour)
 	in := frozen(s, "1h")
 	in.Times[0].Windows = []window.Window{{Start: "2026-11-02T13:00:00Z", Duration: "1h"}}
@@ -182,7 +188,7 @@ func TestDeployPlanContinuesAsNewWhileItWaits(t *testing.T) {
 	require.ErrorAs(t, s.GetWorkflowError(), &again)
 	var in DeployPlanInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
-	require.NotNil(t, in.State.Machine.Opening)
+	require.NotNil(t, in.State.Machine.WindowState)
 	require.Equal(t, 1, *asked)
 
 	s = newStage(t)
@@ -190,8 +196,8 @@ func TestDeployPlanContinuesAsNewWhileItWaits(t *testing.T) {
 	s.SetStartTime(begins.Add(2 * time.Hour))
 	s.RegisterDelayedCallback(func() {
 		require.Equal(t, "window", s.task().WaitingFor.Kind)
-		require.Equal(t, begins, s.task().WaitingFor.Since.UTC(), "it waits since then")
-		require.Zero(t, *asked, "what is known still counts")
+		require.Equal(t, begins, s.task().WaitingFor.Since.UTC(), "waiting since the first run")
+		require.Zero(t, *asked, "the earlier answer is still valid")
 	}, time.Hour)
 	s.ExecuteWorkflow(TypeDeployPlan, in)
 	require.NoError(t, s.GetWorkflowError())

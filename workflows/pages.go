@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// The current details travel in the URL of the Temporal UI's renderer: they stay below about 4 KB.
+// The current details are part of the URL of the UI's renderer: they stay below about 4 KB.
 const (
 	maxDetailRows      = 12
 	maxDetailDecisions = 3
@@ -21,61 +21,65 @@ const (
 	maxDetailSteps     = 10
 )
 
-// page is the page of a workflow in the Temporal UI, as Markdown: where it is, what it waits for since when, and how to go on.
+// page is a workflow's page in Temporal's UI, as Markdown: the state, what it waits for and since when, and the verbs
+// that continue it.
 type page struct{ strings.Builder }
 
-func (p *page) say(format string, args ...any) { fmt.Fprintf(p, format, args...) }
+func (p *page) printf(format string, args ...any) { fmt.Fprintf(p, format, args...) }
 
-// table shows as many rows as there is room for.
+// table shows at most maxDetailRows rows.
 func (p *page) table(head string, rows []string) {
 	if len(rows) == 0 {
 		return
 	}
-	p.say("| %s |\n|%s\n", head, strings.Repeat("---|", strings.Count(head, "|")+1))
+	p.printf("| %s |\n|%s\n", head, strings.Repeat("---|", strings.Count(head, "|")+1))
 	p.WriteString(strings.Join(rows[:min(len(rows), maxDetailRows)], ""))
 	p.more(len(rows) - maxDetailRows)
-	p.say("\n")
+	p.printf("\n")
 }
 
 func (p *page) more(hidden int) {
 	if hidden > 0 {
-		p.say("\n… and %d more.\n", hidden)
+		p.printf("\n… and %d more.\n", hidden)
 	}
 }
 
-// payload shows payloads as blocks of code: elsewhere the UI makes typographic quotes of them, which no signal takes.
+// payload shows example payloads as a block of code. Outside of one, the UI replaces quotes by typographic ones, which
+// signals reject.
 func (p *page) payload(examples ...string) {
-	p.say("\n```json\n%s\n```\n", strings.Join(append([]string{`{"actor":"you","reason":"why"}`}, examples...), "\n"))
+	p.printf("\n```json\n%s\n```\n", strings.Join(append([]string{`{"actor":"you","reason":"why"}`}, examples...),
+		"\n"))
 }
 
-// latest shows the newest commands; a refused one is answered here.
+// latest shows the newest commands, including the answers to refused ones.
 func (p *page) latest(history []audit.Entry) {
 	if len(history) == 0 {
 		return
 	}
-	p.say("\nLatest decisions:\n\n")
+	p.printf("\nLatest decisions:\n\n")
 	for i := len(history) - 1; i >= 0 && i >= len(history)-maxDetailDecisions; i-- {
 		d := history[i]
-		p.say("* %s `%s` by %s (%s): **%s** — %s\n",
+		p.printf("* %s `%s` by %s (%s): **%s** — %s\n",
 			stamp(d.At), d.Verb, cell(d.Actor, 60), cell(d.Via, maxVia), d.Outcome, cell(d.Message, maxDetailCell))
 	}
 }
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// ofTables has what would end a row or a cell of a table.
-var ofTables = strings.NewReplacer("\n", " ", "|", "\\|")
+// cellEscaper escapes what would end a row or a cell of a table.
+var cellEscaper = strings.NewReplacer("\n", " ", "|", "\\|")
 
-// cell keeps text on one line of a table, at most so many bytes long.
+// cell keeps text on one line of a table and truncates it to most bytes.
 func cell(text string, most int) string {
-	text = ofTables.Replace(text)
+	text = cellEscaper.Replace(text)
 	if len(text) <= most {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// prose is cell for a sentence that may name a command outside of code: the UI's Markdown would make one dash of two.
+// prose is cell for a sentence that may contain a command outside of code: the UI's Markdown would turn two dashes into
+// one.
 func prose(text string, most int) string {
 	return strings.ReplaceAll(cell(text, most), "--", `\-\-`)
 }
@@ -83,18 +87,18 @@ func prose(text string, most int) string {
 // taskDetails is the page of a task.
 func taskDetails(t plan.Task, now time.Time) string {
 	p := &page{}
-	p.say("## %s — plan %s\n\n%s\n\n", t.State, t.Plan, cell(t.Reason, 600))
+	p.printf("## %s — plan %s\n\n%s\n\n", t.State, t.Plan, cell(t.Reason, 600))
 	if t.Comment != "" {
-		p.say("_%s_\n\n", cell(t.Comment, 300))
+		p.printf("_%s_\n\n", cell(t.Comment, 300))
 	}
 	p.services(t.Services)
 	p.taskVerbs(t)
 	p.latest(t.History)
-	p.say("\nAs of %s.\n", stamp(now))
+	p.printf("\nAs of %s.\n", stamp(now))
 	return p.String()
 }
 
-// services lists what runs and what failed first, then what comes next.
+// services lists running and failed services first, then pending ones.
 func (p *page) services(services []plan.ServiceStatus) {
 	counts := map[plan.ItemState]int{}
 	var now, next []string
@@ -109,69 +113,77 @@ func (p *page) services(services []plan.ServiceStatus) {
 			next = append(next, row)
 		}
 	}
-	p.say("%d services: %d done, %d running, %d failed, %d waiting, %d skipped.\n\n", len(services), counts[plan.ItemSucceeded],
+	p.printf("%d services: %d done, %d running, %d failed, %d waiting, %d skipped.\n\n", len(services),
+		counts[plan.ItemSucceeded],
 		counts[plan.ItemRunning], counts[plan.ItemFailed], counts[plan.ItemPending], counts[plan.ItemSkipped])
 	p.table("service | does | priority | state | why", append(now, next...))
 }
 
 func (p *page) taskVerbs(t plan.Task) {
 	send := func(signal, effect string) {
-		p.say("* Send the signal `%s` to %s, or run `slipway task %s %s`.\n", signal, effect, signal, t.ID)
+		p.printf("* Send the signal `%s` to %s, or run `slipway task %s %s`.\n", signal, effect, signal, t.ID)
 	}
 	const end = "end it once what runs has finished"
 	switch t.State {
 	case plan.TaskPending, plan.TaskRunning:
-		if slices.ContainsFunc(t.Services, func(s plan.ServiceStatus) bool { return s.RollOut && s.State == plan.ItemRunning }) {
-			p.say("Rollouts release a service. They may wait for an approval: see `slipway rollout list`, or the workflows `rollout/…`. Of the task you may:\n\n")
+		if slices.ContainsFunc(t.Services, func(s plan.ServiceStatus) bool {
+			return s.RollOut && s.State == plan.ItemRunning
+		}) {
+			p.printf("Rollouts release a service. They may wait for an approval: see `slipway rollout list`, or the " +
+				"workflows `rollout/…`. Of the task you may:\n\n")
 		} else {
-			p.say("It needs nobody. You may:\n\n")
+			p.printf("No action is needed. You may:\n\n")
 		}
 		if t.WaitingFor != nil {
-			send("approve", "let it begin now, with a reason")
+			send("approve", "begin now, with a reason")
 		}
-		send("pause", "hold back what has not begun")
+		send("pause", "hold the services that have not begun")
 		send("stop", end)
 	case plan.TaskPausing:
-		send("resume", "take the pause back")
+		send("resume", "cancel the pause")
 		send("stop", end)
 	case plan.TaskPaused, plan.TaskInterrupted:
-		p.say("**It waits for you:**\n\n")
+		p.printf("**It waits for you:**\n\n")
 		send("resume", "go on")
 		send("stop", "end it")
 	case plan.TaskStopping:
-		p.say("It needs nobody: it ends once nothing runs.\n")
+		p.printf("No action is needed: it ends once nothing runs.\n")
 	default:
-		p.say("It is over. The report: `slipway task report %s`.\n", t.ID)
+		p.printf("The task has ended. The report: `slipway task report %s`.\n", t.ID)
 		return
 	}
-	p.say("\nA signal's payload may stay empty, or say who you are and why:\n")
+	p.printf("\nA signal's payload may stay empty, or say who you are and why:\n")
 	p.payload()
-	p.say("\n*Request Cancellation* is `stop`: what runs finishes, nothing else begins.\n")
+	p.printf("\n*Request Cancellation* is `stop`: what runs finishes, nothing else begins.\n")
 }
 
 // itemDetails is the page of one service's release.
 func itemDetails(in ServiceReleaseInput, s plan.ServiceStatus, interrupted bool) string {
 	p := &page{}
-	p.say("## %s — %s service %s\n\n%s\n\n", s.State, s.Deployment, s.ServiceID, cell(s.Reason, 600))
+	p.printf("## %s — %s service %s\n\n%s\n\n", s.State, s.Deployment, s.ServiceID, cell(s.Reason, 600))
 	rows := make([]string, len(s.Workloads))
 	for i, w := range s.Workloads {
-		rows[i] = fmt.Sprintf("| %s %s/%s (%s) | %s | %s |\n", w.Kind, w.Namespace, w.Name, w.Party, w.State, cell(w.Message, maxDetailCell))
+		rows[i] = fmt.Sprintf("| %s %s/%s (%s) | %s | %s |\n", w.Kind, w.Namespace, w.Name, w.Party, w.State,
+			cell(w.Message, maxDetailCell))
 	}
 	p.table("workload | state | what", rows)
-	rolling := slices.ContainsFunc(s.Workloads, func(w plan.WorkloadStatus) bool { return w.Rollout != nil && w.State == plan.ItemRunning })
+	rolling := slices.ContainsFunc(s.Workloads, func(w plan.WorkloadStatus) bool {
+		return w.Rollout != nil && w.State == plan.ItemRunning
+	})
 	switch {
 	case rolling:
 		p.rollouts(s.Workloads)
 	case interrupted:
-		p.say("\n**Interrupted.** Mend the trouble, then resume the task: `slipway task resume %s`, or the signal `resume` on its workflow.\n",
+		p.printf("\n**Interrupted.** Fix the cause, then resume the task: `slipway task resume %s`, or the signal "+
+			"`resume` on its workflow.\n",
 			in.Task)
 	default:
-		p.say("\nHow far its pods are: see Pending Activities.\n")
+		p.printf("\nHow far its pods are: see Pending Activities.\n")
 	}
 	return p.String()
 }
 
-// rollouts says where the rollouts of a service are steered.
+// rollouts lists the workflows of a service's rollouts, which take their approvals.
 func (p *page) rollouts(workloads []plan.WorkloadStatus) {
 	var rows []string
 	for _, w := range workloads {
@@ -179,15 +191,16 @@ func (p *page) rollouts(workloads []plan.WorkloadStatus) {
 			rows = append(rows, fmt.Sprintf("| `%s` |\n", rollout.WorkflowID(r.Party, r.Namespace, r.Name)))
 		}
 	}
-	p.say("\nEach workload has a rollout of its own: its workflow says what it waits for, and takes the approval.\n\n")
+	p.printf("\nEach workload has a rollout of its own: its workflow says what it waits for, and takes the " +
+		"approval.\n\n")
 	p.table("workflow", rows)
 }
 
-// outcomeWords begin the page of a rollout that is over: Temporal shows each but a failed one as Completed.
-var outcomeWords = map[rollout.Phase]string{
+// outcomeTitles are the headings of rollouts that have ended: Temporal shows all but a failed one as Completed.
+var outcomeTitles = map[rollout.Phase]string{
 	rollout.PhaseHealthy:    "Released: the new version serves",
 	rollout.PhaseRolledBack: "Rolled back: the stable version serves",
-	rollout.PhaseCancelled:  "Stopped before it was through",
+	rollout.PhaseCancelled:  "Stopped before its last step",
 	rollout.PhaseFailed:     "Failed",
 }
 
@@ -195,37 +208,38 @@ var outcomeWords = map[rollout.Phase]string{
 func rolloutDetails(s rollout.Status, now time.Time) string {
 	p := &page{}
 	if s.FinishedAt != nil {
-		p.say("# %s\n\n", outcomeWords[s.Phase])
+		p.printf("# %s\n\n", outcomeTitles[s.Phase])
 	}
-	p.say("## %s — %s %s/%s (%s, %s)\n\n%s\n\n",
+	p.printf("## %s — %s %s/%s (%s, %s)\n\n%s\n\n",
 		s.Phase, s.WorkloadRef.Kind, s.Namespace, s.WorkloadRef.Name, s.Style, s.Party, cell(s.Reason, 500))
 	if w := s.WaitingFor; w != nil {
 		what, until := string(w.Kind), ""
 		if s.Phase == rollout.PhaseFailed {
-			what = "a decision" // a resume would be refused: it takes retry, rollback or stop
+			what = "a decision" // it accepts retry, rollback or stop; resume would be refused
 		}
 		if w.Until != nil {
 			until = ", until " + stamp(*w.Until)
 		}
-		p.say("Waits for **%s** since %s%s.\n\n", what, stamp(w.Since), until)
+		p.printf("Waits for **%s** since %s%s.\n\n", what, stamp(w.Since), until)
 	}
-	p.say("Step %d of %d, %s. %d of %d pods are new, %d of them ready.", s.CurrentStepIndex, len(s.Steps), s.CurrentStepState,
+	p.printf("Step %d of %d, %s. %d of %d pods are new, %d of them ready.", s.CurrentStepIndex, len(s.Steps),
+		s.CurrentStepState,
 		s.CanaryReplicas, s.Replicas, s.CanaryReadyReplicas)
 	if t := s.Traffic; t != nil {
-		p.say(" Traffic: %d%% new, %d%% stable", t.CanaryWeight, t.StableWeight)
+		p.printf(" Traffic: %d%% new, %d%% stable", t.CanaryWeight, t.StableWeight)
 		if len(t.Matches) > 0 {
-			p.say(", and what meets one of %d matches to new", len(t.Matches))
+			p.printf(", and requests that meet one of %d matches to new", len(t.Matches))
 		}
-		p.say(".")
+		p.printf(".")
 	}
 	if s.FinalisingStep != "" {
-		p.say(" Finalising: %s.", s.FinalisingStep)
+		p.printf(" Finalising: %s.", s.FinalisingStep)
 	}
-	p.say("\n\n")
+	p.printf("\n\n")
 	p.steps(s)
 	p.rolloutVerbs(s)
 	p.latest(s.History)
-	p.say("\nAs of %s.\n", stamp(now))
+	p.printf("\nAs of %s.\n", stamp(now))
 	return p.String()
 }
 
@@ -246,17 +260,17 @@ func (p *page) steps(s rollout.Status) {
 	p.more(len(s.Steps) - len(rows))
 }
 
-// rolloutVerbs says exactly what to send, in the Temporal UI and on the command line.
+// rolloutVerbs lists the signals to send in Temporal's UI, and the equivalent commands.
 func (p *page) rolloutVerbs(s rollout.Status) {
 	send := func(verb rollout.Verb, effect string) {
 		name := s.Namespace + "/" + s.Name
 		if s.Party != "" && s.Party != catalog.DefaultParty {
 			name += " --party " + s.Party
 		}
-		p.say("* `%s`: %s (`slipway rollout %s %s`)\n", verb, effect, verb, name)
+		p.printf("* `%s`: %s (`slipway rollout %s %s`)\n", verb, effect, verb, name)
 	}
 	if s.FinishedAt != nil {
-		p.say("It is over.\n")
+		p.printf("The rollout has ended.\n")
 		return
 	}
 	var kind rollout.WaitKind
@@ -265,9 +279,9 @@ func (p *page) rolloutVerbs(s rollout.Status) {
 	}
 	drift := s.Phase == rollout.PhaseFailed || kind == rollout.WaitDrift
 	if drift || kind == rollout.WaitApproval || kind == rollout.WaitResume {
-		p.say("**It waits for you.** Send one of these signals, with an empty payload or the one below:\n\n")
+		p.printf("**It waits for you.** Send one of these signals, with an empty payload or the one below:\n\n")
 	} else {
-		p.say("It needs nobody. You may send one of these signals:\n\n")
+		p.printf("No action is needed. You may send one of these signals:\n\n")
 	}
 	switch {
 	case kind == rollout.WaitApproval:
@@ -276,34 +290,36 @@ func (p *page) rolloutVerbs(s rollout.Status) {
 	case kind == rollout.WaitWindow:
 		send(rollout.VerbApprove, "begin now, with a reason and this gate: `"+s.WaitingFor.Gate+"`")
 	case drift:
-		send(rollout.VerbRetry, "try it again, ours put back")
+		send(rollout.VerbRetry, "try again, and overwrite the other client's changes")
 	case kind == rollout.WaitResume:
 		send(rollout.VerbResume, "go on")
 	}
 	if s.FinalisingStep == "" && kind != rollout.WaitResume && kind != rollout.WaitDrift {
-		send(rollout.VerbPause, "hold it where it is")
+		send(rollout.VerbPause, "hold it at this step")
 	}
 	send(rollout.VerbRollback, "go back to stable, traffic first")
 	send(rollout.VerbStop, "end it: back at stable, or where the payload says")
 	p.payload(`{"to":"new","actor":"you","reason":"for stop: stable, new or frozen"}`)
-	p.say("\n*Request Cancellation* rolls the rollout back, like `stop`. *Terminate* leaves pods and traffic where they are.\n")
+	p.printf("\n*Request Cancellation* rolls the rollout back, like `stop`. *Terminate* leaves pods and traffic " +
+		"where they are.\n")
 }
 
 // servingDetails is the page of an operation on a serving.
 func servingDetails(in serving.Input, m *serving.Machine) string {
 	p := &page{}
-	p.say("## %s serving %s (generation %d): %s\n\n%s\n\n", in.Kind, in.ID, in.Generation, m.Stage(), prose(m.Message(), 500))
+	p.printf("## %s serving %s (generation %d): %s\n\n%s\n\n", in.Kind, in.ID, in.Generation, m.Stage(),
+		prose(m.Message(), 500))
 	p.servingVerbs(in, m)
 	p.parties(in, m)
-	if !m.Over() && m.WaitingFor() == nil {
+	if !m.Finished() && m.WaitingFor() == nil {
 		p.toDo(in, m)
 	}
 	p.latest(m.Audit().Entries)
-	p.say("\nWhat the parties run: `slipway serving get %s`.\n", in.ID)
+	p.printf("\nWhat the parties run: `slipway serving get %s`.\n", in.ID)
 	return p.String()
 }
 
-// servingVerbs says whom it waits for since when, and exactly what to send, in the Temporal UI and on the command line.
+// servingVerbs shows which approval or resume the operation waits for, and the signals and commands to send.
 func (p *page) servingVerbs(in serving.Input, m *serving.Machine) {
 	w := m.WaitingFor()
 	if w == nil {
@@ -313,36 +329,36 @@ func (p *page) servingVerbs(in serving.Input, m *serving.Machine) {
 	if w.Party != "" {
 		before = ", before party " + cell(w.Party, 100) + " begins"
 	}
-	p.say("Waits for **%s** since %s%s.\n\n", w.Kind, stamp(w.Since.Time), before)
-	p.say("**It waits for you.** Send one of these signals, with an empty payload or the one below:\n\n")
+	p.printf("Waits for **%s** since %s%s.\n\n", w.Kind, stamp(w.Since.Time), before)
+	p.printf("**It waits for you.** Send one of these signals, with an empty payload or the one below:\n\n")
 	send := func(verb serving.Verb, effect string) {
-		p.say("* `%s`: %s (`slipway serving %s %s`)\n", verb, effect, verb, in.ID)
+		p.printf("* `%s`: %s (`slipway serving %s %s`)\n", verb, effect, verb, in.ID)
 	}
 	if w.Kind == serving.WaitApproval {
-		send(serving.VerbApprove, "have the party begin")
+		send(serving.VerbApprove, "let the party begin")
 		send(serving.VerbPause, "hold it")
 	} else {
 		send(serving.VerbResume, "go on")
 	}
 	if in.Kind == serving.KindUpdate {
-		send(serving.VerbStop, "every party goes back to the version of before")
+		send(serving.VerbStop, "every party goes back to the previous version")
 	}
 	p.payload()
 	if in.Kind == serving.KindUpdate {
-		p.say("\n*Request Cancellation* is `stop`: every party goes back.\n")
+		p.printf("\n*Request Cancellation* is `stop`: every party goes back.\n")
 	}
-	p.say("\n")
+	p.printf("\n")
 }
 
-// parties lists those that something is left to do in.
+// parties lists the parties that are not done.
 func (p *page) parties(in serving.Input, m *serving.Machine) {
 	var rows []string
 	for i, party := range in.Parties {
-		s := m.Standing(i)
+		s := m.PartyProgress(i)
 		if s.Done() {
 			continue
 		}
-		does, since := s.Does, ""
+		does, since := s.Activity, ""
 		switch {
 		case !s.WorkerUnreachable && !s.ClusterUnreachable:
 		case s.Until.IsZero():
@@ -353,41 +369,44 @@ func (p *page) parties(in serving.Input, m *serving.Machine) {
 		if !s.Since.IsZero() {
 			since = stamp(s.Since)
 		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", cell(party.Name(), 60), does, since, prose(s.Problem, maxDetailCell/2)))
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", cell(party.Name(), 60), does, since,
+			prose(s.Problem, maxDetailCell/2)))
 	}
-	p.say("%d parties, %d of them done.\n\n", len(in.Parties), len(in.Parties)-len(rows))
+	p.printf("%d parties, %d of them done.\n\n", len(in.Parties), len(in.Parties)-len(rows))
 	p.table("party | state | since | why", rows)
 }
 
-// toDo says exactly what a person does so that it goes on.
+// toDo lists what the operator has to do so that the operation continues.
 func (p *page) toDo(in serving.Input, m *serving.Machine) {
 	var steps []string
 	for i, party := range in.Parties {
 		name := cell(party.Name(), 60)
-		switch s := m.Standing(i); {
+		switch s := m.PartyProgress(i); {
 		case s.WorkerUnreachable:
 			steps = append(steps, "start a worker of party "+name+": "+workerOf(party))
 		case s.ClusterUnreachable:
-			steps = append(steps, "look whether the worker of party "+name+" reaches its cluster, and whether that runs")
+			steps = append(steps, "check that the cluster of party "+name+" runs and that its worker can reach it")
 		case s.Problem != "" && !s.Done():
-			steps = append(steps, "mend what party "+name+" says")
+			steps = append(steps, "fix what party "+name+" reports")
 		}
 	}
 	if len(steps) == 0 {
-		p.say("It needs nobody.")
+		p.printf("No action is needed.")
 	} else {
 		if len(steps) > maxDetailDecisions {
 			steps = append(steps[:maxDetailDecisions], "and so on")
 		}
-		p.say("**What to do:**\n\n* %s\n\nIt then goes on by itself: nothing need be sent to it.", strings.Join(steps, "\n* "))
+		p.printf("**What to do:**\n\n* %s\n\nIt then continues by itself: no signal is needed.",
+			strings.Join(steps, "\n* "))
 	}
 	if in.Kind != serving.KindDelete {
-		p.say(" Another version takes its place (`slipway serving update -f FILE`), and so does `slipway serving delete %s`.", in.ID)
+		p.printf(" Another version supersedes it (`slipway serving update -f FILE`), and so does `slipway serving "+
+			"delete %s`.", in.ID)
 	}
-	p.say("\n")
+	p.printf("\n")
 }
 
-// workerOf is the command that starts a party's worker, as far as its queue tells.
+// workerOf is the command that starts a party's worker, derived from its queue.
 func workerOf(p serving.PartyTarget) string {
 	switch p.Queue {
 	case catalog.PartyQueue(catalog.DefaultParty):

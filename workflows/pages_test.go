@@ -17,17 +17,19 @@ var detailsNoon = time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
 func operationOn(kind string, parties ...string) serving.Input {
 	in := serving.Input{ID: "s1", Kind: kind, Generation: 3, UnreachableBudgetSeconds: 120}
 	for _, domain := range parties {
-		in.Parties = append(in.Parties, serving.PartyTarget{Domain: domain, Deployment: "s1", Queue: catalog.PartyQueue(domain)})
+		in.Parties = append(in.Parties, serving.PartyTarget{Domain: domain, Deployment: "s1",
+			Queue: catalog.PartyQueue(domain)})
 	}
 	return in
 }
 
-// The page says where an operation is, what it waits for since when and until when, and what to do.
+// The page shows an operation's state, what it waits for, since and until when, and what to do.
 func TestServingDetails(t *testing.T) {
 	t.Parallel()
-	away := func(m *serving.Machine) {
+	unreachable := func(m *serving.Machine) {
 		m.Done(0, serving.StepPrepare, detailsNoon)
-		m.Presence(serving.PresenceSignal{Queue: catalog.PartyQueue("bob"), Unreachable: "start one (slipway worker --party)", Since: detailsNoon.Add(-time.Minute)}, detailsNoon)
+		m.Presence(serving.PresenceSignal{Queue: catalog.PartyQueue("bob"),
+			Unreachable: "start one (slipway worker --party)", Since: detailsNoon.Add(-time.Minute)}, detailsNoon)
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -36,19 +38,28 @@ func TestServingDetails(t *testing.T) {
 		has    []string
 		hasNot []string
 	}{
-		"nobody is waited for": {"it needs nobody, and what may be done is said", serving.KindUpdate, func(*serving.Machine) {},
-			[]string{"## update serving s1 (generation 3): prepare", "| alice | is asked |", "It needs nobody.", "`slipway serving delete s1`", "`slipway serving get s1`"}, []string{"What to do"}},
-		"a creation waits": {"as long as it takes, for whom, since when, and the command to type; two dashes stay two outside of code", serving.KindCreate, away,
-			[]string{"| bob | **waited for**, as long as it takes | 2026-11-02T12:00:00Z | ", `start one (slipway worker \-\-party)`, "* start a worker of party bob: `slipway worker --party bob`", "goes on by itself"}, []string{"It needs nobody"}},
-		"an update waits": {"with an end", serving.KindUpdate, away, []string{"| bob | **waited for** until 2026-11-02T12:10:00Z | 2026-11-02T12:00:00Z |"}, nil},
-		"a deletion fails": {"it is owed, nothing takes its place, and somebody has to mend what is in the way", serving.KindDelete, func(m *serving.Machine) {
-			m.Done(0, serving.StepRemove, detailsNoon)
-			m.Failed(1, serving.StepRemove, "it lacks a permission", detailsNoon)
-		}, []string{"2 parties, 1 of them done", "| bob | removes it |  | it lacks a permission |", "* mend what party bob says"}, []string{"| alice", "takes its place"}},
-		"it is over": {"nothing is left to be done", serving.KindDelete, func(m *serving.Machine) {
+		"nothing is awaited": {"no action is needed; possible actions are listed", serving.KindUpdate,
+			func(*serving.Machine) {},
+			[]string{"## update serving s1 (generation 3): prepare", "| alice | is being checked |",
+				"No action is needed.", "`slipway serving delete s1`", "`slipway serving get s1`"},
+			[]string{"What to do"}},
+		"a creation waits": {"without a limit: for which party, since when, and the command; two dashes outside of " +
+			"code are kept", serving.KindCreate, unreachable,
+			[]string{"| bob | **waited for**, as long as it takes | 2026-11-02T12:00:00Z | ",
+				`start one (slipway worker \-\-party)`, "* start a worker of party bob: `slipway worker --party bob`",
+				"continues by itself"}, []string{"No action is needed"}},
+		"an update waits": {"until a deadline", serving.KindUpdate, unreachable,
+			[]string{"| bob | **waited for** until 2026-11-02T12:10:00Z | 2026-11-02T12:00:00Z |"}, nil},
+		"a deletion fails": {"it must complete, nothing supersedes it, and the operator has to fix the cause",
+			serving.KindDelete, func(m *serving.Machine) {
+				m.Done(0, serving.StepRemove, detailsNoon)
+				m.Failed(1, serving.StepRemove, "it lacks a permission", detailsNoon)
+			}, []string{"2 parties, 1 of them done", "| bob | is deleting its objects |  | it lacks a permission |",
+				"* fix what party bob reports"}, []string{"| alice", "supersedes it"}},
+		"it has ended": {"no work is left", serving.KindDelete, func(m *serving.Machine) {
 			m.Done(0, serving.StepRemove, detailsNoon)
 			m.Done(1, serving.StepRemove, detailsNoon)
-		}, []string{"2 parties, 2 of them done."}, []string{"It needs nobody", "| party"}},
+		}, []string{"2 parties, 2 of them done."}, []string{"No action is needed", "| party"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,10 +86,11 @@ func TestServingDetailsOfManyParties(t *testing.T) {
 	in := operationOn(serving.KindUpdate, names...)
 	m := serving.NewMachine(in, detailsNoon)
 	for _, p := range in.Parties {
-		m.Presence(serving.PresenceSignal{Queue: p.Queue, Unreachable: strings.Repeat("nobody is there. ", 20), Since: detailsNoon}, detailsNoon)
+		m.Presence(serving.PresenceSignal{Queue: p.Queue, Unreachable: strings.Repeat("no worker polls. ", 20),
+			Since: detailsNoon}, detailsNoon)
 	}
 	text := servingDetails(in, m)
-	require.Less(t, len(text), 4096, "the page travels in a URL of the Temporal UI")
+	require.Less(t, len(text), 4096, "the page is part of a URL of Temporal's UI")
 	require.Contains(t, text, "… and 188 more.")
 }
 

@@ -14,8 +14,9 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// What a workload was of before and after reaches the task, whether its operation went well or failed half way: RESTORE takes back by it.
-func TestRevisionsReachTheTask(t *testing.T) {
+// The revisions before and after reach the task, whether the operation succeeded or failed halfway: RESTORE reverts by
+// them.
+func TestRevisionsAreReportedToTheTask(t *testing.T) {
 	before, after := &revision.Revision{Template: "a"}, &revision.Revision{Template: "b", Name: "db-1"}
 	in, orders := releaseOf(plan.Parallel, 2)
 	result, _ := through(t, in, func(s *stage) {
@@ -24,7 +25,8 @@ func TestRevisionsReachTheTask(t *testing.T) {
 			if r.Workload.WorkloadRef.Name == "w0000" {
 				return workloadops.Result{Changed: true, Before: before, After: after}, nil
 			}
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("it crashes", string(failure.WorkloadFailed), nil,
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("it crashes",
+				string(failure.WorkloadFailed), nil,
 				failure.Details{Effect: &failure.Effect{Changed: true, Before: before, After: after}})
 		}
 	})
@@ -36,7 +38,7 @@ func TestRevisionsReachTheTask(t *testing.T) {
 	}
 }
 
-// A diff is asked in batches, each party's answers in the order of its requests, and only where it is asked.
+// Diffs are requested in batches and only on request; each party's answers are in the order of its requests.
 func TestPreflightWithADiff(t *testing.T) {
 	for _, diff := range []bool{false, true} {
 		s := newStage(t)
@@ -73,17 +75,19 @@ func TestPreflightWithADiff(t *testing.T) {
 	}
 }
 
-// A party that does not answer is named, as in the preflight of an execution.
-func TestPreflightWithADiffOfAnAbsentParty(t *testing.T) {
+// An unreachable party is reported, as in the preflight of an execution.
+func TestPreflightDiff_NamesUnreachableParty(t *testing.T) {
 	s := newStage(t)
 	s.RegisterActivityWithOptions(func(workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
 		return workloadops.PreflightResult{}, nil
 	},
 		activity.RegisterOptions{Name: workloadops.ActivityPreflight})
 	s.RegisterActivityWithOptions(func(workloadops.PreflightRequest) (workloadops.DiffResult, error) {
-		return workloadops.DiffResult{}, temporal.NewNonRetryableApplicationError("connection refused", string(failure.Unreachable), nil)
+		return workloadops.DiffResult{}, temporal.NewNonRetryableApplicationError("connection refused",
+			string(failure.Unreachable), nil)
 	}, activity.RegisterOptions{Name: workloadops.ActivityDiff})
-	party := PreflightParty{Party: "alice", Queue: "slipway.party.alice", Requests: []workloadops.Request{order("web").Request}}
+	party := PreflightParty{Party: "alice", Queue: "slipway.party.alice",
+		Requests: []workloadops.Request{order("web").Request}}
 	s.ExecuteWorkflow(TypePreflight, PreflightInput{Parties: []PreflightParty{party}, Diff: true})
 	var outcomes []PreflightOutcome
 	require.NoError(t, s.GetWorkflowResult(&outcomes))

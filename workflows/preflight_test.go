@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// Rollouts that are checked together cost one activity of each queue; each has an answer of its own all the same.
+// Rollouts that are checked together cost one activity per queue, but each gets its own answer.
 func TestPreflightOfManyRollouts(t *testing.T) {
 	instead := func(of rollout.PreflightResult) func([]rollout.PreflightRequest) []rollout.PreflightResult {
 		return func(others []rollout.PreflightRequest) []rollout.PreflightResult {
@@ -30,29 +30,37 @@ func TestPreflightOfManyRollouts(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		reason string
-		// level is the newest version that is recorded.
+		// level is the newest recorded version.
 		level workflow.Version
-		// answers are how the worker answers the others of a request.
+		// answers is how the worker answers the other requests.
 		answers func(others []rollout.PreflightRequest) []rollout.PreflightResult
-		// asked is how often each queue is.
+		// asked is how often each queue was asked.
 		asked map[string]int
-		// unreachable is what is said of the fifth.
+		// unreachable is the error of the fifth rollout.
 		unreachable string
 	}{
-		"Together":      {"one activity of each queue, of 16 at most", versionChecksTogether, answerAll, map[string]int{"alice": 2, "bob": 1}, ""},
-		"EarlierBuild":  {"a build of before may have to go on with it", workflow.DefaultVersion, answerAll, map[string]int{"alice": 17, "bob": 1}, ""},
-		"EarlierWorker": {"a worker of an earlier build answers the first one alone", versionChecksTogether, func([]rollout.PreflightRequest) []rollout.PreflightResult { return nil }, map[string]int{"alice": 17, "bob": 1}, ""},
-		"Alone": {"what could not be answered is asked once more", versionChecksTogether, instead(rollout.PreflightResult{Alone: true}),
+		"Together": {"one activity per queue, with at most 16 rollouts", versionChecksTogether, answerAll,
+			map[string]int{"alice": 2, "bob": 1}, ""},
+		"EarlierBuild": {"an earlier build may have to continue it", workflow.DefaultVersion, answerAll,
+			map[string]int{"alice": 17, "bob": 1}, ""},
+		"EarlierWorker": {"a worker of an earlier build answers the first rollout only", versionChecksTogether,
+			func([]rollout.PreflightRequest) []rollout.PreflightResult {
+				return nil
+			}, map[string]int{"alice": 17, "bob": 1}, ""},
+		"Alone": {"an unanswered rollout is checked once more, alone", versionChecksTogether,
+			instead(rollout.PreflightResult{AskAlone: true}),
 			map[string]int{"alice": 3, "bob": 1}, ""},
-		"Unanswered": {"what cannot be answered is not taken for good", versionChecksTogether, instead(rollout.PreflightResult{Unanswered: "this party's cluster is out of reach"}),
-			map[string]int{"alice": 2, "bob": 1}, "this party's cluster is out of reach"},
+		"Unanswered": {"a check without an answer is not taken as success", versionChecksTogether,
+			instead(rollout.PreflightResult{Unchecked: "this party's cluster is unreachable"}),
+			map[string]int{"alice": 2, "bob": 1}, "this party's cluster is unreachable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
 			s.OnGetVersion(changeLoop, workflow.DefaultVersion, versionChecksTogether).Return(c.level)
 			var mu sync.Mutex
 			asked := map[string]int{}
-			s.RegisterActivityWithOptions(func(ctx context.Context, in rollout.PreflightRequest) (rollout.PreflightResult, error) {
+			s.RegisterActivityWithOptions(func(ctx context.Context,
+				in rollout.PreflightRequest) (rollout.PreflightResult, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				asked[activity.GetInfo(ctx).TaskQueue]++
@@ -89,11 +97,11 @@ func TestPreflightOfManyRollouts(t *testing.T) {
 	}
 }
 
-// One that has no answer when it is asked alone is not asked for ever.
-func TestPreflightThatIsNeverAnswered(t *testing.T) {
+// A rollout without an answer when checked alone is not checked again.
+func TestPreflight_GivesUp_WhenWorkerReturnsNoResult(t *testing.T) {
 	s := newStage(t)
 	s.RegisterActivityWithOptions(func(rollout.PreflightRequest) (rollout.PreflightResult, error) {
-		return rollout.PreflightResult{Alone: true}, nil
+		return rollout.PreflightResult{AskAlone: true}, nil
 	},
 		activity.RegisterOptions{Name: rollout.ActivityPreflight})
 	check := RolloutPreflight{Party: "alice", Queue: "slipway.party.alice"}
@@ -101,12 +109,12 @@ func TestPreflightThatIsNeverAnswered(t *testing.T) {
 	var outcomes []PreflightOutcome
 	require.NoError(t, s.GetWorkflowResult(&outcomes))
 	for _, o := range outcomes {
-		require.Equal(t, "party alice: its worker has no answer", o.Unreachable)
+		require.Equal(t, "party alice: its worker returned no result", o.Unreachable)
 	}
 }
 
-// A party that is away is away for all, and is not waited for once more.
-func TestPreflightOfManyRolloutsOfAnAbsentParty(t *testing.T) {
+// An unreachable party is unreachable for all its rollouts, and is not asked again.
+func TestPreflightOfManyRollouts_AsksOnce_WhenPartyUnreachable(t *testing.T) {
 	s := newStage(t)
 	var asked atomic.Int32
 	s.RegisterActivityWithOptions(func(rollout.PreflightRequest) (rollout.PreflightResult, error) {
@@ -124,12 +132,13 @@ func TestPreflightOfManyRolloutsOfAnAbsentParty(t *testing.T) {
 	require.LessOrEqual(t, asked.Load(), int32(3), "the attempts of one activity")
 }
 
-// A worker of an earlier build knows of the first alone: what it fails with is not said of the others.
-func TestPreflightWhoseFirstFailsOnAnEarlierBuild(t *testing.T) {
+// A worker of an earlier build checks the first rollout only: its error is not the error of the others.
+func TestPreflight_ChecksOthersAlone_WhenFirstFailsOnEarlierBuild(t *testing.T) {
 	s := newStage(t)
 	s.RegisterActivityWithOptions(func(in rollout.PreflightRequest) (rollout.PreflightResult, error) {
 		if in.Workload.WorkloadRef.Name == "first" {
-			return rollout.PreflightResult{}, temporal.NewNonRetryableApplicationError("no permission", string(failure.Forbidden), nil)
+			return rollout.PreflightResult{}, temporal.NewNonRetryableApplicationError("no permission",
+				string(failure.Forbidden), nil)
 		}
 		return answerOf(in), nil
 	}, activity.RegisterOptions{Name: rollout.ActivityPreflight})
@@ -143,7 +152,7 @@ func TestPreflightWhoseFirstFailsOnAnEarlierBuild(t *testing.T) {
 	require.Equal(t, answerOf(second.Request), *outcomes[1].Rollout)
 }
 
-// answerOf is a worker's answer to one request, which tells whose it is.
+// answerOf is a worker's answer to one request; it contains the workload's name.
 func answerOf(in rollout.PreflightRequest) rollout.PreflightResult {
 	return rollout.PreflightResult{Notices: []string{in.Workload.WorkloadRef.Name}}
 }

@@ -16,9 +16,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// Every history that was ever recorded replays on this build: a release that was started by an earlier build finishes on this one.
-// Histories are kept by the version that recorded them and never recorded again: run with
-// SLIPWAY_RECORD_HISTORIES naming a folder there, the tests of test/e2e add what is missing.
+// Every recorded history replays on this build: a release that an earlier build started finishes on this one. Histories
+// are kept per version and never recorded again. With SLIPWAY_RECORD_HISTORIES naming a folder there, the tests of
+// test/e2e add the missing ones.
 func TestRecordedHistoriesReplay(t *testing.T) {
 	files, err := filepath.Glob("testdata/histories/*/*.json.gz")
 	require.NoError(t, err)
@@ -40,12 +40,15 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			replayer.RegisterWorkflowWithOptions(PackageSweep, workflow.RegisterOptions{Name: TypePackageSweep})
 			replayer.RegisterWorkflowWithOptions(ServingCheck, workflow.RegisterOptions{Name: TypeServingCheck})
 			began := history.Events[0].GetWorkflowExecutionStartedEventAttributes()
-			// What a person approves is named by a token of the workflow's own ID and run: a replay needs the real ones.
-			require.NoError(t, replayer.ReplayWorkflowHistoryWithOptions(nil, history, worker.ReplayWorkflowHistoryOptions{
-				OriginalExecution: workflow.Execution{ID: began.GetWorkflowId(), RunID: began.GetOriginalExecutionRunId()}}))
+			// An approval gate is a token of the workflow's ID and run: a replay needs the real ones.
+			require.NoError(t, replayer.ReplayWorkflowHistoryWithOptions(nil, history,
+				worker.ReplayWorkflowHistoryOptions{
+					OriginalExecution: workflow.Execution{ID: began.GetWorkflowId(),
+						RunID: began.GetOriginalExecutionRunId()}}))
 		})
 	}
-	for _, name := range []string{TypeDeployPlan, TypeServiceRelease, TypePreflight, TypeRollout, TypeServing, TypeServingStatus,
+	for _, name := range []string{TypeDeployPlan, TypeServiceRelease, TypePreflight, TypeRollout, TypeServing,
+		TypeServingStatus,
 		TypeServingStatuses, TypePackageSweep} {
 		require.NotZero(t, types[name], "no history of workflow type %s is recorded", name)
 	}

@@ -22,41 +22,44 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// RolloutResult is how a rollout ended; the whole status is in its record.
+// RolloutResult is the outcome of a rollout; its record holds the whole status.
 type RolloutResult struct {
 	Phase  rollout.Phase `json:"phase"`
 	Reason string        `json:"reason"`
-	// Record is that of the release which ended: a newer one may have taken the place of the one that was started.
+	// Record is the record of the release that ended. A newer release may have superseded the one that was started.
 	Record string `json:"record,omitempty"`
-	// FromRevision and FromPackage are the version that served before, ToRevision and ToPackage the new one, as far as they are known.
+	// FromRevision and FromPackage are the previous version, ToRevision and ToPackage the new one, if known.
 	FromRevision string `json:"fromRevision,omitempty"`
 	ToRevision   string `json:"toRevision,omitempty"`
 	FromPackage  string `json:"fromPackage,omitempty"`
 	ToPackage    string `json:"toPackage,omitempty"`
-	// Before and After are their revisions, by which a task takes them back.
+	// Before and After are their revisions, by which a task can revert them.
 	Before *revision.Revision `json:"before,omitempty"`
 	After  *revision.Revision `json:"after,omitempty"`
 }
 
-// Rollout is one canary or blue-green release of a workload: one activity, or one rest, at a time. Temporal's Cancel means stop to stable.
+// Rollout is one release of a workload (canary, partition or blue-green). It executes one activity or one wait at a
+// time. Temporal's Cancel means stop to stable.
 func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 	r := newRolloutRun(ctx, in)
 	state := func() (rollout.Status, error) { return r.machine.Status(), nil }
-	offered := r.offer(state, "The whole rollout: its phase, why, and each step.")
-	if err := errors.Join(offered, r.answerUpdate(supersedeEntry, readSupersede), r.answerUpdate(detachEntry, readDetach),
-		r.answerUpdate(replanEntry, readReplan)); err != nil {
+	offered := r.registerHandlers(state, "The whole rollout: its phase, why, and each step.")
+	if err := errors.Join(offered, r.handleUpdate(supersedeEntry, readSupersede),
+		r.handleUpdate(detachEntry, readDetach),
+		r.handleUpdate(replanEntry, readReplan)); err != nil {
 		return RolloutResult{}, err
 	}
 	switch again, err := r.run(); {
 	case err != nil:
 		return RolloutResult{}, err
 	case again:
-		return RolloutResult{}, workflow.NewContinueAsNewError(r.ctx, TypeRollout, r.next())
+		return RolloutResult{}, workflow.NewContinueAsNewError(r.ctx, TypeRollout, r.nextInput())
 	case r.newer != nil:
 		return RolloutResult{}, workflow.NewContinueAsNewError(r.ctx, TypeRollout, *r.newer)
 	}
 	s := r.machine.Status()
-	result := RolloutResult{Phase: s.Phase, Reason: s.Reason, Record: s.Record, FromRevision: s.StableRevision, ToRevision: s.CanaryRevision,
+	result := RolloutResult{Phase: s.Phase, Reason: s.Reason, Record: s.Record, FromRevision: s.StableRevision,
+		ToRevision:  s.CanaryRevision,
 		FromPackage: s.StablePackage, ToPackage: s.Package,
 		Before: &revision.Revision{Template: s.StableTemplateDigest, Name: s.StableRevision, Images: s.StableImages},
 		After:  &revision.Revision{Template: s.TemplateDigest, Name: s.CanaryRevision, Images: s.Images}}
@@ -66,64 +69,69 @@ func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 	return result, nil
 }
 
-// rolloutRun is a running rollout. Everything in it is touched by the workflow's coroutines only.
+// rolloutRun is a running rollout. Only the workflow's coroutines access it.
 type rolloutRun struct {
 	*loop[rollout.Command]
 	in      RolloutInput
 	machine *machine.Machine
-	// wanted is what the machine asked for last; running carries it out.
+	// wanted is the machine's last requested action; running executes it.
 	wanted  machine.Action
 	running *runningAction
 	object  *objectPublisher
-	// counted is how many entries of the history are counted (countRestorations).
-	counted int64
-	// newer is the release that takes this one's place when it is over.
+	// countedSeq is the sequence number of the last history entry seen by countRestorations.
+	countedSeq int64
+	// newer is the release that continues in this workflow after this one has ended (supersede).
 	newer *RolloutInput
 }
 
-// runningAction is an activity that is being carried out.
+// runningAction is an activity in progress.
 type runningAction struct {
 	action  machine.Action
 	cancel  workflow.CancelFunc
 	stopped bool
 	result  machine.Result
-	// leg is the leg that begins with the action, and gone what was done of it; nil: the activity is the action alone.
-	leg   *machine.LegRequest
-	gone  machine.LegResult
-	err   error
-	ended bool
+	// leg is the leg that begins with action, legResult its result. leg is nil if the activity executes a single
+	// action.
+	leg       *machine.LegRequest
+	legResult machine.LegResult
+	err       error
+	ended     bool
 }
 
 func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	r := &rolloutRun{in: in, newer: in.Newer,
-		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal", Reason: reasonCancelled}, TypeRollout)}
+		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal",
+			Reason: reasonCancelled}, TypeRollout)}
 	self := r.info.WorkflowExecution
 	claim := workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID, Engine: in.Engine}
-	setup := machine.Setup{Asked: in.Asked, Claim: claim.String(), Workflow: plan.WorkflowRef{ID: self.ID, RunID: self.RunID},
-		BriefRests: r.version >= versionBriefRests, OneWrite: r.version >= versionOneWrite}
+	setup := machine.Setup{Request: in.Request, Claim: claim.String(),
+		Workflow:         plan.WorkflowRef{ID: self.ID, RunID: self.RunID},
+		BriefPausesInLeg: r.version >= versionBriefRests, ClaimWithMove: r.version >= versionOneWrite}
 	if in.State == nil {
 		r.machine = machine.NewMachine(setup, workflow.Now(ctx))
 	} else {
 		r.machine = machine.ResumeMachine(setup, *in.State)
 	}
 	r.driver, r.loop.machine = r, r.machine
-	r.counted = r.machine.Audit().Seq
+	r.countedSeq = r.machine.Audit().Seq
 	r.object = newObjectPublisher(r.ctx, r.machine)
 	begins := in.State == nil && r.info.ContinuedExecutionRunID == ""
 	switch {
 	case in.State != nil:
-		r.resumes()
-	case begins && r.version >= versionLegs: // its workflow was started with that
+		r.resumeListing()
+	case begins && r.version >= versionLegs: // the workflow was started with this state
 		r.shown = listing{state: string(rollout.PhaseProgressing)}
 	}
 	return r
 }
 
-func (r *rolloutRun) hasNews() bool { return r.running != nil && r.running.ended || r.object.hasNews() }
+func (r *rolloutRun) hasResult() bool {
+	return r.running != nil && r.running.ended || r.object.mustWake()
+}
 
-// settle tells the machine what came out of the running activity.
-func (r *rolloutRun) settle(now time.Time, _ bool) {
-	r.object.settle(now)
+// takeResults passes the result of the ended activity to the machine.
+func (r *rolloutRun) takeResults(now time.Time, _ bool) {
+	r.object.takeResult(now)
 	a := r.running
 	if a == nil || !a.ended {
 		return
@@ -141,24 +149,25 @@ func (r *rolloutRun) settle(now time.Time, _ bool) {
 	}
 }
 
-// legEnd is how a leg has ended. What was done of it travels with its failure, and with its cancellation.
+// legEnd returns how a leg has ended. Its completed actions travel in the details of its failure or cancellation.
 func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
-	end := machine.LegEnd{Parts: a.gone.Parts}
+	end := machine.LegEnd{Parts: a.legResult.Parts}
 	var canceled *temporal.CanceledError
 	var timeout *temporal.TimeoutError
 	switch {
 	case a.err == nil:
 		return end
-	case r.version >= versionKeepsParts && errors.As(a.err, &timeout): // its last attempt died when there was to be no other: it was being cancelled, say
-		var told machine.LegProgress
-		if timeout.HasLastHeartbeatDetails() && timeout.LastHeartbeatDetails(&told) == nil {
-			end.Parts = told.Parts
+	// its last attempt died, for example while being cancelled
+	case r.version >= versionKeepsParts && errors.As(a.err, &timeout):
+		var progress machine.LegProgress
+		if timeout.HasLastHeartbeatDetails() && timeout.LastHeartbeatDetails(&progress) == nil {
+			end.Parts = progress.Parts
 		}
 	case errors.As(a.err, &canceled):
-		var gone machine.LegResult
-		if canceled.HasDetails() && canceled.Details(&gone) == nil {
-			end.Parts = gone.Parts
-		} else { // cancelled between two attempts: the server answers for itself
+		var legResult machine.LegResult
+		if canceled.HasDetails() && canceled.Details(&legResult) == nil {
+			end.Parts = legResult.Parts
+		} else { // cancelled between two attempts: Temporal's server answered, not the worker
 			end.Unknown = r.version >= versionKeepsParts
 		}
 		if end.Stopped = a.stopped; a.stopped {
@@ -173,46 +182,47 @@ func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 	return end
 }
 
-// failure is how an activity of the party, or of the centre, has failed.
+// failure converts the error of an activity of the party, or of the centre.
 func (r *rolloutRun) failure(err error) machine.Failure {
 	return rolloutFailure(err, "party "+r.in.Spec.Workload().PartyOrDefault())
 }
 
-// hear takes what the party's watch has noticed: a hint only, for the workload itself is looked at.
-func (r *rolloutRun) hear(s *signal, now time.Time) bool {
+// handleSignal takes an observation of the party's watch. It is only a hint: the machine then reads the workload
+// itself.
+func (r *rolloutRun) handleSignal(s *signal, now time.Time) bool {
 	if s.SignalName != rollout.SignalObserved {
 		return false
 	}
 	var o rollout.Observed
 	if err := decodePayload(s.Arg, &o); err != nil {
-		o = rollout.Observed{} // it is a hint all the same
+		o = rollout.Observed{} // still a hint to read the workload
 	}
 	r.machine.Observed(o, now)
 	return true
 }
 
-// act does what the machine asks for now, and has the object show it.
+// act executes the machine's next action and updates the Rollout object.
 func (r *rolloutRun) act() {
 	r.actOnWorkload()
 	r.object.publish()
 	r.countRestorations()
 }
 
-// countRestorations counts what was put back since it was called last.
+// countRestorations counts the restorations in the history since its last call.
 func (r *rolloutRun) countRestorations() {
 	log, n := r.machine.Audit(), 0
-	for _, e := range log.Entries[len(log.Entries)-int(min(log.Seq-r.counted, int64(len(log.Entries)))):] {
+	for _, e := range log.Entries[len(log.Entries)-int(min(log.Seq-r.countedSeq, int64(len(log.Entries)))):] {
 		if e.Verb == audit.Verb(machine.VerbRestored) {
 			n++
 		}
 	}
-	r.counted = log.Seq
+	r.countedSeq = log.Seq
 	r.meter.restored(n)
 }
 
 func (r *rolloutRun) actOnWorkload() {
 	if r.running != nil {
-		if r.machine.Interrupts() && !r.running.stopped {
+		if r.machine.ShouldInterrupt() && !r.running.stopped {
 			r.running.stopped = true
 			r.running.cancel()
 		}
@@ -225,32 +235,35 @@ func (r *rolloutRun) actOnWorkload() {
 }
 
 func (r *rolloutRun) idle() bool {
-	return r.running == nil && r.wanted.Kind == machine.ActRest && r.object.idle()
+	return r.running == nil && r.wanted.Kind == machine.ActWait && r.object.idle()
 }
 
-func (r *rolloutRun) over() bool { return r.machine.Over() && r.object.idle() }
+func (r *rolloutRun) done() bool { return r.machine.Finished() && r.object.idle() }
 
-func (r *rolloutRun) rest() (until time.Time, summary string) {
-	if r.running == nil && r.wanted.Kind == machine.ActRest && r.wanted.Until != nil { // whatever the object shows by now
+func (r *rolloutRun) nextWake() (until time.Time, summary string) {
+	// regardless of whether the Rollout object is up to date
+	if r.running == nil && r.wanted.Kind == machine.ActWait && r.wanted.Until != nil {
 		until = *r.wanted.Until
 	}
 	return until, r.wanted.Summary
 }
 
-func (r *rolloutRun) next() any {
+func (r *rolloutRun) nextInput() any {
 	in, state := r.in, r.machine.State()
 	in.State, in.Newer = &state, r.newer
 	return in
 }
 
-// listed leaves out the short waits for pods and traffic: each write is an event.
+// listed omits the short waits for pods and traffic: each update is a history event.
 func (r *rolloutRun) listed() listing {
 	s := r.machine.Status()
 	now := listing{state: string(s.Phase)}
 	w := s.WaitingFor
-	short := w == nil || w.Kind == rollout.WaitTraffic || w.Kind == rollout.WaitPods && !r.machine.Stuck() || r.starting(s) || w.Kind == rollout.WaitWindow && r.running != nil
+	short := w == nil || w.Kind == rollout.WaitTraffic || w.Kind == rollout.WaitPods && !r.machine.PodStuck() ||
+		r.starting(s) || w.Kind == rollout.WaitWindow && r.running != nil
 	if !short {
-		now.waits, now.since, now.memo = string(w.Kind), w.Since, &Shown{State: now.state, Reason: s.Reason, WaitingFor: w}
+		now.waitingFor, now.since, now.memo = string(w.Kind), w.Since,
+			&Shown{State: now.state, Reason: s.Reason, WaitingFor: w}
 	}
 	return now
 }
@@ -259,21 +272,27 @@ func (r *rolloutRun) details() string {
 	return rolloutDetails(r.machine.Status(), workflow.Now(r.ctx).UTC().Truncate(time.Second))
 }
 
-// starting: it is being claimed, and the party is not known to be away.
+// starting reports whether the workload is being claimed and the party is not known to be unreachable.
 func (r *rolloutRun) starting(s rollout.Status) bool {
-	return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitParty && r.wanted.Activity() && !r.wanted.NoPickUpTimeout
+	return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitParty && r.wanted.Activity() &&
+		!r.wanted.NoPickUpTimeout
 }
 
-// rolloutMenu is what a Rollout takes.
-var rolloutMenu = menuOf(commandOf, validateRolloutVerb,
-	menuEntry{rollout.VerbApprove, `Let the step that waits go on. Payload: empty, or {"actor":"ann","reason":"looks good","step":2}.`},
-	menuEntry{rollout.VerbPause, `Hold the rollout where it is. Payload: empty, or {"actor":"ann","reason":"lunch"}.`},
+// rolloutMenu lists the verbs of a Rollout.
+var rolloutMenu = newMenu(commandOf, validateRolloutVerb,
+	menuEntry{rollout.VerbApprove,
+		`Let the step that waits go on. Payload: empty, or {"actor":"ann","reason":"looks good","step":2}.`},
+	menuEntry{rollout.VerbPause,
+		`Hold the rollout at its current step. Payload: empty, or {"actor":"ann","reason":"lunch"}.`},
 	menuEntry{rollout.VerbResume, `Go on after a pause. Payload: empty, or {"actor":"ann"}.`},
-	menuEntry{rollout.VerbStop, `End it: back at stable (default), at the new version, or frozen as it is. ` +
+	menuEntry{rollout.VerbStop, `End it: at stable (default), at the new version, or frozen with the current split. ` +
 		`Payload: empty, or {"to":"new","actor":"ann","reason":"enough seen"}.`},
-	menuEntry{rollout.VerbRollback, `Go back to the stable version, traffic first. Payload: empty, or {"actor":"ann","reason":"errors"}.`},
-	menuEntry{rollout.VerbJump, `Go to another step; back, traffic moves and pods stay. Payload: {"toStep":3,"actor":"ann"}.`},
-	menuEntry{rollout.VerbRetry, `Try again what has failed, or put back what somebody else has edited. Payload: empty, or {"actor":"ann"}.`},
+	menuEntry{rollout.VerbRollback,
+		`Go back to the stable version, traffic first. Payload: empty, or {"actor":"ann","reason":"errors"}.`},
+	menuEntry{rollout.VerbJump,
+		`Go to another step; back, traffic moves and pods stay. Payload: {"toStep":3,"actor":"ann"}.`},
+	menuEntry{rollout.VerbRetry,
+		`Retry the failed step, or overwrite the change of another client. Payload: empty, or {"actor":"ann"}.`},
 	menuEntry{rollout.VerbPromote, `Skip the pauses that are left. Payload: empty, or {"actor":"ann","step":2}.`},
 )
 
@@ -287,7 +306,7 @@ func validateRolloutVerb(_ rollout.Verb, q RolloutVerbRequest) error {
 	case q.Step < 0 || q.ToStep < 0 || q.Generation < 0 || q.ObjectState < 0:
 		return errors.New("step, toStep, generation and objectState are counted from 1")
 	case len(q.Gate) > maxGate:
-		return fmt.Errorf("gate has %d characters: send waitingFor.gate as it is", len(q.Gate))
+		return fmt.Errorf("gate has %d characters: send waitingFor.gate unchanged", len(q.Gate))
 	case q.To != "":
 		if err := validateStopTo(q.To); err != nil {
 			return err
@@ -303,40 +322,40 @@ func validateStopTo(to rollout.StopTo) error {
 	return nil
 }
 
-// supersedeEntry is an Update alone: SupersedeRequest → VerbResponse.
+// supersedeEntry exists as an Update only: SupersedeRequest → VerbResponse.
 var supersedeEntry = menuEntry{rollout.VerbSupersede,
-	"A newer release of the same workload takes this one's place: this one goes back to stable first."}
+	"A newer release of the same workload replaces this one, which returns to stable first."}
 
-// readSupersede reads a newer release, which comes with its command.
+// readSupersede reads a supersede request; the newer release is attached to its command.
 func readSupersede(payloads *commonpb.Payloads) (*envelope[rollout.Command], error) {
 	var q SupersedeRequest
-	if err := decodePayload(payloads, &q); err != nil { // another server made it, which may be newer
+	if err := decodePayload(payloads, &q); err != nil { // lenient: the sending server may be newer
 		return nil, err
 	}
 	if len(q.Input.Spec.Strategy.Steps) == 0 || q.Input.State != nil || q.Input.Newer != nil {
 		return nil, errors.New("the newer release has no steps: send its whole input")
 	}
 	command := commandOf(rollout.VerbSupersede, RolloutVerbRequest{VerbRequest: q.VerbRequest})
-	return &envelope[rollout.Command]{command: command, with: &q.Input}, validateVerb(q.VerbRequest)
+	return &envelope[rollout.Command]{command: command, attachment: &q.Input}, validateVerb(q.VerbRequest)
 }
 
-// carryOut hands one command to the machine.
+// carryOut passes one command to the machine.
 func (r *rolloutRun) carryOut(e *envelope[rollout.Command], now time.Time) (audit.Outcome, string) {
-	if edited, is := e.with.(*strategy.Strategy); is {
+	if edited, is := e.attachment.(*strategy.Strategy); is {
 		return r.machine.Replan(e.command, *edited, now)
 	}
 	outcome, text := r.machine.Command(e.command, now)
-	if newer, is := e.with.(*RolloutInput); is && r.newer == nil && r.machine.Superseded() {
+	if newer, is := e.attachment.(*RolloutInput); is && r.newer == nil && r.machine.Superseded() {
 		r.newer = newer
 	}
 	return outcome, text
 }
 
-// start carries out an activity beside the loop.
+// start executes an activity concurrently with the loop.
 func (r *rolloutRun) start(a machine.Action) {
 	ctx, cancel := workflow.WithCancel(r.ctx)
 	running := &runningAction{cancel: cancel}
-	if r.version >= versionLegs && r.machine.Leg(a) {
+	if r.version >= versionLegs && r.machine.StartsLeg(a) {
 		running.leg = new(r.machine.BeginLeg(&a))
 	}
 	r.machine.Start(a)
@@ -349,9 +368,11 @@ func (r *rolloutRun) start(a machine.Action) {
 
 func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction) error {
 	a, out := running.action, &running.result
-	atParty, atCentre := workflow.WithActivityOptions(ctx, r.partyOptions(a)), workflow.WithActivityOptions(ctx, options(centreForever, a))
+	atParty, atCentre := workflow.WithActivityOptions(ctx, r.partyOptions(a)),
+		workflow.WithActivityOptions(ctx, options(centreForever, a))
 	if running.leg != nil {
-		return perform(workflow.WithActivityOptions(ctx, r.legOptions(a)), machine.ActivityLeg, *running.leg, &running.gone)
+		return perform(workflow.WithActivityOptions(ctx, r.legOptions(a)), machine.ActivityLeg, *running.leg,
+			&running.legResult)
 	}
 	switch a.Kind {
 	case machine.ActBegin:
@@ -362,9 +383,9 @@ func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction
 		return perform(atParty, rollout.ActivityRoute, a.Route, &out.Route)
 	case machine.ActFinish:
 		return perform(atParty, rollout.ActivityFinish, a.Finish, &out.Pods)
-	case machine.ActHold:
+	case machine.ActJoinTraffic:
 		return perform(atCentre, rollout.ActivityHoldTraffic, a.Hold, &out.Hold)
-	case machine.ActLeave:
+	case machine.ActLeaveTraffic:
 		return perform(atCentre, rollout.ActivityLeaveTraffic, a.Leave, &out.Leave)
 	case machine.ActAskHolder:
 		return perform(atCentre, workloadops.ActivityClaimHolder, a.Holder, &out.Holder)
@@ -375,12 +396,13 @@ func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction
 	}
 }
 
-// complete writes the record. A rollout closes without its record only when that is refused for good.
+// complete writes the record. A rollout closes without its record only if the write is refused permanently.
 func (r *rolloutRun) complete(ctx workflow.Context) error {
 	spec := r.in.Spec
-	request := rollout.CompleteRequest{Record: r.in.Record, WorkflowID: r.info.WorkflowExecution.ID, RunID: r.info.WorkflowExecution.RunID,
+	request := rollout.CompleteRequest{Record: r.in.Record, WorkflowID: r.info.WorkflowExecution.ID,
+		RunID: r.info.WorkflowExecution.RunID,
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name}
-	if r.version >= versionLegs && r.completeAtOnce(ctx, request) {
+	if r.version >= versionLegs && r.completeLocally(ctx, request) {
 		return nil
 	}
 	err := perform(ctx, rollout.ActivityCompleteRollout, request, nil)
@@ -390,13 +412,15 @@ func (r *rolloutRun) complete(ctx workflow.Context) error {
 	return err
 }
 
-// completeAtOnce writes the record by a local activity, which costs one event. A home cluster that does not answer at once is waited for by an activity.
-func (r *rolloutRun) completeAtOnce(ctx workflow.Context, request rollout.CompleteRequest) bool {
-	request.Status = new(r.machine.Status()) // what a local activity is given is no part of the history
-	return atOnce(ctx, rollout.ActivityCompleteRollout, request, nil)
+// completeLocally writes the record by a local activity, which costs one event. If the home cluster does not answer,
+// the caller falls back to an activity.
+func (r *rolloutRun) completeLocally(ctx workflow.Context, request rollout.CompleteRequest) bool {
+	request.Status = new(r.machine.Status()) // the input of a local activity is not part of the history
+	return tryLocally(ctx, rollout.ActivityCompleteRollout, request, nil)
 }
 
-// partyOptions are those of an operation on a party's cluster. A party that is known to be away is waited for without a limit.
+// partyOptions are for an operation on a party's cluster. If the party is known to be unreachable, there is no limit on
+// the wait for its worker.
 func (r *rolloutRun) partyOptions(a machine.Action) workflow.ActivityOptions {
 	pickUp := time.Duration(r.in.UnreachableBudgetSeconds) * time.Second
 	if a.NoPickUpTimeout {
@@ -405,17 +429,18 @@ func (r *rolloutRun) partyOptions(a machine.Action) workflow.ActivityOptions {
 	return options(partyRun(r.in.Queue, pickUp), a)
 }
 
-// legOptions let an attempt keep its place for as long as its pods come on.
+// legOptions let an attempt keep its worker slot while its pods make progress.
 func (r *rolloutRun) legOptions(a machine.Action) workflow.ActivityOptions {
 	o := r.partyOptions(a)
 	o.StartToCloseTimeout = legTimeout
 	return o
 }
 
-// legTimeout is more than an attempt at a leg takes.
+// legTimeout is longer than one attempt at a leg can take.
 const legTimeout = 5 * time.Minute
 
-// options are those of an action. What is stopped ends before anything else begins: two writers of one workload would undo each other.
+// options adds an action's summary. A stopped activity must end before the next begins: two writers of one workload
+// would overwrite each other.
 func options(o workflow.ActivityOptions, a machine.Action) workflow.ActivityOptions {
 	o.Summary, o.WaitForCancellation = cell(a.Summary, maxSummary), true
 	return o
@@ -424,22 +449,23 @@ func options(o workflow.ActivityOptions, a machine.Action) workflow.ActivityOpti
 // maxSummary is the longest summary that Temporal's UI shows, in bytes.
 const maxSummary = 200
 
-// rolloutFailure is an activity's error in the machine's terms.
+// rolloutFailure converts an activity's error into the machine's type.
 func rolloutFailure(err error, party string) machine.Failure {
 	details := detailsOf(err)
-	f := machine.Failure{Kind: kindOf(err), Message: message(err), Holder: details.Holder, SpentSeconds: details.SpentSeconds}
+	f := machine.Failure{Kind: kindOf(err), Message: message(err), Holder: details.Holder,
+		SpentSeconds: details.SpentSeconds}
 	if trouble, spent := systemTrouble(err, party); trouble != "" {
 		f.Message, f.SpentSeconds = trouble, spent
 		if !f.Kind.System() {
 			f.Kind = failure.Unreachable
 		}
 	}
-	if temporal.IsCanceledError(err) { // somebody else than the machine stopped it: it is done again
+	if temporal.IsCanceledError(err) { // cancelled by another client rather than the machine: retry
 		f.Kind = failure.Unreachable
 	}
 	var numbers rollout.MoveResult
-	told := f.Kind == failure.WorkloadFailed || f.Kind == failure.Drift
-	if told && len(details.Data) > 0 && json.Unmarshal(details.Data, &numbers) == nil {
+	hasNumbers := f.Kind == failure.WorkloadFailed || f.Kind == failure.Drift
+	if hasNumbers && len(details.Data) > 0 && json.Unmarshal(details.Data, &numbers) == nil {
 		f.Move = &numbers
 	}
 	return f

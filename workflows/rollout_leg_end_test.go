@@ -12,20 +12,23 @@ import (
 	"slipway.io/slipway/release/rollout/machine"
 )
 
-// A worker that dies while its leg is being cancelled gets no next attempt: what the leg has done is in the last heartbeat.
-func TestALegThatDiesWhileItIsCancelledHasDoneWhatItTold(t *testing.T) {
+// A worker that dies while its leg is being cancelled gets no further attempt: the completed actions are in the last
+// heartbeat.
+func TestLegEnd_KeepsHeartbeatParts_WhenWorkerDiesWhileCancelled(t *testing.T) {
 	t.Parallel()
 	parts := []machine.Part{{}, {}}
 	for version, want := range map[workflow.Version]int{versionBriefRests: 0, versionKeepsParts: len(parts)} {
 		r := &rolloutRun{loop: &loop[rollout.Command]{version: version}}
-		end := r.legEnd(&runningAction{stopped: true, err: temporal.NewHeartbeatTimeoutError(machine.LegProgress{Parts: parts})})
-		require.Len(t, end.Parts, want, "a rollout that began by version %d", version)
+		end := r.legEnd(&runningAction{stopped: true,
+			err: temporal.NewHeartbeatTimeoutError(machine.LegProgress{Parts: parts})})
+		require.Len(t, end.Parts, want, "a rollout that started with version %d", version)
 		require.NotNil(t, end.Failure)
 	}
 }
 
-// A build of before knows fewer versions of each type: what begins goes by the newest one that it knows, which another type's may be above.
-func TestWhatBeginsGoesByAVersionOfItsType(t *testing.T) {
+// An older build supports fewer versions of each type: a new workflow uses its type's newest version that the older
+// build supports.
+func TestRecordingPrefersNewestSupportedVersion(t *testing.T) {
 	t.Parallel()
 	level := HistoryLevel
 	record := Recording(func() int { return level })
@@ -34,11 +37,16 @@ func TestWhatBeginsGoesByAVersionOfItsType(t *testing.T) {
 		level int
 		want  workflow.Version
 	}{
-		{TypePreflight, HistoryLevel, versionChecksTogether}, {TypePreflight, 6, workflow.DefaultVersion}, {TypeRollout, HistoryLevel, versionOneWrite}, {TypeRollout, 5, versionKeepsParts}, {TypeRollout, 4, versionBriefRests}, {TypeRollout, 2, versionLegs}, {TypeRollout, 0, workflow.DefaultVersion},
-		{TypeServing, HistoryLevel, versionCreatesAtOnce}, {TypeServing, 8, versionPartiesTogether}, {TypeServing, 7, versionAtOnce}, {TypeServing, 3, versionSettlesFirst}, {TypeDeployPlan, HistoryLevel, versionSettlesFirst},
+		{TypePreflight, HistoryLevel, versionChecksTogether}, {TypePreflight, 6, workflow.DefaultVersion},
+		{TypeRollout, HistoryLevel, versionOneWrite}, {TypeRollout, 5, versionKeepsParts},
+		{TypeRollout, 4, versionBriefRests}, {TypeRollout, 2, versionLegs}, {TypeRollout, 0, workflow.DefaultVersion},
+		{TypeServing, HistoryLevel, versionCreatesAtOnce}, {TypeServing, 8, versionPartiesTogether},
+		{TypeServing, 7, versionAtOnce}, {TypeServing, 3, versionSettlesFirst},
+		{TypeDeployPlan, HistoryLevel, versionSettlesFirst},
 	} {
 		level = c.level
-		in := worker.PreferredVersionProviderInput{ChangeID: changeLoop, WorkflowInfo: &workflow.Info{WorkflowType: workflow.Type{Name: c.kind}}}
+		in := worker.PreferredVersionProviderInput{ChangeID: changeLoop,
+			WorkflowInfo: &workflow.Info{WorkflowType: workflow.Type{Name: c.kind}}}
 		require.Equal(t, c.want, record(in).Version, "%s at level %d", c.kind, c.level)
 	}
 	require.Nil(t, record(worker.PreferredVersionProviderInput{ChangeID: "another"}))

@@ -25,25 +25,26 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// fakeParty plays a party's worker and the centre: it keeps pods and routes, and writes down what was asked, in order.
+// fakeParty plays a party's worker and the centre: it keeps pods and routes, and records the calls in order.
 type fakeParty struct {
 	*testsuite.TestWorkflowEnvironment
 	t *testing.T
-	// size is the workload's, updated how many pods are new, share the new version's share of the traffic.
+	// size is the workload's size, updated the number of new pods, share the new version's share of the traffic.
 	size, updated, share int32
 	pinned               bool
-	// calls are the activities that ran, in words; timers and upserts how many were written.
+	// calls are the executed activities, as text; upserts counts writes of search attributes.
 	calls   []string
 	upserts int
-	// fail plays the failure of a call, by its words; each is used up in turn.
+	// fail scripts failures of a call, by its text; each failure is used once.
 	fail map[string][]error
-	// before is called when an activity runs.
+	// before is called when an activity starts.
 	before func(call string)
-	// adopted is what an earlier release left; holderDead what the centre says of another's claim.
+	// adopted is the state that an earlier release left; holderDead is the centre's answer about another release's
+	// claim.
 	adopted    *rollout.Adopted
 	holderDead bool
 	restore    bool
-	// grace is how long routes need.
+	// grace is how long routes take to become effective, in seconds.
 	grace    int64
 	recorded *rollout.Status
 }
@@ -54,7 +55,8 @@ func newParty(t *testing.T, size int32) *fakeParty {
 }
 
 func newPartyOf(t *testing.T, size int32, suite *testsuite.WorkflowTestSuite) *fakeParty {
-	p := &fakeParty{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, size: size, fail: map[string][]error{}}
+	p := &fakeParty{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, size: size,
+		fail: map[string][]error{}}
 	p.SetWorkerOptions(worker.Options{Interceptors: interceptors()})
 	p.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: TypeRollout})
 	p.SetStartTime(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
@@ -70,7 +72,8 @@ func newPartyOf(t *testing.T, size int32, suite *testsuite.WorkflowTestSuite) *f
 	register(rollout.ActivityHoldTraffic, p.hold)
 	register(rollout.ActivityLeaveTraffic, p.leave)
 	register(rollout.ActivityCompleteRollout, p.complete)
-	register(workloadops.ActivityClaimHolder, func(context.Context, workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
+	register(workloadops.ActivityClaimHolder, func(context.Context,
+		workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
 		if err := p.called("askHolder"); err != nil {
 			return workloadops.ClaimHolderResult{}, err
 		}
@@ -81,7 +84,7 @@ func newPartyOf(t *testing.T, size int32, suite *testsuite.WorkflowTestSuite) *f
 	return p
 }
 
-// called notes a call and plays its failure, if one is scripted.
+// called records a call and returns its scripted failure, if any.
 func (p *fakeParty) called(call string) error {
 	p.calls = append(p.calls, call)
 	if p.before != nil {
@@ -94,18 +97,19 @@ func (p *fakeParty) called(call string) error {
 	return nil
 }
 
-// takes has each move of pods, and of traffic, take some time.
+// takes makes each move of pods and of traffic take some time.
 func (p *fakeParty) takes(d time.Duration) {
 	p.OnActivity(rollout.ActivityMove, mock.Anything, mock.Anything).After(d).Return(p.move)
 	p.OnActivity(rollout.ActivityRoute, mock.Anything, mock.Anything).After(d).Return(p.route)
 }
 
 func (p *fakeParty) numbers(message string) rollout.MoveResult {
-	return rollout.MoveResult{Replicas: p.size, Target: p.updated, Updated: p.updated, UpdatedReady: p.updated, StableReady: p.size,
-		Canary: "canary-1", CanaryHash: "c1", Template: "digest", Message: message}
+	return rollout.MoveResult{Replicas: p.size, Target: p.updated, Updated: p.updated, UpdatedReady: p.updated,
+		StableReady: p.size,
+		Canary:      "canary-1", CanaryHash: "c1", Template: "digest", Message: message}
 }
 
-// leg goes a leg as a party's worker does, but for short rests, which it leaves to the workflow's timers.
+// leg executes a leg like a party's worker, except for short pauses, which it leaves to the workflow's timers.
 func (p *fakeParty) leg(ctx context.Context, in machine.LegRequest) (machine.LegResult, error) {
 	l := machine.NewLeg(in, nil)
 	for {
@@ -132,7 +136,7 @@ func (p *fakeParty) leg(ctx context.Context, in machine.LegRequest) (machine.Leg
 	}
 }
 
-// withParts has what was done of a leg travel with a failure that is not tried again.
+// withParts adds the completed actions of a leg to a failure that is not retried.
 func withParts(err error, parts []machine.Part) error {
 	var app *temporal.ApplicationError
 	var details failure.Details
@@ -143,7 +147,8 @@ func withParts(err error, parts []machine.Part) error {
 		_ = app.Details(&details)
 	}
 	details.Leg, _ = json.Marshal(parts)
-	return temporal.NewApplicationErrorWithOptions(app.Message(), app.Type(), temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{details}})
+	return temporal.NewApplicationErrorWithOptions(app.Message(), app.Type(),
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{details}})
 }
 
 func (p *fakeParty) begin(_ context.Context, in rollout.BeginRequest) (rollout.BeginResult, error) {
@@ -154,20 +159,21 @@ func (p *fakeParty) begin(_ context.Context, in rollout.BeginRequest) (rollout.B
 	if err := p.called(call); err != nil {
 		return rollout.BeginResult{}, err
 	}
-	r := rollout.BeginResult{Replicas: p.size, Stable: "stable-1", StableHash: "s1", Message: "begun", Adopted: p.adopted}
+	r := rollout.BeginResult{Replicas: p.size, Stable: "stable-1", StableHash: "s1", Message: "begun",
+		Adopted: p.adopted}
 	p.adopted = nil
 	return r, nil
 }
 
 func (p *fakeParty) move(_ context.Context, in rollout.MoveRequest) (rollout.MoveResult, error) {
 	call := fmt.Sprintf("move %s", in.Replicas.String())
-	if in.Look {
+	if in.Inspect {
 		call = "look"
 	}
 	if in.Back {
 		call = "back " + in.Replicas.String()
 	}
-	if in.PutBack {
+	if in.OverwriteDrift {
 		call += " put back"
 	}
 	if in.Halt {
@@ -177,7 +183,7 @@ func (p *fakeParty) move(_ context.Context, in rollout.MoveRequest) (rollout.Mov
 		return rollout.MoveResult{}, err
 	}
 	if in.Halt {
-		return p.numbers("the pods rest"), nil
+		return p.numbers("the pods are halted"), nil
 	}
 	target, err := intstr.GetScaledValueFromIntOrPercent(&in.Replicas, int(p.size), true)
 	if err != nil {
@@ -211,13 +217,13 @@ func (p *fakeParty) route(_ context.Context, in rollout.RouteRequest) (rollout.R
 	}
 	switch in.Action {
 	case rollout.RoutePin:
-		require.Less(p.t, p.updated, p.size, "a Service that is pinned to stable pods has some")
+		require.Less(p.t, p.updated, p.size, "a Service is pinned only while stable pods exist")
 		p.pinned = true
 	case rollout.RouteUnpin:
 		p.pinned = false
 	case rollout.RouteEnsure:
 		if in.Claim != "shared" {
-			require.NotZero(p.t, p.updated, "traffic is never sent to pods that are not there")
+			require.NotZero(p.t, p.updated, "traffic is never sent to missing pods")
 			if in.Traffic.Weight != nil {
 				p.share = *in.Traffic.Weight
 			}
@@ -244,13 +250,14 @@ func (p *fakeParty) finish(_ context.Context, in rollout.FinishRequest) (rollout
 			p.updated = p.size
 		}
 	}
-	return p.numbers("whole"), nil
+	return p.numbers("complete"), nil
 }
 
 func (p *fakeParty) hold(_ context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult, error) {
 	weight := int32(10)
-	return rollout.HoldTrafficResult{Claim: "shared", Shared: rollout.SharedTraffic{Name: in.Name, Traffic: strategy.Traffic{Weight: &weight},
-		Routings: []strategy.Routing{{Service: "gateway", HTTPRoute: "gateway"}}}}, p.called("hold " + in.Name)
+	return rollout.HoldTrafficResult{Claim: "shared",
+		Shared: rollout.SharedTraffic{Name: in.Name, Traffic: strategy.Traffic{Weight: &weight},
+			Routings: []strategy.Routing{{Service: "gateway", HTTPRoute: "gateway"}}}}, p.called("hold " + in.Name)
 }
 
 func (p *fakeParty) leave(_ context.Context, in rollout.LeaveTrafficRequest) (rollout.LeaveTrafficResult, error) {
@@ -259,7 +266,8 @@ func (p *fakeParty) leave(_ context.Context, in rollout.LeaveTrafficRequest) (ro
 		call += " restored"
 	}
 	return rollout.LeaveTrafficResult{Claim: "shared", Restore: p.restore && !in.Restored,
-		Shared: rollout.SharedTraffic{Name: in.Name, Routings: []strategy.Routing{{Service: "gateway", HTTPRoute: "gateway"}}}}, p.called(call)
+		Shared: rollout.SharedTraffic{Name: in.Name,
+			Routings: []strategy.Routing{{Service: "gateway", HTTPRoute: "gateway"}}}}, p.called(call)
 }
 
 func (p *fakeParty) complete(_ context.Context, in rollout.CompleteRequest) error {
@@ -278,15 +286,15 @@ func (p *fakeParty) status() rollout.Status {
 	return s
 }
 
-// at sends something after a time that is skipped.
+// at calls do after a time that is skipped.
 func (p *fakeParty) at(after time.Duration, do func()) { p.RegisterDelayedCallback(do, after) }
 
-// send is a signal as the Temporal UI sends it.
+// send sends a signal as Temporal's UI does.
 func (p *fakeParty) send(after time.Duration, verb rollout.Verb, request RolloutVerbRequest) {
 	p.at(after, func() { p.SignalWorkflow(string(verb), request) })
 }
 
-// ask is an Update; its answer is checked at the end of the test.
+// ask sends an Update; the test checks its answer at the end.
 func (p *fakeParty) ask(after time.Duration, verb rollout.Verb, request RolloutVerbRequest) *VerbResponse {
 	var answer VerbResponse
 	p.at(after, func() { p.updateNow(string(verb), request.Key, request, &answer) })
@@ -304,7 +312,7 @@ func (p *fakeParty) updateNow(name, id string, request any, answer *VerbResponse
 	}, request)
 }
 
-// run runs the rollout to its end.
+// run executes the rollout to its end.
 func (p *fakeParty) run(in RolloutInput) rollout.Status {
 	p.ExecuteWorkflow(TypeRollout, in)
 	require.True(p.t, p.IsWorkflowCompleted())
@@ -323,10 +331,11 @@ func (p *fakeParty) count(call string) int {
 }
 
 func failed(kind failure.Kind, message string, details failure.Details) error {
-	return temporal.NewApplicationErrorWithOptions(message, string(kind), temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{details}})
+	return temporal.NewApplicationErrorWithOptions(message, string(kind),
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{details}})
 }
 
-// stepOf is a step "N%" with a weight (negative: none) and a pause in seconds (negative: a person's approval).
+// stepOf is a step "N%" with a weight (negative: none) and a pause in seconds (negative: an approval).
 func stepOf(percent string, weight int32, pause int64) strategy.Step {
 	s := strategy.Step{Replicas: intstr.FromString(percent)}
 	if weight >= 0 {
@@ -339,11 +348,15 @@ func stepOf(percent string, weight int32, pause int64) strategy.Step {
 }
 
 func rolloutOf(style strategy.Style, traffic bool, steps ...strategy.Step) RolloutInput {
-	in := RolloutInput{Queue: catalog.PartyQueue("default"), Asked: machine.Asked{Record: "shop.order.1", CreatedAt: time.Date(2026, 3, 1, 8, 59, 0, 0, time.UTC),
-		Actor: "ann", Reason: "new", Via: "http", UnreachableBudgetSeconds: 120}}
-	in.Spec = strategy.Spec{Namespace: "shop", Name: "order", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"},
-		Strategy: strategy.Strategy{Style: style, Steps: steps}, Change: strategy.Change{Images: map[string]string{"app": "app:2"}},
-		Policy: strategy.Policy{StepDeadlineSeconds: 600, OnFailure: strategy.OnFailurePause, OnExpiry: strategy.OnFailurePause}}
+	in := RolloutInput{Queue: catalog.PartyQueue("default"),
+		Request: machine.Request{Record: "shop.order.1", CreatedAt: time.Date(2026, 3, 1, 8, 59, 0, 0, time.UTC),
+			Actor: "ann", Reason: "new", Via: "http", UnreachableBudgetSeconds: 120}}
+	in.Spec = strategy.Spec{Namespace: "shop", Name: "order",
+		WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"},
+		Strategy:    strategy.Strategy{Style: style, Steps: steps},
+		Change:      strategy.Change{Images: map[string]string{"app": "app:2"}},
+		Policy: strategy.Policy{StepDeadlineSeconds: 600, OnFailure: strategy.OnFailurePause,
+			OnExpiry: strategy.OnFailurePause}}
 	if traffic {
 		in.Spec.Strategy.Routings = []strategy.Routing{{Service: "order", GraceSeconds: 3, HTTPRoute: "order"}}
 	}

@@ -14,18 +14,21 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-func TestRolloutGoesThroughItsSteps(t *testing.T) {
+func TestRolloutExecutesItsSteps(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
 	p.grace = 3
-	in := rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1), stepOf("50%", 50, 3600), stepOf("100%", -1, -1))
-	answer := p.ask(48*time.Hour, rollout.VerbApprove, RolloutVerbRequest{VerbRequest: VerbRequest{Actor: "bob", Via: "http", Key: "k1"}, Step: 1})
+	in := rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, -1), stepOf("50%", 50, 3600),
+		stepOf("100%", -1, -1))
+	answer := p.ask(48*time.Hour, rollout.VerbApprove,
+		RolloutVerbRequest{VerbRequest: VerbRequest{Actor: "bob", Via: "http", Key: "k1"}, Step: 1})
 	s := p.run(in)
 	require.NoError(t, p.GetWorkflowError())
 	require.Equal(t, audit.Accepted, answer.Outcome, answer.Message)
 	require.Equal(t, []string{"begin", "PinStableService", "move 20%", "route 20%", "move 50%", "route 50%",
 		"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "move 100%",
-		"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "ResumeWorkload new", "ReleaseWorkloadControl", "record"}, p.calls)
+		"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "ResumeWorkload new",
+		"ReleaseWorkloadControl", "record"}, p.calls)
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 	require.Equal(t, -1, s.NextStepIndex)
 	require.Equal(t, rollout.StateCompleted, s.CurrentStepState)
@@ -36,19 +39,21 @@ func TestRolloutGoesThroughItsSteps(t *testing.T) {
 	for _, d := range s.History {
 		decisions = append(decisions, d.Actor+" "+string(d.Verb))
 	}
-	require.Equal(t, []string{"ann start", "bob approve", "timer elapsed"}, decisions, "people's decisions and rules' are kept")
+	require.Equal(t, []string{"ann start", "bob approve", "timer elapsed"}, decisions,
+		"decisions of users and of rules are kept")
 }
 
 func TestRolloutWithoutTrafficCostsOneActivityPerStep(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 4)
-	s := p.run(rolloutOf(strategy.StylePartition, false, stepOf("25%", -1, 0), stepOf("50%", -1, 0), stepOf("100%", -1, 0)))
+	s := p.run(rolloutOf(strategy.StylePartition, false, stepOf("25%", -1, 0), stepOf("50%", -1, 0),
+		stepOf("100%", -1, 0)))
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 	require.Equal(t, []string{"begin", "move 25%", "move 50%", "move 100%", "ResumeAndRelease new", "record"}, p.calls)
-	require.LessOrEqual(t, p.upserts, 2, "lists are written when the rollout begins and when it ends, not for each step")
+	require.LessOrEqual(t, p.upserts, 2, "search attributes are written at the start and at the end, not for each step")
 }
 
-func TestRolloutStepWithTrafficAndApprovalIsCheap(t *testing.T) {
+func TestRolloutStepWithTrafficAndApproval_CostsAtMost30Events(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
 	p.grace = 3
@@ -63,10 +68,12 @@ func TestRolloutStepWithTrafficAndApprovalIsCheap(t *testing.T) {
 		})
 	}
 	p.run(in)
-	// Activities are 3 events and a workflow task of 3, timers 2 and a workflow task, upserts 1, an approval 2 and a workflow task.
+	// Activities are 3 events and a workflow task of 3, timers 2 and a workflow task, upserts 1, an approval 2 and a
+	// workflow task.
 	activities, waits, lists := calls[2]-calls[1], timersAt[2]-timersAt[1], upserts[2]-upserts[1]
 	require.Equal(t, 2, activities, "pods, then traffic")
-	require.LessOrEqual(t, 6*activities+5*waits+lists+5, 30, "activities %d, timers %d, upserts %d", activities, waits, lists)
+	require.LessOrEqual(t, 6*activities+5*waits+lists+5, 30, "activities %d, timers %d, upserts %d", activities, waits,
+		lists)
 }
 
 func TestRolloutEndings(t *testing.T) {
@@ -81,26 +88,37 @@ func TestRolloutEndings(t *testing.T) {
 		phase   rollout.Phase
 	}{
 		"rollback of a partition": {
-			reason: "traffic leaves before the pods, and the Service stays pinned until the new pods are gone", style: strategy.StylePartition, traffic: true, verb: rollout.VerbRollback,
-			calls: []string{"RouteTrafficToStable", "ResumeWorkload stable", "RestoreStableService", "RemoveCanaryService", "ReleaseWorkloadControl"}, phase: rollout.PhaseRolledBack},
+			reason: "traffic leaves before the pods, and the Service stays pinned until the new pods are deleted",
+			style:  strategy.StylePartition, traffic: true, verb: rollout.VerbRollback,
+			calls: []string{"RouteTrafficToStable", "ResumeWorkload stable", "RestoreStableService",
+				"RemoveCanaryService", "ReleaseWorkloadControl"}, phase: rollout.PhaseRolledBack},
 		"rollback of a blue-green": {
-			reason: "the old pods take the traffic back at once", style: strategy.StyleBlueGreen, traffic: true, verb: rollout.VerbRollback,
-			calls: []string{"RouteTrafficToStable", "ResumeWorkload stable", "RestoreStableService", "RemoveCanaryService", "ReleaseWorkloadControl"}, phase: rollout.PhaseRolledBack},
+			reason: "the old pods get the traffic back at once", style: strategy.StyleBlueGreen, traffic: true,
+			verb: rollout.VerbRollback,
+			calls: []string{"RouteTrafficToStable", "ResumeWorkload stable", "RestoreStableService",
+				"RemoveCanaryService", "ReleaseWorkloadControl"}, phase: rollout.PhaseRolledBack},
 		"stop": {
-			reason: "stop means stable unless it says otherwise", style: strategy.StylePartition, verb: rollout.VerbStop,
+			reason: "stop means stable by default", style: strategy.StylePartition, verb: rollout.VerbStop,
 			calls: []string{"ResumeAndRelease stable"}, phase: rollout.PhaseRolledBack},
 		"stop to new with an extra workload": {
-			reason: "the extra workload carries its share until the workload itself is new", style: strategy.StyleCanary, traffic: true, verb: rollout.VerbStop, to: rollout.StopToNew,
-			calls: []string{"RestoreStableService", "ResumeWorkload new", "RouteTrafficToStable", "RemoveCanaryService", "ReleaseWorkloadControl"}, phase: rollout.PhaseHealthy},
+			reason: "the extra workload serves its share until the workload itself is new", style: strategy.StyleCanary,
+			traffic: true, verb: rollout.VerbStop, to: rollout.StopToNew,
+			calls: []string{"RestoreStableService", "ResumeWorkload new", "RouteTrafficToStable", "RemoveCanaryService",
+				"ReleaseWorkloadControl"}, phase: rollout.PhaseHealthy},
 		"stop to new of a blue-green": {
-			reason: "with few new pods traffic spreads over all", style: strategy.StyleBlueGreen, traffic: true, verb: rollout.VerbStop, to: rollout.StopToNew,
-			calls: []string{"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "ResumeWorkload new", "ReleaseWorkloadControl"}, phase: rollout.PhaseHealthy},
+			reason: "with few new pods, traffic goes to all pods", style: strategy.StyleBlueGreen, traffic: true,
+			verb: rollout.VerbStop, to: rollout.StopToNew,
+			calls: []string{"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "ResumeWorkload new",
+				"ReleaseWorkloadControl"}, phase: rollout.PhaseHealthy},
 		"stop to frozen": {
-			reason: "split and traffic stay", style: strategy.StylePartition, traffic: true, verb: rollout.VerbStop, to: rollout.StopToFrozen,
+			reason: "split and traffic stay", style: strategy.StylePartition, traffic: true, verb: rollout.VerbStop,
+			to:    rollout.StopToFrozen,
 			calls: []string{"Freeze"}, phase: rollout.PhaseCancelled},
 		"approved blue-green": {
-			reason: "all traffic goes to the new pods before the old ones go", style: strategy.StyleBlueGreen, traffic: true, verb: rollout.VerbApprove,
-			calls: []string{"RouteTrafficToNew", "RestoreStableService", "ResumeWorkload new", "RouteTrafficToStable", "RemoveCanaryService", "ReleaseWorkloadControl"}, phase: rollout.PhaseHealthy},
+			reason: "all traffic goes to the new pods before the old ones are deleted", style: strategy.StyleBlueGreen,
+			traffic: true, verb: rollout.VerbApprove,
+			calls: []string{"RouteTrafficToNew", "RestoreStableService", "ResumeWorkload new", "RouteTrafficToStable",
+				"RemoveCanaryService", "ReleaseWorkloadControl"}, phase: rollout.PhaseHealthy},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -146,9 +164,9 @@ func TestRolloutGatesAreAcceptedOnce(t *testing.T) {
 	require.Equal(t, audit.Accepted, first.Outcome)
 	require.Equal(t, "a", s.History[1].Key)
 	require.Equal(t, first.Message, again.Message, "the same key is the same command")
-	require.Equal(t, audit.Refused, stale.Outcome, "a gate that was passed is stale")
-	require.Equal(t, string(rollout.PhaseProgressing), stale.State, "a refusal says where it stands")
-	require.Equal(t, audit.Refused, wrongStep.Outcome, "a click that was meant for step 1 does not approve step 2")
+	require.Equal(t, audit.Refused, stale.Outcome, "the gate of a passed step is stale")
+	require.Equal(t, string(rollout.PhaseProgressing), stale.State, "a refusal contains the current state")
+	require.Equal(t, audit.Refused, wrongStep.Outcome, "an approval meant for step 1 does not approve step 2")
 	require.Equal(t, audit.Accepted, second.Outcome)
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 }
@@ -172,7 +190,7 @@ func TestRolloutApprovalExpires(t *testing.T) {
 		resumed := p.ask(3*time.Hour, rollout.VerbResume, RolloutVerbRequest{})
 		p.send(3*time.Hour+time.Minute, rollout.VerbApprove, RolloutVerbRequest{})
 		s := p.run(in)
-		require.Equal(t, audit.Refused, late.Outcome, "an approval that comes too late is none")
+		require.Equal(t, audit.Refused, late.Outcome, "a late approval is refused")
 		require.Equal(t, string(rollout.PhaseProgressing), late.State)
 		require.Equal(t, audit.Accepted, resumed.Outcome)
 		require.Equal(t, rollout.PhaseHealthy, s.Phase)
@@ -188,14 +206,15 @@ func TestRolloutJumps(t *testing.T) {
 	var during rollout.Status
 	p.at(3*time.Hour+time.Minute, func() { during = p.status() })
 	p.send(4*time.Hour, rollout.VerbPromote, RolloutVerbRequest{})
-	s := p.run(rolloutOf(strategy.StyleCanary, true, stepOf("20%", 20, -1), stepOf("40%", 40, -1), stepOf("60%", 60, -1)))
+	s := p.run(rolloutOf(strategy.StyleCanary, true, stepOf("20%", 20, -1), stepOf("40%", 40, -1),
+		stepOf("60%", 60, -1)))
 	require.Equal(t, audit.Refused, nowhere.Outcome)
 	require.Equal(t, int32(6), during.CanaryReplicas, "a jump back moves no pods")
 	require.Equal(t, int32(20), during.Traffic.CanaryWeight, "a jump back moves traffic")
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 }
 
-func TestRolloutBackInBatches(t *testing.T) {
+func TestRolloutRollsBackInBatches(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
 	in := rolloutOf(strategy.StylePartition, true, stepOf("50%", 50, 0), stepOf("80%", 80, -1))
@@ -205,12 +224,13 @@ func TestRolloutBackInBatches(t *testing.T) {
 	before := 0
 	p.at(time.Hour-time.Second, func() { before = len(p.calls) })
 	s := p.run(in)
-	require.Equal(t, []string{"RouteTrafficToStable", "back 50%", "back 80%", "RouteTrafficToStable", "ResumeWorkload stable", "RestoreStableService", "RemoveCanaryService",
+	require.Equal(t, []string{"RouteTrafficToStable", "back 50%", "back 80%", "RouteTrafficToStable",
+		"ResumeWorkload stable", "RestoreStableService", "RemoveCanaryService",
 		"ReleaseWorkloadControl", "record"}, p.calls[before:])
 	require.Equal(t, rollout.PhaseRolledBack, s.Phase)
 }
 
-func TestRolloutContinuesAsNewWhileItRests(t *testing.T) {
+func TestRolloutContinuesAsNew_WhilePaused(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
 	in := rolloutOf(strategy.StylePartition, true, stepOf("20%", 20, 7200), stepOf("100%", 100, 0))
@@ -223,7 +243,7 @@ func TestRolloutContinuesAsNewWhileItRests(t *testing.T) {
 	p.ExecuteWorkflow(TypeRollout, in)
 	var again *workflow.ContinueAsNewError
 	require.ErrorAs(t, p.GetWorkflowError(), &again)
-	require.Nil(t, p.recorded, "a rollout that goes on is not over")
+	require.Nil(t, p.recorded, "a rollout that continues as new has not ended")
 	var next RolloutInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
 	require.Equal(t, audit.Refused, next.State.Log.Entries[1].Outcome)
@@ -234,14 +254,15 @@ func TestRolloutContinuesAsNewWhileItRests(t *testing.T) {
 	var resumed rollout.Status
 	after.at(time.Minute, func() { resumed = after.status() })
 	s := after.run(next)
-	require.Equal(t, before.WaitingFor.Until, resumed.WaitingFor.Until, "a rest ends when it was said to end")
+	require.Equal(t, before.WaitingFor.Until, resumed.WaitingFor.Until, "a pause ends at its original time")
 	require.Equal(t, before.WaitingFor.Since, resumed.WaitingFor.Since)
-	require.Equal(t, []string{"RestoreStableService", "move 100%", "route 100%"}, after.calls[:3], "nothing is done twice")
+	require.Equal(t, []string{"RestoreStableService", "move 100%", "route 100%"}, after.calls[:3],
+		"no action is repeated")
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 	require.GreaterOrEqual(t, s.FinishedAt.Sub(in.CreatedAt), 2*time.Hour)
 }
 
-func TestRolloutPageSaysHowToGoOn(t *testing.T) {
+func TestRolloutPageShowsHowToContinue(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
 	var page string
@@ -267,9 +288,11 @@ func TestRolloutPageSaysHowToGoOn(t *testing.T) {
 	p.send(3*time.Hour, rollout.VerbRollback, RolloutVerbRequest{})
 	p.run(rolloutOf(strategy.StylePartition, true, steps...))
 	require.Less(t, len(page), 4096)
-	for _, part := range []string{"It waits for you", "`approve`", "slipway rollout approve shop/order", "waits for somebody to approve", "Waits for **approval** since", "20% new, 80% stable"} {
+	for _, part := range []string{"It waits for you", "`approve`", "slipway rollout approve shop/order",
+		"waiting for approval", "Waits for **approval** since", "20% new, 80% stable"} {
 		require.Contains(t, page, part)
 	}
-	require.ElementsMatch(t, []string{"approve", "pause", "resume", "stop", "rollback", "jump", "retry", "promote"}, signals)
+	require.ElementsMatch(t, []string{"approve", "pause", "resume", "stop", "rollback", "jump", "retry", "promote"},
+		signals)
 	require.Contains(t, refused, "there is no signal", "a misspelt signal is answered on the page")
 }

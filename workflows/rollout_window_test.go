@@ -16,7 +16,8 @@ import (
 	"slipway.io/slipway/release/window"
 )
 
-// nights is a rollout of three steps whose policy has it begin something between 22:00 and 23:00 UTC alone. Tests begin at 09:00.
+// nights is a rollout of three steps whose policy lets steps begin between 22:00 and 23:00 UTC only. Tests begin at
+// 09:00.
 func nights(p *fakeParty, pauses ...int64) RolloutInput {
 	p.RegisterActivityWithOptions(func(_ context.Context, q window.Question) (window.Answer, error) {
 		if err := p.called("window?"); err != nil {
@@ -24,12 +25,13 @@ func nights(p *fakeParty, pauses ...int64) RolloutInput {
 		}
 		return window.NextOpening(q)
 	}, activity.RegisterOptions{Name: window.ActivityNextOpening})
-	in := rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, pauses[0]), stepOf("50%", -1, pauses[1]), stepOf("100%", -1, 0))
+	in := rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, pauses[0]), stepOf("50%", -1, pauses[1]),
+		stepOf("100%", -1, 0))
 	in.Spec.Policy.Windows = []window.Window{{Start: "2026-02-01T22:00:00Z", Duration: "1h", RRule: "FREQ=DAILY"}}
 	return in
 }
 
-func TestRolloutBeginsItsStepsWithinWindows(t *testing.T) {
+func TestRolloutStartsStepsWithinWindows(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
 	in := nights(p, -1, 0)
@@ -38,9 +40,11 @@ func TestRolloutBeginsItsStepsWithinWindows(t *testing.T) {
 		require.Empty(t, p.calls[1:], "nothing is claimed, and no pod has moved")
 		require.Equal(t, rollout.WaitWindow, s.WaitingFor.Kind)
 		require.Equal(t, "2026-03-01T22:00:00Z", s.WaitingFor.Until.UTC().Format(time.RFC3339))
-		require.Contains(t, s.Reason, "before the first step: nothing begins: no release window is open: the next one begins at 2026-03-01T22:00:00Z")
+		require.Contains(t, s.Reason, "before the first step: nothing begins: no release window is open: the next "+
+			"one begins at 2026-03-01T22:00:00Z")
 	})
-	// Approved at 08:00: the step after it waits for the night, and the same approval sent again does not override that.
+	// Approved at 08:00: the next step waits for the night, and the same approval sent again does not override the
+	// window.
 	var gate string
 	p.at(22*time.Hour, func() { gate = p.status().WaitingFor.Gate })
 	var first, again VerbResponse
@@ -60,15 +64,17 @@ func TestRolloutBeginsItsStepsWithinWindows(t *testing.T) {
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 	require.Equal(t, audit.Accepted, first.Outcome, first.Message)
 	require.Equal(t, audit.Refused, again.Outcome, again.Message)
-	require.Equal(t, []string{"window?", "window?", "begin", "move 20%", "window?", "window?", "move 50%", "move 100%", "ResumeAndRelease new", "record"}, p.calls,
-		"it asks when something may begin and it is not known to be open")
+	require.Equal(t, []string{"window?", "window?", "begin", "move 20%", "window?", "window?", "move 50%", "move 100%",
+		"ResumeAndRelease new", "record"}, p.calls,
+		"it asks before each start unless the window is known to be open")
 	require.Equal(t, "2026-03-02T22:00:00Z", s.Steps[1].StartedAt.UTC().Format(time.RFC3339))
 }
 
-func TestRolloutWithoutTimesAsksNobody(t *testing.T) {
+func TestRollout_RunsNoWindowActivity_WithoutTimes(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
-	s := p.run(rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, 0), stepOf("100%", -1, 0))) // the activity is not even registered
+	// the activity is not even registered
+	s := p.run(rolloutOf(strategy.StylePartition, false, stepOf("20%", -1, 0), stepOf("100%", -1, 0)))
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
 }
 
@@ -90,7 +96,8 @@ func TestRolloutApproveOverridesAWindow(t *testing.T) {
 	p.at(time.Hour+time.Minute, ask("2", "", true, &noReason))
 	p.at(2*time.Hour, ask("3", "hotfix", true, &approved))
 	p.at(3*time.Hour, func() {
-		require.Equal(t, rollout.WaitWindow, p.status().WaitingFor.Kind, "the approval is for what it was shown for: the next step waits again")
+		require.Equal(t, rollout.WaitWindow, p.status().WaitingFor.Kind,
+			"the approval is for one step: the next one waits again")
 		require.Equal(t, 1, p.count("move 20%"))
 		require.Zero(t, p.count("move 50%"))
 	})
@@ -114,10 +121,13 @@ func TestRolloutVerbsWhileItWaitsForAWindow(t *testing.T) {
 		phase  rollout.Phase
 		calls  []string
 	}{
-		"stopped before it begins": {"nothing was claimed: nothing is to be undone", time.Hour, rollout.VerbStop, "", rollout.PhaseRolledBack, []string{"window?", "record"}},
-		"rolled back between steps": {"a way back never waits", 15 * time.Hour, rollout.VerbRollback, "", rollout.PhaseRolledBack,
+		"stopped before it begins": {"nothing was claimed: nothing has to be restored", time.Hour, rollout.VerbStop, "",
+			rollout.PhaseRolledBack, []string{"window?", "record"}},
+		"rolled back between steps": {"a rollback never waits", 15 * time.Hour, rollout.VerbRollback, "",
+			rollout.PhaseRolledBack,
 			[]string{"window?", "window?", "begin", "move 20%", "window?", "ResumeAndRelease stable", "record"}},
-		"frozen between steps": {"nor does a stop", 15 * time.Hour, rollout.VerbStop, rollout.StopToFrozen, rollout.PhaseCancelled,
+		"frozen between steps": {"nor does a stop", 15 * time.Hour, rollout.VerbStop, rollout.StopToFrozen,
+			rollout.PhaseCancelled,
 			[]string{"window?", "window?", "begin", "move 20%", "window?", "Freeze", "record"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,8 +149,8 @@ func TestRolloutIsPausedWhileItWaitsForAWindow(t *testing.T) {
 	in := nights(p, 0, 0)
 	p.send(time.Hour, rollout.VerbPause, RolloutVerbRequest{})
 	p.at(14*time.Hour, func() {
-		require.Equal(t, rollout.WaitResume, p.status().WaitingFor.Kind, "its window is over meanwhile")
-		require.Zero(t, p.count("begin"), "what is paused does not begin")
+		require.Equal(t, rollout.WaitResume, p.status().WaitingFor.Kind, "its window has closed meanwhile")
+		require.Zero(t, p.count("begin"), "a paused rollout does not begin")
 		p.SignalWorkflow(string(rollout.VerbResume), nil)
 	})
 	p.at(15*time.Hour, func() { require.Equal(t, rollout.WaitWindow, p.status().WaitingFor.Kind) })
@@ -167,13 +177,15 @@ func TestRolloutJumpWaitsForAWindow(t *testing.T) {
 	require.Equal(t, rollout.PhaseHealthy, p.run(in).Phase)
 }
 
-// What somebody else changes while a step waits for its window is looked at, as at any rest; the approval holds.
-func TestRolloutLooksAtAChangeWhileItWaitsForAWindow(t *testing.T) {
+// A change by another client while a step waits for its window is checked, as at any pause; the approval stays valid.
+func TestRolloutChecksDrift_WhileWaitingForAWindow(t *testing.T) {
 	t.Parallel()
 	p := newParty(t, 10)
 	in := nights(p, -1, 0)
 	p.at(20*time.Hour, func() { p.SignalWorkflow(string(rollout.VerbApprove), nil) })
-	p.at(21*time.Hour, func() { p.SignalWorkflow(rollout.SignalObserved, rollout.Observed{Message: "somebody has changed it"}) })
+	p.at(21*time.Hour, func() {
+		p.SignalWorkflow(rollout.SignalObserved, rollout.Observed{Message: "another client has changed it"})
+	})
 	p.at(22*time.Hour, func() {
 		require.Equal(t, 1, p.count("look"))
 		require.Equal(t, rollout.WaitWindow, p.status().WaitingFor.Kind)
@@ -199,10 +211,12 @@ func TestRolloutContinuesAsNewWhileItWaitsForAWindow(t *testing.T) {
 	nights(q, 0, 0)
 	q.SetStartTime(time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC))
 	q.at(time.Hour, func() {
-		require.Equal(t, "2026-03-01T09:00:00Z", q.status().WaitingFor.Since.UTC().Format(time.RFC3339), "it waits since then")
-		require.Empty(t, q.calls, "what is known still counts")
+		require.Equal(t, "2026-03-01T09:00:00Z", q.status().WaitingFor.Since.UTC().Format(time.RFC3339),
+			"waiting since the first run")
+		require.Empty(t, q.calls, "the earlier answer is still valid")
 	})
 	s := q.run(next)
 	require.Equal(t, rollout.PhaseHealthy, s.Phase)
-	require.Equal(t, []string{"window?", "begin", "move 20%", "move 50%", "move 100%", "ResumeAndRelease new", "record"}, q.calls)
+	require.Equal(t, []string{"window?", "begin", "move 20%", "move 50%", "move 100%", "ResumeAndRelease new",
+		"record"}, q.calls)
 }

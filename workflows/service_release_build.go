@@ -9,28 +9,29 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// bring has what the item deploys made and fetched. Where that fails, no pod has been touched.
-func (r *itemRun) bring() error {
+// prepare builds and fetches what the item deploys. If that fails, no pod has been changed.
+func (r *itemRun) prepare() error {
 	if err := r.build(); err != nil {
 		return err
 	}
 	return r.fetch()
 }
 
-// build has the party of the first workload build what the item deploys to all of them: the branch's commit first, then a Job that builds it,
-// unless that was done before.
+// build lets the party of the first workload build what the item deploys to all of them. It resolves the branch's
+// commit first, then runs a Job, unless that commit was built before.
 func (r *itemRun) build() error {
 	if len(r.orders) == 0 || r.orders[0].Request.Build == nil {
 		return nil
 	}
 	if state := r.in.State; state != nil && state.Build != nil {
 		r.building, r.built = &state.Build.Shown, &state.Build.Built
-		r.roll()
+		r.pinBuild()
 		return nil
 	}
 	first := r.orders[0].Request
-	request := build.Request{Order: *first.Build, Party: first.Workload.PartyOrDefault(), Namespace: first.Workload.Namespace,
-		By: plan.ItemWorkflowID(r.in.Task, r.in.Item, r.in.Outline.ServiceID)}
+	request := build.Request{Order: *first.Build, Party: first.Workload.PartyOrDefault(),
+		Namespace: first.Workload.Namespace,
+		By:        plan.ItemWorkflowID(r.in.Task, r.in.Item, r.in.Outline.ServiceID)}
 	if err := r.resolve(&request); err != nil {
 		return err
 	}
@@ -43,53 +44,55 @@ func (r *itemRun) resolve(request *build.Request) error {
 	question := *request
 	question.Template = nil
 	var resolved build.Resolved
-	if err := r.askBuilder(build.ActivityResolve, summary, question, &resolved); err != nil {
+	if err := r.runBuilder(build.ActivityResolve, summary, question, &resolved); err != nil {
 		return err
 	}
 	request.Commit = resolved.Commit
-	r.building = &plan.BuildStatus{Repository: request.Shown, Branch: request.Branch, Commit: request.Commit, Party: request.Party,
+	r.building = &plan.BuildStatus{Repository: request.Shown, Branch: request.Branch, Commit: request.Commit,
+		Party:     request.Party,
 		Namespace: request.Namespace, Job: request.JobName()}
 	return nil
 }
 
-// compile has the commit built, and pins all workloads to what that yields. A failed build says what it wrote.
+// compile builds the commit and pins all workloads to the result. A failed build reports its log.
 func (r *itemRun) compile(request build.Request) error {
 	var built build.Built
-	summary := "building commit " + build.Short(request.Commit) + " by Job " + request.Namespace + "/" + request.JobName()
-	err := r.askBuilder(build.ActivityBuild, summary, request, &built)
+	summary := "building commit " + build.Short(request.Commit) + " by Job " + request.Namespace + "/" +
+		request.JobName()
+	err := r.runBuilder(build.ActivityBuild, summary, request, &built)
 	if err != nil {
 		if data := detailsOf(err).Data; len(data) > 0 && json.Unmarshal(data, &built) == nil {
-			r.note(built)
+			r.showBuild(built)
 		}
 		return err
 	}
-	r.note(built)
+	r.showBuild(built)
 	r.built = &built
-	r.roll()
+	r.pinBuild()
 	return nil
 }
 
-// askBuilder asks the worker of the party that builds, over interruptions.
-func (r *itemRun) askBuilder(activity, summary string, request build.Request, answer any) error {
+// runBuilder executes an activity at the party that builds; it survives interruptions.
+func (r *itemRun) runBuilder(activity, summary string, request build.Request, answer any) error {
 	r.reason = summary
 	r.show()
 	queue := r.orders[0].Queue
-	return r.persist(r.ctx, partyName(r.orders[0].Request), func(spent int64) error {
+	return r.retryUntilResumed(r.ctx, partyName(r.orders[0].Request), func(spent int64) error {
 		request.SpentSeconds = max(request.SpentSeconds, spent)
 		return perform(withActivity(r.ctx, partyRun(queue, r.budget), summary), activity, request, answer)
 	})
 }
 
-// note shows what became of the build.
-func (r *itemRun) note(built build.Built) {
+// showBuild copies the build's result into the status.
+func (r *itemRun) showBuild(built build.Built) {
 	b := r.building
 	b.Job, b.Image, b.Package, b.Reused, b.Log = built.Job, built.Image, built.Package, built.Reused, built.Log
 	b.StartedAt, b.FinishedAt = built.StartedAt, built.FinishedAt
 }
 
-// roll has every workload run what was built and nothing else. A package is fetched first.
-func (r *itemRun) roll() {
-	r.orders[0].Request.Build = nil // the workloads have nothing to do with it, and histories needn't hold it again
+// pinBuild makes every workload deploy exactly what was built. A package is fetched first.
+func (r *itemRun) pinBuild() {
+	r.orders[0].Request.Build = nil // operations do not need it, and it need not be in the history again
 	for i := range r.orders {
 		q := &r.orders[i].Request
 		if q.Image != nil {
@@ -106,7 +109,7 @@ func (r *itemRun) roll() {
 	r.show()
 }
 
-// buildState is what the next run has to know of the build; nil before it has ended.
+// buildState is what the next run needs of the build; nil before it has ended.
 func (r *itemRun) buildState() *BuildState {
 	if r.built == nil {
 		return nil

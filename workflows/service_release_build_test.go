@@ -23,10 +23,10 @@ const (
 	builtImage  = "registry.test/order@sha256:" + packageDigest
 )
 
-// smithy answers for the worker of a party that builds.
+// smithy plays the worker of a party that builds.
 type smithy struct {
 	depot
-	// asked are the requests, by the activity's name.
+	// asked are the requests, with the activity's name.
 	asked   []string
 	resolve func(build.Request) (build.Resolved, error)
 	build   func(build.Request) (build.Built, error)
@@ -50,16 +50,18 @@ func (y *smithy) serve(s *stage) {
 	}, activity.RegisterOptions{Name: build.ActivityBuild})
 }
 
-// compileFor is an item that compiles for workloads of these parties, to an image, or to a package.
+// compileFor is an item that compiles an image or a package for workloads of these parties.
 func compileFor(toPackage bool, parties ...string) (ServiceReleaseInput, []workloadops.WorkloadOrder) {
 	in, orders := uploadTo(parties...)
 	in.Outline.Deployment = plan.CompileDeploy
-	order := &build.Order{Service: string(in.Outline.ServiceID), Repository: "git@git.test:order.git", Shown: "git.test:order.git", Branch: "main", TemplateSHA256: "t"}
+	order := &build.Order{Service: string(in.Outline.ServiceID), Repository: "git@git.test:order.git",
+		Shown: "git.test:order.git", Branch: "main", TemplateSHA256: "t"}
 	for i := range orders {
 		q := &orders[i].Request
 		q.Operation = plan.CompileDeploy
 		if toPackage {
-			q.Package.URL, q.Package.Shown, q.Package.Hidden = "https://packages.test/order-{{commit}}.zip", "https://packages.test/order-{{commit}}.zip", false
+			q.Package.URL, q.Package.Shown, q.Package.Hidden = "https://packages.test/order-{{commit}}.zip",
+				"https://packages.test/order-{{commit}}.zip", false
 			q.Package.File = "order-{{commit}}.zip"
 			continue
 		}
@@ -69,7 +71,7 @@ func compileFor(toPackage bool, parties ...string) (ServiceReleaseInput, []workl
 	return in, orders
 }
 
-func TestABuildIsMadeOnceForAllParties(t *testing.T) {
+func TestServiceRelease_BuildsOnceForAllParties(t *testing.T) {
 	in, orders := compileFor(false, "alice", "default", "alice")
 	y := &smithy{}
 	var mu sync.Mutex
@@ -86,7 +88,8 @@ func TestABuildIsMadeOnceForAllParties(t *testing.T) {
 	})
 	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
 	by := plan.ItemWorkflowID(in.Task, in.Item, in.Outline.ServiceID)
-	require.Equal(t, []string{"source.Resolve alice " + orders[0].Request.Workload.Namespace + " main", "source.Build alice " + builtCommit + " " + by}, y.asked,
+	require.Equal(t, []string{"source.Resolve alice " + orders[0].Request.Workload.Namespace + " main",
+		"source.Build alice " + builtCommit + " " + by}, y.asked,
 		"the party of the first workload builds")
 	require.Empty(t, y.depot.asked, "an image needs no package")
 	require.Len(t, ran, 3)
@@ -94,8 +97,10 @@ func TestABuildIsMadeOnceForAllParties(t *testing.T) {
 		require.Equal(t, &source.Image{Container: "app", Reference: builtImage}, r.Image)
 		require.Equal(t, r.Image.Marker(), r.Marker)
 	}
-	require.Equal(t, &plan.BuildStatus{Repository: "git.test:order.git", Branch: "main", Commit: builtCommit, Party: "alice",
-		Namespace: orders[0].Request.Workload.Namespace, Job: result.Build.Job, Image: builtImage, Log: "done"}, result.Build)
+	require.Equal(t, &plan.BuildStatus{Repository: "git.test:order.git", Branch: "main", Commit: builtCommit,
+		Party:     "alice",
+		Namespace: orders[0].Request.Workload.Namespace, Job: result.Build.Job, Image: builtImage, Log: "done"},
+		result.Build)
 }
 
 func TestABuiltPackageIsFetchedAndPinned(t *testing.T) {
@@ -120,7 +125,8 @@ func TestABuiltPackageIsFetchedAndPinned(t *testing.T) {
 	require.Len(t, fetched, 2)
 	for _, r := range fetched {
 		require.Equal(t, url, r.URL)
-		require.Equal(t, packageDigest, r.SHA256, "other bytes than the build has told are refused, in the first party too")
+		require.Equal(t, packageDigest, r.SHA256,
+			"bytes that differ from the build's are refused, also at the first party")
 		require.True(t, r.Built)
 		require.Equal(t, "order-"+builtCommit+".zip", r.File)
 	}
@@ -131,16 +137,18 @@ func TestABuiltPackageIsFetchedAndPinned(t *testing.T) {
 	require.Equal(t, url, result.Package.URL)
 }
 
-func TestAFailedBuildTouchesNothing(t *testing.T) {
+func TestServiceRelease_ChangesNothing_WhenBuildFails(t *testing.T) {
 	missing := func(build.Request) (build.Resolved, error) {
-		return build.Resolved{}, temporal.NewNonRetryableApplicationError("the repository has no branch main", string(failure.Refused), nil)
+		return build.Resolved{}, temporal.NewNonRetryableApplicationError("the repository has no branch main",
+			string(failure.Refused), nil)
 	}
 	broken := func(in build.Request) (build.Built, error) {
 		data, err := json.Marshal(build.Built{Job: in.JobName(), Log: "a\nb"})
 		if err != nil {
 			return build.Built{}, err
 		}
-		return build.Built{}, temporal.NewNonRetryableApplicationError("build failed: exit code 3", string(failure.WorkloadFailed), nil, failure.Details{Data: data})
+		return build.Built{}, temporal.NewNonRetryableApplicationError("build failed: exit code 3",
+			string(failure.WorkloadFailed), nil, failure.Details{Data: data})
 	}
 	for name, tc := range map[string]struct {
 		smithy *smithy
@@ -177,8 +185,8 @@ func TestAFailedBuildTouchesNothing(t *testing.T) {
 	}
 }
 
-// A cluster that is away while it builds interrupts the item; the commit stays the one that was found.
-func TestABuildGoesOnAfterAnInterruption(t *testing.T) {
+// An unreachable cluster interrupts the item during a build; the resolved commit is kept.
+func TestBuildContinues_AfterInterruption(t *testing.T) {
 	in, orders := compileFor(false, "default")
 	away := true
 	y := &smithy{}
@@ -186,7 +194,8 @@ func TestABuildGoesOnAfterAnInterruption(t *testing.T) {
 	y.build = func(in build.Request) (build.Built, error) {
 		spent = append(spent, in.SpentSeconds)
 		if away {
-			return build.Built{}, temporal.NewNonRetryableApplicationError("the cluster is out of reach", string(failure.Unreachable), nil, failure.Details{SpentSeconds: 40})
+			return build.Built{}, temporal.NewNonRetryableApplicationError("the cluster is unreachable",
+				string(failure.Unreachable), nil, failure.Details{SpentSeconds: 40})
 		}
 		return build.Built{Job: "j", Yield: build.Yield{Image: builtImage}}, nil
 	}
@@ -199,12 +208,12 @@ func TestABuildGoesOnAfterAnInterruption(t *testing.T) {
 		}, time.Hour)
 	})
 	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
-	require.Equal(t, []int64{0, 40}, spent, "the time that was used counts")
-	require.Len(t, y.asked, 3, "the branch is not asked again: it may have moved")
+	require.Equal(t, []int64{0, 40}, spent, "the used time counts")
+	require.Len(t, y.asked, 3, "the branch is not resolved again: it may have moved")
 }
 
-// A long item that goes on in new runs deploys the same build to its last workload as to its first.
-func TestABuildStaysPinnedInTheNextRun(t *testing.T) {
+// A long item that continues as new deploys the same build to its last workload as to its first.
+func TestBuildStaysPinned_AfterContinueAsNew(t *testing.T) {
 	parties := make([]string, 1000)
 	for i := range parties {
 		parties[i] = "default"
@@ -226,6 +235,6 @@ func TestABuildStaysPinnedInTheNextRun(t *testing.T) {
 	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
 	require.Greater(t, len(counters), 1)
 	require.Equal(t, map[string]int{builtImage: 1000}, images)
-	require.Len(t, y.asked, 2, "it is found and built once")
+	require.Len(t, y.asked, 2, "it is resolved and built once")
 	require.Equal(t, builtCommit, result.Build.Commit)
 }

@@ -13,9 +13,9 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// release brings one workload to what was asked.
-func (r *itemRun) release(ctx workflow.Context, i int) {
-	w := &r.works[i]
+// releaseWorkload runs the operation on one workload and copies the result into its status.
+func (r *itemRun) releaseWorkload(ctx workflow.Context, i int) {
+	w := &r.statuses[i]
 	r.show()
 	result, err := r.operate(ctx, i)
 	if err != nil {
@@ -36,13 +36,14 @@ func (r *itemRun) release(ctx workflow.Context, i int) {
 	r.show()
 }
 
-// operate runs the operation until it ends: over claims of dead workflows, and over interruptions.
+// operate runs the operation until it ends. It takes over claims of dead workflows, and survives interruptions.
 func (r *itemRun) operate(ctx workflow.Context, i int) (workloadops.Result, error) {
 	if r.loaded.RollOut != nil {
 		result, err := r.rollOut(ctx, i)
-		if errors.Is(err, errAbandoned) { // it has borrowed nothing yet
+		if errors.Is(err, errAbandoned) { // nothing is borrowed yet
 			r.givenUp[i] = true
-			err = temporal.NewNonRetryableApplicationError(r.orders[i].Request.Workload.String()+": given up while interrupted, before its rollout began",
+			err = temporal.NewNonRetryableApplicationError(r.orders[i].Request.Workload.String()+
+				": given up while interrupted, before its rollout began",
 				string(failure.WorkloadFailed), nil)
 		}
 		return result, err
@@ -51,24 +52,25 @@ func (r *itemRun) operate(ctx workflow.Context, i int) (workloadops.Result, erro
 	request := order.Request
 	summary := fmt.Sprintf("%s %s", request.Operation, request.Workload)
 	var result workloadops.Result
-	err := r.persist(ctx, partyName(request), func(spent int64) error {
+	err := r.retryUntilResumed(ctx, partyName(request), func(spent int64) error {
 		request.SpentSeconds = max(request.SpentSeconds, spent)
-		return r.attempt(ctx, order.Queue, &request, summary, &result)
+		return r.runOperation(ctx, order.Queue, &request, summary, &result)
 	})
 	switch {
 	case errors.Is(err, errAbandoned):
 		r.givenUp[i] = true
-		return result, r.giveUp(ctx, order, request, summary)
-	case detailsOf(err).Owed:
-		if restored := r.giveBack(ctx, order, request, summary); restored != nil {
+		return result, r.abandon(ctx, order, request, summary)
+	case detailsOf(err).RestorePending:
+		if restored := r.restore(ctx, order, request, summary); restored != nil {
 			return result, restored
 		}
 	}
 	return result, err
 }
 
-// attempt runs the operation once more: over a queue that nobody polled while all of ours was down, and over a dead workflow's claim.
-func (r *itemRun) attempt(
+// runOperation runs the operation. It retries once if its queue had no poller during an outage of the engine, and takes
+// over a dead workflow's claim.
+func (r *itemRun) runOperation(
 	ctx workflow.Context, queue string, request *workloadops.Request, summary string, result *workloadops.Result,
 ) error {
 	askedAgain := false
@@ -77,15 +79,16 @@ func (r *itemRun) attempt(
 		err := perform(withActivity(ctx, partyRun(queue, pickUp), summary), workloadops.ActivityRun, *request, result)
 		switch {
 		case isScheduleToStart(err) && !askedAgain:
-			// The clock of this timeout also runs while everything of ours is down: ask once more, now that we are not.
+			// This timeout also elapses while the engine itself is down: retry once, now that it runs.
 			askedAgain, pickUp = true, min(r.budget, secondPickUp)
 		case kindOf(err) == failure.Claimed && request.TakeOver == "":
-			answer, asked := r.holder(ctx, detailsOf(err).Holder)
+			answer, asked := r.claimHolder(ctx, detailsOf(err).Holder)
 			if asked != nil {
 				return asked
 			}
 			if !answer.Dead {
-				return temporal.NewNonRetryableApplicationError(message(err)+" ("+answer.Reason+")", string(failure.Claimed), nil)
+				return temporal.NewNonRetryableApplicationError(message(err)+" ("+answer.Reason+")",
+					string(failure.Claimed), nil)
 			}
 			request.TakeOver = detailsOf(err).Holder
 		default:
@@ -94,56 +97,62 @@ func (r *itemRun) attempt(
 	}
 }
 
-// secondPickUp is how long a party's queue may be without a worker once it is known that this side of the engine runs.
+// secondPickUp is how long a party's queue may be without a worker once the engine itself is known to run.
 const secondPickUp = 20 * time.Second
 
-// holder asks the centre whether the workflow that holds a workload is dead.
-func (r *itemRun) holder(ctx workflow.Context, claim string) (workloadops.ClaimHolderResult, error) {
+// claimHolder asks the centre whether the workflow that holds the workload's claim is dead.
+func (r *itemRun) claimHolder(ctx workflow.Context, claim string) (workloadops.ClaimHolderResult, error) {
 	var answer workloadops.ClaimHolderResult
 	err := perform(withActivity(ctx, centreWithin(r.budget), "ask whether the workload's holder is alive"),
-		workloadops.ActivityClaimHolder, workloadops.ClaimHolderRequest{Claim: claim, Task: r.in.Task, Plan: r.in.Plan}, &answer)
-	return answer, asSystem(err)
+		workloadops.ActivityClaimHolder, workloadops.ClaimHolderRequest{Claim: claim, Task: r.in.Task, Plan: r.in.Plan},
+		&answer)
+	return answer, asSystemError(err)
 }
 
-// giveUp ends an operation that was abandoned while interrupted.
-func (r *itemRun) giveUp(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request, summary string) error {
+// abandon ends an operation that was given up while interrupted.
+func (r *itemRun) abandon(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request,
+	summary string) error {
 	what := request.Workload.String()
-	if err := r.giveBack(ctx, order, request, summary); err != nil {
+	if err := r.restore(ctx, order, request, summary); err != nil {
 		return err
 	}
-	return temporal.NewNonRetryableApplicationError(what+": given up while interrupted; what was borrowed is given back",
+	return temporal.NewNonRetryableApplicationError(what+": given up while interrupted; borrowed settings are restored",
 		string(failure.WorkloadFailed), nil)
 }
 
-// giveBack restores what an operation borrowed. It is owed, however long the party is away or its cluster refuses: once it is known why it
-// cannot be done, the server alone tries it again, which costs no history.
-func (r *itemRun) giveBack(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request, summary string) error {
-	r.reason = "waits until " + partyName(request) + " answers, to give back what was borrowed"
+// restore restores what an operation borrowed. It never gives up, however long the party is unreachable or its cluster
+// refuses. After the first failure is reported, Temporal's server retries the activity, which costs no history.
+func (r *itemRun) restore(ctx workflow.Context, order workloadops.WorkloadOrder, request workloadops.Request,
+	summary string) error {
+	r.reason = "waits until " + partyName(request) + " answers, to restore borrowed settings"
 	r.show()
 	restore := workloadops.RestoreRequest{Request: request}
 	for {
-		err := perform(withActivity(ctx, partyRestore(order.Queue), "give back after "+summary), workloadops.ActivityRestore, restore, nil)
+		err := perform(withActivity(ctx, partyRestore(order.Queue), "restore after "+summary),
+			workloadops.ActivityRestore, restore, nil)
 		if err == nil {
 			return nil
 		}
-		if restore.Persist { // somebody has reset or failed the activity by hand: it stays owed
-			pause := workflow.TimerOptions{Summary: "before the next try to give back"}
-			if err := workflow.NewTimerWithOptions(ctx, workloadops.RestoreAgain, pause).Get(ctx, nil); err != nil {
+		if restore.Persist { // a user has reset or failed the activity: the restore is still pending
+			pause := workflow.TimerOptions{Summary: "before the next restore attempt"}
+			if err := workflow.NewTimerWithOptions(ctx, workloadops.RestoreRetryInterval, pause).Get(ctx,
+				nil); err != nil {
 				return err
 			}
 		}
 		restore.Persist = true
-		r.reason = fmt.Sprintf("cannot give back what was borrowed yet: %s; it is tried again every %s: Pending Activities shows the latest try",
-			message(err), workloadops.RestoreAgain)
+		r.reason = fmt.Sprintf("cannot restore borrowed settings yet: %s; retried every %s, see Pending Activities "+
+			"for the latest attempt",
+			message(err), workloadops.RestoreRetryInterval)
 		r.show()
 	}
 }
 
 var errAbandoned = errors.New("given up while interrupted")
 
-// persist calls do until it succeeds or fails for good. On system trouble it tells the task and waits for resume, however long;
-// do is told what the operation has used of its deadline so far, in seconds.
-func (r *itemRun) persist(ctx workflow.Context, what string, do func(spentSeconds int64) error) error {
+// retryUntilResumed calls do until it succeeds or fails permanently. On system trouble it reports to the task and waits
+// for resume without a limit. spentSeconds is how much of its deadline the operation has used so far.
+func (r *itemRun) retryUntilResumed(ctx workflow.Context, what string, do func(spentSeconds int64) error) error {
 	var spent int64
 	for {
 		err := do(spent)
@@ -164,13 +173,13 @@ func (r *itemRun) persist(ctx workflow.Context, what string, do func(spentSecond
 			return errAbandoned
 		}
 		if r.held == 0 {
-			r.report(false, "goes on after an interruption")
+			r.report(false, "continues after an interruption")
 		}
 		r.show()
 	}
 }
 
-// report tells the task. A task that is gone (terminated) needs no report: the resume signal can come from a person.
+// report informs the task. If the task was terminated, nothing is lost: a user can send resume to the item directly.
 func (r *itemRun) report(interrupted bool, reason string) {
 	r.reason = reason
 	parent := workflow.GetInfo(r.ctx).ParentWorkflowExecution

@@ -10,40 +10,40 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// fetch has the worker of every party fetch the package that the item deploys, and pins all workloads to the same bytes. A source that is
-// gone, or that has changed in between, ends the item before any pod is touched.
+// fetch lets the worker of every party fetch the package that the item deploys, and pins all workloads to the same
+// bytes. If the source is missing or changes in between, the item ends before any pod is changed.
 func (r *itemRun) fetch() error {
 	if len(r.orders) == 0 || r.orders[0].Request.Package == nil {
 		return nil
 	}
 	if state := r.in.State; state != nil && state.Package != nil {
-		r.pin(*state.Package)
+		r.pinPackage(*state.Package)
 		return nil
 	}
 	requests := r.fetchRequests()
 	for n := range requests {
 		if n > 0 {
-			requests[n].SHA256 = requests[0].Was.SHA256
+			requests[n].SHA256 = requests[0].Previous.SHA256
 		}
-		if err := r.ask(source.ActivityFetch, "fetching package", &requests[n]); err != nil {
+		if err := r.runFetch(source.ActivityFetch, "fetching package", &requests[n]); err != nil {
 			return err
 		}
 	}
 	for n := range requests {
-		requests[n].SHA256 = requests[0].Was.SHA256
-		if err := r.ask(source.ActivityConfirm, "confirming package", &requests[n]); err != nil {
+		requests[n].SHA256 = requests[0].Previous.SHA256
+		if err := r.runFetch(source.ActivityConfirm, "confirming package", &requests[n]); err != nil {
 			return err
 		}
 	}
-	fetched := requests[0].Was
+	fetched := requests[0].Previous
 	for _, request := range requests {
-		fetched.Stored = fetched.Stored && request.Was.Stored
+		fetched.Stored = fetched.Stored && request.Previous.Stored
 	}
-	r.pin(fetched)
+	r.pinPackage(fetched)
 	return nil
 }
 
-// partyFetch is a request and the queue that answers it.
+// partyFetch is a request, its queue and its result.
 type partyFetch struct {
 	source.FetchRequest
 	queue string
@@ -51,7 +51,7 @@ type partyFetch struct {
 	order workloadops.WorkloadOrder
 }
 
-// fetchRequests are one request for each party, in the order in which their workloads stand in the catalogue.
+// fetchRequests returns one request per party, in the catalogue's order of their workloads.
 func (r *itemRun) fetchRequests() []partyFetch {
 	var requests []partyFetch
 	asked := map[string]bool{}
@@ -69,24 +69,24 @@ func (r *itemRun) fetchRequests() []partyFetch {
 	return requests
 }
 
-// ask asks a party's worker, over interruptions; its answer is what the party has fetched.
-func (r *itemRun) ask(activity, doing string, request *partyFetch) error {
+// runFetch executes an activity at the party's worker, survives interruptions, and stores the result in the request.
+func (r *itemRun) runFetch(activity, doing string, request *partyFetch) error {
 	summary := doing + " " + request.Shown
 	r.reason = summary
 	r.show()
-	return r.persist(r.ctx, partyName(request.order.Request), func(int64) error {
+	return r.retryUntilResumed(r.ctx, partyName(request.order.Request), func(int64) error {
 		ctx := withActivity(r.ctx, partyDownload(request.queue, r.budget, request.DeadlineSeconds), summary)
 		var answer source.Fetched
 		err := perform(ctx, activity, request.FetchRequest, &answer)
 		if err == nil {
-			request.Was = answer
+			request.Previous = answer
 		}
 		return err
 	})
 }
 
-// pin has every workload run these bytes and no others.
-func (r *itemRun) pin(fetched source.Fetched) {
+// pinPackage makes every workload deploy exactly these bytes.
+func (r *itemRun) pinPackage(fetched source.Fetched) {
 	for i := range r.orders {
 		q := &r.orders[i].Request
 		q.Package.SHA256, q.Package.Bytes = fetched.SHA256, fetched.Bytes
@@ -97,17 +97,18 @@ func (r *itemRun) pin(fetched source.Fetched) {
 	r.show()
 }
 
-// packageStatus is the package as the status shows it; nil before it was fetched.
+// packageStatus is the package in the status; nil before it is fetched.
 func (r *itemRun) packageStatus() *plan.PackageStatus {
 	if r.fetched == nil {
 		return nil
 	}
 	f := *r.fetched
 	url := r.orders[0].Request.Package.Shown
-	return &plan.PackageStatus{URL: url, SHA256: f.SHA256, Bytes: f.Bytes, UnpackedBytes: f.UnpackedBytes, Format: f.Format, Stored: f.Stored}
+	return &plan.PackageStatus{URL: url, SHA256: f.SHA256, Bytes: f.Bytes, UnpackedBytes: f.UnpackedBytes,
+		Format: f.Format, Stored: f.Stored}
 }
 
-// partyDownload is for a download, which may last as long as the operation may.
+// partyDownload is for a download, which may take as long as the operation's deadline.
 func partyDownload(queue string, pickUp time.Duration, deadlineSeconds int64) workflow.ActivityOptions {
 	o := partyRun(queue, pickUp)
 	o.StartToCloseTimeout = time.Duration(deadlineSeconds)*time.Second + time.Minute

@@ -16,18 +16,20 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// rollOut releases a workload by a Rollout, a workflow of its own that people approve and steer as any other. However long that waits for a person, nothing
-// of it reaches this history before its end.
+// rollOut releases a workload by a Rollout, a separate workflow that users approve and control like any other. While it
+// waits for a user it adds nothing to this workflow's history.
 func (r *itemRun) rollOut(ctx workflow.Context, i int) (workloadops.Result, error) {
 	spec := r.loaded.RollOut.Spec(r.orders[i].Request.Workload, r.orders[i].Request.Change())
 	found, err := r.checkRollout(ctx, i, spec)
 	switch {
 	case err != nil:
 		return workloadops.Result{}, err
-	case found.Same:
-		return workloadops.Result{Message: "nothing to do: " + r.orders[i].Request.Workload.String() + " is of this version already"}, nil
+	case found.AlreadyDeployed:
+		return workloadops.Result{Message: "nothing to do: " + r.orders[i].Request.Workload.String() +
+			" already has this version"}, nil
 	case len(found.Refusals) > 0:
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError(refusals(found.Refusals), string(failure.Refused), nil)
+		return workloadops.Result{}, temporal.NewNonRetryableApplicationError(refusals(found.Refusals),
+			string(failure.Refused), nil)
 	}
 	recorded, err := r.recordRollout(ctx, spec)
 	if err != nil {
@@ -35,7 +37,8 @@ func (r *itemRun) rollOut(ctx workflow.Context, i int) (workloadops.Result, erro
 	}
 	if r.stopTo != nil {
 		r.givenUp[i] = true
-		return workloadops.Result{}, r.withdraw(ctx, recorded, "the task was stopped before the rollout began", failure.WorkloadFailed)
+		return workloadops.Result{}, r.withdraw(ctx, recorded, "the task was stopped before the rollout began",
+			failure.WorkloadFailed)
 	}
 	return r.awaitRollout(ctx, i, spec, recorded)
 }
@@ -48,70 +51,80 @@ func refusals(all []rollout.Refusal) string {
 	return strings.Join(reasons, "; ")
 }
 
-// checkRollout looks whether the workload is of the new version already, and whether it can be brought there. When the plan was executed, the version was
-// not known.
-func (r *itemRun) checkRollout(ctx workflow.Context, i int, spec strategy.Spec) (found rollout.PreflightResult, err error) {
+// checkRollout checks whether the workload already has the new version, and whether it can be rolled out. The version
+// was not known when the plan was executed.
+func (r *itemRun) checkRollout(ctx workflow.Context, i int, spec strategy.Spec) (found rollout.PreflightResult,
+	err error) {
 	order := r.orders[i]
-	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change, Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
-		Claim: workloadops.Holder{Engine: r.in.Engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
-		UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}
-	err = r.persist(ctx, partyName(order.Request), func(int64) error {
-		return perform(withActivity(ctx, partyLook(order.Queue, r.budget), "is "+order.Request.Workload.String()+" of the new version already?"),
+	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change,
+		Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
+			Claim: workloadops.Holder{Engine: r.in.Engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
+			UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}
+	err = r.retryUntilResumed(ctx, partyName(order.Request), func(int64) error {
+		return perform(withActivity(ctx, partyQuery(order.Queue, r.budget),
+			"check whether "+order.Request.Workload.String()+" already has the new version"),
 			rollout.ActivityPreflight, request, &found)
 	})
 	return found, err
 }
 
 func (r *itemRun) recordRollout(ctx workflow.Context, spec strategy.Spec) (recorded rollout.Recorded, err error) {
-	err = r.persist(ctx, "the engine's home cluster", func(int64) error {
-		return perform(withActivity(ctx, centreWithin(r.budget), "write the record of the rollout"), rollout.ActivityRecordRollout,
+	err = r.retryUntilResumed(ctx, "the engine's home cluster", func(int64) error {
+		return perform(withActivity(ctx, centreWithin(r.budget), "write the record of the rollout"),
+			rollout.ActivityRecordRollout,
 			rollout.RecordRequest{Task: r.in.Task, Item: r.in.Item, Spec: spec}, &recorded)
 	})
 	return recorded, err
 }
 
-// withdraw takes back the record of a rollout that was not started, and is the error that says why.
+// withdraw deletes the record of a rollout that was not started, and returns the error with the reason.
 func (r *itemRun) withdraw(ctx workflow.Context, recorded rollout.Recorded, why string, kind failure.Kind) error {
-	err := perform(withActivity(ctx, centreForever, "take back the record of the rollout"), rollout.ActivityWithdrawRollout,
+	err := perform(withActivity(ctx, centreForever, "delete the record of the rollout"),
+		rollout.ActivityWithdrawRollout,
 		rollout.WithdrawRequest{Record: recorded.Record}, nil)
 	if err != nil {
-		workflow.GetLogger(ctx).Error("the record of a rollout that was not started stays behind", "record", recorded.Record, "error", err)
+		workflow.GetLogger(ctx).Error("could not delete the record of a rollout that was not started", "record",
+			recorded.Record, "error", err)
 	}
 	return temporal.NewNonRetryableApplicationError(why, string(kind), nil)
 }
 
 // awaitRollout starts the Rollout and waits for its end.
-func (r *itemRun) awaitRollout(ctx workflow.Context, i int, spec strategy.Spec, recorded rollout.Recorded) (workloadops.Result, error) {
-	child := workflow.ExecuteChildWorkflow(rolloutOptions(ctx, spec, recorded), TypeRollout, r.rolloutInput(i, spec, recorded))
-	view := &plan.RolloutStatus{Party: spec.Party, Namespace: spec.Namespace, Name: spec.Name, Record: recorded.Record, Steps: len(spec.Strategy.Steps)}
+func (r *itemRun) awaitRollout(ctx workflow.Context, i int, spec strategy.Spec,
+	recorded rollout.Recorded) (workloadops.Result, error) {
+	child := workflow.ExecuteChildWorkflow(rolloutOptions(ctx, spec, recorded), TypeRollout,
+		r.rolloutInput(i, spec, recorded))
+	view := &plan.RolloutStatus{Party: spec.Party, Namespace: spec.Namespace, Name: spec.Name, Record: recorded.Record,
+		Steps: len(spec.Strategy.Steps)}
 	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
 		why, kind := fmt.Sprintf("%s could not be started: %s", view, message(err)), failure.Conflict
 		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
-			why, kind = fmt.Sprintf("%s runs already, and was not started by this task: wait until it is over, or stop it, and run the task again", view), failure.Claimed
+			why, kind = fmt.Sprintf("%s runs already, and was not started by this task: wait until it has ended, or "+
+				"stop it, and run the task again", view), failure.Claimed
 		}
 		return workloadops.Result{}, r.withdraw(ctx, recorded, why, kind)
 	}
 	r.rollouts[i] = child
-	w := &r.works[i]
+	w := &r.statuses[i]
 	w.Rollout, w.Message = view, "released by "+view.String()
-	r.tellOfRollouts(view)
-	if r.stopTo != nil { // it came while the rollout was being started
+	r.reportRollouts(view)
+	if r.stopTo != nil { // stopped while the rollout was being started
 		r.stopRollout(ctx, i)
 	}
 	var result RolloutResult
 	err := child.Get(ctx, &result)
 	r.rollouts[i] = nil
-	return r.rolledOut(i, result, err)
+	return r.rolloutOutcome(i, result, err)
 }
 
-// tellOfRollouts tells the task, once, whom it waits for.
-func (r *itemRun) tellOfRollouts(view *plan.RolloutStatus) {
+// reportRollouts informs the task, once, that rollouts release the item.
+func (r *itemRun) reportRollouts(view *plan.RolloutStatus) {
 	r.reason = fmt.Sprintf("released by %s, which may wait for an approval", view)
 	if len(r.orders) > 1 {
 		r.reason = fmt.Sprintf("released by rollouts of its %d workloads, which may wait for approvals", len(r.orders))
 	}
-	if !r.told {
-		r.told = true
+	if !r.reportedRollouts {
+		r.reportedRollouts = true
 		r.report(false, r.reason)
 	}
 	r.show()
@@ -119,35 +132,42 @@ func (r *itemRun) tellOfRollouts(view *plan.RolloutStatus) {
 
 func rolloutOptions(ctx workflow.Context, spec strategy.Spec, recorded rollout.Recorded) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID: rollout.WorkflowID(spec.Party, spec.Namespace, spec.Name), TaskQueue: QueueEngine, ParentClosePolicy: parentClosePolicy,
+		WorkflowID: rollout.WorkflowID(spec.Party, spec.Namespace, spec.Name), TaskQueue: QueueEngine,
+		ParentClosePolicy:     parentClosePolicy,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		TypedSearchAttributes: RolloutAttributes(spec), Memo: map[string]any{MemoRecord: recorded.Record},
-		StaticSummary: fmt.Sprintf("%s %s/%s, released by a plan", spec.WorkloadRef.Kind, spec.Namespace, spec.WorkloadRef.Name),
+		StaticSummary: fmt.Sprintf("%s %s/%s, released by a plan", spec.WorkloadRef.Kind, spec.Namespace,
+			spec.WorkloadRef.Name),
 	})
 }
 
 func (r *itemRun) rolloutInput(i int, spec strategy.Spec, recorded rollout.Recorded) RolloutInput {
-	return RolloutInput{Queue: r.orders[i].Queue, Engine: r.in.Engine, Asked: machine.Asked{Spec: spec, Record: recorded.Record,
-		CreatedAt: recorded.CreatedAt, Actor: recorded.Actor, Reason: recorded.Reason, Via: recorded.Via, Revision: recorded.Revision, Task: r.in.Task,
-		UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}
+	return RolloutInput{Queue: r.orders[i].Queue, Engine: r.in.Engine,
+		Request: machine.Request{Spec: spec, Record: recorded.Record,
+			CreatedAt: recorded.CreatedAt, Actor: recorded.Actor, Reason: recorded.Reason, Via: recorded.Via,
+			Revision: recorded.Revision, Task: r.in.Task,
+			UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}
 }
 
-// rolledOut is what came of a workload's rollout. One that did not end with the new version everywhere is a failure of the service, but of the task only
-// where the task itself did not stop it.
-func (r *itemRun) rolledOut(i int, end RolloutResult, err error) (workloadops.Result, error) {
-	view := r.works[i].Rollout
+// rolloutOutcome converts the outcome of a workload's rollout. If the new version is not everywhere, the service has
+// failed; the task fails only if it did not request the stop itself.
+func (r *itemRun) rolloutOutcome(i int, end RolloutResult, err error) (workloadops.Result, error) {
+	view := r.statuses[i].Rollout
 	view.Phase = string(end.Phase)
 	if err != nil {
 		view.Phase = string(rollout.PhaseFailed)
-		return workloadops.Result{}, temporal.NewNonRetryableApplicationError(fmt.Sprintf("%s: %s", view, message(err)), string(failure.WorkloadFailed), nil)
+		return workloadops.Result{}, temporal.NewNonRetryableApplicationError(fmt.Sprintf("%s: %s", view, message(err)),
+			string(failure.WorkloadFailed), nil)
 	}
 	ours := end.Record == view.Record
 	changed := end.Phase == rollout.PhaseHealthy || end.Phase == rollout.PhaseCancelled
 	switch {
 	case !ours:
-		return workloadops.Result{}, rolloutFailed(fmt.Sprintf("%s was superseded: another release took its place, and is %s", view, end.Phase), end, changed)
+		return workloadops.Result{}, rolloutFailed(
+			fmt.Sprintf("%s was superseded: another release took its place, and is %s", view, end.Phase), end, changed)
 	case end.Phase == rollout.PhaseHealthy:
-		return workloadops.Result{Message: end.Reason, Changed: true, FromRevision: end.FromRevision, ToRevision: end.ToRevision,
+		return workloadops.Result{Message: end.Reason, Changed: true, FromRevision: end.FromRevision,
+			ToRevision:  end.ToRevision,
 			FromPackage: end.FromPackage, ToPackage: end.ToPackage, Before: end.Before, After: end.After}, nil
 	}
 	r.givenUp[i] = r.stopTo != nil
@@ -157,13 +177,14 @@ func (r *itemRun) rolledOut(i int, end RolloutResult, err error) (workloadops.Re
 func rolloutFailed(why string, end RolloutResult, changed bool) error {
 	details := failure.Details{}
 	if changed {
-		details.Effect = &failure.Effect{Changed: true, FromRevision: end.FromRevision, ToRevision: end.ToRevision, FromPackage: end.FromPackage,
-			ToPackage: end.ToPackage, Before: end.Before, After: end.After}
+		details.Effect = &failure.Effect{Changed: true, FromRevision: end.FromRevision, ToRevision: end.ToRevision,
+			FromPackage: end.FromPackage,
+			ToPackage:   end.ToPackage, Before: end.Before, After: end.After}
 	}
 	return temporal.NewNonRetryableApplicationError(why, string(failure.WorkloadFailed), nil, details)
 }
 
-// stopRollouts ends the rollouts that run, as the task was told. What has not begun is not begun any more.
+// stopRollouts stops the running rollouts as the task requested. No further workload begins.
 func (r *itemRun) stopRollouts(ask RolloutVerbRequest) {
 	r.stopTo = &ask
 	for i := range r.rollouts {
@@ -171,7 +192,7 @@ func (r *itemRun) stopRollouts(ask RolloutVerbRequest) {
 	}
 }
 
-// stopRollout tells a rollout. One that has closed meanwhile needs no word: its end is on the way.
+// stopRollout signals a rollout. If it has closed meanwhile, the signal is lost and its result is already on its way.
 func (r *itemRun) stopRollout(ctx workflow.Context, i int) {
 	if child := r.rollouts[i]; child != nil {
 		child.SignalChildWorkflow(ctx, string(rollout.VerbStop), *r.stopTo)

@@ -17,24 +17,28 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// rollouts answer for the party's worker, the centre and the rollouts of an item.
+// rollouts plays the party's worker, the centre and the rollouts of an item.
 type rollouts struct {
 	found rollout.PreflightResult
-	// run plays a rollout; nil: it ends well at once.
+	// run plays a rollout; nil: it succeeds at once.
 	run func(ctx workflow.Context, in RolloutInput) (RolloutResult, error)
-	// away is how often the home cluster is out of reach.
+	// away is how often the home cluster is unreachable.
 	away                       int
 	began, recorded, withdrawn []string
 }
 
 func (r *rollouts) serve(s *stage) {
-	s.rollOut = &strategy.OfService{Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: []strategy.Step{{}}}}
-	s.RegisterActivityWithOptions(func(context.Context, rollout.PreflightRequest) (rollout.PreflightResult, error) { return r.found, nil },
+	s.rollOut = &strategy.ServiceRollout{Strategy: strategy.Strategy{Style: strategy.StylePartition,
+		Steps: []strategy.Step{{}}}}
+	s.RegisterActivityWithOptions(func(context.Context, rollout.PreflightRequest) (rollout.PreflightResult, error) {
+		return r.found, nil
+	},
 		activity.RegisterOptions{Name: rollout.ActivityPreflight})
 	s.RegisterActivityWithOptions(func(_ context.Context, in rollout.RecordRequest) (rollout.Recorded, error) {
 		if r.away > 0 {
 			r.away--
-			return rollout.Recorded{}, temporal.NewNonRetryableApplicationError("the home cluster is out of reach", string(failure.Unreachable), nil)
+			return rollout.Recorded{}, temporal.NewNonRetryableApplicationError("the home cluster is unreachable",
+				string(failure.Unreachable), nil)
 		}
 		r.recorded = append(r.recorded, in.Spec.Name)
 		return rollout.Recorded{Record: "record of " + in.Spec.Name, Revision: 2, Actor: "ann"}, nil
@@ -48,11 +52,12 @@ func (r *rollouts) serve(s *stage) {
 		if r.run != nil {
 			return r.run(ctx, in)
 		}
-		return RolloutResult{Phase: rollout.PhaseHealthy, Reason: "finished", Record: in.Record, FromRevision: "a", ToRevision: "b"}, nil
+		return RolloutResult{Phase: rollout.PhaseHealthy, Reason: "finished", Record: in.Record, FromRevision: "a",
+			ToRevision: "b"}, nil
 	}
 }
 
-func TestAnItemIsReleasedByRollouts(t *testing.T) {
+func TestServiceReleaseByRollouts(t *testing.T) {
 	ends := func(phase rollout.Phase) func(workflow.Context, RolloutInput) (RolloutResult, error) {
 		return func(_ workflow.Context, in RolloutInput) (RolloutResult, error) {
 			return RolloutResult{Phase: phase, Reason: "as scripted", Record: in.Record}, nil
@@ -66,15 +71,24 @@ func TestAnItemIsReleasedByRollouts(t *testing.T) {
 		contains string
 		began    int
 	}{
-		"Healthy":    {"each workload has one of its own", &rollouts{}, plan.Parallel, plan.ItemSucceeded, "2 workloads are released", 2},
-		"Same":       {"nothing needs an approval", &rollouts{found: rollout.PreflightResult{Same: true, Refusals: []rollout.Refusal{{Reason: "same"}}}}, plan.Parallel, plan.ItemSucceeded, "nothing to do", 0},
-		"Refused":    {"nothing was recorded", &rollouts{found: rollout.PreflightResult{Refusals: []rollout.Refusal{{Reason: "no such container"}}}}, plan.Parallel, plan.ItemFailed, "no such container", 0},
-		"RolledBack": {"the service has not got its version", &rollouts{run: ends(rollout.PhaseRolledBack)}, plan.Parallel, plan.ItemFailed, "is RolledBack: as scripted", 2},
-		"OneByOne":   {"a failure ends it there", &rollouts{run: ends(rollout.PhaseRolledBack)}, plan.Sequential, plan.ItemFailed, "is RolledBack", 1},
-		"Superseded": {"another release has taken its place", &rollouts{run: func(workflow.Context, RolloutInput) (RolloutResult, error) {
-			return RolloutResult{Phase: rollout.PhaseHealthy, Record: "another"}, nil
-		}}, plan.Sequential, plan.ItemFailed, "was superseded", 1},
-		"Lost": {"its workflow was terminated", &rollouts{run: func(workflow.Context, RolloutInput) (RolloutResult, error) {
+		"Healthy": {"each workload has its own rollout", &rollouts{}, plan.Parallel, plan.ItemSucceeded,
+			"2 workloads are released", 2},
+		"Same": {"nothing needs an approval",
+			&rollouts{found: rollout.PreflightResult{AlreadyDeployed: true,
+				Refusals: []rollout.Refusal{{Reason: "same"}}}}, plan.Parallel, plan.ItemSucceeded, "nothing to do", 0},
+		"Refused": {"nothing was recorded",
+			&rollouts{found: rollout.PreflightResult{Refusals: []rollout.Refusal{{Reason: "no such container"}}}},
+			plan.Parallel, plan.ItemFailed, "no such container", 0},
+		"RolledBack": {"the service does not have its version", &rollouts{run: ends(rollout.PhaseRolledBack)},
+			plan.Parallel, plan.ItemFailed, "is RolledBack: as scripted", 2},
+		"OneByOne": {"a failure ends the item", &rollouts{run: ends(rollout.PhaseRolledBack)}, plan.Sequential,
+			plan.ItemFailed, "is RolledBack", 1},
+		"Superseded": {"another release superseded it",
+			&rollouts{run: func(workflow.Context, RolloutInput) (RolloutResult, error) {
+				return RolloutResult{Phase: rollout.PhaseHealthy, Record: "another"}, nil
+			}}, plan.Sequential, plan.ItemFailed, "was superseded", 1},
+		"Lost": {"its workflow was terminated", &rollouts{run: func(workflow.Context, RolloutInput) (RolloutResult,
+			error) {
 			return RolloutResult{}, errors.New("gone")
 		}}, plan.Sequential, plan.ItemFailed, "gone", 1},
 	} {
@@ -90,15 +104,16 @@ func TestAnItemIsReleasedByRollouts(t *testing.T) {
 			require.Len(t, test.r.began, test.began)
 			require.Empty(t, test.r.withdrawn)
 			if test.began > 0 {
-				require.Contains(t, test.r.began, "rollout/default/shop/w0000", "PARALLEL ones begin in any order")
+				require.Contains(t, test.r.began, "rollout/default/shop/w0000", "PARALLEL workloads begin in any order")
 				require.Equal(t, "record of w0000", result.Workloads[0].Rollout.Record)
 			}
 		})
 	}
 }
 
-// A rollout waits for days: the task's stop reaches it, what has not begun is not begun, and the item's end is the stop's.
-func TestStopReachesTheRollouts(t *testing.T) {
+// The task's stop reaches a rollout that waits for days; no further workload begins, and the item's result is the
+// stop's.
+func TestTaskStopReachesRunningRollouts(t *testing.T) {
 	in, orders := releaseOf(plan.Sequential, 2)
 	in.Outline.RollOut = true
 	r := &rollouts{run: func(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
@@ -110,14 +125,16 @@ func TestStopReachesTheRollouts(t *testing.T) {
 		var q RolloutVerbRequest
 		require.NoError(t, decodePayload(sent.Arg, &q))
 		require.Equal(t, "stop", sent.SignalName)
-		require.Equal(t, RolloutVerbRequest{To: rollout.StopToStable, VerbRequest: VerbRequest{Actor: "ann", Via: "http"}}, q)
+		require.Equal(t, RolloutVerbRequest{To: rollout.StopToStable,
+			VerbRequest: VerbRequest{Actor: "ann", Via: "http"}}, q)
 		return RolloutResult{Phase: rollout.PhaseRolledBack, Reason: "stopped", Record: in.Record}, nil
 	}}
 	result, counters := through(t, in, func(s *stage) {
 		s.orders = orders
 		r.serve(s)
 		s.RegisterDelayedCallback(func() {
-			s.SignalWorkflow(SignalItemStopRollouts, RolloutVerbRequest{To: rollout.StopToStable, VerbRequest: VerbRequest{Actor: "ann", Via: "http"}})
+			s.SignalWorkflow(SignalItemStopRollouts,
+				RolloutVerbRequest{To: rollout.StopToStable, VerbRequest: VerbRequest{Actor: "ann", Via: "http"}})
 		}, 72*time.Hour)
 	})
 	require.Equal(t, plan.ItemFailed, result.State)
@@ -126,7 +143,7 @@ func TestStopReachesTheRollouts(t *testing.T) {
 	require.Len(t, counters, 1)
 }
 
-// The record could not be written for a while: the item is interrupted, and goes on where it was.
+// If the record cannot be written for a while, the item is interrupted and then continues.
 func TestARolloutIsRecordedAfterAnInterruption(t *testing.T) {
 	in, orders := releaseOf(plan.Parallel, 1)
 	in.Outline.RollOut = true

@@ -20,7 +20,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// historyCounter counts, from above, what a workflow writes into its history: with each command comes at most one workflow task of three events of its own.
+// historyCounter is an upper bound for a workflow's history events: each command causes at most one workflow task, of
+// three events.
 type historyCounter struct {
 	interceptor.WorkerInterceptorBase
 	events, pending, mostPending int
@@ -31,11 +32,11 @@ const (
 	eventsOfActivity = 3 + 3
 	eventsOfTimer    = 2 + 3
 	eventsOfSignal   = 2 + 3
-	// suggestedAt is at how many events the server suggests to continue as new.
+	// suggestedAt is the number of events at which the server suggests continue-as-new.
 	suggestedAt = 4096
 )
 
-// watch counts the workflow of a stage, and suggests to continue as new as the server does.
+// watch counts the commands of a stage's workflow, and suggests continue-as-new as the server does.
 func (h *historyCounter) watch(s *stage) {
 	s.SetWorkerOptions(worker.Options{Interceptors: interceptors(h)})
 	s.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { h.pending-- })
@@ -47,7 +48,8 @@ func (h *historyCounter) add(events int) {
 	h.grown()
 }
 
-func (h *historyCounter) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+func (h *historyCounter) InterceptWorkflow(_ workflow.Context,
+	next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
 	i := &countingInbound{counter: h}
 	i.Next = next
 	return i
@@ -76,12 +78,14 @@ func (o *countingOutbound) ExecuteActivity(ctx workflow.Context, name string, ar
 	return o.Next.ExecuteActivity(ctx, name, args...)
 }
 
-func (o *countingOutbound) NewTimerWithOptions(ctx workflow.Context, d time.Duration, options workflow.TimerOptions) workflow.Future {
+func (o *countingOutbound) NewTimerWithOptions(ctx workflow.Context, d time.Duration,
+	options workflow.TimerOptions) workflow.Future {
 	o.counter.add(eventsOfTimer)
 	return o.Next.NewTimerWithOptions(ctx, d, options)
 }
 
-func (o *countingOutbound) SignalExternalWorkflow(ctx workflow.Context, id, run, signal string, arg any) workflow.Future {
+func (o *countingOutbound) SignalExternalWorkflow(ctx workflow.Context, id, run, signal string,
+	arg any) workflow.Future {
 	o.counter.add(eventsOfSignal)
 	return o.Next.SignalExternalWorkflow(ctx, id, run, signal, arg)
 }
@@ -97,8 +101,9 @@ func releaseOf(method plan.Method, workloads int) (ServiceReleaseInput, []worklo
 		Outline: ItemOutline{ServiceID: "1", Deployment: plan.Restart, Method: method}}, orders
 }
 
-// through runs a release through all the runs that it is continued as new in.
-func through(t *testing.T, in ServiceReleaseInput, prepare func(s *stage)) (result ServiceReleaseResult, counters []*historyCounter) {
+// through executes a release through all runs of continue-as-new.
+func through(t *testing.T, in ServiceReleaseInput, prepare func(s *stage)) (result ServiceReleaseResult,
+	counters []*historyCounter) {
 	for {
 		s, counter := newStage(t), &historyCounter{}
 		counters = append(counters, counter)
@@ -122,15 +127,20 @@ func TestServiceReleaseOfManyWorkloads(t *testing.T) {
 		method    plan.Method
 		workloads int
 		atOnce    int
-		// events bounds all runs together, runs says how many there are.
+		// events bounds all runs together; runs is their number.
 		events, runs int
 		mostPending  int
 	}{
-		"sequential asks once for all, before each": {plan.Sequential, 300, 0, 300*2*eventsOfActivity + 100, 1, 1},
-		"sequential goes on in new runs":            {plan.Sequential, 700, 0, 700 * 4 * eventsOfActivity, 3, 1},
-		"parallel is bounded by default":            {plan.Parallel, 300, 0, 300*eventsOfActivity + 100, 1, DefaultConcurrentWorkloads},
-		"parallel is bounded as it is told":         {plan.Parallel, 300, 7, 300*eventsOfActivity + 100, 1, 7},
-		"parallel goes on in new runs":              {plan.Parallel, 1000, 0, 1000*eventsOfActivity + 100, 2, DefaultConcurrentWorkloads},
+		"sequential queries all pending workloads before each": {plan.Sequential, 300, 0, 300*2*eventsOfActivity + 100,
+			1, 1},
+		"sequential continues as new": {plan.Sequential, 700, 0, 700 * 4 * eventsOfActivity, 3,
+			1},
+		"parallel is bounded by default": {plan.Parallel, 300, 0, 300*eventsOfActivity + 100, 1,
+			DefaultConcurrentWorkloads},
+		"parallel is bounded by the input": {plan.Parallel, 300, 7, 300*eventsOfActivity + 100, 1,
+			7},
+		"parallel continues as new": {plan.Parallel, 1000, 0, 1000*eventsOfActivity + 100, 2,
+			DefaultConcurrentWorkloads},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +152,8 @@ func TestServiceReleaseOfManyWorkloads(t *testing.T) {
 				s.run = func(r workloadops.Request) (workloadops.Result, error) {
 					return workloadops.Result{Message: "3 of 3 pods are ready", Changed: true}, nil
 				}
-				s.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, args converter.EncodedValues) {
+				s.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context,
+					args converter.EncodedValues) {
 					if info.ActivityType.Name == workloadops.ActivityRun {
 						var r workloadops.Request
 						require.NoError(t, args.Get(&r))
@@ -154,23 +165,26 @@ func TestServiceReleaseOfManyWorkloads(t *testing.T) {
 			require.Len(t, result.Workloads, c.workloads)
 			require.Len(t, released, c.workloads, "every workload is released")
 			for name, times := range released {
-				require.Equal(t, 1, times, "%s is released once, in whatever run", name)
+				require.Equal(t, 1, times, "%s is released once, in one of the runs", name)
 			}
 			events := 0
 			for _, counter := range counters {
 				events += counter.events
-				require.Less(t, counter.events, suggestedAt+(DefaultConcurrentWorkloads+2)*eventsOfActivity, "the history of one run is bounded")
-				require.LessOrEqual(t, counter.mostPending, c.mostPending, "no more activities are under way at once")
+				require.Less(t, counter.events, suggestedAt+(DefaultConcurrentWorkloads+2)*eventsOfActivity,
+					"the history of one run is bounded")
+				require.LessOrEqual(t, counter.mostPending, c.mostPending,
+					"not more activities are in progress at once")
 			}
-			require.Equal(t, c.mostPending, counters[0].mostPending, "as many as may be are under way")
+			require.Equal(t, c.mostPending, counters[0].mostPending, "the allowed number is in progress")
 			require.Less(t, events, c.events)
 			require.Len(t, counters, c.runs)
 		})
 	}
 }
 
-// What could not be given back is owed for as long as it takes: a cluster that refuses it for a week costs two questions, not ten thousand.
-func TestServiceReleaseOwesForAWeek(t *testing.T) {
+// A pending restore is retried without a limit: a cluster that refuses it for a week costs two activities, not ten
+// thousand.
+func TestServiceReleaseRestoreForAWeek_CostsNoHistory(t *testing.T) {
 	in, orders := releaseOf(plan.Parallel, 1)
 	var restored time.Time
 	tries := 0
@@ -178,7 +192,8 @@ func TestServiceReleaseOwesForAWeek(t *testing.T) {
 		began := s.Now()
 		s.orders = orders
 		s.run = func(workloadops.Request) (workloadops.Result, error) {
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("an admission policy refuses", string(failure.Refused), nil, failure.Details{Owed: true})
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("an admission policy refuses",
+				string(failure.Refused), nil, failure.Details{RestorePending: true})
 		}
 		s.restore = func(r workloadops.RestoreRequest) error {
 			tries++
@@ -187,7 +202,8 @@ func TestServiceReleaseOwesForAWeek(t *testing.T) {
 				restored = s.Now()
 				return nil
 			case r.Persist: // as the worker does it: the server tries again
-				return temporal.NewApplicationErrorWithOptions("may not patch", string(failure.NotReady), temporal.ApplicationErrorOptions{NextRetryDelay: workloadops.RestoreAgain})
+				return temporal.NewApplicationErrorWithOptions("may not patch", string(failure.NotReady),
+					temporal.ApplicationErrorOptions{NextRetryDelay: workloadops.RestoreRetryInterval})
 			}
 			return temporal.NewNonRetryableApplicationError("may not patch", string(failure.Forbidden), nil)
 		}
@@ -196,26 +212,27 @@ func TestServiceReleaseOwesForAWeek(t *testing.T) {
 			require.NoError(t, err)
 			var status plan.ServiceStatus
 			require.NoError(t, value.Get(&status))
-			require.Equal(t, plan.ItemRunning, status.State, "it does not close while it owes")
-			require.Contains(t, status.Reason, "may not patch", "people read what keeps it")
+			require.Equal(t, plan.ItemRunning, status.State, "it does not close before the restore")
+			require.Contains(t, status.Reason, "may not patch", "the reason shows the cause")
 		}, 6*24*time.Hour)
 	})
 	require.Equal(t, plan.ItemFailed, result.State)
-	require.Contains(t, result.Reason, "an admission policy refuses", "the failure stays what it was")
-	require.False(t, restored.IsZero(), "the settings are given back before the workflow closes")
-	require.Greater(t, tries, 7*24*30, "it is tried again all the time")
+	require.Contains(t, result.Reason, "an admission policy refuses", "the failure is unchanged")
+	require.False(t, restored.IsZero(), "the settings are restored before the workflow closes")
+	require.Greater(t, tries, 7*24*30, "it is retried continuously")
 	require.Len(t, counters, 1)
-	require.Less(t, counters[0].events, 100, "a try costs no history")
+	require.Less(t, counters[0].events, 100, "a retry costs no history")
 }
 
-// A release that is given up in the middle of many begins no other, and says of each workload what became of it.
-func TestServiceReleaseGivenUpBeginsNoMore(t *testing.T) {
+// A release that is given up starts no further workload, and reports the outcome of each.
+func TestServiceRelease_StartsNoMoreWorkloads_WhenGivenUp(t *testing.T) {
 	in, orders := releaseOf(plan.Parallel, 20)
 	in.MaxConcurrentWorkloads = 3
 	result, _ := through(t, in, func(s *stage) {
 		s.orders = orders
 		s.run = func(workloadops.Request) (workloadops.Result, error) {
-			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("connection refused", string(failure.Unreachable), nil)
+			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("connection refused",
+				string(failure.Unreachable), nil)
 		}
 		s.RegisterDelayedCallback(func() { s.SignalWorkflow(SignalItemAbandon, nil) }, time.Hour)
 	})

@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// pairOnOneQueue is a creation of two parties that one worker is for.
+// pairOnOneQueue is a creation of two parties served by one worker.
 func pairOnOneQueue() serving.Input {
 	in := servingOf(serving.KindCreate)
 	for i := range in.Parties {
@@ -21,8 +21,9 @@ func pairOnOneQueue() serving.Input {
 	return in
 }
 
-// The parties of a creation that have one queue are asked and brought to the version by one activity; what that does not come to, they do as they do otherwise.
-func TestACreationAtOnce(t *testing.T) {
+// The parties of a creation that share one queue are checked and brought to the version by one activity; unfinished
+// parties continue with the ordinary steps.
+func TestServingCreationByOneActivity(t *testing.T) {
 	t.Parallel()
 	both := map[string]string{"alice": "new", "bob": "new"}
 	for name, c := range map[string]struct {
@@ -33,19 +34,29 @@ func TestACreationAtOnce(t *testing.T) {
 		runs   map[string]string
 		ends   string
 	}{
-		"AtOnce":       {"one activity of all", versionCreatesAtOnce, func(*fakeParties) {}, []string{"create alice bob"}, both, ""},
-		"EarlierBuild": {"a build of before may have to go on with it", versionPartiesTogether, func(*fakeParties) {}, []string{"prepare alice bob", "apply alice bob"}, both, ""},
-		"EarlierWorker": {"a worker that does not know it is asked for one after the other", versionCreatesAtOnce, func(p *fakeParties) { p.earlier = true },
+		"AtOnce": {"one activity for all", versionCreatesAtOnce, func(*fakeParties) {},
+			[]string{"create alice bob"}, both, ""},
+		"EarlierBuild": {"an earlier build may have to continue it", versionPartiesTogether, func(*fakeParties) {},
+			[]string{"prepare alice bob", "apply alice bob"}, both, ""},
+		"EarlierWorker": {"a worker without the activity gets the ordinary steps", versionCreatesAtOnce,
+			func(p *fakeParties) { p.earlier = true },
 			[]string{"create alice bob", "prepare alice bob", "prepare bob", "apply alice bob", "apply bob"}, both, ""},
-		"Refused": {"nothing is written when one cannot", versionCreatesAtOnce, func(p *fakeParties) { p.fail["prepare bob new"] = []error{refused("no such image")} },
-			[]string{"create alice bob"}, map[string]string{}, "party bob: no such image; nothing was changed in any party"},
-		"Failed": {"what one fails with is of it alone", versionCreatesAtOnce, func(p *fakeParties) { p.fail["apply bob new"] = []error{refused("no such image")} },
+		"Refused": {"nothing is written if one party cannot run it", versionCreatesAtOnce, func(p *fakeParties) {
+			p.fail["prepare bob new"] = []error{refused("no such image")}
+		},
+			[]string{"create alice bob"}, map[string]string{},
+			"party bob: no such image; nothing was changed in any party"},
+		"Failed": {"a failure belongs to one party only", versionCreatesAtOnce, func(p *fakeParties) {
+			p.fail["apply bob new"] = []error{refused("no such image")}
+		},
 			[]string{"create alice bob"}, map[string]string{"alice": "new"}, "party bob: no such image"},
-		"NotAsked": {"who has no answer is asked alone, and all begin after that", versionCreatesAtOnce,
+		"NotAsked": {"a party without an answer is checked alone, and all begin after that", versionCreatesAtOnce,
 			func(p *fakeParties) { p.fail["prepare bob new"] = []error{unreachable("it does not answer")} },
 			[]string{"create alice bob", "prepare bob", "apply alice bob"}, both, ""},
-		"NotBrought": {"who does not run it yet goes on alone", versionCreatesAtOnce,
-			func(p *fakeParties) { p.fail["apply bob new"] = []error{unreachable("it does not answer")} }, []string{"create alice bob", "apply bob"}, both, ""},
+		"NotBrought": {"a party that does not run it yet continues alone", versionCreatesAtOnce,
+			func(p *fakeParties) {
+				p.fail["apply bob new"] = []error{unreachable("it does not answer")}
+			}, []string{"create alice bob", "apply bob"}, both, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,8 +76,8 @@ func TestACreationAtOnce(t *testing.T) {
 	}
 }
 
-// One party alone costs as little.
-func TestACreationOfOneParty(t *testing.T) {
+// A single party costs as little.
+func TestServingCreationOfOneParty(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	in := pairOnOneQueue()
@@ -76,16 +87,16 @@ func TestACreationOfOneParty(t *testing.T) {
 	require.True(t, p.last().Served)
 }
 
-// More parties than an activity takes, and those of several queues, are asked before the first begins.
-func TestACreationThatIsNotOfOneActivity(t *testing.T) {
+// Parties that exceed one activity's limit, and those of several queues, are checked before the first begins.
+func TestServingCreationUsesOrdinarySteps_WithSeveralGroups(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.run(servingOf(serving.KindCreate))
 	require.ElementsMatch(t, []string{"prepare alice", "prepare bob", "apply alice", "apply bob"}, p.asked)
 }
 
-// The time that a party has used of its deadline beside the other is used when it goes on alone.
-func TestWhatACreationHasUsedOfADeadline(t *testing.T) {
+// Deadline seconds that a party used in the shared activity count when it continues alone.
+func TestServingCreationCarriesOverUsedDeadline(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.fail["apply bob new"] = []error{unreachable("it does not answer")}
@@ -93,8 +104,9 @@ func TestWhatACreationHasUsedOfADeadline(t *testing.T) {
 	require.Equal(t, map[string][]int64{"apply bob": {7}}, p.spent)
 }
 
-// A worker that dies says nothing of what it has written: the parties are asked once more, and none is said to be unchanged.
-func TestACreationWhoseWorkerDies(t *testing.T) {
+// A worker that dies does not report what it has written: the parties are checked again, and none is reported as
+// unchanged.
+func TestServingCreation_WhenWorkerDies(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fail []error
@@ -102,12 +114,14 @@ func TestACreationWhoseWorkerDies(t *testing.T) {
 	}{
 		"GoesOn": {nil, "it is done"},
 		"Refused": {[]error{refused("no such image")},
-			"party bob: no such image; the worker died when it brought the parties to it: what it has written in the others stays until the serving is updated or deleted"},
+			"party bob: no such image; the worker stopped while it was updating the parties: objects that it wrote " +
+				"in the others stay until the serving is updated or deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newParties(t)
-			p.OnActivity(serving.ActivityCreate, mock.Anything, mock.Anything).Return(nil, temporal.NewHeartbeatTimeoutError()).Once()
+			p.OnActivity(serving.ActivityCreate, mock.Anything, mock.Anything).Return(nil,
+				temporal.NewHeartbeatTimeoutError()).Once()
 			p.fail["prepare bob new"] = c.fail
 			require.Equal(t, c.ends, p.run(pairOnOneQueue()).Message)
 			require.Equal(t, "prepare alice bob", p.asked[0])
@@ -115,11 +129,12 @@ func TestACreationWhoseWorkerDies(t *testing.T) {
 	}
 }
 
-// What is stopped for a new run may have changed something: the next run asks again, and loses nothing.
-func TestACreationThatGoesOnInANewRun(t *testing.T) {
+// A creation stopped for continue-as-new may have changed something: the next run repeats it, and loses nothing.
+func TestServingCreation_AfterContinueAsNew(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
-	p.OnActivity(serving.ActivityCreate, mock.Anything, mock.Anything).After(time.Hour).Return(nil, temporal.NewHeartbeatTimeoutError())
+	p.OnActivity(serving.ActivityCreate, mock.Anything, mock.Anything).After(time.Hour).Return(nil,
+		temporal.NewHeartbeatTimeoutError())
 	p.drainsSoon()
 	next, after := p.onward(t, pairOnOneQueue())
 	after.run(next)
@@ -127,8 +142,8 @@ func TestACreationThatGoesOnInANewRun(t *testing.T) {
 	require.True(t, after.last().Served)
 }
 
-// Lists find it by what it does: it is committed from the start.
-func TestHowACreationAtOnceIsListed(t *testing.T) {
+// Lists show it by its effect: it is committed from the start.
+func TestServingCreationByOneActivity_IsListedAsCommitted(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.present = func(call string) {
@@ -143,24 +158,27 @@ func TestHowACreationAtOnceIsListed(t *testing.T) {
 	require.Equal(t, string(serving.StageCommit), state)
 }
 
-// What parties are seen to run in the end is told with the end, however many of them are asked at once.
-func TestTheEndSaysWhatPartiesRun(t *testing.T) {
+// The observations at the end are written with the ending, for any grouping of the parties.
+func TestServingEndContainsObservations(t *testing.T) {
 	t.Parallel()
-	for name, in := range map[string]serving.Input{"AtOnce": pairOnOneQueue(), "Alone": servingOf(serving.KindCreate), "Together": neighbours(serving.KindRecreate)} {
+	for name, in := range map[string]serving.Input{"AtOnce": pairOnOneQueue(), "Alone": servingOf(serving.KindCreate),
+		"Together": neighbours(serving.KindRecreate)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newParties(t)
-			p.sees = map[string]*serving.Seen{"alice": {Version: "new", AvailableReplicas: 2}}
+			p.sees = map[string]*serving.DeploymentSnapshot{"alice": {Version: "new", AvailableReplicas: 2}}
 			began := p.Now().UTC()
 			p.run(in)
 			require.Equal(t, []serving.ObserveRequest{{ID: "s1", At: began, Observations: []serving.Observation{
-				{ID: "s1", UID: "u1", Domain: "alice", Deployment: "s1", Seen: *p.sees["alice"]}}}}, p.last().Observed, "of whom nothing is known nothing is said")
+				{ID: "s1", UID: "u1", Domain: "alice", Deployment: "s1", Snapshot: *p.sees["alice"]}}}},
+				p.last().Observed, "there is no observation of a party that reported none")
 		})
 	}
 }
 
-// What was sent with the start is heard before anything begins: a creation that is paused asks the parties, and writes nothing before it is resumed.
-func TestACreationThatIsPausedAtItsStart(t *testing.T) {
+// Signals sent with the start are processed first: a creation paused at its start checks the parties, and writes
+// nothing before it is resumed.
+func TestServingCreation_PausedAtStart_WritesNothing(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.at(0, func() { p.SignalWorkflow(string(serving.VerbPause), nil) })
@@ -172,14 +190,16 @@ func TestACreationThatIsPausedAtItsStart(t *testing.T) {
 	require.Equal(t, []string{"prepare alice bob", "apply alice bob"}, p.asked)
 }
 
-// What a party has answered counts more than that it is thought to be away: nothing is written where another one has refused.
-func TestARefusalOfAPartyThatWasThoughtToBeAway(t *testing.T) {
+// A party's answer counts more than the assumption that it is unreachable: nothing is written if another party has
+// refused.
+func TestServingCreation_WritesNothing_WhenPartyBelievedUnreachableRefuses(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.fail["prepare bob new"] = []error{refused("no such image")}
 	p.present = func(call string) {
 		if call == "prepare alice new" {
-			p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q", Unreachable: "silent", Since: p.Now()})
+			p.SignalWorkflow(serving.SignalPresence,
+				serving.PresenceSignal{Queue: "q", Unreachable: "silent", Since: p.Now()})
 		}
 	}
 	r := p.run(pairOnOneQueue())

@@ -12,37 +12,40 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// A worker that starts looks for everything that should be there, page by page; each serving of which something is missing is told once.
+// A starting worker checks everything that is expected, page by page; each serving with missing objects gets one write.
 func TestServingCheck(t *testing.T) {
 	t.Parallel()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflowWithOptions(ServingCheck, workflow.RegisterOptions{Name: TypeServingCheck})
 	pages := map[string]serving.ExpectedPage{
-		"":  {Expected: []serving.Expected{{ID: "s1", Domain: "alice", Deployment: "s1"}, {ID: "s1", Domain: "bob", Deployment: "s1"}, {ID: "s2", Domain: "bob", Deployment: "s2"}}, Next: "2"},
+		"": {Expected: []serving.Expected{{ID: "s1", Domain: "alice", Deployment: "s1"},
+			{ID: "s1", Domain: "bob", Deployment: "s1"}, {ID: "s2", Domain: "bob", Deployment: "s2"}}, Next: "2"},
 		"2": {Next: "3"},
-		"3": {Expected: []serving.Expected{{ID: "s3", Domain: "bob", Deployment: "s3"}, {ID: "s4", Domain: "bob", Deployment: "s4"}}},
+		"3": {Expected: []serving.Expected{{ID: "s3", Domain: "bob", Deployment: "s3"},
+			{ID: "s4", Domain: "bob", Deployment: "s4"}}},
 	}
 	env.RegisterActivityWithOptions(func(_ context.Context, in serving.ExpectedRequest) (serving.ExpectedPage, error) {
 		require.Equal(t, "q", in.Queue)
 		return pages[in.Cursor], nil
 	}, activity.RegisterOptions{Name: serving.ActivityExpected})
-	env.RegisterActivityWithOptions(func(_ context.Context, in serving.CheckRequest) (result serving.CheckResult, err error) {
+	env.RegisterActivityWithOptions(func(_ context.Context, in serving.CheckRequest) (result serving.CheckResult,
+		err error) {
 		for _, one := range in.Expected {
 			if one.ID != "s3" {
-				result.Gone = append(result.Gone, one.Gone())
+				result.Missing = append(result.Missing, one.Deleted())
 			}
 		}
 		return result, nil
 	}, activity.RegisterOptions{Name: serving.ActivityCheck})
-	told := map[string][]string{}
+	noted := map[string][]string{}
 	env.RegisterActivityWithOptions(func(_ context.Context, in serving.ObserveRequest) error {
 		for _, o := range in.Observations {
-			told[in.ID] = append(told[in.ID], o.Domain)
+			noted[in.ID] = append(noted[in.ID], o.Domain)
 		}
 		return nil
 	}, activity.RegisterOptions{Name: serving.ActivityObserve})
 	env.ExecuteWorkflow(TypeServingCheck, serving.ExpectedRequest{Queue: "q"})
 	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, map[string][]string{"s1": {"alice", "bob"}, "s2": {"bob"}, "s4": {"bob"}}, told, "s3 is there")
+	require.Equal(t, map[string][]string{"s1": {"alice", "bob"}, "s2": {"bob"}, "s4": {"bob"}}, noted, "s3 is complete")
 }

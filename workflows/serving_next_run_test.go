@@ -12,7 +12,8 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// onward runs an operation that is to go on in a new run: next is the input of that, after the parties as they are then.
+// onward runs an operation that continues as new; next is the input of the next run, after the parties in their current
+// state.
 func (p *fakeParties) onward(t *testing.T, in serving.Input) (next serving.Input, after *fakeParties) {
 	p.ExecuteWorkflow(TypeServing, in)
 	var again *workflow.ContinueAsNewError
@@ -23,9 +24,9 @@ func (p *fakeParties) onward(t *testing.T, in serving.Input) (next serving.Input
 	return nextInput[serving.Input](t, again).(serving.Input), after
 }
 
-// A run goes on where the one before was: it begins nothing anew, claims and writes by the name of the operation, and has the versions in its own first event,
-// since the one before is forgotten one day.
-func TestServingGoesOnInANewRun(t *testing.T) {
+// A run continues where the previous one stopped: it repeats nothing, uses the operation's name for claims and writes,
+// and has the versions in its own first event, because the history of the previous run is deleted some day.
+func TestServingContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	p := updated(t)
 	in := asking()
@@ -44,10 +45,10 @@ func TestServingGoesOnInANewRun(t *testing.T) {
 	require.NotZero(t, noted)
 	var answer *VerbResponse
 	after.at(24*time.Hour, func() {
-		require.Empty(t, after.calls, "what waits for a person costs nothing")
+		require.Empty(t, after.calls, "waiting for a user costs nothing")
 		require.Empty(t, after.upserts)
 		state := after.state()
-		require.Equal(t, gate, state.WaitingFor.Gate, "who looked at it in the run before may approve it")
+		require.Equal(t, gate, state.WaitingFor.Gate, "a gate seen in the previous run is still valid")
 		require.Len(t, state.History, 1)
 		answer = after.send(serving.VerbApprove, "k1", ServingVerbRequest{Gate: gate})
 	})
@@ -55,14 +56,16 @@ func TestServingGoesOnInANewRun(t *testing.T) {
 	require.Equal(t, audit.Accepted, answer.Outcome, answer.Message)
 	require.Equal(t, "new", r.Version)
 	require.Equal(t, map[string]string{"alice": "new", "bob": "new"}, after.runs)
-	require.ElementsMatch(t, []string{"note new done=false", "apply bob new", "note new done=true"}, after.calls, "nothing is begun or asked twice")
-	require.Equal(t, p.notes[0].Operation.RunID, after.last().Operation.RunID, "it is still that operation")
-	require.True(t, p.notes[0].Started.Equal(after.last().Started), "and its record that of its begin")
-	require.Len(t, after.last().Complete, 2, "also of whom the run before has seen complete")
+	require.ElementsMatch(t, []string{"note new done=false", "apply bob new", "note new done=true"}, after.calls,
+		"no step is repeated")
+	require.Equal(t, p.notes[0].Operation.RunID, after.last().Operation.RunID, "it is still the same operation")
+	require.True(t, p.notes[0].Started.Equal(after.last().Started), "and its record has the original start")
+	require.Len(t, after.last().Complete, 2, "including the party completed in the previous run")
 }
 
-// What a party does reports to one run alone: a run that is long begins nothing more, and goes on when nothing runs; much later it stops what never ends.
-func TestServingDrains(t *testing.T) {
+// A party's step reports to one run only: a run with a long history starts nothing more and continues as new when
+// nothing runs. At drainAt events it also stops steps that do not end.
+func TestServingContinuesAsNew_WhenNoStepRuns(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.away["bob"] = true
@@ -72,19 +75,19 @@ func TestServingDrains(t *testing.T) {
 		p.leave("bob")
 	})
 	p.at(2*time.Hour, func() {
-		require.False(t, p.IsWorkflowCompleted(), "what bob is asked is not abandoned")
+		require.False(t, p.IsWorkflowCompleted(), "bob's step is not abandoned")
 		p.SetCurrentHistoryLength(drainAt)
 		p.leave("bob")
 	})
 	next, after := p.onward(t, servingOf(serving.KindCreate))
 	require.Equal(t, map[string]string{"alice": "new"}, p.runs)
 	after.run(next)
-	require.Equal(t, []string{"apply bob new", "note new done=true"}, after.calls, "the next run asks again")
+	require.Equal(t, []string{"apply bob new", "note new done=true"}, after.calls, "the next run repeats the step")
 	require.Equal(t, map[string]string{"alice": "new", "bob": "new"}, after.runs)
 }
 
-// Who waits for an operation that does not give way is told by whichever run ends it.
-func TestServingKeepsWhoWaits(t *testing.T) {
+// An operation that waits for this one is informed by the run that ends it.
+func TestServingSignalsWaitingOperation_AfterContinueAsNew(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.away["bob"] = true
@@ -101,11 +104,13 @@ func TestServingKeepsWhoWaits(t *testing.T) {
 	require.Contains(t, p.calls, "release")
 	after.signalled("serving/s1/4", "", serving.SignalGaveWay, nil, nil)
 	after.run(next)
-	require.Equal(t, []string{"remove bob", "release", "gave-way serving/s1/4"}, after.calls, "it was let go before: this is its record")
+	require.Equal(t, []string{"remove bob", "release", "gave-way serving/s1/4"}, after.calls,
+		"released earlier: this writes the record")
 }
 
-// To wait for a predecessor that does not give way fills a history too: the next run asks on, and what people have sent meanwhile is not lost.
-func TestServingThatWaitsLongForItsPredecessor(t *testing.T) {
+// Waiting for a predecessor that does not end fills the history too: the next run continues to ask, and commands sent
+// meanwhile are kept.
+func TestServingWaitsForPredecessor_AcrossContinueAsNew(t *testing.T) {
 	t.Parallel()
 	former := serving.BeginResult{Predecessor: &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r2"}}
 	p := updated(t)
@@ -122,7 +127,7 @@ func TestServingThatWaitsLongForItsPredecessor(t *testing.T) {
 	after.at(90*time.Second, func() { after.SignalWorkflow(serving.SignalGaveWay, nil) })
 	after.at(time.Hour, func() {
 		require.Equal(t, serving.WaitResume, after.state().WaitingFor.Kind)
-		require.Equal(t, serving.ReasonPaused, after.notes[0].Operation.Reason, "the status is told of it")
+		require.Equal(t, serving.ReasonPaused, after.notes[0].Operation.Reason, "the status shows it")
 		after.SignalWorkflow(string(serving.VerbResume), nil)
 	})
 	after.run(next)
@@ -130,17 +135,21 @@ func TestServingThatWaitsLongForItsPredecessor(t *testing.T) {
 	require.Equal(t, map[string]string{"alice": "new", "bob": "new"}, after.runs)
 }
 
-// An operation that was started on another version than serves by now begins anew on that: what people have sent until then counts.
-func TestServingThatBeginsAnewLosesNoCommand(t *testing.T) {
+// An operation that was started on another version than the one that serves now restarts on that: commands sent until
+// then are kept.
+func TestServingKeepsCommands_WhenRestartedOnNewServedVersion(t *testing.T) {
 	t.Parallel()
-	packed, err := serving.Version{Spec: kuscia.KusciaDeploymentSpec{Parties: []kuscia.Party{{DomainID: "alice"}, {DomainID: "bob"}}}}.Pack()
+	packed, err := serving.Version{Spec: kuscia.KusciaDeploymentSpec{Parties: []kuscia.Party{{DomainID: "alice"},
+		{DomainID: "bob"}}}}.Pack()
 	require.NoError(t, err)
 	for reason, tc := range map[string]struct {
 		send  func(p *fakeParties)
 		calls []string
 		runs  map[string]string
 	}{
-		"stopped before it has begun, it changes nothing": {func(p *fakeParties) { p.SignalWorkflow(string(serving.VerbStop), nil) },
+		"stopped before it began, it changes nothing": {func(p *fakeParties) {
+			p.SignalWorkflow(string(serving.VerbStop), nil)
+		},
 			[]string{"begin update", "note served done=true"}, map[string]string{"alice": "old", "bob": "old"}},
 		"a Cancel is a stop": {func(p *fakeParties) { p.CancelWorkflow() },
 			[]string{"begin update", "note served done=true"}, map[string]string{"alice": "old", "bob": "old"}},

@@ -21,35 +21,37 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// fakeParties play the workers of the parties and the centre: they keep which version each party runs, and write down what was asked, in order.
+// fakeParties plays the workers of the parties and the centre: it keeps the version that each party runs, and records
+// the calls in order.
 type fakeParties struct {
 	*testsuite.TestWorkflowEnvironment
 	t *testing.T
-	// runs is the digest of the version that each domain runs; "" when it runs nothing.
+	// runs is the digest of the version that each domain runs; "" if it runs nothing.
 	runs map[string]string
-	// calls are the activities that were carried out, in words.
+	// calls are the executed activities, as text.
 	calls []string
-	// notes are what the status was told, at its end the last one; releases what a deletion was.
+	// notes are the writes into the status, the last one at its end; releases are those of a deletion.
 	notes, releases []serving.NoteRequest
-	// fail plays the failures of a call, by its words; each is used up in turn.
+	// fail scripts failures of a call, by its text; each failure is used once.
 	fail map[string][]error
-	// away are the domains without a worker: what is asked of them waits.
+	// away are the domains without a worker: their activities wait.
 	away  map[string]bool
 	begun serving.BeginResult
-	// budgets are those of the calls, by their words, told the failures that they need not tell once more.
-	budgets map[string][]int64
-	told    map[string][]string
-	// upserts are what lists were told.
+	// budgets are those of the calls, by their text; knownFailures are the known failures of the calls.
+	budgets       map[string][]int64
+	knownFailures map[string][]string
+	// upserts are the written search attributes.
 	upserts []temporal.SearchAttributes
-	// present is called when an activity runs.
+	// present is called when an activity starts.
 	present func(call string)
-	// asked are the parties of each activity, by its verb; earlier has the workers be of a build that knows the first one only, and spent is what a party that is
-	// asked alone has used of its deadline, by verb and party.
+	// asked are the parties of each activity, with its verb. earlier makes the workers ignore all but the first
+	// request, as an earlier build does. spent is what a party that is asked alone has used of its deadline, by verb
+	// and party.
 	asked   []string
 	earlier bool
 	spent   map[string][]int64
-	// sees is what a party that is there is seen to run.
-	sees map[string]*serving.Seen
+	// sees is what a reachable party is seen to run.
+	sees map[string]*serving.DeploymentSnapshot
 }
 
 func newParties(t *testing.T) *fakeParties {
@@ -58,8 +60,10 @@ func newParties(t *testing.T) *fakeParties {
 }
 
 func newPartiesOf(t *testing.T, suite *testsuite.WorkflowTestSuite) *fakeParties {
-	p := &fakeParties{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, runs: map[string]string{}, fail: map[string][]error{},
-		away: map[string]bool{}, budgets: map[string][]int64{}, spent: map[string][]int64{}, told: map[string][]string{}}
+	p := &fakeParties{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t, runs: map[string]string{},
+		fail: map[string][]error{},
+		away: map[string]bool{}, budgets: map[string][]int64{}, spent: map[string][]int64{},
+		knownFailures: map[string][]string{}}
 	p.SetWorkerOptions(worker.Options{Interceptors: interceptors()})
 	p.RegisterWorkflowWithOptions(Serving, workflow.RegisterOptions{Name: TypeServing})
 	p.SetStartTime(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
@@ -86,13 +90,16 @@ func newPartiesOf(t *testing.T, suite *testsuite.WorkflowTestSuite) *fakeParties
 	return p
 }
 
-// errNoWorker plays a queue without a worker: the activity is tried again until there is one. That is not as often as after other failures, since the test
-// environment counts the heartbeat timeout in real seconds, and within them it has to get through the days for which a party is away.
-var errNoWorker = temporal.NewApplicationErrorWithOptions("no worker polls the queue", "", temporal.ApplicationErrorOptions{NextRetryDelay: time.Minute})
+// errNoWorker plays a queue without a worker: the activity is retried until there is one. The pause is longer than for
+// other failures: the test environment counts the heartbeat timeout in real seconds, within which it has to skip the
+// days for which a party is unreachable.
+var errNoWorker = temporal.NewApplicationErrorWithOptions("no worker polls the queue", "",
+	temporal.ApplicationErrorOptions{NextRetryDelay: time.Minute})
 
-// takes is the activity by which parties take a step: one alone fails as it does, and of several the answer says how each has ended.
-func (p *fakeParties) takes(verb string, took func(serving.PartyRequest)) func(context.Context, serving.PartyRequest) (*serving.TogetherResult, error) {
-	return func(_ context.Context, r serving.PartyRequest) (*serving.TogetherResult, error) {
+// takes returns the activity of a step: for one party it returns that party's error, for several the outcome of each.
+func (p *fakeParties) takes(verb string, took func(serving.PartyRequest)) func(context.Context,
+	serving.PartyRequest) (*serving.GroupResult, error) {
+	return func(_ context.Context, r serving.PartyRequest) (*serving.GroupResult, error) {
 		all := append([]serving.PartyRequest{r}, r.Others...)
 		domains := verb
 		for _, one := range all {
@@ -108,26 +115,27 @@ func (p *fakeParties) takes(verb string, took func(serving.PartyRequest)) func(c
 			if err != nil || p.earlier {
 				return nil, err
 			}
-			return &serving.TogetherResult{Parties: []serving.PartyOutcome{{Done: true, Seen: p.seen(verb, r)}}}, nil
+			return &serving.GroupResult{Parties: []serving.PartyOutcome{{Done: true, Snapshot: p.seen(verb, r)}}}, nil
 		}
 		outcomes, err := p.each(verb, all, took)
 		if err != nil {
 			return nil, err
 		}
-		return &serving.TogetherResult{Parties: outcomes}, nil
+		return &serving.GroupResult{Parties: outcomes}, nil
 	}
 }
 
-// seen is what a party is seen to run when it has been brought to a version.
-func (p *fakeParties) seen(verb string, r serving.PartyRequest) *serving.Seen {
+// seen is what a party is seen to run after it was brought to a version.
+func (p *fakeParties) seen(verb string, r serving.PartyRequest) *serving.DeploymentSnapshot {
 	if verb != "apply" {
 		return nil
 	}
 	return p.sees[r.Domain]
 }
 
-// each has all take a step, and says how each has ended. It fails while nobody polls their queue.
-func (p *fakeParties) each(verb string, all []serving.PartyRequest, took func(serving.PartyRequest)) (outcomes []serving.PartyOutcome, err error) {
+// each executes the step for all parties and returns the outcome of each. It fails while their queue has no worker.
+func (p *fakeParties) each(verb string, all []serving.PartyRequest,
+	took func(serving.PartyRequest)) (outcomes []serving.PartyOutcome, err error) {
 	for _, one := range all {
 		var app *temporal.ApplicationError
 		outcome := serving.PartyOutcome{SpentSeconds: 7}
@@ -136,8 +144,8 @@ func (p *fakeParties) each(verb string, all []serving.PartyRequest, took func(se
 			return nil, err
 		case err == nil:
 			took(one)
-			outcome = serving.PartyOutcome{Done: true, Seen: p.seen(verb, one)}
-		case errors.As(err, &app) && failure.Kind(app.Type()) != failure.Unreachable: // which is for each alone to wait for
+			outcome = serving.PartyOutcome{Done: true, Snapshot: p.seen(verb, one)}
+		case errors.As(err, &app) && failure.Kind(app.Type()) != failure.Unreachable: // each party retries that alone
 			outcome = serving.PartyOutcome{Kind: failure.Kind(app.Type()), Message: app.Message()}
 		}
 		outcomes = append(outcomes, outcome)
@@ -145,8 +153,9 @@ func (p *fakeParties) each(verb string, all []serving.PartyRequest, took func(se
 	return outcomes, nil
 }
 
-// creates asks the parties, and brings them to the version once all can run it. A worker of an earlier build does not know it.
-func (p *fakeParties) creates(_ context.Context, r serving.PartyRequest) (*serving.TogetherResult, error) {
+// creates checks the parties, and brings them to the version once all can run it. A worker of an earlier build does not
+// have this activity.
+func (p *fakeParties) creates(_ context.Context, r serving.PartyRequest) (*serving.GroupResult, error) {
 	all := append([]serving.PartyRequest{r}, r.Others...)
 	domains := "create"
 	for _, one := range all {
@@ -156,13 +165,13 @@ func (p *fakeParties) creates(_ context.Context, r serving.PartyRequest) (*servi
 	if p.earlier {
 		return nil, errors.New("unable to find activityType")
 	}
-	result := &serving.TogetherResult{Through: serving.ThroughAsked}
+	result := &serving.GroupResult{CreatePhase: serving.CreateChecked}
 	var err error
 	if result.Parties, err = p.each("prepare", all, func(serving.PartyRequest) {}); err != nil ||
 		slices.ContainsFunc(result.Parties, func(o serving.PartyOutcome) bool { return !o.Done }) {
 		return result, err
 	}
-	result.Through = serving.ThroughBegun
+	result.CreatePhase = serving.CreateApplied
 	result.Parties, err = p.each("apply", all, func(r serving.PartyRequest) { p.runs[r.Domain] = r.Version })
 	return result, err
 }
@@ -175,8 +184,9 @@ func (p *fakeParties) step(verb string, r serving.PartyRequest) error {
 	if r.Version != "" {
 		call += " " + r.Version
 	}
-	require.Equal(p.t, r.Version == "old", r.Source.Previous, "a version is read where it stands")
-	p.budgets[call], p.told[call] = append(p.budgets[call], r.UnreachableBudgetSeconds), append(p.told[call], r.KnownFailure)
+	require.Equal(p.t, r.Version == "old", r.Source.Previous, "the version is read from the right input")
+	p.budgets[call], p.knownFailures[call] = append(p.budgets[call], r.UnreachableBudgetSeconds),
+		append(p.knownFailures[call], r.KnownFailure)
 	return p.called(call)
 }
 
@@ -206,13 +216,14 @@ func forbidden(message string) error {
 
 func (p *fakeParties) at(after time.Duration, do func()) { p.RegisterDelayedCallback(do, after) }
 
-// leave has a party's worker go, and the operation told so.
+// leave stops a party's worker and informs the operation.
 func (p *fakeParties) leave(domain string) {
 	p.away[domain] = true
-	p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-" + domain, Unreachable: "no worker", Since: p.Now()})
+	p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-" + domain, Unreachable: "no worker",
+		Since: p.Now()})
 }
 
-// drainsSoon has a run make room for the next one while its parties are at work.
+// drainsSoon makes a run continue as new while its parties are at work.
 func (p *fakeParties) drainsSoon() {
 	p.at(time.Minute, func() {
 		p.SetContinueAsNewSuggested(true)
@@ -243,7 +254,7 @@ func (p *fakeParties) run(in serving.Input) ServingResult {
 	return r
 }
 
-// last is what the status was told at the end.
+// last is the last note, which ends the operation.
 func (p *fakeParties) last() serving.NoteRequest {
 	require.NotEmpty(p.t, p.notes)
 	last := p.notes[len(p.notes)-1]
@@ -251,16 +262,17 @@ func (p *fakeParties) last() serving.NoteRequest {
 	return last
 }
 
-// after are the calls from the first of its kind on.
+// after returns the calls from the first one of this text on.
 func (p *fakeParties) after(call string) []string {
 	i := slices.Index(p.calls, call)
-	require.GreaterOrEqual(p.t, i, 0, "%s is not among %v", call, p.calls)
+	require.GreaterOrEqual(p.t, i, 0, "%s is missing in %v", call, p.calls)
 	return p.calls[i+1:]
 }
 
 func servingOf(kind string) serving.Input {
-	in := serving.Input{ID: "s1", UID: "u1", Generation: 3, Kind: kind, UnreachableBudgetSeconds: 120, Parties: []serving.PartyTarget{
-		{Domain: "alice", Deployment: "s1", Queue: "q-alice"}, {Domain: "bob", Deployment: "s1", Queue: "q-bob"}}}
+	in := serving.Input{ID: "s1", UID: "u1", Generation: 3, Kind: kind, UnreachableBudgetSeconds: 120,
+		Parties: []serving.PartyTarget{
+			{Domain: "alice", Deployment: "s1", Queue: "q-alice"}, {Domain: "bob", Deployment: "s1", Queue: "q-bob"}}}
 	if kind != serving.KindDelete {
 		in.TargetDigest = "new"
 	}
@@ -270,7 +282,7 @@ func servingOf(kind string) serving.Input {
 	return in
 }
 
-// asStored is a note as a status has it: a local activity is given what the workflow has, as it is.
+// asStored returns a note as a status stores it: a local activity gets the workflow's value without encoding.
 func asStored(t *testing.T, r serving.NoteRequest) (stored serving.NoteRequest) {
 	raw, err := json.Marshal(r)
 	require.NoError(t, err)

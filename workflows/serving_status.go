@@ -12,14 +12,15 @@ import (
 // coalesce is how long observations are collected before they are written.
 const coalesce = 2 * time.Second
 
-// mostStatuses is how many statuses one activity writes at most, so that it is over within its time.
-const mostStatuses = 50
+// maxStatuses is how many statuses one activity writes at most, so that it ends within its timeout.
+const maxStatuses = 50
 
-// longestPause limits the pause before a status that could not be written is written again.
+// longestPause limits the pause before a failed status write is retried.
 const longestPause = time.Minute
 
-// ServingStatuses carries what the workers of a queue have seen of servings to their statuses, then ends: while all are quiet no workflow is open. left is what a run
-// before this one has not written. A status that cannot be written holds up no other one.
+// ServingStatuses writes what the workers of a queue observe into the statuses of servings, then ends: while nothing
+// changes, no workflow is open. left are the unwritten observations of the previous run. A failing status write does
+// not hold up other statuses.
 func ServingStatuses(ctx workflow.Context, left []serving.Observation) error {
 	channel := workflow.GetSignalChannelWithOptions(ctx, serving.SignalObservedMany,
 		workflow.SignalChannelOptions{Description: "What a party's worker has seen of its Deployments."})
@@ -27,7 +28,7 @@ func ServingStatuses(ctx workflow.Context, left []serving.Observation) error {
 		if err := gather(ctx, channel, pause); err != nil {
 			return err
 		}
-		burst := latestOfMany(left, channel)
+		burst := mergeNewest(left, channel)
 		switch {
 		case len(burst) == 0:
 			return nil
@@ -49,28 +50,29 @@ func ServingStatuses(ctx workflow.Context, left []serving.Observation) error {
 	}
 }
 
-// gather waits for more to come: shortly, or for as long as is paused unless something comes.
+// gather waits for further observations: coalesce, or the longer pause before a retry unless an observation arrives.
 func gather(ctx workflow.Context, channel workflow.ReceiveChannel, pause time.Duration) error {
 	if pause > coalesce {
-		came := func() bool { return channel.Len() > 0 }
-		if _, err := workflow.AwaitWithTimeout(ctx, pause-coalesce, came); err != nil {
+		arrived := func() bool { return channel.Len() > 0 }
+		if _, err := workflow.AwaitWithTimeout(ctx, pause-coalesce, arrived); err != nil {
 			return err
 		}
 	}
 	return collect(ctx)
 }
 
-// writeStatuses writes what was seen, serving by serving, and answers what has to be written again.
+// writeStatuses writes the observations, one serving after another, and returns those whose write has to be retried.
 func writeStatuses(ctx workflow.Context, burst []serving.Observation) (left []serving.Observation, err error) {
-	for servings := range slices.Chunk(byServing(burst, workflow.Now(ctx)), mostStatuses) {
+	for servings := range slices.Chunk(byServing(burst, workflow.Now(ctx)), maxStatuses) {
 		var result serving.ObserveManyResult
 		err := perform(withActivity(ctx, centreForever, "write what the parties see"), serving.ActivityObserveMany,
 			serving.ObserveManyRequest{Servings: servings}, &result)
 		if err != nil {
 			return nil, err
 		}
-		for _, unwritten := range result.Left {
-			workflow.GetLogger(ctx).Warn("a status could not be written", "serving", unwritten.ID, "again", !unwritten.Final, "error", unwritten.Message)
+		for _, unwritten := range result.Unwritten {
+			workflow.GetLogger(ctx).Warn("could not write a status", "serving", unwritten.ID, "again", !unwritten.Final,
+				"error", unwritten.Message)
 			if unwritten.Final {
 				continue
 			}
@@ -81,7 +83,7 @@ func writeStatuses(ctx workflow.Context, burst []serving.Observation) (left []se
 	return left, nil
 }
 
-// byServing are observations by their serving, in the order in which they came first.
+// byServing groups observations by serving, in the order of the first occurrence.
 func byServing(burst []serving.Observation, now time.Time) (servings []serving.ObserveRequest) {
 	index := map[string]int{}
 	for _, o := range burst {
@@ -96,8 +98,8 @@ func byServing(burst []serving.Observation, now time.Time) (servings []serving.O
 	return servings
 }
 
-// latestOfMany adds what was sent to what is left, as latest does.
-func latestOfMany(left []serving.Observation, channel workflow.ReceiveChannel) []serving.Observation {
+// mergeNewest adds the received observations to left and keeps the newest of each Deployment.
+func mergeNewest(left []serving.Observation, channel workflow.ReceiveChannel) []serving.Observation {
 	seen := newest{}
 	seen.add(left...)
 	for {
@@ -109,7 +111,8 @@ func latestOfMany(left []serving.Observation, channel workflow.ReceiveChannel) [
 	}
 }
 
-// newest keeps of each Deployment the newest observation, in the order in which they came first: one of two workers may lag behind.
+// newest keeps the newest observation of each Deployment, in the order of the first occurrence: of two workers, one may
+// lag behind.
 type newest struct {
 	burst []serving.Observation
 	index map[[3]string]int
@@ -125,14 +128,14 @@ func (n *newest) add(observations ...serving.Observation) {
 		case !known:
 			n.index[of] = len(n.burst)
 			n.burst = append(n.burst, o)
-		case !o.Seen.Before(n.burst[at].Seen.Look):
+		case !o.Snapshot.Before(n.burst[at].Snapshot.ObservedDeployment):
 			n.burst[at] = o
 		}
 	}
 }
 
-// ServingStatus carries one burst of what parties have seen of a serving to its status, then ends: a quiet serving has no open workflow. Workers of earlier
-// versions tell what they see by it.
+// ServingStatus writes one burst of a serving's observations into its status, then ends: while nothing changes, no
+// workflow is open. Workers of earlier versions send their observations to it.
 func ServingStatus(ctx workflow.Context, id string) error {
 	channel := workflow.GetSignalChannelWithOptions(ctx, serving.SignalObserved,
 		workflow.SignalChannelOptions{Description: "What a party's worker has seen of its Deployment."})
@@ -140,7 +143,7 @@ func ServingStatus(ctx workflow.Context, id string) error {
 		if err := collect(ctx); err != nil {
 			return err
 		}
-		burst := latest(channel)
+		burst := receiveNewest(channel)
 		if len(burst) == 0 {
 			return nil
 		}
@@ -155,16 +158,17 @@ func ServingStatus(ctx workflow.Context, id string) error {
 	}
 }
 
-// collect waits for more to come, but not when the history is long: the next observation then begins anew.
+// collect waits for further observations, unless the history is long: the next observation then starts a new run.
 func collect(ctx workflow.Context) error {
 	if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 		return nil
 	}
-	return workflow.NewTimerWithOptions(ctx, coalesce, workflow.TimerOptions{Summary: "collect what the parties see"}).Get(ctx, nil)
+	return workflow.NewTimerWithOptions(ctx, coalesce,
+		workflow.TimerOptions{Summary: "collect what the parties see"}).Get(ctx, nil)
 }
 
-// latest takes what was sent, of each Deployment the newest.
-func latest(channel workflow.ReceiveChannel) []serving.Observation {
+// receiveNewest receives the pending observations and keeps the newest of each Deployment.
+func receiveNewest(channel workflow.ReceiveChannel) []serving.Observation {
 	seen := newest{}
 	for {
 		var o serving.Observation
@@ -175,15 +179,18 @@ func latest(channel workflow.ReceiveChannel) []serving.Observation {
 	}
 }
 
-// checkPickUp is how long a check waits for a worker of the queue, and checkEnd how long for the one that asked for it, which may be one of
-// several with namespaces of their own: one that has gone away asks again when it is back.
+// checkPickUp is how long a check waits for a worker of the queue. checkEnd bounds the wait for the worker that
+// requested it, which may be one of several workers with different namespaces; a worker that disappears requests a new
+// check when it restarts.
 const checkPickUp, checkEnd = time.Minute, 10 * time.Minute
 
-// ServingCheck has a worker that has just started look for what it should find, page by page, and tells the statuses what is missing.
+// ServingCheck makes a worker that has just started check its expected Deployments, page by page, and writes missing
+// ones into the statuses.
 func ServingCheck(ctx workflow.Context, in serving.ExpectedRequest) error {
 	for {
 		var page serving.ExpectedPage
-		err := perform(withActivity(ctx, centreForever, "list what should be there"), serving.ActivityExpected, in, &page)
+		err := perform(withActivity(ctx, centreForever, "list what should be there"), serving.ActivityExpected, in,
+			&page)
 		if err != nil {
 			return err
 		}
@@ -201,7 +208,7 @@ func ServingCheck(ctx workflow.Context, in serving.ExpectedRequest) error {
 	}
 }
 
-// checkParty has the worker of a queue look for Deployments, and writes into the statuses which of them are missing.
+// checkParty makes the worker of a queue check Deployments, and writes into the statuses which are missing.
 func checkParty(ctx workflow.Context, queue string, expected []serving.Expected) error {
 	var found serving.CheckResult
 	look := partyRun(queue, checkPickUp)
@@ -211,17 +218,17 @@ func checkParty(ctx workflow.Context, queue string, expected []serving.Expected)
 	if err != nil {
 		return err
 	}
-	for len(found.Gone) > 0 {
-		id, n := found.Gone[0].ID, 1
-		for n < len(found.Gone) && found.Gone[n].ID == id {
+	for len(found.Missing) > 0 {
+		id, n := found.Missing[0].ID, 1
+		for n < len(found.Missing) && found.Missing[n].ID == id {
 			n++
 		}
 		err := perform(withActivity(ctx, centreForever, "write what is missing"), serving.ActivityObserve,
-			serving.ObserveRequest{ID: id, Observations: found.Gone[:n], At: workflow.Now(ctx)}, nil)
+			serving.ObserveRequest{ID: id, Observations: found.Missing[:n], At: workflow.Now(ctx)}, nil)
 		if err != nil {
 			return err
 		}
-		found.Gone = found.Gone[n:]
+		found.Missing = found.Missing[n:]
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // statusOf runs the status workflow of a serving; observed is called with each write.
-func statusOf(t *testing.T, send func(env *testsuite.TestWorkflowEnvironment, tell func(o serving.Observation)), observed func(env *testsuite.TestWorkflowEnvironment, n int)) (writes []serving.ObserveRequest) {
+func statusOf(t *testing.T, send func(env *testsuite.TestWorkflowEnvironment, tell func(o serving.Observation)),
+	observed func(env *testsuite.TestWorkflowEnvironment, n int)) (writes []serving.ObserveRequest) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflowWithOptions(ServingStatus, workflow.RegisterOptions{Name: TypeServingStatus})
@@ -25,13 +26,14 @@ func statusOf(t *testing.T, send func(env *testsuite.TestWorkflowEnvironment, te
 	}, activity.RegisterOptions{Name: serving.ActivityObserve})
 	send(env, func(o serving.Observation) { env.SignalWorkflow(serving.SignalObserved, o) })
 	env.ExecuteWorkflow(TypeServingStatus, "s1")
-	require.True(t, env.IsWorkflowCompleted(), "a quiet serving has no open workflow")
+	require.True(t, env.IsWorkflowCompleted(), "a serving without changes has no open workflow")
 	require.NoError(t, env.GetWorkflowError())
 	return writes
 }
 
 func seen(domain string, available int32) serving.Observation {
-	return serving.Observation{ID: "s1", UID: "u1", Domain: domain, Deployment: "s1", Seen: serving.Seen{AvailableReplicas: available}}
+	return serving.Observation{ID: "s1", UID: "u1", Domain: domain, Deployment: "s1",
+		Snapshot: serving.DeploymentSnapshot{AvailableReplicas: available}}
 }
 
 func TestServingStatusCoalesces(t *testing.T) {
@@ -42,11 +44,12 @@ func TestServingStatusCoalesces(t *testing.T) {
 		}
 	}, func(*testsuite.TestWorkflowEnvironment, int) {})
 	require.Len(t, writes, 1)
-	require.Equal(t, []serving.Observation{seen("alice", 2), seen("bob", 1)}, writes[0].Observations, "of each Deployment the last, in one write")
+	require.Equal(t, []serving.Observation{seen("alice", 2), seen("bob", 1)}, writes[0].Observations,
+		"the last of each Deployment, in one write")
 	require.False(t, writes[0].At.IsZero())
 }
 
-func TestServingStatusThatIsNeverQuietEndsAllTheSame(t *testing.T) {
+func TestServingStatusEnds_UnderConstantChanges(t *testing.T) {
 	t.Parallel()
 	var start, end time.Time
 	writes := statusOf(t, func(env *testsuite.TestWorkflowEnvironment, tell func(o serving.Observation)) {
@@ -61,10 +64,11 @@ func TestServingStatusThatIsNeverQuietEndsAllTheSame(t *testing.T) {
 		env.RegisterDelayedCallback(func() { env.SetContinueAsNewSuggested(true) }, 20500*time.Millisecond)
 	}, func(env *testsuite.TestWorkflowEnvironment, _ int) { end = env.Now() })
 	require.Greater(t, len(writes), 5)
-	require.Less(t, end.Sub(start), 30*time.Second, "before its history is full it ends, and the next observation begins anew")
+	require.Less(t, end.Sub(start), 30*time.Second,
+		"it ends before its history is full, and the next observation starts a new run")
 }
 
-func TestServingStatusLosesNothingThatComesWhileItWrites(t *testing.T) {
+func TestServingStatusKeepsObservations_ArrivingDuringAWrite(t *testing.T) {
 	t.Parallel()
 	writes := statusOf(t, func(env *testsuite.TestWorkflowEnvironment, tell func(o serving.Observation)) {
 		env.RegisterDelayedCallback(func() { tell(seen("alice", 1)) }, 0)

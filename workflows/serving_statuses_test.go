@@ -13,19 +13,22 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// statusesOf runs the workflow of the statuses of many; write says which of them cannot be written.
-func statusesOf(t *testing.T, send func(*testsuite.TestWorkflowEnvironment), write func(n int, in serving.ObserveManyRequest) serving.ObserveManyResult) (writes []serving.ObserveManyRequest, err error) {
+// statusesOf runs the workflow that writes statuses; write returns the unwritten ones.
+func statusesOf(t *testing.T, send func(*testsuite.TestWorkflowEnvironment),
+	write func(n int, in serving.ObserveManyRequest) serving.ObserveManyResult) (writes []serving.ObserveManyRequest,
+	err error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflowWithOptions(ServingStatuses, workflow.RegisterOptions{Name: TypeServingStatuses})
-	env.RegisterActivityWithOptions(func(_ context.Context, in serving.ObserveManyRequest) (serving.ObserveManyResult, error) {
+	env.RegisterActivityWithOptions(func(_ context.Context, in serving.ObserveManyRequest) (serving.ObserveManyResult,
+		error) {
 		writes = append(writes, in)
 		return write(len(writes), in), nil
 	}, activity.RegisterOptions{Name: serving.ActivityObserveMany})
 	send(env)
 	env.ExecuteWorkflow(TypeServingStatuses, []serving.Observation{})
-	require.True(t, env.IsWorkflowCompleted(), "while all are quiet no workflow is open")
+	require.True(t, env.IsWorkflowCompleted(), "without changes no workflow is open")
 	return writes, env.GetWorkflowError()
 }
 
@@ -39,47 +42,48 @@ func all(int, serving.ObserveManyRequest) serving.ObserveManyResult {
 	return serving.ObserveManyResult{}
 }
 
-func told(env *testsuite.TestWorkflowEnvironment, after time.Duration, burst ...serving.Observation) {
+func observe(env *testsuite.TestWorkflowEnvironment, after time.Duration, burst ...serving.Observation) {
 	env.RegisterDelayedCallback(func() { env.SignalWorkflow(serving.SignalObservedMany, burst) }, after)
 }
 
 func TestABurstOfManyServingsIsWrittenTogether(t *testing.T) {
 	t.Parallel()
 	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) {
-		told(env, 0, seenOf("s1", "alice", 1), seenOf("s2", "alice", 1))
-		told(env, time.Second, seenOf("s1", "bob", 1), seenOf("s1", "alice", 2))
+		observe(env, 0, seenOf("s1", "alice", 1), seenOf("s2", "alice", 1))
+		observe(env, time.Second, seenOf("s1", "bob", 1), seenOf("s1", "alice", 2))
 	}, all)
 	require.NoError(t, err)
 	require.Len(t, writes, 1)
 	require.Len(t, writes[0].Servings, 2)
-	require.Equal(t, []serving.Observation{seenOf("s1", "alice", 2), seenOf("s1", "bob", 1)}, writes[0].Servings[0].Observations, "of each Deployment the last")
+	require.Equal(t, []serving.Observation{seenOf("s1", "alice", 2), seenOf("s1", "bob", 1)},
+		writes[0].Servings[0].Observations, "the last of each Deployment")
 	require.Equal(t, "s2", writes[0].Servings[1].ID)
 	require.False(t, writes[0].Servings[0].At.IsZero())
 }
 
-func TestManyStatusesAreWrittenInPortions(t *testing.T) {
+func TestManyStatusesAreWrittenInBatches(t *testing.T) {
 	t.Parallel()
 	var burst []serving.Observation
-	for i := range 2*mostStatuses + 1 {
+	for i := range 2*maxStatuses + 1 {
 		burst = append(burst, seenOf(string(rune('a'+i%26))+string(rune('a'+i/26)), "alice", 1))
 	}
-	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) { told(env, 0, burst...) }, all)
+	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) { observe(env, 0, burst...) }, all)
 	require.NoError(t, err)
-	require.Len(t, writes, 3, "an activity has seconds for what it writes")
+	require.Len(t, writes, 3, "an activity has only seconds for its writes")
 }
 
-func TestAStatusThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
+func TestServingStatuses_WriteOthers_WhenOneFails(t *testing.T) {
 	t.Parallel()
 	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) {
-		told(env, 0, seenOf("bad", "alice", 1), seenOf("worse", "alice", 1), seenOf("good", "alice", 1))
-		told(env, 5*time.Second, seenOf("good", "alice", 2))
+		observe(env, 0, seenOf("bad", "alice", 1), seenOf("worse", "alice", 1), seenOf("good", "alice", 1))
+		observe(env, 5*time.Second, seenOf("good", "alice", 2))
 	}, func(n int, in serving.ObserveManyRequest) (result serving.ObserveManyResult) {
 		for _, s := range in.Servings {
 			switch {
 			case s.ID == "bad" && n < 4:
-				result.Left = append(result.Left, serving.Unwritten{ID: s.ID, Message: "not yet"})
+				result.Unwritten = append(result.Unwritten, serving.Unwritten{ID: s.ID, Message: "not yet"})
 			case s.ID == "worse":
-				result.Left = append(result.Left, serving.Unwritten{ID: s.ID, Message: "never", Final: true})
+				result.Unwritten = append(result.Unwritten, serving.Unwritten{ID: s.ID, Message: "never", Final: true})
 			}
 		}
 		return result
@@ -93,29 +97,34 @@ func TestAStatusThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 		return ids
 	}
 	require.Equal(t, []string{"bad", "worse", "good"}, ids(writes[0]))
-	require.Contains(t, ids(writes[1]), "bad", "it is tried again")
-	require.NotContains(t, ids(writes[1]), "worse", "what is refused for good is not")
+	require.Contains(t, ids(writes[1]), "bad", "it is retried")
+	require.NotContains(t, ids(writes[1]), "worse", "a permanently refused write is not retried")
 	later := append(ids(writes[1]), ids(writes[2])...)
-	require.Contains(t, later, "good", "and what others tell is written meanwhile")
+	require.Contains(t, later, "good", "other observations are written meanwhile")
 }
 
-func TestAnObservationThatLagsBehindIsPassedOver(t *testing.T) {
+func TestServingStatuses_IgnoreOlderObservation(t *testing.T) {
 	t.Parallel()
 	older, newer := seenOf("s1", "alice", 1), seenOf("s1", "alice", 2)
-	older.Seen.DeploymentUID, newer.Seen.DeploymentUID = "d", "d"
-	older.Seen.ResourceVersion, newer.Seen.ResourceVersion = "7", "9"
-	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) { told(env, 0, newer); told(env, time.Second, older) }, all)
+	older.Snapshot.DeploymentUID, newer.Snapshot.DeploymentUID = "d", "d"
+	older.Snapshot.ResourceVersion, newer.Snapshot.ResourceVersion = "7", "9"
+	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) {
+		observe(env, 0, newer)
+		observe(env, time.Second, older)
+	}, all)
 	require.NoError(t, err)
-	require.Equal(t, []serving.Observation{newer}, writes[0].Servings[0].Observations, "one of two workers may lag behind")
+	require.Equal(t, []serving.Observation{newer}, writes[0].Servings[0].Observations,
+		"one of two workers may lag behind")
 }
 
-func TestStatusesThatAreNeverQuietBeginAnew(t *testing.T) {
+func TestServingStatusesContinueAsNew_UnderConstantChanges(t *testing.T) {
 	t.Parallel()
 	writes, err := statusesOf(t, func(env *testsuite.TestWorkflowEnvironment) {
 		for i := range 30 {
 			env.RegisterDelayedCallback(func() {
 				if !env.IsWorkflowCompleted() {
-					env.SignalWorkflow(serving.SignalObservedMany, []serving.Observation{seenOf("s1", "alice", int32(i))})
+					env.SignalWorkflow(serving.SignalObservedMany,
+						[]serving.Observation{seenOf("s1", "alice", int32(i))})
 				}
 			}, time.Duration(i)*time.Second)
 		}

@@ -15,7 +15,8 @@ import (
 
 // signalled expects the operation to send a signal to another workflow.
 func (p *fakeParties) signalled(workflowID, runID, name string, err error, do func()) {
-	p.OnSignalExternalWorkflow(mock.Anything, workflowID, runID, name, mock.Anything).Return(func(_, _, _, _ string, _ any) error {
+	p.OnSignalExternalWorkflow(mock.Anything, workflowID, runID, name,
+		mock.Anything).Return(func(_, _, _, _ string, _ any) error {
 		p.calls = append(p.calls, name+" "+workflowID)
 		if do != nil {
 			do()
@@ -24,7 +25,7 @@ func (p *fakeParties) signalled(workflowID, runID, name string, err error, do fu
 	})
 }
 
-func TestServingGivesWay(t *testing.T) {
+func TestServingEnds_WhenSuperseded(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.away["bob"] = true
@@ -33,9 +34,10 @@ func TestServingGivesWay(t *testing.T) {
 		p.SignalWorkflow(serving.SignalSupersede, serving.SupersedeSignal{By: "serving/s1/4", Generation: 4})
 	})
 	r := p.run(servingOf(serving.KindUpdate))
-	require.Equal(t, "it gave way to serving/s1/4", r.Message)
-	require.Equal(t, "gave-way serving/s1/4", p.calls[len(p.calls)-1], "the newer one is told when nothing runs here any more")
-	require.Len(t, p.notes, 1, "the status is the newer one's: this one's record is completed, and no more")
+	require.Equal(t, "superseded by serving/s1/4", r.Message)
+	require.Equal(t, "gave-way serving/s1/4", p.calls[len(p.calls)-1],
+		"the newer operation is signalled when nothing runs here any more")
+	require.Len(t, p.notes, 1, "the status is the newer operation's: only this one's record is completed")
 }
 
 func TestServingWaitsForItsPredecessor(t *testing.T) {
@@ -44,26 +46,28 @@ func TestServingWaitsForItsPredecessor(t *testing.T) {
 	p.begun = serving.BeginResult{Predecessor: &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r2"}}
 	p.signalled("serving/s1/2", "", serving.SignalSupersede, nil, nil)
 	p.at(90*time.Second, func() {
-		require.Contains(t, p.state().Message, "waits for serving/s1/2 to give way")
-		require.Equal(t, []string{"begin update", "supersede serving/s1/2", "supersede serving/s1/2"}, p.calls, "nothing is done before, and it is asked again")
+		require.Contains(t, p.state().Message, "waits for serving/s1/2 to end")
+		require.Equal(t, []string{"begin update", "supersede serving/s1/2", "supersede serving/s1/2"}, p.calls,
+			"no step runs before, and the request is repeated")
 		p.SignalWorkflow(serving.SignalGaveWay, nil)
 	})
 	p.run(servingOf(serving.KindUpdate))
 	require.True(t, p.last().Served)
 }
 
-func TestServingDoesNotWaitForAPredecessorThatIsGone(t *testing.T) {
+func TestServingStarts_WhenPredecessorHasClosed(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.begun = serving.BeginResult{Predecessor: &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r2"}}
 	p.signalled("serving/s1/2", "", serving.SignalSupersede, errors.New("not found"), nil)
 	p.fail["prepare bob new"] = []error{refused("no permission")}
 	p.run(servingOf(serving.KindUpdate))
-	require.Equal(t, map[string]string{"alice": "old", "bob": "old"}, p.runs, "what the one before has left half done is taken back")
+	require.Equal(t, map[string]string{"alice": "old", "bob": "old"}, p.runs,
+		"the predecessor's unfinished changes are rolled back")
 	require.Equal(t, serving.ReasonUpdateRolledBack, p.last().Operation.Reason)
 }
 
-func TestServingThatIsSupersededWhileItWaits(t *testing.T) {
+func TestServingIsSuperseded_WhileWaitingForPredecessor(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.begun = serving.BeginResult{Predecessor: &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r2"}}
@@ -74,10 +78,11 @@ func TestServingThatIsSupersededWhileItWaits(t *testing.T) {
 	})
 	p.at(20*time.Second, func() { p.SignalWorkflow(serving.SignalGaveWay, nil) })
 	p.run(servingOf(serving.KindUpdate))
-	require.Equal(t, []string{"begin update", "supersede serving/s1/2", "note new done=true", "gave-way serving/s1/4"}, p.calls, "of three in a row the last one acts, after both")
+	require.Equal(t, []string{"begin update", "supersede serving/s1/2", "note new done=true", "gave-way serving/s1/4"},
+		p.calls, "of three in a row the last one acts, after the other two")
 }
 
-func TestDeletionDoesNotGiveWay(t *testing.T) {
+func TestServingDeletionIsNotSuperseded(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	p.away["bob"] = true
@@ -90,15 +95,18 @@ func TestDeletionDoesNotGiveWay(t *testing.T) {
 	require.Equal(t, []string{"remove bob", "release", "gave-way serving/s1/4"}, p.calls[len(p.calls)-3:])
 }
 
-func TestWorkerThatDiesWhileItIsAskedHasNotFailed(t *testing.T) {
+func TestServingPartyHasNotFailed_WhenWorkerDiesDuringPrepare(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
-	// It is stopped since it is away, and runs into its timeout as its worker is gone.
-	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.MatchedBy(func(r serving.PartyRequest) bool { return r.Domain == "bob" })).
+	// It is stopped because the party is unreachable, and times out because its worker is dead.
+	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.MatchedBy(func(r serving.PartyRequest) bool {
+		return r.Domain == "bob"
+	})).
 		After(time.Minute).Return(nil, temporal.NewHeartbeatTimeoutError())
 	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.Anything).Return(nil, nil)
 	p.at(30*time.Second, func() {
-		p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-bob", Unreachable: "silent", Since: p.Now()})
+		p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-bob", Unreachable: "silent",
+			Since: p.Now()})
 	})
 	r := p.run(servingOf(serving.KindCreate))
 	require.Empty(t, r.Reason, r.Message)

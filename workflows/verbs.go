@@ -20,8 +20,8 @@ import (
 	"slipway.io/slipway/release/sealed"
 )
 
-// The longest actor, reason, key, front door, party and gate that a verb may carry, in characters, and what of an unknown signal's name is
-// kept, in bytes: they are kept in history and in the record.
+// The maximum lengths of a verb's actor, reason, key, interface, party and gate, in characters, and of an unknown
+// signal's name, in bytes. They are kept in history and in the record.
 const (
 	MaxActor  = 200
 	MaxReason = 2000
@@ -32,25 +32,28 @@ const (
 	maxVerb   = 40
 )
 
-// menu is what one type of workflow takes from people: its verbs, each by Signal and by Update.
+// menu is what a workflow type accepts from users: its verbs, each as Signal and as Update.
 type menu[C any] struct {
 	verbs []menuEntry
-	// read makes a command of a verb and its payload, and rejects what is malformed; what the state forbids is refused on record instead.
+	// read decodes a verb's payload into a command. It rejects malformed payloads; a verb that the state forbids is
+	// refused and recorded instead.
 	read func(verb audit.Verb, payloads *commonpb.Payloads) (C, error)
 }
 
-// menuEntry is a verb, or a signal of the engine's own, with what the signal menu of the Temporal UI says of it.
+// menuEntry is a verb, or an internal signal, with its description in the signal menu of Temporal's UI.
 type menuEntry struct {
 	name        audit.Verb
 	description string
 }
 
-// menuOf is a menu whose verbs have a request Q, of which command makes a command.
-func menuOf[C, Q any](command func(verb audit.Verb, q Q) C, validate func(verb audit.Verb, q Q) error, verbs ...menuEntry) menu[C] {
+// newMenu returns a menu of verbs with the request type Q; command turns a request into a command.
+func newMenu[C, Q any](command func(verb audit.Verb, q Q) C, validate func(verb audit.Verb, q Q) error,
+	verbs ...menuEntry) menu[C] {
 	return menu[C]{verbs: verbs, read: func(verb audit.Verb, payloads *commonpb.Payloads) (C, error) {
 		var request, none Q
-		if err := decodeStrictly(payloads, &request); err != nil { // of what is malformed nothing is kept
-			return command(verb, none), fmt.Errorf(`the payload cannot be read: %w; send it empty, or as {"actor":"…","reason":"…"}`, err)
+		if err := decodeStrictly(payloads, &request); err != nil { // nothing of a malformed payload is kept
+			return command(verb, none), fmt.Errorf(
+				`the payload cannot be read: %w; send it empty, or as {"actor":"…","reason":"…"}`, err)
 		}
 		if err := validate(verb, request); err != nil {
 			return command(verb, none), err
@@ -59,21 +62,21 @@ func menuOf[C, Q any](command func(verb audit.Verb, q Q) C, validate func(verb a
 	}}
 }
 
-// envelope is a command on its way to the machine.
+// envelope is a command on its way to the machine, and its response.
 type envelope[C any] struct {
 	command C
-	// unreadable says why what was sent is no command; "" when it is.
+	// unreadable is why the payload is no valid command; "" if it is.
 	unreadable string
-	// with is what comes with the command: the newer release of a supersede.
-	with any
-	// outcome and text are what the machine said; response is set once it is known what follows from it.
+	// attachment is an additional payload: the newer release of a supersede, the strategy of a replan.
+	attachment any
+	// outcome and text are the machine's answer. response is set after the round, with the resulting state.
 	outcome  audit.Outcome
 	text     string
 	response *VerbResponse
 }
 
-// open reads a signal. One that is unknown or cannot be read is refused in the record, since it has no other answer.
-func (m menu[C]) open(s *signal) *envelope[C] {
+// readSignal reads a signal. An unknown or unreadable one is refused in the record, since a signal has no response.
+func (m menu[C]) readSignal(s *signal) *envelope[C] {
 	verb := audit.Verb(cell(s.SignalName, maxVerb))
 	e := &envelope[C]{}
 	if slices.ContainsFunc(m.verbs, func(v menuEntry) bool { return string(v.name) == s.SignalName }) {
@@ -92,26 +95,30 @@ func (m menu[C]) open(s *signal) *envelope[C] {
 	return e
 }
 
-// offerSignals lists signals in the UI's signal menu, by asking for their channels. The interceptor takes them.
-func offerSignals(ctx workflow.Context, entries ...menuEntry) {
+// declareSignals lists signals in the UI's signal menu by requesting their channels. The interceptor receives the
+// signals.
+func declareSignals(ctx workflow.Context, entries ...menuEntry) {
 	for _, s := range entries {
-		workflow.GetSignalChannelWithOptions(ctx, string(s.name), workflow.SignalChannelOptions{Description: s.description})
+		workflow.GetSignalChannelWithOptions(ctx, string(s.name),
+			workflow.SignalChannelOptions{Description: s.description})
 	}
 }
 
-// answerState answers the query `state` by a function.
-func answerState(ctx workflow.Context, state any, description string) error {
-	return workflow.SetQueryHandlerWithOptions(ctx, QueryState, state, workflow.QueryHandlerOptions{Description: description})
+// setStateQuery registers the handler of the query `state`.
+func setStateQuery(ctx workflow.Context, state any, description string) error {
+	return workflow.SetQueryHandlerWithOptions(ctx, QueryState, state,
+		workflow.QueryHandlerOptions{Description: description})
 }
 
-// offer answers the query `state`, lists each verb in the UI's signal menu and answers it as an Update. Both ways end in the same inbox.
-func (l *loop[C]) offer(state any, description string) error {
-	if err := answerState(l.ctx, state, description); err != nil {
+// registerHandlers registers the query `state`, lists each verb in the UI's signal menu and accepts it as an Update.
+// Signals and Updates end in the same inbox.
+func (l *loop[C]) registerHandlers(state any, description string) error {
+	if err := setStateQuery(l.ctx, state, description); err != nil {
 		return err
 	}
-	offerSignals(l.ctx, l.menu.verbs...)
+	declareSignals(l.ctx, l.menu.verbs...)
 	for _, v := range l.menu.verbs {
-		if err := l.answerUpdate(v, func(payloads *commonpb.Payloads) (*envelope[C], error) {
+		if err := l.handleUpdate(v, func(payloads *commonpb.Payloads) (*envelope[C], error) {
 			command, err := l.menu.read(v.name, payloads)
 			return &envelope[C]{command: command}, err
 		}); err != nil {
@@ -121,8 +128,8 @@ func (l *loop[C]) offer(state any, description string) error {
 	return nil
 }
 
-// answerUpdate has what an Update sends end in the inbox. Its payload is read as strictly as a signal's.
-func (l *loop[C]) answerUpdate(v menuEntry, read func(payloads *commonpb.Payloads) (*envelope[C], error)) error {
+// handleUpdate registers an Update whose commands go to the inbox. Its payload is read as strictly as a signal's.
+func (l *loop[C]) handleUpdate(v menuEntry, read func(payloads *commonpb.Payloads) (*envelope[C], error)) error {
 	open := func(raw converter.RawValue) (*envelope[C], error) {
 		var payloads commonpb.Payloads
 		if raw.Payload() != nil {
@@ -153,7 +160,7 @@ func (l *loop[C]) answerUpdate(v menuEntry, read func(payloads *commonpb.Payload
 		workflow.UpdateHandlerOptions{Description: v.description, Validator: validate})
 }
 
-// validateVerb rejects what is too long to be kept.
+// validateVerb rejects fields that are too long.
 func validateVerb(r VerbRequest) error {
 	for _, field := range []struct {
 		name, value string
@@ -166,19 +173,20 @@ func validateVerb(r VerbRequest) error {
 	return nil
 }
 
-// inbox holds what was sent to one workflow, in the order of its history. The SDK's selectors lose the order across signal names, so
-// an interceptor puts signals here as their events come in, updates join them, and the workflow's one loop takes them out.
+// inbox holds the messages of one workflow in the order of its history. The SDK's selectors lose the order across
+// signal names, so an interceptor puts signals here as their events arrive; Updates join them, and the workflow's loop
+// takes them out.
 type inbox struct {
-	// items are signals (*signal), unread, and what came by Updates (*envelope[C]).
+	// items are undecoded signals (*signal) and commands from Updates (*envelope[C]).
 	items []any
 }
 
-// signal is one as it came in.
+// signal is a signal as received.
 type signal = interceptor.HandleSignalInput
 
 func (b *inbox) push(item any) { b.items = append(b.items, item) }
 
-// take removes the oldest item; nil when there is none.
+// take removes and returns the oldest item; nil if there is none.
 func (b *inbox) take() any {
 	if len(b.items) == 0 {
 		return nil
@@ -188,8 +196,8 @@ func (b *inbox) take() any {
 	return item
 }
 
-// signalled says whether there is a signal of that name.
-func (b *inbox) signalled(name string) bool {
+// hasSignal reports whether the inbox holds a signal of that name.
+func (b *inbox) hasSignal(name string) bool {
 	return slices.ContainsFunc(b.items, func(item any) bool {
 		s, is := item.(*signal)
 		return is && s.SignalName == name
@@ -201,12 +209,13 @@ type inboxKey struct{}
 func inboxOf(ctx workflow.Context) *inbox {
 	box, ok := ctx.Value(inboxKey{}).(*inbox)
 	if !ok {
-		panic("the worker was started without workflows.NewInterceptor: verbs would be lost")
+		panic("the worker runs without workflows.NewInterceptor: verbs would be lost")
 	}
 	return box
 }
 
-// NewInterceptor fills the inbox of each workflow. Every worker that runs workflows of this package needs it.
+// NewInterceptor returns the interceptor that fills the inbox of each workflow. Every worker that runs workflows of
+// this package needs it.
 func NewInterceptor() interceptor.WorkerInterceptor { return &workerInterceptor{} }
 
 type workerInterceptor struct {
@@ -230,18 +239,20 @@ func (i *inboundInterceptor) ExecuteWorkflow(ctx workflow.Context, in *intercept
 	return i.Next.ExecuteWorkflow(workflow.WithValue(ctx, inboxKey{}, &i.box), in)
 }
 
-// HandleSignal is called as the event comes in. A signal is read when it is taken out: an error here would fail the task for ever.
+// HandleSignal is called when the event arrives. The signal is decoded only when it is taken out: an error here would
+// make the workflow task fail forever.
 func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *signal) error {
 	switch workflow.GetInfo(ctx).WorkflowType.Name {
-	case TypeServingStatus, TypeServingStatuses: // they take observations from a channel, and nobody's verbs
+	case TypeServingStatus, TypeServingStatuses: // they receive observations through a channel and have no verbs
 		return i.Next.HandleSignal(ctx, in)
 	}
 	i.box.push(in)
 	return nil
 }
 
-// decodePayload reads one JSON payload. The Temporal UI sends none at all for an empty editor: that is the zero value. It panics on one that is encrypted:
-// what was sent must not be lost because this worker lacks a key, and the SDK makes the workflow's task again.
+// decodePayload decodes one JSON payload. Temporal's UI sends no payload for an empty editor: that is the zero value.
+// It panics on an encrypted payload: the message must not be lost because this worker lacks a key, and the SDK retries
+// the workflow task.
 func decodePayload(payloads *commonpb.Payloads, into any) error {
 	if len(payloads.GetPayloads()) == 0 {
 		return nil
@@ -252,7 +263,7 @@ func decodePayload(payloads *commonpb.Payloads, into any) error {
 	return converter.GetDefaultDataConverter().FromPayload(payloads.GetPayloads()[0], into)
 }
 
-// decodeStrictly reads a verb's payload. Unknown keys are refused: {"stp":2} is a misspelt step rather than none.
+// decodeStrictly decodes a verb's payload and rejects unknown keys: {"stp":2} is a misspelt step rather than no step.
 func decodeStrictly(payloads *commonpb.Payloads, into any) error {
 	if len(payloads.GetPayloads()) == 0 {
 		return nil

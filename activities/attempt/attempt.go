@@ -1,14 +1,17 @@
-// Package attempt runs one attempt at an activity that brings something about in a cluster. An attempt repeats rounds: look at the cluster,
-// decide, write what is decided, listen for changes. It ends when the job is done, when it fails for good, or when its time is over: then
-// it gives its place back to the worker with failure.NotReady, and the server starts the next attempt. What an attempt knows travels to the
-// next one as heartbeat details (workloadops.Progress).
+// Package attempt runs one attempt of an activity that changes something in a cluster. An attempt repeats rounds: read
+// the cluster, decide, write, wait for changes. It ends when the job is done, when it fails permanently, or when its
+// time is up: then it frees its worker slot with failure.NotReady, and the Temporal server schedules the next attempt.
+// What an attempt has learned passes to the next one as heartbeat details (workloadops.Progress).
 //
-// Jobs only look, decide and write. Everything that a cluster may do meanwhile is treated here, the same way for all of them:
+// Jobs only read, decide and write. This package handles every other condition of the cluster, in the same way for all
+// jobs:
 //
-//   - It does not answer: the attempt asks again every second, until the budget for that is used up (Terms.UnreachableBudgetSeconds).
-//   - It lacks a permission for us: asked again for five seconds, since an API server that has just started does not know all rules yet.
-//   - Somebody else was faster: the next round decides anew.
-//   - It refuses the write: the activity fails.
+//   - The API server does not answer: the attempt retries every second until the budget is used up
+//     (Terms.UnreachableBudgetSeconds).
+//   - The worker lacks a permission: it is retried for five seconds, because an API server that has just started has
+//     not loaded all RBAC rules.
+//   - Another client has changed the object first: the next round decides again.
+//   - The API server refuses the write: the activity fails.
 package attempt
 
 import (
@@ -23,48 +26,50 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Terms are what a request grants its activity.
+// Terms are the limits that a request sets for its activity.
 type Terms struct {
-	// Subject names what the activity is about at the beginning of sentences: "Deployment shop/order".
+	// Subject names the object of the activity, for the beginning of a sentence: "Deployment shop/order".
 	Subject string
-	// DeadlineSeconds is how long the job may take, 0: as long as it takes. SpentSeconds is what earlier activities have used of it. Time
-	// out of reach does not count.
+	// DeadlineSeconds is how long the job may take; 0: no deadline. SpentSeconds is what earlier activities have used
+	// of it. Time in which the cluster is unreachable does not count.
 	DeadlineSeconds, SpentSeconds int64
-	// UnreachableBudgetSeconds is how long the cluster may be out of reach, over all attempts, before the activity fails with
-	// failure.Unreachable. 0: there is no limit, the activity is tried for ever.
+	// UnreachableBudgetSeconds is how long the cluster may be unreachable, over all attempts, before the activity fails
+	// with failure.Unreachable. 0: no limit, the activity is retried for ever.
 	UnreachableBudgetSeconds int64
-	// KnownFailure is the message of a failure that the workflow knows already and waits out. As long as it stays the same the server tries
-	// again after KnownFailureRetry, and the history gets no event.
+	// KnownFailure is the message of a failure that was already reported to the workflow. As long as the failure stays
+	// the same, the server retries quietly after KnownFailureRetry, without an event in the history.
 	KnownFailure      string
 	KnownFailureRetry time.Duration
 }
 
 // Options are the same for all attempts of a worker.
 type Options struct {
-	// ListenFor is how long one attempt waits for the cluster before it gives its place back.
+	// ListenFor is how long one attempt waits for the cluster before it frees its worker slot.
 	ListenFor time.Duration
-	// FrozenAfter is after how long without a sign of life an attempt ends itself, as its worker's process may have been stopped in between
-	// and another attempt has gone on. 0: it is not looked at, since every write of the job carries a precondition that another attempt
-	// breaks.
-	FrozenAfter time.Duration
-	// Turns bound how many attempts look and write at once; nil: nothing does.
-	Turns *Turns
-	// Begun says that it goes on with what an attempt of the same activity has begun: it comes before others that begin.
-	Begun bool
-	// Recorder takes the heartbeat that must not be lost (Attempt.Record); nil: the Temporal client of the activity's own worker.
+	// StalledAfter is the longest time without a sign of life after which an attempt may go on; beyond it the attempt
+	// ends itself, because its process may have been suspended while another attempt took over. 0: no check, because
+	// every write of the job carries a precondition that another attempt invalidates.
+	StalledAfter time.Duration
+	// Slots bound how many attempts send requests to the cluster at once; nil: no bound.
+	Slots *RequestSlots
+	// InProgress is true when an earlier attempt or activity has already started this work: such an attempt gets a
+	// request slot before those that only start.
+	InProgress bool
+	// Recorder sends the heartbeat that must not be lost (Attempt.Record); nil: the Temporal client of the activity's
+	// own worker.
 	Recorder heartbeat.Recorder
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Job is an activity's own part.
+// Job is the part that differs between activities.
 type Job interface {
-	// Reconcile is one round: it looks, decides and writes. It is level-based: it never relies on an earlier round.
+	// Reconcile is one round: it reads, decides and writes. It is level-based: it never relies on an earlier round.
 	Reconcile(ctx context.Context) (Next, error)
-	// Missing is the failure when the API server answers that an object is not there.
+	// Missing returns the failure to report when the API server answers that an object does not exist.
 	Missing(err error) error
-	// Failed is asked before the activity fails for good. It returns the failure to answer, or nil when there is something to tidy up
-	// first: then rounds go on.
+	// Failed is called before the activity fails permanently. It returns the failure to report, or nil when there is
+	// something to clean up first: then the rounds continue.
 	Failed(ctx context.Context, f *failure.Error) *failure.Error
 }
 
@@ -73,9 +78,9 @@ type Action int
 
 // The actions.
 const (
-	// Again looks again at once: something was written.
+	// Again starts the next round at once: something was written.
 	Again Action = iota
-	// Wait listens, then looks again.
+	// Wait waits for a change, then starts the next round.
 	Wait
 	// Done ends the activity.
 	Done
@@ -84,46 +89,47 @@ const (
 // Next is what follows a round.
 type Next struct {
 	Action Action
-	// Reason is what is waited for, in words for people.
+	// Reason describes the awaited condition to users.
 	Reason string
-	// Within is how long to wait at most; 0: until the attempt's end.
+	// Within is the longest time to wait; 0: until the end of the attempt.
 	Within time.Duration
-	// Listen begins to listen for changes; the wait ends when the channel gives a value. It stops with its context. nil: only time ends the
-	// wait.
+	// Listen subscribes to changes until its context ends; a value on the channel ends the wait. nil: only time ends
+	// the wait.
 	Listen func(ctx context.Context) (<-chan struct{}, error)
 }
 
-// Attempt is one attempt at one activity.
+// Attempt is one attempt of one activity.
 type Attempt struct {
 	terms   Terms
 	options Options
 	details Details
-	// whole is what the attempt is a part of; nil for one of its own.
-	whole Whole
-	// until is when an attempt of its own gives its place back.
+	// parent is the activity that the attempt is a part of; nil for an independent attempt.
+	parent Parent
+	// until is when an independent attempt frees its worker slot.
 	until time.Time
-	// queued is by how much it does so later since it waited for its turn.
-	queued time.Duration
-	// alive is when the attempt last gave a sign of life.
-	alive time.Time
-	// forbiddenSince is when a permission was first found lacking, in a row.
+	// queuedFor is how much later than planned that is, because the attempt waited for a request slot.
+	queuedFor time.Duration
+	// lastAlive is the time of the last sign of life.
+	lastAlive time.Time
+	// forbiddenSince is when the permission was first found missing, without a success since.
 	forbiddenSince time.Time
 }
 
-// Start begins an attempt with what the one before has left; nobody is told of it before Run.
+// Start prepares an attempt with the progress of the previous one. It sends no heartbeat before Run.
 func Start(ctx context.Context, options Options, terms Terms) *Attempt {
-	t := &Attempt{terms: terms, options: options, until: options.Now().Add(options.ListenFor), alive: time.Now()}
-	first := workloadops.Progress{ElapsedSeconds: float64(terms.SpentSeconds), MovedSeconds: float64(terms.SpentSeconds)}
-	if whole, is := ctx.Value(wholeKey{}).(Whole); is {
-		whole.Begins(first)
-		t.details, t.whole = whole, whole
+	t := &Attempt{terms: terms, options: options, until: options.Now().Add(options.ListenFor), lastAlive: time.Now()}
+	first := workloadops.Progress{ElapsedSeconds: float64(terms.SpentSeconds),
+		LastChangeSeconds: float64(terms.SpentSeconds)}
+	if parent, is := ctx.Value(parentKey{}).(Parent); is {
+		parent.BeginPart(first)
+		t.details, t.parent = parent, parent
 		return t
 	}
 	t.details = heartbeat.Take(ctx, first)
 	return t
 }
 
-// Run repeats rounds until the job is done or the attempt ends. The error is to be returned from the activity as it is.
+// Run repeats rounds until the job is done or the attempt ends. The activity must return the error without wrapping it.
 func (t *Attempt) Run(ctx context.Context, job Job) error {
 	stop, well := t.details.Begin(ctx), false
 	defer func() { stop(well) }()
@@ -139,13 +145,13 @@ func (t *Attempt) Run(ctx context.Context, job Job) error {
 		var f *failure.Error
 		if errors.As(err, &f) && !f.Kind.Retryable() {
 			failed := f
-			if unmade := t.inTurn(ctx, func() { failed = job.Failed(ctx, f) }); unmade != nil {
+			if unmade := t.withSlot(ctx, func() { failed = job.Failed(ctx, f) }); unmade != nil {
 				return ApplicationError(unmade)
 			}
 			if failed == nil {
 				continue
 			}
-			err = t.unlessKnown(failed)
+			err = t.quietIfKnown(failed)
 		}
 		return ApplicationError(err)
 	}
@@ -154,13 +160,13 @@ func (t *Attempt) Run(ctx context.Context, job Job) error {
 // round is one round and the wait that follows it.
 func (t *Attempt) round(ctx context.Context, job Job) (done bool, err error) {
 	var next Next
-	if unmade := t.inTurn(ctx, func() { next, err = job.Reconcile(ctx) }); unmade != nil {
+	if unmade := t.withSlot(ctx, func() { next, err = job.Reconcile(ctx) }); unmade != nil {
 		return false, unmade
 	}
 	if err != nil {
-		return false, t.weigh(ctx, job, err)
+		return false, t.handleError(ctx, job, err)
 	}
-	t.reached()
+	t.markReached()
 	switch next.Action {
 	case Done:
 		return true, nil
@@ -174,66 +180,68 @@ func (t *Attempt) round(ctx context.Context, job Job) (done bool, err error) {
 // Now is the attempt's clock.
 func (t *Attempt) Now() time.Time { return t.options.Now() }
 
-// Until is when the attempt gives its place back.
-func (t *Attempt) Until() time.Time {
-	if t.whole != nil {
-		return t.whole.Until()
+// SlotDeadline is when the attempt frees its worker slot.
+func (t *Attempt) SlotDeadline() time.Time {
+	if t.parent != nil {
+		return t.parent.SlotDeadline()
 	}
 	return t.until
 }
 
-// Moved says that what is waited for comes on: a part of a longer activity keeps its place as long as it does.
-func (t *Attempt) Moved() {
-	if t.whole != nil {
-		t.whole.Moved()
+// Progressed reports that the awaited condition advanced: then a part of a longer activity keeps the worker slot.
+func (t *Attempt) Progressed() {
+	if t.parent != nil {
+		t.parent.Progressed()
 	}
 }
 
-// Progress is what the attempt knows, and leaves to the next one.
-func (t *Attempt) Progress() workloadops.Progress { return t.details.Now() }
+// Progress is what the attempt has learned so far; the next attempt continues from it.
+func (t *Attempt) Progress() workloadops.Progress { return t.details.Progress() }
 
-// Note changes what the attempt knows.
+// Note updates the progress.
 func (t *Attempt) Note(change func(p *workloadops.Progress)) { t.details.Note(change) }
 
-// Record makes sure that Temporal has what the attempt knows, before a write after which nothing in the cluster tells it. It fails with
-// heartbeat.ErrSuperseded when nobody wants the attempt any more: then the write must not be made.
+// Record makes sure that Temporal has stored the progress, before a write after which the cluster holds no trace of it.
+// It fails with heartbeat.ErrSuperseded when this attempt is no longer the current one: then the write must not be
+// made.
 func (t *Attempt) Record(ctx context.Context) error { return t.details.Record(ctx, t.options.Recorder) }
 
-// Read counts a successful read of what the job is about: the time since the one before it counts against the deadline.
+// Read records a successful read of the job's object: the time since the previous read counts against the deadline.
 func (t *Attempt) Read() {
-	t.details.Note(func(p *workloadops.Progress) { p.Read(t.options.Now()) })
+	t.details.Note(func(p *workloadops.Progress) { p.RecordRead(t.options.Now()) })
 }
 
-// Overdue says that the deadline is over.
+// Overdue reports whether the deadline has passed.
 func (t *Attempt) Overdue() bool { return t.terms.DeadlineSeconds > 0 && t.left() <= 0 }
 
-// left is how much is left of the deadline.
+// left is the time left until the deadline.
 func (t *Attempt) left() time.Duration {
-	p := t.details.Now()
+	p := t.details.Progress()
 	return time.Duration(t.terms.DeadlineSeconds)*time.Second - p.Elapsed()
 }
 
-// reached ends an outage. Reads alone do not: a cluster that answers reads but no writes is still in trouble.
-func (t *Attempt) reached() {
-	t.alive = time.Now()
+// markReached ends an outage. A read alone does not: a cluster that answers reads but no writes is still failing.
+func (t *Attempt) markReached() {
+	t.lastAlive = time.Now()
 	t.forbiddenSince = time.Time{}
-	t.details.Note(func(p *workloadops.Progress) { p.Reached() })
+	t.details.Note(func(p *workloadops.Progress) { p.RecordReachable() })
 }
 
 const (
-	// retryShortest and retryLongest limit the pause between two attempts: a twentieth of the time that is used.
+	// retryShortest and retryLongest limit the pause between two attempts, which is a twentieth (retryShare) of the
+	// time used.
 	retryShortest, retryLongest, retryShare = 2 * time.Second, 15 * time.Second, 20
-	// pastDeadline is how long after the deadline an attempt looks, so that the read counts as past it.
+	// pastDeadline is how long after the deadline the attempt reads, so that the read counts as past it.
 	pastDeadline = 10 * time.Millisecond
 )
 
-// wait listens until something changes, and ends the attempt when its time is over.
+// wait waits until something changes, and ends the attempt when its time is up.
 func (t *Attempt) wait(ctx context.Context, job Job, next Next) error {
 	if next.Reason != "" {
 		t.Note(func(p *workloadops.Progress) { p.Message = next.Reason })
 	}
 	now := t.options.Now()
-	if !now.Before(t.Until()) {
+	if !now.Before(t.SlotDeadline()) {
 		return t.notReady()
 	}
 	var wake <-chan struct{}
@@ -242,10 +250,10 @@ func (t *Attempt) wait(ctx context.Context, job Job, next Next) error {
 		defer stop()
 		var err error
 		if wake, err = next.Listen(listening); err != nil {
-			return t.weigh(ctx, job, err)
+			return t.handleError(ctx, job, err)
 		}
 	}
-	within := t.Until().Sub(now)
+	within := t.SlotDeadline().Sub(now)
 	if next.Within > 0 {
 		within = min(within, next.Within)
 	}
@@ -255,7 +263,7 @@ func (t *Attempt) wait(ctx context.Context, job Job, next Next) error {
 	return t.sleep(ctx, within, wake)
 }
 
-// sleep waits a while, less when it is woken; it ends the attempt when the worker stops.
+// sleep waits for d or until wake gives a value. It ends the attempt when the worker stops.
 func (t *Attempt) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -271,7 +279,8 @@ func (t *Attempt) sleep(ctx context.Context, d time.Duration, wake <-chan struct
 	}
 }
 
-// Stopping is closed when the worker is asked to stop; it never is outside of a worker.
+// Stopping returns a channel that is closed when the worker is asked to stop; outside of an activity it is nil, which
+// never fires.
 func Stopping(ctx context.Context) <-chan struct{} {
 	if !activity.IsActivity(ctx) {
 		return nil
@@ -279,10 +288,10 @@ func Stopping(ctx context.Context) <-chan struct{} {
 	return activity.GetWorkerStopChannel(ctx)
 }
 
-// notReady gives the attempt's place back, to be tried again. The pause grows with the time that is used or that the cluster has been out
-// of reach, and does not reach past the deadline.
+// notReady ends the attempt so that the server retries it. The pause grows with the time used or the length of the
+// outage, and does not exceed the time left until the deadline.
 func (t *Attempt) notReady() error {
-	p := t.details.Now()
+	p := t.details.Progress()
 	used := p.Elapsed()
 	if p.UnreachableSince != nil {
 		used = max(used, t.options.Now().Sub(*p.UnreachableSince))
@@ -294,17 +303,17 @@ func (t *Attempt) notReady() error {
 	return &failure.Error{Kind: failure.NotReady, Message: p.Message, RetryAfter: after}
 }
 
-// frozen ends an attempt that was held up; one that is wanted still is made again.
-func (t *Attempt) frozen() error {
-	if t.options.FrozenAfter > 0 && time.Since(t.alive) > t.options.FrozenAfter {
-		return Frozen()
+// checkStalled ends an attempt that stalled for too long; if it is still current, Temporal retries it.
+func (t *Attempt) checkStalled() error {
+	if t.options.StalledAfter > 0 && time.Since(t.lastAlive) > t.options.StalledAfter {
+		return StalledError()
 	}
-	t.alive = time.Now()
+	t.lastAlive = time.Now()
 	return nil
 }
 
-// Frozen is how an attempt ends that was held up for longer than Options.FrozenAfter.
-func Frozen() error {
+// StalledError is the error of an attempt that stalled for longer than Options.StalledAfter.
+func StalledError() error {
 	return &failure.Error{Kind: failure.NotReady, RetryAfter: retryShortest,
-		Message: "the attempt was held up for longer than its heartbeat timeout, and has ended itself"}
+		Message: "the attempt stalled for longer than its heartbeat timeout and ended itself"}
 }

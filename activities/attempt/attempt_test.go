@@ -26,13 +26,15 @@ var (
 	deployments = schema.GroupResource{Group: "apps", Resource: "deployments"}
 	errBug      = errors.New("index out of range")
 	errDown     = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	errLacks    = &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Message: `User "worker" cannot patch resource "deployments"`}}
+	errLacks    = &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden,
+		Message: `User "worker" cannot patch resource "deployments"`}}
 	errConflict = apierrors.NewConflict(deployments, "order", errors.New("x"))
 	errMissing  = apierrors.NewNotFound(deployments, "order")
-	errInvalid  = apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", deployments, "order", "bad", 0, false)
+	errInvalid  = apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", deployments, "order", "bad", 0,
+		false)
 )
 
-// scripted is a job whose rounds are given; the last one repeats.
+// scripted is a job with given rounds; the last one repeats.
 type scripted struct {
 	*attempt.Attempt
 	rounds []round
@@ -54,7 +56,7 @@ func (j *scripted) Reconcile(context.Context) (attempt.Next, error) {
 	return r.next, r.err
 }
 
-func (j *scripted) Missing(error) error { return failure.New(failure.NotFound, "it is gone") }
+func (j *scripted) Missing(error) error { return failure.New(failure.NotFound, "does not exist") }
 
 func (j *scripted) Failed(_ context.Context, f *failure.Error) *failure.Error {
 	if j.failed == nil {
@@ -78,7 +80,8 @@ func run(t *testing.T, terms attempt.Terms, rounds ...round) (*scripted, time.Du
 	return job, took, app
 }
 
-func try(t *testing.T, terms attempt.Terms, job *scripted, options attempt.Options) (time.Duration, *temporal.ApplicationError) {
+func try(t *testing.T, terms attempt.Terms, job *scripted, options attempt.Options) (time.Duration,
+	*temporal.ApplicationError) {
 	t.Helper()
 	options.ListenFor, options.Now = 10*time.Second, time.Now
 	job.Attempt = attempt.Start(t.Context(), options, terms)
@@ -105,29 +108,59 @@ func TestRounds(t *testing.T) {
 		again  time.Duration
 		spent  int64
 	}{
-		"done":          {reason: "what is done already takes one look", rounds: []round{done}, did: 1},
-		"written":       {reason: "after a write it looks again at once", rounds: []round{{}, {}, done}, did: 3},
-		"conflict":      {reason: "somebody was faster: it is decided anew", rounds: []round{fails(errConflict), done}, did: 2, took: 100 * time.Millisecond},
-		"comes about":   {reason: "a wait ends with what is waited for", rounds: []round{waits, waits, done}, did: 3, took: 2 * time.Second},
-		"takes longer":  {reason: "the attempt gives its place back, with what it waits for", rounds: []round{waits}, did: 11, took: 10 * time.Second, kind: failure.NotReady, says: "1 of 3 pods are ready", again: 2 * time.Second},
-		"much is spent": {reason: "the pause grows to a twentieth of the time that is used", terms: attempt.Terms{SpentSeconds: 100}, rounds: []round{waits}, did: 11, took: 10 * time.Second, kind: failure.NotReady, says: "1 of 3", again: 5500 * time.Millisecond},
-		"little is left": {reason: "the pause does not reach past the deadline", terms: attempt.Terms{SpentSeconds: 1000, DeadlineSeconds: 1013}, rounds: []round{waits}, did: 11, took: 10 * time.Second, kind: failure.NotReady,
+		"done":    {reason: "a finished job takes one round", rounds: []round{done}, did: 1},
+		"written": {reason: "the next round follows a write at once", rounds: []round{{}, {}, done}, did: 3},
+		"conflict": {reason: "another client was faster: the next round decides again",
+			rounds: []round{fails(errConflict), done}, did: 2, took: 100 * time.Millisecond},
+		"wait succeeds": {reason: "a wait ends when the awaited condition holds", rounds: []round{waits, waits, done},
+			did: 3, took: 2 * time.Second},
+		"takes longer": {reason: "the attempt frees its worker slot and reports the awaited condition",
+			rounds: []round{waits}, did: 11, took: 10 * time.Second, kind: failure.NotReady,
+			says: "1 of 3 pods are ready", again: 2 * time.Second},
+		"long spent time": {reason: "the pause grows to a twentieth of the time used",
+			terms: attempt.Terms{SpentSeconds: 100}, rounds: []round{waits}, did: 11, took: 10 * time.Second,
+			kind: failure.NotReady, says: "1 of 3", again: 5500 * time.Millisecond},
+		"deadline is near": {reason: "the pause does not exceed the time left",
+			terms: attempt.Terms{SpentSeconds: 1000, DeadlineSeconds: 1013}, rounds: []round{waits}, did: 11,
+			took: 10 * time.Second, kind: failure.NotReady,
 			says: "1 of 3", again: 3 * time.Second},
-		"out of reach": {reason: "an outage past its budget interrupts, and keeps what is used of the deadline", terms: attempt.Terms{UnreachableBudgetSeconds: 2, SpentSeconds: 17}, rounds: []round{fails(errDown)},
-			did: 4, took: 3 * time.Second, kind: failure.Unreachable, says: "Deployment shop/order: its cluster has been out of reach for more than 2 s: dial tcp", spent: 17},
-		"back in time": {reason: "an outage within its budget is none", terms: attempt.Terms{UnreachableBudgetSeconds: 2}, rounds: []round{fails(errDown), fails(errDown), {}, fails(errDown), fails(errDown), done}, did: 6, took: 4 * time.Second},
-		"no budget":    {reason: "0 is no limit: the server tries again for ever", rounds: []round{fails(errDown)}, did: 11, took: 10 * time.Second, kind: failure.NotReady, says: "its cluster is out of reach: dial tcp", again: 2 * time.Second},
-		"lacks a permission": {reason: "a permission that is lacking for five seconds is lost", terms: attempt.Terms{SpentSeconds: 3}, rounds: []round{fails(errLacks)}, did: 6, took: 5 * time.Second, kind: failure.Forbidden,
+		"unreachable": {reason: "an outage beyond its budget fails the activity and keeps the used part of the " +
+			"deadline", terms: attempt.Terms{UnreachableBudgetSeconds: 2, SpentSeconds: 17},
+			rounds: []round{fails(errDown)},
+			did:    4, took: 3 * time.Second, kind: failure.Unreachable,
+			says: "Deployment shop/order: its cluster has been out of reach for more than 2 s: dial tcp", spent: 17},
+		"short outage": {reason: "an outage within its budget is no failure",
+			terms:  attempt.Terms{UnreachableBudgetSeconds: 2},
+			rounds: []round{fails(errDown), fails(errDown), {}, fails(errDown), fails(errDown), done}, did: 6,
+			took: 4 * time.Second},
+		"no budget": {reason: "0 means no limit: the server retries for ever", rounds: []round{fails(errDown)},
+			did: 11, took: 10 * time.Second, kind: failure.NotReady, says: "its cluster is out of reach: dial tcp",
+			again: 2 * time.Second},
+		"lacks a permission": {reason: "a permission that is missing for five seconds fails the activity",
+			terms: attempt.Terms{SpentSeconds: 3}, rounds: []round{fails(errLacks)}, did: 6, took: 5 * time.Second,
+			kind: failure.Forbidden,
 			says: "Deployment shop/order: this party's worker lacks a permission, which has to be granted: ", spent: 3},
-		"API server starts": {reason: "an API server that has just started does not know all rules yet", rounds: []round{fails(errLacks), fails(errLacks), done}, did: 3, took: 2 * time.Second},
-		"missing":           {reason: "the job says what it means that it is not there", rounds: []round{fails(errMissing)}, did: 1, kind: failure.NotFound, says: "it is gone"},
-		"refused":           {reason: "a write that is not accepted is final", rounds: []round{fails(errInvalid)}, did: 1, kind: failure.Refused, says: "Deployment shop/order: its cluster does not accept this: "},
-		"the job fails":     {reason: "the job's own failures are final", rounds: []round{fails(failure.New(failure.Drift, "edited"))}, did: 1, kind: failure.Drift, says: "edited"},
-		"the job waits":     {reason: "the job may give the place back itself", rounds: []round{fails(&failure.Error{Kind: failure.NotReady, Message: "of a former serving", RetryAfter: time.Minute})}, did: 1, kind: failure.NotReady, says: "former", again: time.Minute},
-		"known":             {reason: "a failure that the workflow knows is left to the server", terms: attempt.Terms{KnownFailure: "edited", KnownFailureRetry: time.Hour}, rounds: []round{fails(failure.New(failure.Drift, "edited"))}, did: 1, kind: failure.NotReady, says: "edited", again: time.Hour},
-		"known trouble": {reason: "a permission may come back any minute", terms: attempt.Terms{KnownFailure: "may not", KnownFailureRetry: time.Hour}, rounds: []round{fails(failure.New(failure.Forbidden, "may not"))}, did: 1,
+		"API server starts": {reason: "an API server that has just started has not loaded all RBAC rules",
+			rounds: []round{fails(errLacks), fails(errLacks), done}, did: 3, took: 2 * time.Second},
+		"missing": {reason: "the job chooses the failure for a missing object",
+			rounds: []round{fails(errMissing)}, did: 1, kind: failure.NotFound, says: "does not exist"},
+		"refused": {reason: "a refused write is a permanent failure", rounds: []round{fails(errInvalid)},
+			did: 1, kind: failure.Refused, says: "Deployment shop/order: its cluster does not accept this: "},
+		"the job fails": {reason: "the job's own failures are permanent",
+			rounds: []round{fails(failure.New(failure.Drift, "edited"))}, did: 1, kind: failure.Drift, says: "edited"},
+		"the job waits": {reason: "the job may end the attempt itself",
+			rounds: []round{fails(&failure.Error{Kind: failure.NotReady, Message: "of an earlier serving",
+				RetryAfter: time.Minute})}, did: 1, kind: failure.NotReady, says: "earlier", again: time.Minute},
+		"known": {reason: "a known failure is retried by the server",
+			terms:  attempt.Terms{KnownFailure: "edited", KnownFailureRetry: time.Hour},
+			rounds: []round{fails(failure.New(failure.Drift, "edited"))}, did: 1, kind: failure.NotReady,
+			says: "edited", again: time.Hour},
+		"known system failure": {reason: "a permission may be granted at any time",
+			terms:  attempt.Terms{KnownFailure: "may not", KnownFailureRetry: time.Hour},
+			rounds: []round{fails(failure.New(failure.Forbidden, "may not"))}, did: 1,
 			kind: failure.NotReady, says: "may not", again: time.Minute},
-		"another is known": {reason: "a new failure is told", terms: attempt.Terms{KnownFailure: "scaled"}, rounds: []round{fails(failure.New(failure.Drift, "edited"))}, did: 1, kind: failure.Drift, says: "edited"},
+		"new failure": {reason: "a new failure is reported", terms: attempt.Terms{KnownFailure: "scaled"},
+			rounds: []round{fails(failure.New(failure.Drift, "edited"))}, did: 1, kind: failure.Drift, says: "edited"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -151,20 +184,22 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// TestAnErrorOfOurOwn says nothing about the cluster: it is left to the server as it is, and no budget for outages is used.
-func TestAnErrorOfOurOwn(t *testing.T) {
+// An error that is not the cluster's is returned to the server unchanged, and uses no budget for outages.
+func TestInternalError_IsReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	job := &scripted{rounds: []round{fails(errBug)}}
-	job.Attempt = attempt.Start(t.Context(), attempt.Options{ListenFor: 10 * time.Second, Now: time.Now}, attempt.Terms{UnreachableBudgetSeconds: 1})
+	job.Attempt = attempt.Start(t.Context(), attempt.Options{ListenFor: 10 * time.Second, Now: time.Now},
+		attempt.Terms{UnreachableBudgetSeconds: 1})
 	require.Equal(t, errBug, job.Run(t.Context(), job))
 	require.Nil(t, job.Progress().UnreachableSince)
 }
 
-// TestAnOutageDoesNotCount has the cluster away for longer than the deadline in the middle of a wait.
-func TestAnOutageDoesNotCount(t *testing.T) {
+// The cluster is unreachable for longer than the deadline in the middle of a wait.
+func TestDeadline_IgnoresTimeOfOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		job, _, app := run(t, attempt.Terms{DeadlineSeconds: 4}, waits, waits, fails(errDown), fails(errDown), fails(errDown), fails(errDown), fails(errDown), waits, done)
+		job, _, app := run(t, attempt.Terms{DeadlineSeconds: 4}, waits, waits, fails(errDown), fails(errDown),
+			fails(errDown), fails(errDown), fails(errDown), waits, done)
 		require.Nil(t, app)
 		require.False(t, job.Overdue(), "only the time in which the cluster answered counts")
 		p := job.Progress()
@@ -172,8 +207,8 @@ func TestAnOutageDoesNotCount(t *testing.T) {
 	})
 }
 
-// TestPastTheDeadline looks right after the deadline, however long the job would wait.
-func TestPastTheDeadline(t *testing.T) {
+// The attempt reads right after the deadline, even if the job asked for a longer wait.
+func TestWait_EndsRightAfterDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		forLong := round{next: attempt.Next{Action: attempt.Wait}}
@@ -184,8 +219,8 @@ func TestPastTheDeadline(t *testing.T) {
 	})
 }
 
-// TestWoken ends a wait by a change, and stops to listen then.
-func TestWoken(t *testing.T) {
+// A change ends the wait, and the subscription with it.
+func TestWait_EndsOnChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var listening context.Context
@@ -198,12 +233,12 @@ func TestWoken(t *testing.T) {
 		_, took, app := run(t, attempt.Terms{}, round{next: listens}, done)
 		require.Nil(t, app)
 		require.Equal(t, 3*time.Second, took)
-		require.Error(t, listening.Err(), "nobody listens any more")
+		require.Error(t, listening.Err(), "the subscription has ended")
 	})
 }
 
-// TestTidiesUpFirst lets a job go on after a failure, and answer it in the end.
-func TestTidiesUpFirst(t *testing.T) {
+// A job may continue after a failure to clean up, and report it at the end.
+func TestFailed_LetsJobCleanUpFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		drift := failure.New(failure.Drift, "edited")
@@ -218,35 +253,36 @@ func TestTidiesUpFirst(t *testing.T) {
 		}
 		_, app := try(t, attempt.Terms{}, job, attempt.Options{})
 		require.Equal(t, string(failure.Drift), app.Type())
-		require.Equal(t, 3, job.did, "the rounds after the failure bring it to rest")
+		require.Equal(t, 3, job.did, "the rounds after the failure clean up")
 	})
 }
 
-// TestHeldUp stops an attempt's process for longer than it may be silent: it does nothing more then.
-func TestHeldUp(t *testing.T) {
+// The process of an attempt is suspended for longer than it may be silent: the attempt does nothing more.
+func TestStalledAttempt_EndsItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		job := &scripted{rounds: []round{{next: attempt.Next{Action: attempt.Wait, Within: 8 * time.Second}}, done}}
-		_, app := try(t, attempt.Terms{}, job, attempt.Options{FrozenAfter: 5 * time.Second})
+		_, app := try(t, attempt.Terms{}, job, attempt.Options{StalledAfter: 5 * time.Second})
 		require.Equal(t, string(failure.NotReady), app.Type())
 		require.Equal(t, 1, job.did)
 	})
 }
 
-// TestSuperseded hands on what nobody wants to hear of any more.
-func TestSuperseded(t *testing.T) {
+// The error of a superseded attempt is returned unchanged.
+func TestSupersededAttempt_ReturnsErrSuperseded(t *testing.T) {
 	t.Parallel()
 	job := &scripted{rounds: []round{fails(heartbeat.ErrSuperseded)}}
 	job.Attempt = attempt.Start(t.Context(), attempt.Options{ListenFor: time.Second, Now: time.Now}, attempt.Terms{})
 	require.ErrorIs(t, job.Run(t.Context(), job), heartbeat.ErrSuperseded)
 }
 
-// TestTheBudgetCoversAllAttempts carries an outage over from the attempt before.
-func TestTheBudgetCoversAllAttempts(t *testing.T) {
+// An outage that started in an earlier attempt counts.
+func TestUnreachableBudget_CoversAllAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		job := &scripted{rounds: []round{fails(errDown)}}
-		job.Attempt = attempt.Start(t.Context(), attempt.Options{ListenFor: 10 * time.Second, Now: time.Now}, attempt.Terms{UnreachableBudgetSeconds: 60})
+		job.Attempt = attempt.Start(t.Context(), attempt.Options{ListenFor: 10 * time.Second, Now: time.Now},
+			attempt.Terms{UnreachableBudgetSeconds: 60})
 		since := time.Now().Add(-61 * time.Second)
 		job.Note(func(p *workloadops.Progress) { p.UnreachableSince = &since })
 		err := job.Run(t.Context(), job)

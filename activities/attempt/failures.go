@@ -17,17 +17,19 @@ import (
 const (
 	// pauseBetweenTries is the pause after a request that failed.
 	pauseBetweenTries = time.Second
-	// pauseAfterConflict is the pause after a write that came too late.
+	// pauseAfterConflict is the pause after a write that lost against another client.
 	pauseAfterConflict = 100 * time.Millisecond
-	// permissionGrace is how long a lack of permission must last to be believed: an API server that has just started does not know all
-	// rules yet.
+	// permissionGrace is how long a permission must be missing before the activity fails: an API server that has just
+	// started has not loaded all RBAC rules.
 	permissionGrace = 5 * time.Second
-	// knownTroubleRetry is the longest pause before trouble of the system that the workflow knows is looked at again.
-	knownTroubleRetry = time.Minute
+	// knownSystemRetry is the longest pause between retries of a known failure of the system, such as a missing
+	// permission.
+	knownSystemRetry = time.Minute
 )
 
-// weigh goes on after trouble that may pass (nil), or says how the attempt ends.
-func (t *Attempt) weigh(ctx context.Context, job Job, err error) error {
+// handleError returns nil, after a pause, for a problem that may pass, and otherwise the error with which the attempt
+// ends.
+func (t *Attempt) handleError(ctx context.Context, job Job, err error) error {
 	var f *failure.Error
 	switch {
 	case ctx.Err() != nil:
@@ -35,8 +37,8 @@ func (t *Attempt) weigh(ctx context.Context, job Job, err error) error {
 	case errors.Is(err, heartbeat.ErrSuperseded):
 		return err
 	case errors.As(err, &f):
-		if f.Kind.Retryable() { // the cluster has answered: what there is to wait for is not the cluster
-			t.reached()
+		if f.Kind.Retryable() { // the cluster answered: the wait is for something else
+			t.markReached()
 			t.Note(func(p *workloadops.Progress) { p.Message = f.Message })
 		}
 		return f
@@ -57,16 +59,17 @@ func (t *Attempt) weigh(ctx context.Context, job Job, err error) error {
 		if f := t.unreachable(now, err); f != nil {
 			return f
 		}
-	case kube.Internal: // it says nothing about the cluster: the retry policy of the activity decides, and the server shows it as it is
+	// not the cluster's error: the activity's retry policy decides, and the server shows it unchanged
+	case kube.Internal:
 		return err
 	}
-	if !now.Before(t.Until()) && t.forbiddenSince.IsZero() {
+	if !now.Before(t.SlotDeadline()) && t.forbiddenSince.IsZero() {
 		return t.notReady()
 	}
 	return t.sleep(ctx, pauseBetweenTries, nil)
 }
 
-// forbidden is the failure of a permission that has been lacking for permissionGrace; nil before.
+// forbidden is the failure of a permission that has been missing for permissionGrace; nil before that.
 func (t *Attempt) forbidden(now time.Time, err error) error {
 	if t.forbiddenSince.IsZero() {
 		t.forbiddenSince = now
@@ -74,52 +77,53 @@ func (t *Attempt) forbidden(now time.Time, err error) error {
 	if now.Sub(t.forbiddenSince) < permissionGrace {
 		return nil
 	}
-	return t.interrupts(failure.New(failure.Forbidden,
+	return t.withSpentTime(failure.New(failure.Forbidden,
 		"%s: this party's worker lacks a permission, which has to be granted: %s", t.terms.Subject, kube.Text(err)))
 }
 
-// unreachable is the failure of a cluster that has been out of reach for longer than the budget; nil before.
+// unreachable is the failure of a cluster that has been unreachable for longer than the budget; nil before that.
 func (t *Attempt) unreachable(now time.Time, err error) error {
 	var outage time.Duration
 	t.Note(func(p *workloadops.Progress) {
-		outage = p.Failed(now)
+		outage = p.RecordFailure(now)
 		p.Message = "its cluster is out of reach: " + kube.Text(err)
 	})
 	budget := t.terms.UnreachableBudgetSeconds
 	if budget == 0 || outage <= time.Duration(budget)*time.Second {
 		return nil
 	}
-	return t.interrupts(failure.New(failure.Unreachable,
+	return t.withSpentTime(failure.New(failure.Unreachable,
 		"%s: its cluster has been out of reach for more than %d s: %s", t.terms.Subject, budget, kube.Text(err)))
 }
 
-// interrupts notes on a failure of the system what is used of the deadline: it goes on from there later.
-func (t *Attempt) interrupts(f *failure.Error) error {
-	p := t.details.Now()
+// withSpentTime adds the used part of the deadline to a failure of the system: the next activity continues from there.
+func (t *Attempt) withSpentTime(f *failure.Error) error {
+	p := t.details.Progress()
 	f.SpentSeconds = int64(p.Elapsed() / time.Second)
 	return f
 }
 
-// unlessKnown leaves a failure that the workflow knows already to the server.
-func (t *Attempt) unlessKnown(f *failure.Error) error {
+// quietIfKnown turns a failure that was already reported to the workflow into one that the server retries quietly.
+func (t *Attempt) quietIfKnown(f *failure.Error) error {
 	if t.terms.KnownFailure == "" || f.Kind.Retryable() || cut(f.Message) != t.terms.KnownFailure {
 		return f
 	}
 	after := t.terms.KnownFailureRetry
-	if f.Kind.System() { // whoever grants the permission waits for it
-		after = min(after, knownTroubleRetry)
+	if f.Kind.System() { // a user who has just granted the permission waits for it
+		after = min(after, knownSystemRetry)
 	}
 	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: after}
 }
 
-// maxMessage is the longest message, in bytes, that is given to Temporal, whose server cuts what it keeps of a failed attempt at 4 KiB.
+// maxMessage is the longest message, in bytes, that is sent to Temporal; its server cuts the stored failure of an
+// attempt at 4 KiB.
 const maxMessage = 2000
 
-// ApplicationError turns a failure.Error into Temporal's ApplicationError, of which workflows read the type, which is the failure's kind,
-// and the details, which are failure.Details. Only a retryable kind is tried again, after RetryAfter, and counts as benign. Any other error
-// is returned as it is, so that the caller's retry policy decides.
+// ApplicationError turns a failure.Error into Temporal's ApplicationError. Its type is the failure's kind and its
+// details are failure.Details; workflows read both. Only a retryable kind is retried, after RetryAfter, and counts as
+// benign. Any other error is returned unchanged, so that the caller's retry policy decides.
 //
-// What it returns must be returned from the activity as it is: the SDK does not look into a wrapped ApplicationError.
+// The activity must return the result without wrapping it: the SDK does not look into a wrapped ApplicationError.
 func ApplicationError(err error) error {
 	var f *failure.Error
 	if !errors.As(err, &f) {
@@ -128,8 +132,9 @@ func ApplicationError(err error) error {
 	options := temporal.ApplicationErrorOptions{
 		NonRetryable:   !f.Kind.Retryable(),
 		NextRetryDelay: f.RetryAfter,
-		Details: []any{failure.Details{Holder: f.Holder, SpentSeconds: f.SpentSeconds, Owed: f.Owed, Effect: f.Effect,
-			Data: dataOf(f)}},
+		Details: []any{failure.Details{Holder: f.Holder, SpentSeconds: f.SpentSeconds, RestorePending: f.RestorePending,
+			Effect: f.Effect,
+			Data:   dataOf(f)}},
 	}
 	if f.Kind.Retryable() {
 		options.Category = temporal.ApplicationErrorCategoryBenign
@@ -137,8 +142,8 @@ func ApplicationError(err error) error {
 	return temporal.NewApplicationErrorWithOptions(cut(f.Message), string(f.Kind), options)
 }
 
-// RetriedError is the ApplicationError of an activity that has no budget of its own: trouble of the system is tried again for as long as
-// the workflow allows, since only the workflow knows how long the release can wait.
+// RetriedError is the ApplicationError of an activity that has no budget of its own: failures of the system are retried
+// for as long as the workflow allows, since only the workflow knows how long the release can wait.
 func RetriedError(err error) error {
 	var f *failure.Error
 	if errors.As(err, &f) && f.Kind.System() {
@@ -147,7 +152,8 @@ func RetriedError(err error) error {
 	return ApplicationError(err)
 }
 
-// dataOf is the failure's data as JSON. What cannot be written as JSON is a mistake of ours that must not hide the failure itself.
+// dataOf is the failure's data as JSON. Data that cannot be encoded is a bug of ours that must not hide the failure
+// itself.
 func dataOf(f *failure.Error) json.RawMessage {
 	if f.Data == nil {
 		return nil
@@ -159,7 +165,7 @@ func dataOf(f *failure.Error) json.RawMessage {
 	return raw
 }
 
-// cut shortens a text to maxMessage without breaking a character.
+// cut shortens a text to maxMessage bytes without splitting a character.
 func cut(text string) string {
 	if len(text) <= maxMessage {
 		return text

@@ -27,22 +27,23 @@ func TestApplicationError(t *testing.T) {
 		details   failure.Details
 	}{
 		"NotReady": {
-			reason: "waiting for pods is tried again after the delay that the activity asks for, and is no error in logs and metrics",
-			err:    &failure.Error{Kind: failure.NotReady, Message: "2 of 3 pods are ready", RetryAfter: 4 * time.Second},
-			kind:   "NotReady", retryable: true, delay: 4 * time.Second,
+			reason: "waiting for pods is retried after the requested delay, and is no error in logs and metrics",
+			err: &failure.Error{Kind: failure.NotReady, Message: "2 of 3 pods are ready",
+				RetryAfter: 4 * time.Second},
+			kind: "NotReady", retryable: true, delay: 4 * time.Second,
 		},
 		"Claimed": {
-			reason: "another's claim is final for the worker, and the workflow learns whose it is",
+			reason: "another release's claim is a permanent failure for the worker, and the workflow learns the holder",
 			err:    &failure.Error{Kind: failure.Claimed, Message: "m", Holder: "task/x@run"},
 			kind:   "Claimed", details: failure.Details{Holder: "task/x@run"},
 		},
 		"Unreachable": {
-			reason: "an interruption carries how much of the deadline is used",
+			reason: "an interruption carries the used part of the deadline",
 			err:    &failure.Error{Kind: failure.Unreachable, Message: "m", SpentSeconds: 42},
 			kind:   "Unreachable", details: failure.Details{SpentSeconds: 42},
 		},
 		"wrapped": {
-			reason: "a failure is found below other errors, but the Temporal error is never wrapped itself",
+			reason: "a wrapped failure is found, but the Temporal error itself is never wrapped",
 			err:    fmt.Errorf("while stopping: %w", failure.New(failure.Refused, "no")),
 			kind:   "Refused",
 		},
@@ -65,14 +66,15 @@ func TestApplicationError(t *testing.T) {
 	}
 }
 
-func TestApplicationErrorLeavesOthersAlone(t *testing.T) {
+func TestApplicationError_ReturnsOtherErrorsUnchanged(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	require.Same(t, boom, attempt.ApplicationError(boom), "an error without a kind is left to the caller's retry policy")
+	require.Same(t, boom, attempt.ApplicationError(boom),
+		"an error without a kind is left to the caller's retry policy")
 	require.NoError(t, attempt.ApplicationError(nil))
 }
 
-func TestApplicationErrorCutsLongMessages(t *testing.T) {
+func TestApplicationError_CutsLongMessages(t *testing.T) {
 	t.Parallel()
 	err := attempt.ApplicationError(failure.New(failure.WorkloadFailed, "%s", strings.Repeat("é", 3000)))
 	var app *temporal.ApplicationError

@@ -7,15 +7,15 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// lately is long enough for what starts together: hundreds of releases in one namespace within a second.
-const lately = time.Second
+// maxCacheAge covers attempts that start together: hundreds of releases in one namespace within a second.
+const maxCacheAge = time.Second
 
-// Lately is how long an activity relies on what another one has read (recent.Get), of something that many look at before they begin. What was read before the
-// activity was asked for counts for nothing, since somebody may have changed it just before; a read that is under way then counts. Outside of an activity nothing is
-// relied on.
-func Lately(ctx context.Context) time.Duration {
+// CacheAge is the maximum age of a cached read (recent.Get) of an object that many activities read before they start:
+// at most 1 s, and never older than the activity's schedule time, because another client may have changed the object
+// just before that. A read that is still in flight counts. Outside of an activity it is 0: nothing is cached.
+func CacheAge(ctx context.Context) time.Duration {
 	if !activity.IsActivity(ctx) {
 		return 0
 	}
-	return min(lately, time.Since(activity.GetInfo(ctx).ScheduledTime))
+	return min(maxCacheAge, time.Since(activity.GetInfo(ctx).ScheduledTime))
 }

@@ -5,50 +5,50 @@ import (
 	"time"
 )
 
-// Place is how long a whole keeps its place at the worker: for ListenFor since what it waits for has last come on, and not beyond its end. It is safe for
-// concurrent use.
-type Place struct {
+// WorkerSlot is how long an activity keeps its worker slot: for listenFor after the awaited condition last advanced,
+// and never beyond its end. It is safe for concurrent use.
+type WorkerSlot struct {
 	now       func() time.Time
 	listenFor time.Duration
 
 	mu sync.Mutex
-	// until is when the place is given back as it stands, end when it is in any case.
+	// until is when the slot is freed unless the condition advances, end when it is freed in any case.
 	until, end time.Time
 }
 
-// NewPlace is the place of a whole that begins now and takes longest at most.
-func NewPlace(now func() time.Time, listenFor, longest time.Duration) *Place {
-	p := &Place{now: now, listenFor: listenFor, end: now().Add(longest)}
-	p.Moved()
+// NewWorkerSlot is the slot of an activity that starts now and takes at most longest.
+func NewWorkerSlot(now func() time.Time, listenFor, longest time.Duration) *WorkerSlot {
+	p := &WorkerSlot{now: now, listenFor: listenFor, end: now().Add(longest)}
+	p.Progressed()
 	return p
 }
 
-// Until implements Whole.
-func (p *Place) Until() time.Time {
+// SlotDeadline implements Parent.
+func (p *WorkerSlot) SlotDeadline() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.until
 }
 
-// Moved implements Whole.
-func (p *Place) Moved() {
+// Progressed implements Parent.
+func (p *WorkerSlot) Progressed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until = p.now().Add(p.listenFor)
-	p.keepEnd()
+	p.clamp()
 }
 
-// EndBy has the place given back then at the latest; the zero time is at once.
-func (p *Place) EndBy(end time.Time) {
+// EndBy makes end the latest time at which the slot is freed; the zero time is at once.
+func (p *WorkerSlot) EndBy(end time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if end.Before(p.end) {
 		p.end = end
 	}
-	p.keepEnd()
+	p.clamp()
 }
 
-func (p *Place) keepEnd() {
+func (p *WorkerSlot) clamp() {
 	if p.end.Before(p.until) {
 		p.until = p.end
 	}

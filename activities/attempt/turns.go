@@ -8,84 +8,87 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Turns bound how many attempts look at a cluster and write to it at once. What a cluster has no time for waits here, where it costs nothing: a request that it
-// is late with is given up by its sender when it has been worked on already, and is made again.
-type Turns struct {
-	places *semaphore.Weighted
-	// begin lets one attempt at a time that has not begun yet wait for a place. So those that have begun come to their ends before many others begin: otherwise
-	// what an attempt has looked at would be old when it comes to write.
-	begin *semaphore.Weighted
-	// queued are how many wait for theirs.
+// RequestSlots bound how many attempts send requests to one cluster at once. Attempts above the bound wait here, where
+// that costs nothing: a request that waits in an overloaded API server times out after the server has worked on it, and
+// is then repeated.
+type RequestSlots struct {
+	slots *semaphore.Weighted
+	// starters lets only one of the attempts that have not started yet wait for a slot at a time. So started work
+	// finishes before much new work starts; otherwise the data of an attempt would be stale by the time it writes.
+	starters *semaphore.Weighted
+	// queued is the number of attempts that wait for a slot.
 	queued atomic.Int64
 }
 
-// mostTurns is how many have a turn at once.
-const mostTurns = 64
+// maxSlots is how many attempts may hold a slot at once.
+const maxSlots = 64
 
-// NewTurns are the turns of one cluster's attempts.
-func NewTurns() *Turns {
-	return &Turns{places: semaphore.NewWeighted(mostTurns), begin: semaphore.NewWeighted(1)}
+// NewRequestSlots makes the slots of one cluster.
+func NewRequestSlots() *RequestSlots {
+	return &RequestSlots{slots: semaphore.NewWeighted(maxSlots), starters: semaphore.NewWeighted(1)}
 }
 
-// acquire waits for a turn.
-func (t *Turns) acquire(ctx context.Context, begun bool) error {
+// acquire waits for a slot.
+func (t *RequestSlots) acquire(ctx context.Context, begun bool) error {
 	if !begun {
-		if err := t.begin.Acquire(ctx, 1); err != nil {
+		if err := t.starters.Acquire(ctx, 1); err != nil {
 			return err
 		}
-		defer t.begin.Release(1)
+		defer t.starters.Release(1)
 	}
-	return t.places.Acquire(ctx, 1)
+	return t.slots.Acquire(ctx, 1)
 }
 
-// Crowd is how many times as many attempts want a turn as have one: 1 while none waits. What an attempt does on a clock it does that
-// much more seldom, so that those that have something to do come to it.
-func (t *Attempt) Crowd() time.Duration {
-	if t.options.Turns == nil {
+// LoadFactor is the number of attempts that want a slot per slot: 1 while none waits. Polling intervals are multiplied
+// by it, so that attempts that have work to do get slots.
+func (t *Attempt) LoadFactor() time.Duration {
+	if t.options.Slots == nil {
 		return 1
 	}
-	return 1 + time.Duration(t.options.Turns.queued.Load())/mostTurns
+	return 1 + time.Duration(t.options.Slots.queued.Load())/maxSlots
 }
 
 const (
-	// signOfLife is how often an attempt that waits for its turn sees that it is alive.
-	signOfLife = time.Second
-	// longestQueue is how much the wait for a turn makes an attempt longer at most: less than its activity's StartToCloseTimeout allows.
-	longestQueue = 20 * time.Second
+	// aliveInterval is how often an attempt that waits for a slot records a sign of life.
+	aliveInterval = time.Second
+	// maxQueueExtension is by how much the wait for slots may lengthen an attempt: less than its activity's
+	// StartToCloseTimeout allows.
+	maxQueueExtension = 20 * time.Second
 )
 
-// inTurn does something when it is the attempt's turn. unmade is why it was not done. The wait is not taken for one for the cluster.
-func (t *Attempt) inTurn(ctx context.Context, do func()) (unmade error) {
-	turns := t.options.Turns
-	if err := t.frozen(); err != nil {
+// withSlot calls do while it holds a request slot. unmade is the reason why do was not called. The wait for the slot
+// does not count as waiting for the cluster.
+func (t *Attempt) withSlot(ctx context.Context, do func()) (unmade error) {
+	turns := t.options.Slots
+	if err := t.checkStalled(); err != nil {
 		return err
 	}
 	if turns == nil {
 		do()
 		return nil
 	}
-	if !turns.places.TryAcquire(1) {
+	if !turns.slots.TryAcquire(1) {
 		from := t.options.Now()
-		if err := t.queue(ctx, turns); err != nil {
+		if err := t.awaitSlot(ctx, turns); err != nil {
 			return err
 		}
-		t.waited(t.options.Now().Sub(from))
+		t.extend(t.options.Now().Sub(from))
 	}
-	defer turns.places.Release(1)
-	t.options.Begun = true
+	defer turns.slots.Release(1)
+	t.options.InProgress = true
 	do()
 	return nil
 }
 
-// queue returns when it is the attempt's turn, or why it ends before.
-func (t *Attempt) queue(ctx context.Context, turns *Turns) error {
+// awaitSlot returns when the attempt has a slot, or with the error that ends it before.
+func (t *Attempt) awaitSlot(ctx context.Context, turns *RequestSlots) error {
 	queued, leave := context.WithCancel(ctx)
 	defer leave()
 	turns.queued.Add(1)
 	defer turns.queued.Add(-1)
 	given := make(chan error, 1)
-	go func() { given <- turns.acquire(queued, t.options.Begun) }()
-	alive := time.NewTicker(signOfLife)
+	go func() { given <- turns.acquire(queued, t.options.InProgress) }()
+	alive := time.NewTicker(aliveInterval)
 	defer alive.Stop()
 	for {
 		var ends error
@@ -93,7 +96,7 @@ func (t *Attempt) queue(ctx context.Context, turns *Turns) error {
 		case err := <-given:
 			return err
 		case <-alive.C:
-			if ends = t.frozen(); ends == nil && t.whole != nil && t.whole.Until().IsZero() {
+			if ends = t.checkStalled(); ends == nil && t.parent != nil && t.parent.SlotDeadline().IsZero() {
 				ends = t.notReady()
 			}
 		case <-Stopping(ctx):
@@ -104,19 +107,19 @@ func (t *Attempt) queue(ctx context.Context, turns *Turns) error {
 		}
 		leave()
 		if <-given == nil {
-			turns.places.Release(1)
+			turns.slots.Release(1)
 		}
 		return ends
 	}
 }
 
-// waited has the attempt last longer by what it has waited for its turn.
-func (t *Attempt) waited(d time.Duration) {
-	if t.whole != nil {
-		t.whole.Moved()
+// extend lengthens the attempt by the time for which it waited for a slot.
+func (t *Attempt) extend(d time.Duration) {
+	if t.parent != nil {
+		t.parent.Progressed()
 		return
 	}
-	d = min(d, longestQueue-t.queued)
-	t.queued += d
+	d = min(d, maxQueueExtension-t.queuedFor)
+	t.queuedFor += d
 	t.until = t.until.Add(d)
 }

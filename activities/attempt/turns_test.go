@@ -17,15 +17,15 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// crowded is a job whose cluster takes a second to answer.
-type crowded struct {
+// slowJob is a job whose cluster takes a second to answer.
+type slowJob struct {
 	now, most *atomic.Int32
 	waits     bool
 	fails     error
 }
 
-// look takes its time.
-func (c *crowded) look() {
+// look is a request that takes one second.
+func (c *slowJob) look() {
 	n := c.now.Add(1)
 	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
 	}
@@ -34,7 +34,7 @@ func (c *crowded) look() {
 }
 
 // Reconcile implements attempt.Job.
-func (c *crowded) Reconcile(context.Context) (attempt.Next, error) {
+func (c *slowJob) Reconcile(context.Context) (attempt.Next, error) {
 	c.look()
 	if c.waits {
 		c.waits = false
@@ -44,28 +44,30 @@ func (c *crowded) Reconcile(context.Context) (attempt.Next, error) {
 }
 
 // Missing implements attempt.Job.
-func (c *crowded) Missing(err error) error { return err }
+func (c *slowJob) Missing(err error) error { return err }
 
 // Failed implements attempt.Job.
-func (c *crowded) Failed(_ context.Context, f *failure.Error) *failure.Error {
+func (c *slowJob) Failed(_ context.Context, f *failure.Error) *failure.Error {
 	c.look()
 	return f
 }
 
-// Of hundreds of attempts that look at once a cluster is asked by as many as it has time for. Those that wait for their pods are in nobody's way, and those
-// that wait for their turn are neither frozen nor out of time, though their turn comes later than that.
-func TestAttemptsLookInTurn(t *testing.T) {
+// With hundreds of attempts at once, only as many as there are slots send requests. Attempts that wait for pods hold no
+// slot, and those that wait for a slot neither count as stalled nor run out of time, though they get it later than
+// that.
+func TestRequestSlots_BoundConcurrentRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most, refused atomic.Int32
-		turns, began := attempt.NewTurns(), time.Now()
+		turns, began := attempt.NewRequestSlots(), time.Now()
 		var all sync.WaitGroup
 		for i := range 960 {
 			all.Go(func() {
-				job := &crowded{now: &now, most: &most, waits: i%3 == 0}
+				job := &slowJob{now: &now, most: &most, waits: i%3 == 0}
 				if i%3 == 1 {
 					job.fails = failure.New(failure.Refused, "refused")
 				}
-				options := attempt.Options{ListenFor: 5 * time.Second, FrozenAfter: 10 * time.Second, Turns: turns, Now: time.Now}
+				options := attempt.Options{ListenFor: 5 * time.Second, StalledAfter: 10 * time.Second, Slots: turns,
+					Now: time.Now}
 				err := attempt.Start(t.Context(), options, attempt.Terms{}).Run(t.Context(), job)
 				if job.fails != nil && err != nil {
 					refused.Add(1)
@@ -75,21 +77,23 @@ func TestAttemptsLookInTurn(t *testing.T) {
 			})
 		}
 		all.Wait()
-		require.Equal(t, int32(64), most.Load(), "to tidy up after a failure is bounded as well")
+		require.Equal(t, int32(64), most.Load(), "cleaning up after a failure is bounded as well")
 		require.Equal(t, int32(320), refused.Load())
-		require.Less(t, time.Since(began), time.Minute, "1,600 looks of a second, 64 at once")
+		require.Less(t, time.Since(began), time.Minute, "1,600 requests of a second, 64 at once")
 	})
 }
 
-func TestWhoWaitsForATurnEndsWithItsContext(t *testing.T) {
+func TestWaitForRequestSlot_EndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := attempt.NewTurns()
+		turns := attempt.NewRequestSlots()
 		var now, most atomic.Int32
 		var all sync.WaitGroup
 		for range 64 {
 			all.Go(func() {
-				job := &crowded{now: &now, most: &most}
-				if err := attempt.Start(t.Context(), attempt.Options{ListenFor: time.Minute, Turns: turns, Now: time.Now}, attempt.Terms{}).Run(t.Context(), job); err != nil {
+				job := &slowJob{now: &now, most: &most}
+				if err := attempt.Start(t.Context(),
+					attempt.Options{ListenFor: time.Minute, Slots: turns, Now: time.Now},
+					attempt.Terms{}).Run(t.Context(), job); err != nil {
 					t.Error(err)
 				}
 			})
@@ -97,59 +101,63 @@ func TestWhoWaitsForATurnEndsWithItsContext(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		job := &crowded{now: &now, most: &most}
-		err := attempt.Start(ctx, attempt.Options{ListenFor: time.Minute, Turns: turns, Now: time.Now}, attempt.Terms{}).Run(ctx, job)
+		job := &slowJob{now: &now, most: &most}
+		err := attempt.Start(ctx, attempt.Options{ListenFor: time.Minute, Slots: turns, Now: time.Now},
+			attempt.Terms{}).Run(ctx, job)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		all.Wait()
-		require.Equal(t, int32(64), most.Load(), "it has not looked, and its place is nobody's")
+		require.Equal(t, int32(64), most.Load(), "it sent no request and holds no slot")
 	})
 }
 
-// over is a whole whose parts are to end at once.
-type over struct{ attempt.Details }
+// endedParent is a parent whose parts are to end at once.
+type endedParent struct{ attempt.Details }
 
-// Begins implements attempt.Whole.
-func (over) Begins(workloadops.Progress) {}
+// BeginPart implements attempt.Parent.
+func (endedParent) BeginPart(workloadops.Progress) {}
 
-// Until implements attempt.Whole.
-func (over) Until() time.Time { return time.Time{} }
+// SlotDeadline implements attempt.Parent.
+func (endedParent) SlotDeadline() time.Time { return time.Time{} }
 
-// Moved implements attempt.Whole.
-func (over) Moved() {}
+// Progressed implements attempt.Parent.
+func (endedParent) Progressed() {}
 
-// The others of a whole that is over are not waited for until their turns come.
-func TestAPartOfWhatIsOverLeavesTheQueue(t *testing.T) {
+// A part whose parent is to end does not wait until it gets a slot.
+func TestWaitForRequestSlot_EndsWhenParentEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int32
-		options := attempt.Options{ListenFor: time.Minute, FrozenAfter: time.Minute, Turns: attempt.NewTurns(), Now: time.Now}
+		options := attempt.Options{ListenFor: time.Minute, StalledAfter: time.Minute, Slots: attempt.NewRequestSlots(),
+			Now: time.Now}
 		var all sync.WaitGroup
 		for range 5 * 64 {
 			all.Go(func() {
-				_ = attempt.Start(t.Context(), options, attempt.Terms{}).Run(t.Context(), &crowded{now: &now, most: &most})
+				_ = attempt.Start(t.Context(), options, attempt.Terms{}).Run(t.Context(),
+					&slowJob{now: &now, most: &most})
 			})
 		}
 		synctest.Wait()
 		began := time.Now()
-		part := attempt.Within(t.Context(), over{heartbeat.Take(t.Context(), workloadops.Progress{})})
-		err := attempt.Start(part, options, attempt.Terms{}).Run(part, &crowded{now: &now, most: &most})
+		part := attempt.WithParent(t.Context(), endedParent{heartbeat.Take(t.Context(), workloadops.Progress{})})
+		err := attempt.Start(part, options, attempt.Terms{}).Run(part, &slowJob{now: &now, most: &most})
 		var retried *temporal.ApplicationError
 		require.ErrorAs(t, err, &retried)
 		require.False(t, retried.NonRetryable())
-		require.Less(t, time.Since(began), 3*time.Second, "its turn would come after four")
+		require.Less(t, time.Since(began), 3*time.Second, "it would get a slot after four")
 		all.Wait()
 	})
 }
 
-// What has been begun is brought to its end before many others begin, and does not keep them from it.
-func TestWhoHasBegunComesFirst(t *testing.T) {
+// Work in progress finishes before much new work starts, but does not starve new work.
+func TestRequestSlots_PreferWorkInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most, begun atomic.Int32
-		options := attempt.Options{ListenFor: time.Minute, FrozenAfter: time.Minute, Turns: attempt.NewTurns(), Now: time.Now}
+		options := attempt.Options{ListenFor: time.Minute, StalledAfter: time.Minute, Slots: attempt.NewRequestSlots(),
+			Now: time.Now}
 		began := time.Now()
 		run := func(begun bool, over func()) {
 			o := options
-			o.Begun = begun
-			_ = attempt.Start(t.Context(), o, attempt.Terms{}).Run(t.Context(), &crowded{now: &now, most: &most})
+			o.InProgress = begun
+			_ = attempt.Start(t.Context(), o, attempt.Terms{}).Run(t.Context(), &slowJob{now: &now, most: &most})
 			over()
 		}
 		var all sync.WaitGroup
@@ -163,9 +171,9 @@ func TestWhoHasBegunComesFirst(t *testing.T) {
 			})
 		}
 		time.Sleep(2*time.Second + time.Millisecond)
-		require.EqualValues(t, 63, begun.Load(), "of the next turns the first is that of one who begins: it has waited for longer")
+		require.EqualValues(t, 63, begun.Load(), "the first free slot goes to a new attempt, which has waited longer")
 		all.Wait()
-		require.Less(t, time.Since(began), 7*time.Second, "383 looks of a second, 64 at once")
+		require.Less(t, time.Since(began), 7*time.Second, "383 requests of a second, 64 at once")
 		require.EqualValues(t, 64, most.Load())
 
 		var endless sync.WaitGroup
@@ -180,30 +188,31 @@ func TestWhoHasBegunComesFirst(t *testing.T) {
 		synctest.Wait()
 		began = time.Now()
 		run(false, func() {})
-		require.Less(t, time.Since(began), 10*time.Second, "whoever begins has a turn as well")
+		require.Less(t, time.Since(began), 10*time.Second, "a new attempt gets a slot as well")
 		cancel()
 		endless.Wait()
 	})
 }
 
-// What attempts do on a clock they do the more seldom the more of them wait for a turn.
-func TestACrowdIsTold(t *testing.T) {
+// The more attempts wait for a slot, the longer are the polling intervals.
+func TestLoadFactor_CountsQueuedAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int32
-		options := attempt.Options{ListenFor: time.Minute, FrozenAfter: time.Minute, Turns: attempt.NewTurns(), Now: time.Now}
+		options := attempt.Options{ListenFor: time.Minute, StalledAfter: time.Minute, Slots: attempt.NewRequestSlots(),
+			Now: time.Now}
 		another := func() *attempt.Attempt { return attempt.Start(t.Context(), options, attempt.Terms{}) }
-		require.EqualValues(t, 1, another().Crowd())
+		require.EqualValues(t, 1, another().LoadFactor())
 		var all sync.WaitGroup
 		for range 3 * 64 {
-			all.Go(func() { _ = another().Run(t.Context(), &crowded{now: &now, most: &most}) })
+			all.Go(func() { _ = another().Run(t.Context(), &slowJob{now: &now, most: &most}) })
 		}
 		time.Sleep(500 * time.Millisecond)
-		require.EqualValues(t, 3, another().Crowd(), "two wait for each that has a turn")
+		require.EqualValues(t, 3, another().LoadFactor(), "two wait for each slot")
 		time.Sleep(time.Second)
-		require.EqualValues(t, 2, another().Crowd())
+		require.EqualValues(t, 2, another().LoadFactor())
 		all.Wait()
-		require.EqualValues(t, 1, another().Crowd(), "nobody waits any more")
-		options.Turns = nil
-		require.EqualValues(t, 1, another().Crowd(), "everybody has a turn")
+		require.EqualValues(t, 1, another().LoadFactor(), "no attempt waits")
+		options.Slots = nil
+		require.EqualValues(t, 1, another().LoadFactor(), "without slots no attempt waits")
 	})
 }

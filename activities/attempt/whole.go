@@ -8,27 +8,29 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Details hold what an attempt knows, tell it to Temporal now and then, and leave it to the next attempt.
+// Details hold the progress of an attempt, report it to Temporal from time to time, and pass it to the next attempt.
 type Details interface {
-	Now() workloadops.Progress
+	Progress() workloadops.Progress
 	Note(change func(p *workloadops.Progress))
 	Begin(ctx context.Context) (stop func(well bool))
 	Record(ctx context.Context, recorder heartbeat.Recorder) error
 }
 
-// Whole is an activity that runs several jobs, one after the other or, as one whole for each, side by side. They share its heartbeat and its place.
-type Whole interface {
+// Parent is an activity that runs several jobs, one after the other, or in parallel with one Parent for each. The jobs
+// share its heartbeat and its worker slot.
+type Parent interface {
 	Details
-	// Begins says that a job begins, with what is known at its first attempt.
-	Begins(first workloadops.Progress)
-	// Until is when to give the place back; the zero time is at once, even while it waits for its turn. Moved says that what is waited for comes on, so that it may be kept.
-	Until() time.Time
-	Moved()
+	// BeginPart starts a job, with the progress with which its first attempt begins.
+	BeginPart(first workloadops.Progress)
+	// SlotDeadline is when to free the worker slot; the zero time is at once, even while the attempt waits for a
+	// request slot. Progressed reports that the awaited condition advanced, so the slot is kept.
+	SlotDeadline() time.Time
+	Progressed()
 }
 
-type wholeKey struct{}
+type parentKey struct{}
 
-// Within has the attempts that start with the context be parts of a whole.
-func Within(ctx context.Context, whole Whole) context.Context {
-	return context.WithValue(ctx, wholeKey{}, whole)
+// WithParent makes the attempts that start with the context parts of parent.
+func WithParent(ctx context.Context, parent Parent) context.Context {
+	return context.WithValue(ctx, parentKey{}, parent)
 }

@@ -1,4 +1,5 @@
-// Package centre is what workflows ask of the home cluster: they read and write records there, and ask Temporal about other workflows.
+// Package centre contains the activities on the home cluster: they read and write records there, and query other
+// workflows in Temporal.
 package centre
 
 import (
@@ -22,7 +23,7 @@ import (
 	"slipway.io/slipway/store"
 )
 
-// Activities are the centre's own: they read and write records in the home cluster, and ask Temporal about other workflows.
+// Activities read and write records in the home cluster, and query other workflows in Temporal.
 type Activities struct {
 	store       *store.Store
 	temporal    client.Client
@@ -31,26 +32,28 @@ type Activities struct {
 
 	mu        sync.Mutex
 	snapshots map[string]plan.Snapshot
-	// published are Rollouts as this process wrote them last, by their UID.
-	published remembered[*v1beta1.Rollout]
-	// servings are servings as this process wrote them last, by their ID.
-	servings remembered[*kuscia.KusciaDeployment]
+	// published are Rollouts as this process last wrote them, by UID.
+	published writeCache[*v1beta1.Rollout]
+	// servings are servings as this process last wrote them, by ID.
+	servings writeCache[*kuscia.KusciaDeployment]
 }
 
-// inputs reads what operations on servings were started with, as versions.Reader does.
+// inputs reads the inputs of serving operations; versions.Reader implements it.
 type inputs interface {
 	Input(ctx context.Context, source serving.Source) (serving.Input, error)
 	Packed(ctx context.Context, source serving.Source) (packed []byte, digest string, err error)
 }
 
-// NewActivities serves the centre's queue. reader reads what operations on servings were started with; recordLimit is how many records of
-// each subject are kept.
+// NewActivities returns the activities of the centre's queue. reader reads the inputs of serving operations;
+// recordLimit is how many records are kept per subject.
 func NewActivities(store *store.Store, temporal client.Client, reader inputs, recordLimit int) *Activities {
-	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit, snapshots: map[string]plan.Snapshot{},
-		published: rememberedOf[*v1beta1.Rollout](mostPublished), servings: rememberedOf[*kuscia.KusciaDeployment](mostServings)}
+	return &Activities{store: store, temporal: temporal, versions: reader, recordLimit: recordLimit,
+		snapshots: map[string]plan.Snapshot{},
+		published: newWriteCache[*v1beta1.Rollout](maxPublished),
+		servings:  newWriteCache[*kuscia.KusciaDeployment](maxServings)}
 }
 
-// Register makes the activities known to a worker of the centre's queue.
+// Register registers the activities with a worker of the centre's queue.
 func (a *Activities) Register(w worker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(a.LoadItem, activity.RegisterOptions{Name: workloadops.ActivityLoadItem})
 	w.RegisterActivityWithOptions(a.BeginTask, activity.RegisterOptions{Name: workloadops.ActivityBeginTask})
@@ -72,19 +75,20 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(a.ExpectedServings, activity.RegisterOptions{Name: serving.ActivityExpected})
 }
 
-// untilNoConflict changes an object as it is now, and again when somebody else was faster.
-func untilNoConflict(object string, change func() error) error {
-	if err := failure.UntilNoConflict(object, change); !failure.Is(err, failure.Conflict) {
+// retryConflicts changes an object, and repeats the change when another client wrote the object first. If it keeps
+// failing, the error is NotReady.
+func retryConflicts(object string, change func() error) error {
+	if err := failure.RetryOnConflict(object, change); !failure.Is(err, failure.Conflict) {
 		return err
 	}
 	return &failure.Error{Kind: failure.NotReady, RetryAfter: time.Second,
-		Message: object + " keeps being changed by others: it is tried again"}
+		Message: object + " keeps being changed by other clients: retrying"}
 }
 
-// queryTimeout bounds how long a workflow may take to say what became of it.
+// queryTimeout limits how long a workflow may take to answer a query for its state.
 const queryTimeout = 5 * time.Second
 
-// stateOf asks a workflow for its state, which is too large for history.
+// stateOf queries a workflow for its state, which is too large for the history.
 func stateOf[S any](ctx context.Context, a *Activities, workflowID, runID string) (state S, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -95,10 +99,10 @@ func stateOf[S any](ctx context.Context, a *Activities, workflowID, runID string
 	return state, err
 }
 
-// maxSnapshots is how many snapshots are held: the items of a task ask for the same one.
+// maxSnapshots is how many snapshots are cached: all items of a task use the same one.
 const maxSnapshots = 8
 
-// snapshot reads what a task runs. It never changes, so that it is read once.
+// snapshot reads what a task executes. It never changes, so it is cached.
 func (a *Activities) snapshot(ctx context.Context, task string) (plan.Snapshot, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"slipway.io/slipway/release/failure"
 )
 
-// BuildTemplate is the template of the Job that an order asks for, as it was when the task was executed; before there is a task, as the catalogue
-// has it now. It stays out of histories.
+// BuildTemplate returns the Job template of an order: the one in the task's record, or the catalogue's current one if
+// the order has no task. Templates stay out of histories.
 func (a *Activities) BuildTemplate(ctx context.Context, order build.Order) ([]byte, error) {
 	service, err := a.serviceOf(ctx, order)
 	if err != nil {
@@ -34,7 +34,8 @@ func (a *Activities) serviceOf(ctx context.Context, order build.Order) (catalog.
 		return catalog.Service{}, err
 	}
 	if order.Item < 1 || order.Item > len(snap.Document.Items) {
-		return catalog.Service{}, failure.New(failure.NotFound, "the record of task %s has no item %d", order.Task, order.Item)
+		return catalog.Service{}, failure.New(failure.NotFound, "the record of task %s has no item %d", order.Task,
+			order.Item)
 	}
 	return snap.Services[snap.Document.Items[order.Item-1].ServiceID], nil
 }

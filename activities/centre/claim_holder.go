@@ -17,10 +17,11 @@ import (
 	"slipway.io/slipway/store"
 )
 
-// ClaimHolder says whether the workflow that holds a workload is dead: closed, forgotten, or of an interrupted task of the same plan
-// that the asking task has replaced. Only then may its claim be taken over. Another engine's workflow is not known here: it counts as
-// alive.
-func (a *Activities) ClaimHolder(ctx context.Context, in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
+// ClaimHolder reports whether the workflow that holds a workload is dead: closed, deleted, or one of an interrupted
+// task that the requesting task of the same plan has replaced. Only then may its claim be taken over. The workflows of
+// another engine are not visible here: they count as alive.
+func (a *Activities) ClaimHolder(ctx context.Context, in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult,
+	error) {
 	holder := workloadops.ParseHolder(in.Claim)
 	engine, err := a.store.Engine(ctx)
 	if err != nil {
@@ -36,35 +37,35 @@ func (a *Activities) ClaimHolder(ctx context.Context, in workloadops.ClaimHolder
 	if err != nil || !alive {
 		return workloadops.ClaimHolderResult{Dead: err == nil, Reason: reason}, err
 	}
-	return a.replaced(ctx, holder, reason, in)
+	return a.interruptedHolder(ctx, holder, reason, in)
 }
 
-// alive asks Temporal whether the holder of a claim still runs.
+// alive reports whether the holder of a claim still runs in Temporal.
 func (a *Activities) alive(ctx context.Context, holder workloadops.Holder) (alive bool, reason string, err error) {
 	described, err := execution.Describe(ctx, a.temporal, holder.WorkflowID, "")
-	var malformed *serviceerror.InvalidArgument // a claim is text that anybody may have written
+	var malformed *serviceerror.InvalidArgument // any client may have written the text of a claim
 	switch {
 	case err == nil && described == nil || errors.As(err, &malformed):
-		return false, fmt.Sprintf("workflow %s is not known any more", holder.WorkflowID), nil
+		return false, fmt.Sprintf("workflow %s no longer exists", holder.WorkflowID), nil
 	case err != nil:
 		return false, "", err
 	case !execution.HasRun(described, holder.RunID) || !execution.IsOpen(described):
 		return false, fmt.Sprintf("workflow %s is closed", holder.WorkflowID), nil
 	}
-	return true, fmt.Sprintf("workflow %s is still at work on it: wait for it, or stop it", holder.WorkflowID), nil
+	return true, fmt.Sprintf("workflow %s is still running: wait for it, or stop it", holder.WorkflowID), nil
 }
 
-// trafficHolder is for the claim of a TrafficRouting, which lives as long as one of its holders does.
+// trafficHolder answers for the claim of a TrafficRouting, which is alive as long as one of its holders is.
 func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) (workloadops.ClaimHolderResult, error) {
 	object := store.TrafficObject(namespace, name)
 	found, err := a.store.GetTrafficRouting(ctx, namespace, name)
 	if failure.Is(err, failure.NotFound) {
-		return workloadops.ClaimHolderResult{Dead: true, Reason: object + " does not exist any more"}, nil
+		return workloadops.ClaimHolderResult{Dead: true, Reason: object + " no longer exists"}, nil
 	}
 	if err != nil {
 		return workloadops.ClaimHolderResult{}, attempt.RetriedError(err)
 	}
-	holders, err := a.living(ctx, found.Status.Holders, "")
+	holders, err := a.livingHolders(ctx, found.Status.Holders, "")
 	if err != nil {
 		return workloadops.ClaimHolderResult{}, err
 	}
@@ -75,16 +76,16 @@ func (a *Activities) trafficHolder(ctx context.Context, namespace, name string) 
 		workflowsOf(holders))}, nil
 }
 
-// living are the holders whose workflow still runs, and the one that asks, if it is one: it lives. So do those of other engines, for all
-// that is known here.
-func (a *Activities) living(ctx context.Context, holders []string, asking string) ([]string, error) {
+// livingHolders returns the holders whose workflow still runs, and the requesting one if it is a holder. Holders of
+// other engines count as alive, since they are not visible here.
+func (a *Activities) livingHolders(ctx context.Context, holders []string, requesting string) ([]string, error) {
 	engine, err := a.store.Engine(ctx)
 	if err != nil {
 		return nil, err
 	}
 	living := []string{}
 	for _, claim := range holders {
-		if (claim == "" || claim != asking) && !workloadops.ParseHolder(claim).Engine.Differs(engine) {
+		if (claim == "" || claim != requesting) && !workloadops.ParseHolder(claim).Engine.Differs(engine) {
 			alive, _, err := a.alive(ctx, workloadops.ParseHolder(claim))
 			if err != nil {
 				return nil, err
@@ -106,8 +107,9 @@ func workflowsOf(claims []string) string {
 	return strings.Join(names, ", ")
 }
 
-// replaced looks at a holder that is open: an interrupted task of the same plan has been replaced by the task that asks.
-func (a *Activities) replaced(ctx context.Context, holder workloadops.Holder, reason string,
+// interruptedHolder checks an open holder: it counts as dead if its task is interrupted and the requesting task has
+// replaced it.
+func (a *Activities) interruptedHolder(ctx context.Context, holder workloadops.Holder, reason string,
 	in workloadops.ClaimHolderRequest) (workloadops.ClaimHolderResult, error) {
 	alive := workloadops.ClaimHolderResult{Reason: reason}
 	other, ok := plan.TaskOfWorkflow(holder.WorkflowID)

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// newStore is a store on a namespace of the test's own, with every kind that the engine brings.
+// newStore returns a store in a namespace of the test's own, with all custom resource definitions of the engine.
 func newStore(t *testing.T) *store.Store {
 	t.Helper()
 	stack := harness.SharedStack(t)

@@ -20,14 +20,14 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// published is a release that keeps its Rollout object.
+// published is a release with a Rollout object.
 type published struct {
 	t          *testing.T
 	objects    dynamic.ResourceInterface
 	activities *centre.Activities
 	ref        rollout.ObjectRef
 	view       rollout.View
-	// reads counts how often the engine has read Rollouts.
+	// reads counts the engine's reads of Rollouts.
 	reads harness.Counter
 }
 
@@ -35,7 +35,8 @@ func newPublished(t *testing.T) *published {
 	t.Helper()
 	stack := harness.SharedStack(t)
 	namespace := stack.Namespace(t, "centre")
-	p := &published{t: t, objects: dynamic.NewForConfigOrDie(stack.REST).Resource(v1beta1.Resource).Namespace(namespace)}
+	p := &published{t: t, objects: dynamic.NewForConfigOrDie(stack.REST).Resource(v1beta1.Resource).Namespace(
+		namespace)}
 	counted := rest.CopyConfig(stack.REST)
 	p.reads.Match = func(r *http.Request) bool {
 		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/rollouts/")
@@ -44,9 +45,11 @@ func newPublished(t *testing.T) *published {
 	home, err := store.New(counted, namespace, namespace)
 	require.NoError(t, err)
 	require.NoError(t, home.EnsureCRDs(testContext(t)))
-	p.activities = centre.NewActivities(home, nil, startedWith{}, 1)
-	p.view = rollout.View{Gate: "g", Template: "new", Generation: 1, Status: rollout.Status{Record: "one", Phase: rollout.PhaseProgressing,
-		CurrentStepIndex: 1, NextStepIndex: 2, CurrentStepState: rollout.StatePaused, WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval}}}
+	p.activities = centre.NewActivities(home, nil, fakeInputs{}, 1)
+	p.view = rollout.View{Gate: "g", Template: "new", Generation: 1,
+		Status: rollout.Status{Record: "one", Phase: rollout.PhaseProgressing,
+			CurrentStepIndex: 1, NextStepIndex: 2, CurrentStepState: rollout.StatePaused,
+			WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval}}}
 	p.create()
 	return p
 }
@@ -54,18 +57,20 @@ func newPublished(t *testing.T) *published {
 func (p *published) create() {
 	p.t.Helper()
 	step := map[string]any{"replicas": "50%"}
-	made, err := p.objects.Create(testContext(p.t), &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1beta1.GroupVersion.String(),
-		"kind": v1beta1.Kind, "metadata": map[string]any{"name": "web"}, "spec": map[string]any{
-			"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-			"strategy":    map[string]any{"canary": map[string]any{"steps": []any{step, step}}}}}}, metav1.CreateOptions{})
+	made, err := p.objects.Create(testContext(p.t),
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": v1beta1.GroupVersion.String(),
+			"kind": v1beta1.Kind, "metadata": map[string]any{"name": "web"}, "spec": map[string]any{
+				"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+				"strategy":    map[string]any{"canary": map[string]any{"steps": []any{step, step}}}}}},
+		metav1.CreateOptions{})
 	require.NoError(p.t, err)
 	p.ref = rollout.ObjectRef{Namespace: made.GetNamespace(), Name: made.GetName(), UID: string(made.GetUID())}
 }
 
-// publish writes the release with this reason, and returns how often the object was read for it.
+// publish publishes the release with this reason, and returns how often the object was read.
 func (p *published) publish(reason string) (rollout.PublishResult, int) {
 	p.t.Helper()
-	if reason != p.view.Status.Reason { // the time is news to the second
+	if reason != p.view.Status.Reason { // the time is compared to the second
 		p.view.Status.Reason, p.view.Status.LastUpdateTime = reason, time.Now()
 	}
 	before := p.reads.Count()
@@ -76,11 +81,12 @@ func (p *published) publish(reason string) (rollout.PublishResult, int) {
 
 func (p *published) patch(body string, subresource ...string) {
 	p.t.Helper()
-	_, err := p.objects.Patch(testContext(p.t), "web", types.MergePatchType, []byte(body), metav1.PatchOptions{}, subresource...)
+	_, err := p.objects.Patch(testContext(p.t), "web", types.MergePatchType, []byte(body), metav1.PatchOptions{},
+		subresource...)
 	require.NoError(p.t, err)
 }
 
-// shows is a field of the object's canaryStatus.
+// shows returns a field of the object's canaryStatus.
 func (p *published) shows(field string) string {
 	p.t.Helper()
 	found, err := p.objects.Get(testContext(p.t), "web", metav1.GetOptions{})
@@ -89,47 +95,47 @@ func (p *published) shows(field string) string {
 	return text
 }
 
-func TestAReleaseWritesItsObjectAsItHasLeftIt(t *testing.T) {
+func TestPublishRollout_ReadsOnlyAfterForeignChange(t *testing.T) {
 	t.Parallel()
 	p := newPublished(t)
 	_, reads := p.publish("first")
 	require.Equal(t, 1, reads)
 	_, reads = p.publish("second")
-	require.Zero(t, reads, "nobody has changed it since: it is written without a look")
+	require.Zero(t, reads, "no other client has changed it: it is written without a read")
 	require.Equal(t, "second", p.shows("message"))
 
 	p.patch(`{"metadata":{"labels":{"a":"b"}}}`)
 	_, reads = p.publish("third")
-	require.Equal(t, 1, reads, "somebody has changed it since")
+	require.Equal(t, 1, reads, "another client has changed it")
 	require.Equal(t, "third", p.shows("message"))
 	_, reads = p.publish("third")
-	require.Equal(t, 1, reads, "it seems to be so already: only a look tells")
+	require.Equal(t, 1, reads, "the cached object seems up to date: only a read can confirm it")
 }
 
-func TestACommandThatCameBetweenTwoWritesIsNotWrittenOver(t *testing.T) {
+func TestPublishRollout_DoesNotOverwriteCommand(t *testing.T) {
 	t.Parallel()
 	p := newPublished(t)
 	p.publish("first")
 	p.patch(`{"status":{"canaryStatus":{"currentStepState":"StepReady"}}}`, "status")
 	result, _ := p.publish("second")
-	require.True(t, result.Pending, "the release has to hear it first")
+	require.True(t, result.Pending, "the release has to process the command first")
 	require.Equal(t, "StepReady", p.shows("currentStepState"))
 	require.Equal(t, "first", p.shows("message"))
-	p.view.Answered = 1
+	p.view.AnsweredState = 1
 	result, _ = p.publish("third")
-	require.False(t, result.Pending, "it was the answer to the first state, and is heard")
+	require.False(t, result.Pending, "the release has processed the command")
 	require.Equal(t, "third", p.shows("message"))
 }
 
-func TestAnotherObjectOfTheNameIsNotWritten(t *testing.T) {
+func TestPublishRollout_IgnoresNewObjectOfSameName(t *testing.T) {
 	t.Parallel()
 	p := newPublished(t)
 	p.publish("first")
 	require.NoError(t, p.objects.Delete(testContext(t), "web", metav1.DeleteOptions{}))
-	asked := p.ref
+	old := p.ref
 	p.create()
-	p.ref = asked
+	p.ref = old
 	result, _ := p.publish("second")
-	require.True(t, result.Gone)
+	require.True(t, result.ObjectDeleted)
 	require.Empty(t, p.shows("message"))
 }

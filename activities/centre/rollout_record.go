@@ -17,15 +17,16 @@ import (
 	"slipway.io/slipway/store"
 )
 
-// RecordRollout writes the record of a task's rollout, before the rollout's workflow starts. Its name follows from task, item and workload, so that it is
-// written once, however often this is called.
+// RecordRollout writes the record of a task's rollout before the rollout's workflow starts. The record's name is
+// derived from task, item and workload, so a repetition does not write it again.
 func (a *Activities) RecordRollout(ctx context.Context, in rollout.RecordRequest) (rollout.Recorded, error) {
 	record, err := a.recordRollout(ctx, in)
 	if err != nil {
 		return rollout.Recorded{}, attempt.RetriedError(err)
 	}
 	asked := store.RolloutAsked(record, in.Spec)
-	return rollout.Recorded{Record: asked.Record, CreatedAt: asked.CreatedAt, Revision: asked.Revision, Actor: asked.Actor, Reason: asked.Reason,
+	return rollout.Recorded{Record: asked.Record, CreatedAt: asked.CreatedAt, Revision: asked.Revision,
+		Actor: asked.Actor, Reason: asked.Reason,
 		Via: asked.Via}, nil
 }
 
@@ -43,7 +44,8 @@ func (a *Activities) recordRollout(ctx context.Context, in rollout.RecordRequest
 	if err != nil {
 		return nil, err
 	}
-	record, err = store.NewRolloutRecord(machine.Asked{Spec: in.Spec, Revision: store.NextNumber(earlier), Task: in.Task})
+	record, err = store.NewRolloutRecord(machine.Request{Spec: in.Spec, Revision: store.NextNumber(earlier),
+		Task: in.Task})
 	if err != nil {
 		return nil, err
 	}
@@ -54,13 +56,13 @@ func (a *Activities) recordRollout(ctx context.Context, in rollout.RecordRequest
 	failpoint.Hit("rollout.record.begin.before")
 	err = a.store.CreateRecord(ctx, record)
 	failpoint.Hit("rollout.record.begin.after")
-	if failure.Is(err, failure.Conflict) { // an attempt before this one was given up, and has written it all the same
+	if failure.Is(err, failure.Conflict) { // an earlier attempt timed out, but has written it
 		return a.store.GetRelease(ctx, name)
 	}
 	return record, err
 }
 
-// rolloutRecordName begins with the workload's name, for people.
+// rolloutRecordName begins with the workload's name for readability.
 func rolloutRecordName(in rollout.RecordRequest) string {
 	const readable = 40
 	spec := in.Spec
@@ -69,7 +71,7 @@ func rolloutRecordName(in rollout.RecordRequest) string {
 	return v1alpha1.RecordName(v1alpha1.KindRollout, name+"-"+hex.EncodeToString(digest[:8]))
 }
 
-// WithdrawRollout takes a record back whose rollout was not started. One that has ended stays.
+// WithdrawRollout deletes the record of a rollout that was not started. The record of one that has ended stays.
 func (a *Activities) WithdrawRollout(ctx context.Context, in rollout.WithdrawRequest) error {
 	record, err := a.store.GetRelease(ctx, in.Record)
 	if err == nil && record.Outcome == nil {

@@ -17,14 +17,16 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// errNothingNew ends a change of a status that would change nothing.
-var errNothingNew = failure.New(failure.Conflict, "nothing is new")
+// errUnchanged ends a change of a status that would change nothing.
+var errUnchanged = failure.New(failure.Conflict, "no change")
 
-// onServing changes the status of a serving as it is now, and again when somebody else was faster. A serving that is not there, or is
-// another one of its name, is NotFound. why tells the failpoints of the write apart.
-func (a *Activities) onServing(ctx context.Context, id, uid, why string, change func(kd *kuscia.KusciaDeployment) error) error {
-	return untilNoConflict("serving "+id, func() error {
-		// Of what may be old only a write is believed, which is refused if it was. Whatever else it says is asked once more.
+// updateServing changes the status of a serving, and repeats the change when another client wrote it first. If the
+// serving does not exist, or has another UID, the error is NotFound. why is part of the failpoints' names.
+func (a *Activities) updateServing(ctx context.Context, id, uid, why string,
+	change func(kd *kuscia.KusciaDeployment) error) error {
+	return retryConflicts("serving "+id, func() error {
+		// A cached object may be old. Only a write is trusted, which is refused then; any other outcome is checked on a
+		// fresh read.
 		if last, known := a.servings.take(id); known && (uid == "" || string(last.UID) == uid) && change(last) == nil {
 			return a.writeServing(ctx, last, why)
 		}
@@ -33,10 +35,10 @@ func (a *Activities) onServing(ctx context.Context, id, uid, why string, change 
 			return err
 		}
 		if uid != "" && string(kd.UID) != uid {
-			return failure.New(failure.NotFound, "serving %s is another one by now", id)
+			return failure.New(failure.NotFound, "serving %s was replaced by another one of the same name", id)
 		}
 		if err := change(kd); err != nil {
-			if err == errNothingNew { //nolint:errorlint // it is that very value
+			if err == errUnchanged { //nolint:errorlint // the same value is compared
 				return nil
 			}
 			return err
@@ -45,12 +47,12 @@ func (a *Activities) onServing(ctx context.Context, id, uid, why string, change 
 	})
 }
 
-// mostServings is how many servings are remembered.
-const mostServings = 200
+// maxServings is how many servings are cached.
+const maxServings = 200
 
-// writeServing writes the status of a serving that was changed.
+// writeServing writes the changed status of a serving.
 func (a *Activities) writeServing(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
-	serving.Settle(kd)
+	serving.UpdatePhases(kd)
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	kd.Status.LastReconcileTime = &now
 	failpoint.Hit("serving.status." + why + ".before")
@@ -62,24 +64,24 @@ func (a *Activities) writeServing(ctx context.Context, kd *kuscia.KusciaDeployme
 	return err
 }
 
-// BeginServing writes that an operation on a serving has begun, and says which one was under way before it.
+// BeginServing records that an operation on a serving has begun, and returns the operation that was running before.
 func (a *Activities) BeginServing(ctx context.Context, in serving.NoteRequest) (serving.BeginResult, error) {
 	var result serving.BeginResult
-	err := a.onServing(ctx, in.ID, in.UID, "begin", func(kd *kuscia.KusciaDeployment) error {
+	err := a.updateServing(ctx, in.ID, in.UID, "begin", func(kd *kuscia.KusciaDeployment) error {
 		result = serving.BeginResult{}
 		former := kd.Status.Operation
 		if former != nil && former.WorkflowID == in.Operation.WorkflowID && former.RunID == in.Operation.RunID {
-			// This is a repetition: who was before it is written down no more, and may be asked again without harm. A newer operation waits for
-			// this one to give way, and this one for its predecessor.
+			// A repetition: the predecessor's predecessor is no longer recorded, and the predecessor may safely be
+			// asked again. A newer operation waits for this one to give way, and this one for its predecessor.
 			result.Predecessor = former.Former
-			return errNothingNew
+			return errUnchanged
 		}
 		if kd.Generation > in.Operation.Generation {
-			result.Newer = true
-			return errNothingNew
+			result.Outdated = true
+			return errUnchanged
 		}
-		if result.Served = servedOtherwise(kd, in); result.Served != nil {
-			return errNothingNew
+		if result.Served = otherServedVersion(kd, in); result.Served != nil {
+			return errUnchanged
 		}
 		if former != nil && !former.Done && former.WorkflowID != "" {
 			result.Predecessor = former
@@ -88,40 +90,41 @@ func (a *Activities) BeginServing(ctx context.Context, in serving.NoteRequest) (
 		op := in.Operation
 		now := metav1.NewTime(time.Now().Truncate(time.Second))
 		op.StartedAt, op.Former = &now, result.Predecessor
-		serving.Carry(former, &op)
+		serving.CarryReason(former, &op)
 		serving.MarkFailed(kd, nil, nil)
 		if op.Kind == serving.KindRecreate {
-			serving.Restoring(kd, now.Time)
+			serving.RecordRestoration(kd, now.Time)
 		}
-		serving.Begun(kd, in.Parties)
+		serving.MarkBegun(kd, in.Parties)
 		kd.Status.Operation, kd.Status.ObservedGeneration = &op, kd.Generation
 		return nil
 	})
 	switch {
 	case failure.Is(err, failure.NotFound):
-		return serving.BeginResult{Gone: true}, nil
+		return serving.BeginResult{NotFound: true}, nil
 	case err != nil:
 		return result, attempt.RetriedError(err)
-	case result.Newer || result.Served != nil:
+	case result.Outdated || result.Served != nil:
 		return result, nil
 	}
 	result.Unrecorded, err = a.recordServing(ctx, in)
 	return result, err
 }
 
-// servedOtherwise is the last good version when it is another one than an operation was started with, else nil.
-func servedOtherwise(kd *kuscia.KusciaDeployment, in serving.NoteRequest) *kuscia.Served {
-	served, taken := kd.Status.Served, in.Previous
+// otherServedVersion returns the last good version if it differs from the one that an operation was started with;
+// otherwise nil.
+func otherServedVersion(kd *kuscia.KusciaDeployment, in serving.NoteRequest) *kuscia.Served {
+	served, expected := kd.Status.Served, in.Previous
 	if in.Operation.Kind == serving.KindRecreate {
-		taken = in.Operation.Version
+		expected = in.Operation.Version
 	}
-	if in.Operation.Kind == serving.KindDelete || served == nil || served.Digest == taken {
+	if in.Operation.Kind == serving.KindDelete || served == nil || served.Digest == expected {
 		return nil
 	}
 	return served
 }
 
-// NoteServing writes how an operation stands, or that it is over. An operation whose place another has taken has nothing to say any more.
+// NoteServing writes the progress of an operation, or its end. It ignores an operation that another one has replaced.
 func (a *Activities) NoteServing(ctx context.Context, in serving.NoteRequest) error {
 	var served *kuscia.Served
 	if in.Served {
@@ -131,14 +134,14 @@ func (a *Activities) NoteServing(ctx context.Context, in serving.NoteRequest) er
 		}
 		served = &kuscia.Served{Generation: in.Operation.Generation, Digest: digest, Version: packed}
 	}
-	err := a.onServing(ctx, in.ID, in.UID, "note", func(kd *kuscia.KusciaDeployment) error {
+	err := a.updateServing(ctx, in.ID, in.UID, "note", func(kd *kuscia.KusciaDeployment) error {
 		now := kd.Status.Operation
 		if now == nil || now.WorkflowID != in.Operation.WorkflowID || now.RunID != in.Operation.RunID {
-			return errNothingNew
+			return errUnchanged
 		}
 		op := in.Operation
 		op.StartedAt = now.StartedAt
-		serving.Carry(now, &op)
+		serving.CarryReason(now, &op)
 		kd.Status.Operation = &op
 		if served != nil {
 			kd.Status.Served = served
@@ -156,9 +159,10 @@ func (a *Activities) NoteServing(ctx context.Context, in serving.NoteRequest) er
 	return a.completeServing(ctx, in)
 }
 
-// ReleaseServing lets a KusciaDeployment that is being deleted go. With an Ending the deletion is over, and its record is completed.
+// ReleaseServing removes the finalizer of a KusciaDeployment that is being deleted. With an Ending the deletion has
+// ended, and its record is completed.
 func (a *Activities) ReleaseServing(ctx context.Context, in serving.NoteRequest) error {
-	err := untilNoConflict("serving "+in.ID, func() error {
+	err := retryConflicts("serving "+in.ID, func() error {
 		kd, err := a.store.GetServing(ctx, in.ID)
 		if err != nil || string(kd.UID) != in.UID || !slices.Contains(kd.Finalizers, kuscia.Finalizer) {
 			return err
@@ -176,10 +180,10 @@ func (a *Activities) ReleaseServing(ctx context.Context, in serving.NoteRequest)
 
 const expectedPage = 100
 
-// ExpectedServings lists what the worker of a queue should find in its cluster, one page of servings at a time.
+// ExpectedServings lists what the worker of a queue should find in its cluster, in pages of servings.
 func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRequest) (serving.ExpectedPage, error) {
 	servings, next, err := a.store.ListServings(ctx, expectedPage, in.Cursor)
-	if in.Cursor != "" && failure.Is(err, failure.Conflict) { // the API server has forgotten the cursor: it begins anew
+	if in.Cursor != "" && failure.Is(err, failure.Conflict) { // the cursor has expired: start again
 		servings, next, err = a.store.ListServings(ctx, expectedPage, "")
 	}
 	if failure.Is(err, failure.NotFound) {
@@ -198,70 +202,75 @@ func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRe
 	return page, nil
 }
 
-// ObserveServing takes what parties' workers have seen over into the status, where it is new.
+// ObserveServing writes observations of parties' workers into the status, if they are new.
 func (a *Activities) ObserveServing(ctx context.Context, in serving.ObserveRequest) error {
 	return attempt.RetriedError(a.observe(ctx, in))
 }
 
 func (a *Activities) observe(ctx context.Context, in serving.ObserveRequest) error {
-	err := a.onServing(ctx, in.ID, "", "observe", func(kd *kuscia.KusciaDeployment) error {
+	err := a.updateServing(ctx, in.ID, "", "observe", func(kd *kuscia.KusciaDeployment) error {
 		if !serving.Observe(kd, in.Observations, in.At) {
-			return errNothingNew
+			return errUnchanged
 		}
 		return nil
 	})
-	return failure.Ignore(err, failure.NotFound) // what is left of a serving that is gone is nobody's news
+	return failure.Ignore(err, failure.NotFound) // observations of a deleted serving are dropped
 }
 
-// statusesAtOnce is how many statuses are written at once.
-const statusesAtOnce = 8
+// maxStatusWrites is how many statuses are written concurrently.
+const maxStatusWrites = 8
 
-// ObserveServings does what ObserveServing does for many, and says which could not be written. It fails, to be tried again, while the home cluster is away.
-func (a *Activities) ObserveServings(ctx context.Context, in serving.ObserveManyRequest) (serving.ObserveManyResult, error) {
+// ObserveServings is ObserveServing for many servings; it returns those that could not be written. It fails, to be
+// retried, while the home cluster is unreachable.
+func (a *Activities) ObserveServings(ctx context.Context, in serving.ObserveManyRequest) (serving.ObserveManyResult,
+	error) {
 	failed := make([]error, len(in.Servings))
 	var writing errgroup.Group
-	writing.SetLimit(statusesAtOnce)
+	writing.SetLimit(maxStatusWrites)
 	for i := range in.Servings {
 		writing.Go(func() error {
 			failed[i] = a.observe(ctx, in.Servings[i])
 			return nil
 		})
 	}
-	_ = writing.Wait() // each says for itself how it went
+	_ = writing.Wait() // each call has its own error in failed
 	var result serving.ObserveManyResult
-	away := 0
+	unreachable := 0
 	for i, err := range failed {
 		if err == nil {
 			continue
 		}
 		if failure.Is(err, failure.Unreachable) {
-			away++
+			unreachable++
 		}
 		var typed *failure.Error
-		result.Left = append(result.Left, serving.Unwritten{ID: in.Servings[i].ID, Message: err.Error(), Final: errors.As(err, &typed) && !typed.Kind.System()})
+		result.Unwritten = append(result.Unwritten,
+			serving.Unwritten{ID: in.Servings[i].ID, Message: err.Error(), Final: errors.As(err, &typed) &&
+				!typed.Kind.System()})
 	}
-	if away > 0 && away == len(in.Servings) {
+	if unreachable > 0 && unreachable == len(in.Servings) {
 		return serving.ObserveManyResult{}, attempt.RetriedError(failed[0])
 	}
 	return result, nil
 }
 
-// recordServing writes what an operation was asked, for good. Repeating it changes nothing. An operation is not held up by a record
-// that is refused: unrecorded says why there is none.
+// recordServing permanently records what an operation was asked to do. It is idempotent. A record that is refused does
+// not stop the operation: unrecorded is the reason.
 func (a *Activities) recordServing(ctx context.Context, in serving.NoteRequest) (unrecorded string, err error) {
 	started, err := a.versions.Input(ctx, in.Source)
 	if err == nil {
 		failpoint.Hit("serving.record.create.before")
-		err = a.store.RecordServing(ctx, serving.NewAsked(started, in.Operation, in.Started))
+		err = a.store.RecordServing(ctx, serving.NewReleaseRequest(started, in.Operation, in.Started))
 		failpoint.Hit("serving.record.create.after")
 	}
-	if refusedRecord(err) {
+	if isFinalRecordError(err) {
 		return err.Error(), nil
 	}
 	return "", attempt.RetriedError(err)
 }
 
-// completeServing writes how an operation has ended into its record. A record that could not be written at the start is written now.
+// completeServing writes the end of an operation into its record. A record that could not be written at the start is
+// written now.
 func (a *Activities) completeServing(ctx context.Context, in serving.NoteRequest) error {
 	if in.Ending == nil {
 		return nil
@@ -272,7 +281,7 @@ func (a *Activities) completeServing(ctx context.Context, in serving.NoteRequest
 	if failure.Is(err, failure.NotFound) {
 		var started serving.Input
 		if started, err = a.versions.Input(ctx, in.Source); err == nil {
-			err = a.store.RecordServing(ctx, serving.NewAsked(started, in.Operation, in.Started))
+			err = a.store.RecordServing(ctx, serving.NewReleaseRequest(started, in.Operation, in.Started))
 		}
 		if err == nil {
 			err = a.store.CompleteServing(ctx, name, *in.Ending, a.recordLimit)
@@ -281,16 +290,17 @@ func (a *Activities) completeServing(ctx context.Context, in serving.NoteRequest
 	failpoint.Hit("serving.record.complete.after")
 	switch {
 	case failure.Is(err, failure.Conflict):
-		return attempt.ApplicationError(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second, Message: err.Error()})
-	case refusedRecord(err):
+		return attempt.ApplicationError(&failure.Error{Kind: failure.NotReady, RetryAfter: time.Second,
+			Message: err.Error()})
+	case isFinalRecordError(err):
 		return attempt.ApplicationError(err)
 	}
 	return attempt.RetriedError(err)
 }
 
-// refusedRecord says that trying again writes no record either, until somebody helps. A home cluster that is away is waited for, as for the
-// status.
-func refusedRecord(err error) bool {
+// isFinalRecordError reports whether a retry would fail as well, until an operator helps. An unreachable home cluster
+// is retried, as for the status.
+func isFinalRecordError(err error) bool {
 	var typed *failure.Error
 	return errors.As(err, &typed) && typed.Kind != failure.Unreachable && typed.Kind != failure.NotReady
 }

@@ -23,16 +23,18 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// operationOn is what an operation on a serving has to say.
+// operationOn returns the note of an operation on a serving.
 func operationOn(kd *kuscia.KusciaDeployment, kind, run string) serving.NoteRequest {
-	return serving.NoteRequest{ID: kd.Name, UID: string(kd.UID), Started: time.Now(), Source: serving.Source{WorkflowID: serving.WorkflowPrefix(kd.Name) + "1", RunID: run},
-		Operation: kuscia.Operation{Kind: kind, Generation: kd.Generation, WorkflowID: serving.WorkflowPrefix(kd.Name) + "1", RunID: run, Version: "v"}}
+	return serving.NoteRequest{ID: kd.Name, UID: string(kd.UID), Started: time.Now(),
+		Source: serving.Source{WorkflowID: serving.WorkflowPrefix(kd.Name) + "1", RunID: run},
+		Operation: kuscia.Operation{Kind: kind, Generation: kd.Generation,
+			WorkflowID: serving.WorkflowPrefix(kd.Name) + "1", RunID: run, Version: "v"}}
 }
 
-func TestWhatOperationsSayOfAServing(t *testing.T) {
+func TestServingStatus_FollowsOperations(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
-	activities := centre.NewActivities(store, nil, startedWith{}, 1)
+	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
 	kd := newServing(t, store)
 	id := kd.Name
 	now := func() kuscia.KusciaDeploymentStatus {
@@ -48,64 +50,74 @@ func TestWhatOperationsSayOfAServing(t *testing.T) {
 	entry := func() kuscia.PartyDeploymentStatus { return now().PartyDeploymentStatuses["alice"][id] }
 
 	update := operationOn(kd, serving.KindUpdate, "r1")
-	require.Equal(t, serving.BeginResult{}, begin(update), "nobody was before it")
-	update.Operation.Done, update.Operation.Reason, update.Operation.Message = true, serving.ReasonUpdateRolledBack, "bad image"
+	require.Equal(t, serving.BeginResult{}, begin(update), "it has no predecessor")
+	update.Operation.Done, update.Operation.Reason, update.Operation.Message = true, serving.ReasonUpdateRolledBack,
+		"bad image"
 	update.Parties = []serving.PartyTarget{{Domain: "alice", Deployment: id}}
 	update.Failures = map[int]string{0: "it cannot go back"}
 	require.NoError(t, activities.NoteServing(ctx, update))
 	require.Equal(t, "it cannot go back", entry().Failure)
 
 	recreation := operationOn(kd, serving.KindRecreate, "r2")
-	require.Equal(t, serving.BeginResult{}, begin(recreation), "the one before is over")
-	require.Equal(t, "bad image", now().Operation.Message, "that an update was rolled back is told until the next good one")
-	require.Empty(t, entry().Failure, "it is being put right")
-	require.NoError(t, activities.NoteServing(ctx, update), "who is not at work any more has nothing to say")
+	require.Equal(t, serving.BeginResult{}, begin(recreation), "the predecessor has ended")
+	require.Equal(t, "bad image", now().Operation.Message,
+		"that an update was rolled back is shown until the next successful one")
+	require.Empty(t, entry().Failure, "the recreation repairs it")
+	require.NoError(t, activities.NoteServing(ctx, update), "a note of a replaced operation is ignored")
 	require.Empty(t, entry().Failure)
 
 	missing := serving.Observation{ID: id, UID: string(kd.UID), Domain: "alice", Deployment: id,
-		Seen: serving.Seen{Look: serving.Look{DeploymentUID: "d", Replicas: 1}, Missing: []string{"Service/a"}}}
+		Snapshot: serving.DeploymentSnapshot{ObservedDeployment: serving.ObservedDeployment{DeploymentUID: "d",
+			Replicas: 1}, Missing: []string{"Service/a"}}}
 	seen := time.Now()
-	require.NoError(t, activities.ObserveServing(ctx, serving.ObserveRequest{ID: id, Observations: []serving.Observation{missing}, At: seen}))
+	require.NoError(t, activities.ObserveServing(ctx,
+		serving.ObserveRequest{ID: id, Observations: []serving.Observation{missing}, At: seen}))
 	recreation.Operation.Done = true
 	recreation.Parties = update.Parties
 	recreation.Complete = map[int]time.Time{0: seen.Add(-time.Second)}
 	require.NoError(t, activities.NoteServing(ctx, recreation))
-	require.Equal(t, []string{"Service/a"}, entry().Missing, "it was deleted after the recreation had seen it")
+	require.Equal(t, []string{"Service/a"}, entry().Missing, "it was deleted after the recreation observed it")
 	require.Equal(t, serving.ReasonUpdateRolledBack, now().Operation.Reason)
 
 	next := operationOn(kd, serving.KindUpdate, "r3")
 	require.Equal(t, serving.BeginResult{}, begin(next))
 	require.Empty(t, now().Operation.Reason)
-	next.Operation.WaitingFor = &kuscia.WaitingFor{Kind: serving.WaitApproval, Since: metav1.Now(), Message: "approve it"}
-	next.Operation.History = []kuscia.AuditEntry{{At: metav1.Now(), Actor: "ann", Via: "cli", Verb: "approve", Outcome: "refused", Message: "too early"}}
+	next.Operation.WaitingFor = &kuscia.WaitingFor{Kind: serving.WaitApproval, Since: metav1.Now(),
+		Message: "approve it"}
+	next.Operation.History = []kuscia.AuditEntry{{At: metav1.Now(), Actor: "ann", Via: "cli", Verb: "approve",
+		Outcome: "refused", Message: "too early"}}
 	require.NoError(t, activities.NoteServing(ctx, next))
 	last := operationOn(kd, serving.KindUpdate, "r4")
-	require.Equal(t, "r3", begin(last).Predecessor.RunID, "who was under way is asked to give way")
+	require.Equal(t, "r3", begin(last).Predecessor.RunID, "the running operation is the predecessor")
 	former := begin(last).Predecessor
-	require.Equal(t, "r3", former.RunID, "also when it is asked once more")
-	require.Nil(t, former.WaitingFor, "what was sent to it, or was to be, is over with it")
+	require.Equal(t, "r3", former.RunID, "a repetition returns the same")
+	require.Nil(t, former.WaitingFor, "the predecessor's waits and commands are dropped")
 	require.Empty(t, former.History)
 
 	other := last
 	other.UID = "another"
-	require.True(t, begin(other).Gone)
+	require.True(t, begin(other).NotFound)
 	older := last
 	older.Operation.Generation, older.Operation.RunID = 0, "r0"
-	require.True(t, begin(older).Newer)
+	require.True(t, begin(older).Outdated)
 }
 
-// What an operation has seen in the end is written with its end: who tells of the same later finds nothing new, and what is older than what is known counts no more, however
-// late it comes.
-func TestTheEndOfAnOperationSaysWhatRuns(t *testing.T) {
+// The last observation of an operation is written with its end: a later identical report changes nothing, and an older
+// observation than the stored one is ignored, however late it arrives.
+func TestServingStatus_IsObservedAtOperationEnd(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
-	activities := centre.NewActivities(store, nil, startedWith{}, 1)
+	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
 	kd := newServing(t, store)
 	at := time.Now()
 	made := at.Truncate(time.Second)
 	look := func(version string, available int32, at time.Time) serving.ObserveRequest {
-		return serving.ObserveRequest{ID: kd.Name, At: at, Observations: []serving.Observation{{ID: kd.Name, UID: string(kd.UID), Domain: "alice", Deployment: kd.Name, Seen: serving.Seen{
-			Look: serving.Look{DeploymentUID: "d", CreatedAt: made, ResourceVersion: version, Replicas: 1}, UpdatedReplicas: 1, AvailableReplicas: available, UnavailableReplicas: 1 - available, Version: "v"}}}}
+		return serving.ObserveRequest{ID: kd.Name, At: at,
+			Observations: []serving.Observation{{ID: kd.Name, UID: string(kd.UID), Domain: "alice", Deployment: kd.Name,
+				Snapshot: serving.DeploymentSnapshot{
+					ObservedDeployment: serving.ObservedDeployment{DeploymentUID: "d", CreatedAt: made,
+						ResourceVersion: version, Replicas: 1}, UpdatedReplicas: 1, AvailableReplicas: available,
+					UnavailableReplicas: 1 - available, Version: "v"}}}}
 	}
 	note := operationOn(kd, serving.KindCreate, "r1")
 	note.Parties = []serving.PartyTarget{{Domain: "alice", Deployment: kd.Name}}
@@ -113,31 +125,33 @@ func TestTheEndOfAnOperationSaysWhatRuns(t *testing.T) {
 	require.NoError(t, err)
 	note.Operation.Done, note.Observed = true, []serving.ObserveRequest{look("7", 1, at)}
 	require.NoError(t, activities.NoteServing(ctx, note))
-	is, err := store.GetServing(ctx, kd.Name)
+	current, err := store.GetServing(ctx, kd.Name)
 	require.NoError(t, err)
-	require.Equal(t, kuscia.PhaseAvailable, is.Status.PartyDeploymentStatuses["alice"][kd.Name].Phase)
+	require.Equal(t, kuscia.PhaseAvailable, current.Status.PartyDeploymentStatuses["alice"][kd.Name].Phase)
 
 	require.NoError(t, activities.ObserveServing(ctx, look("8", 1, at.Add(time.Second))))
 	same, err := store.GetServing(ctx, kd.Name)
 	require.NoError(t, err)
-	require.Equal(t, is.ResourceVersion, same.ResourceVersion, "nothing is written where nothing is new")
+	require.Equal(t, current.ResourceVersion, same.ResourceVersion, "nothing is written if nothing changed")
 
-	gone := look("7", 0, at.Add(time.Minute))
-	gone.Observations[0].Seen = gone.Observations[0].Seen.Gone(kd.Name)
-	require.NoError(t, activities.ObserveServing(ctx, gone))
+	deleted := look("7", 0, at.Add(time.Minute))
+	deleted.Observations[0].Snapshot = deleted.Observations[0].Snapshot.Deleted(kd.Name)
+	require.NoError(t, activities.ObserveServing(ctx, deleted))
 	require.NoError(t, activities.NoteServing(ctx, note))
-	is, err = store.GetServing(ctx, kd.Name)
+	current, err = store.GetServing(ctx, kd.Name)
 	require.NoError(t, err)
-	require.NotEmpty(t, is.Status.PartyDeploymentStatuses["alice"][kd.Name].Missing, "what is gone is told with the version that it had last, and stays gone")
+	require.NotEmpty(t, current.Status.PartyDeploymentStatuses["alice"][kd.Name].Missing,
+		"a deletion carries the object's last version, and is kept")
 
 	require.NoError(t, activities.ObserveServing(ctx, look("9", 0, at.Add(time.Hour))))
 	require.NoError(t, activities.NoteServing(ctx, note))
-	is, err = store.GetServing(ctx, kd.Name)
+	current, err = store.GetServing(ctx, kd.Name)
 	require.NoError(t, err)
-	require.Zero(t, is.Status.PartyDeploymentStatuses["alice"][kd.Name].AvailableReplicas, "what was seen before is not believed after it")
+	require.Zero(t, current.Status.PartyDeploymentStatuses["alice"][kd.Name].AvailableReplicas,
+		"an older observation is ignored")
 }
 
-func TestAnOperationBeginsOnWhatServes(t *testing.T) {
+func TestBeginServing_ChecksServedVersion(t *testing.T) {
 	t.Parallel()
 	served := &kuscia.Served{Digest: "v1", Version: []byte("packed")}
 	cases := map[string]struct {
@@ -146,23 +160,28 @@ func TestAnOperationBeginsOnWhatServes(t *testing.T) {
 		target   string
 		previous string
 		served   *kuscia.Served
-		anew     bool
+		restart  bool
 	}{
-		"creation":              {"nothing serves yet", serving.KindCreate, "v2", "", nil, false},
-		"creation after all":    {"the operation before has come to its end since: now there is something to go back to", serving.KindCreate, "v2", "", served, true},
-		"update":                {"it goes back to what serves", serving.KindUpdate, "v2", "v1", served, false},
-		"update of another":     {"it would go back to what does not serve any more", serving.KindUpdate, "v2", "v0", served, true},
-		"recreation":            {"what serves is put back", serving.KindRecreate, "v1", "", served, false},
-		"recreation of another": {"it would put back what does not serve any more", serving.KindRecreate, "v0", "", served, true},
-		"deletion":              {"nobody goes back from that", serving.KindDelete, "", "", served, false},
+		"creation": {"no version serves yet", serving.KindCreate, "v2", "", nil, false},
+		"creation after all": {"the previous operation has succeeded in the meantime: now there is a version to roll " +
+			"back to", serving.KindCreate, "v2", "", served, true},
+		"update": {"it would roll back to the serving version", serving.KindUpdate, "v2", "v1", served,
+			false},
+		"update of another": {"it would roll back to a version that no longer serves", serving.KindUpdate, "v2",
+			"v0", served, true},
+		"recreation": {"it restores the serving version", serving.KindRecreate, "v1", "", served, false},
+		"recreation of another": {"it would restore a version that no longer serves", serving.KindRecreate, "v0", "",
+			served, true},
+		"deletion": {"a deletion has no rollback", serving.KindDelete, "", "", served, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, ctx := newStore(t), testContext(t)
 			id := "serving-" + rand.String(8)
-			require.NoError(t, store.CreateServing(ctx, &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: kuscia.KusciaDeploymentSpec{
-				Initiator: "alice", Parties: []kuscia.Party{{DomainID: "alice", AppImageRef: "image"}}}}))
+			require.NoError(t, store.CreateServing(ctx,
+				&kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: kuscia.KusciaDeploymentSpec{
+					Initiator: "alice", Parties: []kuscia.Party{{DomainID: "alice", AppImageRef: "image"}}}}))
 			kd, err := store.GetServing(ctx, id)
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = store.DeleteServing(context.Background(), kd) })
@@ -171,48 +190,52 @@ func TestAnOperationBeginsOnWhatServes(t *testing.T) {
 			in := operationOn(kd, tc.kind, "r1")
 			in.Operation.Version, in.Previous = tc.target, tc.previous
 			in.Parties = []serving.PartyTarget{{Domain: "alice", Deployment: id, Queue: "q"}}
-			activities := centre.NewActivities(store, nil, startedWith{}, 1)
-			for range 2 { // also when it is asked once more
+			activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
+			for range 2 { // a repetition returns the same
 				result, err := activities.BeginServing(ctx, in)
 				require.NoError(t, err)
-				require.Equal(t, tc.anew, result.Served != nil, tc.reason)
+				require.Equal(t, tc.restart, result.Served != nil, tc.reason)
 			}
 			now, err := store.GetServing(ctx, id)
 			require.NoError(t, err)
-			if tc.anew {
+			if tc.restart {
 				require.Nil(t, now.Status.Operation, "it has not begun")
 				return
 			}
 			require.Equal(t, "r1", now.Status.Operation.RunID)
-			require.Equal(t, "q", now.Status.PartyDeploymentStatuses["alice"][id].Queue, "with whom it has begun is not forgotten")
+			require.Equal(t, "q", now.Status.PartyDeploymentStatuses["alice"][id].Queue,
+				"the party's queue is recorded")
 		})
 	}
 }
 
-// forgetful forgets the cursors of lists, and offers none in their place.
-type forgetful struct{ next http.RoundTripper }
+// expiredCursors answers every list with a cursor with 410 Expired, without a new cursor.
+type expiredCursors struct{ next http.RoundTripper }
 
-func (f forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f expiredCursors) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Query().Get("continue") == "" {
 		return f.next.RoundTrip(r)
 	}
-	said, err := json.Marshal(apierrors.NewResourceExpired("the provided continue parameter is too old").ErrStatus)
-	return &http.Response{StatusCode: http.StatusGone, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
-		Body: io.NopCloser(bytes.NewReader(said))}, err
+	status, err := json.Marshal(apierrors.NewResourceExpired("the provided continue parameter is too old").ErrStatus)
+	return &http.Response{StatusCode: http.StatusGone, Header: http.Header{"Content-Type": {"application/json"}},
+		Request: r,
+		Body:    io.NopCloser(bytes.NewReader(status))}, err
 }
 
-// A worker that starts learns of all that it should find, and of nothing in namespaces that it does not serve.
-func TestWhatAWorkerShouldFind(t *testing.T) {
+// A starting worker gets everything that it should find, except in namespaces that it does not serve.
+func TestExpectedServings(t *testing.T) {
 	t.Parallel()
 	stack := harness.SharedStack(t)
 	own, ctx := stack.Namespace(t, "centre"), testContext(t)
 	config := rest.CopyConfig(stack.REST)
-	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return forgetful{next} }
+	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return expiredCursors{next} }
 	home, err := store.New(config, own, own)
 	require.NoError(t, err)
 	require.NoError(t, home.EnsureCRDs(ctx))
-	require.NoError(t, home.CreateServing(ctx, &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: kuscia.KusciaDeploymentSpec{
-		Initiator: "alice", Parties: []kuscia.Party{{DomainID: "alice", AppImageRef: "image"}, {DomainID: "bob", AppImageRef: "image"}}}}))
+	require.NoError(t, home.CreateServing(ctx, &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: "s1"},
+		Spec: kuscia.KusciaDeploymentSpec{
+			Initiator: "alice", Parties: []kuscia.Party{{DomainID: "alice", AppImageRef: "image"},
+				{DomainID: "bob", AppImageRef: "image"}}}}))
 	kd, err := home.GetServing(ctx, "s1")
 	require.NoError(t, err)
 	seen := instant.MicroOf(time.Now())
@@ -225,10 +248,12 @@ func TestWhatAWorkerShouldFind(t *testing.T) {
 		want    []string
 	}{
 		{"everything", serving.ExpectedRequest{Queue: "q"}, []string{"alice", "bob"}},
-		{"of the namespaces that it serves", serving.ExpectedRequest{Queue: "q", Namespaces: []string{"bob"}}, []string{"bob"}},
-		{"from the beginning when the list has gone on without it", serving.ExpectedRequest{Queue: "q", Cursor: "forgotten"}, []string{"alice", "bob"}},
+		{"of the namespaces that it serves", serving.ExpectedRequest{Queue: "q", Namespaces: []string{"bob"}},
+			[]string{"bob"}},
+		{"from the beginning when the cursor has expired", serving.ExpectedRequest{Queue: "q", Cursor: "forgotten"},
+			[]string{"alice", "bob"}},
 	} {
-		page, err := centre.NewActivities(home, nil, startedWith{}, 1).ExpectedServings(ctx, tc.request)
+		page, err := centre.NewActivities(home, nil, fakeInputs{}, 1).ExpectedServings(ctx, tc.request)
 		require.NoError(t, err, tc.reason)
 		var domains []string
 		for _, e := range page.Expected {
@@ -238,11 +263,12 @@ func TestWhatAWorkerShouldFind(t *testing.T) {
 	}
 }
 
-// An operation that has begun, and waits for the one before it in a further run, is not dismissed for a newer spec: the newer operation waits for it.
-func TestABeginThatIsRepeatedOutlivesANewerSpec(t *testing.T) {
+// An operation that has begun, and waits for its predecessor in a further run, is not cancelled by a newer spec: the
+// newer operation waits for it.
+func TestBeginServing_Repeated_SurvivesNewerSpec(t *testing.T) {
 	t.Parallel()
 	store, ctx := newStore(t), testContext(t)
-	activities := centre.NewActivities(store, nil, startedWith{}, 1)
+	activities := centre.NewActivities(store, nil, fakeInputs{}, 1)
 	kd := newServing(t, store)
 	id := kd.Name
 	first, late := operationOn(kd, serving.KindUpdate, "r1"), operationOn(kd, serving.KindUpdate, "r2")
@@ -254,8 +280,8 @@ func TestABeginThatIsRepeatedOutlivesANewerSpec(t *testing.T) {
 	require.NoError(t, store.UpdateServing(ctx, kd))
 	again, err := activities.BeginServing(ctx, first)
 	require.NoError(t, err)
-	require.False(t, again.Newer, "it has begun: others wait for it")
+	require.False(t, again.Outdated, "it has begun, so newer operations wait for it")
 	other, err := activities.BeginServing(ctx, late)
 	require.NoError(t, err)
-	require.True(t, other.Newer, "what has not begun is for the newer one")
+	require.True(t, other.Outdated, "an operation that has not begun yields to the newer spec")
 }

@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// LoadItem reads one item of a task from the task's record: the catalogue as it was when the plan was executed.
+// LoadItem reads one item of a task from the task's record: the catalogue as of the execution of the plan.
 func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemRequest) (workloadops.LoadItemResult, error) {
 	snap, err := a.snapshot(ctx, in.Task)
 	if err != nil {
@@ -22,14 +22,17 @@ func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemReques
 	}
 	if in.Item < 1 || in.Item > len(snap.Document.Items) {
 		return workloadops.LoadItemResult{},
-			attempt.ApplicationError(failure.New(failure.NotFound, "the record of task %s has no item %d", in.Task, in.Item))
+			attempt.ApplicationError(failure.New(failure.NotFound, "the record of task %s has no item %d", in.Task,
+				in.Item))
 	}
 	item := snap.Document.Items[in.Item-1]
 	var result workloadops.LoadItemResult
 	if snap.RollsOut(in.Item - 1) {
 		read, wrong := strategy.ReadService(snap.Services[item.ServiceID])
 		if len(wrong) > 0 {
-			return result, attempt.ApplicationError(failure.New(failure.Refused, "the strategy of service %s cannot be carried out: %s", item.ServiceID, wrong))
+			return result, attempt.ApplicationError(
+				failure.New(failure.Refused, "the strategy of service %s cannot be carried out: %s", item.ServiceID,
+					wrong))
 		}
 		result.RollOut = read
 	}
@@ -38,13 +41,14 @@ func (a *Activities) LoadItem(ctx context.Context, in workloadops.LoadItemReques
 			workloadops.WorkloadOrder{Queue: snap.Queues[request.Workload.PartyOrDefault()], Request: request})
 	}
 	if len(result.Workloads) == 0 {
-		return result, attempt.ApplicationError(failure.New(failure.NotFound, "service %s has no workload that deployLabel %q selects",
+		return result, attempt.ApplicationError(failure.New(failure.NotFound,
+			"service %s has no workload that deployLabel %q selects",
 			item.ServiceID, item.DeployLabel))
 	}
 	return result, nil
 }
 
-// PackageURL is the whole URL of the package that an item of a task deploys: its query stays out of histories.
+// PackageURL returns the complete URL of the package that an item of a task deploys. Its query stays out of histories.
 func (a *Activities) PackageURL(ctx context.Context, task string, item int) (string, error) {
 	snap, err := a.snapshot(ctx, task)
 	if err != nil {
@@ -56,14 +60,14 @@ func (a *Activities) PackageURL(ctx context.Context, task string, item int) (str
 	return snap.Document.Items[item-1].HTTPSrcURI, nil
 }
 
-// UnrecordedPackages says which of these packages no record of a task or rollout names: neither as what it brought nor as what was there before, which
-// the reverse of the task restores.
-func (a *Activities) UnrecordedPackages(ctx context.Context, in source.Unnamed) (source.Unnamed, error) {
+// UnrecordedPackages returns those packages that no record of a task or rollout names: neither as the deployed package
+// nor as the previous one, which the reverse of the task restores.
+func (a *Activities) UnrecordedPackages(ctx context.Context, in source.Unreferenced) (source.Unreferenced, error) {
 	recorded := map[string]bool{}
 	for _, kind := range []string{v1alpha1.KindTask, v1alpha1.KindRollout} {
 		records, err := a.store.FindRecords(ctx, map[string]string{v1alpha1.LabelKind: kind})
 		if err != nil {
-			return source.Unnamed{}, attempt.RetriedError(err)
+			return source.Unreferenced{}, attempt.RetriedError(err)
 		}
 		for _, record := range records {
 			if record.Outcome == nil {
@@ -74,7 +78,7 @@ func (a *Activities) UnrecordedPackages(ctx context.Context, in source.Unnamed) 
 			}
 		}
 	}
-	out := source.Unnamed{Next: in.Next}
+	out := source.Unreferenced{Next: in.Next}
 	for _, sha256 := range in.SHA256 {
 		if !recorded[sha256] {
 			out.SHA256 = append(out.SHA256, sha256)
@@ -83,8 +87,8 @@ func (a *Activities) UnrecordedPackages(ctx context.Context, in source.Unnamed) 
 	return out, nil
 }
 
-// BeginTask says whether a newer task of the same plan has taken this one's place: a plan has one live task.
-// Of a resume and an execute at the same moment one wins: both write the plan's status with the version that they read.
+// BeginTask reports whether a newer task of the same plan has replaced this one: a plan has one live task. If a resume
+// and an execute happen at the same moment, one wins: both write the plan's status with the version that they read.
 func (a *Activities) BeginTask(ctx context.Context, in workloadops.TaskRequest) (workloadops.BeginTaskResult, error) {
 	live, err := a.store.LiveTask(ctx, in.Plan)
 	if err != nil {
@@ -96,15 +100,15 @@ func (a *Activities) BeginTask(ctx context.Context, in workloadops.TaskRequest) 
 	if in.Reclaim && live.Task == in.Task {
 		failpoint.Hit("plan.claim.before")
 		if err := a.store.ClaimPlan(ctx, in.Plan, live.ResourceVersion, in.Task); err != nil {
-			return workloadops.BeginTaskResult{}, err // somebody else wrote the plan: the next try looks again
+			return workloadops.BeginTaskResult{}, err // another client wrote the plan: the next attempt reads it again
 		}
 		failpoint.Hit("plan.claim.after")
 	}
 	return workloadops.BeginTaskResult{}, nil
 }
 
-// CompleteRecord asks the task's own workflow for its final state and writes it into the record, so that it outlives Temporal's
-// retention.
+// CompleteRecord queries the task's own workflow for its final state and writes it into the record, so that it outlives
+// Temporal's retention.
 func (a *Activities) CompleteRecord(ctx context.Context, in workloadops.TaskRequest) error {
 	task, err := stateOf[plan.Task](ctx, a, plan.WorkflowID(in.Task), in.RunID)
 	if err != nil {
@@ -119,8 +123,8 @@ func (a *Activities) CompleteRecord(ctx context.Context, in workloadops.TaskRequ
 	return nil
 }
 
-// CompleteRollout writes a rollout's final status into the record, so that it outlives Temporal's retention. It asks the rollout's own workflow for it
-// if it is not told.
+// CompleteRollout writes a rollout's final status into the record, so that it outlives Temporal's retention. Without a
+// status in the request it queries the rollout's workflow.
 func (a *Activities) CompleteRollout(ctx context.Context, in rollout.CompleteRequest) error {
 	if in.Status == nil {
 		status, err := stateOf[rollout.Status](ctx, a, in.WorkflowID, in.RunID)

@@ -18,17 +18,19 @@ import (
 	"slipway.io/slipway/store"
 )
 
-// holdRetry is how long a rollout waits for another one that is giving the routes back.
+// holdRetry is the retry interval of a rollout that waits for another one to restore the routes.
 const holdRetry = 2 * time.Second
 
-// HoldTraffic notes a rollout as a holder of a TrafficRouting and says what that asks. Holders whose workflow is dead are
-// dropped. While the last holder gives the routes back, the next one waits, until its deadline: then it fails with WorkloadFailed.
-func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult, error) {
+// HoldTraffic records a rollout as a holder of a TrafficRouting and returns the routing's content. Holders whose
+// workflow is dead are dropped. While the last holder restores the routes, the next one waits; at its deadline it fails
+// with WorkloadFailed.
+func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequest) (rollout.HoldTrafficResult,
+	error) {
 	details, stop := heartbeat.Start(ctx, workloadops.Progress{})
-	well := false
-	defer func() { stop(well) }()
+	succeeded := false
+	defer func() { stop(succeeded) }()
 	var result rollout.HoldTrafficResult
-	err := a.onTraffic(ctx, in, func(t *v1alpha1.TrafficRouting) error {
+	err := a.updateTraffic(ctx, in, func(t *v1alpha1.TrafficRouting) error {
 		shared, err := sharedTraffic(t)
 		if err != nil {
 			return err
@@ -41,10 +43,13 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 		if other := trafficrouting.HeldByAnother(t.Status.Holders, engine); other != "" {
 			return failure.New(failure.Refused, "%s is held by %s", store.TrafficObject(in.Namespace, in.Name), other)
 		}
-		others := slices.DeleteFunc(slices.Clone(t.Status.Holders), func(claim string) bool { return claim == in.Holder })
+		others := slices.DeleteFunc(slices.Clone(t.Status.Holders), func(claim string) bool {
+			return claim == in.Holder
+		})
 		switch held := len(others) < len(t.Status.Holders); {
 		case t.Deleting && !held:
-			return failure.New(failure.Refused, "%s is being deleted: create it anew when it is gone, then start the rollout again",
+			return failure.New(failure.Refused, "%s is being deleted: create it again after it is deleted, then "+
+				"start the rollout again",
 				store.TrafficObject(in.Namespace, in.Name))
 		case t.Status.Phase == v1alpha1.TrafficFinalizing && len(others) > 0:
 			return &failure.Error{Kind: failure.NotReady, RetryAfter: holdRetry,
@@ -57,53 +62,57 @@ func (a *Activities) HoldTraffic(ctx context.Context, in rollout.HoldTrafficRequ
 			return err
 		}
 		t.Status.Holders = append(others, in.Holder)
-		t.Status.Phase, t.Status.Message = trafficrouting.Held(t, workflowsOf(t.Status.Holders))
+		t.Status.Phase, t.Status.Message = trafficrouting.HeldStatus(t, workflowsOf(t.Status.Holders))
 		return a.writeTraffic(ctx, t)
 	})
 	if err != nil {
-		return rollout.HoldTrafficResult{}, attempt.RetriedError(inTime(details, in, err))
+		return rollout.HoldTrafficResult{}, attempt.RetriedError(enforceDeadline(details, in, err))
 	}
-	well = true
+	succeeded = true
 	return result, nil
 }
 
-// inTime counts a wait for other holders, and ends it at its deadline. Time in which the home cluster or Temporal does not answer is not
-// counted.
-func inTime(details *heartbeat.Details[workloadops.Progress], in rollout.HoldTrafficRequest, err error) error {
+// enforceDeadline counts the time of waiting for other holders, and ends the wait at its deadline. Time in which the
+// home cluster or Temporal does not answer is not counted.
+func enforceDeadline(details *heartbeat.Details[workloadops.Progress], in rollout.HoldTrafficRequest, err error) error {
 	now, deadline := time.Now(), time.Duration(in.DeadlineSeconds)*time.Second
 	var f *failure.Error
 	switch {
 	case !errors.As(err, &f) || f.Kind.System():
-		details.Note(func(p *workloadops.Progress) { p.Failed(now) })
+		details.Note(func(p *workloadops.Progress) { p.RecordFailure(now) })
 		return err
 	case f.Kind != failure.NotReady:
 		return err
 	}
 	details.Note(func(p *workloadops.Progress) {
-		p.Read(now)
-		p.Reached()
+		p.RecordRead(now)
+		p.RecordReachable()
 		p.Message = f.Message
 	})
-	if waited := details.Now().Elapsed(); deadline > 0 && waited >= deadline {
+	if waited := details.Progress().Elapsed(); deadline > 0 && waited >= deadline {
 		return failure.New(failure.WorkloadFailed, "waited for %d s in vain: %s", int64(waited/time.Second), f.Message)
 	}
 	return err
 }
 
-// LeaveTraffic lets a holder go. The last one stays, in phase Finalizing, until it has given the routes back and says so with Restored.
-func (a *Activities) LeaveTraffic(ctx context.Context, in rollout.LeaveTrafficRequest) (rollout.LeaveTrafficResult, error) {
+// LeaveTraffic removes a holder. The last one stays, in phase Finalizing, until it has restored the routes and reports
+// that with Restored.
+func (a *Activities) LeaveTraffic(ctx context.Context, in rollout.LeaveTrafficRequest) (rollout.LeaveTrafficResult,
+	error) {
 	engine, err := a.store.Engine(ctx)
 	if err != nil {
 		return rollout.LeaveTrafficResult{}, attempt.RetriedError(err)
 	}
 	result := rollout.LeaveTrafficResult{Claim: v1alpha1.TrafficClaim(in.Namespace, in.Name, engine)}
-	err = a.onTraffic(ctx, in.HoldTrafficRequest, func(t *v1alpha1.TrafficRouting) error {
-		others := slices.DeleteFunc(slices.Clone(t.Status.Holders), func(claim string) bool { return claim == in.Holder })
+	err = a.updateTraffic(ctx, in.HoldTrafficRequest, func(t *v1alpha1.TrafficRouting) error {
+		others := slices.DeleteFunc(slices.Clone(t.Status.Holders), func(claim string) bool {
+			return claim == in.Holder
+		})
 		if len(others) == len(t.Status.Holders) {
 			return nil // it has left before
 		}
 		if len(others) > 0 || in.Restored {
-			return a.letGo(ctx, t, others)
+			return a.removeHolder(ctx, t, others)
 		}
 		shared, err := sharedTraffic(t)
 		if err != nil {
@@ -113,23 +122,24 @@ func (a *Activities) LeaveTraffic(ctx context.Context, in rollout.LeaveTrafficRe
 		if t.Status.Phase == v1alpha1.TrafficFinalizing {
 			return nil
 		}
-		t.Status.Phase, t.Status.Message = v1alpha1.TrafficFinalizing, workflowsOf([]string{in.Holder})+" gives the routes back"
+		t.Status.Phase, t.Status.Message = v1alpha1.TrafficFinalizing,
+			workflowsOf([]string{in.Holder})+" gives the routes back"
 		return a.writeTraffic(ctx, t)
 	})
 	if err != nil && !in.Restored && failure.Is(err, failure.NotFound) {
-		// Somebody has forced it away although it was held: the caller restores what it has noted itself.
+		// The TrafficRouting was force-deleted although it was held: the caller restores what it has recorded itself.
 		result.Restore, result.Shared = true, rollout.SharedTraffic{Name: in.Name}
 		return result, nil
 	}
 	return result, attempt.RetriedError(failure.Ignore(err, failure.NotFound))
 }
 
-// letGo writes that only these hold a TrafficRouting; without any it is free, and may be deleted.
-func (a *Activities) letGo(ctx context.Context, t *v1alpha1.TrafficRouting, holders []string) error {
+// removeHolder writes the remaining holders of a TrafficRouting; without any it is idle and may be deleted.
+func (a *Activities) removeHolder(ctx context.Context, t *v1alpha1.TrafficRouting, holders []string) error {
 	t.Status.Holders = holders
-	t.Status.Phase, t.Status.Message = trafficrouting.Held(t, workflowsOf(holders))
+	t.Status.Phase, t.Status.Message = trafficrouting.HeldStatus(t, workflowsOf(holders))
 	if len(holders) == 0 {
-		t.Status.Phase, t.Status.Message = trafficrouting.AtRest()
+		t.Status.Phase, t.Status.Message = trafficrouting.IdleStatus()
 	}
 	if err := a.writeTraffic(ctx, t); err != nil {
 		return err
@@ -137,7 +147,7 @@ func (a *Activities) letGo(ctx context.Context, t *v1alpha1.TrafficRouting, hold
 	if len(holders) > 0 {
 		return nil
 	}
-	return failure.Ignore(a.store.GuardTraffic(ctx, t, false), failure.NotFound) // one that was deleted only waited for this
+	return failure.Ignore(a.store.GuardTraffic(ctx, t, false), failure.NotFound) // a deleted one only waited for this
 }
 
 func (a *Activities) writeTraffic(ctx context.Context, t *v1alpha1.TrafficRouting) error {
@@ -147,14 +157,16 @@ func (a *Activities) writeTraffic(ctx context.Context, t *v1alpha1.TrafficRoutin
 	return err
 }
 
-// onTraffic does something to a TrafficRouting as it is now, its dead holders left out, and again when somebody else was faster.
-func (a *Activities) onTraffic(ctx context.Context, in rollout.HoldTrafficRequest, do func(t *v1alpha1.TrafficRouting) error) error {
-	return untilNoConflict(store.TrafficObject(in.Namespace, in.Name), func() error {
+// updateTraffic changes a TrafficRouting, without its dead holders, and repeats the change when another client wrote it
+// first.
+func (a *Activities) updateTraffic(ctx context.Context, in rollout.HoldTrafficRequest,
+	do func(t *v1alpha1.TrafficRouting) error) error {
+	return retryConflicts(store.TrafficObject(in.Namespace, in.Name), func() error {
 		t, err := a.store.GetTrafficRouting(ctx, in.Namespace, in.Name)
 		if err != nil {
 			return err
 		}
-		if t.Status.Holders, err = a.living(ctx, t.Status.Holders, in.Holder); err != nil {
+		if t.Status.Holders, err = a.livingHolders(ctx, t.Status.Holders, in.Holder); err != nil {
 			return err
 		}
 		return do(t)
@@ -164,7 +176,8 @@ func (a *Activities) onTraffic(ctx context.Context, in rollout.HoldTrafficReques
 func sharedTraffic(t *v1alpha1.TrafficRouting) (rollout.SharedTraffic, error) {
 	shared, wrong := trafficrouting.DecodeSpec(t.Name, t.Spec)
 	if len(wrong) > 0 {
-		return shared, failure.New(failure.Refused, "%s is invalid, correct it: %v", store.TrafficObject(t.Namespace, t.Name), wrong)
+		return shared, failure.New(failure.Refused, "%s is invalid, correct it: %v",
+			store.TrafficObject(t.Namespace, t.Name), wrong)
 	}
 	return shared, nil
 }

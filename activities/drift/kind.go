@@ -5,12 +5,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kind is a kind of object that rollouts borrow or make beside the workload.
+// Kind is a kind of object that rollouts borrow or create in addition to the workload.
 type Kind struct {
 	Name     string
 	Resource schema.GroupVersionResource
-	// Edited are the places of an object, as JSON Pointers, of which somebody else has changed something since the rollout wrote them.
-	Edited func(o *unstructured.Unstructured) []string
-	// What is the word of rollout.Observed for it.
+	// EditedPaths are the fields of an object, as JSON Pointers, that another client has changed since the rollout
+	// wrote them.
+	EditedPaths func(o *unstructured.Unstructured) []string
+	// What is the value of rollout.Observed.What for it.
 	What string
 }

@@ -1,5 +1,6 @@
-// Package heartbeat keeps what one attempt at an activity knows, tells it to Temporal now and then, and leaves it to the next attempt. Each time it is told
-// Temporal writes it down, so that nothing is told twice.
+// Package heartbeat holds the progress of one attempt of an activity, sends it to Temporal from time to time, and
+// passes it to the next attempt. Temporal stores every heartbeat that it receives, so the package sends none without
+// need.
 package heartbeat
 
 import (
@@ -14,29 +15,30 @@ import (
 )
 
 const (
-	// unasked is how often to tell when no heartbeat timeout asks for it.
-	unasked = 10 * time.Second
-	// heldBack is how long the SDK may hold a heartbeat back at most (worker.Options.MaxHeartbeatThrottleInterval), and send it after a newer one that went past
-	// it.
-	heldBack = 4 * time.Second
+	// defaultInterval is how often to send when the activity has no heartbeat timeout.
+	defaultInterval = 10 * time.Second
+	// maxThrottle is how long the SDK may delay a heartbeat (worker.Options.MaxHeartbeatThrottleInterval); it may then
+	// send it after a newer one that bypassed the throttle.
+	maxThrottle = 4 * time.Second
 )
 
-// Details holds the progress of one attempt. The SDK sends the last heartbeat of an attempt that fails before it reports the failure, so
-// that nothing is lost but by a crash.
+// Details holds the progress of one attempt. The SDK sends the last heartbeat of a failed attempt before it reports the
+// failure, so that progress is lost only in a crash.
 type Details[P any] struct {
 	mu       sync.Mutex
 	progress P
-	// told is when it was told last.
-	told time.Time
+	// lastSent is when progress was last sent.
+	lastSent time.Time
 }
 
-// Start takes over what the last attempt left, or begins with first, and begins to tell. stop must be called, as that of Begin.
+// Start takes over the progress of the last attempt, or begins with first, and starts to send it. stop must be called,
+// as for Begin.
 func Start[P any](ctx context.Context, first P) (d *Details[P], stop func(well bool)) {
 	d = Take(ctx, first)
 	return d, d.Begin(ctx)
 }
 
-// Take takes over what the last attempt left, or begins with first.
+// Take takes over the progress of the last attempt, or begins with first.
 func Take[P any](ctx context.Context, first P) *Details[P] {
 	d := &Details[P]{progress: first}
 	if !activity.IsActivity(ctx) {
@@ -49,82 +51,82 @@ func Take[P any](ctx context.Context, first P) *Details[P] {
 	return d
 }
 
-// Begin begins to tell. stop must be called with whether the attempt has ended well: one that has not tells a last time, for the next. Outside of an activity
-// nobody is told.
+// Begin starts to send the progress. stop must be called with whether the attempt has succeeded; a failed one sends a
+// last time, for the next attempt. Outside of an activity nothing is sent.
 func (d *Details[P]) Begin(ctx context.Context) (stop func(well bool)) {
 	if !activity.IsActivity(ctx) {
 		return func(bool) {}
 	}
-	every := activity.GetInfo(ctx).HeartbeatTimeout * 2 / 5 // one that gets lost is followed by another in time
+	every := activity.GetInfo(ctx).HeartbeatTimeout * 2 / 5 // if one is lost, the next arrives in time
 	if every <= 0 {
-		every = unasked
+		every = defaultInterval
 	}
 	done := make(chan struct{})
 	var ending sync.WaitGroup
-	ending.Go(func() { d.keepTelling(ctx, every, done) })
+	ending.Go(func() { d.sendPeriodically(ctx, every, done) })
 	return func(well bool) {
 		close(done)
 		ending.Wait()
 		if !well {
-			d.Tell(ctx)
+			d.Send(ctx)
 		}
 	}
 }
 
-// keepTelling tells whenever nobody has told for a while.
-func (d *Details[P]) keepTelling(ctx context.Context, every time.Duration, done <-chan struct{}) {
+// sendPeriodically sends the progress whenever nothing was sent for the given interval.
+func (d *Details[P]) sendPeriodically(ctx context.Context, every time.Duration, done <-chan struct{}) {
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
-			if d.silent() >= every {
-				d.Tell(ctx) // which may take a while
+			if d.sinceLastSent() >= every {
+				d.Send(ctx) // this may block for a while
 			}
-			timer.Reset(max(every-d.silent(), 0))
+			timer.Reset(max(every-d.sinceLastSent(), 0))
 		case <-done:
 			return
 		}
 	}
 }
 
-// Tell tells Temporal what is known now, as soon as the SDK lets it through. Outside of an activity nobody is told.
-func (d *Details[P]) Tell(ctx context.Context) {
+// Send sends the progress to Temporal, as soon as the SDK lets it through. Outside of an activity it does nothing.
+func (d *Details[P]) Send(ctx context.Context) {
 	if !activity.IsActivity(ctx) {
 		return
 	}
 	d.mu.Lock()
-	d.told = time.Now()
+	d.lastSent = time.Now()
 	progress := d.progress
 	d.mu.Unlock()
 	activity.RecordHeartbeat(ctx, progress)
 }
 
-// silent is how long nobody has told.
-func (d *Details[P]) silent() time.Duration {
+// sinceLastSent is the time since progress was last sent.
+func (d *Details[P]) sinceLastSent() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return time.Since(d.told)
+	return time.Since(d.lastSent)
 }
 
-// Now is what is known now.
-func (d *Details[P]) Now() P {
+// Progress is the current progress.
+func (d *Details[P]) Progress() P {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.progress
 }
 
-// Note changes what is known.
+// Note changes the progress.
 func (d *Details[P]) Note(change func(p *P)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	change(&d.progress)
 }
 
-// ErrSuperseded says that Temporal has given the work to another attempt, or that nobody wants it any more.
+// ErrSuperseded means that Temporal has given the work to another attempt, or that the activity has ended.
 var ErrSuperseded = errors.New("another attempt has taken over")
 
-// recordTimeout is how long Temporal may take to answer a heartbeat that must not be lost.
+// recordTimeout is how long Temporal may take to acknowledge a heartbeat that must not be lost.
 const recordTimeout = 2 * time.Second
 
 // Recorder records an activity's heartbeat at once, as client.Client does.
@@ -132,29 +134,30 @@ type Recorder interface {
 	RecordActivityHeartbeat(ctx context.Context, taskToken []byte, details ...any) error
 }
 
-// Record makes sure that Temporal has what is known now, past the SDK's batching. It fails with ErrSuperseded when this attempt is no
-// longer wanted: then it must not make its last write, whose answer nobody would hear. Temporal being out of reach is no reason to hold the
-// write back.
+// Record makes sure that Temporal has the current progress, bypassing the SDK's batching. It fails with ErrSuperseded
+// when this attempt is no longer current: then it must not make its last write, whose result would be lost. If Temporal
+// is unreachable the write goes ahead.
 func (d *Details[P]) Record(ctx context.Context, recorder Recorder) error {
 	if !activity.IsActivity(ctx) {
 		return nil
 	}
-	if d.silent() < heldBack {
-		d.Tell(ctx) // takes the place of an older one that is still held back
+	if d.sinceLastSent() < maxThrottle {
+		d.Send(ctx) // replaces an older one that the SDK still delays
 	}
 	call, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	if recorder == nil {
 		recorder = activity.GetClient(ctx)
 	}
-	err := recorder.RecordActivityHeartbeat(call, activity.GetInfo(ctx).TaskToken, d.Now())
+	err := recorder.RecordActivityHeartbeat(call, activity.GetInfo(ctx).TaskToken, d.Progress())
 	var gone *serviceerror.NotFound
 	var cancelled *temporal.CanceledError
 	switch {
 	case errors.As(err, &gone):
 		return ErrSuperseded
-	case errors.As(err, &cancelled), errors.Is(err, activity.ErrActivityPaused), errors.Is(err, activity.ErrActivityReset):
-		d.Tell(ctx) // has the SDK end the context, unless it holds back
+	case errors.As(err, &cancelled), errors.Is(err, activity.ErrActivityPaused),
+		errors.Is(err, activity.ErrActivityReset):
+		d.Send(ctx) // makes the SDK cancel the context, unless it throttles
 		return ctx.Err()
 	}
 	return nil

@@ -15,9 +15,9 @@ import (
 
 type tally struct{ Count int }
 
-var errCount = errors.New("it does not end well")
+var errCount = errors.New("failed on purpose")
 
-// count is an activity that counts one on, from what the attempt before left or from ten.
+// count is an activity that adds one to what the previous attempt left, or to ten.
 func count(ctx context.Context, well bool) error {
 	details, stop := heartbeat.Start(ctx, tally{Count: 10})
 	defer stop(well)
@@ -28,16 +28,16 @@ func count(ctx context.Context, well bool) error {
 	return nil
 }
 
-func TestWhatAnAttemptKnowsIsLeftToTheNext(t *testing.T) {
+func TestProgress_PassesToNextAttempt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reason string
 		left   any
-		told   int
+		sent   int
 	}{
-		{"the first attempt begins with what it is given", nil, 11},
-		{"the next goes on where that one was", tally{Count: 41}, 42},
-		{"what cannot be read counts for nothing", "another form", 11},
+		{"the first attempt starts with the given value", nil, 11},
+		{"the next attempt continues from there", tally{Count: 41}, 42},
+		{"details that cannot be decoded are ignored", "another type", 11},
 	} {
 		var suite testsuite.WorkflowTestSuite
 		env := suite.NewTestActivityEnvironment()
@@ -45,34 +45,34 @@ func TestWhatAnAttemptKnowsIsLeftToTheNext(t *testing.T) {
 		if c.left != nil {
 			env.SetHeartbeatDetails(c.left)
 		}
-		var told tally
+		var sent tally
 		env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
-			if err := details.Get(&told); err != nil {
+			if err := details.Get(&sent); err != nil {
 				t.Error(err)
 			}
 		})
 		_, err := env.ExecuteActivity(count, false)
 		require.Error(t, err, c.reason)
-		require.Equal(t, c.told, told.Count, "%s: it is told a last time", c.reason)
+		require.Equal(t, c.sent, sent.Count, "%s: a failed attempt sends its progress a last time", c.reason)
 	}
 }
 
-func TestAnAttemptThatEndsWellHasNothingToLeave(t *testing.T) {
+func TestSuccessfulAttempt_SendsNoFinalHeartbeat(t *testing.T) {
 	t.Parallel()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(count)
 	env.SetOnActivityHeartbeatListener(func(*activity.Info, converter.EncodedValues) {
-		t.Error("its answer is on the way: another write of Temporal's is for nothing")
+		t.Error("a heartbeat right before the result is a useless write in Temporal")
 	})
 	_, err := env.ExecuteActivity(count, true)
 	require.NoError(t, err)
 }
 
-func TestOutsideOfAnActivityNobodyIsTold(t *testing.T) {
+func TestOutsideOfActivity_NothingIsSent(t *testing.T) {
 	t.Parallel()
 	details, stop := heartbeat.Start(context.Background(), tally{Count: 10})
 	details.Note(func(p *tally) { p.Count++ })
 	stop(false)
-	require.Equal(t, 11, details.Now().Count)
+	require.Equal(t, 11, details.Progress().Count)
 }

@@ -1,5 +1,6 @@
-// Package leg goes a rollout's legs: it asks the rollout's machine for one action after the other, and has the workload and the traffic brought there,
-// until somebody else than the party has to do or to decide something.
+// Package leg runs the legs of rollouts. A leg is one activity of a party's worker: it asks the rollout's machine for
+// one action after the other and carries each out on the workload and the traffic, until the next step needs a user,
+// the centre or another party.
 package leg
 
 import (
@@ -23,27 +24,28 @@ import (
 
 // Pods are the activities that move a workload's pods.
 type Pods interface {
-	BeginMoving(ctx context.Context, req rollout.BeginRequest, first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error)
+	BeginMoving(ctx context.Context, req rollout.BeginRequest,
+		first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error)
 	Move(ctx context.Context, req rollout.MoveRequest) (rollout.MoveResult, error)
 	Finish(ctx context.Context, req rollout.FinishRequest) (rollout.MoveResult, error)
 }
 
-// Routes are the activities that move the traffic.
+// Routes is the activity that moves the traffic.
 type Routes interface {
 	Route(ctx context.Context, req rollout.RouteRequest) (rollout.RouteResult, error)
 }
 
 // Options of the activity. The zero value is usable.
 type Options struct {
-	// ListenFor is how long an attempt keeps its place while nothing comes on; default 10 s.
+	// ListenFor is how long an attempt keeps its worker slot without progress; default 10 s.
 	ListenFor time.Duration
-	// Recorder takes the heartbeat that must not be lost; nil: the Temporal client of the activity's own worker.
+	// Recorder sends the heartbeat that must not be lost; nil: the Temporal client of the activity's own worker.
 	Recorder heartbeat.Recorder
 	// Now is the clock; default: time.Now.
 	Now func() time.Time
 }
 
-// Activities go the legs of one cluster's rollouts. They are safe for concurrent use.
+// Activities run the legs of one cluster's rollouts. They are safe for concurrent use.
 type Activities struct {
 	pods    Pods
 	routes  Routes
@@ -64,15 +66,15 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 	registry.RegisterActivityWithOptions(a.Leg, activity.RegisterOptions{Name: machine.ActivityLeg})
 }
 
-// Leg goes a leg. It fails as the action does at which it ends; what was done before that travels with the failure (failure.Details.Leg), or with
-// the cancellation.
+// Leg runs a leg. It fails with the error of the action that ends it; the results of earlier actions are returned with
+// the failure (failure.Details.Leg), or with the cancellation.
 func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.LegResult, error) {
-	w := newWhole(ctx, a.options)
-	stop, well := w.begin(ctx), false
+	w := newLegAttempt(ctx, a.options)
+	stop, well := w.startHeartbeats(ctx), false
 	defer func() { stop(well) }()
-	ctx, end := workload.Together(attempt.Within(ctx, w))
+	ctx, end := workload.ShareReads(attempt.WithParent(ctx, w))
 	defer end()
-	leg := machine.NewLeg(in, w.parts())
+	leg := machine.NewLeg(in, w.completedParts())
 	for {
 		from := a.options.Now()
 		action, on := leg.Next(from)
@@ -81,26 +83,27 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 				well = true
 				return machine.LegResult{Parts: leg.Parts()}, nil
 			}
-			w.rests(leg.Status())
+			w.noteWait(leg.Status())
 			if err := wait(ctx, action.Until.Sub(from)); err != nil {
-				return machine.LegResult{}, ended(ctx, err, leg.Parts())
+				return machine.LegResult{}, withParts(ctx, err, leg.Parts())
 			}
 			continue
 		}
-		w.at(ctx, action, leg.Status())
-		if err := w.certain(ctx, action, in.Asked.Spec.Strategy.Style); err != nil {
-			return machine.LegResult{}, ended(ctx, err, leg.Parts())
+		w.noteAction(ctx, action, leg.Status())
+		if err := w.heartbeatBeforeFinish(ctx, action, in.Request.Spec.Strategy.Style); err != nil {
+			return machine.LegResult{}, withParts(ctx, err, leg.Parts())
 		}
 		result, err := a.carryOut(ctx, leg, action)
 		if err != nil {
-			return machine.LegResult{}, ended(ctx, err, leg.Parts())
+			return machine.LegResult{}, withParts(ctx, err, leg.Parts())
 		}
 		leg.Done(action, result, from, a.options.Now())
-		w.done(leg.Parts())
+		w.noteDone(leg.Parts())
 	}
 }
 
-func (a *Activities) carryOut(ctx context.Context, leg *machine.Leg, action machine.Action) (r machine.Result, err error) {
+func (a *Activities) carryOut(ctx context.Context, leg *machine.Leg, action machine.Action) (r machine.Result,
+	err error) {
 	switch action.Kind {
 	case machine.ActBegin:
 		r.Begin, err = a.pods.BeginMoving(ctx, *action.Begin, func(answer rollout.BeginResult) *rollout.MoveRequest {
@@ -116,9 +119,10 @@ func (a *Activities) carryOut(ctx context.Context, leg *machine.Leg, action mach
 	return r, err
 }
 
-// ended has what was done travel with the error by which the leg ends. One that is tried again leaves it to the next attempt by its heartbeat as well, but there
-// is none if it was cancelled meanwhile. One whose worker ends leaves it by its heartbeat alone: nobody has cancelled that.
-func ended(ctx context.Context, err error, parts []machine.Part) error {
+// withParts adds the results of the completed actions to the error that ends the leg. A retried attempt also finds them
+// in the heartbeat details, but there is no retry if the activity was cancelled meanwhile. When the worker stops, the
+// heartbeat alone carries them: that is no cancellation.
+func withParts(ctx context.Context, err error, parts []machine.Part) error {
 	if errors.Is(err, context.Canceled) {
 		select {
 		case <-attempt.Stopping(ctx):
@@ -137,11 +141,12 @@ func ended(ctx context.Context, err error, parts []machine.Part) error {
 		return err
 	}
 	details.Leg = raw
-	return temporal.NewApplicationErrorWithOptions(app.Message(), app.Type(), temporal.ApplicationErrorOptions{NonRetryable: app.NonRetryable(),
-		NextRetryDelay: app.NextRetryDelay(), Category: app.Category(), Details: []any{details}})
+	return temporal.NewApplicationErrorWithOptions(app.Message(), app.Type(),
+		temporal.ApplicationErrorOptions{NonRetryable: app.NonRetryable(),
+			NextRetryDelay: app.NextRetryDelay(), Category: app.Category(), Details: []any{details}})
 }
 
-// wait waits until routes have taken effect, or a brief rest is over.
+// wait sleeps until routes have taken effect, or a brief pause has ended.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -149,7 +154,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-attempt.Stopping(ctx):
-		return attempt.ApplicationError(&failure.Error{Kind: failure.NotReady, Message: "its worker ends", RetryAfter: time.Second})
+		return attempt.ApplicationError(&failure.Error{Kind: failure.NotReady, Message: "the worker is stopping",
+			RetryAfter: time.Second})
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -27,17 +27,17 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// party does at once what it is asked, and writes it down. fail has a call fail, once.
+// party completes every call at once and records it. fail holds errors by call; each is returned once.
 type party struct {
 	calls   []string
 	fail    map[string]error
 	grace   int64
 	updated int32
-	// certain is how many parts Temporal has for certain, at each call that makes sure of them.
-	certain []int
-	// first is the Move that came right after the claim, as it was foretold.
+	// acknowledged is the number of completed parts in each heartbeat that Temporal has acknowledged.
+	acknowledged []int
+	// first is the Move after the claim, as announced to BeginMoving.
 	first *rollout.MoveRequest
-	// left is what the last attempt has left to the next.
+	// left is the progress that the last attempt left for the next.
 	left *machine.LegProgress
 }
 
@@ -49,10 +49,12 @@ func (p *party) called(call string) error {
 }
 
 func (p *party) numbers() rollout.MoveResult {
-	return rollout.MoveResult{Replicas: 10, Updated: p.updated, UpdatedReady: p.updated, Canary: "new", CanaryHash: "new", Template: "digest"}
+	return rollout.MoveResult{Replicas: 10, Updated: p.updated, UpdatedReady: p.updated, Canary: "new",
+		CanaryHash: "new", Template: "digest"}
 }
 
-func (p *party) BeginMoving(_ context.Context, _ rollout.BeginRequest, first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
+func (p *party) BeginMoving(_ context.Context, _ rollout.BeginRequest,
+	first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
 	answer := rollout.BeginResult{Replicas: 10, Stable: "old", StableHash: "old"}
 	p.first = first(answer)
 	return answer, p.called("begin")
@@ -75,14 +77,14 @@ func (p *party) Route(_ context.Context, in rollout.RouteRequest) (rollout.Route
 	return rollout.RouteResult{Modified: true, GraceSeconds: p.grace}, p.called(call)
 }
 
-// RecordActivityHeartbeat is Temporal's.
+// RecordActivityHeartbeat implements heartbeat.Recorder.
 func (p *party) RecordActivityHeartbeat(_ context.Context, _ []byte, details ...any) error {
-	p.certain = append(p.certain, len(details[0].(machine.LegProgress).Parts))
+	p.acknowledged = append(p.acknowledged, len(details[0].(machine.LegProgress).Parts))
 	return nil
 }
 
-// goes makes one attempt at a leg.
-func (p *party) goes(t *testing.T, in machine.LegRequest) (machine.LegResult, error) {
+// runLeg makes one attempt of a leg.
+func (p *party) runLeg(t *testing.T, in machine.LegRequest) (machine.LegResult, error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
@@ -108,15 +110,18 @@ func (p *party) goes(t *testing.T, in machine.LegRequest) (machine.LegResult, er
 	return out, nil
 }
 
-// asked is a rollout of such steps, at the beginning of its first leg.
-func asked(traffic bool, steps ...strategy.Step) machine.LegRequest {
+// legRequest is the request of a rollout with these steps, at the start of its first leg.
+func legRequest(traffic bool, steps ...strategy.Step) machine.LegRequest {
 	ref := catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"}
-	spec := strategy.Spec{Namespace: "shop", Name: "order", WorkloadRef: ref, Change: strategy.Change{Images: map[string]string{"app": "app:2"}},
-		Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: steps}, Policy: strategy.Policy{StepDeadlineSeconds: 600}}
+	spec := strategy.Spec{Namespace: "shop", Name: "order", WorkloadRef: ref,
+		Change:   strategy.Change{Images: map[string]string{"app": "app:2"}},
+		Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: steps},
+		Policy:   strategy.Policy{StepDeadlineSeconds: 600}}
 	if traffic {
 		spec.Strategy.Routings = []strategy.Routing{{Service: "order", HTTPRoute: "order"}}
 	}
-	m := machine.NewMachine(machine.Setup{Asked: machine.Asked{Spec: spec, Record: "r"}, Claim: "claim", OneWrite: true}, time.Now())
+	m := machine.NewMachine(machine.Setup{Request: machine.Request{Spec: spec, Record: "r"}, Claim: "claim",
+		ClaimWithMove: true}, time.Now())
 	a := m.Next(time.Now())
 	return m.BeginLeg(&a)
 }
@@ -127,76 +132,80 @@ func step(percent string, weight *int32, pause *int64) strategy.Step {
 
 var passes = new(int64)
 
-func TestALegGoesToTheNextRest(t *testing.T) {
+func TestLeg_RunsToNextPause(t *testing.T) {
 	t.Parallel()
 	p := &party{}
-	out, err := p.goes(t, asked(false, step("20%", nil, passes), step("50%", nil, nil), step("100%", nil, nil)))
+	out, err := p.runLeg(t, legRequest(false, step("20%", nil, passes), step("50%", nil, nil), step("100%", nil, nil)))
 	require.NoError(t, err)
-	require.Equal(t, []string{"begin", "move 20%", "move 50%"}, p.calls, "the second step waits for somebody")
+	require.Equal(t, []string{"begin", "move 20%", "move 50%"}, p.calls, "the second step waits for approval")
 	require.Len(t, out.Parts, 3)
-	require.Equal(t, "20%", p.first.Replicas.String(), "the claim knows what comes right after it")
+	require.Equal(t, "20%", p.first.Replicas.String(), "the claim announces the move that follows it")
 
 	p = &party{}
-	out, err = p.goes(t, asked(false, step("50%", nil, passes), step("100%", nil, passes)))
+	out, err = p.runLeg(t, legRequest(false, step("50%", nil, passes), step("100%", nil, passes)))
 	require.NoError(t, err)
-	require.Equal(t, []string{"begin", "move 50%", "move 100%", "ResumeAndRelease"}, p.calls, "nobody has to do anything until it is over")
+	require.Equal(t, []string{"begin", "move 50%", "move 100%", "ResumeAndRelease"}, p.calls,
+		"no user action is needed until the end")
 	require.Len(t, out.Parts, 4)
 }
 
-// An attempt that went through the last step again after its workload has gone home would find the new template there, and take it for somebody else's.
-func TestStepsAreCertainBeforeTheWorkloadGoesHome(t *testing.T) {
+// A retry that repeated the last step after its workload was finalised would find the new template there and take it
+// for another client's change.
+func TestLeg_RecordsStepsBeforeFinish(t *testing.T) {
 	t.Parallel()
 	p := &party{}
-	_, err := p.goes(t, asked(true, step("50%", new(int32(50)), passes), step("100%", nil, passes)))
+	_, err := p.runLeg(t, legRequest(true, step("50%", new(int32(50)), passes), step("100%", nil, passes)))
 	require.NoError(t, err)
 	home := slices.Index(p.calls, string(rollout.FinishResume))
 	require.Positive(t, home, p.calls)
-	require.Equal(t, []int{home}, p.certain, "all that is done before is with Temporal: %s", p.calls)
+	require.Equal(t, []int{home}, p.acknowledged, "Temporal has all that was done before: %s", p.calls)
 }
 
-func TestALegWaitsForItsRoutesToTakeEffect(t *testing.T) {
+func TestLeg_WaitsUntilRoutesTakeEffect(t *testing.T) {
 	t.Parallel()
 	p := &party{grace: 1}
 	began := time.Now()
-	_, err := p.goes(t, asked(true, step("20%", new(int32(20)), nil), step("100%", nil, nil)))
+	_, err := p.runLeg(t, legRequest(true, step("20%", new(int32(20)), nil), step("100%", nil, nil)))
 	require.NoError(t, err)
 	require.Equal(t, []string{"begin", "PinStableService", "move 20%", "route 20%"}, p.calls)
-	require.GreaterOrEqual(t, time.Since(began), time.Second, "its pods do not move before the Service is pinned in effect")
+	require.GreaterOrEqual(t, time.Since(began), time.Second, "pods do not move before the pinned Service takes effect")
 }
 
-func TestWhatALegHasDoneTravelsWithItsFailure(t *testing.T) {
+func TestLegFailure_CarriesCompletedParts(t *testing.T) {
 	t.Parallel()
-	p := &party{fail: map[string]error{"move 50%": &failure.Error{Kind: failure.WorkloadFailed, Message: "ImagePullBackOff", Data: rollout.MoveResult{Updated: 3}}}}
-	_, err := p.goes(t, asked(false, step("20%", nil, passes), step("50%", nil, nil)))
+	p := &party{fail: map[string]error{"move 50%": &failure.Error{Kind: failure.WorkloadFailed,
+		Message: "ImagePullBackOff", Data: rollout.MoveResult{Updated: 3}}}}
+	_, err := p.runLeg(t, legRequest(false, step("20%", nil, passes), step("50%", nil, nil)))
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
 	require.Equal(t, string(failure.WorkloadFailed), app.Type())
 	var details failure.Details
 	require.NoError(t, app.Details(&details))
-	require.Contains(t, string(details.Data), `"updated":3`, "what the failure says is kept")
+	require.Contains(t, string(details.Data), `"updated":3`, "the failure's own data is kept")
 	var parts []machine.Part
 	require.NoError(t, json.Unmarshal(details.Leg, &parts))
 	require.Len(t, parts, 2)
 }
 
-func TestTheNextAttemptGoesOnFromThere(t *testing.T) {
+func TestLegRetry_ContinuesAfterCompletedParts(t *testing.T) {
 	t.Parallel()
 	p := &party{fail: map[string]error{"move 50%": &failure.Error{Kind: failure.NotReady, Message: "3 of 5 pods"}}}
-	in := asked(false, step("20%", nil, passes), step("50%", nil, nil))
-	_, err := p.goes(t, in)
+	in := legRequest(false, step("20%", nil, passes), step("50%", nil, nil))
+	_, err := p.runLeg(t, in)
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
-	require.False(t, app.NonRetryable(), "it is tried again")
-	out, err := p.goes(t, in)
+	require.False(t, app.NonRetryable(), "it is retried")
+	out, err := p.runLeg(t, in)
 	require.NoError(t, err)
-	require.Equal(t, []string{"begin", "move 20%", "move 50%", "move 50%"}, p.calls, "nothing that is done is done again")
-	require.Len(t, out.Parts, 3, "what earlier attempts have done is answered as well")
+	require.Equal(t, []string{"begin", "move 20%", "move 50%", "move 50%"}, p.calls,
+		"completed actions are not repeated")
+	require.Len(t, out.Parts, 3, "the result includes what earlier attempts did")
 }
 
-func TestALegThatIsCancelledTellsWhatItHasDone(t *testing.T) {
+func TestCancelledLeg_ReturnsCompletedParts(t *testing.T) {
 	t.Parallel()
 	p := &party{fail: map[string]error{"move 50%": context.Canceled}}
-	_, err := p.goes(t, asked(false, step("20%", nil, passes), step("50%", nil, nil)))
+	_, err := p.runLeg(t, legRequest(false, step("20%", nil, passes), step("50%", nil, nil)))
 	var canceled *temporal.CanceledError
 	require.ErrorAs(t, err, &canceled)
 	var out machine.LegResult

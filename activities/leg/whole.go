@@ -12,79 +12,85 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// longest is how long one attempt at a leg keeps its place at most, however its pods come on: less than the activity's StartToCloseTimeout.
-const longest = 4 * time.Minute
+// maxSlotTime is how long one attempt of a leg keeps its worker slot at most, even if it makes progress: less than the
+// activity's StartToCloseTimeout.
+const maxSlotTime = 4 * time.Minute
 
-// whole is one attempt at a leg: the progress of its part, and of all of it.
-type whole struct {
-	*attempt.Place
+// legAttempt is one attempt of a leg: it holds the progress of the current action and of the whole leg.
+type legAttempt struct {
+	*attempt.WorkerSlot
 	details *heartbeat.Details[machine.LegProgress]
 	options Options
 }
 
-func newWhole(ctx context.Context, options Options) *whole {
-	return &whole{Place: attempt.NewPlace(options.Now, options.ListenFor, longest), details: heartbeat.Take(ctx, machine.LegProgress{}), options: options}
+func newLegAttempt(ctx context.Context, options Options) *legAttempt {
+	return &legAttempt{WorkerSlot: attempt.NewWorkerSlot(options.Now, options.ListenFor, maxSlotTime),
+		details: heartbeat.Take(ctx, machine.LegProgress{}), options: options}
 }
 
-// begin begins to tell; stop must be called.
-func (w *whole) begin(ctx context.Context) (stop func(well bool)) { return w.details.Begin(ctx) }
+// startHeartbeats sends heartbeats until stop, which must be called.
+func (w *legAttempt) startHeartbeats(ctx context.Context) (stop func(well bool)) {
+	return w.details.Begin(ctx)
+}
 
-// parts are those that earlier attempts have done.
-func (w *whole) parts() []machine.Part { return w.details.Now().Parts }
+// completedParts are the actions that earlier attempts have completed.
+func (w *legAttempt) completedParts() []machine.Part { return w.details.Progress().Parts }
 
-// at notes what the leg is about to do. Whoever watches is told at once, as far as the SDK lets heartbeats through, but of the claim, which takes no time.
-func (w *whole) at(ctx context.Context, a machine.Action, s *rollout.Status) {
+// noteAction records the action that the leg is about to take. It sends that to Temporal at once, as far as the SDK
+// lets heartbeats through, so that users see it; not for the claim, which takes no time.
+func (w *legAttempt) noteAction(ctx context.Context, a machine.Action, s *rollout.Status) {
 	w.details.Note(func(p *machine.LegProgress) { p.Status = s })
 	if a.Kind != machine.ActBegin {
-		w.details.Tell(ctx)
+		w.details.Send(ctx)
 	}
 }
 
-// certain has Temporal know that the steps are done before the workload goes home: an attempt that went through a step once more from then on would take what
-// this release writes there for somebody else's, and route to pods that are gone. Where there are no routes and the workload itself has moved all along, nothing
-// of that can be mistaken.
-func (w *whole) certain(ctx context.Context, a machine.Action, style strategy.Style) error {
+// heartbeatBeforeFinish makes sure that Temporal has the completed steps before the workload is finalised. A retry that
+// repeated a step after that would take this release's own final write for drift, and route to deleted pods. Without
+// routes, and when the workload itself was changed all along, neither can happen.
+func (w *legAttempt) heartbeatBeforeFinish(ctx context.Context, a machine.Action, style strategy.Style) error {
 	if a.Kind != machine.ActFinish {
 		return nil
 	}
-	if resumes := a.Finish.Action; resumes == rollout.FinishResume || resumes == rollout.FinishResumeAndRelease && style == strategy.StyleCanary {
+	if resumes := a.Finish.Action; resumes == rollout.FinishResume || resumes == rollout.FinishResumeAndRelease &&
+		style == strategy.StyleCanary {
 		return w.Record(ctx, w.options.Recorder)
 	}
 	return nil
 }
 
-// rests notes what the leg waits for.
-func (w *whole) rests(s *rollout.Status) {
+// noteWait records what the leg waits for.
+func (w *legAttempt) noteWait(s *rollout.Status) {
 	w.details.Note(func(p *machine.LegProgress) { p.Status = s })
 }
 
-// done notes what the leg has done.
-func (w *whole) done(parts []machine.Part) {
+// noteDone records the completed actions.
+func (w *legAttempt) noteDone(parts []machine.Part) {
 	w.details.Note(func(p *machine.LegProgress) { p.Parts = parts })
-	w.Moved()
+	w.Progressed()
 }
 
-// Begins implements attempt.Whole. What an earlier attempt has left of this very part goes on.
-func (w *whole) Begins(first workloadops.Progress) {
+// BeginPart implements attempt.Parent. Progress that an earlier attempt has made with the same action is kept.
+func (w *legAttempt) BeginPart(first workloadops.Progress) {
 	w.details.Note(func(p *machine.LegProgress) {
-		if part := len(p.Parts) + 1; p.Of != part {
-			p.Of, p.Progress = part, first
+		if part := len(p.Parts) + 1; p.PartNumber != part {
+			p.PartNumber, p.Progress = part, first
 		}
 	})
 }
 
-// Now implements attempt.Details.
-func (w *whole) Now() workloadops.Progress { return w.details.Now().Progress }
+// Progress implements attempt.Details.
+func (w *legAttempt) Progress() workloadops.Progress { return w.details.Progress().Progress }
 
 // Note implements attempt.Details.
-func (w *whole) Note(change func(p *workloadops.Progress)) {
+func (w *legAttempt) Note(change func(p *workloadops.Progress)) {
 	w.details.Note(func(p *machine.LegProgress) { change(&p.Progress) })
 }
 
-// Begin implements attempt.Details: the whole tells of its parts.
-func (w *whole) Begin(context.Context) (stop func(well bool)) { return func(bool) {} }
+// Begin implements attempt.Details: the leg sends the heartbeats of its parts.
+func (w *legAttempt) Begin(context.Context) (stop func(well bool)) { return func(bool) {} }
 
 // Record implements attempt.Details.
-func (w *whole) Record(ctx context.Context, recorder heartbeat.Recorder) error {
+func (w *legAttempt) Record(ctx context.Context, recorder heartbeat.Recorder) error {
 	return w.details.Record(ctx, recorder)
 }

@@ -1,4 +1,4 @@
-// Package podstatus reads why a pod does not serve from its status, in the words of the cluster.
+// Package podstatus determines from a pod's status why it does not serve, in the cluster's own terms.
 package podstatus
 
 import (
@@ -11,18 +11,18 @@ import (
 	"slipway.io/slipway/kube"
 )
 
-// CrashLoopBackOff is the reason of a container that ends again and again.
+// CrashLoopBackOff is the reason of a container that keeps crashing.
 const CrashLoopBackOff = "CrashLoopBackOff"
 
-// Reason is why a pod does not serve: what its status says of the first of its parts, in the order in which a pod comes up, that is not as
-// it should be.
+// Reason returns why a pod does not serve: the reason and message of the first part of its status that is not as
+// expected, in the order in which a pod starts.
 func Reason(pod *corev1.Pod) (reason, message string) {
 	if pod.DeletionTimestamp != nil {
 		grace := int64(0)
 		if pod.DeletionGracePeriodSeconds != nil {
 			grace = *pod.DeletionGracePeriodSeconds
 		}
-		return "Terminating", fmt.Sprintf("it should be gone by %s, after %d s of grace",
+		return "Terminating", fmt.Sprintf("it should be deleted by %s, after a grace period of %d s",
 			pod.DeletionTimestamp.UTC().Format(time.TimeOnly), grace)
 	}
 	if pod.Status.Phase == corev1.PodFailed {
@@ -43,7 +43,7 @@ func Reason(pod *corev1.Pod) (reason, message string) {
 	return "Pending", "its node has not reported on it yet"
 }
 
-// notReadyReason leaves out the reason that says no more than that the pod is not ready.
+// notReadyReason drops the generic reason that only repeats that the pod is not ready.
 func notReadyReason(reason string) string {
 	if reason == "ContainersNotReady" {
 		return ""
@@ -51,19 +51,22 @@ func notReadyReason(reason string) string {
 	return reason
 }
 
-// containerReason is the trouble of the first container that has one; a container that is merely being made counts last.
+// containerReason returns the reason of the first container with a problem; a container that is only being created
+// counts last.
 func containerReason(list []corev1.ContainerStatus) (reason, message string) {
 	for _, c := range list {
 		switch s := c.State; {
 		case s.Waiting != nil &&
-			(s.Waiting.Reason == "ContainerCreating" || s.Waiting.Reason == "PodInitializing" || s.Waiting.Reason == ""):
+			(s.Waiting.Reason == "ContainerCreating" || s.Waiting.Reason == "PodInitializing" ||
+				s.Waiting.Reason == ""):
 			if reason == "" {
 				reason, message = cmp.Or(s.Waiting.Reason, "Waiting"), kube.Line(s.Waiting.Message)
 			}
 		case s.Waiting != nil:
 			return s.Waiting.Reason, kube.Line(s.Waiting.Message + lastExit(c.LastTerminationState.Terminated))
 		case s.Terminated != nil && s.Terminated.ExitCode != 0:
-			ended := fmt.Sprintf("container %s ended with exit code %d%s", c.Name, s.Terminated.ExitCode, after(s.Terminated.Message))
+			ended := fmt.Sprintf("container %s ended with exit code %d%s", c.Name, s.Terminated.ExitCode,
+				colonClause(s.Terminated.Message))
 			return cmp.Or(s.Terminated.Reason, "Error"), kube.Line(ended)
 		}
 	}
@@ -74,17 +77,17 @@ func lastExit(t *corev1.ContainerStateTerminated) string {
 	if t == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (last exit code %d%s)", t.ExitCode, after(t.Message))
+	return fmt.Sprintf(" (last exit code %d%s)", t.ExitCode, colonClause(t.Message))
 }
 
-func after(text string) string {
+func colonClause(text string) string {
 	if text == "" {
 		return ""
 	}
 	return ": " + text
 }
 
-// Condition is a pod's condition of that kind; nil when it has none.
+// Condition returns a pod's condition of that type; nil if it has none.
 func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == kind {
@@ -94,7 +97,7 @@ func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// Ready says whether a pod is ready.
+// Ready reports whether a pod is ready.
 func Ready(pod *corev1.Pod) bool {
 	c := Condition(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue

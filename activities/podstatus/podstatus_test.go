@@ -12,7 +12,8 @@ import (
 )
 
 func waiting(reason, message string) corev1.ContainerStatus {
-	return corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
+	return corev1.ContainerStatus{Name: "app",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
 }
 
 func TestPodReason(t *testing.T) {
@@ -26,26 +27,44 @@ func TestPodReason(t *testing.T) {
 		pod    corev1.Pod
 		want   [2]string
 	}{
-		"pull": {"the registry's word", corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waiting("ContainerCreating", ""), waiting("ImagePullBackOff", `Back-off pulling image "x:bad"`)}}},
+		"pull": {"the image can't be pulled",
+			corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waiting("ContainerCreating",
+				""), waiting("ImagePullBackOff", `Back-off pulling image "x:bad"`)}}},
 			[2]string{"ImagePullBackOff", `Back-off pulling image "x:bad"`}},
 		"init": {"an init container comes before the others", corev1.Pod{Status: corev1.PodStatus{
-			InitContainerStatuses: []corev1.ContainerStatus{waiting("CreateContainerConfigError", `secret "s" not found`)}, ContainerStatuses: []corev1.ContainerStatus{waiting("PodInitializing", "")}}},
+			InitContainerStatuses: []corev1.ContainerStatus{waiting("CreateContainerConfigError",
+				`secret "s" not found`)}, ContainerStatuses: []corev1.ContainerStatus{waiting("PodInitializing", "")}}},
 			[2]string{"CreateContainerConfigError", `secret "s" not found`}},
-		"loop": {"a crash loop with its last exit", corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{looping}}},
+		"loop": {"a crash loop with its last exit code",
+			corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{looping}}},
 			[2]string{"CrashLoopBackOff", "back-off 10s restarting failed container (last exit code 137)"}},
-		"exit": {"a container that has just ended", corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Terminated: exited}}}}},
+		"exit": {"a container that has just ended",
+			corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "app",
+				State: corev1.ContainerState{Terminated: exited}}}}},
 			[2]string{"OOMKilled", "container app ended with exit code 137"}},
-		"unschedulable": {"the scheduler's word", corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/4 nodes"}}}},
+		"unschedulable": {"the scheduler's reason",
+			corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled,
+				Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/4 nodes"}}}},
 			[2]string{"Unschedulable", "0/4 nodes"}},
 		"not ready": {"a probe that fails", corev1.Pod{Status: corev1.PodStatus{
-			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady", Message: "containers with unready status: [app]"}},
-			ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse,
+				Reason: "ContainersNotReady", Message: "containers with unready status: [app]"}},
+			ContainerStatuses: []corev1.ContainerStatus{
+				{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}},
 			[2]string{"NotReady", "containers with unready status: [app]"}},
-		"gate": {"a readiness gate has a reason of its own", corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: "g"}}}},
+		"gate": {"a readiness gate has a reason of its own",
+			corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady,
+				Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: "g"}}}},
 			[2]string{"ReadinessGatesNotReady", "g"}},
-		"evicted":  {"a pod that the node threw out", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "disk"}}, [2]string{"Evicted", "disk"}},
-		"unseen":   {"a pod that no node has reported on", corev1.Pod{}, [2]string{"Pending", "its node has not reported on it yet"}},
-		"deleting": {"a pod on its way out", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Unix(0, 0)}, DeletionGracePeriodSeconds: &grace}}, [2]string{"Terminating", "it should be gone by 00:00:00, after 30 s of grace"}},
+		"evicted": {"a pod that the node evicted",
+			corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "disk"}},
+			[2]string{"Evicted", "disk"}},
+		"unseen": {"a pod that no node has reported on", corev1.Pod{},
+			[2]string{"Pending", "its node has not reported on it yet"}},
+		"deleting": {"a pod that is being deleted",
+			corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Unix(0, 0)},
+				DeletionGracePeriodSeconds: &grace}},
+			[2]string{"Terminating", "it should be deleted by 00:00:00, after a grace period of 30 s"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

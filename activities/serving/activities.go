@@ -1,6 +1,6 @@
-// Package serving holds a serving's objects in a party's namespace: a ConfigMap, Services and a Deployment, which it creates, changes,
-// watches and removes. It holds the credentials of one party's cluster and needs nothing of the centre but Temporal. Every activity is
-// level-based and idempotent.
+// Package serving implements the activities on a serving's objects in a party's namespace: a ConfigMap, Services and a
+// Deployment, which it creates, changes, watches and deletes. It has the credentials of one party's cluster and needs
+// nothing of the centre except Temporal. Every activity is level-based and idempotent.
 package serving
 
 import (
@@ -28,22 +28,23 @@ import (
 
 // Options of the activities. The zero value is usable.
 type Options struct {
-	// Namespaces are those that this worker serves; empty: all.
+	// Namespaces are the namespaces that this worker serves; empty means all.
 	Namespaces []string
 	// Queues are the task queues that this worker serves.
 	Queues []string
-	// AnyNamespace brings servings into namespaces that do not invite them too.
+	// AnyNamespace also allows servings in namespaces that do not invite them.
 	AnyNamespace bool
-	// Policy is what the party allows the pods of servings.
+	// Policy is what the party allows for the pods of servings.
 	Policy admission.Policy
-	// Engine is the name of the engine whose operations this worker carries out: its Temporal namespace. What another engine runs on the
-	// same cluster is that one's news.
+	// Engine is the name of the engine whose operations this worker executes: its Temporal namespace. Deployments of
+	// other engines on the same cluster are not reported.
 	Engine string
-	// ListenFor is how long one attempt waits for pods before it gives its place back; default 30 s. The activity's StartToCloseTimeout is a minute.
+	// ListenFor is how long one attempt waits for pods before it returns its worker slot; default 30 s. The activity's
+	// StartToCloseTimeout is one minute.
 	ListenFor time.Duration
-	// CallTimeout is how long one request to the API server may take; default 5 s.
+	// CallTimeout is the timeout of one request to the API server; default 5 s.
 	CallTimeout time.Duration
-	// Logger takes what is worth knowing beyond the results; default: slog's.
+	// Logger receives messages that are not part of results; default: slog.Default().
 	Logger *slog.Logger
 	// Now is the clock; default: time.Now.
 	Now func() time.Time
@@ -58,26 +59,27 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// queue is what names this worker in what it tells: workers of one queue see the same.
+// queue identifies this worker in its reports: all workers of one queue observe the same.
 func (o Options) queue() string { return strings.Join(o.Queues, ",") }
 
-// Activities act on the servings' objects of one cluster. They are safe for concurrent use.
+// Activities operate on the servings' objects of one cluster. They are safe for concurrent use.
 type Activities struct {
 	client   kube.Typed
 	versions *versions.Reader
 	watch    *Watch
 	options  Options
-	turns    *attempt.Turns
-	// namespaces are those that were looked at a moment ago.
-	namespaces recent.Answers
+	turns    *attempt.RequestSlots
+	// namespaces caches recently read namespaces.
+	namespaces recent.Cache
 }
 
-// New makes the activities of one cluster. They are woken by watch, which reads the same cluster.
+// New returns the activities of one cluster. watch, which reads the same cluster, wakes them.
 func New(client kube.Typed, reader *versions.Reader, watch *Watch, options Options) *Activities {
-	return &Activities{client: client, versions: reader, watch: watch, options: options.withDefaults(), turns: attempt.NewTurns()}
+	return &Activities{client: client, versions: reader, watch: watch, options: options.withDefaults(),
+		turns: attempt.NewRequestSlots()}
 }
 
-// Register registers the activities by the names that the workflows use.
+// Register registers the activities under the names that the workflows use.
 func (a *Activities) Register(registry worker.ActivityRegistry) {
 	for name, activityFunc := range map[string]any{
 		serving.ActivityPrepare: a.Prepare, serving.ActivityApply: a.Apply, serving.ActivityRemove: a.Remove,
@@ -87,11 +89,12 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 	}
 }
 
-// check refuses what no look at the cluster could make right.
+// check refuses requests that cannot succeed whatever the state of the cluster.
 func (a *Activities) check(req serving.PartyRequest) error {
 	if len(a.options.Namespaces) > 0 && !slices.Contains(a.options.Namespaces, req.Domain) {
 		return failure.New(failure.Refused,
-			"this party's worker does not serve the namespace %s: start one that does, or name the party that owns it", req.Domain)
+			"this party's worker does not serve the namespace %s: start one that does, or name the party that owns it",
+			req.Domain)
 	}
 	return nil
 }
@@ -100,7 +103,7 @@ func (a *Activities) call(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, a.options.CallTimeout)
 }
 
-// deployment reads a Deployment from the API server; nil when there is none.
+// deployment reads a Deployment from the API server; nil if there is none.
 func (a *Activities) deployment(ctx context.Context, of name) (*appsv1.Deployment, error) {
 	call, cancel := a.call(ctx)
 	defer cancel()
@@ -111,7 +114,7 @@ func (a *Activities) deployment(ctx context.Context, of name) (*appsv1.Deploymen
 	return d, err
 }
 
-// render makes the party's objects from the version that the request leads to, marked as the operation's.
+// render renders the party's objects from the version that the request refers to, and marks them as the operation's.
 func (a *Activities) render(ctx context.Context, req serving.PartyRequest) (serving.Objects, error) {
 	call, cancel := a.call(ctx)
 	defer cancel()
@@ -119,9 +122,10 @@ func (a *Activities) render(ctx context.Context, req serving.PartyRequest) (serv
 	if err != nil {
 		return serving.Objects{}, err
 	}
-	place, has := version.Place(req.Domain, req.Deployment)
+	place, has := version.PartyIndex(req.Domain, req.Deployment)
 	if !has {
-		return serving.Objects{}, failure.New(failure.Refused, "version %s of serving %s has no Deployment %s of party %s", req.Version,
+		return serving.Objects{}, failure.New(failure.Refused,
+			"version %s of serving %s has no Deployment %s of party %s", req.Version,
 			req.ID, req.Deployment, req.Domain)
 	}
 	objects, err := serving.Render(version, place)

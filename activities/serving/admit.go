@@ -14,17 +14,18 @@ import (
 	"slipway.io/slipway/store/recent"
 )
 
-// admitted has it admitted, unless this very attempt has just done so.
-func (w *writer) admitted(ctx context.Context, o serving.Objects) error {
-	if time.Since(w.looked) < tokenLasts {
+// ensureAdmitted checks admission, unless this very attempt has just done so.
+func (w *writer) ensureAdmitted(ctx context.Context, o serving.Objects) error {
+	if time.Since(w.readAt) < tokenMaxAge {
 		return nil
 	}
 	return w.admit(ctx, o)
 }
 
-// admit refuses, before anything is written, what the party does not take, and what is not the operation's to write.
+// admit refuses, before anything is written, what the party does not accept, and objects that the operation may not
+// write.
 func (w *writer) admit(ctx context.Context, o serving.Objects) error {
-	is, err := w.standing(ctx)
+	is, err := w.readDeployment(ctx)
 	if err != nil {
 		return err
 	}
@@ -37,16 +38,17 @@ func (w *writer) admit(ctx context.Context, o serving.Objects) error {
 	return w.mayWrite("Deployment", is)
 }
 
-// invited refuses a serving that the namespace does not invite. is is the Deployment as it stands.
+// invited refuses a serving that the namespace does not invite. is is the current Deployment.
 func (w *writer) invited(ctx context.Context, is *appsv1.Deployment) error {
 	if w.a.options.AnyNamespace || !admission.NeedsInvitation(is, w.req) {
 		return nil
 	}
-	namespace, err := recent.Get(ctx, &w.a.namespaces, w.req.Domain, attempt.Lately(ctx), func(ctx context.Context) (*corev1.Namespace, error) {
-		call, cancel := w.a.call(ctx)
-		defer cancel()
-		return w.a.client.CoreV1().Namespaces().Get(call, w.req.Domain, metav1.GetOptions{})
-	})
+	namespace, err := recent.Get(ctx, &w.a.namespaces, w.req.Domain, attempt.CacheAge(ctx),
+		func(ctx context.Context) (*corev1.Namespace, error) {
+			call, cancel := w.a.call(ctx)
+			defer cancel()
+			return w.a.client.CoreV1().Namespaces().Get(call, w.req.Domain, metav1.GetOptions{})
+		})
 	if err != nil {
 		return err
 	}

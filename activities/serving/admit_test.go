@@ -20,7 +20,7 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// invite labels the site's namespace; withdraw takes the label away.
+// invite labels the site's namespace; withdraw removes the label.
 func (s *site) invite() {
 	s.t.Helper()
 	harness.LabelNamespace(s.t, s.kube, s.domain, admission.LabelServings, admission.ServingsAllowed)
@@ -44,8 +44,8 @@ func (s *site) requireNothing() {
 	require.Zero(s.t, len(services.Items)+len(configMaps.Items))
 }
 
-// A namespace that does not invite servings gets none, neither by a check nor by a write; with the label it gets what was refused before.
-func TestAServingHasToBeInvited(t *testing.T) {
+// A namespace that does not invite servings refuses both the check and the write; with the label it accepts them.
+func TestApply_IsRefused_WithoutInvitation(t *testing.T) {
 	s := newSite(t)
 	s.withdraw()
 	for _, try := range []func() error{
@@ -63,8 +63,9 @@ func TestAServingHasToBeInvited(t *testing.T) {
 	s.requireRuns("one")
 }
 
-// Whoever withdraws the invitation keeps what runs, and gets nothing new: no half update, nothing that cannot be removed.
-func TestAWithdrawnInvitationLeavesWhatRuns(t *testing.T) {
+// A namespace whose invitation is withdrawn keeps the running version, and gets nothing new: no half update, and
+// nothing that cannot be deleted.
+func TestApply_KeepsRunningVersion_WhenInvitationIsWithdrawn(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, s.apply(s.step(1, false), nil))
 	s.withdraw()
@@ -75,23 +76,23 @@ func TestAWithdrawnInvitationLeavesWhatRuns(t *testing.T) {
 	s.patch("kubectl-edit", image("theirs"))
 	again := s.step(1, false)
 	again.Started++
-	require.NoError(t, s.apply(again, nil), "what others have changed is restored")
+	require.NoError(t, s.apply(again, nil), "changes by other clients are reverted")
 	s.requireRuns("one")
 
 	s.invite()
 	require.NoError(t, s.apply(s.step(2, false), nil))
 	s.requireRuns("two")
 	s.withdraw()
-	require.NoError(t, s.apply(s.step(2, true), nil), "an update is undone")
+	require.NoError(t, s.apply(s.step(2, true), nil), "an update is rolled back")
 	s.requireRuns("one")
-	require.NoError(t, s.remove(s.step(2, false)), "a deletion asks for no invitation")
+	require.NoError(t, s.remove(s.step(2, false)), "a deletion needs no invitation")
 	s.requireNothing()
 	requireKind(t, failure.Refused, s.apply(s.step(2, true), nil))
 	s.requireNothing()
 }
 
-// The setting for the former way neither reads the label nor needs the permission to.
-func TestServingsInAnyNamespace(t *testing.T) {
+// AnyNamespace neither reads the label nor needs the permission to.
+func TestApply_NeedsNoInvitation_WithAnyNamespace(t *testing.T) {
 	s := newSite(t)
 	s.withdraw()
 	s.settings.AnyNamespace = true
@@ -100,8 +101,9 @@ func TestServingsInAnyNamespace(t *testing.T) {
 	s.requireRuns("one")
 }
 
-// A worker with the permissions of deploy/rbac may read its namespace; one without that permission says so, as of every other one.
-func TestAWorkerThatMayNotReadItsNamespace(t *testing.T) {
+// A worker with the permissions of deploy/rbac may read its namespace; one without that permission reports that it
+// lacks it.
+func TestApply_IsForbidden_WhenNamespaceCannotBeRead(t *testing.T) {
 	s := newSite(t)
 	s.as(harness.SharedStack(t), true)
 	require.NoError(t, s.prepare(s.step(1, false)))
@@ -112,7 +114,8 @@ func TestAWorkerThatMayNotReadItsNamespace(t *testing.T) {
 	s.requireNothing()
 }
 
-// as has the worker act with an account that has the permissions of deploy/rbac, with or without the one to read its namespace.
+// as makes the worker use an account that has the permissions of deploy/rbac, with or without the one to read its
+// namespace.
 func (s *site) as(stack harness.Stack, readsNamespace bool) {
 	s.t.Helper()
 	ctx, roles := s.t.Context(), s.kube.RbacV1().Roles(s.domain)
@@ -126,25 +129,30 @@ func (s *site) as(stack harness.Stack, readsNamespace bool) {
 	if !readsNamespace {
 		role, err := roles.Get(ctx, "slipway-party-servings", metav1.GetOptions{})
 		require.NoError(s.t, err)
-		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "namespaces") })
+		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, "namespaces")
+		})
 		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 		require.NoError(s.t, err)
 	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: s.config.Impersonate.UserName,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "namespaces", Namespace: s.domain, Name: s.domain}}}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: s.config.Impersonate.UserName,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "namespaces",
+			Namespace: s.domain, Name: s.domain}}}
 	require.Eventually(s.t, func() bool {
 		said, err := s.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		return err == nil && said.Status.Allowed == readsNamespace
 	}, harness.Patience, harness.Tick, "the API server has read the rules")
 }
 
-// The party's policy looks at what is about to be written, whoever asks for it: also at what runs there already, and at the way back.
-func TestThePartysPolicyHasTheLastWord(t *testing.T) {
+// The party's policy is checked before every write, also of a version that runs already, and of a rollback.
+func TestApply_IsRefused_ByPartyPolicy(t *testing.T) {
 	s := newSite(t)
 	s.settings.Policy = admission.Policy{ImagePrefixes: []string{"registry.example/"}}
 	for _, try := range []error{s.prepare(s.step(1, false)), s.apply(s.step(1, false), nil)} {
 		requireKind(t, failure.Refused, try)
-		require.ErrorContains(t, try, "the party's policy refuses Deployment "+s.domain+"/s1: container main: image app:one comes from none of registry.example/ (rule images.allowedPrefixes)")
+		require.ErrorContains(t, try, "the party's policy refuses Deployment "+s.domain+
+			"/s1: container main: image app:one comes from none of registry.example/ (rule images.allowedPrefixes)")
 		s.requireNothing()
 	}
 	s.settings.Policy = admission.Policy{ImagePrefixes: []string{"app"}}
@@ -153,26 +161,29 @@ func TestThePartysPolicyHasTheLastWord(t *testing.T) {
 	s.settings.Policy = admission.Policy{ImagePrefixes: []string{"registry.example/"}}
 	requireKind(t, failure.Refused, s.apply(s.step(2, true), nil))
 	s.requireRuns("two")
-	require.NoError(t, s.remove(s.step(2, false)), "what the policy does not allow can be removed")
+	require.NoError(t, s.remove(s.step(2, false)), "an object that the policy refuses can still be deleted")
 	s.requireNothing()
 }
 
-// What a namespace does not allow of pods is told within seconds, in the API server's words, and not at the deadline; once it is allowed, the same version
-// is brought about although the word of before still stands.
-func TestAPodThatTheNamespaceForbids(t *testing.T) {
+// Pods that a namespace does not allow are reported within seconds, with the API server's message, and not only at the
+// deadline. Once they are allowed, the same version is applied although the old condition remains.
+func TestApply_IsRefused_WhenNamespaceForbidsPods(t *testing.T) {
 	const enforce = "pod-security.kubernetes.io/enforce"
 	for name, tc := range map[string]struct {
 		reason, says  string
 		forbid, allow func(s *site)
 		deadline      int64
 	}{
-		"pod security": {reason: "Pod Security looks at pods, not at what makes them", says: `violates PodSecurity "restricted:latest"`, deadline: 600,
+		"pod security": {reason: "Pod Security checks pods, not Deployments",
+			says: `violates PodSecurity "restricted:latest"`, deadline: 600,
 			forbid: func(s *site) { harness.LabelNamespace(s.t, s.kube, s.domain, enforce, "restricted") },
 			allow:  func(s *site) { harness.LabelNamespace(s.t, s.kube, s.domain, enforce, "") }},
-		"quota": {reason: "a quota may make room: it has half the deadline", says: "exceeded quota", deadline: 30,
-			forbid: func(s *site) { s.quota() },
+		"quota": {reason: "a quota may become free: it is tolerated for half the deadline", says: "exceeded quota",
+			deadline: 30,
+			forbid:   func(s *site) { s.quota() },
 			allow: func(s *site) {
-				require.NoError(s.t, s.kube.CoreV1().ResourceQuotas(s.domain).Delete(s.t.Context(), "none", metav1.DeleteOptions{}))
+				require.NoError(s.t, s.kube.CoreV1().ResourceQuotas(s.domain).Delete(s.t.Context(), "none",
+					metav1.DeleteOptions{}))
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +196,8 @@ func TestAPodThatTheNamespaceForbids(t *testing.T) {
 			err := s.apply(req, nil)
 			requireKind(t, failure.Refused, err)
 			require.Less(t, time.Since(began), time.Minute, tc.reason)
-			require.ErrorContains(t, err, "namespace "+s.domain+" does not allow the pods of Deployment s1: pods ", tc.reason)
+			require.ErrorContains(t, err, "namespace "+s.domain+" does not allow the pods of Deployment s1: pods ",
+				tc.reason)
 			require.ErrorContains(t, err, tc.says, tc.reason)
 
 			tc.allow(s)
@@ -197,10 +209,11 @@ func TestAPodThatTheNamespaceForbids(t *testing.T) {
 	}
 }
 
-// quota makes one that allows no pods, and waits until it is in force.
+// quota creates a quota that allows no pods, and waits until it is in force.
 func (s *site) quota() {
 	s.t.Helper()
-	none := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}}}
+	none := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}}}
 	_, err := s.kube.CoreV1().ResourceQuotas(s.domain).Create(s.t.Context(), none, metav1.CreateOptions{})
 	require.NoError(s.t, err)
 	require.Eventually(s.t, func() bool {

@@ -17,14 +17,15 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// checks are the checks that workers have asked for, by the ID of the workflow.
+// checks records the requested checks, by workflow ID.
 type checks struct {
 	client.Client
 	mu    sync.Mutex
 	asked map[string]serving.ExpectedRequest
 }
 
-func (c *checks) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {
+func (c *checks) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any,
+	args ...any) (client.WorkflowRun, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, open := c.asked[o.ID]; !open {
@@ -33,8 +34,8 @@ func (c *checks) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOption
 	return nil, nil
 }
 
-// Workers of one queue that serve different namespaces each learn what they should find in theirs.
-func TestEachWorkerOfAQueueChecksItsNamespaces(t *testing.T) {
+// Workers of one queue that serve different namespaces each check their own.
+func TestObserver_ChecksNamespacesOfEachWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		temporal := &checks{asked: map[string]serving.ExpectedRequest{}}
@@ -51,7 +52,8 @@ func TestEachWorkerOfAQueueChecksItsNamespaces(t *testing.T) {
 			asked = append(asked, one.Namespaces)
 		}
 		slices.SortFunc(asked, slices.Compare[[]string])
-		require.Equal(t, [][]string{nil, {"alice"}, {"bob", "carol"}}, asked, "the same namespaces are checked once, in whatever order they are given")
+		require.Equal(t, [][]string{nil, {"alice"}, {"bob", "carol"}}, asked,
+			"the same namespaces are checked once, in any order")
 	})
 }
 
@@ -61,16 +63,17 @@ func workerOf(t *testing.T, namespaces []string) *partyservings.Activities {
 	cluster := fake.NewClientset()
 	watch, err := partyservings.NewWatch(cluster, namespaces, log)
 	require.NoError(t, err)
-	return partyservings.New(cluster, nil, watch, partyservings.Options{Namespaces: namespaces, Queues: []string{"q"}, Logger: log})
+	return partyservings.New(cluster, nil, watch, partyservings.Options{Namespaces: namespaces, Queues: []string{"q"},
+		Logger: log})
 }
 
-// A check that comes to a worker of the queue that does not serve the namespace is left to the other one.
-func TestACheckOfAnotherWorkersNamespaceIsLeftToIt(t *testing.T) {
+// A worker that does not serve the namespace leaves the check to another worker of the queue.
+func TestCheck_IsNotReady_WhenNamespaceIsNotServed(t *testing.T) {
 	t.Parallel()
 	expected := serving.CheckRequest{Expected: []serving.Expected{{ID: "s1", Domain: "bob", Deployment: "s1"}}}
 	_, err := workerOf(t, []string{"alice"}).Check(t.Context(), expected)
 	requireKind(t, failure.NotReady, err)
 	found, err := workerOf(t, []string{"bob"}).Check(t.Context(), expected)
 	require.NoError(t, err)
-	require.Len(t, found.Gone, 1)
+	require.Len(t, found.Missing, 1)
 }

@@ -19,7 +19,7 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// pair is a site of two parties that one worker is for.
+// pair returns a site of two parties with one worker.
 func pair(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
@@ -28,14 +28,15 @@ func pair(t *testing.T) *site {
 	return s
 }
 
-// create has a worker ask both parties, and bring them to the version of the first operation.
-func (s *site) create(wrap func(http.RoundTripper) http.RoundTripper) (result *serving.TogetherResult) {
+// create makes a worker check both parties, and apply the version of the first operation.
+func (s *site) create(wrap func(http.RoundTripper) http.RoundTripper) (result *serving.GroupResult) {
 	s.t.Helper()
 	req := s.step(1, false)
 	other := req
 	other.Domain = s.also
 	req.Others = []serving.PartyRequest{other}
-	require.NoError(s.t, s.does(func(a *partyservings.Activities, ctx context.Context, req serving.PartyRequest) (*serving.TogetherResult, error) {
+	require.NoError(s.t, s.execute(func(a *partyservings.Activities, ctx context.Context,
+		req serving.PartyRequest) (*serving.GroupResult, error) {
 		var err error
 		result, err = a.Create(ctx, req)
 		return result, err
@@ -43,14 +44,14 @@ func (s *site) create(wrap func(http.RoundTripper) http.RoundTripper) (result *s
 	return result
 }
 
-// looksAtDeployments counts how often Deployments are read.
+// looksAtDeployments counts reads of Deployments.
 func looksAtDeployments() *harness.Counter {
 	return &harness.Counter{Match: func(r *http.Request) bool {
 		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/deployments/")
 	}}
 }
 
-// after does something when the dry run of a party, or of any, has been answered, before that is heard of.
+// after calls do after the dry run of a party, or of any, before its response is returned.
 type after struct {
 	next   http.RoundTripper
 	domain string
@@ -59,40 +60,43 @@ type after struct {
 
 func (a after) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := a.next.RoundTrip(r)
-	if r.Method == http.MethodPatch && r.URL.Query().Has("dryRun") && strings.Contains(r.URL.Path, "/namespaces/"+a.domain) {
+	if r.Method == http.MethodPatch && r.URL.Query().Has("dryRun") &&
+		strings.Contains(r.URL.Path, "/namespaces/"+a.domain) {
 		a.do()
 	}
 	return response, err
 }
 
-// What was looked at when a party was asked is not looked at again before it is written.
-func TestPartiesAreAskedAndBroughtByOneStep(t *testing.T) {
+// What was read by the check is not read again before the write.
+func TestCreate_ChecksAndAppliesInOneStep(t *testing.T) {
 	s := pair(t)
 	looks := looksAtDeployments()
 	result := s.create(looks.Wrap)
-	require.Equal(t, serving.ThroughBegun, result.Through)
+	require.Equal(t, serving.CreateApplied, result.CreatePhase)
 	for i, domain := range s.domains() {
 		s.requireRunsIn(domain, "one")
 		outcome := result.Parties[i]
 		require.True(t, outcome.Done)
-		require.NotNil(t, outcome.Seen, "what it runs is told with that")
-		require.Equal(t, s.step(1, false).Version, outcome.Seen.Version)
-		require.Equal(t, []int32{1, 1, 0}, []int32{outcome.Seen.UpdatedReplicas, outcome.Seen.AvailableReplicas, outcome.Seen.UnavailableReplicas})
+		require.NotNil(t, outcome.Snapshot, "the result contains the snapshot")
+		require.Equal(t, s.step(1, false).Version, outcome.Snapshot.Version)
+		require.Equal(t, []int32{1, 1, 0}, []int32{outcome.Snapshot.UpdatedReplicas, outcome.Snapshot.AvailableReplicas,
+			outcome.Snapshot.UnavailableReplicas})
 	}
-	require.Equal(t, 2, looks.Count(), "once for each")
+	require.Equal(t, 2, looks.Count(), "once per party")
 
-	require.Equal(t, serving.ThroughBegun, s.create(nil).Through, "whoever does it again finds it done")
+	require.Equal(t, serving.CreateApplied, s.create(nil).CreatePhase, "a repetition finds it done")
 	s.requireRuns("one")
 }
 
-// While one party cannot run it nothing is written in the other.
-func TestNothingIsWrittenBeforeAllCan(t *testing.T) {
+// If one party cannot run the version, nothing is written in the other.
+func TestCreate_WritesNothing_WhenAPartyFailsTheCheck(t *testing.T) {
 	s := pair(t)
-	_, err := s.kube.CoreV1().ConfigMaps(s.also).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "s1-configtemplate"}}, metav1.CreateOptions{})
+	_, err := s.kube.CoreV1().ConfigMaps(s.also).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "s1-configtemplate"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	result := s.create(nil)
-	require.Equal(t, serving.ThroughAsked, result.Through)
-	require.True(t, result.Parties[0].Done, "it could")
+	require.Equal(t, serving.CreateChecked, result.CreatePhase)
+	require.True(t, result.Parties[0].Done, "this party passed the check")
 	require.Equal(t, failure.Refused, result.Parties[1].Kind)
 	require.Contains(t, result.Parties[1].Message, "configmap s1-configtemplate already exist")
 	ours := metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=s1"}
@@ -109,13 +113,14 @@ func TestNothingIsWrittenBeforeAllCan(t *testing.T) {
 	}
 }
 
-// A Deployment that somebody makes between the question and the write is theirs.
-func TestWhatComesAfterTheQuestionIsNotTaken(t *testing.T) {
+// A Deployment that another client creates between the check and the write stays theirs.
+func TestCreate_RefusesDeploymentCreatedAfterTheCheck(t *testing.T) {
 	s := pair(t)
-	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32),
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "theirs"}},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "theirs"}}}}}}
+	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "s1"},
+		Spec: appsv1.DeploymentSpec{Replicas: new(int32),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "theirs"}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "theirs"}}}}}}
 	made := make(chan error, 1)
 	result := s.create(func(next http.RoundTripper) http.RoundTripper {
 		return after{next, s.also, func() {
@@ -124,20 +129,20 @@ func TestWhatComesAfterTheQuestionIsNotTaken(t *testing.T) {
 		}}
 	})
 	require.NoError(t, <-made)
-	require.Equal(t, serving.ThroughBegun, result.Through)
+	require.Equal(t, serving.CreateApplied, result.CreatePhase)
 	require.Equal(t, failure.Refused, result.Parties[1].Kind)
 	d, err := s.kube.AppsV1().Deployments(s.also).Get(t.Context(), "s1", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "theirs", d.Spec.Template.Spec.Containers[0].Image)
 }
 
-// A look that is older than a fencing token is relied on for is taken again before the first write.
-func TestALookThatIsTooOldIsTakenAgain(t *testing.T) {
+// A check that is older than tokenMaxAge is repeated before the first write.
+func TestCreate_ReadsAgain_WhenCheckIsTooOld(t *testing.T) {
 	s := pair(t)
 	looks := looksAtDeployments()
-	slow := func() { time.Sleep(2100 * time.Millisecond) } // so long the API server takes to answer
+	slow := func() { time.Sleep(2100 * time.Millisecond) } // delays the reply of the API server
 	result := s.create(func(next http.RoundTripper) http.RoundTripper { return looks.Wrap(after{next, "", slow}) })
-	require.Equal(t, serving.ThroughBegun, result.Through)
+	require.Equal(t, serving.CreateApplied, result.CreatePhase)
 	require.True(t, result.Parties[0].Done && result.Parties[1].Done)
-	require.Equal(t, 4, looks.Count(), "twice for each")
+	require.Equal(t, 4, looks.Count(), "twice per party")
 }

@@ -13,23 +13,25 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// mostDigests is how many objects' digests are remembered: those of a burst of a thousand servings of a party, in less than 1 MiB.
-const mostDigests = 4096
+// maxDigests is the maximum number of cached digests: enough for a burst of a thousand servings of a party, in less
+// than 1 MiB.
+const maxDigests = 4096
 
-// digests are those of what is Slipway's of objects (appliedDigest), which take longer than anything else that is done to them. An object is met several times:
-// a write answers it, the watch tells of it, and tells of a Deployment again each time its status changes. It is safe for concurrent use.
+// digests caches the digests of objects (appliedDigest), whose computation is the most expensive operation on them. The
+// same object is seen several times: in the response of a write, in the watch, and again with each change of a
+// Deployment's status. It is safe for concurrent use.
 type digests struct{ known *lru.Cache }
 
-func newDigests() *digests { return &digests{known: lru.New(mostDigests)} }
+func newDigests() *digests { return &digests{known: lru.New(maxDigests)} }
 
-// knownDigest is the digest of an object as it was met last.
+// knownDigest is the cached digest of an object.
 type knownDigest struct {
 	digest string
-	// of is the digest of what tells whether it holds still (stateOf).
-	of [sha256.Size]byte
+	// state determines whether the digest is still valid (stateOf).
+	state [sha256.Size]byte
 }
 
-// of is the digest of what is Slipway's of an object.
+// of returns the digest of the fields of an object that Slipway owns.
 func (d *digests) of(is object) (string, error) {
 	state, err := stateOf(is)
 	if err != nil {
@@ -37,21 +39,24 @@ func (d *digests) of(is object) (string, error) {
 	}
 	key := is.GetUID()
 	found, _ := d.known.Get(key)
-	if last, met := found.(knownDigest); met && last.of == state {
+	if last, met := found.(knownDigest); met && last.state == state {
 		return last.digest, nil
 	}
 	digest, err := appliedDigest(is)
 	if err == nil && key != "" {
-		d.known.Add(key, knownDigest{digest: digest, of: state})
+		d.known.Add(key, knownDigest{digest: digest, state: state})
 	}
 	return digest, err
 }
 
-// stateOf is another one whenever something changes that is Slipway's of an object, or which of its fields are. A Deployment's spec is told by its generation,
-// which no status changes (https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/registry/apps/deployment/strategy.go); of others any change counts.
+// stateOf returns a value that changes whenever a field that Slipway owns, or the set of these fields, changes. The
+// spec of a Deployment is represented by its generation, which a change of the status does not increase
+// (https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/registry/apps/deployment/strategy.go); of other kinds, any
+// change counts.
 func stateOf(is object) (state [sha256.Size]byte, err error) {
 	owned := serving.OwnedFields(is)
-	meta := metav1.ObjectMeta{Generation: is.GetGeneration(), Labels: among(owned, is.GetLabels()), Annotations: among(owned, is.GetAnnotations()),
+	meta := metav1.ObjectMeta{Generation: is.GetGeneration(), Labels: ownedEntries(owned, is.GetLabels()),
+		Annotations:     ownedEntries(owned, is.GetAnnotations()),
 		OwnerReferences: is.GetOwnerReferences(), Finalizers: is.GetFinalizers()}
 	if _, counts := is.(*appsv1.Deployment); !counts || meta.Generation == 0 {
 		meta.ResourceVersion = is.GetResourceVersion()
@@ -60,8 +65,9 @@ func stateOf(is object) (state [sha256.Size]byte, err error) {
 	return sha256.Sum256(append(raw, owned...)), err
 }
 
-// among are the entries of a map whose keys are among the owned fields. Others may stand beside them: a Deployment's own controller notes a revision, for one.
-func among(owned []byte, entries map[string]string) map[string]string {
+// ownedEntries returns the entries of a map whose keys are among the owned fields. There may be others: a Deployment's
+// own controller, for example, records a revision.
+func ownedEntries(owned []byte, entries map[string]string) map[string]string {
 	found := make(map[string]string, len(entries))
 	for key, value := range entries {
 		if bytes.Contains(owned, []byte(`"f:`+key+`"`)) {
@@ -71,13 +77,14 @@ func among(owned []byte, entries map[string]string) map[string]string {
 	return found
 }
 
-// intact says that nobody has changed what is Slipway's of an object.
+// intact reports whether no other client has changed a field of an object that Slipway owns.
 func (d *digests) intact(is object) (bool, error) {
 	digest, err := d.of(is)
 	return err == nil && digest == is.GetAnnotations()[serving.AnnotationApplied], err
 }
 
-// drift is what others have changed of an object; nil when nothing. What cannot be read is taken for unchanged.
+// drift returns the changes by other clients to an object; nil if there are none. An object that cannot be evaluated
+// counts as unchanged.
 func (d *digests) drift(is object) []kuscia.Drift {
 	if intact, err := d.intact(is); err != nil || intact {
 		return nil

@@ -25,10 +25,11 @@ func (s *site) deployment() *appsv1.Deployment {
 	return d
 }
 
-// patch changes the Deployment in somebody else's name.
+// patch changes the Deployment as another client.
 func (s *site) patch(manager, patch string) {
 	s.t.Helper()
-	_, err := s.kube.AppsV1().Deployments(s.domain).Patch(s.t.Context(), "s1", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager})
+	_, err := s.kube.AppsV1().Deployments(s.domain).Patch(s.t.Context(), "s1", types.StrategicMergePatchType,
+		[]byte(patch), metav1.PatchOptions{FieldManager: manager})
 	require.NoError(s.t, err)
 }
 
@@ -36,18 +37,19 @@ func image(tag string) string {
 	return `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:` + tag + `"}]}}}}`
 }
 
-// patchesOfDeployments counts them.
+// patchesOfDeployments counts patches of Deployments.
 func patchesOfDeployments() *harness.Counter {
 	return &harness.Counter{Match: func(r *http.Request) bool {
 		return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/deployments/")
 	}}
 }
 
-func TestWhatIsAppliedIsOwned(t *testing.T) {
+func TestApply_OwnsFields(t *testing.T) {
 	s := newSite(t)
 	patches := patchesOfDeployments()
 	require.NoError(t, s.apply(s.step(1, false), patches.Wrap))
-	require.Equal(t, 2, patches.Count(), "one write makes the Deployment and owns its fields, one gives the claim back: what the API server holds is what was sent")
+	require.Equal(t, 2, patches.Count(), "one write creates the Deployment and owns its fields, one releases the "+
+		"claim: the API server stores what was sent")
 	d := s.deployment()
 	var ours []metav1.ManagedFieldsOperationType
 	for _, entry := range d.ManagedFields {
@@ -55,8 +57,9 @@ func TestWhatIsAppliedIsOwned(t *testing.T) {
 			ours = append(ours, entry.Operation)
 		}
 	}
-	require.Equal(t, []metav1.ManagedFieldsOperationType{metav1.ManagedFieldsOperationApply}, ours, "they are owned by an apply, so that what a later version leaves out goes")
-	require.Equal(t, d.Annotations[serving.AnnotationApplied], partyservings.ExtractedDigest(t, d), "nobody has changed anything")
+	require.Equal(t, []metav1.ManagedFieldsOperationType{metav1.ManagedFieldsOperationApply}, ours,
+		"they are owned by an apply, so that fields that a later version omits are removed")
+	require.Equal(t, d.Annotations[serving.AnnotationApplied], partyservings.ExtractedDigest(t, d), "there is no drift")
 	require.Empty(t, d.Annotations["slipway.io/claimed-by"])
 
 	s.patch("kubectl-set", image("hacked"))
@@ -70,44 +73,49 @@ func TestWhatIsAppliedIsOwned(t *testing.T) {
 	require.NotNil(t, drift[0].At)
 }
 
-func TestAnUpdateTakesBackWhatOthersHaveChanged(t *testing.T) {
+func TestApply_RevertsChangesByOtherClients(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, s.apply(s.step(1, false), nil))
 	s.patch("kubectl-edit", `{"metadata":{"annotations":{"team":"risk"}},"spec":{"paused":true,"template":{"spec":{
 		"containers":[{"name":"main","image":"app:hacked","env":[{"name":"EXTRA","value":"1"}]}]}}}}`)
-	_, err := s.kube.CoreV1().ConfigMaps(s.domain).Patch(t.Context(), "s1-configtemplate", types.MergePatchType, []byte(`{"data":{"app.conf":"hacked"}}`),
+	_, err := s.kube.CoreV1().ConfigMaps(s.domain).Patch(t.Context(), "s1-configtemplate", types.MergePatchType,
+		[]byte(`{"data":{"app.conf":"hacked"}}`),
 		metav1.PatchOptions{FieldManager: "kubectl-edit"})
 	require.NoError(t, err)
 	require.NoError(t, s.apply(s.step(2, false), nil))
 	s.requireRuns("two")
 	d := s.deployment()
-	require.False(t, d.Spec.Paused, "a Deployment that somebody has paused would never be updated")
+	require.False(t, d.Spec.Paused, "a paused Deployment would never be updated")
 	require.Equal(t, "risk", d.Annotations["team"], "what others have added stays")
-	require.Contains(t, d.Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "EXTRA", Value: "1"}, "what others have added stays")
+	require.Contains(t, d.Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "EXTRA", Value: "1"},
+		"what others have added stays")
 	require.Equal(t, d.Annotations[serving.AnnotationApplied], partyservings.ExtractedDigest(t, d))
 }
 
-func TestTheSizeBelongsToWhoSetItLast(t *testing.T) {
+func TestApply_KeepsSizeOfAutoscaler(t *testing.T) {
 	s := newSite(t)
 	s.sizes = map[string]int32{"one": 1, "two": 1, "wide": 2}
 	for generation, tag := range []string{"one", "two", "wide"} {
 		s.operation(int64(generation+1), tag, "one")
 	}
 	require.NoError(t, s.apply(s.step(1, false), nil))
-	_, err := s.kube.AppsV1().Deployments(s.domain).UpdateScale(t.Context(), "s1", &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "s1", Namespace: s.domain},
-		Spec: autoscalingv1.ScaleSpec{Replicas: 3}}, metav1.UpdateOptions{FieldManager: "autoscaler"})
+	_, err := s.kube.AppsV1().Deployments(s.domain).UpdateScale(t.Context(), "s1",
+		&autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "s1", Namespace: s.domain},
+			Spec: autoscalingv1.ScaleSpec{Replicas: 3}}, metav1.UpdateOptions{FieldManager: "autoscaler"})
 	require.NoError(t, err)
 	d := s.deployment()
-	require.Equal(t, d.Annotations[serving.AnnotationApplied], partyservings.ExtractedDigest(t, d), "an autoscaler changes nothing that is Slipway's")
+	require.Equal(t, d.Annotations[serving.AnnotationApplied], partyservings.ExtractedDigest(t, d),
+		"an autoscaler changes no field that Slipway owns")
 	require.NoError(t, s.apply(s.step(2, false), nil))
 	s.requireRuns("two")
-	require.Equal(t, int32(3), *s.deployment().Spec.Replicas, "an update that asks for the same size as before leaves it alone")
+	require.Equal(t, int32(3), *s.deployment().Spec.Replicas,
+		"an update that requests the same size as before keeps it")
 	require.NoError(t, s.apply(s.step(3, false), nil))
-	require.Equal(t, int32(2), *s.deployment().Spec.Replicas, "one that asks for another size sets it")
+	require.Equal(t, int32(2), *s.deployment().Spec.Replicas, "one that requests another size sets it")
 }
 
-// What an earlier build wrote without an apply is taken over: what is not wanted any more goes.
-func TestWhatWasWrittenWithoutAnApplyIsTakenOver(t *testing.T) {
+// Fields that an earlier build wrote without an apply are adopted: those that are not wanted any more are removed.
+func TestApply_AdoptsFieldsOfEarlierBuild(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, s.apply(s.step(1, false), nil))
 	d := s.deployment()
@@ -122,8 +130,10 @@ func TestWhatWasWrittenWithoutAnApplyIsTakenOver(t *testing.T) {
 			old.Annotations[key] = value
 		}
 	}
-	old.Spec.Template.Spec.Containers[0].Env = append(old.Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "OLD", Value: "1"})
-	_, err = s.kube.AppsV1().Deployments(s.domain).Create(t.Context(), old, metav1.CreateOptions{FieldManager: serving.FieldManager})
+	old.Spec.Template.Spec.Containers[0].Env = append(old.Spec.Template.Spec.Containers[0].Env,
+		corev1.EnvVar{Name: "OLD", Value: "1"})
+	_, err = s.kube.AppsV1().Deployments(s.domain).Create(t.Context(), old,
+		metav1.CreateOptions{FieldManager: serving.FieldManager})
 	require.NoError(t, err)
 	require.NoError(t, s.apply(s.step(2, false), nil))
 	s.requireRuns("two")
@@ -135,7 +145,7 @@ func TestWhatWasWrittenWithoutAnApplyIsTakenOver(t *testing.T) {
 }
 
 // A worker that was killed after its write finds its work done, and writes nothing.
-func TestWhatIsAsItShouldBeIsNotWritten(t *testing.T) {
+func TestApply_WritesNothing_WhenUpToDate(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, s.apply(s.step(1, false), nil))
 	versions := func() (all []string) {

@@ -15,18 +15,19 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// A worker that may not write has lost a permission: trouble of the system, which is waited for, and no verdict on the version.
-func TestALostPermissionIsTroubleOfTheSystem(t *testing.T) {
+// A worker that may not write lacks a permission: the operation waits for it, and the version is not refused.
+func TestApply_IsForbidden_WhenPermissionIsMissing(t *testing.T) {
 	s := newSite(t)
 	s.config = rest.CopyConfig(s.config)
-	s.config.Impersonate = rest.ImpersonationConfig{UserName: "nobody-" + s.domain, Groups: []string{"system:authenticated"}}
+	s.config.Impersonate = rest.ImpersonationConfig{UserName: "nobody-" + s.domain,
+		Groups: []string{"system:authenticated"}}
 	err := s.apply(s.step(1, false), nil)
 	requireKind(t, failure.Forbidden, err)
 	require.ErrorContains(t, err, "lacks a permission, which has to be granted")
 }
 
-// A quota refuses the version with the same code, 403: a verdict on what was asked.
-func TestAQuotaRefusesTheVersion(t *testing.T) {
+// A quota denies with the same code, 403, but refuses the version.
+func TestApply_IsRefused_WhenQuotaIsExceeded(t *testing.T) {
 	s := newSite(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/deployments.apps": resource.MustParse("0")}}}
@@ -41,16 +42,16 @@ func TestAQuotaRefusesTheVersion(t *testing.T) {
 	require.ErrorContains(t, err, "exceeded quota")
 }
 
-// Temporal that does not answer says nothing about the party's cluster.
-func TestAnErrorOfTemporalIsNotToldAsTheClusters(t *testing.T) {
+// An error of Temporal says nothing about the party's cluster.
+func TestApply_DoesNotReportClusterUnreachable_WhenTemporalFails(t *testing.T) {
 	s := newSite(t)
 	s.temporal.err = serviceerror.NewUnavailable("connection refused")
 	req := s.step(1, false)
 	req.UnreachableBudgetSeconds = 1
 	err := s.apply(req, nil)
-	require.ErrorContains(t, err, "ask Temporal")
+	require.ErrorContains(t, err, "from Temporal")
 	require.NotContains(t, err.Error(), "out of reach")
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
-	require.False(t, app.NonRetryable(), "it is tried again")
+	require.False(t, app.NonRetryable(), "it is retried")
 }

@@ -38,7 +38,7 @@ import (
 type histories struct {
 	client.Client
 	inputs map[string]serving.Input
-	// err is what Temporal answers instead.
+	// err is Temporal's reply, if set.
 	err error
 }
 
@@ -52,7 +52,9 @@ type historyService struct {
 	err    error
 }
 
-func (h historyService) GetWorkflowExecutionHistory(_ context.Context, r *workflowservice.GetWorkflowExecutionHistoryRequest, _ ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+func (h historyService) GetWorkflowExecutionHistory(_ context.Context,
+	r *workflowservice.GetWorkflowExecutionHistoryRequest,
+	_ ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
 	if h.err != nil {
 		return nil, h.err
 	}
@@ -62,7 +64,8 @@ func (h historyService) GetWorkflowExecutionHistory(_ context.Context, r *workfl
 	}
 	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{{
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
-			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{Input: &commonpb.Payloads{Payloads: payloads.GetPayloads()}}}}}}}, nil
+			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
+				Input: &commonpb.Payloads{Payloads: payloads.GetPayloads()}}}}}}}, nil
 }
 
 // site is a party's namespace, and its worker's activities.
@@ -74,7 +77,7 @@ type site struct {
 	// also is the namespace of a second party; "" when there is none.
 	also     string
 	temporal histories
-	// sizes are the replicas that a tag's version asks for; one that is not here asks for none.
+	// sizes are the replicas that the version of a tag requests; a tag that is not listed requests none.
 	sizes map[string]int32
 	// settings are those of the worker.
 	settings partyservings.Options
@@ -84,24 +87,29 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	stack := harness.SharedStack(t)
 	t.Parallel()
-	s := &site{t: t, kube: stack.Kube, config: stack.REST, domain: stack.Namespace(t, "party"), temporal: histories{inputs: map[string]serving.Input{}}}
+	s := &site{t: t, kube: stack.Kube, config: stack.REST, domain: stack.Namespace(t, "party"),
+		temporal: histories{inputs: map[string]serving.Input{}}}
 	s.operation(1, "one", "")
 	s.operation(2, "two", "one")
 	return s
 }
 
-// version is one whose pods run an image of that tag, and whose file says so.
+// version returns a version whose pods run an image of that tag, which its file contains, too.
 func (s *site) version(tag string) (packed []byte, digest string) {
 	if tag == "" {
 		return nil, ""
 	}
 	v := serving.Version{ID: "s1", UID: "u1", AppType: kuscia.AppTypeServing,
-		Spec: kuscia.KusciaDeploymentSpec{Initiator: s.domain, Parties: []kuscia.Party{{DomainID: s.domain, AppImageRef: "app"}}},
+		Spec: kuscia.KusciaDeploymentSpec{Initiator: s.domain,
+			Parties: []kuscia.Party{{DomainID: s.domain, AppImageRef: "app"}}},
 		AppImages: map[string]kuscia.AppImageSpec{"app": {
 			Image: kuscia.AppImageInfo{Name: "app", Tag: tag}, ConfigTemplates: map[string]string{"app.conf": tag},
-			DeployTemplates: []kuscia.DeployTemplate{{Name: "all", Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{
-				Name: "main", ConfigVolumeMounts: []kuscia.ConfigVolumeMount{{MountPath: "/app.conf", SubPath: "app.conf"}},
-				Ports: []kuscia.ContainerPort{{Name: "service", Port: 8000, Scope: kuscia.ScopeCluster, Protocol: kuscia.ProtocolHTTP}}}}}}}}}}
+			DeployTemplates: []kuscia.DeployTemplate{{Name: "all",
+				Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{
+					Name: "main", ConfigVolumeMounts: []kuscia.ConfigVolumeMount{{MountPath: "/app.conf",
+						SubPath: "app.conf"}},
+					Ports: []kuscia.ContainerPort{{Name: "service", Port: 8000, Scope: kuscia.ScopeCluster,
+						Protocol: kuscia.ProtocolHTTP}}}}}}}}}}
 	if s.also != "" {
 		v.Spec.Parties = append(v.Spec.Parties, kuscia.Party{DomainID: s.also, AppImageRef: "app"})
 	}
@@ -115,7 +123,7 @@ func (s *site) version(tag string) (packed []byte, digest string) {
 	return packed, digest
 }
 
-// operation is one that brings about a tag, and goes back to another one.
+// operation registers an operation that applies a tag, and rolls back to another one.
 func (s *site) operation(generation int64, target, previous string) {
 	in := serving.Input{ID: "s1", UID: "u1", Generation: generation}
 	in.Target, in.TargetDigest = s.version(target)
@@ -127,37 +135,40 @@ func workflowOf(generation int64) string {
 	return serving.WorkflowPrefix("s1") + string(rune('0'+generation))
 }
 
-// step is a step of the operation of a generation.
+// step returns a step of the operation of a generation.
 func (s *site) step(generation int64, back bool) serving.PartyRequest {
 	in, id := s.temporal.inputs[workflowOf(generation)], workflowOf(generation)
-	req := serving.PartyRequest{ID: "s1", UID: "u1", Generation: generation, Started: 1000 * generation, Domain: s.domain, Deployment: "s1", Version: in.TargetDigest,
-		Source: serving.Source{WorkflowID: id, RunID: "r", Previous: back}, Claim: workloadops.Holder{WorkflowID: id, RunID: "r"}.String(), DeadlineSeconds: 100}
+	req := serving.PartyRequest{ID: "s1", UID: "u1", Generation: generation, Started: 1000 * generation,
+		Domain: s.domain, Deployment: "s1", Version: in.TargetDigest,
+		Source: serving.Source{WorkflowID: id, RunID: "r", Previous: back},
+		Claim:  workloadops.Holder{WorkflowID: id, RunID: "r"}.String(), DeadlineSeconds: 100}
 	if back {
 		req.Version = in.PreviousDigest
 	}
 	return req
 }
 
-// apply has a worker take a step. wrap, where there is one, stands between the worker and the API server.
+// apply makes a worker execute a step. wrap, if set, intercepts the requests to the API server.
 func (s *site) apply(req serving.PartyRequest, wrap func(http.RoundTripper) http.RoundTripper) error {
 	s.t.Helper()
-	return s.does((*partyservings.Activities).Apply, req, wrap)
+	return s.execute((*partyservings.Activities).Apply, req, wrap)
 }
 
-// prepare has a worker say whether it could take a step.
+// prepare makes a worker check a step.
 func (s *site) prepare(req serving.PartyRequest) error {
 	s.t.Helper()
-	return s.does((*partyservings.Activities).Prepare, req, nil)
+	return s.execute((*partyservings.Activities).Prepare, req, nil)
 }
 
-// remove has a worker remove everything of a serving.
+// remove makes a worker delete all objects of a serving.
 func (s *site) remove(req serving.PartyRequest) error {
 	s.t.Helper()
-	return s.does((*partyservings.Activities).Remove, req, nil)
+	return s.execute((*partyservings.Activities).Remove, req, nil)
 }
 
-// does has a worker execute an activity.
-func (s *site) does(what func(*partyservings.Activities, context.Context, serving.PartyRequest) (*serving.TogetherResult, error), req serving.PartyRequest,
+// does makes a worker execute an activity.
+func (s *site) execute(what func(*partyservings.Activities, context.Context,
+	serving.PartyRequest) (*serving.GroupResult, error), req serving.PartyRequest,
 	wrap func(http.RoundTripper) http.RoundTripper) error {
 	s.t.Helper()
 	config := rest.CopyConfig(s.config)
@@ -203,11 +214,12 @@ func (s *site) requireRunsIn(domain, tag string) {
 	d, err := s.kube.AppsV1().Deployments(domain).Get(s.t.Context(), "s1", metav1.GetOptions{})
 	require.NoError(s.t, err)
 	require.Equal(s.t, "app:"+tag, d.Spec.Template.Spec.Containers[0].Image)
-	files, err := s.kube.CoreV1().ConfigMaps(domain).List(s.t.Context(), metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=s1"})
+	files, err := s.kube.CoreV1().ConfigMaps(domain).List(s.t.Context(),
+		metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=s1"})
 	require.NoError(s.t, err)
 	require.Len(s.t, files.Items, 1)
 	require.Contains(s.t, files.Items[0].Data, "app.conf")
-	require.Equal(s.t, tag, files.Items[0].Data["app.conf"], "its files are of the same version")
+	require.Equal(s.t, tag, files.Items[0].Data["app.conf"], "its files have the same version")
 	require.NotContains(s.t, d.Labels, workloadops.LabelClaimed, "no claim is left")
 }
 
@@ -218,8 +230,8 @@ func requireKind(t *testing.T, kind failure.Kind, err error) {
 	require.Equal(t, string(kind), app.Type(), app.Message())
 }
 
-// What was frozen and wakes when everybody has gone back writes nothing.
-func TestAStepWhoseTurnIsOver(t *testing.T) {
+// A step that was suspended and resumes after the rollback writes nothing.
+func TestApply_LosesClaim_WhenStepIsObsolete(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, s.apply(s.step(1, false), nil))
 	s.requireRuns("one")
@@ -236,7 +248,8 @@ func TestAStepWhoseTurnIsOver(t *testing.T) {
 	s.requireRuns("two")
 }
 
-// frozen holds up the first request of that method for a ConfigMap: the worker has read the fencing token, and has written nothing yet.
+// frozen delays the first request of that method for a ConfigMap: the worker has read the fencing token, but has not
+// written anything yet.
 type frozen struct {
 	next   http.RoundTripper
 	method string
@@ -253,24 +266,26 @@ func (f frozen) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r)
 }
 
-// deaf holds up the answer to the first request of that method for a Service: it was made, and the worker does not know.
+// deaf delays the response to the first request of that method for a Service: the Service was created, but the worker
+// does not know.
 type deaf struct{ frozen }
 
 func (d deaf) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := d.next.RoundTrip(r)
-	if r.Method == d.method && strings.HasSuffix(r.URL.Path, "/services/s1-service") && d.once.CompareAndSwap(false, true) {
+	if r.Method == d.method && strings.HasSuffix(r.URL.Path, "/services/s1-service") &&
+		d.once.CompareAndSwap(false, true) {
 		close(d.asked)
 		<-d.until
 	}
 	return response, err
 }
 
-func TestAStepThatIsFrozenBeforeItWrites(t *testing.T) {
+func TestApply_WritesNothing_WhenSuspendedUntilRollback(t *testing.T) {
 	for _, tc := range []struct {
 		reason, method string
 	}{
-		{"before it looks at the ConfigMap that it would change", http.MethodGet},
-		{"with the change of the ConfigMap in its hands, which the way back has not to change back", http.MethodPatch},
+		{"before it reads the ConfigMap that it would change", http.MethodGet},
+		{"with its pending change of the ConfigMap, which the rollback need not revert", http.MethodPatch},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			s := newSite(t)
@@ -283,23 +298,28 @@ func TestAStepThatIsFrozenBeforeItWrites(t *testing.T) {
 			}()
 			<-asked
 			stopped := time.Now()
-			require.NoError(t, s.apply(s.step(2, true), nil), "the operation takes it for dead, and goes back")
+			require.NoError(t, s.apply(s.step(2, true), nil), "the operation considers it dead, and rolls back")
 			s.requireRuns("one")
-			require.Eventually(t, func() bool { return time.Since(stopped) > 3*time.Second }, time.Minute, 50*time.Millisecond, "a heartbeat that is missed takes longer")
+			require.Eventually(t, func() bool {
+				return time.Since(stopped) > 3*time.Second
+			}, time.Minute, 50*time.Millisecond, "a missed heartbeat takes longer")
 			close(thaw)
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, <-result, &app)
-			require.Contains(t, []string{string(failure.ClaimLost), string(failure.NotReady)}, app.Type(), "it is told, or finds by itself that it was frozen for too long")
+			require.Contains(t, []string{string(failure.ClaimLost), string(failure.NotReady)}, app.Type(),
+				"the fencing token stops it, or it detects that it was suspended for too long")
 			s.requireRuns("one")
 		})
 	}
 }
 
-// What is not there is made only as long as it is not there: whoever has made it since keeps it.
-func TestACreationWritesOverNothing(t *testing.T) {
+// An object is created only if it does not exist: an object that another client has created since is kept.
+func TestApply_DoesNotOverwriteObjectCreatedMeanwhile(t *testing.T) {
 	foreign := func(s *site) {
-		_, err := s.kube.CoreV1().ConfigMaps(s.domain).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "s1-configtemplate"},
-			Data: map[string]string{"app.conf": "theirs"}}, metav1.CreateOptions{FieldManager: serving.FieldManager})
+		_, err := s.kube.CoreV1().ConfigMaps(s.domain).Create(s.t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "s1-configtemplate"},
+				Data: map[string]string{"app.conf": "theirs"}},
+			metav1.CreateOptions{FieldManager: serving.FieldManager})
 		require.NoError(s.t, err)
 	}
 	for _, tc := range []struct {
@@ -308,9 +328,9 @@ func TestACreationWritesOverNothing(t *testing.T) {
 		want    []failure.Kind
 		content string
 	}{
-		{"a newer operation has made it", func(s *site) { require.NoError(s.t, s.apply(s.step(2, false), nil)) },
+		{"a newer operation has created it", func(s *site) { require.NoError(s.t, s.apply(s.step(2, false), nil)) },
 			[]failure.Kind{failure.ClaimLost, failure.Claimed}, "two"},
-		{"somebody else has, under whatever name", foreign, []failure.Kind{failure.Refused}, "theirs"},
+		{"another client has created it, under any field manager", foreign, []failure.Kind{failure.Refused}, "theirs"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			s := newSite(t)
@@ -326,14 +346,15 @@ func TestACreationWritesOverNothing(t *testing.T) {
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, <-result, &app)
 			require.Contains(t, tc.want, failure.Kind(app.Type()), app.Message())
-			files, err := s.kube.CoreV1().ConfigMaps(s.domain).Get(t.Context(), "s1-configtemplate", metav1.GetOptions{})
+			files, err := s.kube.CoreV1().ConfigMaps(s.domain).Get(t.Context(), "s1-configtemplate",
+				metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, tc.content, files.Data["app.conf"])
 		})
 	}
 }
 
-func TestAStepThatIsFrozenUntilAllIsRemovedMakesNothing(t *testing.T) {
+func TestApply_CreatesNothing_WhenSuspendedUntilRemoval(t *testing.T) {
 	s := newSite(t)
 	asked, thaw, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -343,18 +364,22 @@ func TestAStepThatIsFrozenUntilAllIsRemovedMakesNothing(t *testing.T) {
 	}()
 	<-asked
 	stopped := time.Now()
-	require.NoError(t, s.kube.CoreV1().Services(s.domain).Delete(t.Context(), "s1-service", metav1.DeleteOptions{}), "what it had made is removed")
-	require.Eventually(t, func() bool { return time.Since(stopped) > 11*time.Second }, time.Minute, 50*time.Millisecond, "the heartbeat is missed")
+	require.NoError(t, s.kube.CoreV1().Services(s.domain).Delete(t.Context(), "s1-service", metav1.DeleteOptions{}),
+		"what it had created is deleted")
+	require.Eventually(t, func() bool {
+		return time.Since(stopped) > 11*time.Second
+	}, time.Minute, 50*time.Millisecond, "the heartbeat is missed")
 	close(thaw)
 	requireKind(t, failure.NotReady, <-result)
-	left, err := s.kube.CoreV1().ConfigMaps(s.domain).List(t.Context(), metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=s1"})
+	left, err := s.kube.CoreV1().ConfigMaps(s.domain).List(t.Context(),
+		metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=s1"})
 	require.NoError(t, err)
 	require.Empty(t, left.Items)
 	_, err = s.kube.AppsV1().Deployments(s.domain).Get(t.Context(), "s1", metav1.GetOptions{})
 	require.Error(t, err)
 }
 
-func TestAStepThatFailsGivesItsClaimBack(t *testing.T) {
+func TestApply_ReleasesClaim_WhenItFails(t *testing.T) {
 	s := newSite(t)
 	s.operation(1, "bad", "")
 	req := s.step(1, false)
@@ -363,23 +388,25 @@ func TestAStepThatFailsGivesItsClaimBack(t *testing.T) {
 	s.requireRuns("bad")
 }
 
-func TestAFailureOfWhatIsOwedThatIsKnownIsLeftToTheServer(t *testing.T) {
+func TestApply_IsRetriedByTemporal_WhenFailureIsKnown(t *testing.T) {
 	s := newSite(t)
-	_, err := s.kube.AppsV1().Deployments(s.domain).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x:good"}}}}}},
+	_, err := s.kube.AppsV1().Deployments(s.domain).Create(t.Context(),
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x:good"}}}}}},
 		metav1.CreateOptions{})
 	require.NoError(t, err)
 	req := s.step(2, true)
 	err = s.apply(req, nil)
 	requireKind(t, failure.Refused, err)
-	var told *temporal.ApplicationError
-	require.ErrorAs(t, err, &told)
-	req.KnownFailure = told.Message()
+	var reported *temporal.ApplicationError
+	require.ErrorAs(t, err, &reported)
+	req.KnownFailure = reported.Message()
 	err = s.apply(req, nil)
 	requireKind(t, failure.NotReady, err)
-	require.ErrorAs(t, err, &told)
-	require.Equal(t, serving.OwedRetryInterval, told.NextRetryDelay())
+	require.ErrorAs(t, err, &reported)
+	require.Equal(t, serving.PersistentRetryInterval, reported.NextRetryDelay())
 	req.KnownFailure = "another reason"
 	requireKind(t, failure.Refused, s.apply(req, nil))
 }

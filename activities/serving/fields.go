@@ -27,12 +27,14 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// versionOfNone is a resourceVersion that no object has: the stores of API servers count from 1, which is their own beginning. An apply
-// with it makes an object that is not there, and is a conflict for one that another attempt, or somebody else, has made in the meantime.
-const versionOfNone = "1"
+// createResourceVersion is a resourceVersion that no object has: the stores of API servers start at 1 themselves. An
+// apply with it creates a missing object, and conflicts with one that another attempt or client has created in the
+// meantime.
+const createResourceVersion = "1"
 
-// applyBody is what is applied to an object: the fields that are to be Slipway's, and digest as theirs; "": the digest of what is sent. It is meant for
-// that version of the object, and for no other one; without an object, for none.
+// applyBody returns the body of an apply: the fields that Slipway is to own, with digest as their digest; if that is
+// "", it is computed from the body. The apply is valid only for the given version of the object; if is is nil, only as
+// long as the object does not exist.
 func applyBody(wanted, is object, digest string) ([]byte, error) {
 	deployment, isDeployment := wanted.(*appsv1.Deployment)
 	if former, updates := is.(*appsv1.Deployment); isDeployment && updates {
@@ -48,7 +50,7 @@ func applyBody(wanted, is object, digest string) ([]byte, error) {
 	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
 	if isDeployment {
 		unstructured.RemoveNestedField(fields, "spec", "template", "metadata", "creationTimestamp")
-		// Whoever pauses a Deployment holds up the next version too.
+		// A Deployment that another client has paused would never roll out the next version.
 		if err := unstructured.SetNestedField(fields, false, "spec", "paused"); err != nil {
 			return nil, err
 		}
@@ -58,21 +60,24 @@ func applyBody(wanted, is object, digest string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := unstructured.SetNestedField(fields, digest, "metadata", "annotations", serving.AnnotationApplied); err != nil {
+	if err := unstructured.SetNestedField(fields, digest, "metadata", "annotations",
+		serving.AnnotationApplied); err != nil {
 		return nil, err
 	}
 	meta := fields["metadata"].(map[string]any)
-	meta["resourceVersion"] = versionOfNone
+	meta["resourceVersion"] = createResourceVersion
 	if is != nil {
 		meta["uid"], meta["resourceVersion"] = string(is.GetUID()), is.GetResourceVersion()
 	}
 	return json.Marshal(fields)
 }
 
-// adopt takes over what was written under Slipway's name without an apply, so that what is not wanted any more goes.
+// adopt converts fields that were written under Slipway's name without an apply (by an earlier build), so that an apply
+// removes those that are not wanted any more.
 func adopt[T object](ctx context.Context, w *writer, c kindClient[T], is object) error {
 	if !slices.ContainsFunc(is.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
-		return e.Manager == serving.FieldManager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
+		return e.Manager == serving.FieldManager && e.Operation == metav1.ManagedFieldsOperationUpdate &&
+			e.Subresource == ""
 	}) {
 		return nil
 	}
@@ -92,8 +97,9 @@ func adopt[T object](ctx context.Context, w *writer, c kindClient[T], is object)
 	return nil
 }
 
-// merged are the kinds of a serving's objects as the API server merges them: an empty object of each, with its schema.
-var merged = sync.OnceValues(func() (map[schema.GroupVersionKind]*typed.TypedValue, error) {
+// mergeSchemas are empty objects of the kinds of a serving's objects, with the schemas by which the API server merges
+// them.
+var mergeSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*typed.TypedValue, error) {
 	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	kinds := map[schema.GroupVersionKind]*typed.TypedValue{}
 	for _, empty := range []object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}} {
@@ -109,7 +115,7 @@ var merged = sync.OnceValues(func() (map[schema.GroupVersionKind]*typed.TypedVal
 	return kinds, nil
 })
 
-// schemeKind is the kind of an object, which clients of Kubernetes' own kinds leave out of what they read.
+// schemeKind returns the kind of an object, because typed clients leave it empty in what they read.
 func schemeKind(is object) (schema.GroupVersionKind, error) {
 	kinds, _, err := scheme.Scheme.ObjectKinds(is)
 	if err != nil {
@@ -118,7 +124,7 @@ func schemeKind(is object) (schema.GroupVersionKind, error) {
 	return kinds[0], nil
 }
 
-// appliedDigest is the digest of the fields of an object that are Slipway's, as they are.
+// appliedDigest returns the digest of the current values of the fields of an object that Slipway owns.
 func appliedDigest(is object) (string, error) {
 	fields, err := appliedFields(is)
 	if err != nil {
@@ -127,33 +133,35 @@ func appliedDigest(is object) (string, error) {
 	return serving.AppliedDigest(fields)
 }
 
-// appliedFields are the fields of an object that are Slipway's, with its kind and its name. It answers what client-go's Extract functions answer, without the
-// detours by which these make a typed value of it.
+// appliedFields returns the fields of an object that Slipway owns, with its kind and name. The result is that of
+// client-go's Extract functions, without their costly conversion to a typed value.
 func appliedFields(is object) (map[string]any, error) {
 	kind, err := schemeKind(is)
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := merged()
+	kinds, err := mergeSchemas()
 	if err != nil {
 		return nil, err
 	}
 	like, known := kinds[kind]
 	if !known {
-		return nil, fmt.Errorf("a %s is no object of a serving", kind.Kind)
+		return nil, fmt.Errorf("a %s is not an object of a serving", kind.Kind)
 	}
 	fields := map[string]any{}
 	if raw := serving.OwnedFields(is); raw != nil {
 		var owned fieldpath.Set
 		if err := owned.FromJSON(bytes.NewReader(raw)); err != nil {
-			return nil, fmt.Errorf("what Slipway owns of %s %s/%s cannot be read: %w", kind.Kind, is.GetNamespace(), is.GetName(), err)
+			return nil, fmt.Errorf("the fields of %s %s/%s that Slipway owns cannot be read: %w", kind.Kind,
+				is.GetNamespace(), is.GetName(), err)
 		}
 		all, err := value.NewValueReflect(is)
 		if err != nil {
 			return nil, err
 		}
-		whole := typed.AsTypedUnvalidated(all, like.Schema(), like.TypeRef()) //nolint:staticcheck // the API server has validated it, and to do so again takes a third of the time
-		if found, some := whole.ExtractItems(owned.Leaves()).AsValue().Unstructured().(map[string]any); some {
+		//nolint:staticcheck // the API server has validated it; validating again would take a third of the time
+		typedValue := typed.AsTypedUnvalidated(all, like.Schema(), like.TypeRef())
+		if found, some := typedValue.ExtractItems(owned.Leaves()).AsValue().Unstructured().(map[string]any); some {
 			fields = found
 		}
 	}
@@ -178,28 +186,31 @@ func kindOf(is object) string {
 	}
 }
 
-// part is what the watch keeps of a Service or a ConfigMap: their content is of no interest beyond whether somebody else has changed it.
-type part struct {
+// dependent is what the watch keeps of a Service or a ConfigMap: of its content, only whether another client has
+// changed it.
+type dependent struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
 	drift []kuscia.Drift
-	// token is the fencing token that it was written with last.
+	// token is the fencing token of the step that last wrote it.
 	token serving.FencingToken
 }
 
-// DeepCopyObject copies it.
-func (b *part) DeepCopyObject() runtime.Object {
-	return &part{TypeMeta: b.TypeMeta, ObjectMeta: *b.DeepCopy(), drift: b.drift, token: b.token}
+// DeepCopyObject implements runtime.Object.
+func (b *dependent) DeepCopyObject() runtime.Object {
+	return &dependent{TypeMeta: b.TypeMeta, ObjectMeta: *b.DeepCopy(), drift: b.drift, token: b.token}
 }
 
-// toPart keeps of one what the watch needs.
-func (w *Watch) toPart(from any) (any, error) {
+// toDependent reduces an object to what the watch needs.
+func (w *Watch) toDependent(from any) (any, error) {
 	is, ok := from.(object)
-	if _, done := from.(*part); done || !ok {
+	if _, done := from.(*dependent); done || !ok {
 		return from, nil
 	}
-	return &part{TypeMeta: metav1.TypeMeta{Kind: kindOf(is)}, drift: w.digests.drift(is), token: serving.TokenOf(is), ObjectMeta: metav1.ObjectMeta{
-		Name: is.GetName(), Namespace: is.GetNamespace(), UID: is.GetUID(), ResourceVersion: is.GetResourceVersion(),
-		Labels: is.GetLabels(),
-	}}, nil
+	return &dependent{TypeMeta: metav1.TypeMeta{Kind: kindOf(is)}, drift: w.digests.drift(is),
+		token: serving.TokenOf(is), ObjectMeta: metav1.ObjectMeta{
+			Name: is.GetName(), Namespace: is.GetNamespace(), UID: is.GetUID(),
+			ResourceVersion: is.GetResourceVersion(),
+			Labels:          is.GetLabels(),
+		}}, nil
 }

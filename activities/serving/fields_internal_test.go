@@ -18,32 +18,41 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// richDeployment has what the API server merges in each of its ways: maps and lists by key, lists as a whole, structs as a whole, and what is empty.
+// richDeployment returns a Deployment with everything that the API server merges in different ways: maps and lists by
+// key, atomic lists, atomic structs, and empty values.
 func richDeployment() *appsv1.Deployment {
 	own := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	return &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "alice", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "a"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "alice", Labels: map[string]string{"app": "web"},
+			Annotations: map[string]string{"note": "a"}},
 		Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: own, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: own.MatchLabels},
 			Spec: corev1.PodSpec{
 				Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
-					{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{LabelSelector: own, TopologyKey: corev1.LabelHostname}}}}},
+					{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{LabelSelector: own,
+						TopologyKey: corev1.LabelHostname}}}}},
 				Containers: []corev1.Container{
 					{Name: "main", Image: "app:one", Command: []string{"run"}, Args: []string{"-v", "-a"},
-						Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: corev1.ProtocolTCP}, {Name: "udp", ContainerPort: 80, Protocol: corev1.ProtocolUDP}},
+						Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: corev1.ProtocolTCP},
+							{Name: "udp", ContainerPort: 80, Protocol: corev1.ProtocolUDP}},
 						Env: []corev1.EnvVar{{Name: "B", Value: "2"}, {Name: "A"},
-							{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
-						Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}},
+							{Name: "IP",
+								ValueFrom: &corev1.EnvVarSource{
+									FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
+						Resources: corev1.ResourceRequirements{
+							Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}},
 						ReadinessProbe: &corev1.Probe{PeriodSeconds: 5,
-							ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("http"), Path: "/"}}},
+							ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString(
+								"http"), Path: "/"}}},
 						VolumeMounts: []corev1.VolumeMount{{Name: "conf", MountPath: "/conf"}}},
 					{Name: "side", Image: "side:one"},
 				},
-				Volumes: []corev1.Volume{{Name: "conf", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+				Volumes: []corev1.Volume{{Name: "conf",
+					VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 			}}}}
 }
 
-// ExtractedDigest is the digest of what client-go finds to be Slipway's.
+// ExtractedDigest returns the digest of the fields that client-go extracts as Slipway's.
 func ExtractedDigest(t *testing.T, is object) string {
 	t.Helper()
 	var fields any
@@ -66,14 +75,17 @@ func ExtractedDigest(t *testing.T, is object) string {
 	return digest
 }
 
-// What is Slipway's of an object is what client-go finds: whatever the API server merges by key or as a whole, and whatever others add to it or take away. An earlier build has
-// noted the digests of that.
-func TestWhatIsAppliedIsWhatClientGoFinds(t *testing.T) {
+// Slipway's fields of an object are those that client-go extracts, whether the API server merges them by key or
+// atomically, and whatever other clients add or remove. Digests stored by earlier builds depend on that.
+func TestAppliedDigest_MatchesClientGo(t *testing.T) {
 	t.Parallel()
-	service := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "alice"},
-		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}}}}
-	config := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "alice"},
-		Data: map[string]string{"app.conf": "a", "empty": ""}, BinaryData: map[string][]byte{"bin": {0, 1, 255}}}
+	service := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "alice"},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"},
+			Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}}}}
+	config := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "alice"},
+		Data:       map[string]string{"app.conf": "a", "empty": ""}, BinaryData: map[string][]byte{"bin": {0, 1, 255}}}
 	deployment := func(change func(d *appsv1.Deployment)) object {
 		d := richDeployment()
 		change(d)
@@ -83,7 +95,7 @@ func TestWhatIsAppliedIsWhatClientGoFinds(t *testing.T) {
 	for _, c := range []struct {
 		reason  string
 		applied object
-		// patch is what somebody else has changed since; "": nothing.
+		// patch is the change by another client; "" for none.
 		patch   string
 		differs bool
 	}{
@@ -91,20 +103,31 @@ func TestWhatIsAppliedIsWhatClientGoFinds(t *testing.T) {
 		{"a Service as it was applied", service, "", false},
 		{"a ConfigMap as it was applied", config, "", false},
 		{"another image", richDeployment(), image("two"), true},
-		{"a container more", richDeployment(), `{"spec":{"template":{"spec":{"containers":[{"name":"more","image":"more"}]}}}}`, false},
-		{"a variable less", richDeployment(), `{"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":"B","$patch":"delete"}]}]}}}}`, true},
-		{"a limit more", richDeployment(), `{"spec":{"template":{"spec":{"containers":[{"name":"main","resources":{"limits":{"memory":"1Gi"}}}]}}}}`, false},
-		{"a limit where none is", richDeployment(), `{"spec":{"template":{"spec":{"containers":[{"name":"side","resources":{"limits":{"memory":"1Gi"}}}]}}}}`, false},
-		{"an empty directory that is bounded", richDeployment(), `{"spec":{"template":{"spec":{"volumes":[{"name":"conf","emptyDir":{"sizeLimit":"1Gi"}}]}}}}`, false},
-		{"arguments are one whole", richDeployment(), `{"spec":{"template":{"spec":{"containers":[{"name":"main","args":["-v"]}]}}}}`, true},
-		{"a label of somebody else's", richDeployment(), `{"metadata":{"labels":{"team":"a"}}}`, false},
+		{"an additional container", richDeployment(),
+			`{"spec":{"template":{"spec":{"containers":[{"name":"more","image":"more"}]}}}}`, false},
+		{"a removed variable", richDeployment(),
+			`{"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":"B","$patch":"delete"}]}]}}}}`,
+			true},
+		{"an additional limit", richDeployment(),
+			`{"spec":{"template":{"spec":{"containers":[{"name":"main","resources":{"limits":{"memory":"1Gi"}}}]}}}}`,
+			false},
+		{"a first limit", richDeployment(),
+			`{"spec":{"template":{"spec":{"containers":[{"name":"side","resources":{"limits":{"memory":"1Gi"}}}]}}}}`,
+			false},
+		{"a size limit of an empty directory", richDeployment(),
+			`{"spec":{"template":{"spec":{"volumes":[{"name":"conf","emptyDir":{"sizeLimit":"1Gi"}}]}}}}`, false},
+		{"a list that is merged atomically", richDeployment(),
+			`{"spec":{"template":{"spec":{"containers":[{"name":"main","args":["-v"]}]}}}}`, true},
+		{"a label of another client", richDeployment(), `{"metadata":{"labels":{"team":"a"}}}`, false},
 		{"another size", richDeployment(), `{"spec":{"replicas":7}}`, false},
-		{"no affinity any more", richDeployment(), `{"spec":{"template":{"spec":{"affinity":null}}}}`, true},
+		{"removed affinity", richDeployment(), `{"spec":{"template":{"spec":{"affinity":null}}}}`, true},
 		{"another port of a Service", service, `{"spec":{"ports":[{"port":80,"targetPort":9090}]}}`, true},
-		{"a Service asked for in another way", service, `{"spec":{"type":"NodePort"}}`, false},
+		{"another type of a Service", service, `{"spec":{"type":"NodePort"}}`, false},
 		{"another file", config, `{"data":{"app.conf":"b"}}`, true},
-		{"a file more", config, `{"data":{"more":"b"}}`, false},
-		{"nothing in common but labels", deployment(func(d *appsv1.Deployment) { *pod(d) = corev1.PodSpec{} }), image("two"), false},
+		{"an additional file", config, `{"data":{"more":"b"}}`, false},
+		{"only labels in common", deployment(func(d *appsv1.Deployment) {
+			*pod(d) = corev1.PodSpec{}
+		}), image("two"), false},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +135,8 @@ func TestWhatIsAppliedIsWhatClientGoFinds(t *testing.T) {
 			digest, err := appliedDigest(is)
 			require.NoError(t, err)
 			require.Equal(t, ExtractedDigest(t, is), digest)
-			require.Equal(t, c.differs, digest != is.GetAnnotations()[serving.AnnotationApplied], "whether it is what was applied")
+			require.Equal(t, c.differs, digest != is.GetAnnotations()[serving.AnnotationApplied],
+				"whether it differs from what was applied")
 		})
 	}
 }
@@ -121,7 +145,7 @@ func image(name string) string {
 	return `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:` + name + `"}]}}}}`
 }
 
-// appliedAndPatched is an object as Slipway applies it, and as somebody else has changed it then.
+// appliedAndPatched returns an object as applied by Slipway and then changed by another client.
 func appliedAndPatched(t *testing.T, wanted object, patch string) object {
 	t.Helper()
 	wanted = wanted.DeepCopyObject().(object)
@@ -151,8 +175,8 @@ func appliedAndPatched(t *testing.T, wanted object, patch string) object {
 	return is
 }
 
-// Objects that Slipway has never applied have nothing of its; neither do kinds that it does not make.
-func TestWhatWasNeverAppliedIsNobodys(t *testing.T) {
+// Objects that Slipway has never applied have no fields of it; neither do kinds that it does not create.
+func TestAppliedDigest_OfObjectsNeverApplied(t *testing.T) {
 	t.Parallel()
 	is := ownDeployment()
 	is.ManagedFields = nil
@@ -164,5 +188,5 @@ func TestWhatWasNeverAppliedIsNobodys(t *testing.T) {
 	_, err = appliedDigest(is)
 	require.ErrorContains(t, err, "Deployment alice/web")
 	_, err = appliedDigest(&corev1.Pod{})
-	require.ErrorContains(t, err, "a Pod is no object of a serving")
+	require.ErrorContains(t, err, "a Pod is not an object of a serving")
 }

@@ -28,31 +28,37 @@ import (
 )
 
 const (
-	// gather is how long changes of one Deployment are collected before it is looked at.
-	gather = 500 * time.Millisecond
-	// askAgain is how often the pods of a Deployment that lacks some are asked why: what they say changes with no change of the Deployment.
-	askAgain = 5 * time.Second
-	// atWorkAgain is how often is looked whether the operation is over that holds a Deployment which somebody else has changed.
-	atWorkAgain = 30 * time.Second
-	// tellShortest and tellLongest limit the pause before something that did not arrive is told again.
-	tellShortest, tellLongest = time.Second, 30 * time.Second
-	// together is how long changes of several Deployments are collected before they are told, and mostTold of how many one signal tells: a few hundred bytes each.
-	together, mostTold = 200 * time.Millisecond, 200
-	// tellTimeout is how long telling may take.
-	tellTimeout = 10 * time.Second
+	// debounce is how long changes of one Deployment are collected before it is observed.
+	debounce = 500 * time.Millisecond
+	// podRecheckInterval is how often the pods of an incomplete Deployment are read again: their status changes without
+	// a change of the Deployment.
+	podRecheckInterval = 5 * time.Second
+	// operationRecheckInterval is how often the observer checks whether the operation that has claimed a Deployment has
+	// ended, while another client's change to it is ignored.
+	operationRecheckInterval = 30 * time.Second
+	// minReportPause and maxReportPause limit the pause before a failed report is retried.
+	minReportPause, maxReportPause = time.Second, 30 * time.Second
+	// batchDelay is how long changes of several Deployments are collected before they are reported, and maxBatch how
+	// many one signal reports: a few hundred bytes each.
+	batchDelay, maxBatch = 200 * time.Millisecond, 200
+	// reportTimeout is the timeout of one request to Temporal.
+	reportTimeout = 10 * time.Second
 )
 
-// temporalClient starts workflows, with and without a signal, and says how one stands, as client.Client does.
+// temporalClient is the part of client.Client that starts workflows, with and without a signal, and describes them.
 type temporalClient interface {
-	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
-	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
+	DescribeWorkflowExecution(ctx context.Context, workflowID,
+		runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
+	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any,
+		args ...any) (client.WorkflowRun, error)
 	SignalWithStartWorkflow(ctx context.Context, workflowID, signalName string, signalArg any,
 		options client.StartWorkflowOptions, workflow any,
 		workflowArgs ...any) (client.WorkflowRun, error)
 }
 
-// Observer tells the centre once of every change of what the servings of one cluster run, by a short ServingStatuses workflow: of all that has changed within a moment
-// by one signal. When nothing changes it tells nothing, and at rest, when no Deployment lacks pods, it asks nobody either.
+// Observer reports every change of the servings' Deployments of one cluster once to the centre, by a short
+// ServingStatuses workflow: all changes within batchDelay in one signal. Without changes it reports nothing; if no
+// Deployment is incomplete, it sends no requests either.
 type Observer struct {
 	activities *Activities
 	temporal   temporalClient
@@ -61,28 +67,31 @@ type Observer struct {
 	ending     sync.WaitGroup
 
 	mu sync.Mutex
-	// last is what was seen last of each Deployment, and untold those of which that is still to be told, in the order in which they have changed.
-	last   map[name]serving.Observation
-	untold []name
-	waits  map[name]bool // those in untold
-	// news has a value while there is something untold.
-	news chan struct{}
+	// last is the last observation of each Deployment, and pending the Deployments whose observation is still to be
+	// reported, in the order of their changes.
+	last      map[name]serving.Observation
+	pending   []name
+	isPending map[name]bool // those in pending
+	// wake has a value while pending is not empty.
+	wake chan struct{}
 }
 
-// NewObserver makes an observer of what activities' watch sees.
+// NewObserver returns an observer of the watch of activities.
 func NewObserver(activities *Activities, temporal temporalClient) *Observer {
-	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{}, waits: map[name]bool{}, news: make(chan struct{}, 1),
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[name](tellShortest, tellLongest))}
+	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{},
+		isPending: map[name]bool{}, wake: make(chan struct{}, 1),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[name](minReportPause, maxReportPause))}
 }
 
-// Start begins to observe; it returns at once. The watch is to be started after it.
+// Start starts the observer and returns at once. Start the watch after it.
 func (o *Observer) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.cancel = cancel
-	o.activities.watch.onChange(func(of name) { o.queue.AddAfter(of, gather) })
-	o.ending.Go(func() { kube.Work(ctx, o.queue, o.look) })
-	o.ending.Go(func() { o.tellAll(ctx) })
-	o.ending.Go(func() { o.checkAll(ctx) })
+	o.activities.watch.onChange(func(of name) { o.queue.AddAfter(of, debounce) })
+	o.ending.Go(func() { kube.Work(ctx, o.queue, o.inspect) })
+	o.ending.Go(func() { o.reportLoop(ctx) })
+	o.ending.Go(func() { o.startChecks(ctx) })
 	return nil
 }
 
@@ -94,42 +103,42 @@ func (o *Observer) Stop(context.Context) error {
 	return nil
 }
 
-// look looks at a Deployment, and has what is not known yet told.
-func (o *Observer) look(ctx context.Context, of name) error {
+// inspect observes a Deployment, and enqueues a report if anything is new.
+func (o *Observer) inspect(ctx context.Context, of name) error {
 	d, live := o.activities.watch.deployment(of)
 	if !live {
-		o.queue.AddAfter(of, tellShortest)
+		o.queue.AddAfter(of, minReportPause)
 		return nil
 	}
-	now, tells := o.see(ctx, of, d)
-	if d != nil && lacks(now.Seen) {
-		o.queue.AddAfter(of, askAgain)
+	now, isNew := o.observe(ctx, of, d)
+	if d != nil && isIncomplete(now.Snapshot) {
+		o.queue.AddAfter(of, podRecheckInterval)
 	}
-	if tells {
+	if isNew {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.last[of] = now
-		o.tell(of)
+		o.enqueueReport(of)
 	}
 	return nil
 }
 
-// tell has Deployments told of. The caller holds mu.
-func (o *Observer) tell(of ...name) {
+// enqueueReport enqueues reports of Deployments. The caller holds mu.
+func (o *Observer) enqueueReport(of ...name) {
 	for _, one := range of {
-		if !o.waits[one] {
-			o.waits[one], o.untold = true, append(o.untold, one)
+		if !o.isPending[one] {
+			o.isPending[one], o.pending = true, append(o.pending, one)
 		}
 	}
-	kube.Wake(o.news)
+	kube.Wake(o.wake)
 }
 
-// tellAll tells what there is to tell, together what comes within a moment, and again what does not arrive.
-func (o *Observer) tellAll(ctx context.Context) {
-	pause := together
+// reportLoop sends pending reports, collected for a moment, and retries failed ones.
+func (o *Observer) reportLoop(ctx context.Context) {
+	pause := batchDelay
 	for {
 		select {
-		case <-o.news:
+		case <-o.wake:
 		case <-ctx.Done():
 			return
 		}
@@ -140,99 +149,110 @@ func (o *Observer) tellAll(ctx context.Context) {
 			timer.Stop()
 			return
 		}
-		err := o.tellSome(ctx)
+		err := o.reportBatch(ctx)
 		switch {
 		case err == nil:
-			pause = together
+			pause = batchDelay
 		case ctx.Err() == nil:
-			pause = min(max(2*pause, tellShortest), tellLongest)
-			o.activities.options.Logger.Warn("what servings run could not be told yet", "error", err)
+			pause = min(max(2*pause, minReportPause), maxReportPause)
+			o.activities.options.Logger.Warn("cannot report the state of servings; retrying", "error", err)
 		}
 	}
 }
 
-// tellSome tells of as many Deployments as one signal takes.
-func (o *Observer) tellSome(ctx context.Context) error {
+// reportBatch reports as many Deployments as one signal may carry.
+func (o *Observer) reportBatch(ctx context.Context) error {
 	o.mu.Lock()
-	some := slices.Clone(o.untold[:min(mostTold, len(o.untold))])
-	o.untold = o.untold[len(some):]
-	if len(o.untold) > 0 {
-		kube.Wake(o.news)
+	some := slices.Clone(o.pending[:min(maxBatch, len(o.pending))])
+	o.pending = o.pending[len(some):]
+	if len(o.pending) > 0 {
+		kube.Wake(o.wake)
 	}
 	burst := make([]serving.Observation, len(some))
 	for i, of := range some {
 		burst[i] = o.last[of]
-		delete(o.waits, of)
+		delete(o.isPending, of)
 	}
 	o.mu.Unlock()
 	if len(burst) == 0 {
 		return nil
 	}
-	call, cancel := context.WithTimeout(ctx, tellTimeout)
+	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	queue := o.activities.options.queue()
 	id := serving.StatusesWorkflowID(queue)
-	_, err := o.temporal.SignalWithStartWorkflow(call, id, serving.SignalObservedMany, burst, client.StartWorkflowOptions{
-		ID: id, TaskQueue: catalog.EngineQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		StaticSummary: "what the parties on queue " + queue + " see of servings"}, serving.TypeStatuses, []serving.Observation{})
+	_, err := o.temporal.SignalWithStartWorkflow(call, id, serving.SignalObservedMany, burst,
+		client.StartWorkflowOptions{
+			ID: id, TaskQueue: catalog.EngineQueue,
+			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+			StaticSummary:            "state of servings on queue " + queue}, serving.TypeStatuses,
+		[]serving.Observation{})
 	if err != nil {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.tell(some...)
+		o.enqueueReport(some...)
 	}
 	return err
 }
 
-// see is what is to be told of a Deployment; tells is false when nothing is new, or what there is to see is not of what it is asked now.
-func (o *Observer) see(ctx context.Context, of name, d *appsv1.Deployment) (now serving.Observation, tells bool) {
+// observe returns the observation of a Deployment. isNew is false if nothing is new, or if the status does not reflect
+// the current spec.
+func (o *Observer) observe(ctx context.Context, of name, d *appsv1.Deployment) (now serving.Observation, isNew bool) {
 	o.mu.Lock()
 	last, known := o.last[of]
 	o.mu.Unlock()
 	if d == nil {
-		if !known || slices.Contains(last.Seen.Missing, "Deployment/"+of.deployment) {
+		if !known || slices.Contains(last.Snapshot.Missing, "Deployment/"+of.deployment) {
 			return now, false
 		}
 		now = last
-		now.Seen = last.Seen.Gone(of.deployment)
+		now.Snapshot = last.Snapshot.Deleted(of.deployment)
 	} else {
-		if d.DeletionTimestamp != nil || !serving.Settled(d) || d.Annotations[serving.AnnotationEngine] != o.activities.options.Engine {
+		if d.DeletionTimestamp != nil || !serving.StatusIsCurrent(d) ||
+			d.Annotations[serving.AnnotationEngine] != o.activities.options.Engine {
 			return now, false
 		}
-		missing, drift := o.activities.watch.belongings(d, serving.ObjectsOf(d))
-		if drift = append(o.activities.watch.digests.drift(d), drift...); len(drift) > 0 && o.atWork(ctx, d) {
-			drift = nil // the operation puts back what it finds, or leaves it to who looks when it is over
-			o.queue.AddAfter(of, atWorkAgain)
+		missing, drift := o.activities.watch.checkDependents(d, serving.ObjectsOf(d))
+		if drift = append(o.activities.watch.digests.drift(d), drift...); len(drift) > 0 &&
+			o.operationInProgress(ctx, d) {
+			drift = nil // the operation restores it; if it does not, the check after its end reports it
+			o.queue.AddAfter(of, operationRecheckInterval)
 		}
-		now = serving.Observation{ID: d.Labels[kuscia.LabelDeploymentName], UID: d.Labels[kuscia.LabelDeploymentUID], Domain: of.namespace,
+		now = serving.Observation{ID: d.Labels[kuscia.LabelDeploymentName], UID: d.Labels[kuscia.LabelDeploymentUID],
+			Domain:     of.namespace,
 			Deployment: of.deployment,
-			Seen:       serving.See(d, missing, drift)}
-		if lacks(now.Seen) {
-			o.ask(ctx, d, &now.Seen, last.Seen)
+			Snapshot:   serving.NewDeploymentSnapshot(d, missing, drift)}
+		if isIncomplete(now.Snapshot) {
+			o.addPodReason(ctx, d, &now.Snapshot, last.Snapshot)
 		}
 	}
-	last.Seen.ResourceVersion = now.Seen.ResourceVersion
+	last.Snapshot.ResourceVersion = now.Snapshot.ResourceVersion
 	return now, !known || !reflect.DeepEqual(last, now)
 }
 
-// atWork says whether the operation that holds a Deployment is under way: one that is over may have left its claim, and puts nothing back.
-// While Temporal does not answer it counts as under way.
-func (o *Observer) atWork(ctx context.Context, d *appsv1.Deployment) bool {
+// operationInProgress reports whether the operation that has claimed a Deployment is running: one that has ended may
+// have left its claim, and restores nothing. While Temporal does not answer, it counts as running.
+func (o *Observer) operationInProgress(ctx context.Context, d *appsv1.Deployment) bool {
 	holder := workloadops.ParseHolder(d.Annotations[workloadops.AnnotationClaimedBy])
 	if !strings.HasPrefix(holder.WorkflowID, serving.WorkflowPrefix(d.Labels[kuscia.LabelDeploymentName])) {
-		return false // of no operation on this serving, whoever has written it
+		return false // not the claim of an operation on this serving
 	}
-	call, cancel := context.WithTimeout(ctx, tellTimeout)
+	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	described, err := execution.Describe(call, o.temporal, holder.WorkflowID, "")
 	return err != nil || execution.IsOpen(described) && execution.HasRun(described, holder.RunID)
 }
 
-// lacks says that a Deployment does not run what it is asked with all its pods: these are worth asking.
-func lacks(s serving.Seen) bool { return s.UnavailableReplicas > 0 || s.UpdatedReplicas < s.Replicas }
+// isIncomplete reports whether not all pods of a Deployment are updated and available, so that the status of its pods
+// is worth reading.
+func isIncomplete(s serving.DeploymentSnapshot) bool {
+	return s.UnavailableReplicas > 0 || s.UpdatedReplicas < s.Replicas
+}
 
-// ask notes what the pods of a Deployment say. Without their word the numbers are told all the same, with what they said last of the same
-// version: a question that fails is no news.
-func (o *Observer) ask(ctx context.Context, d *appsv1.Deployment, now *serving.Seen, last serving.Seen) {
+// addPodReason adds the status of a Deployment's pods. If it cannot be read, the replica counts are reported
+// nevertheless, with the last known pod status of the same version.
+func (o *Observer) addPodReason(ctx context.Context, d *appsv1.Deployment, now *serving.DeploymentSnapshot,
+	last serving.DeploymentSnapshot) {
 	reason, message, err := o.activities.podTrouble(ctx, d)
 	if err != nil && last.DeploymentUID == now.DeploymentUID && last.Version == now.Version {
 		reason, message = last.PodReason, last.PodMessage
@@ -240,10 +260,11 @@ func (o *Observer) ask(ctx context.Context, d *appsv1.Deployment, now *serving.S
 	now.PodReason, now.PodMessage = reason, message
 }
 
-// mostPods is how many pods are asked why they do not serve.
-const mostPods = 50
+// maxPods is the maximum number of pods that are read to find out why they do not serve.
+const maxPods = 50
 
-// podTrouble is the word of the newest pod that does not serve, or why there is none; "" when all do.
+// podTrouble returns the reason and message of the newest pod that does not serve, or why pods cannot be created; "" if
+// all serve.
 func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reason, message string, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
@@ -251,7 +272,8 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 	}
 	call, cancel := a.call(ctx)
 	defer cancel()
-	pods, err := a.client.CoreV1().Pods(d.Namespace).List(call, metav1.ListOptions{LabelSelector: selector.String(), Limit: mostPods})
+	pods, err := a.client.CoreV1().Pods(d.Namespace).List(call,
+		metav1.ListOptions{LabelSelector: selector.String(), Limit: maxPods})
 	if err != nil {
 		return "", "", err
 	}
@@ -275,17 +297,20 @@ func (a *Activities) podTrouble(ctx context.Context, d *appsv1.Deployment) (reas
 	return "", "", nil
 }
 
-// checkElsewhere is how soon another worker of the queue is asked in place of one that does not serve the namespace.
+// checkElsewhere is the retry delay after which another worker of the queue may take a check whose namespace this one
+// does not serve.
 const checkElsewhere = time.Second
 
-// Check says which of the expected Deployments are not there. What the watch has is there; only what it lacks is asked for. A worker that
-// does not serve one of their namespaces leaves the check to another one of its queue, which has asked for it.
+// Check reports which of the expected Deployments do not exist. Only Deployments that the watch does not have are read
+// from the API server. A worker that does not serve one of their namespaces leaves the check to another worker of its
+// queue, which has requested it.
 func (a *Activities) Check(ctx context.Context, req serving.CheckRequest) (serving.CheckResult, error) {
 	var result serving.CheckResult
 	for _, expected := range req.Expected {
 		if err := a.check(serving.PartyRequest{Domain: expected.Domain}); err != nil {
-			return serving.CheckResult{}, attempt.ApplicationError(&failure.Error{Kind: failure.NotReady, RetryAfter: checkElsewhere,
-				Message: err.Error()})
+			return serving.CheckResult{}, attempt.ApplicationError(
+				&failure.Error{Kind: failure.NotReady, RetryAfter: checkElsewhere,
+					Message: err.Error()})
 		}
 		if d, live := a.watch.deployment(name{expected.Domain, expected.Deployment}); live && d != nil {
 			continue
@@ -295,22 +320,23 @@ func (a *Activities) Check(ctx context.Context, req serving.CheckRequest) (servi
 			return result, attempt.RetriedError(err)
 		}
 		if d == nil {
-			result.Gone = append(result.Gone, expected.Gone())
+			result.Missing = append(result.Missing, expected.Deleted())
 		}
 	}
 	return result, nil
 }
 
-// checkAll asks once, for each queue that this worker serves, what should be there: somebody may have deleted it while no worker was
-// running.
-func (o *Observer) checkAll(ctx context.Context) {
+// startChecks starts one check of the expected Deployments for each queue that this worker serves: they may have been
+// deleted while no worker was running.
+func (o *Observer) startChecks(ctx context.Context) {
 	for _, queue := range o.activities.options.Queues {
-		for pause := tellShortest; ; pause = min(2*pause, tellLongest) {
+		for pause := minReportPause; ; pause = min(2*pause, maxReportPause) {
 			err := o.startCheck(ctx, queue)
 			if err == nil || ctx.Err() != nil {
 				break
 			}
-			o.activities.options.Logger.Warn("what should be there could not be asked for yet", "queue", queue, "error", err)
+			o.activities.options.Logger.Warn("cannot start the check of expected Deployments; retrying", "queue", queue,
+				"error", err)
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
@@ -321,13 +347,13 @@ func (o *Observer) checkAll(ctx context.Context) {
 }
 
 func (o *Observer) startCheck(ctx context.Context, queue string) error {
-	call, cancel := context.WithTimeout(ctx, tellTimeout)
+	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	namespaces := o.activities.options.Namespaces
 	_, err := o.temporal.ExecuteWorkflow(call, client.StartWorkflowOptions{
 		ID: serving.CheckWorkflowID(queue, namespaces), TaskQueue: catalog.EngineQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		StaticSummary:            "check what the worker of queue " + queue + " should find",
+		StaticSummary:            "check the expected Deployments of queue " + queue,
 	}, serving.TypeCheck, serving.ExpectedRequest{Queue: queue, Namespaces: namespaces})
 	return err
 }

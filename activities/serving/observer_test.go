@@ -29,14 +29,15 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// told is what an observer has told, and how Temporal says that operations stand.
-type told struct {
+// reports records the reports of an observer, and answers the status of operations.
+type reports struct {
 	mu     sync.Mutex
-	seen   []serving.Seen
+	seen   []serving.DeploymentSnapshot
 	status enumspb.WorkflowExecutionStatus
 }
 
-func (o *told) DescribeWorkflowExecution(_ context.Context, id, run string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (o *reports) DescribeWorkflowExecution(_ context.Context, id,
+	run string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
@@ -44,14 +45,14 @@ func (o *told) DescribeWorkflowExecution(_ context.Context, id, run string) (*wo
 }
 
 // end ends the operations.
-func (o *told) end() {
+func (o *reports) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.status = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
 }
 
-// drifts says of each time when something was told whether it was changed by somebody else.
-func (o *told) drifts() (drifts []bool) {
+// drifts returns for each report whether it has drift.
+func (o *reports) drifts() (drifts []bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, seen := range o.seen {
@@ -60,22 +61,24 @@ func (o *told) drifts() (drifts []bool) {
 	return drifts
 }
 
-func (o *told) SignalWithStartWorkflow(_ context.Context, _, _ string, arg any, _ client.StartWorkflowOptions, _ any, _ ...any) (client.WorkflowRun, error) {
+func (o *reports) SignalWithStartWorkflow(_ context.Context, _, _ string, arg any, _ client.StartWorkflowOptions, _ any,
+	_ ...any) (client.WorkflowRun, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, one := range arg.([]serving.Observation) {
-		o.seen = append(o.seen, one.Seen)
+		o.seen = append(o.seen, one.Snapshot)
 	}
 	return nil, nil
 }
 
-// The check of what should be there is another test's.
-func (o *told) ExecuteWorkflow(context.Context, client.StartWorkflowOptions, any, ...any) (client.WorkflowRun, error) {
+// Checks of expected Deployments are tested elsewhere.
+func (o *reports) ExecuteWorkflow(context.Context, client.StartWorkflowOptions, any, ...any) (client.WorkflowRun,
+	error) {
 	return nil, nil
 }
 
-// words are the reasons of the pods that were told, in order.
-func (o *told) words() (words []string) {
+// words returns the pod reasons of the reports, in order.
+func (o *reports) podReasons() (words []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, seen := range o.seen {
@@ -84,32 +87,37 @@ func (o *told) words() (words []string) {
 	return words
 }
 
-// deploymentOf is a serving's Deployment of one pod, of which so many are available.
+// deploymentOf returns a serving's Deployment of one pod, with that number of available pods.
 func deploymentOf(available int32) *appsv1.Deployment {
 	app := map[string]string{"app": "s1"}
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "s1", Namespace: "alice", UID: "d1", ResourceVersion: "1", Annotations: map[string]string{serving.AnnotationEngine: "engine"},
-			Labels: map[string]string{kuscia.LabelController: kuscia.ControllerName, kuscia.LabelWorkload: "s1", kuscia.LabelDeploymentName: "s1", kuscia.LabelDeploymentUID: "u1"}},
-		Spec:   appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: app}},
-		Status: appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: available, UnavailableReplicas: 1 - available},
+		ObjectMeta: metav1.ObjectMeta{Name: "s1", Namespace: "alice", UID: "d1", ResourceVersion: "1",
+			Annotations: map[string]string{serving.AnnotationEngine: "engine"},
+			Labels: map[string]string{kuscia.LabelController: kuscia.ControllerName, kuscia.LabelWorkload: "s1",
+				kuscia.LabelDeploymentName: "s1", kuscia.LabelDeploymentUID: "u1"}},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: app}},
+		Status: appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: available,
+			UnavailableReplicas: 1 - available},
 	}
 }
 
 // waitingPod is the pod of deploymentOf, which does not run yet for this reason.
 func waitingPod(reason string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s1-pod", Namespace: "alice", Labels: map[string]string{"app": "s1"}},
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s1-pod", Namespace: "alice",
+		Labels: map[string]string{"app": "s1"}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "main",
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}}}
 }
 
-// observe has the serving of a cluster observed, in the time of a synctest bubble. asked is how often anybody has asked for its pods.
-func observe(t *testing.T, cluster *fake.Clientset) (out *told, asked func() int) {
+// observe runs an observer of a cluster, in the time of a synctest bubble. asked returns how often pods were listed.
+func observe(t *testing.T, cluster *fake.Clientset) (out *reports, asked func() int) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	watch, err := partyservings.NewWatch(cluster, nil, log)
 	require.NoError(t, err)
-	out = &told{status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
-	observer := partyservings.NewObserver(partyservings.New(cluster, nil, watch, partyservings.Options{Engine: "engine", Logger: log}), out)
+	out = &reports{status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
+	observer := partyservings.NewObserver(partyservings.New(cluster, nil, watch,
+		partyservings.Options{Engine: "engine", Logger: log}), out)
 	require.NoError(t, observer.Start(t.Context()))
 	require.NoError(t, watch.Start(t.Context()))
 	t.Cleanup(func() {
@@ -126,51 +134,58 @@ func observe(t *testing.T, cluster *fake.Clientset) (out *told, asked func() int
 	}
 }
 
-func TestTheWordOfAPodIsToldWhenItChanges(t *testing.T) {
+func TestObserver_ReportsPodReason_WhenItChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cluster := fake.NewClientset(deploymentOf(0), waitingPod("ContainerCreating"))
 		out, asked := observe(t, cluster)
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"ContainerCreating"}, out.words(), "the same word is told once, however often the pods are asked")
+		require.Equal(t, []string{"ContainerCreating"}, out.podReasons(),
+			"the same reason is reported once, however often the pods are read")
 
-		_, err := cluster.CoreV1().Pods("alice").UpdateStatus(t.Context(), waitingPod("ImagePullBackOff"), metav1.UpdateOptions{})
+		_, err := cluster.CoreV1().Pods("alice").UpdateStatus(t.Context(), waitingPod("ImagePullBackOff"),
+			metav1.UpdateOptions{})
 		require.NoError(t, err)
 		time.Sleep(6 * time.Second)
-		require.Equal(t, []string{"ContainerCreating", "ImagePullBackOff"}, out.words(), "the Deployment does not change when its pod says something else")
+		require.Equal(t, []string{"ContainerCreating", "ImagePullBackOff"}, out.podReasons(),
+			"the Deployment does not change with the status of its pod")
 
 		whole := deploymentOf(1)
 		whole.ResourceVersion = "2"
 		_, err = cluster.AppsV1().Deployments("alice").UpdateStatus(t.Context(), whole, metav1.UpdateOptions{})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"ContainerCreating", "ImagePullBackOff", ""}, out.words())
+		require.Equal(t, []string{"ContainerCreating", "ImagePullBackOff", ""}, out.podReasons())
 		before := asked()
 		time.Sleep(time.Hour)
-		require.Equal(t, before, asked(), "at rest nobody is asked")
+		require.Equal(t, before, asked(), "without incomplete Deployments no pods are read")
 	})
 }
 
-func TestAQuestionToThePodsThatFailsIsNoNews(t *testing.T) {
+func TestObserver_KeepsPodReason_WhenPodsCannotBeRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cluster := fake.NewClientset(deploymentOf(0), waitingPod("ImagePullBackOff"))
 		var busy atomic.Bool
-		cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return busy.Load(), nil, errors.New("busy") })
+		cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return busy.Load(), nil, errors.New("busy")
+		})
 		out, _ := observe(t, cluster)
 		time.Sleep(time.Minute)
 		busy.Store(true)
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"ImagePullBackOff"}, out.words(), "what the pods said last is the best that is known")
+		require.Equal(t, []string{"ImagePullBackOff"}, out.podReasons(), "the last known reason is kept")
 	})
 }
 
-// Anybody who may edit a Deployment can write a claim onto it: that of a workflow which is no operation on the serving hides nothing, however long it runs.
-func TestAForgedClaimHidesNothing(t *testing.T) {
+// Every client that may edit a Deployment can forge a claim on it. The claim of a workflow that is not an operation on
+// the serving hides nothing, however long that runs.
+func TestObserver_ReportsDrift_DespiteForgedClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		claimed := deploymentOf(1)
-		claimed.Annotations[workloadops.AnnotationClaimedBy] = workloadops.Holder{WorkflowID: "rollout/default/shop/web", RunID: "r"}.String()
+		claimed.Annotations[workloadops.AnnotationClaimedBy] =
+			workloadops.Holder{WorkflowID: "rollout/default/shop/web", RunID: "r"}.String()
 		claimed.Annotations[serving.AnnotationApplied] = "of what was applied"
 		out, _ := observe(t, fake.NewClientset(claimed))
 		time.Sleep(time.Minute)
@@ -178,16 +193,18 @@ func TestAForgedClaimHidesNothing(t *testing.T) {
 	})
 }
 
-// An operation puts back what others change. One that is over does not, although its claim is left when it could not be given back.
-func TestWhatOthersChangeBehindAClaimIsToldWhenItsOperationIsOver(t *testing.T) {
+// A running operation reverts changes by other clients. One that has ended does not, although its claim may remain if
+// it could not be released.
+func TestObserver_ReportsDrift_WhenClaimingOperationHasEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		claimed := deploymentOf(1)
-		claimed.Annotations[workloadops.AnnotationClaimedBy] = workloadops.Holder{WorkflowID: serving.WorkflowPrefix("s1") + "1", RunID: "r"}.String()
+		claimed.Annotations[workloadops.AnnotationClaimedBy] = workloadops.Holder{WorkflowID: serving.WorkflowPrefix(
+			"s1") + "1", RunID: "r"}.String()
 		claimed.Annotations[serving.AnnotationApplied] = "of what was applied"
 		out, _ := observe(t, fake.NewClientset(claimed))
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, []bool{false}, out.drifts(), "the operation is under way")
+		require.Equal(t, []bool{false}, out.drifts(), "the operation is running")
 		out.end()
 		time.Sleep(time.Minute)
 		require.Equal(t, []bool{false, true}, out.drifts())

@@ -14,12 +14,15 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// What an operation has left that never came to its Deployment goes with the next one, although there is no Deployment that would tell of it.
-func TestWhatWasLeftWithoutADeploymentIsRemoved(t *testing.T) {
+// Leftovers of an operation that never wrote its Deployment are deleted by the next one, although no Deployment lists
+// them.
+func TestApply_PrunesLeftovers_WithoutDeployment(t *testing.T) {
 	s := newSite(t)
 	services := s.kube.CoreV1().Services(s.domain)
-	_, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s1-former", Labels: map[string]string{
-		kuscia.LabelController: kuscia.ControllerName, kuscia.LabelDeploymentName: "s1", kuscia.LabelDeploymentUID: "u1", kuscia.LabelWorkload: "s1"}},
+	_, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s1-former",
+		Labels: map[string]string{
+			kuscia.LabelController: kuscia.ControllerName, kuscia.LabelDeploymentName: "s1",
+			kuscia.LabelDeploymentUID: "u1", kuscia.LabelWorkload: "s1"}},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.NoError(t, s.apply(s.step(1, false), nil))
@@ -30,23 +33,26 @@ func TestWhatWasLeftWithoutADeploymentIsRemoved(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// lookCounter counts the looks at Services and ConfigMaps.
+// lookCounter counts reads of Services and ConfigMaps.
 type lookCounter struct {
 	next http.RoundTripper
 	n    *atomic.Int32
 }
 
 func (c lookCounter) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet && (strings.Contains(r.URL.Path, "/services/") || strings.Contains(r.URL.Path, "/configmaps/")) {
+	if r.Method == http.MethodGet && (strings.Contains(r.URL.Path, "/services/") ||
+		strings.Contains(r.URL.Path, "/configmaps/")) {
 		c.n.Add(1)
 	}
 	return c.next.RoundTrip(r)
 }
 
-func TestACreationLooksAtNothingThatIsNotThere(t *testing.T) {
+func TestApply_ReadsNoDependents_OnCreation(t *testing.T) {
 	s := newSite(t)
 	var looks atomic.Int32
-	require.NoError(t, s.apply(s.step(1, false), func(next http.RoundTripper) http.RoundTripper { return lookCounter{next, &looks} }))
+	require.NoError(t, s.apply(s.step(1, false), func(next http.RoundTripper) http.RoundTripper {
+		return lookCounter{next, &looks}
+	}))
 	s.requireRuns("one")
-	require.Zero(t, looks.Load(), "the apply itself tells whether something is there")
+	require.Zero(t, looks.Load(), "the apply itself reveals whether an object exists")
 }

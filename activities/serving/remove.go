@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-const lookGone = 250 * time.Millisecond
+const deletePollInterval = 250 * time.Millisecond
 
 func belonging(req serving.PartyRequest) string {
 	return strings.Join([]string{
@@ -25,26 +25,26 @@ func belonging(req serving.PartyRequest) string {
 	}, ",")
 }
 
-// Remove deletes everything of a serving's Deployment from the party's namespace, and waits until it is gone. Of several parties the answer says how each has
-// ended.
-func (a *Activities) Remove(ctx context.Context, req serving.PartyRequest) (*serving.TogetherResult, error) {
-	return a.step(ctx, req, a.takeAway)
+// Remove deletes all objects that belong to a serving's Deployment from the party's namespace, and waits until they are
+// deleted. For several parties, the result reports how each has ended.
+func (a *Activities) Remove(ctx context.Context, req serving.PartyRequest) (*serving.GroupResult, error) {
+	return a.runStep(ctx, req, a.removeParty)
 }
 
-func (a *Activities) takeAway(ctx context.Context, req serving.PartyRequest) (*serving.Seen, error) {
-	req.DeadlineSeconds = 0 // it is owed, however long it takes
+func (a *Activities) removeParty(ctx context.Context, req serving.PartyRequest) (*serving.DeploymentSnapshot, error) {
+	req.DeadlineSeconds = 0 // it must succeed, however long it takes
 	return nil, a.run(ctx, &job{req: req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {
 		left, err := a.remove(ctx, req, nil)
 		if err != nil || left == 0 {
 			return attempt.Next{Action: attempt.Done}, err
 		}
-		return attempt.Next{Action: attempt.Wait, Within: lookGone}, nil
+		return attempt.Next{Action: attempt.Wait, Within: deletePollInterval}, nil
 	}})
 }
 
-// prune deletes the Services and ConfigMaps that an earlier version had besides.
+// prune deletes the additional Services and ConfigMaps of an earlier version.
 func (a *Activities) prune(ctx context.Context, req serving.PartyRequest, objects serving.Objects) error {
-	if a.watch.only(name{req.Domain, req.Deployment}, serving.ObjectsOf(objects.Deployment), req.Token()) {
+	if a.watch.hasOnly(name{req.Domain, req.Deployment}, serving.ObjectsOf(objects.Deployment), req.Token()) {
 		return nil
 	}
 	keep := map[string]bool{"Deployment/" + objects.Deployment.Name: true}
@@ -55,15 +55,16 @@ func (a *Activities) prune(ctx context.Context, req serving.PartyRequest, object
 	return err
 }
 
-// deleter deletes one object, and not the next one of its name.
+// deleter deletes one object, but not a later one of the same name.
 type deleter struct {
 	name string
 	uid  types.UID
 	do   func(ctx context.Context, name string, o metav1.DeleteOptions) error
 }
 
-// remove deletes what belongs to a Deployment and is not to be kept, and says how many objects there were.
-func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep map[string]bool) (found int, err error) {
+// remove deletes the objects of a Deployment that are not in keep, and returns how many there were.
+func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep map[string]bool) (found int,
+	err error) {
 	all, err := a.list(ctx, req)
 	if err != nil {
 		return 0, err
@@ -74,14 +75,15 @@ func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep 
 			continue
 		}
 		if found++; keep != nil && found == 1 {
-			if err := (&writer{a: a, req: req}).mayBegin(ctx); err != nil {
-				return found, err // what it takes for superfluous may be a newer operation's
+			if err := (&writer{a: a, req: req}).checkToken(ctx); err != nil {
+				return found, err // an object that seems superfluous may belong to a newer operation
 			}
 		}
 		kind, name, _ := strings.Cut(d.name, "/")
 		call, cancel := a.call(ctx)
 		failpoint.Hit("serving." + kind + ".delete.before")
-		err := d.do(call, name, metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &d.uid}})
+		err := d.do(call, name, metav1.DeleteOptions{PropagationPolicy: &background,
+			Preconditions: &metav1.Preconditions{UID: &d.uid}})
 		failpoint.Hit("serving." + kind + ".delete.after")
 		cancel()
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -91,7 +93,7 @@ func (a *Activities) remove(ctx context.Context, req serving.PartyRequest, keep 
 	return found, nil
 }
 
-// list reads what belongs to a Deployment, from the API server: a watch may lag behind what was just made.
+// list reads the objects of a Deployment from the API server, because the watch may lag behind recent writes.
 func (a *Activities) list(ctx context.Context, req serving.PartyRequest) ([]deleter, error) {
 	call, cancel := a.call(ctx)
 	defer cancel()

@@ -22,10 +22,11 @@ import (
 
 type name struct{ namespace, deployment string }
 
-// Watch holds what the servings of one cluster run, by watches on their Deployments, Services and ConfigMaps alone: of everybody's objects
-// it sees none. Whoever waits for a Deployment is woken when it changes, and the Observer hears of every change.
+// Watch caches the servings' objects of one cluster by watches on their Deployments, Services and ConfigMaps only: a
+// label selector excludes all other objects. It wakes subscribers of a Deployment when that changes, and passes every
+// change to the Observer.
 type Watch struct {
-	// scopes are what is watched by namespace; "" when one covers all. One that lacks a permission leaves the others alone.
+	// scopes are the watches by namespace; "" if one covers all. If one lacks a permission, the others keep working.
 	scopes     map[string]*scope
 	namespaced bool
 	log        *slog.Logger
@@ -33,18 +34,18 @@ type Watch struct {
 	waiting kube.Subscriptions[name]
 	digests *digests
 
-	mu    sync.Mutex
-	heard func(name)
+	mu      sync.Mutex
+	changed func(name)
 
 	stop   chan struct{}
 	ending sync.WaitGroup
 }
 
-// byDeployment finds what belongs to a Deployment.
+// byDeployment is the index of Services and ConfigMaps by the Deployment to which they belong.
 const byDeployment = "deployment"
 
 func deploymentOf(object any) ([]string, error) {
-	if b, is := object.(*part); is {
+	if b, is := object.(*dependent); is {
 		return []string{b.Namespace + "/" + b.Labels[kuscia.LabelWorkload]}, nil
 	}
 	return nil, nil
@@ -52,16 +53,16 @@ func deploymentOf(object any) ([]string, error) {
 
 type scope struct {
 	deployments cache.SharedIndexInformer
-	// others are the Services and ConfigMaps.
-	others  []cache.SharedIndexInformer
-	trouble kube.WatchTrouble
+	// others are the watches on Services and ConfigMaps.
+	dependents []cache.SharedIndexInformer
+	trouble    kube.WatchTrouble
 }
 
 func (s *scope) informers() []cache.SharedIndexInformer {
-	return append([]cache.SharedIndexInformer{s.deployments}, s.others...)
+	return append([]cache.SharedIndexInformer{s.deployments}, s.dependents...)
 }
 
-// live says whether the watches can be relied on.
+// live reports whether the watches are reliable.
 func (s *scope) live() bool {
 	for _, informer := range s.informers() {
 		if !informer.HasSynced() {
@@ -71,9 +72,10 @@ func (s *scope) live() bool {
 	return !s.trouble.Recent(time.Now())
 }
 
-// NewWatch prepares the watches on these namespaces; none: all. Nobody is asked before Start.
+// NewWatch prepares the watches on these namespaces; none means all. It sends no request before Start.
 func NewWatch(client kube.Typed, namespaces []string, log *slog.Logger) (*Watch, error) {
-	w := &Watch{scopes: map[string]*scope{}, namespaced: len(namespaces) > 0, log: log, digests: newDigests(), stop: make(chan struct{})}
+	w := &Watch{scopes: map[string]*scope{}, namespaced: len(namespaces) > 0, log: log, digests: newDigests(),
+		stop: make(chan struct{})}
 	if !w.namespaced {
 		namespaces = []string{metav1.NamespaceAll}
 	}
@@ -81,16 +83,16 @@ func NewWatch(client kube.Typed, namespaces []string, log *slog.Logger) (*Watch,
 		services := informerOf(client, client.CoreV1().Services(namespace), &corev1.Service{})
 		configMaps := informerOf(client, client.CoreV1().ConfigMaps(namespace), &corev1.ConfigMap{})
 		one := &scope{deployments: informerOf(client, client.AppsV1().Deployments(namespace), &appsv1.Deployment{}),
-			others: []cache.SharedIndexInformer{services, configMaps}}
+			dependents: []cache.SharedIndexInformer{services, configMaps}}
 		w.scopes[namespace] = one
 		for _, informer := range one.informers() {
 			if err := w.prepare(one, informer); err != nil {
 				return nil, err
 			}
 		}
-		for _, informer := range one.others {
+		for _, informer := range one.dependents {
 			indexed := informer.AddIndexers(cache.Indexers{byDeployment: deploymentOf})
-			if err := errors.Join(informer.SetTransform(w.toPart), indexed); err != nil {
+			if err := errors.Join(informer.SetTransform(w.toDependent), indexed); err != nil {
 				return nil, err
 			}
 		}
@@ -104,7 +106,7 @@ type listed[L runtime.Object] interface {
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// informerOf watches those objects of one kind that servings made.
+// informerOf returns an informer for the objects of one kind that belong to servings.
 func informerOf[L runtime.Object](client kube.Typed, objects listed[L], one runtime.Object) cache.SharedIndexInformer {
 	ours := func(o metav1.ListOptions) metav1.ListOptions {
 		o.LabelSelector = kuscia.LabelController + "=" + kuscia.ControllerName
@@ -118,26 +120,27 @@ func informerOf[L runtime.Object](client kube.Typed, objects listed[L], one runt
 			return objects.Watch(ctx, ours(o))
 		},
 	}
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, client), one, 0, cache.Indexers{})
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, client), one, 0,
+		cache.Indexers{})
 }
 
 func (w *Watch) prepare(one *scope, informer cache.SharedIndexInformer) error {
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if one.trouble.Note(time.Now()) {
-			w.log.Warn("the watch on what servings run does not work; it is begun again and again", "error", err)
+			w.log.Warn("the watch on the objects of servings failed; retrying", "error", err)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: w.tell, UpdateFunc: func(_, object any) { w.tell(object) }, DeleteFunc: w.tell,
+		AddFunc: w.dispatch, UpdateFunc: func(_, object any) { w.dispatch(object) }, DeleteFunc: w.dispatch,
 	})
 	return err
 }
 
-// tell wakes everybody who waits for the Deployment of an event.
-func (w *Watch) tell(object any) {
+// dispatch wakes the subscribers of the Deployment of an event.
+func (w *Watch) dispatch(object any) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj
 	}
@@ -148,21 +151,21 @@ func (w *Watch) tell(object any) {
 	of := name{m.GetNamespace(), m.GetLabels()[kuscia.LabelWorkload]}
 	w.waiting.Notify(of)
 	w.mu.Lock()
-	heard := w.heard
+	heard := w.changed
 	w.mu.Unlock()
 	if heard != nil {
 		heard(of)
 	}
 }
 
-// onChange has f called with every Deployment that something has changed of.
+// onChange sets the function that is called with every Deployment whose objects have changed.
 func (w *Watch) onChange(f func(name)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.heard = f
+	w.changed = f
 }
 
-// Start begins to watch; it returns at once.
+// Start starts the watches and returns at once.
 func (w *Watch) Start(context.Context) error {
 	for _, one := range w.scopes {
 		for _, informer := range one.informers() {
@@ -179,7 +182,7 @@ func (w *Watch) Stop(context.Context) error {
 	return nil
 }
 
-// scope is what covers a namespace; nil when nothing does.
+// scope returns the scope that covers a namespace; nil if there is none.
 func (w *Watch) scope(namespace string) *scope {
 	if !w.namespaced {
 		namespace = metav1.NamespaceAll
@@ -187,7 +190,7 @@ func (w *Watch) scope(namespace string) *scope {
 	return w.scopes[namespace]
 }
 
-// deployment is a Deployment as the watch has it, nil when there is none; live says whether that can be relied on.
+// deployment returns a Deployment from the cache, nil if there is none; live reports whether the cache is reliable.
 func (w *Watch) deployment(of name) (d *appsv1.Deployment, live bool) {
 	watched := w.scope(of.namespace)
 	if watched == nil || !watched.live() {
@@ -201,13 +204,14 @@ func (w *Watch) deployment(of name) (d *appsv1.Deployment, live bool) {
 	return d, is
 }
 
-// belongings are what belongs to a Deployment: which of these objects are not there, and what others have changed of those that are.
-func (w *Watch) belongings(d *appsv1.Deployment, objects []string) (missing []string, drift []kuscia.Drift) {
+// checkDependents returns which of these objects of a Deployment do not exist, and the changes by other clients to
+// those that do.
+func (w *Watch) checkDependents(d *appsv1.Deployment, objects []string) (missing []string, drift []kuscia.Drift) {
 	watched := w.scope(d.Namespace)
 	if watched == nil {
 		return nil, nil
 	}
-	there := watched.partsOf(name{d.Namespace, d.Name})
+	there := watched.dependentsOf(name{d.Namespace, d.Name})
 	for _, one := range objects {
 		if b, is := there[one]; is {
 			drift = append(drift, b.drift...)
@@ -218,30 +222,31 @@ func (w *Watch) belongings(d *appsv1.Deployment, objects []string) (missing []st
 	return missing, drift
 }
 
-// whole is what there is to see of a Deployment; nil where the watch cannot be relied on, or something is missing or was changed by others, which the Observer tells of.
-func (w *Watch) whole(d *appsv1.Deployment) *serving.Seen {
+// completeSnapshot returns the snapshot of a Deployment; nil if the watch is unreliable, or if an object is missing or
+// was changed by another client, which the Observer reports.
+func (w *Watch) completeSnapshot(d *appsv1.Deployment) *serving.DeploymentSnapshot {
 	watched := w.scope(d.Namespace)
 	if watched == nil || !watched.live() {
 		return nil
 	}
-	missing, drift := w.belongings(d, serving.ObjectsOf(d))
+	missing, drift := w.checkDependents(d, serving.ObjectsOf(d))
 	if intact, err := w.digests.intact(d); err != nil || !intact || len(missing)+len(drift) > 0 {
 		return nil
 	}
-	seen := serving.See(d, nil, nil)
+	seen := serving.NewDeploymentSnapshot(d, nil, nil)
 	return &seen
 }
 
-// partsOf are the Services and ConfigMaps of a Deployment, by "Service/name".
-func (s *scope) partsOf(of name) map[string]*part {
-	there := map[string]*part{}
-	for _, informer := range s.others {
+// dependentsOf returns the Services and ConfigMaps of a Deployment, by "Service/name".
+func (s *scope) dependentsOf(of name) map[string]*dependent {
+	there := map[string]*dependent{}
+	for _, informer := range s.dependents {
 		found, err := informer.GetIndexer().ByIndex(byDeployment, of.namespace+"/"+of.deployment)
 		if err != nil {
 			continue
 		}
 		for _, object := range found {
-			if b, is := object.(*part); is {
+			if b, is := object.(*dependent); is {
 				there[b.Kind+"/"+b.Name] = b
 			}
 		}
@@ -249,14 +254,15 @@ func (s *scope) partsOf(of name) map[string]*part {
 	return there
 }
 
-// only says that nothing belongs to a Deployment but these objects. The watch of a kind tells so once it has seen what this very step has written of that kind: what was
-// there before it has seen by then, too. Otherwise the API server has to be asked.
-func (w *Watch) only(of name, objects []string, token serving.FencingToken) bool {
+// hasOnly reports whether nothing but these objects belongs to a Deployment. It is true only when the watch of each
+// kind has delivered an object that this very step has written: then it has also delivered everything older. Otherwise
+// the API server has to be queried.
+func (w *Watch) hasOnly(of name, objects []string, token serving.FencingToken) bool {
 	watched := w.scope(of.namespace)
 	if watched == nil || !watched.live() {
 		return false
 	}
-	there := watched.partsOf(of)
+	there := watched.dependentsOf(of)
 	seen := map[string]bool{}
 	for _, one := range objects {
 		b, is := there[one]
@@ -265,5 +271,5 @@ func (w *Watch) only(of name, objects []string, token serving.FencingToken) bool
 		}
 		seen[b.Kind] = true
 	}
-	return len(there) == len(objects) && len(seen) == len(watched.others)
+	return len(there) == len(objects) && len(seen) == len(watched.dependents)
 }

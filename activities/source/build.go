@@ -19,18 +19,20 @@ import (
 )
 
 const (
-	// lookEvery is how often the pod of a build is asked what keeps it.
-	lookEvery = 5 * time.Second
-	// jobGrace is how much longer than its Job a build is waited for: the Job's own end says more.
+	// podPollInterval is how often the pods of a waiting build are read.
+	podPollInterval = 5 * time.Second
+	// jobGrace is how many seconds longer than its Job's deadline an attempt waits: the Job's own failure is more
+	// specific.
 	jobGrace = 60
 )
 
-// Build builds a commit by a Job, unless that was done before: whoever asks for the same build comes to the same Job. A failed build is a failure
-// whose data say what it wrote.
+// Build builds a commit by a Job. Requests for the same build share one Job, and a completed build is reused. The
+// failure of a build carries a build.Built with the end of its log as data.
 func (a *Activities) Build(ctx context.Context, req build.Request) (build.Built, error) {
 	b := &building{Attempt: a.attempt(ctx, req, req.DeadlineSeconds+jobGrace, req.String()), a: a, req: req}
 	if len(a.options.Namespaces) > 0 && !slices.Contains(a.options.Namespaces, req.Namespace) {
-		return build.Built{}, attempt.ApplicationError(failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req, req.Namespace))
+		return build.Built{}, attempt.ApplicationError(
+			failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req, req.Namespace))
 	}
 	if err := b.Run(ctx, b); err != nil {
 		return build.Built{}, err
@@ -44,16 +46,16 @@ type building struct {
 	a     *Activities
 	req   build.Request
 	built build.Built
-	// looked is when the pods were last read.
-	looked time.Time
+	// podsReadAt is when the pods were last read.
+	podsReadAt time.Time
 }
 
-// joined is what an attempt leaves to the next one (workloadops.Progress.Data).
-type joined struct {
+// buildProgress is the state that an attempt leaves for the next one (workloadops.Progress.Data).
+type buildProgress struct {
 	Job types.UID `json:"job"`
 }
 
-// Reconcile takes one look and does what is decided.
+// Reconcile reads the Job, decides and acts. While the Job runs, its pods are read at most every podPollInterval.
 func (b *building) Reconcile(ctx context.Context) (attempt.Next, error) {
 	job, err := b.a.job(ctx, b.req)
 	if err != nil {
@@ -61,19 +63,19 @@ func (b *building) Reconcile(ctx context.Context) (attempt.Next, error) {
 	}
 	b.Read()
 	seen := build.Observed{Job: job, Overdue: b.Overdue()}
-	var was joined
+	var was buildProgress
 	if data := b.Progress().Data; len(data) > 0 && json.Unmarshal(data, &was) == nil {
 		seen.Joined = was.Job
 	}
 	next := b.req.Decide(seen)
-	due := b.Now().Sub(b.looked) >= lookEvery
-	if next.Action == build.Look || next.Action == build.Wait && due && job != nil {
-		b.looked = b.Now()
+	due := b.Now().Sub(b.podsReadAt) >= podPollInterval
+	if next.Action == build.ReadPods || next.Action == build.Wait && due && job != nil {
+		b.podsReadAt = b.Now()
 		if seen.Pods, err = b.a.podsOf(ctx, job); err != nil {
 			return attempt.Next{}, err
 		}
 		seen.PodsSeen = true
-		seen.Trouble, seen.PatienceLeft = b.trouble(seen.Pods)
+		seen.Trouble, seen.PatienceLeft = b.pendingReason(seen.Pods)
 		next = b.req.Decide(seen)
 	}
 	return b.act(ctx, seen, next)
@@ -90,36 +92,37 @@ func (b *building) act(ctx context.Context, seen build.Observed, next build.Next
 		if err := b.a.record(ctx, seen.Job, next.Yield); err != nil {
 			return attempt.Next{}, err
 		}
-		b.end(seen, next.Yield, build.Tail(b.a.log(ctx, seen.Pods), false))
+		b.finish(seen, next.Yield, build.Tail(b.a.log(ctx, seen.Pods), false))
 		return attempt.Next{Action: attempt.Done}, nil
 	case build.Done:
-		b.end(seen, next.Yield, "")
+		b.finish(seen, next.Yield, "")
 		return attempt.Next{Action: attempt.Done}, nil
 	case build.Fail:
-		return attempt.Next{}, b.fails(ctx, seen, next.Reason)
+		return attempt.Next{}, b.failureWithLog(ctx, seen, next.Reason)
 	default:
-		b.join(seen.Job)
-		return attempt.Next{Action: attempt.Wait, Reason: next.Reason, Within: lookEvery, Listen: b.watch(seen.Job)}, nil
+		b.noteJob(seen.Job)
+		return attempt.Next{Action: attempt.Wait, Reason: next.Reason, Within: podPollInterval,
+			Listen: b.watch(seen.Job)}, nil
 	}
 }
 
-// join notes which Job is waited for: its end is this build's own.
-func (b *building) join(job *batchv1.Job) {
+// noteJob records which Job the attempt waits for: when that Job ends, its result counts as this request's own.
+func (b *building) noteJob(job *batchv1.Job) {
 	if job == nil || job.DeletionTimestamp != nil {
 		return
 	}
-	if data, err := json.Marshal(joined{job.UID}); err == nil {
+	if data, err := json.Marshal(buildProgress{job.UID}); err == nil {
 		b.Note(func(p *workloadops.Progress) { p.Data = data })
 	}
 }
 
-func (b *building) end(seen build.Observed, yield build.Yield, log string) {
-	b.built = b.about(seen)
+func (b *building) finish(seen build.Observed, yield build.Yield, log string) {
+	b.built = b.result(seen)
 	b.built.Yield, b.built.Log = yield, log
 }
 
-// about is what is known of the Job.
-func (b *building) about(seen build.Observed) build.Built {
+// result describes the Job: its name, its times, and whether another release made it.
+func (b *building) result(seen build.Observed) build.Built {
 	built := build.Built{Job: b.req.JobName()}
 	if job := seen.Job; job != nil {
 		built.Reused, built.FinishedAt = b.req.Reused(job), build.Ended(job)
@@ -130,16 +133,16 @@ func (b *building) about(seen build.Observed) build.Built {
 	return built
 }
 
-func (b *building) fails(ctx context.Context, seen build.Observed, reason string) error {
+func (b *building) failureWithLog(ctx context.Context, seen build.Observed, reason string) error {
 	f := failure.New(failure.WorkloadFailed, "%s", reason)
-	built := b.about(seen)
+	built := b.result(seen)
 	built.Log = build.Tail(b.a.log(ctx, seen.Pods), true)
 	f.Data = built
 	return f
 }
 
-// trouble is what keeps the newest pod from running, in its own words, and how long that may last.
-func (b *building) trouble(pods []corev1.Pod) (string, time.Duration) {
+// pendingReason returns why the newest pod is still Pending, and how long the build may still wait for it.
+func (b *building) pendingReason(pods []corev1.Pod) (string, time.Duration) {
 	if len(pods) == 0 || pods[0].Status.Phase != corev1.PodPending {
 		return "", 0
 	}
@@ -158,7 +161,7 @@ func (b *building) trouble(pods []corev1.Pod) (string, time.Duration) {
 	return text, snapshot.PatienceLeft(seen, deadline)
 }
 
-// watch listens for changes of the Job.
+// watch returns a function that signals the first change of the Job.
 func (b *building) watch(job *batchv1.Job) func(context.Context) (<-chan struct{}, error) {
 	return func(ctx context.Context) (<-chan struct{}, error) {
 		seconds := int64(b.a.options.ListenFor/time.Second) + 1
@@ -180,7 +183,8 @@ func (b *building) watch(job *batchv1.Job) func(context.Context) (<-chan struct{
 	}
 }
 
-// Missing is the failure of a Job that can't be made: its namespace is not there. A Job that is gone is looked for again.
+// Missing implements attempt.Job. Creating the Job fails with NotFound when its namespace does not exist; a deleted Job
+// is no error (job).
 func (b *building) Missing(err error) error {
 	return failure.New(failure.Refused, "%s: %v", b.req, err)
 }

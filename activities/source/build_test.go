@@ -37,34 +37,38 @@ func buildRequest(t *testing.T) build.Request {
 	t.Helper()
 	digest, err := build.TemplateDigest([]byte(buildTemplate))
 	require.NoError(t, err)
-	return build.Request{Order: build.Order{Service: "111", Repository: "https://git.test/order.git", Shown: "https://git.test/order.git", Branch: "main",
-		Image: "registry.test/order:{{commit}}", TemplateSHA256: digest, DeadlineSeconds: 600, ResolveSeconds: 600, Template: json.RawMessage(buildTemplate)},
+	return build.Request{Order: build.Order{Service: "111", Repository: "https://git.test/order.git",
+		Shown: "https://git.test/order.git", Branch: "main",
+		Image: "registry.test/order:{{commit}}", TemplateSHA256: digest, DeadlineSeconds: 600, ResolveSeconds: 600,
+		Template: json.RawMessage(buildTemplate)},
 		Party: "default", Namespace: "shop", Commit: builtCommit, By: "task/a/1-111"}
 }
 
-// yard is a cluster in which Jobs come to an end at once, as a test asks.
-type yard struct {
+// jobCluster is a fake cluster in which a Job ends as soon as it is created, as the test decides.
+type jobCluster struct {
 	*fake.Clientset
-	// ends is what becomes of a Job that is made; nil: it runs.
-	ends func(job *batchv1.Job, pod *corev1.Pod)
-	made int
+	// finish sets the result of a created Job; nil: it keeps running.
+	finish  func(job *batchv1.Job, pod *corev1.Pod)
+	created int
 }
 
-func newYard(t *testing.T, ends func(job *batchv1.Job, pod *corev1.Pod)) *yard {
+func newJobCluster(t *testing.T, finish func(job *batchv1.Job, pod *corev1.Pod)) *jobCluster {
 	t.Helper()
-	y := &yard{Clientset: fake.NewClientset(), ends: ends}
+	y := &jobCluster{Clientset: fake.NewClientset(), finish: finish}
 	y.PrependReactor("create", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		job := action.(clienttesting.CreateAction).GetObject().(*batchv1.Job).DeepCopy()
 		if len(action.(clienttesting.CreateActionImpl).CreateOptions.DryRun) > 0 {
 			return true, job, nil
 		}
-		y.made++
-		job.UID, job.ResourceVersion = uid(y.made), "1"
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name + "-x", Labels: map[string]string{batchv1.JobNameLabel: job.Name},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}}, Spec: job.Spec.Template.Spec}
+		y.created++
+		job.UID, job.ResourceVersion = uid(y.created), "1"
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name + "-x",
+			Labels: map[string]string{batchv1.JobNameLabel: job.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job,
+				batchv1.SchemeGroupVersion.WithKind("Job"))}}, Spec: job.Spec.Template.Spec}
 		job.Status.Active = 1
-		if y.ends != nil {
-			y.ends(job, pod)
+		if y.finish != nil {
+			y.finish(job, pod)
 		}
 		if err := y.Tracker().Add(job); err != nil {
 			return true, nil, err
@@ -75,22 +79,25 @@ func newYard(t *testing.T, ends func(job *batchv1.Job, pod *corev1.Pod)) *yard {
 	return y
 }
 
-// uid makes UIDs differ.
 func uid(n int) types.UID { return types.UID(fmt.Sprint("uid-", n)) }
 
-func ended(how batchv1.JobConditionType, code int32, message string) func(*batchv1.Job, *corev1.Pod) {
+// jobResult finishes a Job with a condition; its pod's container exits with code and message.
+func jobResult(condition batchv1.JobConditionType, code int32, message string) func(*batchv1.Job, *corev1.Pod) {
 	return func(job *batchv1.Job, pod *corev1.Pod) {
 		job.Status.Active = 0
-		job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		job.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.Now()}}
 		pod.Status.Phase = corev1.PodSucceeded
 		if code != 0 {
 			pod.Status.Phase = corev1.PodFailed
 		}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "build", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "build",
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code,
+				Message: message}}}}
 	}
 }
 
-func (y *yard) activities(t *testing.T, options Options) *Activities {
+func (y *jobCluster) activities(t *testing.T, options Options) *Activities {
 	t.Helper()
 	options.ListenFor = 50 * time.Millisecond
 	a, err := New(y.Clientset, options)
@@ -98,16 +105,16 @@ func (y *yard) activities(t *testing.T, options Options) *Activities {
 	return a
 }
 
-func (y *yard) jobs(t *testing.T) []batchv1.Job {
+func (y *jobCluster) jobs(t *testing.T) []batchv1.Job {
 	t.Helper()
 	list, err := y.BatchV1().Jobs("shop").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	return list.Items
 }
 
-func TestBuildIsMadeOnce(t *testing.T) {
+func TestBuild_ReusesFinishedJob(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, ended(batchv1.JobComplete, 0, builtImage))
+	y := newJobCluster(t, jobResult(batchv1.JobComplete, 0, builtImage))
 	a := y.activities(t, loopback())
 	req := buildRequest(t)
 	built, err := a.Build(t.Context(), req)
@@ -123,18 +130,18 @@ func TestBuildIsMadeOnce(t *testing.T) {
 	later := req
 	later.By = "task/b/1-111"
 	again, err := a.Build(t.Context(), later)
-	require.NoError(t, err, "the Job outlives its pod")
+	require.NoError(t, err, "the result is on the Job, which outlives its pod")
 	require.True(t, again.Reused)
 	require.Equal(t, built.Yield, again.Yield)
-	require.Equal(t, 1, y.made)
+	require.Equal(t, 1, y.created)
 }
 
-func TestAFailedBuildTellsWhatItWrote(t *testing.T) {
+func TestBuildFailure_CarriesLog(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, ended(batchv1.JobFailed, 2, "make: *** [all] Error 2"))
+	y := newJobCluster(t, jobResult(batchv1.JobFailed, 2, "make: *** [all] Error 2"))
 	a := y.activities(t, loopback())
 	req := buildRequest(t)
-	for range 2 { // also when an attempt is made again
+	for range 2 { // the second attempt reports the same
 		_, err := a.Build(t.Context(), req)
 		kind, again := kindOf(t, err)
 		require.Equal(t, failure.WorkloadFailed, kind)
@@ -149,34 +156,34 @@ func TestAFailedBuildTellsWhatItWrote(t *testing.T) {
 		require.Equal(t, "fake logs", built.Log)
 		require.Equal(t, req.JobName(), built.Job)
 	}
-	require.Equal(t, 1, y.made)
+	require.Equal(t, 1, y.created)
 
-	y.ends = ended(batchv1.JobComplete, 0, builtImage)
+	y.finish = jobResult(batchv1.JobComplete, 0, builtImage)
 	req.By = "task/b/1-111"
 	built, err := a.Build(t.Context(), req)
-	require.NoError(t, err, "the next task tries again")
+	require.NoError(t, err, "another task's failed build is built again")
 	require.False(t, built.Reused)
-	require.Equal(t, 2, y.made)
+	require.Equal(t, 2, y.created)
 	require.Len(t, y.jobs(t), 1)
 }
 
-// A build that runs is left to the next attempt, which finds the same Job.
-func TestABuildThatRunsIsWaitedFor(t *testing.T) {
+// An attempt at a running build ends with NotReady; the next attempt finds the same Job.
+func TestRunningBuild_IsContinuedByNextAttempt(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, nil)
+	y := newJobCluster(t, nil)
 	a := y.activities(t, loopback())
 	req := buildRequest(t)
 	_, err := a.Build(t.Context(), req)
 	kind, again := kindOf(t, err)
 	require.Equal(t, failure.NotReady, kind)
 	require.True(t, again)
-	require.ErrorContains(t, err, "build of service 111 at commit 0123456789ab: it ")
+	require.ErrorContains(t, err, "build of service 111 at commit 0123456789ab: running")
 	_, err = a.Build(t.Context(), req)
 	require.ErrorContains(t, err, "(Job shop/"+req.JobName()+")")
-	require.Equal(t, 1, y.made)
+	require.Equal(t, 1, y.created)
 }
 
-func TestBuildIsRefused(t *testing.T) {
+func TestBuild_IsRefused(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -184,62 +191,73 @@ func TestBuildIsRefused(t *testing.T) {
 		kind   failure.Kind
 		says   string
 	}{
-		"Policy": {"the party's policy binds the Job", func(o *Options, _ *build.Request) {
+		"Policy": {"the party's policy applies to the Job", func(o *Options, _ *build.Request) {
 			o.Policy = admission.Policy{ImagePrefixes: []string{"party.test/"}}
 		}, failure.Refused,
 			"the party's policy refuses Job shop/"},
-		"Namespace": {"a namespace that this worker has nothing to do with", func(o *Options, _ *build.Request) { o.Namespaces = []string{"bank"} }, failure.Refused,
+		"Namespace": {"a namespace that this worker does not serve", func(o *Options, _ *build.Request) {
+			o.Namespaces = []string{"bank"}
+		}, failure.Refused,
 			"does not serve the namespace shop"},
-		"Template": {"another template than the task was started with", func(_ *Options, r *build.Request) { r.Template = json.RawMessage(`{"spec":{}}`) }, failure.Refused,
+		"Template": {"the template differs from the one the task was started with", func(_ *Options, r *build.Request) {
+			r.Template = json.RawMessage(`{"spec":{}}`)
+		}, failure.Refused,
 			"is not the one that the task was started with"},
-		"NoTemplate": {"a worker without records", func(_ *Options, r *build.Request) { r.Template = nil }, failure.Refused, "can't read the records"},
-		"RecordsAway": {"the home cluster away is no failure of the build", func(o *Options, r *build.Request) {
+		"NoTemplate": {"a worker without access to the records", func(_ *Options, r *build.Request) {
 			r.Template = nil
-			o.Template = func(context.Context, build.Order) ([]byte, error) {
-				return nil, failure.New(failure.Unreachable, "the home cluster is away")
-			}
-		}, failure.NotReady, "the home cluster is away"},
+		}, failure.Refused, "can't read the records"},
+		"RecordsUnreachable": {"an unreachable home cluster does not fail the build",
+			func(o *Options, r *build.Request) {
+				r.Template = nil
+				o.Template = func(context.Context, build.Order) ([]byte, error) {
+					return nil, failure.New(failure.Unreachable, "the home cluster is unreachable")
+				}
+			}, failure.NotReady, "the home cluster is unreachable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t, nil)
+			y := newJobCluster(t, nil)
 			options, req := loopback(), buildRequest(t)
 			tc.change(&options, &req)
 			_, err := y.activities(t, options).Build(t.Context(), req)
 			kind, _ := kindOf(t, err)
 			require.Equal(t, tc.kind, kind, "%s: %v", tc.reason, err)
 			require.ErrorContains(t, err, tc.says, tc.reason)
-			require.Zero(t, y.made)
+			require.Zero(t, y.created)
 		})
 	}
 }
 
-// A cluster that does not take the Job fails the build; one that is away interrupts it.
-func TestBuildInTroubledClusters(t *testing.T) {
+// A cluster that rejects the Job fails the build; an unreachable one is retried until the budget is used up.
+func TestBuild_WhenClusterFails(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		trouble error
-		kind    failure.Kind
-		says    string
+		err  error
+		kind failure.Kind
+		says string
 	}{
-		"Invalid":   {apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "x", nil), failure.Refused, "its cluster does not accept this"},
-		"NoMore":    {apierrors.NewTooManyRequestsError("slow down"), failure.NotReady, "out of reach"},
-		"Away":      {apierrors.NewServiceUnavailable("away"), failure.NotReady, "out of reach"},
-		"Namespace": {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop"), failure.Refused, "not found"},
+		"Invalid": {apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "x", nil), failure.Refused,
+			"its cluster does not accept this"},
+		"Throttled":   {apierrors.NewTooManyRequestsError("slow down"), failure.NotReady, "out of reach"},
+		"Unavailable": {apierrors.NewServiceUnavailable("unavailable"), failure.NotReady, "out of reach"},
+		"Namespace": {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop"), failure.Refused,
+			"not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t, nil)
-			y.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.trouble })
+			y := newJobCluster(t, nil)
+			y.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, tc.err
+			})
 			_, err := y.activities(t, loopback()).Build(t.Context(), buildRequest(t))
 			kind, _ := kindOf(t, err)
 			require.Equal(t, tc.kind, kind, "%v", err)
 			require.ErrorContains(t, err, tc.says)
 		})
 	}
-	y := newYard(t, nil)
+	y := newJobCluster(t, nil)
 	y.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewServiceUnavailable("away")
+		return true, nil, apierrors.NewServiceUnavailable("unavailable")
 	})
 	req, now := buildRequest(t), time.Now()
 	req.UnreachableBudgetSeconds = 1
@@ -250,13 +268,14 @@ func TestBuildInTroubledClusters(t *testing.T) {
 	require.NoError(t, err)
 	_, err = a.Build(t.Context(), req)
 	kind, _ := kindOf(t, err)
-	require.Equal(t, failure.Unreachable, kind, "past its budget it is for people: %v", err)
+	require.Equal(t, failure.Unreachable, kind, "past its budget an operator must decide: %v", err)
 }
 
-func TestPreflightOfBuilds(t *testing.T) {
+func TestRefusesBuild(t *testing.T) {
 	t.Parallel()
 	credentials := func(data map[string]string) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "git"}, StringData: data, Data: bytesOf(data)}
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "git"}, StringData: data,
+			Data: bytesOf(data)}
 	}
 	public := Options{Fetcher: source.Fetcher{Image: "slipway:test"}}
 	for name, tc := range map[string]struct {
@@ -265,19 +284,38 @@ func TestPreflightOfBuilds(t *testing.T) {
 		change func(*Options, *build.Request)
 		says   string
 	}{
-		"AllWell":     {"nothing in its way", nil, func(*Options, *build.Request) {}, ""},
-		"Host":        {"a host that no entry allows", nil, func(o *Options, _ *build.Request) { o.Fetcher.Allow = []string{"10.0.0.0/8:1"} }, "host git.test with port 443 is not an allowed source"},
-		"Address":     {"an address of the inside", nil, func(_ *Options, r *build.Request) { r.Repository = "http://127.0.0.1/a.git" }, "SLIPWAY_SOURCE_ALLOW"},
-		"NoSecret":    {"credentials that are not there", nil, func(_ *Options, r *build.Request) { r.Credentials = "git" }, "Secret shop/git, which build.credentials names, does not exist"},
-		"OtherHost":   {"credentials for somebody else", credentials(map[string]string{"token": "t", "hosts": "other.test"}), func(_ *Options, r *build.Request) { r.Credentials = "git" }, "no credentials for https://git.test"},
-		"KnownHosts":  {"ssh without known hosts", credentials(map[string]string{"ssh-privatekey": "k"}), func(_ *Options, r *build.Request) { r.Credentials, r.Repository = "git", "git@git.test:a.git" }, "the key known_hosts is missing"},
-		"SSHKey":      {"ssh without a key", nil, func(_ *Options, r *build.Request) { r.Repository = "git@git.test:a.git" }, "needs a key"},
-		"Policy":      {"what the party does not allow is said before anything begins", nil, func(o *Options, _ *build.Request) { o.Policy.ImagePrefixes = []string{"party.test/"} }, "the party's policy refuses Job"},
-		"GitProtocol": {"a protocol that nobody guards", nil, func(_ *Options, r *build.Request) { r.Repository = "git://git.test/a.git" }, "git:// is neither encrypted"},
+		"Accepted": {"nothing prevents the build", nil, func(*Options, *build.Request) {}, ""},
+		"Host": {"a host that no entry of the allow list names", nil, func(o *Options, _ *build.Request) {
+			o.Fetcher.Allow = []string{"10.0.0.0/8:1"}
+		}, "host git.test with port 443 is not an allowed source"},
+		"Address": {"an internal address", nil, func(_ *Options, r *build.Request) {
+			r.Repository = "http://127.0.0.1/a.git"
+		}, "SLIPWAY_SOURCE_ALLOW"},
+		"NoSecret": {"a Secret that does not exist", nil, func(_ *Options, r *build.Request) {
+			r.Credentials = "git"
+		}, "Secret shop/git, which build.credentials names, does not exist"},
+		"OtherHost": {"credentials for another host",
+			credentials(map[string]string{"token": "t", "hosts": "other.test"}), func(_ *Options, r *build.Request) {
+				r.Credentials = "git"
+			}, "no credentials for https://git.test"},
+		"KnownHosts": {"ssh without known hosts", credentials(map[string]string{"ssh-privatekey": "k"}),
+			func(_ *Options, r *build.Request) {
+				r.Credentials, r.Repository = "git", "git@git.test:a.git"
+			}, "the key known_hosts is missing"},
+		"SSHKey": {"ssh without a key", nil, func(_ *Options, r *build.Request) {
+			r.Repository = "git@git.test:a.git"
+		}, "needs a key"},
+		"Policy": {"the party's policy is checked before the build begins", nil,
+			func(o *Options, _ *build.Request) {
+				o.Policy.ImagePrefixes = []string{"party.test/"}
+			}, "the party's policy refuses Job"},
+		"GitProtocol": {"a protocol without encryption", nil, func(_ *Options, r *build.Request) {
+			r.Repository = "git://git.test/a.git"
+		}, "git:// is neither encrypted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t, nil)
+			y := newJobCluster(t, nil)
 			y.PrependReactor("create", "selfsubjectaccessreviews", allowed)
 			options, req := public, buildRequest(t)
 			tc.change(&options, &req)
@@ -290,18 +328,21 @@ func TestPreflightOfBuilds(t *testing.T) {
 				require.Empty(t, reason, tc.reason)
 			} else {
 				require.Contains(t, reason.Reason, tc.says, tc.reason)
-				require.Equal(t, name == "Host" || name == "Address", reason.Key == source.KeyRepository, "the repository is at fault only where it must not be reached")
+				require.Equal(t, name == "Host" || name == "Address", reason.Key == source.KeyRepository,
+					"the refusal names the repository only when its address is not allowed")
 			}
-			require.Zero(t, y.made)
+			require.Zero(t, y.created)
 		})
 	}
-	y := newYard(t, nil)
-	y.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		return true, action.(clienttesting.CreateAction).GetObject(), nil
-	})
+	y := newJobCluster(t, nil)
+	y.PrependReactor("create", "selfsubjectaccessreviews",
+		func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return true, action.(clienttesting.CreateAction).GetObject(), nil
+		})
 	reason, err := y.activities(t, public).RefusesBuild(t.Context(), buildRequest(t).Order, "shop")
 	require.NoError(t, err)
-	require.Contains(t, reason.Reason, "this party's worker may not create jobs, delete jobs, get jobs, get pods/log, list jobs, list pods, patch jobs, watch jobs in namespace shop")
+	require.Contains(t, reason.Reason, "this party's worker may not create jobs, delete jobs, get jobs, get "+
+		"pods/log, list jobs, list pods, patch jobs, watch jobs in namespace shop")
 	y.PrependReactor("create", "selfsubjectaccessreviews", allowed)
 	y.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "x", nil)
@@ -319,24 +360,25 @@ func bytesOf(data map[string]string) map[string][]byte {
 	return out
 }
 
-func TestResolveGoesByTheKindOfTrouble(t *testing.T) {
+func TestResolve_RetriesTemporaryErrorsOnly(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nil)
-	y := newYard(t, nil)
+	s := newPackageServer(t, nil)
+	y := newJobCluster(t, nil)
 	req := buildRequest(t)
 	req.Repository, req.Shown = s.URL+"/order.git", s.URL+"/order.git"
 	a := y.activities(t, loopback())
 	s.set(func() { s.status = 503 })
 	_, err := a.Resolve(t.Context(), req)
 	kind, again := kindOf(t, err)
-	require.Equal(t, failure.NotReady, kind, "a server in trouble is asked again")
+	require.Equal(t, failure.NotReady, kind, "a server error is retried")
 	require.True(t, again)
 	require.ErrorContains(t, err, "503")
 	s.set(func() { s.status = 404 })
 	_, err = a.Resolve(t.Context(), req)
 	kind, _ = kindOf(t, err)
 	require.Equal(t, failure.Refused, kind)
-	require.ErrorContains(t, err, "branch main of "+s.URL+"/order.git can't be resolved for service 111: the server answered 404")
+	require.ErrorContains(t, err, "branch main of "+s.URL+
+		"/order.git can't be resolved for service 111: the server answered 404")
 
 	s.set(func() { s.status = 503 })
 	now := time.Now()
@@ -345,15 +387,17 @@ func TestResolveGoesByTheKindOfTrouble(t *testing.T) {
 	req.SpentSeconds = 601
 	_, err = y.activities(t, options).Resolve(t.Context(), req)
 	kind, _ = kindOf(t, err)
-	require.Equal(t, failure.WorkloadFailed, kind, "but not for ever: %v", err)
+	require.Equal(t, failure.WorkloadFailed, kind, "but only until the deadline: %v", err)
 
-	y.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("boom") })
+	y.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("boom")
+	})
 	req.Credentials = "git"
 	_, err = a.Resolve(t.Context(), req)
-	require.ErrorContains(t, err, "boom", "a mistake of ours is shown as it is")
+	require.ErrorContains(t, err, "boom", "an unexpected error is passed on unchanged")
 }
 
-// allowed answers every question about permissions with yes.
+// allowed grants every SelfSubjectAccessReview.
 func allowed(action clienttesting.Action) (bool, runtime.Object, error) {
 	review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
 	review.Status.Allowed = true

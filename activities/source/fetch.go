@@ -22,18 +22,19 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// progress is what an attempt leaves to the next one: what it was about to answer, so that nothing is downloaded twice.
+// progress is the state that an attempt leaves for the next one: the result it was about to return, so that no package
+// is downloaded twice.
 type progress struct {
 	workloadops.Progress
 	Fetched *source.Fetched `json:"fetched,omitempty"`
 }
 
-// Fetch fetches a package once, checks that it is a sound archive within the limits, and puts it into the party's store. Where the request
-// names a digest, other bytes are refused.
+// Fetch downloads a package once, checks that it is an intact archive within the limits, and puts it into the party's
+// store. If the request names a digest, other bytes are refused.
 func (a *Activities) Fetch(ctx context.Context, req source.FetchRequest) (fetched source.Fetched, err error) {
 	f := a.start(ctx, req)
 	defer func() { f.stop(err == nil) }()
-	if was := f.details.Now().Fetched; was != nil && a.stands(ctx, *was) {
+	if was := f.details.Progress().Fetched; was != nil && a.stillAvailable(ctx, *was) {
 		return *was, nil
 	}
 	fetched, err = f.fetch(ctx)
@@ -46,8 +47,9 @@ func (a *Activities) Fetch(ctx context.Context, req source.FetchRequest) (fetche
 	return fetched, f.failure(ctx, err)
 }
 
-// stands says whether what an earlier attempt has fetched is still at hand: the store has it, or there is no store that could.
-func (a *Activities) stands(ctx context.Context, was source.Fetched) bool {
+// stillAvailable reports whether the result of an earlier attempt is still valid: the store has the package, or the
+// party has no store.
+func (a *Activities) stillAvailable(ctx context.Context, was source.Fetched) bool {
 	if !was.Stored {
 		return a.options.Store == nil
 	}
@@ -55,8 +57,9 @@ func (a *Activities) stands(ctx context.Context, was source.Fetched) bool {
 	return has && err == nil
 }
 
-// Confirm checks that the source still gives what was fetched, and that the store has it: a package that is gone, or has changed, must not be
-// found out by the pods. It fetches the package again where nothing less can tell.
+// Confirm checks that the source still serves what was fetched and that the store has it, so that a deleted or changed
+// package is found before the pods fetch it. It downloads the package again if the HTTP headers do not prove that it is
+// unchanged.
 func (a *Activities) Confirm(ctx context.Context, req source.FetchRequest) (fetched source.Fetched, err error) {
 	f := a.start(ctx, req)
 	defer func() { f.stop(err == nil) }()
@@ -64,12 +67,12 @@ func (a *Activities) Confirm(ctx context.Context, req source.FetchRequest) (fetc
 	return fetched, f.failure(ctx, err)
 }
 
-// fetching is one attempt.
+// fetching is one attempt at Fetch or Confirm.
 type fetching struct {
 	a       *Activities
 	req     source.FetchRequest
 	details *heartbeat.Details[progress]
-	stop    func(well bool)
+	stop    func(succeeded bool)
 	// since is when the first attempt was scheduled.
 	since time.Time
 }
@@ -83,14 +86,15 @@ func (a *Activities) start(ctx context.Context, req source.FetchRequest) *fetchi
 	return f
 }
 
-func (f *fetching) say(format string, args ...any) {
+// setMessage sets the progress message of the attempt.
+func (f *fetching) setMessage(format string, args ...any) {
 	f.details.Note(func(p *progress) { p.Message = fmt.Sprintf(format, args...) })
 }
 
-// String names the package for sentences.
+// String returns the package's name for messages.
 func (f *fetching) String() string { return "package " + f.req.Shown }
 
-// client reaches the package's source, and is the whole URL.
+// client returns a download client for the package's source, and the package's complete URL.
 func (f *fetching) client(ctx context.Context) (*download.Client, string, error) {
 	rawURL, err := f.a.URL(ctx, f.req.Package)
 	if err != nil {
@@ -100,28 +104,29 @@ func (f *fetching) client(ctx context.Context) (*download.Client, string, error)
 	if err != nil {
 		return nil, "", err
 	}
-	options := download.Options{Allow: f.a.allow, Credentials: credentials, MaxBytes: f.a.options.Fetcher.Limits.Bytes, Log: f.a.options.Logger}
+	options := download.Options{Allow: f.a.allow, Credentials: credentials, MaxBytes: f.a.options.Fetcher.Limits.Bytes,
+		Log: f.a.options.Logger}
 	if store := f.a.options.Fetcher.Store; store != "" {
 		options.Trusted = []string{store}
 	}
 	return download.New(options), rawURL, nil
 }
 
-// ofStore says whether a URL is one of the party's own store.
-func (a *Activities) ofStore(rawURL string) bool {
+// isStoreURL reports whether a URL belongs to the party's own store.
+func (a *Activities) isStoreURL(rawURL string) bool {
 	store := a.options.Fetcher.Store
 	return store != "" && strings.HasPrefix(rawURL, strings.TrimRight(store, "/")+"/")
 }
 
 func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
-	f.say("waiting for %d other downloads", atOnce)
+	f.setMessage("waiting for %d other downloads", maxDownloads)
 	select {
-	case f.a.places <- struct{}{}:
-		defer func() { <-f.a.places }()
+	case f.a.downloadSlots <- struct{}{}:
+		defer func() { <-f.a.downloadSlots }()
 	case <-ctx.Done():
 		return source.Fetched{}, ctx.Err()
 	}
-	file, err := temporary(f.a.options.Folder)
+	file, err := unlinkedTempFile(f.a.options.Folder)
 	if err != nil {
 		return source.Fetched{}, err
 	}
@@ -130,13 +135,13 @@ func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
 	if err != nil {
 		return source.Fetched{}, err
 	}
-	f.say("downloading %s", source.Redact(rawURL))
+	f.setMessage("downloading %s", source.Redact(rawURL))
 	got, err := client.Fetch(ctx, rawURL, file)
 	if err != nil {
 		return source.Fetched{}, err
 	}
 	if want := f.req.SHA256; want != "" && want != got.SHA256 {
-		return source.Fetched{}, f.changed(want, got.SHA256)
+		return source.Fetched{}, f.changedError(want, got.SHA256)
 	}
 	fetched := source.Fetched{SHA256: got.SHA256, Bytes: got.Bytes, ETag: got.ETag, LastModified: got.LastModified,
 		FinalURL: got.FinalURL, At: f.a.options.Now().UTC()}
@@ -147,18 +152,21 @@ func (f *fetching) fetch(ctx context.Context) (source.Fetched, error) {
 	return fetched, nil
 }
 
-// changed is the failure of a source that does not give the same bytes twice.
-func (f *fetching) changed(was, is string) error {
+// changedError returns the failure of a source that served other bytes than before.
+func (f *fetching) changedError(was, now string) error {
 	if f.req.Built {
-		return failure.New(failure.Refused, "%s is not what the build of service %s has made: the build told sha256:%s, and it is sha256:%s now; nothing was "+
-			"deployed, so have the build make a package of its own for each commit", f, f.req.Service, was, is)
+		return failure.New(failure.Refused, "%s is not what the build of service %s has made: the build reported "+
+			"sha256:%s, and it is sha256:%s now; nothing was "+
+			"deployed, so have the build make a package of its own for each commit", f, f.req.Service, was, now)
 	}
-	return failure.New(failure.Refused, "%s has changed while service %s was being released: it was sha256:%s, and is sha256:%s now; nothing was "+
-		"deployed, so execute the plan again", f, f.req.Service, was, is)
+	return failure.New(failure.Refused, "%s has changed while service %s was being released: it was sha256:%s, and "+
+		"is sha256:%s now; nothing was "+
+		"deployed, so execute the plan again", f, f.req.Service, was, now)
 }
 
-// temporary is a file that is gone when it is closed, also by a process that is killed.
-func temporary(folder string) (*os.File, error) {
+// unlinkedTempFile returns a temporary file without a directory entry: the kernel frees it when it is closed, or when
+// the process is killed.
+func unlinkedTempFile(folder string) (*os.File, error) {
 	file, err := os.CreateTemp(folder, "slipway-package-*")
 	if err != nil {
 		return nil, err
@@ -170,16 +178,18 @@ func temporary(folder string) (*os.File, error) {
 	return file, nil
 }
 
-// check walks through the archive as the pods will, without writing.
+// check reads the complete archive as the pods will, without writing. A package that is deployed as a single file is
+// not checked.
 func (f *fetching) check(ctx context.Context, file *os.File, fetched *source.Fetched) error {
 	if f.req.File != "" {
 		return nil
 	}
-	f.say("checking %s", f)
+	f.setMessage("checking %s", f)
 	info, err := archive.Check(ctx, file, f.a.options.Fetcher.Limits)
 	var refused *archive.Error
 	if errors.As(err, &refused) {
-		return failure.New(failure.Refused, "%s of service %s (sha256:%s) can't be unpacked: %s", f, f.req.Service, fetched.SHA256, refused)
+		return failure.New(failure.Refused, "%s of service %s (sha256:%s) can't be unpacked: %s", f, f.req.Service,
+			fetched.SHA256, refused)
 	}
 	if err != nil {
 		return err
@@ -188,13 +198,14 @@ func (f *fetching) check(ctx context.Context, file *os.File, fetched *source.Fet
 	return nil
 }
 
-// store puts the package into the party's store. Without it the pods fetch from the source, so that its trouble fails nothing.
+// store puts the package into the party's store and reports whether it is there. A failing store fails nothing: the
+// pods fetch from the source.
 func (f *fetching) store(ctx context.Context, file *os.File, fetched source.Fetched) bool {
 	store := f.a.options.Store
 	if store == nil {
 		return false
 	}
-	f.say("storing %s", f)
+	f.setMessage("storing %s", f)
 	has, err := store.Use(ctx, fetched.SHA256)
 	if err == nil && !has {
 		failpoint.Hit("source.store.before")
@@ -202,14 +213,15 @@ func (f *fetching) store(ctx context.Context, file *os.File, fetched source.Fetc
 		failpoint.Hit("source.store.after")
 	}
 	if err != nil {
-		f.a.options.Logger.WarnContext(ctx, "the package store does not take a package: pods will fetch it from its source", "package",
+		f.a.options.Logger.WarnContext(ctx,
+			"the package store cannot store a package: pods will fetch it from its source", "package",
 			source.Redact(f.req.URL), "sha256", fetched.SHA256, "error", err)
 	}
 	return err == nil
 }
 
 func (f *fetching) confirm(ctx context.Context) (source.Fetched, error) {
-	was := f.req.Was
+	was := f.req.Previous
 	client, rawURL, err := f.client(ctx)
 	if err != nil {
 		return source.Fetched{}, err
@@ -219,18 +231,18 @@ func (f *fetching) confirm(ctx context.Context) (source.Fetched, error) {
 	if err != nil {
 		return source.Fetched{}, err
 	}
-	stored := f.a.options.Store != nil && f.a.stands(ctx, source.Fetched{SHA256: was.SHA256, Stored: true})
+	stored := f.a.options.Store != nil && f.a.stillAvailable(ctx, source.Fetched{SHA256: was.SHA256, Stored: true})
 	if answer == download.Unchanged && (stored || f.a.options.Store == nil) {
 		was.Stored = stored
 		return was, nil
 	}
-	return f.fetch(ctx) // which refuses other bytes
+	return f.fetch(ctx) // refuses other bytes
 }
 
-// failure is how an attempt ends that could not do it: trouble of the source is tried again until the deadline is over.
+// failure converts the error of an attempt for Temporal: errors of the source are retried until the deadline.
 func (f *fetching) failure(ctx context.Context, err error) error {
 	var typed *failure.Error
-	var ofSource *download.Error
+	var fromSource *download.Error
 	switch {
 	case err == nil:
 		return nil
@@ -238,29 +250,32 @@ func (f *fetching) failure(ctx context.Context, err error) error {
 		return err
 	case errors.As(err, &typed):
 		return attempt.RetriedError(typed)
-	case errors.As(err, &ofSource):
-		return attempt.ApplicationError(f.ofSource(ctx, ofSource))
+	case errors.As(err, &fromSource):
+		return attempt.ApplicationError(f.sourceFailure(ctx, fromSource))
 	case kube.Classify(err) == kube.Unreachable:
 		return attempt.RetriedError(failure.New(failure.Unreachable, "%s", kube.Text(err)))
 	}
 	return err
 }
 
-func (f *fetching) ofSource(ctx context.Context, e *download.Error) *failure.Error {
+// sourceFailure classifies an error of the source: final, past the deadline, or worth a retry after a pause.
+func (f *fetching) sourceFailure(ctx context.Context, e *download.Error) *failure.Error {
 	pause, again := download.RetryAfter(e, attempts(ctx))
 	if !again {
 		return failure.New(failure.Refused, "%s of service %s can't be fetched: %s", f, f.req.Service, e.Message)
 	}
 	deadline := time.Duration(f.req.DeadlineSeconds) * time.Second
 	if used := f.a.options.Now().Sub(f.since); deadline > 0 && used+pause >= deadline {
-		return failure.New(failure.WorkloadFailed, "%s of service %s can't be fetched; it was tried for %d s: %s", f, f.req.Service,
+		return failure.New(failure.WorkloadFailed, "%s of service %s can't be fetched; it was tried for %d s: %s", f,
+			f.req.Service,
 			int64(used.Seconds()), e.Message)
 	}
-	f.say("%s; it is tried again", e)
-	return &failure.Error{Kind: failure.NotReady, RetryAfter: pause, Message: fmt.Sprintf("%s of service %s: %s", f, f.req.Service, e.Message)}
+	f.setMessage("%s; retrying", e)
+	return &failure.Error{Kind: failure.NotReady, RetryAfter: pause,
+		Message: fmt.Sprintf("%s of service %s: %s", f, f.req.Service, e.Message)}
 }
 
-// attempts is how often it was tried, this time included.
+// attempts returns the number of the activity's attempts, including this one.
 func attempts(ctx context.Context) int {
 	if !activity.IsActivity(ctx) {
 		return 1

@@ -45,8 +45,8 @@ func digestOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// site serves one package, and counts the answers that carried it.
-type site struct {
+// packageServer serves one package, and counts the responses that carried its body.
+type packageServer struct {
 	*httptest.Server
 	mu      sync.Mutex
 	content []byte
@@ -57,8 +57,8 @@ type site struct {
 	headers []http.Header
 }
 
-func newSite(t *testing.T, content []byte) *site {
-	s := &site{content: content, status: http.StatusOK, etag: `"1"`}
+func newPackageServer(t *testing.T, content []byte) *packageServer {
+	s := &packageServer{content: content, status: http.StatusOK, etag: `"1"`}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -81,20 +81,21 @@ func newSite(t *testing.T, content []byte) *site {
 	return s
 }
 
-func (s *site) set(change func()) {
+func (s *packageServer) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
-// shelf is a store of packages in memory.
-type shelf struct {
+// memoryStore is a package store in memory.
+type memoryStore struct {
 	packages map[string][]byte
 	used     map[string]time.Time
 	down     error
 }
 
-func (s *shelf) List(_ context.Context, limit int, after string) (items []packages.Package, next string, err error) {
+func (s *memoryStore) List(_ context.Context, limit int, after string) (items []packages.Package, next string,
+	err error) {
 	for _, sha256 := range slices.Sorted(maps.Keys(s.packages)) {
 		switch {
 		case sha256 <= after:
@@ -107,7 +108,7 @@ func (s *shelf) List(_ context.Context, limit int, after string) (items []packag
 	return items, "", s.down
 }
 
-func (s *shelf) Delete(_ context.Context, sha256 string, unusedSince time.Time) error {
+func (s *memoryStore) Delete(_ context.Context, sha256 string, unusedSince time.Time) error {
 	switch _, has := s.packages[sha256]; {
 	case !has:
 		return packages.ErrAbsent
@@ -118,12 +119,12 @@ func (s *shelf) Delete(_ context.Context, sha256 string, unusedSince time.Time) 
 	return s.down
 }
 
-func (s *shelf) Use(_ context.Context, sha256 string) (bool, error) {
+func (s *memoryStore) Use(_ context.Context, sha256 string) (bool, error) {
 	_, has := s.packages[sha256]
 	return has, s.down
 }
 
-func (s *shelf) Put(_ context.Context, sha256 string, content io.Reader, size int64) error {
+func (s *memoryStore) Put(_ context.Context, sha256 string, content io.Reader, size int64) error {
 	if s.down != nil {
 		return s.down
 	}
@@ -152,12 +153,13 @@ func loopback() Options {
 	return Options{Fetcher: source.Fetcher{Image: "slipway:test", Allow: []string{"127.0.0.0/8"}}}
 }
 
-func asked(url string) source.FetchRequest {
-	return source.FetchRequest{Package: source.Package{URL: url, Container: "app", MountPath: "/app"}, Party: "default", Namespace: "shop", Service: "111",
+func fetchRequest(url string) source.FetchRequest {
+	return source.FetchRequest{Package: source.Package{URL: url, Container: "app", MountPath: "/app"}, Party: "default",
+		Namespace: "shop", Service: "111",
 		DeadlineSeconds: 600}
 }
 
-// kindOf is the type of a failure, and whether the server tries it again.
+// kindOf returns the kind of a failure, and whether Temporal retries it.
 func kindOf(t *testing.T, err error) (failure.Kind, bool) {
 	t.Helper()
 	var app *temporal.ApplicationError
@@ -165,14 +167,14 @@ func kindOf(t *testing.T, err error) (failure.Kind, bool) {
 	return failure.Kind(app.Type()), !app.NonRetryable()
 }
 
-func TestFetchLearnsTheDigestAndStores(t *testing.T) {
+func TestFetch_ReturnsDigestAndStoresPackage(t *testing.T) {
 	t.Parallel()
 	content := zipOf(t, "index.html", "hello")
-	s, store := newSite(t, content), &shelf{packages: map[string][]byte{}}
+	s, store := newPackageServer(t, content), &memoryStore{packages: map[string][]byte{}}
 	options := loopback()
 	options.Store = store
 	a := activitiesWith(t, options)
-	got, err := a.Fetch(t.Context(), asked(s.URL+"/order.zip"))
+	got, err := a.Fetch(t.Context(), fetchRequest(s.URL+"/order.zip"))
 	require.NoError(t, err)
 	require.Equal(t, digestOf(content), got.SHA256)
 	require.Equal(t, int64(len(content)), got.Bytes)
@@ -181,58 +183,70 @@ func TestFetchLearnsTheDigestAndStores(t *testing.T) {
 	require.True(t, got.Stored)
 	require.Equal(t, content, store.packages[got.SHA256])
 
-	confirm := asked(s.URL + "/order.zip")
-	confirm.SHA256, confirm.Was = got.SHA256, got
+	confirm := fetchRequest(s.URL + "/order.zip")
+	confirm.SHA256, confirm.Previous = got.SHA256, got
 	again, err := a.Confirm(t.Context(), confirm)
 	require.NoError(t, err)
 	require.Equal(t, got, again)
-	require.Equal(t, 1, s.gets, "what has not changed is not downloaded again")
+	require.Equal(t, 1, s.gets, "an unchanged package is not downloaded again")
 
 	delete(store.packages, got.SHA256)
 	again, err = a.Confirm(t.Context(), confirm)
 	require.NoError(t, err)
-	require.True(t, again.Stored, "a package that the store has lost is given to it again")
+	require.True(t, again.Stored, "a package that is missing in the store is stored again")
 	require.Len(t, store.packages, 1)
 }
 
-func TestFetchFails(t *testing.T) {
+func TestFetch_Failures(t *testing.T) {
 	t.Parallel()
 	sound := zipOf(t, "index.html", "hello")
 	cases := map[string]struct {
 		reason  string
-		prepare func(s *site, options *Options, req *source.FetchRequest)
+		prepare func(s *packageServer, options *Options, req *source.FetchRequest)
 		kind    failure.Kind
 		again   bool
 		says    string
 	}{
-		"Gone": {"a URL that is gone is no trouble that passes", func(s *site, _ *Options, _ *source.FetchRequest) { s.status = 404 },
+		"NotFound": {"a missing package is a final failure",
+			func(s *packageServer, _ *Options, _ *source.FetchRequest) { s.status = 404 },
 			failure.Refused, false, "of service 111 can't be fetched"},
-		"Trouble": {"a server in trouble is asked again", func(s *site, _ *Options, _ *source.FetchRequest) { s.status = 503 },
+		"ServerError": {"a server error is retried", func(s *packageServer, _ *Options, _ *source.FetchRequest) {
+			s.status = 503
+		},
 			failure.NotReady, true, "503"},
-		"TroubleForTooLong": {"but not for ever", func(s *site, o *Options, req *source.FetchRequest) {
-			now := time.Now()
-			s.status, req.DeadlineSeconds = 503, 90
-			o.Now = func() time.Time { now = now.Add(time.Minute + time.Minute); return now }
-		}, failure.WorkloadFailed, false, "it was tried for"},
-		"NoArchive": {"a page of a proxy is no package", func(s *site, _ *Options, _ *source.FetchRequest) { s.content = []byte("<html>sign in</html>") },
+		"ServerErrorPastDeadline": {"but only until the deadline",
+			func(s *packageServer, o *Options, req *source.FetchRequest) {
+				now := time.Now()
+				s.status, req.DeadlineSeconds = 503, 90
+				o.Now = func() time.Time { now = now.Add(time.Minute + time.Minute); return now }
+			}, failure.WorkloadFailed, false, "it was tried for"},
+		"NoArchive": {"a login page of a proxy is no package",
+			func(s *packageServer, _ *Options, _ *source.FetchRequest) { s.content = []byte("<html>sign in</html>") },
 			failure.Refused, false, "can't be unpacked"},
-		"OtherBytes": {"the bytes that another party has fetched, or none", func(_ *site, _ *Options, req *source.FetchRequest) { req.SHA256 = digestOf(nil) },
+		"OtherBytes": {"every party must get the same bytes",
+			func(_ *packageServer, _ *Options, req *source.FetchRequest) { req.SHA256 = digestOf(nil) },
 			failure.Refused, false, "has changed while service 111 was being released"},
-		"Loopback": {"a private address is refused unless it is allowed", func(_ *site, o *Options, _ *source.FetchRequest) { o.Fetcher.Allow = nil },
+		"Loopback": {"a private address is refused unless it is allowed",
+			func(_ *packageServer, o *Options, _ *source.FetchRequest) { o.Fetcher.Allow = nil },
 			failure.Refused, false, "SLIPWAY_SOURCE_ALLOW"},
-		"TooLarge": {"the limit of the party", func(_ *site, o *Options, _ *source.FetchRequest) { o.Fetcher.Limits.Bytes = 1 },
+		"TooLarge": {"the limit of the party", func(_ *packageServer, o *Options, _ *source.FetchRequest) {
+			o.Fetcher.Limits.Bytes = 1
+		},
 			failure.Refused, false, "limit"},
-		"NoSecret": {"credentials that are not there", func(_ *site, _ *Options, req *source.FetchRequest) { req.Credentials = "opens" },
+		"NoSecret": {"a Secret that does not exist", func(_ *packageServer, _ *Options, req *source.FetchRequest) {
+			req.Credentials = "opens"
+		},
 			failure.Refused, false, "Secret shop/opens, which package.credentials names, does not exist"},
-		"HiddenFromParty": {"a query that stays out of histories, for a worker without records", func(_ *site, _ *Options, req *source.FetchRequest) { req.Hidden = true },
+		"HiddenFromParty": {"a query that stays out of histories, and a worker without access to the records",
+			func(_ *packageServer, _ *Options, req *source.FetchRequest) { req.Hidden = true },
 			failure.Refused, false, "key `query`"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, options := newSite(t, sound), loopback()
+			s, options := newPackageServer(t, sound), loopback()
 			options.Fetcher.Limits = source.DefaultLimits
-			req := asked(s.URL + "/order.zip?signature=s3cr3t")
+			req := fetchRequest(s.URL + "/order.zip?signature=s3cr3t")
 			tc.prepare(s, &options, &req)
 			limits := options.Fetcher.Limits
 			a := activitiesWith(t, options)
@@ -247,15 +261,15 @@ func TestFetchFails(t *testing.T) {
 	}
 }
 
-func TestConfirmFindsAnotherPackage(t *testing.T) {
+func TestConfirm_WhenSourceChanges(t *testing.T) {
 	t.Parallel()
 	first := zipOf(t, "index.html", "hello")
-	s := newSite(t, first)
+	s := newPackageServer(t, first)
 	a := activitiesWith(t, loopback())
-	req := asked(s.URL + "/latest.zip")
+	req := fetchRequest(s.URL + "/latest.zip")
 	got, err := a.Fetch(t.Context(), req)
 	require.NoError(t, err)
-	req.SHA256, req.Was = got.SHA256, got
+	req.SHA256, req.Previous = got.SHA256, got
 	s.set(func() { s.content, s.etag = zipOf(t, "index.html", "HELLO"), `"2"` })
 	_, err = a.Confirm(t.Context(), req)
 	require.ErrorContains(t, err, "has changed while service 111 was being released")
@@ -267,37 +281,37 @@ func TestConfirmFindsAnotherPackage(t *testing.T) {
 	require.ErrorContains(t, err, "can't be fetched")
 }
 
-func TestAStoreThatIsDownFailsNothing(t *testing.T) {
+func TestFetch_Succeeds_WhenStoreIsDown(t *testing.T) {
 	t.Parallel()
-	s, options := newSite(t, zipOf(t, "a", "b")), loopback()
-	options.Store = &shelf{down: errors.New("no answer")}
-	got, err := activitiesWith(t, options).Fetch(t.Context(), asked(s.URL+"/a.zip"))
+	s, options := newPackageServer(t, zipOf(t, "a", "b")), loopback()
+	options.Store = &memoryStore{down: errors.New("no answer")}
+	got, err := activitiesWith(t, options).Fetch(t.Context(), fetchRequest(s.URL+"/a.zip"))
 	require.NoError(t, err)
 	require.False(t, got.Stored, "pods fetch it from its source")
 }
 
-func TestAPackageThatIsKeptWholeIsNoArchive(t *testing.T) {
+func TestFetch_DoesNotCheckArchive_WhenDeployedAsFile(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, []byte("a jar, for all we know"))
-	req := asked(s.URL + "/app.jar")
+	s := newPackageServer(t, []byte("not an archive"))
+	req := fetchRequest(s.URL + "/app.jar")
 	req.File = "app.jar"
 	got, err := activitiesWith(t, loopback()).Fetch(t.Context(), req)
 	require.NoError(t, err)
 	require.Empty(t, got.Format)
 }
 
-func TestCredentialsAndHiddenQueries(t *testing.T) {
+func TestFetch_SendsCredentialsAndHiddenQuery(t *testing.T) {
 	t.Parallel()
-	s, options := newSite(t, zipOf(t, "a", "b")), loopback()
+	s, options := newPackageServer(t, zipOf(t, "a", "b")), loopback()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "opens"}, Data: map[string][]byte{
 		"token": []byte("t0ken"), "hosts": []byte("http://" + s.Listener.Addr().String())}}
-	options.Recorded = func(_ context.Context, task string, item int) (string, error) {
+	options.RecordedURL = func(_ context.Context, task string, item int) (string, error) {
 		require.Equal(t, "shop-1", task)
 		require.Equal(t, 3, item)
 		return s.URL + "/a.zip?signature=s3cr3t", nil
 	}
 	a := activitiesWith(t, options, secret)
-	req := asked(s.URL + "/a.zip")
+	req := fetchRequest(s.URL + "/a.zip")
 	req.Credentials, req.Hidden, req.Task, req.Item = "opens", true, "shop-1", 3
 	_, err := a.Fetch(t.Context(), req)
 	require.NoError(t, err)
@@ -309,7 +323,8 @@ func TestRefuses(t *testing.T) {
 	t.Parallel()
 	others := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "others"}, Data: map[string][]byte{
 		"token": []byte("t0ken"), "hosts": []byte("packages.example.com")}}
-	broken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "broken"}, Data: map[string][]byte{"token": []byte("t0ken")}}
+	broken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "broken"},
+		Data: map[string][]byte{"token": []byte("t0ken")}}
 	public := Options{Fetcher: source.Fetcher{Image: "slipway:test", Store: "http://10.1.2.3:8085"}}
 	cases := map[string]struct {
 		reason  string
@@ -317,30 +332,44 @@ func TestRefuses(t *testing.T) {
 		p       source.Package
 		says    string
 	}{
-		"Fine":      {"nothing is in its way", public, source.Package{URL: "https://packages.example.com/a.zip"}, ""},
-		"NoImage":   {"pods could not fetch it", Options{}, source.Package{URL: "https://packages.example.com/a.zip"}, "set SLIPWAY_IMAGE"},
-		"Metadata":  {"the metadata service of a cloud", public, source.Package{URL: "http://169.254.169.254/latest"}, "SLIPWAY_SOURCE_ALLOW"},
-		"Store":     {"a package that somebody has pushed to the party's own store", public, source.Package{URL: "http://10.1.2.3:8085/packages/sha256/x"}, ""},
-		"Neighbour": {"what begins like the store is not the store", public, source.Package{URL: "http://10.1.2.3:80851/packages"}, "port"},
-		"Hidden":    {"only a worker with the records knows the query", public, source.Package{URL: "https://packages.example.com/a", Hidden: true}, "key `query`"},
-		"NoSecret":  {"it has to be there first", public, source.Package{URL: "https://packages.example.com/a", Credentials: "none"}, "does not exist"},
-		"NoHosts":   {"it has to say who may see it", public, source.Package{URL: "https://packages.example.com/a", Credentials: "broken"}, "hosts"},
-		"OtherHost": {"it names another host", public, source.Package{URL: "https://files.example.com/a", Credentials: "others"}, "Secret shop/others has no credentials for https://files.example.com"},
-		"PlainHTTP": {"it is for https", public, source.Package{URL: "http://packages.example.com/a", Credentials: "others"}, "no credentials for http://packages.example.com"},
-		"Named":     {"it names this one", public, source.Package{URL: "https://packages.example.com/a", Credentials: "others"}, ""},
+		"Fine": {"nothing prevents the fetch", public, source.Package{URL: "https://packages.example.com/a.zip"},
+			""},
+		"NoImage": {"pods have no image to fetch it with", Options{},
+			source.Package{URL: "https://packages.example.com/a.zip"}, "set SLIPWAY_IMAGE"},
+		"Metadata": {"the metadata service of a cloud provider", public,
+			source.Package{URL: "http://169.254.169.254/latest"}, "SLIPWAY_SOURCE_ALLOW"},
+		"Store": {"a package in the party's own store", public,
+			source.Package{URL: "http://10.1.2.3:8085/packages/sha256/x"}, ""},
+		"Neighbour": {"a longer port is another server", public, source.Package{URL: "http://10.1.2.3:80851/packages"},
+			"port"},
+		"Hidden": {"only a worker with access to the records has the query", public,
+			source.Package{URL: "https://packages.example.com/a", Hidden: true}, "key `query`"},
+		"NoSecret": {"the Secret does not exist", public,
+			source.Package{URL: "https://packages.example.com/a", Credentials: "none"}, "does not exist"},
+		"NoHosts": {"the Secret does not name its hosts", public,
+			source.Package{URL: "https://packages.example.com/a", Credentials: "broken"}, "hosts"},
+		"OtherHost": {"the Secret names another host", public,
+			source.Package{URL: "https://files.example.com/a", Credentials: "others"},
+			"Secret shop/others has no credentials for https://files.example.com"},
+		"PlainHTTP": {"the Secret names the host for https only", public,
+			source.Package{URL: "http://packages.example.com/a", Credentials: "others"},
+			"no credentials for http://packages.example.com"},
+		"Named": {"the Secret names this host", public,
+			source.Package{URL: "https://packages.example.com/a", Credentials: "others"}, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			says, err := activitiesWith(t, tc.options, others, broken).Refuses(t.Context(), tc.p, "shop")
+			refusal, err := activitiesWith(t, tc.options, others, broken).Refuses(t.Context(), tc.p, "shop")
 			require.NoError(t, err)
 			if tc.says == "" {
-				require.Empty(t, says, tc.reason)
+				require.Empty(t, refusal, tc.reason)
 				return
 			}
-			require.Contains(t, says.Reason, tc.says, tc.reason)
-			atFault := slices.Contains([]string{"Metadata", "Neighbour", "Hidden"}, name)
-			require.Equal(t, atFault, says.Key == source.KeyPackage, "the URL is at fault only where another one would do")
+			require.Contains(t, refusal.Reason, tc.says, tc.reason)
+			blamesURL := slices.Contains([]string{"Metadata", "Neighbour", "Hidden"}, name)
+			require.Equal(t, blamesURL, refusal.Key == source.KeyPackage,
+				"the refusal names the URL only when another URL would help")
 		})
 	}
 }

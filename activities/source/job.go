@@ -26,17 +26,17 @@ import (
 const (
 	// callTimeout is how long one request to the cluster may take.
 	callTimeout = 5 * time.Second
-	// mostLog is how many bytes of a log are read.
-	mostLog = 256 << 10
+	// maxLogBytes is how many bytes of a log are read.
+	maxLogBytes = 256 << 10
 )
 
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+func withCallTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTimeout)
 }
 
-// job reads the Job of a build; nil when there is none.
+// job returns the Job of a build; nil if there is none.
 func (a *Activities) job(ctx context.Context, req build.Request) (*batchv1.Job, error) {
-	call, cancel := bounded(ctx)
+	call, cancel := withCallTimeout(ctx)
 	defer cancel()
 	job, err := a.client.BatchV1().Jobs(req.Namespace).Get(call, req.JobName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -45,11 +45,12 @@ func (a *Activities) job(ctx context.Context, req build.Request) (*batchv1.Job, 
 	return job, err
 }
 
-// podsOf reads the pods of a Job, newest first.
+// podsOf returns the pods of a Job, newest first.
 func (a *Activities) podsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
-	call, cancel := bounded(ctx)
+	call, cancel := withCallTimeout(ctx)
 	defer cancel()
-	list, err := a.client.CoreV1().Pods(job.Namespace).List(call, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
+	list, err := a.client.CoreV1().Pods(job.Namespace).List(call,
+		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
 	if err != nil {
 		return nil, err
 	}
@@ -58,26 +59,29 @@ func (a *Activities) podsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod
 	return pods, nil
 }
 
-// create makes the Job of a build, after the party's policy has agreed. Of two that make it, one comes too late and looks again.
+// create creates the Job of a build if the party's policy allows it. When two requests race, one gets AlreadyExists and
+// reads again.
 func (a *Activities) create(ctx context.Context, req build.Request) error {
-	job, err := a.allowed(ctx, req)
+	job, err := a.allowedJob(ctx, req)
 	if err != nil {
 		return err
 	}
-	call, cancel := bounded(ctx)
+	call, cancel := withCallTimeout(ctx)
 	defer cancel()
 	failpoint.Hit("build.create.before")
-	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(call, job, metav1.CreateOptions{FieldManager: fieldmanager.Slipway})
+	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(call, job,
+		metav1.CreateOptions{FieldManager: fieldmanager.Slipway})
 	failpoint.Hit("build.create.after")
 	if err == nil {
-		a.options.Logger.InfoContext(ctx, "build begun", "service", req.Service, "commit", req.Commit, "job", req.Namespace+"/"+job.Name)
+		a.options.Logger.InfoContext(ctx, "build started", "service", req.Service, "commit", req.Commit, "job",
+			req.Namespace+"/"+job.Name)
 		a.prune(ctx, req)
 	}
 	return err
 }
 
-// allowed is the Job of a build, if the party's policy allows it.
-func (a *Activities) allowed(ctx context.Context, req build.Request) (*batchv1.Job, error) {
+// allowedJob returns the Job of a build, or an error if the party's policy forbids it.
+func (a *Activities) allowedJob(ctx context.Context, req build.Request) (*batchv1.Job, error) {
 	template, err := a.template(ctx, req.Order)
 	if err != nil {
 		return nil, err
@@ -89,30 +93,36 @@ func (a *Activities) allowed(ctx context.Context, req build.Request) (*batchv1.J
 	return job, a.options.Policy.CheckBuild(job)
 }
 
+// template returns the Job template of an order. An unreachable home cluster is reported as NotReady, so that the build
+// is retried.
 func (a *Activities) template(ctx context.Context, order build.Order) ([]byte, error) {
 	if len(order.Template) > 0 {
 		return order.Template, nil
 	}
 	if a.options.Template == nil {
-		return nil, failure.New(failure.Refused, "this worker of the party default can't read the records of the engine, where the template of the Job is: "+
+		return nil, failure.New(failure.Refused, "this worker of the party default can't read the records of the "+
+			"engine, where the template of the Job is: "+
 			"run `slipway worker` without --party")
 	}
 	template, err := a.options.Template(ctx, order)
 	var f *failure.Error
 	if errors.As(err, &f) && f.Kind.System() {
-		return nil, &failure.Error{Kind: failure.NotReady, Message: "the record of the task can't be read: " + f.Message}
+		return nil, &failure.Error{Kind: failure.NotReady,
+			Message: "the record of the task can't be read: " + f.Message}
 	}
 	return template, err
 }
 
-// remove deletes a Job as it was seen, and its pods; point names the failpoints.
+// remove deletes a Job and its pods, unless the Job has changed since it was read. point is the prefix of the
+// failpoints' names.
 func (a *Activities) remove(ctx context.Context, job *batchv1.Job, point string) error {
-	call, cancel := bounded(ctx)
+	call, cancel := withCallTimeout(ctx)
 	defer cancel()
 	background := metav1.DeletePropagationBackground
 	failpoint.Hit(point + ".before")
 	err := a.client.BatchV1().Jobs(job.Namespace).Delete(call, job.Name,
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion}, PropagationPolicy: &background})
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion},
+			PropagationPolicy: &background})
 	failpoint.Hit(point + ".after")
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -120,73 +130,80 @@ func (a *Activities) remove(ctx context.Context, job *batchv1.Job, point string)
 	return err
 }
 
-// record notes on a Job what it has yielded, so that the same commit is not built again once the pod is gone.
+// record writes the result of a build into an annotation of its Job, so that the commit is not built again after the
+// pod was deleted.
 func (a *Activities) record(ctx context.Context, job *batchv1.Job, yield build.Yield) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": job.UID, "annotations": map[string]string{build.AnnotationYield: yield.String()}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": job.UID,
+		"annotations": map[string]string{build.AnnotationYield: yield.String()}}})
 	if err != nil {
 		return err
 	}
-	call, cancel := bounded(ctx)
+	call, cancel := withCallTimeout(ctx)
 	defer cancel()
 	failpoint.Hit("build.record.before")
-	_, err = a.client.BatchV1().Jobs(job.Namespace).Patch(call, job.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldmanager.Slipway})
+	_, err = a.client.BatchV1().Jobs(job.Namespace).Patch(call, job.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldmanager.Slipway})
 	failpoint.Hit("build.record.after")
 	return err
 }
 
-// prune deletes finished builds of a service that are no longer kept. What can't be deleted now is left to the next build.
+// prune deletes surplus finished Jobs of a service. Failures are logged only: the next build tries again.
 func (a *Activities) prune(ctx context.Context, req build.Request) {
-	call, cancel := bounded(ctx)
+	call, cancel := withCallTimeout(ctx)
 	defer cancel()
-	list, err := a.client.BatchV1().Jobs(req.Namespace).List(call, metav1.ListOptions{LabelSelector: build.LabelService + "=" + req.Service})
+	list, err := a.client.BatchV1().Jobs(req.Namespace).List(call,
+		metav1.ListOptions{LabelSelector: build.LabelService + "=" + req.Service})
 	if err == nil {
 		for _, job := range build.Surplus(list.Items, a.options.Now()) {
 			err = errors.Join(err, a.remove(ctx, &job, "build.prune"))
 		}
 	}
 	if err != nil {
-		a.options.Logger.WarnContext(ctx, "older builds of a service can't be deleted", "service", req.Service, "namespace", req.Namespace, "error", err)
+		a.options.Logger.WarnContext(ctx, "older builds of a service can't be deleted", "service", req.Service,
+			"namespace", req.Namespace, "error", err)
 	}
 }
 
-// log is the end of what the container of a build wrote that matters: the one that failed, else the first. "" when it can't be read, which fails no
-// build.
+// log returns the end of a build container's log: that of the container that failed, otherwise of the first one. If the
+// log can't be read it returns the container's termination message, or "".
 func (a *Activities) log(ctx context.Context, pods []corev1.Pod) string {
 	if len(pods) == 0 || len(pods[0].Spec.Containers) == 0 {
 		return ""
 	}
-	pod, container, said := &pods[0], pods[0].Spec.Containers[0].Name, ""
+	pod, container, message := &pods[0], pods[0].Spec.Containers[0].Name, ""
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-			container, said = c.Name, t.Message
+			container, message = c.Name, t.Message
 			break
 		}
 	}
-	call, cancel := bounded(ctx)
+	call, cancel := withCallTimeout(ctx)
 	defer cancel()
 	lines := int64(build.TailLines)
-	stream, err := a.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container, TailLines: &lines}).Stream(call)
+	stream, err := a.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name,
+		&corev1.PodLogOptions{Container: container, TailLines: &lines}).Stream(call)
 	if err != nil {
-		a.options.Logger.InfoContext(ctx, "the log of a build can't be read", "pod", pod.Namespace+"/"+pod.Name, "container", container, "error", kube.Text(err))
-		return said
+		a.options.Logger.InfoContext(ctx, "the log of a build can't be read", "pod", pod.Namespace+"/"+pod.Name,
+			"container", container, "error", kube.Text(err))
+		return message
 	}
 	defer stream.Close()
-	text, err := io.ReadAll(io.LimitReader(stream, mostLog))
+	text, err := io.ReadAll(io.LimitReader(stream, maxLogBytes))
 	if err != nil && len(text) == 0 {
-		return said
+		return message
 	}
 	return string(text)
 }
 
-// RefusesBuild says why a build can't be made in a namespace. The repository itself is not asked: its
-// branch may come later.
+// RefusesBuild returns the reason why a build can't be made in a namespace. It sends no request to the repository: the
+// branch may be pushed later.
 func (a *Activities) RefusesBuild(ctx context.Context, order build.Order, namespace string) (source.Refusal, error) {
 	refusal, err := a.unreachableRepository(ctx, order, namespace)
 	if refusal.Reason == "" && err == nil {
-		refusal.Reason, err = kube.NewPermissions(a.client).Lacking(ctx, needs(namespace))
+		refusal.Reason, err = kube.NewPermissions(a.client).Lacking(ctx, buildPermissions(namespace))
 	}
 	if refusal.Reason == "" && err == nil {
-		err = a.tryJob(ctx, build.Request{Order: order, Namespace: namespace, Commit: sampleCommit})
+		err = a.dryRunJob(ctx, build.Request{Order: order, Namespace: namespace, Commit: sampleCommit})
 	}
 	var f *failure.Error
 	if errors.As(err, &f) {
@@ -195,19 +212,22 @@ func (a *Activities) RefusesBuild(ctx context.Context, order build.Order, namesp
 	return refusal, err
 }
 
-// sampleCommit stands for a commit that is not known yet.
+// sampleCommit stands in for a commit that is not resolved yet.
 const sampleCommit = "0000000000000000000000000000000000000000"
 
-// needs are the permissions that a build takes.
-func needs(namespace string) []kube.Permission {
+// buildPermissions are the Kubernetes permissions that a build needs.
+func buildPermissions(namespace string) []kube.Permission {
 	logs := kube.Needs(corev1.SchemeGroupVersion.WithResource("pods"), namespace, "get")
 	logs[0].Subresource = "log"
-	return slices.Concat(kube.Needs(batchv1.SchemeGroupVersion.WithResource("jobs"), namespace, "get", "list", "watch", "create", "patch", "delete"),
+	return slices.Concat(kube.Needs(batchv1.SchemeGroupVersion.WithResource("jobs"), namespace, "get", "list", "watch",
+		"create", "patch", "delete"),
 		kube.Needs(corev1.SchemeGroupVersion.WithResource("pods"), namespace, "list"), logs)
 }
 
-// unreachableRepository says why a repository can't be reached, as far as that is known.
-func (a *Activities) unreachableRepository(ctx context.Context, order build.Order, namespace string) (source.Refusal, error) {
+// unreachableRepository returns the reason why a repository can't be reached, as far as that is known without
+// connecting.
+func (a *Activities) unreachableRepository(ctx context.Context, order build.Order, namespace string) (source.Refusal,
+	error) {
 	repository, access, err := a.repository(ctx, order, namespace)
 	if err != nil {
 		return source.Refusal{}, err
@@ -229,20 +249,22 @@ func (a *Activities) unreachableRepository(ctx context.Context, order build.Orde
 	return source.Refusal{}, nil
 }
 
-// tryJob has the cluster say whether it would take the Job, without making it.
-func (a *Activities) tryJob(ctx context.Context, req build.Request) error {
-	job, err := a.allowed(ctx, req)
+// dryRunJob asks the API server whether it would accept the Job, without creating it.
+func (a *Activities) dryRunJob(ctx context.Context, req build.Request) error {
+	job, err := a.allowedJob(ctx, req)
 	if err != nil {
 		return err
 	}
-	call, cancel := bounded(ctx)
+	call, cancel := withCallTimeout(ctx)
 	defer cancel()
-	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(call, job, metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: []string{metav1.DryRunAll}})
+	_, err = a.client.BatchV1().Jobs(req.Namespace).Create(call, job,
+		metav1.CreateOptions{FieldManager: fieldmanager.Slipway, DryRun: []string{metav1.DryRunAll}})
 	if err == nil || apierrors.IsAlreadyExists(err) || kube.NoDryRun(err) {
 		return nil
 	}
 	if class := kube.Classify(err); class == kube.Rejected || class == kube.Refused {
-		return failure.New(failure.Refused, "the cluster does not accept the Job of build.jobTemplate: %s", kube.Text(err))
+		return failure.New(failure.Refused, "the cluster does not accept the Job of build.jobTemplate: %s",
+			kube.Text(err))
 	}
 	return err
 }

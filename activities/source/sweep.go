@@ -19,62 +19,63 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// Unnamed lists packages of the party's store that nobody has used for a while (Options.Keep) and that no pod template, of now or of a revision
-// that is kept, names.
-func (a *Activities) Unnamed(ctx context.Context, req source.UnnamedRequest) (source.Unnamed, error) {
+// Unnamed lists packages of the party's store that were neither stored nor used for a while (Options.Retention) and
+// that no pod template names, neither a workload's current one nor that of a kept revision.
+func (a *Activities) Unnamed(ctx context.Context, req source.UnreferencedRequest) (source.Unreferenced, error) {
 	if a.options.Store == nil {
-		return source.Unnamed{}, nil
+		return source.Unreferenced{}, nil
 	}
-	kept, next, err := a.options.Store.List(ctx, source.MaxUnnamed, req.After)
+	stored, next, err := a.options.Store.List(ctx, source.MaxUnreferenced, req.After)
 	if err != nil {
-		return source.Unnamed{}, unreachable("the package store does not answer: %v", err)
+		return source.Unreferenced{}, unreachable("the package store does not answer: %v", err)
 	}
-	unnamed := source.Unnamed{Next: next, KeepSeconds: int64(a.options.Keep / time.Second)}
-	before := a.options.Now().Add(-a.options.Keep)
-	var named map[string]bool
-	for _, p := range kept {
+	unnamed := source.Unreferenced{Next: next, KeepSeconds: int64(a.options.Retention / time.Second)}
+	before := a.options.Now().Add(-a.options.Retention)
+	var referenced map[string]bool
+	for _, p := range stored {
 		if p.UsedAt.After(before) || p.StoredAt.After(before) {
 			continue
 		}
-		if named == nil {
-			if named, err = a.named(ctx); err != nil {
-				return source.Unnamed{}, err
+		if referenced == nil {
+			if referenced, err = a.referencedPackages(ctx); err != nil {
+				return source.Unreferenced{}, err
 			}
 		}
-		if !named[p.SHA256] {
+		if !referenced[p.SHA256] {
 			unnamed.SHA256 = append(unnamed.SHA256, p.SHA256)
 		}
 	}
 	return unnamed, nil
 }
 
-// Remove takes packages out of the party's store. One that something names by now, or that was used meanwhile, stays.
-func (a *Activities) Remove(ctx context.Context, req source.Unnamed) (source.Removed, error) {
+// Remove deletes packages from the party's store, except those that were used or referenced after Unnamed listed them.
+func (a *Activities) Remove(ctx context.Context, req source.Unreferenced) (source.Removed, error) {
 	if a.options.Store == nil || len(req.SHA256) == 0 {
 		return source.Removed{}, nil
 	}
-	named, err := a.named(ctx)
+	referenced, err := a.referencedPackages(ctx)
 	if err != nil {
 		return source.Removed{}, err
 	}
 	var removed source.Removed
-	before := a.options.Now().Add(-a.options.Keep)
+	before := a.options.Now().Add(-a.options.Retention)
 	for _, sha256 := range req.SHA256 {
-		if named[sha256] {
+		if referenced[sha256] {
 			continue
 		}
 		switch err := a.options.Store.Delete(ctx, sha256, before); {
 		case err == nil:
 			removed.Packages++
-			a.options.Logger.InfoContext(ctx, "package removed: nothing names it any more", "sha256", sha256)
+			a.options.Logger.InfoContext(ctx, "package removed: no pod template names it", "sha256", sha256)
 		case !errors.Is(err, packages.ErrAbsent) && !errors.Is(err, packages.ErrUsed):
-			return removed, unreachable("the package store does not remove %s: %v", sha256, err)
+			return removed, unreachable("package %s cannot be removed from the package store: %v", sha256, err)
 		}
 	}
 	return removed, nil
 }
 
-// Keep keeps packages from being swept for a while. A store that does not answer is told of by whoever needs it.
+// Keep protects packages from the sweep for a while. An error of the store is logged only: the release does not depend
+// on it.
 func (a *Activities) Keep(ctx context.Context, digests ...string) {
 	if a.options.Store == nil {
 		return
@@ -94,13 +95,13 @@ func unreachable(format string, args ...any) error {
 	return attempt.RetriedError(failure.New(failure.Unreachable, format, args...))
 }
 
-// named are the packages that pod templates in the party's namespaces name: those of workloads, and those of the revisions that workloads can
-// be taken back to.
-func (a *Activities) named(ctx context.Context) (map[string]bool, error) {
-	named := map[string]bool{}
+// referencedPackages returns the digests that pod templates in the party's namespaces name: those of workloads, and
+// those of the revisions that workloads can be rolled back to.
+func (a *Activities) referencedPackages(ctx context.Context) (map[string]bool, error) {
+	referenced := map[string]bool{}
 	note := func(annotations map[string]string) {
-		if sha256 := source.Packaged(annotations); sha256 != "" {
-			named[sha256] = true
+		if sha256 := source.PackageDigest(annotations); sha256 != "" {
+			referenced[sha256] = true
 		}
 	}
 	namespaces := a.options.Namespaces
@@ -108,21 +109,21 @@ func (a *Activities) named(ctx context.Context) (map[string]bool, error) {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
-		for _, list := range a.lists(namespace) {
+		for _, list := range a.templateLists(namespace) {
 			err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
 				note(templateAnnotations(o))
 				return nil
 			})
 			if err != nil {
-				return nil, unreachable("which packages are in use cannot be seen: %s", kube.Text(err))
+				return nil, unreachable("the packages in use cannot be listed: %s", kube.Text(err))
 			}
 		}
 	}
-	return named, nil
+	return referenced, nil
 }
 
-// lists are what has pod templates, of now or of before.
-func (a *Activities) lists(namespace string) []pager.ListPageFunc {
+// templateLists returns list functions for all kinds of objects that contain pod templates, current or former.
+func (a *Activities) templateLists(namespace string) []pager.ListPageFunc {
 	apps := a.client.AppsV1()
 	return []pager.ListPageFunc{
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -172,5 +173,5 @@ func templateAnnotations(o runtime.Object) map[string]string {
 	panic(fmt.Sprintf("no list has a %T", o))
 }
 
-// defaultKeep is how long a package that nothing names stays in a store.
-const defaultKeep = 24 * time.Hour
+// defaultRetention is the default of Options.Retention.
+const defaultRetention = 24 * time.Hour

@@ -15,12 +15,13 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// templateOf is a pod template that runs a package.
+// templateOf returns a pod template that runs a package.
 func templateOf(sha256 string) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{source.AnnotationPackage: "sha256:" + sha256}}}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{source.AnnotationPackage: "sha256:" + sha256}}}
 }
 
-func TestSweepKeepsWhatIsNamedOrNew(t *testing.T) {
+func TestSweep_KeepsReferencedAndRecentPackages(t *testing.T) {
 	t.Parallel()
 	at := metav1.ObjectMeta{Namespace: "shop", Name: "order"}
 	revision, err := json.Marshal(map[string]any{"spec": map[string]any{"template": templateOf("revision")}})
@@ -33,26 +34,32 @@ func TestSweepKeepsWhatIsNamedOrNew(t *testing.T) {
 		&appsv1.ControllerRevision{ObjectMeta: at, Data: runtime.RawExtension{Raw: revision}},
 	)
 	now := time.Now()
-	store := &shelf{packages: map[string][]byte{}, used: map[string]time.Time{"new": now.Add(-time.Hour), "moment": now.Add(-48 * time.Hour)}}
-	for _, sha256 := range []string{"deployment", "statefulset", "daemonset", "replicaset", "revision", "new", "nobody", "moment"} {
+	store := &memoryStore{packages: map[string][]byte{},
+		used: map[string]time.Time{"new": now.Add(-time.Hour), "moment": now.Add(-48 * time.Hour)}}
+	for _, sha256 := range []string{"deployment", "statefulset", "daemonset", "replicaset", "revision", "new",
+		"unreferenced", "moment"} {
 		store.packages[sha256] = nil
 	}
 	options := loopback()
 	options.Store = store
 	a, err := New(client, options)
 	require.NoError(t, err)
-	unnamed, err := a.Unnamed(t.Context(), source.UnnamedRequest{})
+	unnamed, err := a.Unnamed(t.Context(), source.UnreferencedRequest{})
 	require.NoError(t, err)
-	require.Equal(t, source.Unnamed{SHA256: []string{"moment", "nobody"}, KeepSeconds: 24 * 60 * 60}, unnamed)
+	require.Equal(t, source.Unreferenced{SHA256: []string{"moment", "unreferenced"}, KeepSeconds: 24 * 60 * 60},
+		unnamed)
 
-	store.used["moment"] = now // a release has begun to use it meanwhile
-	_, err = client.AppsV1().Deployments("shop").Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other"},
-		Spec: appsv1.DeploymentSpec{Template: templateOf("late")}}, metav1.CreateOptions{})
+	store.used["moment"] = now // a release has started to use it in the meantime
+	_, err = client.AppsV1().Deployments("shop").Create(t.Context(),
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other"},
+			Spec: appsv1.DeploymentSpec{Template: templateOf("late")}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	store.packages["late"] = nil
-	removed, err := a.Remove(t.Context(), source.Unnamed{SHA256: []string{"gone", "late", "moment", "nobody"}})
+	removed, err := a.Remove(t.Context(), source.Unreferenced{SHA256: []string{"absent", "late", "moment",
+		"unreferenced"}})
 	require.NoError(t, err)
-	require.Equal(t, source.Removed{Packages: 1}, removed, "what is used, named or gone by now is not removed")
-	require.NotContains(t, store.packages, "nobody")
+	require.Equal(t, source.Removed{Packages: 1}, removed,
+		"a package that is used, referenced or absent by now is not removed")
+	require.NotContains(t, store.packages, "unreferenced")
 	require.Len(t, store.packages, 8)
 }

@@ -1,6 +1,6 @@
-// Package traffic moves requests between the two versions of a workload: it reads Services and the objects that route to them, lets
-// release/rollout/traffic decide, and writes what differs. Every activity is level-based and idempotent. What a release borrows it saves on
-// the object itself, so that the object can be made what it was by whoever has a kubeconfig.
+// Package traffic divides requests between the two versions of a workload. It reads Services and the objects that route
+// to them, lets release/rollout/traffic decide, and writes the differences. Every activity is level-based and
+// idempotent. A release saves what it borrows on the object itself, so that a user with kubectl can restore the object.
 package traffic
 
 import (
@@ -21,19 +21,21 @@ import (
 	"slipway.io/slipway/store/recent"
 )
 
-// Options of the activities. The zero value is usable.
+// Options configure the activities. The zero value is usable.
 type Options struct {
-	// Namespaces are those that this worker serves; empty: all.
+	// Namespaces are the namespaces that this worker serves; empty: all.
 	Namespaces []string
-	// Sandbox is the command that runs one script; none: this program with scriptbox.Argument.
+	// Sandbox is the command that runs one script; empty: this program with scriptbox.Argument.
 	Sandbox []string
-	// ListenFor is how long one attempt waits for endpoints before it gives its place back; default 10 s.
+	// ListenFor is how long one attempt waits for endpoints before it frees its worker slot; default 10 s.
 	ListenFor time.Duration
-	// Repairing says that whoever runs this has taken the objects into their own hands (rollout.AnnotationRepair): it may write to them.
+	// Repairing allows writes to objects that the user has taken over for a repair (rollout.AnnotationRepair); the
+	// repair command sets it.
 	Repairing bool
-	// Parties are those whose workloads are in this cluster; empty: the default party. Only their rollouts are told of changes.
+	// Parties are the parties whose workloads are in this cluster; empty: the default party. The drift detector reports
+	// to their rollouts only.
 	Parties []string
-	// Logger takes what is worth knowing beyond the results; default: slog's.
+	// Logger gets additional log lines; default: slog's.
 	Logger *slog.Logger
 }
 
@@ -41,23 +43,26 @@ type Options struct {
 type Activities struct {
 	cluster kube.Cluster
 	options Options
-	turns   *attempt.Turns
+	slots   *attempt.RequestSlots
 	kinds   *kinds
 	scripts *scriptbox.Runner
-	// reference are scripts that lie where Kruise Rollouts reads them.
+	// reference caches the scripts in the ConfigMap that Kruise Rollouts reads.
 	reference referenceScripts
-	// removed are the UIDs of objects that were deleted or given back lately, by nobody else.
+	// removed are the UIDs of objects that this process recently deleted or restored, so that the drift detector
+	// ignores the change.
 	removed *lru.Cache
-	// canaries are the canary Ingresses of others that namespaces were found to have a moment ago.
-	canaries recent.Answers
+	// canaryCache caches, for a moment, the canary Ingresses of a namespace that no release made.
+	canaryCache recent.Cache
 }
 
-// mostRemoved is how many such objects are remembered: until the watch has told of them.
-const mostRemoved = 1000
+// maxRemoved is how many such UIDs are kept, until the watch delivers the change.
+const maxRemoved = 1000
 
-// New makes the activities of one cluster. It fails when the program cannot find itself, which it needs to run scripts.
+// New returns the activities of one cluster. It fails if the program cannot find its own executable, which runs
+// scripts.
 func New(client kube.Typed, objects dynamic.Interface, options Options) (*Activities, error) {
-	options.ListenFor, options.Logger = cmp.Or(options.ListenFor, 10*time.Second), cmp.Or(options.Logger, slog.Default())
+	options.ListenFor, options.Logger = cmp.Or(options.ListenFor, 10*time.Second),
+		cmp.Or(options.Logger, slog.Default())
 	if len(options.Parties) == 0 {
 		options.Parties = []string{catalog.DefaultParty}
 	}
@@ -65,8 +70,9 @@ func New(client kube.Typed, objects dynamic.Interface, options Options) (*Activi
 	if err != nil {
 		return nil, err
 	}
-	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options, turns: attempt.NewTurns(),
-		kinds: newKinds(client.Discovery()), scripts: scripts, removed: lru.New(mostRemoved)}, nil
+	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
+		slots: attempt.NewRequestSlots(),
+		kinds: newKinds(client.Discovery()), scripts: scripts, removed: lru.New(maxRemoved)}, nil
 }
 
 // Register registers the activities by the names that the workflows use.

@@ -13,12 +13,13 @@ import (
 	"slipway.io/slipway/test/routes"
 )
 
-// On a cluster that serves HTTPRoutes in v1beta1 alone, they are routed by in that version, and are what they were at the end.
-func TestLongHTTPRoutesOfBefore(t *testing.T) {
+// On a cluster that serves HTTPRoutes only as v1beta1, a release routes by that version and restores the route at the
+// end.
+func TestLongHTTPRoute_IsUsedAsV1beta1_WhenV1IsMissing(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	p := harness.NewPrivateStack(t) // on the shared one v1 is served
-	routes.InstallBefore(t, p.REST)
+	routes.InstallV1Beta1Only(t, p.REST)
 	b, w := benchOn(t, p.Stack), ways["httproute"]
 	b.shop()
 	b.apply(strings.Replace(replaceSpace(routeYAML, b.namespace), "/v1", "/v1beta1", 1))
@@ -34,7 +35,7 @@ func TestLongHTTPRoutesOfBefore(t *testing.T) {
 	refusals, _, _ := b.preflight(w.routing, weight(20))
 	require.Empty(t, refusals, "nothing is missing")
 	b.must(b.twenty(w))
-	require.Contains(t, toJSON(t, route().Object["spec"]), "order-canary", "the requests are divided")
+	require.Contains(t, toJSON(t, route().Object["spec"]), "order-canary", "the requests are split")
 	b.must(b.request(rollout.RouteToStable, w.routing))
-	require.Equal(t, own(before), own(route()), "it is what it was")
+	require.Equal(t, own(before), own(route()), "the route is restored")
 }

@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-// Borrowed are the objects of a request's routings that a release holds now.
+// Borrowed lists the objects of a request's routings that a release currently holds.
 func (a *Activities) Borrowed(ctx context.Context, req rollout.RouteRequest) ([]kube.Ref, error) {
 	var out []kube.Ref
 	seen := map[kube.Ref]bool{}

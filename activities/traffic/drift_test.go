@@ -18,19 +18,19 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// mailbox takes the detector's signals, or says that there is no such workflow.
+// mailbox receives the detector's signals, or answers that the workflow does not exist.
 type mailbox struct {
-	mu      sync.Mutex
-	arrived []rollout.Observed
-	nobody  bool
-	// refused is how many signals found no workflow.
+	mu         sync.Mutex
+	arrived    []rollout.Observed
+	noWorkflow bool
+	// refused counts the signals that found no workflow.
 	refused int
 }
 
 func (m *mailbox) SignalWorkflow(_ context.Context, _, _, _ string, arg any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.nobody {
+	if m.noWorkflow {
 		m.refused++
 		return serviceerror.NewNotFound("no such workflow")
 	}
@@ -44,50 +44,50 @@ func (m *mailbox) refusals() int {
 	return m.refused
 }
 
-func (m *mailbox) empty() {
+func (m *mailbox) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.arrived = nil
 }
 
-// told says whether a rollout was told of such a change of an object.
-func (m *mailbox) told(what, object string) bool {
+// reported reports whether a rollout got a signal about such a change of an object.
+func (m *mailbox) reported(what, object string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(m.arrived, func(o rollout.Observed) bool { return o.What == what && o.Object == object })
 }
 
-// held is what one rollout holds.
-type held struct {
+// fakeHoldings is what one rollout holds.
+type fakeHoldings struct {
 	mu      sync.Mutex
 	holding drift.Holding
 	heard   func(drift.Holding)
 }
 
-func (h *held) Held(claim string) (drift.Holding, bool) {
+func (h *fakeHoldings) Held(claim string) (drift.Holding, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.holding, claim == h.holding.Claim
 }
 
-func (h *held) OnHolding(f func(drift.Holding)) { h.heard = f }
+func (h *fakeHoldings) OnHolding(f func(drift.Holding)) { h.heard = f }
 
-// loosen has somebody else let the workload's own controller go.
-func (h *held) loosen() {
+// setLoose simulates another client that lets the workload's own controller move pods.
+func (h *fakeHoldings) setLoose() {
 	h.mu.Lock()
-	h.holding.Loose = true
+	h.holding.Unsettled = true
 	now := h.holding
 	h.mu.Unlock()
 	h.heard(now)
 }
 
-// watched is a bench with a detector, and a rollout that is pinned and routes a share.
+// watched is a bench with a detector, and a rollout that has pinned its Service and routes a share of the requests.
 type watched struct {
 	*bench
 	mail *mailbox
-	held *held
+	held *fakeHoldings
 	req  rollout.RouteRequest
-	// stop ends the watch.
+	// stop stops the detector.
 	stop func()
 }
 
@@ -100,16 +100,17 @@ func newWatched(t *testing.T) *watched {
 	routing := strategy.Routing{Service: "order", Ingress: &strategy.IngressRef{Class: "nginx", Name: "order"}}
 	w := &watched{bench: b, mail: &mailbox{}, req: b.request(rollout.RoutePin, routing)}
 	w.req.Claim = "rollout/default/" + b.namespace + "/order@run-1"
-	w.held = &held{holding: drift.Holding{Workload: w.req.Workload, Claim: w.req.Claim, Routings: w.req.Routings, Services: true}}
+	w.held = &fakeHoldings{holding: drift.Holding{Workload: w.req.Workload, Claim: w.req.Claim,
+		Routings: w.req.Routings, Services: true}}
 	w.watch()
 	w.must(w.req)
 	w.req.Action, w.req.Traffic = rollout.RouteEnsure, weight(20)
 	w.must(w.req)
-	w.mail.empty() // of the canary Service that was watched for before it was made
+	w.mail.clear() // drops reports about the canary Service from before it was created
 	return w
 }
 
-// watch begins to watch.
+// watch starts a detector.
 func (w *watched) watch() {
 	w.t.Helper()
 	d := traffic.NewDriftDetector(w.acts, w.held, w.mail)
@@ -123,7 +124,7 @@ func (w *watched) pinned() bool {
 	return selector["pod-template-hash"] == stable
 }
 
-// takePods deletes the pods of a version at once, and says when.
+// takePods deletes pods and returns when.
 func (w *watched) takePods(names ...string) time.Time {
 	w.t.Helper()
 	for _, name := range names {
@@ -133,45 +134,50 @@ func (w *watched) takePods(names ...string) time.Time {
 	return time.Now()
 }
 
-// No Service that is pinned selects nobody while other pods are ready.
-func TestAServiceIsUnpinnedWhenItsPodsAreGone(t *testing.T) {
+// A pinned Service never selects zero ready pods while other pods are ready.
+func TestService_IsUnpinned_WhenItsPodsAreDeleted(t *testing.T) {
 	w := newWatched(t)
-	gone := w.takePods("stable-1", "stable-2")
+	deleted := w.takePods("stable-1", "stable-2")
 	require.Eventually(t, func() bool { return !w.pinned() }, patience, tick/10)
-	t.Logf("unpinned within %s", time.Since(gone))
-	require.Less(t, time.Since(gone), 3*time.Second, "a second, and more on a busy machine")
-	require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedUnpinned, "Service "+w.namespace+"/order") }, patience, tick)
-	require.Equal(t, map[string]string{"team": "shop"}, w.object("Service", "order").GetLabels(), "it is what it was")
+	t.Logf("unpinned within %s", time.Since(deleted))
+	require.Less(t, time.Since(deleted), 3*time.Second, "one second, more on a busy machine")
+	require.Eventually(t, func() bool {
+		return w.mail.reported(rollout.ObservedUnpinned, "Service "+w.namespace+"/order")
+	}, patience, tick)
+	require.Equal(t, map[string]string{"team": "shop"}, w.object("Service", "order").GetLabels(),
+		"the Service is restored")
 }
 
-// A workload's own controller that somebody has let go is not waited for.
-func TestAServiceIsUnpinnedBeforeItsPodsGo(t *testing.T) {
+// The Service is unpinned at once when another client lets the workload's own controller move pods.
+func TestService_IsUnpinned_WhenControllerIsLoose(t *testing.T) {
 	w := newWatched(t)
-	w.held.loosen()
+	w.held.setLoose()
 	require.Eventually(t, func() bool { return !w.pinned() }, patience, tick)
 }
 
-// What another engine holds is its own to look after.
-func TestAServiceOfAnotherEngineIsLeftAlone(t *testing.T) {
+// What another engine holds is left to that engine.
+func TestService_StaysPinned_WhenHeldByOtherEngine(t *testing.T) {
 	w := newWatched(t)
 	w.mail.mu.Lock()
-	w.mail.nobody = true
+	w.mail.noWorkflow = true
 	w.mail.mu.Unlock()
 	before := w.wire.count()
 	w.takePods("stable-1", "stable-2")
 	require.Eventually(t, func() bool { return w.mail.refusals() > 0 }, patience, tick)
 	first := w.mail.refusals()
-	w.held.loosen()
-	require.Eventually(t, func() bool { return w.mail.refusals() > first }, patience, tick, "it is asked again by the next change")
+	w.held.setLoose()
+	require.Eventually(t, func() bool {
+		return w.mail.refusals() > first
+	}, patience, tick, "the next change is checked again")
 	require.True(t, w.pinned())
 	require.Equal(t, before, w.wire.count())
 }
 
-// A split that was stopped to frozen is nobody's release, and pinned all the same.
-func TestAServiceOfAFrozenSplitIsUnpinned(t *testing.T) {
+// A frozen split has no running release, but its Service is still pinned.
+func TestServiceOfFrozenSplit_IsUnpinned_WhenItsPodsAreDeleted(t *testing.T) {
 	w := newWatched(t)
 	w.mail.mu.Lock()
-	w.mail.nobody = true
+	w.mail.noWorkflow = true
 	w.mail.mu.Unlock()
 	w.held.mu.Lock()
 	w.held.holding = drift.Holding{}
@@ -180,33 +186,40 @@ func TestAServiceOfAFrozenSplitIsUnpinned(t *testing.T) {
 	require.Eventually(t, func() bool { return !w.pinned() }, patience, tick)
 }
 
-// Routes to a version without pods are given back.
-func TestRoutesAreGivenBackWhenTheNewPodsAreGone(t *testing.T) {
+// Routes to a version without pods are removed.
+func TestRoutes_AreRestored_WhenNewPodsAreDeleted(t *testing.T) {
 	w := newWatched(t)
 	require.NotNil(t, w.object("Ingress", "order-canary"))
 	w.takePods("canary-1")
 	require.Eventually(t, func() bool { return w.object("Ingress", "order-canary") == nil }, patience, tick)
-	require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedUnrouted, "Service "+w.namespace+"/order-canary") }, patience, tick)
+	require.Eventually(t, func() bool {
+		return w.mail.reported(rollout.ObservedUnrouted, "Service "+w.namespace+"/order-canary")
+	}, patience, tick)
 	require.True(t, w.pinned(), "the stable side has its pods")
-	require.False(t, w.mail.told(rollout.ObservedRoutes, "Ingress "+w.namespace+"/order-canary"), "it was no deed of somebody else")
+	require.False(t, w.mail.reported(rollout.ObservedRoutes, "Ingress "+w.namespace+"/order-canary"),
+		"another client did not cause it")
 }
 
-// What somebody else changes or deletes is told, with their name; what a rollout gives back is not.
-func TestWhatOthersDoToBorrowedObjectsIsTold(t *testing.T) {
+// Changes and deletions by other clients are reported, with the client's name; what a rollout restores is not reported.
+func TestDriftDetector_ReportsChangesByOthersOnly(t *testing.T) {
 	w := newWatched(t)
-	told := func(object string) {
+	requireReported := func(object string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedRoutes, object) }, patience, tick, object)
+		require.Eventually(t, func() bool {
+			return w.mail.reported(rollout.ObservedRoutes, object)
+		}, patience, tick, object)
 	}
 	w.merge("Service", "order", `{spec: {selector: {pod-template-hash: null}}}`)
-	told("Service " + w.namespace + "/order")
+	requireReported("Service " + w.namespace + "/order")
 	w.merge("Ingress", "order-canary", `{metadata: {annotations: {nginx.ingress.kubernetes.io/canary-weight: "77"}}}`)
-	told("Ingress " + w.namespace + "/order-canary")
+	requireReported("Ingress " + w.namespace + "/order-canary")
 	w.delete("Service", "order-canary")
 	require.Eventually(t, func() bool {
 		w.mail.mu.Lock()
 		defer w.mail.mu.Unlock()
-		return slices.ContainsFunc(w.mail.arrived, func(o rollout.Observed) bool { return strings.Contains(o.Message, "has deleted Service") })
+		return slices.ContainsFunc(w.mail.arrived, func(o rollout.Observed) bool {
+			return strings.Contains(o.Message, "has deleted Service")
+		})
 	}, patience, tick)
 	w.mail.mu.Lock()
 	w.mail.arrived = nil
@@ -220,36 +233,42 @@ func TestWhatOthersDoToBorrowedObjectsIsTold(t *testing.T) {
 		w.mail.mu.Lock()
 		defer w.mail.mu.Unlock()
 		return slices.ContainsFunc(w.mail.arrived, func(o rollout.Observed) bool {
-			return !strings.Contains(o.Message, "has deleted Service") // which may be told twice: several hints are one look
+			return !strings.Contains(o.Message, "has deleted Service") // may be reported twice
 		})
 	}, 2*time.Second, tick)
 }
 
-// Where several workers serve a party, one deletes what the others watch: while pods move, who doesn't move them leaves that to who does.
-func TestWhatAnotherWorkerDeletesIsNotTold(t *testing.T) {
+// When several workers serve a party, one worker deletes objects that the others watch. While pods move, a worker that
+// does not move them itself does not report deletions.
+func TestDeletionByOtherWorker_IsNotReportedWhilePodsMove(t *testing.T) {
 	w := newWatched(t)
 	w.held.mu.Lock()
-	w.held.holding.Moves = true
+	w.held.holding.Moving = true
 	w.held.mu.Unlock()
 	w.delete("Ingress", "order-canary")
 	w.merge("Service", "order", `{spec: {selector: {pod-template-hash: null}}}`)
-	require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedRoutes, "Service "+w.namespace+"/order") }, patience, tick, "an edit tells who made it")
-	require.False(t, w.mail.told(rollout.ObservedRoutes, "Ingress "+w.namespace+"/order-canary"))
+	require.Eventually(t, func() bool {
+		return w.mail.reported(rollout.ObservedRoutes, "Service "+w.namespace+"/order")
+	}, patience, tick, "an edit names its client")
+	require.False(t, w.mail.reported(rollout.ObservedRoutes, "Ingress "+w.namespace+"/order-canary"))
 
 	w.held.mu.Lock()
-	w.held.holding.Moves = false
+	w.held.holding.Moving = false
 	w.held.mu.Unlock()
-	require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedRoutes, "Ingress "+w.namespace+"/order-canary") }, patience, tick,
-		"a rollout that rests has deleted nothing")
+	require.Eventually(t, func() bool {
+		return w.mail.reported(rollout.ObservedRoutes, "Ingress "+w.namespace+"/order-canary")
+	}, patience, tick,
+		"a rollout that has settled deletes nothing")
 }
 
-// A canary Service that is deleted while no worker watches leaves no event. The next worker tells of it.
-func TestACanaryServiceThatWentUnseenIsMissed(t *testing.T) {
+// The deletion of a canary Service while no worker watches leaves no event. The next worker detects it.
+func TestCanaryServiceDeletedBeforeWatch_IsReported(t *testing.T) {
 	w := newWatched(t)
 	w.stop()
-	require.NoError(t, w.kube.CoreV1().Services(w.namespace).Delete(t.Context(), "order-canary", metav1.DeleteOptions{}))
+	require.NoError(t, w.kube.CoreV1().Services(w.namespace).Delete(t.Context(), "order-canary",
+		metav1.DeleteOptions{}))
 	canary := "Service " + w.namespace + "/order-canary"
-	require.False(t, w.mail.told(rollout.ObservedRoutes, canary), "nobody watched")
+	require.False(t, w.mail.reported(rollout.ObservedRoutes, canary), "no worker watches")
 	w.watch()
-	require.Eventually(t, func() bool { return w.mail.told(rollout.ObservedRoutes, canary) }, patience, tick)
+	require.Eventually(t, func() bool { return w.mail.reported(rollout.ObservedRoutes, canary) }, patience, tick)
 }

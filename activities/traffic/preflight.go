@@ -20,10 +20,12 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// TrafficPreflight checks, without a write, that the traffic of a rollout can be moved as each of its steps asks: permissions, Services,
-// routing objects, scripts, what each provider can express, and the names of the objects that the rollout makes. Holder is the claim that
-// another release has on one of these objects, On names that object. It fails as the API server does.
-func (a *Activities) TrafficPreflight(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
+// TrafficPreflight checks, without writing, that the traffic of a rollout can be routed as each of its steps requires:
+// permissions, Services, routing objects, scripts, what each provider can express, and the names of the objects that
+// the rollout creates. In the result, Holder is the claim of another release on one of these objects, and On names that
+// object. An error is one of the API server.
+func (a *Activities) TrafficPreflight(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult,
+	error) {
 	c := &check{a: a, req: req, root: "strategy.canary"}
 	if req.Strategy.Style == strategy.StyleBlueGreen {
 		c.root = "strategy.blueGreen"
@@ -47,8 +49,8 @@ func (c *check) refuse(field, format string, args ...any) {
 	}
 }
 
-// took notes a refusal that an error is; any other error is returned.
-func (c *check) took(field string, err error) error {
+// noteRefusal adds an error that is a refusal to the result; any other error is returned.
+func (c *check) noteRefusal(field string, err error) error {
 	var f *failure.Error
 	switch {
 	case err == nil:
@@ -63,28 +65,29 @@ func (c *check) took(field string, err error) error {
 
 func (c *check) run(ctx context.Context) error {
 	if shared := c.req.Shared; shared != nil {
-		steps := []asked{{field: c.root + ".trafficRoutingRef", traffic: shared.Traffic}}
+		steps := []stepTraffic{{field: c.root + ".trafficRoutingRef", traffic: shared.Traffic}}
 		if err := c.routings(ctx, shared.Routings, true, steps); err != nil {
 			return err
 		}
 	}
-	var steps []asked
+	var steps []stepTraffic
 	for i, step := range c.req.Strategy.Steps {
 		if step.Routes() {
-			steps = append(steps, asked{field: fmt.Sprintf("%s.steps[%d]", c.root, i), traffic: step.Asks()})
+			steps = append(steps, stepTraffic{field: fmt.Sprintf("%s.steps[%d]", c.root, i),
+				traffic: step.DesiredTraffic()})
 		}
 	}
 	return c.routings(ctx, c.req.Strategy.Routings, c.req.Strategy.DisableGenerateCanaryService, steps)
 }
 
-// asked is what one step asks of the traffic, and where it stands in the document.
-type asked struct {
+// stepTraffic is the traffic that one step asks for, and the step's field in the document.
+type stepTraffic struct {
 	field   string
 	traffic strategy.Traffic
 }
 
-// part is the field of a step that a provider cannot do.
-func (s asked) part(t strategy.Traffic) string {
+// fieldOf returns the field of the step that requests the traffic.
+func (s stepTraffic) fieldOf(t strategy.Traffic) string {
 	switch {
 	case strings.HasSuffix(s.field, ".trafficRoutingRef"):
 		return s.field
@@ -97,20 +100,21 @@ func (s asked) part(t strategy.Traffic) string {
 	}
 }
 
-func (c *check) routings(ctx context.Context, routings []strategy.Routing, noCanary bool, steps []asked) error {
+func (c *check) routings(ctx context.Context, routings []strategy.Routing, noCanary bool, steps []stepTraffic) error {
 	if len(routings) == 0 {
 		return nil
 	}
-	request := rollout.RouteRequest{Subject: c.req.Subject, Routings: routings, NoCanary: noCanary, CanaryHash: "preflight"}
+	request := rollout.RouteRequest{Subject: c.req.Subject, Routings: routings, NoCanary: noCanary,
+		CanaryHash: "preflight"}
 	request.Claim, request.TakeOver = "preflight", ""
 	for i, j := range jobs(request) {
 		field := fmt.Sprintf("%s.trafficRoutings[%d]", c.root, i)
 		if noCanary && c.req.Shared != nil {
 			field = c.root + ".trafficRoutingRef"
 		}
-		lacking, err := c.permissions(ctx, j)
+		lacking, err := c.lackingPermissions(ctx, j)
 		if err != nil {
-			if err := c.took(field, err); err != nil {
+			if err := c.noteRefusal(field, err); err != nil {
 				return err
 			}
 			continue
@@ -122,11 +126,12 @@ func (c *check) routings(ctx context.Context, routings []strategy.Routing, noCan
 		if err := c.routing(ctx, j, field, steps); err != nil {
 			return err
 		}
-		blind, err := c.watches(ctx, j)
-		if err := c.took(field, plain(err)); err != nil {
+		blind, err := c.lackingWatches(ctx, j)
+		if err := c.noteRefusal(field, innerFailure(err)); err != nil {
 			return err
 		}
-		if notice := fmt.Sprintf("what others change of the Services and routes is noticed only when a step begins: %s", blind); blind != "" &&
+		if notice := fmt.Sprintf("changes by other clients to the Services and routes are noticed only when a step "+
+			"begins: %s", blind); blind != "" &&
 			!slices.Contains(c.result.Notices, notice) {
 			c.result.Notices = append(c.result.Notices, notice)
 		}
@@ -134,39 +139,39 @@ func (c *check) routings(ctx context.Context, routings []strategy.Routing, noCan
 	return nil
 }
 
-// routing checks one routing: what is there first, and then each step on it.
-func (c *check) routing(ctx context.Context, j job, field string, steps []asked) error {
-	if err := c.took(field+".service", c.service(ctx, j)); err != nil {
+// routing checks one routing: first the existing objects, then each step.
+func (c *check) routing(ctx context.Context, j job, field string, steps []stepTraffic) error {
+	if err := c.noteRefusal(field+".service", c.service(ctx, j)); err != nil {
 		return err
 	}
 	p := providerOf(j.routing)
-	if err := c.held(ctx, p, j); err != nil {
-		return c.took(field, err)
+	if err := c.findHolder(ctx, p, j); err != nil {
+		return c.noteRefusal(field, err)
 	}
 	before := len(c.result.Refusals)
-	if err := c.took(field, plain(p.initialise(ctx, c.a, j))); err != nil {
+	if err := c.noteRefusal(field, innerFailure(p.initialise(ctx, c.a, j))); err != nil {
 		return err
 	}
 	if len(c.result.Refusals) > before {
-		return nil // the steps would say the same again
+		return nil // the steps would report the same again
 	}
 	for _, s := range steps {
 		j.asks = s.traffic
 		err := p.try(ctx, c.a, j)
-		at := s.part(s.traffic)
+		at := s.fieldOf(s.traffic)
 		var refused *scriptRefusal
 		if errors.As(err, &refused) && refused.field != "" && at != c.root+".trafficRoutingRef" {
 			at = s.field + "." + refused.field
 		}
-		if err := c.took(at, plain(err)); err != nil {
+		if err := c.noteRefusal(at, innerFailure(err)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// plain is the failure within an error, if there is one.
-func plain(err error) error {
+// innerFailure returns the failure.Error that an error wraps, or the error itself.
+func innerFailure(err error) error {
 	var f *failure.Error
 	if errors.As(err, &f) {
 		return f
@@ -174,10 +179,10 @@ func plain(err error) error {
 	return err
 }
 
-// service checks the stable Service, and the name of the canary's.
+// service checks the stable Service and the name of the canary Service.
 func (c *check) service(ctx context.Context, j job) error {
 	p := j.stable()
-	b, err := c.a.borrowed(ctx, p, missing)
+	b, err := c.a.borrowed(ctx, p, notFoundError)
 	if err != nil {
 		return err
 	}
@@ -186,10 +191,11 @@ func (c *check) service(ctx context.Context, j job) error {
 	case len(selector) == 0:
 		return failure.New(failure.Refused, "%s has no selector: a Service that selects no pods cannot be divided", p)
 	case pinned && !j.pair.Same():
-		return failure.New(failure.Refused, "%s selects by %s: take that out of its selector, since a release does this by itself", p,
+		return failure.New(failure.Refused, "%s selects by %s: take that out of its selector, since a release does "+
+			"this by itself", p,
 			j.version.Label)
 	}
-	if c.req.Shared == nil { // a shared TrafficRouting steers whole requests, mostly at a Service further up than this workload's
+	if c.req.Shared == nil { // a shared TrafficRouting usually routes at a Service in front of this workload's
 		if err := c.selects(ctx, p, selector); err != nil {
 			return err
 		}
@@ -198,12 +204,14 @@ func (c *check) service(ctx context.Context, j job) error {
 		return nil
 	}
 	if max := 63; len(j.pair.Canary) > max {
-		return failure.New(failure.Refused, "%s: the name %s is longer than a Service's may be (%d)", p, j.pair.Canary, max)
+		return failure.New(failure.Refused, "%s: the name %s is longer than a Service's may be (%d)", p, j.pair.Canary,
+			max)
 	}
-	return c.a.ours(ctx, j.canary())
+	return c.a.checkCreatable(ctx, j.canary())
 }
 
-// selects checks that a Service's selector takes the workload's pods. A workload that is not there is another check's to say.
+// selects checks that a Service's selector matches the workload's pods. A missing workload is reported by another
+// check.
 func (c *check) selects(ctx context.Context, p place, selector map[string]string) error {
 	workload, err := c.a.workload(ctx, c.req.Subject)
 	if err != nil || workload == nil {
@@ -213,15 +221,17 @@ func (c *check) selects(ctx context.Context, p place, selector map[string]string
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		if value := selector[key]; labels[key] != value {
 			return failure.New(failure.Refused,
-				"%s selects pods by %s=%s, which the pods of %s do not have: name the Service that leads to them", p, key, value,
+				"%s selects pods by %s=%s, which the pods of %s do not have: name the Service that leads to them", p,
+				key, value,
 				c.req.Workload)
 		}
 	}
 	return nil
 }
 
-// held finds out whether another release holds one of the objects. The claim of a shared TrafficRouting is no other release's.
-func (c *check) held(ctx context.Context, p provider, j job) error {
+// findHolder finds another release that holds one of the objects. The claim of the release's own shared TrafficRouting
+// is ignored.
+func (c *check) findHolder(ctx context.Context, p provider, j job) error {
 	all, err := p.places(ctx, c.a, j)
 	if err != nil {
 		return err
@@ -238,33 +248,36 @@ func (c *check) held(ctx context.Context, p provider, j job) error {
 		if holder == "" || c.result.Holder != "" {
 			continue
 		}
-		if own := !workloadops.IsForeign(c.req.Claim, holder); own && c.req.Shared != nil && !strings.HasPrefix(holder, "rollout/") {
+		if own := !workloadops.IsForeign(c.req.Claim, holder); own && c.req.Shared != nil &&
+			!strings.HasPrefix(holder, "rollout/") {
 			continue
 		}
-		c.result.Holder, c.result.On = holder, at.String()
+		c.result.Holder, c.result.HeldObject = holder, at.String()
 	}
 	return nil
 }
 
-// needs are the permissions that one routing takes.
+// needs returns the permissions that one routing needs.
 func (c *check) needs(j job) ([]kube.Permission, error) {
 	out := kube.Needs(services.gvr, j.namespace, "get")
 	if !j.pair.Same() {
 		out = slices.Concat(out, kube.Needs(services.gvr, j.namespace, "create", "patch", "delete"),
-			kube.Needs(corev1.SchemeGroupVersion.WithResource("pods"), j.namespace, "list"), kube.Needs(endpointSlices, j.namespace, "list"))
+			kube.Needs(corev1.SchemeGroupVersion.WithResource("pods"), j.namespace, "list"),
+			kube.Needs(endpointSlices, j.namespace, "list"))
 	}
 	if j.routing.HTTPRoute != "" {
 		k, err := c.a.kinds.httpRoutes()
 		return append(out, kube.Needs(k.gvr, j.namespace, "get", "patch")...), err
 	}
 	scripts := kube.Needs(configMaps.gvr, j.namespace, "get")
-	scripts[0].Name = traffic.ScriptsConfigMap // no other is read, so none has to be permitted
+	// the only ConfigMap that is read, so the permission may be limited to it
+	scripts[0].Name = traffic.ScriptsConfigMap
 	out = append(out, scripts...)
 	if j.routing.Ingress != nil {
 		return append(out, kube.Needs(ingresses.gvr, j.namespace, "get", "list", "create", "patch", "delete")...), nil
 	}
 	for _, ref := range j.routing.Custom {
-		k, err := c.a.kinds.of(ref.APIVersion, ref.Kind)
+		k, err := c.a.kinds.lookup(ref.APIVersion, ref.Kind)
 		if err != nil {
 			return nil, err
 		}
@@ -273,8 +286,8 @@ func (c *check) needs(j job) ([]kube.Permission, error) {
 	return out, nil
 }
 
-// watches says what of a routing the worker may not watch. The release goes on without that.
-func (c *check) watches(ctx context.Context, j job) (string, error) {
+// lackingWatches returns the watch permissions that the worker lacks for a routing. The release can run without them.
+func (c *check) lackingWatches(ctx context.Context, j job) (string, error) {
 	namespace := j.namespace
 	if len(c.a.options.Namespaces) == 0 {
 		namespace = metav1.NamespaceAll // one watch covers them all
@@ -291,7 +304,7 @@ func (c *check) watches(ctx context.Context, j job) (string, error) {
 		watched = append(watched, ingresses.gvr)
 	}
 	for _, ref := range j.routing.Custom {
-		k, err := c.a.kinds.of(ref.APIVersion, ref.Kind)
+		k, err := c.a.kinds.lookup(ref.APIVersion, ref.Kind)
 		if err != nil {
 			return "", err
 		}
@@ -304,8 +317,8 @@ func (c *check) watches(ctx context.Context, j job) (string, error) {
 	return c.a.cluster.Permissions().Lacking(ctx, needs)
 }
 
-// permissions names the permissions that are not there, "" when all are.
-func (c *check) permissions(ctx context.Context, j job) (string, error) {
+// lackingPermissions returns the missing permissions as text, "" if there are none.
+func (c *check) lackingPermissions(ctx context.Context, j job) (string, error) {
 	needs, err := c.needs(j)
 	if err != nil {
 		return "", err

@@ -41,14 +41,16 @@ spec:
 func (b *bench) preflight(routing strategy.Routing, steps ...strategy.Traffic) ([]rollout.Refusal, string, string) {
 	b.t.Helper()
 	found := b.found(routing, steps...)
-	return found.Refusals, found.Holder, found.On
+	return found.Refusals, found.Holder, found.HeldObject
 }
 
 func (b *bench) found(routing strategy.Routing, steps ...strategy.Traffic) rollout.PreflightResult {
 	b.t.Helper()
-	req := rollout.PreflightRequest{Subject: b.request("").Subject, Strategy: strategy.Strategy{Style: strategy.StylePartition, Routings: []strategy.Routing{routing}}}
+	req := rollout.PreflightRequest{Subject: b.request("").Subject,
+		Strategy: strategy.Strategy{Style: strategy.StylePartition, Routings: []strategy.Routing{routing}}}
 	for _, s := range steps {
-		req.Strategy.Steps = append(req.Strategy.Steps, strategy.Step{Traffic: s.Weight, Matches: s.Matches, RequestHeaderModifier: s.RequestHeaderModifier})
+		req.Strategy.Steps = append(req.Strategy.Steps,
+			strategy.Step{Traffic: s.Weight, Matches: s.Matches, RequestHeaderModifier: s.RequestHeaderModifier})
 	}
 	before := b.wire.count()
 	found, err := b.acts.TrafficPreflight(b.t.Context(), req)
@@ -61,7 +63,7 @@ func byPath(kind strategy.MatchType, value string) strategy.Traffic {
 	return strategy.Traffic{Matches: []strategy.Match{{Path: &strategy.PathMatch{Type: kind, Value: value}}}}
 }
 
-// TestPreflight refuses at the door what a release could not do, with the field and what to do.
+// TestPreflight covers releases that are refused before they start, with the field and a remedy.
 func TestPreflight(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -73,40 +75,70 @@ func TestPreflight(t *testing.T) {
 		field  string
 		text   string
 	}{
-		"good ingress":  {reason: "all is there", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML}, steps: []strategy.Traffic{weight(20), byHeader("a", "b")}},
-		"good route":    {reason: "all is there", way: ways["httproute"], yaml: []string{serviceYAML, routeYAML}, steps: []strategy.Traffic{weight(20), byPath(strategy.MatchExact, "/order/1")}},
-		"good custom":   {reason: "all is there", way: ways["custom"], yaml: []string{serviceYAML, virtualServiceYAML}, steps: []strategy.Traffic{weight(20), byHeader("a", "b")}},
-		"no service":    {reason: "nothing leads to the pods", way: ways["httproute"], yaml: []string{routeYAML}, field: "strategy.canary.trafficRoutings[0].service", text: "order does not exist"},
-		"other service": {reason: "it leads to other pods", way: ways["httproute"], yaml: []string{strings.Replace(serviceYAML, "app: order", "app: cart", 1), routeYAML}, field: "strategy.canary.trafficRoutings[0].service", text: "which the pods of"},
-		"no selector":   {reason: "nothing to divide", way: ways["httproute"], yaml: []string{strings.Replace(serviceYAML, "  selector: {app: order}\n", "", 1), routeYAML}, field: "strategy.canary.trafficRoutings[0].service", text: "has no selector"},
-		"no ingress":    {reason: "it is not there", way: ways["ingress"], yaml: []string{serviceYAML}, field: "strategy.canary.trafficRoutings[0]", text: "Ingress "},
-		"no route":      {reason: "it is not there", way: ways["httproute"], yaml: []string{serviceYAML}, field: "strategy.canary.trafficRoutings[0]", text: "does not exist"},
-		"no rule":       {reason: "the Ingress leads elsewhere", way: ways["ingress"], yaml: []string{serviceYAML, strings.Replace(ingressYAML, "name: order, port", "name: other, port", 1)}, field: "strategy.canary.trafficRoutings[0]", text: "no rule that leads to Service order"},
-		"second canary": {reason: "a controller follows one canary of a host and path", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML, theirCanaryYAML},
-			field: "strategy.canary.trafficRoutings[0]", text: "/theirs is a canary of shop.example/order already, which somebody else has made"},
-		"canary elsewhere": {reason: "one of another path is in nobody's way", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML, strings.Replace(theirCanaryYAML, "path: /order", "path: /cart", 1)}},
-		"canary of another class": {reason: "another controller's is not seen by this one", way: ways["ingress"],
-			yaml: []string{serviceYAML, ingressYAML, strings.Replace(theirCanaryYAML, "ingressClassName: nginx", "ingressClassName: other", 1)}},
-		"class": {reason: "no script knows it", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML},
+		"good ingress": {reason: "all objects exist", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML},
+			steps: []strategy.Traffic{weight(20), byHeader("a", "b")}},
+		"good route": {reason: "all objects exist", way: ways["httproute"], yaml: []string{serviceYAML, routeYAML},
+			steps: []strategy.Traffic{weight(20), byPath(strategy.MatchExact, "/order/1")}},
+		"good custom": {reason: "all objects exist", way: ways["custom"],
+			yaml: []string{serviceYAML, virtualServiceYAML}, steps: []strategy.Traffic{weight(20), byHeader("a", "b")}},
+		"no service": {reason: "no Service selects the pods", way: ways["httproute"], yaml: []string{routeYAML},
+			field: "strategy.canary.trafficRoutings[0].service", text: "order does not exist"},
+		"other service": {reason: "the Service selects other pods", way: ways["httproute"],
+			yaml:  []string{strings.Replace(serviceYAML, "app: order", "app: cart", 1), routeYAML},
+			field: "strategy.canary.trafficRoutings[0].service", text: "which the pods of"},
+		"no selector": {reason: "there is nothing to split", way: ways["httproute"],
+			yaml:  []string{strings.Replace(serviceYAML, "  selector: {app: order}\n", "", 1), routeYAML},
+			field: "strategy.canary.trafficRoutings[0].service", text: "has no selector"},
+		"no ingress": {reason: "the Ingress does not exist", way: ways["ingress"], yaml: []string{serviceYAML},
+			field: "strategy.canary.trafficRoutings[0]", text: "Ingress "},
+		"no route": {reason: "the HTTPRoute does not exist", way: ways["httproute"], yaml: []string{serviceYAML},
+			field: "strategy.canary.trafficRoutings[0]", text: "does not exist"},
+		"no rule": {reason: "the Ingress routes to another Service", way: ways["ingress"],
+			yaml:  []string{serviceYAML, strings.Replace(ingressYAML, "name: order, port", "name: other, port", 1)},
+			field: "strategy.canary.trafficRoutings[0]", text: "no rule that leads to Service order"},
+		"second canary": {reason: "a controller supports one canary per host and path", way: ways["ingress"],
+			yaml:  []string{serviceYAML, ingressYAML, theirCanaryYAML},
+			field: "strategy.canary.trafficRoutings[0]",
+			text:  "/theirs is already a canary of shop.example/order that no release made"},
+		"canary elsewhere": {reason: "a canary of another path does not conflict", way: ways["ingress"],
+			yaml: []string{serviceYAML, ingressYAML,
+				strings.Replace(theirCanaryYAML, "path: /order", "path: /cart", 1)}},
+		"canary of another class": {reason: "a canary of another controller does not conflict", way: ways["ingress"],
+			yaml: []string{serviceYAML, ingressYAML,
+				strings.Replace(theirCanaryYAML, "ingressClassName: nginx", "ingressClassName: other", 1)}},
+		"class": {reason: "there is no script for the class", way: ways["ingress"],
+			yaml:   []string{serviceYAML, ingressYAML},
 			change: func(r *strategy.Routing) { r.Ingress = &strategy.IngressRef{Class: "apache", Name: "order"} },
-			field:  "strategy.canary.trafficRoutings[0]", text: "there is no script lua.traffic.routing.ingress.apache"},
-		"kind": {reason: "the cluster does not have it", way: ways["custom"], yaml: []string{serviceYAML},
+			field:  "strategy.canary.trafficRoutings[0]",
+			text:   "there is no script lua.traffic.routing.ingress.apache"},
+		"kind": {reason: "the cluster does not have the kind", way: ways["custom"], yaml: []string{serviceYAML},
 			change: func(r *strategy.Routing) {
-				r.Custom = []strategy.ObjectRef{{APIVersion: "nobody.example/v1", Kind: "Route", Name: "order"}}
+				r.Custom = []strategy.ObjectRef{{APIVersion: "unknown.example/v1", Kind: "Route", Name: "order"}}
 			},
-			field: "strategy.canary.trafficRoutings[0]", text: "the cluster has no nobody.example/v1"},
-		"nginx path": {reason: "ingress-nginx has no such annotation", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML}, steps: []strategy.Traffic{weight(5), byPath(strategy.MatchExact, "/x")},
+			field: "strategy.canary.trafficRoutings[0]", text: "the cluster has no unknown.example/v1"},
+		"nginx path": {reason: "ingress-nginx has no such annotation", way: ways["ingress"],
+			yaml:  []string{serviceYAML, ingressYAML},
+			steps: []strategy.Traffic{weight(5), byPath(strategy.MatchExact, "/x")},
 			field: "strategy.canary.steps[1].matches[0].path", text: "cannot match by path"},
-		"nginx headers": {reason: "it compares one header", way: ways["ingress"], yaml: []string{serviceYAML, ingressYAML},
-			steps: []strategy.Traffic{{Matches: []strategy.Match{{Headers: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: "a", Value: "1"}, {Type: strategy.MatchExact, Name: "b", Value: "1"}}}}}},
+		"nginx headers": {reason: "ingress-nginx compares one header only", way: ways["ingress"],
+			yaml: []string{serviceYAML, ingressYAML},
+			steps: []strategy.Traffic{
+				{Matches: []strategy.Match{{Headers: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: "a",
+					Value: "1"}, {Type: strategy.MatchExact, Name: "b", Value: "1"}}}}}},
 			field: "strategy.canary.steps[0].matches[0].headers", text: "exactly one header"},
-		"route path": {reason: "no rule of the route takes the path", way: ways["httproute"], yaml: []string{serviceYAML, routeYAML}, steps: []strategy.Traffic{byPath(strategy.MatchExact, "/elsewhere")},
+		"route path": {reason: "no rule of the route matches the path", way: ways["httproute"],
+			yaml:  []string{serviceYAML, routeYAML},
+			steps: []strategy.Traffic{byPath(strategy.MatchExact, "/elsewhere")},
 			field: "strategy.canary.steps[0].matches", text: "could meet"},
-		"name taken": {reason: "the name of the canary Service is taken", way: ways["httproute"], yaml: []string{serviceYAML, strings.Replace(serviceYAML, "name: order", "name: order-canary", 1), routeYAML},
-			field: "strategy.canary.trafficRoutings[0].service", text: "order-canary is there already"},
+		"name taken": {reason: "the name of the canary Service is taken", way: ways["httproute"],
+			yaml: []string{serviceYAML, strings.Replace(serviceYAML, "name: order", "name: order-canary", 1),
+				routeYAML},
+			field: "strategy.canary.trafficRoutings[0].service", text: "order-canary exists already"},
 		"too large": {reason: "the original does not fit into an annotation", way: ways["custom"],
-			yaml:  []string{serviceYAML, strings.Replace(virtualServiceYAML, "hosts: [shop.example]", "hosts: [shop.example]\n  note: "+strings.Repeat("x", 110<<10), 1)},
-			steps: []strategy.Traffic{weight(20)}, field: "strategy.canary.steps[0].traffic", text: "too large to be saved"},
+			yaml: []string{serviceYAML, strings.Replace(virtualServiceYAML, "hosts: [shop.example]",
+				"hosts: [shop.example]\n  note: "+strings.Repeat("x", 110<<10), 1)},
+			steps: []strategy.Traffic{weight(20)}, field: "strategy.canary.steps[0].traffic",
+			text: "too large to be saved"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +164,8 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// TestPreflightNamesTheHolder finds the release that holds an object of the routing, and on which.
-func TestPreflightNamesTheHolder(t *testing.T) {
+// TestPreflight_ReportsHolder finds the release that holds an object of the routing, and names the object.
+func TestPreflight_ReportsHolder(t *testing.T) {
 	b, w := newBench(t), ways["httproute"]
 	b.set(w)
 	b.apply(deploymentYAML)
@@ -144,30 +176,37 @@ func TestPreflightNamesTheHolder(t *testing.T) {
 	require.Equal(t, "Service "+b.namespace+"/order", on)
 }
 
-// TestPreflightPermissions names what the account lacks.
-func TestPreflightPermissions(t *testing.T) {
+// TestPreflight_ReportsMissingPermissions lists the permissions that the worker lacks.
+func TestPreflight_ReportsMissingPermissions(t *testing.T) {
 	b, w := newBench(t), ways["httproute"]
 	b.set(w)
-	nobody := rest.CopyConfig(b.config)
-	nobody.Impersonate = rest.ImpersonationConfig{UserName: "nobody-" + b.namespace, Groups: []string{"system:authenticated"}}
-	b.use(nobody, traffic.Options{})
+	powerless := rest.CopyConfig(b.config)
+	powerless.Impersonate = rest.ImpersonationConfig{UserName: "nobody-" + b.namespace,
+		Groups: []string{"system:authenticated"}}
+	b.use(powerless, traffic.Options{})
 	refusals, _, _ := b.preflight(w.routing, weight(20))
 	require.Len(t, refusals, 1)
-	require.Contains(t, refusals[0].Reason, "may not create services, delete services, get httproutes, get services, list endpointslices, list pods, patch httproutes, patch services")
+	require.Contains(t, refusals[0].Reason, "may not create services, delete services, get httproutes, get services, "+
+		"list endpointslices, list pods, patch httproutes, patch services")
 }
 
-// Without the right to watch what a release borrows, it is possible all the same, and people know what they go without.
-func TestPreflightTellsWhatIsNotWatched(t *testing.T) {
+// Without permission to watch borrowed objects a release is still possible; the preflight reports the limitation.
+func TestPreflight_WarnsAboutMissingWatchPermissions(t *testing.T) {
 	b, w := newBench(t), ways["httproute"]
 	b.set(w)
 	b.apply(deploymentYAML)
-	_, err := b.kube.RbacV1().Roles(b.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
-		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
-			{APIGroups: []string{"*"}, Resources: []string{"services"}, Verbs: []string{"watch"}}}}, metav1.CreateOptions{})
+	_, err := b.kube.RbacV1().Roles(b.namespace).Create(t.Context(),
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"},
+				Verbs: []string{"get", "list", "create", "patch", "delete"}},
+				{APIGroups: []string{"*"}, Resources: []string{"services"}, Verbs: []string{"watch"}}}},
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 	user := "worker-" + b.namespace
-	_, err = b.kube.RbacV1().RoleBindings(b.namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "worker"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: user}}},
+	_, err = b.kube.RbacV1().RoleBindings(b.namespace).Create(t.Context(),
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "worker"},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "worker"},
+			Subjects: []rbacv1.Subject{{Kind: "User", Name: user}}},
 		metav1.CreateOptions{})
 	require.NoError(t, err)
 	worker := rest.CopyConfig(b.config)
@@ -177,7 +216,8 @@ func TestPreflightTellsWhatIsNotWatched(t *testing.T) {
 		want       string
 	}{
 		{[]string{b.namespace}, "may not watch endpointslices, watch httproutes in namespace " + b.namespace},
-		{nil, "may not list endpointslices, list httproutes, list services, watch endpointslices, watch httproutes, watch services in all namespaces"},
+		{nil, "may not list endpointslices, list httproutes, list services, watch endpointslices, watch httproutes, " +
+			"watch services in all namespaces"},
 	} {
 		b.use(worker, traffic.Options{Namespaces: tc.namespaces})
 		found := b.found(w.routing, weight(20))
@@ -186,12 +226,12 @@ func TestPreflightTellsWhatIsNotWatched(t *testing.T) {
 		require.Contains(t, found.Notices[0], tc.want)
 	}
 	b.use(b.config, traffic.Options{})
-	require.Empty(t, b.found(w.routing, weight(20)).Notices, "nothing to tell")
+	require.Empty(t, b.found(w.routing, weight(20)).Notices, "nothing to report")
 }
 
-// TestOwnScript has a script of the workload's namespace come before the built-in one, and its refusal reach the step's field; one that
-// breaks is refused with its line.
-func TestOwnScript(t *testing.T) {
+// TestNamespaceScript_OverridesBuiltIn: a script in the workload's namespace replaces the built-in one, its refusal
+// names the step's field, and a script error names the line.
+func TestNamespaceScript_OverridesBuiltIn(t *testing.T) {
 	b, w := newBench(t), ways["ingress"]
 	b.set(w)
 	b.apply(deploymentYAML)
@@ -211,10 +251,12 @@ return obj.annotations`,
 	b.must(b.request(rollout.RouteToStable, w.routing))
 	b.must(b.request(rollout.RouteRemoveCanary, w.routing))
 	refusals, _, _ := b.preflight(w.routing, byHeader("a", "b"))
-	require.Equal(t, []rollout.Refusal{{Field: "strategy.canary.steps[0].matches", Reason: "mine knows weights only"}}, refusals)
+	require.Equal(t, []rollout.Refusal{{Field: "strategy.canary.steps[0].matches", Reason: "mine knows weights only"}},
+		refusals)
 	broken := w.routing
 	broken.Ingress = &strategy.IngressRef{Class: "broken", Name: "order"}
 	refusals, _, _ = b.preflight(broken, weight(20))
 	require.Len(t, refusals, 1)
-	require.Contains(t, refusals[0].Reason, "lua.traffic.routing.ingress.broken of ConfigMap "+b.namespace+"/slipway-traffic-scripts, line 2: attempt to index a non-table object")
+	require.Contains(t, refusals[0].Reason, "lua.traffic.routing.ingress.broken of ConfigMap "+b.namespace+
+		"/slipway-traffic-scripts, line 2: attempt to index a non-table object")
 }

@@ -15,33 +15,34 @@ import (
 	"slipway.io/slipway/store/recent"
 )
 
-// job is one routing of a request, and what is asked of it.
+// job is one routing of a request, with the requested traffic.
 type job struct {
 	namespace string
 	routing   strategy.Routing
 	pair      traffic.ServicePair
 	asks      strategy.Traffic
-	hand      traffic.Hand
+	hand      traffic.Claimant
 	version   traffic.Version
 }
 
-// stable and canary are the job's two Services.
+// stable returns the job's stable Service, canary its canary Service.
 func (j job) stable() place { return services.at(j.namespace, j.pair.Stable) }
 
 func (j job) canary() place { return services.at(j.namespace, j.pair.Canary) }
 
-// provider is what routes requests to Services. ensure and finalise read the world, write what differs, and say whether they wrote
-// anything; a change is verified by another round that finds nothing left to write.
+// provider routes requests to Services. ensure and finalise read the objects, write the differences, and report whether
+// they wrote. A change is verified by another round that finds nothing left to write.
 type provider interface {
-	// initialise checks without a write that the routing objects are there and lead to the Service; it fails with failure.Refused.
+	// initialise checks without writing that the routing objects exist and route to the Service; it fails with
+	// failure.Refused.
 	initialise(ctx context.Context, a *Activities, j job) error
-	// try finds out without a write whether the routes can do what the job asks; it fails with failure.Refused.
+	// try checks without writing whether the routes can do what the job asks; it fails with failure.Refused.
 	try(ctx context.Context, a *Activities, j job) error
-	// ensure has the routes do what the job asks.
+	// ensure changes the routes to what the job asks.
 	ensure(ctx context.Context, a *Activities, j job) (bool, error)
-	// finalise makes the routing objects what they were.
+	// finalise restores or removes the routing objects.
 	finalise(ctx context.Context, a *Activities, j job) (bool, error)
-	// places are the objects that the provider reads and writes.
+	// places returns the objects that the provider reads and writes.
 	places(ctx context.Context, a *Activities, j job) ([]place, error)
 }
 
@@ -52,7 +53,7 @@ func providerOf(r strategy.Routing) provider {
 	return borrowingProvider{}
 }
 
-// jobs are the routings of a request.
+// jobs returns the routings of a request.
 func jobs(req rollout.RouteRequest) []job {
 	var out []job
 	for _, r := range req.Routings {
@@ -67,9 +68,11 @@ func jobs(req rollout.RouteRequest) []job {
 		}
 		out = append(out, job{
 			namespace: req.Workload.Namespace, routing: r, pair: pair, asks: asks,
-			hand: traffic.Hand{Claim: req.Claim, TakeOver: req.TakeOver, Overwrite: req.Overwrite, Tells: req.Declared},
+			hand: traffic.Claimant{Claim: req.Claim, TakeOver: req.TakeOver, Overwrite: req.Overwrite,
+				WriteOriginalSpec: req.Declared},
 			version: traffic.Version{
-				Workload: req.Workload.WorkloadRef.Name, Label: rollout.RevisionLabel(req.Workload.WorkloadRef.Kind), Hash: req.CanaryHash,
+				Workload: req.Workload.WorkloadRef.Name, Label: rollout.RevisionLabel(req.Workload.WorkloadRef.Kind),
+				Hash:   req.CanaryHash,
 				Labels: req.CanaryLabels, Claim: req.Claim,
 			},
 		})
@@ -77,7 +80,7 @@ func jobs(req rollout.RouteRequest) []job {
 	return out
 }
 
-// existing reads an object; absent is the failure when it is not there.
+// existing reads an object; absent makes the error if it does not exist.
 func (a *Activities) existing(ctx context.Context, p place, absent func(place) error) (traffic.Object, error) {
 	live, err := a.get(ctx, p)
 	if err == nil && live == nil {
@@ -86,50 +89,51 @@ func (a *Activities) existing(ctx context.Context, p place, absent func(place) e
 	return live, err
 }
 
-// borrowed reads an object that marks stay on.
+// borrowed reads an object together with what was saved on it.
 func (a *Activities) borrowed(ctx context.Context, p place, absent func(place) error) (traffic.Borrowed, error) {
 	live, err := a.existing(ctx, p, absent)
 	if err != nil {
 		return traffic.Borrowed{}, err
 	}
-	return traffic.Look(p.String(), live, p.borrows)
+	return traffic.ReadBorrowed(p.String(), live, p.borrows)
 }
 
-// derivation is what becomes of the original of an object, and at which pointers it differs.
+// derivation computes the desired object from its original, and the JSON pointers at which they differ.
 type derivation func(original traffic.Object) (traffic.Object, []string, error)
 
-// borrow has an object be what derive makes of its original.
-func (a *Activities) borrow(ctx context.Context, p place, h traffic.Hand, derive derivation) (bool, error) {
-	b, err := a.borrowed(ctx, p, vanished)
+// borrow changes an object to what derive makes of its original.
+func (a *Activities) borrow(ctx context.Context, p place, h traffic.Claimant, derive derivation) (bool, error) {
+	b, err := a.borrowed(ctx, p, deletedError)
 	if err != nil {
 		return false, err
 	}
-	w, err := b.Want(h, derive)
+	w, err := b.PlanWrite(h, derive)
 	if err != nil || w == nil {
 		return false, err
 	}
 	return a.write(ctx, p, b.Live(), w)
 }
 
-// giveBack makes a borrowed object what it was; one that was deleted needs nothing.
-func (a *Activities) giveBack(ctx context.Context, p place, h traffic.Hand) (bool, error) {
+// restore restores a borrowed object; a deleted one needs nothing.
+func (a *Activities) restore(ctx context.Context, p place, h traffic.Claimant) (bool, error) {
 	live, err := a.get(ctx, p)
 	if err != nil || live == nil {
 		return false, err
 	}
-	b, err := traffic.Look(p.String(), live, p.borrows)
+	b, err := traffic.ReadBorrowed(p.String(), live, p.borrows)
 	if err != nil {
 		return false, err
 	}
-	w, err := b.Return(h)
+	w, err := b.PlanRestore(h)
 	if err != nil || w == nil {
 		return false, err
 	}
-	return true, a.sendBack(ctx, p, live, w)
+	return true, a.sendRestore(ctx, p, live, w)
 }
 
-// keep has an object that we make be as desired.
-func (a *Activities) keep(ctx context.Context, p place, h traffic.Hand, desired traffic.Object, paths []string) (bool, error) {
+// ensureCreated creates an object of the release, or changes it to the desired content.
+func (a *Activities) ensureCreated(ctx context.Context, p place, h traffic.Claimant, desired traffic.Object,
+	paths []string) (bool, error) {
 	live, err := a.get(ctx, p)
 	if err != nil {
 		return false, err
@@ -137,30 +141,30 @@ func (a *Activities) keep(ctx context.Context, p place, h traffic.Hand, desired 
 	if live == nil {
 		return true, a.create(ctx, p, desired, paths)
 	}
-	w, err := traffic.LookCreated(p.String(), live).Want(h, desired, paths)
+	w, err := traffic.NewCreated(p.String(), live).PlanWrite(h, desired, paths)
 	if err != nil || w == nil {
 		return false, err
 	}
 	return a.write(ctx, p, live, w)
 }
 
-// clear deletes an object that we made; one that we did not make is left alone.
-func (a *Activities) clear(ctx context.Context, p place, h traffic.Hand) (bool, error) {
+// removeCreated deletes an object that the release created; an object that no release created is left alone.
+func (a *Activities) removeCreated(ctx context.Context, p place, h traffic.Claimant) (bool, error) {
 	live, err := a.get(ctx, p)
 	if err != nil || live == nil {
 		return false, err
 	}
-	c := traffic.LookCreated(p.String(), live)
+	c := traffic.NewCreated(p.String(), live)
 	if c.Foreign() {
 		return false, nil
 	}
-	if err := c.Mine(h); err != nil {
+	if err := c.CheckClaim(h); err != nil {
 		return false, err
 	}
 	return true, a.remove(ctx, p, live)
 }
 
-// ingressProvider routes by <ingress>-canary beside the user's Ingress, which is not touched.
+// ingressProvider routes by a separate Ingress <ingress>-canary. It does not change the user's Ingress.
 type ingressProvider struct{}
 
 func (ingressProvider) place(j job) (stable, canary place) {
@@ -173,8 +177,9 @@ func (p ingressProvider) places(_ context.Context, _ *Activities, j job) ([]plac
 	return []place{stable, canary}, nil
 }
 
-// desired is the canary Ingress as it should be.
-func (p ingressProvider) desired(ctx context.Context, a *Activities, j job, live traffic.Object) (traffic.Object, error) {
+// desired returns the desired canary Ingress.
+func (p ingressProvider) desired(ctx context.Context, a *Activities, j job, live traffic.Object) (traffic.Object,
+	error) {
 	class := j.routing.Ingress.Class
 	script := traffic.IngressScript(class)
 	raw, name, err := a.evaluate(ctx, j, script, traffic.IngressInput(live, class, j.pair, j.asks))
@@ -190,7 +195,7 @@ func (p ingressProvider) desired(ctx context.Context, a *Activities, j job, live
 
 func (p ingressProvider) ensure(ctx context.Context, a *Activities, j job) (bool, error) {
 	stable, canary := p.place(j)
-	live, err := a.existing(ctx, stable, vanished)
+	live, err := a.existing(ctx, stable, deletedError)
 	if err != nil {
 		return false, err
 	}
@@ -198,22 +203,23 @@ func (p ingressProvider) ensure(ctx context.Context, a *Activities, j job) (bool
 	if err != nil {
 		return false, err
 	}
-	return a.keep(ctx, canary, j.hand, desired, traffic.IngressPaths(desired))
+	return a.ensureCreated(ctx, canary, j.hand, desired, traffic.IngressPaths(desired))
 }
 
 func (p ingressProvider) finalise(ctx context.Context, a *Activities, j job) (bool, error) {
 	_, canary := p.place(j)
-	return a.clear(ctx, canary, j.hand)
+	return a.removeCreated(ctx, canary, j.hand)
 }
 
 func (p ingressProvider) initialise(ctx context.Context, a *Activities, j job) error {
 	stable, canary := p.place(j)
-	live, err := a.existing(ctx, stable, missing)
+	live, err := a.existing(ctx, stable, notFoundError)
 	if err != nil {
 		return err
 	}
 	if _, is := traffic.CanaryAnnotations(live); is {
-		return failure.New(failure.Refused, "%s is itself a canary by its annotations: name the Ingress that it stands beside", stable)
+		return failure.New(failure.Refused, "%s is itself a canary by its annotations: name the Ingress that it is a "+
+			"canary of", stable)
 	}
 	if _, err := traffic.CanaryIngress(live, j.pair, nil, j.version); err != nil {
 		return err
@@ -221,54 +227,57 @@ func (p ingressProvider) initialise(ctx context.Context, a *Activities, j job) e
 	if _, _, err := a.source(ctx, j.namespace, traffic.IngressScript(j.routing.Ingress.Class)); err != nil {
 		return err
 	}
-	if err := p.alone(ctx, a, j, live); err != nil {
+	if err := p.checkNoOtherCanary(ctx, a, j, live); err != nil {
 		return err
 	}
-	return a.ours(ctx, canary)
+	return a.checkCreatable(ctx, canary)
 }
 
-// canariesLast is how long counts which canaries a namespace was found to have: hundreds of releases may begin in it in a second.
-const canariesLast = time.Second
+// canaryCacheTime is how long the list of a namespace's canaries is cached: hundreds of releases may start in it in one
+// second.
+const canaryCacheTime = time.Second
 
-// alone refuses where somebody else has made a canary of the same host and path. One that was there a moment ago may have been deleted since.
-func (p ingressProvider) alone(ctx context.Context, a *Activities, j job, live traffic.Object) error {
+// checkNoOtherCanary refuses if there is another canary of the same host and path that no release made. A cached canary
+// is confirmed by a fresh read, since it may have been deleted.
+func (p ingressProvider) checkNoOtherCanary(ctx context.Context, a *Activities, j job, live traffic.Object) error {
 	read := func(ctx context.Context) ([]unstructured.Unstructured, error) {
-		return a.othersCanaries(ctx, j.namespace)
+		return a.foreignCanaries(ctx, j.namespace)
 	}
-	canaries, err := recent.Get(ctx, &a.canaries, j.namespace, canariesLast, read)
-	if err != nil || second(j, live, canaries) == nil {
+	canaries, err := recent.Get(ctx, &a.canaryCache, j.namespace, canaryCacheTime, read)
+	if err != nil || secondCanary(j, live, canaries) == nil {
 		return err
 	}
 	if canaries, err = read(ctx); err != nil {
 		return err
 	}
-	return second(j, live, canaries)
+	return secondCanary(j, live, canaries)
 }
 
-// second is the refusal of a second canary of one host and path, nil when there is none.
-func second(j job, live traffic.Object, canaries []unstructured.Unstructured) error {
+// secondCanary returns the refusal of a second canary of one host and path; nil if there is none.
+func secondCanary(j job, live traffic.Object, canaries []unstructured.Unstructured) error {
 	for i := range canaries {
 		if place := traffic.SecondCanary(live, canaries[i].Object, j.pair); place != "" {
-			return failure.New(failure.Refused, "%s is a canary of %s already, which somebody else has made: a controller follows only one canary of a "+
+			return failure.New(failure.Refused, "%s is already a canary of %s that no release made: a controller "+
+				"supports only one canary of a "+
 				"host and path; delete it first", ingresses.at(j.namespace, canaries[i].GetName()), place)
 		}
 	}
 	return nil
 }
 
-// othersCanaries are the canary Ingresses of a namespace that no release has made: one that a release has made belongs to a workload with an Ingress of its
-// own.
-func (a *Activities) othersCanaries(ctx context.Context, namespace string) ([]unstructured.Unstructured, error) {
+// foreignCanaries lists the canary Ingresses of a namespace that no release made. Those of other releases belong to
+// workloads with an Ingress of their own.
+func (a *Activities) foreignCanaries(ctx context.Context, namespace string) ([]unstructured.Unstructured, error) {
 	list, err := a.cluster.List(ctx, ingresses.gvr, namespace, "")
 	return slices.DeleteFunc(list, func(o unstructured.Unstructured) bool {
 		_, is := traffic.CanaryAnnotations(o.Object)
-		return !is || !traffic.LookCreated(ingresses.at(namespace, o.GetName()).String(), o.Object).Foreign()
+		return !is || !traffic.NewCreated(ingresses.at(namespace, o.GetName()).String(), o.Object).Foreign()
 	}), err
 }
 
 func (p ingressProvider) try(ctx context.Context, a *Activities, j job) error {
 	stable, _ := p.place(j)
-	live, err := a.existing(ctx, stable, missing)
+	live, err := a.existing(ctx, stable, notFoundError)
 	if err != nil {
 		return err
 	}
@@ -276,10 +285,10 @@ func (p ingressProvider) try(ctx context.Context, a *Activities, j job) error {
 	return err
 }
 
-// borrowingProvider changes objects of the user's: the rules of an HTTPRoute, or custom objects as their scripts say.
+// borrowingProvider changes the user's own objects: the rules of an HTTPRoute, or custom objects by their scripts.
 type borrowingProvider struct{}
 
-// route is one object that requests go through.
+// route is one object that routes requests.
 type route struct {
 	place
 	// initialise is provider.initialise for this object.
@@ -293,7 +302,7 @@ func (p borrowingProvider) routes(ctx context.Context, a *Activities, j job) ([]
 		var f *failure.Error
 		switch {
 		case errors.As(refused, &f):
-			k = httpRoutes // what the cluster doesn't have any more needs nothing
+			k = httpRoutes // an object of a kind that the cluster no longer has needs no change
 		case refused != nil:
 			return nil, refused
 		}
@@ -307,13 +316,13 @@ func (p borrowingProvider) routes(ctx context.Context, a *Activities, j job) ([]
 	}
 	var out []route
 	for _, ref := range j.routing.Custom {
-		k, err := a.kinds.of(ref.APIVersion, ref.Kind)
+		k, err := a.kinds.lookup(ref.APIVersion, ref.Kind)
 		if err != nil {
 			return nil, err
 		}
 		at, script := k.at(j.namespace, ref.Name), traffic.CustomScript(ref)
 		out = append(out, route{place: at, initialise: func() error {
-			if _, err := a.existing(ctx, at, missing); err != nil {
+			if _, err := a.existing(ctx, at, notFoundError); err != nil {
 				return err
 			}
 			_, _, err := a.source(ctx, j.namespace, script)
@@ -352,15 +361,16 @@ func (p borrowingProvider) ensure(ctx context.Context, a *Activities, j job) (bo
 	return p.each(ctx, a, j, func(r route) (bool, error) { return a.borrow(ctx, r.place, j.hand, r.derive) })
 }
 
-// finalise goes through the objects in the opposite order: who refers to another is given back first.
+// finalise restores the objects in reverse order: an object that refers to another is restored first.
 func (p borrowingProvider) finalise(ctx context.Context, a *Activities, j job) (bool, error) {
 	j.routing.Custom = slices.Clone(j.routing.Custom)
 	slices.Reverse(j.routing.Custom)
-	return p.each(ctx, a, j, func(r route) (bool, error) { return a.giveBack(ctx, r.place, j.hand) })
+	return p.each(ctx, a, j, func(r route) (bool, error) { return a.restore(ctx, r.place, j.hand) })
 }
 
-// each does something with one object after the other, and says whether it wrote any.
-func (p borrowingProvider) each(ctx context.Context, a *Activities, j job, do func(route) (bool, error)) (wrote bool, err error) {
+// each calls do with one object after the other, and reports whether any call wrote.
+func (p borrowingProvider) each(ctx context.Context, a *Activities, j job, do func(route) (bool, error)) (wrote bool,
+	err error) {
 	all, err := p.routes(ctx, a, j)
 	for _, r := range all {
 		w, err := do(r)
@@ -372,29 +382,31 @@ func (p borrowingProvider) each(ctx context.Context, a *Activities, j job, do fu
 	return wrote, err
 }
 
-// missing is the refusal of an object that should be there.
-func missing(p place) error {
+// notFoundError is the refusal of an object that does not exist.
+func notFoundError(p place) error {
 	return failure.New(failure.Refused, "%s does not exist: create it, or name another", p)
 }
 
-// looking is the hand of a preflight: it reads what is there, whoever holds it. Who does is told apart from this.
-func looking(holder string) traffic.Hand { return traffic.Hand{Claim: "preflight", TakeOver: holder} }
+// preflightHand allows a preflight to read an object regardless of its holder, which findHolder reports.
+func preflightHand(holder string) traffic.Claimant {
+	return traffic.Claimant{Claim: "preflight", TakeOver: holder}
+}
 
 // attemptBorrow decides what borrow would write, without writing it.
 func (a *Activities) attemptBorrow(ctx context.Context, p place, derive derivation) error {
-	b, err := a.borrowed(ctx, p, missing)
+	b, err := a.borrowed(ctx, p, notFoundError)
 	if err != nil {
 		return err
 	}
-	_, err = b.Want(looking(b.Holder()), derive)
+	_, err = b.PlanWrite(preflightHand(b.Holder()), derive)
 	return err
 }
 
-// ours refuses an object under the name of one that a release makes, when no release has made it.
-func (a *Activities) ours(ctx context.Context, p place) error {
+// checkCreatable refuses if an object that the release would create already exists and no release created it.
+func (a *Activities) checkCreatable(ctx context.Context, p place) error {
 	live, err := a.get(ctx, p)
 	if err != nil || live == nil {
 		return err
 	}
-	return traffic.LookCreated(p.String(), live).Mine(looking(traffic.HolderOf(live)))
+	return traffic.NewCreated(p.String(), live).CheckClaim(preflightHand(traffic.HolderOf(live)))
 }

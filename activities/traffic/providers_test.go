@@ -54,7 +54,7 @@ spec:
   - route: [{destination: {host: order.SPACE.svc.cluster.local, port: {number: 80}}}]
 `
 
-// way is one provider: what it needs, and what of it can be looked at.
+// way is one provider with the objects and the routing that it needs.
 type way struct {
 	yaml    string
 	routing strategy.Routing
@@ -62,7 +62,8 @@ type way struct {
 }
 
 var ways = map[string]way{
-	"ingress":   {ingressYAML, strategy.Routing{Service: "order", GraceSeconds: 3, Ingress: &strategy.IngressRef{Class: "nginx", Name: "order"}}, "Ingress"},
+	"ingress": {ingressYAML, strategy.Routing{Service: "order", GraceSeconds: 3,
+		Ingress: &strategy.IngressRef{Class: "nginx", Name: "order"}}, "Ingress"},
 	"httproute": {routeYAML, strategy.Routing{Service: "order", GraceSeconds: 5, HTTPRoute: "order"}, "HTTPRoute"},
 	"custom": {virtualServiceYAML, strategy.Routing{Service: "order", GraceSeconds: 1, Custom: []strategy.ObjectRef{
 		{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Name: "order"}}}, "VirtualService"},
@@ -75,9 +76,9 @@ func (b *bench) set(w way) *unstructured.Unstructured {
 	return b.object(w.kind, "order")
 }
 
-// TestEveryProviderThroughARelease takes each provider through a whole release, each change twice: the second time nothing is written. At
-// the end the user's objects are what they were, and nothing of ours is left.
-func TestEveryProviderThroughARelease(t *testing.T) {
+// TestProvider_FullRelease takes each provider through a complete release. Each change is made twice; the second time
+// nothing is written. At the end the user's objects are restored and the release's own objects are deleted.
+func TestProvider_FullRelease(t *testing.T) {
 	t.Parallel()
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +90,8 @@ func TestEveryProviderThroughARelease(t *testing.T) {
 			require.True(t, result.Modified)
 			require.Equal(t, w.routing.GraceSeconds, result.GraceSeconds)
 			require.Contains(t, result.Message, "selects the stable version only")
-			require.Equal(t, map[string]any{"app": "order", "pod-template-hash": stable}, b.object("Service", "order").Object["spec"].(map[string]any)["selector"])
+			require.Equal(t, map[string]any{"app": "order", "pod-template-hash": stable},
+				b.object("Service", "order").Object["spec"].(map[string]any)["selector"])
 
 			for _, asks := range []strategy.Traffic{weight(20), byHeader("x-user", "tester"), weight(50), weight(0)} {
 				req := b.request(rollout.RouteEnsure, w.routing)
@@ -109,15 +111,15 @@ func TestEveryProviderThroughARelease(t *testing.T) {
 			b.must(b.request(rollout.RouteUnpin, w.routing))
 			b.must(b.request(rollout.RouteToStable, w.routing))
 			b.must(b.request(rollout.RouteRemoveCanary, w.routing))
-			require.Equal(t, before, own(b.object(w.kind, "order")), "the route is what it was")
-			require.Equal(t, service, own(b.object("Service", "order")), "the Service is what it was")
+			require.Equal(t, before, own(b.object(w.kind, "order")), "the route is restored")
+			require.Equal(t, service, own(b.object("Service", "order")), "the Service is restored")
 			require.Nil(t, b.object("Service", "order-canary"))
 			require.Nil(t, b.object("Ingress", "order-canary"))
 		})
 	}
 }
 
-// TestTakeOver has a release of a dead claim be followed by another, which names that claim: the originals are those from before the first.
+// TestTakeOver: a release takes over the claim of a dead one, and restores the originals from before the first.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	for name, w := range ways {
@@ -131,7 +133,8 @@ func TestTakeOver(t *testing.T) {
 			b.must(req)
 
 			next := workloadops.Holder{WorkflowID: "rollout/default/shop/order", RunID: "run-2"}.String()
-			all := []rollout.RouteAction{rollout.RoutePin, rollout.RouteEnsure, rollout.RouteUnpin, rollout.RouteToStable, rollout.RouteRemoveCanary}
+			all := []rollout.RouteAction{rollout.RoutePin, rollout.RouteEnsure, rollout.RouteUnpin,
+				rollout.RouteToStable, rollout.RouteRemoveCanary}
 			for _, action := range all {
 				req := b.request(action, w.routing)
 				req.Claim, req.Traffic = next, weight(20)

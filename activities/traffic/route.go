@@ -19,30 +19,31 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// shortestLook and longestLook limit the pause between two looks at endpoints, which doubles.
-const shortestLook, longestLook = 50 * time.Millisecond, time.Second
+// minPause and maxPause limit the pause between two reads of endpoints, which doubles each time.
+const minPause, maxPause = 50 * time.Millisecond, time.Second
 
-// restoresWithin is how long what is put back may take to be in effect: endpoints follow the pods within a second, on a busy cluster.
-const restoresWithin = 3 * time.Second
+// restoreTimeout limits the wait for restored endpoints: they usually follow the pods within a second, on a busy
+// cluster later.
+const restoreTimeout = 3 * time.Second
 
-// routeJob makes one change of the traffic.
+// routeJob is one change of the traffic.
 type routeJob struct {
 	*attempt.Attempt
 	a   *Activities
 	req rollout.RouteRequest
-	// look is the pause before the last look.
-	look time.Duration
-	// noPods is since when a Service has no pod at all; the zero time while it has some.
+	// pause is the last pause between two reads.
+	pause time.Duration
+	// noPods is the time since which a Service has no pod at all; zero while it has some.
 	noPods time.Time
-	// message says how the traffic is once the change is made.
+	// message describes the traffic after the change.
 	message string
-	// lacks is what one that restores would have had to wait for.
-	lacks string
+	// unfinished is the condition that a restoring change stopped waiting for.
+	unfinished string
 }
 
-// Route makes one change of the traffic, or finds that it is made. It fails with a failure.Kind as the error's type: NotReady is to be
-// tried again, Drift and Claimed are somebody else's doing, WorkloadFailed says that the pods that should take the requests were not ready
-// in time.
+// Route makes one change of the traffic, or finds that it is already made. The error's type is a failure.Kind: NotReady
+// is retried, Drift and Claimed are caused by another client or release, WorkloadFailed means that the pods that should
+// take the requests were not ready in time.
 func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollout.RouteResult, error) {
 	if f := a.check(req); f != nil {
 		return rollout.RouteResult{}, attempt.ApplicationError(f)
@@ -50,12 +51,14 @@ func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollo
 	if req.DeadlineSeconds <= 0 {
 		req.DeadlineSeconds = strategy.DefaultStepDeadlineSeconds
 	}
-	job := &routeJob{a: a, req: req, look: shortestLook}
-	terms := attempt.Terms{Subject: req.Workload.String(), DeadlineSeconds: req.DeadlineSeconds, SpentSeconds: req.SpentSeconds,
+	job := &routeJob{a: a, req: req, pause: minPause}
+	terms := attempt.Terms{Subject: req.Workload.String(), DeadlineSeconds: req.DeadlineSeconds,
+		SpentSeconds:             req.SpentSeconds,
 		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds}
-	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Turns: a.turns, Now: time.Now}, terms)
+	job.Attempt = attempt.Start(ctx, attempt.Options{ListenFor: a.options.ListenFor, Slots: a.slots, Now: time.Now},
+		terms)
 	if activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1 {
-		job.modified() // the last attempt may have died right after a write: rather wait the grace period once too often
+		job.modified() // the last attempt may have died right after a write: an unnecessary grace period is harmless
 	}
 	if err := job.Run(ctx, job); err != nil {
 		return rollout.RouteResult{}, err
@@ -63,11 +66,12 @@ func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollo
 	return job.result(), nil
 }
 
-// check refuses what no look at the cluster could make right.
+// check refuses requests that are invalid in every state of the cluster.
 func (a *Activities) check(req rollout.RouteRequest) *failure.Error {
 	switch {
 	case !a.cluster.Serves(req.Workload.Namespace):
-		return failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req.Workload, req.Workload.Namespace)
+		return failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req.Workload,
+			req.Workload.Namespace)
 	case actions[req.Action] == nil:
 		return failure.New(failure.Refused, "%s: there is no change of traffic called %q", req.Workload, req.Action)
 	case req.Claim == "":
@@ -75,9 +79,11 @@ func (a *Activities) check(req rollout.RouteRequest) *failure.Error {
 	case req.NoCanary:
 		return nil
 	case req.Action == rollout.RoutePin && req.StableHash == "":
-		return failure.New(failure.Refused, "%s: its stable revision is not known, so that no Service can be pinned to it", req.Workload)
+		return failure.New(failure.Refused,
+			"%s: its stable revision is not known, so that no Service can be pinned to it", req.Workload)
 	case (req.Action == rollout.RouteEnsure || req.Action == rollout.RouteToNew) && req.CanaryHash == "":
-		return failure.New(failure.Refused, "%s: its new revision is not known, so that nothing can be routed to it", req.Workload)
+		return failure.New(failure.Refused, "%s: its new revision is not known, so that nothing can be routed to it",
+			req.Workload)
 	}
 	return nil
 }
@@ -87,7 +93,7 @@ func (t *routeJob) modified() {
 }
 
 func (t *routeJob) result() rollout.RouteResult {
-	out := rollout.RouteResult{Modified: t.Progress().Modified, Message: t.message, Lacks: t.lacks}
+	out := rollout.RouteResult{Modified: t.Progress().Modified, Message: t.message, MissingPods: t.unfinished}
 	if out.Modified {
 		for _, r := range t.req.Routings {
 			out.GraceSeconds = max(out.GraceSeconds, r.GraceSeconds)
@@ -96,22 +102,22 @@ func (t *routeJob) result() rollout.RouteResult {
 	return out
 }
 
-// Reconcile makes what is not made yet; a second round then finds out whether it is in effect.
+// Reconcile makes the changes that are missing; a further round then checks whether they are in effect.
 func (t *routeJob) Reconcile(ctx context.Context) (attempt.Next, error) {
-	ctx = kube.Once(ctx) // its parts ask for the same Services, scripts and routes
-	if err := t.holds(ctx); err != nil {
+	ctx = kube.WithReadCache(ctx) // the parts read the same Services, scripts and routes
+	if err := t.checkClaim(ctx); err != nil {
 		return attempt.Next{}, err
 	}
 	message, err := actions[t.req.Action](ctx, t)
 	var f *failure.Error
-	if given := t.nobodyComes(ctx, err); given != nil {
+	if given := t.noPodsFailure(ctx, err); given != nil {
 		return attempt.Next{}, given
 	}
 	switch {
 	case err == nil:
 		t.message = message
 		return attempt.Next{Action: attempt.Done}, nil
-	case errors.Is(err, errLookAgain):
+	case errors.Is(err, errRetry):
 		return attempt.Next{}, nil
 	case errors.As(err, &f) && f.Kind == failure.NotReady:
 		return t.wait(f.Message)
@@ -119,35 +125,38 @@ func (t *routeJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	return attempt.Next{}, err
 }
 
-// holds makes sure that the workload is still the rollout's before anything is put back that somebody else has changed or deleted. Who brings
-// it home, by hand or with slipway repair, deletes objects on which nothing can say so any more.
-func (t *routeJob) holds(ctx context.Context) error {
-	makes := t.req.Action == rollout.RoutePin || t.req.Action == rollout.RouteEnsure || t.req.Action == rollout.RouteToNew
-	own := rollout.WorkflowID(t.req.Workload.PartyOrDefault(), t.req.Workload.Namespace, t.req.Name) // not a TrafficRouting's
+// checkClaim makes sure that the rollout still holds its workload before it overwrites changes by other clients. A user
+// who restores the workload by hand, or with slipway repair, deletes objects whose own marks can no longer show that.
+func (t *routeJob) checkClaim(ctx context.Context) error {
+	makes := t.req.Action == rollout.RoutePin || t.req.Action == rollout.RouteEnsure ||
+		t.req.Action == rollout.RouteToNew
+	// not a TrafficRouting's
+	own := rollout.WorkflowID(t.req.Workload.PartyOrDefault(), t.req.Workload.Namespace, t.req.Name)
 	if !t.req.Overwrite || !makes || t.a.options.Repairing || workloadops.ParseHolder(t.req.Claim).WorkflowID != own {
 		return nil
 	}
 	workload, err := t.a.workload(ctx, t.req.Subject)
-	if err := t.wrote(false, err); err != nil || workload == nil {
+	if err := t.noteWrite(false, err); err != nil || workload == nil {
 		return err
 	}
 	by := meta(workload).GetAnnotations()
 	switch {
 	case by[rollout.AnnotationRepair] != "":
-		return rollout.Repaired(t.req.Workload.String(), by[rollout.AnnotationRepair])
+		return rollout.UnderRepair(t.req.Workload.String(), by[rollout.AnnotationRepair])
 	case by[workloadops.AnnotationClaimedBy] != t.req.Claim:
-		return failure.New(failure.ClaimLost, "%s: somebody has taken this rollout's claim away (annotation %s): its routes are left as they are",
+		return failure.New(failure.ClaimLost, "%s: another client has removed this rollout's claim (annotation %s): "+
+			"its routes are left unchanged",
 			t.req.Workload, workloadops.AnnotationClaimedBy)
 	}
 	return nil
 }
 
-// noPodsFor is how long a Service without any pod is waited for.
-const noPodsFor = 5 * time.Second
+// noPodsTimeout is how long the job waits for a Service that has no pod at all.
+const noPodsTimeout = 5 * time.Second
 
-// nobodyComes is the failure of a Service that has had no pod at all for a while, though its workload is to have some: what made them is
-// gone, so that the deadline would be waited for in vain.
-func (t *routeJob) nobodyComes(ctx context.Context, err error) error {
+// noPodsFailure returns the failure of a Service that has had no pod for noPodsTimeout although its workload should
+// have some: the controller that creates them is probably gone, so waiting for the deadline is useless.
+func (t *routeJob) noPodsFailure(ctx context.Context, err error) error {
 	var f *failure.Error
 	switch {
 	case !errors.Is(err, errNoPods) || !errors.As(err, &f):
@@ -156,57 +165,60 @@ func (t *routeJob) nobodyComes(ctx context.Context, err error) error {
 	case t.noPods.IsZero():
 		t.noPods = t.Now()
 	}
-	if t.Now().Sub(t.noPods) < noPodsFor {
+	if t.Now().Sub(t.noPods) < noPodsTimeout {
 		return nil
 	}
 	workload, err := t.a.workload(ctx, t.req.Subject)
-	if err := t.wrote(false, err); err != nil || empty(workload) {
+	if err := t.noteWrite(false, err); err != nil || deletedOrEmpty(workload) {
 		return err
 	}
 	return failure.New(failure.WorkloadFailed, "%s: %s", t.req.Workload, f.Message)
 }
 
-// empty says that a workload was deleted, or scaled to nothing.
-func empty(workload map[string]any) bool {
+// deletedOrEmpty reports whether a workload was deleted or scaled to zero.
+func deletedOrEmpty(workload map[string]any) bool {
 	size, sized, _ := unstructured.NestedInt64(workload, "spec", "replicas")
 	return workload == nil || sized && size == 0
 }
 
-// wait goes on looking until the deadline's end.
+// wait schedules the next read, until the deadline.
 func (t *routeJob) wait(reason string) (attempt.Next, error) {
-	if p := t.Progress(); t.req.Restores && p.Elapsed() >= restoresWithin {
-		t.lacks = reason
+	if p := t.Progress(); t.req.Restores && p.Elapsed() >= restoreTimeout {
+		t.unfinished = reason
 		return attempt.Next{Action: attempt.Done}, nil
 	}
 	if t.Overdue() {
 		p := t.Progress()
-		return attempt.Next{}, failure.New(failure.WorkloadFailed, "%s: after %d s: %s", t.req.Workload, int64(p.Elapsed()/time.Second), reason)
+		return attempt.Next{}, failure.New(failure.WorkloadFailed, "%s: after %d s: %s", t.req.Workload,
+			int64(p.Elapsed()/time.Second), reason)
 	}
-	t.look = min(t.look*2, longestLook)
-	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: t.look}, nil
+	t.pause = min(t.pause*2, maxPause)
+	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: t.pause}, nil
 }
 
-// Missing is the failure of what the cluster does not know at all: objects that are gone are part of the decisions.
+// Missing implements attempt.Job: the cluster does not have the resource at all. Deleted objects are handled by the
+// decisions.
 func (t *routeJob) Missing(err error) error {
 	return failure.New(failure.Refused, "%s: its cluster does not accept this: %s", t.req.Workload, kube.Text(err))
 }
 
-// Failed leaves a failure as it is: the routes stay where they are.
+// Failed returns the failure unchanged: the routes stay as they are.
 func (t *routeJob) Failed(_ context.Context, f *failure.Error) *failure.Error { return f }
 
-// wrote notes what one part has done.
-func (t *routeJob) wrote(wrote bool, err error) error {
+// noteWrite records whether a part wrote, and that the cluster was reachable.
+func (t *routeJob) noteWrite(wrote bool, err error) error {
 	if wrote {
 		t.modified()
 	}
 	var f *failure.Error
-	if err == nil || errors.As(err, &f) || errors.Is(err, errLookAgain) {
+	if err == nil || errors.As(err, &f) || errors.Is(err, errRetry) {
 		t.Read()
 	}
 	return err
 }
 
-// actions are the changes of the traffic. Each makes what is not made yet and returns a sentence that says how it is now.
+// actions implement the changes of the traffic. Each makes what is missing and returns a sentence that describes the
+// result.
 var actions = map[rollout.RouteAction]func(ctx context.Context, t *routeJob) (string, error){
 	rollout.RoutePin:          pinServices,
 	rollout.RouteEnsure:       ensureRoutes,
@@ -216,10 +228,10 @@ var actions = map[rollout.RouteAction]func(ctx context.Context, t *routeJob) (st
 	rollout.RouteRemoveCanary: removeCanary,
 }
 
-// eachService does something once for each Service, since two routings may lead to the same, and says what came of it.
+// eachService calls do once for each Service, since several routings may use the same one, and joins the results.
 func (t *routeJob) eachService(do func(j job) (string, error)) (string, error) {
 	if t.req.NoCanary {
-		return "the Services are left alone: this rollout has no canary Service", nil
+		return "the Services are not changed: this rollout has no canary Service", nil
 	}
 	var once []job
 	for _, j := range jobs(t.req) {
@@ -230,50 +242,51 @@ func (t *routeJob) eachService(do func(j job) (string, error)) (string, error) {
 	return each(once, do)
 }
 
-// each does something with one job after the other, and says what came of it.
+// each calls do with one job after the other, and joins the results.
 func each(list []job, do func(j job) (string, error)) (string, error) {
-	var said []string
+	var results []string
 	for _, j := range list {
 		one, err := do(j)
 		if err != nil {
 			return "", err
 		}
-		said = append(said, one)
+		results = append(results, one)
 	}
-	return strings.Join(said, "; "), nil
+	return strings.Join(results, "; "), nil
 }
 
 func pinServices(ctx context.Context, t *routeJob) (string, error) {
 	return t.eachService(func(j job) (string, error) {
 		j.version.Hash, j.version.Labels = t.req.StableHash, nil
-		if err := t.wrote(t.a.pin(ctx, j)); err != nil {
+		if err := t.noteWrite(t.a.pin(ctx, j)); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("%s selects the stable version only (%s)", j.stable(), t.req.StableHash), t.served(ctx, j.stable())
+		return fmt.Sprintf("%s selects the stable version only (%s)", j.stable(), t.req.StableHash),
+			t.served(ctx, j.stable())
 	})
 }
 
 func unpinServices(ctx context.Context, t *routeJob) (string, error) {
 	return t.eachService(func(j job) (string, error) {
 		p := j.stable()
-		if err := t.wrote(t.a.giveBack(ctx, p, j.hand)); err != nil {
+		if err := t.noteWrite(t.a.restore(ctx, p, j.hand)); err != nil {
 			return "", err
 		}
 		live, err := t.a.get(ctx, p)
-		if err := t.wrote(false, err); err != nil {
+		if err := t.noteWrite(false, err); err != nil {
 			return "", err
 		}
 		if live == nil {
-			return fmt.Sprintf("%s is gone: there is nothing to give back", p), nil
+			return fmt.Sprintf("%s was deleted: there is nothing to restore", p), nil
 		}
-		return fmt.Sprintf("%s has its own selector", p), t.servedIfItCan(ctx, p)
+		return fmt.Sprintf("%s has its original selector", p), t.servedUnlessEmpty(ctx, p)
 	})
 }
 
-// served waits until a Service has an endpoint that is ready.
+// served waits until a Service has a ready endpoint.
 func (t *routeJob) served(ctx context.Context, service place) error {
 	reason, err := t.a.unserved(ctx, service)
-	if err := t.wrote(false, err); err != nil {
+	if err := t.noteWrite(false, err); err != nil {
 		return err
 	}
 	if reason != "" {
@@ -282,23 +295,23 @@ func (t *routeJob) served(ctx context.Context, service place) error {
 	return nil
 }
 
-// servedIfItCan is served, but waits for nobody once the workload itself was deleted, or scaled to nothing.
-func (t *routeJob) servedIfItCan(ctx context.Context, service place) error {
+// servedUnlessEmpty is served, but does not wait if the workload was deleted or scaled to zero.
+func (t *routeJob) servedUnlessEmpty(ctx context.Context, service place) error {
 	waits := t.served(ctx, service)
 	if waits == nil {
 		return nil
 	}
 	workload, err := t.a.workload(ctx, t.req.Subject)
-	if err := t.wrote(false, err); err != nil || empty(workload) {
+	if err := t.noteWrite(false, err); err != nil || deletedOrEmpty(workload) {
 		return err
 	}
 	return waits
 }
 
-// ensureRoutes is EnsureRoutes, and RouteTrafficToNew, whose jobs ask for everything.
+// ensureRoutes implements RouteEnsure and RouteToNew, whose jobs ask for all requests.
 func ensureRoutes(ctx context.Context, t *routeJob) (string, error) {
 	if _, err := t.eachService(func(j job) (string, error) {
-		if err := t.wrote(t.a.canaryService(ctx, j)); err != nil || !routesAnything(j.asks) {
+		if err := t.noteWrite(t.a.canaryService(ctx, j)); err != nil || !sendsRequests(j.asks) {
 			return "", err
 		}
 		return "", t.served(ctx, j.canary())
@@ -307,18 +320,18 @@ func ensureRoutes(ctx context.Context, t *routeJob) (string, error) {
 	}
 	return each(jobs(t.req), func(j job) (string, error) {
 		wrote, err := providerOf(j.routing).ensure(ctx, t.a, j)
-		if err := t.wrote(wrote, err); err != nil {
+		if err := t.noteWrite(wrote, err); err != nil {
 			return "", err
 		}
 		if wrote {
-			return "", errLookAgain // verified by another round, which finds nothing left to write
+			return "", errRetry // another round verifies that nothing is left to write
 		}
-		return routed(j), nil
+		return routeSummary(j), nil
 	})
 }
 
-// routed says what a routing does.
-func routed(j job) string {
+// routeSummary describes what a routing does.
+func routeSummary(j job) string {
 	through := target(j.routing)
 	switch {
 	case len(j.asks.Matches) > 0:
@@ -330,7 +343,7 @@ func routed(j job) string {
 	}
 }
 
-// target names what a routing goes through.
+// target names the object of a routing.
 func target(r strategy.Routing) string {
 	switch {
 	case r.Ingress != nil:
@@ -348,12 +361,12 @@ func target(r strategy.Routing) string {
 
 func routeToStable(ctx context.Context, t *routeJob) (string, error) {
 	return each(jobs(t.req), func(j job) (string, error) {
-		return target(j.routing) + " is what it was", t.wrote(providerOf(j.routing).finalise(ctx, t.a, j))
+		return target(j.routing) + " is restored", t.noteWrite(providerOf(j.routing).finalise(ctx, t.a, j))
 	})
 }
 
 func removeCanary(ctx context.Context, t *routeJob) (string, error) {
 	return t.eachService(func(j job) (string, error) {
-		return fmt.Sprintf("%s is removed", j.canary()), t.wrote(t.a.clear(ctx, j.canary(), j.hand))
+		return fmt.Sprintf("%s is removed", j.canary()), t.noteWrite(t.a.removeCreated(ctx, j.canary(), j.hand))
 	})
 }

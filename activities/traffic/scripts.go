@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/rollout/traffic/sandbox"
 )
 
-// scriptRefusal is a step that a script says it cannot do. Field is relative to the step.
+// scriptRefusal is a script's refusal of a step. field is relative to the step.
 type scriptRefusal struct {
 	field string
 	err   error
@@ -27,9 +27,11 @@ func (r *scriptRefusal) Error() string { return r.err.Error() }
 
 func (r *scriptRefusal) Unwrap() error { return r.err }
 
-// evaluate runs the script: the user's, or else the built-in one. It returns what the script returned and how it is called in messages. It
-// fails with failure.Refused when there is none, when it breaks, and (as a scriptRefusal) when it says that it cannot do what is asked.
-func (a *Activities) evaluate(ctx context.Context, j job, s traffic.Script, input traffic.Object) (json.RawMessage, string, error) {
+// evaluate runs a script, the user's or else the built-in one. It returns the script's output and its name for
+// messages. It fails with failure.Refused if there is no script, if it fails, or (as a scriptRefusal) if it refuses
+// what is asked.
+func (a *Activities) evaluate(ctx context.Context, j job, s traffic.Script, input traffic.Object) (json.RawMessage,
+	string, error) {
 	source, name, err := a.source(ctx, j.namespace, s)
 	if err != nil {
 		return nil, "", err
@@ -40,36 +42,38 @@ func (a *Activities) evaluate(ctx context.Context, j job, s traffic.Script, inpu
 	}
 	run := a.scripts.Run
 	if source == s.BuiltIn() {
-		run = scriptbox.Here
+		run = scriptbox.RunInProcess
 	}
 	answer, err := run(ctx, sandbox.Request{Script: name, Source: source, Input: raw})
 	switch {
 	case err != nil:
 		return nil, name, err
 	case answer.Refusal != nil:
-		return nil, name, &scriptRefusal{answer.Refusal.Field, failure.New(failure.Refused, "%s", answer.Refusal.Reason)}
+		return nil, name, &scriptRefusal{answer.Refusal.Field,
+			failure.New(failure.Refused, "%s", answer.Refusal.Reason)}
 	case answer.Trouble != nil:
-		return nil, name, failure.New(failure.Refused, "%s", answer.Trouble.Say(name))
+		return nil, name, failure.New(failure.Refused, "%s", answer.Trouble.Message(name))
 	default:
 		return answer.Output, name, nil
 	}
 }
 
-// referenceScripts are the scripts of the cluster's that lie where Kruise Rollouts reads them. They are the same for all releases.
+// referenceScripts caches the scripts in the ConfigMap that Kruise Rollouts reads. They apply to all releases in the
+// cluster.
 type referenceScripts struct {
 	mu   sync.Mutex
 	data map[string]string
 	at   time.Time
 }
 
-// referenceKept is how long those scripts are taken as they were read.
-const referenceKept = 5 * time.Second
+// referenceCacheTime is how long those scripts are cached.
+const referenceCacheTime = 5 * time.Second
 
-// of is a script of the cluster's, "" without one; read reads them all.
-func (r *referenceScripts) of(key string, read func() (map[string]string, error)) (string, error) {
+// get returns one script, "" if there is none; read reads them all.
+func (r *referenceScripts) get(key string, read func() (map[string]string, error)) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.at) < referenceKept {
+	if time.Since(r.at) < referenceCacheTime {
 		return r.data[key], nil
 	}
 	data, err := read()
@@ -80,7 +84,7 @@ func (r *referenceScripts) of(key string, read func() (map[string]string, error)
 	return data[key], nil
 }
 
-// readReference reads the scripts of the cluster's. Who may not read them has none.
+// readReference reads the cluster's scripts. Without permission there are none.
 func (a *Activities) readReference(ctx context.Context) (map[string]string, error) {
 	found, err := a.get(ctx, configMaps.at(reference.Namespace, reference.Scripts))
 	if apierrors.IsForbidden(err) {
@@ -93,18 +97,18 @@ func (a *Activities) readReference(ctx context.Context) (map[string]string, erro
 	return data, nil
 }
 
-// source is the text of a script and what it is called.
+// source returns the text of a script and its name for messages.
 func (a *Activities) source(ctx context.Context, namespace string, s traffic.Script) (source, name string, err error) {
 	scripts, err := a.get(ctx, configMaps.at(namespace, traffic.ScriptsConfigMap))
 	if err != nil {
 		return "", "", err
 	}
-	if own, there, _ := unstructured.NestedString(scripts, "data", s.Key); there {
+	if own, found, _ := unstructured.NestedString(scripts, "data", s.Key); found {
 		return own, fmt.Sprintf("%s of ConfigMap %s/%s", s.Key, namespace, traffic.ScriptsConfigMap), nil
 	}
 	builtIn := s.BuiltIn()
 	if s.ReferenceFirst || builtIn == "" {
-		shared, err := a.reference.of(s.Key, func() (map[string]string, error) { return a.readReference(ctx) })
+		shared, err := a.reference.get(s.Key, func() (map[string]string, error) { return a.readReference(ctx) })
 		if err != nil {
 			return "", "", err
 		}
@@ -115,6 +119,8 @@ func (a *Activities) source(ctx context.Context, namespace string, s traffic.Scr
 	if builtIn != "" {
 		return builtIn, s.File + ".lua (built in)", nil
 	}
-	return "", "", failure.New(failure.Refused, "there is no script %s: write it in ConfigMap %s/%s, or in %s/%s, if this party's worker may read that; "+
-		"built-in classes of Ingress are %s", s.Key, namespace, traffic.ScriptsConfigMap, reference.Namespace, reference.Scripts, traffic.Classes)
+	return "", "", failure.New(failure.Refused, "there is no script %s: write it in ConfigMap %s/%s, or in %s/%s, if "+
+		"this party's worker may read that; "+
+		"built-in classes of Ingress are %s", s.Key, namespace, traffic.ScriptsConfigMap, reference.Namespace,
+		reference.Scripts, traffic.Classes)
 }

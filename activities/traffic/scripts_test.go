@@ -23,17 +23,19 @@ import (
 )
 
 func scriptsIn(namespace, name, key string) runtime.Object {
-	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Data: map[string]string{key: "return nil"}}
+	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Data:       map[string]string{key: "return nil"}}
 }
 
-// A script of the workload's namespace comes first. One that lies where Kruise Rollouts reads it comes in the order in which that takes it: before the
-// built-in one for a class of Ingress, behind it for a custom object.
-func TestWhereAScriptIsTakenFrom(t *testing.T) {
+// A script in the workload's namespace comes first. A script in the ConfigMap of Kruise Rollouts has the same
+// precedence as there: before the built-in one for a class of Ingress, after it for a custom object.
+func TestScriptSource_Precedence(t *testing.T) {
 	t.Parallel()
 	const own, shared = "slipway-traffic-scripts", "kruise-rollout-configuration"
 	nginx, edge := traffic.IngressScript("nginx"), traffic.IngressScript("edge")
-	virtualService := traffic.CustomScript(strategy.ObjectRef{APIVersion: "networking.istio.io/v1", Kind: "VirtualService"})
+	virtualService := traffic.CustomScript(strategy.ObjectRef{APIVersion: "networking.istio.io/v1",
+		Kind: "VirtualService"})
 	proxy := traffic.CustomScript(strategy.ObjectRef{APIVersion: "projectcontour.io/v1", Kind: "HTTPProxy"})
 	require.Equal(t, "lua.traffic.routing.HTTPProxy.projectcontour.io", proxy.Key)
 	for _, c := range []struct {
@@ -43,28 +45,38 @@ func TestWhereAScriptIsTakenFrom(t *testing.T) {
 		want    string
 	}{
 		{"a built-in class needs no ConfigMap", nginx, nil, "nginx.lua (built in)"},
-		{"the cluster's script comes before a built-in class", nginx, []runtime.Object{scriptsIn("kruise-rollout", shared, nginx.Key)}, nginx.Key + " of ConfigMap kruise-rollout/" + shared},
-		{"the namespace's comes before both", nginx, []runtime.Object{scriptsIn("kruise-rollout", shared, nginx.Key), scriptsIn("shop", own, nginx.Key)}, nginx.Key + " of ConfigMap shop/" + own},
-		{"a class of the cluster's own", edge, []runtime.Object{scriptsIn("kruise-rollout", shared, edge.Key)}, edge.Key + " of ConfigMap kruise-rollout/" + shared},
-		{"a kind of the cluster's own", proxy, []runtime.Object{scriptsIn("kruise-rollout", shared, proxy.Key)}, proxy.Key + " of ConfigMap kruise-rollout/" + shared},
-		{"a kind that is built in comes before the cluster's", virtualService, []runtime.Object{scriptsIn("kruise-rollout", shared, virtualService.Key)}, "VirtualService.lua (built in)"},
-		{"another namespace's script is not taken", edge, []runtime.Object{scriptsIn("cart", own, edge.Key), scriptsIn("shop", shared, edge.Key)}, ""},
+		{"the cluster's script comes before a built-in class", nginx,
+			[]runtime.Object{scriptsIn("kruise-rollout", shared, nginx.Key)},
+			nginx.Key + " of ConfigMap kruise-rollout/" + shared},
+		{"the namespace's comes before both", nginx,
+			[]runtime.Object{scriptsIn("kruise-rollout", shared, nginx.Key), scriptsIn("shop", own, nginx.Key)},
+			nginx.Key + " of ConfigMap shop/" + own},
+		{"a class of the cluster's own", edge, []runtime.Object{scriptsIn("kruise-rollout", shared, edge.Key)},
+			edge.Key + " of ConfigMap kruise-rollout/" + shared},
+		{"a kind of the cluster's own", proxy, []runtime.Object{scriptsIn("kruise-rollout", shared, proxy.Key)},
+			proxy.Key + " of ConfigMap kruise-rollout/" + shared},
+		{"a built-in kind comes before the cluster's", virtualService,
+			[]runtime.Object{scriptsIn("kruise-rollout", shared, virtualService.Key)}, "VirtualService.lua (built in)"},
+		{"another namespace's script is not used", edge,
+			[]runtime.Object{scriptsIn("cart", own, edge.Key), scriptsIn("shop", shared, edge.Key)}, ""},
 	} {
-		a := &Activities{cluster: kube.NewCluster(fake.NewClientset(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme, c.objects...), nil)}
+		a := &Activities{cluster: kube.NewCluster(fake.NewClientset(),
+			dynamicfake.NewSimpleDynamicClient(scheme.Scheme, c.objects...), nil)}
 		_, name, err := a.source(context.Background(), "shop", c.script)
 		require.Equal(t, c.want, name, c.reason)
 		require.Equal(t, c.want == "", failure.Is(err, failure.Refused), "%s: %v", c.reason, err)
 	}
 }
 
-func TestAWorkerThatMayNotReadTheClustersScriptsGoesOnWithout(t *testing.T) {
+func TestScriptSource_IsBuiltIn_WhenReferenceIsForbidden(t *testing.T) {
 	t.Parallel()
 	objects := dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
 	objects.PrependReactor("get", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if a.GetNamespace() == "shop" {
 			return false, nil, nil
 		}
-		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "kruise-rollout-configuration", nil)
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"},
+			"kruise-rollout-configuration", nil)
 	})
 	a := &Activities{cluster: kube.NewCluster(fake.NewClientset(), objects, nil)}
 	_, name, err := a.source(context.Background(), "shop", traffic.IngressScript("nginx"))
@@ -72,10 +84,11 @@ func TestAWorkerThatMayNotReadTheClustersScriptsGoesOnWithout(t *testing.T) {
 	require.Equal(t, "nginx.lua (built in)", name)
 }
 
-func TestHTTPRoutesAreUsedInTheBestVersion(t *testing.T) {
+func TestHTTPRoutes_UseBestServedVersion(t *testing.T) {
 	t.Parallel()
 	serves := func(version string) *metav1.APIResourceList {
-		return &metav1.APIResourceList{GroupVersion: "gateway.networking.k8s.io/" + version, APIResources: []metav1.APIResource{{Name: "httproutes", Kind: "HTTPRoute", Namespaced: true}}}
+		return &metav1.APIResourceList{GroupVersion: "gateway.networking.k8s.io/" + version,
+			APIResources: []metav1.APIResource{{Name: "httproutes", Kind: "HTTPRoute", Namespaced: true}}}
 	}
 	for _, c := range []struct {
 		reason string
@@ -83,16 +96,17 @@ func TestHTTPRoutesAreUsedInTheBestVersion(t *testing.T) {
 		want   string
 	}{
 		{"v1 comes first", []*metav1.APIResourceList{serves("v1beta1"), serves("v1")}, "v1"},
-		{"a cluster of before has v1beta1 alone", []*metav1.APIResourceList{serves("v1beta1")}, "v1beta1"},
-		{"what is older is not used", []*metav1.APIResourceList{serves("v1alpha2")}, ""},
+		{"an older cluster has only v1beta1", []*metav1.APIResourceList{serves("v1beta1")}, "v1beta1"},
+		{"older versions are not supported", []*metav1.APIResourceList{serves("v1alpha2")}, ""},
 	} {
 		found, err := newKinds(&discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: c.lists}}).httpRoutes()
 		require.Equal(t, c.want, found.gvr.Version, c.reason)
 		if c.want == "" {
-			require.ErrorContains(t, err, "the cluster has no gateway.networking.k8s.io/v1", "what to install")
+			require.ErrorContains(t, err, "the cluster has no gateway.networking.k8s.io/v1",
+				"the error names what to install")
 			continue
 		}
 		require.NoError(t, err)
-		require.Equal(t, traffic.BorrowsRules, found.borrows, "what is saved on it is followed for its rules only")
+		require.Equal(t, traffic.BorrowsRules, found.borrows, "only the rules of the route may be restored")
 	}
 }

@@ -18,14 +18,15 @@ import (
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-// pin narrows the stable Service to the stable pods. It is not written before one of them is ready: no request may meet an empty Service.
+// pin narrows the stable Service to the stable pods. It writes only when one of them is ready: no request may reach an
+// empty Service.
 func (a *Activities) pin(ctx context.Context, j job) (bool, error) {
 	p := j.stable()
-	b, err := a.borrowed(ctx, p, vanished)
+	b, err := a.borrowed(ctx, p, deletedError)
 	if err != nil {
 		return false, err
 	}
-	w, err := b.Want(j.hand, traffic.Pinned(j.version))
+	w, err := b.PlanWrite(j.hand, traffic.Pinned(j.version))
 	if err != nil || w == nil {
 		return false, err
 	}
@@ -36,31 +37,32 @@ func (a *Activities) pin(ctx context.Context, j job) (bool, error) {
 	}
 	switch {
 	case found.all == 0:
-		return false, noPods("%s is not pinned yet: no pod with %s=%s is ready, since none is left", p, j.version.Label, j.version.Hash)
+		return false, noPods("%s is not pinned yet: no pod with %s=%s is ready, since none is left", p, j.version.Label,
+			j.version.Hash)
 	case len(found.ready) == 0:
 		return false, notYet("%s is not pinned yet: no pod with %s=%s is ready", p, j.version.Label, j.version.Hash)
 	}
 	return a.write(ctx, p, b.Live(), w)
 }
 
-// canaryService sees to <service>-canary.
+// canaryService creates or updates <service>-canary.
 func (a *Activities) canaryService(ctx context.Context, j job) (bool, error) {
-	b, err := a.borrowed(ctx, j.stable(), vanished)
+	b, err := a.borrowed(ctx, j.stable(), deletedError)
 	if err != nil {
 		return false, err
 	}
 	desired := traffic.CanaryService(b.Original(), j.pair.Canary, j.version)
-	return a.keep(ctx, j.canary(), j.hand, desired, traffic.CanarySelectorPaths)
+	return a.ensureCreated(ctx, j.canary(), j.hand, desired, traffic.CanarySelectorPaths)
 }
 
-// unserved are reasons why requests to a Service would meet nothing, "" when one of its pods is ready to take them.
+// unserved returns the reason why a Service would not serve requests, "" if it has a ready endpoint of a ready pod.
 func (a *Activities) unserved(ctx context.Context, p place) (string, error) {
 	live, err := a.get(ctx, p)
 	if err != nil {
 		return "", err
 	}
 	if live == nil {
-		return p.String() + " is not there", nil
+		return p.String() + " does not exist", nil
 	}
 	pods, err := a.readyPods(ctx, p.Namespace, traffic.SelectorOf(live))
 	if err != nil {
@@ -79,30 +81,30 @@ func (a *Activities) unserved(ctx context.Context, p place) (string, error) {
 	return p.String() + " has ready pods, and no endpoint for any of them yet", nil
 }
 
-// routesAnything says whether requests go to the new version.
-func routesAnything(t strategy.Traffic) bool {
+// sendsRequests reports whether any requests go to the new version.
+func sendsRequests(t strategy.Traffic) bool {
 	return len(t.Matches) > 0 || t.Weight != nil && *t.Weight > 0
 }
 
-// notYet is a failure.NotReady.
+// notYet returns a failure.NotReady.
 func notYet(format string, args ...any) error {
 	return failure.New(failure.NotReady, format, args...)
 }
 
 var endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 
-// errNoPods says that what is not ready has no pod at all. A pod that was deleted is made again within a moment: it is waited for a little,
-// but not until the deadline, since nobody may be making it.
+// errNoPods means that a Service has no pod at all. A deleted pod is replaced within a moment, so the job waits a few
+// seconds, but not until the deadline: there may be no controller that creates one.
 var errNoPods = errors.New("no pods")
 
 func noPods(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", errNoPods, notYet(format, args...))
 }
 
-// selected are the pods that a selector takes, but for those on their way out.
+// selected are the pods that match a selector, without those being deleted.
 type selected struct {
 	all int
-	// ready are the names of those that are ready.
+	// ready are the names of the ready ones.
 	ready map[string]bool
 }
 
@@ -120,15 +122,17 @@ func (a *Activities) pods(ctx context.Context, namespace string, selector map[st
 	return out, err
 }
 
-// readyPods are the names of the ready pods that a selector takes.
-func (a *Activities) readyPods(ctx context.Context, namespace string, selector map[string]string) (map[string]bool, error) {
+// readyPods returns the names of the ready pods that match a selector.
+func (a *Activities) readyPods(ctx context.Context, namespace string, selector map[string]string) (map[string]bool,
+	error) {
 	found, err := a.pods(ctx, namespace, selector)
 	return found.ready, err
 }
 
-// endpoints are the pods behind the ready endpoints of a Service.
+// endpoints returns the names of the pods behind the ready endpoints of a Service.
 func (a *Activities) endpoints(ctx context.Context, p place) ([]string, error) {
-	list, err := a.cluster.List(ctx, endpointSlices, p.Namespace, labels.Set{discoveryv1.LabelServiceName: p.Name}.String())
+	list, err := a.cluster.List(ctx, endpointSlices, p.Namespace,
+		labels.Set{discoveryv1.LabelServiceName: p.Name}.String())
 	if err != nil {
 		return nil, err
 	}

@@ -14,19 +14,20 @@ import (
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-// mostTries is how often a write that came too late is decided anew at once.
-const mostTries = 5
+// maxAttempts is how often a write that hit a conflict is decided again immediately.
+const maxAttempts = 5
 
-// shelter keeps requests to what a rollout releases from meeting nobody. A Service that is pinned to one version gets its own selector back
-// when none of that version's pods is ready while others are, or when the workload's own controller has been let loose on them; routes to a
-// canary Service of which no pod is ready are given back. The worker does so by itself, whatever the rollout is doing. That is told before,
-// which shows whether it runs in this engine, and afterwards: it pins and routes again when there are pods to do so.
-func (d *DriftDetector) shelter(ctx context.Context, claim string) error {
-	if err := d.tellOwed(ctx, claim); err != nil {
+// protectTraffic makes sure that Services and routes of a rollout never select zero ready pods. A pinned Service gets
+// its original selector back if none of that version's pods is ready while others are, or if the workload's own
+// controller may move the pods. Routes to a canary Service without ready pods are restored. The worker acts by itself,
+// in every state of the rollout. It signals the rollout before, which shows whether the rollout runs in this engine,
+// and afterwards; the rollout pins and routes again when it has ready pods.
+func (d *DriftDetector) protectTraffic(ctx context.Context, claim string) error {
+	if err := d.sendReports(ctx, claim); err != nil {
 		return err
 	}
 	h, _ := d.holdings.Held(claim)
-	if err := d.wantRoutesOf(h); err != nil {
+	if err := d.watchRoutesOf(h); err != nil {
 		return err
 	}
 	for _, service := range d.servicesOf(claim) {
@@ -34,15 +35,15 @@ func (d *DriftDetector) shelter(ctx context.Context, claim string) error {
 		if !drift.MayHold(d.a.options.Parties, claim, at.Namespace) {
 			continue
 		}
-		if err := d.missed(ctx, service, h); err != nil {
+		if err := d.checkCanaryService(ctx, service, h); err != nil {
 			return err
 		}
-		loose := service.borrowed && h.Loose
-		if !loose && d.served(at) {
+		loose := service.borrowed && h.Unsettled
+		if !loose && d.hasReadyEndpoint(at) {
 			continue
 		}
-		err := errLookAgain
-		for try := 0; try < mostTries && errors.Is(err, errLookAgain); try++ {
+		err := errRetry
+		for try := 0; try < maxAttempts && errors.Is(err, errRetry); try++ {
 			if service.borrowed {
 				err = d.unpin(ctx, at, claim, loose)
 			} else {
@@ -50,22 +51,23 @@ func (d *DriftDetector) shelter(ctx context.Context, claim string) error {
 			}
 		}
 		var f *failure.Error
-		if errors.As(err, &f) { // the rollout meets it as well, and says so
-			d.a.options.Logger.WarnContext(ctx, "a Service selects no ready pod, and could not be helped", "service", at.String(), "error", f)
+		if errors.As(err, &f) { // the rollout hits the same failure and reports it
+			d.a.options.Logger.WarnContext(ctx, "a Service selects no ready pod, and this could not be fixed",
+				"service", at.String(), "error", f)
 		} else if err != nil {
 			return err
 		}
 	}
-	return d.tellOwed(ctx, claim)
+	return d.sendReports(ctx, claim)
 }
 
-// missed looks once for the canary Service beside a Service that was pinned when the watch began: if somebody has deleted it while nobody
-// watched, no event tells.
-func (d *DriftDetector) missed(ctx context.Context, stable *lent, h drift.Holding) error {
+// checkCanaryService checks once whether the canary Service of a pinned Service still exists that was there when the
+// watch began. A deletion before the watch leaves no event.
+func (d *DriftDetector) checkCanaryService(ctx context.Context, stable *borrowedObject, h drift.Holding) error {
 	d.mu.Lock()
-	look := d.found[stable.place()]
+	unchecked := d.uncheckedServices[stable.place()]
 	d.mu.Unlock()
-	if !look || h.Claim == "" { // not until it is known what the rollout holds
+	if !unchecked || h.Claim == "" { // the rollout's holdings are not known yet
 		return nil
 	}
 	for _, r := range h.Routings {
@@ -78,30 +80,30 @@ func (d *DriftDetector) missed(ctx context.Context, stable *lent, h drift.Holdin
 			return err
 		}
 		if live == nil {
-			left := &lent{kind: stable.kind, claim: stable.claim}
+			left := &borrowedObject{kind: stable.kind, claim: stable.claim}
 			left.Namespace, left.Name = at.Namespace, at.Name
 			d.mu.Lock()
-			d.gone[at] = &departed{lent: left, since: time.Now()}
+			d.leftWatch[at] = &missingObject{borrowedObject: left, since: time.Now()}
 			d.mu.Unlock()
-			d.teller.Look(at)
+			d.teller.Enqueue(at)
 		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.found, stable.place())
+	delete(d.uncheckedServices, stable.place())
 	return nil
 }
 
-// wantRoutesOf has the kinds watched that a rollout routes by beyond those that are watched anyway.
-func (d *DriftDetector) wantRoutesOf(h drift.Holding) error {
+// watchRoutesOf starts watches for the kinds that a rollout routes by and that are not watched anyway.
+func (d *DriftDetector) watchRoutesOf(h drift.Holding) error {
 	for _, r := range h.Routings {
 		if r.HTTPRoute != "" {
-			if err := d.wantKind(d.a.kinds.httpRoutes()); err != nil {
+			if err := d.watchFoundKind(d.a.kinds.httpRoutes()); err != nil {
 				return err
 			}
 		}
 		for _, ref := range r.Custom {
-			if err := d.wantKind(d.a.kinds.of(ref.APIVersion, ref.Kind)); err != nil {
+			if err := d.watchFoundKind(d.a.kinds.lookup(ref.APIVersion, ref.Kind)); err != nil {
 				return err
 			}
 		}
@@ -109,11 +111,11 @@ func (d *DriftDetector) wantRoutesOf(h drift.Holding) error {
 	return nil
 }
 
-// wantKind has a kind watched that was looked for. One that the cluster does not have is not waited for.
-func (d *DriftDetector) wantKind(k kind, err error) error {
+// watchFoundKind starts a watch for a kind that was looked up. It ignores a kind that the cluster does not have.
+func (d *DriftDetector) watchFoundKind(k kind, err error) error {
 	var f *failure.Error
 	if err == nil {
-		d.want(routing(k))
+		d.watchKind(routingKind(k))
 	}
 	if errors.As(err, &f) {
 		return nil
@@ -121,13 +123,14 @@ func (d *DriftDetector) wantKind(k kind, err error) error {
 	return err
 }
 
-// unpin gives a Service its own selector back, if that takes ready pods and the one that it is pinned to does not, or soon may not.
+// unpin restores a Service's selector, if that selects ready pods and the pinned one selects none, or may soon select
+// none.
 func (d *DriftDetector) unpin(ctx context.Context, at place, claim string, loose bool) error {
 	live, err := d.a.get(ctx, at)
-	if err != nil || live == nil || d.a.repaired(at, live) != nil {
+	if err != nil || live == nil || d.a.checkRepair(at, live) != nil {
 		return err
 	}
-	b, err := traffic.Look(at.String(), live, at.borrows)
+	b, err := traffic.ReadBorrowed(at.String(), live, at.borrows)
 	if err != nil {
 		return err
 	}
@@ -144,25 +147,25 @@ func (d *DriftDetector) unpin(ctx context.Context, at place, claim string, loose
 	}
 	why := "none of the pods that it was pinned to is ready"
 	if loose {
-		why = "somebody else has let the workload's own controller move pods"
+		why = "another client lets the workload's own controller move pods"
 	}
 	done := rollout.Observed{What: rollout.ObservedUnpinned, Claim: claim, Object: at.String(),
-		Message: fmt.Sprintf("%s has its own selector again, since %s", at, why)}
-	w, err := b.Return(traffic.Hand{Claim: claim, Overwrite: true})
+		Message: fmt.Sprintf("%s has its original selector again, since %s", at, why)}
+	w, err := b.PlanRestore(traffic.Claimant{Claim: claim, Overwrite: true})
 	if err != nil || w == nil || !d.mayAct(ctx, claim, done) {
 		return err
 	}
-	if err := d.a.sendBack(ctx, at, live, w); err != nil {
+	if err := d.a.sendRestore(ctx, at, live, w); err != nil {
 		return err
 	}
-	d.owe(claim, done)
+	d.queueReport(claim, done)
 	return nil
 }
 
-// unroute gives the routes back that lead to a canary Service of which no pod is ready, if the Service beside it has some.
+// unroute restores the routes to a canary Service without ready pods, if the stable Service has some.
 func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string, h drift.Holding) error {
 	live, err := d.a.get(ctx, canary)
-	if err != nil || live == nil || traffic.HolderOf(live) != claim || d.a.repaired(canary, live) != nil {
+	if err != nil || live == nil || traffic.HolderOf(live) != claim || d.a.checkRepair(canary, live) != nil {
 		return err
 	}
 	ready, err := d.a.readyPods(ctx, canary.Namespace, traffic.SelectorOf(live))
@@ -170,17 +173,19 @@ func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string,
 		return err
 	}
 	request := rollout.RouteRequest{Subject: rollout.Subject{Workload: catalog.Workload{Namespace: canary.Namespace,
-		WorkloadRef: h.Workload.WorkloadRef}, Claim: claim}, Action: rollout.RouteToStable, Routings: h.Routings, Overwrite: true}
+		WorkloadRef: h.Workload.WorkloadRef}, Claim: claim}, Action: rollout.RouteToStable, Routings: h.Routings,
+		Overwrite: true}
 	for _, j := range jobs(request) {
 		if j.pair.Canary != canary.Name {
 			continue
 		}
-		if beside, err := d.selected(ctx, j.stable()); err != nil || beside == 0 {
+		if ready, err := d.readyPodCount(ctx, j.stable()); err != nil || ready == 0 {
 			return err
 		}
 		done := rollout.Observed{What: rollout.ObservedUnrouted, Claim: claim, Object: canary.String(),
-			Message: fmt.Sprintf("%s leads to %s alone, since no pod of the new version is ready", target(j.routing), j.stable())}
-		routed, err := d.routed(ctx, j)
+			Message: fmt.Sprintf("%s sends all requests to %s, since no pod of the new version is ready",
+				target(j.routing), j.stable())}
+		routed, err := d.hasRoutes(ctx, j)
 		if err != nil || !routed || !d.mayAct(ctx, claim, done) {
 			return err
 		}
@@ -189,21 +194,21 @@ func (d *DriftDetector) unroute(ctx context.Context, canary place, claim string,
 			return err
 		}
 		if wrote {
-			d.owe(claim, done)
+			d.queueReport(claim, done)
 		}
 	}
 	return nil
 }
 
-// mayAct says whether something is this worker's to do for a claim: its rollout runs in this engine, or nobody's does, as after a stop to
-// frozen, when no workload carries the claim any more. Another engine would do the same to that.
+// mayAct reports whether this worker may act for a claim: its rollout runs in this engine, or no workload carries the
+// claim any more, as after a stop to frozen. In that case any engine would do the same.
 func (d *DriftDetector) mayAct(ctx context.Context, claim string, done rollout.Observed) bool {
 	_, held := d.holdings.Held(claim)
-	return !held || drift.Ours(ctx, d.temporal, claim, done)
+	return !held || drift.RunsHere(ctx, d.temporal, claim, done)
 }
 
-// routed says whether there is anything that finalise would give back, or remove.
-func (d *DriftDetector) routed(ctx context.Context, j job) (bool, error) {
+// hasRoutes reports whether there is anything that finalise would restore or remove.
+func (d *DriftDetector) hasRoutes(ctx context.Context, j job) (bool, error) {
 	all, err := providerOf(j.routing).places(ctx, d.a, j)
 	if err != nil {
 		return false, err
@@ -217,8 +222,8 @@ func (d *DriftDetector) routed(ctx context.Context, j job) (bool, error) {
 	return false, nil
 }
 
-// selected is how many ready pods a Service selects.
-func (d *DriftDetector) selected(ctx context.Context, at place) (int, error) {
+// readyPodCount returns how many ready pods a Service selects.
+func (d *DriftDetector) readyPodCount(ctx context.Context, at place) (int, error) {
 	live, err := d.a.get(ctx, at)
 	if err != nil || live == nil {
 		return 0, err
@@ -227,29 +232,29 @@ func (d *DriftDetector) selected(ctx context.Context, at place) (int, error) {
 	return len(ready), err
 }
 
-// owe notes what a rollout is to be told.
-func (d *DriftDetector) owe(claim string, done rollout.Observed) {
+// queueReport records a change that is to be reported to the rollout.
+func (d *DriftDetector) queueReport(claim string, done rollout.Observed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.owed[claim] = append(d.owed[claim], done)
+	d.pendingReports[claim] = append(d.pendingReports[claim], done)
 }
 
-// tellOwed tells a rollout what was done for it, in order.
-func (d *DriftDetector) tellOwed(ctx context.Context, claim string) error {
+// sendReports signals the recorded changes to the rollout, in order.
+func (d *DriftDetector) sendReports(ctx context.Context, claim string) error {
 	for {
 		d.mu.Lock()
-		owed := slices.Clone(d.owed[claim])
+		reports := slices.Clone(d.pendingReports[claim])
 		d.mu.Unlock()
-		if len(owed) == 0 {
+		if len(reports) == 0 {
 			return nil
 		}
-		if err := drift.Signal(ctx, d.temporal, claim, owed[0]); err != nil {
+		if err := drift.Signal(ctx, d.temporal, claim, reports[0]); err != nil {
 			return err
 		}
-		d.a.options.Logger.InfoContext(ctx, "requests were kept from meeting nobody", "change", owed[0].Message)
+		d.a.options.Logger.InfoContext(ctx, "the traffic of a release was protected", "change", reports[0].Message)
 		d.mu.Lock()
-		if d.owed[claim] = d.owed[claim][1:]; len(d.owed[claim]) == 0 {
-			delete(d.owed, claim)
+		if d.pendingReports[claim] = d.pendingReports[claim][1:]; len(d.pendingReports[claim]) == 0 {
+			delete(d.pendingReports, claim)
 		}
 		d.mu.Unlock()
 	}

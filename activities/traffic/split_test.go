@@ -16,7 +16,7 @@ import (
 
 func replaceSpace(text, namespace string) string { return strings.ReplaceAll(text, "SPACE", namespace) }
 
-// look reads all objects that requests pass.
+// look reads all objects that route requests.
 func (b *bench) look() shares.Objects {
 	b.t.Helper()
 	list := func(gvr schema.GroupVersionResource) []map[string]any {
@@ -32,9 +32,11 @@ func (b *bench) look() shares.Objects {
 	pods, err := b.kube.CoreV1().Pods(b.namespace).List(b.t.Context(), metav1.ListOptions{})
 	require.NoError(b.t, err)
 	o := shares.Objects{
-		Services: list(gvrs["Service"]), Ingresses: list(gvrs["Ingress"]), HTTPRoutes: list(gvrs["HTTPRoute"]), Custom: list(gvrs["VirtualService"]),
-		EndpointSlices: list(schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}),
-		Revisions:      map[string]string{},
+		Services: list(gvrs["Service"]), Ingresses: list(gvrs["Ingress"]), HTTPRoutes: list(gvrs["HTTPRoute"]),
+		Custom: list(gvrs["VirtualService"]),
+		EndpointSlices: list(schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1",
+			Resource: "endpointslices"}),
+		Revisions: map[string]string{},
 	}
 	for _, p := range pods.Items {
 		o.Revisions[p.Name] = p.Labels["pod-template-hash"]
@@ -42,7 +44,8 @@ func (b *bench) look() shares.Objects {
 	return o
 }
 
-// requireSplit checks where requests go: the canary's part by weight for ordinary ones; by matches, all that match and none else.
+// requireSplit checks where requests go: with a weight, that share of them goes to the canary; with matches, exactly
+// the matching ones do.
 func (b *bench) requireSplit(w way, asks strategy.Traffic) {
 	b.t.Helper()
 	ordinary, matching := 0.0, 0.0
@@ -64,7 +67,8 @@ func (b *bench) requireSplit(w way, asks strategy.Traffic) {
 		var err error
 		require.Eventually(b.t, func() bool { // the EndpointSlices follow the Services
 			split, err = shares.Of(b.look(), w.routing, c.probe)
-			return err == nil && split.Nowhere == 0 && near(split.ByRevision[canary], c.want) && near(split.ByRevision[stable], 1-c.want)
+			return err == nil && split.Unreachable == 0 && near(split.ByRevision[canary], c.want) &&
+				near(split.ByRevision[stable], 1-c.want)
 		}, 10*time.Second, tick, "want %v of the requests at the canary", c.want)
 	}
 }

@@ -47,7 +47,7 @@ const (
 	ours     = "rollout/default/shop/order@run-1"
 )
 
-// TestMain lets the test binary be the process that runs scripts, as the product's binary is.
+// TestMain lets the test binary act as the sandbox process for scripts, like the product's binary.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == scriptbox.Argument {
 		os.Exit(scriptbox.Child(os.Stdin, os.Stdout))
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bench is one test's namespace and the activities that act there.
+// bench is one test's namespace with its activities.
 type bench struct {
 	t         *testing.T
 	kube      kubernetes.Interface
@@ -66,16 +66,16 @@ type bench struct {
 	wire      *wire
 }
 
-// wire counts the writes of the activities, dry runs left out, and can keep them from the server.
+// wire counts the activities' writes, without dry runs, and can inject faults.
 type wire struct {
 	next http.RoundTripper
 
 	mu     sync.Mutex
 	writes []string
 	fault  func(r *http.Request, before int) error
-	// lose drops the answers of writes.
+	// lose drops the responses of writes.
 	lose bool
-	// down answers nothing.
+	// down fails every request.
 	down bool
 }
 
@@ -130,7 +130,7 @@ func benchOn(t *testing.T, stack harness.Stack) *bench {
 	return b
 }
 
-// use makes the activities anew.
+// use creates new activities.
 func (b *bench) use(config *rest.Config, options traffic.Options) {
 	b.t.Helper()
 	counted := rest.CopyConfig(config)
@@ -140,7 +140,8 @@ func (b *bench) use(config *rest.Config, options traffic.Options) {
 		wire.next = next
 		return wire
 	}
-	counted = kube.Configure(counted, kube.Options{QPS: 500, Burst: 1000}) // around the faults, which it is to judge as those of a cluster
+	// outside of the wire, so that injected faults are handled like a cluster's
+	counted = kube.Configure(counted, kube.Options{QPS: 500, Burst: 1000})
 	client, err := kubernetes.NewForConfig(counted)
 	require.NoError(b.t, err)
 	objects, err := dynamic.NewForConfig(counted)
@@ -150,7 +151,7 @@ func (b *bench) use(config *rest.Config, options traffic.Options) {
 	require.NoError(b.t, err)
 }
 
-// run makes one change with attempts as Temporal makes them.
+// run makes one change, with retries as Temporal makes them.
 func (b *bench) run(req rollout.RouteRequest) (rollout.RouteResult, error) {
 	b.t.Helper()
 	for {
@@ -192,7 +193,7 @@ func (b *bench) attempt(req rollout.RouteRequest) (rollout.RouteResult, error) {
 	return result, err
 }
 
-// must makes a change that has to succeed, and makes it once more: the second time nothing is written.
+// must makes a change that has to succeed, and repeats it: the second time nothing is written.
 func (b *bench) must(req rollout.RouteRequest) rollout.RouteResult {
 	b.t.Helper()
 	result, err := b.run(req)
@@ -220,8 +221,9 @@ func (b *bench) fails(req rollout.RouteRequest, kind failure.Kind) (string, fail
 func (b *bench) request(action rollout.RouteAction, routing ...strategy.Routing) rollout.RouteRequest {
 	return rollout.RouteRequest{
 		Subject: rollout.Subject{
-			Workload: catalog.Workload{Namespace: b.namespace, WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"}},
-			Name:     "order", Claim: ours, DeadlineSeconds: 30, UnreachableBudgetSeconds: 30,
+			Workload: catalog.Workload{Namespace: b.namespace,
+				WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"}},
+			Name: "order", Claim: ours, DeadlineSeconds: 30, UnreachableBudgetSeconds: 30,
 		},
 		Action: action, Routings: routing, StableHash: stable, CanaryHash: canary,
 	}
@@ -230,7 +232,8 @@ func (b *bench) request(action rollout.RouteAction, routing ...strategy.Routing)
 func weight(n int32) strategy.Traffic { return strategy.Traffic{Weight: &n} }
 
 func byHeader(name, value string) strategy.Traffic {
-	return strategy.Traffic{Matches: []strategy.Match{{Headers: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: name, Value: value}}}}}
+	return strategy.Traffic{Matches: []strategy.Match{{Headers: []strategy.ValueMatch{{Type: strategy.MatchExact,
+		Name: name, Value: value}}}}}
 }
 
 var gvrs = map[string]schema.GroupVersionResource{
@@ -257,7 +260,7 @@ func (b *bench) apply(text string) map[string]any {
 	return made.Object
 }
 
-// object reads an object; nil when it is not there.
+// object reads an object; nil if it does not exist.
 func (b *bench) object(kind, name string) *unstructured.Unstructured {
 	b.t.Helper()
 	o, err := b.objects.Resource(gvrs[kind]).Namespace(b.namespace).Get(b.t.Context(), name, metav1.GetOptions{})
@@ -268,36 +271,40 @@ func (b *bench) object(kind, name string) *unstructured.Unstructured {
 	return o
 }
 
-// own is what of an object is its user's: spec, labels, annotations.
+// own returns the user's part of an object: spec, labels, annotations.
 func own(o *unstructured.Unstructured) map[string]any {
 	return map[string]any{"spec": o.Object["spec"], "labels": o.GetLabels(), "annotations": o.GetAnnotations()}
 }
 
-// merge edits an object as somebody else would.
+// merge edits an object as another client would.
 func (b *bench) merge(kind, name, patch string) {
 	b.t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(patch))
 	require.NoError(b.t, err)
-	_, err = b.objects.Resource(gvrs[kind]).Namespace(b.namespace).Patch(b.t.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{})
+	_, err = b.objects.Resource(gvrs[kind]).Namespace(b.namespace).Patch(b.t.Context(), name, types.MergePatchType, raw,
+		metav1.PatchOptions{})
 	require.NoError(b.t, err)
 }
 
 func (b *bench) delete(kind, name string) {
 	b.t.Helper()
-	require.NoError(b.t, b.objects.Resource(gvrs[kind]).Namespace(b.namespace).Delete(b.t.Context(), name, metav1.DeleteOptions{}))
+	require.NoError(b.t, b.objects.Resource(gvrs[kind]).Namespace(b.namespace).Delete(b.t.Context(), name,
+		metav1.DeleteOptions{}))
 }
 
-// pod makes a pod of a version; the stack makes it ready.
+// pod creates a pod of a version; the stack makes it ready.
 func (b *bench) pod(name, hash string, annotations map[string]string) {
 	b.t.Helper()
 	_, err := b.kube.CoreV1().Pods(b.namespace).Create(b.t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "order", "pod-template-hash": hash}, Annotations: annotations},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "order:1", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "order", "pod-template-hash": hash},
+			Annotations: annotations},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "order:1",
+			Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}}},
 	}, metav1.CreateOptions{})
 	require.NoError(b.t, err)
 }
 
-// shop makes the Service, and pods of both versions.
+// shop creates the Service, and pods of both versions.
 func (b *bench) shop() {
 	b.t.Helper()
 	b.apply(serviceYAML)

@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// begun pins the Service and sends a fifth of the requests to the canary.
+// begun pins the Service and routes 20 % of the requests to the canary.
 func (b *bench) begun(w way) {
 	b.t.Helper()
 	b.must(b.request(rollout.RoutePin, w.routing))
@@ -30,16 +30,17 @@ func (b *bench) twenty(w way) rollout.RouteRequest {
 	return req
 }
 
-// edits are what somebody else does to the part of an object that a release has borrowed, and to what it has made.
+// edits are edits by another client of what a release has borrowed or created.
 var edits = map[string]struct{ kind, name, patch string }{
-	"ingress":   {"Ingress", "order-canary", `{metadata: {annotations: {nginx.ingress.kubernetes.io/canary-weight: "90"}}}`},
+	"ingress": {"Ingress", "order-canary",
+		`{metadata: {annotations: {nginx.ingress.kubernetes.io/canary-weight: "90"}}}`},
 	"httproute": {"HTTPRoute", "order", `{spec: {rules: [{backendRefs: [{name: order, port: 80}]}]}}`},
 	"custom":    {"VirtualService", "order", `{spec: {http: [{route: [{destination: {host: order}}]}]}}`},
 }
 
-// TestAnothersEdit has somebody edit a route in mid-release: it is not written over until a person says so, and then the originals are
-// still known.
-func TestAnothersEdit(t *testing.T) {
+// TestRouteEdit_IsNotOverwrittenWithoutConfirmation: another client edits a route during a release. The edit stays
+// until the user confirms that it is overwritten, and the originals are still known then.
+func TestRouteEdit_IsNotOverwrittenWithoutConfirmation(t *testing.T) {
 	t.Parallel()
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -51,9 +52,10 @@ func TestAnothersEdit(t *testing.T) {
 			edited := own(b.object(e.kind, e.name))
 
 			message, _ := b.fails(b.twenty(w), failure.Drift)
-			require.Contains(t, message, e.kind+" "+b.namespace+"/"+e.name+" has been edited by traffic.test since", "as the API server knows this process")
-			require.Equal(t, edited, own(b.object(e.kind, e.name)), "nothing is fought over")
-			if name != "ingress" { // what a release has made it may delete, whatever became of it
+			require.Contains(t, message, e.kind+" "+b.namespace+"/"+e.name+" has been edited by traffic.test since",
+				"the API server's name of this process")
+			require.Equal(t, edited, own(b.object(e.kind, e.name)), "the edit is not overwritten")
+			if name != "ingress" { // an object that the release created may be deleted even if it was edited
 				b.fails(b.request(rollout.RouteToStable, w.routing), failure.Drift)
 			}
 			put := b.twenty(w)
@@ -66,9 +68,9 @@ func TestAnothersEdit(t *testing.T) {
 	}
 }
 
-// TestAForgedOriginalIsNotApplied has a tenant put a patch of their own in the place of what a release has saved on their Service or route: no change of traffic
-// follows it, and what stood there is still known once it is put back.
-func TestAForgedOriginalIsNotApplied(t *testing.T) {
+// TestForgedRestoreAnnotation_IsRefused: a tenant replaces the patch that a release saved on their Service or route. No
+// change of traffic applies it, and the original can be restored once the annotation is.
+func TestForgedRestoreAnnotation_IsRefused(t *testing.T) {
 	t.Parallel()
 	forged := `[{"op":"add","path":"/metadata/finalizers","value":["theirs.example/hold"]},{"op":"remove","path":"/metadata/annotations/slipway.io~1held-by"}]`
 	for name, w := range ways {
@@ -76,7 +78,7 @@ func TestAForgedOriginalIsNotApplied(t *testing.T) {
 			"Service": {rollout.RoutePin, rollout.RouteUnpin}, w.kind: {rollout.RouteEnsure, rollout.RouteToStable},
 		} {
 			if object == "Ingress" {
-				continue // it is not borrowed: a canary is made beside it
+				continue // it is not borrowed: the release creates a canary Ingress
 			}
 			t.Run(name+" "+object, func(t *testing.T) {
 				b := newBench(t)
@@ -84,16 +86,19 @@ func TestAForgedOriginalIsNotApplied(t *testing.T) {
 				before := own(b.object(object, "order"))
 				b.begun(w)
 				saved := b.object(object, "order").GetAnnotations()[rollout.AnnotationRestore]
-				b.merge(object, "order", fmt.Sprintf(`{metadata: {annotations: {%s: %q}}}`, rollout.AnnotationRestore, forged))
+				b.merge(object, "order", fmt.Sprintf(`{metadata: {annotations: {%s: %q}}}`, rollout.AnnotationRestore,
+					forged))
 				for _, action := range actions {
 					req := b.request(action, w.routing)
-					req.Traffic, req.Overwrite = weight(50), true // nor does a person's word that edits are written over
+					req.Traffic, req.Overwrite = weight(50), true // not even if the user allows overwriting
 					message, _ := b.fails(req, failure.Drift)
-					require.Contains(t, message, "its annotation slipway.io/restore has been changed by traffic.test and is not followed (operation 1 changes /metadata/finalizers, "+
-						"which no release borrows): put back what stood there", action)
+					require.Contains(t, message, "its annotation slipway.io/restore has been changed by traffic.test "+
+						"and is not followed (operation 1 changes /metadata/finalizers, "+
+						"which no release borrows): restore its previous value", action)
 				}
 				require.Empty(t, b.object(object, "order").GetFinalizers())
-				b.merge(object, "order", fmt.Sprintf(`{metadata: {annotations: {%s: %q}}}`, rollout.AnnotationRestore, saved))
+				b.merge(object, "order", fmt.Sprintf(`{metadata: {annotations: {%s: %q}}}`, rollout.AnnotationRestore,
+					saved))
 				b.must(b.request(actions[1], w.routing))
 				require.Equal(t, before, own(b.object(object, "order")))
 			})
@@ -101,8 +106,8 @@ func TestAForgedOriginalIsNotApplied(t *testing.T) {
 	}
 }
 
-// TestAnothersEditOfAService has somebody change the pinned Service's selector.
-func TestAnothersEditOfAService(t *testing.T) {
+// TestServiceEdit_IsReportedAsDrift: another client changes the pinned Service's selector.
+func TestServiceEdit_IsReportedAsDrift(t *testing.T) {
 	b, w := newBench(t), ways["httproute"]
 	b.set(w)
 	service := own(b.object("Service", "order"))
@@ -116,8 +121,8 @@ func TestAnothersEditOfAService(t *testing.T) {
 	require.Equal(t, service, own(b.object("Service", "order")))
 }
 
-// TestEditsThatAreNobodysBusiness leaves alone what somebody changes outside of the borrowed part, also when the release is over.
-func TestEditsThatAreNobodysBusiness(t *testing.T) {
+// TestUnrelatedEdits_AreKept: edits outside of the borrowed part stay, also after the release.
+func TestUnrelatedEdits_AreKept(t *testing.T) {
 	t.Parallel()
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -133,8 +138,8 @@ func TestEditsThatAreNobodysBusiness(t *testing.T) {
 	}
 }
 
-// TestAnothersClaim refuses to touch what another release holds, and names it.
-func TestAnothersClaim(t *testing.T) {
+// TestClaimOfOtherRelease_IsRespected: what another release holds is not changed, and the error names that release.
+func TestClaimOfOtherRelease_IsRespected(t *testing.T) {
 	t.Parallel()
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -152,9 +157,9 @@ func TestAnothersClaim(t *testing.T) {
 	}
 }
 
-// TestDeletedByHand has somebody delete what a release made or borrowed: what it made it makes again; what it borrowed is a person's to
-// decide, and nothing to give back.
-func TestDeletedByHand(t *testing.T) {
+// TestDeletedObjects: another client deletes what a release created or borrowed. The release creates its own objects
+// again. The deletion of a borrowed object is for the user to decide, and there is nothing to restore.
+func TestDeletedObjects(t *testing.T) {
 	t.Parallel()
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +174,7 @@ func TestDeletedByHand(t *testing.T) {
 			b.requireSplit(w, weight(20))
 			b.delete(w.kind, "order")
 			message, _ := b.fails(b.twenty(w), failure.Drift)
-			require.Contains(t, message, "was deleted by somebody else")
+			require.Contains(t, message, "was deleted by another client")
 			b.must(b.request(rollout.RouteToStable, w.routing))
 			b.must(b.request(rollout.RouteRemoveCanary, w.routing))
 			b.must(b.request(rollout.RouteUnpin, w.routing))
@@ -177,8 +182,8 @@ func TestDeletedByHand(t *testing.T) {
 	}
 }
 
-// TestNoEmptyService holds every change back whose Service would have no ready endpoint.
-func TestNoEmptyService(t *testing.T) {
+// TestTraffic_IsNotRoutedToEmptyService: a change waits while its Service would have no ready endpoint.
+func TestTraffic_IsNotRoutedToEmptyService(t *testing.T) {
 	w := ways["httproute"]
 	short := func(b *bench, action rollout.RouteAction) rollout.RouteRequest {
 		req := b.request(action, w.routing)
@@ -194,7 +199,7 @@ func TestNoEmptyService(t *testing.T) {
 		before := own(b.object("HTTPRoute", "order"))
 		message, _ := b.fails(short(b, rollout.RouteEnsure), failure.WorkloadFailed)
 		require.Contains(t, message, "order-canary has no ready pod")
-		require.Equal(t, before, own(b.object("HTTPRoute", "order")), "nothing is routed to a Service that is empty")
+		require.Equal(t, before, own(b.object("HTTPRoute", "order")), "nothing is routed to an empty Service")
 	})
 	t.Run("stable", func(t *testing.T) {
 		b := newBench(t)
@@ -202,12 +207,13 @@ func TestNoEmptyService(t *testing.T) {
 		b.pod("canary-1", canary, nil)
 		message, _ := b.fails(short(b, rollout.RoutePin), failure.WorkloadFailed)
 		require.Contains(t, message, "no pod with pod-template-hash="+stable+" is ready")
-		require.NotContains(t, toJSON(t, b.object("Service", "order").Object["spec"]), stable, "the Service is not pinned to nothing")
+		require.NotContains(t, toJSON(t, b.object("Service", "order").Object["spec"]), stable,
+			"the Service is not pinned to missing pods")
 	})
 }
 
-// TestWithoutCanaryServices leaves the Services alone, and puts the headers on what is asked for.
-func TestWithoutCanaryServices(t *testing.T) {
+// TestRoute_WithoutCanaryService does not change the Services, and adds the headers to the matching requests.
+func TestRoute_WithoutCanaryService(t *testing.T) {
 	b, w := newBench(t), ways["httproute"]
 	before := own(b.set(w))
 	service := own(b.object("Service", "order"))
@@ -215,8 +221,10 @@ func TestWithoutCanaryServices(t *testing.T) {
 	req.Traffic, req.NoCanary, req.CanaryHash = byHeader("x-user", "tester"), true, ""
 	req.Traffic.RequestHeaderModifier = &strategy.HeaderModifier{Set: []strategy.Header{{Name: "x-tag", Value: "gray"}}}
 	b.must(req)
-	require.Contains(t, toJSON(t, b.object("HTTPRoute", "order").Object["spec"]), `"requestHeaderModifier":{"set":[{"name":"x-tag","value":"gray"}]}`)
-	for _, action := range []rollout.RouteAction{rollout.RoutePin, rollout.RouteUnpin, rollout.RouteRemoveCanary, rollout.RouteToStable} {
+	require.Contains(t, toJSON(t, b.object("HTTPRoute", "order").Object["spec"]),
+		`"requestHeaderModifier":{"set":[{"name":"x-tag","value":"gray"}]}`)
+	for _, action := range []rollout.RouteAction{rollout.RoutePin, rollout.RouteUnpin, rollout.RouteRemoveCanary,
+		rollout.RouteToStable} {
 		req.Action = action
 		b.must(req)
 	}
@@ -225,14 +233,15 @@ func TestWithoutCanaryServices(t *testing.T) {
 	require.Nil(t, b.object("Service", "order-canary"))
 }
 
-// TestKilledAfterWrites kills the process after each write of a release, with the answer lost; the next one goes on, to the same end.
-func TestKilledAfterWrites(t *testing.T) {
+// TestRoute_ContinuesAfterKill_AfterWrites kills the process after each write, before the response arrives; the next
+// process continues and reaches the same result.
+func TestRoute_ContinuesAfterKill_AfterWrites(t *testing.T) {
 	t.Parallel()
 	killAtWrites(t, true)
 }
 
-// TestSoakKilledBeforeWrites kills it before each write, which is after the one before it, but for what the process knew.
-func TestSoakKilledBeforeWrites(t *testing.T) {
+// TestSoakRoute_ContinuesAfterKill_BeforeWrites kills the process before each write.
+func TestSoakRoute_ContinuesAfterKill_BeforeWrites(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	killAtWrites(t, false)
@@ -247,7 +256,8 @@ func killAtWrites(t *testing.T, after bool) {
 				before := own(b.set(w))
 				service := own(b.object("Service", "order"))
 				for _, actions := range [][]rollout.RouteAction{
-					{rollout.RoutePin, rollout.RouteEnsure}, {rollout.RouteUnpin, rollout.RouteToStable, rollout.RouteRemoveCanary},
+					{rollout.RoutePin, rollout.RouteEnsure},
+					{rollout.RouteUnpin, rollout.RouteToStable, rollout.RouteRemoveCanary},
 				} {
 					b.killed(w, actions, at, after)
 					b.use(b.config, traffic.Options{})
@@ -269,7 +279,7 @@ func killAtWrites(t *testing.T, after bool) {
 	}
 }
 
-// killed runs actions and kills them at one write: before it reaches the server, or after it has.
+// killed runs actions until the process is killed at one write: before it reaches the server, or after.
 func (b *bench) killed(w way, actions []rollout.RouteAction, at int, after bool) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -295,8 +305,9 @@ func (b *bench) killed(w way, actions []rollout.RouteAction, at int, after bool)
 	}
 }
 
-// TestOutage is trouble of the system, which the workflow resumes, once the budget is used up; without a budget it is tried again for ever.
-func TestOutage(t *testing.T) {
+// TestRoute_WhenClusterUnreachable: once the budget is used up, an unreachable cluster is reported as such, and the
+// workflow resumes the step. Without a budget it is retried forever.
+func TestRoute_WhenClusterUnreachable(t *testing.T) {
 	b, w := newBench(t), ways["httproute"]
 	b.set(w)
 	b.use(b.config, traffic.Options{ListenFor: time.Second})

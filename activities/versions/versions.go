@@ -1,5 +1,5 @@
-// Package versions reads what an operation on a serving was started with, from the first event of its workflow (release/serving, Input):
-// versions travel through history once, however many parties there are.
+// Package versions reads the input of a serving operation from the first event of its workflow (release/serving,
+// Input). So versions are in the history once, however many parties there are.
 package versions
 
 import (
@@ -20,28 +20,29 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// How many inputs are kept: as many small ones as operations may be under way at once, and some of those that take more than small bytes of memory.
+// maxSmall and maxLarge are how many inputs are cached: as many small ones as operations may run at once, and some
+// larger than smallBytes.
 const (
-	mostSmall, mostLarge = 1024, 64
-	small                = 8 << 10
+	maxSmall, maxLarge = 1024, 64
+	smallBytes         = 8 << 10
 )
 
-// Reader reads inputs; they never change, so that each is read once. It is safe for concurrent use.
+// Reader reads inputs and caches them, since they never change. It is safe for concurrent use.
 type Reader struct {
 	temporal  client.Client
 	namespace string
-	// small and large are what is known of inputs, by their sizes.
+	// small and large cache inputs by their size.
 	small, large *lru.Cache
-	// reading is what is being read: parties begin at the same time.
-	reading singleflight.Group
+	// inFlight merges concurrent reads of one input: the parties of an operation start at the same time.
+	inFlight singleflight.Group
 }
 
-// NewReader reads from a Temporal namespace.
+// NewReader returns a reader for a Temporal namespace.
 func NewReader(temporal client.Client, namespace string) *Reader {
-	return &Reader{temporal: temporal, namespace: namespace, small: lru.New(mostSmall), large: lru.New(mostLarge)}
+	return &Reader{temporal: temporal, namespace: namespace, small: lru.New(maxSmall), large: lru.New(maxLarge)}
 }
 
-// Packed is the packed version that a source leads to, and its digest.
+// Packed returns the packed version that a source refers to, and its digest.
 func (r *Reader) Packed(ctx context.Context, source serving.Source) (packed []byte, digest string, err error) {
 	in, err := r.Input(ctx, source)
 	if err != nil {
@@ -53,7 +54,7 @@ func (r *Reader) Packed(ctx context.Context, source serving.Source) (packed []by
 	return in.Target, in.TargetDigest, nil
 }
 
-// Version is the version that a source leads to.
+// Version returns the version that a source refers to.
 func (r *Reader) Version(ctx context.Context, source serving.Source) (serving.Version, error) {
 	packed, _, err := r.Packed(ctx, source)
 	if err != nil {
@@ -66,18 +67,18 @@ func (r *Reader) Version(ctx context.Context, source serving.Source) (serving.Ve
 	return v, nil
 }
 
-// Input is what the operation that a source names was started with.
+// Input returns the input of the operation that a source names.
 func (r *Reader) Input(ctx context.Context, source serving.Source) (serving.Input, error) {
 	key := serving.Source{WorkflowID: source.WorkflowID, RunID: source.RunID}
-	if in, known := r.known(key); known {
+	if in, known := r.cached(key); known {
 		return in, nil
 	}
-	// Whoever asked first may go away: the others wait for the same answer.
-	answer := r.reading.DoChan(key.WorkflowID+"/"+key.RunID, func() (any, error) {
-		if in, known := r.known(key); known { // since it was looked for
+	// The first caller may be cancelled: the others wait for the same read.
+	answer := r.inFlight.DoChan(key.WorkflowID+"/"+key.RunID, func() (any, error) {
+		if in, known := r.cached(key); known { // read since the first check
 			return in, nil
 		}
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		defer cancel()
 		in, err := r.read(call, key)
 		if err == nil {
@@ -87,13 +88,13 @@ func (r *Reader) Input(ctx context.Context, source serving.Source) (serving.Inpu
 	})
 	select {
 	case <-ctx.Done():
-		return serving.Input{}, fmt.Errorf("ask Temporal what %s was started with: %s", key.WorkflowID, ctx.Err().Error())
+		return serving.Input{}, fmt.Errorf("read the input of %s from Temporal: %s", key.WorkflowID, ctx.Err().Error())
 	case got := <-answer:
 		return got.Val.(serving.Input), got.Err
 	}
 }
 
-func (r *Reader) known(key serving.Source) (in serving.Input, known bool) {
+func (r *Reader) cached(key serving.Source) (in serving.Input, known bool) {
 	found, known := r.small.Get(key)
 	if !known {
 		found, known = r.large.Get(key)
@@ -106,33 +107,36 @@ func (r *Reader) known(key serving.Source) (in serving.Input, known bool) {
 
 func (r *Reader) keep(key serving.Source, in serving.Input) {
 	kept := r.small
-	if len(in.Target)+len(in.Previous) > small {
+	if len(in.Target)+len(in.Previous) > smallBytes {
 		kept = r.large
 	}
 	kept.Add(key, in)
 }
 
-// patience is how long Temporal may take to answer.
-const patience = 10 * time.Second
+// requestTimeout limits a request to Temporal.
+const requestTimeout = 10 * time.Second
 
 func (r *Reader) read(ctx context.Context, key serving.Source) (serving.Input, error) {
 	var in serving.Input
-	page, err := r.temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace: r.namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: key.WorkflowID, RunId: key.RunID}, MaximumPageSize: 1})
-	var gone *serviceerror.NotFound
+	page, err := r.temporal.WorkflowService().GetWorkflowExecutionHistory(ctx,
+		&workflowservice.GetWorkflowExecutionHistoryRequest{
+			Namespace: r.namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: key.WorkflowID,
+				RunId: key.RunID},
+			MaximumPageSize: 1})
+	var notFound *serviceerror.NotFound
 	switch {
-	case errors.As(err, &gone):
-		return in, failure.New(failure.NotFound, "Temporal does not know %s (run %s) any more, and so not what it was to bring about",
+	case errors.As(err, &notFound):
+		return in, failure.New(failure.NotFound, "Temporal no longer has %s (run %s), so its input is unknown",
 			key.WorkflowID, key.RunID)
 	case err != nil:
-		// Not wrapped: an error of Temporal must not be taken for one of a cluster.
-		return in, fmt.Errorf("ask Temporal what %s was started with: %s", key.WorkflowID, err.Error())
+		// Not wrapped: an error of Temporal must not be mistaken for one of a cluster.
+		return in, fmt.Errorf("read the input of %s from Temporal: %s", key.WorkflowID, err.Error())
 	case len(page.GetHistory().GetEvents()) == 0:
-		return in, fmt.Errorf("ask Temporal what %s was started with: its history has no event", key.WorkflowID)
+		return in, fmt.Errorf("read the input of %s from Temporal: its history has no event", key.WorkflowID)
 	}
 	payloads := page.GetHistory().GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetInput()
 	if err := converter.GetDefaultDataConverter().FromPayloads(payloads, &in); err != nil {
-		return in, failure.New(failure.Refused, "what %s was started with cannot be read: %v", key.WorkflowID, err)
+		return in, failure.New(failure.Refused, "the input of %s cannot be decoded: %v", key.WorkflowID, err)
 	}
 	return in, nil
 }

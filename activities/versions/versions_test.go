@@ -20,21 +20,22 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// histories is a Temporal that knows the first event of every workflow.
-type histories struct {
+// fakeTemporal has the first event of every workflow.
+type fakeTemporal struct {
 	workflowservice.WorkflowServiceClient
-	mu     sync.Mutex
-	asked  map[string]int
-	target int
-	// open lets an answer go; err is what is answered instead.
+	mu       sync.Mutex
+	requests map[string]int
+	target   int
+	// open releases responses; err is returned instead of a response.
 	open chan struct{}
 	err  error
 }
 
-func (h *histories) GetWorkflowExecutionHistory(ctx context.Context, in *workflowservice.GetWorkflowExecutionHistoryRequest, _ ...grpc.CallOption) (
+func (h *fakeTemporal) GetWorkflowExecutionHistory(ctx context.Context,
+	in *workflowservice.GetWorkflowExecutionHistoryRequest, _ ...grpc.CallOption) (
 	*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
 	h.mu.Lock()
-	h.asked[in.GetExecution().GetRunId()]++
+	h.requests[in.GetExecution().GetRunId()]++
 	err := h.err
 	h.mu.Unlock()
 	select {
@@ -45,17 +46,19 @@ func (h *histories) GetWorkflowExecutionHistory(ctx context.Context, in *workflo
 	if err != nil {
 		return nil, err
 	}
-	input, err := converter.GetDefaultDataConverter().ToPayloads(serving.Input{ID: in.GetExecution().GetWorkflowId(), Target: make([]byte, h.target)})
+	input, err := converter.GetDefaultDataConverter().ToPayloads(
+		serving.Input{ID: in.GetExecution().GetWorkflowId(), Target: make([]byte, h.target)})
 	if err != nil {
 		return nil, err
 	}
 	started := &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
 		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{Input: input}}}
-	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{started}}}, nil
+	return &workflowservice.GetWorkflowExecutionHistoryResponse{
+		History: &historypb.History{Events: []*historypb.HistoryEvent{started}}}, nil
 }
 
-func readerOf(h *histories) *versions.Reader {
-	h.asked = map[string]int{}
+func readerOf(h *fakeTemporal) *versions.Reader {
+	h.requests = map[string]int{}
 	temporal := &mocks.Client{}
 	temporal.On("WorkflowService").Return(h)
 	return versions.NewReader(temporal, "default")
@@ -65,19 +68,19 @@ func source(i int) serving.Source {
 	return serving.Source{WorkflowID: fmt.Sprintf("serving/s%d/1", i), RunID: fmt.Sprintf("run-%d", i)}
 }
 
-// Whatever comes in between, two parties that prepare and apply ask Temporal once.
-func TestAnInputIsReadOnce(t *testing.T) {
+// Two parties that prepare and apply an operation read its input once, even if other inputs are read in between.
+func TestInput_IsReadOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		reason             string
 		operations, target int
 	}{
-		"Burst": {"a burst of operations goes round and round", 500, 100},
-		"Large": {"some of those that take much memory are kept, too", 50, 1 << 20},
+		"Burst": {"a burst of operations fits the cache", 500, 100},
+		"Large": {"some large inputs are cached, too", 50, 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &histories{target: c.target, open: make(chan struct{})}
+			h := &fakeTemporal{target: c.target, open: make(chan struct{})}
 			r := readerOf(h)
 			var parties sync.WaitGroup
 			for i := range 2 * c.operations {
@@ -94,27 +97,27 @@ func TestAnInputIsReadOnce(t *testing.T) {
 			for i := range c.operations {
 				_, err := r.Input(t.Context(), source(i))
 				require.NoError(t, err)
-				require.Equal(t, 1, h.asked[source(i).RunID], c.reason)
+				require.Equal(t, 1, h.requests[source(i).RunID], c.reason)
 			}
 		})
 	}
 }
 
-func TestAnErrorIsNotKept(t *testing.T) {
+func TestInput_ErrorIsNotCached(t *testing.T) {
 	t.Parallel()
-	h := &histories{open: make(chan struct{}), err: errors.New("away")}
+	h := &fakeTemporal{open: make(chan struct{}), err: errors.New("unreachable")}
 	close(h.open)
 	r := readerOf(h)
 	_, err := r.Input(t.Context(), source(1))
-	require.ErrorContains(t, err, "ask Temporal what serving/s1/1 was started with: away")
+	require.ErrorContains(t, err, "read the input of serving/s1/1 from Temporal: unreachable")
 	h.err = nil
 	_, err = r.Input(t.Context(), source(1))
 	require.NoError(t, err)
 }
 
-func TestWhoAskedFirstMayGoAway(t *testing.T) {
+func TestInput_ReadContinues_WhenFirstCallerIsCancelled(t *testing.T) {
 	t.Parallel()
-	h := &histories{open: make(chan struct{})}
+	h := &fakeTemporal{open: make(chan struct{})}
 	r := readerOf(h)
 	first, leave := context.WithCancel(t.Context())
 	left := make(chan error)
@@ -125,16 +128,16 @@ func TestWhoAskedFirstMayGoAway(t *testing.T) {
 	require.Eventually(t, func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return h.asked[source(1).RunID] == 1
+		return h.requests[source(1).RunID] == 1
 	}, 10*time.Second, time.Millisecond)
 	leave()
-	require.Error(t, <-left, "who goes away waits no longer")
+	require.Error(t, <-left, "a cancelled caller stops waiting")
 	second := make(chan error)
 	go func() {
 		_, err := r.Input(t.Context(), source(1))
 		second <- err
 	}()
 	close(h.open)
-	require.NoError(t, <-second, "what was begun for another goes on")
-	require.Equal(t, 1, h.asked[source(1).RunID])
+	require.NoError(t, <-second, "the read continues for the second caller")
+	require.Equal(t, 1, h.requests[source(1).RunID])
 }

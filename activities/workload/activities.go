@@ -1,6 +1,6 @@
-// Package workload starts, stops and restarts the workloads of a party's cluster: it reads a workload, lets release/workloadops decide,
-// makes the change, and waits. Every activity is level-based and idempotent, so that a process that is killed at any point is followed by
-// another that goes on.
+// Package workload starts, stops, restarts and rolls out the workloads of a party's cluster: it reads a workload, lets
+// release/workloadops or release/rollout/pods decide, makes the change, and waits. Every activity is level-based and
+// idempotent: if its process is killed at any point, another one continues.
 package workload
 
 import (
@@ -26,38 +26,42 @@ import (
 
 // Options of the activities. The zero value is usable.
 type Options struct {
-	// Namespaces are those that this worker serves; empty: all. Requests for others are refused, and the watches keep to these namespaces,
-	// so that the worker needs no permission beyond them.
+	// Namespaces are those that this worker serves; empty: all. Requests for others are refused, and the watches are
+	// limited to these namespaces, so that the worker needs no further permission.
 	Namespaces []string
-	// ListenFor is how long one attempt waits for the cluster before it gives its place back; default 10 s.
+	// ListenFor is how long one attempt waits for the cluster before it frees its worker slot; default 10 s.
 	ListenFor time.Duration
-	// Logger takes what is worth knowing beyond the results; default: slog's.
+	// Logger logs what the results do not show; default: slog's.
 	Logger *slog.Logger
-	// Recorder takes the heartbeat that must not be lost (see Run); default: the Temporal client of the activity's own worker.
+	// Recorder sends the heartbeat that must not be lost (see Run); default: the Temporal client of the activity's own
+	// worker.
 	Recorder heartbeat.Recorder
 	// Now is the clock; default: time.Now.
 	Now func() time.Time
-	// Repairing says that whoever runs this has taken the objects into their own hands (rollout.AnnotationRepair): it may write to them.
+	// Repairing is true when the user who runs this has taken the objects over for repair (rollout.AnnotationRepair):
+	// then they may be written.
 	Repairing bool
-	// Parties are those whose workloads are in this cluster; empty: the default party. Only their rollouts are told of changes.
+	// Parties are those whose workloads are in this cluster; empty: the default party. Changes are reported only to
+	// their rollouts.
 	Parties []string
-	// TrafficPreflight is the traffic's part of a rollout's preflight, of a namespace that is served; nil: a rollout that routes is refused.
+	// TrafficPreflight checks the traffic part of a rollout, in a namespace that is served; nil: a rollout that routes
+	// is refused.
 	TrafficPreflight func(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error)
-	// Packages is where code packages come from; nil: deploys of packages are refused.
+	// Packages is the store of code packages; nil: deploys of packages are refused.
 	Packages Packages
 }
 
-// Packages is where a party's code packages come from.
+// Packages is the store of a party's code packages.
 type Packages interface {
-	// Fetcher is how the party's pods fetch them.
+	// Fetcher is how the party's pods download packages.
 	Fetcher() source.Fetcher
-	// URL is the whole URL of a package, with its query.
+	// URL is the complete URL of a package, with its query.
 	URL(ctx context.Context, p source.Package) (string, error)
-	// Keep keeps packages of these SHA-256 in the party's store for a while; "" names none.
+	// Keep protects packages with these SHA-256 from deletion in the party's store for a while; "" is ignored.
 	Keep(ctx context.Context, sha256 ...string)
-	// Refuses says why a package cannot be fetched for a workload of this namespace.
+	// Refuses returns the reason why a package cannot be fetched for a workload of this namespace.
 	Refuses(ctx context.Context, p source.Package, namespace string) (source.Refusal, error)
-	// RefusesBuild says why a build can't be made in a namespace.
+	// RefusesBuild returns the reason why a build cannot be made in a namespace.
 	RefusesBuild(ctx context.Context, order build.Order, namespace string) (source.Refusal, error)
 }
 
@@ -65,26 +69,28 @@ type Packages interface {
 type Activities struct {
 	cluster  kube.Cluster
 	options  Options
-	turns    *attempt.Turns
+	turns    *attempt.RequestSlots
 	notifier *notifier
 	guard    guardView
 	events   *events
-	// namespaces are those that were looked at a moment ago.
-	namespaces recent.Answers
+	// namespaces caches recently read namespaces.
+	namespaces recent.Cache
 }
 
-// New makes the activities of one cluster. The clients' own limits on requests per second apply.
+// New makes the activities of one cluster. The request limits of the clients apply.
 func New(client kube.Typed, objects dynamic.Interface, options Options) *Activities {
-	options.ListenFor, options.Logger = cmp.Or(options.ListenFor, 10*time.Second), cmp.Or(options.Logger, slog.Default())
+	options.ListenFor, options.Logger = cmp.Or(options.ListenFor, 10*time.Second),
+		cmp.Or(options.Logger, slog.Default())
 	if options.Now == nil {
 		options.Now = time.Now
 	}
 	if len(options.Parties) == 0 {
 		options.Parties = []string{catalog.DefaultParty}
 	}
-	a := &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options, turns: attempt.NewTurns(),
+	a := &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
+		turns:    attempt.NewRequestSlots(),
 		notifier: newNotifier(objects, options)}
-	if !options.Repairing { // a person who repairs sees what is done
+	if !options.Repairing { // the user who repairs sees what is done
 		a.events = newEvents(client, options.Logger)
 	}
 	return a
@@ -107,7 +113,7 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 	}
 }
 
-// Stop ends the watches. Attempts that are under way go on without them.
+// Stop ends the watches. Running attempts continue without them.
 func (a *Activities) Stop() {
 	a.notifier.stop()
 	a.events.stop()

@@ -20,13 +20,16 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// keep makes a PodDisruptionBudget that keeps so many pods of a workload, and returns once its controller has counted them.
-func (b *bench) keep(name string, pods int) {
+// addBudget makes a PodDisruptionBudget with this minimum of pods for a workload, and returns once its controller has
+// counted them.
+func (b *bench) addBudget(name string, pods int) {
 	b.t.Helper()
 	least := intstr.FromInt(pods)
 	budgets := b.kube.PolicyV1().PodDisruptionBudgets(b.namespace)
-	_, err := budgets.Create(b.t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name + "-budget"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}}}, metav1.CreateOptions{})
+	_, err := budgets.Create(b.t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name +
+		"-budget"}, Spec: policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}}},
+		metav1.CreateOptions{})
 	require.NoError(b.t, err)
 	ready := 0
 	for _, p := range b.pods(name) {
@@ -37,13 +40,14 @@ func (b *bench) keep(name string, pods int) {
 	require.Eventually(b.t, func() bool {
 		found, err := budgets.Get(b.t.Context(), name+"-budget", metav1.GetOptions{})
 		return err == nil && found.Status.ObservedGeneration > 0 && int(found.Status.CurrentHealthy) == ready
-	}, patience, tick, "the budget is not counted")
+	}, patience, tick, "the budget was not counted")
 }
 
-// loosen takes the budget away.
-func (b *bench) loosen(name string) {
+// deleteBudget deletes the budget.
+func (b *bench) deleteBudget(name string) {
 	b.t.Helper()
-	require.NoError(b.t, b.kube.PolicyV1().PodDisruptionBudgets(b.namespace).Delete(context.Background(), name+"-budget", metav1.DeleteOptions{}))
+	require.NoError(b.t, b.kube.PolicyV1().PodDisruptionBudgets(b.namespace).Delete(context.Background(),
+		name+"-budget", metav1.DeleteOptions{}))
 }
 
 func (b *bench) uids(name string) map[string]bool {
@@ -56,27 +60,30 @@ func (b *bench) uids(name string) map[string]bool {
 
 var setOfTest = observer.Name{Kind: "StatefulSet", Name: "order"}
 
-// TestABudgetHoldsARestartUp: pods that serve go by eviction. While a budget forbids that they stay, the reason names it, and the restart goes on when it allows it.
-func TestABudgetHoldsARestartUp(t *testing.T) {
+// Ready pods are evicted. While a budget forbids that, they stay and the reason names the budget; the restart continues
+// when the budget allows it.
+func TestDisruptionBudget_DelaysRestart(t *testing.T) {
 	b := newBench(t)
 	b.use(b.config, workload.Options{ListenFor: 3 * time.Second})
 	b.statefulSet("order", 3, burst)
 	b.settled(setOfTest, 3)
-	b.keep("order", 3)
+	b.addBudget("order", 3)
 	before := b.uids("order")
 	req := b.request(setOfTest, plan.Restart, plan.Parallel)
 	checked, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
 	require.NoError(t, err)
 	require.Empty(t, checked.Refusals)
 	require.Len(t, checked.Warnings, 1)
-	require.Contains(t, checked.Warnings[0].Reason, "PodDisruptionBudget order-budget lets none of its pods go now: RESTART PARALLEL waits until it does")
+	require.Contains(t, checked.Warnings[0].Reason,
+		"PodDisruptionBudget order-budget lets none of its pods go now: RESTART PARALLEL waits until it does")
 
 	d := b.driver(req)
 	_, err = d.attempt()
 	waits := requireNotReady(t, err)
-	require.Contains(t, waits.Message(), "3 of 3 pods are ready, 3 pods still to go: PodDisruptionBudget order-budget doesn't allow it now")
-	require.Equal(t, before, b.uids("order"), "no pod has gone")
-	b.loosen("order")
+	require.Contains(t, waits.Message(), "3 of 3 pods are ready, 3 pods still to go: PodDisruptionBudget "+
+		"order-budget doesn't allow it now")
+	require.Equal(t, before, b.uids("order"), "no pod was removed")
+	b.deleteBudget("order")
 	result, err := d.run()
 	require.NoError(t, err)
 	require.Equal(t, "restarted: 3 of 3 pods are ready", result.Message)
@@ -85,24 +92,25 @@ func TestABudgetHoldsARestartUp(t *testing.T) {
 	}
 }
 
-// TestABudgetPacesAParallelRestart: a budget that lets one pod go at a time has PARALLEL take one at a time.
-func TestABudgetPacesAParallelRestart(t *testing.T) {
+// A budget that allows one disruption at a time makes PARALLEL replace one pod at a time.
+func TestDisruptionBudget_PacesParallelRestart(t *testing.T) {
 	b := newBench(t)
 	b.statefulSet("order", 3, burst)
 	b.settled(setOfTest, 3)
-	b.keep("order", 2)
+	b.addBudget("order", 2)
 	stop := b.watchFloor("order", 2, 3)
-	require.Equal(t, "restarted: 3 of 3 pods are ready", b.must(b.request(setOfTest, plan.Restart, plan.Parallel)).Message)
+	require.Equal(t, "restarted: 3 of 3 pods are ready",
+		b.must(b.request(setOfTest, plan.Restart, plan.Parallel)).Message)
 	stop()
 }
 
-// TestABudgetAtTheDeadline: the budget is what the failure names, and what was borrowed is given back.
-func TestABudgetAtTheDeadline(t *testing.T) {
+// The failure names the budget, and the borrowed settings are restored.
+func TestDisruptionBudget_IsNamedAtDeadline(t *testing.T) {
 	b := newBench(t)
 	b.statefulSet("order", 2, burst)
 	b.settled(setOfTest, 2)
-	b.keep("order", 2)
-	before := b.whole(setOfTest)
+	b.addBudget("order", 2)
+	before := b.state(setOfTest)
 	req := b.request(setOfTest, plan.Restart, plan.Parallel)
 	req.DeadlineSeconds = 3
 	app := b.fails(req, failure.WorkloadFailed)
@@ -110,51 +118,55 @@ func TestABudgetAtTheDeadline(t *testing.T) {
 	b.requireTidy(setOfTest, before)
 }
 
-// TestABudgetDoesNotKeepAPodThatServesNobody: an unready pod goes, whatever the budget says.
-func TestABudgetDoesNotKeepAPodThatServesNobody(t *testing.T) {
+// An unready pod is deleted despite the budget.
+func TestDisruptionBudget_IgnoresUnreadyPods(t *testing.T) {
 	b := newBench(t)
 	b.statefulSet("order", 2, func(s *appsv1.StatefulSet) {
 		burst(s)
 		s.Spec.Template.Spec.Containers[0].Image = "x:never-ready"
 	})
 	require.Eventually(t, func() bool { return len(b.pods("order")) == 2 }, patience, tick)
-	b.keep("order", 2)
+	b.addBudget("order", 2)
 	before := b.uids("order")
 	req := b.request(setOfTest, plan.Restart, plan.Parallel)
 	req.DeadlineSeconds = 5
 	app := b.fails(req, failure.WorkloadFailed)
 	require.NotContains(t, app.Message(), "PodDisruptionBudget")
 	for uid := range b.uids("order") {
-		require.NotContains(t, before, uid, "each was made anew")
+		require.NotContains(t, before, uid, "each was replaced")
 	}
 }
 
-// TestABudgetHoldsARolloutUp: a DaemonSet's rollout takes its pods one by one, by eviction as well.
-func TestABudgetHoldsARolloutUp(t *testing.T) {
+// A DaemonSet's rollout evicts its pods one by one, too.
+func TestDisruptionBudget_DelaysRollout(t *testing.T) {
 	b := newBench(t)
 	b.use(b.config, workload.Options{ListenFor: 3 * time.Second})
 	b.daemonSet("order", nil)
 	b.settled(observer.Name{Kind: "DaemonSet", Name: "order"}, 4)
-	b.keep("order", 4)
+	b.addBudget("order", 4)
 	r := b.release("order", strategy.StylePartition, "x:new")
 	r.name.Kind = "DaemonSet"
 	found := r.preflight()
 	require.Empty(t, found.Refusals)
-	require.Contains(t, found.Notices, "DaemonSet "+b.namespace+"/order: PodDisruptionBudget order-budget lets none of its pods go now: each step "+
+	require.Contains(t, found.Notices, "DaemonSet "+b.namespace+
+		"/order: PodDisruptionBudget order-budget lets none of its pods go now: each step "+
 		"waits until it does, and fails at its deadline")
 	r.begin()
 	before := b.uids("order")
 	req := r.moveRequest(1, "50%")
 	stuck := req
-	stuck.TellStuck = true
-	require.Contains(t, r.moved(stuck).Stuck, "PodDisruptionBudget order-budget doesn't allow it now", "the workflow says so at once")
+	stuck.ReportStuck = true
+	require.Contains(t, r.moved(stuck).Stuck, "PodDisruptionBudget order-budget doesn't allow it now",
+		"the workflow reports it at once")
 	waits := requireNotReady(t, r.attempt(rollout.ActivityMove, req, &rollout.MoveResult{}))
-	require.Contains(t, waits.Message(), "step 1: 0 of 2 new pods are ready: PodDisruptionBudget order-budget doesn't allow it now")
+	require.Contains(t, waits.Message(), "step 1: 0 of 2 new pods are ready: PodDisruptionBudget order-budget "+
+		"doesn't allow it now")
 	require.Equal(t, before, b.uids("order"))
 	expired := req
 	expired.DeadlineSeconds = 2
-	require.Contains(t, r.moveFails(expired, failure.WorkloadFailed).Message(), "after 2 s: PodDisruptionBudget order-budget doesn't allow it now")
-	b.loosen("order")
+	require.Contains(t, r.moveFails(expired, failure.WorkloadFailed).Message(),
+		"after 2 s: PodDisruptionBudget order-budget doesn't allow it now")
+	b.deleteBudget("order")
 	r.moved(req)
 	b.reaches("order", map[string]int{"x:good": 2, "x:new": 2})
 }

@@ -12,13 +12,15 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// budgets finds the PodDisruptionBudgets of a namespace that cover a workload's pods. They are read once, when first asked for. A worker that
-// may not read them knows none: where that matters to what it does, its permissions were asked for before.
-func (a *Activities) budgets(ctx context.Context, namespace string) func(*unstructured.Unstructured) []workloadops.Budget {
+// budgets finds the PodDisruptionBudgets of a namespace that cover a workload's pods. They are read once, on first use.
+// A worker that may not read them finds none; callers for which that matters have checked the permission before.
+func (a *Activities) budgets(ctx context.Context, namespace string) func(
+	*unstructured.Unstructured) []workloadops.Budget {
 	all := sync.OnceValue(func() []policyv1.PodDisruptionBudget {
 		list, err := a.cluster.Budgets(ctx, namespace)
 		if err != nil {
-			a.options.Logger.DebugContext(ctx, "the PodDisruptionBudgets could not be read", "namespace", namespace, "error", err)
+			a.options.Logger.DebugContext(ctx, "failed to read the PodDisruptionBudgets", "namespace", namespace,
+				"error", err)
 		}
 		return list
 	})

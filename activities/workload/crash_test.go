@@ -17,7 +17,8 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// killAt lets an attempt make so many changes and then kills it: before the next one reaches the server, or after it has, its answer lost.
+// killAt lets an attempt make this number of changes and then kills it: before the next one reaches the server, or
+// after it, with its answer lost.
 func (b *bench) killAt(ctx context.Context, req workloadops.Request, changes int, after bool) (killed bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -41,9 +42,9 @@ func (b *bench) killAt(ctx context.Context, req workloadops.Request, changes int
 	return err != nil
 }
 
-// TestKilledAtChanges kills the process before and after changes of an operation, with nothing remembered, and lets the next one go on: the
-// outcome is the same, no pod is restarted twice, and the spec is changed no more often than without the kill. These are killed after the second change:
-// TestSoakKilledAtEveryChange has the others.
+// TestKilledAtChanges kills the process before and after changes of an operation, without any stored progress, and lets
+// the next one continue: the outcome is the same, no pod is restarted twice, and the spec is changed no more often than
+// without the kill. This test kills after the second change; TestSoakKilledAtEveryChange covers the others.
 func TestKilledAtChanges(t *testing.T) {
 	t.Parallel()
 	killAtChanges(t, func(changes int, after bool) bool { return changes == 1 && after })
@@ -60,19 +61,25 @@ func killAtChanges(t *testing.T, takes func(changes int, after bool) bool) {
 	for name, s := range map[string]situation{
 		"deployment/RESTART/SEQUENTIAL": situations["deployment/RESTART/PARALLEL"].with(plan.Sequential),
 		"statefulset/RESTART/PARALLEL":  situations["statefulset/RESTART/PARALLEL"],
-		"statefulset/RESTART/OnDelete":  {kind: "StatefulSet", op: plan.Restart, method: plan.Sequential, pods: 3, make: statefulSetOf(3, onDelete), oneOut: true},
-		"daemonset/RESTART/SEQUENTIAL":  {kind: "DaemonSet", op: plan.Restart, method: plan.Sequential, pods: 4, make: daemonSetOf(nil), oneOut: true},
-		"deployment/STOP/SEQUENTIAL":    situations["deployment/STOP/SEQUENTIAL"],
-		"statefulset/STOP/PARALLEL":     situations["statefulset/STOP/PARALLEL"],
-		"deployment/START/SEQUENTIAL":   {kind: "Deployment", op: plan.Start, method: plan.Sequential, pods: 0, make: deploymentOf(0, nil), oneOut: true},
-		"statefulset/START/PARALLEL":    {kind: "StatefulSet", op: plan.Start, method: plan.Parallel, pods: 0, make: statefulSetOf(0, nil)},
+		"statefulset/RESTART/OnDelete": {kind: "StatefulSet", op: plan.Restart, method: plan.Sequential, pods: 3,
+			make: statefulSetOf(3, onDelete), oneOut: true},
+		"daemonset/RESTART/SEQUENTIAL": {kind: "DaemonSet", op: plan.Restart, method: plan.Sequential, pods: 4,
+			make: daemonSetOf(nil), oneOut: true},
+		"deployment/STOP/SEQUENTIAL": situations["deployment/STOP/SEQUENTIAL"],
+		"statefulset/STOP/PARALLEL":  situations["statefulset/STOP/PARALLEL"],
+		"deployment/START/SEQUENTIAL": {kind: "Deployment", op: plan.Start, method: plan.Sequential, pods: 0,
+			make: deploymentOf(0, nil), oneOut: true},
+		"statefulset/START/PARALLEL": {kind: "StatefulSet", op: plan.Start, method: plan.Parallel, pods: 0,
+			make: statefulSetOf(0, nil)},
 	} {
 		for changes := range 6 {
 			for _, after := range []bool{false, true} {
 				if !takes(changes, after) {
 					continue
 				}
-				t.Run(fmt.Sprintf("%s/%d/after=%t", name, changes, after), func(t *testing.T) { newBench(t).playKilled(s, changes, after) })
+				t.Run(fmt.Sprintf("%s/%d/after=%t", name, changes, after), func(t *testing.T) {
+					newBench(t).playKilled(s, changes, after)
+				})
 			}
 		}
 	}
@@ -92,7 +99,7 @@ func (b *bench) playKilled(s situation, changes int, after bool) {
 	name := observer.Name{Kind: s.kind, Name: "order"}
 	s.make(b, name.Name)
 	b.settled(name, s.pods)
-	before := b.whole(name)
+	before := b.state(name)
 	watched := observer.Start(b.t, b.kube, b.namespace)
 	req := b.request(name, s.op, s.method)
 	three := int32(3)
@@ -106,28 +113,28 @@ func (b *bench) playKilled(s situation, changes int, after bool) {
 	tl := watched.Timeline(b.t)
 	switch s.op {
 	case plan.Restart:
-		require.Len(b.t, tl.Made[name], s.pods, "no pod may be restarted twice:\n%s", tl)
+		require.Len(b.t, tl.Created[name], s.pods, "no pod may be restarted twice:\n%s", tl)
 		require.Equal(b.t, "t1/1", tidy.marker)
 	case plan.Start:
 		require.Equal(b.t, int64(3), tidy.replicas)
-		require.Len(b.t, tl.Made[name], 3, "%s", tl)
+		require.Len(b.t, tl.Created[name], 3, "%s", tl)
 	case plan.Stop:
 		require.Empty(b.t, b.pods(name.Name))
 		require.Equal(b.t, "3", tidy.annotations[workloadops.AnnotationReplicas])
-		require.Empty(b.t, tl.Made[name], "%s", tl)
+		require.Empty(b.t, tl.Created[name], "%s", tl)
 	}
 	if s.oneOut {
-		watched.RequireAtMostOneOut(b.t, name)
+		watched.RequireAtMostOneUnavailable(b.t, name)
 	}
 	generation := tidy.generation
 	b.use(b.config, workload.Options{})
 	again := b.must(req)
-	require.Equal(b.t, generation, b.whole(name).generation, "once more changes nothing (%s)", again.Message)
+	require.Equal(b.t, generation, b.state(name).generation, "a repetition changes nothing (%s)", again.Message)
 }
 
-// TestTheAnswerIsNotLost kills the process after its last write: the next attempt, which finds a workload that nobody holds, still knows
-// what was done.
-func TestTheAnswerIsNotLost(t *testing.T) {
+// The process is killed after its last write: the next attempt finds an unclaimed workload, and still returns what was
+// done.
+func TestRun_ReturnsResultAfterLostLastWrite(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 3, nil)
 	b.settled(order, 3)
@@ -149,8 +156,8 @@ func TestTheAnswerIsNotLost(t *testing.T) {
 	require.Equal(t, int32(3), *result.FromReplicas)
 }
 
-// TestAnAttemptThatIsNotWantedAnyMoreDoesNotEnd has Temporal say that another attempt runs: this one must leave the last write to it.
-func TestAnAttemptThatIsNotWantedAnyMoreDoesNotEnd(t *testing.T) {
+// Temporal answers that another attempt runs: this one must leave the last write to it.
+func TestSupersededAttempt_SkipsLastWrite(t *testing.T) {
 	b := newBench(t)
 	b.use(b.config, workload.Options{Recorder: recorder{err: notWanted}})
 	b.deployment("order", 1, nil)
@@ -158,5 +165,5 @@ func TestAnAttemptThatIsNotWantedAnyMoreDoesNotEnd(t *testing.T) {
 	req := b.request(order, plan.Stop, plan.Parallel)
 	_, err := b.driver(req).run()
 	require.ErrorContains(t, err, "another attempt has taken over")
-	require.Equal(t, req.Claim, b.whole(order).annotations[workloadops.AnnotationClaimedBy])
+	require.Equal(t, req.Claim, b.state(order).annotations[workloadops.AnnotationClaimedBy])
 }

@@ -16,8 +16,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Diff says, without a write, what each request would change: it decides on the workload as it is now, and has the API server make the first write as a dry
-// run. It fails with Unreachable or Forbidden when the cluster does not answer.
+// Diff reports, without a write, what each request would change: it decides on the current workload, and lets the API
+// server make the first write as a dry run. It fails with Unreachable or Forbidden when the cluster does not answer.
 func (a *Activities) Diff(ctx context.Context, in workloadops.PreflightRequest) (workloadops.DiffResult, error) {
 	out := workloadops.DiffResult{Workloads: make([]workloadops.Diff, len(in.Requests))}
 	var jobs []func(ctx context.Context) error
@@ -27,7 +27,7 @@ func (a *Activities) Diff(ctx context.Context, in workloadops.PreflightRequest) 
 			return err
 		})
 	}
-	if err := kube.Together(ctx, jobs); err != nil {
+	if err := kube.Parallel(ctx, jobs); err != nil {
 		return workloadops.DiffResult{}, attempt.ApplicationError(preflightFailure(err))
 	}
 	return out, nil
@@ -38,8 +38,9 @@ func (a *Activities) diff(ctx context.Context, req workloadops.Request) (workloa
 		return workloadops.Diff{Summary: f.Message}, nil
 	}
 	if req.Operation == plan.CompileDeploy {
-		return workloadops.Diff{Changes: true, Summary: "deploys what is built of the branch", Unknown: "what the build yields, and whether the pods have it already, " +
-			"is known once the branch's commit is built"}, nil
+		return workloadops.Diff{Changes: true, Summary: "deploys what is built from the branch",
+			Unknown: "what the build yields, and whether the pods have it already, is known once the branch's commit " +
+				"is built"}, nil
 	}
 	req.Marker = workloadops.DiffMarker
 	if req.Package != nil {
@@ -49,18 +50,19 @@ func (a *Activities) diff(ctx context.Context, req workloadops.Request) (workloa
 		req.Marker = p.Marker()
 	}
 	t := &operationJob{job: job{a: a, workload: req.Workload}, req: req, dry: true}
-	t.kind, _ = kindOf(req.Workload.WorkloadRef) // workloadops.Validate knows no other
+	t.kind, _ = kindOf(req.Workload.WorkloadRef) // workloadops.Validate accepts no unknown kind
 	diff, changed, err := t.diff(ctx)
-	for again := 0; changed && err == nil && again < diffAgain; again++ {
+	for again := 0; changed && err == nil && again < diffRetries; again++ {
 		diff, changed, err = t.diff(ctx)
 	}
 	return diff, err
 }
 
-// diffAgain is how often it is looked once more at a workload that somebody, most often its own controller, has changed between the look and the dry run.
-const diffAgain = 2
+// diffRetries is how often to read a workload again that another client, usually its own controller, has changed
+// between the read and the dry run.
+const diffRetries = 2
 
-// diff looks once; changed says that the workload is not what was looked at, or does not take the change.
+// diff reads once; changed is true when the workload changed after the read, or rejects the change.
 func (t *operationJob) diff(ctx context.Context) (diff workloadops.Diff, changed bool, err error) {
 	live, err := t.get(ctx)
 	if apierrors.IsNotFound(err) {
@@ -73,7 +75,7 @@ func (t *operationJob) diff(ctx context.Context) (diff workloadops.Diff, changed
 	if err != nil {
 		return workloadops.Diff{}, false, err
 	}
-	d, err := t.first(ctx, o)
+	d, err := t.firstAction(ctx, o)
 	if err != nil {
 		return workloadops.Diff{}, false, err
 	}
@@ -84,12 +86,12 @@ func (t *operationJob) diff(ctx context.Context) (diff workloadops.Diff, changed
 	return workloadops.DiffOf(t.req, o.seen, d, fields), false, err
 }
 
-// first is the first thing that the operation would do.
-func (t *operationJob) first(ctx context.Context, o *object) (workloadops.NextAction, error) {
+// firstAction is the first action of the operation.
+func (t *operationJob) firstAction(ctx context.Context, o *object) (workloadops.NextAction, error) {
 	seen := o.seen
 	seen.Now = t.a.options.Now()
 	d := workloadops.Decide(t.req, seen)
-	if d.Action != workloadops.ActLook {
+	if d.Action != workloadops.ActReadPods {
 		return d, nil
 	}
 	list, err := t.a.pods(ctx, t.kind, o, t.req.MarkerName())
@@ -100,9 +102,10 @@ func (t *operationJob) first(ctx context.Context, o *object) (workloadops.NextAc
 	return workloadops.Decide(t.req, seen), err
 }
 
-// dryRun has the API server make a write without keeping it, and says which fields of the pod template it changes, or why the server refuses it: perhaps since
-// the workload was changed.
-func (t *operationJob) dryRun(ctx context.Context, o *object, w *workloadops.Write) (fields []workloadops.FieldChange, refused string, changed bool, err error) {
+// dryRun makes the API server process a write without storing it. It returns the fields of the pod template that it
+// changes, or why the server refuses it, possibly because the workload has changed.
+func (t *operationJob) dryRun(ctx context.Context, o *object, w *workloadops.Write) (fields []workloadops.FieldChange,
+	refused string, changed bool, err error) {
 	if w == nil {
 		return nil, "", false, nil
 	}
@@ -121,17 +124,18 @@ func (t *operationJob) dryRun(ctx context.Context, o *object, w *workloadops.Wri
 	if err != nil {
 		switch kube.Classify(err) {
 		case kube.Rejected, kube.Changed:
-			return nil, "its cluster does not accept the change, or it was changed just now: " + kube.Text(err), true, nil
+			return nil, "its cluster does not accept the change, or it was changed just now: " + kube.Text(err), true,
+				nil
 		case kube.Refused:
 			return nil, "its cluster does not accept the change: " + kube.Text(err), false, nil
 		}
 		return nil, "", false, err
 	}
-	return t.unfetched(pods.ChangedFields(templateOf(o.Unstructured), templateOf(after))), "", false, nil
+	return t.markUnfetched(pods.ChangedFields(templateOf(o.Unstructured), templateOf(after))), "", false, nil
 }
 
-// unfetched says of what a package's digest decides that it is not known yet.
-func (t *operationJob) unfetched(fields []workloadops.FieldChange) []workloadops.FieldChange {
+// markUnfetched replaces values that depend on the digest of a package that is not fetched yet.
+func (t *operationJob) markUnfetched(fields []workloadops.FieldChange) []workloadops.FieldChange {
 	if t.req.Package == nil || t.req.Package.SHA256 != "" {
 		return fields
 	}

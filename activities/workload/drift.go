@@ -28,134 +28,140 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// lookForKinds is how often kinds that the cluster did not have are looked for again, lookSoon how often while not even the built-in ones
-// were found: the cluster is out of reach.
-const lookForKinds, lookSoon = 5 * time.Minute, time.Second
+// kindCheckInterval is how often to look for kinds that the cluster did not have, kindRetry how often while not even
+// the built-in ones were found: then the cluster is unreachable.
+const kindCheckInterval, kindRetry = 5 * time.Minute, time.Second
 
-// DriftDetector notices when somebody else edits, scales or deletes a workload while its rollout rests, and tells the rollout. It hears of
-// every change from the watch of claimed workloads, and compares each with what the rollout left on it (rollout.AnnotationRest); at rest it
-// sends no request.
+// DriftDetector notices when another client edits, scales or deletes a workload while its rollout is paused, and
+// reports it to the rollout. It receives every change from the watch of claimed workloads, and compares it with what
+// the rollout recorded on the workload (rollout.AnnotationSettled); while nothing changes it sends no request.
 type DriftDetector struct {
 	activities *Activities
 	discovery  discovery.DiscoveryInterface
-	teller     *drift.Teller[target]
+	reporter   *drift.Reporter[target]
 	temporal   drift.Signaller
 
 	cancel context.CancelFunc
 	ending sync.WaitGroup
 
 	mu sync.Mutex
-	// gone are those that have left the watch and have not been looked for yet.
-	gone map[target]*resting
-	// holdings are what rollouts with routings hold, by claim; listener hears of each change.
+	// missing are workloads that have left the watch and have not been read yet.
+	missing map[target]*claimedWorkload
+	// holdings are what rollouts with routings hold, by claim; listener is called for each change.
 	holdings map[string]drift.Holding
 	listener func(drift.Holding)
 }
 
-// NewDriftDetector makes a detector for the cluster of activities. It is to be made before those are called.
+// NewDriftDetector makes a detector for the cluster of activities. It must be made before the activities are called.
 func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal drift.Signaller) *DriftDetector {
-	s := &DriftDetector{activities: activities, discovery: d, temporal: temporal, gone: map[target]*resting{}, holdings: map[string]drift.Holding{},
+	s := &DriftDetector{activities: activities, discovery: d, temporal: temporal,
+		missing: map[target]*claimedWorkload{}, holdings: map[string]drift.Holding{},
 		listener: func(drift.Holding) {}}
-	s.teller = drift.NewTeller(temporal, activities.options.Parties, activities.options.Logger, s.compare)
-	activities.notifier.passOn(s.hear)
+	s.reporter = drift.NewReporter(temporal, activities.options.Parties, activities.options.Logger, s.compare)
+	activities.notifier.onChange(s.handler)
 	return s
 }
 
-// Start begins to watch; it returns at once.
+// Start starts to watch; it returns at once.
 func (s *DriftDetector) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.ending.Go(func() { s.watchAll(ctx) })
-	s.teller.Start()
+	s.reporter.Start()
 	return nil
 }
 
-// Stop ends the detector; the watch goes on until Activities.Stop.
+// Stop ends the detector; the watch continues until Activities.Stop.
 func (s *DriftDetector) Stop(context.Context) error {
 	s.cancel()
-	s.teller.Stop()
+	s.reporter.Stop()
 	s.ending.Wait()
 	return nil
 }
 
-// compare is what somebody else has done to a workload, nil when nothing.
+// compare is what another client has done to a workload, nil if nothing.
 func (s *DriftDetector) compare(ctx context.Context, t target) (*drift.Change, error) {
 	if r := s.activities.notifier.find(t); r != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.gone, t)
-		return r.change(t, r.changed(t)), nil
+		delete(s.missing, t)
+		return r.change(t, r.detect(t)), nil
 	}
 	s.mu.Lock()
-	left := s.gone[t]
+	left := s.missing[t]
 	s.mu.Unlock()
 	if left == nil {
 		return nil, nil
 	}
-	if left.extra && !s.activities.notifier.rests(t, left.claim) {
-		s.forget(t, left) // its rollout deletes it, or is looking at it
+	if left.extra && !s.activities.notifier.mainPaused(t, left.claim) {
+		s.forget(t, left) // its rollout deletes it, or checks it anyway
 		return nil, nil
 	}
-	o, err := s.find(ctx, t, left)
+	o, err := s.readRemoved(ctx, t, left)
 	if err != nil {
 		return nil, err
 	}
-	if o != nil || left.rest == nil { // it only is not claimed any more; one on which nothing is noted yet is looked for by its Move
-		if err := s.markAgain(ctx, t, o); err != nil {
+	// it is only no longer claimed; a workload without a recorded state is checked by its Move
+	if o != nil || left.rest == nil {
+		if err := s.restoreLabel(ctx, t, o); err != nil {
 			return nil, err
 		}
 		s.forget(t, left)
 		return nil, nil
 	}
-	c := left.change(t, &rollout.Observed{What: "deleted", Message: fmt.Sprintf("somebody else has deleted the %s", t)})
-	c.Arrived = func() { s.forget(t, left) }
+	c := left.change(t, &rollout.Observed{What: "deleted",
+		Message: fmt.Sprintf("another client has deleted the %s", t)})
+	c.Delivered = func() { s.forget(t, left) }
 	return c, nil
 }
 
-func (s *DriftDetector) forget(t target, left *resting) {
+func (s *DriftDetector) forget(t target, left *claimedWorkload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone[t] == left {
-		delete(s.gone, t)
+	if s.missing[t] == left {
+		delete(s.missing, t)
 	}
 }
 
-// resting is what the watch keeps of a claimed workload.
-type resting struct {
+// claimedWorkload is what the watch keeps of a claimed workload.
+type claimedWorkload struct {
 	metav1.PartialObjectMetadata
 	claim string
-	// rest is what the rollout left, without its settings (disturbed says which of these are not as it left them); nil while it has not come to rest yet.
-	rest *rollout.Rest
-	// saved says that a rollout holds it; doubt that it was found without a rest when the watch began, so that nobody knows what it was
-	// left like.
-	saved, doubt bool
-	// template is the digest of the pod template, size the size asked for; sized says that somebody asks for one, as nobody does of a
-	// DaemonSet.
+	// rest is the state that the rollout recorded, without its settings (changedFields lists those that differ); nil
+	// before the first pause.
+	rest *rollout.SettledState
+	// saved is true when a rollout holds it; uncertain when the watch started and found no recorded state, so that the
+	// state before is unknown.
+	saved, uncertain bool
+	// template is the digest of the pod template, size the desired size; sized is false for a DaemonSet, which has no
+	// desired size.
 	template string
 	size     int32
 	sized    bool
-	// repairer is who has taken it into their own hands, "" for nobody.
+	// repairer is the user who has taken it over for repair, "" for none.
 	repairer string
-	// extra says that it is the extra workload of a canary, whose size is the rollout's.
+	// extra is true for the extra workload of a canary, whose size the rollout sets.
 	extra bool
-	// disturbed are the borrowed fields that are not as the rest left them, by whom the last.
-	disturbed []string
-	by        string
-	// holding is what its rollout holds; nil when that has no routings.
+	// changedFields are the borrowed fields that differ from the recorded state; by is the field manager of the last
+	// change.
+	changedFields []string
+	by            string
+	// holding is what its rollout holds; nil without routings.
 	holding *drift.Holding
 }
 
-// change is what its rollout is to know.
-func (r *resting) change(t target, o *rollout.Observed) *drift.Change {
+// change is the report to its rollout.
+func (r *claimedWorkload) change(t target, o *rollout.Observed) *drift.Change {
 	if o == nil {
 		return nil
 	}
 	o.Object = t.String()
 	difference := fmt.Sprintf("%s %s %s %s %d", r.claim, r.GetUID(), o.Message, r.template, r.size)
-	if !r.doubt && o.What == rollout.ObservedSettings { // changed again right after it was put back: told again
+	if !r.uncertain && o.What == rollout.ObservedSettings { // changed again right after it was restored: reported again
 		difference += fmt.Sprintf(" %d", r.Generation)
 	}
-	return &drift.Change{Claim: r.claim, Namespace: t.namespace, Difference: difference, Observed: *o, Doubt: r.doubt}
+	return &drift.Change{Claim: r.claim, Namespace: t.namespace, Fingerprint: difference, Observed: *o,
+		Uncertain: r.uncertain}
 }
 
 // String names a workload: "Deployment shop/order".
@@ -163,10 +169,11 @@ func (t target) String() string {
 	return fmt.Sprintf("%s %s/%s", t.kind[strings.LastIndexByte(t.kind, '/')+1:], t.namespace, t.name)
 }
 
-// newResting reads what is compared. The extra workload of a canary carries more than the new version: what it carries is noted on it
-// (rollout.AnnotationWritten).
-func newResting(o *unstructured.Unstructured) *resting {
-	r := &resting{claim: o.GetAnnotations()[workloadops.AnnotationClaimedBy], template: pods.Digest(templateOf(o))}
+// newClaimedWorkload reads what is compared. The extra workload of a canary has more than the new version in its
+// template: the digest of that is on it as rollout.AnnotationWritten.
+func newClaimedWorkload(o *unstructured.Unstructured) *claimedWorkload {
+	r := &claimedWorkload{claim: o.GetAnnotations()[workloadops.AnnotationClaimedBy],
+		template: pods.Digest(templateOf(o))}
 	size, sized, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 	r.size, r.sized = int32(size), sized
 	r.Namespace, r.Name, r.UID, r.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
@@ -174,12 +181,13 @@ func newResting(o *unstructured.Unstructured) *resting {
 	r.repairer = o.GetAnnotations()[rollout.AnnotationRepair]
 	saved := rollout.SavedOn(o.GetLabels(), o.GetAnnotations())
 	r.saved = saved != ""
-	var rest rollout.Rest
-	if text, there := o.GetAnnotations()[rollout.AnnotationRest]; there && json.Unmarshal([]byte(text), &rest) == nil {
+	var rest rollout.SettledState
+	if text, there := o.GetAnnotations()[rollout.AnnotationSettled]; there &&
+		json.Unmarshal([]byte(text), &rest) == nil {
 		r.rest = &rest
-		r.disturbed = rest.Disturbed(settingsOf(o, slices.Collect(maps.Keys(rest.Settings))))
-		if len(r.disturbed) > 0 {
-			r.by, _ = fieldmanager.Of(o, r.disturbed...)
+		r.changedFields = rest.ChangedFields(settingsOf(o, slices.Collect(maps.Keys(rest.Settings))))
+		if len(r.changedFields) > 0 {
+			r.by, _ = fieldmanager.LastOther(o, r.changedFields...)
 		}
 		if _, r.extra = o.GetLabels()[strategy.LabelCanaryOf]; r.extra {
 			rest.Template = o.GetAnnotations()[rollout.AnnotationWritten]
@@ -188,74 +196,81 @@ func newResting(o *unstructured.Unstructured) *resting {
 	if r.saved {
 		r.holding = holdingOf(o, r, saved)
 	}
-	rest.Settings = nil // compared above, and the largest part of what would be kept of a workload that waits for days
+	rest.Settings = nil // compared above, and the largest part of what would be kept for a workload that waits for days
 	return r
 }
 
-// holdingOf is what a rollout holds by what it has saved on its workload; nil when it routes nothing.
-func holdingOf(o *unstructured.Unstructured, r *resting, text string) *drift.Holding {
+// holdingOf is what a rollout holds, by the state that it saved on its workload; nil when it routes nothing.
+func holdingOf(o *unstructured.Unstructured, r *claimedWorkload, text string) *drift.Holding {
 	saved, err := rollout.ParseSaved(text)
 	if err != nil || len(saved.Routings) == 0 || r.claim == "" {
 		return nil
 	}
 	ref := catalog.WorkloadRef{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName()}
-	edited := saved.Style == strategy.StyleCanary && r.rest != nil && r.rest.Template != "" && r.rest.Template != r.template
+	edited := saved.Style == strategy.StyleCanary && r.rest != nil && r.rest.Template != "" &&
+		r.rest.Template != r.template
 	moves := r.rest == nil || r.rest.Template == ""
-	loose := moves && saved.LetGo(o.GetKind(), r.template, settingsOf(o, slices.Collect(maps.Keys(saved.Settings))))
+	loose := moves && saved.LeftToController(o.GetKind(), r.template,
+		settingsOf(o, slices.Collect(maps.Keys(saved.Settings))))
 	return &drift.Holding{Workload: catalog.Workload{Namespace: o.GetNamespace(), WorkloadRef: ref}, Claim: r.claim,
-		Routings: saved.Routings, Services: !saved.DisableGenerateCanaryService, Moves: moves,
-		Loose: loose || r.rest != nil && r.rest.Loosened(beyondTheGate(o, r.disturbed), edited)}
+		Routings: saved.Routings, Services: !saved.DisableGenerateCanaryService, Moving: moves,
+		Unsettled: loose || r.rest != nil && r.rest.UnblocksController(withoutGateField(o, r.changedFields), edited)}
 }
 
-// beyondTheGate are the changed fields but for the one by which the gate holds a template that somebody has declared: that moves no pod.
-func beyondTheGate(o *unstructured.Unstructured, disturbed []string) []string {
+// withoutGateField are the changed fields except the one by which the gate holds a newly declared template: that moves
+// no pod.
+func withoutGateField(o *unstructured.Unstructured, disturbed []string) []string {
 	gvk := o.GroupVersionKind()
 	return slices.DeleteFunc(slices.Clone(disturbed), func(path string) bool {
 		return hold.Holds(gvk.Group, gvk.Kind, o.Object, path)
 	})
 }
 
-// changed is what somebody else has done to it, nil when nothing. A rest without a size is that of an object whose size is not compared.
-func (r *resting) changed(t target) *rollout.Observed {
+// detect is the change by another client, nil if none. A recorded state without a size is that of an object whose size
+// is not compared.
+func (r *claimedWorkload) detect(t target) *rollout.Observed {
 	switch {
-	case r.claim != "" && r.doubt:
-		return &rollout.Observed{What: "edited", Message: fmt.Sprintf("the %s may have been edited while nobody watched", t)}
+	case r.claim != "" && r.uncertain:
+		return &rollout.Observed{What: "edited", Message: fmt.Sprintf(
+			"the %s may have been edited while no worker watched it", t)}
 	case r.rest == nil || r.claim == "" || r.rest.Template == "":
 		return nil
 	case r.DeletionTimestamp != nil:
-		return &rollout.Observed{What: "deleted", Message: fmt.Sprintf("somebody else is deleting the %s", t)}
+		return &rollout.Observed{What: "deleted", Message: fmt.Sprintf("another client is deleting the %s", t)}
 	case r.repairer != "":
-		return &rollout.Observed{What: "edited", By: r.repairer, Message: fmt.Sprintf("%s has taken the %s over", r.repairer, t)}
+		return &rollout.Observed{What: "edited", By: r.repairer,
+			Message: fmt.Sprintf("%s has taken the %s over", r.repairer, t)}
 	case r.template != r.rest.Template:
-		return &rollout.Observed{What: "edited", Message: fmt.Sprintf("somebody else has edited the pod template of the %s", t)}
+		return &rollout.Observed{What: "edited", Message: fmt.Sprintf(
+			"another client has edited the pod template of the %s", t)}
 	case r.extra && r.size >= r.rest.Replicas:
 		return nil
 	case r.extra:
 		return &rollout.Observed{What: rollout.ObservedSettings,
-			Message: fmt.Sprintf("somebody else has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
+			Message: fmt.Sprintf("another client has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
 	case r.sized && r.size != r.rest.Replicas:
 		return &rollout.Observed{What: "scaled",
-			Message: fmt.Sprintf("somebody else has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
-	case len(r.disturbed) > 0:
+			Message: fmt.Sprintf("another client has scaled the %s from %d to %d", t, r.rest.Replicas, r.size)}
+	case len(r.changedFields) > 0:
 		return &rollout.Observed{What: rollout.ObservedSettings, By: r.by,
-			Message: fmt.Sprintf("somebody else has changed %s of the %s", fieldNames(r.disturbed), t)}
+			Message: fmt.Sprintf("another client has changed %s of the %s", fieldNames(r.changedFields), t)}
 	}
 	return nil
 }
 
-// watchAll begins a watch for each kind that the cluster has, and looks for the others now and then.
+// watchAll starts a watch for each kind that the cluster has, and looks for the others from time to time.
 func (s *DriftDetector) watchAll(ctx context.Context) {
 	waiting := map[string]bool{}
 	for key := range kinds {
 		waiting[key] = true
 	}
-	again := lookSoon
+	again := kindRetry
 	for len(waiting) > 0 {
 		for key := range waiting {
 			if kube.Served(s.discovery, kinds[key].resource) {
 				delete(waiting, key)
 				s.activities.notifier.observe(key)
-				again = lookForKinds
+				again = kindCheckInterval
 			}
 		}
 		select {
@@ -272,15 +287,16 @@ func (s *DriftDetector) Held(claim string) (drift.Holding, bool) {
 	defer s.mu.Unlock()
 	h, held := s.holdings[claim]
 	ref := h.Workload.WorkloadRef
-	h.Here = s.activities.notifier.followed.has(target{pods.Key(ref), h.Workload.Namespace, ref.Name})
+	h.ActiveHere = s.activities.notifier.followed.has(target{pods.Key(ref), h.Workload.Namespace, ref.Name})
 	return h, held
 }
 
 // OnHolding implements drift.Holdings.
 func (s *DriftDetector) OnHolding(f func(drift.Holding)) { s.listener = f }
 
-// note keeps what the rollout of a workload holds, and passes on that it, or the extra workload beside it, has changed.
-func (s *DriftDetector) note(r *resting) {
+// publishHolding stores what the rollout of a workload holds, and calls the listener because the workload, or its extra
+// workload, has changed.
+func (s *DriftDetector) publishHolding(r *claimedWorkload) {
 	s.mu.Lock()
 	if r.holding != nil {
 		s.holdings[r.claim] = *r.holding
@@ -292,65 +308,66 @@ func (s *DriftDetector) note(r *resting) {
 	}
 }
 
-// hear takes in the changes of one kind. remember notes about a workload what its annotations do not tell.
-func (s *DriftDetector) hear(kind string) cache.ResourceEventHandler {
-	add := func(obj any, remember func(r *resting)) {
-		if r, ok := obj.(*resting); ok {
+// handler receives the changes of one kind. remember sets on a workload what its annotations do not contain.
+func (s *DriftDetector) handler(kind string) cache.ResourceEventHandler {
+	add := func(obj any, remember func(r *claimedWorkload)) {
+		if r, ok := obj.(*claimedWorkload); ok {
 			s.mu.Lock()
 			remember(r)
 			s.mu.Unlock()
-			s.note(r)
-			s.teller.Look(target{kind, r.Namespace, r.Name})
+			s.publishHolding(r)
+			s.reporter.Enqueue(target{kind, r.Namespace, r.Name})
 		}
 	}
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			add(obj, func(r *resting) { r.doubt = initial && r.saved && r.rest == nil })
+			add(obj, func(r *claimedWorkload) { r.uncertain = initial && r.saved && r.rest == nil })
 		},
 		UpdateFunc: func(was, obj any) {
-			add(obj, func(r *resting) {
+			add(obj, func(r *claimedWorkload) {
 				r.inherit(was)
-				if old, ok := was.(*resting); ok && old.claim != r.claim {
+				if old, ok := was.(*claimedWorkload); ok && old.claim != r.claim {
 					delete(s.holdings, old.claim)
 				}
 			})
 		},
-		DeleteFunc: func(obj any) { s.left(kind, obj) },
+		DeleteFunc: func(obj any) { s.onRemoved(kind, obj) },
 	}
 }
 
-// inherit keeps what was known when the rest is suddenly not there: kubectl rollout undo puts the annotations of an old ReplicaSet in the
-// place of a Deployment's own. A rollout itself never takes the rest away while it holds the workload.
-func (r *resting) inherit(was any) {
-	old, ok := was.(*resting)
+// inherit keeps the recorded state when it has suddenly disappeared: kubectl rollout undo replaces a Deployment's
+// annotations by those of an old ReplicaSet. A rollout never removes the state itself while it holds the workload.
+func (r *claimedWorkload) inherit(was any) {
+	old, ok := was.(*claimedWorkload)
 	if !ok || r.rest != nil || old.claim != r.claim || old.UID != r.UID {
 		return
 	}
-	r.rest, r.doubt = old.rest, old.doubt
+	r.rest, r.uncertain = old.rest, old.uncertain
 }
 
-// left notes a workload that the watch shows no more: it was deleted, or is not claimed any more.
-func (s *DriftDetector) left(kind string, obj any) {
-	r := restingOf(obj)
+// onRemoved notes a workload that the watch no longer shows: it was deleted, or is no longer claimed.
+func (s *DriftDetector) onRemoved(kind string, obj any) {
+	r := claimedWorkloadOf(obj)
 	if r == nil {
 		return
 	}
 	t := target{kind, r.Namespace, r.Name}
-	s.note(r)
+	s.publishHolding(r)
 	s.mu.Lock()
 	if r.holding != nil {
 		delete(s.holdings, r.claim)
 	}
 	if (r.rest != nil || r.saved) && r.claim != "" {
-		s.gone[t] = r
+		s.missing[t] = r
 	}
 	s.mu.Unlock()
-	s.teller.Forget(t)
-	s.teller.Look(t)
+	s.reporter.Forget(t)
+	s.reporter.Enqueue(t)
 }
 
-// find is a workload that has left the watch, nil when it is not there any more.
-func (s *DriftDetector) find(ctx context.Context, t target, r *resting) (*unstructured.Unstructured, error) {
+// readRemoved reads a workload that has left the watch, nil when it does not exist any more.
+func (s *DriftDetector) readRemoved(ctx context.Context, t target, r *claimedWorkload) (*unstructured.Unstructured,
+	error) {
 	o, err := s.activities.cluster.Get(ctx, t.ref())
 	switch {
 	case apierrors.IsNotFound(err):
@@ -363,16 +380,19 @@ func (s *DriftDetector) find(ctx context.Context, t target, r *resting) (*unstru
 	return o, nil
 }
 
-// markAgain gives a workload that a rollout of this engine holds the label back by which it is watched: without it nobody would notice what
-// is done to it. The rollout is told, so that it looks at what was done meanwhile.
-func (s *DriftDetector) markAgain(ctx context.Context, t target, o *unstructured.Unstructured) error {
-	if o == nil || o.GetAnnotations()[workloadops.AnnotationClaimedBy] == "" || o.GetLabels()[workloadops.LabelClaimed] != "" || s.activities.repairer(o) != "" {
+// restoreLabel sets the label by which workloads are watched again on a workload that a rollout of this engine holds:
+// without it no later change would be noticed. It reports to the rollout, so that the rollout checks what was changed
+// meanwhile.
+func (s *DriftDetector) restoreLabel(ctx context.Context, t target, o *unstructured.Unstructured) error {
+	if o == nil || o.GetAnnotations()[workloadops.AnnotationClaimedBy] == "" ||
+		o.GetLabels()[workloadops.LabelClaimed] != "" || s.activities.repairer(o) != "" {
 		return nil
 	}
 	claim := o.GetAnnotations()[workloadops.AnnotationClaimedBy]
 	taken := rollout.Observed{What: "edited", Claim: claim, Object: t.String(),
-		Message: fmt.Sprintf("somebody else has taken the label %s off the %s", workloadops.LabelClaimed, t)}
-	if !drift.MayHold(s.activities.options.Parties, claim, t.namespace) || !drift.Ours(ctx, s.temporal, claim, taken) {
+		Message: fmt.Sprintf("another client has removed the label %s from the %s", workloadops.LabelClaimed, t)}
+	if !drift.MayHold(s.activities.options.Parties, claim, t.namespace) ||
+		!drift.RunsHere(ctx, s.temporal, claim, taken) {
 		return nil
 	}
 	test := jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), claim)
@@ -384,7 +404,7 @@ func (s *DriftDetector) markAgain(ctx context.Context, t target, o *unstructured
 	if _, err = s.activities.cluster.Patch(ctx, t.ref(), body, false); err == nil {
 		return nil
 	}
-	if kind := kube.Classify(err); kind == kube.Missing || kind == kube.Rejected { // it is deleted, or released
+	if kind := kube.Classify(err); kind == kube.Missing || kind == kube.Rejected { // it was deleted or released
 		return nil
 	}
 	return err

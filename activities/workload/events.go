@@ -29,8 +29,8 @@ const (
 	eventEnded = "ReleaseEnded"
 )
 
-// events tells people who look at a workload what releases do to it, as Kubernetes' own controllers do. It is told beside the work: an event that can't be
-// written, or is one of very many, is lost.
+// events records on a workload what releases do to it, as Kubernetes' own controllers do. Events are recorded
+// asynchronously; one that cannot be written, or exceeds the rate limit, is lost.
 type events struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
@@ -38,7 +38,8 @@ type events struct {
 
 func newEvents(client kube.Typed, logger *slog.Logger) *events {
 	e := &events{broadcaster: record.NewBroadcaster()}
-	e.broadcaster.StartRecordingToSink(&eventSink{EventSinkImpl: typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, logger: logger})
+	e.broadcaster.StartRecordingToSink(
+		&eventSink{EventSinkImpl: typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, logger: logger})
 	e.recorder = e.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "slipway"})
 	return e
 }
@@ -49,52 +50,53 @@ func (e *events) stop() {
 	}
 }
 
-// tell tells of a workload as it was last seen; of one that was never seen there is nothing to tell.
-func (e *events) tell(about *unstructured.Unstructured, kind, reason, message string) {
+// record records an event of a workload that was read before; about nil: none.
+func (e *events) record(about *unstructured.Unstructured, kind, reason, message string) {
 	if e != nil && about != nil {
 		e.recorder.Event(about, kind, reason, message)
 	}
 }
 
-// failed tells of a failure that somebody has to see to; what is tried again, or was cancelled, is none.
-func (e *events) failed(about *unstructured.Unstructured, by string, err error) {
+// recordFailure records a failure that needs a user; a failure that is retried, or a cancellation, is not recorded.
+func (e *events) recordFailure(about *unstructured.Unstructured, by string, err error) {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) || !app.NonRetryable() || app.Type() == string(failure.Gone) {
 		return
 	}
-	e.tell(about, corev1.EventTypeWarning, app.Type(), fmt.Sprintf("%s: %s", by, app.Message()))
+	e.record(about, corev1.EventTypeWarning, app.Type(), fmt.Sprintf("%s: %s", by, app.Message()))
 }
 
-// release is who releases a workload, for people: the workflow that holds the claim.
+// releaseOf names the release that holds a claim: the ID of its workflow.
 func releaseOf(claim string) string { return workloadops.ParseHolder(claim).WorkflowID }
 
-// rested tells that a step's pods have come to rest.
-func (a *Activities) rested(ctx context.Context, req rollout.MoveRequest, numbers rollout.MoveResult, err error) {
-	about := lookOf(ctx).known
+// recordPause records that a step's pods are complete.
+func (a *Activities) recordPause(ctx context.Context, req rollout.MoveRequest, numbers rollout.MoveResult, err error) {
+	about := lastReadOf(ctx).known
 	switch {
 	case err != nil:
-		a.events.failed(about, releaseOf(req.Claim), err)
-	case req.Rest && !req.Halt:
-		a.events.tell(about, corev1.EventTypeNormal, eventRests, releaseOf(req.Claim)+": "+numbers.Message)
+		a.events.recordFailure(about, releaseOf(req.Claim), err)
+	case req.Settle && !req.Halt:
+		a.events.record(about, corev1.EventTypeNormal, eventRests, releaseOf(req.Claim)+": "+numbers.Message)
 	}
 }
 
-// finished tells that a release is over for its workload.
-func (a *Activities) finished(ctx context.Context, req rollout.FinishRequest, err error) {
-	about, by := lookOf(ctx).known, releaseOf(req.Claim)
+// recordEnd records that a release has ended for its workload.
+func (a *Activities) recordEnd(ctx context.Context, req rollout.FinishRequest, err error) {
+	about, by := lastReadOf(ctx).known, releaseOf(req.Claim)
 	switch {
 	case err != nil:
-		a.events.failed(about, by, err)
+		a.events.recordFailure(about, by, err)
 	case req.Action == rollout.FinishFreeze:
-		a.events.tell(about, corev1.EventTypeNormal, eventEnded, by+" has stopped: pods and routes stay as they are")
+		a.events.record(about, corev1.EventTypeNormal, eventEnded, by+" has stopped: pods and routes stay unchanged")
 	case req.Action == rollout.FinishResumeAndRelease:
-		a.events.tell(about, corev1.EventTypeNormal, eventEnded, fmt.Sprintf("%s has ended: all pods are of the %s version", by, req.To))
-	case req.Action == rollout.FinishRelease: // it may have left the pods as they were
-		a.events.tell(about, corev1.EventTypeNormal, eventEnded, by+" has ended")
+		a.events.record(about, corev1.EventTypeNormal, eventEnded,
+			fmt.Sprintf("%s has ended: all pods are of the %s version", by, req.To))
+	case req.Action == rollout.FinishRelease: // the pods may be unchanged
+		a.events.record(about, corev1.EventTypeNormal, eventEnded, by+" has ended")
 	}
 }
 
-// eventSink writes events, and says once why it can't.
+// eventSink writes events, and logs once why it cannot.
 type eventSink struct {
 	typedcorev1.EventSinkImpl
 	logger *slog.Logger
@@ -114,12 +116,15 @@ func (s *eventSink) Patch(event *corev1.Event, data []byte) (*corev1.Event, erro
 }
 
 func (s *eventSink) note(event *corev1.Event, err error) error {
-	if err == nil || kube.Classify(err) != kube.Forbidden || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if err == nil || kube.Classify(err) != kube.Forbidden ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return err
 	}
 	s.once.Do(func() {
-		s.logger.Warn("workloads show no events of releases: apply deploy/rbac again, or grant create and patch of events", "namespace", event.Namespace,
+		s.logger.Warn(
+			"workloads show no events of releases: apply deploy/rbac again, or grant create and patch of events",
+			"namespace", event.Namespace,
 			"error", strings.TrimSpace(err.Error()))
 	})
-	return nil // it would not be written the next time either
+	return nil // a retry would fail as well
 }

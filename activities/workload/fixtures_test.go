@@ -18,7 +18,8 @@ import (
 func (b *bench) deployment(name string, replicas int32, change func(*appsv1.Deployment)) *appsv1.Deployment {
 	b.t.Helper()
 	template, selector := podTemplate(name)
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: template}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: template}}
 	if change != nil {
 		change(d)
 	}
@@ -43,7 +44,8 @@ func (b *bench) statefulSet(name string, replicas int32, change func(*appsv1.Sta
 func (b *bench) daemonSet(name string, change func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
 	b.t.Helper()
 	template, selector := podTemplate(name)
-	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}}
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}}
 	if change != nil {
 		change(d)
 	}
@@ -57,11 +59,12 @@ func podTemplate(name string) (corev1.PodTemplateSpec, *metav1.LabelSelector) {
 	grace := int64(5)
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "app", Image: "x:good"}}},
+		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{Name: "app", Image: "x:good"}}},
 	}, &metav1.LabelSelector{MatchLabels: labels}
 }
 
-// settled waits until a workload has exactly so many pods, all ready, and its status says so.
+// settled waits until a workload has exactly this number of pods, all ready, and its status shows it.
 func (b *bench) settled(name observer.Name, pods int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
@@ -81,7 +84,7 @@ func (b *bench) statusReady(name observer.Name) int32 {
 	case "Deployment":
 		d, err := b.kube.AppsV1().Deployments(b.namespace).Get(b.t.Context(), name.Name, metav1.GetOptions{})
 		require.NoError(b.t, err)
-		if d.Status.Replicas > d.Status.AvailableReplicas { // it still counts a pod that is gone: nobody may begin yet
+		if d.Status.Replicas > d.Status.AvailableReplicas { // the status still counts a deleted pod
 			return -1
 		}
 		return lagging(d.Generation, d.Status.ObservedGeneration, d.Status.AvailableReplicas)
@@ -119,8 +122,9 @@ func isReady(p corev1.Pod) bool {
 	return false
 }
 
-// whole is a workload as the API server has it: its metadata that matters, and its spec as JSON without the size and the restart marker.
-type whole struct {
+// workloadState is the state of a workload in the API server: the relevant metadata, and its spec as JSON without the
+// size and the restart marker.
+type workloadState struct {
 	generation  int64
 	annotations map[string]string
 	labels      map[string]string
@@ -129,10 +133,11 @@ type whole struct {
 	marker      string
 }
 
-func (b *bench) whole(name observer.Name) whole {
+func (b *bench) state(name observer.Name) workloadState {
 	b.t.Helper()
 	resource := strings.ToLower(name.Kind) + "s"
-	raw, err := b.kube.AppsV1().RESTClient().Get().Namespace(b.namespace).Resource(resource).Name(name.Name).SetHeader("Accept", "application/json").DoRaw(b.t.Context())
+	raw, err := b.kube.AppsV1().RESTClient().Get().Namespace(b.namespace).Resource(resource).Name(name.Name).SetHeader(
+		"Accept", "application/json").DoRaw(b.t.Context())
 	require.NoError(b.t, err)
 	var o struct {
 		Metadata struct {
@@ -143,7 +148,8 @@ func (b *bench) whole(name observer.Name) whole {
 		Spec map[string]any
 	}
 	require.NoError(b.t, json.Unmarshal(raw, &o))
-	w := whole{generation: o.Metadata.Generation, annotations: o.Metadata.Annotations, labels: o.Metadata.Labels}
+	w := workloadState{generation: o.Metadata.Generation, annotations: o.Metadata.Annotations,
+		labels: o.Metadata.Labels}
 	if n, ok := o.Spec["replicas"].(float64); ok {
 		w.replicas = int64(n)
 	}
@@ -162,28 +168,30 @@ func (b *bench) whole(name observer.Name) whole {
 	return w
 }
 
-// requireTidy checks that nothing of an operation is left on a workload but what it is about.
-func (b *bench) requireTidy(name observer.Name, before whole) whole {
+// requireTidy checks that an operation has left nothing on a workload except its result.
+func (b *bench) requireTidy(name observer.Name, before workloadState) workloadState {
 	b.t.Helper()
-	after := b.whole(name)
-	require.Equal(b.t, before.spec, after.spec, "its own settings must be what they were")
-	for _, key := range []string{workloadops.AnnotationClaimedBy, workloadops.AnnotationOriginal, workloadops.AnnotationLeftAt} {
+	after := b.state(name)
+	require.Equal(b.t, before.spec, after.spec, "its own settings must be restored")
+	for _, key := range []string{workloadops.AnnotationClaimedBy, workloadops.AnnotationOriginal,
+		workloadops.AnnotationLeftAt} {
 		require.NotContains(b.t, after.annotations, key)
 	}
 	require.NotContains(b.t, after.labels, workloadops.LabelClaimed)
 	return after
 }
 
-// merge applies a JSON merge patch as somebody else would.
+// merge applies a JSON merge patch as another client.
 func (b *bench) merge(name observer.Name, patch string) {
 	b.t.Helper()
 	resource := strings.ToLower(name.Kind) + "s"
-	err := b.kube.AppsV1().RESTClient().Patch(types.MergePatchType).Namespace(b.namespace).Resource(resource).Name(name.Name).Body([]byte(patch)).Do(b.t.Context()).Error()
+	err := b.kube.AppsV1().RESTClient().Patch(types.MergePatchType).Namespace(b.namespace).Resource(resource).Name(
+		name.Name).Body([]byte(patch)).Do(b.t.Context()).Error()
 	require.NoError(b.t, err)
 }
 
 // until waits for a state of a workload.
-func (b *bench) until(name observer.Name, what string, reached func(whole) bool) {
+func (b *bench) until(name observer.Name, what string, reached func(workloadState) bool) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return reached(b.whole(name)) }, patience, tick, "%s: never %s", name, what)
+	require.Eventually(b.t, func() bool { return reached(b.state(name)) }, patience, tick, "%s: never %s", name, what)
 }

@@ -7,21 +7,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// followed keeps, as they are, the newest objects that the watch has told of workloads whose attempts are under way. Of all others the
-// watch keeps what is compared (resting), so that its memory does not grow with what waits.
+// followed keeps the newest version of each workload with a running attempt, complete, as the watch has shown it. Of
+// all other workloads the watch keeps only what is compared (claimedWorkload), so that its memory does not grow with
+// waiting releases.
 type followed struct {
 	mu      sync.Mutex
 	objects map[target]*followedObject
 }
 
-// followedObject is one of them; object is nil until the watch has told of it. It has left when the watch shows it no more.
+// followedObject is one of them; object is nil until the watch has shown it. left is true when the watch no longer
+// shows it.
 type followedObject struct {
 	followers int
 	object    *unstructured.Unstructured
 	left      bool
 }
 
-// begin has workloads kept from their next event on. end must be called.
+// begin keeps these workloads from their next event on. end must be called.
 func (f *followed) begin(targets []target) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,7 +44,7 @@ func (f *followed) begin(targets []target) (end func()) {
 	}
 }
 
-// keep takes in what the watch tells of a workload.
+// keep stores a version of a workload that the watch shows.
 func (f *followed) keep(kind string, o *unstructured.Unstructured) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +53,7 @@ func (f *followed) keep(kind string, o *unstructured.Unstructured) {
 	}
 }
 
-// drop forgets a workload that has left the watch.
+// drop marks a workload as removed from the watch.
 func (f *followed) drop(t target) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,7 +62,8 @@ func (f *followed) drop(t target) {
 	}
 }
 
-// get is a workload as the watch has told of it last, nil when it has not, and whether it has left. It is not to be changed.
+// get is the newest version of a workload that the watch has shown, nil if none, and whether it has left the watch. The
+// object must not be changed.
 func (f *followed) get(t target) (o *unstructured.Unstructured, left bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,15 +73,15 @@ func (f *followed) get(t target) (o *unstructured.Unstructured, left bool) {
 	return nil, false
 }
 
-// has says whether an attempt of this process is at work on a workload.
+// has reports whether an attempt of this process works on a workload.
 func (f *followed) has(t target) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.objects[t] != nil
 }
 
-// newer is the newer one of two objects of one name, by their resourceVersion; false when that cannot be told. Versions of one resource are
-// numbers that grow (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
+// newer is the newer of two versions of an object, by resourceVersion; false when they cannot be compared. Versions of
+// one resource are increasing numbers (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
 func newer(a, b *unstructured.Unstructured) (*unstructured.Unstructured, bool) {
 	switch {
 	case a == nil:

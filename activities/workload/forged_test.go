@@ -16,77 +16,86 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Whoever may edit a workload can put values of their own in the place of what a release has saved on it. These tests have the activities meet such values: no
-// field that is not borrowed is written, and the failure says so.
+// A user who may edit a workload can replace what a release has saved on it. In these tests the activities find such
+// values: they write no field that is not borrowed, and the failure names it.
 
-func TestAForgedOriginalOfAnOperation(t *testing.T) {
+func TestForgedOriginal_OfOperationIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, nil)
 	b.settled(order, 2)
-	b.abandon(b.request(order, plan.Restart, plan.Parallel), order, func(w whole) bool { return w.marker == "t0/1" })
-	before := b.whole(order)
+	b.abandon(b.request(order, plan.Restart, plan.Parallel), order, func(w workloadState) bool {
+		return w.marker == "t0/1"
+	})
+	before := b.state(order)
 	b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, workloadops.AnnotationOriginal,
 		`{"operation":"RESTART","begun":true,"borrowed":[{"path":"/spec/template/spec/serviceAccountName","own":"admin","lent":null}]}`))
 	req := b.request(order, plan.Restart, plan.Sequential)
 	req.TakeOver = dead
 	app := b.fails(req, failure.Refused)
-	require.Contains(t, app.Message(), "somebody has added /spec/template/spec/serviceAccountName, which no operation borrows")
-	require.Equal(t, before.spec, b.whole(order).spec)
+	require.Contains(t, app.Message(), "another client added /spec/template/spec/serviceAccountName, which no "+
+		"operation borrows")
+	require.Equal(t, before.spec, b.state(order).spec)
 }
 
-func TestAForgedOriginalOfARollout(t *testing.T) {
+func TestForgedOriginal_OfRolloutIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, nil)
 	b.settled(order, 2)
 	r := b.release("order", strategy.StylePartition, "x:new")
 	r.begin()
-	saved := b.whole(order).annotations[rollout.AnnotationSaved]
+	saved := b.state(order).annotations[rollout.AnnotationSaved]
 	forge := func(settings string) {
 		b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, rollout.AnnotationSaved,
 			`{"name":"order","style":"partition","stable":"s","replicas":2,"settings":{`+settings+`}}`))
 	}
 	forge(`"/spec/template/spec/serviceAccountName":"admin"`)
-	before := b.whole(order)
-	said := "somebody has added /spec/template/spec/serviceAccountName, which no rollout of a Deployment borrows"
+	before := b.state(order)
+	said := "another client has added /spec/template/spec/serviceAccountName, which no rollout of a Deployment borrows"
 	require.Contains(t, r.moveFails(r.moveRequest(1, "50%"), failure.Refused).Message(), said)
-	for _, action := range []rollout.FinishAction{rollout.FinishResume, rollout.FinishRelease, rollout.FinishResumeAndRelease} {
+	for _, action := range []rollout.FinishAction{rollout.FinishResume, rollout.FinishRelease,
+		rollout.FinishResumeAndRelease} {
 		err := r.call(rollout.ActivityFinish, r.finishRequest(action, rollout.SideStable), &rollout.MoveResult{})
 		require.Contains(t, requireFailure(t, err, failure.Refused).Message(), said, action)
 	}
-	require.Equal(t, before.spec, b.whole(order).spec)
+	require.Equal(t, before.spec, b.state(order).spec)
 	b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, rollout.AnnotationSaved, saved))
 	r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
-	require.NotContains(t, b.whole(order).annotations, workloadops.AnnotationClaimedBy)
+	require.NotContains(t, b.state(order).annotations, workloadops.AnnotationClaimedBy)
 }
 
-// A rest's borrowed fields are put back when somebody changes them: those that somebody has added to the note are not.
-func TestAForgedRest(t *testing.T) {
+// A paused rollout restores its borrowed fields when another client changes them, but not fields that were added to its
+// annotation.
+func TestForgedPauseState_IsIgnored(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 4, own("25%", "25%"))
 	b.settled(order, 4)
 	r := b.release("order", strategy.StylePartition, "x:new")
 	r.begin()
 	r.move(1, "50%")
-	w := b.whole(order)
-	forged := w.annotations[rollout.AnnotationRest]
+	w := b.state(order)
+	forged := w.annotations[rollout.AnnotationSettled]
 	require.Contains(t, forged, `"settings":{`)
 	forged = strings.Replace(forged, `"settings":{`, `"settings":{"/spec/template/spec/serviceAccountName":"admin",`, 1)
-	b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, rollout.AnnotationRest, forged))
+	b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, rollout.AnnotationSettled, forged))
 	req := r.moveRequest(1, "50%")
-	req.Look = true
+	req.Inspect = true
 	r.moved(req)
-	require.Equal(t, w.spec, b.whole(order).spec)
+	require.Equal(t, w.spec, b.state(order).spec)
 	r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
 }
 
-func TestAForgedOriginalOfAnAutoscaler(t *testing.T) {
+func TestForgedOriginal_OfAutoscalerIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, nil)
 	b.settled(order, 2)
 	least := int32(1)
 	scalers := b.kube.AutoscalingV2().HorizontalPodAutoscalers(b.namespace)
-	_, err := scalers.Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: "order"}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-		MinReplicas: &least, MaxReplicas: 5, ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "order"}}}, metav1.CreateOptions{})
+	_, err := scalers.Create(t.Context(),
+		&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: "order"},
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				MinReplicas: &least, MaxReplicas: 5,
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment",
+					Name: "order"}}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	r := b.release("order", strategy.StyleBlueGreen, "x:new")
 	r.begin()
@@ -103,8 +112,10 @@ func TestAForgedOriginalOfAnAutoscaler(t *testing.T) {
 		require.NoError(t, err)
 	}
 	set(`[{"op":"add","path":"/spec/scaleTargetRef","value":{"kind":"Deployment","name":"other"}}]`)
-	err = r.call(rollout.ActivityFinish, r.finishRequest(rollout.FinishResumeAndRelease, rollout.SideStable), &rollout.MoveResult{})
-	require.Contains(t, requireFailure(t, err, failure.Refused).Message(), "operation 1 changes /spec/scaleTargetRef, which no release borrows")
+	err = r.call(rollout.ActivityFinish, r.finishRequest(rollout.FinishResumeAndRelease, rollout.SideStable),
+		&rollout.MoveResult{})
+	require.Contains(t, requireFailure(t, err, failure.Refused).Message(),
+		"operation 1 changes /spec/scaleTargetRef, which no release borrows")
 	scaler, err = scalers.Get(t.Context(), "order", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "order", scaler.Spec.ScaleTargetRef.Name)

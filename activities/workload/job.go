@@ -21,111 +21,119 @@ import (
 )
 
 const (
-	// firstLook is after how much waiting an attempt first asks the pods what keeps them, lookEvery how often it does so then; it also asks
-	// before it gives its place back, and in a crowd less often.
-	firstLook, lookEvery = 2 * time.Second, 10 * time.Second
+	// An attempt first checks what blocks the pods after waiting for firstPodCheck, and then every podCheckEvery; it
+	// also checks before it frees its worker slot, and under load less often.
+	firstPodCheck, podCheckEvery = 2 * time.Second, 10 * time.Second
 	// rereadEvery is how often a workload is read while its watch does not work.
 	rereadEvery = time.Second
 )
 
-// job is what an operation and a rollout's activity have in common: an attempt at one workload.
+// job is the common part of an operation and a rollout's activity: an attempt at one workload.
 type job struct {
 	*attempt.Attempt
 	a        *Activities
 	workload catalog.Workload
 	kind     kind
 	sub      subscription
-	// last is what was last seen of the workload; nil where nobody asks.
-	last *lastLook
-	// nextLook is when it next asks the pods.
-	nextLook time.Time
-	// rejected is the version of an object on which the server did not accept a change, and rejection its answer.
+	// last is the last read of the workload; nil where it is not kept.
+	lastRead *lastRead
+	// nextPodCheck is when the pods are next checked.
+	nextPodCheck time.Time
+	// rejected is the version of an object for which the server did not accept a change, and rejection its answer.
 	rejected  string
 	rejection error
-	// heldUp is the PodDisruptionBudget that has held up the last deletion, in a sentence; "" when none has.
-	heldUp string
+	// blockingBudget describes the PodDisruptionBudget that has blocked the last deletion; "" if none has.
+	blockingBudget string
 }
 
 func (a *Activities) job(ctx context.Context, w catalog.Workload, k kind, terms attempt.Terms) job {
 	terms.Subject = w.String()
-	options := attempt.Options{ListenFor: a.options.ListenFor, Turns: a.turns, Recorder: a.options.Recorder, Now: a.options.Now}
-	t := job{Attempt: attempt.Start(ctx, options, terms), a: a, workload: w, kind: k, last: lookOf(ctx)}
-	first := firstLook
-	if t.last.known != nil { // its pods were on their way already
-		first = lookEvery
+	options := attempt.Options{ListenFor: a.options.ListenFor, Slots: a.turns, Recorder: a.options.Recorder,
+		Now: a.options.Now}
+	t := job{Attempt: attempt.Start(ctx, options, terms), a: a, workload: w, kind: k, lastRead: lastReadOf(ctx)}
+	first := firstPodCheck
+	if t.lastRead.known != nil { // its pods are already changing
+		first = podCheckEvery
 	}
-	t.nextLook = a.options.Now().Add(first * t.Crowd())
+	t.nextPodCheck = a.options.Now().Add(first * t.LoadFactor())
 	return t
 }
 
-// lastLook is what was last seen of a workload.
-type lastLook struct {
-	// known is the workload as it was last read, or as our last write has left it; nil before the first look.
+// lastRead is the last read of a workload.
+type lastRead struct {
+	// known is the workload as it was last read, or as our last write returned it; nil before the first read.
 	known *unstructured.Unstructured
-	// revisions are those that were read a moment ago, before a write of ours that has no effect on them; nil: they are to be read.
+	// revisions are those that were read just before a write of ours that does not affect them; nil: they must be read.
 	revisions []keptRevision
-	// together says that several activities share it. unfollow ends what has the workload followed from one to the next; nil before the first.
-	together bool
+	// shared is true when several activities share it. unfollow ends the following of the workload between them; nil
+	// before the first.
+	shared   bool
 	unfollow func()
 }
 
-type lookKey struct{}
+type lastReadKey struct{}
 
-// Together has the activities that are called with the context, one after the other and all for one workload, know of each other's looks, and of what the watch
-// tells between two of them. end must be called.
-func Together(ctx context.Context) (shared context.Context, end func()) {
-	last := &lastLook{together: true}
-	return context.WithValue(ctx, lookKey{}, last), func() {
+// ShareReads lets the activities that are called with the context, one after the other and all for one workload, share
+// their reads, and receive what the watch reports between two of them. end must be called.
+func ShareReads(ctx context.Context) (shared context.Context, end func()) {
+	last := &lastRead{shared: true}
+	return context.WithValue(ctx, lastReadKey{}, last), func() {
 		if last.unfollow != nil {
 			last.unfollow()
 		}
 	}
 }
 
-func lookOf(ctx context.Context) *lastLook {
-	if shared, is := ctx.Value(lookKey{}).(*lastLook); is {
+func lastReadOf(ctx context.Context) *lastRead {
+	if shared, is := ctx.Value(lastReadKey{}).(*lastRead); is {
 		return shared
 	}
-	return &lastLook{}
+	return &lastRead{}
 }
 
-// follow listens for changes of the workload and of those of its kind with these suffixes to its name. t.sub.leave must be called.
+// follow subscribes to changes of the workload and of the objects of its kind with these suffixes to its name.
+// t.sub.leave must be called.
 func (t *job) follow(suffixes ...string) {
 	var targets []target
 	for _, suffix := range append(suffixes, "") {
-		targets = append(targets, target{pods.Key(t.workload.WorkloadRef), t.workload.Namespace, t.workload.WorkloadRef.Name + suffix})
+		targets = append(targets, target{pods.Key(t.workload.WorkloadRef), t.workload.Namespace,
+			t.workload.WorkloadRef.Name + suffix})
 	}
 	t.sub = t.a.notifier.subscribe(targets...)
-	if t.last.together && t.last.unfollow == nil {
-		t.last.unfollow = t.a.notifier.followed.begin(targets)
+	if t.lastRead.shared && t.lastRead.unfollow == nil {
+		t.lastRead.unfollow = t.a.notifier.followed.begin(targets)
 	}
 }
 
-// outrun says that the watch has told of the workload since it was last read: no event to come may tell of that again.
-func (t *job) outrun() bool {
-	seen, left := t.a.notifier.followed.get(target{pods.Key(t.workload.WorkloadRef), t.workload.Namespace, t.workload.WorkloadRef.Name})
-	newest, told := newer(seen, t.last.known)
-	return left || !told || newest.GetResourceVersion() != t.last.known.GetResourceVersion()
+// changedSinceRead reports whether the watch has shown a change of the workload since it was last read: no further
+// event may report that change.
+func (t *job) changedSinceRead() bool {
+	seen, left := t.a.notifier.followed.get(target{pods.Key(t.workload.WorkloadRef), t.workload.Namespace,
+		t.workload.WorkloadRef.Name})
+	newest, ordered := newer(seen, t.lastRead.known)
+	return left || !ordered || newest.GetResourceVersion() != t.lastRead.known.GetResourceVersion()
 }
 
-// wait waits for a change of what is followed; untold says that such a change may not tell what is waited for.
-func (t *job) wait(reason string, untold bool) attempt.Next {
-	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: t.sub.within(t.Now(), t.nextLook, untold),
+// wait waits for a change of the followed objects; unreported is true when the awaited condition may become true
+// without such a change.
+func (t *job) wait(reason string, unreported bool) attempt.Next {
+	return attempt.Next{Action: attempt.Wait, Reason: reason,
+		Within: t.sub.maxWait(t.Now(), t.nextPodCheck, unreported),
 		Listen: func(context.Context) (<-chan struct{}, error) { return t.sub.wake, nil }}
 }
 
-// lookLater has the pods asked again after the usual time.
-func (t *job) lookLater() { t.lookWithin(lookEvery * t.Crowd()) }
+// delayPodCheck sets the next check of the pods after the usual interval.
+func (t *job) delayPodCheck() { t.podCheckWithin(podCheckEvery * t.LoadFactor()) }
 
-// lookWithin has the pods asked after a while, at the attempt's end at the latest.
-func (t *job) lookWithin(d time.Duration) {
-	t.nextLook = t.Now().Add(d)
-	if t.Until().Before(t.nextLook) {
-		t.nextLook = t.Until()
+// podCheckWithin sets the next check of the pods after d, or at the end of the attempt if that is earlier.
+func (t *job) podCheckWithin(d time.Duration) {
+	t.nextPodCheck = t.Now().Add(d)
+	if t.SlotDeadline().Before(t.nextPodCheck) {
+		t.nextPodCheck = t.SlotDeadline()
 	}
 }
 
-// ref is where an object of the workload's namespace is found.
+// ref is the location of an object in the workload's namespace.
 func (t *job) ref(resource schema.GroupVersionResource, name string) kube.Ref {
 	return kube.Ref{Resource: resource, Namespace: t.workload.Namespace, Name: name}
 }
@@ -133,13 +141,13 @@ func (t *job) ref(resource schema.GroupVersionResource, name string) kube.Ref {
 // get reads the workload.
 func (t *job) get(ctx context.Context) (*unstructured.Unstructured, error) {
 	o, err := t.a.cluster.Get(ctx, t.ref(t.kind.resource, t.workload.WorkloadRef.Name))
-	if err == nil && t.last != nil {
-		t.last.known = o
+	if err == nil && t.lastRead != nil {
+		t.lastRead.known = o
 	}
 	return o, err
 }
 
-// repairer is who has taken an object into their own hands, "" when nobody has, or when it is us.
+// repairer is the user who has taken an object over for repair, "" if there is none, or if this process repairs.
 func (a *Activities) repairer(o *unstructured.Unstructured) string {
 	if a.options.Repairing {
 		return ""
@@ -147,7 +155,7 @@ func (a *Activities) repairer(o *unstructured.Unstructured) string {
 	return o.GetAnnotations()[rollout.AnnotationRepair]
 }
 
-// change is one write on an object as it was read; point and step name its failpoints.
+// change is one write on an object that was read; point and step name its failpoints.
 type change struct {
 	resource    schema.GroupVersionResource
 	object      *unstructured.Unstructured
@@ -155,11 +163,11 @@ type change struct {
 	point, step string
 }
 
-// patch makes one write, and returns the object as it is then: nil when the change has to be decided anew, since most likely somebody was
-// faster. A change that is rejected twice on the same version is refused.
+// patch makes one write, and returns the object after it: nil when the change must be decided again, most likely
+// because another client was faster. A change that is rejected twice on the same version is refused.
 func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, error) {
 	if by := t.a.repairer(c.object); by != "" {
-		return nil, rollout.Repaired(c.object.GetKind()+" "+c.object.GetNamespace()+"/"+c.object.GetName(), by)
+		return nil, rollout.UnderRepair(c.object.GetKind()+" "+c.object.GetNamespace()+"/"+c.object.GetName(), by)
 	}
 	body, err := json.Marshal(c.ops)
 	if err != nil {
@@ -178,25 +186,27 @@ func (t *job) patch(ctx context.Context, c change) (*unstructured.Unstructured, 
 	case kube.Classify(err) != kube.Rejected:
 		return nil, err
 	case t.rejected == version:
-		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.workload, kube.Text(err))
+		return nil, failure.New(failure.Refused, "%s: its cluster does not accept the change: %s", t.workload,
+			kube.Text(err))
 	}
 	t.rejected, t.rejection = version, err
 	return nil, nil
 }
 
-// deletePods takes pods away, each only as it was seen. One that serves is evicted, so that a PodDisruptionBudget has its say; one that does
-// not is deleted, since a budget must not hold up a way back. One that is gone or has changed is left to the next look, and so are those that
-// a budget holds up: heldUp says which one. before and after name the failpoints.
+// deletePods removes pods, each only if it is unchanged since it was read. A ready pod is evicted, so that
+// PodDisruptionBudgets apply; others are deleted, since a budget must not block a rollback. Pods that have disappeared
+// or changed are left to the next round, and so are those that a budget blocks (blockingBudget). before and after name
+// the failpoints.
 func (t *job) deletePods(ctx context.Context, list []workloadops.Pod, before, after string) error {
 	for _, p := range list {
-		if p.Ready && t.heldUp != "" {
-			continue // the budget covers this one as well, most likely: the next look asks
+		if p.Ready && t.blockingBudget != "" {
+			continue // the budget probably covers this pod as well: the next round checks
 		}
 		failpoint.Hit(before)
 		err := t.deletePod(ctx, p)
 		failpoint.Hit(after)
-		if held := kube.HeldUp(err); held != "" {
-			t.heldUp = held
+		if held := kube.BudgetRefusal(err); held != "" {
+			t.blockingBudget = held
 			continue
 		}
 		if err != nil {
@@ -215,9 +225,9 @@ func (t *job) deletePod(ctx context.Context, p workloadops.Pod) error {
 	return t.a.cluster.Delete(ctx, t.ref(podsResource, p.Name), types.UID(p.UID), p.Version)
 }
 
-// takeHeldUp is what has held up the last deletion. It is told once: then the deletion is tried again.
-func (t *job) takeHeldUp() string {
-	held := t.heldUp
-	t.heldUp = ""
+// takeBlockingBudget returns what has blocked the last deletion, and clears it: then the deletion is retried.
+func (t *job) takeBlockingBudget() string {
+	held := t.blockingBudget
+	t.blockingBudget = ""
 	return held
 }

@@ -20,29 +20,31 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// kind adapts one kind of workload to operations and rollouts: where it is found, and how it tells what its pods are like. To support
-// another kind, add its line to kinds.
+// kind adapts one kind of workload to operations and rollouts: its resource and the fields with its pod counts. A new
+// kind needs an entry in kinds, and others in release/rollout/pods/technique.go, release/rollout/strategy/validate.go,
+// release/gate/hold/kinds.go, controller/rollout/workloads.go and cli/app/name.go.
 type kind struct {
 	resource schema.GroupVersionResource
-	// hash is the value of the pods' revision label of a ControllerRevision; nil: the kind's revisions are ReplicaSets.
+	// hash returns the value of the pods' revision label for a ControllerRevision; nil: the kind's revisions are
+	// ReplicaSets.
 	hash func(revision *unstructured.Unstructured) string
-	// size is the path of the size that is asked for.
+	// size is the path of the desired size.
 	size []string
 	// total, ready, available and updated are fields of the status.
 	total, ready, available, updated string
-	// operated is what only operations read; nil: there are none on that kind.
+	// operated is what only operations read; nil: the kind supports no operations.
 	operated *operated
 }
 
 // operated is what operations read of a kind.
 type operated struct {
-	// strategy is the field of the spec that says how pods are replaced.
+	// strategy is the field of the spec that configures how pods are replaced.
 	strategy string
 	// borrowed are the settings that an operation may change for its duration.
 	borrowed []string
-	// revision is the revision of the pod template; nil: it is not told.
+	// revision returns the revision of the pod template; nil: the kind does not report it.
 	revision func(o *unstructured.Unstructured) string
-	// owns says whether a pod that the workload's selector matches is really the workload's.
+	// owns reports whether a pod that the workload's selector matches belongs to the workload.
 	owns func(o *unstructured.Unstructured, pod *corev1.Pod) bool
 }
 
@@ -60,18 +62,21 @@ var kinds = map[string]kind{
 	"apps/Deployment": replicated(deploymentsResource, nil, &operated{strategy: "strategy",
 		borrowed: []string{workloadops.PathDeploymentUnavailable, workloadops.PathDeploymentSurge},
 		revision: countedRevision, owns: ownedByReplicaSet}),
-	"apps/StatefulSet": replicated(appsv1.SchemeGroupVersion.WithResource("statefulsets"), revisionName, &operated{strategy: "updateStrategy",
-		borrowed: []string{workloadops.PathUpdateStrategy, workloadops.PathUpdateUnavailable},
-		revision: updateRevision, owns: owned}),
-	"apps/DaemonSet": perNode(appsv1.SchemeGroupVersion.WithResource("daemonsets"), &operated{strategy: "updateStrategy",
-		borrowed: []string{workloadops.PathUpdateUnavailable, workloadops.PathUpdateSurge}, owns: owned}),
+	"apps/StatefulSet": replicated(appsv1.SchemeGroupVersion.WithResource("statefulsets"), revisionName,
+		&operated{strategy: "updateStrategy",
+			borrowed: []string{workloadops.PathUpdateStrategy, workloadops.PathUpdateUnavailable},
+			revision: updateRevision, owns: owned}),
+	"apps/DaemonSet": perNode(appsv1.SchemeGroupVersion.WithResource("daemonsets"),
+		&operated{strategy: "updateStrategy",
+			borrowed: []string{workloadops.PathUpdateUnavailable, workloadops.PathUpdateSurge}, owns: owned}),
 	"apps.kruise.io/CloneSet": replicated(kruise.WithResource("clonesets"), revisionTail, nil),
-	"apps.kruise.io/StatefulSet": replicated(schema.GroupVersionResource{Group: kruise.Group, Version: "v1beta1", Resource: "statefulsets"},
+	"apps.kruise.io/StatefulSet": replicated(schema.GroupVersionResource{Group: kruise.Group, Version: "v1beta1",
+		Resource: "statefulsets"},
 		revisionName, nil),
 	"apps.kruise.io/DaemonSet": perNode(kruise.WithResource("daemonsets"), nil),
 }
 
-// replicated is a kind that is asked for a number of pods.
+// replicated is a kind with a desired number of pods.
 func replicated(resource schema.GroupVersionResource, hash func(*unstructured.Unstructured) string, o *operated) kind {
 	return kind{resource: resource, hash: hash, size: []string{"spec", "replicas"}, operated: o,
 		total: "replicas", ready: "readyReplicas", available: "availableReplicas", updated: "updatedReplicas"}
@@ -80,10 +85,11 @@ func replicated(resource schema.GroupVersionResource, hash func(*unstructured.Un
 // perNode is a kind that runs a pod on each node.
 func perNode(resource schema.GroupVersionResource, o *operated) kind {
 	return kind{resource: resource, hash: revisionHash, size: []string{"status", "desiredNumberScheduled"}, operated: o,
-		total: "currentNumberScheduled", ready: "numberReady", available: "numberAvailable", updated: "updatedNumberScheduled"}
+		total: "currentNumberScheduled", ready: "numberReady", available: "numberAvailable",
+		updated: "updatedNumberScheduled"}
 }
 
-// kindOf is the adapter of a workload, in the API version that it is asked for; false for a kind that there is none for.
+// kindOf is the adapter of a workload, in the API version of ref; false for an unknown kind.
 func kindOf(ref catalog.WorkloadRef) (kind, bool) {
 	k, ok := kinds[pods.Key(ref)]
 	if _, version, named := strings.Cut(ref.APIVersion, "/"); ok && named {
@@ -103,24 +109,26 @@ func (k kind) revisions() schema.GroupVersionResource {
 // annotationRevision is where the Deployment controller counts the revisions.
 const annotationRevision = "deployment.kubernetes.io/revision"
 
-// revisionName is the value of the pods' label for kinds whose pods carry the whole name of their ControllerRevision.
+// revisionName is the value of the pods' label for kinds whose pods carry the full name of their ControllerRevision.
 func revisionName(r *unstructured.Unstructured) string { return r.GetName() }
 
-// revisionHash is that for kinds whose pods carry its hash alone.
+// revisionHash is the label's value for kinds whose pods carry only the hash of the ControllerRevision.
 func revisionHash(r *unstructured.Unstructured) string {
 	return r.GetLabels()[appsv1.ControllerRevisionHashLabelKey]
 }
 
-// revisionTail is that of a CloneSet: its pods carry the end of the revision's name as pod-template-hash, like those of a Deployment.
+// revisionTail is the label's value for a CloneSet: its pods carry the end of the revision's name as pod-template-hash,
+// like those of a Deployment.
 func revisionTail(r *unstructured.Unstructured) string {
 	return r.GetName()[strings.LastIndexByte(r.GetName(), '-')+1:]
 }
 
-// ownedByReplicaSet goes by the name of the ReplicaSet that owns the pod, which the Deployment controller makes of its own name and the
-// pod's template hash: asking for the ReplicaSets would need a permission more.
+// ownedByReplicaSet compares the name of the pod's ReplicaSet, which the Deployment controller builds from the
+// Deployment's name and the pod template hash: reading the ReplicaSets would need another permission.
 func ownedByReplicaSet(o *unstructured.Unstructured, pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "ReplicaSet" && owner.Name == o.GetName()+"-"+pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	return owner != nil && owner.Kind == "ReplicaSet" &&
+		owner.Name == o.GetName()+"-"+pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 }
 
 func owned(o *unstructured.Unstructured, pod *corev1.Pod) bool { return metav1.IsControlledBy(pod, o) }
@@ -134,11 +142,11 @@ func updateRevision(o *unstructured.Unstructured) string { return text(o, "statu
 // object is a workload as an operation sees it.
 type object struct {
 	*unstructured.Unstructured
-	// seen is what the decision goes by, pods and time left out.
+	// seen is the input of the decision, without pods and time.
 	seen workloadops.Observed
 }
 
-// observe is what operations see of a workload.
+// observe is what operations read of a workload.
 func (k kind) observe(o *unstructured.Unstructured) *object {
 	annotations := o.GetAnnotations()
 	s := workloadops.Observed{
@@ -148,7 +156,7 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 		OrderedReady: text(o, "spec", "podManagementPolicy") == string(appsv1.OrderedReadyPodManagement),
 		Partition:    int32(number(o, "spec", "updateStrategy", "rollingUpdate", "partition")),
 		FirstOrdinal: int32(number(o, "spec", "ordinals", "start")),
-		Package:      source.Packaged(templateAnnotations(o)),
+		Package:      source.PackageDigest(templateAnnotations(o)),
 		Remembered:   annotations[workloadops.AnnotationReplicas], LeftAt: annotations[workloadops.AnnotationLeftAt],
 	}
 	s.Paused, _, _ = unstructured.NestedBool(o.Object, "spec", "paused")
@@ -169,27 +177,28 @@ func (k kind) observe(o *unstructured.Unstructured) *object {
 	return &object{Unstructured: o, seen: s}
 }
 
-// snapshot is what operations and rollouts both see of a workload.
+// snapshot is what operations and rollouts both read of a workload.
 func (k kind) snapshot(o *unstructured.Unstructured, settings []string) workloadops.Snapshot {
 	return workloadops.Snapshot{
 		Claim:      o.GetAnnotations()[workloadops.AnnotationClaimedBy],
 		Generation: o.GetGeneration(), ObservedGeneration: number(o, "status", "observedGeneration"),
 		Deleting: o.GetDeletionTimestamp() != nil,
-		Replicas: k.asked(o), Total: count(o, k.total), Ready: count(o, k.ready), Available: count(o, k.available),
+		Replicas: k.desired(o), Total: count(o, k.total), Ready: count(o, k.ready), Available: count(o, k.available),
 		Updated:  count(o, k.updated),
-		Settings: settingsOf(o, settings), Trouble: replicaFailure(o),
+		Settings: settingsOf(o, settings), CreationProblem: replicaFailure(o),
 	}
 }
 
-// asked is the size that a workload is asked for: an absent one means 1 (Kubernetes API), where it is not the number of nodes.
-func (k kind) asked(o *unstructured.Unstructured) int32 {
+// desired is the desired size of a workload: a missing field means 1 (Kubernetes API), unless the size is the number of
+// nodes.
+func (k kind) desired(o *unstructured.Unstructured) int32 {
 	if n, there, _ := unstructured.NestedInt64(o.Object, k.size...); there || k.size[0] == "status" {
 		return int32(n)
 	}
 	return 1
 }
 
-// settingsOf are the values at these JSON Pointers; one that is not set is left out.
+// settingsOf are the values at these JSON Pointers; fields that are not set are left out.
 func settingsOf(o *unstructured.Unstructured, paths []string) map[string]json.RawMessage {
 	settings := map[string]json.RawMessage{}
 	for _, path := range paths {
@@ -204,7 +213,7 @@ func settingsOf(o *unstructured.Unstructured, paths []string) map[string]json.Ra
 	return settings
 }
 
-// replicaFailure is what a controller says about pods that it cannot create.
+// replicaFailure is the controller's message about pods that it cannot create.
 func replicaFailure(o *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {

@@ -22,15 +22,19 @@ func as(t *testing.T, typed any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: o}
 }
 
-// TestWhatOperationsSee reads each kind as the API server spells it.
-func TestWhatOperationsSee(t *testing.T) {
+// TestObserve_ReadsEachKind reads each kind with the field names of the API server.
+func TestObserve_ReadsEachKind(t *testing.T) {
 	t.Parallel()
 	quarter, one := intstr.FromString("25%"), intstr.FromInt32(1)
 	three, terminating, partition := int32(3), int32(1), int32(2)
-	meta := metav1.ObjectMeta{Name: "order", Generation: 7, Annotations: map[string]string{workloadops.AnnotationClaimedBy: "w@r", annotationRevision: "4"}}
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{workloadops.AnnotationRestartedBy: "t1/1"}}}
+	meta := metav1.ObjectMeta{Name: "order", Generation: 7,
+		Annotations: map[string]string{workloadops.AnnotationClaimedBy: "w@r", annotationRevision: "4"}}
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{workloadops.AnnotationRestartedBy: "t1/1"}}}
 	seen := func(change func(*workloadops.Observed)) workloadops.Observed {
-		o := workloadops.Observed{Snapshot: workloadops.Snapshot{Claim: "w@r", Generation: 7, ObservedGeneration: 6, Replicas: 3, Total: 5, Ready: 4, Available: 2, Updated: 1}, UpdateType: workloadops.UpdateRolling, Marker: "t1/1"}
+		o := workloadops.Observed{Snapshot: workloadops.Snapshot{Claim: "w@r", Generation: 7, ObservedGeneration: 6,
+			Replicas: 3, Total: 5, Ready: 4, Available: 2, Updated: 1}, UpdateType: workloadops.UpdateRolling,
+			Marker: "t1/1"}
 		change(&o)
 		return o
 	}
@@ -39,46 +43,61 @@ func TestWhatOperationsSee(t *testing.T) {
 		want   workloadops.Observed
 	}{
 		"apps/Deployment": {
-			object: &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &three, Template: template, Paused: true,
-				Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &quarter, MaxSurge: &one}}},
-				Status: appsv1.DeploymentStatus{ObservedGeneration: 6, Replicas: 5, ReadyReplicas: 4, AvailableReplicas: 2, UpdatedReplicas: 1, TerminatingReplicas: &terminating,
-					Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}}}},
+			object: &appsv1.Deployment{ObjectMeta: meta,
+				Spec: appsv1.DeploymentSpec{Replicas: &three, Template: template, Paused: true,
+					Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
+						RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &quarter, MaxSurge: &one}}},
+				Status: appsv1.DeploymentStatus{ObservedGeneration: 6, Replicas: 5, ReadyReplicas: 4,
+					AvailableReplicas: 2, UpdatedReplicas: 1, TerminatingReplicas: &terminating,
+					Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure,
+						Status: corev1.ConditionTrue, Message: "exceeded quota"}}}},
 			want: seen(func(o *workloadops.Observed) {
-				o.Paused, o.Terminating, o.Revision, o.Trouble = true, &terminating, "4", "exceeded quota"
-				o.Settings = map[string]json.RawMessage{workloadops.PathDeploymentUnavailable: json.RawMessage(`"25%"`), workloadops.PathDeploymentSurge: json.RawMessage(`1`)}
+				o.Paused, o.Terminating, o.Revision, o.CreationProblem = true, &terminating, "4", "exceeded quota"
+				o.Settings = map[string]json.RawMessage{workloadops.PathDeploymentUnavailable: json.RawMessage(`"25%"`),
+					workloadops.PathDeploymentSurge: json.RawMessage(`1`)}
 			}),
 		},
 		"apps/StatefulSet": {
-			object: &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &three, Template: template, PodManagementPolicy: appsv1.OrderedReadyPodManagement,
-				Ordinals: &appsv1.StatefulSetOrdinals{Start: 10}, UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
-					RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: &partition}}},
-				Status: appsv1.StatefulSetStatus{ObservedGeneration: 6, Replicas: 5, ReadyReplicas: 4, AvailableReplicas: 2, UpdatedReplicas: 1, UpdateRevision: "order-abc"}},
+			object: &appsv1.StatefulSet{ObjectMeta: meta,
+				Spec: appsv1.StatefulSetSpec{Replicas: &three, Template: template,
+					PodManagementPolicy: appsv1.OrderedReadyPodManagement,
+					Ordinals:            &appsv1.StatefulSetOrdinals{Start: 10},
+					UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
+						RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: &partition}}},
+				Status: appsv1.StatefulSetStatus{ObservedGeneration: 6, Replicas: 5, ReadyReplicas: 4,
+					AvailableReplicas: 2, UpdatedReplicas: 1, UpdateRevision: "order-abc"}},
 			want: seen(func(o *workloadops.Observed) {
 				o.OrderedReady, o.Partition, o.FirstOrdinal, o.Revision = true, 2, 10, "order-abc"
-				o.Settings = map[string]json.RawMessage{workloadops.PathUpdateStrategy: json.RawMessage(`{"rollingUpdate":{"partition":2},"type":"RollingUpdate"}`)}
+				o.Settings = map[string]json.RawMessage{workloadops.PathUpdateStrategy: json.RawMessage(
+					`{"rollingUpdate":{"partition":2},"type":"RollingUpdate"}`)}
 			}),
 		},
 		"apps/DaemonSet": {
-			object: &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Template: template, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
-				Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one, MaxSurge: &quarter}}},
-				Status: appsv1.DaemonSetStatus{ObservedGeneration: 6, DesiredNumberScheduled: 3, CurrentNumberScheduled: 5, NumberReady: 4, NumberAvailable: 2, UpdatedNumberScheduled: 1}},
+			object: &appsv1.DaemonSet{ObjectMeta: meta,
+				Spec: appsv1.DaemonSetSpec{Template: template, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+					Type:          appsv1.RollingUpdateDaemonSetStrategyType,
+					RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one, MaxSurge: &quarter}}},
+				Status: appsv1.DaemonSetStatus{ObservedGeneration: 6, DesiredNumberScheduled: 3,
+					CurrentNumberScheduled: 5, NumberReady: 4, NumberAvailable: 2, UpdatedNumberScheduled: 1}},
 			want: seen(func(o *workloadops.Observed) {
-				o.Settings = map[string]json.RawMessage{workloadops.PathUpdateUnavailable: json.RawMessage(`1`), workloadops.PathUpdateSurge: json.RawMessage(`"25%"`)}
+				o.Settings = map[string]json.RawMessage{workloadops.PathUpdateUnavailable: json.RawMessage(`1`),
+					workloadops.PathUpdateSurge: json.RawMessage(`"25%"`)}
 			}),
 		},
 	} {
 		require.Equal(t, tc.want, kinds[kind].observe(as(t, tc.object)).seen, kind)
 	}
 	bare := kinds["apps/Deployment"].observe(&unstructured.Unstructured{Object: map[string]any{}})
-	require.Equal(t, int32(1), bare.seen.Replicas, "an absent size means 1")
+	require.Equal(t, int32(1), bare.seen.Replicas, "a missing size means 1")
 }
 
-// TestWhoOwnsAPod tells a workload's pods from others that its selector matches.
-func TestWhoOwnsAPod(t *testing.T) {
+// TestOwns_ComparesController distinguishes a workload's pods from others that its selector matches.
+func TestOwns_ComparesController(t *testing.T) {
 	t.Parallel()
 	yes := true
 	pod := func(kind, name string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: "abc"},
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+			appsv1.DefaultDeploymentUniqueLabelKey: "abc"},
 			OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: name, UID: "u-1", Controller: &yes}}}}
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{}}
@@ -86,9 +105,10 @@ func TestWhoOwnsAPod(t *testing.T) {
 	o.SetUID("u-1")
 	owns := kinds["apps/Deployment"].operated.owns
 	require.True(t, owns(o, pod("ReplicaSet", "order-abc")))
-	require.False(t, owns(o, pod("ReplicaSet", "orders-abc")), "another Deployment's")
-	require.False(t, owns(o, &corev1.Pod{}), "nobody's")
+	require.False(t, owns(o, pod("ReplicaSet", "orders-abc")), "a pod of another Deployment")
+	require.False(t, owns(o, &corev1.Pod{}), "a pod without an owner")
 	require.True(t, kinds["apps/StatefulSet"].operated.owns(o, pod("StatefulSet", "order")))
 	o.SetUID("u-2")
-	require.False(t, kinds["apps/StatefulSet"].operated.owns(o, pod("StatefulSet", "order")), "that of a namesake that is gone")
+	require.False(t, kinds["apps/StatefulSet"].operated.owns(o, pod("StatefulSet", "order")),
+		"a pod of a deleted workload with the same name")
 }

@@ -16,9 +16,10 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// notifier holds the one watch of claimed workloads: one for each kind (for each kind and namespace, when the worker serves only some),
-// begun when somebody first needs it and kept until the end. It wakes those that wait for a workload, and passes every change on to the
-// drift detector. Of the objects it keeps what that one compares, and whole those that an attempt follows.
+// notifier holds the watches of claimed workloads: one for each kind (for each kind and namespace, when the worker
+// serves only some), started on first use and kept until the end. It wakes the attempts that wait for a workload, and
+// passes every change to the drift detector. It keeps only what the drift detector compares, and the complete object of
+// workloads that an attempt follows.
 type notifier struct {
 	client  dynamic.Interface
 	options Options
@@ -33,8 +34,8 @@ type notifier struct {
 
 	mu      sync.Mutex
 	watches map[scope]*kube.SharedWatch
-	// heard takes every change besides; nil: nobody does.
-	heard func(kind string) cache.ResourceEventHandler
+	// handler also receives every change; nil: none.
+	handler func(kind string) cache.ResourceEventHandler
 }
 
 // scope is what one watch covers: a kind by pods.Key, in a namespace or, with "", in all of them.
@@ -51,23 +52,23 @@ func newNotifier(client dynamic.Interface, options Options) *notifier {
 	return n
 }
 
-// passOn has every change told to a handler too. It is to be called before the first watch begins: one that begins later takes what is
-// there for news.
-func (n *notifier) passOn(heard func(kind string) cache.ResourceEventHandler) {
+// onChange registers a handler for every change. It must be called before the first watch starts, because a later
+// handler would receive existing objects as new ones.
+func (n *notifier) onChange(heard func(kind string) cache.ResourceEventHandler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.heard = heard
+	n.handler = heard
 }
 
-// subscription is one waiting attempt's place at the notifier.
+// subscription is one waiting attempt's subscription to changes.
 type subscription struct {
-	// wake gets a value when one of the workloads has changed since the last one was taken.
+	// wake gets a value when one of the workloads has changed since the last value was received.
 	wake    chan struct{}
 	watches []*kube.SharedWatch
 	leave   func()
 }
 
-// subscribe begins to listen for changes of workloads. leave must be called.
+// subscribe subscribes to changes of workloads. leave must be called.
 func (n *notifier) subscribe(targets ...target) subscription {
 	wake, leave := n.waiting.Subscribe(targets...)
 	unfollow := n.followed.begin(targets)
@@ -80,19 +81,19 @@ func (n *notifier) subscribe(targets ...target) subscription {
 	return s
 }
 
-// live says whether changes can be relied on to arrive.
+// live reports whether changes are reliably delivered.
 func (s subscription) live(now time.Time) bool {
 	return !slices.ContainsFunc(s.watches, func(w *kube.SharedWatch) bool { return !w.Live(now) })
 }
 
-// within is how long to listen without having looked again: until the next look that is due, and less while a watch cannot be relied on, or
-// does not tell what is waited for. 0: there is no need to look.
-func (s subscription) within(now, nextLook time.Time, untold bool) time.Duration {
+// maxWait is how long to wait without another read: until the next pod check, and less while a watch is unreliable, or
+// when it does not report the awaited condition. 0: no read is needed.
+func (s subscription) maxWait(now, nextLook time.Time, unreported bool) time.Duration {
 	var d time.Duration
 	if now.Before(nextLook) {
 		d = nextLook.Sub(now)
 	}
-	if (untold || !s.live(now)) && (d == 0 || d > rereadEvery) {
+	if (unreported || !s.live(now)) && (d == 0 || d > rereadEvery) {
 		d = rereadEvery
 	}
 	return d
@@ -106,26 +107,28 @@ func (n *notifier) covering(kind, namespace string) scope {
 	return scope{kind, namespace}
 }
 
-// watch is the running watch that covers a kind in a namespace; it is begun when there is none.
+// watch is the running watch that covers a kind in a namespace; it is started if there is none.
 func (n *notifier) watch(kind, namespace string) *kube.SharedWatch {
 	s := n.covering(kind, namespace)
 	if w := n.watches[s]; w != nil {
 		return w
 	}
 	w := kube.NewSharedWatch(n.client, kube.Watched{Resource: kinds[s.kind].resource, Namespace: s.namespace,
-		Selector: workloadops.SelectClaimed, Transform: n.keep(s.kind), Indexers: cache.Indexers{byClaim: claimOf}}, n.options.Now, func(err error) {
-		n.options.Logger.Warn("the watch of claimed workloads does not work: it is retried, and workloads that are waited for are read "+
+		Selector: workloadops.SelectClaimed, Transform: n.transform(s.kind),
+		Indexers: cache.Indexers{byClaim: claimOf}}, n.options.Now, func(err error) {
+		n.options.Logger.Warn("the watch of claimed workloads failed; it is retried, and meanwhile awaited workloads "+
+			"are read "+
 			"every second", "kind", s.kind, "namespace", cmp.Or(s.namespace, "all"), "error", err)
 	})
 	n.watches[s] = w
 	if err := n.prepare(s, w); err != nil {
-		panic(err) // the informer is not running yet: nothing of this can fail
+		panic(err) // cannot fail: the informer is not running yet
 	}
 	n.ending.Go(func() { w.Informer.RunWithContext(n.ctx) })
 	return w
 }
 
-// observe begins to watch a kind wherever the worker serves, though nobody waits.
+// observe starts to watch a kind in all served namespaces, even if no attempt waits.
 func (n *notifier) observe(kind string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,8 +140,8 @@ func (n *notifier) observe(kind string) {
 	}
 }
 
-// find is what the watch keeps of a workload; nil when it is not there.
-func (n *notifier) find(t target) *resting {
+// find is what the watch keeps of a workload; nil when the watch does not show it.
+func (n *notifier) find(t target) *claimedWorkload {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w := n.watches[n.covering(t.kind, t.namespace)]
@@ -146,12 +149,12 @@ func (n *notifier) find(t target) *resting {
 		return nil
 	}
 	obj, _, _ := w.Informer.GetStore().GetByKey(t.namespace + "/" + t.name)
-	r, _ := obj.(*resting)
+	r, _ := obj.(*claimedWorkload)
 	return r
 }
 
-// rests says whether the workload beside which an extra one stands rests under the same claim.
-func (n *notifier) rests(extra target, claim string) bool {
+// mainPaused reports whether the workload that belongs to an extra one is paused at a step under the same claim.
+func (n *notifier) mainPaused(extra target, claim string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w := n.watches[n.covering(extra.kind, extra.namespace)]
@@ -160,42 +163,42 @@ func (n *notifier) rests(extra target, claim string) bool {
 	}
 	claimed, err := w.Informer.GetIndexer().ByIndex(byClaim, claim)
 	return err == nil && slices.ContainsFunc(claimed, func(obj any) bool {
-		r, is := obj.(*resting)
+		r, is := obj.(*claimedWorkload)
 		return is && !r.extra && r.Namespace == extra.namespace && r.rest != nil && r.rest.Template != ""
 	})
 }
 
-// byClaim finds the workloads that are under one claim.
+// byClaim indexes the workloads by their claim.
 const byClaim = "claim"
 
 func claimOf(obj any) ([]string, error) {
-	if r, is := obj.(*resting); is {
+	if r, is := obj.(*claimedWorkload); is {
 		return []string{r.claim}, nil
 	}
 	return nil, nil
 }
 
 func (n *notifier) prepare(s scope, w *kube.SharedWatch) error {
-	tell := func(obj any) { n.tell(s.kind, obj) }
+	report := func(obj any) { n.notify(s.kind, obj) }
 	left := func(obj any) {
-		if r := restingOf(obj); r != nil {
+		if r := claimedWorkloadOf(obj); r != nil {
 			n.followed.drop(target{s.kind, r.Namespace, r.Name})
 		}
-		tell(obj)
+		report(obj)
 	}
 	_, err := w.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: left,
+		AddFunc: report, UpdateFunc: func(_, obj any) { report(obj) }, DeleteFunc: left,
 	})
-	if err != nil || n.heard == nil {
+	if err != nil || n.handler == nil {
 		return err
 	}
-	_, err = w.Informer.AddEventHandler(n.heard(s.kind))
+	_, err = w.Informer.AddEventHandler(n.handler(s.kind))
 	return err
 }
 
-// tell wakes everybody who waits for the workload of an event.
-func (n *notifier) tell(kind string, obj any) {
-	if r := restingOf(obj); r != nil {
+// notify wakes the attempts that wait for the workload of an event.
+func (n *notifier) notify(kind string, obj any) {
+	if r := claimedWorkloadOf(obj); r != nil {
 		n.waiting.Notify(target{kind, r.Namespace, r.Name})
 	}
 }
@@ -205,23 +208,23 @@ func (n *notifier) stop() {
 	n.ending.Wait()
 }
 
-// keep keeps of an object what the watch needs.
-func (n *notifier) keep(kind string) cache.TransformFunc {
+// transform reduces an object to what the watch keeps.
+func (n *notifier) transform(kind string) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		o, ok := obj.(*unstructured.Unstructured)
 		if !ok {
 			return obj, nil
 		}
 		n.followed.keep(kind, o)
-		return newResting(o), nil
+		return newClaimedWorkload(o), nil
 	}
 }
 
-// restingOf is what an event is about; nil when that is nothing of ours.
-func restingOf(obj any) *resting {
+// claimedWorkloadOf is the object of an event; nil for other objects.
+func claimedWorkloadOf(obj any) *claimedWorkload {
 	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj
 	}
-	r, _ := obj.(*resting)
+	r, _ := obj.(*claimedWorkload)
 	return r
 }

@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// situation is one workload and what is done to it.
+// situation is one workload and the operation on it.
 type situation struct {
 	reason  string
 	kind    string
@@ -24,11 +24,12 @@ type situation struct {
 	make    func(b *bench, name string)
 	writes  int
 	message string
-	// oneOut says that never more than one pod may be out.
+	// oneOut is true when at most one pod may be unavailable at any time.
 	oneOut bool
-	// onHand says that its controller leaves old pods to whoever deletes them.
+	// onHand is true when its controller replaces a pod only after another client has deleted it.
 	onHand bool
-	// generations is by how much the generation grows: by the changes of the spec, and of a Deployment by those of its annotations too.
+	// generations is the growth of the generation: by the changes of the spec, and for a Deployment also by those of
+	// its annotations.
 	generations int
 }
 
@@ -57,36 +58,49 @@ func slowly(t *corev1.PodTemplateSpec) {
 
 var situations = map[string]situation{
 	"deployment/RESTART/PARALLEL": {
-		reason: "a Deployment is restarted with two writes", kind: "Deployment", op: plan.Restart, method: plan.Parallel, pods: 3,
+		reason: "a Deployment is restarted with two writes", kind: "Deployment", op: plan.Restart,
+		method: plan.Parallel, pods: 3,
 		make: deploymentOf(3, nil), writes: 2, generations: 2, message: "restarted: 3 of 3 pods are ready",
 	},
 	"deployment/RESTART/SEQUENTIAL": {
-		reason: "a Deployment is restarted pod by pod with two writes, its own settings kept", kind: "Deployment", op: plan.Restart, method: plan.Sequential, pods: 4,
+		reason: "a Deployment is restarted pod by pod with two writes, its own settings kept", kind: "Deployment",
+		op: plan.Restart, method: plan.Sequential, pods: 4,
 		make: deploymentOf(4, func(d *appsv1.Deployment) {
-			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: amount("50%"), MaxSurge: amount("3")}
+			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: amount("50%"),
+				MaxSurge: amount("3")}
 			d.Spec.MinReadySeconds = 1
 			slowly(&d.Spec.Template)
 		}), writes: 2, generations: 2, message: "restarted: 4 of 4 pods are ready", oneOut: true,
 	},
 	"deployment/RESTART/Recreate": {
-		reason: "a type Recreate Deployment is handled as such, and said so", kind: "Deployment", op: plan.Restart, method: plan.Sequential, pods: 2,
-		make:   deploymentOf(2, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType }),
-		writes: 2, generations: 2, message: "restarted: 2 of 2 pods are ready; its update type is Recreate, so all of them went down before new ones came up",
+		reason: "a Deployment of type Recreate is restarted as such, and the message says so", kind: "Deployment",
+		op: plan.Restart, method: plan.Sequential, pods: 2,
+		make: deploymentOf(2, func(d *appsv1.Deployment) {
+			d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+		}),
+		writes: 2, generations: 2, message: "restarted: 2 of 2 pods are ready; its update type is Recreate, so all " +
+			"of them went down before new ones came up",
 	},
 	"statefulset/RESTART/SEQUENTIAL": {
-		reason: "a StatefulSet restarts itself pod by pod", kind: "StatefulSet", op: plan.Restart, method: plan.Sequential, pods: 3,
-		make: statefulSetOf(3, func(s *appsv1.StatefulSet) { slowly(&s.Spec.Template) }), writes: 2, generations: 1, message: "restarted: 3 of 3 pods are ready", oneOut: true,
+		reason: "a StatefulSet restarts itself pod by pod", kind: "StatefulSet", op: plan.Restart,
+		method: plan.Sequential, pods: 3,
+		make: statefulSetOf(3, func(s *appsv1.StatefulSet) {
+			slowly(&s.Spec.Template)
+		}), writes: 2, generations: 1, message: "restarted: 3 of 3 pods are ready", oneOut: true,
 	},
 	"statefulset/RESTART/PARALLEL": {
-		reason: "a StatefulSet's pods are deleted all at once", kind: "StatefulSet", op: plan.Restart, method: plan.Parallel, pods: 3,
+		reason: "a StatefulSet's pods are deleted all at once", kind: "StatefulSet", op: plan.Restart,
+		method: plan.Parallel, pods: 3,
 		make: statefulSetOf(3, burst), writes: 2, generations: 2, message: "restarted: 3 of 3 pods are ready",
 	},
 	"statefulset/RESTART/PARALLEL/ordered": {
-		reason: "they come back in their order where the StatefulSet says so", kind: "StatefulSet", op: plan.Restart, method: plan.Parallel, pods: 3,
+		reason: "they come back in order where the StatefulSet requires it", kind: "StatefulSet", op: plan.Restart,
+		method: plan.Parallel, pods: 3,
 		make: statefulSetOf(3, nil), writes: 2, generations: 2, message: "restarted: 3 of 3 pods are ready",
 	},
 	"statefulset/RESTART/SEQUENTIAL/OnDelete": {
-		reason: "a StatefulSet that waits for its pods to be deleted gets them deleted one by one", kind: "StatefulSet", op: plan.Restart, method: plan.Sequential, pods: 3,
+		reason: "with OnDelete the pods of a StatefulSet are deleted one by one", kind: "StatefulSet", op: plan.Restart,
+		method: plan.Sequential, pods: 3,
 		make: statefulSetOf(3, func(s *appsv1.StatefulSet) {
 			s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 			s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
@@ -94,29 +108,40 @@ var situations = map[string]situation{
 		}), writes: 2, generations: 1, message: "restarted: 3 of 3 pods are ready", oneOut: true,
 	},
 	"daemonset/RESTART/SEQUENTIAL": {
-		reason: "a DaemonSet is restarted node by node, whatever its own limit", kind: "DaemonSet", op: plan.Restart, method: plan.Sequential, pods: 4,
+		reason: "a DaemonSet is restarted node by node, despite its own limit", kind: "DaemonSet", op: plan.Restart,
+		method: plan.Sequential, pods: 4,
 		make: daemonSetOf(func(d *appsv1.DaemonSet) {
 			d.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: amount("3")}
 			slowly(&d.Spec.Template)
 		}), writes: 2, generations: 2, message: "restarted: 4 of 4 pods are ready", oneOut: true,
 	},
 	"daemonset/RESTART/PARALLEL": {
-		reason: "a DaemonSet that surges is restarted on all nodes at once", kind: "DaemonSet", op: plan.Restart, method: plan.Parallel, pods: 4,
+		reason: "a DaemonSet that surges is restarted on all nodes at once", kind: "DaemonSet", op: plan.Restart,
+		method: plan.Parallel, pods: 4,
 		make: daemonSetOf(func(d *appsv1.DaemonSet) {
-			d.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: amount("0"), MaxSurge: amount("1")}
+			d.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: amount("0"),
+				MaxSurge: amount("1")}
 		}), writes: 2, generations: 2, message: "restarted: 4 of 4 pods are ready",
 	},
 	"daemonset/RESTART/SEQUENTIAL/OnDelete": {
-		reason: "a DaemonSet that waits for its pods to be deleted gets them deleted one by one", kind: "DaemonSet", op: plan.Restart, method: plan.Sequential, pods: 4,
+		reason: "with OnDelete the pods of a DaemonSet are deleted one by one", kind: "DaemonSet", op: plan.Restart,
+		method: plan.Sequential, pods: 4,
 		make: daemonSetOf(func(d *appsv1.DaemonSet) {
 			d.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 			slowly(&d.Spec.Template)
 		}), writes: 2, generations: 1, message: "restarted: 4 of 4 pods are ready", oneOut: true,
 	},
-	"deployment/STOP/PARALLEL":    {reason: "two writes", kind: "Deployment", op: plan.Stop, method: plan.Parallel, pods: 3, make: deploymentOf(3, nil), writes: 2, generations: 2, message: "stopped: no pod is left"},
-	"deployment/STOP/SEQUENTIAL":  {reason: "one pod fewer at a time", kind: "Deployment", op: plan.Stop, method: plan.Sequential, pods: 3, make: deploymentOf(3, nil), writes: 4, generations: 4, message: "stopped: no pod is left", oneOut: true},
-	"statefulset/STOP/PARALLEL":   {reason: "its order does not hold up a STOP", kind: "StatefulSet", op: plan.Stop, method: plan.Parallel, pods: 3, make: statefulSetOf(3, nil), writes: 2, generations: 1, message: "stopped: no pod is left"},
-	"statefulset/STOP/SEQUENTIAL": {reason: "one pod fewer at a time", kind: "StatefulSet", op: plan.Stop, method: plan.Sequential, pods: 3, make: statefulSetOf(3, nil), writes: 4, generations: 3, message: "stopped: no pod is left", oneOut: true},
+	"deployment/STOP/PARALLEL": {reason: "two writes", kind: "Deployment", op: plan.Stop, method: plan.Parallel,
+		pods: 3, make: deploymentOf(3, nil), writes: 2, generations: 2, message: "stopped: no pod is left"},
+	"deployment/STOP/SEQUENTIAL": {reason: "one pod fewer at a time", kind: "Deployment", op: plan.Stop,
+		method: plan.Sequential, pods: 3, make: deploymentOf(3, nil), writes: 4, generations: 4,
+		message: "stopped: no pod is left", oneOut: true},
+	"statefulset/STOP/PARALLEL": {reason: "its order does not delay a STOP", kind: "StatefulSet", op: plan.Stop,
+		method: plan.Parallel, pods: 3, make: statefulSetOf(3, nil), writes: 2, generations: 1,
+		message: "stopped: no pod is left"},
+	"statefulset/STOP/SEQUENTIAL": {reason: "one pod fewer at a time", kind: "StatefulSet", op: plan.Stop,
+		method: plan.Sequential, pods: 3, make: statefulSetOf(3, nil), writes: 4, generations: 3,
+		message: "stopped: no pod is left", oneOut: true},
 }
 
 func TestOperations(t *testing.T) {
@@ -126,12 +151,12 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// play carries out one situation, and for a STOP the START that undoes it.
+// play carries out one situation, and after a STOP the START that reverses it.
 func (b *bench) play(s situation) {
 	name := observer.Name{Kind: s.kind, Name: "order"}
 	s.make(b, name.Name)
 	b.settled(name, s.pods)
-	before, old := b.whole(name), uids(b.pods(name.Name))
+	before, old := b.state(name), uids(b.pods(name.Name))
 	watched := observer.Start(b.t, b.kube, b.namespace)
 	result := b.must(b.request(name, s.op, s.method))
 	require.Equal(b.t, s.message, result.Message, s.reason)
@@ -141,7 +166,7 @@ func (b *bench) play(s situation) {
 	require.Equal(b.t, before.generation+int64(s.generations), after.generation, s.reason)
 	if s.op == plan.Stop {
 		require.Empty(b.t, b.pods(name.Name), s.reason)
-		require.Equal(b.t, "3", after.annotations[workloadops.AnnotationReplicas], "its size must be remembered")
+		require.Equal(b.t, "3", after.annotations[workloadops.AnnotationReplicas], "its size must be stored")
 		require.Equal(b.t, int32(3), *result.FromReplicas)
 		require.Equal(b.t, int32(0), *result.ToReplicas)
 		b.playStart(s, name, before)
@@ -154,15 +179,16 @@ func (b *bench) play(s situation) {
 		for uid := range uids(b.pods(name.Name)) {
 			require.NotContains(b.t, old, uid, "every pod must be a new one")
 		}
-		require.Len(b.t, watched.Timeline(b.t).Made[name], s.pods, "no pod may be restarted twice:\n%s", watched.Timeline(b.t))
+		require.Len(b.t, watched.Timeline(b.t).Created[name], s.pods, "no pod may be restarted twice:\n%s",
+			watched.Timeline(b.t))
 	}
 	if s.oneOut {
-		watched.RequireAtMostOneOut(b.t, name)
+		watched.RequireAtMostOneUnavailable(b.t, name)
 	}
 }
 
-// playStart starts what was stopped, with the same method.
-func (b *bench) playStart(s situation, name observer.Name, before whole) {
+// playStart starts the stopped workload, with the same method.
+func (b *bench) playStart(s situation, name observer.Name, before workloadState) {
 	b.use(b.config, workload.Options{})
 	watched := observer.Start(b.t, b.kube, b.namespace)
 	result := b.must(b.request(name, plan.Start, s.method))
@@ -170,11 +196,11 @@ func (b *bench) playStart(s situation, name observer.Name, before whole) {
 	require.Equal(b.t, s.writes, b.traffic.written(), "as many writes as the STOP took")
 	after := b.requireTidy(name, before)
 	require.Equal(b.t, before.replicas, after.replicas)
-	require.NotContains(b.t, after.annotations, workloadops.AnnotationReplicas, "nothing is left to remember")
+	require.NotContains(b.t, after.annotations, workloadops.AnnotationReplicas, "the stored size is removed")
 	require.Equal(b.t, int32(0), *result.FromReplicas)
 	require.Equal(b.t, int32(3), *result.ToReplicas)
 	if s.method == plan.Sequential {
-		watched.RequireAtMostOneOut(b.t, name)
+		watched.RequireAtMostOneUnavailable(b.t, name)
 	}
 }
 

@@ -17,7 +17,7 @@ var errDown = errors.New("connection refused")
 
 func neverReady(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "x:never-ready" }
 
-// inBackground runs an operation while the test does something else; it ends with its error.
+// inBackground runs an operation in parallel to the test, and returns its error on the channel.
 func (b *bench) inBackground(req workloadops.Request) <-chan error {
 	ended := make(chan error, 1)
 	d := b.driver(req)
@@ -32,16 +32,16 @@ func (b *bench) inBackground(req workloadops.Request) <-chan error {
 func (b *bench) begin(req workloadops.Request) <-chan error {
 	b.t.Helper()
 	ended := b.inBackground(req)
-	require.Eventually(b.t, func() bool { return b.traffic.written() > 0 }, patience, tick, "it never began")
+	require.Eventually(b.t, func() bool { return b.traffic.written() > 0 }, patience, tick, "it did not start")
 	return ended
 }
 
-func TestSomebodyScalesAStart(t *testing.T) {
+func TestStart_FollowsSizeSetByAnotherClient(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 0, func(d *appsv1.Deployment) {
 		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/ready-after": "2s"}
 	})
-	before := b.whole(order)
+	before := b.state(order)
 	three := int32(3)
 	req := b.request(order, plan.Start, plan.Sequential)
 	req.Workload.Replicas = &three
@@ -54,14 +54,15 @@ func TestSomebodyScalesAStart(t *testing.T) {
 		}
 		ended <- result.Message
 	}()
-	b.until(order, "begun", func(w whole) bool { return w.replicas == 1 })
+	b.until(order, "begun", func(w workloadState) bool { return w.replicas == 1 })
 	b.merge(order, `{"spec":{"replicas":2}}`)
-	require.Equal(t, "started: 2 of 2 pods are ready; somebody else scaled it from 1 to 2 meanwhile", <-ended, "whoever scaled it wants that size: it is not fought over")
+	require.Equal(t, "started: 2 of 2 pods are ready; another client scaled it from 1 to 2 meanwhile", <-ended,
+		"the size of the other client is kept")
 	after := b.requireTidy(order, before)
 	require.Equal(t, int64(2), after.replicas)
 }
 
-func TestSomebodyScalesAStartToZero(t *testing.T) {
+func TestStart_FailsWhenScaledToZero(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 0, neverReady)
 	three := int32(3)
@@ -70,10 +71,10 @@ func TestSomebodyScalesAStartToZero(t *testing.T) {
 	ended := b.begin(req)
 	b.merge(order, `{"spec":{"replicas":0}}`)
 	app := requireFailure(t, <-ended, failure.WorkloadFailed)
-	require.Contains(t, app.Message(), "somebody else scaled it to zero while it was being started")
+	require.Contains(t, app.Message(), "another client scaled it to zero while it was being started")
 }
 
-func TestSomebodyScalesAStop(t *testing.T) {
+func TestStop_FailsWhenScaledUp(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/delete-after": "3s"}
@@ -82,22 +83,23 @@ func TestSomebodyScalesAStop(t *testing.T) {
 	ended := b.begin(b.request(order, plan.Stop, plan.Parallel))
 	b.merge(order, `{"spec":{"replicas":5}}`)
 	app := requireFailure(t, <-ended, failure.WorkloadFailed)
-	require.Contains(t, app.Message(), "somebody else scaled it from 0 to 5 while it was being stopped: find out who does (an autoscaler?)")
-	after := b.whole(order)
-	require.Equal(t, int64(5), after.replicas, "it is not fought over")
-	require.NotContains(t, after.annotations, workloadops.AnnotationReplicas, "their size counts now")
+	require.Contains(t, app.Message(), "another client scaled it from 0 to 5 while it was being stopped: find out "+
+		"which one (an autoscaler?)")
+	after := b.state(order)
+	require.Equal(t, int64(5), after.replicas, "the size of the other client is kept")
+	require.NotContains(t, after.annotations, workloadops.AnnotationReplicas, "the size of the other client counts")
 	require.NotContains(t, after.annotations, workloadops.AnnotationClaimedBy)
 }
 
-func TestSomebodyUndoesARestart(t *testing.T) {
+func TestRestart_FailsWhenMarkerRemoved(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, slowDeployment)
 	b.settled(order, 2)
-	before := b.whole(order)
+	before := b.state(order)
 	ended := b.begin(b.request(order, plan.Restart, plan.Sequential))
 	b.merge(order, `{"spec":{"template":{"metadata":{"annotations":{"slipway.io/restarted-by":null}}}}}`)
 	app := requireFailure(t, <-ended, failure.WorkloadFailed)
-	require.Contains(t, app.Message(), "somebody else changed its pod template while it was being restarted")
+	require.Contains(t, app.Message(), "another client changed its pod template while it was being restarted")
 	b.requireTidy(order, before)
 }
 
@@ -105,7 +107,7 @@ func slowDeployment(d *appsv1.Deployment) {
 	d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/ready-after": "2s"}
 }
 
-func TestSomebodyEditsTheBorrowedSettings(t *testing.T) {
+func TestRestart_KeepsEditOfBorrowedSettings(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, slowDeployment)
 	b.settled(order, 2)
@@ -116,17 +118,19 @@ func TestSomebodyEditsTheBorrowedSettings(t *testing.T) {
 		result, _ := d.run()
 		ended <- result
 	}()
-	b.until(order, "begun", func(w whole) bool { return w.marker != "" })
+	b.until(order, "begun", func(w workloadState) bool { return w.marker != "" })
 	b.merge(order, `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":3}}}}`)
 	result := <-ended
-	require.Equal(t, "restarted: 2 of 2 pods are ready; somebody else changed /spec/strategy/rollingUpdate/maxSurge meanwhile, which is left as it is", result.Message)
+	require.Equal(t, "restarted: 2 of 2 pods are ready; another client changed /spec/strategy/rollingUpdate/maxSurge "+
+		"meanwhile, which is left unchanged", result.Message)
 	deployment, err := b.kube.AppsV1().Deployments(b.namespace).Get(t.Context(), "order", metav1.GetOptions{})
 	require.NoError(t, err)
-	require.Equal(t, "3", deployment.Spec.Strategy.RollingUpdate.MaxSurge.String(), "their edit is not overwritten")
-	require.Equal(t, "25%", deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.String(), "the rest is given back")
+	require.Equal(t, "3", deployment.Spec.Strategy.RollingUpdate.MaxSurge.String(), "the other client's edit is kept")
+	require.Equal(t, "25%", deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.String(),
+		"the other settings are restored")
 }
 
-func TestSomebodyDeletesTheWorkload(t *testing.T) {
+func TestStart_FailsWhenWorkloadDeleted(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 0, neverReady)
 	one := int32(1)
@@ -135,10 +139,10 @@ func TestSomebodyDeletesTheWorkload(t *testing.T) {
 	ended := b.begin(req)
 	require.NoError(t, b.kube.AppsV1().Deployments(b.namespace).Delete(t.Context(), "order", metav1.DeleteOptions{}))
 	app := requireFailure(t, <-ended, failure.WorkloadFailed)
-	require.Contains(t, app.Message(), "deleted by somebody else")
+	require.Contains(t, app.Message(), "deleted by another client")
 }
 
-func TestSomebodyPausesARestart(t *testing.T) {
+func TestRestart_FailsWhenPaused(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, slowDeployment)
 	b.settled(order, 2)
@@ -147,7 +151,7 @@ func TestSomebodyPausesARestart(t *testing.T) {
 	ended := b.begin(req)
 	b.merge(order, `{"spec":{"paused":true}}`)
 	app := requireFailure(t, <-ended, failure.WorkloadFailed)
-	require.Contains(t, app.Message(), "somebody paused it meanwhile: `kubectl rollout resume` lets it go on")
+	require.Contains(t, app.Message(), "another client paused it meanwhile: continue it with `kubectl rollout resume`")
 }
 
 func TestNothingToDo(t *testing.T) {
@@ -158,36 +162,39 @@ func TestNothingToDo(t *testing.T) {
 		op      plan.Operation
 		message string
 	}{
-		"started already": {"a workload that runs is as asked", 2, plan.Start, "nothing to do: 2 of 2 pods are ready"},
-		"stopped already": {"a workload without pods is as asked", 0, plan.Stop, "nothing to do: it is stopped, no pod is left"},
-		"restart of none": {"there is no pod to restart, and nothing is stamped", 0, plan.Restart, "nothing to do: it has no pods"},
+		"started already": {"a running workload is already started", 2, plan.Start,
+			"nothing to do: 2 of 2 pods are ready"},
+		"stopped already": {"a workload without pods is already stopped", 0, plan.Stop,
+			"nothing to do: it is stopped, no pod is left"},
+		"restart of none": {"there is no pod to restart, and nothing is stamped", 0, plan.Restart,
+			"nothing to do: it has no pods"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.deployment("order", tc.pods, nil)
 			b.settled(order, int(tc.pods))
-			before := b.whole(order)
+			before := b.state(order)
 			result := b.must(b.request(order, tc.op, plan.Sequential))
 			require.Equal(t, tc.message, result.Message, tc.reason)
 			require.False(t, result.Changed)
-			require.Zero(t, b.traffic.count("PATCH", ""), "it takes no write, not even a claim")
-			require.Equal(t, before, b.whole(order))
+			require.Zero(t, b.traffic.count("PATCH", ""), "no write is made, not even a claim")
+			require.Equal(t, before, b.state(order))
 		})
 	}
 }
 
-func TestStartOfPodsThatAreComing(t *testing.T) {
+func TestStart_WaitsForPodsAlreadyStarting(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, slowDeployment)
-	before := b.whole(order)
+	before := b.state(order)
 	result := b.must(b.request(order, plan.Start, plan.Parallel))
 	require.Equal(t, "nothing to do but wait: 2 of 2 pods are ready", result.Message)
 	require.False(t, result.Changed)
 	b.requireTidy(order, before)
 }
 
-func TestRefusedOnSight(t *testing.T) {
+func TestRun_RefusesImpossibleRequests(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		change func(b *bench)
@@ -231,7 +238,8 @@ func TestRefusedOnSight(t *testing.T) {
 			change: func(*bench) {},
 			req: func(b *bench) workloadops.Request {
 				req := b.request(order, plan.Stop, plan.Parallel)
-				req.Workload.WorkloadRef.APIVersion, req.Workload.WorkloadRef.Kind = "apps.kruise.io/v1alpha1", "CloneSet"
+				req.Workload.WorkloadRef.APIVersion, req.Workload.WorkloadRef.Kind = "apps.kruise.io/v1alpha1",
+					"CloneSet"
 				return req
 			},
 			says: "of apps.kruise.io/v1alpha1 cannot be released",
@@ -244,16 +252,17 @@ func TestRefusedOnSight(t *testing.T) {
 			req := tc.req(b)
 			require.Contains(t, b.fails(req, failure.Refused).Message(), tc.says)
 			require.Zero(t, b.traffic.count("PATCH", ""), "a refusal writes nothing")
-			checked, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
+			checked, err := b.acts.Preflight(t.Context(),
+				workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
 			require.NoError(t, err)
-			require.Len(t, checked.Refusals, 1, "it is refused at the door already")
+			require.Len(t, checked.Refusals, 1, "the preflight refuses it as well")
 			require.Contains(t, checked.Refusals[0].Reason, tc.says)
 		})
 	}
 }
 
-func TestNotFound(t *testing.T) {
+func TestRun_FailsWhenWorkloadMissing(t *testing.T) {
 	b := newBench(t)
 	app := b.fails(b.request(order, plan.Stop, plan.Parallel), failure.NotFound)
-	require.Contains(t, app.Message(), "does not exist: create it, or take it out of the catalogue")
+	require.Contains(t, app.Message(), "does not exist: create it, or remove it from the catalogue")
 }

@@ -12,25 +12,25 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// patchOf is a write as a JSON Patch for the object as it was read; template is the pod template to set, nil leaves it. Its tests come
-// first, so that it is made as a whole or not at all.
+// patchOf is a write as a JSON Patch for the object that was read; template is the pod template to set, nil leaves it.
+// Its tests come first, so that the patch is applied completely or not at all.
 func patchOf(o *unstructured.Unstructured, w *workloadops.Write, template map[string]any) []jsonpatch.Op {
 	var tests, changes []jsonpatch.Op
-	if w.Fresh {
+	if w.OnlyIfUnchanged {
 		tests = append(tests, jsonpatch.Test("/metadata/resourceVersion", o.GetResourceVersion()))
 	}
-	if w.Held != "" {
-		tests = append(tests, jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), w.Held))
+	if w.ExpectedClaim != "" {
+		tests = append(tests, jsonpatch.Test(jsonpatch.Annotation(workloadops.AnnotationClaimedBy), w.ExpectedClaim))
 	}
 	if w.Replicas != nil {
-		if _, sized := jsonpatch.At(o.Object, "/spec/replicas"); sized { // as it always is on a real API server
-			tests = append(tests, jsonpatch.Test("/spec/replicas", w.WasReplicas))
+		if _, sized := jsonpatch.At(o.Object, "/spec/replicas"); sized { // always true on a real API server
+			tests = append(tests, jsonpatch.Test("/spec/replicas", w.ExpectedReplicas))
 		}
 		changes = append(changes, jsonpatch.Add("/spec/replicas", *w.Replicas))
 	}
 	for _, s := range w.Settings {
-		if len(s.Was) > 0 {
-			tests = append(tests, jsonpatch.Test(s.Path, s.Was))
+		if len(s.Expected) > 0 {
+			tests = append(tests, jsonpatch.Test(s.Path, s.Expected))
 		}
 		if !workloadops.AbsentJSON(s.Value) {
 			changes = append(changes, jsonpatch.Add(s.Path, s.Value))
@@ -52,11 +52,11 @@ func patchOf(o *unstructured.Unstructured, w *workloadops.Write, template map[st
 	return slices.Concat(tests, changes, metadata(o, w))
 }
 
-// withKept are the annotations to set with the template that stands now.
+// withKept are the annotations to set, with the current template among them.
 func withKept(w *workloadops.Write, o *unstructured.Unstructured) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, w.Annotations)
-	if raw, err := json.Marshal(templateOf(o)); err == nil { // it came as JSON
+	if raw, err := json.Marshal(templateOf(o)); err == nil { // it was decoded from JSON
 		annotations[w.KeepTemplate] = string(raw)
 	}
 	return annotations
@@ -70,7 +70,8 @@ func metadata(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op
 	unlabel := slices.Clone(w.Unlabel)
 	remove := slices.Clone(w.Remove)
 	if w.Claim != "" {
-		annotations[workloadops.AnnotationClaimedBy], labels[workloadops.LabelClaimed] = w.Claim, workloadops.LabelClaimedValue
+		annotations[workloadops.AnnotationClaimedBy], labels[workloadops.LabelClaimed] = w.Claim,
+			workloadops.LabelClaimedValue
 	}
 	if w.Release {
 		remove, unlabel = append(remove, workloadops.AnnotationClaimedBy), append(unlabel, workloadops.LabelClaimed)
@@ -85,7 +86,7 @@ func metadata(o *unstructured.Unstructured, w *workloadops.Write) []jsonpatch.Op
 		entries("/metadata/annotations", o.GetAnnotations(), annotations, remove)...)
 }
 
-// entries are the changes of a map of labels or annotations, which is made when it is not there.
+// entries are the changes of a map of labels or annotations, which is created if it does not exist.
 func entries(path string, now, set map[string]string, remove []string) []jsonpatch.Op {
 	var out []jsonpatch.Op
 	if len(set) > 0 && len(now) == 0 {

@@ -11,7 +11,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// objectOf is a workload with a setting /spec/x that spells out its size, and whose pod template has annotations, or not.
+// objectOf is a workload with a setting /spec/x, optionally with an explicit size and with annotations on its pod
+// template.
 func objectOf(meta metav1.ObjectMeta, sized, annotated bool) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetResourceVersion(meta.ResourceVersion)
@@ -30,7 +31,8 @@ func objectOf(meta metav1.ObjectMeta, sized, annotated bool) *unstructured.Unstr
 func TestJSONPatch(t *testing.T) {
 	t.Parallel()
 	two := int32(2)
-	claimed := metav1.ObjectMeta{ResourceVersion: "41", Labels: map[string]string{"app": "order", workloadops.LabelClaimed: "true"},
+	claimed := metav1.ObjectMeta{ResourceVersion: "41",
+		Labels:      map[string]string{"app": "order", workloadops.LabelClaimed: "true"},
 		Annotations: map[string]string{workloadops.AnnotationClaimedBy: "w@r", workloadops.AnnotationOriginal: "{}"}}
 	cases := map[string]struct {
 		reason string
@@ -39,10 +41,13 @@ func TestJSONPatch(t *testing.T) {
 		want   string
 	}{
 		"begin on a bare object": {
-			reason: "maps that are not there are made, and the exact version is required",
+			reason: "missing maps are created, and the exact version is required",
 			object: objectOf(metav1.ObjectMeta{ResourceVersion: "41"}, true, false),
-			write: workloadops.Write{Fresh: true, Claim: "w@r", Annotations: map[string]string{workloadops.AnnotationOriginal: "{}"}, Replicas: &two, WasReplicas: 0, Stamp: "m",
-				Settings: []workloadops.Setting{{Path: "/spec/strategy/rollingUpdate/maxSurge", Value: json.RawMessage(`0`), Was: json.RawMessage(`"25%"`)}}},
+			write: workloadops.Write{OnlyIfUnchanged: true, Claim: "w@r",
+				Annotations: map[string]string{workloadops.AnnotationOriginal: "{}"}, Replicas: &two,
+				ExpectedReplicas: 0, Stamp: "m",
+				Settings: []workloadops.Setting{{Path: "/spec/strategy/rollingUpdate/maxSurge",
+					Value: json.RawMessage(`0`), Expected: json.RawMessage(`"25%"`)}}},
 			want: `[
 				{"op":"test","path":"/metadata/resourceVersion","value":"41"},
 				{"op":"test","path":"/spec/replicas","value":0},
@@ -58,9 +63,11 @@ func TestJSONPatch(t *testing.T) {
 				{"op":"add","path":"/metadata/annotations/slipway.io~1original","value":"{}"}]`,
 		},
 		"end": {
-			reason: "the claim is required and taken away; what is not there is not removed",
+			reason: "the claim is required and removed; missing fields are not removed",
 			object: objectOf(claimed, true, true),
-			write:  workloadops.Write{Held: "w@r", Release: true, Remove: []string{workloadops.AnnotationOriginal, workloadops.AnnotationReplicas, workloadops.AnnotationOriginal}},
+			write: workloadops.Write{ExpectedClaim: "w@r", Release: true,
+				Remove: []string{workloadops.AnnotationOriginal, workloadops.AnnotationReplicas,
+					workloadops.AnnotationOriginal}},
 			want: `[
 				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
 				{"op":"remove","path":"/metadata/labels/slipway.io~1claimed"},
@@ -68,17 +75,18 @@ func TestJSONPatch(t *testing.T) {
 				{"op":"remove","path":"/metadata/annotations/slipway.io~1original"}]`,
 		},
 		"an object without a size": {
-			reason: "what is not spelt out cannot be tested",
+			reason: "a missing field cannot be tested",
 			object: objectOf(claimed, false, true),
-			write:  workloadops.Write{Held: "w@r", Replicas: &two, WasReplicas: 1},
+			write:  workloadops.Write{ExpectedClaim: "w@r", Replicas: &two, ExpectedReplicas: 1},
 			want: `[
 				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
 				{"op":"add","path":"/spec/replicas","value":2}]`,
 		},
 		"a setting that was not set": {
-			reason: "it is removed again, not set to nothing",
+			reason: "it is removed, not set to null",
 			object: objectOf(claimed, false, false),
-			write:  workloadops.Write{Held: "w@r", Settings: []workloadops.Setting{{Path: "/spec/x", Was: json.RawMessage(`1`)}}},
+			write: workloadops.Write{ExpectedClaim: "w@r",
+				Settings: []workloadops.Setting{{Path: "/spec/x", Expected: json.RawMessage(`1`)}}},
 			want: `[
 				{"op":"test","path":"/metadata/annotations/slipway.io~1claimed-by","value":"w@r"},
 				{"op":"test","path":"/spec/x","value":1},

@@ -15,15 +15,15 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// podList is a workload's pods, and where a watch that misses nothing goes on from.
+// podList is a workload's pods, and the version from which a watch continues without a gap.
 type podList struct {
 	pods     []workloadops.Pod
 	selector string
 	version  string
 }
 
-// pods reads the pods of a workload: those that its selector matches and that it owns. marker is the annotation by which the operation knows
-// its own (Request.MarkerName).
+// pods reads the pods of a workload: those that its selector matches and that it owns. marker is the annotation by
+// which the operation recognises its own pods (Request.MarkerName).
 func (a *Activities) pods(ctx context.Context, k kind, o *object, marker string) (podList, error) {
 	selector, err := selectorOf(o.Unstructured)
 	if err != nil {
@@ -41,7 +41,7 @@ func (a *Activities) pods(ctx context.Context, k kind, o *object, marker string)
 	return out, err
 }
 
-// podSeen is what Decide has to know of a pod.
+// podSeen is what workloadops.Decide reads of a pod.
 func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workloadops.Pod {
 	seen := workloadops.Pod{
 		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion,
@@ -65,7 +65,7 @@ func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workloadops.
 		seen.Ready = c.Status == corev1.ConditionTrue
 		settled := c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second)
 		seen.Available = seen.Ready && (minReadySeconds == 0 || !now.Before(settled))
-		// A crash loop passes through readiness again and again: it has lasted since the pod was made.
+		// A crash-looping pod becomes ready again and again: its trouble has lasted since the pod was created.
 		if !seen.Ready && seen.Reason != podstatus.CrashLoopBackOff && c.LastTransitionTime.After(seen.Since) {
 			seen.Since = c.LastTransitionTime.Time
 		}

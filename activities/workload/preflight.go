@@ -19,15 +19,19 @@ import (
 	"slipway.io/slipway/store/recent"
 )
 
-// listFrom is how many workloads of one kind and namespace are read by listing instead of one by one.
+// listFrom is the number of workloads of one kind and namespace from which on they are listed instead of read one by
+// one.
 const listFrom = 4
 
-// Preflight checks, without a write, that every request can be carried out: the workload exists, can do what is asked as it is now, and the
-// worker has the permissions that it takes. A claim in the way is no refusal here, unless it is another engine's: whoever holds it may
-// be done by then, or dead; Run tells. It fails with Unreachable or Forbidden when the cluster does not answer.
-func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult, error) {
+// Preflight checks, without a write, that every request can be carried out: the workload exists, its current state
+// allows the operation, and the worker has the permissions. A claim of another release is no refusal here, unless it
+// belongs to another engine: the holder may have finished by then, or be dead; Run finds out. It fails with Unreachable
+// or Forbidden when the cluster does not answer.
+func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequest) (workloadops.PreflightResult,
+	error) {
 	n := len(in.Requests)
-	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, n), keys: make([]string, n), warnings: make([]string, n)}
+	p := &preflight{a: a, requests: in.Requests, reasons: make([]string, n), keys: make([]string, n),
+		warnings: make([]string, n)}
 	if err := p.run(ctx); err != nil {
 		return workloadops.PreflightResult{}, attempt.ApplicationError(preflightFailure(err))
 	}
@@ -42,8 +46,8 @@ func (a *Activities) Preflight(ctx context.Context, in workloadops.PreflightRequ
 	return out, nil
 }
 
-// preflight is one check of a batch. reasons has one place for each request, "" when nothing is in its way; so have warnings, and keys, which
-// says what of the plan's item is at fault.
+// preflight is one check of a batch. reasons has one entry for each request, "" when nothing prevents it; so have
+// warnings, and keys, which name the field of the plan's item that is at fault.
 type preflight struct {
 	a        *Activities
 	requests []workloadops.Request
@@ -86,10 +90,10 @@ func (p *preflight) run(ctx context.Context) error {
 			jobs = append(jobs, func(ctx context.Context) error { return p.read(ctx, s, some) })
 		}
 	}
-	return kube.Together(ctx, jobs)
+	return kube.Parallel(ctx, jobs)
 }
 
-// read reads one workload, or several of one kind and namespace by a list, and judges them.
+// read reads one workload, or several of one kind and namespace by a list, and checks them.
 func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 	get := func(name string) (*unstructured.Unstructured, error) {
 		o, err := p.a.cluster.Get(ctx, kube.Ref{Resource: kinds[s.kind].resource, Namespace: s.namespace, Name: name})
@@ -109,17 +113,17 @@ func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 		}
 		get = func(name string) (*unstructured.Unstructured, error) { return found[name], nil }
 	}
-	withoutNamespace := sync.OnceValue(func() string { return p.a.withoutNamespace(ctx, s.namespace) })
+	withoutNamespace := sync.OnceValue(func() string { return p.a.missingNamespace(ctx, s.namespace) })
 	covering := p.a.budgets(ctx, s.namespace)
 	for _, i := range members {
 		o, err := get(p.requests[i].Workload.WorkloadRef.Name)
 		if err != nil {
 			return err
 		}
-		if err := p.judge(ctx, i, o, withoutNamespace); err != nil {
+		if err := p.check(ctx, i, o, withoutNamespace); err != nil {
 			return err
 		}
-		if err := p.judgeVersion(ctx, i, o); err != nil {
+		if err := p.checkVersion(ctx, i, o); err != nil {
 			return err
 		}
 		if o != nil && p.reasons[i] == "" {
@@ -129,9 +133,9 @@ func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 	return nil
 }
 
-// warn notes what PodDisruptionBudgets do to a request.
+// warn notes the effect of PodDisruptionBudgets on a request.
 func (p *preflight) warn(i int, o *object, covering func(*unstructured.Unstructured) []workloadops.Budget) {
-	if p.requests[i].Operation == plan.Start { // which takes no pod
+	if p.requests[i].Operation == plan.Start { // which removes no pod
 		return
 	}
 	for _, b := range covering(o.Unstructured) {
@@ -141,32 +145,35 @@ func (p *preflight) warn(i int, o *object, covering func(*unstructured.Unstructu
 	}
 }
 
-// judge notes what is in a request's way, o being nil when the workload is not there; each request is judged by one job, so that the places
-// need no lock.
-func (p *preflight) judge(ctx context.Context, i int, o *unstructured.Unstructured, withoutNamespace func() string) error {
+// check notes what prevents a request; o is nil when the workload does not exist. Each request is checked by one job,
+// so that the slices need no lock.
+func (p *preflight) check(ctx context.Context, i int, o *unstructured.Unstructured,
+	withoutNamespace func() string) error {
 	if o == nil {
 		if reason := withoutNamespace(); reason != "" {
 			p.reasons[i] = fmt.Sprintf("%s does not exist: %s", p.requests[i].Workload, reason)
 			return nil
 		}
-		p.reasons[i] = fmt.Sprintf("%s does not exist: create it, or take it out of the catalogue", p.requests[i].Workload)
+		p.reasons[i] = fmt.Sprintf("%s does not exist: create it, or remove it from the catalogue",
+			p.requests[i].Workload)
 		return nil
 	}
-	seen, err := p.look(ctx, i, o)
+	seen, err := p.observe(ctx, i, o)
 	if err != nil {
 		return err
 	}
 	req := p.requests[i]
-	p.reasons[i] = workloadops.Refuses(req, seen)
+	p.reasons[i] = workloadops.RefusalReason(req, seen)
 	if workloadops.IsForeign(req.Claim, seen.Claim) {
-		p.reasons[i] = fmt.Sprintf("%s is being released by %s: %s", req.Workload, workloadops.Told(req.Claim, seen.Claim),
+		p.reasons[i] = fmt.Sprintf("%s is being released by %s: %s", req.Workload,
+			workloadops.HolderName(req.Claim, seen.Claim),
 			workloadops.ForeignReason(workloadops.ParseHolder(seen.Claim)))
 	}
 	return nil
 }
 
-// look is what the operation sees of its workload.
-func (p *preflight) look(ctx context.Context, i int, o *unstructured.Unstructured) (workloadops.Observed, error) {
+// observe is what the operation reads of its workload.
+func (p *preflight) observe(ctx context.Context, i int, o *unstructured.Unstructured) (workloadops.Observed, error) {
 	t := operationJob{job: job{a: p.a, workload: p.requests[i].Workload}, req: p.requests[i]}
 	t.kind, _ = kindOf(t.workload.WorkloadRef)
 	seen, err := t.observe(ctx, o)
@@ -176,23 +183,23 @@ func (p *preflight) look(ctx context.Context, i int, o *unstructured.Unstructure
 	return seen.seen, nil
 }
 
-// judgeVersion notes what keeps a package or a build from a workload that is fit otherwise.
-func (p *preflight) judgeVersion(ctx context.Context, i int, o *unstructured.Unstructured) (err error) {
+// checkVersion notes what prevents a package or a build on a workload that is otherwise fit.
+func (p *preflight) checkVersion(ctx context.Context, i int, o *unstructured.Unstructured) (err error) {
 	req := p.requests[i]
 	version := req.Version()
 	if version == nil || o == nil || p.reasons[i] != "" {
 		return nil
 	}
-	refusal, err := p.a.refusesVersion(ctx, version, req.Build, req.Workload.Namespace, templateOf(o))
+	refusal, err := p.a.versionRefusal(ctx, version, req.Build, req.Workload.Namespace, templateOf(o))
 	if refusal.Reason != "" {
 		p.keys[i], p.reasons[i] = refusal.Key, req.Workload.String()+": "+refusal.Reason
 	}
 	return err
 }
 
-// withoutNamespace says that a namespace does not exist, "" when it does or when this worker may not ask: a workload that is not found in a
-// misspelt namespace is not to be created, but looked for elsewhere.
-func (a *Activities) withoutNamespace(ctx context.Context, namespace string) string {
+// missingNamespace is the reason that a namespace does not exist, "" when it does or when this worker may not read it:
+// a workload that is missing because its namespace is misspelt must not be created, but looked for elsewhere.
+func (a *Activities) missingNamespace(ctx context.Context, namespace string) string {
 	_, err := a.namespace(ctx, namespace)
 	if !apierrors.IsNotFound(err) {
 		return ""
@@ -200,14 +207,16 @@ func (a *Activities) withoutNamespace(ctx context.Context, namespace string) str
 	return fmt.Sprintf("the cluster has no namespace %s; check its spelling and the party, or create it", namespace)
 }
 
-// namespace is a namespace, which checks that begin at about the same time read once. Nobody may change it.
+// namespace reads a namespace; checks that start at about the same time share one read. The object must not be changed.
 func (a *Activities) namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
-	return recent.Get(ctx, &a.namespaces, name, attempt.Lately(ctx), func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return a.cluster.Get(ctx, kube.Ref{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Name: name})
-	})
+	return recent.Get(ctx, &a.namespaces, name, attempt.CacheAge(ctx),
+		func(ctx context.Context) (*unstructured.Unstructured, error) {
+			return a.cluster.Get(ctx, kube.Ref{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"),
+				Name: name})
+		})
 }
 
-// preflightFailure is the failure of a check to which the cluster did not answer.
+// preflightFailure is the failure of a check that the cluster did not answer.
 func preflightFailure(err error) error {
 	switch kube.Classify(err) {
 	case kube.Internal:
@@ -219,27 +228,31 @@ func preflightFailure(err error) error {
 	}
 }
 
-// needs are the permissions that these requests take, all of one kind and namespace.
+// needs are the permissions that these requests need, all of one kind and namespace.
 func (p *preflight) needs(s scope, members []int) []kube.Permission {
 	needs := append(kube.Needs(kinds[s.kind].resource, s.namespace, "get", "list", "watch", "patch"),
 		kube.Needs(podsResource, s.namespace, "list", "watch", "delete")...)
-	if kinds[s.kind].resource != deploymentsResource { // whose pods are never taken one by one
+	if kinds[s.kind].resource != deploymentsResource { // whose pods are never removed one by one
 		needs = append(needs, kube.NeedsEviction(s.namespace)...)
 	}
-	if slices.ContainsFunc(members, func(i int) bool { r := p.requests[i].Restore; return r != nil && r.Template != nil }) {
+	if slices.ContainsFunc(members, func(i int) bool {
+		r := p.requests[i].Restore
+		return r != nil && r.Template != nil
+	}) {
 		needs = append(needs, kube.Needs(kinds[s.kind].revisions(), s.namespace, "list")...)
 	}
 	return needs
 }
 
-// CountUnavailable counts the pods of each workload that are asked for and not ready. It writes nothing. A cluster that does not answer is
-// asked again.
-func (a *Activities) CountUnavailable(ctx context.Context, in workloadops.UnavailableRequest) (workloadops.UnavailableResult, error) {
+// CountUnavailable counts the desired pods of each workload that are not ready. It writes nothing. A cluster that does
+// not answer is retried.
+func (a *Activities) CountUnavailable(ctx context.Context,
+	in workloadops.UnavailableRequest) (workloadops.UnavailableResult, error) {
 	result := workloadops.UnavailableResult{Unavailable: make([]int32, len(in.Workloads))}
 	for i, w := range in.Workloads {
 		k, known := kindOf(w.WorkloadRef)
 		if !known || k.operated == nil || !a.cluster.Serves(w.Namespace) {
-			continue // Run says what is wrong with it
+			continue // Run reports what is wrong with it
 		}
 		o, err := a.cluster.Get(ctx, kube.Ref{Resource: k.resource, Namespace: w.Namespace, Name: w.WorkloadRef.Name})
 		if apierrors.IsNotFound(err) {
@@ -248,7 +261,7 @@ func (a *Activities) CountUnavailable(ctx context.Context, in workloadops.Unavai
 		if err != nil {
 			return result, attempt.RetriedError(preflightFailure(err))
 		}
-		result.Unavailable[i] = max(0, k.asked(o)-count(o, k.ready))
+		result.Unavailable[i] = max(0, k.desired(o)-count(o, k.ready))
 	}
 	return result, nil
 }

@@ -14,8 +14,8 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// TestPreflightOfAThousand checks a large plan: it must be quick and must not ask the API server a thousand times over.
-func TestPreflightOfAThousand(t *testing.T) {
+// A large plan is checked quickly, with far fewer than a thousand requests to the API server.
+func TestPreflight_OfThousandRequestsIsCheap(t *testing.T) {
 	b := newBench(t)
 	for i := range 20 {
 		b.deployment(fmt.Sprintf("d-%d", i), 0, nil)
@@ -35,28 +35,33 @@ func TestPreflightOfAThousand(t *testing.T) {
 	out, err := b.acts.Preflight(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, []workloadops.Refusal{
-		{Index: 7, Reason: "Deployment " + b.namespace + "/missing does not exist: create it, or take it out of the catalogue"},
-		{Index: 8, Reason: "Deployment " + b.namespace + "/d-8 has no pods and no size is known to start it with: give it `replicas` in the catalogue, or scale it by hand once"},
+		{Index: 7, Reason: "Deployment " + b.namespace +
+			"/missing does not exist: create it, or remove it from the catalogue"},
+		{Index: 8, Reason: "Deployment " + b.namespace +
+			"/d-8 has no pods and no size is known to start it with: give it `replicas` in the catalogue, or scale " +
+			"it by hand once"},
 	}, out.Refusals)
 	require.Less(t, time.Since(began), 3*time.Second)
 	require.LessOrEqual(t, len(b.traffic.calls), 17, "%v", b.traffic.calls)
 	require.Zero(t, b.traffic.count(http.MethodPatch, ""))
 }
 
-// Another engine's claim is told at the door: this one can't find out whether it is alive.
-func TestPreflightNamesAnotherEngine(t *testing.T) {
+// Another engine's claim is refused by the preflight: this engine cannot find out whether its holder is alive.
+func TestPreflight_RefusesClaimOfAnotherEngine(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 1, nil)
 	b.settled(order, 1)
 	req := b.request(order, plan.Restart, plan.Parallel)
 	req.Claim = workloadops.Holder{Engine: workloadops.Engine{UID: "uid-a", Name: "a"}}.String()
 	for claim, says := range map[string]string{
-		"task/t9/1-order@run@b/uid-b": "is being released by task/t9/1-order of engine b: only engine b can take over its own claims",
+		"task/t9/1-order@run@b/uid-b": "is being released by task/t9/1-order of engine b: only engine b can take " +
+			"over its own claims",
 		"task/t9/1-order@run@a/uid-a": "",
 		"task/t9/1-order@run":         "",
 	} {
 		b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+claim+`"}}}`)
-		checked, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
+		checked, err := b.acts.Preflight(t.Context(),
+			workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
 		require.NoError(t, err)
 		if says == "" {
 			require.Empty(t, checked.Refusals, claim)
@@ -67,24 +72,26 @@ func TestPreflightNamesAnotherEngine(t *testing.T) {
 	}
 }
 
-func TestPreflightLeavesClaimsToTheRun(t *testing.T) {
+func TestPreflight_AllowsClaimOfSameEngine(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 1, nil)
 	b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"task/other@run"}}}`)
-	out, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{b.request(order, plan.Stop, plan.Parallel)}})
+	out, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{b.request(
+		order, plan.Stop, plan.Parallel)}})
 	require.NoError(t, err)
-	require.Empty(t, out.Refusals, "whoever holds it now may be done when its turn comes")
+	require.Empty(t, out.Refusals, "the holder may have finished when the operation runs")
 }
 
-func TestPreflightOutOfReach(t *testing.T) {
+func TestPreflight_FailsWhenUnreachable(t *testing.T) {
 	b := newBench(t)
 	b.traffic.set(down)
-	_, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{b.request(order, plan.Stop, plan.Parallel)}})
+	_, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{b.request(
+		order, plan.Stop, plan.Parallel)}})
 	app := requireFailure(t, err, failure.Unreachable)
 	require.Contains(t, app.Message(), "this party's cluster is out of reach: ")
 }
 
-func TestPreflightOfNothing(t *testing.T) {
+func TestPreflight_OfNoRequests(t *testing.T) {
 	b := newBench(t)
 	out, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{})
 	require.NoError(t, err)

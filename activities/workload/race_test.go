@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// before has something happen in the cluster between the decision for the n-th change and its arrival at the API server.
+// before calls happen between the decision for the n-th change and its arrival at the API server.
 func (b *bench) before(n int32, happen func()) {
 	var seen atomic.Int32
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
@@ -22,32 +22,34 @@ func (b *bench) before(n int32, happen func()) {
 	})
 }
 
-// Two releases look at a free workload at the same moment: the one whose write comes second finds that it is taken, and has changed
+// Two releases read a free workload at the same moment: the second one to write finds it claimed, and has changed
 // nothing.
-func TestTwoReleasesOfOneMoment(t *testing.T) {
+func TestConcurrentReleases_SecondIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, nil)
 	b.settled(order, 2)
-	before := b.whole(order)
+	before := b.state(order)
 	b.before(1, func() {
-		b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+dead+`"},"labels":{"slipway.io/claimed":"true"}}}`)
+		b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+dead+
+			`"},"labels":{"slipway.io/claimed":"true"}}}`)
 	})
 	app := b.fails(b.request(order, plan.Restart, plan.Parallel), failure.Claimed)
 	require.Contains(t, app.Message(), "task/t0/1-order", "the holder is named")
-	after := b.whole(order)
-	require.Equal(t, before.spec, after.spec, "the release that came second changes nothing")
+	after := b.state(order)
+	require.Equal(t, before.spec, after.spec, "the second release changes nothing")
 	require.Equal(t, before.marker, after.marker)
 	require.Zero(t, b.traffic.written())
 }
 
-// A claim is taken away between a decision and its write: the write does not happen, and what the new holder has put there stays.
-func TestClaimTakenAwayUnderAWrite(t *testing.T) {
+// Another release replaces a claim between a decision and its write: the write fails, and the new holder's values
+// remain.
+func TestWrite_FailsWhenClaimReplacedMeanwhile(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 2, nil)
 	b.settled(order, 2)
 	b.before(2, func() { b.merge(order, `{"metadata":{"annotations":{"slipway.io/claimed-by":"`+dead+`"}}}`) })
 	app := b.fails(b.request(order, plan.Restart, plan.Parallel), failure.ClaimLost)
 	require.NotEmpty(t, app.Message())
-	require.Equal(t, 1, b.traffic.written(), "only what was written under the claim")
-	require.Equal(t, dead, b.whole(order).annotations["slipway.io/claimed-by"], "the new holder keeps its claim")
+	require.Equal(t, 1, b.traffic.written(), "only the writes under the claim")
+	require.Equal(t, dead, b.state(order).annotations["slipway.io/claimed-by"], "the new holder keeps its claim")
 }

@@ -13,9 +13,9 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// recorded is a workload's pod template as a record keeps it. A StatefulSet alone names its revision; that of a Deployment, and of a DaemonSet, is
-// found by the digest.
-func (k kind) recorded(o *object) *revision.Revision {
+// recordedRevision is a workload's pod template as a release record keeps it. Only a StatefulSet names its revision;
+// that of a Deployment or DaemonSet is found by the digest.
+func (k kind) recordedRevision(o *object) *revision.Revision {
 	r := &revision.Revision{Template: pods.Digest(templateOf(o.Unstructured))}
 	if o.GetKind() == workloadops.KindStatefulSet && !o.seen.Lagging() {
 		r.Name = o.seen.Revision
@@ -23,14 +23,14 @@ func (k kind) recorded(o *object) *revision.Revision {
 	return r
 }
 
-// recall finds the pod template that RESTORE brings back, and says whether the workload has it. Restart stamps don't matter: pods that were restarted
-// since are not replaced for that.
-func (t *operationJob) recall(ctx context.Context, o *object) error {
+// findRestoreTemplate finds the pod template that RESTORE sets, and notes whether the workload has it. Restart stamps
+// are ignored: pods that were restarted since are not replaced for that.
+func (t *operationJob) findRestoreTemplate(ctx context.Context, o *object) error {
 	live := templateOf(o.Unstructured)
-	if t.recalled == nil && pods.Digest(live) == t.req.Restore.Template.Template {
-		t.recalled = live
+	if t.restoreTemplate == nil && pods.Digest(live) == t.req.Restore.Template.Template {
+		t.restoreTemplate = live
 	}
-	if t.recalled == nil {
+	if t.restoreTemplate == nil {
 		kept, err := t.revisionsOf(ctx, o)
 		if err != nil {
 			return err
@@ -39,12 +39,14 @@ func (t *operationJob) recall(ctx context.Context, o *object) error {
 		for _, r := range kept {
 			seen.Revisions = append(seen.Revisions, r.Revision)
 		}
-		if found, there := seen.Recall(); there {
-			t.recalled = kept[slices.IndexFunc(kept, func(r keptRevision) bool { return r.Name == found.Name })].template
+		if found, there := seen.RecalledRevision(); there {
+			t.restoreTemplate = kept[slices.IndexFunc(kept, func(r keptRevision) bool {
+				return r.Name == found.Name
+			})].template
 		}
 	}
-	o.seen.Marker, o.seen.Unkept = "", t.recalled == nil
-	if t.recalled != nil && pods.SameButForRestarts(live, t.recalled) {
+	o.seen.Marker, o.seen.TemplateMissing = "", t.restoreTemplate == nil
+	if t.restoreTemplate != nil && pods.SameButForRestarts(live, t.restoreTemplate) {
 		o.seen.Marker = t.req.Marker
 	}
 	return nil
@@ -58,9 +60,9 @@ func (t *operationJob) revisionsOf(ctx context.Context, o *object) ([]keptRevisi
 	return t.keptRevisions(ctx, o.Unstructured, selector)
 }
 
-// markRestored marks the pods that are of the restored template: by their revision, since RESTORE leaves no mark of its own on the template.
+// markRestored marks the pods of the restored template by their revision, since RESTORE sets no marker on the template.
 func (t *operationJob) markRestored(ctx context.Context, o *object, list []workloadops.Pod) error {
-	if t.recalled == nil {
+	if t.restoreTemplate == nil {
 		return nil
 	}
 	kept, err := t.revisionsOf(ctx, o)
@@ -69,7 +71,7 @@ func (t *operationJob) markRestored(ctx context.Context, o *object, list []workl
 	}
 	restored := map[string]bool{}
 	for _, r := range kept {
-		restored[r.Hash] = pods.SameButForRestarts(r.template, t.recalled)
+		restored[r.Hash] = pods.SameButForRestarts(r.template, t.restoreTemplate)
 	}
 	for i := range list {
 		if restored[list[i].Revision] {
@@ -79,12 +81,13 @@ func (t *operationJob) markRestored(ctx context.Context, o *object, list []workl
 	return nil
 }
 
-// restored is the pod template that RESTORE puts back.
-func (t *operationJob) restored(ctx context.Context, o *object) (map[string]any, error) {
-	if t.recalled == nil { // it was there when that was decided
-		return nil, failure.New(failure.Refused, "%s: its cluster has just dropped the earlier pod template", t.req.Workload)
+// templateToRestore is the pod template that RESTORE sets.
+func (t *operationJob) templateToRestore(ctx context.Context, o *object) (map[string]any, error) {
+	if t.restoreTemplate == nil { // it existed when that was decided
+		return nil, failure.New(failure.Refused, "%s: the earlier pod template has just been removed from its cluster",
+			t.req.Workload)
 	}
-	annotations, _, _ := unstructured.NestedStringMap(t.recalled, "metadata", "annotations")
-	t.keep(ctx, o.seen.Package, source.Packaged(annotations))
-	return t.recalled, nil
+	annotations, _, _ := unstructured.NestedStringMap(t.restoreTemplate, "metadata", "annotations")
+	t.keep(ctx, o.seen.Package, source.PackageDigest(annotations))
+	return t.restoreTemplate, nil
 }

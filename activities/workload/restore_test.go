@@ -19,38 +19,39 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// secondVersion is an edit of somebody's that brings another version.
+// secondVersion is an edit by a user that deploys another version.
 const secondVersion = `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:second"}]}}}}`
 
-// digest is that of a workload's pod template.
+// digest is the digest of a workload's pod template.
 func (b *bench) digest(name observer.Name) string {
 	b.t.Helper()
 	var spec struct {
 		Template map[string]any `json:"template"`
 	}
-	require.NoError(b.t, json.Unmarshal([]byte(b.whole(name).spec), &spec))
+	require.NoError(b.t, json.Unmarshal([]byte(b.state(name).spec), &spec))
 	return pods.Digest(spec.Template)
 }
 
-// restoring is a workload of its second version, and the request that brings it back to its first.
-func (b *bench) restoring(s situation) (name observer.Name, first whole, req workloadops.Request) {
+// restoring is a workload at its second version, and the request that restores its first.
+func (b *bench) restoring(s situation) (name observer.Name, first workloadState, req workloadops.Request) {
 	name = observer.Name{Kind: s.kind, Name: "order"}
 	s.make(b, name.Name)
 	b.settled(name, s.pods)
-	first = b.whole(name)
+	first = b.state(name)
 	req = b.request(name, plan.Restore, s.method)
 	req.Restore = &plan.Restoration{Task: "t0", Template: &revision.Revision{Template: b.digest(name)}}
 	b.merge(name, secondVersion)
 	if s.onHand {
 		for _, p := range b.pods(name.Name) {
-			require.NoError(b.t, b.kube.CoreV1().Pods(b.namespace).Delete(b.t.Context(), p.Name, metav1.DeleteOptions{}))
+			require.NoError(b.t, b.kube.CoreV1().Pods(b.namespace).Delete(b.t.Context(), p.Name,
+				metav1.DeleteOptions{}))
 		}
 	}
 	b.versioned(name, "x:second", s.pods)
 	return name, first, req
 }
 
-// versioned waits until a workload has so many ready pods of an image and no other.
+// versioned waits until all pods of a workload are ready, of this image and this number.
 func (b *bench) versioned(name observer.Name, image string, n int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
@@ -64,17 +65,22 @@ func (b *bench) versioned(name observer.Name, image string, n int) {
 	}, patience, tick, "%s never had %d ready pods of %s", name, n, image)
 }
 
-// restorations are what RESTORE is tried on.
+// restorations are the workloads on which RESTORE is tested.
 var restorations = map[string]situation{
-	"deployment/PARALLEL":           {kind: "Deployment", method: plan.Parallel, pods: 3, make: deploymentOf(3, nil)},
-	"deployment/SEQUENTIAL":         {kind: "Deployment", method: plan.Sequential, pods: 3, make: deploymentOf(3, nil), oneOut: true},
-	"statefulset/PARALLEL":          {kind: "StatefulSet", method: plan.Parallel, pods: 3, make: statefulSetOf(3, burst)},
-	"statefulset/SEQUENTIAL/OnHand": {kind: "StatefulSet", method: plan.Sequential, pods: 2, make: statefulSetOf(2, onDelete), oneOut: true, onHand: true},
-	"daemonset/SEQUENTIAL":          {kind: "DaemonSet", method: plan.Sequential, pods: 4, make: daemonSetOf(nil), oneOut: true},
+	"deployment/PARALLEL": {kind: "Deployment", method: plan.Parallel, pods: 3, make: deploymentOf(3, nil)},
+	"deployment/SEQUENTIAL": {kind: "Deployment", method: plan.Sequential, pods: 3, make: deploymentOf(3, nil),
+		oneOut: true},
+	"statefulset/PARALLEL": {kind: "StatefulSet", method: plan.Parallel, pods: 3,
+		make: statefulSetOf(3, burst)},
+	"statefulset/SEQUENTIAL/OnHand": {kind: "StatefulSet", method: plan.Sequential, pods: 2,
+		make: statefulSetOf(2, onDelete), oneOut: true, onHand: true},
+	"daemonset/SEQUENTIAL": {kind: "DaemonSet", method: plan.Sequential, pods: 4, make: daemonSetOf(nil),
+		oneOut: true},
 }
 
-// RESTORE brings every kind back to its earlier template as it was, with its own way of replacing pods; once more changes nothing.
-func TestRestoreOfTemplates(t *testing.T) {
+// RESTORE restores the earlier template of every kind, with the kind's own way of replacing pods; a repetition changes
+// nothing.
+func TestRestoreOperation_RestoresTemplateOfEachKind(t *testing.T) {
 	t.Parallel()
 	for name, s := range restorations {
 		t.Run(name, func(t *testing.T) {
@@ -89,28 +95,29 @@ func TestRestoreOfTemplates(t *testing.T) {
 			require.Equal(t, req.Restore.Template.Template, result.After.Template)
 			b.requireTidy(name, first)
 			b.versioned(name, "x:good", s.pods)
-			require.Len(t, watched.Timeline(t).Made[name], s.pods, "every pod is replaced once:\n%s", watched.Timeline(t))
+			require.Len(t, watched.Timeline(t).Created[name], s.pods, "every pod is replaced once:\n%s",
+				watched.Timeline(t))
 			if s.oneOut {
-				watched.RequireAtMostOneOut(t, name)
+				watched.RequireAtMostOneUnavailable(t, name)
 			}
 			b.requireNothingMore(name, req)
 		})
 	}
 }
 
-// requireNothingMore runs an operation once more, which changes nothing.
+// requireNothingMore repeats an operation, which must change nothing.
 func (b *bench) requireNothingMore(name observer.Name, req workloadops.Request) {
 	b.t.Helper()
-	generation := b.whole(name).generation
+	generation := b.state(name).generation
 	b.use(b.config, workload.Options{})
 	again := b.must(req)
 	require.False(b.t, again.Changed, again.Message)
-	require.Equal(b.t, generation, b.whole(name).generation, again.Message)
+	require.Equal(b.t, generation, b.state(name).generation, again.Message)
 	require.Zero(b.t, b.traffic.written())
 }
 
-// Template and size come back together, each way; a size that somebody has set since stays.
-func TestRestoreOfTemplateAndSize(t *testing.T) {
+// Template and size are restored together, in both directions; a size that another client has set since is kept.
+func TestRestoreOperation_RestoresTemplateAndSize(t *testing.T) {
 	t.Parallel()
 	one := int32(1)
 	for name, c := range map[string]struct {
@@ -125,8 +132,9 @@ func TestRestoreOfTemplateAndSize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			name, first, req := b.restoring(situation{kind: "Deployment", method: c.method, pods: int(c.now), make: deploymentOf(c.now, nil)})
-			req.Restore.Replicas, req.Restore.Left = &c.before, &c.left
+			name, first, req := b.restoring(situation{kind: "Deployment", method: c.method, pods: int(c.now),
+				make: deploymentOf(c.now, nil)})
+			req.Restore.Replicas, req.Restore.SizeAfter = &c.before, &c.left
 			result := b.must(req)
 			after := b.requireTidy(name, first)
 			require.Equal(t, int64(c.want), after.replicas)
@@ -134,7 +142,7 @@ func TestRestoreOfTemplateAndSize(t *testing.T) {
 			require.Equal(t, c.now, *result.FromReplicas)
 			require.Equal(t, c.want, *result.ToReplicas)
 			if c.want == 0 {
-				require.Equal(t, "2", after.annotations[workloadops.AnnotationReplicas], "START knows the size")
+				require.Equal(t, "2", after.annotations[workloadops.AnnotationReplicas], "START finds the size")
 			} else {
 				require.NotContains(t, after.annotations, workloadops.AnnotationReplicas)
 			}
@@ -143,42 +151,48 @@ func TestRestoreOfTemplateAndSize(t *testing.T) {
 	}
 }
 
-// What was only restarted since is not rolled again.
-func TestRestoreLeavesRestarts(t *testing.T) {
+// Pods that were only restarted since are not replaced.
+func TestRestoreOperation_IgnoresRestarts(t *testing.T) {
 	b := newBench(t)
 	name, _, req := b.restoring(restorations["deployment/PARALLEL"])
-	b.merge(name, `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-01-01T00:00:00Z"}},"spec":{"containers":[{"name":"app","image":"x:good"}]}}}}`)
+	b.merge(name,
+		`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-01-01T00:00:00Z"}},"spec":{"containers":[{"name":"app","image":"x:good"}]}}}}`)
 	b.versioned(name, "x:good", 3)
 	b.requireNothingMore(name, req)
 }
 
-// A template that the cluster doesn't keep any more is refused before anything is written: by the preflight, and by the operation.
-func TestRestoreOfWhatIsGone(t *testing.T) {
+// A template that the cluster no longer keeps is refused before anything is written: by the preflight, and by the
+// operation.
+func TestRestoreOperation_RefusesWhenRevisionDeleted(t *testing.T) {
 	b := newBench(t)
 	name, _, req := b.restoring(situation{kind: "Deployment", method: plan.Parallel, pods: 1,
 		make: deploymentOf(1, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32) })})
 	require.Eventually(t, func() bool {
 		out, err := b.acts.Preflight(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{req}})
 		require.NoError(t, err)
-		return len(out.Refusals) == 1 && out.Refusals[0].Reason == "Deployment "+b.namespace+"/order: its cluster doesn't keep the pod template that it had before "+
-			"task t0 any more (spec.revisionHistoryLimit, or it was deleted and made again): deploy that version anew"
+		return len(out.Refusals) == 1 && out.Refusals[0].Reason == "Deployment "+b.namespace+
+			"/order: its cluster no longer keeps the pod template that it had before "+
+			"task t0 (spec.revisionHistoryLimit, or it was deleted and created again): deploy that version again"
 	}, patience, tick, "its controller drops the revision")
-	generation := b.whole(name).generation
-	require.Contains(t, b.fails(req, failure.Refused).Message(), "doesn't keep the pod template")
-	require.Equal(t, generation, b.whole(name).generation)
+	generation := b.state(name).generation
+	require.Contains(t, b.fails(req, failure.Refused).Message(), "no longer keeps the pod template")
+	require.Equal(t, generation, b.state(name).generation)
 	require.Zero(t, b.traffic.written())
 }
 
 // TestRestoreKilledAtChanges is TestKilledAtChanges for RESTORE.
 func TestRestoreKilledAtChanges(t *testing.T) {
 	t.Parallel()
-	restoreKilled(t, []string{"deployment/SEQUENTIAL"}, func(changes int, after bool) bool { return changes <= 1 && (after || changes == 0) })
+	restoreKilled(t, []string{"deployment/SEQUENTIAL"}, func(changes int, after bool) bool {
+		return changes <= 1 && (after || changes == 0)
+	})
 }
 
 func TestSoakRestoreKilledAtEveryChange(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	restoreKilled(t, []string{"deployment/SEQUENTIAL", "statefulset/PARALLEL", "statefulset/SEQUENTIAL/OnHand", "daemonset/SEQUENTIAL"}, func(int, bool) bool { return true })
+	restoreKilled(t, []string{"deployment/SEQUENTIAL", "statefulset/PARALLEL", "statefulset/SEQUENTIAL/OnHand",
+		"daemonset/SEQUENTIAL"}, func(int, bool) bool { return true })
 }
 
 func restoreKilled(t *testing.T, which []string, takes func(changes int, after bool) bool) {
@@ -200,9 +214,10 @@ func restoreKilled(t *testing.T, which []string, takes func(changes int, after b
 					b.must(req)
 					b.requireTidy(name, first)
 					b.versioned(name, "x:good", s.pods)
-					require.Len(t, watched.Timeline(t).Made[name], s.pods, "no pod may be replaced twice:\n%s", watched.Timeline(t))
+					require.Len(t, watched.Timeline(t).Created[name], s.pods, "no pod may be replaced twice:\n%s",
+						watched.Timeline(t))
 					if s.oneOut {
-						watched.RequireAtMostOneOut(t, name)
+						watched.RequireAtMostOneUnavailable(t, name)
 					}
 					b.requireNothingMore(name, req)
 				})
@@ -211,32 +226,38 @@ func restoreKilled(t *testing.T, which []string, takes func(changes int, after b
 	}
 }
 
-// A diff writes nothing, and says what comes of each request.
+// A diff writes nothing, and reports the effect of each request.
 func TestDiff(t *testing.T) {
 	b := newBench(t)
 	name, _, restore := b.restoring(restorations["deployment/PARALLEL"])
-	generation := b.whole(name).generation
+	generation := b.state(name).generation
 	three := int32(3)
 	start := b.request(name, plan.Start, plan.Parallel)
 	start.Workload.Replicas = &three
 	missing := b.request(observer.Name{Kind: "Deployment", Name: "nobody"}, plan.Stop, plan.Parallel)
-	out, err := b.acts.Diff(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{restore, start, b.request(name, plan.Restart, plan.Parallel),
+	out, err := b.acts.Diff(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{restore, start,
+		b.request(name, plan.Restart, plan.Parallel),
 		b.request(name, plan.Stop, plan.Sequential), missing}})
 	require.NoError(t, err)
 	three2, none := int32(3), int32(0)
-	require.Equal(t, workloadops.Diff{Changes: true, Summary: "put its earlier pod template back, so that every pod is replaced", FromReplicas: &three, ToReplicas: &three2, Pods: 3,
-		Template: []workloadops.FieldChange{{Field: "spec.containers[app].image", From: "x:second", To: "x:good"}}}, out.Workloads[0])
-	require.Equal(t, workloadops.Diff{Summary: "nothing to do: 3 of 3 pods are ready", FromReplicas: &three, ToReplicas: &three}, out.Workloads[1])
-	require.Equal(t, []workloadops.FieldChange{{Field: "metadata.annotations.slipway.io/restarted-by", To: "(the task)"}}, out.Workloads[2].Template)
+	require.Equal(t, workloadops.Diff{Changes: true,
+		Summary: "put its earlier pod template back, so that every pod is replaced", FromReplicas: &three,
+		ToReplicas: &three2, Pods: 3,
+		Template: []workloadops.FieldChange{{Field: "spec.containers[app].image", From: "x:second", To: "x:good"}}},
+		out.Workloads[0])
+	require.Equal(t, workloadops.Diff{Summary: "nothing to do: 3 of 3 pods are ready", FromReplicas: &three,
+		ToReplicas: &three}, out.Workloads[1])
+	require.Equal(t, []workloadops.FieldChange{{Field: "metadata.annotations.slipway.io/restarted-by",
+		To: "(the task)"}}, out.Workloads[2].Template)
 	require.Equal(t, int32(3), out.Workloads[2].Pods)
-	require.Equal(t, &none, out.Workloads[3].ToReplicas, "the size in the end, not after the first step")
+	require.Equal(t, &none, out.Workloads[3].ToReplicas, "the final size, not that after the first step")
 	require.Contains(t, out.Workloads[4].Summary, "does not exist")
-	require.Equal(t, generation, b.whole(name).generation)
+	require.Equal(t, generation, b.state(name).generation)
 
 	b.merge(name, `{"metadata":{"annotations":{"`+workloadops.AnnotationClaimedBy+`":"task/other/1-x@run"}}}`)
 	out, err = b.acts.Diff(t.Context(), workloadops.PreflightRequest{Requests: []workloadops.Request{restore}})
 	require.NoError(t, err)
 	require.False(t, out.Workloads[0].Changes)
 	require.Contains(t, out.Workloads[0].Summary, "is being released by task/other/1-x")
-	require.NotEmpty(t, out.Workloads[0].Unknown, "what can't be known is said")
+	require.NotEmpty(t, out.Workloads[0].Unknown, "what is unknown is reported")
 }

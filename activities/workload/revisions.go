@@ -22,8 +22,10 @@ type keptRevision struct {
 	template map[string]any
 }
 
-// keptRevisions reads the ReplicaSets or ControllerRevisions that the workload's selector matches, and keeps those that it owns, oldest first.
-func (t *job) keptRevisions(ctx context.Context, workload *unstructured.Unstructured, selector string) ([]keptRevision, error) {
+// keptRevisions reads the ReplicaSets or ControllerRevisions that the workload's selector matches, and returns those
+// that it owns, oldest first.
+func (t *job) keptRevisions(ctx context.Context, workload *unstructured.Unstructured, selector string) ([]keptRevision,
+	error) {
 	list, err := t.list(ctx, t.kind.revisions(), selector)
 	if err != nil {
 		return nil, err
@@ -44,7 +46,8 @@ func oldestFirst(a, b keptRevision) int {
 }
 
 // list lists objects in the workload's namespace.
-func (t *job) list(ctx context.Context, resource schema.GroupVersionResource, selector string) ([]unstructured.Unstructured, error) {
+func (t *job) list(ctx context.Context, resource schema.GroupVersionResource,
+	selector string) ([]unstructured.Unstructured, error) {
 	return t.a.cluster.List(ctx, resource, t.workload.Namespace, selector)
 }
 
@@ -53,13 +56,17 @@ func (k kind) revision(r *unstructured.Unstructured) keptRevision {
 		template := pods.Stripped(templateOf(r))
 		hash := r.GetLabels()[rollout.RevisionLabel("Deployment")]
 		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
-		return keptRevision{pods.Revision{Name: hash, Hash: hash, Number: n, Template: pods.Digest(template), Images: pods.Images(template),
-			Package: packageOf(template), Counted: true,
-			Asked: int32(number(r, "spec", "replicas")), Total: count(r, "replicas"), Ready: count(r, "readyReplicas"),
-			Available: count(r, "availableReplicas"), Rest: r.GetAnnotations()[rollout.AnnotationRest]}, r.GetUID(), template}
+		return keptRevision{pods.Revision{Name: hash, Hash: hash, Number: n, Template: pods.Digest(template),
+			Images:  pods.Images(template),
+			Package: packageOf(template), HasCounts: true,
+			Desired: int32(number(r, "spec", "replicas")), Total: count(r, "replicas"),
+			Ready:     count(r, "readyReplicas"),
+			Available: count(r, "availableReplicas"), Rest: r.GetAnnotations()[rollout.AnnotationSettled]}, r.GetUID(),
+			template}
 	}
 	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
 	template := pods.Stripped(raw)
-	return keptRevision{pods.Revision{Name: r.GetName(), Hash: k.hash(r), Number: number(r, "revision"), Template: pods.Digest(template),
-		Images: pods.Images(template), Package: packageOf(template)}, r.GetUID(), template}
+	return keptRevision{pods.Revision{Name: r.GetName(), Hash: k.hash(r), Number: number(r, "revision"),
+		Template: pods.Digest(template),
+		Images:   pods.Images(template), Package: packageOf(template)}, r.GetUID(), template}
 }

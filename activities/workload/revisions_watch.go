@@ -17,12 +17,12 @@ import (
 	"slipway.io/slipway/release/rollout/pods"
 )
 
-// revisionsStay is how long the revisions of a namespace are watched after the last attempt that needed them: the next step's is about to
-// come, and a list of all of them costs more than to hear of their changes.
-const revisionsStay = time.Minute
+// revisionWatchIdle is how long the revisions of a namespace are watched after the last attempt that needed them: the
+// next step usually follows soon, and listing them all again costs more than watching them.
+const revisionWatchIdle = time.Minute
 
-// revisionWatches watch the ReplicaSets or ControllerRevisions of namespaces in which pods move, one watch for each however many attempts
-// look. They keep the numbers that are decided by, and no templates.
+// revisionWatches watch the ReplicaSets or ControllerRevisions of namespaces in which pods move, one watch for each,
+// shared by all attempts. They keep the numbers that decisions need, and no templates.
 type revisionWatches struct {
 	notifier *notifier
 	mu       sync.Mutex
@@ -35,7 +35,8 @@ type revisionScope struct {
 	namespace string
 }
 
-// revisionWatch is one watch; users are the attempts that look, and unused ends it when there has been none for a while.
+// revisionWatch is one watch; users is the number of attempts that use it, and unused ends it when there has been none
+// for a while.
 type revisionWatch struct {
 	*kube.SharedWatch
 	cancel context.CancelFunc
@@ -43,19 +44,19 @@ type revisionWatch struct {
 	unused *time.Timer
 }
 
-// byOwner finds a workload's revisions by its UID.
+// byOwner indexes revisions by the UID of their workload.
 const byOwner = "owner"
 
-// revisionSeen is what a watch keeps of a revision.
-type revisionSeen struct {
+// watchedRevision is what a watch keeps of a revision.
+type watchedRevision struct {
 	metav1.PartialObjectMetadata
 	revision keptRevision
 	owner    types.UID
-	// workload is the kind and the name of its owner.
+	// kind and workload are the kind and the name of its owner.
 	kind, workload string
 }
 
-// use has the revisions of a namespace watched until release is called, and for a while after that.
+// use watches the revisions of a namespace until release is called, and for a while after that.
 func (r *revisionWatches) use(k kind, namespace string) (release func()) {
 	s := revisionScope{k.revisions(), namespace}
 	r.mu.Lock()
@@ -78,7 +79,7 @@ func (r *revisionWatches) release(s revisionScope, w *revisionWatch) {
 	if w.users--; w.users > 0 {
 		return
 	}
-	w.unused = time.AfterFunc(revisionsStay, func() {
+	w.unused = time.AfterFunc(revisionWatchIdle, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if w.users == 0 && r.watches[s] == w {
@@ -90,52 +91,57 @@ func (r *revisionWatches) release(s revisionScope, w *revisionWatch) {
 
 func (r *revisionWatches) begin(k kind, s revisionScope) *revisionWatch {
 	n := r.notifier
-	shared := kube.NewSharedWatch(n.client, kube.Watched{Resource: s.resource, Namespace: s.namespace, Transform: r.keep(k),
+	shared := kube.NewSharedWatch(n.client, kube.Watched{Resource: s.resource, Namespace: s.namespace,
+		Transform: r.transform(k),
 		Indexers: cache.Indexers{byOwner: func(obj any) ([]string, error) {
-			if seen, is := obj.(*revisionSeen); is {
+			if seen, is := obj.(*watchedRevision); is {
 				return []string{string(seen.owner)}, nil
 			}
 			return nil, nil
 		}}}, n.options.Now, func(err error) {
-		n.options.Logger.Warn("the watch of revisions does not work: it is retried, and they are read whenever their workload changes",
+		n.options.Logger.Warn("the watch of revisions failed; it is retried, and meanwhile revisions are read "+
+			"whenever their workload changes",
 			"resource", s.resource.Resource, "namespace", s.namespace, "error", err)
 	})
-	tell := func(obj any) {
+	report := func(obj any) {
 		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = last.Obj
 		}
-		if seen, is := obj.(*revisionSeen); is {
+		if seen, is := obj.(*watchedRevision); is {
 			n.waiting.Notify(target{seen.kind, seen.Namespace, seen.workload})
 		}
 	}
 	if _, err := shared.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell}); err != nil {
-		panic(err) // the informer is not running yet: nothing of this can fail
+		AddFunc: report, UpdateFunc: func(_, obj any) { report(obj) }, DeleteFunc: report}); err != nil {
+		panic(err) // cannot fail: the informer is not running yet
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
 	n.ending.Go(func() { shared.Informer.RunWithContext(ctx) })
 	return &revisionWatch{SharedWatch: shared, cancel: cancel}
 }
 
-// keep keeps of a revision what is decided by. That of an object of this program's own kind, which a relist may show again, is kept.
-func (r *revisionWatches) keep(k kind) cache.TransformFunc {
+// transform reduces a revision to what decisions need. An object that was already reduced, which a relist may pass
+// again, is returned unchanged.
+func (r *revisionWatches) transform(k kind) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		o, is := obj.(*unstructured.Unstructured)
 		if !is {
 			return obj, nil
 		}
-		seen := &revisionSeen{revision: k.revision(o)}
+		seen := &watchedRevision{revision: k.revision(o)}
 		seen.revision.template = nil
-		seen.Namespace, seen.Name, seen.UID, seen.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()
+		seen.Namespace, seen.Name, seen.UID, seen.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(),
+			o.GetResourceVersion()
 		if owner := metav1.GetControllerOf(o); owner != nil {
-			seen.owner, seen.workload, seen.kind = owner.UID, owner.Name, pods.Key(catalog.WorkloadRef{APIVersion: owner.APIVersion, Kind: owner.Kind})
+			seen.owner, seen.workload, seen.kind = owner.UID, owner.Name,
+				pods.Key(catalog.WorkloadRef{APIVersion: owner.APIVersion, Kind: owner.Kind})
 		}
 		return seen, nil
 	}
 }
 
-// of are the revisions of a workload as their watch has told of them, oldest first, without templates; false while there is no watch that can
-// be relied on.
+// of are the revisions of a workload as their watch has shown them, oldest first, without templates; false while there
+// is no reliable watch.
 func (r *revisionWatches) of(k kind, workload *unstructured.Unstructured, now time.Time) ([]keptRevision, bool) {
 	r.mu.Lock()
 	w := r.watches[revisionScope{k.revisions(), workload.GetNamespace()}]
@@ -149,7 +155,7 @@ func (r *revisionWatches) of(k kind, workload *unstructured.Unstructured, now ti
 	}
 	var kept []keptRevision
 	for _, obj := range found {
-		if seen, is := obj.(*revisionSeen); is {
+		if seen, is := obj.(*watchedRevision); is {
 			kept = append(kept, seen.revision)
 		}
 	}

@@ -17,40 +17,42 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Begin claims a workload for a rollout and saves what there is to save, in one write. It fails with Claimed when another release holds it,
-// with Refused when it cannot be rolled out as it is, and as Move does.
+// Begin claims a workload for a rollout and saves its original state, in one write. It fails with Claimed when another
+// release holds it, with Refused when its current state does not allow a rollout, and as Move does.
 func (a *Activities) Begin(ctx context.Context, req rollout.BeginRequest) (rollout.BeginResult, error) {
 	return a.BeginMoving(ctx, req, func(rollout.BeginResult) *rollout.MoveRequest { return nil })
 }
 
-// BeginMoving is Begin whose write makes the first of the Move as well that follows at once (pods.BeginMoving): first says which Move that is, nil when something
-// else comes next. Its failures are those of Begin: if the cluster refuses that write the claim is taken alone, and the Move fails.
+// BeginMoving is Begin whose write also makes the first write of the Move that follows at once (pods.BeginWithMove):
+// first returns that Move, nil when the next action is not a Move. Its failures are those of Begin: if the cluster
+// refuses the combined write, the claim is taken alone, and the Move fails.
 func (a *Activities) BeginMoving(ctx context.Context, req rollout.BeginRequest,
 	first func(rollout.BeginResult) *rollout.MoveRequest) (rollout.BeginResult, error) {
 	d, err := a.rollout(ctx, req.Subject, req.Strategy.Style, func(t *rolloutJob) {
 		t.beginning, t.change = true, req.Change
 		t.decide = func(seen pods.Observed) pods.NextAction {
-			if t.apart {
+			if t.claimAlone {
 				return pods.Begin(t.tech, req, seen)
 			}
-			return pods.BeginMoving(t.tech, req, seen, first)
+			return pods.BeginWithMove(t.tech, req, seen, first)
 		}
 	})
 	if err != nil || d.Begun == nil {
-		a.events.failed(lookOf(ctx).known, releaseOf(req.Claim), err)
+		a.events.recordFailure(lastReadOf(ctx).known, releaseOf(req.Claim), err)
 		return rollout.BeginResult{}, err
 	}
-	a.events.tell(lookOf(ctx).known, corev1.EventTypeNormal, eventBegan, releaseOf(req.Claim)+" has begun")
+	a.events.record(lastReadOf(ctx).known, corev1.EventTypeNormal, eventBegan, releaseOf(req.Claim)+" has started")
 	return *d.Begun, nil
 }
 
-// Move brings a step's number of pods to the new version. It fails with WorkloadFailed (its data are rollout.MoveResult), Drift, Gone,
-// ClaimLost, Refused, Unreachable or Forbidden; NotReady is to be tried again. With WorkloadFailed, Drift or Refused the workload has been
-// brought to rest before.
+// Move brings a step's number of pods to the new version. It fails with WorkloadFailed (its data are
+// rollout.MoveResult), Drift, Gone, ClaimLost, Refused, Unreachable or Forbidden; NotReady is retried. Before it fails
+// with WorkloadFailed, Drift or Refused it has stopped the workload's pods from moving.
 func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout.MoveResult, error) {
 	d, err := a.rollout(ctx, req.Subject, req.Style, func(t *rolloutJob) {
-		t.change, t.template, t.wantsNew, t.halting, t.foreseen = req.Change, req.Template, true, req.Halt, req.Foreseen
-		t.passing = !req.Rest && !req.Halt && !req.Look
+		t.change, t.template, t.wantsNew, t.halting, t.foreseen = req.Change, req.Template, true, req.Halt,
+			req.Predicted
+		t.endsOnCache = !req.Settle && !req.Halt && !req.Inspect
 		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Move(t.tech, req, seen) }
 		if !req.Halt {
 			halted := req
@@ -58,18 +60,19 @@ func (a *Activities) Move(ctx context.Context, req rollout.MoveRequest) (rollout
 			t.halt = func(seen pods.Observed) pods.NextAction { return pods.Move(t.tech, halted, seen) }
 		}
 	})
-	a.rested(ctx, req, d.Numbers, err)
+	a.recordPause(ctx, req, d.Numbers, err)
 	return d.Numbers, err
 }
 
-// Finish makes one move of finalising; its failures are those of Move.
+// Finish takes one step of finalising; its failures are those of Move.
 func (a *Activities) Finish(ctx context.Context, req rollout.FinishRequest) (rollout.MoveResult, error) {
 	d, err := a.rollout(ctx, req.Subject, "", func(t *rolloutJob) {
-		t.change, t.template, t.wantsNew, t.foreseen = req.Change, req.Template, req.To == rollout.SideNew, req.Foreseen
-		t.orphans = req.Action == rollout.FinishAutoscalers
+		t.change, t.template, t.wantsNew, t.foreseen = req.Change, req.Template, req.To == rollout.SideNew,
+			req.Predicted
+		t.autoscalersOnly = req.Action == rollout.FinishAutoscalers
 		t.decide = func(seen pods.Observed) pods.NextAction { return pods.Finish(t.tech, req, seen) }
 	})
-	a.finished(ctx, req, err)
+	a.recordEnd(ctx, req, err)
 	return d.Numbers, err
 }
 
@@ -80,41 +83,45 @@ type rolloutJob struct {
 	style   strategy.Style
 	tech    pods.Technique
 	decide  func(pods.Observed) pods.NextAction
-	// halt brings the workload to rest before the activity fails, with failed; nil: it leaves nothing that would have to rest.
+	// halt stops the pods before the activity fails with failed; nil: there is nothing to stop.
 	halt   func(pods.Observed) pods.NextAction
 	failed *failure.Error
-	// beginning: the workload is not yet ours.
+	// beginning is true while the workload is not yet claimed.
 	beginning bool
-	// apart says that the claim is taken by a write of its own, since the cluster does not take it together with the first of the Move.
-	apart bool
-	// change makes the new template, whose digest is template once the workflow knows it; wantsNew says that the activity has to know it.
+	// claimAlone is true when the claim is taken by a write of its own, because the cluster refused it together with
+	// the first write of the Move.
+	claimAlone bool
+	// change makes the new template. template is its digest once the workflow knows it; wantsNew is true when the
+	// activity needs it.
 	change   strategy.Change
 	template string
 	wantsNew bool
-	// passing says that the activity ends without a write of its own, and that what comes next looks by itself.
-	passing bool
-	// foreseen is the new template as it was found before the rollout; nil where it is not known.
-	foreseen *rollout.Foreseen
-	// halting says that what cannot be known of the new template is not needed: a workload that does not take it has no pods of it.
+	// endsOnCache is true when the activity may end on cached data: it ends without a write, and the next action reads
+	// again.
+	endsOnCache bool
+	// foreseen is the new template as the preflight computed it; nil where it is not known.
+	foreseen *rollout.PredictedTemplate
+	// halting is true while pods are stopped: an unknown new template is then no failure, because a workload that
+	// rejects it has no pods of it.
 	halting bool
-	// orphans: the workload was deleted, and only its autoscalers are seen to.
-	orphans bool
-	// expected and expectedTemplate are the answer of the dry run.
+	// autoscalersOnly is true when the workload was deleted and only its autoscalers are restored.
+	autoscalersOnly bool
+	// expected and expectedTemplate are the result of the dry run.
 	expected         string
 	expectedTemplate map[string]any
 
-	// lastTold is what the workload told at the last look.
-	lastTold lastTold
-	// byWatch says that the last look went by what the watches had told.
-	byWatch bool
-	scalers map[string]*unstructured.Unstructured
-	duel    duel
-	// end is the decision that the activity ends with.
+	// lastObserved is the observation of the workload in the last round.
+	lastObserved lastObserved
+	// fromCache is true when the last round decided from the watch cache.
+	fromCache bool
+	scalers   map[string]*unstructured.Unstructured
+	conflicts conflictCounter
+	// end is the decision with which the activity ends.
 	end pods.NextAction
 }
 
-// rollout carries out an activity, of which prepare says what there is to do, and returns the decision that it ends with. Style "" is that
-// of what is saved on the workload.
+// rollout carries out an activity, which prepare configures, and returns the decision with which it ends. Style "" is
+// that of the state saved on the workload.
 func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strategy.Style,
 	prepare func(*rolloutJob)) (pods.NextAction, error) {
 	t, err := a.rolloutJob(ctx, s, style)
@@ -122,14 +129,14 @@ func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strat
 		return pods.NextAction{}, attempt.ApplicationError(err)
 	}
 	prepare(t)
-	t.tech = pods.Under(t.tech, t.change.Declared != nil)
+	t.tech = pods.ForDeclared(t.tech, t.change.Declared != nil)
 	if s.Workload.WorkloadRef.Kind == workloadops.KindDeployment {
 		t.follow(strategy.CanarySuffix)
 	} else {
 		t.follow()
 	}
 	defer t.sub.leave()
-	if !t.tech.ByPods() {
+	if !t.tech.CountsPods() {
 		defer a.notifier.revisions.use(t.kind, s.Workload.Namespace)()
 	}
 	if err := t.Run(ctx, t); err != nil {
@@ -138,14 +145,16 @@ func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strat
 	return t.end, nil
 }
 
-// rolloutJob begins an attempt.
+// rolloutJob starts an attempt.
 func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style strategy.Style) (*rolloutJob, error) {
 	k, known := kindOf(s.Workload.WorkloadRef)
 	switch {
 	case !known:
-		return nil, failure.New(failure.Refused, "%s of %s cannot be rolled out", s.Workload, s.Workload.WorkloadRef.APIVersion)
+		return nil, failure.New(failure.Refused, "%s of %s cannot be rolled out", s.Workload,
+			s.Workload.WorkloadRef.APIVersion)
 	case !a.cluster.Serves(s.Workload.Namespace):
-		return nil, failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", s.Workload, s.Workload.Namespace)
+		return nil, failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", s.Workload,
+			s.Workload.Namespace)
 	}
 	first := cmp.Or(style, strategy.StylePartition)
 	tech, ok := pods.TechniqueOf(s.Workload.WorkloadRef, first)
@@ -157,16 +166,16 @@ func (a *Activities) rolloutJob(ctx context.Context, s rollout.Subject, style st
 	return &rolloutJob{job: a.job(ctx, s.Workload, k, terms), subject: s, style: style, tech: tech}, nil
 }
 
-// Missing is the failure of a workload that is not there.
+// Missing is the failure of a workload that does not exist.
 func (t *rolloutJob) Missing(error) error {
 	if t.beginning {
 		return failure.New(failure.NotFound, "%s does not exist: create it first", t.subject.Workload)
 	}
-	return failure.New(failure.Gone, "%s was deleted by somebody else in the middle of the rollout", t.subject.Workload)
+	return failure.New(failure.Gone, "%s was deleted by another client during the rollout", t.subject.Workload)
 }
 
-// Failed has an activity that fails bring its workload to rest first: from its answer on nobody moves it on until somebody has decided. Of
-// a workload that does not let itself be brought to rest it answers what came first.
+// Failed stops the workload's pods before the activity fails: after that, no activity moves them until a user has
+// decided. If stopping fails too, the first failure is reported.
 func (t *rolloutJob) Failed(_ context.Context, f *failure.Error) *failure.Error {
 	if t.failed != nil && f.Kind == failure.Refused {
 		return t.failed
@@ -176,112 +185,114 @@ func (t *rolloutJob) Failed(_ context.Context, f *failure.Error) *failure.Error 
 	}
 	switch f.Kind {
 	case failure.WorkloadFailed, failure.Drift, failure.Refused:
-	default: // it is not ours any more, or it is tried again
+	default: // it is no longer ours, or the failure is retried
 		return f
 	}
 	t.failed, t.decide, t.halting, t.rejected = f, t.halt, true, ""
 	return nil
 }
 
-// Reconcile takes one look and does what is decided.
+// Reconcile reads once and carries out the decision.
 func (t *rolloutJob) Reconcile(ctx context.Context) (attempt.Next, error) {
-	l, d, err := t.look(ctx)
+	l, d, err := t.readAndDecide(ctx)
 	if err != nil {
 		return attempt.Next{}, err
 	}
-	t.count(d)
+	t.noteProgress(d)
 	switch d.Action {
 	case workloadops.ActWrite:
-		return t.writes(ctx, l, d)
+		return t.carryOutWrite(ctx, l, d)
 	case workloadops.ActDelete:
-		return attempt.Next{}, t.deletes(ctx, l, d.Delete)
+		return attempt.Next{}, t.deleteStepPods(ctx, l, d.Delete)
 	case pods.ActExtra:
 		return attempt.Next{}, t.changeExtra(ctx, l, d.Extra)
 	case pods.ActNumber:
-		if err := t.number(ctx, d.Number); err != nil || !d.Ends {
+		if err := t.labelPods(ctx, d.Number); err != nil || !d.Ends {
 			return attempt.Next{}, err
 		}
 	case pods.ActAutoscaler:
 		return attempt.Next{}, t.changeAutoscaler(ctx, d.Autoscaler)
-	case workloadops.ActWait: // where numbers are counted from the pods, those may get ready without a change of the workload
-		return t.wait(d.Reason, t.tech.ByPods()), nil
+	case workloadops.ActWait: // where pods are counted, they may get ready without a change of the workload
+		return t.wait(d.Reason, t.tech.CountsPods()), nil
 	}
-	return t.ends(d)
+	return t.endWith(d)
 }
 
-// count tells how far it is. While pods come, nobody has to ask them what keeps them.
-func (t *rolloutJob) count(d pods.NextAction) {
-	comes := false
+// noteProgress updates the progress. While pods become ready, it delays the check of what blocks them.
+func (t *rolloutJob) noteProgress(d pods.NextAction) {
+	advances := false
 	t.Note(func(p *workloadops.Progress) {
 		p.Message = d.Reason
 		if n := d.Numbers; n.Replicas > 0 {
-			comes = p.UpdatedReady != nil && (*p.Updated != n.Updated || *p.UpdatedReady != n.UpdatedReady)
-			if p.Updated, p.UpdatedReady = &n.Updated, &n.UpdatedReady; comes {
-				p.MovedSeconds = p.ElapsedSeconds
+			advances = p.UpdatedReady != nil && (*p.Updated != n.Updated || *p.UpdatedReady != n.UpdatedReady)
+			if p.Updated, p.UpdatedReady = &n.Updated, &n.UpdatedReady; advances {
+				p.LastChangeSeconds = p.ElapsedSeconds
 			}
 		}
 	})
-	if comes {
-		t.Moved()
+	if advances {
+		t.Progressed()
 	}
-	if comes && d.LookAgain == 0 {
-		t.lookLater()
+	if advances && d.RecheckAfter == 0 {
+		t.delayPodCheck()
 	}
 }
 
-// deletes takes pods for as long as the workload is as it was seen: who has changed it since may have let its own controller take pods, too.
-func (t *rolloutJob) deletes(ctx context.Context, l *snapshot, list []workloadops.Pod) error {
+// deleteStepPods deletes pods as long as the workload is unchanged: another client that has changed it may have let its
+// own controller delete pods, too.
+func (t *rolloutJob) deleteStepPods(ctx context.Context, l *snapshot, list []workloadops.Pod) error {
 	for _, p := range list {
 		now, err := t.get(ctx)
 		if err != nil || now.GetGeneration() != l.object.GetGeneration() {
 			return err
 		}
-		if err := t.deletePods(ctx, []workloadops.Pod{p}, "rollout.pod.delete.before", "rollout.pod.delete.after"); err != nil {
+		if err := t.deletePods(ctx, []workloadops.Pod{p}, "rollout.pod.delete.before",
+			"rollout.pod.delete.after"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// writes makes one write on the workload, which may end the activity.
-func (t *rolloutJob) writes(ctx context.Context, l *snapshot, d pods.NextAction) (attempt.Next, error) {
+// carryOutWrite makes one write on the workload, which may end the activity.
+func (t *rolloutJob) carryOutWrite(ctx context.Context, l *snapshot, d pods.NextAction) (attempt.Next, error) {
 	if d.Ends && d.Write.Release {
-		if err := t.announce(ctx, d); err != nil {
+		if err := t.recordResult(ctx, d); err != nil {
 			return attempt.Next{}, err
 		}
 	}
 	after, err := t.write(ctx, l, d.Write)
-	moves := d.Begun != nil && d.Begun.Placed
+	moves := d.Begun != nil && d.Begun.TemplateWritten
 	if moves && refused(err) {
-		t.apart, t.rejected = true, ""
+		t.claimAlone, t.rejected = true, ""
 		return attempt.Next{}, nil
 	}
 	if after != nil {
-		t.last.known = after
-		if d.Begun != nil && l != nil && !moves { // the claim alone changes nothing of its revisions
-			t.last.revisions = l.kept
+		t.lastRead.known = after
+		if d.Begun != nil && l != nil && !moves { // the claim alone does not affect its revisions
+			t.lastRead.revisions = l.kept
 		}
 	}
 	if d.Ends && after != nil {
-		d.Numbers.Generation = after.GetGeneration() // as its own write has left it
+		d.Numbers.Generation = after.GetGeneration() // after its own write
 		if moves {
 			d.Begun.Generation = after.GetGeneration()
 		}
-		return t.ends(d)
+		return t.endWith(d)
 	}
 	if after != nil {
-		t.duel.wrote(fieldsOf(t.plain(after), t.tech), after)
+		t.conflicts.noteWrite(moveFields(t.observeObject(after), t.tech), after)
 	}
 	return attempt.Next{}, err
 }
 
-// refused says whether a write was not made since it may not be made, rather than since it came too late or nobody answered.
+// refused reports whether a write was refused, rather than late or not answered.
 func refused(err error) bool {
 	return failure.Is(err, failure.Refused) || err != nil && kube.Classify(err) == kube.Refused
 }
 
-// ends ends the activity with a decision; one that was brought to rest fails with what came first.
-func (t *rolloutJob) ends(d pods.NextAction) (attempt.Next, error) {
+// endWith ends the activity with a decision; if its pods were stopped after a failure, it fails with that failure.
+func (t *rolloutJob) endWith(d pods.NextAction) (attempt.Next, error) {
 	switch {
 	case d.Failure != nil:
 		return attempt.Next{}, d.Failure
@@ -292,76 +303,80 @@ func (t *rolloutJob) ends(d pods.NextAction) (attempt.Next, error) {
 	return attempt.Next{Action: attempt.Done}, nil
 }
 
-// look reads the world and decides, asking the pods when it is time to or when the decision needs them.
-func (t *rolloutJob) look(ctx context.Context) (*snapshot, pods.NextAction, error) {
-	if t.orphans {
-		return t.lookAtOrphans(ctx)
+// readAndDecide reads the cluster and decides. It reads the pods when their check is due or when the decision needs
+// them.
+func (t *rolloutJob) readAndDecide(ctx context.Context) (*snapshot, pods.NextAction, error) {
+	if t.autoscalersOnly {
+		return t.readAutoscalersOnly(ctx)
 	}
-	if t.last.revisions == nil {
-		if l, d, told := t.asTold(ctx); told {
-			t.byWatch = true
+	if t.lastRead.revisions == nil {
+		if l, d, decided := t.decideFromCache(ctx); decided {
+			t.fromCache = true
 			return l, d, nil
 		}
 	}
-	t.byWatch = false
-	l, err := t.live(ctx)
+	t.fromCache = false
+	l, err := t.readLive(ctx)
 	if err == nil {
 		err = t.complete(ctx, l)
 	}
 	if err != nil {
 		return nil, pods.NextAction{}, err
 	}
-	before := t.take(l)
-	if done := answered(before); done != nil && l.seen.Claim != t.subject.Claim {
-		// The claim was given back with the last write of this very activity; only its answer was not heard.
+	before := t.addProgress(l)
+	if done := recordedResult(before); done != nil && l.seen.Claim != t.subject.Claim {
+		// The last write of this very activity has released the claim; only its result was lost.
 		return l, *done, nil
 	}
-	if t.tech.ByPods() || !t.Now().Before(t.nextLook) {
-		t.lookLater()
+	if t.tech.CountsPods() || !t.Now().Before(t.nextPodCheck) {
+		t.delayPodCheck()
 		if err := t.withPods(ctx, l); err != nil {
 			return nil, pods.NextAction{}, err
 		}
 	}
 	d := t.decide(l.seen)
-	if d.Action == workloadops.ActLook {
+	if d.Action == workloadops.ActReadPods {
 		if err := t.withPods(ctx, l); err != nil {
 			return nil, pods.NextAction{}, err
 		}
 		d = t.decide(l.seen)
 	}
-	if d.Failure != nil && d.Failure.Kind == failure.Drift && !t.beginning && l.seen.Duel.Times <= rollout.MostDisturbed {
-		d.Failure.Message += t.edited(l)
+	if d.Failure != nil && d.Failure.Kind == failure.Drift && !t.beginning &&
+		l.seen.EditConflict.Times <= rollout.MaxRestores {
+		d.Failure.Message += t.describeEdit(l)
 		d.Reason = d.Failure.Message
 	}
-	if d.LookAgain > 0 {
-		t.lookWithin(d.LookAgain)
+	if d.RecheckAfter > 0 {
+		t.podCheckWithin(d.RecheckAfter)
 	}
 	return l, d, nil
 }
 
-// take makes what was looked at complete by what the attempt knows itself, and answers what it knew before.
-func (t *rolloutJob) take(l *snapshot) (before workloadops.Progress) {
-	t.choose(l)
-	l.seen.Duel = t.duel.seen(fieldsOf(l.seen, t.tech), l.object)
+// addProgress adds the attempt's own progress to a snapshot, and returns the progress before.
+func (t *rolloutJob) addProgress(l *snapshot) (before workloadops.Progress) {
+	t.chooseTechnique(l)
+	l.seen.EditConflict = t.conflicts.compare(moveFields(l.seen, t.tech), l.object)
 	before = t.Progress()
 	t.Read()
-	l.seen.Elapsed, l.seen.Still, l.seen.HeldUp = before.Elapsed(), before.Still(), t.takeHeldUp()
+	l.seen.Elapsed, l.seen.StalledFor, l.seen.BlockedByBudget = before.Elapsed(), before.StalledFor(),
+		t.takeBlockingBudget()
 	return before
 }
 
-// choose takes the technique of the style that is saved on the workload, once there is something saved.
-func (t *rolloutJob) choose(l *snapshot) {
+// chooseTechnique sets the technique of the style that is saved on the workload, once there is one.
+func (t *rolloutJob) chooseTechnique(l *snapshot) {
 	if t.beginning || l.seen.Saved == nil {
 		return
 	}
 	if tech, ok := pods.TechniqueOf(t.subject.Workload.WorkloadRef, l.seen.Saved.Style); ok {
-		t.tech = pods.Under(tech, l.seen.Saved.Declared != "")
-		l.seen.Settings = t.told(l.object).Settings
+		t.tech = pods.ForDeclared(tech, l.seen.Saved.Declared != "")
+		l.seen.Settings = t.observedOf(l.object).Settings
 	}
 }
 
-// announce puts the answer on record: once the claim is given back, nothing on the workload tells what was done.
-func (t *rolloutJob) announce(ctx context.Context, d pods.NextAction) error {
+// recordResult records the result in the heartbeat: once the claim is released, nothing on the workload shows what was
+// done.
+func (t *rolloutJob) recordResult(ctx context.Context, d pods.NextAction) error {
 	raw, err := json.Marshal(d.Numbers)
 	if err != nil {
 		return err
@@ -370,8 +385,8 @@ func (t *rolloutJob) announce(ctx context.Context, d pods.NextAction) error {
 	return t.Record(ctx)
 }
 
-// answered is what an attempt of before was about to answer when it gave the claim back; nil when it was not.
-func answered(p workloadops.Progress) *pods.NextAction {
+// recordedResult is the result that an earlier attempt recorded before it released the claim; nil if none did.
+func recordedResult(p workloadops.Progress) *pods.NextAction {
 	if len(p.Data) == 0 {
 		return nil
 	}

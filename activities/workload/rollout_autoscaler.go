@@ -20,15 +20,16 @@ import (
 
 var autoscalersResource = autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers")
 
-// lookAtOrphans is a look at the autoscalers of a workload that was deleted. What is there of its name, if anything, is read, not written.
-func (t *rolloutJob) lookAtOrphans(ctx context.Context) (*snapshot, pods.NextAction, error) {
+// readAutoscalersOnly reads the autoscalers of a deleted workload. If a new workload has its name, that is read, but
+// not written.
+func (t *rolloutJob) readAutoscalersOnly(ctx context.Context) (*snapshot, pods.NextAction, error) {
 	l := &snapshot{}
 	object, err := t.get(ctx)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, pods.NextAction{}, err
 	}
 	if err == nil {
-		l.object, l.seen = object, t.plain(object)
+		l.object, l.seen = object, t.observeObject(object)
 	}
 	if err := t.autoscalers(ctx, l); err != nil {
 		return nil, pods.NextAction{}, err
@@ -36,7 +37,7 @@ func (t *rolloutJob) lookAtOrphans(ctx context.Context) (*snapshot, pods.NextAct
 	return l, t.decide(l.seen), nil
 }
 
-// autoscalers reads those that scale the workload.
+// autoscalers reads the autoscalers of the workload.
 func (t *rolloutJob) autoscalers(ctx context.Context, l *snapshot) error {
 	ref := t.subject.Workload.WorkloadRef
 	list, err := t.list(ctx, autoscalersResource, "")
@@ -58,7 +59,7 @@ func (t *rolloutJob) autoscalers(ctx context.Context, l *snapshot) error {
 	return nil
 }
 
-// changeAutoscaler pins one to the workload's size, or restores it by the patch that stands on it.
+// changeAutoscaler pins an autoscaler to the workload's size, or restores it by the undo patch in its annotation.
 func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerChange) error {
 	o := t.scalers[c.Name]
 	fresh := jsonpatch.Test("/metadata/resourceVersion", o.GetResourceVersion())
@@ -68,25 +69,28 @@ func (t *rolloutJob) changeAutoscaler(ctx context.Context, c *pods.AutoscalerCha
 		undo, err := jsonpatch.ParseUndo(o.GetAnnotations()[rollout.AnnotationRestore], borrowedOfAutoscaler)
 		if err != nil {
 			return failure.New(failure.Refused,
-				"%s: the annotation %s of its autoscaler %s is not followed (%s): put its limits right by hand and remove that annotation",
+				"%s: invalid annotation %s on its autoscaler %s (%s): correct its limits by hand and remove that "+
+					"annotation",
 				t.subject.Workload, rollout.AnnotationRestore, c.Name, err.Error())
 		}
-		ops = undoing(o, append(undo, jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationRepair))))
+		ops = remainingUndo(o, append(undo, jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationRepair))))
 	} else {
 		step = "pin"
-		ops = t.pinning(o, *c.Pin)
+		ops = t.pinOps(o, *c.Pin)
 	}
-	return t.patchBeside(ctx, change{autoscalersResource, o, append([]jsonpatch.Op{fresh}, ops...), "rollout.autoscaler", step})
+	return t.patchRelated(ctx, change{autoscalersResource, o, append([]jsonpatch.Op{fresh}, ops...),
+		"rollout.autoscaler", step})
 }
 
-// pinning pins an autoscaler, and leaves on it the patch that undoes that. Of one that was pinned before, a limit that somebody else has set
-// since is what it is given back.
-func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []jsonpatch.Op {
+// pinOps pins an autoscaler, and stores the undo patch on it. If the autoscaler was pinned before, a limit that another
+// client has set since becomes the value to restore.
+func (t *rolloutJob) pinOps(o *unstructured.Unstructured, size int32) []jsonpatch.Op {
 	undo := []jsonpatch.Op{jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationRestore)),
-		jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationHeldBy)), jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationWritten)),
+		jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationHeldBy)),
+		jsonpatch.Remove(jsonpatch.Annotation(rollout.AnnotationWritten)),
 		jsonpatch.Remove(jsonpatch.Label(workloadops.LabelClaimed))}
 	saved, _ := jsonpatch.ParseUndo(o.GetAnnotations()[rollout.AnnotationRestore], borrowedOfAutoscaler)
-	ours := limitsOfOurs(o)
+	ours := unchangedLimit(o)
 	var ops []jsonpatch.Op
 	for _, field := range limitFields {
 		path := limits + field
@@ -106,13 +110,14 @@ func (t *rolloutJob) pinning(o *unstructured.Unstructured, size int32) []jsonpat
 		map[string]string{workloadops.LabelClaimed: workloadops.LabelClaimedValue}, nil)...)
 	restore, err := json.Marshal(undo)
 	if err != nil {
-		panic(err) // it was JSON before: it always marshals
+		panic(err) // decoded from JSON: it always marshals
 	}
-	return append(ops, entries("/metadata/annotations", o.GetAnnotations(), map[string]string{rollout.AnnotationRestore: string(restore),
-		rollout.AnnotationHeldBy: t.subject.Claim, rollout.AnnotationWritten: pinnedTo(int64(size))}, nil)...)
+	return append(ops, entries("/metadata/annotations", o.GetAnnotations(),
+		map[string]string{rollout.AnnotationRestore: string(restore),
+			rollout.AnnotationHeldBy: t.subject.Claim, rollout.AnnotationWritten: pinnedTo(int64(size))}, nil)...)
 }
 
-// borrowedOfAutoscaler says whether a pin changes that place of an autoscaler.
+// borrowedOfAutoscaler reports whether a pin changes that field of an autoscaler.
 func borrowedOfAutoscaler(pointer string) bool {
 	marks := []string{rollout.AnnotationRestore, rollout.AnnotationHeldBy, rollout.AnnotationWritten}
 	return slices.ContainsFunc(limitFields, func(field string) bool { return pointer == limits+field }) ||
@@ -120,22 +125,23 @@ func borrowedOfAutoscaler(pointer string) bool {
 		pointer == jsonpatch.Label(workloadops.LabelClaimed)
 }
 
-// Autoscalers is the kind of object that a blue-green borrows beside its workload.
+// Autoscalers is the kind of object that a blue-green rollout borrows in addition to its workload.
 func Autoscalers() drift.Kind {
-	return drift.Kind{Name: "HorizontalPodAutoscaler", Resource: autoscalersResource, Edited: editedLimits, What: rollout.ObservedSettings}
+	return drift.Kind{Name: "HorizontalPodAutoscaler", Resource: autoscalersResource, EditedPaths: editedLimits,
+		What: rollout.ObservedSettings}
 }
 
-// editedLimits are the limits of a pinned autoscaler when somebody else has set one of them since.
+// editedLimits are the limits of a pinned autoscaler if another client has set one of them since.
 func editedLimits(o *unstructured.Unstructured) []string {
-	written, told := o.GetAnnotations()[rollout.AnnotationWritten]
+	written, recorded := o.GetAnnotations()[rollout.AnnotationWritten]
 	least, most := number(o, "spec", limitFields[0]), number(o, "spec", limitFields[1])
-	if !told || least == most && pinnedTo(least) == written {
+	if !recorded || least == most && pinnedTo(least) == written {
 		return nil
 	}
 	return []string{limits + limitFields[0], limits + limitFields[1]}
 }
 
-// limits is where an autoscaler's limits stand, limitFields are their names.
+// limits is the path of an autoscaler's limits, limitFields are their names.
 const limits = "/spec/"
 
 var limitFields = pods.AutoscalerLimits()
@@ -145,15 +151,15 @@ func pinnedTo(size int64) string {
 	return pods.Digest(map[string]any{limitFields[0]: size, limitFields[1]: size})
 }
 
-// limitsOfOurs says of a pinned autoscaler's limit whether it is as it was pinned.
-func limitsOfOurs(o *unstructured.Unstructured) func(path string) bool {
-	written, told := o.GetAnnotations()[rollout.AnnotationWritten]
+// unchangedLimit returns a function that reports whether a limit of a pinned autoscaler still has the pinned value.
+func unchangedLimit(o *unstructured.Unstructured) func(path string) bool {
+	written, recorded := o.GetAnnotations()[rollout.AnnotationWritten]
 	return func(path string) bool {
-		if !told { // it was pinned before that was noted
+		if !recorded { // pinned by a version that did not record this
 			return true
 		}
 		now, _ := jsonpatch.At(o.Object, path)
-		for _, field := range limitFields { // where one limit is theirs now, the other tells the size
+		for _, field := range limitFields { // if another client set one limit, the other has the size
 			if size := number(o, "spec", field); pinnedTo(size) == written {
 				return now == size
 			}
@@ -162,10 +168,10 @@ func limitsOfOurs(o *unstructured.Unstructured) func(path string) bool {
 	}
 }
 
-// undoing keeps of the patch that undoes a pin what there still is to be undone: a limit that somebody else has set since is theirs, and a
-// mark that they have removed is gone.
-func undoing(o *unstructured.Unstructured, undo []jsonpatch.Op) []jsonpatch.Op {
-	ours := limitsOfOurs(o)
+// remainingUndo drops from the undo patch of a pin what must not be undone any more: a limit that another client has
+// set since, and a mark that another client has removed.
+func remainingUndo(o *unstructured.Unstructured, undo []jsonpatch.Op) []jsonpatch.Op {
+	ours := unchangedLimit(o)
 	return slices.DeleteFunc(undo, func(c jsonpatch.Op) bool {
 		_, there := jsonpatch.At(o.Object, c.Path)
 		return strings.HasPrefix(c.Path, limits) && !ours(c.Path) || c.Op == "remove" && !there

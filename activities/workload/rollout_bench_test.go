@@ -28,13 +28,13 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// releasing is one rollout of a test's workload, driven activity by activity as its workflow does.
+// releasing is one rollout of a test's workload, run activity by activity as its workflow does.
 type releasing struct {
 	b    *bench
 	name observer.Name
-	// apiVersion is apps/v1 unless it is set.
+	// apiVersion defaults to apps/v1.
 	apiVersion string
-	// run is the first run of its workflow.
+	// run is the first run ID of its workflow.
 	run      string
 	style    strategy.Style
 	change   strategy.Change
@@ -44,13 +44,13 @@ type releasing struct {
 	begun    rollout.BeginResult
 	template string
 	last     rollout.MoveResult
-	// messages are what the attempts that were not ready said.
+	// messages are those of attempts that ended with NotReady.
 	messages []string
-	// progress is what the last activity's attempts have left.
+	// progress is what the attempts of the last activity have left.
 	progress *workloadops.Progress
 }
 
-// rollout begins the release of an image for a Deployment.
+// release prepares the rollout of an image on a Deployment.
 func (b *bench) release(name string, style strategy.Style, image string) *releasing {
 	return &releasing{b: b, name: observer.Name{Kind: "Deployment", Name: name}, style: style, deadline: 60, budget: 30,
 		change: strategy.Change{Images: map[string]string{"app": image}}}
@@ -58,14 +58,18 @@ func (b *bench) release(name string, style strategy.Style, image string) *releas
 
 func (r *releasing) subject() rollout.Subject {
 	return rollout.Subject{
-		Workload: catalog.Workload{Namespace: r.b.namespace, WorkloadRef: catalog.WorkloadRef{APIVersion: cmp.Or(r.apiVersion, "apps/v1"), Kind: r.name.Kind, Name: r.name.Name}},
-		Name:     r.name.Name, Claim: workloadops.Holder{WorkflowID: "rollout/default/ns/" + r.name.Name, RunID: cmp.Or(r.run, "run-1")}.String(),
+		Workload: catalog.Workload{Namespace: r.b.namespace,
+			WorkloadRef: catalog.WorkloadRef{APIVersion: cmp.Or(r.apiVersion, "apps/v1"), Kind: r.name.Kind,
+				Name: r.name.Name}},
+		Name: r.name.Name, Claim: workloadops.Holder{WorkflowID: "rollout/default/ns/" + r.name.Name,
+			RunID: cmp.Or(r.run, "run-1")}.String(),
 		DeadlineSeconds: r.deadline, UnreachableBudgetSeconds: r.budget,
 	}
 }
 
 func (r *releasing) strategy() strategy.Strategy {
-	return strategy.Strategy{Style: r.style, Steps: []strategy.Step{{Replicas: intstr.FromString("100%")}}, PatchPodTemplateMetadata: r.metadata}
+	return strategy.Strategy{Style: r.style, Steps: []strategy.Step{{Replicas: intstr.FromString("100%")}},
+		PatchPodTemplateMetadata: r.metadata}
 }
 
 // call runs an activity attempt after attempt, as Temporal does, and reads its result.
@@ -81,7 +85,7 @@ func (r *releasing) call(name string, req, result any) error {
 		}
 		return err
 	}
-	r.b.t.Fatalf("no end of %s: %v", name, r.messages)
+	r.b.t.Fatalf("%s did not end: %v", name, r.messages)
 	return nil
 }
 
@@ -91,8 +95,9 @@ func (r *releasing) attempt(name string, req, result any) error {
 	env := suite.NewTestActivityEnvironment()
 	env.SetTestTimeout(patience)
 	env.SetWorkerOptions(r.b.process)
-	for n, f := range map[string]any{rollout.ActivityPreflight: r.b.acts.PreflightRollout, rollout.ActivityBegin: r.b.acts.Begin,
-		rollout.ActivityMove: r.b.acts.Move, rollout.ActivityFinish: r.b.acts.Finish} {
+	for n, f := range map[string]any{rollout.ActivityPreflight: r.b.acts.PreflightRollout,
+		rollout.ActivityBegin: r.b.acts.Begin,
+		rollout.ActivityMove:  r.b.acts.Move, rollout.ActivityFinish: r.b.acts.Finish} {
 		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: n})
 	}
 	if r.progress != nil {
@@ -113,16 +118,18 @@ func (r *releasing) attempt(name string, req, result any) error {
 
 func (r *releasing) begin() rollout.BeginResult {
 	r.b.t.Helper()
-	require.NoError(r.b.t, r.call(rollout.ActivityBegin, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change}, &r.begun))
+	require.NoError(r.b.t, r.call(rollout.ActivityBegin,
+		rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change}, &r.begun))
 	return r.begun
 }
 
 func (r *releasing) moveRequest(step int, replicas string) rollout.MoveRequest {
-	return rollout.MoveRequest{Subject: r.subject(), Step: step, Style: r.style, Replicas: intstr.Parse(replicas), Change: r.change, Template: r.template,
-		Rest: true, CanaryMetadata: r.metadata}
+	return rollout.MoveRequest{Subject: r.subject(), Step: step, Style: r.style, Replicas: intstr.Parse(replicas),
+		Change: r.change, Template: r.template,
+		Settle: true, CanaryMetadata: r.metadata}
 }
 
-// move makes a step that has to succeed.
+// move makes a step that must succeed.
 func (r *releasing) move(step int, replicas string) rollout.MoveResult {
 	r.b.t.Helper()
 	return r.moved(r.moveRequest(step, replicas))
@@ -138,7 +145,7 @@ func (r *releasing) moved(req rollout.MoveRequest) rollout.MoveResult {
 	return r.last
 }
 
-// moveFails makes a step that has to fail.
+// moveFails makes a step that must fail.
 func (r *releasing) moveFails(req rollout.MoveRequest, kind failure.Kind) *temporal.ApplicationError {
 	r.b.t.Helper()
 	return requireFailure(r.b.t, r.call(rollout.ActivityMove, req, &rollout.MoveResult{}), kind)
@@ -158,11 +165,12 @@ func (r *releasing) finish(action rollout.FinishAction, to rollout.Side) rollout
 func (r *releasing) preflight() rollout.PreflightResult {
 	r.b.t.Helper()
 	var result rollout.PreflightResult
-	require.NoError(r.b.t, r.call(rollout.ActivityPreflight, rollout.PreflightRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change}, &result))
+	require.NoError(r.b.t, r.call(rollout.ActivityPreflight,
+		rollout.PreflightRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change}, &result))
 	return result
 }
 
-// split is how many ready pods there are of each image; pods on their way out are left aside.
+// split is the number of ready pods of each image, without pods that are being deleted.
 func (b *bench) split(name string) map[string]int {
 	b.t.Helper()
 	out := map[string]int{}
@@ -189,10 +197,10 @@ func (b *bench) reaches(name string, want map[string]int) {
 			}
 		}
 		return len(b.pods(name)) == total
-	}, patience, tick, "the split %v of %s never came", want, name)
+	}, patience, tick, "the split %v of %s was not reached", want, name)
 }
 
-// holds waits until the Deployment's controller has seen the newest spec, and checks that the split is what it was.
+// holds waits until the Deployment's controller has seen the newest spec, and checks that the split is unchanged.
 func (b *bench) holds(name string, want map[string]int) {
 	b.t.Helper()
 	b.reaches(name, want)
@@ -205,7 +213,8 @@ func (b *bench) holds(name string, want map[string]int) {
 	require.Equal(b.t, want, b.split(name))
 }
 
-// touch changes the spec in a way that moves no pod, so that the controller looks at it once more; it returns the generation.
+// touch changes the spec in a way that moves no pod, so that the controller processes it again; it returns the
+// generation.
 func (b *bench) touch(name string) int64 {
 	b.t.Helper()
 	d, err := b.kube.AppsV1().Deployments(b.namespace).Get(b.t.Context(), name, metav1.GetOptions{})
@@ -215,7 +224,8 @@ func (b *bench) touch(name string) int64 {
 		limit = *d.Spec.RevisionHistoryLimit
 	}
 	patch := []byte(`{"spec":{"revisionHistoryLimit":` + intText(limit+1) + `}}`)
-	d, err = b.kube.AppsV1().Deployments(b.namespace).Patch(b.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+	d, err = b.kube.AppsV1().Deployments(b.namespace).Patch(b.t.Context(), name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	require.NoError(b.t, err)
 	generation := d.Generation
 	_, err = b.kube.AppsV1().Deployments(b.namespace).Patch(b.t.Context(), name, types.MergePatchType,
@@ -229,23 +239,25 @@ func intText(n int32) string {
 	return i.String()
 }
 
-// realWrites counts the patches that the server took until now, dry runs left out.
+// realWrites counts the patches that the server has accepted so far, without dry runs.
 func (b *bench) realWrites() int { return b.traffic.written() }
 
-// requireHome checks that a Deployment is what it was but for its template, that nothing of a rollout is left on it, and that all pods are
-// of one image.
-func (b *bench) requireHome(before whole, name, image string, size int) {
+// requireFinalised checks that a Deployment is unchanged except for its template, that it carries nothing of a rollout,
+// and that all pods are of one image.
+func (b *bench) requireFinalised(before workloadState, name, image string, size int) {
 	b.t.Helper()
 	b.reaches(name, map[string]int{image: size})
-	after := b.whole(observer.Name{Kind: "Deployment", Name: name})
-	require.Equal(b.t, strings.ReplaceAll(before.spec, "x:good", image), after.spec, "its own settings must be what they were")
+	after := b.state(observer.Name{Kind: "Deployment", Name: name})
+	require.Equal(b.t, strings.ReplaceAll(before.spec, "x:good", image), after.spec,
+		"its own settings must be restored")
 	for key := range after.annotations {
 		require.False(b.t, strings.HasPrefix(key, "slipway.io/"), "annotation %s is left", key)
 	}
 	require.NotContains(b.t, after.labels, workloadops.LabelClaimed)
 }
 
-// watchFloor checks, at every change of a pod, that no fewer pods are ready than the floor; its result says so at the end.
+// watchFloor records the pods at every change; stop checks that ready pods never were fewer than the floor, nor pods
+// more than the ceiling allows.
 func (b *bench) watchFloor(name string, floor, ceiling int) (stop func()) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -255,7 +267,8 @@ func (b *bench) watchFloor(name string, floor, ceiling int) (stop func()) {
 	for _, p := range list.Items {
 		pods[p.Name] = p
 	}
-	events, err := b.kube.CoreV1().Pods(b.namespace).Watch(ctx, metav1.ListOptions{LabelSelector: "app=" + name, ResourceVersion: list.ResourceVersion})
+	events, err := b.kube.CoreV1().Pods(b.namespace).Watch(ctx,
+		metav1.ListOptions{LabelSelector: "app=" + name, ResourceVersion: list.ResourceVersion})
 	require.NoError(b.t, err)
 	done, low, high := make(chan struct{}), 1<<30, 0
 	var seen []string
@@ -288,16 +301,20 @@ func (b *bench) watchFloor(name string, floor, ceiling int) (stop func()) {
 		events.Stop()
 		cancel()
 		<-done
-		require.GreaterOrEqual(b.t, low, floor, "fewer pods were ready than its own limits allow:\n%s", strings.Join(seen, "\n"))
-		// One ReplicaSet creates its pods while another is still taking its own down, so that for a moment there is one more of each.
-		require.LessOrEqual(b.t, high, ceiling+(ceiling-floor), "more pods were there than its own limits allow:\n%s", strings.Join(seen, "\n"))
+		require.GreaterOrEqual(b.t, low, floor, "fewer pods were ready than its own limits allow:\n%s",
+			strings.Join(seen, "\n"))
+		// One ReplicaSet creates its pods while another still deletes its own, so that for a moment there is one more
+		// of each.
+		require.LessOrEqual(b.t, high, ceiling+(ceiling-floor), "more pods were there than its own limits allow:\n%s",
+			strings.Join(seen, "\n"))
 	}
 }
 
-// own sets a Deployment's own limits.
+// own sets a Deployment's limits.
 func own(unavailable, surge string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) {
 		u, s := intstr.Parse(unavailable), intstr.Parse(surge)
-		d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &u, MaxSurge: &s}}
+		d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &u, MaxSurge: &s}}
 	}
 }

@@ -13,36 +13,37 @@ import (
 	"slipway.io/slipway/release/rollout/pods"
 )
 
-// duel counts how often somebody else has changed the fields by which pods move, since this activity wrote them. The rest notices that from
-// the watch (DriftDetector), and what moves from its own looks.
-type duel struct {
-	pods.Duel
-	// left are the fields as they were written or seen last, at this generation.
+// conflictCounter counts how often another client has changed the fields by which pods move, since this activity wrote
+// them. While a rollout is paused DriftDetector notices such changes; while pods move, the activity's own reads do.
+type conflictCounter struct {
+	pods.EditConflict
+	// left are the fields as they were last written or read, at this generation.
 	left       map[string]json.RawMessage
 	generation int64
 }
 
-// wrote notes what this activity has left behind.
-func (d *duel) wrote(settings map[string]json.RawMessage, o *unstructured.Unstructured) {
+// noteWrite records what this activity has written.
+func (d *conflictCounter) noteWrite(settings map[string]json.RawMessage, o *unstructured.Unstructured) {
 	d.left, d.generation = settings, o.GetGeneration()
 }
 
-// seen compares an object with what was left. A read that is older than the write tells nothing.
-func (d *duel) seen(settings map[string]json.RawMessage, o *unstructured.Unstructured) pods.Duel {
+// compare compares an object with the last write. A read that is older than the write is ignored.
+func (d *conflictCounter) compare(settings map[string]json.RawMessage, o *unstructured.Unstructured) pods.EditConflict {
 	if d.left == nil || o.GetGeneration() <= d.generation {
-		return d.Duel
+		return d.EditConflict
 	}
-	if changed := (rollout.Rest{Settings: d.left}).Disturbed(settings); len(changed) > 0 {
+	if changed := (rollout.SettledState{Settings: d.left}).ChangedFields(settings); len(changed) > 0 {
 		d.Times, d.Fields = d.Times+1, fieldNames(changed)
-		d.By, _ = fieldmanager.Of(o, changed...)
+		d.By, _ = fieldmanager.LastOther(o, changed...)
 	}
-	d.wrote(settings, o)
-	return d.Duel
+	d.noteWrite(settings, o)
+	return d.EditConflict
 }
 
-// fieldsOf are the fields of a workload by which a technique moves its pods: the settings that it borrows, and the template by its digest. A
-// template that is set back before the first step has come to rest is set again, like any other field.
-func fieldsOf(seen pods.Observed, tech pods.Technique) map[string]json.RawMessage {
+// moveFields are the fields of a workload by which a technique moves its pods: the settings that it borrows, and the
+// template by its digest. A template that another client resets before the first step is complete is set again, like
+// any other field.
+func moveFields(seen pods.Observed, tech pods.Technique) map[string]json.RawMessage {
 	kept := map[string]json.RawMessage{"/spec/template": json.RawMessage(strconv.Quote(seen.Template))}
 	for _, path := range tech.Pointers() {
 		kept[path] = seen.Settings[path]
@@ -50,7 +51,7 @@ func fieldsOf(seen pods.Observed, tech pods.Technique) map[string]json.RawMessag
 	return kept
 }
 
-// fieldNames names fields as people write them: "spec.paused, spec.strategy".
+// fieldNames formats fields for users: "spec.paused, spec.strategy".
 func fieldNames(pointers []string) string {
 	names := slices.Clone(pointers)
 	for i, p := range names {

@@ -15,30 +15,35 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// What somebody else changes again of the fields by which pods move counts once for each time, whoever writes in between.
-func TestADuelCounts(t *testing.T) {
+// Each change by another client to the fields by which pods move counts once, regardless of other writes in between.
+func TestConflictCounter_CountsChangesByOthers(t *testing.T) {
 	t.Parallel()
-	tech, _ := pods.TechniqueOf(catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "StatefulSet"}, strategy.StylePartition)
+	tech, _ := pods.TechniqueOf(catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "StatefulSet"},
+		strategy.StylePartition)
 	live := func(generation int64) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{}}
 		o.SetGeneration(generation)
 		at := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
-		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, FieldsType: "FieldsV1",
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate,
+			Time: &at, FieldsType: "FieldsV1",
 			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:template":{},"f:updateStrategy":{}}}`)}})
 		return o
 	}
 	fields := func(partition, template string) map[string]json.RawMessage {
-		return fieldsOf(pods.Observed{Template: template, Snapshot: workloadops.Snapshot{Settings: map[string]json.RawMessage{
-			"/spec/updateStrategy": json.RawMessage(`{"partition":` + partition + `}`), "/spec/paused": json.RawMessage("true")}}}, tech)
+		return moveFields(pods.Observed{Template: template,
+			Snapshot: workloadops.Snapshot{Settings: map[string]json.RawMessage{
+				"/spec/updateStrategy": json.RawMessage(`{"partition":` + partition + `}`),
+				"/spec/paused":         json.RawMessage("true")}}}, tech)
 	}
-	var d duel
-	require.Zero(t, d.seen(fields("0", "old"), live(1)), "nothing was written yet")
-	d.wrote(fields("3", "new"), live(2))
-	require.Zero(t, d.seen(fields("0", "old"), live(1)), "a read from before the write")
-	require.Zero(t, d.seen(fields("3", "new"), live(3)), "somebody has scaled it")
-	first := pods.Duel{Times: 1, Fields: "spec.updateStrategy", By: "helm"}
-	require.Equal(t, first, d.seen(fields("0", "new"), live(4)))
-	require.Equal(t, first, d.seen(fields("0", "new"), live(4)), "looked at twice")
-	d.wrote(fields("3", "new"), live(5))
-	require.Equal(t, pods.Duel{Times: 2, Fields: "spec.template, spec.updateStrategy", By: "helm"}, d.seen(fields("0", "old"), live(6)))
+	var d conflictCounter
+	require.Zero(t, d.compare(fields("0", "old"), live(1)), "nothing was written yet")
+	d.noteWrite(fields("3", "new"), live(2))
+	require.Zero(t, d.compare(fields("0", "old"), live(1)), "a read from before the write")
+	require.Zero(t, d.compare(fields("3", "new"), live(3)), "another client has scaled it")
+	first := pods.EditConflict{Times: 1, Fields: "spec.updateStrategy", By: "helm"}
+	require.Equal(t, first, d.compare(fields("0", "new"), live(4)))
+	require.Equal(t, first, d.compare(fields("0", "new"), live(4)), "read twice")
+	d.noteWrite(fields("3", "new"), live(5))
+	require.Equal(t, pods.EditConflict{Times: 2, Fields: "spec.template, spec.updateStrategy", By: "helm"},
+		d.compare(fields("0", "old"), live(6)))
 }

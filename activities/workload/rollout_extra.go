@@ -21,7 +21,7 @@ import (
 )
 
 // readExtra reads the extra Deployment and its ReplicaSets.
-func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, from objects) error {
+func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, from objectSource) error {
 	name := l.seen.Saved.CanaryWorkload
 	o, err := from.workload(ctx, name)
 	if apierrors.IsNotFound(err) {
@@ -32,19 +32,20 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, from objects) e
 	}
 	l.extra = o
 	e := &pods.Extra{Snapshot: kinds["apps/Deployment"].snapshot(o, nil), Name: name, UID: string(o.GetUID()),
-		Of: o.GetLabels()[strategy.LabelCanaryOf], Images: pods.Images(templateOf(o)), Left: restOf(o).Replicas}
+		CanaryOf: o.GetLabels()[strategy.LabelCanaryOf], Images: pods.Images(templateOf(o)),
+		RecordedSize: restOf(o).Replicas}
 	live := pods.Digest(templateOf(o))
-	var rest rollout.Rest
+	var rest rollout.SettledState
 	if e.Template = live; o.GetAnnotations()[rollout.AnnotationWritten] == live &&
-		json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationRest]), &rest) == nil {
-		// It is what we wrote: then it counts as what it was made of, without what was added.
+		json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationSettled]), &rest) == nil {
+		// The template is what we wrote: then its digest is that of the source template, without the added metadata.
 		e.Template = rest.Template
 	}
 	l.seen.Extra = e
 	sets, err := from.revisions(ctx, t.kind, o)
 	for _, r := range sets {
 		l.extras[r.uid] = true
-		if r.Template == live { // what the other ReplicaSets have is not of the new version
+		if r.Template == live { // the other ReplicaSets are not of the new version
 			e.Hash, e.Total, e.Ready = r.Hash, r.Total, r.Ready
 		}
 	}
@@ -62,7 +63,7 @@ func (t *rolloutJob) changeExtra(ctx context.Context, l *snapshot, c *pods.Extra
 		rest := restOf(l.extra)
 		rest.Replicas = *c.Replicas
 		return t.patchExtra(ctx, l, "scale", jsonpatch.Add("/spec/replicas", *c.Replicas),
-			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRest), rest.String()))
+			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationSettled), rest.String()))
 	}
 	template, digest, err := t.extraTemplate(ctx, l)
 	if err != nil {
@@ -70,19 +71,20 @@ func (t *rolloutJob) changeExtra(ctx context.Context, l *snapshot, c *pods.Extra
 	}
 	return t.patchExtra(ctx, l, "put-back", jsonpatch.Replace("/spec/template", template),
 		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationWritten), pods.Digest(template)),
-		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationRest),
-			rollout.Rest{Template: digest, Replicas: restOf(l.extra).Replicas}.String()))
+		jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationSettled),
+			rollout.SettledState{Template: digest, Replicas: restOf(l.extra).Replicas}.String()))
 }
 
-// restOf is what was noted on an object of what it was left like; empty where that cannot be read.
-func restOf(o *unstructured.Unstructured) (rest rollout.Rest) {
-	if json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationRest]), &rest) != nil {
-		return rollout.Rest{}
+// restOf is the state recorded on an object; empty if it cannot be decoded.
+func restOf(o *unstructured.Unstructured) (rest rollout.SettledState) {
+	if json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationSettled]), &rest) != nil {
+		return rollout.SettledState{}
 	}
 	return rest
 }
 
-// patchExtra changes the extra Deployment as it was seen. One of an earlier claim on this very workload, which was taken over, is claimed.
+// patchExtra changes the extra Deployment if it is unchanged since the read. If it has an earlier claim on this very
+// workload, which was taken over, it is claimed.
 func (t *rolloutJob) patchExtra(ctx context.Context, l *snapshot, step string, changes ...jsonpatch.Op) error {
 	claim := jsonpatch.Annotation(workloadops.AnnotationClaimedBy)
 	ops := []jsonpatch.Op{jsonpatch.Test(claim, t.subject.Claim)}
@@ -91,11 +93,13 @@ func (t *rolloutJob) patchExtra(ctx context.Context, l *snapshot, step string, c
 			jsonpatch.Add(jsonpatch.Annotation(rollout.AnnotationHeldBy), t.subject.Claim)}
 	}
 	ops = append(ops, jsonpatch.Test("/metadata/generation", l.extra.GetGeneration()))
-	return t.patchBeside(ctx, change{deploymentsResource, l.extra, append(ops, changes...), "rollout.extra", step})
+	return t.patchRelated(ctx, change{deploymentsResource, l.extra, append(ops, changes...), "rollout.extra", step})
 }
 
-// extraTemplate is the extra Deployment's pod template, complete with the API server's defaults, and the digest of what it was made of.
-func (t *rolloutJob) extraTemplate(ctx context.Context, l *snapshot) (template map[string]any, digest string, err error) {
+// extraTemplate is the extra Deployment's pod template, with the API server's defaults, and the digest of the template
+// from which it was made.
+func (t *rolloutJob) extraTemplate(ctx context.Context, l *snapshot) (template map[string]any, digest string,
+	err error) {
 	base := t.expectedTemplate
 	if base == nil && t.change.Declared != nil {
 		if base, err = t.declaredTemplate(l); err != nil {
@@ -110,7 +114,7 @@ func (t *rolloutJob) extraTemplate(ctx context.Context, l *snapshot) (template m
 	return pods.WithMetadata(base, l.object.GetName(), l.seen.Saved.CanaryMetadata), pods.Digest(base), nil
 }
 
-// createExtra makes the extra Deployment: the workload's spec with the new template and a selector of its own.
+// createExtra creates the extra Deployment: the workload's spec with the new template and a selector of its own.
 func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) error {
 	template, digest, err := t.extraTemplate(ctx, l)
 	if err != nil {
@@ -133,21 +137,23 @@ func (t *rolloutJob) createExtra(ctx context.Context, l *snapshot, size int32) e
 		labels[rollout.LabelCanaryDeployment] = of
 	}
 	delete(labels, rollout.LabelStableRevision)
-	delete(labels, gate.Label) // a Rollout names the workload, not this one
+	delete(labels, gate.Label) // a Rollout object names the workload, not this one
 	labels[strategy.LabelCanaryOf], labels[workloadops.LabelClaimed] = of, workloadops.LabelClaimedValue
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}}
 	o.SetName(l.seen.Saved.CanaryWorkload)
 	o.SetLabels(labels)
 	o.SetAnnotations(map[string]string{
 		workloadops.AnnotationClaimedBy: t.subject.Claim, rollout.AnnotationHeldBy: t.subject.Claim,
-		rollout.AnnotationWritten: pods.Digest(template), rollout.AnnotationRest: rollout.Rest{Template: digest, Replicas: size}.String(),
+		rollout.AnnotationWritten: pods.Digest(template),
+		rollout.AnnotationSettled: rollout.SettledState{Template: digest, Replicas: size}.String(),
 	})
-	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: name, UID: l.object.GetUID()}})
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: name,
+		UID: l.object.GetUID()}})
 	failpoint.Hit("rollout.extra.before/create")
 	_, err = t.a.cluster.Create(ctx, t.ref(deploymentsResource, o.GetName()), o, false)
 	failpoint.Hit("rollout.extra.after/create")
 	if apierrors.IsAlreadyExists(err) {
-		return nil // an attempt of before made it: the next look tells
+		return nil // an earlier attempt created it: the next round reads it
 	}
 	return err
 }

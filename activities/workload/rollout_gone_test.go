@@ -17,26 +17,28 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// TestADeletedWorkloadGivesItsAutoscalerBack: nobody else would, and it would keep the next workload of the name at the size that it was
-// pinned to.
-func TestADeletedWorkloadGivesItsAutoscalerBack(t *testing.T) {
+// No other component would restore the autoscaler, and it would keep the next workload of the name at the pinned size.
+func TestFinishAutoscalers_RestoresAutoscalerOfDeletedWorkload(t *testing.T) {
 	for _, c := range []struct {
 		reason, edit string
 		again        bool
 		want         [2]int32
 	}{
-		{reason: "nothing of its name is there", want: [2]int32{2, 9}},
-		{reason: "another was made under its name", again: true, want: [2]int32{2, 9}},
-		{reason: "a limit that somebody else has set stays theirs", edit: `{"spec":{"maxReplicas":7}}`, want: [2]int32{2, 7}},
-		{reason: "so do both", edit: `{"spec":{"minReplicas":3,"maxReplicas":7}}`, want: [2]int32{3, 7}},
-		{reason: "a mark that somebody else has removed is not missed", edit: `{"metadata":{"annotations":{"slipway.io/held-by":null}}}`, want: [2]int32{2, 9}},
+		{reason: "no workload has its name", want: [2]int32{2, 9}},
+		{reason: "a new workload has its name", again: true, want: [2]int32{2, 9}},
+		{reason: "a limit that another client has set is kept", edit: `{"spec":{"maxReplicas":7}}`,
+			want: [2]int32{2, 7}},
+		{reason: "both limits that another client has set are kept", edit: `{"spec":{"minReplicas":3,"maxReplicas":7}}`,
+			want: [2]int32{3, 7}},
+		{reason: "a mark that another client has removed does not matter",
+			edit: `{"metadata":{"annotations":{"slipway.io/held-by":null}}}`, want: [2]int32{2, 9}},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 4, own("25%", "25%"))
 			b.settled(web(), 4)
 			b.autoscaler("web", 2, 9)
-			before := b.whole(web())
+			before := b.state(web())
 			r := b.release("web", strategy.StyleBlueGreen, "x:new")
 			r.begin()
 			r.move(1, "50%")
@@ -48,29 +50,31 @@ func TestADeletedWorkloadGivesItsAutoscalerBack(t *testing.T) {
 				b.settled(web(), 4)
 			}
 			if c.edit != "" {
-				_, err := b.kube.AutoscalingV2().HorizontalPodAutoscalers(b.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(c.edit), metav1.PatchOptions{})
+				_, err := b.kube.AutoscalingV2().HorizontalPodAutoscalers(b.namespace).Patch(t.Context(), "web",
+					types.MergePatchType, []byte(c.edit), metav1.PatchOptions{})
 				require.NoError(t, err)
 			}
 			r.finish(rollout.FinishAutoscalers, rollout.SideStable)
 			require.Equal(t, c.want, b.scaler("web"))
-			h, err := b.kube.AutoscalingV2().HorizontalPodAutoscalers(b.namespace).Get(t.Context(), "web", metav1.GetOptions{})
+			h, err := b.kube.AutoscalingV2().HorizontalPodAutoscalers(b.namespace).Get(t.Context(), "web",
+				metav1.GetOptions{})
 			require.NoError(t, err)
 			for name := range h.Annotations {
 				require.NotContains(t, name, "slipway.io/", "nothing of the rollout is left on it")
 			}
 			writes := b.traffic.written()
 			r.finish(rollout.FinishAutoscalers, rollout.SideStable)
-			require.Equal(t, writes, b.traffic.written(), "done twice it writes nothing the second time")
+			require.Equal(t, writes, b.traffic.written(), "the second time it writes nothing")
 			if c.again {
-				b.requireHome(before, "web", "x:good", 4)
+				b.requireFinalised(before, "web", "x:good", 4)
 			}
 		})
 	}
 }
 
-// TestWhatIsGoneBesideTheWorkload deletes what a rollout borrows or makes beside its workload right before it is written: that it is not
-// there says nothing of the workload itself, and the rollout goes on.
-func TestWhatIsGoneBesideTheWorkload(t *testing.T) {
+// What a rollout borrows or creates in addition to its workload is deleted right before it is written: that says
+// nothing about the workload itself, and the rollout continues.
+func TestRollout_ContinuesWhenRelatedObjectDeleted(t *testing.T) {
 	t.Run("an autoscaler that is to be pinned", func(t *testing.T) {
 		b := newBench(t)
 		b.deployment("web", 2, own("1", "1"))
@@ -78,7 +82,7 @@ func TestWhatIsGoneBesideTheWorkload(t *testing.T) {
 		b.autoscaler("web", 1, 9)
 		r := b.release("web", strategy.StyleBlueGreen, "x:new")
 		r.begin()
-		gone := b.vanishes("/horizontalpodautoscalers/web", b.removeAutoscaler)
+		gone := b.deleteBeforePatch("/horizontalpodautoscalers/web", b.removeAutoscaler)
 		require.Equal(t, int32(1), r.move(1, "50%").UpdatedReady)
 		require.True(t, gone.Load())
 	})
@@ -86,15 +90,15 @@ func TestWhatIsGoneBesideTheWorkload(t *testing.T) {
 		b := newBench(t)
 		b.deployment("web", 2, own("1", "1"))
 		b.settled(web(), 2)
-		before := b.whole(web())
+		before := b.state(web())
 		b.autoscaler("web", 1, 9)
 		r := b.release("web", strategy.StyleBlueGreen, "x:new")
 		r.begin()
 		r.move(1, "50%")
-		gone := b.vanishes("/horizontalpodautoscalers/web", b.removeAutoscaler)
+		gone := b.deleteBeforePatch("/horizontalpodautoscalers/web", b.removeAutoscaler)
 		r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
 		require.True(t, gone.Load())
-		b.requireHome(before, "web", "x:good", 2)
+		b.requireFinalised(before, "web", "x:good", 2)
 	})
 	t.Run("an autoscaler of a deleted workload", func(t *testing.T) {
 		b := newBench(t)
@@ -105,7 +109,7 @@ func TestWhatIsGoneBesideTheWorkload(t *testing.T) {
 		r.begin()
 		r.move(1, "50%")
 		b.remove("web")
-		gone := b.vanishes("/horizontalpodautoscalers/web", b.removeAutoscaler)
+		gone := b.deleteBeforePatch("/horizontalpodautoscalers/web", b.removeAutoscaler)
 		r.finish(rollout.FinishAutoscalers, rollout.SideStable)
 		require.True(t, gone.Load())
 	})
@@ -113,20 +117,20 @@ func TestWhatIsGoneBesideTheWorkload(t *testing.T) {
 		b := newBench(t)
 		b.deployment("web", 4, own("1", "1"))
 		b.settled(web(), 4)
-		before := b.whole(web())
+		before := b.state(web())
 		r := b.release("web", strategy.StyleCanary, "x:new")
 		r.begin()
 		require.Equal(t, int32(1), r.move(1, "25%").UpdatedReady)
-		gone := b.vanishes("/deployments/web-canary", func() { b.remove("web-canary") })
-		require.Equal(t, int32(2), r.move(2, "50%").UpdatedReady, "it is made anew")
+		gone := b.deleteBeforePatch("/deployments/web-canary", func() { b.remove("web-canary") })
+		require.Equal(t, int32(2), r.move(2, "50%").UpdatedReady, "it is created again")
 		require.True(t, gone.Load())
 		r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
-		b.requireHome(before, "web", "x:good", 4)
+		b.requireFinalised(before, "web", "x:good", 4)
 	})
 }
 
-// vanishes has an object deleted right before the activities' first patch of it.
-func (b *bench) vanishes(path string, remove func()) *atomic.Bool {
+// deleteBeforePatch deletes an object right before the activities' first patch of it.
+func (b *bench) deleteBeforePatch(path string, remove func()) *atomic.Bool {
 	done := &atomic.Bool{}
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, path) && done.CompareAndSwap(false, true) {
@@ -137,7 +141,7 @@ func (b *bench) vanishes(path string, remove func()) *atomic.Bool {
 	return done
 }
 
-// remove deletes a Deployment, and waits until it is gone.
+// remove deletes a Deployment, and waits until it is deleted.
 func (b *bench) remove(name string) {
 	b.t.Helper()
 	require.NoError(b.t, b.kube.AppsV1().Deployments(b.namespace).Delete(b.t.Context(), name, metav1.DeleteOptions{}))
@@ -147,8 +151,8 @@ func (b *bench) remove(name string) {
 	}, patience, tick)
 }
 
-// collected waits until the ReplicaSets of what was removed are gone: one of the same template stands in the way of a new Deployment's, whose controller gives up
-// after fifteen tries.
+// collected waits until the ReplicaSets of a removed Deployment are deleted: one with the same template blocks a new
+// Deployment, whose controller gives up after fifteen tries.
 func (b *bench) collected() {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
@@ -159,16 +163,19 @@ func (b *bench) collected() {
 
 func (b *bench) removeAutoscaler() {
 	b.t.Helper()
-	require.NoError(b.t, b.kube.AutoscalingV2().HorizontalPodAutoscalers(b.namespace).Delete(context.Background(), "web", metav1.DeleteOptions{}))
+	require.NoError(b.t, b.kube.AutoscalingV2().HorizontalPodAutoscalers(b.namespace).Delete(context.Background(),
+		"web", metav1.DeleteOptions{}))
 }
 
-// autoscaler makes one for a Deployment of its name.
+// autoscaler makes an autoscaler for the Deployment with this name.
 func (b *bench) autoscaler(name string, lowest, highest int32) {
 	b.t.Helper()
-	_, err := b.kube.AutoscalingV2().HorizontalPodAutoscalers(b.namespace).Create(b.t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MinReplicas: &lowest, MaxReplicas: highest,
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}},
-	}, metav1.CreateOptions{})
+	_, err := b.kube.AutoscalingV2().HorizontalPodAutoscalers(b.namespace).Create(b.t.Context(),
+		&autoscalingv2.HorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MinReplicas: &lowest, MaxReplicas: highest,
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment",
+					Name: name}},
+		}, metav1.CreateOptions{})
 	require.NoError(b.t, err)
 }

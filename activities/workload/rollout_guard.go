@@ -16,24 +16,25 @@ import (
 	"slipway.io/slipway/release/rollout/pods"
 )
 
-// guardKept is how long what was read of the guard is taken as true.
-const guardKept = 10 * time.Second
+// guardMaxAge is how long the state of the guard is cached.
+const guardMaxAge = 10 * time.Second
 
-// guardView is what this worker knows of the guard in the API server.
+// guardView is this worker's cached state of the guard in the API server.
 type guardView struct {
 	mu   sync.Mutex
 	till time.Time
-	// served says that the cluster has mutating policies.
+	// served is true when the cluster has mutating policies.
 	served bool
-	// unknown says why the worker doesn't know the guard, "" when it does.
+	// unknown is the reason why the worker cannot read the guard, "" when it can.
 	unknown string
 	found   []guard.Installed
-	// user is the worker's own name.
+	// user is the worker's own user name.
 	user string
 }
 
-// look reads the guard, at most every guardKept. The lock is held meanwhile: one answer does for all.
-func (v *guardView) look(ctx context.Context, cluster kube.Cluster, now time.Time) error {
+// refresh reads the guard, at most every guardMaxAge. It holds the lock meanwhile, so that concurrent checks share one
+// read.
+func (v *guardView) refresh(ctx context.Context, cluster kube.Cluster, now time.Time) error {
 	if now.Before(v.till) {
 		return nil
 	}
@@ -46,16 +47,17 @@ func (v *guardView) look(ctx context.Context, cluster kube.Cluster, now time.Tim
 		return err
 	}
 	v.served, v.found = versions.Mutating != "", guard.Find(objects)
-	review, err := cluster.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+	review, err := cluster.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
+		&authenticationv1.SelfSubjectReview{},
 		metav1.CreateOptions{})
 	if v.user = ""; err == nil {
 		v.user = review.Status.UserInfo.Username
 	}
-	v.till = now.Add(guardKept)
+	v.till = now.Add(guardMaxAge)
 	return nil
 }
 
-// unreadable says what keeps the worker from reading policies, "" for nothing; err is what came of it.
+// unreadable is the reason why the worker cannot read policies, "" if it can; err is the error of the read.
 func unreadable(ctx context.Context, cluster kube.Cluster, versions kube.PolicyVersions, err error) (string, error) {
 	if err == nil {
 		return "", nil
@@ -74,9 +76,9 @@ func unreadable(ctx context.Context, cluster kube.Cluster, versions kube.PolicyV
 	return lacking, asked
 }
 
-// guarded says what the API server does not guard of what the rollout will borrow, unless its namespace wants no guard. An engine that
-// the guard takes for somebody else could not work: that is refused.
-func (p *rolloutPreflight) guarded(ctx context.Context) error {
+// checkGuard adds notices for what the rollout will borrow and the API server does not guard, unless the namespace opts
+// out. If the guard would treat this engine as another client, the engine could not work: that is refused.
+func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
 	labels, known, err := p.namespaceLabels(ctx)
 	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {
 		return err
@@ -84,26 +86,29 @@ func (p *rolloutPreflight) guarded(ctx context.Context) error {
 	v := &p.a.guard
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if err := v.look(ctx, p.a.cluster, p.a.options.Now()); err != nil {
+	if err := v.refresh(ctx, p.a.cluster, p.a.options.Now()); err != nil {
 		return err
 	}
 	notice := func(format string, args ...any) {
 		p.result.Notices = append(p.result.Notices, fmt.Sprintf(format, args...))
 	}
 	namespace := p.req.Workload.Namespace
-	found := slices.DeleteFunc(slices.Clone(v.found), func(i guard.Installed) bool { return known && !i.Guards(labels) })
+	found := slices.DeleteFunc(slices.Clone(v.found), func(i guard.Installed) bool {
+		return known && !i.Guards(labels)
+	})
 	for _, i := range found {
-		if !i.Guards(labels) { // whether it does isn't known
+		if !i.Guards(labels) { // unknown namespace labels
 			continue
 		}
 		if v.user != "" && !i.Passes(v.user, namespace) {
-			p.refuse("", fmt.Sprintf("the guard %s of this cluster doesn't know this engine, so it would undo what the engine writes: "+
+			p.refuse("", fmt.Sprintf("the guard %s of this cluster doesn't know this engine and would undo what the "+
+				"engine writes: "+
 				"run `slipway guard install` with --engine-identity %s", i.Name, v.user))
 		}
 	}
 	switch {
 	case v.unknown != "":
-		notice("it isn't known whether the API server guards this release: %s", v.unknown)
+		notice("it is unknown whether the API server guards this release: %s", v.unknown)
 	case !v.served:
 		notice("this cluster can't guard the release against edits by others (it has no mutating admission policies); " +
 			"the engine only restores what they change")
@@ -111,13 +116,14 @@ func (p *rolloutPreflight) guarded(ctx context.Context) error {
 		notice("the API server doesn't guard this release against edits by others; `slipway guard install` changes that")
 	default:
 		if missing := p.unguarded(found); len(missing) > 0 {
-			notice("the API server doesn't guard %s against edits by others; `slipway guard status` shows why", strings.Join(missing, ", "))
+			notice("the API server doesn't guard %s against edits by others; `slipway guard status` shows why",
+				strings.Join(missing, ", "))
 		}
 	}
 	return nil
 }
 
-// namespaceLabels are the labels of the workload's namespace; they aren't known when the worker may not read it.
+// namespaceLabels are the labels of the workload's namespace; known is false when the worker may not read it.
 func (p *rolloutPreflight) namespaceLabels(ctx context.Context) (labels map[string]string, known bool, err error) {
 	o, err := p.a.namespace(ctx, p.req.Workload.Namespace)
 	if err == nil {
@@ -129,7 +135,8 @@ func (p *rolloutPreflight) namespaceLabels(ctx context.Context) (labels map[stri
 	return nil, false, err
 }
 
-// unguarded are the kinds that the rollout borrows and none of these installations guards. Custom objects are told apart by their group.
+// unguarded are the kinds that the rollout borrows and none of these installations guards. Custom objects are compared
+// by their group only.
 func (p *rolloutPreflight) unguarded(found []guard.Installed) (missing []string) {
 	guards := func(is func(name string) bool) bool {
 		return slices.ContainsFunc(found, func(i guard.Installed) bool {
@@ -158,7 +165,9 @@ func (p *rolloutPreflight) unguarded(found []guard.Installed) (missing []string)
 		}
 		for _, custom := range r.Custom {
 			group, _, _ := strings.Cut(custom.APIVersion, "/")
-			if name := custom.Kind + " of " + group; !guards(func(n string) bool { return strings.HasSuffix(n, "."+group) }) {
+			if name := custom.Kind + " of " + group; !guards(func(n string) bool {
+				return strings.HasSuffix(n, "."+group)
+			}) {
 				missing = append(missing, name)
 			}
 		}

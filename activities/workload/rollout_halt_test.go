@@ -16,17 +16,23 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// TestAMoveThatFailsComesToRest: nobody decides for a while, and what somebody else edits meanwhile moves no pod, as at the rest of a step.
-func TestAMoveThatFailsComesToRest(t *testing.T) {
+// After a failed Move the rollout waits for a user; as at a pause, an edit by another client moves no pod meanwhile.
+func TestFailedMove_StopsPods(t *testing.T) {
 	for _, c := range []struct {
 		reason string
 		breaks func(b *bench)
 		kind   failure.Kind
 		says   string
 	}{
-		{"its time is up", func(b *bench) { b.hurries("/deployments/web", toWake) }, failure.WorkloadFailed, "new pods are ready"},
-		{"the server takes no more of its changes", func(b *bench) { b.refuses("/deployments/web", toWake+1) }, failure.Refused, "no more of this"},
-		{"somebody edits the template", func(b *bench) { b.editsAfter("/deployments/web", toWake) }, failure.Drift, "changed its pod template"},
+		{"its deadline has passed", func(b *bench) {
+			b.speedUpClock("/deployments/web", changesUntilMoving)
+		}, failure.WorkloadFailed, "new pods are ready"},
+		{"the server refuses a change", func(b *bench) {
+			b.refuseChange("/deployments/web", changesUntilMoving+1)
+		}, failure.Refused, "no more of this"},
+		{"another client edits the template", func(b *bench) {
+			b.editsAfter("/deployments/web", changesUntilMoving)
+		}, failure.Drift, "changed its pod template"},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			b := newBench(t)
@@ -38,7 +44,8 @@ func TestAMoveThatFailsComesToRest(t *testing.T) {
 			c.breaks(b)
 			require.Contains(t, r.moveFails(r.moveRequest(2, "100%"), c.kind).Message(), c.says)
 			b.traffic.set(nil)
-			require.JSONEq(t, `{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":1,"maxSurge":0}}`, b.strategyOf("web"))
+			require.JSONEq(t, `{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":1,"maxSurge":0}}`,
+				b.strategyOf("web"))
 			if c.kind == failure.Drift { // its controller was faster
 				return
 			}
@@ -48,7 +55,7 @@ func TestAMoveThatFailsComesToRest(t *testing.T) {
 			}
 			require.Eventually(t, whole, patience, tick)
 			split := b.split("web")
-			require.Greater(t, split["x:new"], 5, "it was in mid-step")
+			require.Greater(t, split["x:new"], 5, "it stopped within a step")
 			stop := b.watchFloor("web", 9, 10)
 			b.merge(web(), `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:third"}]}}}}`)
 			marker := b.touch("web")
@@ -63,11 +70,12 @@ func TestAMoveThatFailsComesToRest(t *testing.T) {
 	}
 }
 
-// toWake is how many changes of a Deployment it takes until its pods move on from a rest: the gate, the question, and the first of the limits.
-const toWake = 3
+// changesUntilMoving is the number of changes of a Deployment until its pods move on after a pause: the gate, the
+// question, and the first limit.
+const changesUntilMoving = 3
 
-// hurries has the clock of the activities run away once so many changes of an object were made.
-func (b *bench) hurries(path string, n int64) {
+// speedUpClock makes the clock of the activities jump ahead once this number of changes of an object were made.
+func (b *bench) speedUpClock(path string, n int64) {
 	var changed, looks atomic.Int64
 	b.use(b.config, workload.Options{Now: func() time.Time {
 		if changed.Load() >= n {
@@ -83,26 +91,29 @@ func (b *bench) hurries(path string, n int64) {
 	})
 }
 
-// refuses has the server refuse a change of an object as an admission rule would, the n-th that is made from now on, also when the client
-// repeats it because it has the permission (kube.Configure); the next ones it takes.
-func (b *bench) refuses(path string, n int32) {
+// refuseChange makes the server refuse the n-th change of an object from now on, as an admission rule would, also when
+// the client repeats it because it has the permission (kube.Configure); it accepts later ones.
+func (b *bench) refuseChange(path string, n int32) {
 	var made atomic.Int32
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
-		if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, path) || strings.Contains(r.URL.RawQuery, "dryRun") {
+		if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, path) ||
+			strings.Contains(r.URL.RawQuery, "dryRun") {
 			return nil, nil
 		}
 		if change := made.Add(1); change != n && change != n+1 {
 			return nil, nil
 		}
-		return answer(r, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"admission webhook denied the request: no more of this","code":403}`), nil
+		return answer(r, http.StatusForbidden,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"admission webhook denied the request: no more of this","code":403}`), nil
 	})
 }
 
-// editsAfter has somebody else set another image once so many changes of an object were made.
+// editsAfter sets another image, as another client, once this number of changes of an object were made.
 func (b *bench) editsAfter(path string, n int32) {
 	var made atomic.Int32
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
-		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, path) && !strings.Contains(r.URL.RawQuery, "dryRun") && made.Add(1) == n+1 {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, path) &&
+			!strings.Contains(r.URL.RawQuery, "dryRun") && made.Add(1) == n+1 {
 			b.merge(web(), `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:other"}]}}}}`)
 		}
 		return nil, nil

@@ -20,19 +20,20 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// TestRolloutKilled ends every attempt at a different write, before or after the server has taken it, and begins the activity again from
-// nothing: it comes to the same end as without.
+// TestRolloutKilled kills every attempt at a different write, before or after the server has accepted it, and starts
+// the activity again without progress: the result is the same as without kills.
 func TestRolloutKilled(t *testing.T) {
 	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 		t.Run(string(style), func(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 4, own("0", "1"))
 			b.settled(web(), 4)
-			before := b.whole(web())
+			before := b.state(web())
 			r := b.release("web", style, "x:new")
 			stop := b.watchFloor("web", 4, 9)
 			b.killed(func(ctx context.Context) error {
-				_, err := b.acts.Begin(ctx, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change})
+				_, err := b.acts.Begin(ctx, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(),
+					Change: r.change})
 				return err
 			})
 			for i, percent := range []string{"25%", "75%"} {
@@ -52,15 +53,15 @@ func TestRolloutKilled(t *testing.T) {
 				})
 			}
 			stop()
-			b.requireHome(before, "web", "x:new", 4)
+			b.requireFinalised(before, "web", "x:new", 4)
 		})
 	}
 }
 
 var errKilled = errors.New("killed")
 
-// killed runs an activity that is cut off and cancelled at its first write, then at its second, and so on, each time just before or just
-// after the server takes it; then once undisturbed.
+// killed runs an activity that is cut off and cancelled at its first write, then at its second, and so on, each time
+// just before or just after the server accepts it; then once undisturbed.
 func (b *bench) killed(run func(context.Context) error) {
 	b.t.Helper()
 	defer b.traffic.set(nil)
@@ -87,7 +88,7 @@ func (b *bench) killed(run func(context.Context) error) {
 				kill()
 				return nil, errKilled
 			})
-			_ = run(ctx) // it ends however it does: its process is dead
+			_ = run(ctx) // its error is irrelevant: its process is dead
 			kill()
 		}
 	}
@@ -95,7 +96,7 @@ func (b *bench) killed(run func(context.Context) error) {
 	require.NoError(b.t, run(b.t.Context()))
 }
 
-// TestRolloutRefusals says before the first write what cannot be done.
+// TestRolloutRefusals refuses impossible rollouts before the first write.
 func TestRolloutRefusals(t *testing.T) {
 	b := newBench(t)
 	b.deployment("web", 2, nil)
@@ -110,16 +111,27 @@ func TestRolloutRefusals(t *testing.T) {
 		change       strategy.Change
 		says         string
 	}{
-		{"it does not exist", "nothing", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:new"}}, "does not exist"},
-		{"it is paused", "paused", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:new"}}, "is paused"},
-		{"no pods", "empty", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:new"}}, "has no pods"},
-		{"an unknown container", "web", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:new", "sidecar": "x:new"}}, "no container sidecar; it has app"},
-		{"nothing changes", "web", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:good"}}, "the change changes nothing"},
+		{"it does not exist", "nothing", strategy.StylePartition,
+			strategy.Change{Images: map[string]string{"app": "x:new"}}, "does not exist"},
+		{"it is paused", "paused", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:new"}},
+			"is paused"},
+		{"no pods", "empty", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:new"}},
+			"has no pods"},
+		{"an unknown container", "web", strategy.StylePartition,
+			strategy.Change{Images: map[string]string{"app": "x:new", "sidecar": "x:new"}},
+			"no container sidecar; it has app"},
+		{"nothing changes", "web", strategy.StylePartition, strategy.Change{Images: map[string]string{"app": "x:good"}},
+			"the change changes nothing"},
 		{"nothing is asked", "web", strategy.StylePartition, strategy.Change{}, "nothing is to be changed"},
-		{"a patch with an unknown field", "web", strategy.StylePartition, strategy.Change{TemplatePatch: json.RawMessage(`{"spec":{"containrs":[]}}`)}, "unknown field"},
-		{"a patch that the cluster does not accept", "web", strategy.StylePartition, strategy.Change{TemplatePatch: json.RawMessage(`{"spec":{"restartPolicy":"Never"}}`)}, "does not accept the new version"},
-		{"the extra workload's name is taken", "taken", strategy.StyleCanary, strategy.Change{Images: map[string]string{"app": "x:new"}}, "taken-canary is there already"},
-		{"a style that does not exist", "web", "rainbow", strategy.Change{Images: map[string]string{"app": "x:new"}}, "cannot be rolled out in the style rainbow"},
+		{"a patch with an unknown field", "web", strategy.StylePartition,
+			strategy.Change{TemplatePatch: json.RawMessage(`{"spec":{"containrs":[]}}`)}, "unknown field"},
+		{"a patch that the cluster does not accept", "web", strategy.StylePartition,
+			strategy.Change{TemplatePatch: json.RawMessage(`{"spec":{"restartPolicy":"Never"}}`)},
+			"does not accept the new version"},
+		{"the extra workload's name is taken", "taken", strategy.StyleCanary,
+			strategy.Change{Images: map[string]string{"app": "x:new"}}, "taken-canary exists already"},
+		{"a style that does not exist", "web", "rainbow", strategy.Change{Images: map[string]string{"app": "x:new"}},
+			"cannot be rolled out in the style rainbow"},
 	} {
 		r := b.release(c.name, c.style, "x:new")
 		r.change = c.change
@@ -130,49 +142,55 @@ func TestRolloutRefusals(t *testing.T) {
 	require.Zero(t, b.realWrites(), "a preflight writes nothing")
 }
 
-// TestRolloutOfAWorkloadInItsOwnUpdate: what was applied a moment ago is no refusal. The release is told, waits, and begins on one stable
+// A native update that has just been applied is no refusal: Begin reports it, waits for it, and starts from one stable
 // revision.
-func TestRolloutOfAWorkloadInItsOwnUpdate(t *testing.T) {
+func TestBegin_WaitsForNativeUpdate(t *testing.T) {
 	b := newBench(t)
 	b.deployment("web", 3, func(d *appsv1.Deployment) {
-		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/behaviour": "slow", "dev.slipway.io/ready-after": "2s"}
+		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/behaviour": "slow",
+			"dev.slipway.io/ready-after": "2s"}
 	})
 	b.settled(web(), 3)
-	patch := []byte(`{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0,"maxSurge":1}},"template":{"spec":{"containers":[{"name":"app","image":"x:applied"}]}}}}`)
-	_, err := b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "web", types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	patch := []byte(
+		`{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0,"maxSurge":1}},"template":{"spec":{"containers":[{"name":"app","image":"x:applied"}]}}}}`)
+	_, err := b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "web", types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{})
 	require.NoError(t, err)
 	r := b.release("web", strategy.StylePartition, "x:new")
 	found := r.preflight()
-	require.Empty(t, found.Refusals, "it passes by itself")
+	require.Empty(t, found.Refusals, "the update ends by itself")
 	require.NotEmpty(t, found.Unsettled)
 	require.Equal(t, int32(3), found.Replicas)
-	req := rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change, Unsettled: rollout.UnsettledTell}
-	var told, begun rollout.BeginResult
-	require.NoError(t, r.call(rollout.ActivityBegin, req, &told))
-	require.NotEmpty(t, told.Unsettled)
+	req := rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change,
+		Unsettled: rollout.UnsettledReport}
+	var reported, begun rollout.BeginResult
+	require.NoError(t, r.call(rollout.ActivityBegin, req, &reported))
+	require.NotEmpty(t, reported.Unsettled)
 	require.Zero(t, b.realWrites(), "nothing was written")
 	req.Unsettled = rollout.UnsettledWait
 	require.NoError(t, r.call(rollout.ActivityBegin, req, &begun))
 	require.NotEmpty(t, begun.Stable)
-	require.Equal(t, 3, b.split("web")["x:applied"], "its own update was over before the claim")
+	require.Equal(t, 3, b.split("web")["x:applied"], "its own update ended before the claim")
 }
 
-// TestRecoverCommands brings a workload home by the commands that stand on it, with a shell and kubectl alone.
+// TestRecoverCommands finalises a workload with the commands from its annotation, using only a shell and kubectl.
 func TestRecoverCommands(t *testing.T) {
 	for _, c := range []struct {
 		style strategy.Style
 		to    string
 	}{
-		{strategy.StylePartition, "stable"}, {strategy.StylePartition, "new"}, {strategy.StyleCanary, "stable"}, {strategy.StyleCanary, "new"},
+		{strategy.StylePartition, "stable"}, {strategy.StylePartition, "new"}, {strategy.StyleCanary, "stable"},
+		{strategy.StyleCanary, "new"},
 		{strategy.StyleBlueGreen, "stable"}, {strategy.StyleBlueGreen, "new"},
 	} {
 		t.Run(string(c.style)+" to "+c.to, func(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 4, own("25%", "0"))
 			b.settled(web(), 4)
-			before := b.whole(web())
+			before := b.state(web())
 			r := b.release("web", c.style, "x:new")
-			r.metadata = map[bool]*strategy.PodMetadata{true: {Labels: map[string]string{"lane": "gray"}}}[c.style == strategy.StyleCanary]
+			r.metadata = map[bool]*strategy.PodMetadata{
+				true: {Labels: map[string]string{"lane": "gray"}}}[c.style == strategy.StyleCanary]
 			r.begin()
 			r.move(1, "50%")
 			stop := b.watchFloor("web", 3, 8)
@@ -181,16 +199,17 @@ func TestRecoverCommands(t *testing.T) {
 			script := partOf(d.Annotations[rollout.AnnotationRecover], "# to the "+c.to+" version")
 			shell := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
 			bin := os.Getenv("SLIPWAY_TEST_BIN")
-			shell.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "KUBECONFIG="+os.Getenv("SLIPWAY_TEST_KUBECONFIG"))
+			shell.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"),
+				"KUBECONFIG="+os.Getenv("SLIPWAY_TEST_KUBECONFIG"))
 			out, err := shell.CombinedOutput()
 			require.NoError(t, err, "%s\n%s", script, out)
 			stop()
-			b.requireHome(before, "web", map[string]string{"stable": "x:good", "new": "x:new"}[c.to], 4)
+			b.requireFinalised(before, "web", map[string]string{"stable": "x:good", "new": "x:new"}[c.to], 4)
 		})
 	}
 }
 
-// partOf is one headed part of a text.
+// partOf is the part of a text under one heading.
 func partOf(text, head string) string {
 	_, rest, _ := strings.Cut(text, head+"\n")
 	part, _, _ := strings.Cut(rest, "\n# ")

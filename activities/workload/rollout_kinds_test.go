@@ -21,13 +21,13 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// releasable is a kind of workload in one form. Each has four pods, of which one may be out.
+// releasable is a kind of workload in one form. Each has four pods, of which one may be unavailable.
 type releasable struct {
 	title    string
 	kind     string
 	resource schema.GroupVersionResource
 	spec     string
-	// sized says that somebody asks for a number of pods.
+	// sized is true when the kind has a desired number of pods.
 	sized bool
 }
 
@@ -35,10 +35,13 @@ func (k releasable) kruise() bool { return k.resource.Group == kruise.CloneSets.
 
 var releasables = []releasable{
 	{"StatefulSet in order", "StatefulSet", appsResource("statefulsets"), `{"replicas":4,"serviceName":"w"}`, true},
-	{"StatefulSet in parallel", "StatefulSet", appsResource("statefulsets"), `{"replicas":4,"serviceName":"w","podManagementPolicy":"Parallel"}`, true},
+	{"StatefulSet in parallel", "StatefulSet", appsResource("statefulsets"),
+		`{"replicas":4,"serviceName":"w","podManagementPolicy":"Parallel"}`, true},
 	{"DaemonSet", "DaemonSet", appsResource("daemonsets"), `{}`, false},
-	{"CloneSet", "CloneSet", kruise.CloneSets, `{"replicas":4,"updateStrategy":{"maxUnavailable":1,"scatterStrategy":[{"key":"a","value":"b"}]}}`, true},
-	{"Advanced StatefulSet", "StatefulSet", kruise.StatefulSets, `{"replicas":4,"updateStrategy":{"rollingUpdate":{"maxUnavailable":1,"podUpdatePolicy":"ReCreate"}}}`, true},
+	{"CloneSet", "CloneSet", kruise.CloneSets,
+		`{"replicas":4,"updateStrategy":{"maxUnavailable":1,"scatterStrategy":[{"key":"a","value":"b"}]}}`, true},
+	{"Advanced StatefulSet", "StatefulSet", kruise.StatefulSets,
+		`{"replicas":4,"updateStrategy":{"rollingUpdate":{"maxUnavailable":1,"podUpdatePolicy":"ReCreate"}}}`, true},
 	{"Advanced DaemonSet", "DaemonSet", kruise.DaemonSets, `{}`, false},
 }
 
@@ -46,7 +49,7 @@ func appsResource(plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: plural}
 }
 
-// dock is a namespace with one workload "w" of a kind, its four pods ready.
+// dock is a namespace with one workload "w" of a kind, with four ready pods.
 type dock struct {
 	*bench
 	k       releasable
@@ -64,11 +67,16 @@ func newDock(t *testing.T, k releasable) *dock {
 	}
 	d := &dock{bench: b, k: k, dynamic: client}
 	o := &unstructured.Unstructured{}
-	require.NoError(t, o.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"name":"w"},"spec":%s}`, k.resource.GroupVersion(), k.kind, k.spec)))
-	require.NoError(t, unstructured.SetNestedStringMap(o.Object, map[string]string{"app": "w"}, "spec", "selector", "matchLabels"))
-	require.NoError(t, unstructured.SetNestedStringMap(o.Object, map[string]string{"app": "w"}, "spec", "template", "metadata", "labels"))
+	require.NoError(t, o.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"name":"w"},"spec":%s}`,
+		k.resource.GroupVersion(), k.kind, k.spec)))
+	require.NoError(t, unstructured.SetNestedStringMap(o.Object, map[string]string{"app": "w"}, "spec", "selector",
+		"matchLabels"))
+	require.NoError(t, unstructured.SetNestedStringMap(o.Object, map[string]string{"app": "w"}, "spec", "template",
+		"metadata", "labels"))
 	require.NoError(t, unstructured.SetNestedMap(o.Object, map[string]any{
-		"terminationGracePeriodSeconds": int64(5), "containers": []any{map[string]any{"name": "app", "image": "x:good"}}}, "spec", "template", "spec"))
+		"terminationGracePeriodSeconds": int64(5),
+		"containers":                    []any{map[string]any{"name": "app", "image": "x:good"}}}, "spec", "template",
+		"spec"))
 	_, err = client.Resource(k.resource).Namespace(b.namespace).Create(t.Context(), o, metav1.CreateOptions{})
 	require.NoError(t, err)
 	b.reaches("w", map[string]int{"x:good": 4})
@@ -97,17 +105,19 @@ func (d *dock) specNow() map[string]any {
 	return spec
 }
 
-// edit changes the workload as somebody else would.
+// edit changes the workload as another client.
 func (d *dock) edit(patch string) {
 	d.t.Helper()
-	_, err := d.dynamic.Resource(d.k.resource).Namespace(d.namespace).Patch(d.t.Context(), "w", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := d.dynamic.Resource(d.k.resource).Namespace(d.namespace).Patch(d.t.Context(), "w", types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
 	require.NoError(d.t, err)
 }
 
 func (d *dock) editImage(tag string) {
 	d.t.Helper()
 	_, err := d.dynamic.Resource(d.k.resource).Namespace(d.namespace).Patch(d.t.Context(), "w", types.JSONPatchType,
-		fmt.Appendf(nil, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, tag), metav1.PatchOptions{})
+		fmt.Appendf(nil, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, tag),
+		metav1.PatchOptions{})
 	require.NoError(d.t, err)
 }
 
@@ -117,9 +127,9 @@ func (d *dock) quiet() {
 	require.Eventually(d.t, func() bool {
 		o := d.object()
 		seen, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
-		told, _, _ := unstructured.NestedInt64(o.Object, "status", "readyReplicas")
+		ready, _, _ := unstructured.NestedInt64(o.Object, "status", "readyReplicas")
 		if !d.k.sized {
-			told, _, _ = unstructured.NestedInt64(o.Object, "status", "numberReady")
+			ready, _, _ = unstructured.NestedInt64(o.Object, "status", "numberReady")
 		}
 		list := d.pods("w")
 		for _, p := range list {
@@ -127,7 +137,7 @@ func (d *dock) quiet() {
 				return false
 			}
 		}
-		return seen == o.GetGeneration() && int(told) == len(list)
+		return seen == o.GetGeneration() && int(ready) == len(list)
 	}, patience, tick)
 }
 
@@ -137,7 +147,7 @@ func (d *dock) release() *releasing {
 	return r
 }
 
-// holds checks that a split is there, and stays when the controller looks once more.
+// holds checks that a split is reached, and remains after the controller has processed the workload again.
 func (d *dock) holds(split map[string]int) {
 	d.t.Helper()
 	d.reaches("w", split)
@@ -149,11 +159,11 @@ func (d *dock) holds(split map[string]int) {
 	require.Equal(d.t, split, d.split("w"))
 }
 
-// home checks that all pods are of one image, and that nothing of a rollout is left.
-func (d *dock) home(image string, size int) {
+// requireEnded checks that all pods are of one image, and that nothing of a rollout is left.
+func (d *dock) requireEnded(image string, size int) {
 	d.t.Helper()
 	d.reaches("w", map[string]int{image: size})
-	require.Equal(d.t, d.before, d.specNow(), "its own settings must be what they were")
+	require.Equal(d.t, d.before, d.specNow(), "its own settings must be restored")
 	o := d.object()
 	for key := range o.GetAnnotations() {
 		require.False(d.t, strings.HasPrefix(key, "slipway.io/"), "annotation %s is left", key)
@@ -161,7 +171,8 @@ func (d *dock) home(image string, size int) {
 	require.NotContains(d.t, o.GetLabels(), workloadops.LabelClaimed)
 }
 
-// eachKind goes through one kind in `make test`, and through all six in `make test-soak`. The turn says which: the tests of a run meet every kind twice.
+// eachKind runs one kind in `make test`, and all six in `make test-soak`. turn selects the kind: the tests of a run
+// cover every kind twice.
 func eachKind(t *testing.T, turn int, test func(t *testing.T, k releasable)) {
 	for i, k := range releasables {
 		if i == turn%len(releasables) || strings.HasPrefix(t.Name(), "TestSoak") {
@@ -173,17 +184,22 @@ func eachKind(t *testing.T, turn int, test func(t *testing.T, k releasable)) {
 func everyTestOfKinds(t *testing.T) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T){
-		"StepByStep": TestKindsStepByStep, "RollBackFromEachStep": TestKindsRollBackFromEachStep, "ComeBackFromABadImage": TestKindsComeBackFromABadImage,
-		"AtRestTakeNoReadyPod": TestKindsAtRestTakeNoReadyPod, "GoBackInBatches": TestKindsGoBackInBatches,
-		"GoOnWhereAnotherProcessDied": TestKindsGoOnWhereAnotherProcessDied, "HeldInMidStep": TestKindsHeldInMidStep,
-		"FrozenAndBroughtHome": TestKindsFrozenAndBroughtHome, "StopToNewInMidStep": TestKindsStopToNewInMidStep, "ScaledAtRest": TestKindsScaledAtRest,
-		"WithTheirOwnPartition": TestKindsWithTheirOwnPartition, "ThatAreUpdatedByDeletionAreRefused": TestKindsThatAreUpdatedByDeletionAreRefused,
+		"StepByStep": TestKindsStepByStep, "RollBackFromEachStep": TestKindsRollBackFromEachStep,
+		"RecoverFromBadImage":      TestKindsRecoverFromBadImage,
+		"LoseNoReadyPod":           TestKindsLoseNoReadyPod_WhenEditedWhilePaused,
+		"RollBackInBatches":        TestKindsRollBackInBatches,
+		"ContinueAfterProcessDied": TestKindsContinue_AfterProcessDied, "HaltDuringStep": TestKindsHalt_DuringStep,
+		"RollBackFrozenSplit":        TestKindsRollBack_FrozenSplit,
+		"StopToNewVersionDuringStep": TestKindsStopToNewVersion_DuringStep,
+		"FollowScaling":              TestKindsFollowScaling_WhilePaused,
+		"WithOwnPartition":           TestKindsWithOwnPartition,
+		"WithOnDeleteAreRefused":     TestKindsWithOnDeleteAreRefused,
 	} {
 		t.Run(name, test)
 	}
 }
 
-// TestSoakKinds has every kind in every test of kinds.
+// TestSoakKinds runs every test of kinds with every kind.
 func TestSoakKinds(t *testing.T) {
 	harness.Soak(t)
 	everyTestOfKinds(t)
@@ -216,13 +232,13 @@ func TestKindsStepByStep(t *testing.T) {
 				if p.Spec.Containers[0].Image == "x:good" {
 					want = begun.StableHash
 				}
-				require.Equal(t, want, p.Labels[rollout.RevisionLabel(k.kind)], "the traffic goes by the label of the pods")
+				require.Equal(t, want, p.Labels[rollout.RevisionLabel(k.kind)], "the traffic is routed by this label")
 			}
 		}
 		uids := podUIDs(d)
 		r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
 		stop()
-		d.home("x:new", 4)
+		d.requireEnded("x:new", 4)
 		require.Equal(t, uids, podUIDs(d), "finishing replaces no pod")
 	})
 }
@@ -250,13 +266,13 @@ func TestKindsRollBackFromEachStep(t *testing.T) {
 				d.reaches("w", map[string]int{"x:good": 4})
 				r.finish(rollout.FinishRelease, rollout.SideStable)
 				stop()
-				d.home("x:good", 4)
+				d.requireEnded("x:good", 4)
 			})
 		}
 	})
 }
 
-func TestKindsComeBackFromABadImage(t *testing.T) {
+func TestKindsRecoverFromBadImage(t *testing.T) {
 	eachKind(t, 2, func(t *testing.T, k releasable) {
 		d := newDock(t, k)
 		r := d.release()
@@ -265,17 +281,18 @@ func TestKindsComeBackFromABadImage(t *testing.T) {
 		r.begin()
 		stop := d.watchFloor("w", 3, 4)
 		failed := r.moveFails(r.moveRequest(1, "50%"), failure.WorkloadFailed)
-		require.Contains(t, failed.Message(), "manifest unknown", "the pod's own word")
-		require.Equal(t, 3, d.split("w")["x:good"], "no further pod goes while the new one is bad")
+		require.Contains(t, failed.Message(), "manifest unknown", "the pod's own message")
+		require.Equal(t, 3, d.split("w")["x:good"], "no further pod is removed while the new one fails")
 		r.deadline = 60
 		r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
 		stop()
-		d.home("x:good", 4)
+		d.requireEnded("x:good", 4)
 	})
 }
 
-func TestKindsAtRestTakeNoReadyPod(t *testing.T) {
-	for _, edit := range []struct{ title, image string }{{"undo", "x:good"}, {"set image", "x:third"}, {"bad image", "x:bad"}} {
+func TestKindsLoseNoReadyPod_WhenEditedWhilePaused(t *testing.T) {
+	for _, edit := range []struct{ title, image string }{{"undo", "x:good"}, {"set image", "x:third"},
+		{"bad image", "x:bad"}} {
 		t.Run(edit.title, func(t *testing.T) {
 			eachKind(t, 3, func(t *testing.T, k releasable) {
 				d := newDock(t, k)
@@ -291,12 +308,13 @@ func TestKindsAtRestTakeNoReadyPod(t *testing.T) {
 					return seen == o.GetGeneration()
 				}, patience, tick)
 				look := r.moveRequest(1, "50%")
-				look.Look = true
+				look.Inspect = true
 				_ = r.moveFails(look, failure.Drift)
 				put := r.moveRequest(1, "50%")
-				put.PutBack = true
-				if edit.image == "x:bad" && strings.Contains(k.title, "in order") || edit.image == "x:bad" && k.title == "Advanced StatefulSet" {
-					// In order, the controller would wait for the bad pod: going home is the way out.
+				put.OverwriteDrift = true
+				if edit.image == "x:bad" && strings.Contains(k.title, "in order") || edit.image == "x:bad" &&
+					k.title == "Advanced StatefulSet" {
+					// In order, the controller would wait for the bad pod: only finalising helps.
 					r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
 				} else {
 					got := r.moved(put)
@@ -304,13 +322,13 @@ func TestKindsAtRestTakeNoReadyPod(t *testing.T) {
 					r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
 				}
 				stop()
-				d.home("x:good", 4)
+				d.requireEnded("x:good", 4)
 			})
 		})
 	}
 }
 
-func TestKindsGoBackInBatches(t *testing.T) {
+func TestKindsRollBackInBatches(t *testing.T) {
 	eachKind(t, 4, func(t *testing.T, k releasable) {
 		d := newDock(t, k)
 		r := d.release()
@@ -334,6 +352,6 @@ func TestKindsGoBackInBatches(t *testing.T) {
 		}
 		r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
 		stop()
-		d.home("x:good", 4)
+		d.requireEnded("x:good", 4)
 	})
 }

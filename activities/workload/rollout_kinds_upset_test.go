@@ -21,8 +21,8 @@ import (
 	"slipway.io/slipway/test/kruise"
 )
 
-// dieAfterWrite makes the activities anew, and has their process die in the instant of its n-th write: the write is made, but its answer
-// and everything after it is lost. It says whether that came to pass.
+// dieAfterWrite replaces the activities, and kills their process at the instant of its n-th write: the write is made,
+// but its answer and everything after it is lost. died reports whether that happened.
 func (d *dock) dieAfterWrite(n int32) (died func() bool) {
 	d.t.Helper()
 	d.use(d.config, workload.Options{ListenFor: 2 * time.Second})
@@ -51,14 +51,14 @@ func (d *dock) dieAfterWrite(n int32) (died func() bool) {
 	return func() bool { die(); return writes.Load() >= n }
 }
 
-func TestKindsGoOnWhereAnotherProcessDied(t *testing.T) {
+func TestKindsContinue_AfterProcessDied(t *testing.T) {
 	eachKind(t, 5, func(t *testing.T, k releasable) {
 		d := newDock(t, k)
 		r := d.release()
 		r.budget = 0
 		stop := d.watchFloor("w", 3, 4)
-		// Each activity is begun by a process that dies after its first write, then by one that dies after its second, and so on, until one
-		// ends it.
+		// Each activity is started by a process that dies after its first write, then by one that dies after its
+		// second, and so on, until one completes it.
 		through := func(name string, req, result any) {
 			t.Helper()
 			for n := int32(1); n < 20; n++ {
@@ -68,9 +68,10 @@ func TestKindsGoOnWhereAnotherProcessDied(t *testing.T) {
 					return
 				}
 			}
-			t.Fatalf("%s never ends", name)
+			t.Fatalf("%s did not end", name)
 		}
-		through(rollout.ActivityBegin, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change}, &r.begun)
+		through(rollout.ActivityBegin, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(),
+			Change: r.change}, &r.begun)
 		var moved rollout.MoveResult
 		through(rollout.ActivityMove, r.moveRequest(1, "50%"), &moved)
 		d.holds(quarterSteps[1].split)
@@ -80,13 +81,13 @@ func TestKindsGoOnWhereAnotherProcessDied(t *testing.T) {
 		stop()
 		d.use(d.config, workload.Options{})
 		r.finish(rollout.FinishRelease, rollout.SideStable)
-		d.home("x:good", 4)
+		d.requireEnded("x:good", 4)
 	})
 }
 
-// TestKindsHeldInMidStep has a step held while its pods move: those that have moved stay, and no other moves until it goes on, whoever
-// replaces the pods.
-func TestKindsHeldInMidStep(t *testing.T) {
+// A step is halted while its pods move: pods that have moved stay, and no other moves until the step continues,
+// whichever controller replaces the pods.
+func TestKindsHalt_DuringStep(t *testing.T) {
 	eachKind(t, 6, func(t *testing.T, k releasable) {
 		k.spec = withSlowPods(t, k.spec)
 		d := newDock(t, k)
@@ -95,25 +96,29 @@ func TestKindsHeldInMidStep(t *testing.T) {
 		r.begin()
 		stop := d.watchFloor("w", 3, 4)
 		died := d.dieAfterWrite(1)
-		require.Error(t, r.attempt(rollout.ActivityMove, r.moveRequest(1, "100%"), &rollout.MoveResult{}), "nobody hears which template it has got")
-		require.True(t, died(), "its controller was let go on to the step's pods")
+		require.Error(t, r.attempt(rollout.ActivityMove, r.moveRequest(1, "100%"), &rollout.MoveResult{}),
+			"the result with its template is lost")
+		require.True(t, died(), "its controller was allowed to move the step's pods")
 		d.use(d.config, workload.Options{})
 		halt := r.moveRequest(1, "100%")
 		halt.Halt = true
 		require.Less(t, r.moved(halt).Updated, int32(4))
 		d.quiet()
-		require.Eventually(t, func() bool { now := d.split("w"); return now["x:good"]+now["x:new"] == 4 }, patience, tick, "the pod that was on its way comes back")
+		require.Eventually(t, func() bool {
+			now := d.split("w")
+			return now["x:good"]+now["x:new"] == 4
+		}, patience, tick, "the pod that was being replaced becomes ready")
 		split := d.split("w")
-		require.NotZero(t, split["x:good"], "it was held in the middle of the step: %v", split)
+		require.NotZero(t, split["x:good"], "it was halted within the step: %v", split)
 		d.holds(split)
 		r.move(1, "100%")
 		r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
 		stop()
-		d.home("x:new", 4)
+		d.requireEnded("x:new", 4)
 	})
 }
 
-// withSlowPods is a spec whose pods take their time to get ready.
+// withSlowPods is a spec whose pods take a while to become ready.
 func withSlowPods(t *testing.T, spec string) string {
 	t.Helper()
 	var fields map[string]any
@@ -125,25 +130,25 @@ func withSlowPods(t *testing.T, spec string) string {
 	return string(out)
 }
 
-func TestKindsFrozenAndBroughtHome(t *testing.T) {
+func TestKindsRollBack_FrozenSplit(t *testing.T) {
 	eachKind(t, 7, func(t *testing.T, k releasable) {
 		d := newDock(t, k)
 		r := d.release()
 		r.begin()
 		r.move(1, "50%")
 		r.finish(rollout.FinishFreeze, rollout.SideStable)
-		require.NotContains(t, d.object().GetLabels(), workloadops.LabelClaimed, "the claim is given back")
-		require.Contains(t, d.object().GetAnnotations(), rollout.AnnotationSaved, "what was saved stays")
+		require.NotContains(t, d.object().GetLabels(), workloadops.LabelClaimed, "the claim is released")
+		require.Contains(t, d.object().GetAnnotations(), rollout.AnnotationSaved, "the saved state remains")
 		d.holds(quarterSteps[1].split)
 		next := d.release()
 		next.run = "run-2"
 		require.NotNil(t, next.begin().Adopted, "the next release finds the frozen split")
 		next.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
-		d.home("x:good", 4)
+		d.requireEnded("x:good", 4)
 	})
 }
 
-func TestKindsStopToNewInMidStep(t *testing.T) {
+func TestKindsStopToNewVersion_DuringStep(t *testing.T) {
 	eachKind(t, 8, func(t *testing.T, k releasable) {
 		d := newDock(t, k)
 		r := d.release()
@@ -152,11 +157,11 @@ func TestKindsStopToNewInMidStep(t *testing.T) {
 		r.move(1, "25%")
 		r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
 		stop()
-		d.home("x:new", 4)
+		d.requireEnded("x:new", 4)
 	})
 }
 
-func TestKindsScaledAtRest(t *testing.T) {
+func TestKindsFollowScaling_WhilePaused(t *testing.T) {
 	eachKind(t, 9, func(t *testing.T, k releasable) {
 		if !k.sized {
 			return
@@ -170,20 +175,21 @@ func TestKindsScaledAtRest(t *testing.T) {
 			require.Eventually(t, func() bool { return len(d.pods("w")) == size }, patience, tick)
 			d.quiet()
 			look := r.moveRequest(1, "50%")
-			look.Look = true
+			look.Inspect = true
 			got := r.moved(look)
 			require.Equal(t, int32(size), got.Replicas)
 			require.GreaterOrEqual(t, got.UpdatedReady, int32(size/2), "a new size is followed: %s", got.Message)
 			if k.kind == "CloneSet" {
-				require.Equal(t, map[string]int{"x:new": size / 2, "x:good": size - size/2}, d.split("w"), "a share of a CloneSet stays in proportion")
+				require.Equal(t, map[string]int{"x:new": size / 2, "x:good": size - size/2}, d.split("w"),
+					"the split of a CloneSet keeps its proportion")
 			}
 		}
 		r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
-		d.home("x:good", 4)
+		d.requireEnded("x:good", 4)
 	})
 }
 
-func TestKindsWithTheirOwnPartition(t *testing.T) {
+func TestKindsWithOwnPartition(t *testing.T) {
 	eachKind(t, 10, func(t *testing.T, k releasable) {
 		own := `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}}}}`
 		switch k.title {
@@ -200,11 +206,11 @@ func TestKindsWithTheirOwnPartition(t *testing.T) {
 		r.begin()
 		r.move(1, "25%")
 		r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
-		d.home("x:new", 4)
+		d.requireEnded("x:new", 4)
 	})
 }
 
-func TestKindsThatAreUpdatedByDeletionAreRefused(t *testing.T) {
+func TestKindsWithOnDeleteAreRefused(t *testing.T) {
 	eachKind(t, 11, func(t *testing.T, k releasable) {
 		if k.kind == "CloneSet" {
 			return
@@ -220,7 +226,8 @@ func TestKindsThatAreUpdatedByDeletionAreRefused(t *testing.T) {
 
 func cloneSetDock(t *testing.T) *dock {
 	t.Helper()
-	return newDock(t, releasable{"CloneSet", "CloneSet", kruise.CloneSets, `{"replicas":4,"updateStrategy":{"maxUnavailable":1}}`, true})
+	return newDock(t, releasable{"CloneSet", "CloneSet", kruise.CloneSets,
+		`{"replicas":4,"updateStrategy":{"maxUnavailable":1}}`, true})
 }
 
 func TestCloneSetBlueGreen(t *testing.T) {
@@ -239,9 +246,9 @@ func TestCloneSetBlueGreen(t *testing.T) {
 			uids := podUIDs(d)
 			r.finish(rollout.FinishResumeAndRelease, test.to)
 			stop()
-			d.home(test.want, 4)
+			d.requireEnded(test.want, 4)
 			for name, uid := range podUIDs(d) {
-				require.Equal(t, uids[name], uid, "finalising makes no new pod")
+				require.Equal(t, uids[name], uid, "finalising creates no pod")
 			}
 		})
 	}
@@ -267,5 +274,5 @@ func TestCloneSetBlueGreenUpToAHalf(t *testing.T) {
 	d.holds(map[string]int{"x:good": 4, "x:new": 2})
 	r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
 	stop()
-	d.home("x:good", 4)
+	d.requireEnded("x:good", 4)
 }

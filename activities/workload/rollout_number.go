@@ -11,8 +11,8 @@ import (
 	"slipway.io/slipway/release/rollout/pods"
 )
 
-// number labels the pods that a step has brought. One that is gone by now needs no label.
-func (t *rolloutJob) number(ctx context.Context, n *pods.PodNumbers) error {
+// labelPods labels the pods of a step with its number. A pod that has disappeared needs no label.
+func (t *rolloutJob) labelPods(ctx context.Context, n *pods.PodNumbers) error {
 	const labels = "/metadata/labels/"
 	for _, p := range n.Pods {
 		body, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test("/metadata/uid", p.UID),

@@ -16,7 +16,7 @@ func TestPartitionWrites(t *testing.T) {
 	name := observer.Name{Kind: "Deployment", Name: "web"}
 	b.deployment("web", 5, own("1", "0"))
 	b.settled(name, 5)
-	before := b.whole(name)
+	before := b.state(name)
 	r := b.release("web", strategy.StylePartition, "x:new")
 	require.Empty(t, r.preflight().Refusals)
 	r.begin()
@@ -26,7 +26,8 @@ func TestPartitionWrites(t *testing.T) {
 		writes := b.realWrites()
 		got := r.move(i+1, percent)
 		require.Equal(t, int32(i+1), got.UpdatedReady, got.Message)
-		require.LessOrEqual(t, b.realWrites()-writes, 5, "a step of one sub-batch is one write, one to hold and one to rest, and two to leave the rest before")
+		require.LessOrEqual(t, b.realWrites()-writes, 5,
+			"a step of one sub-batch is one write, one to halt and one to pause, and two to leave the previous pause")
 		want := map[string]int{"x:new": i + 1, "x:good": 4 - i}
 		if i == 4 {
 			want = map[string]int{"x:new": 5}
@@ -37,5 +38,5 @@ func TestPartitionWrites(t *testing.T) {
 	r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
 	require.Equal(t, 2, b.realWrites()-writes, "finalising is two writes")
 	stop()
-	b.requireHome(before, "web", "x:new", 5)
+	b.requireFinalised(before, "web", "x:new", 5)
 }

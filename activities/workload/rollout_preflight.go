@@ -21,13 +21,15 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// preflightsAtOnce is how many of the rollouts that are checked together are looked at at once: all of them, unless another engine sends more.
+// preflightsAtOnce is how many rollouts of one request are checked in parallel: all of them, unless an engine of
+// another version sends more.
 const preflightsAtOnce = 16
 
-// PreflightRollout checks without a write that a rollout can be carried out: workload, kind and style, change, permissions, and by
-// Options.TrafficPreflight the traffic. It fails with Unreachable or Forbidden when the cluster does not answer; where others are checked together with it, that is
-// said of each alone.
-func (a *Activities) PreflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
+// PreflightRollout checks without a write that a rollout can be carried out: workload, kind and style, change,
+// permissions, and by Options.TrafficPreflight the traffic. It fails with Unreachable or Forbidden when the cluster
+// does not answer; if the request contains Others, each result reports that for itself.
+func (a *Activities) PreflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult,
+	error) {
 	if len(req.Others) == 0 {
 		return a.preflightRollout(ctx, req)
 	}
@@ -47,14 +49,17 @@ func (a *Activities) PreflightRollout(ctx context.Context, req rollout.Preflight
 	return first, nil
 }
 
-// preflightPatience is how long one of several may take: the others' answers wait for it, and an attempt takes ten seconds at most.
-const preflightPatience = 8 * time.Second
+// preflightTimeout is how long one of several may take: the results of the others wait for it, and an attempt takes ten
+// seconds at most.
+const preflightTimeout = 8 * time.Second
 
-// preflightOneOf checks one of several. Where the activity would fail for good the answer says why, and where it would be tried again the workflow asks alone.
-func (a *Activities) preflightOneOf(ctx context.Context, req rollout.PreflightRequest) (result rollout.PreflightResult) {
-	ctx, cancel := context.WithTimeout(ctx, preflightPatience)
+// preflightOneOf checks one of several. If its activity would fail permanently, the result has the message; if it would
+// be retried, the workflow checks this one alone.
+func (a *Activities) preflightOneOf(ctx context.Context,
+	req rollout.PreflightRequest) (result rollout.PreflightResult) {
+	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
-	err := attempt.Recovered(a.options.Logger.With("workload", req.Workload.String()), func() (err error) {
+	err := attempt.WithRecover(a.options.Logger.With("workload", req.Workload.String()), func() (err error) {
 		result, err = a.preflightRollout(ctx, req)
 		return err
 	})
@@ -63,14 +68,15 @@ func (a *Activities) preflightOneOf(ctx context.Context, req rollout.PreflightRe
 	case err == nil:
 		return result
 	case errors.As(err, &final) && final.NonRetryable():
-		return rollout.PreflightResult{Unanswered: final.Message()}
+		return rollout.PreflightResult{Unchecked: final.Message()}
 	default:
-		return rollout.PreflightResult{Alone: true}
+		return rollout.PreflightResult{AskAlone: true}
 	}
 }
 
-func (a *Activities) preflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult, error) {
-	ctx = kube.Once(ctx)
+func (a *Activities) preflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult,
+	error) {
+	ctx = kube.WithReadCache(ctx)
 	p := &rolloutPreflight{a: a, req: req}
 	if !a.cluster.Serves(req.Workload.Namespace) {
 		p.refuse("namespace", "this party's worker does not serve the namespace "+req.Workload.Namespace)
@@ -81,7 +87,7 @@ func (a *Activities) preflightRollout(ctx context.Context, req rollout.Preflight
 		err = p.traffic(ctx)
 	}
 	if err == nil && len(p.result.Refusals) == 0 {
-		err = p.guarded(ctx)
+		err = p.checkGuard(ctx)
 	}
 	if err != nil {
 		return rollout.PreflightResult{}, attempt.ApplicationError(preflightFailure(err))
@@ -100,7 +106,7 @@ func (p *rolloutPreflight) refuse(field, reason string) {
 	p.result.Refusals = append(p.result.Refusals, rollout.Refusal{Field: field, Reason: reason})
 }
 
-// traffic lets the traffic's own check speak.
+// traffic runs the check of the traffic.
 func (p *rolloutPreflight) traffic(ctx context.Context) error {
 	if !p.req.Strategy.HasTraffic() && p.req.Shared == nil {
 		return nil
@@ -110,31 +116,34 @@ func (p *rolloutPreflight) traffic(ctx context.Context) error {
 		return nil
 	}
 	found, err := p.a.options.TrafficPreflight(ctx, p.req)
-	p.result.Refusals, p.result.Notices = append(p.result.Refusals, found.Refusals...), append(p.result.Notices, found.Notices...)
+	p.result.Refusals, p.result.Notices = append(p.result.Refusals, found.Refusals...),
+		append(p.result.Notices, found.Notices...)
 	if p.result.Holder == "" {
-		p.result.Holder, p.result.On = found.Holder, found.On
+		p.result.Holder, p.result.HeldObject = found.Holder, found.HeldObject
 	}
 	return err
 }
 
-// pods checks the pods' part, and stops at the first thing without which the next check makes no sense.
+// pods checks the pods, and stops at the first problem that makes the next check useless.
 func (p *rolloutPreflight) pods(ctx context.Context) error {
 	w, style := p.req.Workload, p.req.Strategy.Style
 	k, known := kindOf(w.WorkloadRef)
 	tech, ok := pods.TechniqueOf(w.WorkloadRef, style)
 	switch {
-	case !known || !pods.Known(w.WorkloadRef):
+	case !known || !pods.Supported(w.WorkloadRef):
 		p.refuse("workloadRef",
-			w.WorkloadRef.APIVersion+" "+w.WorkloadRef.Kind+" cannot be rolled out: use a Deployment, StatefulSet, DaemonSet, "+
+			w.WorkloadRef.APIVersion+" "+w.WorkloadRef.Kind+
+				" cannot be rolled out: use a Deployment, StatefulSet, DaemonSet, "+
 				"CloneSet, Advanced StatefulSet or Advanced DaemonSet")
 		return nil
 	case !ok:
 		p.refuse("strategy",
-			"a "+w.WorkloadRef.Kind+" cannot be rolled out in the style "+string(style)+": an extra workload is for a Deployment only, "+
+			"a "+w.WorkloadRef.Kind+" cannot be rolled out in the style "+string(style)+
+				": an extra workload is for a Deployment only, "+
 				"blue-green for a Deployment or CloneSet")
 		return nil
 	}
-	lacking, err := p.lacking(ctx, k)
+	lacking, err := p.missingPermissions(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -143,13 +152,13 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 		return nil
 	}
 	t := &rolloutJob{job: job{a: p.a, workload: w, kind: k}, subject: p.req.Subject, style: style,
-		tech: pods.Under(tech, p.req.Change.Declared != nil), change: p.req.Change}
+		tech: pods.ForDeclared(tech, p.req.Change.Declared != nil), change: p.req.Change}
 	l, err := t.observe(ctx, server{&t.job})
 	if err == nil {
 		err = t.complete(ctx, l)
 	}
 	if apierrors.IsNotFound(err) {
-		if reason := p.a.withoutNamespace(ctx, w.Namespace); reason != "" {
+		if reason := p.a.missingNamespace(ctx, w.Namespace); reason != "" {
 			p.refuse("namespace", reason)
 			return nil
 		}
@@ -159,20 +168,21 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.judge(ctx, t, l)
+	return p.check(ctx, t, l)
 }
 
-// holder names who holds the workload, or has left it frozen.
+// holder names the release that holds the workload, or has left it frozen.
 func (p *rolloutPreflight) holder(seen pods.Observed) {
 	switch saved := seen.Saved; {
 	case seen.Claim != "":
-		p.result.Holder, p.result.On = seen.Claim, p.req.Workload.String()
-	case saved != nil && workloadops.IsForeign(p.req.Claim, saved.Claim): // what another engine left frozen is its to bring home
-		p.result.Holder, p.result.On = saved.Claim, p.req.Workload.String()
+		p.result.Holder, p.result.HeldObject = seen.Claim, p.req.Workload.String()
+	// only the other engine may finalise what it left frozen
+	case saved != nil && workloadops.IsForeign(p.req.Claim, saved.Claim):
+		p.result.Holder, p.result.HeldObject = saved.Claim, p.req.Workload.String()
 	}
 }
 
-// budgets says beforehand what disruption budgets will do to the rollout.
+// budgets adds notices about what disruption budgets will do to the rollout.
 func (p *rolloutPreflight) budgets(ctx context.Context, l *snapshot) {
 	for _, b := range p.a.budgets(ctx, p.req.Workload.Namespace)(l.object) {
 		if notice := pods.BudgetNotice(p.req.Workload, l.seen, b); notice != "" {
@@ -181,52 +191,56 @@ func (p *rolloutPreflight) budgets(ctx context.Context, l *snapshot) {
 	}
 }
 
-func (p *rolloutPreflight) judge(ctx context.Context, t *rolloutJob, l *snapshot) error {
-	if t.tech.ByPods() {
+func (p *rolloutPreflight) check(ctx context.Context, t *rolloutJob, l *snapshot) error {
+	if t.tech.CountsPods() {
 		if err := t.withPods(ctx, l); err != nil {
 			return err
 		}
 	}
 	p.holder(l.seen)
-	if recalled, kept := l.seen.Recall(); kept {
-		p.result.Revision = &strategy.Revision{Template: recalled.Template, Name: recalled.Name, Images: recalled.Images}
+	if recalled, kept := l.seen.RecalledRevision(); kept {
+		p.result.Revision = &strategy.Revision{Template: recalled.Template, Name: recalled.Name,
+			Images: recalled.Images}
 	} else if l.seen.Recalled != nil {
-		p.refuse(fieldOf(p.req.Change), pods.NotKept(p.req.Workload, l.seen))
+		p.refuse(fieldOf(p.req.Change), pods.NotKeptReason(p.req.Workload, l.seen))
 		return nil
 	}
-	// What an earlier release has not brought home yet goes home before this one begins: its settings and the state of its pods are looked
-	// at then.
+	// A workload that an earlier release has not finalised is finalised before this one begins: its settings and its
+	// pods are checked then.
 	earlier := l.seen.Saved != nil || l.seen.Claim != ""
-	stays := l.seen.Deleting || l.seen.SavedProblem != "" || l.seen.Saved != nil && l.seen.Replicas == 0 // it would be refused then as well
+	// refused then as well
+	stays := l.seen.Deleting || l.seen.SavedProblem != "" || l.seen.Saved != nil && l.seen.Replicas == 0
 	p.result.Frozen = l.seen.Saved != nil && l.seen.Claim == ""
-	if reason := pods.Refuses(t.tech, p.req.Subject, l.seen); reason != "" && (!earlier || stays) {
+	if reason := pods.RefusalReason(t.tech, p.req.Subject, l.seen); reason != "" && (!earlier || stays) {
 		p.refuse("workloadRef", reason)
 		return nil
 	}
 	p.result.Replicas = l.seen.Replicas
-	if t.tech.ByPods() {
+	if t.tech.CountsPods() {
 		p.budgets(ctx, l)
 	}
 	if !earlier {
 		p.result.Template = l.seen.Template
-		p.result.Unsettled = pods.Unsettled(t.tech, p.req.Subject, l.seen)
+		p.result.Unsettled = pods.UnsettledReason(t.tech, p.req.Subject, l.seen)
 	}
-	if step, reason := pods.RefusesSteps(t.tech, p.req.Strategy.Steps, l.seen.Replicas); reason != "" {
+	if step, reason := pods.StepRefusal(t.tech, p.req.Strategy.Steps, l.seen.Replicas); reason != "" {
 		p.refuse(fmt.Sprintf("strategy.blueGreen.steps[%d].replicas", step), reason)
 		return nil
 	}
 	if p.req.Strategy.Style == strategy.StyleCanary {
-		if err := p.free(ctx, t, l); err != nil {
+		if err := p.checkExtraName(ctx, t, l); err != nil {
 			return err
 		}
 	}
 	return p.change(ctx, t, l)
 }
 
-// free checks that the extra workload's name is not taken. That of an earlier release goes home with it.
-func (p *rolloutPreflight) free(ctx context.Context, t *rolloutJob, l *snapshot) error {
+// checkExtraName checks that the extra workload's name is free. That of an earlier release is deleted when that release
+// is finalised.
+func (p *rolloutPreflight) checkExtraName(ctx context.Context, t *rolloutJob, l *snapshot) error {
 	name := p.req.Workload.WorkloadRef.Name + strategy.CanarySuffix
-	if e := l.seen.Extra; e != nil && e.Name == name && e.Of == strategy.CanaryOf(p.req.Workload.WorkloadRef.Name) {
+	if e := l.seen.Extra; e != nil && e.Name == name &&
+		e.CanaryOf == strategy.CanaryOf(p.req.Workload.WorkloadRef.Name) {
 		return nil
 	}
 	_, err := p.a.cluster.Get(ctx, t.ref(deploymentsResource, name))
@@ -234,15 +248,16 @@ func (p *rolloutPreflight) free(ctx context.Context, t *rolloutJob, l *snapshot)
 		return nil
 	}
 	if err == nil {
-		p.refuse("workloadRef.name", "a Deployment "+name+" is there already, whose name the extra workload needs: delete or rename it")
+		p.refuse("workloadRef.name", "a Deployment "+name+
+			" exists already, but the extra workload needs its name: delete or rename it")
 	}
 	return err
 }
 
-// change checks that the change can be made, and that it changes something: of the stable version, to which what an earlier release left
-// goes home.
+// change checks that the change can be made, and that it changes something: compared with the stable version, to which
+// an earlier release is rolled back.
 func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapshot) error {
-	if p.req.Change.Declared != nil { // it stands on the workload, and was looked at with it
+	if p.req.Change.Declared != nil { // it is on the workload, and was checked with it
 		return nil
 	}
 	field := fieldOf(p.req.Change)
@@ -265,22 +280,26 @@ func (p *rolloutPreflight) change(ctx context.Context, t *rolloutJob, l *snapsho
 		return err
 	}
 	if l.seen.Saved == nil && workloadops.VersionOf(p.req.Change) == nil {
-		p.result.Foreseen = &rollout.Foreseen{Template: pods.Digest(template), UID: l.seen.UID, Of: l.seen.Template}
+		p.result.Predicted = &rollout.PredictedTemplate{Template: pods.Digest(template), UID: l.seen.UID,
+			From: l.seen.Template}
 	}
 	switch saved := l.seen.Saved; {
 	case saved == nil && pods.Digest(template) == l.seen.Template:
-		p.result.Same = true
+		p.result.AlreadyDeployed = true
 		p.refuse(field, p.req.Workload.String()+" is of that version already: the change changes nothing")
 	case saved != nil && pods.Digest(template) == saved.StableTemplate:
-		p.refuse(field, p.req.Workload.String()+" goes home to that very version: the change changes nothing, "+
+		p.refuse(field, p.req.Workload.String()+" is rolled back to that very version first: the change changes "+
+			"nothing, "+
 			"roll the earlier release back instead")
 	}
 	return nil
 }
 
-// version checks that what a plan deploys can reach the pods. known says that there is a version to try, and nothing in its way.
-func (p *rolloutPreflight) version(ctx context.Context, v workloadops.Version, template map[string]any) (known bool, err error) {
-	refusal, err := p.a.refusesVersion(ctx, v, p.req.Build, p.req.Workload.Namespace, template)
+// version checks that what a plan deploys can reach the pods. known is true when there is a version to try, and no
+// problem with it.
+func (p *rolloutPreflight) version(ctx context.Context, v workloadops.Version, template map[string]any) (known bool,
+	err error) {
+	refusal, err := p.a.versionRefusal(ctx, v, p.req.Build, p.req.Workload.Namespace, template)
 	if refusal.Reason != "" {
 		p.refuse(cmp.Or(refusal.Key, fieldOf(p.req.Change)), p.req.Workload.String()+": "+refusal.Reason)
 	}
@@ -288,7 +307,7 @@ func (p *rolloutPreflight) version(ctx context.Context, v workloadops.Version, t
 	return refusal.Reason == "" && err == nil && (image == nil || image.Reference != ""), err
 }
 
-// fieldOf is the field of a request that says what changes, "" when none does.
+// fieldOf is the field of a request with the change, "" if there is none.
 func fieldOf(change strategy.Change) string {
 	switch {
 	case change.Revision != nil:
@@ -305,12 +324,12 @@ func fieldOf(change strategy.Change) string {
 	return ""
 }
 
-// lacking says which permissions the worker does not have.
-func (p *rolloutPreflight) lacking(ctx context.Context, k kind) (string, error) {
+// missingPermissions lists the permissions that the worker does not have.
+func (p *rolloutPreflight) missingPermissions(ctx context.Context, k kind) (string, error) {
 	ns := p.req.Workload.Namespace
 	needs := slices.Concat(kube.Needs(k.resource, ns, "get", "list", "watch", "patch"),
 		kube.Needs(podsResource, ns, "list", "delete"), kube.Needs(k.revisions(), ns, "list"))
-	if tech, ok := pods.TechniqueOf(p.req.Workload.WorkloadRef, p.req.Strategy.Style); ok && tech.ByPods() {
+	if tech, ok := pods.TechniqueOf(p.req.Workload.WorkloadRef, p.req.Strategy.Style); ok && tech.CountsPods() {
 		needs = append(needs, kube.NeedsEviction(ns)...)
 	}
 	if p.req.Change.Declared != nil { // they are numbered

@@ -15,9 +15,9 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// TestPreflightOverAnEarlierRelease checks a change against what the workload goes home to, and that before anything goes home: once the
-// earlier release was brought home for a change that cannot be made, both are lost.
-func TestPreflightOverAnEarlierRelease(t *testing.T) {
+// A change is checked against the version to which the workload will be rolled back, before that happens: if the
+// earlier release were finalised for a change that cannot be made, both would be lost.
+func TestPreflightRollout_WhileEarlierReleaseExists(t *testing.T) {
 	images := func(image string) strategy.Change { return strategy.Change{Images: map[string]string{"app": image}} }
 	cases := []struct {
 		reason string
@@ -27,12 +27,18 @@ func TestPreflightOverAnEarlierRelease(t *testing.T) {
 		says   string
 	}{
 		{reason: "a newer version can be made", change: images("x:newer")},
-		{reason: "so can the one that is under way: the workload goes home first", change: images("x:new")},
-		{reason: "an unknown container", change: strategy.Change{Images: map[string]string{"sidecar": "x:new"}}, field: "images", says: "no container sidecar; it has app"},
-		{reason: "a patch that the cluster does not accept", change: strategy.Change{TemplatePatch: json.RawMessage(`{"spec":{"restartPolicy":"Never"}}`)}, field: "templatePatch", says: "does not accept the new version"},
-		{reason: "the version that it goes home to", change: images("x:good"), field: "images", says: "the change changes nothing"},
-		{reason: "nothing is asked", change: strategy.Change{}, says: "nothing is to be changed"},
-		{reason: "the extra workload of the earlier release is in nobody's way", change: images("x:newer"), style: strategy.StyleCanary},
+		{reason: "the version in progress can be made as well: the workload is rolled back first",
+			change: images("x:new")},
+		{reason: "an unknown container", change: strategy.Change{Images: map[string]string{"sidecar": "x:new"}},
+			field: "images", says: "no container sidecar; it has app"},
+		{reason: "a patch that the cluster does not accept",
+			change: strategy.Change{TemplatePatch: json.RawMessage(`{"spec":{"restartPolicy":"Never"}}`)},
+			field:  "templatePatch", says: "does not accept the new version"},
+		{reason: "the version to which it is rolled back", change: images("x:good"), field: "images",
+			says: "the change changes nothing"},
+		{reason: "an empty change", change: strategy.Change{}, says: "nothing is to be changed"},
+		{reason: "the extra workload of the earlier release does not matter", change: images("x:newer"),
+			style: strategy.StyleCanary},
 	}
 	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 		t.Run(string(style), func(t *testing.T) {
@@ -63,12 +69,12 @@ func TestPreflightOverAnEarlierRelease(t *testing.T) {
 					require.Contains(t, got.Refusals[0].Reason, c.says, "%s, %s", state, c.reason)
 				}
 			}
-			check("a release is under way", r.subject().Claim)
+			check("a release in progress", r.subject().Claim)
 			r.finish(rollout.FinishFreeze, rollout.SideStable)
-			check("a split is frozen", "")
+			check("a frozen split", "")
 		})
 	}
-	t.Run("somebody else's Deployment has the extra workload's name", func(t *testing.T) {
+	t.Run("another Deployment has the extra workload's name", func(t *testing.T) {
 		b := newBench(t)
 		b.deployment("web", 2, nil)
 		b.deployment("web-canary", 1, nil)
@@ -76,9 +82,9 @@ func TestPreflightOverAnEarlierRelease(t *testing.T) {
 		b.release("web", strategy.StylePartition, "x:new").begin()
 		got := b.release("web", strategy.StyleCanary, "x:newer").preflight()
 		require.Len(t, got.Refusals, 1)
-		require.Contains(t, got.Refusals[0].Reason, "web-canary is there already")
+		require.Contains(t, got.Refusals[0].Reason, "web-canary exists already")
 	})
-	t.Run("it has no pods any more", func(t *testing.T) {
+	t.Run("it was scaled to zero", func(t *testing.T) {
 		b := newBench(t)
 		b.deployment("web", 2, nil)
 		b.settled(web(), 2)
@@ -93,16 +99,19 @@ func TestPreflightOverAnEarlierRelease(t *testing.T) {
 		d.release().begin()
 		other := d.release()
 		other.run = "run-2"
-		strategy := strategy.Strategy{Style: strategy.StyleBlueGreen, Steps: []strategy.Step{{Replicas: intstr.FromString("50%")}, {Replicas: intstr.FromString("100%")}}}
+		strategy := strategy.Strategy{Style: strategy.StyleBlueGreen,
+			Steps: []strategy.Step{{Replicas: intstr.FromString("50%")}, {Replicas: intstr.FromString("100%")}}}
 		var got rollout.PreflightResult
-		require.NoError(t, other.call(rollout.ActivityPreflight, rollout.PreflightRequest{Subject: other.subject(), Strategy: strategy, Change: images("x:newer")}, &got))
+		require.NoError(t, other.call(rollout.ActivityPreflight,
+			rollout.PreflightRequest{Subject: other.subject(), Strategy: strategy, Change: images("x:newer")}, &got))
 		require.Len(t, got.Refusals, 1)
 		require.Equal(t, "strategy.blueGreen.steps[1].replicas", got.Refusals[0].Field)
 	})
 }
 
-// TestPreflightOfManyRollouts checks rollouts together: each answer is that of the check alone, and one that the cluster does not answer leaves the others theirs.
-func TestPreflightOfManyRollouts(t *testing.T) {
+// Each rollout of a joint check gets the result of a check alone, and one that the cluster does not answer does not
+// affect the others.
+func TestPreflightRollout_OfSeveralTogether(t *testing.T) {
 	b := newBench(t)
 	ask := func(name string) rollout.PreflightRequest {
 		r := b.release(name, strategy.StylePartition, "x:new")
@@ -147,9 +156,9 @@ func TestPreflightOfManyRollouts(t *testing.T) {
 	})
 	got = rollout.PreflightResult{}
 	require.NoError(t, caller.call(rollout.ActivityPreflight, together, &got))
-	require.Contains(t, got.Unanswered, "this party's cluster is out of reach: ")
-	require.Equal(t, want[2], got.Others[1], "the others have their answers")
-	require.Equal(t, got.Unanswered, got.Others[2].Unanswered, "it is the same workload")
+	require.Contains(t, got.Unchecked, "this party's cluster is out of reach: ")
+	require.Equal(t, want[2], got.Others[1], "the others have their results")
+	require.Equal(t, got.Unchecked, got.Others[2].Unchecked, "it is the same workload")
 
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(r.URL.Path, "/deployments/web") {
@@ -159,6 +168,6 @@ func TestPreflightOfManyRollouts(t *testing.T) {
 	})
 	got = rollout.PreflightResult{}
 	require.NoError(t, caller.call(rollout.ActivityPreflight, together, &got))
-	require.True(t, got.Alone, "the process goes on")
+	require.True(t, got.AskAlone, "the process continues")
 	require.Equal(t, want[2], got.Others[1])
 }

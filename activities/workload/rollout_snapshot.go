@@ -20,7 +20,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// snapshot is one look at a workload: what the decision goes by, and the objects that writes are made of.
+// snapshot is one read of a workload: the input of the decision, and the objects from which writes are made.
 type snapshot struct {
 	seen   pods.Observed
 	object *unstructured.Unstructured
@@ -33,14 +33,15 @@ type snapshot struct {
 	selector       string
 }
 
-// observe reads everything that a decision needs but the pods.
-func (t *rolloutJob) observe(ctx context.Context, from objects) (*snapshot, error) {
+// observe reads everything that a decision needs except the pods.
+func (t *rolloutJob) observe(ctx context.Context, from objectSource) (*snapshot, error) {
 	object, err := from.workload(ctx, t.subject.Workload.WorkloadRef.Name)
 	if err != nil {
 		return nil, err
 	}
-	l := &snapshot{object: object, templates: map[string]map[string]any{}, owners: map[types.UID]bool{}, extras: map[types.UID]bool{}}
-	l.seen = t.told(object)
+	l := &snapshot{object: object, templates: map[string]map[string]any{}, owners: map[types.UID]bool{},
+		extras: map[types.UID]bool{}}
+	l.seen = t.observedOf(object)
 	selector, err := selectorOf(object)
 	if err != nil {
 		return nil, err
@@ -57,47 +58,50 @@ func (t *rolloutJob) observe(ctx context.Context, from objects) (*snapshot, erro
 	return l, nil
 }
 
-// complete reads what only the server can tell: the autoscalers, and what would become of the new template.
+// complete reads what only the API server can answer: the autoscalers, and the digest that the new template would get.
 func (t *rolloutJob) complete(ctx context.Context, l *snapshot) error {
-	if t.scaled(l) {
+	if t.usesAutoscalers(l) {
 		if err := t.autoscalers(ctx, l); err != nil {
 			return err
 		}
 	}
-	return t.expect(ctx, l)
+	return t.determineDigest(ctx, l)
 }
 
-// scaled says whether autoscalers matter: before and during a blue-green rollout.
-func (t *rolloutJob) scaled(l *snapshot) bool {
+// usesAutoscalers reports whether autoscalers matter: before and during a blue-green rollout.
+func (t *rolloutJob) usesAutoscalers(l *snapshot) bool {
 	if l.seen.Saved != nil {
 		return len(l.seen.Saved.Autoscalers) > 0
 	}
 	return t.style == strategy.StyleBlueGreen
 }
 
-// lastTold is what an object told, and of which fields it was asked: most looks follow a change of the revisions alone.
-type lastTold struct {
+// lastObserved is the observation of an object, and the technique for which it was made: most rounds follow a change of
+// the revisions alone.
+type lastObserved struct {
 	object *unstructured.Unstructured
 	tech   pods.Technique
 	seen   pods.Observed
 }
 
-// told is what the workload itself tells now. Of an object that nobody changes it is found out once.
-func (t *rolloutJob) told(o *unstructured.Unstructured) pods.Observed {
-	if t.lastTold.object != o || t.lastTold.tech != t.tech {
-		t.lastTold = lastTold{o, t.tech, t.plain(o)}
+// observedOf is the observation of the workload itself. For an unchanged object it is computed once.
+func (t *rolloutJob) observedOf(o *unstructured.Unstructured) pods.Observed {
+	if t.lastObserved.object != o || t.lastObserved.tech != t.tech {
+		t.lastObserved = lastObserved{o, t.tech, t.observeObject(o)}
 	}
-	seen := t.lastTold.seen
+	seen := t.lastObserved.seen
 	seen.Now = t.a.options.Now()
 	return seen
 }
 
-// plain is what an object of the workload's kind tells.
-func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
+// observeObject is the observation of an object of the workload's kind.
+func (t *rolloutJob) observeObject(o *unstructured.Unstructured) pods.Observed {
 	annotations := o.GetAnnotations()
 	seen := pods.Observed{
-		Snapshot: t.kind.snapshot(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy", "/spec/podManagementPolicy")),
-		Busy:     annotations[workloadops.AnnotationOriginal], UID: string(o.GetUID()), Template: pods.Digest(templateOf(o)),
+		Snapshot: t.kind.snapshot(o, append(t.tech.Pointers(), "/spec/paused", "/spec/updateStrategy",
+			"/spec/podManagementPolicy")),
+		Busy: annotations[workloadops.AnnotationOriginal], UID: string(o.GetUID()),
+		Template: pods.Digest(templateOf(o)),
 	}
 	if held, err := gate.ParseHeld(annotations); err != nil {
 		seen.HeldProblem = err.Error()
@@ -120,16 +124,18 @@ func (t *rolloutJob) plain(o *unstructured.Unstructured) pods.Observed {
 		}
 		seen.Saved = saved
 	}
-	var rest rollout.Rest
-	if json.Unmarshal([]byte(annotations[rollout.AnnotationRest]), &rest) == nil {
-		maps.DeleteFunc(rest.Settings, func(path string, _ json.RawMessage) bool { return !pods.Borrows(t.subject.Workload.WorkloadRef, path) })
+	var rest rollout.SettledState
+	if json.Unmarshal([]byte(annotations[rollout.AnnotationSettled]), &rest) == nil {
+		maps.DeleteFunc(rest.Settings, func(path string, _ json.RawMessage) bool {
+			return !pods.Borrows(t.subject.Workload.WorkloadRef, path)
+		})
 		seen.Rest = &rest
 	}
 	return seen
 }
 
 // revisions reads the workload's revisions.
-func (t *rolloutJob) revisions(ctx context.Context, l *snapshot, from objects) error {
+func (t *rolloutJob) revisions(ctx context.Context, l *snapshot, from objectSource) error {
 	l.owners[l.object.GetUID()] = true
 	kept, err := from.revisions(ctx, t.kind, l.object)
 	l.kept = kept
@@ -141,16 +147,18 @@ func (t *rolloutJob) revisions(ctx context.Context, l *snapshot, from objects) e
 	return err
 }
 
-// withPods adds the pods to a look.
+// withPods adds the pods to a snapshot.
 func (t *rolloutJob) withPods(ctx context.Context, l *snapshot) error {
 	minReady := int32(number(l.object, "spec", "minReadySeconds"))
 	l.seen.Pods, l.seen.PodsSeen = nil, true
-	_, err := t.a.cluster.Pods(ctx, t.subject.Workload.Namespace, l.selector, func(pod *corev1.Pod) { t.sortPod(l, pod, minReady) })
+	_, err := t.a.cluster.Pods(ctx, t.subject.Workload.Namespace, l.selector, func(pod *corev1.Pod) {
+		t.assignPod(l, pod, minReady)
+	})
 	return err
 }
 
-// sortPod puts a pod with the workload's, or with those of the extra Deployment.
-func (t *rolloutJob) sortPod(l *snapshot, pod *corev1.Pod, minReady int32) {
+// assignPod adds a pod to the workload's, or to those of the extra Deployment.
+func (t *rolloutJob) assignPod(l *snapshot, pod *corev1.Pod, minReady int32) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return
@@ -165,18 +173,18 @@ func (t *rolloutJob) sortPod(l *snapshot, pod *corev1.Pod, minReady int32) {
 	}
 }
 
-// edited says what somebody else has changed in the pod template, by whom and when, as far as the cluster tells: ": image of container app
-// (x:9, was x:2), by kubectl-set at 2026-03-01T09:00:00Z".
-func (t *rolloutJob) edited(l *snapshot) string {
+// describeEdit describes what another client has changed in the pod template, by whom and when, as far as the cluster
+// shows it: ": image of container app (x:9, was x:2), by kubectl-set at 2026-03-01T09:00:00Z".
+func (t *rolloutJob) describeEdit(l *snapshot) string {
 	said := ""
-	if base := t.written(l); base != nil {
-		said = pods.Edited(base, pods.Stripped(templateOf(l.object)))
+	if base := t.writtenTemplate(l); base != nil {
+		said = pods.DescribeEdits(base, pods.Stripped(templateOf(l.object)))
 	}
-	manager, at := fieldmanager.Of(l.object, "/spec/template")
+	manager, at := fieldmanager.LastOther(l.object, "/spec/template")
 	if said != "" {
 		said = ": " + said
-	} else if l.extra != nil { // nobody but a release writes to an extra workload: who else has, is meant
-		if other, then := fieldmanager.Of(l.extra, "/spec/template"); other != "" {
+	} else if l.extra != nil { // only releases write to an extra workload: any other field manager is the one to name
+		if other, then := fieldmanager.LastOther(l.extra, "/spec/template"); other != "" {
 			manager, at = other, then
 		}
 	}
@@ -186,9 +194,9 @@ func (t *rolloutJob) edited(l *snapshot) string {
 	return fmt.Sprintf("%s, by %s at %s", said, manager, at.UTC().Format(time.RFC3339))
 }
 
-// written is the template that this rollout left on the workload: of an extra workload's partner the stable one; nil when it is not known
-// any more.
-func (t *rolloutJob) written(l *snapshot) map[string]any {
+// writtenTemplate is the template that this rollout left on the workload, which is the stable one if there is an extra
+// workload; nil when it is not known any more.
+func (t *rolloutJob) writtenTemplate(l *snapshot) map[string]any {
 	saved := l.seen.Saved
 	if saved == nil {
 		return nil

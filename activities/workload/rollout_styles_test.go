@@ -22,7 +22,7 @@ import (
 
 func web() observer.Name { return observer.Name{Kind: "Deployment", Name: "web"} }
 
-// TestPartitionLimits moves pods within the workload's own limits, whatever they are, and gives them back exactly.
+// TestPartitionLimits moves pods within the workload's own limits, and restores these exactly.
 func TestPartitionLimits(t *testing.T) {
 	for _, c := range []struct {
 		reason         string
@@ -32,7 +32,7 @@ func TestPartitionLimits(t *testing.T) {
 		{"maxUnavailable 0: only surge moves it", own("0", "2"), 10, 12},
 		{"maxSurge 0: only maxUnavailable moves it", own("3", "0"), 7, 10},
 		{"its own defaults", func(*appsv1.Deployment) {}, 8, 13},
-		{"Recreate is given back last: its pods are never all down", func(d *appsv1.Deployment) {
+		{"Recreate is restored last: its pods are never all down", func(d *appsv1.Deployment) {
 			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 		}, 8, 10},
 	} {
@@ -40,7 +40,7 @@ func TestPartitionLimits(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 10, c.change)
 			b.settled(web(), 10)
-			before := b.whole(web())
+			before := b.state(web())
 			stop := b.watchFloor("web", c.floor, c.ceiling)
 			r := b.release("web", strategy.StylePartition, "x:new")
 			r.begin()
@@ -51,37 +51,37 @@ func TestPartitionLimits(t *testing.T) {
 			require.Equal(t, int32(10), r.move(3, "100%").UpdatedReady)
 			b.holds("web", map[string]int{"x:new": 10})
 			r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
-			b.requireHome(before, "web", "x:new", 10)
+			b.requireFinalised(before, "web", "x:new", 10)
 			stop()
 		})
 	}
 }
 
-// TestPartitionRollback goes back from each step, and by plain kubectl-like means at rest nothing breaks.
+// TestPartitionRollback rolls back from each step.
 func TestPartitionRollback(t *testing.T) {
 	for _, percent := range []string{"20%", "50%", "100%"} {
 		t.Run(percent, func(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 10, own("2", "1"))
 			b.settled(web(), 10)
-			before := b.whole(web())
+			before := b.state(web())
 			r := b.release("web", strategy.StylePartition, "x:new")
 			r.begin()
 			r.move(1, percent)
 			stop := b.watchFloor("web", 8, 11)
 			r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
 			stop()
-			b.requireHome(before, "web", "x:good", 10)
+			b.requireFinalised(before, "web", "x:good", 10)
 		})
 	}
 }
 
-// TestPartitionBackInBatches takes new pods back step by step.
-func TestPartitionBackInBatches(t *testing.T) {
+// New pods are rolled back batch by batch.
+func TestPartitionRollbackInBatches(t *testing.T) {
 	b := newBench(t)
 	b.deployment("web", 10, own("2", "0"))
 	b.settled(web(), 10)
-	before := b.whole(web())
+	before := b.state(web())
 	stop := b.watchFloor("web", 8, 10)
 	r := b.release("web", strategy.StylePartition, "x:new")
 	r.begin()
@@ -93,7 +93,7 @@ func TestPartitionBackInBatches(t *testing.T) {
 		req := r.moveRequest(i+1, c.replicas)
 		req.Back, req.From = true, 8
 		got := r.moved(req)
-		// A batch is back when its pods are ready again; the new pods that they take the place of may be a moment longer on their way out.
+		// A batch is complete when its stable pods are ready; the new pods that they replace may exist a moment longer.
 		require.LessOrEqual(t, got.Updated, int32(c.left+2), got.Message)
 		want := map[string]int{"x:good": 10 - c.left}
 		if c.left > 0 {
@@ -103,10 +103,10 @@ func TestPartitionBackInBatches(t *testing.T) {
 	}
 	r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
 	stop()
-	b.requireHome(before, "web", "x:good", 10)
+	b.requireFinalised(before, "web", "x:good", 10)
 }
 
-// TestPartitionScaling scales a resting step: the split keeps its proportion.
+// TestPartitionScaling scales a paused rollout: the split keeps its proportion.
 func TestPartitionScaling(t *testing.T) {
 	b := newBench(t)
 	b.deployment("web", 10, own("25%", "25%"))
@@ -119,7 +119,7 @@ func TestPartitionScaling(t *testing.T) {
 		want := map[string]int{"x:new": c.fresh, "x:good": c.size - c.fresh}
 		b.reaches("web", want)
 		req := r.moveRequest(1, "20%")
-		req.Look = true
+		req.Inspect = true
 		got := r.moved(req)
 		require.Equal(t, int32(c.size), got.Replicas)
 		require.Equal(t, int32(c.fresh), got.UpdatedReady)
@@ -127,8 +127,8 @@ func TestPartitionScaling(t *testing.T) {
 	}
 }
 
-// TestPartitionDrift has others edit the template at rest: no ready pod is lost to an undo, one at most to a new image, and the rollout
-// holds.
+// TestPartitionDrift edits the template of a paused rollout as another client: an undo costs no ready pod, a new image
+// at most one, and the rollout holds.
 func TestPartitionDrift(t *testing.T) {
 	b := newBench(t)
 	b.deployment("web", 10, own("25%", "25%"))
@@ -137,24 +137,25 @@ func TestPartitionDrift(t *testing.T) {
 	r.begin()
 	r.move(1, "80%")
 	stop := b.watchFloor("web", 8, 10)
-	b.merge(web(), `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:good","resources":{},"imagePullPolicy":"IfNotPresent","terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}]}}}}`)
+	b.merge(web(),
+		`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:good","resources":{},"imagePullPolicy":"IfNotPresent","terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}]}}}}`)
 	look := r.moveRequest(1, "80%")
-	look.Look = true
+	look.Inspect = true
 	require.Contains(t, r.moveFails(look, failure.Drift).Message(), "set its pod template back to the stable version")
-	// The controller acts on an undo before the ReplicaSet of the stable pods has seen the gate: one pod may go back with it, never a ready
-	// one without another.
+	// The controller acts on an undo before the ReplicaSet of the stable pods has seen the gate: one pod may be rolled
+	// back with it, but never a ready one without a replacement.
 	require.GreaterOrEqual(t, b.split("web")["x:new"], 7)
 
 	b.merge(web(), `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:other"}]}}}}`)
 	require.Contains(t, r.moveFails(look, failure.Drift).Message(), "changed its pod template")
-	look.PutBack = true
+	look.OverwriteDrift = true
 	got := r.moved(look)
 	require.Equal(t, int32(8), got.UpdatedReady)
 	var split map[string]int
 	require.Eventually(t, func() bool {
 		split = b.split("web")
 		return split["x:new"] == 8 && split["x:good"]+split["x:other"] == 2
-	}, patience, tick, "whichever pod the other edit has taken")
+	}, patience, tick, "regardless of which pod the other edit has replaced")
 	require.Equal(t, split["x:other"] > 0, strings.Contains(got.Message, "of neither version"), got.Message)
 	stop()
 
@@ -165,17 +166,17 @@ func TestPartitionDrift(t *testing.T) {
 		_, err := b.kube.AppsV1().Deployments(b.namespace).Get(t.Context(), "web", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	}, patience, tick)
-	require.Contains(t, r.moveFails(look, failure.Gone).Message(), "was deleted by somebody else")
+	require.Contains(t, r.moveFails(look, failure.Gone).Message(), "was deleted by another client")
 }
 
-// TestRolloutTrouble fails with the pod's own word, with the numbers so far, and never takes more than its own limits.
-func TestRolloutTrouble(t *testing.T) {
+// A Move fails with the pod's own message and the numbers so far, and never exceeds the workload's own limits.
+func TestMove_FailsWithPodMessage(t *testing.T) {
 	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 		t.Run(string(style), func(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 5, own("1", "1"))
 			b.settled(web(), 5)
-			before := b.whole(web())
+			before := b.state(web())
 			r := b.release("web", style, "x:bad")
 			r.deadline = 40
 			r.begin()
@@ -188,7 +189,7 @@ func TestRolloutTrouble(t *testing.T) {
 			r.deadline = 60
 			r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
 			stop()
-			b.requireHome(before, "web", "x:good", 5)
+			b.requireFinalised(before, "web", "x:good", 5)
 		})
 	}
 }
@@ -200,7 +201,7 @@ func TestBlueGreen(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 4, own("25%", "25%"))
 			b.settled(web(), 4)
-			before := b.whole(web())
+			before := b.state(web())
 			b.autoscaler("web", 2, 9)
 			touched := b.touchScaler("web")
 			stop := b.watchFloor("web", 4, 8)
@@ -216,23 +217,25 @@ func TestBlueGreen(t *testing.T) {
 			r.finish(rollout.FinishRelease, to)
 			stop()
 			image := map[rollout.Side]string{rollout.SideNew: "x:new", rollout.SideStable: "x:good"}[to]
-			b.requireHome(before, "web", image, 4)
+			b.requireFinalised(before, "web", image, 4)
 			require.Equal(t, [2]int32{2, 9}, b.scaler("web"))
 			require.Equal(t, int32(4), touched.Load(), "it was pinned and restored, each at the second try")
 		})
 	}
 }
 
-// touchScaler has somebody else write an autoscaler, as its controller does at any time, right before every other patch of it; it counts
+// touchScaler writes an autoscaler as its controller may at any time, right before every other patch of it; it counts
 // those patches.
 func (b *bench) touchScaler(name string) *atomic.Int32 {
 	patches := &atomic.Int32{}
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
-		if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/horizontalpodautoscalers/") || patches.Add(1)%2 == 0 {
+		if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/horizontalpodautoscalers/") ||
+			patches.Add(1)%2 == 0 {
 			return nil, nil
 		}
 		touch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":"%d"}}}`, patches.Load())
-		_, err := b.kube.AutoscalingV2().HorizontalPodAutoscalers(b.namespace).Patch(r.Context(), name, types.MergePatchType, touch, metav1.PatchOptions{})
+		_, err := b.kube.AutoscalingV2().HorizontalPodAutoscalers(b.namespace).Patch(r.Context(), name,
+			types.MergePatchType, touch, metav1.PatchOptions{})
 		return nil, err
 	})
 	return patches
@@ -245,26 +248,29 @@ func (b *bench) scaler(name string) [2]int32 {
 	return [2]int32{*h.Spec.MinReplicas, h.Spec.MaxReplicas}
 }
 
-// TestExtraWorkload runs the new version beside the workload, which is not touched before the end.
+// TestExtraWorkload runs the new version in an extra workload; the workload itself is unchanged until the end.
 func TestExtraWorkload(t *testing.T) {
 	for _, to := range []rollout.Side{rollout.SideNew, rollout.SideStable} {
 		t.Run(string(to), func(t *testing.T) {
 			b := newBench(t)
 			b.deployment("web", 4, own("1", "1"))
 			b.settled(web(), 4)
-			before := b.whole(web())
+			before := b.state(web())
 			stop := b.watchFloor("web", 3, 9)
 			r := b.release("web", strategy.StyleCanary, "x:new")
-			r.metadata = &strategy.PodMetadata{Labels: map[string]string{"lane": "gray"}, Annotations: map[string]string{"note": "canary"}}
+			r.metadata = &strategy.PodMetadata{Labels: map[string]string{"lane": "gray"},
+				Annotations: map[string]string{"note": "canary"}}
 			require.Empty(t, r.preflight().Refusals)
 			r.begin()
 			got := r.move(1, "25%")
 			require.Equal(t, int32(1), got.UpdatedReady)
 			require.NotEmpty(t, got.CanaryHash)
 			require.Equal(t, int32(2), r.move(2, "50%").UpdatedReady)
-			require.Equal(t, before.spec, b.whole(web()).spec, "the workload itself is not touched")
+			require.Equal(t, before.spec, b.state(web()).spec, "the workload itself is unchanged")
 			b.reaches("web", map[string]int{"x:new": 2, "x:good": 4})
-			pods, err := b.kube.CoreV1().Pods(b.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "lane=gray,slipway.io/canary-of=web,pod-template-hash=" + got.CanaryHash})
+			pods, err := b.kube.CoreV1().Pods(b.namespace).List(t.Context(),
+				metav1.ListOptions{LabelSelector: "lane=gray,slipway.io/canary-of=web,pod-template-hash=" +
+					got.CanaryHash})
 			require.NoError(t, err)
 			require.Len(t, pods.Items, 2)
 			require.Equal(t, "canary", pods.Items[0].Annotations["note"])
@@ -275,19 +281,20 @@ func TestExtraWorkload(t *testing.T) {
 			r.finish(rollout.FinishRelease, to)
 			stop()
 			image := map[rollout.Side]string{rollout.SideNew: "x:new", rollout.SideStable: "x:good"}[to]
-			b.requireHome(before, "web", image, 4)
-			_, err = b.kube.AppsV1().Deployments(b.namespace).Get(context.Background(), "web-canary", metav1.GetOptions{})
+			b.requireFinalised(before, "web", image, 4)
+			_, err = b.kube.AppsV1().Deployments(b.namespace).Get(context.Background(), "web-canary",
+				metav1.GetOptions{})
 			require.True(t, apierrors.IsNotFound(err))
 		})
 	}
 }
 
-// TestRolloutClaims refuses what another release holds, follows a frozen split home, and begins anew.
+// TestRolloutClaims refuses a workload that another release holds, rolls back a frozen split, and begins again.
 func TestRolloutClaims(t *testing.T) {
 	b := newBench(t)
 	b.deployment("web", 4, own("1", "1"))
 	b.settled(web(), 4)
-	before := b.whole(web())
+	before := b.state(web())
 	r := b.release("web", strategy.StylePartition, "x:new")
 	r.begin()
 	other := b.release("web", strategy.StylePartition, "x:other")
@@ -307,15 +314,20 @@ func TestRolloutClaims(t *testing.T) {
 	require.Equal(t, strategy.StylePartition, other.begun.Adopted.Style)
 	b.holds("web", map[string]int{"x:new": 2, "x:good": 2})
 	var finished rollout.MoveResult
-	require.NoError(t, other.call(rollout.ActivityFinish, rollout.FinishRequest{Subject: taken, Action: rollout.FinishResumeAndRelease, To: rollout.SideStable}, &finished))
-	b.requireHome(before, "web", "x:good", 4)
+	require.NoError(t, other.call(rollout.ActivityFinish,
+		rollout.FinishRequest{Subject: taken, Action: rollout.FinishResumeAndRelease, To: rollout.SideStable},
+		&finished))
+	b.requireFinalised(before, "web", "x:good", 4)
 	b.settled(web(), 4)
 	other.begun = rollout.BeginResult{}
 	require.NoError(t, other.call(rollout.ActivityBegin, begin, &other.begun))
 	require.Nil(t, other.begun.Adopted)
 
-	_, err := b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"metadata":{"annotations":{"slipway.io/claimed-by":"somebody@else"}}}`), metav1.PatchOptions{})
+	_, err := b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "web", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"slipway.io/claimed-by":"somebody@else"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	lost := requireFailure(t, other.call(rollout.ActivityMove, rollout.MoveRequest{Subject: taken, Style: strategy.StylePartition, Change: other.change}, &rollout.MoveResult{}), failure.ClaimLost)
+	lost := requireFailure(t, other.call(rollout.ActivityMove,
+		rollout.MoveRequest{Subject: taken, Style: strategy.StylePartition, Change: other.change},
+		&rollout.MoveResult{}), failure.ClaimLost)
 	require.Contains(t, lost.Message(), "somebody holds it now")
 }

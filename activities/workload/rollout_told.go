@@ -10,15 +10,15 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// objects is where a look takes its objects from: from the server, or from what the watches have told.
-type objects interface {
-	// workload is the workload, or the one beside it, by its name.
+// objectSource is where a round reads its objects: from the API server, or from the watch cache.
+type objectSource interface {
+	// workload is the workload, or its extra workload, by name.
 	workload(ctx context.Context, name string) (*unstructured.Unstructured, error)
 	// revisions are the revisions of one of them, oldest first.
 	revisions(ctx context.Context, k kind, of *unstructured.Unstructured) ([]keptRevision, error)
 }
 
-// server asks the API server.
+// server reads from the API server.
 type server struct{ *job }
 
 func (s server) workload(ctx context.Context, name string) (*unstructured.Unstructured, error) {
@@ -36,82 +36,84 @@ func (s server) revisions(ctx context.Context, _ kind, of *unstructured.Unstruct
 	return s.keptRevisions(ctx, of, selector)
 }
 
-// watches takes what the watches have told.
-type watches struct{ *job }
+// watchCache reads from the watch cache.
+type watchCache struct{ *job }
 
-// moment takes what was looked at a moment ago, before our own write to the workload.
-type moment struct{ *job }
+// recentRead returns what was read just before our own write to the workload.
+type recentRead struct{ *job }
 
-func (m moment) workload(_ context.Context, name string) (*unstructured.Unstructured, error) {
+func (m recentRead) workload(_ context.Context, name string) (*unstructured.Unstructured, error) {
 	if name != m.job.workload.WorkloadRef.Name {
-		return nil, errNotTold
+		return nil, errNotCached
 	}
-	return m.last.known, nil
+	return m.lastRead.known, nil
 }
 
-func (m moment) revisions(context.Context, kind, *unstructured.Unstructured) ([]keptRevision, error) {
-	kept := m.last.revisions
-	m.last.revisions = nil
+func (m recentRead) revisions(context.Context, kind, *unstructured.Unstructured) ([]keptRevision, error) {
+	kept := m.lastRead.revisions
+	m.lastRead.revisions = nil
 	return kept, nil
 }
 
-// live is a look at the server, unless it has just been looked at.
-func (t *rolloutJob) live(ctx context.Context) (*snapshot, error) {
-	if t.last.revisions != nil && !t.outrun() {
-		l, err := t.observe(ctx, moment{&t.job})
-		t.last.revisions = nil
-		if !errors.Is(err, errNotTold) {
+// readLive reads from the API server, unless the workload has just been read.
+func (t *rolloutJob) readLive(ctx context.Context) (*snapshot, error) {
+	if t.lastRead.revisions != nil && !t.changedSinceRead() {
+		l, err := t.observe(ctx, recentRead{&t.job})
+		t.lastRead.revisions = nil
+		if !errors.Is(err, errNotCached) {
 			return l, err
 		}
 	}
-	t.last.revisions = nil
+	t.lastRead.revisions = nil
 	return t.observe(ctx, server{&t.job})
 }
 
-// errNotTold says that the watches have not told it, or cannot be relied on.
-var errNotTold = errors.New("the watches have not told")
+// errNotCached means that the watches have not shown the object, or are unreliable.
+var errNotCached = errors.New("not in the watch cache")
 
-func (t watches) workload(_ context.Context, name string) (*unstructured.Unstructured, error) {
-	known := t.last.known
+func (t watchCache) workload(_ context.Context, name string) (*unstructured.Unstructured, error) {
+	known := t.lastRead.known
 	if name != t.job.workload.WorkloadRef.Name {
 		known = nil
 	}
-	seen, left := t.a.notifier.followed.get(target{pods.Key(t.job.workload.WorkloadRef), t.job.workload.Namespace, name})
+	seen, left := t.a.notifier.followed.get(target{pods.Key(t.job.workload.WorkloadRef), t.job.workload.Namespace,
+		name})
 	if o, ok := newer(seen, known); ok && !left {
 		return o, nil
 	}
-	return nil, errNotTold
+	return nil, errNotCached
 }
 
-func (t watches) revisions(_ context.Context, k kind, of *unstructured.Unstructured) ([]keptRevision, error) {
+func (t watchCache) revisions(_ context.Context, k kind, of *unstructured.Unstructured) ([]keptRevision, error) {
 	if kept, live := t.a.notifier.revisions.of(k, of, t.Now()); live {
 		return kept, nil
 	}
-	return nil, errNotTold
+	return nil, errNotCached
 }
 
-// asTold decides by what the watches have told, if that is to wait, to hold the workload, or that a step has passed behind which nothing is written by what it
-// found. Whatever else they seem to ask for, the server is asked: a watch may lag behind, and no write that moves pods goes by one. So does the first look of
-// an attempt, one that is to ask the pods, and one behind a write that was refused.
-func (t *rolloutJob) asTold(ctx context.Context) (l *snapshot, d pods.NextAction, told bool) {
+// decideFromCache decides from the watch cache if the result is to wait, to hold the workload, or to end a step after
+// which the next action reads again. Every other decision reads from the API server, because a watch may lag, and no
+// write that moves pods is based on one. The API server is also read in the first round of an attempt, when the pods
+// are to be checked, and after a refused write.
+func (t *rolloutJob) decideFromCache(ctx context.Context) (l *snapshot, d pods.NextAction, decided bool) {
 	now := t.Now()
-	if t.last.known == nil || t.tech.ByPods() || !now.Before(t.nextLook) || !t.sub.live(now) {
+	if t.lastRead.known == nil || t.tech.CountsPods() || !now.Before(t.nextPodCheck) || !t.sub.live(now) {
 		return nil, d, false
 	}
-	l, err := t.observe(ctx, watches{&t.job})
-	if err != nil || t.scaled(l) || t.expects(l) && !t.foresees(l) {
+	l, err := t.observe(ctx, watchCache{&t.job})
+	if err != nil || t.usesAutoscalers(l) || t.needsDigest(l) && !t.digestForeseen(l) {
 		return nil, d, false
 	}
-	if err := t.expect(ctx, l); err != nil {
+	if err := t.determineDigest(ctx, l); err != nil {
 		return nil, d, false
 	}
-	t.take(l)
+	t.addProgress(l)
 	d = t.decide(l.seen)
 	switch d.Action {
 	case workloadops.ActWait:
-		return l, d, d.LookAgain == 0
+		return l, d, d.RecheckAfter == 0
 	case workloadops.ActDone:
-		return l, d, t.passing
+		return l, d, t.endsOnCache
 	}
-	return l, d, d.Holds && t.rejected == ""
+	return l, d, d.RemovesNoPod && t.rejected == ""
 }

@@ -26,21 +26,23 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// unreliable is what becomes of watches.
+// unreliable configures the faults of watches.
 type unreliable struct {
-	// body is what is read in place of what the server sends.
+	// body replaces what the server sends.
 	body func(io.ReadCloser) io.ReadCloser
-	// back has each watch that goes on begin again where the first one went on: what it shows is older than what was shown before.
+	// back makes each continued watch start again at the version of the first continuation: it then shows older events
+	// again.
 	back bool
 }
 
-// watched has all watches of workloads and revisions be something else than the server sends.
+// watched replaces what all watches of workloads and revisions send.
 func (b *bench) watched(u unreliable) {
 	var mu sync.Mutex
 	first := map[string]string{}
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
 		query := r.URL.Query()
-		if query.Get("watch") != "true" || !strings.HasSuffix(r.URL.Path, "/deployments") && !strings.HasSuffix(r.URL.Path, "/replicasets") {
+		if query.Get("watch") != "true" || !strings.HasSuffix(r.URL.Path, "/deployments") &&
+			!strings.HasSuffix(r.URL.Path, "/replicasets") {
 			return nil, nil
 		}
 		if version := query.Get("resourceVersion"); u.back && version != "" && query.Get("sendInitialEvents") == "" {
@@ -94,7 +96,7 @@ func (l *late) Read(p []byte) (int, error) {
 		if c.err != nil {
 			return 0, c.err
 		}
-		time.Sleep(time.Until(c.at)) // it is on its way
+		time.Sleep(time.Until(c.at)) // not yet arrived
 		l.rest = c.bytes
 	}
 	n := copy(p, l.rest)
@@ -102,7 +104,7 @@ func (l *late) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// torn is a body that breaks off after a while.
+// torn is a body that breaks off after a number of bytes.
 type torn struct {
 	io.ReadCloser
 	left int
@@ -118,33 +120,34 @@ func (t *torn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// behind has what watches tell arrive late.
+// behind delays what watches send.
 func behind(by time.Duration) unreliable {
 	return unreliable{body: func(r io.ReadCloser) io.ReadCloser {
 		return &late{ReadCloser: r, by: by, chunks: make(chan chunk, 1000)}
 	}}
 }
 
-// breaking has watches break off after so many bytes.
+// breaking makes watches break off after this number of bytes.
 func breaking(bytes int) func(io.ReadCloser) io.ReadCloser {
 	return func(r io.ReadCloser) io.ReadCloser { return &torn{ReadCloser: r, left: bytes} }
 }
 
-// Watches that lag behind cost time and nothing else: no write that moves pods goes by them.
-func TestMovesByWatchesThatLag(t *testing.T) {
-	moveByWatches(newBench(t), "what the watches tell is three seconds old", behind(3*time.Second))
+// Lagging watches only cost time: no write that moves pods is based on them.
+func TestMove_WithLaggingWatches(t *testing.T) {
+	moveByWatches(newBench(t), "the watches are three seconds late", behind(3*time.Second))
 }
 
-// Nor do those that are older than any attempt, break again and again, or come back with what is older.
-func TestLongMovesByWatchesThatCannotBeReliedOn(t *testing.T) {
+// The same holds for watches that are older than any attempt, break repeatedly, or continue with older events.
+func TestLongMove_WithUnreliableWatches(t *testing.T) {
 	harness.Long(t)
 	for name, c := range map[string]struct {
 		reason  string
 		watches unreliable
 	}{
-		"TenSeconds": {"the watches tell of what was before the attempt", behind(10 * time.Second)},
+		"TenSeconds": {"the watches show the time before the attempt", behind(10 * time.Second)},
 		"Break":      {"they break off after some events", unreliable{body: breaking(60 << 10)}},
-		"Older":      {"whenever they come back they tell all that has been once more", unreliable{body: breaking(200 << 10), back: true}},
+		"Older": {"after each interruption they repeat all earlier events",
+			unreliable{body: breaking(200 << 10), back: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			moveByWatches(newBench(t), c.reason, c.watches)
@@ -152,14 +155,15 @@ func TestLongMovesByWatchesThatCannotBeReliedOn(t *testing.T) {
 	}
 }
 
-// moveByWatches makes a rollout of three steps and its way home, with surge and without, and checks the split at each step and the pods throughout.
+// moveByWatches makes a rollout of three steps and finalises it, with surge and without, and checks the split at each
+// step and the pods throughout.
 func moveByWatches(b *bench, reason string, watches unreliable) {
 	b.use(b.config, workload.Options{ListenFor: 2 * time.Second})
 	b.watched(watches)
 	for name, limits := range map[string][2]string{"surging": {"0", "1"}, "taking": {"1", "0"}} {
 		b.deployment(name, 5, own(limits[0], limits[1]))
 		b.settled(observer.Name{Kind: "Deployment", Name: name}, 5)
-		before := b.whole(b.release(name, strategy.StylePartition, "").name)
+		before := b.state(b.release(name, strategy.StylePartition, "").name)
 		floor, ceiling := 5, 6
 		if limits[0] == "1" {
 			floor, ceiling = 4, 5
@@ -169,28 +173,30 @@ func moveByWatches(b *bench, reason string, watches unreliable) {
 		r.begin()
 		for step, replicas := range []string{"20%", "60%"} {
 			moved := r.move(step+1, replicas)
-			require.Equal(b.t, []int32{1, 3}[step], moved.Updated, "%s: it stops at exactly as many", reason)
+			require.Equal(b.t, []int32{1, 3}[step], moved.Updated, "%s: it stops at exactly this number", reason)
 			b.holds(name, map[string]int{"x:second": int(moved.Updated), "x:good": 5 - int(moved.Updated)})
 		}
 		last := r.moveRequest(3, "100%")
-		last.Rest, last.Native = false, true
+		last.Settle, last.Native = false, true
 		r.moved(last)
 		r.finish(rollout.FinishResumeAndRelease, rollout.SideNew)
 		held()
-		b.requireHome(before, name, "x:second", 5)
+		b.requireFinalised(before, name, "x:second", 5)
 	}
 }
 
-// What is told between two activities of one leg comes to nobody who waits: the next one must not wait for it to be told again, which may be never.
-func TestWhatIsToldBetweenTwoActivitiesIsNotMissed(t *testing.T) {
+// An event between two activities of one leg wakes no waiting attempt: the next activity must not wait for another
+// event, which may never come.
+func TestMove_SeesEventsBetweenActivities(t *testing.T) {
 	b := newBench(t)
 	b.deployment("app", 2, nil)
 	b.settled(observer.Name{Kind: "Deployment", Name: "app"}, 2)
-	ctx, end := workload.Together(t.Context())
+	ctx, end := workload.ShareReads(t.Context())
 	defer end()
 	r := b.release("app", strategy.StylePartition, "x:second")
 	var err error
-	r.begun, err = b.acts.Begin(ctx, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change})
+	r.begun, err = b.acts.Begin(ctx, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(),
+		Change: r.change})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		d, err := b.kube.AppsV1().Deployments(b.namespace).Get(t.Context(), "app", metav1.GetOptions{})
@@ -201,26 +207,28 @@ func TestWhatIsToldBetweenTwoActivitiesIsNotMissed(t *testing.T) {
 	moved, err := b.acts.Move(ctx, r.moveRequest(1, "50%"))
 	require.NoError(t, err)
 	require.Equal(t, int32(1), moved.Updated)
-	require.Less(t, time.Since(began), 8*time.Second, "whoever has missed it asks again after ten seconds only")
+	require.Less(t, time.Since(began), 8*time.Second,
+		"an activity that has missed it reads again only after ten seconds")
 }
 
-// What the check before the start has found out of the new version is known: a Move right behind its claim goes by the watches, and has the server looked at by
-// nobody.
-func TestAMoveBehindItsClaimAsksNobody(t *testing.T) {
+// The preflight's knowledge of the new version is kept: a Move right after its claim decides from the watch cache, and
+// sends no read to the server.
+func TestMove_AfterBeginSendsNoReads(t *testing.T) {
 	b := newBench(t)
-	for _, name := range []string{"before", "app"} { // the first one has the watches begin
+	for _, name := range []string{"before", "app"} { // the first one starts the watches
 		b.deployment(name, 2, own("1", "0"))
 		b.settled(observer.Name{Kind: "Deployment", Name: name}, 2)
-		ctx, end := workload.Together(t.Context())
+		ctx, end := workload.ShareReads(t.Context())
 		defer end()
 		r := b.release(name, strategy.StylePartition, "x:second")
 		first := r.moveRequest(1, "100%")
-		first.Native, first.Rest, first.Foreseen = true, false, r.preflight().Foreseen
+		first.Native, first.Settle, first.Predicted = true, false, r.preflight().Predicted
 		var err error
-		r.begun, err = b.acts.BeginMoving(ctx, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change},
+		r.begun, err = b.acts.BeginMoving(ctx, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(),
+			Change: r.change},
 			func(rollout.BeginResult) *rollout.MoveRequest { return &first })
 		require.NoError(t, err)
-		require.True(t, r.begun.Placed)
+		require.True(t, r.begun.TemplateWritten)
 		var asked atomic.Int32
 		b.traffic.set(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodGet && r.URL.Query().Get("watch") != "true" {
@@ -238,33 +246,38 @@ func TestAMoveBehindItsClaimAsksNobody(t *testing.T) {
 	}
 }
 
-// claimTold returns when a watch that begins now has told of the claim as it is: one that has run for long has done so as well.
+// claimTold returns when a watch that starts now has shown the claim in its current state: then a long-running one has
+// shown it as well.
 func (b *bench) claimTold(name string) {
 	b.t.Helper()
-	watcher, err := b.kube.AppsV1().Deployments(b.namespace).Watch(b.t.Context(), metav1.ListOptions{LabelSelector: workloadops.SelectClaimed})
+	watcher, err := b.kube.AppsV1().Deployments(b.namespace).Watch(b.t.Context(),
+		metav1.ListOptions{LabelSelector: workloadops.SelectClaimed})
 	require.NoError(b.t, err)
 	defer watcher.Stop()
 	for event := range watcher.ResultChan() {
-		if d, is := event.Object.(*appsv1.Deployment); is && d.Name == name && d.Status.ObservedGeneration == d.Generation {
+		if d, is := event.Object.(*appsv1.Deployment); is && d.Name == name &&
+			d.Status.ObservedGeneration == d.Generation {
 			return
 		}
 	}
 }
 
-// What goes by a watch must not be written into a workload that somebody has taken into their own hands since: the API server itself is asked whether the
-// annotation that says so is still absent.
-func TestAPatchMayDependOnWhatIsAbsent(t *testing.T) {
+// A decision from the watch cache must not be written into a workload that a user has taken over for repair since: the
+// patch itself tests that the annotation is still absent.
+func TestPatch_CanTestAbsentAnnotation(t *testing.T) {
 	b := newBench(t)
 	b.deployment("app", 1, func(d *appsv1.Deployment) { d.Annotations = map[string]string{"other": "is there"} })
 	patch := func() error {
-		body, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test(jsonpatch.Annotation(rollout.AnnotationRepair), nil), jsonpatch.Add("/spec/paused", true)})
+		body, err := json.Marshal([]jsonpatch.Op{jsonpatch.Test(jsonpatch.Annotation(rollout.AnnotationRepair), nil),
+			jsonpatch.Add("/spec/paused", true)})
 		require.NoError(t, err)
-		_, err = b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "app", types.JSONPatchType, body, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err = b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "app", types.JSONPatchType, body,
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	require.NoError(t, patch(), "it is not there")
+	require.NoError(t, patch(), "the annotation is absent")
 	_, err := b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "app", types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+rollout.AnnotationRepair+`":"alice"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	require.Equal(t, kube.Rejected, kube.Classify(patch()), "it is there by now")
+	require.Equal(t, kube.Rejected, kube.Classify(patch()), "the annotation is present")
 }

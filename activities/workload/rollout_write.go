@@ -18,13 +18,14 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// newTemplate is the pod template to set: a revision's, or the request's change applied to the stable one.
+// newTemplate is the pod template to set: that of a revision, or the request's change applied to the stable one.
 func (t *rolloutJob) newTemplate(ctx context.Context, l *snapshot, from workloadops.Template) (map[string]any, error) {
 	if from.Revision != "" {
 		template, ok := l.templates[from.Revision]
 		if !ok {
 			return nil, failure.New(failure.Refused,
-				"%s: its revision %s is gone, so the template cannot be taken from it: set it by hand, then retry", t.subject.Workload,
+				"%s: its revision %s no longer exists, so the template is not available: set it by hand, then retry",
+				t.subject.Workload,
 				from.Revision)
 		}
 		return template, nil
@@ -40,13 +41,14 @@ func (t *rolloutJob) newTemplate(ctx context.Context, l *snapshot, from workload
 		kept, ok := l.templates[l.seen.Saved.Stable]
 		if !ok {
 			return nil, failure.New(failure.Refused,
-				"%s: its stable revision %s is gone, so the new version cannot be made of it: set the stable template by hand, then retry",
+				"%s: its stable revision %s no longer exists, so the new version cannot be made from it: set the "+
+					"stable template by hand, then retry",
 				t.subject.Workload, l.seen.Saved.Stable)
 		}
 		stable = kept
 	}
 	if v := workloadops.VersionOf(t.change); v != nil {
-		return t.a.deployed(ctx, t.subject.Workload, v, stable)
+		return t.a.withVersion(ctx, t.subject.Workload, v, stable)
 	}
 	template, err := pods.Apply(t.change, t.subject.Workload.WorkloadRef.APIVersion, stable)
 	if err != nil {
@@ -55,7 +57,7 @@ func (t *rolloutJob) newTemplate(ctx context.Context, l *snapshot, from workload
 	return template, nil
 }
 
-// declaredTemplate is the template that the workload declares: the live one, or the one that is kept beside it.
+// declaredTemplate is the template that the workload declares: the live one, or the next one in its annotation.
 func (t *rolloutJob) declaredTemplate(l *snapshot) (map[string]any, error) {
 	digest := t.change.Declared.Template
 	for _, template := range []map[string]any{templateOf(l.object), nextTemplate(l.object)} {
@@ -68,20 +70,21 @@ func (t *rolloutJob) declaredTemplate(l *snapshot) (map[string]any, error) {
 			return l.templates[r.Name], nil
 		}
 	}
-	return nil, failure.New(failure.Refused, "%s: the pod template that is released stands on it no more: set it once more by hand, then retry",
+	return nil, failure.New(failure.Refused, "%s: the pod template that is released is no longer on it: set it again "+
+		"by hand, then retry",
 		t.subject.Workload)
 }
 
-// recalledTemplate is the template of the earlier revision that the rollout goes back to.
+// recalledTemplate is the template of the earlier revision to which the rollout returns.
 func (t *rolloutJob) recalledTemplate(l *snapshot) (map[string]any, error) {
-	r, kept := l.seen.Recall()
+	r, kept := l.seen.RecalledRevision()
 	if !kept {
-		return nil, failure.New(failure.Refused, "%s", pods.NotKept(t.subject.Workload, l.seen))
+		return nil, failure.New(failure.Refused, "%s", pods.NotKeptReason(t.subject.Workload, l.seen))
 	}
 	return l.templates[r.Name], nil
 }
 
-// nextTemplate is the template that is kept beside the live one; nil without one.
+// nextTemplate is the declared next template in the workload's annotation; nil without one.
 func nextTemplate(o *unstructured.Unstructured) (template map[string]any) {
 	if json.Unmarshal([]byte(o.GetAnnotations()[rollout.AnnotationNext]), &template) != nil {
 		return nil
@@ -89,16 +92,17 @@ func nextTemplate(o *unstructured.Unstructured) (template map[string]any) {
 	return template
 }
 
-// expect finds out, by a dry run, which digest the new template would have; only while the workflow does not know it.
-func (t *rolloutJob) expect(ctx context.Context, l *snapshot) error {
-	if t.change.Declared != nil { // it stands on the workload as the API server keeps it
+// determineDigest finds out, by a dry run, which digest the new template would get; only while the workflow does not
+// know it.
+func (t *rolloutJob) determineDigest(ctx context.Context, l *snapshot) error {
+	if t.change.Declared != nil { // it is on the workload as the API server stores it
 		l.seen.Expected = t.change.Declared.Template
 		return nil
 	}
-	if !t.expects(l) {
+	if !t.needsDigest(l) {
 		return nil
 	}
-	if !t.foresees(l) {
+	if !t.digestForeseen(l) {
 		template, err := t.dryRun(ctx, l)
 		if f := (*failure.Error)(nil); t.halting && errors.As(err, &f) {
 			return nil
@@ -112,18 +116,19 @@ func (t *rolloutJob) expect(ctx context.Context, l *snapshot) error {
 	return nil
 }
 
-// foresees says that the digest of the new template is known without a dry run.
-func (t *rolloutJob) foresees(l *snapshot) bool {
+// digestForeseen reports whether the digest of the new template is known without a dry run.
+func (t *rolloutJob) digestForeseen(l *snapshot) bool {
 	t.expected = cmp.Or(t.expected, t.foreseen.Digest(l.seen.UID, l.seen.Template))
 	return t.expected != ""
 }
 
-// expects says that the digest of the new template is wanted, and not known to the workflow.
-func (t *rolloutJob) expects(l *snapshot) bool {
-	return t.change.Declared == nil && t.wantsNew && t.template == "" && l.seen.Saved != nil && l.seen.Claim == t.subject.Claim && !l.seen.Deleting
+// needsDigest reports whether the digest of the new template is needed, and not known to the workflow.
+func (t *rolloutJob) needsDigest(l *snapshot) bool {
+	return t.change.Declared == nil && t.wantsNew && t.template == "" && l.seen.Saved != nil &&
+		l.seen.Claim == t.subject.Claim && !l.seen.Deleting
 }
 
-// dryRun has the API server check and complete the new template without a write.
+// dryRun makes the API server validate and default the new template without a write.
 func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, error) {
 	template, err := t.newTemplate(ctx, l, workloadops.Template{})
 	if err != nil {
@@ -136,15 +141,16 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.resource, l.object.GetName()), body, true)
 	if err != nil {
 		if kind := kube.Classify(err); kind == kube.Rejected || kind == kube.Refused {
-			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s", t.subject.Workload, kube.Text(err))
+			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s",
+				t.subject.Workload, kube.Text(err))
 		}
 		return nil, err
 	}
 	return templateOf(after), nil
 }
 
-// write makes one write on the workload, unless its spec has changed since it was seen: every write depends on that. It returns nil when
-// the write has to be decided anew.
+// write makes one write on the workload, under the condition that its spec is unchanged since it was read. It returns
+// nil when the write must be decided again.
 func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Write) (*unstructured.Unstructured, error) {
 	var template map[string]any
 	if w.Template != nil {
@@ -160,16 +166,17 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Writ
 		}
 	}
 	ops := patchOf(l.object, w, template)
-	if t.byWatch { // somebody may have taken it into their own hands since: a null is the value of what is not there
+	// a user may have taken it over for repair since; a test for null passes if the annotation is absent
+	if t.fromCache {
 		ops = slices.Insert(ops, 0, jsonpatch.Test(jsonpatch.Annotation(rollout.AnnotationRepair), nil))
 	}
-	if !w.Fresh {
+	if !w.OnlyIfUnchanged {
 		ops = slices.Insert(ops, 0, jsonpatch.Test("/metadata/generation", l.object.GetGeneration()))
 	}
 	return t.patch(ctx, change{t.kind.resource, l.object, ops, "rollout.patch", w.Step})
 }
 
-// keepRevision has a write keep the template of a revision, rather than the one that stands.
+// keepRevision makes a write keep the template of a revision instead of the current one.
 func keepRevision(l *snapshot, w *workloadops.Write) error {
 	raw, err := json.Marshal(l.templates[w.KeepRevision])
 	if err != nil {
@@ -181,8 +188,9 @@ func keepRevision(l *snapshot, w *workloadops.Write) error {
 	return nil
 }
 
-// patchBeside makes one write on an object beside the workload. It may be gone: the next look tells.
-func (t *rolloutJob) patchBeside(ctx context.Context, c change) error {
+// patchRelated makes one write on an object that belongs to the workload. If that does not exist, the next round finds
+// out.
+func (t *rolloutJob) patchRelated(ctx context.Context, c change) error {
 	_, err := t.patch(ctx, c)
 	if err != nil && kube.Classify(err) == kube.Missing {
 		return nil

@@ -15,27 +15,28 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// settle is how long a change of a pod is left to bring others with it.
+// settle is how long to wait after a change of a pod, because other changes usually follow at once.
 const settle = 50 * time.Millisecond
 
 // operationJob carries out one operation.
 type operationJob struct {
 	job
 	req workloadops.Request
-	// fresh is the object as a write of ours returned it, which saves a read; nil when it must be read.
+	// fresh is the object as our last write returned it, which saves a read; nil when it must be read.
 	fresh *unstructured.Unstructured
-	// recalled is the pod template that RESTORE brings back; nil before it was found, and for other operations.
-	recalled map[string]any
-	// podsAt is where a watch of the pods goes on from.
+	// restoreTemplate is the pod template that RESTORE sets; nil before it was found, and for other operations.
+	restoreTemplate map[string]any
+	// podsAt is the pod list from which a watch of the pods continues.
 	podsAt podList
-	// dry says that nothing is to be kept of what it writes, so that packages need not be kept for it.
+	// dry is true for a dry run: its packages need not be kept in the store.
 	dry bool
-	// end is the operation's end, once it is reached.
+	// end is the operation's result, once it is known.
 	end *workloadops.Ending
 }
 
-// Run brings one workload to what the request asks, and gives back what it borrowed. It fails with a failure.Kind as the error's type;
-// NotReady is to be tried again. What it knows travels from attempt to attempt as heartbeat details (workloadops.Progress).
+// Run brings one workload into the requested state and restores what it borrowed. It fails with a failure.Kind as the
+// error's type; NotReady is retried. Its progress passes from attempt to attempt as heartbeat details
+// (workloadops.Progress).
 func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workloadops.Result, error) {
 	if f := a.check(req); f != nil {
 		return workloadops.Result{}, attempt.ApplicationError(f)
@@ -45,20 +46,22 @@ func (a *Activities) Run(ctx context.Context, req workloadops.Request) (workload
 	job.follow()
 	defer job.sub.leave()
 	if err := job.Run(ctx, job); err != nil {
-		a.events.failed(job.last.known, releaseOf(req.Claim), err)
+		a.events.recordFailure(job.lastRead.known, releaseOf(req.Claim), err)
 		return workloadops.Result{}, err
 	}
-	a.events.tell(job.last.known, corev1.EventTypeNormal, eventEnded, fmt.Sprintf("%s: %s", releaseOf(req.Claim), job.end.Result.Message))
+	a.events.record(job.lastRead.known, corev1.EventTypeNormal, eventEnded,
+		fmt.Sprintf("%s: %s", releaseOf(req.Claim), job.end.Result.Message))
 	return *job.end.Result, nil
 }
 
-// check refuses what no look at the cluster could make right.
+// check refuses requests that are wrong whatever the state of the cluster.
 func (a *Activities) check(req workloadops.Request) *failure.Error {
 	if f := workloadops.Validate(req); f != nil {
 		return f
 	}
 	if !a.cluster.Serves(req.Workload.Namespace) {
-		return failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req.Workload, req.Workload.Namespace)
+		return failure.New(failure.Refused, "%s: this party's worker does not serve the namespace %s", req.Workload,
+			req.Workload.Namespace)
 	}
 	if req.Version() != nil && a.options.Packages == nil {
 		return failure.New(failure.Refused, "%s: %s", req.Workload, noVersions)
@@ -68,11 +71,11 @@ func (a *Activities) check(req workloadops.Request) *failure.Error {
 
 // operationJob begins an attempt at an operation.
 func (a *Activities) operationJob(ctx context.Context, req workloadops.Request, terms attempt.Terms) *operationJob {
-	k, _ := kindOf(req.Workload.WorkloadRef) // workloadops.Validate knows no other
+	k, _ := kindOf(req.Workload.WorkloadRef) // workloadops.Validate accepts no unknown kind
 	return &operationJob{job: a.job(ctx, req.Workload, k, terms), req: req}
 }
 
-// Reconcile takes one look and does what is decided.
+// Reconcile reads the workload once and carries out the decision.
 func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	o, err := t.read(ctx)
 	if err != nil {
@@ -85,7 +88,7 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	t.Note(func(p *workloadops.Progress) { p.Message = d.Reason })
 	switch d.Action {
 	case workloadops.ActWrite:
-		return t.writes(ctx, o, d)
+		return t.carryOutWrite(ctx, o, d)
 	case workloadops.ActDelete:
 		of := string(t.req.Operation)
 		return attempt.Next{}, t.deletePods(ctx, d.Delete, "pod.delete.before/"+of, "pod.delete.after/"+of)
@@ -97,12 +100,12 @@ func (t *operationJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 		return next, nil
 	default:
 		end, _ := d.Ending()
-		return t.ends(&end)
+		return t.endWith(&end)
 	}
 }
 
-// ends ends the operation.
-func (t *operationJob) ends(end *workloadops.Ending) (attempt.Next, error) {
+// endWith ends the operation.
+func (t *operationJob) endWith(end *workloadops.Ending) (attempt.Next, error) {
 	t.end = end
 	if end.Failure != nil {
 		return attempt.Next{}, end.Failure
@@ -110,7 +113,7 @@ func (t *operationJob) ends(end *workloadops.Ending) (attempt.Next, error) {
 	return attempt.Next{Action: attempt.Done}, nil
 }
 
-// read reads the workload, unless a write of ours has just returned it.
+// read reads the workload, unless our last write has just returned it.
 func (t *operationJob) read(ctx context.Context) (*object, error) {
 	live := t.fresh
 	t.fresh = nil
@@ -127,40 +130,41 @@ func (t *operationJob) read(ctx context.Context) (*object, error) {
 	return o, err
 }
 
-// observe is what this operation sees of its workload.
+// observe is what this operation reads of its workload.
 func (t *operationJob) observe(ctx context.Context, live *unstructured.Unstructured) (*object, error) {
 	o := t.kind.observe(live)
 	if v := t.req.Version(); v != nil {
 		o.seen.Marker = ""
-		if v.StandsIn(templateOf(live)) {
+		if v.PresentIn(templateOf(live)) {
 			o.seen.Marker = v.Marker()
 		}
-		o.seen.Template = t.kind.recorded(o)
+		o.seen.Template = t.kind.recordedRevision(o)
 	}
 	if t.req.Restore != nil && t.req.Restore.Template != nil {
-		o.seen.Template = t.kind.recorded(o)
-		return o, t.recall(ctx, o)
+		o.seen.Template = t.kind.recordedRevision(o)
+		return o, t.findRestoreTemplate(ctx, o)
 	}
 	return o, nil
 }
 
-// decide lets release/workloadops decide, showing it the pods when it asks for them or when it is time to ask them what keeps them.
+// decide lets release/workloadops decide. It passes the pods when the decision needs them, or when it is time to check
+// what blocks them.
 func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.NextAction, error) {
 	p := t.Progress()
 	seen := o.seen
 	seen.Now, seen.Elapsed, seen.Held, seen.Ending = t.Now(), p.Elapsed(), p.Held, p.Ending
-	seen.HeldUp = t.takeHeldUp()
+	seen.BlockedByBudget = t.takeBlockingBudget()
 	if seen.Claim == t.req.Claim {
-		// As long as the claim is there, the last write has not been made.
+		// While the claim is on the workload, the last write has not been made.
 		t.Note(func(p *workloadops.Progress) { p.Held, p.Ending = true, nil })
 	}
 	d := workloadops.Decide(t.req, seen)
-	due := !seen.Now.Before(t.nextLook)
-	if d.Action != workloadops.ActLook && (d.Action != workloadops.ActWait || !due) {
+	due := !seen.Now.Before(t.nextPodCheck)
+	if d.Action != workloadops.ActReadPods && (d.Action != workloadops.ActWait || !due) {
 		return d, nil
 	}
 	if due {
-		t.lookLater()
+		t.delayPodCheck()
 	}
 	list, err := t.a.pods(ctx, t.kind, o, t.req.MarkerName())
 	if err != nil {
@@ -171,34 +175,34 @@ func (t *operationJob) decide(ctx context.Context, o *object) (workloadops.NextA
 	}
 	t.podsAt = list
 	seen.Pods, seen.PodsSeen = list.pods, true
-	if d = workloadops.Decide(t.req, seen); d.LookAgain > 0 {
-		t.lookWithin(d.LookAgain)
+	if d = workloadops.Decide(t.req, seen); d.RecheckAfter > 0 {
+		t.podCheckWithin(d.RecheckAfter)
 	}
 	return d, nil
 }
 
-// Failed gives back what is held, if the cluster lets us, when the operation is refused in the middle.
+// Failed restores what the operation has borrowed, if the cluster accepts that, when the operation is refused halfway.
 func (t *operationJob) Failed(ctx context.Context, f *failure.Error) *failure.Error {
 	if f.Kind != failure.Refused || t.end != nil {
 		return f
 	}
 	t.fresh, t.rejected = nil, ""
-	result, err := t.giveBack(ctx)
-	if result == nil && err == nil { // somebody was faster
-		result, err = t.giveBack(ctx)
+	result, err := t.restoreBorrowed(ctx)
+	if result == nil && err == nil { // another client was faster
+		result, err = t.restoreBorrowed(ctx)
 	}
 	if result == nil && (err == nil || failure.Is(err, failure.Refused)) {
-		err = t.rejection // the server's own words
+		err = t.rejection // the server's own message
 	}
 	if err != nil && kube.Classify(err) != kube.Missing {
-		f.Owed = t.Progress().Held
-		f.Message += "; what was borrowed could not be given back yet: " + kube.Text(err)
+		f.RestorePending = t.Progress().Held
+		f.Message += "; borrowed settings are not restored yet: " + kube.Text(err)
 	}
 	return f
 }
 
-// giveBack gives back what this operation holds; nil when that has to be decided anew.
-func (t *operationJob) giveBack(ctx context.Context) (*workloadops.Result, error) {
+// restoreBorrowed restores what this operation holds; nil when that must be decided again.
+func (t *operationJob) restoreBorrowed(ctx context.Context) (*workloadops.Result, error) {
 	o, err := t.read(ctx)
 	if err != nil {
 		return nil, err
@@ -212,19 +216,21 @@ func (t *operationJob) giveBack(ctx context.Context) (*workloadops.Result, error
 	return d.Result, nil
 }
 
-// Missing is the failure of a workload that is not there.
+// Missing is the failure of a workload that does not exist.
 func (t *operationJob) Missing(error) error {
 	if t.Progress().Held {
-		return failure.New(failure.WorkloadFailed, "%s was deleted by somebody else in the middle of %s", t.req.Workload, t.req.Operation)
+		return failure.New(failure.WorkloadFailed, "%s was deleted by another client during %s", t.req.Workload,
+			t.req.Operation)
 	}
-	return failure.New(failure.NotFound, "%s does not exist: create it, or take it out of the catalogue", t.req.Workload)
+	return failure.New(failure.NotFound, "%s does not exist: create it, or remove it from the catalogue",
+		t.req.Workload)
 }
 
-// writes makes one write, which may end the operation.
-func (t *operationJob) writes(ctx context.Context, o *object, d workloadops.NextAction) (attempt.Next, error) {
+// carryOutWrite makes one write, which may end the operation.
+func (t *operationJob) carryOutWrite(ctx context.Context, o *object, d workloadops.NextAction) (attempt.Next, error) {
 	end, ends := d.Ending()
 	if ends {
-		// The answer is put on record first: once the claim is given back, nothing on the workload tells what was done.
+		// The result is recorded first: once the claim is released, nothing on the workload shows what was done.
 		t.Note(func(p *workloadops.Progress) { p.Ending = &end })
 		if err := t.Record(ctx); err != nil {
 			return attempt.Next{}, err
@@ -232,7 +238,7 @@ func (t *operationJob) writes(ctx context.Context, o *object, d workloadops.Next
 	}
 	after, err := t.write(ctx, o, d.Write)
 	if ends && after != nil {
-		return t.ends(&end)
+		return t.endWith(&end)
 	}
 	t.fresh = after
 	return attempt.Next{}, err
@@ -247,30 +253,31 @@ func (t *operationJob) write(ctx context.Context, o *object, w *workloadops.Writ
 		string(t.req.Operation) + "/" + w.Step})
 }
 
-// template is the pod template that a write sets, nil when it leaves the template.
+// template is the pod template that a write sets; nil when it does not change the template.
 func (t *operationJob) template(ctx context.Context, o *object, w *workloadops.Write) (map[string]any, error) {
 	switch {
 	case w.Template == nil:
 		return nil, nil
 	case t.req.Restore != nil:
-		return t.restored(ctx, o)
+		return t.templateToRestore(ctx, o)
 	}
-	template, err := t.a.deployed(ctx, t.req.Workload, t.req.Version(), templateOf(o.Unstructured))
+	template, err := t.a.withVersion(ctx, t.req.Workload, t.req.Version(), templateOf(o.Unstructured))
 	if err == nil {
-		// The one before is in no template soon, and in the task's record only at its end.
+		// Soon no template names the previous package, and the task's record names it only at the end.
 		t.keep(ctx, o.seen.Package, packageOf(template))
 	}
 	return template, err
 }
 
-// keep keeps packages in the party's store: the one before is in no template soon, and in the task's record only at its end.
+// keep protects packages in the party's store: soon no template names the previous one, and the task's record names it
+// only at the end.
 func (t *operationJob) keep(ctx context.Context, sha256 ...string) {
 	if !t.dry && t.a.options.Packages != nil {
 		t.a.options.Packages.Keep(ctx, sha256...)
 	}
 }
 
-// watchPods listens for changes of the workload, and of its pods from where they were last read.
+// watchPods watches the workload, and its pods from the version that was last read.
 func (t *operationJob) watchPods(ctx context.Context) (<-chan struct{}, error) {
 	seconds := int64(t.a.options.ListenFor/time.Second) + 1
 	pods, err := t.a.cluster.Client.CoreV1().Pods(t.req.Workload.Namespace).Watch(ctx, metav1.ListOptions{
@@ -295,19 +302,19 @@ func (t *operationJob) watchPods(ctx context.Context) (<-chan struct{}, error) {
 	return t.sub.wake, nil
 }
 
-// restoreJob gives back what an unfinished operation borrowed.
+// restoreJob restores what an unfinished operation borrowed.
 type restoreJob struct {
 	*operationJob
 	result workloadops.Result
-	// persist has every failure tried again by the server: the workflow knows of it already.
+	// persist makes the server retry every failure: the workflow already has it.
 	persist bool
 }
 
-// Restore gives back what an unfinished Run borrowed, and releases its claim; a workload that the request does not hold is left alone. It
-// has no deadline and no budget: while the cluster is out of reach it fails with NotReady, to be tried again for as long as it takes, since
-// no workflow closes while it owes this.
+// Restore restores what an unfinished Run borrowed, and releases its claim; a workload that the request does not hold
+// is left unchanged. It has no deadline and no budget: while the cluster is unreachable it fails with NotReady and is
+// retried for as long as it takes, since no workflow closes with a pending restore.
 //
-// Told to persist, it fails with NotReady whatever keeps it.
+// With Persist it fails with NotReady for every reason.
 func (a *Activities) Restore(ctx context.Context, req workloadops.RestoreRequest) (workloadops.Result, error) {
 	job := &restoreJob{operationJob: a.operationJob(ctx, req.Request, attempt.Terms{}), persist: req.Persist}
 	if f := a.check(req.Request); f != nil {
@@ -319,19 +326,20 @@ func (a *Activities) Restore(ctx context.Context, req workloadops.RestoreRequest
 	return job.result, nil
 }
 
-// Reconcile looks once and gives back.
+// Reconcile reads once and restores.
 func (t *restoreJob) Reconcile(ctx context.Context) (attempt.Next, error) {
-	result, err := t.giveBack(ctx)
+	result, err := t.restoreBorrowed(ctx)
 	switch {
 	case result != nil:
 		t.result = *result
 	case err == nil:
 		return attempt.Next{Action: attempt.Again}, nil
 	case kube.Classify(err) == kube.Missing:
-		t.result.Message = "nothing to give back: the workload is gone"
+		t.result.Message = "nothing to restore: the workload no longer exists"
 	case kube.Classify(err) == kube.Refused:
 		return attempt.Next{}, failure.New(failure.Refused,
-			"%s: its cluster does not let its settings be given back: %s. It is tried again until it does: put right what refuses it",
+			"%s: its cluster refuses to restore its settings: %s. The engine retries until it succeeds: correct the "+
+				"policy or webhook that refuses it",
 			t.req.Workload, kube.Text(err))
 	default:
 		return attempt.Next{}, err
@@ -339,10 +347,11 @@ func (t *restoreJob) Reconcile(ctx context.Context) (attempt.Next, error) {
 	return attempt.Next{Action: attempt.Done}, nil
 }
 
-// Failed leaves a failure as it is, since giving back is what has failed; one that the workflow knows of is left to the server.
+// Failed returns the failure unchanged, because restoring itself has failed; a failure that the workflow already has is
+// retried by the server.
 func (t *restoreJob) Failed(_ context.Context, f *failure.Error) *failure.Error {
 	if !t.persist || f.Kind.Retryable() {
 		return f
 	}
-	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: workloadops.RestoreAgain}
+	return &failure.Error{Kind: failure.NotReady, Message: f.Message, RetryAfter: workloadops.RestoreRetryInterval}
 }

@@ -34,11 +34,11 @@ import (
 
 const (
 	patience = 60 * time.Second
-	// tick is how often the API server is asked: more often would keep both cores busy with the questions alone.
+	// tick is the polling interval for the API server: a shorter one would keep both cores busy with polling.
 	tick = 100 * time.Millisecond
 )
 
-// bench is one test's namespace, the activities under test, and what was asked of the API server on their behalf.
+// bench is one test's namespace, the activities under test, and their requests to the API server.
 type bench struct {
 	t         *testing.T
 	kube      kubernetes.Interface
@@ -46,13 +46,13 @@ type bench struct {
 	namespace string
 	acts      *workload.Activities
 	traffic   *traffic
-	// recorder is nil where a real Temporal server takes the heartbeats.
+	// recorder is nil where a real Temporal server receives the heartbeats.
 	recorder heartbeat.Recorder
-	// process is what the activities run in.
+	// process are the options of the worker process in which the activities run.
 	process worker.Options
 }
 
-// traffic counts the requests of the activities, and can keep them from the server.
+// traffic counts the requests of the activities, and can intercept them.
 type traffic struct {
 	next http.RoundTripper
 
@@ -74,7 +74,8 @@ func (c *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	response, err := c.next.RoundTrip(r)
-	if err == nil && r.Method == http.MethodPatch && response.StatusCode == http.StatusOK && !strings.Contains(r.URL.RawQuery, "dryRun") {
+	if err == nil && r.Method == http.MethodPatch && response.StatusCode == http.StatusOK &&
+		!strings.Contains(r.URL.RawQuery, "dryRun") {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.writes++
@@ -82,27 +83,28 @@ func (c *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// written is the number of patches that the server took: those that came too late, and were decided anew, left aside.
+// written is the number of patches that the server accepted, without those that conflicted and were decided again.
 func (c *traffic) written() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.writes
 }
 
-// count is the number of requests of a method whose path has the text in it, watches left out.
+// count is the number of requests of a method whose path contains the text, without watches.
 func (c *traffic) count(method, text string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
 	for _, call := range c.calls {
-		if strings.HasPrefix(call, method+" ") && strings.Contains(call, text) && !strings.Contains(call, "watch=true") {
+		if strings.HasPrefix(call, method+" ") && strings.Contains(call, text) &&
+			!strings.Contains(call, "watch=true") {
 			n++
 		}
 	}
 	return n
 }
 
-// watches is the number of watches that were begun, and watchesOf that of those whose path begins so.
+// watches is the number of started watches, and watchesOf the number of those with this path.
 func (c *traffic) watches() int { return c.watchesOf("/") }
 
 func (c *traffic) watchesOf(path string) int {
@@ -110,7 +112,8 @@ func (c *traffic) watchesOf(path string) int {
 	defer c.mu.Unlock()
 	n := 0
 	for _, call := range c.calls {
-		if strings.HasPrefix(call, "GET "+path+"?") && strings.Contains(call, "watch=true") || path == "/" && strings.Contains(call, "watch=true") {
+		if strings.HasPrefix(call, "GET "+path+"?") && strings.Contains(call, "watch=true") || path == "/" &&
+			strings.Contains(call, "watch=true") {
 			n++
 		}
 	}
@@ -123,17 +126,18 @@ func (c *traffic) set(fault func(*http.Request) (*http.Response, error)) {
 	c.fault = fault
 }
 
-// newBench makes a namespace on the local stack and activities that act there. Without the stack the test is skipped.
+// newBench makes a namespace on the local stack and activities for it. Without the stack the test is skipped.
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	stack := harness.SharedStack(t)
 	t.Parallel()
-	b := &bench{t: t, kube: stack.Kube, config: stack.REST, namespace: stack.Namespace(t, "workload"), recorder: recorder{}}
+	b := &bench{t: t, kube: stack.Kube, config: stack.REST, namespace: stack.Namespace(t, "workload"),
+		recorder: recorder{}}
 	b.use(b.config, workload.Options{})
 	return b
 }
 
-// use makes the activities anew, for an account and with options.
+// use replaces the activities by new ones, for an account and with options.
 func (b *bench) use(config *rest.Config, options workload.Options) {
 	b.t.Helper()
 	b.process = worker.Options{}
@@ -143,7 +147,8 @@ func (b *bench) use(config *rest.Config, options workload.Options) {
 		b.traffic.next = next
 		return b.traffic
 	}
-	counted = kube.Configure(counted, kube.Options{QPS: 500, Burst: 1000}) // around the faults, which it is to judge as those of a cluster
+	// outside of the injected faults, so that it classifies them as the cluster's
+	counted = kube.Configure(counted, kube.Options{QPS: 500, Burst: 1000})
 	if options.Recorder == nil {
 		options.Recorder = b.recorder
 	}
@@ -158,7 +163,7 @@ func (b *bench) use(config *rest.Config, options workload.Options) {
 	b.t.Cleanup(b.acts.Stop)
 }
 
-// recorder stands in for the Temporal server where there is none; the SDK's own heartbeats reach the test's listener.
+// recorder replaces the Temporal server where there is none; the SDK's own heartbeats reach the test's listener.
 type recorder struct{ err error }
 
 func (r recorder) RecordActivityHeartbeat(context.Context, []byte, ...any) error { return r.err }
@@ -166,13 +171,15 @@ func (r recorder) RecordActivityHeartbeat(context.Context, []byte, ...any) error
 // request is an operation of this test's release on a workload.
 func (b *bench) request(name observer.Name, op plan.Operation, method plan.Method) workloadops.Request {
 	return workloadops.Request{
-		Claim: workloadops.Holder{WorkflowID: "task/t1/1-" + name.Name, RunID: "run-1"}.String(), Marker: "t1/1", Operation: op, Method: method,
+		Claim: workloadops.Holder{WorkflowID: "task/t1/1-" + name.Name, RunID: "run-1"}.String(), Marker: "t1/1",
+		Operation: op, Method: method,
 		DeadlineSeconds: 60, UnreachableBudgetSeconds: 30,
-		Workload: catalog.Workload{Namespace: b.namespace, WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: name.Kind, Name: name.Name}},
+		Workload: catalog.Workload{Namespace: b.namespace,
+			WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: name.Kind, Name: name.Name}},
 	}
 }
 
-// driver runs one activity attempt after attempt, handing the heartbeat details on, as Temporal does.
+// driver runs one activity attempt after attempt and passes the heartbeat details on, as Temporal does.
 type driver struct {
 	b        *bench
 	req      workloadops.Request
@@ -226,7 +233,7 @@ func (d *driver) run() (workloadops.Result, error) {
 	return workloadops.Result{}, nil
 }
 
-// must runs an operation that has to succeed.
+// must runs an operation that must succeed.
 func (b *bench) must(req workloadops.Request) workloadops.Result {
 	b.t.Helper()
 	result, err := b.driver(req).run()
@@ -234,7 +241,7 @@ func (b *bench) must(req workloadops.Request) workloadops.Result {
 	return result
 }
 
-// fails runs an operation that has to fail, and returns its message.
+// fails runs an operation that must fail, and returns its error.
 func (b *bench) fails(req workloadops.Request, kind failure.Kind) *temporal.ApplicationError {
 	b.t.Helper()
 	_, err := b.driver(req).run()

@@ -23,7 +23,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// oneOperation runs one operation as the real workflow does, with a retry policy that goes on for ever.
+// oneOperation runs one operation as the real workflow does, with an unlimited retry policy.
 func oneOperation(ctx workflow.Context, req workloadops.Request) (workloadops.Result, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 30 * time.Second, HeartbeatTimeout: 10 * time.Second,
@@ -66,13 +66,14 @@ func (quiet) Error(string, ...any) {}
 
 func (s served) start(req workloadops.Request) client.WorkflowRun {
 	s.t.Helper()
-	run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{ID: s.queue, TaskQueue: s.queue}, "oneOperation", req)
+	run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{ID: s.queue, TaskQueue: s.queue},
+		"oneOperation", req)
 	require.NoError(s.t, err)
-	s.t.Cleanup(func() { _ = s.client.TerminateWorkflow(s.t.Context(), s.queue, "", "the test is over") })
+	s.t.Cleanup(func() { _ = s.client.TerminateWorkflow(s.t.Context(), s.queue, "", "the test has ended") })
 	return run
 }
 
-// pending is what Temporal knows of the running activity: its attempt, and what the last heartbeat said.
+// pending is Temporal's state of the running activity: its attempt, and its last heartbeat.
 func (s served) pending() (attempt int32, p workloadops.Progress) {
 	s.t.Helper()
 	d, err := s.client.DescribeWorkflowExecution(s.t.Context(), s.queue, "")
@@ -87,9 +88,9 @@ func (s served) pending() (attempt int32, p workloadops.Progress) {
 	return attempt, p
 }
 
-// TestProgressTravelsThroughTemporal checks on a real server what the design of the deadline rests on: the last heartbeat of an attempt
-// that ends with an error reaches the next attempt, so that the time that is used adds up.
-func TestProgressTravelsThroughTemporal(t *testing.T) {
+// The design of the deadline relies on this: on a real server, the last heartbeat of an attempt that ends with an error
+// reaches the next attempt, so that the used time adds up.
+func TestProgress_PassesToNextAttempt_OnRealServer(t *testing.T) {
 	b := newBench(t)
 	s := b.serve(workload.Options{ListenFor: time.Second})
 	b.deployment("order", 0, neverReady)
@@ -109,13 +110,14 @@ func TestProgressTravelsThroughTemporal(t *testing.T) {
 	require.Equal(t, string(failure.WorkloadFailed), app.Type())
 	require.Contains(t, app.Message(), "0 of 1 pods are ready after 16 s: pod order-")
 	took := time.Since(began).Seconds()
-	require.GreaterOrEqual(t, took, 15.0, "it is given its time")
-	require.Less(t, took, 60.0, "the pauses between the attempts count too: without them, sixteen attempts of a second would need minutes")
+	require.GreaterOrEqual(t, took, 15.0, "it has its full deadline")
+	require.Less(t, took, 60.0, "the pauses between the attempts count too: without them, sixteen attempts of a "+
+		"second would need minutes")
 }
 
-// TestEndingOnARealServer looks at Temporal just before the last write: the answer must be on record there by then, whatever the SDK holds
-// back. Then the answer of that write is lost, and the next attempt still knows what was done.
-func TestEndingOnARealServer(t *testing.T) {
+// Just before the last write the result must be recorded in Temporal, even if the SDK throttles heartbeats. Then the
+// answer of that write is lost, and the next attempt still returns the result.
+func TestResult_IsRecordedBeforeLastWrite_OnRealServer(t *testing.T) {
 	b := newBench(t)
 	s := b.serve(workload.Options{})
 	b.deployment("order", 2, func(d *appsv1.Deployment) {
@@ -133,12 +135,12 @@ func TestEndingOnARealServer(t *testing.T) {
 		if err == nil {
 			_ = response.Body.Close()
 		}
-		panic("the process dies here") // the SDK fails the attempt without asking it anything more
+		panic("the process dies here") // the SDK fails the attempt without calling it again
 	})
 	var result workloadops.Result
 	require.NoError(t, s.start(b.request(order, plan.Stop, plan.Sequential)).Get(t.Context(), &result))
 	p := <-recorded
-	require.NotNil(t, p.Ending, "the answer must be on record before the claim is given back")
+	require.NotNil(t, p.Ending, "the result must be recorded before the claim is released")
 	require.Equal(t, result, *p.Ending.Result)
 	require.True(t, result.Changed, result.Message)
 	require.Equal(t, "stopped: no pod is left", result.Message)

@@ -19,8 +19,8 @@ import (
 
 var order = observer.Name{Kind: "Deployment", Name: "order"}
 
-// TestPodsThatCannotStart starts workloads whose pods have every kind of trouble: the item fails with the pod's own message.
-func TestPodsThatCannotStart(t *testing.T) {
+// Workloads are started whose pods have every kind of trouble: the item fails with the pod's own message.
+func TestStart_FailsWithPodMessage(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason   string
@@ -30,12 +30,14 @@ func TestPodsThatCannotStart(t *testing.T) {
 		says     []string
 	}{
 		"bad image": {
-			reason: "an image that cannot be pulled fails after half the deadline, with the registry's word", deadline: 24, early: true,
+			reason:   "an image that cannot be pulled fails after half the deadline, with the registry's message",
+			deadline: 24, early: true,
 			change: func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "x:bad" },
-			says:   []string{": 0 of 2 pods are ready", `: ImagePullBackOff: Back-off pulling image "x:bad": manifest unknown`},
+			says: []string{": 0 of 2 pods are ready",
+				`: ImagePullBackOff: Back-off pulling image "x:bad": manifest unknown`},
 		},
 		"bad image of an init container": {
-			reason: "init containers are looked at too", deadline: 24, early: true,
+			reason: "init containers are checked too", deadline: 24, early: true,
 			change: func(p *corev1.PodTemplateSpec) {
 				p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "x:bad"}}
 			},
@@ -47,12 +49,12 @@ func TestPodsThatCannotStart(t *testing.T) {
 			says:   []string{": CrashLoopBackOff: back-off", "(last exit code 1)"},
 		},
 		"never ready": {
-			reason: "a pod that runs but is never ready may still become so: it has the whole deadline", deadline: 12,
+			reason: "a running pod that is not ready may still become ready: it has the whole deadline", deadline: 12,
 			change: func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "x:never-ready" },
 			says:   []string{": NotReady: containers with unready status: [app]"},
 		},
 		"unschedulable": {
-			reason: "room on the nodes may come: it has the whole deadline", deadline: 12,
+			reason: "nodes may get free capacity: it has the whole deadline", deadline: 12,
 			change: func(p *corev1.PodTemplateSpec) { p.Spec.NodeSelector = map[string]string{"no": "such-node"} },
 			says:   []string{": Unschedulable: 0/4 nodes are available"},
 		},
@@ -61,7 +63,7 @@ func TestPodsThatCannotStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.deployment("order", 0, func(d *appsv1.Deployment) { tc.change(&d.Spec.Template) })
-			before := b.whole(order)
+			before := b.state(order)
 			two := int32(2)
 			req := b.request(order, plan.Start, plan.Parallel)
 			req.Workload.Replicas, req.DeadlineSeconds = &two, tc.deadline
@@ -81,14 +83,15 @@ func TestPodsThatCannotStart(t *testing.T) {
 	}
 }
 
-func TestARestartThatFailsGivesTheSettingsBack(t *testing.T) {
+func TestFailedRestart_RestoresSettings(t *testing.T) {
 	b := newBench(t)
 	b.deployment("order", 3, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "x:good" })
 	b.settled(order, 3)
-	// The image goes bad between the start and the restart; the new template is held back so that the restart is what brings it up.
+	// The image breaks between the start and the restart; the new template is applied while paused, so that only the
+	// restart rolls it out.
 	b.merge(order, `{"spec":{"paused":true,"template":{"spec":{"containers":[{"name":"app","image":"x:bad"}]}}}}`)
 	b.merge(order, `{"spec":{"paused":false,"strategy":{"rollingUpdate":{"maxUnavailable":"50%","maxSurge":2}}}}`)
-	before := b.whole(order)
+	before := b.state(order)
 	req := b.request(order, plan.Restart, plan.Sequential)
 	req.DeadlineSeconds = 20
 	app := b.fails(req, failure.WorkloadFailed)
@@ -99,11 +102,12 @@ func TestARestartThatFailsGivesTheSettingsBack(t *testing.T) {
 	require.Equal(t, "t1/1", after.marker, "the template is not rolled back")
 }
 
-// TestPodsThatCannotBeCreated has a quota in the way: no pod can say why, the Deployment does.
-func TestPodsThatCannotBeCreated(t *testing.T) {
+// With an exhausted quota no pod can report the reason; the Deployment does.
+func TestStart_FailsWithQuotaMessage(t *testing.T) {
 	b := newBench(t)
 	_, err := b.kube.CoreV1().ResourceQuotas(b.namespace).Create(t.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}},
+		ObjectMeta: metav1.ObjectMeta{Name: "none"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
@@ -119,8 +123,8 @@ func TestPodsThatCannotBeCreated(t *testing.T) {
 	require.Contains(t, app.Message(), "exceeded quota")
 }
 
-// TestHalfStarted fails a START SEQUENTIAL half way; the next one goes on to the size that was asked for.
-func TestHalfStarted(t *testing.T) {
+// A START SEQUENTIAL fails halfway; the next one continues to the requested size.
+func TestStart_ContinuesAfterPartialStart(t *testing.T) {
 	b := newBench(t)
 	name := observer.Name{Kind: "StatefulSet", Name: "store"}
 	b.statefulSet("store", 0, func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = "x:bad" })
@@ -128,13 +132,15 @@ func TestHalfStarted(t *testing.T) {
 	req := b.request(name, plan.Start, plan.Sequential)
 	req.Workload.Replicas, req.DeadlineSeconds = &three, 16
 	app := b.fails(req, failure.WorkloadFailed)
-	require.Regexp(t, `: 0 of 1 pods are ready, on the way to 3 after \d+ s: pod store-0: ImagePullBackOff`, app.Message())
-	half := b.whole(name)
-	require.Equal(t, "3", half.annotations[workloadops.AnnotationReplicas], "the size to come back to is kept")
+	require.Regexp(t, `: 0 of 1 pods are ready, on the way to 3 after \d+ s: pod store-0: ImagePullBackOff`,
+		app.Message())
+	half := b.state(name)
+	require.Equal(t, "3", half.annotations[workloadops.AnnotationReplicas], "the target size is stored")
 	require.Equal(t, "1", half.annotations[workloadops.AnnotationLeftAt])
 	require.NotContains(t, half.annotations, workloadops.AnnotationClaimedBy)
 
-	// Somebody puts the image right. The pod of the bad template stays: the StatefulSet keeps its order and waits for it. START frees it.
+	// A user corrects the image. The pod of the bad template remains, because the StatefulSet waits for it in order.
+	// START removes it.
 	b.merge(name, `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x:good"}]}}}}`)
 	again := b.request(name, plan.Start, plan.Sequential)
 	again.DeadlineSeconds = 30
@@ -142,38 +148,39 @@ func TestHalfStarted(t *testing.T) {
 	result := b.must(again)
 	require.Equal(t, "started: 3 of 3 pods are ready", result.Message)
 	require.Equal(t, int32(1), *result.FromReplicas)
-	after := b.whole(name)
+	after := b.state(name)
 	require.NotContains(t, after.annotations, workloadops.AnnotationReplicas)
 	require.NotContains(t, after.annotations, workloadops.AnnotationLeftAt)
 }
 
-// TestRestartOfASickStatefulSet begins with pods that are not ready. They are taken first, since they are out already, and never a second
-// one.
-func TestRestartOfASickStatefulSet(t *testing.T) {
-	for name, change := range map[string]func(*appsv1.StatefulSet){"ordered": func(*appsv1.StatefulSet) {}, "burst": burst} {
+// The restart begins with pods that are not ready. They are replaced first, since they are unavailable anyway, and
+// never a second one at the same time.
+func TestRestart_ReplacesUnreadyPodsFirst(t *testing.T) {
+	for name, change := range map[string]func(*appsv1.StatefulSet){"ordered": func(*appsv1.StatefulSet) {},
+		"burst": burst} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			set := observer.Name{Kind: "StatefulSet", Name: "store"}
 			b.statefulSet("store", 3, change)
 			b.settled(set, 3)
 			b.sicken("store-1")
-			before, old := b.whole(set), uids(b.pods("store"))
+			before, old := b.state(set), uids(b.pods("store"))
 			watched := observer.Start(t, b.kube, b.namespace)
 			result := b.must(b.request(set, plan.Restart, plan.Sequential))
 			require.Equal(t, "restarted: 3 of 3 pods are ready", result.Message)
 			b.requireTidy(set, before)
-			made := watched.Timeline(t).Made[set]
+			made := watched.Timeline(t).Created[set]
 			require.Len(t, made, 3, "no pod may be restarted twice:\n%s", watched.Timeline(t))
-			require.Equal(t, "store-1", made[0].Name, "the pod that is out already is taken first")
+			require.Equal(t, "store-1", made[0].Name, "the unavailable pod is replaced first")
 			for _, p := range b.pods("store") {
 				require.NotContains(t, old, string(p.UID))
 			}
-			watched.RequireAtMostOneOut(t, set)
+			watched.RequireAtMostOneUnavailable(t, set)
 		})
 	}
 }
 
-// sicken makes a running pod not ready, for good.
+// sicken makes a running pod permanently not ready.
 func (b *bench) sicken(pod string) {
 	b.t.Helper()
 	_, err := b.kube.CoreV1().Pods(b.namespace).Patch(b.t.Context(), pod, "application/merge-patch+json",
@@ -185,5 +192,5 @@ func (b *bench) sicken(pod string) {
 	require.Eventually(b.t, func() bool {
 		s, err := b.kube.AppsV1().StatefulSets(b.namespace).Get(b.t.Context(), "store", metav1.GetOptions{})
 		return err == nil && s.Status.AvailableReplicas == 2
-	}, patience, tick, "the StatefulSet does not notice its sick pod")
+	}, patience, tick, "the StatefulSet does not notice its unready pod")
 }

@@ -12,20 +12,22 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// noVersions is the refusal of a worker that was not given Options.Packages.
+// noVersions is the refusal of a worker without Options.Packages.
 const noVersions = "this party's worker does not deploy packages and builds"
 
-// deployed is a copy of a pod template with a version in it, a code package or an image; a template in which the very version stands already is left as it
-// is. A package that was not fetched yet, whose query is recorded with the release that is yet to begin, goes in without the query: that is for a dry run.
-func (a *Activities) deployed(ctx context.Context, w catalog.Workload, v workloadops.Version, template map[string]any) (map[string]any, error) {
+// withVersion is a copy of a pod template with a version in it, a code package or an image; a template that already has
+// the version is copied unchanged. A package that is not fetched yet, whose query is recorded with the future release,
+// is set without the query: that is for a dry run.
+func (a *Activities) withVersion(ctx context.Context, w catalog.Workload, v workloadops.Version,
+	template map[string]any) (map[string]any, error) {
 	copied := (&unstructured.Unstructured{Object: template}).DeepCopy().Object
-	if v.StandsIn(copied) {
+	if v.PresentIn(copied) {
 		return copied, nil
 	}
 	if a.options.Packages == nil {
 		return nil, failure.New(failure.Refused, "%s: %s", w, noVersions)
 	}
-	if reason := v.Unfit(copied); reason != "" {
+	if reason := v.UnfitReason(copied); reason != "" {
 		return nil, failure.New(failure.Refused, "%s: %s", w, reason)
 	}
 	switch v := v.(type) {
@@ -44,18 +46,20 @@ func (a *Activities) deployed(ctx context.Context, w catalog.Workload, v workloa
 	return copied, nil
 }
 
-// refusesVersion says why a version, which the order would build where there is one, cannot reach pods of a template in this namespace.
-func (a *Activities) refusesVersion(ctx context.Context, v workloadops.Version, order *build.Order, namespace string, template map[string]any) (source.Refusal, error) {
+// versionRefusal returns the reason why a version, or the order that would build it, cannot reach pods of a template in
+// this namespace.
+func (a *Activities) versionRefusal(ctx context.Context, v workloadops.Version, order *build.Order, namespace string,
+	template map[string]any) (source.Refusal, error) {
 	if a.options.Packages == nil {
 		return source.Refusal{Reason: noVersions}, nil
 	}
-	if reason := v.Unfit(template); reason != "" {
+	if reason := v.UnfitReason(template); reason != "" {
 		return source.Refusal{Reason: reason}, nil
 	}
 	if code, is := v.(source.Package); is {
-		refusal, err := a.options.Packages.Refuses(ctx, expected(code), namespace)
+		refusal, err := a.options.Packages.Refuses(ctx, withSampleURL(code), namespace)
 		if refusal.Reason != "" || err != nil {
-			if order != nil { // the URL is the catalogue's
+			if order != nil { // the URL comes from the catalogue
 				refusal.Key = ""
 			}
 			return refusal, err
@@ -67,8 +71,8 @@ func (a *Activities) refusesVersion(ctx context.Context, v workloadops.Version, 
 	return a.options.Packages.RefusesBuild(ctx, *order, namespace)
 }
 
-// expected is a package as it will be, where the commit that it is built of is not known yet.
-func expected(code source.Package) source.Package {
+// withSampleURL is a package as it will be, with a sample where its commit is not known yet.
+func withSampleURL(code source.Package) source.Package {
 	code.URL = catalog.FillSample(code.URL)
 	return code
 }
@@ -76,10 +80,11 @@ func expected(code source.Package) source.Package {
 // packageOf is the SHA-256 of the code package that a pod template runs, "" when it runs none.
 func packageOf(template map[string]any) string {
 	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
-	return source.Packaged(annotations)
+	return source.PackageDigest(annotations)
 }
 
-// keepPackages keeps the packages of the stable and of the new version in the party's store, before no template names the stable one any more.
+// keepPackages protects the packages of the stable and of the new version in the party's store, before no template
+// names the stable one any more.
 func (t *rolloutJob) keepPackages(ctx context.Context, l *snapshot, template map[string]any) {
 	before := packageOf(templateOf(l.object))
 	if l.seen.Saved != nil {

@@ -17,8 +17,8 @@ import (
 
 var notWanted = serviceerror.NewNotFound("the activity is not running")
 
-// TestTheWatchWakes waits for a pod that takes a while: the attempt must learn of it by the watch, without reading over and over.
-func TestTheWatchWakes(t *testing.T) {
+// A pod needs a while to become ready: the attempt must learn of it from the watch, without polling.
+func TestWatch_WakesWaitingAttempt(t *testing.T) {
 	b := newBench(t)
 	b.use(b.config, workload.Options{ListenFor: 20 * time.Second})
 	b.deployment("order", 0, func(d *appsv1.Deployment) {
@@ -31,12 +31,14 @@ func TestTheWatchWakes(t *testing.T) {
 	d := b.driver(req)
 	_, err := d.run()
 	require.NoError(t, err)
-	require.Equal(t, 1, d.attempts, "one attempt listens long enough, and sees readiness when it comes: at its own end it would have given its place back")
-	require.Less(t, b.traffic.count(http.MethodGet, "/deployments/order"), 12, "the workload is read when it changes, not all the time: %v", b.traffic.calls)
-	require.LessOrEqual(t, b.traffic.count(http.MethodGet, "/pods?"), 5, "the pods are asked now and then only")
+	require.Equal(t, 1, d.attempts, "one attempt waits long enough and sees the pod become ready; otherwise it would "+
+		"have freed its worker slot")
+	require.Less(t, b.traffic.count(http.MethodGet, "/deployments/order"), 12,
+		"the workload is read when it changes, not repeatedly: %v", b.traffic.calls)
+	require.LessOrEqual(t, b.traffic.count(http.MethodGet, "/pods?"), 5, "the pods are read rarely")
 }
 
-// warm begins the shared watch, as the first operation of a worker does.
+// warm starts the shared watch, as the first operation of a worker does.
 func (b *bench) warm() {
 	b.t.Helper()
 	b.deployment("first", 1, nil)
@@ -46,8 +48,8 @@ func (b *bench) warm() {
 	require.Eventually(b.t, func() bool { return b.traffic.watches() > 0 }, patience, tick)
 }
 
-// TestManyAttemptsShareOneWatch runs several operations at once.
-func TestManyAttemptsShareOneWatch(t *testing.T) {
+// Several operations run at the same time.
+func TestWatch_IsSharedByAttempts(t *testing.T) {
 	b := newBench(t)
 	var ends []<-chan error
 	names := []string{"a", "b", "c", "d", "e"}
@@ -66,9 +68,9 @@ func TestManyAttemptsShareOneWatch(t *testing.T) {
 	require.LessOrEqual(t, b.traffic.watchesOf("/apis/apps/v1/deployments"), 1, "%v", b.traffic.calls)
 }
 
-// TestAnAttemptGivesItsPlaceBack waits for pods that do not come: the attempt ends after the time that it may listen, and says how far it
-// is.
-func TestAnAttemptGivesItsPlaceBack(t *testing.T) {
+// The attempt waits for pods that never become ready: it ends after the time for which it may wait, and reports its
+// progress.
+func TestWaitingAttempt_FreesWorkerSlot(t *testing.T) {
 	b := newBench(t)
 	b.use(b.config, workload.Options{ListenFor: 3 * time.Second})
 	b.deployment("order", 0, neverReady)
@@ -78,7 +80,8 @@ func TestAnAttemptGivesItsPlaceBack(t *testing.T) {
 	d := b.driver(req)
 	_, err := d.attempt()
 	app, before := requireNotReady(t, err), 0.0
-	for tries := 0; tries < 10 && !strings.Contains(app.Message(), "containers with unready status"); tries++ { // a busy control plane makes the pods late
+	// a busy control plane delays the pods
+	for tries := 0; tries < 10 && !strings.Contains(app.Message(), "containers with unready status"); tries++ {
 		before = d.progress.ElapsedSeconds
 		_, err = d.attempt()
 		app = requireNotReady(t, err)
@@ -91,8 +94,9 @@ func TestAnAttemptGivesItsPlaceBack(t *testing.T) {
 	require.Equal(t, app.Message(), d.progress.Message)
 	d.progress.ElapsedSeconds = 240
 	_, err = d.attempt()
-	require.InDelta(t, 12, requireNotReady(t, err).NextRetryDelay().Seconds(), 0.5, "the longer it takes, the longer the pause")
+	require.InDelta(t, 12, requireNotReady(t, err).NextRetryDelay().Seconds(), 0.5,
+		"the longer it takes, the longer the pause")
 	_, err = b.acts.Restore(t.Context(), workloadops.RestoreRequest{Request: d.req})
 	require.NoError(t, err)
-	require.NotContains(t, b.whole(order).annotations, workloadops.AnnotationClaimedBy)
+	require.NotContains(t, b.state(order).annotations, workloadops.AnnotationClaimedBy)
 }

@@ -1,4 +1,4 @@
-// Package answer has what answers have in common: their media types, their statuses and how they write times.
+// Package answer has helpers for responses: media types, statuses and times.
 package answer
 
 import (
@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/api/problem"
 )
 
-// PutStatus is the status of a PUT that was carried out.
+// PutStatus returns the status of a successful PUT.
 func PutStatus(created bool) int {
 	if created {
 		return http.StatusCreated
@@ -21,7 +21,7 @@ func PutStatus(created bool) int {
 	return http.StatusOK
 }
 
-// NoContent is the answer to a deletion: the error, if there is one.
+// NoContent responds to a deletion, or returns its error.
 func NoContent(c echo.Context, err error) error {
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func NoContent(c echo.Context, err error) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// JSON answers a value, or the error of whatever was to find it.
+// JSON responds with a value, or returns the error of reading it.
 func JSON(c echo.Context, value any, err error) error {
 	if err != nil {
 		return err
@@ -37,13 +37,13 @@ func JSON(c echo.Context, value any, err error) error {
 	return c.JSON(http.StatusOK, value)
 }
 
-// UTC is how a time is answered.
+// UTC returns a time as used in responses.
 func UTC(t time.Time) *time.Time {
 	t = t.UTC()
 	return &t
 }
 
-// Document answers a document as JSON or, where the caller asks for that, as YAML.
+// Document responds with a document as JSON or, if the client prefers it, as YAML.
 func Document[D any](c echo.Context, read func() (D, error), yaml func(D) ([]byte, error)) error {
 	form, err := Type(c, TypeJSON, TypeYAML)
 	if err != nil {
@@ -63,15 +63,15 @@ func Document[D any](c echo.Context, read func() (D, error), yaml func(D) ([]byt
 	return c.Blob(http.StatusOK, TypeYAML, text)
 }
 
-// The media types of answers and documents.
+// The media types of responses and documents.
 const (
 	TypeJSON     = "application/json"
 	TypeYAML     = "application/yaml"
 	TypeMarkdown = "text/markdown"
 )
 
-// Type is the offered type that the request's Accept header likes best, the first of the offers where it likes several alike or says
-// nothing.
+// Type returns the offered type that the Accept header prefers; the first offer if several are equal or there is no
+// header.
 func Type(c echo.Context, offers ...string) (string, error) {
 	header := strings.Join(c.Request().Header.Values(echo.HeaderAccept), ",")
 	if strings.TrimSpace(header) == "" {
@@ -84,13 +84,14 @@ func Type(c echo.Context, offers ...string) (string, error) {
 		}
 	}
 	if best == "" {
-		return "", problem.NotAcceptable.Because("Accept is %q: the answer exists as %s", header, strings.Join(offers, " and "))
+		return "", problem.NotAcceptable.Because("Accept is %q: the answer exists as %s", header,
+			strings.Join(offers, " and "))
 	}
 	return best, nil
 }
 
-// acceptQuality is how much an Accept header wants a type, from 0 (not at all) to 1; the most specific range that matches decides (RFC
-// 9110 §12.5.1).
+// acceptQuality returns the weight of a type in an Accept header, from 0 (excluded) to 1; the most specific matching
+// range decides (RFC 9110 §12.5.1).
 func acceptQuality(header, offer string) float64 {
 	quality, decidedBy := 0.0, 0
 	for entry := range strings.SplitSeq(header, ",") {
@@ -112,10 +113,12 @@ func acceptQuality(header, offer string) float64 {
 	return quality
 }
 
-// rangeMatch is 3 for the very type, 2 for "text/*", 1 for "*/*", 0 for no match. The older names of YAML mean the same as the present one.
+// rangeMatch returns 3 for an exact match, 2 for "text/*", 1 for "*/*", 0 for no match. Older names of YAML count as
+// exact matches.
 func rangeMatch(accepted, offer string) int {
 	switch {
-	case accepted == offer, offer == TypeYAML && (accepted == "application/x-yaml" || accepted == "text/yaml" || accepted == "text/x-yaml"):
+	case accepted == offer, offer == TypeYAML && (accepted == "application/x-yaml" || accepted == "text/yaml" ||
+		accepted == "text/x-yaml"):
 		return 3
 	case strings.HasSuffix(accepted, "/*") && strings.HasPrefix(offer, strings.TrimSuffix(accepted, "*")):
 		return 2

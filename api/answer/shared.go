@@ -11,23 +11,25 @@ import (
 	"slipway.io/slipway/store/recent"
 )
 
-// How old an answer may be that was made for somebody else who asked the same.
+// The maximum ages of a cached response shared by several clients.
 const (
-	FreshObject = 100 * time.Millisecond
-	FreshList   = 300 * time.Millisecond
+	ObjectMaxAge = 100 * time.Millisecond
+	ListMaxAge   = 300 * time.Millisecond
 )
 
-// Shared answers a request with JSON, made at most so long ago for anybody who asked for the same address. Nobody who has changed something through
-// this server gets an answer of before that.
-func Shared[V any](c echo.Context, answers *recent.Answers, fresh time.Duration, read func(context.Context) (V, error)) error {
-	body, err := recent.Get(c.Request().Context(), answers, c.Request().URL.RequestURI(), fresh, func(ctx context.Context) ([]byte, error) {
-		value, err := read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		body, err := json.Marshal(value)
-		return append(body, '\n'), err
-	})
+// Shared responds with JSON that may be shared by all requests for the same URL for up to maxAge. After a write through
+// this server, clients never get an older response.
+func Shared[V any](c echo.Context, answers *recent.Cache, maxAge time.Duration,
+	read func(context.Context) (V, error)) error {
+	body, err := recent.Get(c.Request().Context(), answers, c.Request().URL.RequestURI(), maxAge,
+		func(ctx context.Context) ([]byte, error) {
+			value, err := read(ctx)
+			if err != nil {
+				return nil, err
+			}
+			body, err := json.Marshal(value)
+			return append(body, '\n'), err
+		})
 	if err != nil {
 		return err
 	}

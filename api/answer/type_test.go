@@ -9,18 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestChooseType(t *testing.T) {
+func TestType_FollowsAcceptHeader(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ reason, accept, want string }{
-		{"nothing asked", "", "application/json"},
+		{"no header", "", "application/json"},
 		{"anything", "*/*", "application/json"},
 		{"the second offer", "application/yaml", "application/yaml"},
 		{"an older name of it", "text/x-yaml", "application/yaml"},
-		{"the better liked", "application/json;q=0.5, application/yaml", "application/yaml"},
+		{"the preferred one", "application/json;q=0.5, application/yaml", "application/yaml"},
 		{"a browser's list", "text/html,application/xhtml+xml,*/*;q=0.8", "application/json"},
 		{"a group", "application/*", "application/json"},
-		{"one of a group excluded", "application/json;q=0, application/*", "application/yaml"},
-		{"another", "text/csv", ""},
+		{"one type of a group excluded", "application/json;q=0, application/*", "application/yaml"},
+		{"an unsupported type", "text/csv", ""},
 		{"excluded outright", "application/json;q=0", ""},
 	} {
 		request := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -1,5 +1,6 @@
-// Package auth decides who may ask the engine for something. It is where access control will stand. Today it knows whom a request is
-// addressed to, whether a page of another site sent it, and whether the caller shows the token or the certificate that is asked for.
+// Package auth decides which requests the engine accepts. It is the place for access control. Today it checks the host
+// that a request is addressed to, whether a page of another site sent it, and whether the client presents the required
+// token or certificate.
 package auth
 
 import (
@@ -11,30 +12,31 @@ import (
 	"strings"
 )
 
-// Guard decides which requests reach an API. The zero Guard takes requests to loopback addresses, and asks for no credentials.
+// Guard decides which requests reach an API. The zero Guard accepts requests to loopback addresses, and requires no
+// credentials.
 type Guard struct {
-	// Hosts are the names that requests may be addressed to.
+	// Hosts are the host names that requests may be addressed to.
 	Hosts Hosts
-	// Token is what a request shows in its header Authorization; NoToken: nothing.
+	// Token is the required bearer token; NoToken: none is required.
 	Token Token
-	// Certificate says that a client shows a certificate that its listener has verified.
+	// Certificate requires a client certificate verified by the listener.
 	Certificate bool
 }
 
-// Reason is why a request is refused.
+// Reason is the reason of a refusal.
 type Reason int
 
-// The reasons.
+// The reasons of refusals.
 const (
-	// UnknownHost: the request is addressed to a name that the engine doesn't have.
+	// UnknownHost: the request is addressed to a host name that the engine does not have.
 	UnknownHost Reason = iota
 	// CrossOrigin: a browser sent the request for a page of another site.
 	CrossOrigin
-	// Unauthenticated: the request doesn't show the credentials that are asked for.
+	// Unauthenticated: the request lacks the required credentials.
 	Unauthenticated
 )
 
-// Refusal is the error of a request that is refused.
+// Refusal is the error of a refused request.
 type Refusal struct {
 	Reason  Reason
 	message string
@@ -46,58 +48,65 @@ func refuse(reason Reason, format string, args ...any) error {
 	return &Refusal{Reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// Admit refuses requests that are addressed to an unknown host, and requests that a browser sends for a page of another site. It applies to
-// every request, whatever its method: a page that reads what runs where is one too many.
+// Admit refuses requests addressed to an unknown host, and requests that a browser sends for a page of another site. It
+// applies to all methods: reading what runs where is sensitive, too.
 func (g Guard) Admit(r *http.Request) error {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return g.AdmitCall(r.Host, r.Header.Values, local)
 }
 
-// AdmitCall is Admit for what is no http.Request: authority is the host that it names, and local the address that it arrived at.
+// AdmitCall is Admit for calls that are not http.Requests: authority is the requested host, and local the address that
+// the call arrived at.
 func (g Guard) AdmitCall(authority string, values func(header string) []string, local net.Addr) error {
-	if !g.Hosts.Know(authority, local) {
-		return refuse(UnknownHost, "the request is addressed to the host %q, which this engine doesn't know: use a loopback address, or start "+
+	if !g.Hosts.Allows(authority, local) {
+		return refuse(UnknownHost, "the request is addressed to the unknown host %q: use a loopback address, or start "+
 			"the engine with --allowed-hosts and that name", authority)
 	}
 	for _, site := range values("Sec-Fetch-Site") {
-		// "none" is what somebody typed into the address bar; "same-site" is another port of the same machine, which is no friend.
+		// "none" is an address typed into the browser; "same-site" is another port of the same machine, which is not
+		// trusted.
 		if site != "same-origin" && site != "none" {
-			return refuse(CrossOrigin, "a browser sent this request for a page of another site (Sec-Fetch-Site: %s): send it from a program, or "+
+			return refuse(CrossOrigin, "a browser sent this request for a page of another site (Sec-Fetch-Site: %s): "+
+				"send it from a program, or "+
 				"type the address into the browser", site)
 		}
 	}
 	for _, origin := range values("Origin") {
 		parsed, err := url.Parse(origin)
 		if err != nil || authority == "" || !strings.EqualFold(parsed.Host, authority) {
-			return refuse(CrossOrigin, "a browser sent this request for a page of another site (Origin: %s): send it from a program; a proxy "+
-				"has to pass the header Host on as it is", origin)
+			return refuse(CrossOrigin, "a browser sent this request for a page of another site (Origin: %s): send it "+
+				"from a program; a proxy "+
+				"must pass on the header Host unchanged", origin)
 		}
 	}
 	return nil
 }
 
-// Authenticate refuses a request without the credentials that are asked for. If both a token and a certificate are, both have to be shown.
+// Authenticate refuses a request without the required credentials. If both a token and a certificate are required, the
+// request needs both.
 func (g Guard) Authenticate(r *http.Request) error {
 	if g.Certificate && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
-		return refuse(Unauthenticated, "this engine asks for a client certificate: show one of the CA that the engine has as --api-ca-file")
+		return refuse(Unauthenticated, "this engine requires a client certificate: use one issued by the CA in the "+
+			"engine's --api-ca-file")
 	}
 	return g.Token.Authenticate(r, "this engine", "the engine's --api-token-file")
 }
 
-// Authenticate refuses a request that doesn't show the token in its header Authorization. The error names the API that asks for it, and
-// where the token is written.
+// Authenticate refuses a request without the token in its header Authorization. The error names the API that requires
+// it, and the source of the token.
 func (t Token) Authenticate(r *http.Request, api, source string) error {
-	shown := bearer(r.Header.Get("Authorization"))
+	presented := bearer(r.Header.Get("Authorization"))
 	switch {
-	case t.Matches(shown):
+	case t.Matches(presented):
 		return nil
-	case shown == "":
-		return refuse(Unauthenticated, "%s asks for a token: send the header `Authorization: Bearer TOKEN` with what %s contains", api, source)
+	case presented == "":
+		return refuse(Unauthenticated, "%s requires a token: send the header `Authorization: Bearer TOKEN` with what "+
+			"%s contains", api, source)
 	}
 	return refuse(Unauthenticated, "the token is wrong: send what %s contains", source)
 }
 
-// bearer is the token of a header Authorization; "" when it has none.
+// bearer returns the token of a header Authorization; "" if it has none.
 func bearer(header string) string {
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -106,9 +115,9 @@ func bearer(header string) string {
 	return strings.TrimSpace(token)
 }
 
-// ShowsCertificate says whether the client of a request has shown a certificate of these CAs. Its listener may have asked for one of
-// others.
-func ShowsCertificate(r *http.Request, authorities *x509.CertPool) bool {
+// PresentsCertificate reports whether the client of a request presented a certificate of these CAs. The listener may
+// accept certificates of other CAs.
+func PresentsCertificate(r *http.Request, authorities *x509.CertPool) bool {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return false
 	}
@@ -121,21 +130,22 @@ func ShowsCertificate(r *http.Request, authorities *x509.CertPool) bool {
 	return err == nil
 }
 
-// FromBrowser says whether a request looks like one of a browser's. A program can look so too; a browser cannot look otherwise, since a
-// page can't take these headers away.
+// FromBrowser reports whether a request looks like one of a browser. A program can imitate a browser, but a page in a
+// browser cannot remove these headers.
 func FromBrowser(header http.Header) bool {
-	if header.Get("Origin") != "" || header.Get("Referer") != "" || strings.HasPrefix(header.Get("User-Agent"), "Mozilla/") {
+	if header.Get("Origin") != "" || header.Get("Referer") != "" ||
+		strings.HasPrefix(header.Get("User-Agent"), "Mozilla/") {
 		return true
 	}
 	for name := range header {
-		if strings.HasPrefix(name, "Sec-") { // Sec-Fetch-*, Sec-Ch-*: no page can set these either
+		if strings.HasPrefix(name, "Sec-") { // Sec-Fetch-*, Sec-Ch-*: pages cannot set these headers
 			return true
 		}
 	}
 	return false
 }
 
-// Handler puts the guard in front of a handler that has no errors of its own shape. It asks for no credentials.
+// Handler protects a handler that has no error format of its own. It requires no credentials.
 func (g Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.Admit(r); err != nil {

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Hosts are the names that requests may be addressed to. A page's own name can be made to resolve to this machine (DNS rebinding), and its
-// requests are then of no other site; but they carry that name in Host.
+// Hosts are the host names that requests may be addressed to. They protect against DNS rebinding: a page's own host
+// name can be made to resolve to this machine, and its requests are then same-origin; but they carry that name in Host.
 type Hosts struct{ names map[string]bool }
 
-// NewHosts takes the addresses that the engine listens on, host:port each, and the names that it is known by besides.
+// NewHosts takes the addresses that the engine listens on, as host:port, and the additional names that it is reached
+// by.
 func NewHosts(listens, names []string) Hosts {
 	hosts := Hosts{names: map[string]bool{}}
 	for _, listen := range listens {
@@ -25,9 +26,10 @@ func NewHosts(listens, names []string) Hosts {
 	return hosts
 }
 
-// Know says whether a request may be addressed to this authority, a host with or without a port. Loopback is always known, and so is the
-// address that the request arrived at: an IP address can't be rebound. No browser leaves the host out.
-func (h Hosts) Know(authority string, local net.Addr) bool {
+// Allows reports whether a request may be addressed to this authority, a host with or without a port. Loopback is
+// always allowed, and so is the address that the request arrived at: an IP address cannot be rebound. An empty
+// authority is allowed, because browsers always send one.
+func (h Hosts) Allows(authority string, local net.Addr) bool {
 	if authority == "" {
 		return true
 	}
@@ -43,7 +45,7 @@ func (h Hosts) Know(authority string, local net.Addr) bool {
 	return err == nil && (address.IsLoopback() || address == addressOf(local))
 }
 
-// canonical is a host as it is compared: names in lower case, IP addresses in their shortest form.
+// canonical returns a host in comparable form: names in lower case, IP addresses in their shortest form.
 func canonical(host string) string {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")); err == nil {

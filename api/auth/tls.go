@@ -7,8 +7,8 @@ import (
 	"slipway.io/slipway/reload"
 )
 
-// LoadTLS reads the certificate and the key of an API. If ca is not empty, clients' certificates are checked against the CAs in it, as
-// clients says.
+// LoadTLS reads the certificate and the key of an API. If ca is not empty, client certificates are verified against the
+// CAs in it, according to clients.
 func LoadTLS(api, certificate, key, ca string, clients tls.ClientAuthType) (*tls.Config, error) {
 	own, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {

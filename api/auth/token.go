@@ -13,46 +13,50 @@ import (
 	"slipway.io/slipway/reload"
 )
 
-// Token is a secret that clients show.
+// Token is a bearer token of an API.
 type Token string
 
-// NoToken is that of an API that asks for none.
+// NoToken is the Token of an API that requires none.
 const NoToken Token = ""
 
-// Matches says whether what was shown is the token, byte for byte; with NoToken, everything is. It takes the same time for every answer.
-func (t Token) Matches(shown string) bool {
-	want, have := sha256.Sum256([]byte(t)), sha256.Sum256([]byte(shown))
+// Matches reports whether presented equals the token, byte for byte; NoToken matches everything. It takes constant
+// time.
+func (t Token) Matches(presented string) bool {
+	want, have := sha256.Sum256([]byte(t)), sha256.Sum256([]byte(presented))
 	return t == NoToken || subtle.ConstantTimeCompare(want[:], have[:]) == 1
 }
 
-// tokenLength is how many characters a token has that is made here, as Kuscia's have.
+// tokenLength is the length of a generated token in characters, as in Kuscia.
 const tokenLength = 32
 
-// LoadToken reads the token of an API, all bytes of the file, or makes one. Several servers may start at once with one file: the first
-// makes it.
+// LoadToken reads the token of an API, which is the complete content of the file, or creates it. Of several servers
+// that start concurrently with one file, the first creates it.
 func LoadToken(api, path string) (Token, error) {
 	made, err := makeToken(path)
 	if err == nil {
 		return made, nil
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("the token file of %s cannot be made: %w", api, err)
+		return "", fmt.Errorf("the token file of %s cannot be created: %w", api, err)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("the token of %s cannot be read: %w", api, err)
 	}
 	if len(text) == 0 {
-		return "", fmt.Errorf("the token file of %s, %s, is empty: write a token to it, or delete it to have one made", api, path)
+		return "", fmt.Errorf(
+			"the token file of %s, %s, is empty: write a token to it, or delete it to create a new one", api, path)
 	}
 	if strings.TrimSpace(string(text)) != string(text) {
-		return "", fmt.Errorf("the token file of %s, %s, begins or ends with a blank or a new line, which no client could send: "+
+		return "", fmt.Errorf("the token file of %s, %s, begins or ends with a blank or a new line, which no client "+
+			"could send: "+
 			"write the token alone", api, path)
 	}
 	return Token(text), nil
 }
 
-// ReadToken reads a token that somebody else asks for. setting names the file in errors. A new line at its end is no part of the token.
+// ReadToken reads a token to present to another API. setting names the file in errors. A trailing new line is not part
+// of the token.
 func ReadToken(setting, path string) (Token, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -60,21 +64,23 @@ func ReadToken(setting, path string) (Token, error) {
 	}
 	token := strings.TrimRight(string(text), "\r\n")
 	if token == "" {
-		return "", fmt.Errorf("%s: %s is empty: give a file with a token in it, or none", setting, path)
+		return "", fmt.Errorf("%s: %s is empty: write a token to it, or leave out the setting", setting, path)
 	}
 	return Token(token), nil
 }
 
-// TokenFile is a token whose file may change while the process runs.
+// TokenFile is a token in a file that may change while the process runs.
 type TokenFile struct{ files *reload.Files[Token] }
 
-// NewTokenFile follows a file that load reads. An error of the first load is one of the settings.
+// NewTokenFile returns a token that load reads from the file at path. An error of the first load is a configuration
+// error.
 func NewTokenFile(path string, load func() (Token, error)) (*TokenFile, error) {
 	files, err := reload.New(load, 0, path)
 	return &TokenFile{files: files}, err
 }
 
-// Token is what the file contains now. A file that can't be read has no token, not the last one: who takes a token away means it.
+// Token returns the current token. If the file cannot be read, it returns an error, not the previous token: removing a
+// token is meant to revoke it.
 func (f *TokenFile) Token() (Token, error) {
 	token, err := f.files.Get()
 	if err != nil {
@@ -83,7 +89,8 @@ func (f *TokenFile) Token() (Token, error) {
 	return token, nil
 }
 
-// makeToken writes a new token to a file that does not exist yet. It appears under its name with the token in it: nobody reads half of one.
+// makeToken writes a new token to a file that does not exist yet. The file appears with its complete content: no
+// process reads a partial token.
 func makeToken(path string) (Token, error) {
 	if _, err := os.Lstat(path); err == nil {
 		return "", fs.ErrExist

@@ -1,5 +1,5 @@
-// Package backend is what the handlers of the HTTP API have in common behind them: the home cluster, and Temporal with the questions that
-// are asked of it.
+// Package backend is what all handlers of the HTTP API use: the home cluster, and Temporal with the calls that several
+// handlers share.
 package backend
 
 import (
@@ -21,43 +21,45 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// Backend is what the front door works with.
+// Backend holds the dependencies and settings of the handlers.
 type Backend struct {
-	// Home is the engine's home cluster.
+	// Home is the store of the engine's home cluster.
 	Home *store.Store
-	// Temporal is where releases run, Namespace its namespace ("": default).
+	// Temporal is the client of the Temporal service that runs the releases; Namespace is its namespace ("": default).
 	Temporal  client.Client
 	Namespace string
-	// TemporalUI is the address of the Temporal UI, "http://host:port"; "": releases carry no link to it.
+	// TemporalUI is the address of the Temporal UI, "http://host:port"; "": releases have no link to it.
 	TemporalUI string
 	Log        *slog.Logger
-	// MaxConcurrent is how many services of one task are released at once at most (0: 50).
+	// MaxConcurrent is the maximum number of services of a task that are released at the same time (0: 50).
 	MaxConcurrent int
-	// MaxConcurrentWorkloads is how many workloads of one service a PARALLEL release has under way at once at most (0: 100).
+	// MaxConcurrentWorkloads is the maximum number of workloads of a service that a PARALLEL release changes at the
+	// same time (0: 100).
 	MaxConcurrentWorkloads int
-	// UnreachableBudget is how long a cluster may be out of reach before a release is interrupted (0: 120 s).
+	// UnreachableBudget is how long a cluster may be unreachable before a release is interrupted (0: 120 s).
 	UnreachableBudget time.Duration
-	// Recent keeps answers for a moment, and Lists what Temporal's lists said; nil: nothing is kept.
-	Recent, Lists *recent.Answers
-	// Checks asks each party about many rollouts at once; nil: about one after the other.
-	Checks *gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]
-	// Beside says what else releases what Rollout objects name. None: nobody looks.
-	Beside func(context.Context) (reference.Beside, error)
+	// Recent caches responses for a fraction of a second, Lists caches results of Temporal's lists; nil: nothing is
+	// cached.
+	Recent, Lists *recent.Cache
+	// Checks batches the rollout checks of each party; nil: each is sent separately.
+	Checks *gather.Batcher[workflows.RolloutPreflight, workflows.PreflightOutcome]
+	// OtherController reports another controller that acts on the same Rollout objects; nil: not checked.
+	OtherController func(context.Context) (reference.OtherController, error)
 }
 
-// BudgetSeconds is UnreachableBudget as workflows take it.
+// BudgetSeconds is UnreachableBudget in seconds, the unit of workflow inputs.
 func (b *Backend) BudgetSeconds() int64 { return int64(b.UnreachableBudget / time.Second) }
 
-// Presence says of each queue who polls it.
+// Presence returns, for each queue, which workers poll it.
 func (h *Backend) Presence(ctx context.Context, queues ...string) map[string]party.Presence {
 	return presence.Finder{Temporal: h.Temporal, Namespace: h.Namespace}.Of(ctx, queues...)
 }
 
-// AbsentParty is a party whose worker did not answer, and what was heard instead.
-type AbsentParty struct{ Name, Queue, Trouble string }
+// UnreachableParty is a party whose worker did not answer, its queue and the reason.
+type UnreachableParty struct{ Name, Queue, Reason string }
 
-// WhoIsAbsent is the answer for parties that did not answer, each with what is known of its workers.
-func (h *Backend) WhoIsAbsent(ctx context.Context, absent ...AbsentParty) []schema.FieldProblem {
+// ExplainUnreachable returns one problem for each party that did not answer, with what is known about its workers.
+func (h *Backend) ExplainUnreachable(ctx context.Context, absent ...UnreachableParty) []schema.FieldProblem {
 	queues := map[string]bool{}
 	for _, one := range absent {
 		queues[one.Queue] = true
@@ -65,7 +67,7 @@ func (h *Backend) WhoIsAbsent(ctx context.Context, absent ...AbsentParty) []sche
 	known := h.Presence(ctx, slices.Collect(maps.Keys(queues))...)
 	problems := make([]schema.FieldProblem, len(absent))
 	for i, one := range absent {
-		problems[i] = schema.FieldProblem{Field: "party " + one.Name, Reason: one.Trouble}
+		problems[i] = schema.FieldProblem{Field: "party " + one.Name, Reason: one.Reason}
 		if found := known[one.Queue]; found.Reachable != party.Unknown {
 			problems[i].Reason += "; " + found.Reason
 		}

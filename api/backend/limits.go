@@ -11,27 +11,30 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// limitKey is where the context of a question to Temporal keeps the limit that has refused it.
+// limitKey is the context key of the rate-limit error that last rejected a Temporal call.
 type limitKey struct{}
 
 type limit = atomic.Pointer[status.Status]
 
-// NoteLimits belongs into every connection to Temporal that questions are asked on. Temporal's client asks again what a limit has refused until
-// the time for it is over, so that the error that comes of it says nothing of the limit.
-func NoteLimits(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+// RecordRateLimits is a gRPC interceptor for connections to Temporal. Temporal's client retries calls rejected by a
+// rate limit until their deadline, and the final error no longer mentions the limit; the interceptor records the
+// rejection in the context.
+func RecordRateLimits(ctx context.Context, method string, request, reply any, to *grpc.ClientConn,
+	call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := call(ctx, method, request, reply, to, options...)
-	if noted, asked := ctx.Value(limitKey{}).(*limit); asked {
-		if told, ok := status.FromError(err); ok && told.Code() == codes.ResourceExhausted {
-			noted.Store(told)
+	if noted, ok := ctx.Value(limitKey{}).(*limit); ok {
+		if rejection, ok := status.FromError(err); ok && rejection.Code() == codes.ResourceExhausted {
+			noted.Store(rejection)
 		}
 	}
 	return err
 }
 
-// ofLimit is the error of a question whose time was over because a limit has refused it again and again; other errors stay what they are.
-func ofLimit(ctx context.Context, err error) error {
-	noted, asked := ctx.Value(limitKey{}).(*limit)
-	if err == nil || !asked || noted.Load() == nil {
+// preferRateLimit replaces a deadline error by the rate-limit error that caused it; other errors are returned
+// unchanged.
+func preferRateLimit(ctx context.Context, err error) error {
+	noted, ok := ctx.Value(limitKey{}).(*limit)
+	if err == nil || !ok || noted.Load() == nil {
 		return err
 	}
 	var late *serviceerror.DeadlineExceeded

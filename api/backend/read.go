@@ -14,32 +14,33 @@ import (
 	"slipway.io/slipway/store/recent"
 )
 
-// Reading is how releases of one kind are read; S is what is found.
+// Reading defines how releases of one kind are read; S is the result.
 type Reading[S any] struct {
 	WorkflowID string
-	// Record is the release's record, whole.
+	// Record reads the complete record of the release.
 	Record func() (*v1alpha1.ReleaseRecord, error)
-	// Open reads a release whose workflow runs, complete one that is over.
+	// Open reads a release whose workflow runs, Complete one that has ended.
 	Open     func(*workflowservice.DescribeWorkflowExecutionResponse) (S, error)
 	Complete func(*v1alpha1.ReleaseRecord) (S, error)
-	// Lost reads one that was never recorded as over and whose workflow does not run; nil: it is not known.
+	// Lost reads a release without a recorded outcome whose workflow does not run. Its first argument is nil if
+	// Temporal has no such workflow.
 	Lost func(*workflowservice.DescribeWorkflowExecutionResponse, *v1alpha1.ReleaseRecord) (S, error)
 }
 
-// Read reads a release as it is now: from its workflow while that runs, and from its record when it is over. While Temporal is away it
-// answers what the records know: releases that are over.
+// Read reads the current state of a release: from its workflow while that runs, afterwards from its record. While
+// Temporal is unavailable it reads only releases with a recorded outcome.
 func Read[S any](ctx context.Context, h *Backend, r Reading[S]) (S, error) {
 	var nothing S
-	described, away := h.Describe(ctx, r.WorkflowID)
-	if away == nil && execution.IsOpen(described) {
+	described, unavailable := h.Describe(ctx, r.WorkflowID)
+	if unavailable == nil && execution.IsOpen(described) {
 		return r.Open(described)
 	}
 	record, err := r.Record()
 	switch {
-	case problem.IsGone(err):
+	case problem.IsNotFound(err):
 		return nothing, err
-	case away != nil && (err != nil || record.Outcome == nil):
-		return nothing, away
+	case unavailable != nil && (err != nil || record.Outcome == nil):
+		return nothing, unavailable
 	case err != nil:
 		return nothing, err
 	case record.Outcome != nil:
@@ -48,8 +49,8 @@ func Read[S any](ctx context.Context, h *Backend, r Reading[S]) (S, error) {
 	return r.Lost(described, record)
 }
 
-// HowLost says how a workflow ended that did not end by itself.
-func HowLost(status enumspb.WorkflowExecutionStatus) string {
+// AbnormalEnd describes how a workflow ended that did not complete.
+func AbnormalEnd(status enumspb.WorkflowExecutionStatus) string {
 	switch status {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
 		return "was terminated"
@@ -60,26 +61,27 @@ func HowLost(status enumspb.WorkflowExecutionStatus) string {
 	}
 }
 
-// visibilityPage is how many open workflows are read from Temporal's lists at once.
+// visibilityPage is the page size of Temporal's list calls.
 const visibilityPage = 500
 
-// freshLists and spareLists are how old what Temporal's lists say may be, before they are asked anew and while they are: they lag behind by about as much,
-// and a server of Temporal answers 10 such questions a second for each namespace, unless it is told otherwise (frontend.namespaceRPS.visibility).
-const freshLists, spareLists = 700 * time.Millisecond, 800 * time.Millisecond
+// listMaxAge and listMaxStale are the maximum ages of a cached list of open workflows: before it is read again, and
+// while it is being read. Temporal's lists lag behind by about as much, and a Temporal server allows only 10 list calls
+// a second per namespace by default (frontend.namespaceRPS.visibility).
+const listMaxAge, listMaxStale = 700 * time.Millisecond, 800 * time.Millisecond
 
-// OpenWorkflows are the open ones of the workflows that a query finds. Temporal is asked for them once, and only if they are needed.
+// OpenWorkflows are the open workflows that match a query. They are listed once, on first use.
 type OpenWorkflows struct {
 	*Backend
 	Query string
 	Found map[string]*workflowpb.WorkflowExecutionInfo
 }
 
-// Running is what Temporal's lists know of an open workflow; nil when it is closed or unknown. The lists lag behind: one that they do not
-// have is asked for by its ID.
+// Running returns the info of an open workflow; nil if it is closed or does not exist. Because the lists lag behind, a
+// workflow missing from them is looked up by its ID.
 func (o *OpenWorkflows) Running(ctx context.Context, workflowID string) (*workflowpb.WorkflowExecutionInfo, error) {
 	if o.Found == nil {
 		var err error
-		if o.Found, err = recent.GetLately(ctx, o.Lists, o.Query, freshLists, spareLists, o.find); err != nil {
+		if o.Found, err = recent.GetStale(ctx, o.Lists, o.Query, listMaxAge, listMaxStale, o.find); err != nil {
 			return nil, err
 		}
 	}
@@ -93,13 +95,13 @@ func (o *OpenWorkflows) Running(ctx context.Context, workflowID string) (*workfl
 	return described.GetWorkflowExecutionInfo(), nil
 }
 
-// Find asks Temporal's visibility now, and fills Found.
+// Find lists the workflows without the cache, and fills Found.
 func (o *OpenWorkflows) Find(ctx context.Context) (err error) {
 	o.Found, err = o.find(ctx)
 	return err
 }
 
-// find asks Temporal's visibility which of the workflows are open, page by page.
+// find lists the open workflows, page by page.
 func (o *OpenWorkflows) find(ctx context.Context) (map[string]*workflowpb.WorkflowExecutionInfo, error) {
 	found := map[string]*workflowpb.WorkflowExecutionInfo{}
 	for token := []byte(nil); ; {
@@ -116,10 +118,12 @@ func (o *OpenWorkflows) find(ctx context.Context) (map[string]*workflowpb.Workfl
 	}
 }
 
-func (o *OpenWorkflows) page(ctx context.Context, token []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	ctx, cancel := Briefly(ctx)
+func (o *OpenWorkflows) page(ctx context.Context, token []byte) (*workflowservice.ListWorkflowExecutionsResponse,
+	error) {
+	ctx, cancel := WithCallTimeout(ctx)
 	defer cancel()
 	found, err := o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: o.Namespace, Query: o.Query + " AND ExecutionStatus = 'Running'", PageSize: visibilityPage, NextPageToken: token})
-	return found, ofLimit(ctx, err)
+		Namespace: o.Namespace, Query: o.Query + " AND ExecutionStatus = 'Running'", PageSize: visibilityPage,
+		NextPageToken: token})
+	return found, preferRateLimit(ctx, err)
 }

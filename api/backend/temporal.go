@@ -21,28 +21,30 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// brief bounds one question to Temporal: somebody waits for the answer.
-const brief = 3 * time.Second
+// callTimeout is the time limit of one call to Temporal: a client waits for the response.
+const callTimeout = 3 * time.Second
 
-// Briefly bounds one question to Temporal.
-func Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithValue(ctx, limitKey{}, &limit{}), brief)
+// WithCallTimeout returns a context for one call to Temporal, with its time limit and with the record of rate-limit
+// errors.
+func WithCallTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithValue(ctx, limitKey{}, &limit{}), callTimeout)
 }
 
-// closeWait is how long a release that is over in all but name may take to write its record and close.
+// closeWait is how long a release in a final state may take to write its record and close.
 const closeWait = 5 * time.Second
 
-// ClosesSoon waits for a workflow whose release is in a final state to close: it only writes its record, unless services of a task beside a
-// failed one still run.
-func (h *Backend) ClosesSoon(ctx context.Context, workflowID string) bool {
+// WaitForClose waits for the workflow of a release in a final state to close, and reports whether it did. Usually the
+// workflow only has to write its record, but services of a failed task may still run.
+func (h *Backend) WaitForClose(ctx context.Context, workflowID string) bool {
 	wait, cancel := context.WithTimeout(ctx, closeWait)
 	defer cancel()
-	_ = h.Temporal.GetWorkflow(wait, workflowID, "").Get(wait, nil) // how it ended is not asked here
+	_ = h.Temporal.GetWorkflow(wait, workflowID, "").Get(wait, nil) // its result does not matter here
 	described, err := h.Describe(ctx, workflowID)
 	return err == nil && !execution.IsOpen(described)
 }
 
-// HolderAlive asks Temporal whether the holder of a claim still runs. Only its own engine knows that: another engine's counts as alive.
+// HolderAlive reports whether the holder of a claim still runs. Only its own engine can find out: a holder of another
+// engine counts as alive.
 func (h *Backend) HolderAlive(ctx context.Context, holder workloadops.Holder) (bool, error) {
 	engine, err := h.Home.Engine(ctx)
 	if err != nil || holder.Engine.Differs(engine) {
@@ -55,47 +57,50 @@ func (h *Backend) HolderAlive(ctx context.Context, holder workloadops.Holder) (b
 	return execution.HasRun(described, holder.RunID), nil
 }
 
-// Describe is what Temporal knows of the newest run of a workflow without asking its worker; nil when it knows no such workflow.
-func (h *Backend) Describe(ctx context.Context, workflowID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	ctx, cancel := Briefly(ctx)
+// Describe returns Temporal's description of the newest run of a workflow, without involving a worker; nil if there is
+// no such workflow.
+func (h *Backend) Describe(ctx context.Context, workflowID string) (*workflowservice.DescribeWorkflowExecutionResponse,
+	error) {
+	ctx, cancel := WithCallTimeout(ctx)
 	defer cancel()
 	described, err := execution.Describe(ctx, h.Temporal, workflowID, "")
-	return described, ofLimit(ctx, err)
+	return described, preferRateLimit(ctx, err)
 }
 
-// WorkerAsked says whether a workflow worker of the engine that gets work has asked Temporal for it at most so long ago: one of another build than the one that
-// Temporal gives the work to only stands by. A poll lasts up to a minute.
-func (h *Backend) WorkerAsked(ctx context.Context, within time.Duration) (bool, error) {
+// HasRecentPoller reports whether a workflow worker of the engine polled within the given time. Only workers of the
+// build that currently gets work count. A poll lasts up to a minute.
+func (h *Backend) HasRecentPoller(ctx context.Context, within time.Duration) (bool, error) {
 	queue, err := h.Temporal.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-		Namespace: h.Namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: workflows.QueueEngine}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW})
-	gets := queue.GetVersioningInfo().GetCurrentDeploymentVersion().GetBuildId()
-	asked := func(p *taskqueuepb.PollerInfo) bool {
-		return pollsAs(p.GetDeploymentOptions()) == gets && time.Since(p.GetLastAccessTime().AsTime()) < within
+		Namespace: h.Namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: workflows.QueueEngine},
+		TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW})
+	current := queue.GetVersioningInfo().GetCurrentDeploymentVersion().GetBuildId()
+	polledRecently := func(p *taskqueuepb.PollerInfo) bool {
+		return buildOf(p.GetDeploymentOptions()) == current && time.Since(p.GetLastAccessTime().AsTime()) < within
 	}
-	return slices.ContainsFunc(queue.GetPollers(), asked), err
+	return slices.ContainsFunc(queue.GetPollers(), polledRecently), err
 }
 
-// pollsAs is the ID of the build that a worker polls as; empty for one that tells Temporal none.
-func pollsAs(o *deploymentpb.WorkerDeploymentOptions) string {
+// buildOf returns the build ID that a worker polls with; upgrade.Unversioned for one without versioning.
+func buildOf(o *deploymentpb.WorkerDeploymentOptions) string {
 	if o.GetWorkerVersioningMode() != enumspb.WORKER_VERSIONING_MODE_VERSIONED {
 		return upgrade.Unversioned
 	}
 	return o.GetBuildId()
 }
 
-// Query asks the newest run of a workflow for its state. A workflow whose worker does not answer in time is an error.
+// Query queries the state of the newest run of a workflow. It returns an error if no worker answers in time.
 func (h *Backend) Query(ctx context.Context, workflowID string, into any) error {
-	ctx, cancel := Briefly(ctx)
+	ctx, cancel := WithCallTimeout(ctx)
 	defer cancel()
 	value, err := h.Temporal.QueryWorkflow(ctx, workflowID, "", workflows.QueryState)
 	if err != nil {
-		return ofLimit(ctx, err)
+		return preferRateLimit(ctx, err)
 	}
 	return value.Get(into)
 }
 
-// workflowURL is the page of a run in the Temporal UI on which it says what it does, what it waits for and what to send; "" when there is
-// none.
+// workflowURL returns the Temporal UI page of a run that shows what it does, what it waits for and what to send; ""
+// without a Temporal UI.
 func (h *Backend) workflowURL(workflowID, runID string) string {
 	if h.TemporalUI == "" {
 		return ""
@@ -108,13 +113,14 @@ func (h *Backend) workflowURL(workflowID, runID string) string {
 	return address + "/" + url.PathEscape(runID) + "/user-metadata"
 }
 
-// WorkflowRef names a run of a workflow, with its page in the Temporal UI where there is one.
+// WorkflowRef returns a reference to a run, with its Temporal UI page if there is one.
 func (h *Backend) WorkflowRef(workflowID, runID string) *plan.WorkflowRef {
 	return &plan.WorkflowRef{ID: workflowID, RunID: runID, URL: h.workflowURL(workflowID, runID)}
 }
 
-// PublishedShown is what a release's memo says beside its search attributes; empty when it says nothing, or speaks of another state.
-func PublishedShown(info *workflowpb.WorkflowExecutionInfo) workflows.Shown {
+// PublishedDetails returns the details in a release's memo, which accompany its search attributes; empty if there are
+// none, or if they belong to another state.
+func PublishedDetails(info *workflowpb.WorkflowExecutionInfo) workflows.Shown {
 	shown := Memo[workflows.Shown](info, workflows.MemoShown)
 	if shown.State != execution.Published[string](info, workflows.AttributeState.GetName()) {
 		return workflows.Shown{}
@@ -122,7 +128,7 @@ func PublishedShown(info *workflowpb.WorkflowExecutionInfo) workflows.Shown {
 	return shown
 }
 
-// Memo reads one field of a workflow's memo; the zero value when it has none, or one of another type.
+// Memo reads one field of a workflow's memo; the zero value if it is missing or has another type.
 func Memo[T any](info *workflowpb.WorkflowExecutionInfo, field string) T {
 	var value, zero T
 	payload, ok := info.GetMemo().GetFields()[field]
@@ -132,28 +138,30 @@ func Memo[T any](info *workflowpb.WorkflowExecutionInfo, field string) T {
 	return value
 }
 
-// Progress is what an activity last said: its latest heartbeat, or why its latest attempt did not succeed yet ("2 of 3 pods are ready").
+// Progress returns the last report of an activity: its latest heartbeat message, or the failure of its latest attempt
+// ("2 of 3 pods are ready").
 func Progress(activity *workflowpb.PendingActivityInfo) string {
 	failed := activity.GetLastFailure().GetMessage()
-	beaten, attempted := activity.GetLastHeartbeatTime().AsTime(), activity.GetLastAttemptCompleteTime().AsTime()
-	if beat := heartbeat(activity); beat != "" && !beaten.Before(attempted) {
+	beatAt, attemptedAt := activity.GetLastHeartbeatTime().AsTime(), activity.GetLastAttemptCompleteTime().AsTime()
+	if beat := heartbeat(activity); beat != "" && !beatAt.Before(attemptedAt) {
 		return beat
 	}
-	if failed == "" && activity.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED && activity.GetLastStartedTime() == nil {
+	if failed == "" && activity.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED &&
+		activity.GetLastStartedTime() == nil {
 		return "waits for a worker of its party"
 	}
 	return failed
 }
 
-// heartbeat is what an activity's latest heartbeat says it waits for; "" when it has none.
+// heartbeat returns the message of an activity's latest heartbeat; "" if there is none.
 func heartbeat(activity *workflowpb.PendingActivityInfo) string {
 	payloads := activity.GetHeartbeatDetails().GetPayloads()
 	if len(payloads) == 0 {
 		return ""
 	}
-	var told workloadops.Progress
-	if converter.GetDefaultDataConverter().FromPayload(payloads[0], &told) != nil {
+	var progress workloadops.Progress
+	if converter.GetDefaultDataConverter().FromPayload(payloads[0], &progress) != nil {
 		return ""
 	}
-	return told.Message
+	return progress.Message
 }

@@ -148,7 +148,7 @@ func (e TrafficRoutingStatusPhase) Valid() bool {
 	}
 }
 
-// Build How the service is compiled and what the build yields (COMPILE_DEPLOY).
+// Build How the service is built and what the build creates (COMPILE_DEPLOY).
 type Build = catalog.Build
 
 // BuildStatus A build of COMPILE_DEPLOY, once its commit is known.
@@ -164,27 +164,25 @@ type Check struct {
 	OK   bool   `json:"ok"`
 }
 
-// Condition One condition of a release.
-//
-// `Progressing`: it is being carried out; False once it is over, or while somebody holds it. `Waiting`: nothing is done until something happens,
-// which `reason` names (`Approval`, `Timer`, `Window`, `Pods`, `Traffic`, `Party`, `Drift`, `Resume`). `Stalled`: it does not go on without help, because something
-// failed or cannot be reached. `Succeeded`: True or False once that is decided, Unknown before. `Available`: every party serves, with all replicas or
-// with some; Unknown while a party cannot be reached.
+// Condition One condition of a release. `Progressing`: it is being carried out; False once it has ended, or while it is paused. `Waiting`: it waits for an
+// event, which `reason` names (`Approval`, `Timer`, `Window`, `Pods`, `Traffic`, `Party`, `Drift`, `Resume`). `Stalled`: it does not continue
+// without help, because something failed or cannot be reached. `Succeeded`: True or False once that is decided, Unknown before. `Available`:
+// every party serves, with all replicas or with some; Unknown while a party cannot be reached.
 type Condition = metav1.Condition
 
-// Conditions What a program needs to know of a release, in the form that Kubernetes objects have. Tasks and rollouts have `Progressing`, `Waiting`,
-// `Stalled` and `Succeeded`; servings have `Available`, `Progressing`, `Waiting` and `Stalled`. Each type is there once, always.
+// Conditions The state of a release for programs, in the form of Kubernetes conditions. Tasks and rollouts have `Progressing`, `Waiting`, `Stalled` and
+// `Succeeded`; servings have `Available`, `Progressing`, `Waiting` and `Stalled`. Each type is always present exactly once.
 type Conditions = []Condition
 
-// Decision One verb that somebody sent, and what became of it.
+// Decision One command that was sent, and its result.
 type Decision = audit.Entry
 
-// ExecuteRequest Who executes the plan and why, both recorded as they are said, and when its services may begin beside what the plan says.
+// ExecuteRequest Actor and reason of the execution, both self-reported, and when its services may begin in addition to the times of the plan.
 type ExecuteRequest struct {
 	// Actor Example: li
 	Actor string `json:"actor,omitempty"`
 
-	// Freezes Nothing begins within one of these, whatever the windows say.
+	// Freezes Nothing begins within one of these, even within a window.
 	Freezes ReleaseFreezes `json:"freezes,omitempty"`
 
 	// NotBefore Nothing begins before this time, RFC 3339 with an offset.
@@ -195,7 +193,7 @@ type ExecuteRequest struct {
 	// Reason Example: release 2.4
 	Reason string `json:"reason,omitempty"`
 
-	// Windows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+	// Windows Something begins only within one of these; without any, at all times. Services that have begun finish. The windows of a plan and those of its
 	// execution both count.
 	Windows ReleaseWindows `json:"windows,omitempty"`
 }
@@ -205,21 +203,21 @@ type ExecuteResult struct {
 	// ID Example: shop-20261102093000-k3v9q
 	ID string `json:"id"`
 
-	// Warnings What is worth knowing before the plan runs, such as a PodDisruptionBudget that holds up a RESTART, until when the times hold everything
-	// back, or a `notBefore` that is past.
+	// Warnings Warnings before the plan runs, such as a PodDisruptionBudget that holds up a RESTART, until when release times hold everything back, or a
+	// `notBefore` that has passed.
 	Warnings []FieldProblem `json:"warnings,omitempty"`
 }
 
 // FieldChange One field that would change.
 type FieldChange = workloadops.FieldChange
 
-// FieldProblem One thing that is wrong.
+// FieldProblem One problem.
 type FieldProblem = strictyaml.FieldError
 
-// FrontDoor Through which front door somebody came.
+// FrontDoor The kind of client that a person used.
 type FrontDoor string
 
-// Health A sign of life.
+// Health Reports that the process is alive.
 type Health struct {
 	Status HealthStatus `json:"status"`
 }
@@ -227,15 +225,15 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
-// Interruption A time in which trouble of the system held a task up.
+// Interruption A time in which an infrastructure outage held a task up.
 type Interruption = plan.Interruption
 
-// ItemDiff What one item would change.
+// ItemDiff The changes of one item.
 type ItemDiff struct {
-	// ContainerExecMethod How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
+	// ContainerExecMethod How the pods of a service are replaced: all at once, or one at a time, each when the previous one is ready again.
 	ContainerExecMethod Method `json:"containerExecMethod"`
 
-	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it.
+	// Deployment The operation of a plan's item on a service. RESTORE takes back what a task did to it.
 	Deployment Operation `json:"deployment"`
 
 	// Item The item's number in the plan, counted from 1.
@@ -246,12 +244,12 @@ type ItemDiff struct {
 	// Source What is deployed, such as the URL of a code package without its query.
 	Source string `json:"source,omitempty"`
 
-	// Steps How many steps the rollouts have that release the workloads; absent where no rollout does.
+	// Steps How many steps the rollouts have that release the workloads; absent if there are no rollouts.
 	Steps     int            `json:"steps,omitempty"`
 	Workloads []WorkloadDiff `json:"workloads"`
 }
 
-// ItemState The state of one service or workload of a task. `Skipped`: it was never begun.
+// ItemState The state of one service or workload of a task. `Skipped`: it never began.
 type ItemState = plan.ItemState
 
 // KusciaMessage A message of Kuscia's protobuf files, as JSON.
@@ -259,7 +257,7 @@ type ItemState = plan.ItemState
 // Example: {"serving_id":"serving-01"}
 type KusciaMessage map[string]interface{}
 
-// Method How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
+// Method How the pods of a service are replaced: all at once, or one at a time, each when the previous one is ready again.
 type Method = plan.Method
 
 // NextCursor The `cursor` of the next page; absent on the last one.
@@ -270,16 +268,16 @@ type NextCursor = string
 // Example: 2026-12-01T08:00:00+01:00
 type NotBefore = string
 
-// Operation What a plan's item does to a service. RESTORE takes back what a task did to it.
+// Operation The operation of a plan's item on a service. RESTORE takes back what a task did to it.
 type Operation = plan.Operation
 
-// Package How a code package reaches the service's containers (HTTP_UPLOAD_DEPLOY, and COMPILE_DEPLOY of a build that makes one).
+// Package How a code package reaches the service's containers (HTTP_UPLOAD_DEPLOY, and COMPILE_DEPLOY with a build that creates one).
 type Package = catalog.Package
 
-// PackageStatus A code package that a task deploys (HTTP_UPLOAD_DEPLOY, or COMPILE_DEPLOY of a build that makes one), once it was fetched.
+// PackageStatus A code package that a task deploys (HTTP_UPLOAD_DEPLOY, or COMPILE_DEPLOY with a build that creates one), once it was fetched.
 type PackageStatus = plan.PackageStatus
 
-// PartyDocument What a party says of itself. `{}` is a party that has everything as usual.
+// PartyDocument The settings of a party. `{}` is a party with all defaults.
 type PartyDocument = v1alpha1.PartySpec
 
 // PartyList One page of the parties.
@@ -290,19 +288,19 @@ type PartyList struct {
 	NextCursor NextCursor `json:"nextCursor,omitempty"`
 }
 
-// PartyState A party, and who of it is there.
+// PartyState A party and its workers.
 type PartyState struct {
 	// CreatedAt When its Party object was created; absent without one.
 	CreatedAt *time.Time        `json:"createdAt,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 
-	// LastSeenAt When a worker of it was last heard of, by that worker's clock; absent when none ever was.
+	// LastSeenAt When one of its workers last reported, by that worker's clock; absent if none ever did.
 	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
 
 	// Name Example: alice
 	Name string `json:"name"`
 
-	// Namespace Where its workloads are unless a request says otherwise.
+	// Namespace The namespace of its workloads unless a request names another.
 	Namespace string `json:"namespace,omitempty"`
 
 	// Queue The Temporal task queue that its workers poll.
@@ -310,22 +308,22 @@ type PartyState struct {
 	// Example: slipway.party.alice
 	Queue string `json:"queue"`
 
-	// Reachable `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal cannot say.
+	// Reachable `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal has no information.
 	Reachable Reachability `json:"reachable"`
 
-	// Reason Why it is held to be reachable or not, in a sentence.
+	// Reason Why it is considered reachable or not, in a sentence.
 	Reason string `json:"reason"`
 
-	// ServedBy The party that serves it, for a party that is but a namespace of the home cluster.
+	// ServedBy The party that serves it, if the party is only a namespace of the home cluster.
 	ServedBy string `json:"servedBy,omitempty"`
 
-	// Workers The workers that are there.
+	// Workers The reachable workers.
 	Workers []PartyWorker `json:"workers"`
 }
 
 // PartyWorker A worker that polls the party's queue.
 type PartyWorker struct {
-	// Build Which build of Slipway the worker is, as Temporal knows it. Missing for a worker that doesn't tell.
+	// Build The worker's build of Slipway, as reported to Temporal. Missing for a worker that doesn't report one.
 	//
 	// Example: v1.4.0-h4
 	Build string `json:"build,omitempty"`
@@ -339,7 +337,7 @@ type PartyWorker struct {
 	StartedAt  time.Time `json:"startedAt"`
 }
 
-// PlanDiff What an execution of a plan would change now.
+// PlanDiff The changes that an execution of a plan would make now.
 type PlanDiff struct {
 	// Items The plan's items, in its order.
 	Items []ItemDiff `json:"items"`
@@ -347,7 +345,7 @@ type PlanDiff struct {
 	// Plan Example: shop
 	Plan string `json:"plan"`
 
-	// Warnings What an execution would warn of.
+	// Warnings The warnings of an execution.
 	Warnings []FieldProblem `json:"warnings"`
 }
 
@@ -400,7 +398,7 @@ type Problem struct {
 	// Errors Everything that is wrong.
 	Errors []FieldProblem `json:"errors,omitempty"`
 
-	// Holder The workflow of the release that is in the way.
+	// Holder The workflow of the blocking release.
 	//
 	// Example: rollout/default/shop/order
 	Holder string `json:"holder,omitempty"`
@@ -410,13 +408,13 @@ type Problem struct {
 	// Example: /api/v1/plans/shop
 	Instance string `json:"instance,omitempty"`
 
-	// RequestID The request's ID; the engine's log has it too.
+	// RequestID The request's ID; the engine's log contains it too.
 	RequestID string `json:"requestId,omitempty"`
 
 	// Rollout One release of one workload.
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// Serving A serving, and how it is.
+	// Serving A serving and its state.
 	Serving *Serving `json:"serving,omitempty"`
 
 	// Status The HTTP status.
@@ -424,12 +422,12 @@ type Problem struct {
 	// Example: 400
 	Status int `json:"status"`
 
-	// Task The ID of the task that is in the way.
+	// Task The ID of the blocking task.
 	//
 	// Example: shop-20261102093000-k3v9q
 	Task string `json:"task,omitempty"`
 
-	// Title The kind in words.
+	// Title The kind of problem as text.
 	//
 	// Example: The request is malformed
 	Title string `json:"title"`
@@ -440,48 +438,48 @@ type Problem struct {
 	Type string `json:"type"`
 }
 
-// PutPartyResult What became of a party that was sent.
+// PutPartyResult The result of storing a party.
 type PutPartyResult struct {
-	// Changed Whether anything was written; a body equal to what is stored writes nothing.
+	// Changed Whether anything was written; a body equal to the stored object writes nothing.
 	Changed bool `json:"changed"`
 
 	// Name Example: alice
 	Name string `json:"name"`
 }
 
-// PutPlanResult What became of a plan that was sent.
+// PutPlanResult The result of storing a plan.
 type PutPlanResult struct {
-	// Changed Whether anything was written; a plan equal to what is stored writes nothing.
+	// Changed Whether anything was written; a plan equal to the stored one writes nothing.
 	Changed bool `json:"changed"`
 
 	// Name Example: shop
 	Name string `json:"name"`
 
-	// Warnings What is legal but probably not meant, and what would be refused if the plan were executed now.
+	// Warnings Input that is valid but probably a mistake, and problems for which an execution would be refused now.
 	Warnings []FieldProblem `json:"warnings"`
 }
 
-// PutServiceResult What became of a service that was sent.
+// PutServiceResult The result of storing a service.
 type PutServiceResult struct {
-	// Changed Whether anything was written; a service equal to what is stored writes nothing.
+	// Changed Whether anything was written; a service equal to the stored one writes nothing.
 	Changed bool `json:"changed"`
 
 	// ID Example: 111
 	ID string `json:"id"`
 }
 
-// PutServingPolicyResult What became of a policy that was sent.
+// PutServingPolicyResult The result of storing a policy.
 type PutServingPolicyResult struct {
-	// Changed Whether anything was written; a policy equal to what is stored writes nothing.
+	// Changed Whether anything was written; a policy equal to the stored one writes nothing.
 	Changed bool `json:"changed"`
 
 	// ID Example: serving-01
 	ID string `json:"id"`
 }
 
-// PutTrafficRoutingResult What became of a traffic routing that was sent.
+// PutTrafficRoutingResult The result of storing a traffic routing.
 type PutTrafficRoutingResult struct {
-	// Changed Whether anything was written; a body equal to what is stored writes nothing.
+	// Changed Whether anything was written; a body equal to the stored object writes nothing.
 	Changed bool `json:"changed"`
 
 	// Name Example: mse-traffic
@@ -490,11 +488,11 @@ type PutTrafficRoutingResult struct {
 	// Namespace Example: shop
 	Namespace string `json:"namespace"`
 
-	// Warnings What is legal but probably not meant.
+	// Warnings Input that is valid but probably a mistake.
 	Warnings []string `json:"warnings"`
 }
 
-// Reachability `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal cannot say.
+// Reachability `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal has no information.
 type Reachability = party.Reachability
 
 // Readiness Whether the engine can work.
@@ -503,13 +501,13 @@ type Readiness struct {
 	Ready  bool    `json:"ready"`
 }
 
-// ReleaseFreezes Nothing begins within one of these, whatever the windows say.
+// ReleaseFreezes Nothing begins within one of these, even within a window.
 type ReleaseFreezes = []ReleaseWindow
 
-// ReleaseWindow A span of time that may recur.
+// ReleaseWindow A period of time that may recur.
 type ReleaseWindow = window.Window
 
-// ReleaseWindows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+// ReleaseWindows Something begins only within one of these; without any, at all times. Services that have begun finish. The windows of a plan and those of its
 // execution both count.
 type ReleaseWindows = []ReleaseWindow
 
@@ -519,13 +517,13 @@ type Report = plan.Report
 // ReportFormat The forms of a report.
 type ReportFormat string
 
-// ReportRollout A rollout that released a workload of a task, with what was decided on it. It has all fields of `rollout` of a workload, and these.
+// ReportRollout A rollout that released a workload of a task, with the decisions on it. It has all fields of `rollout` of a workload, and these.
 type ReportRollout = plan.RolloutReport
 
 // ReportWave What was released together.
 type ReportWave = plan.Wave
 
-// Reverse How to restore what the task changed. Nothing is taken back by itself; whoever wants it creates this plan and executes it.
+// Reverse How to restore what the task changed. Nothing is taken back automatically: create this plan and execute it.
 type Reverse = plan.Reverse
 
 // ReversePlan The plan that takes a task back.
@@ -548,7 +546,7 @@ type ReversePlan struct {
 // Rollout One release of one workload.
 type Rollout = rollout.Status
 
-// RolloutDecision One verb that somebody sent, and what became of it.
+// RolloutDecision One command that was sent, and its result.
 type RolloutDecision = audit.Entry
 
 // RolloutHistory One page of the releases of a rollout name.
@@ -567,28 +565,28 @@ type RolloutList struct {
 	NextCursor NextCursor `json:"nextCursor,omitempty"`
 }
 
-// RolloutMatch A match is met by a request that meets all of its parts.
+// RolloutMatch A request matches if it matches all parts.
 type RolloutMatch = strategy.Match
 
-// RolloutPhase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and somebody has to decide: retry, rollback
-// or stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped where it stood.
+// RolloutPhase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and a person must decide: retry, rollback or
+// stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped at its current step.
 type RolloutPhase = rollout.Phase
 
-// RolloutPolicy What Slipway adds to the strategy.
+// RolloutPolicy Settings of Slipway in addition to the strategy.
 type RolloutPolicy struct {
 	// Approvals How a step that waits for a person is approved.
 	Approvals *struct {
-		// ExpiresSeconds How long a step waits for a person, in seconds; absent, for ever.
+		// ExpiresSeconds How long a step waits for an approval, in seconds; absent, forever.
 		ExpiresSeconds *int64 `json:"expiresSeconds,omitempty"`
 
-		// OnExpiry What happens then.
+		// OnExpiry What happens after that time.
 		OnExpiry *RolloutPolicyApprovalsOnExpiry `json:"onExpiry,omitempty"`
 
-		// Required How many people have to approve; more than one is refused until access control is built.
+		// Required How many people must approve; more than one is refused until access control is built.
 		Required *int `json:"required,omitempty"`
 	} `json:"approvals,omitempty"`
 
-	// Freezes Nothing begins within one of these, whatever the windows say.
+	// Freezes Nothing begins within one of these, even within a window.
 	Freezes ReleaseFreezes `json:"freezes,omitempty"`
 
 	// NotBefore Nothing begins before this time, RFC 3339 with an offset.
@@ -599,29 +597,29 @@ type RolloutPolicy struct {
 	// OnFailure What happens when a step fails.
 	OnFailure *RolloutPolicyOnFailure `json:"onFailure,omitempty"`
 
-	// RollbackInBatches Whether a rollback goes back through the steps, pauses included; only where pods of the workload itself are replaced.
+	// RollbackInBatches Whether a rollback goes back through the steps, including pauses; only where pods of the workload itself are replaced.
 	RollbackInBatches *bool `json:"rollbackInBatches,omitempty"`
 
-	// RollbackWindow Which undos go without steps. Absent: none.
+	// RollbackWindow The undos that have no steps. Absent: none.
 	RollbackWindow *struct {
-		// Revisions An undo to one of so many versions before the one that serves goes without steps.
+		// Revisions An undo to one of the last N versions before the one that serves has no steps.
 		//
 		// Example: 3
 		Revisions int64 `json:"revisions"`
 	} `json:"rollbackWindow,omitempty"`
 
-	// SettleSeconds How long the release waits, before it claims the workload, for an update of the workload's own to finish: right after `kubectl apply`, for example. 0 refuses such a workload.
+	// SettleSeconds How long the release waits before it claims the workload while an update of the workload itself is running: right after `kubectl apply`, for example. 0 refuses such a workload.
 	SettleSeconds *int64 `json:"settleSeconds,omitempty"`
 
-	// StepDeadlineSeconds How long the pods of a step may take to get ready, in seconds. Time in which the cluster cannot be reached does not count.
+	// StepDeadlineSeconds The time limit for the pods of a step to become ready, in seconds. Time in which the cluster cannot be reached does not count.
 	StepDeadlineSeconds *int64 `json:"stepDeadlineSeconds,omitempty"`
 
-	// Windows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+	// Windows Something begins only within one of these; without any, at all times. Services that have begun finish. The windows of a plan and those of its
 	// execution both count.
 	Windows ReleaseWindows `json:"windows,omitempty"`
 }
 
-// RolloutPolicyApprovalsOnExpiry What happens then.
+// RolloutPolicyApprovalsOnExpiry What happens after that time.
 type RolloutPolicyApprovalsOnExpiry string
 
 // RolloutPolicyOnFailure What happens when a step fails.
@@ -632,7 +630,7 @@ type RolloutRelease struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
-	// Replaced The number of the version that it found; absent: that version has none, or is not known.
+	// Replaced The number of the version that it replaced; absent if that version has none, or if it isn't known.
 	Replaced int64 `json:"replaced,omitempty"`
 
 	// Rollout One release of one workload.
@@ -641,17 +639,17 @@ type RolloutRelease struct {
 }
 
 // RolloutRequest One release of one workload: which workload, by which strategy, and what changes. The strategy is that of a Rollout document of Kruise
-// Rollouts. In place of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or
-// `v1alpha1` can be given as `rollout`. Exactly one of `images` and `templatePatch` says what changes.
+// Rollouts. Instead of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or `v1alpha1`
+// can be given as `rollout`. Exactly one of `images` and `templatePatch` defines what changes.
 //
 // Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
 type RolloutRequest struct {
-	// Actor Who starts it. It is recorded as said.
+	// Actor Who starts it. It is self-reported.
 	//
 	// Example: li
 	Actor *string `json:"actor,omitempty"`
 
-	// Images The new image of each container (init containers too) that changes, by the container's name.
+	// Images The new image of each changed container (including init containers), by the container's name.
 	//
 	// Example: {"app":"registry/shop/order:2.4"}
 	Images *map[string]string `json:"images,omitempty"`
@@ -659,7 +657,7 @@ type RolloutRequest struct {
 	// Key The same as the header `Idempotency-Key`.
 	Key *string `json:"key,omitempty"`
 
-	// Name The rollout's name; absent it is the workload's.
+	// Name The rollout's name; by default the workload's.
 	//
 	// Example: order
 	Name *string `json:"name,omitempty"`
@@ -669,10 +667,10 @@ type RolloutRequest struct {
 	// Example: shop
 	Namespace *string `json:"namespace,omitempty"`
 
-	// Party Whose cluster the workload lives in.
+	// Party The party whose cluster has the workload.
 	Party *string `json:"party,omitempty"`
 
-	// Policy What Slipway adds to the strategy.
+	// Policy Settings of Slipway in addition to the strategy.
 	Policy *RolloutPolicy `json:"policy,omitempty"`
 
 	// Reason Why.
@@ -683,42 +681,42 @@ type RolloutRequest struct {
 	// Rollout A whole Rollout document of either version.
 	Rollout *map[string]interface{} `json:"rollout,omitempty"`
 
-	// RolloutID Your own number of this release; it is kept and shown.
+	// RolloutID Your own ID for this release; it is stored and shown.
 	RolloutID *string `json:"rolloutId,omitempty"`
 
-	// Strategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`,
-	// `matches`, `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and what else the document has. A field that means nothing
-	// here is refused, never ignored.
+	// Strategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`, `matches`,
+	// `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and the other fields of the document. A field without meaning here is
+	// refused, never ignored.
 	Strategy *RolloutStrategy `json:"strategy,omitempty"`
 
-	// Supersede Take the place of a release of this name that still runs.
+	// Supersede Replace a running release of this name.
 	Supersede *bool `json:"supersede,omitempty"`
 
-	// TemplatePatch What is merged into the workload's pod template: a strategic merge patch for Deployment, StatefulSet and DaemonSet, a JSON merge patch
-	// for other kinds. At most 64 KiB.
+	// TemplatePatch The patch of the workload's pod template: a strategic merge patch for Deployment, StatefulSet and DaemonSet, a JSON merge patch for other
+	// kinds. At most 64 KiB.
 	TemplatePatch *map[string]interface{} `json:"templatePatch,omitempty"`
 
 	// WorkloadRef Names an object within its namespace.
 	WorkloadRef *WorkloadRef `json:"workloadRef,omitempty"`
 }
 
-// RolloutStarted The rollout that was accepted. It has all fields of a rollout, and this.
+// RolloutStarted The rollout that was accepted. It has all fields of a rollout, and these.
 type RolloutStarted = rollout.Started
 
-// RolloutStep One step and how far it came.
+// RolloutStep One step and its progress.
 type RolloutStep = rollout.StepStatus
 
-// RolloutStrategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`,
-// `matches`, `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and what else the document has. A field that means nothing
-// here is refused, never ignored.
+// RolloutStrategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`, `matches`,
+// `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and the other fields of the document. A field without meaning here is
+// refused, never ignored.
 type RolloutStrategy struct {
-	// BlueGreen New pods beside all old ones; the old ones go at the end.
+	// BlueGreen New pods are added to all old ones; the old ones are removed at the end.
 	BlueGreen *map[string]interface{} `json:"blueGreen,omitempty"`
 
-	// Canary New pods in place of old ones, step by step; with `enableExtraWorkloadForCanary`, beside them in an extra workload.
+	// Canary New pods replace old ones, step by step; with `enableExtraWorkloadForCanary`, they run in an extra workload instead.
 	Canary *map[string]interface{} `json:"canary,omitempty"`
 
-	// Paused Hold before the first step until somebody resumes it.
+	// Paused Wait for a resume before the first step.
 	Paused               *bool                  `json:"paused,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -739,11 +737,11 @@ type RolloutSummary struct {
 	// Party Example: default
 	Party string `json:"party"`
 
-	// Phase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and somebody has to decide: retry, rollback
-	// or stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped where it stood.
+	// Phase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and a person must decide: retry, rollback or
+	// stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped at its current step.
 	Phase RolloutPhase `json:"phase"`
 
-	// Reason Why it is in this phase; empty where the list does not know.
+	// Reason Why it is in this phase; empty if the list doesn't know it.
 	Reason string         `json:"reason"`
 	Record string         `json:"record,omitempty"`
 	Style  strategy.Style `json:"style,omitempty"`
@@ -751,7 +749,7 @@ type RolloutSummary struct {
 	// Summary What it changes, in a few words.
 	Summary string `json:"summary,omitempty"`
 
-	// WaitingFor What it waits for, as the rollout itself tells it; absent when it waits for nothing that lists tell, or is over.
+	// WaitingFor What it waits for, as reported by the rollout itself; absent if it doesn't wait, if lists don't show the wait, or after its end.
 	WaitingFor *RolloutWaitingFor `json:"waitingFor,omitempty"`
 
 	// Workflow The Temporal workflow behind a task.
@@ -761,15 +759,15 @@ type RolloutSummary struct {
 	WorkloadRef *WorkloadRef `json:"workloadRef,omitempty"`
 }
 
-// RolloutTraffic The split that the routes were last asked for.
+// RolloutTraffic The last requested split of the routes.
 type RolloutTraffic = rollout.TrafficStatus
 
 // RolloutUndo It goes back to an earlier version.
 type RolloutUndo = strategy.Undo
 
-// RolloutUndoRequest Who asks and why, and which version is to serve again.
+// RolloutUndoRequest Actor and reason, and the version to return to.
 type RolloutUndoRequest struct {
-	// Actor Who asks. It is recorded as said.
+	// Actor The actor. It is self-reported.
 	//
 	// Example: li
 	Actor string `json:"actor,omitempty"`
@@ -784,28 +782,28 @@ type RolloutUndoRequest struct {
 	ToRevision int `json:"toRevision,omitempty"`
 }
 
-// RolloutValidateResult What was found in a rollout.
+// RolloutValidateResult The result of checking a rollout.
 type RolloutValidateResult struct {
 	Errors []FieldProblem `json:"errors"`
 
 	// Rollout One release of one workload.
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// Valid Whether the rollout could be started as far as its text and the party's cluster say.
+	// Valid Whether the rollout could be started, judged by its text and the party's cluster.
 	Valid bool `json:"valid"`
 
-	// Warnings What is legal but probably not meant, and what is in the way just now.
+	// Warnings Input that is valid but probably a mistake, and releases or objects that currently block the start.
 	Warnings []string `json:"warnings"`
 }
 
-// RolloutVerbRequest Who asks and why, and for which step.
+// RolloutVerbRequest Actor and reason, and the step that is meant.
 type RolloutVerbRequest struct {
-	// Actor Who asks. It is recorded as said.
+	// Actor The actor. It is self-reported.
 	//
 	// Example: li
 	Actor string `json:"actor,omitempty"`
 
-	// Gate `waitingFor.gate` as you saw it; a stale one is refused. `approve` and `promote` need it or `step`.
+	// Gate `waitingFor.gate` as you saw it; a stale gate is refused. `approve` and `promote` need it or `step`.
 	Gate string `json:"gate,omitempty"`
 
 	// Key Makes a repeat safe: the same key again is the same command, and gets the same answer.
@@ -814,10 +812,10 @@ type RolloutVerbRequest struct {
 	// Reason Example: the error rate is fine
 	Reason string `json:"reason,omitempty"`
 
-	// Step The step that it is meant for; a stale one is refused. `approve` and `promote` need it or `gate`.
+	// Step The step that is meant; a stale step is refused. `approve` and `promote` need it or `gate`.
 	Step int `json:"step,omitempty"`
 
-	// To For `stop` only: `stable` (default) goes back, `new` finishes now, `frozen` leaves everything where it is.
+	// To For `stop` only: `stable` (default) goes back, `new` finishes now, `frozen` leaves everything unchanged.
 	//
 	// Example: stable
 	To string `json:"to,omitempty"`
@@ -826,9 +824,9 @@ type RolloutVerbRequest struct {
 	ToStep int `json:"toStep,omitempty"`
 }
 
-// RolloutWaitKind `approval`: a person has to approve the step. `timer`: the step rests for a time. `window`: a release window has to open. `pods`: pods are getting ready. `traffic`: routes take
-// effect. `party`: the party cannot be reached. `drift`: somebody else changed the workload; a person decides. `resume`: it is paused or
-// has failed; somebody has to say how it goes on.
+// RolloutWaitKind `approval`: a person must approve the step. `timer`: a timed pause of the step. `window`: a release window must open. `pods`: pods are
+// becoming ready. `traffic`: routes take effect. `party`: the party cannot be reached. `drift`: another client changed the workload; a person
+// decides. `resume`: it is paused or has failed; a person decides how it continues.
 type RolloutWaitKind = rollout.WaitKind
 
 // RolloutWaitingFor What it waits for.
@@ -839,7 +837,7 @@ type RolloutWaitingFor = rollout.WaitingFor
 // Example: {"deadlineSeconds":600,"displayName":"order service","workloads":[{"labels":["label1"],"namespace":"shop","replicas":3,"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}]}
 type Service = catalog.Service
 
-// ServiceCounts How many services a task has, and how they ended. Absent for tasks of earlier versions, and for those under way in a list of more than one plan.
+// ServiceCounts How many services a task has, and how they ended. Absent for tasks of earlier versions, and for running tasks in a list of more than one plan.
 type ServiceCounts = plan.ServiceCounts
 
 // ServiceList One page of the catalogue.
@@ -865,13 +863,13 @@ type ServiceSummary struct {
 	Workloads []Workload `json:"workloads"`
 }
 
-// Serving A serving, and how it is.
+// Serving A serving and its state.
 type Serving = serving.View
 
-// ServingDecision One verb that somebody sent, and what became of it.
+// ServingDecision One command that was sent, and its result.
 type ServingDecision = kuscia.AuditEntry
 
-// ServingEndpoint Where a port of a party is reached.
+// ServingEndpoint The address of a party's port.
 type ServingEndpoint = serving.Endpoint
 
 // ServingHistory One page of the operations on a serving.
@@ -890,40 +888,40 @@ type ServingList struct {
 	NextCursor NextCursor `json:"nextCursor,omitempty"`
 }
 
-// ServingOperation What is being done about a serving, or was done last.
+// ServingOperation The current or last operation on a serving.
 type ServingOperation = serving.OperationView
 
-// ServingParty A party of a serving, and how it is. The numbers are those of its Deployment, for what it is told to run.
+// ServingParty A party of a serving and its state. The numbers are those of its Deployment, for the version that it is configured to run.
 type ServingParty = serving.PartyView
 
-// ServingPhase `Pending`: nothing has been observed yet. `Progressing`: an operation runs and a party lacks what was asked, or a party has no available
-// replica. `PartialAvailable`: every party serves, some with fewer replicas than asked. `Available`: every party has all replicas. `Failed`: a
-// party cannot be brought to what was asked, and nothing is being done about it. `Unknown`: a party cannot be reached.
+// ServingPhase `Pending`: nothing has been observed yet. `Progressing`: an operation runs and a party doesn't run the requested version yet, or a party has
+// no available replica. `PartialAvailable`: every party serves, some with fewer replicas than requested. `Available`: every party has all
+// replicas. `Failed`: a party cannot reach the requested state, and no operation is working on it. `Unknown`: a party cannot be reached.
 type ServingPhase = kuscia.Phase
 
-// ServingPolicy What a serving's operations do otherwise than by default. A serving that is read has everything filled in; it has no policy at all when the annotation cannot be read, for which operations are refused.
+// ServingPolicy The policy of a serving's operations. A serving that is read has all fields filled in; it has no policy if the annotation cannot be read, and then its operations are refused.
 type ServingPolicy = serving.Policy
 
-// ServingRelease One operation on a serving, what it was asked, and how it is or ended.
+// ServingRelease One operation on a serving, its request, and its state or result.
 type ServingRelease = serving.Release
 
-// ServingReleaseParty A party of an operation, and what it was asked to run.
+// ServingReleaseParty A party of an operation, and the version requested of it.
 type ServingReleaseParty = serving.ReleaseParty
 
-// ServingVerbRequest Who asks and why, and for which party.
+// ServingVerbRequest Actor and reason, and the party that is meant.
 type ServingVerbRequest struct {
-	// Actor Who asks. It is recorded as said.
+	// Actor The actor. It is self-reported.
 	//
 	// Example: li
 	Actor string `json:"actor,omitempty"`
 
-	// Gate For `approve` only: `operation.waitingFor.gate` as you saw it; a stale one is refused.
+	// Gate For `approve` only: `operation.waitingFor.gate` as you saw it; a stale gate is refused.
 	Gate string `json:"gate,omitempty"`
 
 	// Key Makes a repeat safe: the same key again is the same command, and gets the same answer.
 	Key string `json:"key,omitempty"`
 
-	// Party For `approve` only, which needs it or `gate`: the party that it is meant for; another one is refused.
+	// Party For `approve` only, which needs it or `gate`: the party that is meant; another party is refused.
 	//
 	// Example: bob
 	Party string `json:"party,omitempty"`
@@ -932,12 +930,12 @@ type ServingVerbRequest struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// ServingWaitingFor The person whom an operation waits for, however long; absent when it waits for nobody.
+// ServingWaitingFor What an operation waits for from a person, without a deadline; absent when it doesn't wait for a person.
 type ServingWaitingFor = kuscia.WaitingFor
 
 // StoredPackage A package of a store.
 type StoredPackage struct {
-	// Bytes How large it is.
+	// Bytes Its size.
 	//
 	// Example: 20971520
 	Bytes int64 `json:"bytes"`
@@ -971,20 +969,20 @@ type TaskList struct {
 	NextCursor NextCursor `json:"nextCursor,omitempty"`
 }
 
-// TaskRollout The rollout that releases a workload, of a service with a strategy, and how far it is. It is approved and steered under `/api/v1/rollouts/{namespace}/{name}`.
+// TaskRollout The rollout that releases a workload of a service with a strategy, and its progress. Approve and control it under `/api/v1/rollouts/{namespace}/{name}`.
 type TaskRollout = plan.RolloutStatus
 
-// TaskRolloutWait What a rollout waits for, as the rollout itself says it.
+// TaskRolloutWait What a rollout waits for, as reported by the rollout itself.
 type TaskRolloutWait = plan.RolloutWait
 
-// TaskState `Pending`: not begun. `Running`. `Pausing`, `Paused`: what runs is being finished, then nothing goes on until it is resumed. `Stopping`,
-// `Stopped`: what runs is being finished, the rest is never begun. `Interrupted`: the engine could not reach a cluster, or lost its
-// permissions, or the workflow was terminated. `Succeeded`. `Failed`: a service failed. `Stopped`, `Succeeded` and `Failed` are final.
+// TaskState `Pending`: not begun. `Running`. `Pausing`, `Paused`: running services finish, then the task waits until it is resumed. `Stopping`, `Stopped`:
+// running services finish, the rest never begins. `Interrupted`: the engine could not reach a cluster, or lost its permissions, or the workflow
+// was terminated. `Succeeded`. `Failed`: a service failed. `Stopped`, `Succeeded` and `Failed` are final.
 type TaskState = plan.TaskState
 
-// TaskStopRequest Who asks and why, and where the task's rollouts end.
+// TaskStopRequest Actor and reason, and where the task's rollouts end.
 type TaskStopRequest struct {
-	// Actor Who asks. It is recorded as said.
+	// Actor The actor. It is self-reported.
 	//
 	// Example: li
 	Actor string `json:"actor,omitempty"`
@@ -995,7 +993,7 @@ type TaskStopRequest struct {
 	// Reason Example: the release is called off
 	Reason string `json:"reason,omitempty"`
 
-	// To Where the rollouts that run are stopped to: `stable`, `new` or `frozen`. Absent: they are left alone.
+	// To How running rollouts are stopped: `stable`, `new` or `frozen`. Absent: they continue.
 	//
 	// Example: stable
 	To string `json:"to,omitempty"`
@@ -1003,7 +1001,7 @@ type TaskStopRequest struct {
 
 // TaskSummary A task as lists show it.
 type TaskSummary struct {
-	// Actor Who executed the plan, as they said.
+	// Actor Who executed the plan; self-reported.
 	Actor      string     `json:"actor,omitempty"`
 	Comment    string     `json:"comment,omitempty"`
 	CreatedAt  time.Time  `json:"createdAt"`
@@ -1015,31 +1013,31 @@ type TaskSummary struct {
 	// Plan Example: shop
 	Plan string `json:"plan"`
 
-	// Reason Why it is in this state; empty where the state says it all.
+	// Reason Why it is in this state; empty if the state needs no explanation.
 	Reason string `json:"reason"`
 
-	// RerunOf The task whose services without success this one runs again.
+	// RerunOf The task whose unsuccessful services this one runs again.
 	RerunOf string `json:"rerunOf,omitempty"`
 
 	// ReverseOf The task whose changes this one takes back.
 	ReverseOf string `json:"reverseOf,omitempty"`
 
-	// Services How many services a task has, and how they ended. Absent for tasks of earlier versions, and for those under way in a list of more than one plan.
+	// Services How many services a task has, and how they ended. Absent for tasks of earlier versions, and for running tasks in a list of more than one plan.
 	Services *ServiceCounts `json:"services,omitempty"`
 
-	// StartedAt When its first service was begun. Absent before.
+	// StartedAt When its first service began. Absent before.
 	StartedAt *time.Time `json:"startedAt,omitempty"`
 
-	// State `Pending`: not begun. `Running`. `Pausing`, `Paused`: what runs is being finished, then nothing goes on until it is resumed. `Stopping`,
-	// `Stopped`: what runs is being finished, the rest is never begun. `Interrupted`: the engine could not reach a cluster, or lost its
-	// permissions, or the workflow was terminated. `Succeeded`. `Failed`: a service failed. `Stopped`, `Succeeded` and `Failed` are final.
+	// State `Pending`: not begun. `Running`. `Pausing`, `Paused`: running services finish, then the task waits until it is resumed. `Stopping`, `Stopped`:
+	// running services finish, the rest never begins. `Interrupted`: the engine could not reach a cluster, or lost its permissions, or the workflow
+	// was terminated. `Succeeded`. `Failed`: a service failed. `Stopped`, `Succeeded` and `Failed` are final.
 	State TaskState `json:"state"`
 
 	// Workflow The Temporal workflow behind a task.
 	Workflow *WorkflowRef `json:"workflow,omitempty"`
 }
 
-// TaskWait What the task as a whole waits for: the release window of its next services, or, while each service that runs waits by its rollouts, what the one that has waited longest waits for, which `message` names. Without `until`, a window does not open again. Absent while something goes on.
+// TaskWait What the task as a whole waits for: the release window of its next services; or, while all running services wait for their rollouts, the longest wait of these, which `message` describes. Without `until`, there are no more windows. Absent while something runs.
 type TaskWait = plan.RolloutWait
 
 // TrafficRouting Routes that several rollouts share.
@@ -1055,11 +1053,11 @@ type TrafficRouting struct {
 	// Spec As it was sent: `objectRef` and `strategy`.
 	Spec map[string]interface{} `json:"spec"`
 
-	// Status Who holds it.
+	// Status The releases that hold it.
 	Status TrafficRoutingStatus `json:"status"`
 }
 
-// TrafficRoutingDocument A TrafficRouting of `rollouts.kruise.io/v1alpha1`, whole or its `spec` alone.
+// TrafficRoutingDocument A TrafficRouting of `rollouts.kruise.io/v1alpha1`, the whole object or only its `spec`.
 //
 // Example: {"apiVersion":"rollouts.kruise.io/v1alpha1","kind":"TrafficRouting","metadata":{"name":"mse-traffic"},"spec":{"objectRef":[{"ingress":{"classType":"mse","name":"spring-cloud-a"},"service":"spring-cloud-a"}],"strategy":{"matches":[{"headers":[{"name":"User-Agent","type":"Exact","value":"Android"}]}],"requestHeaderModifier":{"set":[{"name":"x-mse-tag","value":"gray"}]}}}}
 type TrafficRoutingDocument map[string]interface{}
@@ -1072,26 +1070,26 @@ type TrafficRoutingList struct {
 	NextCursor NextCursor `json:"nextCursor,omitempty"`
 }
 
-// TrafficRoutingStatus Who holds it.
+// TrafficRoutingStatus The releases that hold it.
 type TrafficRoutingStatus struct {
 	// Holders The workflows of the rollouts that hold it.
 	Holders []string `json:"holders"`
 	Message string   `json:"message,omitempty"`
 
-	// Phase `Initial`: no engine has looked at it yet. `Healthy`: no rollout holds it, and the routes are their own. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Terminating`: it was deleted, and goes when nobody holds it any more.
+	// Phase `Initial`: no engine has reconciled it yet. `Healthy`: no rollout holds it, and the routes have their original settings. `Progressing`: rollouts hold it. `Finalizing`: its last holder restores the routes. `Terminating`: it was deleted, and is removed when no rollout holds it any more.
 	Phase TrafficRoutingStatusPhase `json:"phase"`
 }
 
-// TrafficRoutingStatusPhase `Initial`: no engine has looked at it yet. `Healthy`: no rollout holds it, and the routes are their own. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Terminating`: it was deleted, and goes when nobody holds it any more.
+// TrafficRoutingStatusPhase `Initial`: no engine has reconciled it yet. `Healthy`: no rollout holds it, and the routes have their original settings. `Progressing`: rollouts hold it. `Finalizing`: its last holder restores the routes. `Terminating`: it was deleted, and is removed when no rollout holds it any more.
 type TrafficRoutingStatusPhase string
 
-// ValidateResult What was found in a plan.
+// ValidateResult The result of checking a plan.
 //
 // Example: {"errors":[{"field":"deployment","item":2,"line":6,"reason":"RESTARTT is none of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY"}],"valid":false,"warnings":[],"waves":[]}
 type ValidateResult struct {
 	Errors []FieldProblem `json:"errors"`
 
-	// Valid Whether the plan could be executed as far as its text and the catalogue say.
+	// Valid Whether the plan could be executed, judged by its text and the catalogue.
 	Valid    bool           `json:"valid"`
 	Warnings []FieldProblem `json:"warnings"`
 
@@ -1099,9 +1097,9 @@ type ValidateResult struct {
 	Waves []Wave `json:"waves"`
 }
 
-// VerbRequest Who asks and why.
+// VerbRequest Actor and reason.
 type VerbRequest struct {
-	// Actor Who asks. It is recorded as said.
+	// Actor The actor. It is self-reported.
 	//
 	// Example: li
 	Actor string `json:"actor,omitempty"`
@@ -1121,10 +1119,10 @@ type Wave struct {
 
 // WaveItem One item of a wave.
 type WaveItem struct {
-	// ContainerExecMethod How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
+	// ContainerExecMethod How the pods of a service are replaced: all at once, or one at a time, each when the previous one is ready again.
 	ContainerExecMethod Method `json:"containerExecMethod"`
 
-	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it.
+	// Deployment The operation of a plan's item on a service. RESTORE takes back what a task did to it.
 	Deployment Operation `json:"deployment"`
 
 	// Item The item's number in the plan, counted from 1.
@@ -1138,7 +1136,7 @@ type WorkflowRef = plan.WorkflowRef
 // Workload One Kubernetes object of a service.
 type Workload = catalog.Workload
 
-// WorkloadDiff What would change on one workload.
+// WorkloadDiff The changes of one workload.
 type WorkloadDiff struct {
 	// Changes Whether anything would change.
 	Changes bool `json:"changes"`
@@ -1161,7 +1159,7 @@ type WorkloadDiff struct {
 	// Pods How many pods would be replaced.
 	Pods int32 `json:"pods,omitempty"`
 
-	// Summary What would be done first, in a sentence, or why nothing would be.
+	// Summary The first action, in a sentence, or why there is none.
 	//
 	// Example: nothing to do: 3 of 3 pods are ready
 	Summary string `json:"summary"`
@@ -1169,10 +1167,10 @@ type WorkloadDiff struct {
 	// Template The fields of the pod template that would change.
 	Template []FieldChange `json:"template,omitempty"`
 
-	// ToReplicas The size in the end.
+	// ToReplicas The final size.
 	ToReplicas *int32 `json:"toReplicas,omitempty"`
 
-	// Unknown What can't be known before the execution.
+	// Unknown What isn't known before the execution.
 	Unknown string `json:"unknown,omitempty"`
 }
 
@@ -1221,7 +1219,7 @@ type TaskID = string
 // TrafficRoutingName defines model for TrafficRoutingName.
 type TrafficRoutingName = string
 
-// Via Through which front door somebody came.
+// Via The kind of client that a person used.
 type Via = FrontDoor
 
 // Conflict An error, as RFC 9457 has it.
@@ -1282,43 +1280,43 @@ type Unreachable = Problem
 // UnsupportedMediaType An error, as RFC 9457 has it.
 type UnsupportedMediaType = Problem
 
-// RolloutVerb Who asks and why, and for which step.
+// RolloutVerb Actor and reason, and the step that is meant.
 type RolloutVerb = RolloutVerbRequest
 
-// ServingVerb Who asks and why, and for which party.
+// ServingVerb Actor and reason, and the party that is meant.
 type ServingVerb = ServingVerbRequest
 
 // StartOfRollout One release of one workload: which workload, by which strategy, and what changes. The strategy is that of a Rollout document of Kruise
-// Rollouts. In place of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or
-// `v1alpha1` can be given as `rollout`. Exactly one of `images` and `templatePatch` says what changes.
+// Rollouts. Instead of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or `v1alpha1`
+// can be given as `rollout`. Exactly one of `images` and `templatePatch` defines what changes.
 //
 // Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
 type StartOfRollout = RolloutRequest
 
-// TaskStop Who asks and why, and where the task's rollouts end.
+// TaskStop Actor and reason, and where the task's rollouts end.
 type TaskStop = TaskStopRequest
 
-// UndoOfRollout Who asks and why, and which version is to serve again.
+// UndoOfRollout Actor and reason, and the version to return to.
 type UndoOfRollout = RolloutUndoRequest
 
-// Verb Who asks and why.
+// Verb Actor and reason.
 type Verb = VerbRequest
 
 // ListPartiesParams defines parameters for ListParties.
 type ListPartiesParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListPlansParams defines parameters for ListPlans.
 type ListPlansParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -1327,7 +1325,7 @@ type ExecutePlanParams struct {
 	// IdempotencyKey Any text of 1 to 255 characters that is unique to this execution, such as a pipeline's run number.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
@@ -1345,10 +1343,10 @@ type ListRolloutsParams struct {
 	// WaitingFor Only rollouts that wait for this; may be repeated.
 	WaitingFor *[]RolloutWaitKind `form:"waitingFor,omitempty" json:"waitingFor,omitempty"`
 
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -1357,175 +1355,175 @@ type StartRolloutParams struct {
 	// IdempotencyKey Any text of 1 to 255 characters that is unique to this release, such as a pipeline's run number. It is the same as `key` in the body.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // GetRolloutParams defines parameters for GetRollout.
 type GetRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 }
 
 // ApproveRolloutParams defines parameters for ApproveRollout.
 type ApproveRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // WatchRolloutParams defines parameters for WatchRollout.
 type WatchRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
+	// LastEventID The ID of the last event that was read. It is only recorded with the request, since the current state always comes first.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // GetRolloutHistoryParams defines parameters for GetRolloutHistory.
 type GetRolloutHistoryParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 }
 
 // JumpRolloutParams defines parameters for JumpRollout.
 type JumpRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // PauseRolloutParams defines parameters for PauseRollout.
 type PauseRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // PromoteRolloutParams defines parameters for PromoteRollout.
 type PromoteRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // ResumeRolloutParams defines parameters for ResumeRollout.
 type ResumeRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // RetryRolloutParams defines parameters for RetryRollout.
 type RetryRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // RollbackRolloutParams defines parameters for RollbackRollout.
 type RollbackRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // StopRolloutParams defines parameters for StopRollout.
 type StopRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // UndoRolloutParams defines parameters for UndoRollout.
 type UndoRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
 	// IdempotencyKey Any text of 1 to 255 characters that is unique to this undo. It is the same as `key` in the body.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // ListServicesParams defines parameters for ListServices.
 type ListServicesParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListServingsParams defines parameters for ListServings.
 type ListServingsParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ApproveServingParams defines parameters for ApproveServing.
 type ApproveServingParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // WatchServingParams defines parameters for WatchServing.
 type WatchServingParams struct {
-	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
+	// LastEventID The ID of the last event that was read. It is only recorded with the request, since the current state always comes first.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // GetServingHistoryParams defines parameters for GetServingHistory.
 type GetServingHistoryParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // PauseServingParams defines parameters for PauseServing.
 type PauseServingParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // ResumeServingParams defines parameters for ResumeServing.
 type ResumeServingParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // StopServingParams defines parameters for StopServing.
 type StopServingParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
@@ -1537,34 +1535,34 @@ type ListTasksParams struct {
 	// Plan Only tasks of this plan.
 	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
 
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ApproveTaskParams defines parameters for ApproveTask.
 type ApproveTaskParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // WatchTaskParams defines parameters for WatchTask.
 type WatchTaskParams struct {
-	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
+	// LastEventID The ID of the last event that was read. It is only recorded with the request, since the current state always comes first.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // PauseTaskParams defines parameters for PauseTask.
 type PauseTaskParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // GetTaskReportParams defines parameters for GetTaskReport.
 type GetTaskReportParams struct {
-	// Format The form of the report; it wins over `Accept`.
+	// Format The form of the report; it takes precedence over `Accept`.
 	Format *ReportFormat `form:"format,omitempty" json:"format,omitempty"`
 }
 
@@ -1573,19 +1571,19 @@ type RerunTaskParams struct {
 	// IdempotencyKey Any text of 1 to 255 characters that is unique to this execution, such as a pipeline's run number.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // ResumeTaskParams defines parameters for ResumeTask.
 type ResumeTaskParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // StopTaskParams defines parameters for StopTask.
 type StopTaskParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
@@ -1594,25 +1592,25 @@ type ListTrafficRoutingsParams struct {
 	// Namespace Only traffic routings of this namespace.
 	Namespace *string `form:"namespace,omitempty" json:"namespace,omitempty"`
 
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListPackagesParams defines parameters for ListPackages.
 type ListPackagesParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// After Where the page begins; `next` of the page before, or any digest.
+	// After The start of the page: `next` of the previous page, or any digest.
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 }
 
 // DeletePackageParams defines parameters for DeletePackage.
 type DeletePackageParams struct {
-	// UnusedSince The package is deleted only if it was stored and last used before this time. The clock that counts is the store's: a time just after the `usedAt` of a list says "unless it was used since".
+	// UnusedSince The package is deleted only if it was stored and last used before this time, by the store's clock: a time just after the `usedAt` of a list means "unless it was used since".
 	UnusedSince time.Time `form:"unusedSince" json:"unusedSince"`
 }
 
@@ -1941,7 +1939,7 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
 	CreateKusciaAppImage(ctx context.Context, body CreateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteKusciaAppImageWithBody Takes an AppImage away; servings go on with the version that they run
+	// DeleteKusciaAppImageWithBody Deletes an AppImage; servings keep the version that they run
 	//
 	// The body is a `DeleteAppImageRequest`.
 	//
@@ -1950,7 +1948,7 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
 	DeleteKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteKusciaAppImage Takes an AppImage away; servings go on with the version that they run
+	// DeleteKusciaAppImage Deletes an AppImage; servings keep the version that they run
 	//
 	// The body is a `DeleteAppImageRequest`.
 	//
@@ -1995,7 +1993,7 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
 	QueryKusciaAppImage(ctx context.Context, body QueryKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateKusciaAppImageWithBody Changes an AppImage; what its messages cannot say stays as it is
+	// UpdateKusciaAppImageWithBody Changes an AppImage; fields that its messages can't express are kept
 	//
 	// The body is a `UpdateAppImageRequest`.
 	//
@@ -2004,7 +2002,7 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
 	UpdateKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UpdateKusciaAppImage Changes an AppImage; what its messages cannot say stays as it is
+	// UpdateKusciaAppImage Changes an AppImage; fields that its messages can't express are kept
 	//
 	// The body is a `UpdateAppImageRequest`.
 	//
@@ -2013,36 +2011,36 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
 	UpdateKusciaAppImage(ctx context.Context, body UpdateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListParties Lists the parties, by name, and says which of them can be reached
+	// ListParties Lists the parties, by name, and whether they are reachable
 	//
-	// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is a party too, which `default` serves;
-	// such parties are not listed, and can be read by their name.
+	// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is also a party, served by `default`; such
+	// parties are not listed, but can be read by name.
 	//
 	// Corresponds with GET /api/v1/parties (the `ListParties` operationId).
 	ListParties(ctx context.Context, params *ListPartiesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteParty Deletes a party
 	//
-	// Deletes the Party object; the party's cluster and its worker are left as they are. While a release that is not over names the party it is
-	// refused with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of
-	// its name: then the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; without an
-	// object there is nothing of it to delete, and that is refused with 409.
+	// Deletes the Party object; the party's cluster and its worker are not changed. While an open release names the party, the deletion is refused
+	// with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of its name: then
+	// the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; if it has no object, there is
+	// nothing to delete, and the deletion is refused with 409.
 	//
 	// Corresponds with DELETE /api/v1/parties/{name} (the `DeleteParty` operationId).
 	DeleteParty(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetParty Reads a party, and whether a worker of it is there
+	// GetParty Reads a party, and whether one of its workers is reachable
 	//
-	// A worker reports every 5 seconds; a party that is silent for 20 is unreachable. Presence is what Temporal was told: where it cannot say,
-	// `reachable` is `unknown`. It decides nothing; a start asks the party's worker itself.
+	// A worker reports every 5 seconds; a party without a report for 20 seconds is unreachable. The reports are kept by Temporal: if it has no
+	// information, `reachable` is `unknown`. Releases don't depend on them; a start queries the party's worker directly.
 	//
 	// Corresponds with GET /api/v1/parties/{name} (the `GetParty` operationId).
 	GetParty(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PutPartyWithBody Creates or replaces a party
 	//
-	// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
-	// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+	// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
+	// that name changes its settings. A body equal to the stored party writes nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2051,8 +2049,8 @@ type ClientInterface interface {
 
 	// PutParty Creates or replaces a party
 	//
-	// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
-	// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+	// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
+	// that name changes its settings. A body equal to the stored party writes nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2066,10 +2064,10 @@ type ClientInterface interface {
 
 	// ValidatePlanWithBody Checks a plan without saving it
 	//
-	// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
-	// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
-	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
-	// Nothing is stored and no cluster is changed.
+	// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
+	// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
+	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
+	// is changed.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2078,10 +2076,10 @@ type ClientInterface interface {
 
 	// ValidatePlan Checks a plan without saving it
 	//
-	// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
-	// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
-	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
-	// Nothing is stored and no cluster is changed.
+	// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
+	// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
+	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
+	// is changed.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2097,16 +2095,15 @@ type ClientInterface interface {
 
 	// GetPlan Reads a plan
 	//
-	// Answers the plan as JSON, or as YAML when `Accept` asks for `application/yaml`.
+	// Returns the plan as JSON, or as YAML when `Accept` asks for `application/yaml`.
 	//
 	// Corresponds with GET /api/v1/plans/{name} (the `GetPlan` operationId).
 	GetPlan(ctx context.Context, name PlanName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PutPlanWithBody Creates or replaces a plan
 	//
-	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet are
-	// warned of only; they are refused when the plan is executed. Tasks that already run are not affected. A body equal to what is stored
-	// writes nothing.
+	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+	// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2115,9 +2112,8 @@ type ClientInterface interface {
 
 	// PutPlan Creates or replaces a plan
 	//
-	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet are
-	// warned of only; they are refused when the plan is executed. Tasks that already run are not affected. A body equal to what is stored
-	// writes nothing.
+	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+	// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2126,25 +2122,21 @@ type ClientInterface interface {
 
 	// DiffPlan Shows what an execution of a plan would change now
 	//
-	// The worker of each party looks at the workloads as they are, decides what each operation would do first, and has the API server make that
-	// write as a dry run. Nothing is changed. Each workload is looked at by itself: what earlier items of the plan do to it isn't foreseen, and the
-	// answer says so.
-	//
-	// Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
-	// refused here, with the same answers. A live task of the plan, beside which an execution is refused, is only a warning here.
+	// The worker of each party reads the current workloads, decides what each operation would do first, and sends that write to the API server as a
+	// dry run. Nothing is changed. Each workload is compared separately: effects of earlier items of the plan aren't included, and the answer says
+	// so. Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. Whatever an execution would refuse is
+	// refused here with the same answers. A live task of the plan, because of which an execution would be refused, is only a warning here.
 	//
 	// Corresponds with POST /api/v1/plans/{name}/diff (the `DiffPlan` operationId).
 	DiffPlan(ctx context.Context, name PlanName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ExecutePlanWithBody Executes a plan
 	//
-	// Starts a task that runs the plan and the catalogue entries as they are now. Before anything is changed the plan is checked against the
-	// catalogue and against the clusters of all its parties; what cannot be done is refused with 422 and every reason.
-	//
-	// A plan has one live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`.
-	//
-	// Send an `Idempotency-Key` to be safe against repeats: for 30 days the same key with the same body is the same task, and the same key
-	// with another plan or body is refused with 409.
+	// Starts a task that runs the plan and the catalogue entries in their current versions. Before anything is changed, the plan is checked against
+	// the catalogue and against the clusters of all its parties; a plan that cannot be executed is refused with 422 and every reason. A plan has one
+	// live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`. Send an
+	// `Idempotency-Key` to make repeats safe: for 30 days the same key with the same body is the same task, and the same key with another plan or
+	// body is refused with 409.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2153,13 +2145,11 @@ type ClientInterface interface {
 
 	// ExecutePlan Executes a plan
 	//
-	// Starts a task that runs the plan and the catalogue entries as they are now. Before anything is changed the plan is checked against the
-	// catalogue and against the clusters of all its parties; what cannot be done is refused with 422 and every reason.
-	//
-	// A plan has one live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`.
-	//
-	// Send an `Idempotency-Key` to be safe against repeats: for 30 days the same key with the same body is the same task, and the same key
-	// with another plan or body is refused with 409.
+	// Starts a task that runs the plan and the catalogue entries in their current versions. Before anything is changed, the plan is checked against
+	// the catalogue and against the clusters of all its parties; a plan that cannot be executed is refused with 422 and every reason. A plan has one
+	// live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`. Send an
+	// `Idempotency-Key` to make repeats safe: for 30 days the same key with the same body is the same task, and the same key with another plan or
+	// body is refused with 409.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2168,23 +2158,20 @@ type ClientInterface interface {
 
 	// ListRollouts Lists the rollouts, newest first
 	//
-	// One entry for each rollout name: its release that runs, or else its last one. The releases before are in its history. Phase and
-	// `waitingFor` of a running release are as its workflow last published them.
+	// One entry for each rollout name: its running release, or else its last one. Earlier releases are in its history. Phase and `waitingFor` of a
+	// running release are as last published by its workflow.
 	//
 	// Corresponds with GET /api/v1/rollouts (the `ListRollouts` operationId).
 	ListRollouts(ctx context.Context, params *ListRolloutsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// StartRolloutWithBody Starts a rollout
 	//
-	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
-	// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
-	// permissions suffice. What cannot be done is refused with 422 and every reason.
-	//
-	// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
-	// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
-	// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
-	//
-	// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it can be
+	// carried out: that the workload, its containers and its routes exist, that the routes can express the steps, and that the permissions suffice.
+	// A rollout that cannot be carried out is refused with 422 and every reason. A workload has one release at a time. While a rollout of that name
+	// runs, another is refused with 409 and a pointer to the first, unless `supersede` is true: then the first goes back to the stable version, and
+	// the newer one begins at step 1. While another release holds the workload, or an object that routes to it, the answer is 409 with that release
+	// in `holder`. Send an `Idempotency-Key` (or `key` in the body) to make repeats safe: for 30 days the same key with the same body is the same
 	// rollout, and the same key with another body is refused with 409.
 	//
 	// Takes any type of body and a specified content type.
@@ -2194,15 +2181,12 @@ type ClientInterface interface {
 
 	// StartRollout Starts a rollout
 	//
-	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
-	// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
-	// permissions suffice. What cannot be done is refused with 422 and every reason.
-	//
-	// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
-	// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
-	// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
-	//
-	// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it can be
+	// carried out: that the workload, its containers and its routes exist, that the routes can express the steps, and that the permissions suffice.
+	// A rollout that cannot be carried out is refused with 422 and every reason. A workload has one release at a time. While a rollout of that name
+	// runs, another is refused with 409 and a pointer to the first, unless `supersede` is true: then the first goes back to the stable version, and
+	// the newer one begins at step 1. While another release holds the workload, or an object that routes to it, the answer is 409 with that release
+	// in `holder`. Send an `Idempotency-Key` (or `key` in the body) to make repeats safe: for 30 days the same key with the same body is the same
 	// rollout, and the same key with another body is refused with 409.
 	//
 	// Takes a body of the `application/json` content type.
@@ -2212,9 +2196,9 @@ type ClientInterface interface {
 
 	// ValidateRolloutWithBody Checks a rollout without starting it
 	//
-	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
-	// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
-	// Who holds the workload now is a warning: it may be over by the time of the start.
+	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, including those in the party's cluster, without any
+	// write. Returns 200 whether or not the rollout could be started: the steps as they would run, every error and every warning. A release that
+	// currently holds the workload is a warning, because it may have ended by the time of the start.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2223,9 +2207,9 @@ type ClientInterface interface {
 
 	// ValidateRollout Checks a rollout without starting it
 	//
-	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
-	// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
-	// Who holds the workload now is a warning: it may be over by the time of the start.
+	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, including those in the party's cluster, without any
+	// write. Returns 200 whether or not the rollout could be started: the steps as they would run, every error and every warning. A release that
+	// currently holds the workload is a warning, because it may have ended by the time of the start.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2234,14 +2218,15 @@ type ClientInterface interface {
 
 	// GetRollout Reads a rollout
 	//
-	// The release that runs under that name, or else the last one that did.
+	// The running release of that name, or else the last one.
 	//
 	// Corresponds with GET /api/v1/rollouts/{namespace}/{name} (the `GetRollout` operationId).
 	GetRollout(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ApproveRolloutWithBody Approves the step that waits for a person
 	//
-	// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+	// Legal while `waitingFor.kind` is `approval`; it also ends a timed pause early. Send `waitingFor.gate` back as `gate`: an approval of a step
+	// that has passed is refused with 409 and changes nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2250,7 +2235,8 @@ type ClientInterface interface {
 
 	// ApproveRollout Approves the step that waits for a person
 	//
-	// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+	// Legal while `waitingFor.kind` is `approval`; it also ends a timed pause early. Send `waitingFor.gate` back as `gate`: an approval of a step
+	// that has passed is refused with 409 and changes nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2259,26 +2245,26 @@ type ClientInterface interface {
 
 	// WatchRollout Follows a rollout by server-sent events
 	//
-	// Sends `event: state` with the whole rollout as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. While somebody
-	// watches, the pods that are ready are counted anew every 2 seconds. After 15 seconds in which the engine could not learn whether
-	// anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. The
-	// stream ends when the rollout is over. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that begin
-	// with a colon only keep the connection open.
+	// Sends `event: state` with the whole rollout as `data` at once and after every change; its `id` is `<runId>.<seq>`. While a client follows the
+	// stream, ready pods are counted every 2 seconds. If the engine could not find out for 15 seconds whether anything changed, it sends
+	// `event: stale` with `{"since": time, "reason": text}`; the next `state` means that the stream is current again. The stream ends with the
+	// rollout. A client that reconnects (`Last-Event-ID`) gets the current state at once. Lines that begin with a colon only keep the connection
+	// open.
 	//
 	// Corresponds with GET /api/v1/rollouts/{namespace}/{name}/events (the `WatchRollout` operationId).
 	WatchRollout(ctx context.Context, namespace Namespace, name RolloutName, params *WatchRolloutParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetRolloutHistory Reads the releases of a rollout name, newest first
 	//
-	// The release that runs, if any, and the past ones, each whole with its decisions. The newest 50 past releases of each name are kept,
-	// unless the engine is set otherwise.
+	// The running release, if any, and the past ones, each complete with its decisions. The newest 50 past releases of each name are kept, unless
+	// the engine is configured otherwise.
 	//
 	// Corresponds with GET /api/v1/rollouts/{namespace}/{name}/history (the `GetRolloutHistory` operationId).
 	GetRolloutHistory(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// JumpRolloutWithBody Goes to another step
 	//
-	// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+	// `toStep` is the step. Forwards, the pods of that step are started; backwards, only traffic moves, never pods.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2287,7 +2273,7 @@ type ClientInterface interface {
 
 	// JumpRollout Goes to another step
 	//
-	// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+	// `toStep` is the step. Forwards, the pods of that step are started; backwards, only traffic moves, never pods.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2296,7 +2282,8 @@ type ClientInterface interface {
 
 	// PauseRolloutWithBody Pauses a rollout
 	//
-	// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
+	// A step that moves pods stops at its current state: moved pods stay, and no others move until the rollout is resumed. A paused rollout runs
+	// nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2305,25 +2292,26 @@ type ClientInterface interface {
 
 	// PauseRollout Pauses a rollout
 	//
-	// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
+	// A step that moves pods stops at its current state: moved pods stay, and no others move until the rollout is resumed. A paused rollout runs
+	// nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/pause (the `PauseRollout` operationId).
 	PauseRollout(ctx context.Context, namespace Namespace, name RolloutName, params *PauseRolloutParams, body PauseRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PromoteRolloutWithBody Finishes a rollout without the waits that are left
+	// PromoteRolloutWithBody Finishes a rollout without the remaining waits
 	//
-	// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+	// Goes through the remaining steps without their pauses. Send `waitingFor.gate` back as `gate`.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/promote (the `PromoteRollout` operationId).
 	PromoteRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *PromoteRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PromoteRollout Finishes a rollout without the waits that are left
+	// PromoteRollout Finishes a rollout without the remaining waits
 	//
-	// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+	// Goes through the remaining steps without their pauses. Send `waitingFor.gate` back as `gate`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2332,7 +2320,7 @@ type ClientInterface interface {
 
 	// ResumeRolloutWithBody Resumes a paused rollout
 	//
-	// Goes on where it was.
+	// Continues at the current state.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2341,43 +2329,45 @@ type ClientInterface interface {
 
 	// ResumeRollout Resumes a paused rollout
 	//
-	// Goes on where it was.
+	// Continues at the current state.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/resume (the `ResumeRollout` operationId).
 	ResumeRollout(ctx context.Context, namespace Namespace, name RolloutName, params *ResumeRolloutParams, body ResumeRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryRolloutWithBody Tries again what has failed
+	// RetryRolloutWithBody Retries what has failed
 	//
-	// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+	// Legal while the phase is `Failed`, and after another client has changed the workload: then the rollout's own settings are restored.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
 	RetryRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryRollout Tries again what has failed
+	// RetryRollout Retries what has failed
 	//
-	// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+	// Legal while the phase is `Failed`, and after another client has changed the workload: then the rollout's own settings are restored.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
 	RetryRollout(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, body RetryRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RollbackRolloutWithBody Brings a rollout back to the stable version
+	// RollbackRolloutWithBody Rolls a rollout back to the stable version
 	//
-	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout has ended, and for a rollout that
+	// was stopped to `frozen`.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/rollback (the `RollbackRollout` operationId).
 	RollbackRolloutWithBody(ctx context.Context, namespace Namespace, name RolloutName, params *RollbackRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RollbackRollout Brings a rollout back to the stable version
+	// RollbackRollout Rolls a rollout back to the stable version
 	//
-	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout has ended, and for a rollout that
+	// was stopped to `frozen`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2386,7 +2376,8 @@ type ClientInterface interface {
 
 	// StopRolloutWithBody Ends a rollout
 	//
-	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic
+	// unchanged, releases the workload and ends `Cancelled`; the next release of the workload, or a rollback of this one, restores it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2395,7 +2386,8 @@ type ClientInterface interface {
 
 	// StopRollout Ends a rollout
 	//
-	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic
+	// unchanged, releases the workload and ends `Cancelled`; the next release of the workload, or a rollback of this one, restores it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2404,17 +2396,13 @@ type ClientInterface interface {
 
 	// UndoRolloutWithBody Goes back to an earlier version, after the end of a release
 	//
-	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-	// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
-	// the number of each version.
-	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
-	// dropped is refused with 422, and the answer names what is left.
-	//
-	// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
-	// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
-	// home cluster, its strategy is used, and it shows the release.
-	//
-	// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without `toRevision`
+	// that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows the number of each
+	// version. The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: a version that
+	// `spec.revisionHistoryLimit` has dropped is refused with 422, and the answer lists the versions that are left. The release goes through the
+	// steps, unless `policy.rollbackWindow` allows an undo to this version without steps: then all pods are replaced within the workload's own
+	// limits, without approvals. If the home cluster has a Rollout object of that name, its strategy is used, and it shows the release. While a
+	// release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2423,17 +2411,13 @@ type ClientInterface interface {
 
 	// UndoRollout Goes back to an earlier version, after the end of a release
 	//
-	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-	// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
-	// the number of each version.
-	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
-	// dropped is refused with 422, and the answer names what is left.
-	//
-	// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
-	// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
-	// home cluster, its strategy is used, and it shows the release.
-	//
-	// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without `toRevision`
+	// that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows the number of each
+	// version. The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: a version that
+	// `spec.revisionHistoryLimit` has dropped is refused with 422, and the answer lists the versions that are left. The release goes through the
+	// steps, unless `policy.rollbackWindow` allows an undo to this version without steps: then all pods are replaced within the workload's own
+	// limits, without approvals. If the home cluster has a Rollout object of that name, its strategy is used, and it shows the release. While a
+	// release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2447,21 +2431,21 @@ type ClientInterface interface {
 
 	// DeleteService Deletes a service from the catalogue
 	//
-	// Its workloads are left as they are. A service that a plan uses is not deleted, since the plan could not be executed without it.
+	// Its workloads are not changed. A service that a plan uses is not deleted, since the plan could not be executed without it.
 	//
 	// Corresponds with DELETE /api/v1/services/{id} (the `DeleteService` operationId).
 	DeleteService(ctx context.Context, id ServiceID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetService Reads a service
 	//
-	// Answers JSON, or YAML when `Accept` asks for `application/yaml`.
+	// Returns JSON, or YAML when `Accept` asks for `application/yaml`.
 	//
 	// Corresponds with GET /api/v1/services/{id} (the `GetService` operationId).
 	GetService(ctx context.Context, id ServiceID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PutServiceWithBody Creates or replaces a service
 	//
-	// The body is the whole service. Tasks that already run are not affected. A body equal to what is stored writes nothing.
+	// The body is the whole service. Running tasks are not affected. A body equal to the stored service writes nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2470,7 +2454,7 @@ type ClientInterface interface {
 
 	// PutService Creates or replaces a service
 	//
-	// The body is the whole service. Tasks that already run are not affected. A body equal to what is stored writes nothing.
+	// The body is the whole service. Running tasks are not affected. A body equal to the stored service writes nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2495,7 +2479,7 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
 	CreateKusciaServing(ctx context.Context, body CreateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteKusciaServingWithBody Has a serving taken away
+	// DeleteKusciaServingWithBody Deletes a serving
 	//
 	// The body is a `DeleteServingRequest`.
 	//
@@ -2504,7 +2488,7 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
 	DeleteKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteKusciaServing Has a serving taken away
+	// DeleteKusciaServing Deletes a serving
 	//
 	// The body is a `DeleteServingRequest`.
 	//
@@ -2569,33 +2553,33 @@ type ClientInterface interface {
 
 	// ListServings Lists the servings, by ID
 	//
-	// Servings that are being deleted are listed until they are gone; they have `deletedAt`.
+	// Servings that are being deleted are listed until they are deleted; they have `deletedAt`.
 	//
 	// Corresponds with GET /api/v1/servings (the `ListServings` operationId).
 	ListServings(ctx context.Context, params *ListServingsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetServing Reads a serving
 	//
-	// After an update that failed, the parties and their endpoints are those of the version that serves; `reason` is `UpdateRolledBack` then, and
+	// After a failed update, the parties and their endpoints are those of the version that serves; `reason` is then `UpdateRolledBack`, and
 	// `servedGeneration` is less than `generation`.
 	//
 	// Corresponds with GET /api/v1/servings/{id} (the `GetServing` operationId).
 	GetServing(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ApproveServingWithBody Has the party begin that waits for an approval
+	// ApproveServingWithBody Begins the party that waits for an approval
 	//
 	// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
-	// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+	// party but the first. Send `operation.waitingFor.gate` back as `gate`: a stale approval is refused with 409 and changes nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/servings/{id}/approve (the `ApproveServing` operationId).
 	ApproveServingWithBody(ctx context.Context, id ServingID, params *ApproveServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ApproveServing Has the party begin that waits for an approval
+	// ApproveServing Begins the party that waits for an approval
 	//
 	// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
-	// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+	// party but the first. Send `operation.waitingFor.gate` back as `gate`: a stale approval is refused with 409 and changes nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2604,75 +2588,77 @@ type ClientInterface interface {
 
 	// WatchServing Follows a serving by server-sent events
 	//
-	// Sends `event: state` with the whole serving as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`, with the run of the
-	// operation that is under way or was last. After 15 seconds in which the engine could not learn whether anything changed it sends
-	// `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. A serving has no end of its own: the
-	// stream ends when the serving is deleted and gone. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that
-	// begin with a colon only keep the connection open.
+	// Sends `event: state` with the whole serving as `data` at once and after every change; its `id` is `<runId>.<seq>`, with the run of the current
+	// or last operation. If the engine could not find out for 15 seconds whether anything changed, it sends `event: stale` with
+	// `{"since": time, "reason": text}`; the next `state` means that the stream is current again. A serving never ends by itself: the stream ends
+	// when the serving has been deleted. A client that reconnects (`Last-Event-ID`) gets the current state at once. Lines that begin with a colon
+	// only keep the connection open.
 	//
 	// Corresponds with GET /api/v1/servings/{id}/events (the `WatchServing` operationId).
 	WatchServing(ctx context.Context, id ServingID, params *WatchServingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetServingHistory Reads the operations on a serving, newest first
 	//
-	// The operation that is under way, if any, and the past ones, each with what it was asked, how it ended and who decided what. The newest 50 past
-	// operations on each serving ID are kept, unless the engine is set otherwise; also those on a serving that was deleted.
+	// The running operation, if any, and the past ones, each with its request, its result and all decisions. The newest 50 past operations on each
+	// serving ID are kept, unless the engine is configured otherwise; also those on a serving that was deleted.
 	//
 	// Corresponds with GET /api/v1/servings/{id}/history (the `GetServingHistory` operationId).
 	GetServingHistory(ctx context.Context, id ServingID, params *GetServingHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PauseServingWithBody Holds the operation on a serving
+	// PauseServingWithBody Pauses the operation on a serving
 	//
-	// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+	// Parties that have begun continue; no other party begins until the operation is resumed. Legal while an update or a creation runs and some
+	// party has not begun.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
 	PauseServingWithBody(ctx context.Context, id ServingID, params *PauseServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PauseServing Holds the operation on a serving
+	// PauseServing Pauses the operation on a serving
 	//
-	// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+	// Parties that have begun continue; no other party begins until the operation is resumed. Legal while an update or a creation runs and some
+	// party has not begun.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
 	PauseServing(ctx context.Context, id ServingID, params *PauseServingParams, body PauseServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutServingPolicyWithBody Says what a serving's operations do otherwise than by default
+	// PutServingPolicyWithBody Sets the policy of a serving's operations
 	//
-	// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
-	// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
-	// `slipway.io/policy`. A body equal to what is stored writes nothing.
+	// The body is the whole policy; omitted fields have their defaults, and `{}` is the default policy. It applies from the next operation on: a
+	// running operation keeps the policy that it started with, and setting a policy starts none. It is kept in the KusciaDeployment's annotation
+	// `slipway.io/policy`. A body equal to the stored policy writes nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
 	PutServingPolicyWithBody(ctx context.Context, id ServingID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutServingPolicy Says what a serving's operations do otherwise than by default
+	// PutServingPolicy Sets the policy of a serving's operations
 	//
-	// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
-	// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
-	// `slipway.io/policy`. A body equal to what is stored writes nothing.
+	// The body is the whole policy; omitted fields have their defaults, and `{}` is the default policy. It applies from the next operation on: a
+	// running operation keeps the policy that it started with, and setting a policy starts none. It is kept in the KusciaDeployment's annotation
+	// `slipway.io/policy`. A body equal to the stored policy writes nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
 	PutServingPolicy(ctx context.Context, id ServingID, body PutServingPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeServingWithBody Goes on with a paused operation
+	// ResumeServingWithBody Resumes a paused operation
 	//
-	// Legal after a pause. An approval that was waited for before is waited for again.
+	// Legal after a pause. If the operation waited for an approval before, it waits for it again.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/servings/{id}/resume (the `ResumeServing` operationId).
 	ResumeServingWithBody(ctx context.Context, id ServingID, params *ResumeServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeServing Goes on with a paused operation
+	// ResumeServing Resumes a paused operation
 	//
-	// Legal after a pause. An approval that was waited for before is waited for again.
+	// Legal after a pause. If the operation waited for an approval before, it waits for it again.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2681,8 +2667,8 @@ type ClientInterface interface {
 
 	// StopServingWithBody Takes an update back
 	//
-	// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
-	// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+	// Every party goes back to the previous version, as after a failure: an update is all or nothing. `reason` is then `UpdateRolledBack`, and
+	// `message` says who stopped it. A creation, which has no previous version, is refused: delete the serving.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2691,8 +2677,8 @@ type ClientInterface interface {
 
 	// StopServing Takes an update back
 	//
-	// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
-	// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+	// Every party goes back to the previous version, as after a failure: an update is all or nothing. `reason` is then `UpdateRolledBack`, and
+	// `message` says who stopped it. A creation, which has no previous version, is refused: delete the serving.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2704,9 +2690,10 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/tasks (the `ListTasks` operationId).
 	ListTasks(ctx context.Context, params *ListTasksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteTask Deletes a task that is over
+	// DeleteTask Deletes a task that has ended
 	//
-	// Deletes its record and its history. Legal in the final states, and for a task whose workflow is gone; a task that can still go on is refused with 409: stop it first.
+	// Deletes its record and its history. Legal in the final states, and for a task whose workflow no longer exists; a task that can still continue
+	// is refused with 409: stop it first.
 	//
 	// Corresponds with DELETE /api/v1/tasks/{id} (the `DeleteTask` operationId).
 	DeleteTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2718,8 +2705,8 @@ type ClientInterface interface {
 
 	// ApproveTaskWithBody Overrides the release window that a task waits for
 	//
-	// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
-	// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+	// Begins the services that wait for a release window now. The task's times apply again from the moment at which the wait would have ended. A
+	// `reason` is required. Legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2728,8 +2715,8 @@ type ClientInterface interface {
 
 	// ApproveTask Overrides the release window that a task waits for
 	//
-	// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
-	// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+	// Begins the services that wait for a release window now. The task's times apply again from the moment at which the wait would have ended. A
+	// `reason` is required. Legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2738,17 +2725,17 @@ type ClientInterface interface {
 
 	// WatchTask Follows a task by server-sent events
 	//
-	// Sends `event: state` with the whole task as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. After 15 seconds in
-	// which the engine could not learn whether anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state`
-	// says that all is well again. The stream ends after the task's final state. A reader that comes back (`Last-Event-ID`) gets the
-	// current state at once. Lines that begin with a colon only keep the connection open.
+	// Sends `event: state` with the whole task as `data` at once and after every change; its `id` is `<runId>.<seq>`. If the engine could not find
+	// out for 15 seconds whether anything changed, it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` means that the
+	// stream is current again. The stream ends after the task's final state. A client that reconnects (`Last-Event-ID`) gets the current state at
+	// once. Lines that begin with a colon only keep the connection open.
 	//
 	// Corresponds with GET /api/v1/tasks/{id}/events (the `WatchTask` operationId).
 	WatchTask(ctx context.Context, id TaskID, params *WatchTaskParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PauseTaskWithBody Pauses a task
 	//
-	// What is being released is finished first; nothing new is begun until the task is resumed. Legal while the task is `Pending` or `Running`.
+	// Running services finish first; no new ones begin until the task is resumed. Legal while the task is `Pending` or `Running`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2757,7 +2744,7 @@ type ClientInterface interface {
 
 	// PauseTask Pauses a task
 	//
-	// What is being released is finished first; nothing new is begun until the task is resumed. Legal while the task is `Pending` or `Running`.
+	// Running services finish first; no new ones begin until the task is resumed. Legal while the task is `Pending` or `Running`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2766,28 +2753,30 @@ type ClientInterface interface {
 
 	// GetTaskReport Reads a task's report
 	//
-	// For each service its state, start and end, what was done to which workload, from which revision to which, and the key messages; at its
-	// end the reverse plan that would restore what was released. JSON, or Markdown when `Accept` asks for `text/markdown` or `format` says so.
+	// For each service its state, start and end, what was done to which workload, from which revision to which, and the key messages; at its end the
+	// reverse plan that would restore what was released. JSON, or Markdown when `Accept` asks for `text/markdown` or `format` requests it.
 	//
 	// Corresponds with GET /api/v1/tasks/{id}/report (the `GetTaskReport` operationId).
 	GetTaskReport(ctx context.Context, id TaskID, params *GetTaskReportParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RerunTaskWithBody Runs again what did not succeed in a task
+	// RerunTaskWithBody Runs the unsuccessful items of a task again
 	//
-	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-	// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
-	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves.
+	// It uses the current catalogue. The times of the old execution apply to the new one, unless the body gives others. The new task names the old
+	// one (`rerunOf`). A task that has not ended, or that succeeded, is refused with 409; so is one whose plan has another live task. Everything is
+	// checked first, as at an execution of the plan.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/tasks/{id}/rerun (the `RerunTask` operationId).
 	RerunTaskWithBody(ctx context.Context, id TaskID, params *RerunTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RerunTask Runs again what did not succeed in a task
+	// RerunTask Runs the unsuccessful items of a task again
 	//
-	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-	// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
-	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves.
+	// It uses the current catalogue. The times of the old execution apply to the new one, unless the body gives others. The new task names the old
+	// one (`rerunOf`). A task that has not ended, or that succeeded, is refused with 409; so is one whose plan has another live task. Everything is
+	// checked first, as at an execution of the plan.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2796,7 +2785,7 @@ type ClientInterface interface {
 
 	// ResumeTaskWithBody Resumes a task
 	//
-	// Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
+	// Continues at the current state of the task, without redoing finished work. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2805,7 +2794,7 @@ type ClientInterface interface {
 
 	// ResumeTask Resumes a task
 	//
-	// Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
+	// Continues at the current state of the task, without redoing finished work. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2814,17 +2803,17 @@ type ClientInterface interface {
 
 	// ReverseTask Creates the plan that takes a task back
 	//
-	// Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
-	// name depends on the task alone, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task that isn't over is refused with 409, one that
-	// changed nothing that could be taken back with 422.
+	// Saves the plan at the end of the task's report: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
+	// name depends only on the task, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task
+	// that hasn't ended is refused with 409, one that made no reversible change with 422.
 	//
 	// Corresponds with POST /api/v1/tasks/{id}/reverse (the `ReverseTask` operationId).
 	ReverseTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// StopTaskWithBody Stops a task
 	//
-	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
-	// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
+	// Running services finish first; the rest never begins. `Stopped` is final. Legal until the task has ended. Rollouts that release a service of
+	// the task continue to their end, which may need an approval; `to` ends them now, and may also be sent while the task is `Stopping`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2833,8 +2822,8 @@ type ClientInterface interface {
 
 	// StopTask Stops a task
 	//
-	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
-	// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
+	// Running services finish first; the rest never begins. `Stopped` is final. Legal until the task has ended. Rollouts that release a service of
+	// the task continue to their end, which may need an approval; `to` ends them now, and may also be sent while the task is `Stopping`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2848,21 +2837,21 @@ type ClientInterface interface {
 
 	// DeleteTrafficRouting Deletes a traffic routing
 	//
-	// While a rollout holds it, it is refused with 409; `errors` names the holders.
+	// While a rollout holds it, the deletion is refused with 409; `errors` names the holders.
 	//
 	// Corresponds with DELETE /api/v1/trafficroutings/{namespace}/{name} (the `DeleteTrafficRouting` operationId).
 	DeleteTrafficRouting(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetTrafficRouting Reads a traffic routing, and who holds it
+	// GetTrafficRouting Reads a traffic routing and its holders
 	//
 	// Corresponds with GET /api/v1/trafficroutings/{namespace}/{name} (the `GetTrafficRouting` operationId).
 	GetTrafficRouting(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PutTrafficRoutingWithBody Creates or replaces a traffic routing
 	//
-	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
-	// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
-	// A body equal to what is stored writes nothing.
+	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or only its `spec`. Namespace and name are those of the path; a
+	// document with other names is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders. A body equal to
+	// the stored object writes nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2871,21 +2860,21 @@ type ClientInterface interface {
 
 	// PutTrafficRouting Creates or replaces a traffic routing
 	//
-	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
-	// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
-	// A body equal to what is stored writes nothing.
+	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or only its `spec`. Namespace and name are those of the path; a
+	// document with other names is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders. A body equal to
+	// the stored object writes nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /api/v1/trafficroutings/{namespace}/{name} (the `PutTrafficRouting` operationId).
 	PutTrafficRouting(ctx context.Context, namespace Namespace, name TrafficRoutingName, body PutTrafficRoutingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetDocs This description as a page to read
+	// GetDocs This description as an HTML page
 	//
 	// Corresponds with GET /docs (the `GetDocs` operationId).
 	GetDocs(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetKusciaHealthWithBody Says whether Kuscia's requests can be answered
+	// GetKusciaHealthWithBody Reports whether Kuscia's requests can be answered
 	//
 	// The body is a `HealthRequest`.
 	//
@@ -2894,7 +2883,7 @@ type ClientInterface interface {
 	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
 	GetKusciaHealthWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetKusciaHealth Says whether Kuscia's requests can be answered
+	// GetKusciaHealth Reports whether Kuscia's requests can be answered
 	//
 	// The body is a `HealthRequest`.
 	//
@@ -2903,7 +2892,7 @@ type ClientInterface interface {
 	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
 	GetKusciaHealth(ctx context.Context, body GetKusciaHealthJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetHealth Says that the process lives
+	// GetHealth Reports that the process is alive
 	//
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2923,28 +2912,28 @@ type ClientInterface interface {
 	// Corresponds with GET /packages (the `ListPackages` operationId).
 	ListPackages(ctx context.Context, params *ListPackagesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeletePackage Deletes a package that nobody uses
+	// DeletePackage Deletes an unused package
 	//
-	// Whoever downloads it gets it to its end.
+	// Running downloads of it complete.
 	//
 	// Corresponds with DELETE /packages/sha256/{digest} (the `DeletePackage` operationId).
 	DeletePackage(ctx context.Context, digest PackageDigest, params *DeletePackageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetPackage Downloads a package
 	//
-	// Answers the bytes as they were stored, under an `ETag` that is the digest. Parts (`Range`) and conditions are understood.
+	// Returns the bytes as they were stored, with an `ETag` that is the digest. Ranges (`Range`) and conditional requests are supported.
 	//
 	// Corresponds with GET /packages/sha256/{digest} (the `GetPackage` operationId).
 	GetPackage(ctx context.Context, digest PackageDigest, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// HeadPackage Says whether a package is there, and how large it is
+	// HeadPackage Reports whether a package exists, and its size
 	//
 	// Corresponds with HEAD /packages/sha256/{digest} (the `HeadPackage` operationId).
 	HeadPackage(ctx context.Context, digest PackageDigest, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PutPackageWithBody Stores a package
 	//
-	// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and safe. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
+	// The body is the bytes. They are checked while they arrive, and become visible only when they are complete and stored. If the package already exists, its use is noted, and the body is ignored: `Expect: 100-continue` avoids sending it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2956,7 +2945,7 @@ type ClientInterface interface {
 	// Corresponds with POST /packages/sha256/{digest}/use (the `UsePackage` operationId).
 	UsePackage(ctx context.Context, digest PackageDigest, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetReadiness Says whether the engine can work, and which dependency is missing if not
+	// GetReadiness Reports whether the engine can work, and which dependency is missing if not
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3038,7 +3027,7 @@ func (c *Client) CreateKusciaAppImage(ctx context.Context, body CreateKusciaAppI
 	return c.Client.Do(req)
 }
 
-// DeleteKusciaAppImageWithBody Takes an AppImage away; servings go on with the version that they run
+// DeleteKusciaAppImageWithBody Deletes an AppImage; servings keep the version that they run
 //
 // The body is a `DeleteAppImageRequest`.
 //
@@ -3057,7 +3046,7 @@ func (c *Client) DeleteKusciaAppImageWithBody(ctx context.Context, contentType s
 	return c.Client.Do(req)
 }
 
-// DeleteKusciaAppImage Takes an AppImage away; servings go on with the version that they run
+// DeleteKusciaAppImage Deletes an AppImage; servings keep the version that they run
 //
 // The body is a `DeleteAppImageRequest`.
 //
@@ -3152,7 +3141,7 @@ func (c *Client) QueryKusciaAppImage(ctx context.Context, body QueryKusciaAppIma
 	return c.Client.Do(req)
 }
 
-// UpdateKusciaAppImageWithBody Changes an AppImage; what its messages cannot say stays as it is
+// UpdateKusciaAppImageWithBody Changes an AppImage; fields that its messages can't express are kept
 //
 // The body is a `UpdateAppImageRequest`.
 //
@@ -3171,7 +3160,7 @@ func (c *Client) UpdateKusciaAppImageWithBody(ctx context.Context, contentType s
 	return c.Client.Do(req)
 }
 
-// UpdateKusciaAppImage Changes an AppImage; what its messages cannot say stays as it is
+// UpdateKusciaAppImage Changes an AppImage; fields that its messages can't express are kept
 //
 // The body is a `UpdateAppImageRequest`.
 //
@@ -3190,10 +3179,10 @@ func (c *Client) UpdateKusciaAppImage(ctx context.Context, body UpdateKusciaAppI
 	return c.Client.Do(req)
 }
 
-// ListParties Lists the parties, by name, and says which of them can be reached
+// ListParties Lists the parties, by name, and whether they are reachable
 //
-// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is a party too, which `default` serves;
-// such parties are not listed, and can be read by their name.
+// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is also a party, served by `default`; such
+// parties are not listed, but can be read by name.
 //
 // Corresponds with GET /api/v1/parties (the `ListParties` operationId).
 func (c *Client) ListParties(ctx context.Context, params *ListPartiesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3210,10 +3199,10 @@ func (c *Client) ListParties(ctx context.Context, params *ListPartiesParams, req
 
 // DeleteParty Deletes a party
 //
-// Deletes the Party object; the party's cluster and its worker are left as they are. While a release that is not over names the party it is
-// refused with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of
-// its name: then the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; without an
-// object there is nothing of it to delete, and that is refused with 409.
+// Deletes the Party object; the party's cluster and its worker are not changed. While an open release names the party, the deletion is refused
+// with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of its name: then
+// the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; if it has no object, there is
+// nothing to delete, and the deletion is refused with 409.
 //
 // Corresponds with DELETE /api/v1/parties/{name} (the `DeleteParty` operationId).
 func (c *Client) DeleteParty(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3228,10 +3217,10 @@ func (c *Client) DeleteParty(ctx context.Context, name PartyName, reqEditors ...
 	return c.Client.Do(req)
 }
 
-// GetParty Reads a party, and whether a worker of it is there
+// GetParty Reads a party, and whether one of its workers is reachable
 //
-// A worker reports every 5 seconds; a party that is silent for 20 is unreachable. Presence is what Temporal was told: where it cannot say,
-// `reachable` is `unknown`. It decides nothing; a start asks the party's worker itself.
+// A worker reports every 5 seconds; a party without a report for 20 seconds is unreachable. The reports are kept by Temporal: if it has no
+// information, `reachable` is `unknown`. Releases don't depend on them; a start queries the party's worker directly.
 //
 // Corresponds with GET /api/v1/parties/{name} (the `GetParty` operationId).
 func (c *Client) GetParty(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3248,8 +3237,8 @@ func (c *Client) GetParty(ctx context.Context, name PartyName, reqEditors ...Req
 
 // PutPartyWithBody Creates or replaces a party
 //
-// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
-// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
+// that name changes its settings. A body equal to the stored party writes nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3268,8 +3257,8 @@ func (c *Client) PutPartyWithBody(ctx context.Context, name PartyName, contentTy
 
 // PutParty Creates or replaces a party
 //
-// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
-// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
+// that name changes its settings. A body equal to the stored party writes nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3303,10 +3292,10 @@ func (c *Client) ListPlans(ctx context.Context, params *ListPlansParams, reqEdit
 
 // ValidatePlanWithBody Checks a plan without saving it
 //
-// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
-// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
-// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
-// Nothing is stored and no cluster is changed.
+// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
+// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
+// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
+// is changed.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3325,10 +3314,10 @@ func (c *Client) ValidatePlanWithBody(ctx context.Context, contentType string, b
 
 // ValidatePlan Checks a plan without saving it
 //
-// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
-// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
-// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
-// Nothing is stored and no cluster is changed.
+// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
+// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
+// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
+// is changed.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3364,7 +3353,7 @@ func (c *Client) DeletePlan(ctx context.Context, name PlanName, reqEditors ...Re
 
 // GetPlan Reads a plan
 //
-// Answers the plan as JSON, or as YAML when `Accept` asks for `application/yaml`.
+// Returns the plan as JSON, or as YAML when `Accept` asks for `application/yaml`.
 //
 // Corresponds with GET /api/v1/plans/{name} (the `GetPlan` operationId).
 func (c *Client) GetPlan(ctx context.Context, name PlanName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3381,9 +3370,8 @@ func (c *Client) GetPlan(ctx context.Context, name PlanName, reqEditors ...Reque
 
 // PutPlanWithBody Creates or replaces a plan
 //
-// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet are
-// warned of only; they are refused when the plan is executed. Tasks that already run are not affected. A body equal to what is stored
-// writes nothing.
+// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3402,9 +3390,8 @@ func (c *Client) PutPlanWithBody(ctx context.Context, name PlanName, contentType
 
 // PutPlan Creates or replaces a plan
 //
-// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet are
-// warned of only; they are refused when the plan is executed. Tasks that already run are not affected. A body equal to what is stored
-// writes nothing.
+// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3423,12 +3410,10 @@ func (c *Client) PutPlan(ctx context.Context, name PlanName, body PutPlanJSONReq
 
 // DiffPlan Shows what an execution of a plan would change now
 //
-// The worker of each party looks at the workloads as they are, decides what each operation would do first, and has the API server make that
-// write as a dry run. Nothing is changed. Each workload is looked at by itself: what earlier items of the plan do to it isn't foreseen, and the
-// answer says so.
-//
-// Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
-// refused here, with the same answers. A live task of the plan, beside which an execution is refused, is only a warning here.
+// The worker of each party reads the current workloads, decides what each operation would do first, and sends that write to the API server as a
+// dry run. Nothing is changed. Each workload is compared separately: effects of earlier items of the plan aren't included, and the answer says
+// so. Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. Whatever an execution would refuse is
+// refused here with the same answers. A live task of the plan, because of which an execution would be refused, is only a warning here.
 //
 // Corresponds with POST /api/v1/plans/{name}/diff (the `DiffPlan` operationId).
 func (c *Client) DiffPlan(ctx context.Context, name PlanName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3445,13 +3430,11 @@ func (c *Client) DiffPlan(ctx context.Context, name PlanName, reqEditors ...Requ
 
 // ExecutePlanWithBody Executes a plan
 //
-// Starts a task that runs the plan and the catalogue entries as they are now. Before anything is changed the plan is checked against the
-// catalogue and against the clusters of all its parties; what cannot be done is refused with 422 and every reason.
-//
-// A plan has one live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`.
-//
-// Send an `Idempotency-Key` to be safe against repeats: for 30 days the same key with the same body is the same task, and the same key
-// with another plan or body is refused with 409.
+// Starts a task that runs the plan and the catalogue entries in their current versions. Before anything is changed, the plan is checked against
+// the catalogue and against the clusters of all its parties; a plan that cannot be executed is refused with 422 and every reason. A plan has one
+// live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`. Send an
+// `Idempotency-Key` to make repeats safe: for 30 days the same key with the same body is the same task, and the same key with another plan or
+// body is refused with 409.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3470,13 +3453,11 @@ func (c *Client) ExecutePlanWithBody(ctx context.Context, name PlanName, params 
 
 // ExecutePlan Executes a plan
 //
-// Starts a task that runs the plan and the catalogue entries as they are now. Before anything is changed the plan is checked against the
-// catalogue and against the clusters of all its parties; what cannot be done is refused with 422 and every reason.
-//
-// A plan has one live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`.
-//
-// Send an `Idempotency-Key` to be safe against repeats: for 30 days the same key with the same body is the same task, and the same key
-// with another plan or body is refused with 409.
+// Starts a task that runs the plan and the catalogue entries in their current versions. Before anything is changed, the plan is checked against
+// the catalogue and against the clusters of all its parties; a plan that cannot be executed is refused with 422 and every reason. A plan has one
+// live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`. Send an
+// `Idempotency-Key` to make repeats safe: for 30 days the same key with the same body is the same task, and the same key with another plan or
+// body is refused with 409.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3495,8 +3476,8 @@ func (c *Client) ExecutePlan(ctx context.Context, name PlanName, params *Execute
 
 // ListRollouts Lists the rollouts, newest first
 //
-// One entry for each rollout name: its release that runs, or else its last one. The releases before are in its history. Phase and
-// `waitingFor` of a running release are as its workflow last published them.
+// One entry for each rollout name: its running release, or else its last one. Earlier releases are in its history. Phase and `waitingFor` of a
+// running release are as last published by its workflow.
 //
 // Corresponds with GET /api/v1/rollouts (the `ListRollouts` operationId).
 func (c *Client) ListRollouts(ctx context.Context, params *ListRolloutsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3513,15 +3494,12 @@ func (c *Client) ListRollouts(ctx context.Context, params *ListRolloutsParams, r
 
 // StartRolloutWithBody Starts a rollout
 //
-// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
-// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
-// permissions suffice. What cannot be done is refused with 422 and every reason.
-//
-// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
-// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
-// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
-//
-// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it can be
+// carried out: that the workload, its containers and its routes exist, that the routes can express the steps, and that the permissions suffice.
+// A rollout that cannot be carried out is refused with 422 and every reason. A workload has one release at a time. While a rollout of that name
+// runs, another is refused with 409 and a pointer to the first, unless `supersede` is true: then the first goes back to the stable version, and
+// the newer one begins at step 1. While another release holds the workload, or an object that routes to it, the answer is 409 with that release
+// in `holder`. Send an `Idempotency-Key` (or `key` in the body) to make repeats safe: for 30 days the same key with the same body is the same
 // rollout, and the same key with another body is refused with 409.
 //
 // Takes any type of body and a specified content type.
@@ -3541,15 +3519,12 @@ func (c *Client) StartRolloutWithBody(ctx context.Context, params *StartRolloutP
 
 // StartRollout Starts a rollout
 //
-// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
-// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
-// permissions suffice. What cannot be done is refused with 422 and every reason.
-//
-// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
-// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
-// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
-//
-// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it can be
+// carried out: that the workload, its containers and its routes exist, that the routes can express the steps, and that the permissions suffice.
+// A rollout that cannot be carried out is refused with 422 and every reason. A workload has one release at a time. While a rollout of that name
+// runs, another is refused with 409 and a pointer to the first, unless `supersede` is true: then the first goes back to the stable version, and
+// the newer one begins at step 1. While another release holds the workload, or an object that routes to it, the answer is 409 with that release
+// in `holder`. Send an `Idempotency-Key` (or `key` in the body) to make repeats safe: for 30 days the same key with the same body is the same
 // rollout, and the same key with another body is refused with 409.
 //
 // Takes a body of the `application/json` content type.
@@ -3569,9 +3544,9 @@ func (c *Client) StartRollout(ctx context.Context, params *StartRolloutParams, b
 
 // ValidateRolloutWithBody Checks a rollout without starting it
 //
-// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
-// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
-// Who holds the workload now is a warning: it may be over by the time of the start.
+// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, including those in the party's cluster, without any
+// write. Returns 200 whether or not the rollout could be started: the steps as they would run, every error and every warning. A release that
+// currently holds the workload is a warning, because it may have ended by the time of the start.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3590,9 +3565,9 @@ func (c *Client) ValidateRolloutWithBody(ctx context.Context, contentType string
 
 // ValidateRollout Checks a rollout without starting it
 //
-// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
-// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
-// Who holds the workload now is a warning: it may be over by the time of the start.
+// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, including those in the party's cluster, without any
+// write. Returns 200 whether or not the rollout could be started: the steps as they would run, every error and every warning. A release that
+// currently holds the workload is a warning, because it may have ended by the time of the start.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3611,7 +3586,7 @@ func (c *Client) ValidateRollout(ctx context.Context, body ValidateRolloutJSONRe
 
 // GetRollout Reads a rollout
 //
-// The release that runs under that name, or else the last one that did.
+// The running release of that name, or else the last one.
 //
 // Corresponds with GET /api/v1/rollouts/{namespace}/{name} (the `GetRollout` operationId).
 func (c *Client) GetRollout(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3628,7 +3603,8 @@ func (c *Client) GetRollout(ctx context.Context, namespace Namespace, name Rollo
 
 // ApproveRolloutWithBody Approves the step that waits for a person
 //
-// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+// Legal while `waitingFor.kind` is `approval`; it also ends a timed pause early. Send `waitingFor.gate` back as `gate`: an approval of a step
+// that has passed is refused with 409 and changes nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3647,7 +3623,8 @@ func (c *Client) ApproveRolloutWithBody(ctx context.Context, namespace Namespace
 
 // ApproveRollout Approves the step that waits for a person
 //
-// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+// Legal while `waitingFor.kind` is `approval`; it also ends a timed pause early. Send `waitingFor.gate` back as `gate`: an approval of a step
+// that has passed is refused with 409 and changes nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3666,11 +3643,11 @@ func (c *Client) ApproveRollout(ctx context.Context, namespace Namespace, name R
 
 // WatchRollout Follows a rollout by server-sent events
 //
-// Sends `event: state` with the whole rollout as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. While somebody
-// watches, the pods that are ready are counted anew every 2 seconds. After 15 seconds in which the engine could not learn whether
-// anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. The
-// stream ends when the rollout is over. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that begin
-// with a colon only keep the connection open.
+// Sends `event: state` with the whole rollout as `data` at once and after every change; its `id` is `<runId>.<seq>`. While a client follows the
+// stream, ready pods are counted every 2 seconds. If the engine could not find out for 15 seconds whether anything changed, it sends
+// `event: stale` with `{"since": time, "reason": text}`; the next `state` means that the stream is current again. The stream ends with the
+// rollout. A client that reconnects (`Last-Event-ID`) gets the current state at once. Lines that begin with a colon only keep the connection
+// open.
 //
 // Corresponds with GET /api/v1/rollouts/{namespace}/{name}/events (the `WatchRollout` operationId).
 func (c *Client) WatchRollout(ctx context.Context, namespace Namespace, name RolloutName, params *WatchRolloutParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3687,8 +3664,8 @@ func (c *Client) WatchRollout(ctx context.Context, namespace Namespace, name Rol
 
 // GetRolloutHistory Reads the releases of a rollout name, newest first
 //
-// The release that runs, if any, and the past ones, each whole with its decisions. The newest 50 past releases of each name are kept,
-// unless the engine is set otherwise.
+// The running release, if any, and the past ones, each complete with its decisions. The newest 50 past releases of each name are kept, unless
+// the engine is configured otherwise.
 //
 // Corresponds with GET /api/v1/rollouts/{namespace}/{name}/history (the `GetRolloutHistory` operationId).
 func (c *Client) GetRolloutHistory(ctx context.Context, namespace Namespace, name RolloutName, params *GetRolloutHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3705,7 +3682,7 @@ func (c *Client) GetRolloutHistory(ctx context.Context, namespace Namespace, nam
 
 // JumpRolloutWithBody Goes to another step
 //
-// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+// `toStep` is the step. Forwards, the pods of that step are started; backwards, only traffic moves, never pods.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3724,7 +3701,7 @@ func (c *Client) JumpRolloutWithBody(ctx context.Context, namespace Namespace, n
 
 // JumpRollout Goes to another step
 //
-// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+// `toStep` is the step. Forwards, the pods of that step are started; backwards, only traffic moves, never pods.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3743,7 +3720,8 @@ func (c *Client) JumpRollout(ctx context.Context, namespace Namespace, name Roll
 
 // PauseRolloutWithBody Pauses a rollout
 //
-// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
+// A step that moves pods stops at its current state: moved pods stay, and no others move until the rollout is resumed. A paused rollout runs
+// nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3762,7 +3740,8 @@ func (c *Client) PauseRolloutWithBody(ctx context.Context, namespace Namespace, 
 
 // PauseRollout Pauses a rollout
 //
-// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
+// A step that moves pods stops at its current state: moved pods stay, and no others move until the rollout is resumed. A paused rollout runs
+// nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3779,9 +3758,9 @@ func (c *Client) PauseRollout(ctx context.Context, namespace Namespace, name Rol
 	return c.Client.Do(req)
 }
 
-// PromoteRolloutWithBody Finishes a rollout without the waits that are left
+// PromoteRolloutWithBody Finishes a rollout without the remaining waits
 //
-// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+// Goes through the remaining steps without their pauses. Send `waitingFor.gate` back as `gate`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3798,9 +3777,9 @@ func (c *Client) PromoteRolloutWithBody(ctx context.Context, namespace Namespace
 	return c.Client.Do(req)
 }
 
-// PromoteRollout Finishes a rollout without the waits that are left
+// PromoteRollout Finishes a rollout without the remaining waits
 //
-// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+// Goes through the remaining steps without their pauses. Send `waitingFor.gate` back as `gate`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3819,7 +3798,7 @@ func (c *Client) PromoteRollout(ctx context.Context, namespace Namespace, name R
 
 // ResumeRolloutWithBody Resumes a paused rollout
 //
-// Goes on where it was.
+// Continues at the current state.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3838,7 +3817,7 @@ func (c *Client) ResumeRolloutWithBody(ctx context.Context, namespace Namespace,
 
 // ResumeRollout Resumes a paused rollout
 //
-// Goes on where it was.
+// Continues at the current state.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3855,9 +3834,9 @@ func (c *Client) ResumeRollout(ctx context.Context, namespace Namespace, name Ro
 	return c.Client.Do(req)
 }
 
-// RetryRolloutWithBody Tries again what has failed
+// RetryRolloutWithBody Retries what has failed
 //
-// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+// Legal while the phase is `Failed`, and after another client has changed the workload: then the rollout's own settings are restored.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3874,9 +3853,9 @@ func (c *Client) RetryRolloutWithBody(ctx context.Context, namespace Namespace, 
 	return c.Client.Do(req)
 }
 
-// RetryRollout Tries again what has failed
+// RetryRollout Retries what has failed
 //
-// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+// Legal while the phase is `Failed`, and after another client has changed the workload: then the rollout's own settings are restored.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3893,9 +3872,10 @@ func (c *Client) RetryRollout(ctx context.Context, namespace Namespace, name Rol
 	return c.Client.Do(req)
 }
 
-// RollbackRolloutWithBody Brings a rollout back to the stable version
+// RollbackRolloutWithBody Rolls a rollout back to the stable version
 //
-// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout has ended, and for a rollout that
+// was stopped to `frozen`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3912,9 +3892,10 @@ func (c *Client) RollbackRolloutWithBody(ctx context.Context, namespace Namespac
 	return c.Client.Do(req)
 }
 
-// RollbackRollout Brings a rollout back to the stable version
+// RollbackRollout Rolls a rollout back to the stable version
 //
-// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout has ended, and for a rollout that
+// was stopped to `frozen`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3933,7 +3914,8 @@ func (c *Client) RollbackRollout(ctx context.Context, namespace Namespace, name 
 
 // StopRolloutWithBody Ends a rollout
 //
-// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic
+// unchanged, releases the workload and ends `Cancelled`; the next release of the workload, or a rollback of this one, restores it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3952,7 +3934,8 @@ func (c *Client) StopRolloutWithBody(ctx context.Context, namespace Namespace, n
 
 // StopRollout Ends a rollout
 //
-// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic
+// unchanged, releases the workload and ends `Cancelled`; the next release of the workload, or a rollback of this one, restores it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3971,17 +3954,13 @@ func (c *Client) StopRollout(ctx context.Context, namespace Namespace, name Roll
 
 // UndoRolloutWithBody Goes back to an earlier version, after the end of a release
 //
-// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
-// the number of each version.
-// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
-// dropped is refused with 422, and the answer names what is left.
-//
-// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
-// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
-// home cluster, its strategy is used, and it shows the release.
-//
-// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without `toRevision`
+// that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows the number of each
+// version. The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: a version that
+// `spec.revisionHistoryLimit` has dropped is refused with 422, and the answer lists the versions that are left. The release goes through the
+// steps, unless `policy.rollbackWindow` allows an undo to this version without steps: then all pods are replaced within the workload's own
+// limits, without approvals. If the home cluster has a Rollout object of that name, its strategy is used, and it shows the release. While a
+// release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4000,17 +3979,13 @@ func (c *Client) UndoRolloutWithBody(ctx context.Context, namespace Namespace, n
 
 // UndoRollout Goes back to an earlier version, after the end of a release
 //
-// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
-// the number of each version.
-// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
-// dropped is refused with 422, and the answer names what is left.
-//
-// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
-// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
-// home cluster, its strategy is used, and it shows the release.
-//
-// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without `toRevision`
+// that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows the number of each
+// version. The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: a version that
+// `spec.revisionHistoryLimit` has dropped is refused with 422, and the answer lists the versions that are left. The release goes through the
+// steps, unless `policy.rollbackWindow` allows an undo to this version without steps: then all pods are replaced within the workload's own
+// limits, without approvals. If the home cluster has a Rollout object of that name, its strategy is used, and it shows the release. While a
+// release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4044,7 +4019,7 @@ func (c *Client) ListServices(ctx context.Context, params *ListServicesParams, r
 
 // DeleteService Deletes a service from the catalogue
 //
-// Its workloads are left as they are. A service that a plan uses is not deleted, since the plan could not be executed without it.
+// Its workloads are not changed. A service that a plan uses is not deleted, since the plan could not be executed without it.
 //
 // Corresponds with DELETE /api/v1/services/{id} (the `DeleteService` operationId).
 func (c *Client) DeleteService(ctx context.Context, id ServiceID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4061,7 +4036,7 @@ func (c *Client) DeleteService(ctx context.Context, id ServiceID, reqEditors ...
 
 // GetService Reads a service
 //
-// Answers JSON, or YAML when `Accept` asks for `application/yaml`.
+// Returns JSON, or YAML when `Accept` asks for `application/yaml`.
 //
 // Corresponds with GET /api/v1/services/{id} (the `GetService` operationId).
 func (c *Client) GetService(ctx context.Context, id ServiceID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4078,7 +4053,7 @@ func (c *Client) GetService(ctx context.Context, id ServiceID, reqEditors ...Req
 
 // PutServiceWithBody Creates or replaces a service
 //
-// The body is the whole service. Tasks that already run are not affected. A body equal to what is stored writes nothing.
+// The body is the whole service. Running tasks are not affected. A body equal to the stored service writes nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4097,7 +4072,7 @@ func (c *Client) PutServiceWithBody(ctx context.Context, id ServiceID, contentTy
 
 // PutService Creates or replaces a service
 //
-// The body is the whole service. Tasks that already run are not affected. A body equal to what is stored writes nothing.
+// The body is the whole service. Running tasks are not affected. A body equal to the stored service writes nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4152,7 +4127,7 @@ func (c *Client) CreateKusciaServing(ctx context.Context, body CreateKusciaServi
 	return c.Client.Do(req)
 }
 
-// DeleteKusciaServingWithBody Has a serving taken away
+// DeleteKusciaServingWithBody Deletes a serving
 //
 // The body is a `DeleteServingRequest`.
 //
@@ -4171,7 +4146,7 @@ func (c *Client) DeleteKusciaServingWithBody(ctx context.Context, contentType st
 	return c.Client.Do(req)
 }
 
-// DeleteKusciaServing Has a serving taken away
+// DeleteKusciaServing Deletes a serving
 //
 // The body is a `DeleteServingRequest`.
 //
@@ -4306,7 +4281,7 @@ func (c *Client) UpdateKusciaServing(ctx context.Context, body UpdateKusciaServi
 
 // ListServings Lists the servings, by ID
 //
-// Servings that are being deleted are listed until they are gone; they have `deletedAt`.
+// Servings that are being deleted are listed until they are deleted; they have `deletedAt`.
 //
 // Corresponds with GET /api/v1/servings (the `ListServings` operationId).
 func (c *Client) ListServings(ctx context.Context, params *ListServingsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4323,7 +4298,7 @@ func (c *Client) ListServings(ctx context.Context, params *ListServingsParams, r
 
 // GetServing Reads a serving
 //
-// After an update that failed, the parties and their endpoints are those of the version that serves; `reason` is `UpdateRolledBack` then, and
+// After a failed update, the parties and their endpoints are those of the version that serves; `reason` is then `UpdateRolledBack`, and
 // `servedGeneration` is less than `generation`.
 //
 // Corresponds with GET /api/v1/servings/{id} (the `GetServing` operationId).
@@ -4339,10 +4314,10 @@ func (c *Client) GetServing(ctx context.Context, id ServingID, reqEditors ...Req
 	return c.Client.Do(req)
 }
 
-// ApproveServingWithBody Has the party begin that waits for an approval
+// ApproveServingWithBody Begins the party that waits for an approval
 //
 // Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
-// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+// party but the first. Send `operation.waitingFor.gate` back as `gate`: a stale approval is refused with 409 and changes nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4359,10 +4334,10 @@ func (c *Client) ApproveServingWithBody(ctx context.Context, id ServingID, param
 	return c.Client.Do(req)
 }
 
-// ApproveServing Has the party begin that waits for an approval
+// ApproveServing Begins the party that waits for an approval
 //
 // Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
-// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+// party but the first. Send `operation.waitingFor.gate` back as `gate`: a stale approval is refused with 409 and changes nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4381,11 +4356,11 @@ func (c *Client) ApproveServing(ctx context.Context, id ServingID, params *Appro
 
 // WatchServing Follows a serving by server-sent events
 //
-// Sends `event: state` with the whole serving as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`, with the run of the
-// operation that is under way or was last. After 15 seconds in which the engine could not learn whether anything changed it sends
-// `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. A serving has no end of its own: the
-// stream ends when the serving is deleted and gone. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that
-// begin with a colon only keep the connection open.
+// Sends `event: state` with the whole serving as `data` at once and after every change; its `id` is `<runId>.<seq>`, with the run of the current
+// or last operation. If the engine could not find out for 15 seconds whether anything changed, it sends `event: stale` with
+// `{"since": time, "reason": text}`; the next `state` means that the stream is current again. A serving never ends by itself: the stream ends
+// when the serving has been deleted. A client that reconnects (`Last-Event-ID`) gets the current state at once. Lines that begin with a colon
+// only keep the connection open.
 //
 // Corresponds with GET /api/v1/servings/{id}/events (the `WatchServing` operationId).
 func (c *Client) WatchServing(ctx context.Context, id ServingID, params *WatchServingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4402,8 +4377,8 @@ func (c *Client) WatchServing(ctx context.Context, id ServingID, params *WatchSe
 
 // GetServingHistory Reads the operations on a serving, newest first
 //
-// The operation that is under way, if any, and the past ones, each with what it was asked, how it ended and who decided what. The newest 50 past
-// operations on each serving ID are kept, unless the engine is set otherwise; also those on a serving that was deleted.
+// The running operation, if any, and the past ones, each with its request, its result and all decisions. The newest 50 past operations on each
+// serving ID are kept, unless the engine is configured otherwise; also those on a serving that was deleted.
 //
 // Corresponds with GET /api/v1/servings/{id}/history (the `GetServingHistory` operationId).
 func (c *Client) GetServingHistory(ctx context.Context, id ServingID, params *GetServingHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4418,9 +4393,10 @@ func (c *Client) GetServingHistory(ctx context.Context, id ServingID, params *Ge
 	return c.Client.Do(req)
 }
 
-// PauseServingWithBody Holds the operation on a serving
+// PauseServingWithBody Pauses the operation on a serving
 //
-// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+// Parties that have begun continue; no other party begins until the operation is resumed. Legal while an update or a creation runs and some
+// party has not begun.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4437,9 +4413,10 @@ func (c *Client) PauseServingWithBody(ctx context.Context, id ServingID, params 
 	return c.Client.Do(req)
 }
 
-// PauseServing Holds the operation on a serving
+// PauseServing Pauses the operation on a serving
 //
-// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+// Parties that have begun continue; no other party begins until the operation is resumed. Legal while an update or a creation runs and some
+// party has not begun.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4456,11 +4433,11 @@ func (c *Client) PauseServing(ctx context.Context, id ServingID, params *PauseSe
 	return c.Client.Do(req)
 }
 
-// PutServingPolicyWithBody Says what a serving's operations do otherwise than by default
+// PutServingPolicyWithBody Sets the policy of a serving's operations
 //
-// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
-// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
-// `slipway.io/policy`. A body equal to what is stored writes nothing.
+// The body is the whole policy; omitted fields have their defaults, and `{}` is the default policy. It applies from the next operation on: a
+// running operation keeps the policy that it started with, and setting a policy starts none. It is kept in the KusciaDeployment's annotation
+// `slipway.io/policy`. A body equal to the stored policy writes nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4477,11 +4454,11 @@ func (c *Client) PutServingPolicyWithBody(ctx context.Context, id ServingID, con
 	return c.Client.Do(req)
 }
 
-// PutServingPolicy Says what a serving's operations do otherwise than by default
+// PutServingPolicy Sets the policy of a serving's operations
 //
-// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
-// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
-// `slipway.io/policy`. A body equal to what is stored writes nothing.
+// The body is the whole policy; omitted fields have their defaults, and `{}` is the default policy. It applies from the next operation on: a
+// running operation keeps the policy that it started with, and setting a policy starts none. It is kept in the KusciaDeployment's annotation
+// `slipway.io/policy`. A body equal to the stored policy writes nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4498,9 +4475,9 @@ func (c *Client) PutServingPolicy(ctx context.Context, id ServingID, body PutSer
 	return c.Client.Do(req)
 }
 
-// ResumeServingWithBody Goes on with a paused operation
+// ResumeServingWithBody Resumes a paused operation
 //
-// Legal after a pause. An approval that was waited for before is waited for again.
+// Legal after a pause. If the operation waited for an approval before, it waits for it again.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4517,9 +4494,9 @@ func (c *Client) ResumeServingWithBody(ctx context.Context, id ServingID, params
 	return c.Client.Do(req)
 }
 
-// ResumeServing Goes on with a paused operation
+// ResumeServing Resumes a paused operation
 //
-// Legal after a pause. An approval that was waited for before is waited for again.
+// Legal after a pause. If the operation waited for an approval before, it waits for it again.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4538,8 +4515,8 @@ func (c *Client) ResumeServing(ctx context.Context, id ServingID, params *Resume
 
 // StopServingWithBody Takes an update back
 //
-// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
-// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+// Every party goes back to the previous version, as after a failure: an update is all or nothing. `reason` is then `UpdateRolledBack`, and
+// `message` says who stopped it. A creation, which has no previous version, is refused: delete the serving.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4558,8 +4535,8 @@ func (c *Client) StopServingWithBody(ctx context.Context, id ServingID, params *
 
 // StopServing Takes an update back
 //
-// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
-// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+// Every party goes back to the previous version, as after a failure: an update is all or nothing. `reason` is then `UpdateRolledBack`, and
+// `message` says who stopped it. A creation, which has no previous version, is refused: delete the serving.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4591,9 +4568,10 @@ func (c *Client) ListTasks(ctx context.Context, params *ListTasksParams, reqEdit
 	return c.Client.Do(req)
 }
 
-// DeleteTask Deletes a task that is over
+// DeleteTask Deletes a task that has ended
 //
-// Deletes its record and its history. Legal in the final states, and for a task whose workflow is gone; a task that can still go on is refused with 409: stop it first.
+// Deletes its record and its history. Legal in the final states, and for a task whose workflow no longer exists; a task that can still continue
+// is refused with 409: stop it first.
 //
 // Corresponds with DELETE /api/v1/tasks/{id} (the `DeleteTask` operationId).
 func (c *Client) DeleteTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4625,8 +4603,8 @@ func (c *Client) GetTask(ctx context.Context, id TaskID, reqEditors ...RequestEd
 
 // ApproveTaskWithBody Overrides the release window that a task waits for
 //
-// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
-// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+// Begins the services that wait for a release window now. The task's times apply again from the moment at which the wait would have ended. A
+// `reason` is required. Legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4645,8 +4623,8 @@ func (c *Client) ApproveTaskWithBody(ctx context.Context, id TaskID, params *App
 
 // ApproveTask Overrides the release window that a task waits for
 //
-// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
-// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+// Begins the services that wait for a release window now. The task's times apply again from the moment at which the wait would have ended. A
+// `reason` is required. Legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4665,10 +4643,10 @@ func (c *Client) ApproveTask(ctx context.Context, id TaskID, params *ApproveTask
 
 // WatchTask Follows a task by server-sent events
 //
-// Sends `event: state` with the whole task as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. After 15 seconds in
-// which the engine could not learn whether anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state`
-// says that all is well again. The stream ends after the task's final state. A reader that comes back (`Last-Event-ID`) gets the
-// current state at once. Lines that begin with a colon only keep the connection open.
+// Sends `event: state` with the whole task as `data` at once and after every change; its `id` is `<runId>.<seq>`. If the engine could not find
+// out for 15 seconds whether anything changed, it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` means that the
+// stream is current again. The stream ends after the task's final state. A client that reconnects (`Last-Event-ID`) gets the current state at
+// once. Lines that begin with a colon only keep the connection open.
 //
 // Corresponds with GET /api/v1/tasks/{id}/events (the `WatchTask` operationId).
 func (c *Client) WatchTask(ctx context.Context, id TaskID, params *WatchTaskParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4685,7 +4663,7 @@ func (c *Client) WatchTask(ctx context.Context, id TaskID, params *WatchTaskPara
 
 // PauseTaskWithBody Pauses a task
 //
-// What is being released is finished first; nothing new is begun until the task is resumed. Legal while the task is `Pending` or `Running`.
+// Running services finish first; no new ones begin until the task is resumed. Legal while the task is `Pending` or `Running`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4704,7 +4682,7 @@ func (c *Client) PauseTaskWithBody(ctx context.Context, id TaskID, params *Pause
 
 // PauseTask Pauses a task
 //
-// What is being released is finished first; nothing new is begun until the task is resumed. Legal while the task is `Pending` or `Running`.
+// Running services finish first; no new ones begin until the task is resumed. Legal while the task is `Pending` or `Running`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4723,8 +4701,8 @@ func (c *Client) PauseTask(ctx context.Context, id TaskID, params *PauseTaskPara
 
 // GetTaskReport Reads a task's report
 //
-// For each service its state, start and end, what was done to which workload, from which revision to which, and the key messages; at its
-// end the reverse plan that would restore what was released. JSON, or Markdown when `Accept` asks for `text/markdown` or `format` says so.
+// For each service its state, start and end, what was done to which workload, from which revision to which, and the key messages; at its end the
+// reverse plan that would restore what was released. JSON, or Markdown when `Accept` asks for `text/markdown` or `format` requests it.
 //
 // Corresponds with GET /api/v1/tasks/{id}/report (the `GetTaskReport` operationId).
 func (c *Client) GetTaskReport(ctx context.Context, id TaskID, params *GetTaskReportParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4739,11 +4717,12 @@ func (c *Client) GetTaskReport(ctx context.Context, id TaskID, params *GetTaskRe
 	return c.Client.Do(req)
 }
 
-// RerunTaskWithBody Runs again what did not succeed in a task
+// RerunTaskWithBody Runs the unsuccessful items of a task again
 //
-// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
-// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves.
+// It uses the current catalogue. The times of the old execution apply to the new one, unless the body gives others. The new task names the old
+// one (`rerunOf`). A task that has not ended, or that succeeded, is refused with 409; so is one whose plan has another live task. Everything is
+// checked first, as at an execution of the plan.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4760,11 +4739,12 @@ func (c *Client) RerunTaskWithBody(ctx context.Context, id TaskID, params *Rerun
 	return c.Client.Do(req)
 }
 
-// RerunTask Runs again what did not succeed in a task
+// RerunTask Runs the unsuccessful items of a task again
 //
-// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
-// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves.
+// It uses the current catalogue. The times of the old execution apply to the new one, unless the body gives others. The new task names the old
+// one (`rerunOf`). A task that has not ended, or that succeeded, is refused with 409; so is one whose plan has another live task. Everything is
+// checked first, as at an execution of the plan.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4783,7 +4763,7 @@ func (c *Client) RerunTask(ctx context.Context, id TaskID, params *RerunTaskPara
 
 // ResumeTaskWithBody Resumes a task
 //
-// Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
+// Continues at the current state of the task, without redoing finished work. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4802,7 +4782,7 @@ func (c *Client) ResumeTaskWithBody(ctx context.Context, id TaskID, params *Resu
 
 // ResumeTask Resumes a task
 //
-// Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
+// Continues at the current state of the task, without redoing finished work. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4821,9 +4801,9 @@ func (c *Client) ResumeTask(ctx context.Context, id TaskID, params *ResumeTaskPa
 
 // ReverseTask Creates the plan that takes a task back
 //
-// Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
-// name depends on the task alone, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task that isn't over is refused with 409, one that
-// changed nothing that could be taken back with 422.
+// Saves the plan at the end of the task's report: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
+// name depends only on the task, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task
+// that hasn't ended is refused with 409, one that made no reversible change with 422.
 //
 // Corresponds with POST /api/v1/tasks/{id}/reverse (the `ReverseTask` operationId).
 func (c *Client) ReverseTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4840,8 +4820,8 @@ func (c *Client) ReverseTask(ctx context.Context, id TaskID, reqEditors ...Reque
 
 // StopTaskWithBody Stops a task
 //
-// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
-// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
+// Running services finish first; the rest never begins. `Stopped` is final. Legal until the task has ended. Rollouts that release a service of
+// the task continue to their end, which may need an approval; `to` ends them now, and may also be sent while the task is `Stopping`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4860,8 +4840,8 @@ func (c *Client) StopTaskWithBody(ctx context.Context, id TaskID, params *StopTa
 
 // StopTask Stops a task
 //
-// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
-// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
+// Running services finish first; the rest never begins. `Stopped` is final. Legal until the task has ended. Rollouts that release a service of
+// the task continue to their end, which may need an approval; `to` ends them now, and may also be sent while the task is `Stopping`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4895,7 +4875,7 @@ func (c *Client) ListTrafficRoutings(ctx context.Context, params *ListTrafficRou
 
 // DeleteTrafficRouting Deletes a traffic routing
 //
-// While a rollout holds it, it is refused with 409; `errors` names the holders.
+// While a rollout holds it, the deletion is refused with 409; `errors` names the holders.
 //
 // Corresponds with DELETE /api/v1/trafficroutings/{namespace}/{name} (the `DeleteTrafficRouting` operationId).
 func (c *Client) DeleteTrafficRouting(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4910,7 +4890,7 @@ func (c *Client) DeleteTrafficRouting(ctx context.Context, namespace Namespace, 
 	return c.Client.Do(req)
 }
 
-// GetTrafficRouting Reads a traffic routing, and who holds it
+// GetTrafficRouting Reads a traffic routing and its holders
 //
 // Corresponds with GET /api/v1/trafficroutings/{namespace}/{name} (the `GetTrafficRouting` operationId).
 func (c *Client) GetTrafficRouting(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4927,9 +4907,9 @@ func (c *Client) GetTrafficRouting(ctx context.Context, namespace Namespace, nam
 
 // PutTrafficRoutingWithBody Creates or replaces a traffic routing
 //
-// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
-// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
-// A body equal to what is stored writes nothing.
+// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or only its `spec`. Namespace and name are those of the path; a
+// document with other names is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders. A body equal to
+// the stored object writes nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4948,9 +4928,9 @@ func (c *Client) PutTrafficRoutingWithBody(ctx context.Context, namespace Namesp
 
 // PutTrafficRouting Creates or replaces a traffic routing
 //
-// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
-// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
-// A body equal to what is stored writes nothing.
+// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or only its `spec`. Namespace and name are those of the path; a
+// document with other names is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders. A body equal to
+// the stored object writes nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4967,7 +4947,7 @@ func (c *Client) PutTrafficRouting(ctx context.Context, namespace Namespace, nam
 	return c.Client.Do(req)
 }
 
-// GetDocs This description as a page to read
+// GetDocs This description as an HTML page
 //
 // Corresponds with GET /docs (the `GetDocs` operationId).
 func (c *Client) GetDocs(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4982,7 +4962,7 @@ func (c *Client) GetDocs(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 	return c.Client.Do(req)
 }
 
-// GetKusciaHealthWithBody Says whether Kuscia's requests can be answered
+// GetKusciaHealthWithBody Reports whether Kuscia's requests can be answered
 //
 // The body is a `HealthRequest`.
 //
@@ -5001,7 +4981,7 @@ func (c *Client) GetKusciaHealthWithBody(ctx context.Context, contentType string
 	return c.Client.Do(req)
 }
 
-// GetKusciaHealth Says whether Kuscia's requests can be answered
+// GetKusciaHealth Reports whether Kuscia's requests can be answered
 //
 // The body is a `HealthRequest`.
 //
@@ -5020,7 +5000,7 @@ func (c *Client) GetKusciaHealth(ctx context.Context, body GetKusciaHealthJSONRe
 	return c.Client.Do(req)
 }
 
-// GetHealth Says that the process lives
+// GetHealth Reports that the process is alive
 //
 // Corresponds with GET /healthz (the `GetHealth` operationId).
 func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5080,9 +5060,9 @@ func (c *Client) ListPackages(ctx context.Context, params *ListPackagesParams, r
 	return c.Client.Do(req)
 }
 
-// DeletePackage Deletes a package that nobody uses
+// DeletePackage Deletes an unused package
 //
-// Whoever downloads it gets it to its end.
+// Running downloads of it complete.
 //
 // Corresponds with DELETE /packages/sha256/{digest} (the `DeletePackage` operationId).
 func (c *Client) DeletePackage(ctx context.Context, digest PackageDigest, params *DeletePackageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5099,7 +5079,7 @@ func (c *Client) DeletePackage(ctx context.Context, digest PackageDigest, params
 
 // GetPackage Downloads a package
 //
-// Answers the bytes as they were stored, under an `ETag` that is the digest. Parts (`Range`) and conditions are understood.
+// Returns the bytes as they were stored, with an `ETag` that is the digest. Ranges (`Range`) and conditional requests are supported.
 //
 // Corresponds with GET /packages/sha256/{digest} (the `GetPackage` operationId).
 func (c *Client) GetPackage(ctx context.Context, digest PackageDigest, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5114,7 +5094,7 @@ func (c *Client) GetPackage(ctx context.Context, digest PackageDigest, reqEditor
 	return c.Client.Do(req)
 }
 
-// HeadPackage Says whether a package is there, and how large it is
+// HeadPackage Reports whether a package exists, and its size
 //
 // Corresponds with HEAD /packages/sha256/{digest} (the `HeadPackage` operationId).
 func (c *Client) HeadPackage(ctx context.Context, digest PackageDigest, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5131,7 +5111,7 @@ func (c *Client) HeadPackage(ctx context.Context, digest PackageDigest, reqEdito
 
 // PutPackageWithBody Stores a package
 //
-// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and safe. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
+// The body is the bytes. They are checked while they arrive, and become visible only when they are complete and stored. If the package already exists, its use is noted, and the body is ignored: `Expect: 100-continue` avoids sending it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -5163,7 +5143,7 @@ func (c *Client) UsePackage(ctx context.Context, digest PackageDigest, reqEditor
 	return c.Client.Do(req)
 }
 
-// GetReadiness Says whether the engine can work, and which dependency is missing if not
+// GetReadiness Reports whether the engine can work, and which dependency is missing if not
 //
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9516,7 +9496,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
 	CreateKusciaAppImageWithResponse(ctx context.Context, body CreateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateKusciaAppImageResponse, error)
 
-	// DeleteKusciaAppImageWithBodyWithResponse Takes an AppImage away; servings go on with the version that they run
+	// DeleteKusciaAppImageWithBodyWithResponse Deletes an AppImage; servings keep the version that they run
 	//
 	// The body is a `DeleteAppImageRequest`.
 	//
@@ -9525,7 +9505,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
 	DeleteKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteKusciaAppImageResponse, error)
 
-	// DeleteKusciaAppImageWithResponse Takes an AppImage away; servings go on with the version that they run
+	// DeleteKusciaAppImageWithResponse Deletes an AppImage; servings keep the version that they run
 	//
 	// The body is a `DeleteAppImageRequest`.
 	//
@@ -9570,7 +9550,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
 	QueryKusciaAppImageWithResponse(ctx context.Context, body QueryKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*QueryKusciaAppImageResponse, error)
 
-	// UpdateKusciaAppImageWithBodyWithResponse Changes an AppImage; what its messages cannot say stays as it is
+	// UpdateKusciaAppImageWithBodyWithResponse Changes an AppImage; fields that its messages can't express are kept
 	//
 	// The body is a `UpdateAppImageRequest`.
 	//
@@ -9579,7 +9559,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
 	UpdateKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKusciaAppImageResponse, error)
 
-	// UpdateKusciaAppImageWithResponse Changes an AppImage; what its messages cannot say stays as it is
+	// UpdateKusciaAppImageWithResponse Changes an AppImage; fields that its messages can't express are kept
 	//
 	// The body is a `UpdateAppImageRequest`.
 	//
@@ -9588,10 +9568,10 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
 	UpdateKusciaAppImageWithResponse(ctx context.Context, body UpdateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKusciaAppImageResponse, error)
 
-	// ListPartiesWithResponse Lists the parties, by name, and says which of them can be reached
+	// ListPartiesWithResponse Lists the parties, by name, and whether they are reachable
 	//
-	// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is a party too, which `default` serves;
-	// such parties are not listed, and can be read by their name.
+	// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is also a party, served by `default`; such
+	// parties are not listed, but can be read by name.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9600,20 +9580,20 @@ type ClientWithResponsesInterface interface {
 
 	// DeletePartyWithResponse Deletes a party
 	//
-	// Deletes the Party object; the party's cluster and its worker are left as they are. While a release that is not over names the party it is
-	// refused with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of
-	// its name: then the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; without an
-	// object there is nothing of it to delete, and that is refused with 409.
+	// Deletes the Party object; the party's cluster and its worker are not changed. While an open release names the party, the deletion is refused
+	// with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of its name: then
+	// the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; if it has no object, there is
+	// nothing to delete, and the deletion is refused with 409.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/parties/{name} (the `DeleteParty` operationId).
 	DeletePartyWithResponse(ctx context.Context, name PartyName, reqEditors ...RequestEditorFn) (*DeletePartyResponse, error)
 
-	// GetPartyWithResponse Reads a party, and whether a worker of it is there
+	// GetPartyWithResponse Reads a party, and whether one of its workers is reachable
 	//
-	// A worker reports every 5 seconds; a party that is silent for 20 is unreachable. Presence is what Temporal was told: where it cannot say,
-	// `reachable` is `unknown`. It decides nothing; a start asks the party's worker itself.
+	// A worker reports every 5 seconds; a party without a report for 20 seconds is unreachable. The reports are kept by Temporal: if it has no
+	// information, `reachable` is `unknown`. Releases don't depend on them; a start queries the party's worker directly.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9622,8 +9602,8 @@ type ClientWithResponsesInterface interface {
 
 	// PutPartyWithBodyWithResponse Creates or replaces a party
 	//
-	// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
-	// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+	// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
+	// that name changes its settings. A body equal to the stored party writes nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9632,8 +9612,8 @@ type ClientWithResponsesInterface interface {
 
 	// PutPartyWithResponse Creates or replaces a party
 	//
-	// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
-	// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+	// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
+	// that name changes its settings. A body equal to the stored party writes nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9649,10 +9629,10 @@ type ClientWithResponsesInterface interface {
 
 	// ValidatePlanWithBodyWithResponse Checks a plan without saving it
 	//
-	// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
-	// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
-	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
-	// Nothing is stored and no cluster is changed.
+	// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
+	// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
+	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
+	// is changed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9661,10 +9641,10 @@ type ClientWithResponsesInterface interface {
 
 	// ValidatePlanWithResponse Checks a plan without saving it
 	//
-	// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
-	// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
-	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
-	// Nothing is stored and no cluster is changed.
+	// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
+	// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
+	// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
+	// is changed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9682,7 +9662,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetPlanWithResponse Reads a plan
 	//
-	// Answers the plan as JSON, or as YAML when `Accept` asks for `application/yaml`.
+	// Returns the plan as JSON, or as YAML when `Accept` asks for `application/yaml`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9691,9 +9671,8 @@ type ClientWithResponsesInterface interface {
 
 	// PutPlanWithBodyWithResponse Creates or replaces a plan
 	//
-	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet are
-	// warned of only; they are refused when the plan is executed. Tasks that already run are not affected. A body equal to what is stored
-	// writes nothing.
+	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+	// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9702,9 +9681,8 @@ type ClientWithResponsesInterface interface {
 
 	// PutPlanWithResponse Creates or replaces a plan
 	//
-	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet are
-	// warned of only; they are refused when the plan is executed. Tasks that already run are not affected. A body equal to what is stored
-	// writes nothing.
+	// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+	// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9713,12 +9691,10 @@ type ClientWithResponsesInterface interface {
 
 	// DiffPlanWithResponse Shows what an execution of a plan would change now
 	//
-	// The worker of each party looks at the workloads as they are, decides what each operation would do first, and has the API server make that
-	// write as a dry run. Nothing is changed. Each workload is looked at by itself: what earlier items of the plan do to it isn't foreseen, and the
-	// answer says so.
-	//
-	// Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
-	// refused here, with the same answers. A live task of the plan, beside which an execution is refused, is only a warning here.
+	// The worker of each party reads the current workloads, decides what each operation would do first, and sends that write to the API server as a
+	// dry run. Nothing is changed. Each workload is compared separately: effects of earlier items of the plan aren't included, and the answer says
+	// so. Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. Whatever an execution would refuse is
+	// refused here with the same answers. A live task of the plan, because of which an execution would be refused, is only a warning here.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9727,13 +9703,11 @@ type ClientWithResponsesInterface interface {
 
 	// ExecutePlanWithBodyWithResponse Executes a plan
 	//
-	// Starts a task that runs the plan and the catalogue entries as they are now. Before anything is changed the plan is checked against the
-	// catalogue and against the clusters of all its parties; what cannot be done is refused with 422 and every reason.
-	//
-	// A plan has one live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`.
-	//
-	// Send an `Idempotency-Key` to be safe against repeats: for 30 days the same key with the same body is the same task, and the same key
-	// with another plan or body is refused with 409.
+	// Starts a task that runs the plan and the catalogue entries in their current versions. Before anything is changed, the plan is checked against
+	// the catalogue and against the clusters of all its parties; a plan that cannot be executed is refused with 422 and every reason. A plan has one
+	// live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`. Send an
+	// `Idempotency-Key` to make repeats safe: for 30 days the same key with the same body is the same task, and the same key with another plan or
+	// body is refused with 409.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9742,13 +9716,11 @@ type ClientWithResponsesInterface interface {
 
 	// ExecutePlanWithResponse Executes a plan
 	//
-	// Starts a task that runs the plan and the catalogue entries as they are now. Before anything is changed the plan is checked against the
-	// catalogue and against the clusters of all its parties; what cannot be done is refused with 422 and every reason.
-	//
-	// A plan has one live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`.
-	//
-	// Send an `Idempotency-Key` to be safe against repeats: for 30 days the same key with the same body is the same task, and the same key
-	// with another plan or body is refused with 409.
+	// Starts a task that runs the plan and the catalogue entries in their current versions. Before anything is changed, the plan is checked against
+	// the catalogue and against the clusters of all its parties; a plan that cannot be executed is refused with 422 and every reason. A plan has one
+	// live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`. Send an
+	// `Idempotency-Key` to make repeats safe: for 30 days the same key with the same body is the same task, and the same key with another plan or
+	// body is refused with 409.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9757,8 +9729,8 @@ type ClientWithResponsesInterface interface {
 
 	// ListRolloutsWithResponse Lists the rollouts, newest first
 	//
-	// One entry for each rollout name: its release that runs, or else its last one. The releases before are in its history. Phase and
-	// `waitingFor` of a running release are as its workflow last published them.
+	// One entry for each rollout name: its running release, or else its last one. Earlier releases are in its history. Phase and `waitingFor` of a
+	// running release are as last published by its workflow.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9767,15 +9739,12 @@ type ClientWithResponsesInterface interface {
 
 	// StartRolloutWithBodyWithResponse Starts a rollout
 	//
-	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
-	// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
-	// permissions suffice. What cannot be done is refused with 422 and every reason.
-	//
-	// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
-	// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
-	// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
-	//
-	// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it can be
+	// carried out: that the workload, its containers and its routes exist, that the routes can express the steps, and that the permissions suffice.
+	// A rollout that cannot be carried out is refused with 422 and every reason. A workload has one release at a time. While a rollout of that name
+	// runs, another is refused with 409 and a pointer to the first, unless `supersede` is true: then the first goes back to the stable version, and
+	// the newer one begins at step 1. While another release holds the workload, or an object that routes to it, the answer is 409 with that release
+	// in `holder`. Send an `Idempotency-Key` (or `key` in the body) to make repeats safe: for 30 days the same key with the same body is the same
 	// rollout, and the same key with another body is refused with 409.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -9785,15 +9754,12 @@ type ClientWithResponsesInterface interface {
 
 	// StartRolloutWithResponse Starts a rollout
 	//
-	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
-	// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
-	// permissions suffice. What cannot be done is refused with 422 and every reason.
-	//
-	// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
-	// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
-	// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
-	//
-	// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+	// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it can be
+	// carried out: that the workload, its containers and its routes exist, that the routes can express the steps, and that the permissions suffice.
+	// A rollout that cannot be carried out is refused with 422 and every reason. A workload has one release at a time. While a rollout of that name
+	// runs, another is refused with 409 and a pointer to the first, unless `supersede` is true: then the first goes back to the stable version, and
+	// the newer one begins at step 1. While another release holds the workload, or an object that routes to it, the answer is 409 with that release
+	// in `holder`. Send an `Idempotency-Key` (or `key` in the body) to make repeats safe: for 30 days the same key with the same body is the same
 	// rollout, and the same key with another body is refused with 409.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -9803,9 +9769,9 @@ type ClientWithResponsesInterface interface {
 
 	// ValidateRolloutWithBodyWithResponse Checks a rollout without starting it
 	//
-	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
-	// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
-	// Who holds the workload now is a warning: it may be over by the time of the start.
+	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, including those in the party's cluster, without any
+	// write. Returns 200 whether or not the rollout could be started: the steps as they would run, every error and every warning. A release that
+	// currently holds the workload is a warning, because it may have ended by the time of the start.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9814,9 +9780,9 @@ type ClientWithResponsesInterface interface {
 
 	// ValidateRolloutWithResponse Checks a rollout without starting it
 	//
-	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
-	// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
-	// Who holds the workload now is a warning: it may be over by the time of the start.
+	// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, including those in the party's cluster, without any
+	// write. Returns 200 whether or not the rollout could be started: the steps as they would run, every error and every warning. A release that
+	// currently holds the workload is a warning, because it may have ended by the time of the start.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9825,7 +9791,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetRolloutWithResponse Reads a rollout
 	//
-	// The release that runs under that name, or else the last one that did.
+	// The running release of that name, or else the last one.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9834,7 +9800,8 @@ type ClientWithResponsesInterface interface {
 
 	// ApproveRolloutWithBodyWithResponse Approves the step that waits for a person
 	//
-	// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+	// Legal while `waitingFor.kind` is `approval`; it also ends a timed pause early. Send `waitingFor.gate` back as `gate`: an approval of a step
+	// that has passed is refused with 409 and changes nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9843,7 +9810,8 @@ type ClientWithResponsesInterface interface {
 
 	// ApproveRolloutWithResponse Approves the step that waits for a person
 	//
-	// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+	// Legal while `waitingFor.kind` is `approval`; it also ends a timed pause early. Send `waitingFor.gate` back as `gate`: an approval of a step
+	// that has passed is refused with 409 and changes nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9852,11 +9820,11 @@ type ClientWithResponsesInterface interface {
 
 	// WatchRolloutWithResponse Follows a rollout by server-sent events
 	//
-	// Sends `event: state` with the whole rollout as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. While somebody
-	// watches, the pods that are ready are counted anew every 2 seconds. After 15 seconds in which the engine could not learn whether
-	// anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. The
-	// stream ends when the rollout is over. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that begin
-	// with a colon only keep the connection open.
+	// Sends `event: state` with the whole rollout as `data` at once and after every change; its `id` is `<runId>.<seq>`. While a client follows the
+	// stream, ready pods are counted every 2 seconds. If the engine could not find out for 15 seconds whether anything changed, it sends
+	// `event: stale` with `{"since": time, "reason": text}`; the next `state` means that the stream is current again. The stream ends with the
+	// rollout. A client that reconnects (`Last-Event-ID`) gets the current state at once. Lines that begin with a colon only keep the connection
+	// open.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9865,8 +9833,8 @@ type ClientWithResponsesInterface interface {
 
 	// GetRolloutHistoryWithResponse Reads the releases of a rollout name, newest first
 	//
-	// The release that runs, if any, and the past ones, each whole with its decisions. The newest 50 past releases of each name are kept,
-	// unless the engine is set otherwise.
+	// The running release, if any, and the past ones, each complete with its decisions. The newest 50 past releases of each name are kept, unless
+	// the engine is configured otherwise.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9875,7 +9843,7 @@ type ClientWithResponsesInterface interface {
 
 	// JumpRolloutWithBodyWithResponse Goes to another step
 	//
-	// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+	// `toStep` is the step. Forwards, the pods of that step are started; backwards, only traffic moves, never pods.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9884,7 +9852,7 @@ type ClientWithResponsesInterface interface {
 
 	// JumpRolloutWithResponse Goes to another step
 	//
-	// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+	// `toStep` is the step. Forwards, the pods of that step are started; backwards, only traffic moves, never pods.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9893,7 +9861,8 @@ type ClientWithResponsesInterface interface {
 
 	// PauseRolloutWithBodyWithResponse Pauses a rollout
 	//
-	// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
+	// A step that moves pods stops at its current state: moved pods stay, and no others move until the rollout is resumed. A paused rollout runs
+	// nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9902,25 +9871,26 @@ type ClientWithResponsesInterface interface {
 
 	// PauseRolloutWithResponse Pauses a rollout
 	//
-	// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
+	// A step that moves pods stops at its current state: moved pods stay, and no others move until the rollout is resumed. A paused rollout runs
+	// nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/pause (the `PauseRollout` operationId).
 	PauseRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *PauseRolloutParams, body PauseRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseRolloutResponse, error)
 
-	// PromoteRolloutWithBodyWithResponse Finishes a rollout without the waits that are left
+	// PromoteRolloutWithBodyWithResponse Finishes a rollout without the remaining waits
 	//
-	// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+	// Goes through the remaining steps without their pauses. Send `waitingFor.gate` back as `gate`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/promote (the `PromoteRollout` operationId).
 	PromoteRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *PromoteRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PromoteRolloutResponse, error)
 
-	// PromoteRolloutWithResponse Finishes a rollout without the waits that are left
+	// PromoteRolloutWithResponse Finishes a rollout without the remaining waits
 	//
-	// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+	// Goes through the remaining steps without their pauses. Send `waitingFor.gate` back as `gate`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9929,7 +9899,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeRolloutWithBodyWithResponse Resumes a paused rollout
 	//
-	// Goes on where it was.
+	// Continues at the current state.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9938,43 +9908,45 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeRolloutWithResponse Resumes a paused rollout
 	//
-	// Goes on where it was.
+	// Continues at the current state.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/resume (the `ResumeRollout` operationId).
 	ResumeRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *ResumeRolloutParams, body ResumeRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeRolloutResponse, error)
 
-	// RetryRolloutWithBodyWithResponse Tries again what has failed
+	// RetryRolloutWithBodyWithResponse Retries what has failed
 	//
-	// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+	// Legal while the phase is `Failed`, and after another client has changed the workload: then the rollout's own settings are restored.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
 	RetryRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryRolloutResponse, error)
 
-	// RetryRolloutWithResponse Tries again what has failed
+	// RetryRolloutWithResponse Retries what has failed
 	//
-	// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+	// Legal while the phase is `Failed`, and after another client has changed the workload: then the rollout's own settings are restored.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/retry (the `RetryRollout` operationId).
 	RetryRolloutWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *RetryRolloutParams, body RetryRolloutJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryRolloutResponse, error)
 
-	// RollbackRolloutWithBodyWithResponse Brings a rollout back to the stable version
+	// RollbackRolloutWithBodyWithResponse Rolls a rollout back to the stable version
 	//
-	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout has ended, and for a rollout that
+	// was stopped to `frozen`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/rollouts/{namespace}/{name}/rollback (the `RollbackRollout` operationId).
 	RollbackRolloutWithBodyWithResponse(ctx context.Context, namespace Namespace, name RolloutName, params *RollbackRolloutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RollbackRolloutResponse, error)
 
-	// RollbackRolloutWithResponse Brings a rollout back to the stable version
+	// RollbackRolloutWithResponse Rolls a rollout back to the stable version
 	//
-	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+	// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout has ended, and for a rollout that
+	// was stopped to `frozen`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9983,7 +9955,8 @@ type ClientWithResponsesInterface interface {
 
 	// StopRolloutWithBodyWithResponse Ends a rollout
 	//
-	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic
+	// unchanged, releases the workload and ends `Cancelled`; the next release of the workload, or a rollback of this one, restores it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9992,7 +9965,8 @@ type ClientWithResponsesInterface interface {
 
 	// StopRolloutWithResponse Ends a rollout
 	//
-	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+	// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic
+	// unchanged, releases the workload and ends `Cancelled`; the next release of the workload, or a rollback of this one, restores it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10001,17 +9975,13 @@ type ClientWithResponsesInterface interface {
 
 	// UndoRolloutWithBodyWithResponse Goes back to an earlier version, after the end of a release
 	//
-	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-	// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
-	// the number of each version.
-	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
-	// dropped is refused with 422, and the answer names what is left.
-	//
-	// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
-	// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
-	// home cluster, its strategy is used, and it shows the release.
-	//
-	// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without `toRevision`
+	// that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows the number of each
+	// version. The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: a version that
+	// `spec.revisionHistoryLimit` has dropped is refused with 422, and the answer lists the versions that are left. The release goes through the
+	// steps, unless `policy.rollbackWindow` allows an undo to this version without steps: then all pods are replaced within the workload's own
+	// limits, without approvals. If the home cluster has a Rollout object of that name, its strategy is used, and it shows the release. While a
+	// release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10020,17 +9990,13 @@ type ClientWithResponsesInterface interface {
 
 	// UndoRolloutWithResponse Goes back to an earlier version, after the end of a release
 	//
-	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-	// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
-	// the number of each version.
-	// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
-	// dropped is refused with 422, and the answer names what is left.
-	//
-	// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
-	// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
-	// home cluster, its strategy is used, and it shows the release.
-	//
-	// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+	// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without `toRevision`
+	// that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows the number of each
+	// version. The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: a version that
+	// `spec.revisionHistoryLimit` has dropped is refused with 422, and the answer lists the versions that are left. The release goes through the
+	// steps, unless `policy.rollbackWindow` allows an undo to this version without steps: then all pods are replaced within the workload's own
+	// limits, without approvals. If the home cluster has a Rollout object of that name, its strategy is used, and it shows the release. While a
+	// release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10046,7 +10012,7 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteServiceWithResponse Deletes a service from the catalogue
 	//
-	// Its workloads are left as they are. A service that a plan uses is not deleted, since the plan could not be executed without it.
+	// Its workloads are not changed. A service that a plan uses is not deleted, since the plan could not be executed without it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10055,7 +10021,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetServiceWithResponse Reads a service
 	//
-	// Answers JSON, or YAML when `Accept` asks for `application/yaml`.
+	// Returns JSON, or YAML when `Accept` asks for `application/yaml`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10064,7 +10030,7 @@ type ClientWithResponsesInterface interface {
 
 	// PutServiceWithBodyWithResponse Creates or replaces a service
 	//
-	// The body is the whole service. Tasks that already run are not affected. A body equal to what is stored writes nothing.
+	// The body is the whole service. Running tasks are not affected. A body equal to the stored service writes nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10073,7 +10039,7 @@ type ClientWithResponsesInterface interface {
 
 	// PutServiceWithResponse Creates or replaces a service
 	//
-	// The body is the whole service. Tasks that already run are not affected. A body equal to what is stored writes nothing.
+	// The body is the whole service. Running tasks are not affected. A body equal to the stored service writes nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10098,7 +10064,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
 	CreateKusciaServingWithResponse(ctx context.Context, body CreateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateKusciaServingResponse, error)
 
-	// DeleteKusciaServingWithBodyWithResponse Has a serving taken away
+	// DeleteKusciaServingWithBodyWithResponse Deletes a serving
 	//
 	// The body is a `DeleteServingRequest`.
 	//
@@ -10107,7 +10073,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
 	DeleteKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteKusciaServingResponse, error)
 
-	// DeleteKusciaServingWithResponse Has a serving taken away
+	// DeleteKusciaServingWithResponse Deletes a serving
 	//
 	// The body is a `DeleteServingRequest`.
 	//
@@ -10172,7 +10138,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListServingsWithResponse Lists the servings, by ID
 	//
-	// Servings that are being deleted are listed until they are gone; they have `deletedAt`.
+	// Servings that are being deleted are listed until they are deleted; they have `deletedAt`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10181,7 +10147,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetServingWithResponse Reads a serving
 	//
-	// After an update that failed, the parties and their endpoints are those of the version that serves; `reason` is `UpdateRolledBack` then, and
+	// After a failed update, the parties and their endpoints are those of the version that serves; `reason` is then `UpdateRolledBack`, and
 	// `servedGeneration` is less than `generation`.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -10189,20 +10155,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/servings/{id} (the `GetServing` operationId).
 	GetServingWithResponse(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*GetServingResponse, error)
 
-	// ApproveServingWithBodyWithResponse Has the party begin that waits for an approval
+	// ApproveServingWithBodyWithResponse Begins the party that waits for an approval
 	//
 	// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
-	// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+	// party but the first. Send `operation.waitingFor.gate` back as `gate`: a stale approval is refused with 409 and changes nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/servings/{id}/approve (the `ApproveServing` operationId).
 	ApproveServingWithBodyWithResponse(ctx context.Context, id ServingID, params *ApproveServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveServingResponse, error)
 
-	// ApproveServingWithResponse Has the party begin that waits for an approval
+	// ApproveServingWithResponse Begins the party that waits for an approval
 	//
 	// Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
-	// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+	// party but the first. Send `operation.waitingFor.gate` back as `gate`: a stale approval is refused with 409 and changes nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10211,11 +10177,11 @@ type ClientWithResponsesInterface interface {
 
 	// WatchServingWithResponse Follows a serving by server-sent events
 	//
-	// Sends `event: state` with the whole serving as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`, with the run of the
-	// operation that is under way or was last. After 15 seconds in which the engine could not learn whether anything changed it sends
-	// `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. A serving has no end of its own: the
-	// stream ends when the serving is deleted and gone. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that
-	// begin with a colon only keep the connection open.
+	// Sends `event: state` with the whole serving as `data` at once and after every change; its `id` is `<runId>.<seq>`, with the run of the current
+	// or last operation. If the engine could not find out for 15 seconds whether anything changed, it sends `event: stale` with
+	// `{"since": time, "reason": text}`; the next `state` means that the stream is current again. A serving never ends by itself: the stream ends
+	// when the serving has been deleted. A client that reconnects (`Last-Event-ID`) gets the current state at once. Lines that begin with a colon
+	// only keep the connection open.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10224,66 +10190,68 @@ type ClientWithResponsesInterface interface {
 
 	// GetServingHistoryWithResponse Reads the operations on a serving, newest first
 	//
-	// The operation that is under way, if any, and the past ones, each with what it was asked, how it ended and who decided what. The newest 50 past
-	// operations on each serving ID are kept, unless the engine is set otherwise; also those on a serving that was deleted.
+	// The running operation, if any, and the past ones, each with its request, its result and all decisions. The newest 50 past operations on each
+	// serving ID are kept, unless the engine is configured otherwise; also those on a serving that was deleted.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/servings/{id}/history (the `GetServingHistory` operationId).
 	GetServingHistoryWithResponse(ctx context.Context, id ServingID, params *GetServingHistoryParams, reqEditors ...RequestEditorFn) (*GetServingHistoryResponse, error)
 
-	// PauseServingWithBodyWithResponse Holds the operation on a serving
+	// PauseServingWithBodyWithResponse Pauses the operation on a serving
 	//
-	// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+	// Parties that have begun continue; no other party begins until the operation is resumed. Legal while an update or a creation runs and some
+	// party has not begun.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
 	PauseServingWithBodyWithResponse(ctx context.Context, id ServingID, params *PauseServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseServingResponse, error)
 
-	// PauseServingWithResponse Holds the operation on a serving
+	// PauseServingWithResponse Pauses the operation on a serving
 	//
-	// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+	// Parties that have begun continue; no other party begins until the operation is resumed. Legal while an update or a creation runs and some
+	// party has not begun.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/servings/{id}/pause (the `PauseServing` operationId).
 	PauseServingWithResponse(ctx context.Context, id ServingID, params *PauseServingParams, body PauseServingJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseServingResponse, error)
 
-	// PutServingPolicyWithBodyWithResponse Says what a serving's operations do otherwise than by default
+	// PutServingPolicyWithBodyWithResponse Sets the policy of a serving's operations
 	//
-	// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
-	// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
-	// `slipway.io/policy`. A body equal to what is stored writes nothing.
+	// The body is the whole policy; omitted fields have their defaults, and `{}` is the default policy. It applies from the next operation on: a
+	// running operation keeps the policy that it started with, and setting a policy starts none. It is kept in the KusciaDeployment's annotation
+	// `slipway.io/policy`. A body equal to the stored policy writes nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
 	PutServingPolicyWithBodyWithResponse(ctx context.Context, id ServingID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutServingPolicyResponse, error)
 
-	// PutServingPolicyWithResponse Says what a serving's operations do otherwise than by default
+	// PutServingPolicyWithResponse Sets the policy of a serving's operations
 	//
-	// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
-	// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
-	// `slipway.io/policy`. A body equal to what is stored writes nothing.
+	// The body is the whole policy; omitted fields have their defaults, and `{}` is the default policy. It applies from the next operation on: a
+	// running operation keeps the policy that it started with, and setting a policy starts none. It is kept in the KusciaDeployment's annotation
+	// `slipway.io/policy`. A body equal to the stored policy writes nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/servings/{id}/policy (the `PutServingPolicy` operationId).
 	PutServingPolicyWithResponse(ctx context.Context, id ServingID, body PutServingPolicyJSONRequestBody, reqEditors ...RequestEditorFn) (*PutServingPolicyResponse, error)
 
-	// ResumeServingWithBodyWithResponse Goes on with a paused operation
+	// ResumeServingWithBodyWithResponse Resumes a paused operation
 	//
-	// Legal after a pause. An approval that was waited for before is waited for again.
+	// Legal after a pause. If the operation waited for an approval before, it waits for it again.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/servings/{id}/resume (the `ResumeServing` operationId).
 	ResumeServingWithBodyWithResponse(ctx context.Context, id ServingID, params *ResumeServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeServingResponse, error)
 
-	// ResumeServingWithResponse Goes on with a paused operation
+	// ResumeServingWithResponse Resumes a paused operation
 	//
-	// Legal after a pause. An approval that was waited for before is waited for again.
+	// Legal after a pause. If the operation waited for an approval before, it waits for it again.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10292,8 +10260,8 @@ type ClientWithResponsesInterface interface {
 
 	// StopServingWithBodyWithResponse Takes an update back
 	//
-	// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
-	// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+	// Every party goes back to the previous version, as after a failure: an update is all or nothing. `reason` is then `UpdateRolledBack`, and
+	// `message` says who stopped it. A creation, which has no previous version, is refused: delete the serving.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10302,8 +10270,8 @@ type ClientWithResponsesInterface interface {
 
 	// StopServingWithResponse Takes an update back
 	//
-	// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
-	// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+	// Every party goes back to the previous version, as after a failure: an update is all or nothing. `reason` is then `UpdateRolledBack`, and
+	// `message` says who stopped it. A creation, which has no previous version, is refused: delete the serving.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10317,9 +10285,10 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/tasks (the `ListTasks` operationId).
 	ListTasksWithResponse(ctx context.Context, params *ListTasksParams, reqEditors ...RequestEditorFn) (*ListTasksResponse, error)
 
-	// DeleteTaskWithResponse Deletes a task that is over
+	// DeleteTaskWithResponse Deletes a task that has ended
 	//
-	// Deletes its record and its history. Legal in the final states, and for a task whose workflow is gone; a task that can still go on is refused with 409: stop it first.
+	// Deletes its record and its history. Legal in the final states, and for a task whose workflow no longer exists; a task that can still continue
+	// is refused with 409: stop it first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10335,8 +10304,8 @@ type ClientWithResponsesInterface interface {
 
 	// ApproveTaskWithBodyWithResponse Overrides the release window that a task waits for
 	//
-	// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
-	// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+	// Begins the services that wait for a release window now. The task's times apply again from the moment at which the wait would have ended. A
+	// `reason` is required. Legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10345,8 +10314,8 @@ type ClientWithResponsesInterface interface {
 
 	// ApproveTaskWithResponse Overrides the release window that a task waits for
 	//
-	// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
-	// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+	// Begins the services that wait for a release window now. The task's times apply again from the moment at which the wait would have ended. A
+	// `reason` is required. Legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10355,10 +10324,10 @@ type ClientWithResponsesInterface interface {
 
 	// WatchTaskWithResponse Follows a task by server-sent events
 	//
-	// Sends `event: state` with the whole task as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. After 15 seconds in
-	// which the engine could not learn whether anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state`
-	// says that all is well again. The stream ends after the task's final state. A reader that comes back (`Last-Event-ID`) gets the
-	// current state at once. Lines that begin with a colon only keep the connection open.
+	// Sends `event: state` with the whole task as `data` at once and after every change; its `id` is `<runId>.<seq>`. If the engine could not find
+	// out for 15 seconds whether anything changed, it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` means that the
+	// stream is current again. The stream ends after the task's final state. A client that reconnects (`Last-Event-ID`) gets the current state at
+	// once. Lines that begin with a colon only keep the connection open.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10367,7 +10336,7 @@ type ClientWithResponsesInterface interface {
 
 	// PauseTaskWithBodyWithResponse Pauses a task
 	//
-	// What is being released is finished first; nothing new is begun until the task is resumed. Legal while the task is `Pending` or `Running`.
+	// Running services finish first; no new ones begin until the task is resumed. Legal while the task is `Pending` or `Running`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10376,7 +10345,7 @@ type ClientWithResponsesInterface interface {
 
 	// PauseTaskWithResponse Pauses a task
 	//
-	// What is being released is finished first; nothing new is begun until the task is resumed. Legal while the task is `Pending` or `Running`.
+	// Running services finish first; no new ones begin until the task is resumed. Legal while the task is `Pending` or `Running`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10385,30 +10354,32 @@ type ClientWithResponsesInterface interface {
 
 	// GetTaskReportWithResponse Reads a task's report
 	//
-	// For each service its state, start and end, what was done to which workload, from which revision to which, and the key messages; at its
-	// end the reverse plan that would restore what was released. JSON, or Markdown when `Accept` asks for `text/markdown` or `format` says so.
+	// For each service its state, start and end, what was done to which workload, from which revision to which, and the key messages; at its end the
+	// reverse plan that would restore what was released. JSON, or Markdown when `Accept` asks for `text/markdown` or `format` requests it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/tasks/{id}/report (the `GetTaskReport` operationId).
 	GetTaskReportWithResponse(ctx context.Context, id TaskID, params *GetTaskReportParams, reqEditors ...RequestEditorFn) (*GetTaskReportResponse, error)
 
-	// RerunTaskWithBodyWithResponse Runs again what did not succeed in a task
+	// RerunTaskWithBodyWithResponse Runs the unsuccessful items of a task again
 	//
-	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-	// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
-	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves.
+	// It uses the current catalogue. The times of the old execution apply to the new one, unless the body gives others. The new task names the old
+	// one (`rerunOf`). A task that has not ended, or that succeeded, is refused with 409; so is one whose plan has another live task. Everything is
+	// checked first, as at an execution of the plan.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/tasks/{id}/rerun (the `RerunTask` operationId).
 	RerunTaskWithBodyWithResponse(ctx context.Context, id TaskID, params *RerunTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RerunTaskResponse, error)
 
-	// RerunTaskWithResponse Runs again what did not succeed in a task
+	// RerunTaskWithResponse Runs the unsuccessful items of a task again
 	//
-	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-	// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
-	// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+	// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves.
+	// It uses the current catalogue. The times of the old execution apply to the new one, unless the body gives others. The new task names the old
+	// one (`rerunOf`). A task that has not ended, or that succeeded, is refused with 409; so is one whose plan has another live task. Everything is
+	// checked first, as at an execution of the plan.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10417,7 +10388,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeTaskWithBodyWithResponse Resumes a task
 	//
-	// Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
+	// Continues at the current state of the task, without redoing finished work. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10426,7 +10397,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeTaskWithResponse Resumes a task
 	//
-	// Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
+	// Continues at the current state of the task, without redoing finished work. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10435,9 +10406,9 @@ type ClientWithResponsesInterface interface {
 
 	// ReverseTaskWithResponse Creates the plan that takes a task back
 	//
-	// Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
-	// name depends on the task alone, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task that isn't over is refused with 409, one that
-	// changed nothing that could be taken back with 422.
+	// Saves the plan at the end of the task's report: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
+	// name depends only on the task, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task
+	// that hasn't ended is refused with 409, one that made no reversible change with 422.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10446,8 +10417,8 @@ type ClientWithResponsesInterface interface {
 
 	// StopTaskWithBodyWithResponse Stops a task
 	//
-	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
-	// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
+	// Running services finish first; the rest never begins. `Stopped` is final. Legal until the task has ended. Rollouts that release a service of
+	// the task continue to their end, which may need an approval; `to` ends them now, and may also be sent while the task is `Stopping`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10456,8 +10427,8 @@ type ClientWithResponsesInterface interface {
 
 	// StopTaskWithResponse Stops a task
 	//
-	// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
-	// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
+	// Running services finish first; the rest never begins. `Stopped` is final. Legal until the task has ended. Rollouts that release a service of
+	// the task continue to their end, which may need an approval; `to` ends them now, and may also be sent while the task is `Stopping`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10473,14 +10444,14 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteTrafficRoutingWithResponse Deletes a traffic routing
 	//
-	// While a rollout holds it, it is refused with 409; `errors` names the holders.
+	// While a rollout holds it, the deletion is refused with 409; `errors` names the holders.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/trafficroutings/{namespace}/{name} (the `DeleteTrafficRouting` operationId).
 	DeleteTrafficRoutingWithResponse(ctx context.Context, namespace Namespace, name TrafficRoutingName, reqEditors ...RequestEditorFn) (*DeleteTrafficRoutingResponse, error)
 
-	// GetTrafficRoutingWithResponse Reads a traffic routing, and who holds it
+	// GetTrafficRoutingWithResponse Reads a traffic routing and its holders
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10489,9 +10460,9 @@ type ClientWithResponsesInterface interface {
 
 	// PutTrafficRoutingWithBodyWithResponse Creates or replaces a traffic routing
 	//
-	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
-	// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
-	// A body equal to what is stored writes nothing.
+	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or only its `spec`. Namespace and name are those of the path; a
+	// document with other names is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders. A body equal to
+	// the stored object writes nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10500,23 +10471,23 @@ type ClientWithResponsesInterface interface {
 
 	// PutTrafficRoutingWithResponse Creates or replaces a traffic routing
 	//
-	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
-	// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
-	// A body equal to what is stored writes nothing.
+	// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or only its `spec`. Namespace and name are those of the path; a
+	// document with other names is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders. A body equal to
+	// the stored object writes nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/trafficroutings/{namespace}/{name} (the `PutTrafficRouting` operationId).
 	PutTrafficRoutingWithResponse(ctx context.Context, namespace Namespace, name TrafficRoutingName, body PutTrafficRoutingJSONRequestBody, reqEditors ...RequestEditorFn) (*PutTrafficRoutingResponse, error)
 
-	// GetDocsWithResponse This description as a page to read
+	// GetDocsWithResponse This description as an HTML page
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /docs (the `GetDocs` operationId).
 	GetDocsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDocsResponse, error)
 
-	// GetKusciaHealthWithBodyWithResponse Says whether Kuscia's requests can be answered
+	// GetKusciaHealthWithBodyWithResponse Reports whether Kuscia's requests can be answered
 	//
 	// The body is a `HealthRequest`.
 	//
@@ -10525,7 +10496,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
 	GetKusciaHealthWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GetKusciaHealthResponse, error)
 
-	// GetKusciaHealthWithResponse Says whether Kuscia's requests can be answered
+	// GetKusciaHealthWithResponse Reports whether Kuscia's requests can be answered
 	//
 	// The body is a `HealthRequest`.
 	//
@@ -10534,7 +10505,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
 	GetKusciaHealthWithResponse(ctx context.Context, body GetKusciaHealthJSONRequestBody, reqEditors ...RequestEditorFn) (*GetKusciaHealthResponse, error)
 
-	// GetHealthWithResponse Says that the process lives
+	// GetHealthWithResponse Reports that the process is alive
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10562,9 +10533,9 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /packages (the `ListPackages` operationId).
 	ListPackagesWithResponse(ctx context.Context, params *ListPackagesParams, reqEditors ...RequestEditorFn) (*ListPackagesResponse, error)
 
-	// DeletePackageWithResponse Deletes a package that nobody uses
+	// DeletePackageWithResponse Deletes an unused package
 	//
-	// Whoever downloads it gets it to its end.
+	// Running downloads of it complete.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10573,14 +10544,14 @@ type ClientWithResponsesInterface interface {
 
 	// GetPackageWithResponse Downloads a package
 	//
-	// Answers the bytes as they were stored, under an `ETag` that is the digest. Parts (`Range`) and conditions are understood.
+	// Returns the bytes as they were stored, with an `ETag` that is the digest. Ranges (`Range`) and conditional requests are supported.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /packages/sha256/{digest} (the `GetPackage` operationId).
 	GetPackageWithResponse(ctx context.Context, digest PackageDigest, reqEditors ...RequestEditorFn) (*GetPackageResponse, error)
 
-	// HeadPackageWithResponse Says whether a package is there, and how large it is
+	// HeadPackageWithResponse Reports whether a package exists, and its size
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10589,7 +10560,7 @@ type ClientWithResponsesInterface interface {
 
 	// PutPackageWithBodyWithResponse Stores a package
 	//
-	// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and safe. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
+	// The body is the bytes. They are checked while they arrive, and become visible only when they are complete and stored. If the package already exists, its use is noted, and the body is ignored: `Expect: 100-continue` avoids sending it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10603,7 +10574,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /packages/sha256/{digest}/use (the `UsePackage` operationId).
 	UsePackageWithResponse(ctx context.Context, digest PackageDigest, reqEditors ...RequestEditorFn) (*UsePackageResponse, error)
 
-	// GetReadinessWithResponse Says whether the engine can work, and which dependency is missing if not
+	// GetReadinessWithResponse Reports whether the engine can work, and which dependency is missing if not
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17048,7 +17019,7 @@ func (c *ClientWithResponses) CreateKusciaAppImageWithResponse(ctx context.Conte
 	return ParseCreateKusciaAppImageResponse(rsp)
 }
 
-// DeleteKusciaAppImageWithBodyWithResponse Takes an AppImage away; servings go on with the version that they run
+// DeleteKusciaAppImageWithBodyWithResponse Deletes an AppImage; servings keep the version that they run
 //
 // The body is a `DeleteAppImageRequest`.
 //
@@ -17063,7 +17034,7 @@ func (c *ClientWithResponses) DeleteKusciaAppImageWithBodyWithResponse(ctx conte
 	return ParseDeleteKusciaAppImageResponse(rsp)
 }
 
-// DeleteKusciaAppImageWithResponse Takes an AppImage away; servings go on with the version that they run
+// DeleteKusciaAppImageWithResponse Deletes an AppImage; servings keep the version that they run
 //
 // The body is a `DeleteAppImageRequest`.
 //
@@ -17138,7 +17109,7 @@ func (c *ClientWithResponses) QueryKusciaAppImageWithResponse(ctx context.Contex
 	return ParseQueryKusciaAppImageResponse(rsp)
 }
 
-// UpdateKusciaAppImageWithBodyWithResponse Changes an AppImage; what its messages cannot say stays as it is
+// UpdateKusciaAppImageWithBodyWithResponse Changes an AppImage; fields that its messages can't express are kept
 //
 // The body is a `UpdateAppImageRequest`.
 //
@@ -17153,7 +17124,7 @@ func (c *ClientWithResponses) UpdateKusciaAppImageWithBodyWithResponse(ctx conte
 	return ParseUpdateKusciaAppImageResponse(rsp)
 }
 
-// UpdateKusciaAppImageWithResponse Changes an AppImage; what its messages cannot say stays as it is
+// UpdateKusciaAppImageWithResponse Changes an AppImage; fields that its messages can't express are kept
 //
 // The body is a `UpdateAppImageRequest`.
 //
@@ -17168,10 +17139,10 @@ func (c *ClientWithResponses) UpdateKusciaAppImageWithResponse(ctx context.Conte
 	return ParseUpdateKusciaAppImageResponse(rsp)
 }
 
-// ListPartiesWithResponse Lists the parties, by name, and says which of them can be reached
+// ListPartiesWithResponse Lists the parties, by name, and whether they are reachable
 //
-// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is a party too, which `default` serves;
-// such parties are not listed, and can be read by their name.
+// Every Party object, and the party `default`, which always exists. A namespace of the home cluster is also a party, served by `default`; such
+// parties are not listed, but can be read by name.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17186,10 +17157,10 @@ func (c *ClientWithResponses) ListPartiesWithResponse(ctx context.Context, param
 
 // DeletePartyWithResponse Deletes a party
 //
-// Deletes the Party object; the party's cluster and its worker are left as they are. While a release that is not over names the party it is
-// refused with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of
-// its name: then the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; without an
-// object there is nothing of it to delete, and that is refused with 409.
+// Deletes the Party object; the party's cluster and its worker are not changed. While an open release names the party, the deletion is refused
+// with 409, and `holder` names that release. Without its object the party is unknown, unless the home cluster has a namespace of its name: then
+// the party `default` serves it. `default` goes back to its built-in queue and has no namespace of its own; if it has no object, there is
+// nothing to delete, and the deletion is refused with 409.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17202,10 +17173,10 @@ func (c *ClientWithResponses) DeletePartyWithResponse(ctx context.Context, name 
 	return ParseDeletePartyResponse(rsp)
 }
 
-// GetPartyWithResponse Reads a party, and whether a worker of it is there
+// GetPartyWithResponse Reads a party, and whether one of its workers is reachable
 //
-// A worker reports every 5 seconds; a party that is silent for 20 is unreachable. Presence is what Temporal was told: where it cannot say,
-// `reachable` is `unknown`. It decides nothing; a start asks the party's worker itself.
+// A worker reports every 5 seconds; a party without a report for 20 seconds is unreachable. The reports are kept by Temporal: if it has no
+// information, `reachable` is `unknown`. Releases don't depend on them; a start queries the party's worker directly.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17220,8 +17191,8 @@ func (c *ClientWithResponses) GetPartyWithResponse(ctx context.Context, name Par
 
 // PutPartyWithBodyWithResponse Creates or replaces a party
 //
-// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
-// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
+// that name changes its settings. A body equal to the stored party writes nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17236,8 +17207,8 @@ func (c *ClientWithResponses) PutPartyWithBodyWithResponse(ctx context.Context, 
 
 // PutPartyWithResponse Creates or replaces a party
 //
-// The body is the whole party. Releases that already run keep the queue they began with. The party `default` exists without an object; one
-// of that name says otherwise where it is found. A body equal to what is stored writes nothing.
+// The body is the whole party. Running releases keep the queue that they began with. The party `default` exists without an object; an object of
+// that name changes its settings. A body equal to the stored party writes nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17265,10 +17236,10 @@ func (c *ClientWithResponses) ListPlansWithResponse(ctx context.Context, params 
 
 // ValidatePlanWithBodyWithResponse Checks a plan without saving it
 //
-// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
-// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
-// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
-// Nothing is stored and no cluster is changed.
+// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
+// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
+// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
+// is changed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17283,10 +17254,10 @@ func (c *ClientWithResponses) ValidatePlanWithBodyWithResponse(ctx context.Conte
 
 // ValidatePlanWithResponse Checks a plan without saving it
 //
-// Answers 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line.
-// The catalogue is looked at too: a service that does not exist, or a workload that cannot do what the plan asks, is an error.
-// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART.
-// Nothing is stored and no cluster is changed.
+// Returns 200 whether or not the plan is valid: the waves in which it would run, and every error and warning with item, field and line. The plan
+// is also checked against the catalogue: a service that does not exist, or a workload that cannot do what the plan requests, is an error.
+// Parties that answer within seconds add their warnings, such as a PodDisruptionBudget that holds up a RESTART. Nothing is stored and no cluster
+// is changed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17316,7 +17287,7 @@ func (c *ClientWithResponses) DeletePlanWithResponse(ctx context.Context, name P
 
 // GetPlanWithResponse Reads a plan
 //
-// Answers the plan as JSON, or as YAML when `Accept` asks for `application/yaml`.
+// Returns the plan as JSON, or as YAML when `Accept` asks for `application/yaml`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17331,9 +17302,8 @@ func (c *ClientWithResponses) GetPlanWithResponse(ctx context.Context, name Plan
 
 // PutPlanWithBodyWithResponse Creates or replaces a plan
 //
-// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet are
-// warned of only; they are refused when the plan is executed. Tasks that already run are not affected. A body equal to what is stored
-// writes nothing.
+// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17348,9 +17318,8 @@ func (c *ClientWithResponses) PutPlanWithBodyWithResponse(ctx context.Context, n
 
 // PutPlanWithResponse Creates or replaces a plan
 //
-// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet are
-// warned of only; they are refused when the plan is executed. Tasks that already run are not affected. A body equal to what is stored
-// writes nothing.
+// The body is the whole plan. A malformed plan is refused with every error at once. Services that are not in the catalogue yet only cause
+// warnings; they are refused when the plan is executed. Running tasks are not affected. A body equal to the stored plan writes nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17365,12 +17334,10 @@ func (c *ClientWithResponses) PutPlanWithResponse(ctx context.Context, name Plan
 
 // DiffPlanWithResponse Shows what an execution of a plan would change now
 //
-// The worker of each party looks at the workloads as they are, decides what each operation would do first, and has the API server make that
-// write as a dry run. Nothing is changed. Each workload is looked at by itself: what earlier items of the plan do to it isn't foreseen, and the
-// answer says so.
-//
-// Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. What would be refused at an execution is
-// refused here, with the same answers. A live task of the plan, beside which an execution is refused, is only a warning here.
+// The worker of each party reads the current workloads, decides what each operation would do first, and sends that write to the API server as a
+// dry run. Nothing is changed. Each workload is compared separately: effects of earlier items of the plan aren't included, and the answer says
+// so. Values of environment variables, commands and arguments aren't shown, nor are queries of URLs. Whatever an execution would refuse is
+// refused here with the same answers. A live task of the plan, because of which an execution would be refused, is only a warning here.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17385,13 +17352,11 @@ func (c *ClientWithResponses) DiffPlanWithResponse(ctx context.Context, name Pla
 
 // ExecutePlanWithBodyWithResponse Executes a plan
 //
-// Starts a task that runs the plan and the catalogue entries as they are now. Before anything is changed the plan is checked against the
-// catalogue and against the clusters of all its parties; what cannot be done is refused with 422 and every reason.
-//
-// A plan has one live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`.
-//
-// Send an `Idempotency-Key` to be safe against repeats: for 30 days the same key with the same body is the same task, and the same key
-// with another plan or body is refused with 409.
+// Starts a task that runs the plan and the catalogue entries in their current versions. Before anything is changed, the plan is checked against
+// the catalogue and against the clusters of all its parties; a plan that cannot be executed is refused with 422 and every reason. A plan has one
+// live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`. Send an
+// `Idempotency-Key` to make repeats safe: for 30 days the same key with the same body is the same task, and the same key with another plan or
+// body is refused with 409.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17406,13 +17371,11 @@ func (c *ClientWithResponses) ExecutePlanWithBodyWithResponse(ctx context.Contex
 
 // ExecutePlanWithResponse Executes a plan
 //
-// Starts a task that runs the plan and the catalogue entries as they are now. Before anything is changed the plan is checked against the
-// catalogue and against the clusters of all its parties; what cannot be done is refused with 422 and every reason.
-//
-// A plan has one live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`.
-//
-// Send an `Idempotency-Key` to be safe against repeats: for 30 days the same key with the same body is the same task, and the same key
-// with another plan or body is refused with 409.
+// Starts a task that runs the plan and the catalogue entries in their current versions. Before anything is changed, the plan is checked against
+// the catalogue and against the clusters of all its parties; a plan that cannot be executed is refused with 422 and every reason. A plan has one
+// live task at most: a second execution is refused with 409 and a pointer to the first, unless the first is `Interrupted`. Send an
+// `Idempotency-Key` to make repeats safe: for 30 days the same key with the same body is the same task, and the same key with another plan or
+// body is refused with 409.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17427,8 +17390,8 @@ func (c *ClientWithResponses) ExecutePlanWithResponse(ctx context.Context, name 
 
 // ListRolloutsWithResponse Lists the rollouts, newest first
 //
-// One entry for each rollout name: its release that runs, or else its last one. The releases before are in its history. Phase and
-// `waitingFor` of a running release are as its workflow last published them.
+// One entry for each rollout name: its running release, or else its last one. Earlier releases are in its history. Phase and `waitingFor` of a
+// running release are as last published by its workflow.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17443,15 +17406,12 @@ func (c *ClientWithResponses) ListRolloutsWithResponse(ctx context.Context, para
 
 // StartRolloutWithBodyWithResponse Starts a rollout
 //
-// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
-// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
-// permissions suffice. What cannot be done is refused with 422 and every reason.
-//
-// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
-// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
-// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
-//
-// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it can be
+// carried out: that the workload, its containers and its routes exist, that the routes can express the steps, and that the permissions suffice.
+// A rollout that cannot be carried out is refused with 422 and every reason. A workload has one release at a time. While a rollout of that name
+// runs, another is refused with 409 and a pointer to the first, unless `supersede` is true: then the first goes back to the stable version, and
+// the newer one begins at step 1. While another release holds the workload, or an object that routes to it, the answer is 409 with that release
+// in `holder`. Send an `Idempotency-Key` (or `key` in the body) to make repeats safe: for 30 days the same key with the same body is the same
 // rollout, and the same key with another body is refused with 409.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -17467,15 +17427,12 @@ func (c *ClientWithResponses) StartRolloutWithBodyWithResponse(ctx context.Conte
 
 // StartRolloutWithResponse Starts a rollout
 //
-// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it
-// can be carried out: that the workload, its containers and its routes exist, that the routes can express what the steps ask, and that the
-// permissions suffice. What cannot be done is refused with 422 and every reason.
-//
-// A workload has one release at a time. While a rollout of that name runs, another is refused with 409 and a pointer to the first, unless
-// `supersede` is true: then the first goes back to the stable version, and the newer one begins at step 1. While another release holds
-// the workload, or something that routes to it, the answer is 409 with that release in `holder`.
-//
-// Send an `Idempotency-Key` (or `key` in the body) to be safe against repeats: for 30 days the same key with the same body is the same
+// Starts one canary or blue-green release of one workload. Before anything is changed, the worker of the workload's party checks that it can be
+// carried out: that the workload, its containers and its routes exist, that the routes can express the steps, and that the permissions suffice.
+// A rollout that cannot be carried out is refused with 422 and every reason. A workload has one release at a time. While a rollout of that name
+// runs, another is refused with 409 and a pointer to the first, unless `supersede` is true: then the first goes back to the stable version, and
+// the newer one begins at step 1. While another release holds the workload, or an object that routes to it, the answer is 409 with that release
+// in `holder`. Send an `Idempotency-Key` (or `key` in the body) to make repeats safe: for 30 days the same key with the same body is the same
 // rollout, and the same key with another body is refused with 409.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -17491,9 +17448,9 @@ func (c *ClientWithResponses) StartRolloutWithResponse(ctx context.Context, para
 
 // ValidateRolloutWithBodyWithResponse Checks a rollout without starting it
 //
-// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
-// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
-// Who holds the workload now is a warning: it may be over by the time of the start.
+// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, including those in the party's cluster, without any
+// write. Returns 200 whether or not the rollout could be started: the steps as they would run, every error and every warning. A release that
+// currently holds the workload is a warning, because it may have ended by the time of the start.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17508,9 +17465,9 @@ func (c *ClientWithResponses) ValidateRolloutWithBodyWithResponse(ctx context.Co
 
 // ValidateRolloutWithResponse Checks a rollout without starting it
 //
-// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, the party's cluster included, without a
-// write anywhere. Answers 200 whether or not the rollout could be started: the steps as they would run, every error and every warning.
-// Who holds the workload now is a warning: it may be over by the time of the start.
+// Takes the body of `POST /api/v1/rollouts` and makes every check that a start would make, including those in the party's cluster, without any
+// write. Returns 200 whether or not the rollout could be started: the steps as they would run, every error and every warning. A release that
+// currently holds the workload is a warning, because it may have ended by the time of the start.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17525,7 +17482,7 @@ func (c *ClientWithResponses) ValidateRolloutWithResponse(ctx context.Context, b
 
 // GetRolloutWithResponse Reads a rollout
 //
-// The release that runs under that name, or else the last one that did.
+// The running release of that name, or else the last one.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17540,7 +17497,8 @@ func (c *ClientWithResponses) GetRolloutWithResponse(ctx context.Context, namesp
 
 // ApproveRolloutWithBodyWithResponse Approves the step that waits for a person
 //
-// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+// Legal while `waitingFor.kind` is `approval`; it also ends a timed pause early. Send `waitingFor.gate` back as `gate`: an approval of a step
+// that has passed is refused with 409 and changes nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17555,7 +17513,8 @@ func (c *ClientWithResponses) ApproveRolloutWithBodyWithResponse(ctx context.Con
 
 // ApproveRolloutWithResponse Approves the step that waits for a person
 //
-// Legal while `waitingFor.kind` is `approval`; a rest on a timer is cut short by it as well. Send `waitingFor.gate` back as `gate`: an approval of a step that has passed is refused with 409 and changes nothing.
+// Legal while `waitingFor.kind` is `approval`; it also ends a timed pause early. Send `waitingFor.gate` back as `gate`: an approval of a step
+// that has passed is refused with 409 and changes nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17570,11 +17529,11 @@ func (c *ClientWithResponses) ApproveRolloutWithResponse(ctx context.Context, na
 
 // WatchRolloutWithResponse Follows a rollout by server-sent events
 //
-// Sends `event: state` with the whole rollout as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. While somebody
-// watches, the pods that are ready are counted anew every 2 seconds. After 15 seconds in which the engine could not learn whether
-// anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. The
-// stream ends when the rollout is over. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that begin
-// with a colon only keep the connection open.
+// Sends `event: state` with the whole rollout as `data` at once and after every change; its `id` is `<runId>.<seq>`. While a client follows the
+// stream, ready pods are counted every 2 seconds. If the engine could not find out for 15 seconds whether anything changed, it sends
+// `event: stale` with `{"since": time, "reason": text}`; the next `state` means that the stream is current again. The stream ends with the
+// rollout. A client that reconnects (`Last-Event-ID`) gets the current state at once. Lines that begin with a colon only keep the connection
+// open.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17589,8 +17548,8 @@ func (c *ClientWithResponses) WatchRolloutWithResponse(ctx context.Context, name
 
 // GetRolloutHistoryWithResponse Reads the releases of a rollout name, newest first
 //
-// The release that runs, if any, and the past ones, each whole with its decisions. The newest 50 past releases of each name are kept,
-// unless the engine is set otherwise.
+// The running release, if any, and the past ones, each complete with its decisions. The newest 50 past releases of each name are kept, unless
+// the engine is configured otherwise.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17605,7 +17564,7 @@ func (c *ClientWithResponses) GetRolloutHistoryWithResponse(ctx context.Context,
 
 // JumpRolloutWithBodyWithResponse Goes to another step
 //
-// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+// `toStep` is the step. Forwards, the pods of that step are started; backwards, only traffic moves, never pods.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17620,7 +17579,7 @@ func (c *ClientWithResponses) JumpRolloutWithBodyWithResponse(ctx context.Contex
 
 // JumpRolloutWithResponse Goes to another step
 //
-// `toStep` says which. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.
+// `toStep` is the step. Forwards, the pods of that step are started; backwards, only traffic moves, never pods.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17635,7 +17594,8 @@ func (c *ClientWithResponses) JumpRolloutWithResponse(ctx context.Context, names
 
 // PauseRolloutWithBodyWithResponse Pauses a rollout
 //
-// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
+// A step that moves pods stops at its current state: moved pods stay, and no others move until the rollout is resumed. A paused rollout runs
+// nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17650,7 +17610,8 @@ func (c *ClientWithResponses) PauseRolloutWithBodyWithResponse(ctx context.Conte
 
 // PauseRolloutWithResponse Pauses a rollout
 //
-// A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed. Paused, nothing runs anywhere.
+// A step that moves pods stops at its current state: moved pods stay, and no others move until the rollout is resumed. A paused rollout runs
+// nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17663,9 +17624,9 @@ func (c *ClientWithResponses) PauseRolloutWithResponse(ctx context.Context, name
 	return ParsePauseRolloutResponse(rsp)
 }
 
-// PromoteRolloutWithBodyWithResponse Finishes a rollout without the waits that are left
+// PromoteRolloutWithBodyWithResponse Finishes a rollout without the remaining waits
 //
-// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+// Goes through the remaining steps without their pauses. Send `waitingFor.gate` back as `gate`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17678,9 +17639,9 @@ func (c *ClientWithResponses) PromoteRolloutWithBodyWithResponse(ctx context.Con
 	return ParsePromoteRolloutResponse(rsp)
 }
 
-// PromoteRolloutWithResponse Finishes a rollout without the waits that are left
+// PromoteRolloutWithResponse Finishes a rollout without the remaining waits
 //
-// The steps that are left are gone through without their pauses. Send `waitingFor.gate` back as `gate`.
+// Goes through the remaining steps without their pauses. Send `waitingFor.gate` back as `gate`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17695,7 +17656,7 @@ func (c *ClientWithResponses) PromoteRolloutWithResponse(ctx context.Context, na
 
 // ResumeRolloutWithBodyWithResponse Resumes a paused rollout
 //
-// Goes on where it was.
+// Continues at the current state.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17710,7 +17671,7 @@ func (c *ClientWithResponses) ResumeRolloutWithBodyWithResponse(ctx context.Cont
 
 // ResumeRolloutWithResponse Resumes a paused rollout
 //
-// Goes on where it was.
+// Continues at the current state.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17723,9 +17684,9 @@ func (c *ClientWithResponses) ResumeRolloutWithResponse(ctx context.Context, nam
 	return ParseResumeRolloutResponse(rsp)
 }
 
-// RetryRolloutWithBodyWithResponse Tries again what has failed
+// RetryRolloutWithBodyWithResponse Retries what has failed
 //
-// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+// Legal while the phase is `Failed`, and after another client has changed the workload: then the rollout's own settings are restored.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17738,9 +17699,9 @@ func (c *ClientWithResponses) RetryRolloutWithBodyWithResponse(ctx context.Conte
 	return ParseRetryRolloutResponse(rsp)
 }
 
-// RetryRolloutWithResponse Tries again what has failed
+// RetryRolloutWithResponse Retries what has failed
 //
-// Legal while the phase is `Failed`, and after somebody else has changed the workload: then what the rollout had set is put back.
+// Legal while the phase is `Failed`, and after another client has changed the workload: then the rollout's own settings are restored.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17753,9 +17714,10 @@ func (c *ClientWithResponses) RetryRolloutWithResponse(ctx context.Context, name
 	return ParseRetryRolloutResponse(rsp)
 }
 
-// RollbackRolloutWithBodyWithResponse Brings a rollout back to the stable version
+// RollbackRolloutWithBodyWithResponse Rolls a rollout back to the stable version
 //
-// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout has ended, and for a rollout that
+// was stopped to `frozen`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17768,9 +17730,10 @@ func (c *ClientWithResponses) RollbackRolloutWithBodyWithResponse(ctx context.Co
 	return ParseRollbackRolloutResponse(rsp)
 }
 
-// RollbackRolloutWithResponse Brings a rollout back to the stable version
+// RollbackRolloutWithResponse Rolls a rollout back to the stable version
 //
-// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout is over, and of a rollout that was stopped to `frozen`.
+// Traffic first, then pods, within the workload's own limits; it ends in `RolledBack`. Legal until the rollout has ended, and for a rollout that
+// was stopped to `frozen`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17785,7 +17748,8 @@ func (c *ClientWithResponses) RollbackRolloutWithResponse(ctx context.Context, n
 
 // StopRolloutWithBodyWithResponse Ends a rollout
 //
-// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic
+// unchanged, releases the workload and ends `Cancelled`; the next release of the workload, or a rollback of this one, restores it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17800,7 +17764,8 @@ func (c *ClientWithResponses) StopRolloutWithBodyWithResponse(ctx context.Contex
 
 // StopRolloutWithResponse Ends a rollout
 //
-// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic where they are, gives the workload free and ends `Cancelled`; the next release of the workload, or a rollback of this one, brings it home.
+// `to: stable` (default) goes back and ends like a rollback. `to: new` finishes now and ends `Healthy`. `to: frozen` leaves pods and traffic
+// unchanged, releases the workload and ends `Cancelled`; the next release of the workload, or a rollback of this one, restores it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17815,17 +17780,13 @@ func (c *ClientWithResponses) StopRolloutWithResponse(ctx context.Context, names
 
 // UndoRolloutWithBodyWithResponse Goes back to an earlier version, after the end of a release
 //
-// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
-// the number of each version.
-// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
-// dropped is refused with 422, and the answer names what is left.
-//
-// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
-// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
-// home cluster, its strategy is used, and it shows the release.
-//
-// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without `toRevision`
+// that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows the number of each
+// version. The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: a version that
+// `spec.revisionHistoryLimit` has dropped is refused with 422, and the answer lists the versions that are left. The release goes through the
+// steps, unless `policy.rollbackWindow` allows an undo to this version without steps: then all pods are replaced within the workload's own
+// limits, without approvals. If the home cluster has a Rollout object of that name, its strategy is used, and it shows the release. While a
+// release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17840,17 +17801,13 @@ func (c *ClientWithResponses) UndoRolloutWithBodyWithResponse(ctx context.Contex
 
 // UndoRolloutWithResponse Goes back to an earlier version, after the end of a release
 //
-// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without
-// `toRevision` that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows
-// the number of each version.
-// The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: what `spec.revisionHistoryLimit` has
-// dropped is refused with 422, and the answer names what is left.
-//
-// The release goes through the steps, unless `policy.rollbackWindow` says that an undo so few versions back goes without: then all pods
-// are replaced within the workload's own limits, and nobody has to approve anything. If a Rollout object of that name stands in the
-// home cluster, its strategy is used, and it shows the release.
-//
-// While a release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
+// Starts a release with the strategy and the policy of the name's last one, and the pod template of an earlier version. Without `toRevision`
+// that is the version that served before the last release that ended `Healthy` and replaced another version; `history` shows the number of each
+// version. The template is read from the workload's cluster, from its ReplicaSets or ControllerRevisions: a version that
+// `spec.revisionHistoryLimit` has dropped is refused with 422, and the answer lists the versions that are left. The release goes through the
+// steps, unless `policy.rollbackWindow` allows an undo to this version without steps: then all pods are replaced within the workload's own
+// limits, without approvals. If the home cluster has a Rollout object of that name, its strategy is used, and it shows the release. While a
+// release is under way, the answer is 409: `rollback` takes that one back. `Idempotency-Key` is the same as at a start.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17878,7 +17835,7 @@ func (c *ClientWithResponses) ListServicesWithResponse(ctx context.Context, para
 
 // DeleteServiceWithResponse Deletes a service from the catalogue
 //
-// Its workloads are left as they are. A service that a plan uses is not deleted, since the plan could not be executed without it.
+// Its workloads are not changed. A service that a plan uses is not deleted, since the plan could not be executed without it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17893,7 +17850,7 @@ func (c *ClientWithResponses) DeleteServiceWithResponse(ctx context.Context, id 
 
 // GetServiceWithResponse Reads a service
 //
-// Answers JSON, or YAML when `Accept` asks for `application/yaml`.
+// Returns JSON, or YAML when `Accept` asks for `application/yaml`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17908,7 +17865,7 @@ func (c *ClientWithResponses) GetServiceWithResponse(ctx context.Context, id Ser
 
 // PutServiceWithBodyWithResponse Creates or replaces a service
 //
-// The body is the whole service. Tasks that already run are not affected. A body equal to what is stored writes nothing.
+// The body is the whole service. Running tasks are not affected. A body equal to the stored service writes nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17923,7 +17880,7 @@ func (c *ClientWithResponses) PutServiceWithBodyWithResponse(ctx context.Context
 
 // PutServiceWithResponse Creates or replaces a service
 //
-// The body is the whole service. Tasks that already run are not affected. A body equal to what is stored writes nothing.
+// The body is the whole service. Running tasks are not affected. A body equal to the stored service writes nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17966,7 +17923,7 @@ func (c *ClientWithResponses) CreateKusciaServingWithResponse(ctx context.Contex
 	return ParseCreateKusciaServingResponse(rsp)
 }
 
-// DeleteKusciaServingWithBodyWithResponse Has a serving taken away
+// DeleteKusciaServingWithBodyWithResponse Deletes a serving
 //
 // The body is a `DeleteServingRequest`.
 //
@@ -17981,7 +17938,7 @@ func (c *ClientWithResponses) DeleteKusciaServingWithBodyWithResponse(ctx contex
 	return ParseDeleteKusciaServingResponse(rsp)
 }
 
-// DeleteKusciaServingWithResponse Has a serving taken away
+// DeleteKusciaServingWithResponse Deletes a serving
 //
 // The body is a `DeleteServingRequest`.
 //
@@ -18088,7 +18045,7 @@ func (c *ClientWithResponses) UpdateKusciaServingWithResponse(ctx context.Contex
 
 // ListServingsWithResponse Lists the servings, by ID
 //
-// Servings that are being deleted are listed until they are gone; they have `deletedAt`.
+// Servings that are being deleted are listed until they are deleted; they have `deletedAt`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18103,7 +18060,7 @@ func (c *ClientWithResponses) ListServingsWithResponse(ctx context.Context, para
 
 // GetServingWithResponse Reads a serving
 //
-// After an update that failed, the parties and their endpoints are those of the version that serves; `reason` is `UpdateRolledBack` then, and
+// After a failed update, the parties and their endpoints are those of the version that serves; `reason` is then `UpdateRolledBack`, and
 // `servedGeneration` is less than `generation`.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -18117,10 +18074,10 @@ func (c *ClientWithResponses) GetServingWithResponse(ctx context.Context, id Ser
 	return ParseGetServingResponse(rsp)
 }
 
-// ApproveServingWithBodyWithResponse Has the party begin that waits for an approval
+// ApproveServingWithBodyWithResponse Begins the party that waits for an approval
 //
 // Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
-// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+// party but the first. Send `operation.waitingFor.gate` back as `gate`: a stale approval is refused with 409 and changes nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18133,10 +18090,10 @@ func (c *ClientWithResponses) ApproveServingWithBodyWithResponse(ctx context.Con
 	return ParseApproveServingResponse(rsp)
 }
 
-// ApproveServingWithResponse Has the party begin that waits for an approval
+// ApproveServingWithResponse Begins the party that waits for an approval
 //
 // Legal while `operation.waitingFor.kind` is `approval`: with `approval: betweenParties` in its policy an update waits for a person before each
-// party but the first. Send `operation.waitingFor.gate` back as `gate`: an approval of something that has passed is refused with 409 and changes nothing.
+// party but the first. Send `operation.waitingFor.gate` back as `gate`: a stale approval is refused with 409 and changes nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18151,11 +18108,11 @@ func (c *ClientWithResponses) ApproveServingWithResponse(ctx context.Context, id
 
 // WatchServingWithResponse Follows a serving by server-sent events
 //
-// Sends `event: state` with the whole serving as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`, with the run of the
-// operation that is under way or was last. After 15 seconds in which the engine could not learn whether anything changed it sends
-// `event: stale` with `{"since": time, "reason": text}`; the next `state` says that all is well again. A serving has no end of its own: the
-// stream ends when the serving is deleted and gone. A reader that comes back (`Last-Event-ID`) gets the current state at once. Lines that
-// begin with a colon only keep the connection open.
+// Sends `event: state` with the whole serving as `data` at once and after every change; its `id` is `<runId>.<seq>`, with the run of the current
+// or last operation. If the engine could not find out for 15 seconds whether anything changed, it sends `event: stale` with
+// `{"since": time, "reason": text}`; the next `state` means that the stream is current again. A serving never ends by itself: the stream ends
+// when the serving has been deleted. A client that reconnects (`Last-Event-ID`) gets the current state at once. Lines that begin with a colon
+// only keep the connection open.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18170,8 +18127,8 @@ func (c *ClientWithResponses) WatchServingWithResponse(ctx context.Context, id S
 
 // GetServingHistoryWithResponse Reads the operations on a serving, newest first
 //
-// The operation that is under way, if any, and the past ones, each with what it was asked, how it ended and who decided what. The newest 50 past
-// operations on each serving ID are kept, unless the engine is set otherwise; also those on a serving that was deleted.
+// The running operation, if any, and the past ones, each with its request, its result and all decisions. The newest 50 past operations on each
+// serving ID are kept, unless the engine is configured otherwise; also those on a serving that was deleted.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18184,9 +18141,10 @@ func (c *ClientWithResponses) GetServingHistoryWithResponse(ctx context.Context,
 	return ParseGetServingHistoryResponse(rsp)
 }
 
-// PauseServingWithBodyWithResponse Holds the operation on a serving
+// PauseServingWithBodyWithResponse Pauses the operation on a serving
 //
-// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+// Parties that have begun continue; no other party begins until the operation is resumed. Legal while an update or a creation runs and some
+// party has not begun.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18199,9 +18157,10 @@ func (c *ClientWithResponses) PauseServingWithBodyWithResponse(ctx context.Conte
 	return ParsePauseServingResponse(rsp)
 }
 
-// PauseServingWithResponse Holds the operation on a serving
+// PauseServingWithResponse Pauses the operation on a serving
 //
-// What has begun goes on; no other party begins until it is resumed. Legal while an update or a creation runs of which some party has not begun.
+// Parties that have begun continue; no other party begins until the operation is resumed. Legal while an update or a creation runs and some
+// party has not begun.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18214,11 +18173,11 @@ func (c *ClientWithResponses) PauseServingWithResponse(ctx context.Context, id S
 	return ParsePauseServingResponse(rsp)
 }
 
-// PutServingPolicyWithBodyWithResponse Says what a serving's operations do otherwise than by default
+// PutServingPolicyWithBodyWithResponse Sets the policy of a serving's operations
 //
-// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
-// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
-// `slipway.io/policy`. A body equal to what is stored writes nothing.
+// The body is the whole policy; omitted fields have their defaults, and `{}` is the default policy. It applies from the next operation on: a
+// running operation keeps the policy that it started with, and setting a policy starts none. It is kept in the KusciaDeployment's annotation
+// `slipway.io/policy`. A body equal to the stored policy writes nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18231,11 +18190,11 @@ func (c *ClientWithResponses) PutServingPolicyWithBodyWithResponse(ctx context.C
 	return ParsePutServingPolicyResponse(rsp)
 }
 
-// PutServingPolicyWithResponse Says what a serving's operations do otherwise than by default
+// PutServingPolicyWithResponse Sets the policy of a serving's operations
 //
-// The body is the whole policy; what it leaves out is as by default, and `{}` is the default. It holds from the next operation on: one that is
-// under way goes on with the policy that it began with, and putting a policy begins none. It is kept in the KusciaDeployment's annotation
-// `slipway.io/policy`. A body equal to what is stored writes nothing.
+// The body is the whole policy; omitted fields have their defaults, and `{}` is the default policy. It applies from the next operation on: a
+// running operation keeps the policy that it started with, and setting a policy starts none. It is kept in the KusciaDeployment's annotation
+// `slipway.io/policy`. A body equal to the stored policy writes nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18248,9 +18207,9 @@ func (c *ClientWithResponses) PutServingPolicyWithResponse(ctx context.Context, 
 	return ParsePutServingPolicyResponse(rsp)
 }
 
-// ResumeServingWithBodyWithResponse Goes on with a paused operation
+// ResumeServingWithBodyWithResponse Resumes a paused operation
 //
-// Legal after a pause. An approval that was waited for before is waited for again.
+// Legal after a pause. If the operation waited for an approval before, it waits for it again.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18263,9 +18222,9 @@ func (c *ClientWithResponses) ResumeServingWithBodyWithResponse(ctx context.Cont
 	return ParseResumeServingResponse(rsp)
 }
 
-// ResumeServingWithResponse Goes on with a paused operation
+// ResumeServingWithResponse Resumes a paused operation
 //
-// Legal after a pause. An approval that was waited for before is waited for again.
+// Legal after a pause. If the operation waited for an approval before, it waits for it again.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18280,8 +18239,8 @@ func (c *ClientWithResponses) ResumeServingWithResponse(ctx context.Context, id 
 
 // StopServingWithBodyWithResponse Takes an update back
 //
-// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
-// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+// Every party goes back to the previous version, as after a failure: an update is all or nothing. `reason` is then `UpdateRolledBack`, and
+// `message` says who stopped it. A creation, which has no previous version, is refused: delete the serving.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18296,8 +18255,8 @@ func (c *ClientWithResponses) StopServingWithBodyWithResponse(ctx context.Contex
 
 // StopServingWithResponse Takes an update back
 //
-// Every party goes back to the version of before, as after a failure: an update is all or nothing. `reason` is `UpdateRolledBack` then, and `message`
-// says who stopped it. A creation, which has no version of before, is refused: delete the serving.
+// Every party goes back to the previous version, as after a failure: an update is all or nothing. `reason` is then `UpdateRolledBack`, and
+// `message` says who stopped it. A creation, which has no previous version, is refused: delete the serving.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18323,9 +18282,10 @@ func (c *ClientWithResponses) ListTasksWithResponse(ctx context.Context, params 
 	return ParseListTasksResponse(rsp)
 }
 
-// DeleteTaskWithResponse Deletes a task that is over
+// DeleteTaskWithResponse Deletes a task that has ended
 //
-// Deletes its record and its history. Legal in the final states, and for a task whose workflow is gone; a task that can still go on is refused with 409: stop it first.
+// Deletes its record and its history. Legal in the final states, and for a task whose workflow no longer exists; a task that can still continue
+// is refused with 409: stop it first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18353,8 +18313,8 @@ func (c *ClientWithResponses) GetTaskWithResponse(ctx context.Context, id TaskID
 
 // ApproveTaskWithBodyWithResponse Overrides the release window that a task waits for
 //
-// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
-// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+// Begins the services that wait for a release window now. The task's times apply again from the moment at which the wait would have ended. A
+// `reason` is required. Legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18369,8 +18329,8 @@ func (c *ClientWithResponses) ApproveTaskWithBodyWithResponse(ctx context.Contex
 
 // ApproveTaskWithResponse Overrides the release window that a task waits for
 //
-// What waits for a release window begins now. The task's times count again from when the wait would have been over. It needs a `reason`, and is
-// legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
+// Begins the services that wait for a release window now. The task's times apply again from the moment at which the wait would have ended. A
+// `reason` is required. Legal while the task's `waitingFor.kind` is `window`. A step of a rollout is approved on the rollout.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18385,10 +18345,10 @@ func (c *ClientWithResponses) ApproveTaskWithResponse(ctx context.Context, id Ta
 
 // WatchTaskWithResponse Follows a task by server-sent events
 //
-// Sends `event: state` with the whole task as `data` at once and whenever it changes; its `id` is `<runId>.<seq>`. After 15 seconds in
-// which the engine could not learn whether anything changed it sends `event: stale` with `{"since": time, "reason": text}`; the next `state`
-// says that all is well again. The stream ends after the task's final state. A reader that comes back (`Last-Event-ID`) gets the
-// current state at once. Lines that begin with a colon only keep the connection open.
+// Sends `event: state` with the whole task as `data` at once and after every change; its `id` is `<runId>.<seq>`. If the engine could not find
+// out for 15 seconds whether anything changed, it sends `event: stale` with `{"since": time, "reason": text}`; the next `state` means that the
+// stream is current again. The stream ends after the task's final state. A client that reconnects (`Last-Event-ID`) gets the current state at
+// once. Lines that begin with a colon only keep the connection open.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18403,7 +18363,7 @@ func (c *ClientWithResponses) WatchTaskWithResponse(ctx context.Context, id Task
 
 // PauseTaskWithBodyWithResponse Pauses a task
 //
-// What is being released is finished first; nothing new is begun until the task is resumed. Legal while the task is `Pending` or `Running`.
+// Running services finish first; no new ones begin until the task is resumed. Legal while the task is `Pending` or `Running`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18418,7 +18378,7 @@ func (c *ClientWithResponses) PauseTaskWithBodyWithResponse(ctx context.Context,
 
 // PauseTaskWithResponse Pauses a task
 //
-// What is being released is finished first; nothing new is begun until the task is resumed. Legal while the task is `Pending` or `Running`.
+// Running services finish first; no new ones begin until the task is resumed. Legal while the task is `Pending` or `Running`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18433,8 +18393,8 @@ func (c *ClientWithResponses) PauseTaskWithResponse(ctx context.Context, id Task
 
 // GetTaskReportWithResponse Reads a task's report
 //
-// For each service its state, start and end, what was done to which workload, from which revision to which, and the key messages; at its
-// end the reverse plan that would restore what was released. JSON, or Markdown when `Accept` asks for `text/markdown` or `format` says so.
+// For each service its state, start and end, what was done to which workload, from which revision to which, and the key messages; at its end the
+// reverse plan that would restore what was released. JSON, or Markdown when `Accept` asks for `text/markdown` or `format` requests it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18447,11 +18407,12 @@ func (c *ClientWithResponses) GetTaskReportWithResponse(ctx context.Context, id 
 	return ParseGetTaskReportResponse(rsp)
 }
 
-// RerunTaskWithBodyWithResponse Runs again what did not succeed in a task
+// RerunTaskWithBodyWithResponse Runs the unsuccessful items of a task again
 //
-// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
-// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves.
+// It uses the current catalogue. The times of the old execution apply to the new one, unless the body gives others. The new task names the old
+// one (`rerunOf`). A task that has not ended, or that succeeded, is refused with 409; so is one whose plan has another live task. Everything is
+// checked first, as at an execution of the plan.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18464,11 +18425,12 @@ func (c *ClientWithResponses) RerunTaskWithBodyWithResponse(ctx context.Context,
 	return ParseRerunTaskResponse(rsp)
 }
 
-// RerunTaskWithResponse Runs again what did not succeed in a task
+// RerunTaskWithResponse Runs the unsuccessful items of a task again
 //
-// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves. The
-// catalogue is taken as it is now. The times of the old execution hold for the new one, unless the body gives others. The new task names the old one (`rerunOf`). A task that is not over, or that succeeded, is refused with 409;
-// so is one whose plan has another live task. Everything is checked first, as at an execution of the plan.
+// Starts a new task of the same plan with those items of the old task that are not `Succeeded`, as they were then, in the same order of waves.
+// It uses the current catalogue. The times of the old execution apply to the new one, unless the body gives others. The new task names the old
+// one (`rerunOf`). A task that has not ended, or that succeeded, is refused with 409; so is one whose plan has another live task. Everything is
+// checked first, as at an execution of the plan.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18483,7 +18445,7 @@ func (c *ClientWithResponses) RerunTaskWithResponse(ctx context.Context, id Task
 
 // ResumeTaskWithBodyWithResponse Resumes a task
 //
-// Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
+// Continues at the current state of the task, without redoing finished work. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18498,7 +18460,7 @@ func (c *ClientWithResponses) ResumeTaskWithBodyWithResponse(ctx context.Context
 
 // ResumeTaskWithResponse Resumes a task
 //
-// Goes on where the task was, without redoing what is done. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
+// Continues at the current state of the task, without redoing finished work. Legal while the task is `Pausing`, `Paused` or `Interrupted`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18513,9 +18475,9 @@ func (c *ClientWithResponses) ResumeTaskWithResponse(ctx context.Context, id Tas
 
 // ReverseTaskWithResponse Creates the plan that takes a task back
 //
-// Saves the plan with which the task's report ends: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
-// name depends on the task alone, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task that isn't over is refused with 409, one that
-// changed nothing that could be taken back with 422.
+// Saves the plan at the end of the task's report: `RESTORE` of everything that the task changed, in reverse order. The plan is not executed. Its
+// name depends only on the task, so that a repeat finds the same plan, edited or not. It has no `notBefore`, `windows` and `freezes`. A task
+// that hasn't ended is refused with 409, one that made no reversible change with 422.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18530,8 +18492,8 @@ func (c *ClientWithResponses) ReverseTaskWithResponse(ctx context.Context, id Ta
 
 // StopTaskWithBodyWithResponse Stops a task
 //
-// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
-// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
+// Running services finish first; the rest never begins. `Stopped` is final. Legal until the task has ended. Rollouts that release a service of
+// the task continue to their end, which may need an approval; `to` ends them now, and may also be sent while the task is `Stopping`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18546,8 +18508,8 @@ func (c *ClientWithResponses) StopTaskWithBodyWithResponse(ctx context.Context, 
 
 // StopTaskWithResponse Stops a task
 //
-// What is being released is finished first; the rest is never begun. `Stopped` is final. Legal until the task is over. Rollouts that
-// release a service of the task go on to their end, which may need an approval; `to` ends them now, and may be sent while the task is `Stopping`, too.
+// Running services finish first; the rest never begins. `Stopped` is final. Legal until the task has ended. Rollouts that release a service of
+// the task continue to their end, which may need an approval; `to` ends them now, and may also be sent while the task is `Stopping`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18575,7 +18537,7 @@ func (c *ClientWithResponses) ListTrafficRoutingsWithResponse(ctx context.Contex
 
 // DeleteTrafficRoutingWithResponse Deletes a traffic routing
 //
-// While a rollout holds it, it is refused with 409; `errors` names the holders.
+// While a rollout holds it, the deletion is refused with 409; `errors` names the holders.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18588,7 +18550,7 @@ func (c *ClientWithResponses) DeleteTrafficRoutingWithResponse(ctx context.Conte
 	return ParseDeleteTrafficRoutingResponse(rsp)
 }
 
-// GetTrafficRoutingWithResponse Reads a traffic routing, and who holds it
+// GetTrafficRoutingWithResponse Reads a traffic routing and its holders
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18603,9 +18565,9 @@ func (c *ClientWithResponses) GetTrafficRoutingWithResponse(ctx context.Context,
 
 // PutTrafficRoutingWithBodyWithResponse Creates or replaces a traffic routing
 //
-// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
-// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
-// A body equal to what is stored writes nothing.
+// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or only its `spec`. Namespace and name are those of the path; a
+// document with other names is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders. A body equal to
+// the stored object writes nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18620,9 +18582,9 @@ func (c *ClientWithResponses) PutTrafficRoutingWithBodyWithResponse(ctx context.
 
 // PutTrafficRoutingWithResponse Creates or replaces a traffic routing
 //
-// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or its `spec` alone. Namespace and name are those of the
-// path; a document that names others is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders.
-// A body equal to what is stored writes nothing.
+// The body is a whole TrafficRouting document (`rollouts.kruise.io/v1alpha1`), or only its `spec`. Namespace and name are those of the path; a
+// document with other names is refused. While a rollout holds the traffic routing it cannot be changed: 409 names the holders. A body equal to
+// the stored object writes nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18635,7 +18597,7 @@ func (c *ClientWithResponses) PutTrafficRoutingWithResponse(ctx context.Context,
 	return ParsePutTrafficRoutingResponse(rsp)
 }
 
-// GetDocsWithResponse This description as a page to read
+// GetDocsWithResponse This description as an HTML page
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18648,7 +18610,7 @@ func (c *ClientWithResponses) GetDocsWithResponse(ctx context.Context, reqEditor
 	return ParseGetDocsResponse(rsp)
 }
 
-// GetKusciaHealthWithBodyWithResponse Says whether Kuscia's requests can be answered
+// GetKusciaHealthWithBodyWithResponse Reports whether Kuscia's requests can be answered
 //
 // The body is a `HealthRequest`.
 //
@@ -18663,7 +18625,7 @@ func (c *ClientWithResponses) GetKusciaHealthWithBodyWithResponse(ctx context.Co
 	return ParseGetKusciaHealthResponse(rsp)
 }
 
-// GetKusciaHealthWithResponse Says whether Kuscia's requests can be answered
+// GetKusciaHealthWithResponse Reports whether Kuscia's requests can be answered
 //
 // The body is a `HealthRequest`.
 //
@@ -18678,7 +18640,7 @@ func (c *ClientWithResponses) GetKusciaHealthWithResponse(ctx context.Context, b
 	return ParseGetKusciaHealthResponse(rsp)
 }
 
-// GetHealthWithResponse Says that the process lives
+// GetHealthWithResponse Reports that the process is alive
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18730,9 +18692,9 @@ func (c *ClientWithResponses) ListPackagesWithResponse(ctx context.Context, para
 	return ParseListPackagesResponse(rsp)
 }
 
-// DeletePackageWithResponse Deletes a package that nobody uses
+// DeletePackageWithResponse Deletes an unused package
 //
-// Whoever downloads it gets it to its end.
+// Running downloads of it complete.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18747,7 +18709,7 @@ func (c *ClientWithResponses) DeletePackageWithResponse(ctx context.Context, dig
 
 // GetPackageWithResponse Downloads a package
 //
-// Answers the bytes as they were stored, under an `ETag` that is the digest. Parts (`Range`) and conditions are understood.
+// Returns the bytes as they were stored, with an `ETag` that is the digest. Ranges (`Range`) and conditional requests are supported.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18760,7 +18722,7 @@ func (c *ClientWithResponses) GetPackageWithResponse(ctx context.Context, digest
 	return ParseGetPackageResponse(rsp)
 }
 
-// HeadPackageWithResponse Says whether a package is there, and how large it is
+// HeadPackageWithResponse Reports whether a package exists, and its size
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -18775,7 +18737,7 @@ func (c *ClientWithResponses) HeadPackageWithResponse(ctx context.Context, diges
 
 // PutPackageWithBodyWithResponse Stores a package
 //
-// The body is the bytes. They are checked while they arrive, and nobody sees them before they are whole and safe. If the package is there already, its use is noted, and the body is not looked at: `Expect: 100-continue` saves sending it.
+// The body is the bytes. They are checked while they arrive, and become visible only when they are complete and stored. If the package already exists, its use is noted, and the body is ignored: `Expect: 100-continue` avoids sending it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18801,7 +18763,7 @@ func (c *ClientWithResponses) UsePackageWithResponse(ctx context.Context, digest
 	return ParseUsePackageResponse(rsp)
 }
 
-// GetReadinessWithResponse Says whether the engine can work, and which dependency is missing if not
+// GetReadinessWithResponse Reports whether the engine can work, and which dependency is missing if not
 //
 // Returns a wrapper object for the known response body format(s).
 //

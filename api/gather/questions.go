@@ -1,4 +1,4 @@
-// Package gather asks once for many what many ask at about the same time.
+// Package gather batches concurrent requests to the same recipient into one call.
 package gather
 
 import (
@@ -9,72 +9,76 @@ import (
 	"time"
 )
 
-// Limits of what is asked at once. The zero value is that of Default.
+// Limits of a Batcher. The zero value means Default.
 type Limits struct {
-	// Patience is how long a question waits at most for company, and for the answer to those before it.
-	Patience time.Duration
-	// Questions and Bytes bound what is asked at once. A single question is asked however large it is.
-	Questions, Bytes int
-	// Running is how many times one is asked at once. What comes then waits in line, where Waiting questions find room.
-	Running, Waiting int
+	// MaxDelay is how long a request waits at most for others to join its batch, while an earlier batch is running.
+	MaxDelay time.Duration
+	// BatchSize and BatchBytes limit a batch. A single request is sent regardless of its size.
+	BatchSize, BatchBytes int
+	// Concurrent is the maximum number of running batches per recipient. Further requests are queued, at most Queued of
+	// them.
+	Concurrent, Queued int
 }
 
-// Default keeps what is asked at once, and its answers, well below the 2 MiB that Temporal carries in one payload.
-var Default = Limits{Patience: 50 * time.Millisecond, Questions: 16, Bytes: 256 << 10, Running: 3, Waiting: 256}
+// Default keeps a batch and its results well below the 2 MiB that Temporal allows in one payload.
+var Default = Limits{MaxDelay: 50 * time.Millisecond, BatchSize: 16, BatchBytes: 256 << 10, Concurrent: 3, Queued: 256}
 
-// ErrBusy is the answer to a question for which there is no room in the line.
-var ErrBusy = errors.New("too many wait in line")
+// ErrBusy is returned when the queue is full.
+var ErrBusy = errors.New("too many queued requests")
 
-// Questions gathers questions to each of those who are asked. One that comes while nothing is being asked goes at once; one that comes while others are
-// being answered waits for that, with all that come meanwhile. The zero value is ready; a nil one gathers nothing. It is safe for concurrent use.
-type Questions[Q, A any] struct {
+// Batcher batches requests by recipient. If no batch of the recipient is running, a request is sent immediately;
+// otherwise it waits for the running batch or MaxDelay, together with all requests that arrive in the meantime. The
+// zero value is ready to use; a nil Batcher does not batch. It is safe for concurrent use.
+type Batcher[Q, A any] struct {
 	Limits Limits
 
-	mu    sync.Mutex
-	asked map[string]*asked[Q, A]
+	mu         sync.Mutex
+	recipients map[string]*recipient[Q, A]
 }
 
-// asked is what is being asked of one, and what waits.
-type asked[Q, A any] struct {
+// recipient holds the running and waiting batches of one recipient.
+type recipient[Q, A any] struct {
 	limits  Limits
 	running int
 	waiting *batch[Q, A]
-	// line are batches that are full, and go as soon as one is asked less.
-	line []*batch[Q, A]
+	// queue are batches that no longer grow; each starts when a running one has finished.
+	queue []*batch[Q, A]
 }
 
-// inLine is how many questions are not being asked yet.
-func (a *asked[Q, A]) inLine() (n int) {
-	for _, b := range a.line {
-		n += len(b.questions)
+// queued is the number of requests that are not yet sent.
+func (a *recipient[Q, A]) queued() (n int) {
+	for _, b := range a.queue {
+		n += len(b.requests)
 	}
 	if a.waiting != nil {
-		n += len(a.waiting.questions)
+		n += len(a.waiting.requests)
 	}
 	return n
 }
 
-// batch are questions that are asked together.
+// batch is a set of requests that are sent together.
 type batch[Q, A any] struct {
-	ask       func([]Q) ([]A, error)
-	questions []Q
-	bytes     int
-	patience  *time.Timer
-	// done is closed when answers or err are there.
+	send     func([]Q) ([]A, error)
+	requests []Q
+	bytes    int
+	delay    *time.Timer
+	// done is closed when answers or err are set.
 	done    chan struct{}
 	answers []A
 	err     error
 }
 
-// Ask has a question of that many bytes answered by whom it is for, together with others: ask is given all of them, and answers in their order. An error of it
-// is told to all. It goes on when those who wait go away: it has to have limits of its own.
-func (g *Questions[Q, A]) Ask(ctx context.Context, whom string, question Q, bytes int, ask func(context.Context, []Q) ([]A, error)) (A, error) {
+// Do sends a request of the given size to a recipient, together with others: send gets all requests of the batch and
+// returns the results in their order. Its error is returned to all callers. send does not stop when the callers'
+// contexts end, so it needs its own time limit.
+func (g *Batcher[Q, A]) Do(ctx context.Context, key string, question Q, bytes int,
+	send func(context.Context, []Q) ([]A, error)) (A, error) {
 	if g == nil {
-		g = &Questions[Q, A]{}
+		g = &Batcher[Q, A]{}
 	}
-	lasting := context.WithoutCancel(ctx)
+	detached := context.WithoutCancel(ctx)
 	var none A
-	b, i := g.join(whom, question, bytes, func(all []Q) ([]A, error) { return ask(lasting, all) })
+	b, i := g.join(key, question, bytes, func(all []Q) ([]A, error) { return send(detached, all) })
 	if b == nil {
 		return none, ErrBusy
 	}
@@ -89,73 +93,73 @@ func (g *Questions[Q, A]) Ask(ctx context.Context, whom string, question Q, byte
 	return b.answers[i], nil
 }
 
-// join adds a question to those that wait, and begins with them if nothing is to be waited for.
-func (g *Questions[Q, A]) join(whom string, question Q, bytes int, ask func([]Q) ([]A, error)) (*batch[Q, A], int) {
+// join adds a request to the recipient's waiting batch, and starts the batch if it need not wait.
+func (g *Batcher[Q, A]) join(key string, question Q, bytes int, send func([]Q) ([]A, error)) (*batch[Q, A], int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	limits := g.Limits
 	if limits == (Limits{}) {
 		limits = Default
 	}
-	if g.asked == nil {
-		g.asked = map[string]*asked[Q, A]{}
+	if g.recipients == nil {
+		g.recipients = map[string]*recipient[Q, A]{}
 	}
-	of := g.asked[whom]
+	of := g.recipients[key]
 	if of == nil {
-		of = &asked[Q, A]{limits: limits}
-		g.asked[whom] = of
+		of = &recipient[Q, A]{limits: limits}
+		g.recipients[key] = of
 	}
-	if of.inLine() >= limits.Waiting {
+	if of.queued() >= limits.Queued {
 		return nil, 0
 	}
-	if b := of.waiting; b != nil && b.bytes+bytes > limits.Bytes {
-		g.begin(whom, of)
+	if b := of.waiting; b != nil && b.bytes+bytes > limits.BatchBytes {
+		g.begin(key, of)
 	}
 	b := of.waiting
 	if b == nil {
-		b = &batch[Q, A]{ask: ask, done: make(chan struct{})}
+		b = &batch[Q, A]{send: send, done: make(chan struct{})}
 		of.waiting = b
-		b.patience = time.AfterFunc(limits.Patience, func() {
+		b.delay = time.AfterFunc(limits.MaxDelay, func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			if of.waiting == b && of.running < limits.Running {
-				g.begin(whom, of)
+			if of.waiting == b && of.running < limits.Concurrent {
+				g.begin(key, of)
 			}
 		})
 	}
-	b.questions, b.bytes = append(b.questions, question), b.bytes+bytes
-	i := len(b.questions) - 1
-	if of.running == 0 || len(b.questions) >= limits.Questions {
-		g.begin(whom, of)
+	b.requests, b.bytes = append(b.requests, question), b.bytes+bytes
+	i := len(b.requests) - 1
+	if of.running == 0 || len(b.requests) >= limits.BatchSize {
+		g.begin(key, of)
 	}
 	return b, i
 }
 
-// begin asks what waits, or has it stand in line. The caller holds mu.
-func (g *Questions[Q, A]) begin(whom string, of *asked[Q, A]) {
+// begin starts the waiting batch, or queues it. The caller holds mu.
+func (g *Batcher[Q, A]) begin(key string, of *recipient[Q, A]) {
 	b := of.waiting
 	of.waiting = nil
-	b.patience.Stop()
-	if of.running >= of.limits.Running {
-		of.line = append(of.line, b)
+	b.delay.Stop()
+	if of.running >= of.limits.Concurrent {
+		of.queue = append(of.queue, b)
 		return
 	}
-	g.run(whom, of, b)
+	g.run(key, of, b)
 }
 
-func (g *Questions[Q, A]) run(whom string, of *asked[Q, A], b *batch[Q, A]) {
+func (g *Batcher[Q, A]) run(key string, of *recipient[Q, A], b *batch[Q, A]) {
 	of.running++
 	go func() {
-		defer g.end(whom, of, b)
-		b.answers, b.err = b.ask(b.questions)
-		if b.err == nil && len(b.answers) != len(b.questions) {
-			b.err = fmt.Errorf("%d questions had %d answers", len(b.questions), len(b.answers))
+		defer g.end(key, of, b)
+		b.answers, b.err = b.send(b.requests)
+		if b.err == nil && len(b.answers) != len(b.requests) {
+			b.err = fmt.Errorf("%d requests got %d results", len(b.requests), len(b.answers))
 		}
 	}()
 }
 
-// end tells those who wait for a batch, and goes on with those who came meanwhile.
-func (g *Questions[Q, A]) end(whom string, of *asked[Q, A], b *batch[Q, A]) {
+// end wakes the callers of a batch, and starts the next one.
+func (g *Batcher[Q, A]) end(key string, of *recipient[Q, A], b *batch[Q, A]) {
 	if value := recover(); value != nil {
 		b.err = fmt.Errorf("panic: %v", value)
 	}
@@ -164,13 +168,13 @@ func (g *Questions[Q, A]) end(whom string, of *asked[Q, A], b *batch[Q, A]) {
 	defer g.mu.Unlock()
 	of.running--
 	switch {
-	case len(of.line) > 0:
-		next := of.line[0]
-		of.line = of.line[1:]
-		g.run(whom, of, next)
+	case len(of.queue) > 0:
+		next := of.queue[0]
+		of.queue = of.queue[1:]
+		g.run(key, of, next)
 	case of.waiting != nil:
-		g.begin(whom, of)
+		g.begin(key, of)
 	case of.running == 0:
-		delete(g.asked, whom)
+		delete(g.recipients, key)
 	}
 }

@@ -13,17 +13,19 @@ import (
 	"slipway.io/slipway/api/gather"
 )
 
-// asker answers each question with its own name, and keeps what it was asked at once. It answers when it is told to.
-type asker struct {
+// fakeSender records each batch. It returns "answer to" each request when the test sends a value to answer.
+type fakeSender struct {
 	mu     sync.Mutex
 	calls  [][]string
 	begun  chan int
 	answer chan error
 }
 
-func newAsker() *asker { return &asker{begun: make(chan int, 100), answer: make(chan error)} }
+func newFakeSender() *fakeSender {
+	return &fakeSender{begun: make(chan int, 100), answer: make(chan error)}
+}
 
-func (a *asker) ask(_ context.Context, questions []string) ([]string, error) {
+func (a *fakeSender) send(_ context.Context, questions []string) ([]string, error) {
 	a.mu.Lock()
 	a.calls = append(a.calls, questions)
 	a.mu.Unlock()
@@ -38,106 +40,108 @@ func (a *asker) ask(_ context.Context, questions []string) ([]string, error) {
 	return answers, nil
 }
 
-// patient never loses its patience within a test.
-var patient = gather.Limits{Patience: time.Hour, Questions: 3, Bytes: 100, Running: 100, Waiting: 1000}
+// slowLimits has a MaxDelay that never expires within a test.
+var slowLimits = gather.Limits{MaxDelay: time.Hour, BatchSize: 3, BatchBytes: 100, Concurrent: 100, Queued: 1000}
 
-// result is what one who asks gets.
+// result is what one caller gets.
 type result struct {
 	answer string
 	err    error
 }
 
-// put asks in the background.
-func put(ctx context.Context, g *gather.Questions[string, string], a *asker, whom, question string, bytes int) <-chan result {
-	told := make(chan result, 1)
+// put sends a request in the background.
+func put(ctx context.Context, g *gather.Batcher[string, string], a *fakeSender, key, question string,
+	bytes int) <-chan result {
+	results := make(chan result, 1)
 	go func() {
-		answer, err := g.Ask(ctx, whom, question, bytes, a.ask)
-		told <- result{answer, err}
+		answer, err := g.Do(ctx, key, question, bytes, a.send)
+		results <- result{answer, err}
 	}()
-	return told
+	return results
 }
 
-func TestQuestionsThatComeMeanwhileAreAskedTogether(t *testing.T) {
+func TestBatcher_BatchesRequests_WhileEarlierBatchRuns(t *testing.T) {
 	t.Parallel()
-	g, a := &gather.Questions[string, string]{Limits: patient}, newAsker()
+	g, a := &gather.Batcher[string, string]{Limits: slowLimits}, newFakeSender()
 	first := put(t.Context(), g, a, "alice", "0", 1)
-	require.Equal(t, 1, <-a.begun, "nobody waits for company while nothing is being asked")
+	require.Equal(t, 1, <-a.begun, "the first request is sent at once")
 	second, third := put(t.Context(), g, a, "alice", "1", 1), put(t.Context(), g, a, "alice", "2", 1)
 	other := put(t.Context(), g, a, "bob", "3", 1)
-	require.Equal(t, 1, <-a.begun, "who is asked something else is not waited for")
+	require.Equal(t, 1, <-a.begun, "another recipient is not affected")
 	fourth := put(t.Context(), g, a, "alice", "4", 1)
-	require.Equal(t, 3, <-a.begun, "as many as fit wait for nobody")
+	require.Equal(t, 3, <-a.begun, "a full batch is sent at once")
 	for range 3 {
 		a.answer <- nil
 	}
-	for question, told := range map[string]<-chan result{"0": first, "1": second, "2": third, "3": other, "4": fourth} {
-		require.Equal(t, result{answer: "answer to " + question}, <-told, "each gets its own answer")
+	for question, got := range map[string]<-chan result{"0": first, "1": second, "2": third, "3": other, "4": fourth} {
+		require.Equal(t, result{answer: "answer to " + question}, <-got, "each caller gets its own answer")
 	}
 }
 
-func TestWhoWaitsIsAskedWhenTheOthersAreAnswered(t *testing.T) {
+func TestBatcher_SendsWaitingBatch_WhenEarlierBatchIsDone(t *testing.T) {
 	t.Parallel()
-	g, a := &gather.Questions[string, string]{Limits: patient}, newAsker()
+	g, a := &gather.Batcher[string, string]{Limits: slowLimits}, newFakeSender()
 	first := put(t.Context(), g, a, "alice", "0", 1)
 	<-a.begun
-	gone, cancel := context.WithCancel(t.Context())
-	second := put(gone, g, a, "alice", "1", 1)
+	leaving, cancel := context.WithCancel(t.Context())
+	second := put(leaving, g, a, "alice", "1", 1)
 	cancel()
-	require.ErrorIs(t, (<-second).err, context.Canceled, "who goes away is not kept")
+	require.ErrorIs(t, (<-second).err, context.Canceled, "a caller whose context ends returns")
 	a.answer <- nil
 	require.NoError(t, (<-first).err)
-	require.Equal(t, 1, <-a.begun, "its question is asked nevertheless: others may wait with it")
+	require.Equal(t, 1, <-a.begun, "its request is sent nevertheless: other callers may wait for the batch")
 	a.answer <- errors.New("away")
 	third := put(t.Context(), g, a, "alice", "2", 1)
 	<-a.begun
 	a.answer <- errors.New("still away")
-	require.EqualError(t, (<-third).err, "still away", "an error is told")
+	require.EqualError(t, (<-third).err, "still away", "the error is returned")
 }
 
-func TestPatienceHasAnEnd(t *testing.T) {
+func TestBatcher_SendsWaitingBatch_WhenMaxDelayExpires(t *testing.T) {
 	t.Parallel()
-	g, a := &gather.Questions[string, string]{Limits: gather.Limits{Patience: time.Millisecond, Questions: 3, Bytes: 100, Running: 2, Waiting: 10}}, newAsker()
+	g, a := &gather.Batcher[string, string]{Limits: gather.Limits{MaxDelay: time.Millisecond, BatchSize: 3,
+		BatchBytes: 100, Concurrent: 2, Queued: 10}}, newFakeSender()
 	first := put(t.Context(), g, a, "alice", "0", 1)
 	<-a.begun
 	second := put(t.Context(), g, a, "alice", "1", 1)
-	require.Equal(t, 1, <-a.begun, "who is answered slowly does not hold up the next")
+	require.Equal(t, 1, <-a.begun, "a slow batch does not delay the next one")
 	a.answer <- nil
 	a.answer <- nil
 	require.NoError(t, (<-first).err)
 	require.NoError(t, (<-second).err)
 }
 
-func TestLargeQuestionsAreAskedApart(t *testing.T) {
+func TestBatcher_SplitsBatch_WhenRequestsAreLarge(t *testing.T) {
 	t.Parallel()
-	g, a := &gather.Questions[string, string]{Limits: patient}, newAsker()
-	told := []<-chan result{put(t.Context(), g, a, "alice", "0", 1000)}
-	require.Equal(t, 1, <-a.begun, "one that is too large for company is asked nevertheless")
-	told = append(told, put(t.Context(), g, a, "alice", "1", 60), put(t.Context(), g, a, "alice", "2", 60))
-	require.Equal(t, 1, <-a.begun, "two that are too large together are not asked together")
+	g, a := &gather.Batcher[string, string]{Limits: slowLimits}, newFakeSender()
+	results := []<-chan result{put(t.Context(), g, a, "alice", "0", 1000)}
+	require.Equal(t, 1, <-a.begun, "a single request is sent regardless of its size")
+	results = append(results, put(t.Context(), g, a, "alice", "1", 60), put(t.Context(), g, a, "alice", "2", 60))
+	require.Equal(t, 1, <-a.begun, "two requests that are too large together are sent separately")
 	for range 3 {
 		a.answer <- nil
 	}
-	for _, one := range told {
+	for _, one := range results {
 		require.NoError(t, (<-one).err)
 	}
 }
 
-func TestWhoAsksMayPanicOrAnswerTooLittle(t *testing.T) {
+func TestBatcher_ReturnsError_WhenSendPanicsOrReturnsTooFewResults(t *testing.T) {
 	t.Parallel()
-	var g gather.Questions[string, string]
-	_, err := g.Ask(t.Context(), "alice", "0", 1, func(context.Context, []string) ([]string, error) { panic("no") })
+	var g gather.Batcher[string, string]
+	_, err := g.Do(t.Context(), "alice", "0", 1, func(context.Context, []string) ([]string, error) { panic("no") })
 	require.EqualError(t, err, "panic: no")
-	_, err = g.Ask(t.Context(), "alice", "0", 1, func(context.Context, []string) ([]string, error) { return nil, nil })
-	require.EqualError(t, err, "1 questions had 0 answers")
+	_, err = g.Do(t.Context(), "alice", "0", 1, func(context.Context, []string) ([]string, error) { return nil, nil })
+	require.EqualError(t, err, "1 requests got 0 results")
 }
 
-func TestManyAskAtOnce(t *testing.T) {
+func TestBatcher_ManyConcurrentCallers(t *testing.T) {
 	t.Parallel()
-	var g gather.Questions[int, int]
+	var g gather.Batcher[int, int]
 	var asking sync.WaitGroup
 	for i := range 500 {
 		asking.Go(func() {
-			answer, err := g.Ask(t.Context(), fmt.Sprint(i%3), i, 1, func(_ context.Context, all []int) ([]int, error) {
+			answer, err := g.Do(t.Context(), fmt.Sprint(i%3), i, 1, func(_ context.Context, all []int) ([]int, error) {
 				answers := make([]int, len(all))
 				for k, question := range all {
 					answers[k] = 2 * question
@@ -152,16 +156,17 @@ func TestManyAskAtOnce(t *testing.T) {
 	asking.Wait()
 }
 
-// A party that is asked more than it can answer at once answers one after the other: all at once would be late for everybody.
-func TestWhoIsAskedTooMuchIsAskedOneAfterTheOther(t *testing.T) {
+// A recipient never has more running batches than Concurrent: with all at once, every answer would be late.
+func TestBatcher_QueuesBatches_WhenConcurrencyLimitReached(t *testing.T) {
 	t.Parallel()
-	g, a := &gather.Questions[string, string]{Limits: gather.Limits{Patience: 50 * time.Millisecond, Questions: 2, Bytes: 100, Running: 2, Waiting: 5}}, newAsker()
-	told := make(chan result, 10)
+	g, a := &gather.Batcher[string, string]{Limits: gather.Limits{MaxDelay: 50 * time.Millisecond, BatchSize: 2,
+		BatchBytes: 100, Concurrent: 2, Queued: 5}}, newFakeSender()
+	results := make(chan result, 10)
 	ask := func(n int) {
 		for range n {
 			go func() {
-				answer, err := g.Ask(t.Context(), "alice", "x", 1, a.ask)
-				told <- result{answer, err}
+				answer, err := g.Do(t.Context(), "alice", "x", 1, a.send)
+				results <- result{answer, err}
 			}()
 		}
 	}
@@ -170,8 +175,8 @@ func TestWhoIsAskedTooMuchIsAskedOneAfterTheOther(t *testing.T) {
 	ask(2)
 	require.Equal(t, 2, <-a.begun)
 	ask(6)
-	require.ErrorIs(t, (<-told).err, gather.ErrBusy, "who finds no room in the line is told so at once")
-	require.Empty(t, a.begun, "no more than two are asked at once, however long that takes")
+	require.ErrorIs(t, (<-results).err, gather.ErrBusy, "a request is refused at once when the queue is full")
+	require.Empty(t, a.begun, "no more than two batches run at the same time")
 	for _, n := range []int{2, 2, 1} {
 		a.answer <- nil
 		require.Equal(t, n, <-a.begun)
@@ -179,6 +184,6 @@ func TestWhoIsAskedTooMuchIsAskedOneAfterTheOther(t *testing.T) {
 	a.answer <- nil
 	a.answer <- nil
 	for range 8 {
-		require.NoError(t, (<-told).err)
+		require.NoError(t, (<-results).err)
 	}
 }

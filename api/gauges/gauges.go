@@ -1,5 +1,5 @@
-// Package gauges shows Prometheus which releases are open, what waits for people and which parties are reachable. Every server of an engine shows the same:
-// take the maximum over servers, not the sum.
+// Package gauges exports Prometheus gauges of open releases, of waiting releases and of reachable parties. Every server
+// of an engine exports the same values: aggregate with max over servers, not sum.
 package gauges
 
 import (
@@ -21,57 +21,63 @@ import (
 )
 
 const (
-	// fresh is how old what is shown may be. A scrape that comes sooner is answered from memory.
-	fresh = 5 * time.Second
-	// patience bounds one scrape.
-	patience = 8 * time.Second
+	// maxAge is the maximum age of the exported values. Earlier scrapes are served from the cache.
+	maxAge = 5 * time.Second
+	// scrapeTimeout is the time limit of one scrape.
+	scrapeTimeout = 8 * time.Second
 )
 
 var (
-	openReleases = prometheus.NewDesc("slipway_releases_open", "Releases that are not over, by kind, state and party; one of two parties counts for each of them.",
+	openReleases = prometheus.NewDesc("slipway_releases_open",
+		"Open releases, by kind, state and party; a release with two parties is counted for each of them.",
 		[]string{"kind", "state", "party"}, nil)
-	waiting = prometheus.NewDesc("slipway_releases_waiting", "Releases that wait, by kind and by what they wait for.", []string{"kind", "waiting_for"}, nil)
-	oldest  = prometheus.NewDesc("slipway_release_oldest_wait_seconds", "How long the release has waited that has waited longest, by kind and by what they wait for.",
+	waiting = prometheus.NewDesc("slipway_releases_waiting", "Waiting releases, by kind and by what they wait for.",
 		[]string{"kind", "waiting_for"}, nil)
-	reachable = prometheus.NewDesc("slipway_party_reachable", "1 if a worker of the party was heard of within 20 seconds, else 0.", []string{"party"}, nil)
-	readable  = prometheus.NewDesc("slipway_gauges_up", "1 if the other gauges of releases and parties could be read, else 0: they are left out then.", nil, nil)
+	oldestWait = prometheus.NewDesc("slipway_release_oldest_wait_seconds",
+		"Longest current wait of a release, by kind and by what it waits for.",
+		[]string{"kind", "waiting_for"}, nil)
+	reachable = prometheus.NewDesc("slipway_party_reachable",
+		"1 if a worker of the party was seen within 20 seconds, else 0.", []string{"party"}, nil)
+	gaugesUp = prometheus.NewDesc("slipway_gauges_up",
+		"1 if the gauges of releases and parties could be read, else 0; in that case they are omitted.", nil, nil)
 )
 
-// Collector reads them when it is asked.
+// Collector reads the gauges on each scrape.
 type Collector struct {
 	*backend.Backend
-	kept recent.Answers
+	cache recent.Cache
 }
 
-// New is the collector of an engine.
+// New returns the collector of an engine.
 func New(b *backend.Backend) *Collector { return &Collector{Backend: b} }
 
-// Describe tells Prometheus what there is.
+// Describe implements prometheus.Collector.
 func (c *Collector) Describe(into chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{openReleases, waiting, oldest, reachable, readable} {
+	for _, d := range []*prometheus.Desc{openReleases, waiting, oldestWait, reachable, gaugesUp} {
 		into <- d
 	}
 }
 
-// Collect tells what is so now. What can't be read is left out: a gauge that lies is worse than none.
+// Collect sends the current values. If they cannot be read, they are omitted: a wrong value is worse than none.
 func (c *Collector) Collect(into chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	metrics, err := recent.Get(ctx, &c.kept, "gauges", fresh, c.read)
+	metrics, err := recent.Get(ctx, &c.cache, "gauges", maxAge, c.read)
 	up := 1.0
 	if err != nil {
-		c.Log.Warn("the gauges of releases can't be read", "error", err)
+		c.Log.Warn("the gauges of releases cannot be read", "error", err)
 		up = 0
 	}
-	into <- prometheus.MustNewConstMetric(readable, prometheus.GaugeValue, up)
+	into <- prometheus.MustNewConstMetric(gaugesUp, prometheus.GaugeValue, up)
 	for _, m := range metrics {
 		into <- m
 	}
 }
 
 func (c *Collector) read(ctx context.Context) ([]prometheus.Metric, error) {
-	open := backend.OpenWorkflows{Backend: c.Backend, Query: fmt.Sprintf("%s IN ('%s', '%s', '%s')", workflows.AttributeKind.GetName(),
-		workflows.KindTask, workflows.KindRollout, workflows.KindServing)}
+	open := backend.OpenWorkflows{Backend: c.Backend,
+		Query: fmt.Sprintf("%s IN ('%s', '%s', '%s')", workflows.AttributeKind.GetName(),
+			workflows.KindTask, workflows.KindRollout, workflows.KindServing)}
 	if err := open.Find(ctx); err != nil {
 		return nil, err
 	}
@@ -79,7 +85,7 @@ func (c *Collector) read(ctx context.Context) ([]prometheus.Metric, error) {
 	if err != nil {
 		return nil, err
 	}
-	metrics := ofReleases(open.Found, time.Now())
+	metrics := releaseMetrics(open.Found, time.Now())
 	present := c.Presence(ctx, slices.Compact(slices.Sorted(maps.Values(queues)))...)
 	for name, queue := range queues {
 		if there, known := reachability[present[queue].Reachable]; known {
@@ -89,10 +95,10 @@ func (c *Collector) read(ctx context.Context) ([]prometheus.Metric, error) {
 	return metrics, nil
 }
 
-// reachability is how the gauge shows what is known; of what is unknown it shows nothing.
+// reachability maps known states to gauge values; unknown ones are omitted.
 var reachability = map[party.Reachability]float64{party.Reachable: 1, party.Unreachable: 0}
 
-// queues are the queues of all parties, by name.
+// queues returns the task queues of all parties, by party name.
 func (c *Collector) queues(ctx context.Context) (map[string]string, error) {
 	objects, err := c.Home.ListParties(ctx)
 	if err != nil {
@@ -105,8 +111,8 @@ func (c *Collector) queues(ctx context.Context) (map[string]string, error) {
 	return queues, nil
 }
 
-// ofReleases counts open releases.
-func ofReleases(open map[string]*workflowpb.WorkflowExecutionInfo, now time.Time) []prometheus.Metric {
+// releaseMetrics counts open releases.
+func releaseMetrics(open map[string]*workflowpb.WorkflowExecutionInfo, now time.Time) []prometheus.Metric {
 	type state struct{ kind, state, party string }
 	type wait struct{ kind, waitingFor string }
 	states, waits, longest := map[state]float64{}, map[wait]float64{}, map[wait]time.Duration{}
@@ -114,7 +120,7 @@ func ofReleases(open map[string]*workflowpb.WorkflowExecutionInfo, now time.Time
 		kind := execution.Published[string](info, workflows.AttributeKind.GetName())
 		parties := execution.Published[[]string](info, workflows.AttributeParties.GetName())
 		if len(parties) == 0 {
-			parties = []string{""} // a task that has not begun yet
+			parties = []string{""} // a task that has not begun
 		}
 		for _, name := range parties {
 			states[state{kind, execution.Published[string](info, workflows.AttributeState.GetName()), name}]++
@@ -125,15 +131,19 @@ func ofReleases(open map[string]*workflowpb.WorkflowExecutionInfo, now time.Time
 		}
 		w := wait{kind, waitingFor}
 		waits[w]++
-		longest[w] = max(longest[w], now.Sub(execution.Published[time.Time](info, workflows.AttributeWaitingSince.GetName())))
+		longest[w] = max(longest[w], now.Sub(execution.Published[time.Time](info,
+			workflows.AttributeWaitingSince.GetName())))
 	}
 	var metrics []prometheus.Metric
 	for s, n := range states {
-		metrics = append(metrics, prometheus.MustNewConstMetric(openReleases, prometheus.GaugeValue, n, s.kind, s.state, s.party))
+		metrics = append(metrics, prometheus.MustNewConstMetric(openReleases, prometheus.GaugeValue, n, s.kind, s.state,
+			s.party))
 	}
 	for w, n := range waits {
-		metrics = append(metrics, prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, n, w.kind, w.waitingFor),
-			prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, longest[w].Seconds(), w.kind, w.waitingFor))
+		metrics = append(metrics, prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, n, w.kind,
+			w.waitingFor),
+			prometheus.MustNewConstMetric(oldestWait, prometheus.GaugeValue, longest[w].Seconds(), w.kind,
+				w.waitingFor))
 	}
 	return metrics
 }

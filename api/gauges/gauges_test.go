@@ -15,16 +15,16 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// fixed collects what it is made of.
-type fixed []prometheus.Metric
+// fixedCollector collects a fixed list of metrics.
+type fixedCollector []prometheus.Metric
 
-func (f fixed) Describe(into chan<- *prometheus.Desc) {
+func (f fixedCollector) Describe(into chan<- *prometheus.Desc) {
 	for _, m := range f {
 		into <- m.Desc()
 	}
 }
 
-func (f fixed) Collect(into chan<- prometheus.Metric) {
+func (f fixedCollector) Collect(into chan<- prometheus.Metric) {
 	for _, m := range f {
 		into <- m
 	}
@@ -41,30 +41,32 @@ func listed(t *testing.T, attributes map[string]any) *workflowpb.WorkflowExecuti
 	return &workflowpb.WorkflowExecutionInfo{SearchAttributes: &commonpb.SearchAttributes{IndexedFields: fields}}
 }
 
-func TestOpenReleasesAreCounted(t *testing.T) {
+func TestReleaseMetrics_CountOpenAndWaitingReleases(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	waits := func(kind string, hours int, parties ...string) *workflowpb.WorkflowExecutionInfo {
-		return listed(t, map[string]any{workflows.AttributeKind.GetName(): kind, workflows.AttributeState.GetName(): "Progressing",
+		return listed(t, map[string]any{workflows.AttributeKind.GetName(): kind,
+			workflows.AttributeState.GetName():   "Progressing",
 			workflows.AttributeParties.GetName(): parties, workflows.AttributeWaitingFor.GetName(): "approval",
 			workflows.AttributeWaitingSince.GetName(): now.Add(-time.Duration(hours) * time.Hour)})
 	}
-	metrics := ofReleases(map[string]*workflowpb.WorkflowExecutionInfo{
+	metrics := releaseMetrics(map[string]*workflowpb.WorkflowExecutionInfo{
 		"a": waits("rollout", 2, "alice"), "b": waits("rollout", 5, "alice"), "c": waits("serving", 1, "alice", "bob"),
-		"d": listed(t, map[string]any{workflows.AttributeKind.GetName(): "task", workflows.AttributeState.GetName(): "RUNNING"}),
+		"d": listed(t, map[string]any{workflows.AttributeKind.GetName(): "task",
+			workflows.AttributeState.GetName(): "RUNNING"}),
 	}, now)
-	require.NoError(t, testutil.CollectAndCompare(fixed(metrics), strings.NewReader(`
-# HELP slipway_release_oldest_wait_seconds How long the release has waited that has waited longest, by kind and by what they wait for.
+	require.NoError(t, testutil.CollectAndCompare(fixedCollector(metrics), strings.NewReader(`
+# HELP slipway_release_oldest_wait_seconds Longest current wait of a release, by kind and by what it waits for.
 # TYPE slipway_release_oldest_wait_seconds gauge
 slipway_release_oldest_wait_seconds{kind="rollout",waiting_for="approval"} 18000
 slipway_release_oldest_wait_seconds{kind="serving",waiting_for="approval"} 3600
-# HELP slipway_releases_open Releases that are not over, by kind, state and party; one of two parties counts for each of them.
+# HELP slipway_releases_open Open releases, by kind, state and party; a release with two parties is counted for each of them.
 # TYPE slipway_releases_open gauge
 slipway_releases_open{kind="rollout",party="alice",state="Progressing"} 2
 slipway_releases_open{kind="serving",party="alice",state="Progressing"} 1
 slipway_releases_open{kind="serving",party="bob",state="Progressing"} 1
 slipway_releases_open{kind="task",party="",state="RUNNING"} 1
-# HELP slipway_releases_waiting Releases that wait, by kind and by what they wait for.
+# HELP slipway_releases_waiting Waiting releases, by kind and by what they wait for.
 # TYPE slipway_releases_waiting gauge
 slipway_releases_waiting{kind="rollout",waiting_for="approval"} 2
 slipway_releases_waiting{kind="serving",waiting_for="approval"} 1

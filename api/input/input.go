@@ -1,4 +1,4 @@
-// Package input reads what requests have in common: bodies, small forms, keys and the header that names the front door.
+// Package input reads what requests have in common: bodies, small forms, keys and the header Slipway-Via.
 package input
 
 import (
@@ -21,25 +21,26 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// The longest texts that are recorded, in characters; a key of a start.
+// The maximum lengths of recorded texts, in characters, and of the key of a start, in bytes.
 const (
 	MaxActor  = workflows.MaxActor
 	MaxReason = workflows.MaxReason
 	MaxKey    = 255
 )
 
-// FrontDoor is what the caller says it is.
-func FrontDoor(via *schema.Via) (string, error) {
+// Via returns the kind of client according to the header Slipway-Via: http (also without the header), cli or console.
+func Via(via *schema.Via) (string, error) {
 	if via == nil {
 		return string(schema.FrontDoorHTTP), nil
 	}
 	if !via.Valid() {
-		return "", problem.Malformed.Because("the header Slipway-Via is %q: give http, cli or console, or leave it out", *via)
+		return "", problem.Malformed.Because("the header Slipway-Via is %q: give http, cli or console, or leave it out",
+			*via)
 	}
 	return string(*via), nil
 }
 
-// Text is the text of a parameter; "" when it is left out.
+// Text returns the value of an optional parameter; "" if it is missing.
 func Text(value *string) string {
 	if value == nil {
 		return ""
@@ -47,12 +48,13 @@ func Text(value *string) string {
 	return *value
 }
 
-// Key is the key of a request, which may stand in its body or in its header.
+// Key returns the key of a request from its body or its header.
 func Key(inBody string, header *string) (string, error) {
 	key := Text(header)
 	switch {
 	case header != nil && (key == "" || len(key) > MaxKey):
-		return "", problem.Malformed.Because("the header Idempotency-Key has %d bytes: give 1 to %d, or leave it out", len(key), MaxKey)
+		return "", problem.Malformed.Because("the header Idempotency-Key has %d bytes: give 1 to %d, or leave it out",
+			len(key), MaxKey)
 	case header != nil && inBody != "" && inBody != key:
 		return "", problem.Malformed.Because("the header Idempotency-Key and the body's key differ: give one of them")
 	case header == nil:
@@ -61,34 +63,36 @@ func Key(inBody string, header *string) (string, error) {
 	return key, nil
 }
 
-// MaxGate is the longest gate that a workflow looks at, in characters.
+// MaxGate is the maximum length of a gate, in characters.
 const MaxGate = 100
 
-// Named reads a document that is sent to the address of an object: a plan, say, of that name. Name and document have to be legal.
-func Named[T any](c echo.Context, what, name string, legal func(string) error, decode func([]byte) (T, strictyaml.Errors)) (T, error) {
+// DecodeNamed reads a document that is sent to the address of an object, for example a plan. Both the name and the
+// document have to be legal.
+func DecodeNamed[T any](c echo.Context, what, name string, legal func(string) error,
+	decode func([]byte) (T, strictyaml.Errors)) (T, error) {
 	document, wrong, err := Decode(c, decode)
 	if err != nil {
 		return document, err
 	}
 	if err := legal(name); err != nil {
-		return document, problem.Malformed.Because("the %s cannot be called so: %v", what, err)
+		return document, problem.Malformed.Because("the name of the %s is invalid: %v", what, err)
 	}
 	if len(wrong) > 0 {
-		return document, problem.WrongDocument(what+" "+name, wrong)
+		return document, problem.InvalidDocument(what+" "+name, wrong)
 	}
 	return document, nil
 }
 
-// maxBody is how large a body may be: a plan of 1,000 items is a tenth of it.
+// maxBody is the maximum size of a body: ten times the size of a plan with 1,000 items.
 const maxBody = 4 << 20
 
-// The types of a document. The last four are what YAML was called before it had a registered type.
+// The media types of a document. The last three predate the registered type of YAML.
 var (
 	documentTypes = []string{answer.TypeJSON, "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"}
 	jsonTypes     = []string{answer.TypeJSON}
 )
 
-// readBody reads a body of one of these types. An empty one has no type to be wrong.
+// readBody reads a body of one of these types. The type of an empty body is not checked.
 func readBody(c echo.Context, types []string) (body []byte, contentType string, err error) {
 	body, err = io.ReadAll(http.MaxBytesReader(c.Response(), c.Request().Body, maxBody))
 	var tooLarge *http.MaxBytesError
@@ -113,8 +117,9 @@ func readBody(c echo.Context, types []string) (body []byte, contentType string, 
 	return body, contentType, nil
 }
 
-// Decode reads a document by its decoder; wrong is everything that is wrong with it.
-func Decode[T any](c echo.Context, decode func([]byte) (T, strictyaml.Errors)) (document T, wrong strictyaml.Errors, err error) {
+// Decode reads a document with decode; wrong are all its errors.
+func Decode[T any](c echo.Context, decode func([]byte) (T, strictyaml.Errors)) (document T, wrong strictyaml.Errors,
+	err error) {
 	body, contentType, err := readBody(c, documentTypes)
 	if err != nil {
 		return document, nil, err
@@ -125,7 +130,7 @@ func Decode[T any](c echo.Context, decode func([]byte) (T, strictyaml.Errors)) (
 	return document, wrong, nil
 }
 
-// notJSON is the error of a body that calls itself JSON but is not; nil when all is well.
+// notJSON returns the error of a body that is declared as JSON but is not; else nil.
 func notJSON(body []byte, isJSON bool) strictyaml.Errors {
 	if !isJSON {
 		return nil
@@ -135,7 +140,8 @@ func notJSON(body []byte, isJSON bool) strictyaml.Errors {
 	if err == nil {
 		return nil
 	}
-	found := strictyaml.FieldError{Reason: fmt.Sprintf("is not JSON, though its Content-Type says so (%v): send YAML as application/yaml",
+	found := strictyaml.FieldError{Reason: fmt.Sprintf(
+		"is not JSON, though its Content-Type says so (%v): send YAML as application/yaml",
 		err)}
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
@@ -144,29 +150,30 @@ func notJSON(body []byte, isJSON bool) strictyaml.Errors {
 	return strictyaml.Errors{found}
 }
 
-// Field is one field of a small request: a text of at most so many characters.
+// Field is one optional field of a small request: a text, or a number.
 type Field struct {
 	Name string
-	Most int
-	Into *string
-	// Number is where a whole number from 1 goes, for a field that is no text.
+	// MaxLength is the maximum length of a text, in characters.
+	MaxLength int
+	Into      *string
+	// Number receives a whole number from 1, for a numeric field.
 	Number *int
-	// Refused says why the field is not taken although it is well known elsewhere.
+	// Refused is the reason why the field is rejected, although other requests have it.
 	Refused string
 }
 
-// Fields reads a small JSON request strictly: unknown fields and wrong types are refused, all at once. Every field is optional, the body
-// too.
-func Fields(c echo.Context, fields ...Field) error { return FieldsAnd(c, More{}, fields...) }
+// Fields reads a small JSON request strictly: it reports all unknown fields and wrong types at once. All fields and the
+// body are optional.
+func Fields(c echo.Context, fields ...Field) error { return FieldsWith(c, ExtraFields{}, fields...) }
 
-// More are fields of a request that are no texts.
-type More struct {
+// ExtraFields are fields of a request that are not texts or numbers.
+type ExtraFields struct {
 	Names []string
 	Read  func(m strictyaml.Mapping, found *strictyaml.Findings)
 }
 
-// FieldsAnd reads a request as Fields does, with more fields.
-func FieldsAnd(c echo.Context, more More, fields ...Field) error {
+// FieldsWith reads a request like Fields, with extra fields.
+func FieldsWith(c echo.Context, more ExtraFields, fields ...Field) error {
 	body, contentType, err := readBody(c, jsonTypes)
 	if err != nil || len(body) == 0 {
 		return err
@@ -208,8 +215,8 @@ func (f Field) read(value strictyaml.Value) {
 		return
 	}
 	text := strings.TrimSpace(value.FreeText())
-	if length := len([]rune(text)); length > f.Most {
-		value.CannotRead("has %d characters: at most %d are kept", length, f.Most)
+	if length := len([]rune(text)); length > f.MaxLength {
+		value.CannotRead("has %d characters: at most %d are allowed", length, f.MaxLength)
 		return
 	}
 	*f.Into = text

@@ -13,14 +13,15 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// defaultPageSize is the length of a page of AppImages when the request does not say, maxPageSize its bound.
+// defaultPageSize is the page size of AppImage lists if the request has none, maxPageSize the maximum.
 const (
 	defaultPageSize = 10
 	maxPageSize     = 500
 )
 
-// CreateAppImage registers an AppImage.
-func (s *Service) CreateAppImage(ctx context.Context, r *kusciapb.CreateAppImageRequest) (*kusciapb.CreateAppImageResponse, error) {
+// CreateAppImage creates an AppImage.
+func (s *Service) CreateAppImage(ctx context.Context,
+	r *kusciapb.CreateAppImageRequest) (*kusciapb.CreateAppImageResponse, error) {
 	return &kusciapb.CreateAppImageResponse{Status: outcome(s.createAppImage(ctx, r), codeCreateAppImage)}, nil
 }
 
@@ -41,14 +42,16 @@ func (s *Service) createAppImage(ctx context.Context, r *kusciapb.CreateAppImage
 	}
 	err := s.store.CreateAppImage(ctx, image)
 	if failure.Is(err, failure.Conflict) {
-		return refused(codeAppImageExists, "%s.%s %q already exists", kuscia.AppImageResource.Resource, kuscia.GroupVersion.Group, r.GetName())
+		return refused(codeAppImageExists, "%s.%s %q already exists", kuscia.AppImageResource.Resource,
+			kuscia.GroupVersion.Group, r.GetName())
 	}
 	return err
 }
 
-// UpdateAppImage changes an AppImage: its image, and its templates where the request has some. What HTTP cannot say of a template, a
-// container, a port or a probe that keeps its name stays as it is.
-func (s *Service) UpdateAppImage(ctx context.Context, r *kusciapb.UpdateAppImageRequest) (*kusciapb.UpdateAppImageResponse, error) {
+// UpdateAppImage changes an AppImage: its image, and its templates if the request has any. Fields of a template,
+// container, port or probe that Kuscia's messages lack are kept if its name stays the same.
+func (s *Service) UpdateAppImage(ctx context.Context,
+	r *kusciapb.UpdateAppImageRequest) (*kusciapb.UpdateAppImageResponse, error) {
 	return &kusciapb.UpdateAppImageResponse{Status: outcome(s.updateAppImage(ctx, r), codeUpdateAppImage)}, nil
 }
 
@@ -56,7 +59,7 @@ func (s *Service) updateAppImage(ctx context.Context, r *kusciapb.UpdateAppImage
 	if err := checkAppImage(r); err != nil {
 		return err
 	}
-	return failure.UntilNoConflict("AppImage "+r.GetName(), func() error {
+	return failure.RetryOnConflict("AppImage "+r.GetName(), func() error {
 		image, err := s.getAppImage(ctx, r.GetName(), codeAppImageNotExists)
 		if err != nil {
 			return err
@@ -74,28 +77,31 @@ func (s *Service) updateAppImage(ctx context.Context, r *kusciapb.UpdateAppImage
 	})
 }
 
-// DeleteAppImage takes an AppImage away; servings go on with the version of it that they run.
-func (s *Service) DeleteAppImage(ctx context.Context, r *kusciapb.DeleteAppImageRequest) (*kusciapb.DeleteAppImageResponse, error) {
-	return &kusciapb.DeleteAppImageResponse{Status: outcome(s.deleteAppImage(ctx, r.GetName()), codeDeleteAppImage)}, nil
+// DeleteAppImage deletes an AppImage; servings keep running the version of it that they have.
+func (s *Service) DeleteAppImage(ctx context.Context,
+	r *kusciapb.DeleteAppImageRequest) (*kusciapb.DeleteAppImageResponse, error) {
+	return &kusciapb.DeleteAppImageResponse{Status: outcome(s.deleteAppImage(ctx, r.GetName()), codeDeleteAppImage)},
+		nil
 }
 
 func (s *Service) deleteAppImage(ctx context.Context, name string) error {
 	if err := checkNamed(name); err != nil {
 		return err
 	}
-	gone := notFound(kuscia.AppImageResource.Resource, name)
+	missing := notFound(kuscia.AppImageResource.Resource, name)
 	if illegalName(name) {
-		return gone
+		return missing
 	}
 	err := s.store.DeleteAppImage(ctx, name)
 	if failure.Is(err, failure.NotFound) {
-		return gone
+		return missing
 	}
 	return err
 }
 
-// QueryAppImage shows an AppImage.
-func (s *Service) QueryAppImage(ctx context.Context, r *kusciapb.QueryAppImageRequest) (*kusciapb.QueryAppImageResponse, error) {
+// QueryAppImage returns an AppImage.
+func (s *Service) QueryAppImage(ctx context.Context, r *kusciapb.QueryAppImageRequest) (*kusciapb.QueryAppImageResponse,
+	error) {
 	data, err := s.queryAppImage(ctx, r.GetName())
 	return &kusciapb.QueryAppImageResponse{Status: outcome(err, codeQueryAppImage), Data: data}, nil
 }
@@ -111,14 +117,15 @@ func (s *Service) queryAppImage(ctx context.Context, name string) (*kusciapb.Que
 	return appImageData(image), nil
 }
 
-// BatchQueryAppImage shows AppImages in the order of the request; one that does not exist fails all.
+// BatchQueryAppImage returns AppImages in the order of the request; a missing one fails the whole request.
 func (s *Service) BatchQueryAppImage(ctx context.Context,
 	r *kusciapb.BatchQueryAppImageRequest) (*kusciapb.BatchQueryAppImageResponse, error) {
 	data, err := s.batchQueryAppImage(ctx, r.GetNames())
 	return &kusciapb.BatchQueryAppImageResponse{Status: outcome(err, codeBatchQueryAppImage), Data: data}, nil
 }
 
-func (s *Service) batchQueryAppImage(ctx context.Context, names []string) ([]*kusciapb.QueryAppImageResponseData, error) {
+func (s *Service) batchQueryAppImage(ctx context.Context, names []string) ([]*kusciapb.QueryAppImageResponseData,
+	error) {
 	if len(names) == 0 {
 		return nil, invalid("names can not be empty")
 	}
@@ -143,13 +150,15 @@ func (s *Service) batchQueryAppImage(ctx context.Context, names []string) ([]*ku
 	return data, nil
 }
 
-// ListAppImage shows AppImages in order of name, a page at a time.
-func (s *Service) ListAppImage(ctx context.Context, r *kusciapb.ListAppImageRequest) (*kusciapb.ListAppImageResponse, error) {
+// ListAppImage returns a page of AppImages, sorted by name.
+func (s *Service) ListAppImage(ctx context.Context, r *kusciapb.ListAppImageRequest) (*kusciapb.ListAppImageResponse,
+	error) {
 	data, err := s.listAppImage(ctx, r)
 	return &kusciapb.ListAppImageResponse{Status: outcome(err, codeListAppImage), Data: data}, nil
 }
 
-func (s *Service) listAppImage(ctx context.Context, r *kusciapb.ListAppImageRequest) (*kusciapb.ListAppImageResponseData, error) {
+func (s *Service) listAppImage(ctx context.Context,
+	r *kusciapb.ListAppImageRequest) (*kusciapb.ListAppImageResponseData, error) {
 	size := int(r.GetPageSize())
 	switch {
 	case size < 0:
@@ -168,13 +177,14 @@ func (s *Service) listAppImage(ctx context.Context, r *kusciapb.ListAppImageRequ
 	return data, nil
 }
 
-// legalName is what a serving and an AppImage may be called.
+// legalName matches legal names of servings and AppImages.
 var legalName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
-// checkName refuses a name that is not legal, in Kuscia's words, the blank at their end included.
+// checkName refuses an illegal name with Kuscia's message, including its trailing blank.
 func checkName(field, name string) error {
 	if !legalName.MatchString(name) {
-		return invalid("Field %q is invalid, invalid value: %q: regex used for validation is %q ", field, name, legalName.String())
+		return invalid("Field %q is invalid, invalid value: %q: regex used for validation is %q ", field, name,
+			legalName.String())
 	}
 	return nil
 }
@@ -186,7 +196,7 @@ func checkNamed(name string) error {
 	return nil
 }
 
-// checkAppImage refuses, in Kuscia's words, what a new and a changed AppImage must have.
+// checkAppImage checks the required fields of a created or updated AppImage, with Kuscia's messages.
 func checkAppImage(r interface {
 	GetName() string
 	GetImage() *kusciapb.AppImageInfo
@@ -207,7 +217,9 @@ func checkAppImage(r interface {
 		case template.GetReplicas() < 0:
 			return invalid("replicas can not be less than 0")
 		}
-		if slices.ContainsFunc(template.GetContainers(), func(c *kusciapb.Container) bool { return c.GetName() == "" }) {
+		if slices.ContainsFunc(template.GetContainers(), func(c *kusciapb.Container) bool {
+			return c.GetName() == ""
+		}) {
 			return invalid("container name can not be empty")
 		}
 	}

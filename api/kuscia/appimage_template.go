@@ -21,8 +21,8 @@ func imageInfo(info *kusciapb.AppImageInfo) kuscia.AppImageInfo {
 	return kuscia.AppImageInfo{Name: info.GetName(), Tag: info.GetTag(), ID: info.GetId(), Sign: info.GetSign()}
 }
 
-// setTemplates puts the request's templates in the place of those that are there. Each begins as the template that it replaces, and takes
-// from the request all that a request can say: the rest is not lost.
+// setTemplates replaces the stored templates by those of the request. Each new template starts from the stored one that
+// it replaces, so that fields that a request cannot express are kept.
 func setTemplates(spec *kuscia.AppImageSpec, asked []*kusciapb.DeployTemplate) error {
 	templates := make([]kuscia.DeployTemplate, len(asked))
 	for i, t := range asked {
@@ -35,9 +35,12 @@ func setTemplates(spec *kuscia.AppImageSpec, asked []*kusciapb.DeployTemplate) e
 	return nil
 }
 
-// replacedTemplate is a copy of the template that the asked one takes the place of: that of its name and role, else of its name.
+// replacedTemplate returns a copy of the stored template that t replaces: the one with the same name and role, else the
+// one with the same name.
 func replacedTemplate(stored []kuscia.DeployTemplate, t *kusciapb.DeployTemplate) kuscia.DeployTemplate {
-	i := slices.IndexFunc(stored, func(s kuscia.DeployTemplate) bool { return s.Name == t.GetName() && s.Role == t.GetRole() })
+	i := slices.IndexFunc(stored, func(s kuscia.DeployTemplate) bool {
+		return s.Name == t.GetName() && s.Role == t.GetRole()
+	})
 	if i < 0 {
 		i = slices.IndexFunc(stored, func(s kuscia.DeployTemplate) bool { return s.Name == t.GetName() })
 	}
@@ -48,8 +51,9 @@ func replacedTemplate(stored []kuscia.DeployTemplate, t *kusciapb.DeployTemplate
 }
 
 func fillTemplate(t *kuscia.DeployTemplate, asked *kusciapb.DeployTemplate) error {
-	t.Name, t.Role, t.Spec.RestartPolicy = asked.GetName(), asked.GetRole(), corev1.RestartPolicy(asked.GetRestartPolicy())
-	// The message cannot tell 0 from unset; 0 pods for every serving that does not say how many is nothing that anybody means.
+	t.Name, t.Role, t.Spec.RestartPolicy = asked.GetName(), asked.GetRole(),
+		corev1.RestartPolicy(asked.GetRestartPolicy())
+	// The message cannot distinguish 0 from unset, and 0 replicas as the default of every serving would be useless.
 	if n := asked.GetReplicas(); n > 0 {
 		t.Replicas = &n
 	}
@@ -73,25 +77,31 @@ func byName[T any](list []T, name string, nameOf func(T) string) (found T, there
 }
 
 func fillContainer(c *kuscia.Container, asked *kusciapb.Container) error {
-	c.Name, c.Command, c.Args, c.WorkingDir = asked.GetName(), asked.GetCommand(), asked.GetArgs(), asked.GetWorkingDir()
+	c.Name, c.Command, c.Args, c.WorkingDir = asked.GetName(), asked.GetCommand(), asked.GetArgs(),
+		asked.GetWorkingDir()
 	c.ImagePullPolicy = corev1.PullPolicy(asked.GetImagePullPolicy())
-	c.ConfigVolumeMounts = each(asked.GetConfigVolumeMounts(), func(m *kusciapb.ConfigVolumeMount) kuscia.ConfigVolumeMount {
-		return kuscia.ConfigVolumeMount{MountPath: m.GetMountPath(), SubPath: m.GetSubPath()}
-	})
-	c.Ports = each(asked.GetPorts(), func(p *kusciapb.ContainerPort) kuscia.ContainerPort {
+	c.ConfigVolumeMounts = mapSlice(asked.GetConfigVolumeMounts(),
+		func(m *kusciapb.ConfigVolumeMount) kuscia.ConfigVolumeMount {
+			return kuscia.ConfigVolumeMount{MountPath: m.GetMountPath(), SubPath: m.GetSubPath()}
+		})
+	c.Ports = mapSlice(asked.GetPorts(), func(p *kusciapb.ContainerPort) kuscia.ContainerPort {
 		stored, _ := byName(c.Ports, p.GetName(), func(s kuscia.ContainerPort) string { return s.Name })
-		return kuscia.ContainerPort{Name: p.GetName(), Port: stored.Port, Protocol: kuscia.PortProtocol(p.GetProtocol()),
-			Scope: kuscia.PortScope(p.GetScope())}
+		return kuscia.ContainerPort{Name: p.GetName(), Port: stored.Port,
+			Protocol: kuscia.PortProtocol(p.GetProtocol()),
+			Scope:    kuscia.PortScope(p.GetScope())}
 	})
-	c.EnvFrom = each(asked.GetEnvFrom(), func(e *kusciapb.EnvFromSource) corev1.EnvFromSource { return envFrom(c.EnvFrom, e) })
-	c.Env = each(asked.GetEnv(), func(e *kusciapb.EnvVar) corev1.EnvVar { return env(c.Env, e) })
+	c.EnvFrom = mapSlice(asked.GetEnvFrom(), func(e *kusciapb.EnvFromSource) corev1.EnvFromSource {
+		return envFrom(c.EnvFrom, e)
+	})
+	c.Env = mapSlice(asked.GetEnv(), func(e *kusciapb.EnvVar) corev1.EnvVar { return env(c.Env, e) })
 	c.LivenessProbe = probe(c.LivenessProbe, asked.GetLivenessProbe())
 	c.ReadinessProbe = probe(c.ReadinessProbe, asked.GetReadinessProbe())
 	c.StartupProbe = probe(c.StartupProbe, asked.GetStartupProbe())
 	return fillResources(&c.Resources, asked.GetResources())
 }
 
-// env is a variable. One that the request leaves without a value keeps the source of its value, which a request cannot say.
+// env returns an environment variable. Without a value in the request it keeps the stored valueFrom, which a request
+// cannot express.
 func env(stored []corev1.EnvVar, asked *kusciapb.EnvVar) corev1.EnvVar {
 	e := corev1.EnvVar{Name: asked.GetName(), Value: asked.GetValue()}
 	if before, there := byName(stored, e.Name, func(s corev1.EnvVar) string { return s.Name }); there && e.Value == "" {
@@ -100,11 +110,12 @@ func env(stored []corev1.EnvVar, asked *kusciapb.EnvVar) corev1.EnvVar {
 	return e
 }
 
-// envFrom is a source of variables; one that is there already stays as optional as it is.
+// envFrom returns a source of environment variables; a stored source keeps its optional flag.
 func envFrom(stored []corev1.EnvFromSource, asked *kusciapb.EnvFromSource) corev1.EnvFromSource {
 	e := corev1.EnvFromSource{Prefix: asked.GetPrefix()}
 	if ref := asked.GetConfigMapRef(); ref != nil {
-		e.ConfigMapRef = &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: ref.GetName()}}
+		e.ConfigMapRef = &corev1.ConfigMapEnvSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: ref.GetName()}}
 	}
 	if ref := asked.GetSecretRef(); ref != nil {
 		e.SecretRef = &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: ref.GetName()}}
@@ -120,7 +131,7 @@ func envFrom(stored []corev1.EnvFromSource, asked *kusciapb.EnvFromSource) corev
 	return e
 }
 
-// fillResources replaces CPU and memory; other resources cannot be said in a request, and stay.
+// fillResources replaces CPU and memory; other resources cannot be expressed in a request, and are kept.
 func fillResources(r *corev1.ResourceRequirements, asked *kusciapb.ResourceRequirements) error {
 	var err error
 	if r.Limits, err = quantities(r.Limits, asked.GetLimits(), "limit"); err != nil {
@@ -153,7 +164,7 @@ func quantities(stored corev1.ResourceList, asked *kusciapb.ResourceSpec, kind s
 	return list, nil
 }
 
-// probe is a probe. A port that is a number is one, though the message has it as text; an empty one stays what it was.
+// probe returns a probe. A numeric port in the message's text becomes a number; an empty port keeps the stored one.
 func probe(stored *corev1.Probe, asked *kusciapb.Probe) *corev1.Probe {
 	if asked == nil {
 		return nil
@@ -167,7 +178,7 @@ func probe(stored *corev1.Probe, asked *kusciapb.Probe) *corev1.Probe {
 	if get := asked.GetHttpGet(); get != nil {
 		p.HTTPGet = &corev1.HTTPGetAction{Path: get.GetPath(), Port: intstr.Parse(get.GetPort()), Host: get.GetHost(),
 			Scheme: corev1.URIScheme(get.GetScheme()),
-			HTTPHeaders: each(get.GetHttpHeaders(), func(h *kusciapb.HTTPHeader) corev1.HTTPHeader {
+			HTTPHeaders: mapSlice(get.GetHttpHeaders(), func(h *kusciapb.HTTPHeader) corev1.HTTPHeader {
 				return corev1.HTTPHeader{Name: h.GetName(), Value: h.GetValue()}
 			})}
 		if get.GetPort() == "" && stored != nil && stored.HTTPGet != nil {
@@ -198,12 +209,12 @@ func appImageData(image *kuscia.AppImage) *kusciapb.QueryAppImageResponseData {
 		Name:            image.Name,
 		Image:           &kusciapb.AppImageInfo{Name: info.Name, Tag: info.Tag, Id: info.ID, Sign: info.Sign},
 		ConfigTemplates: image.Spec.ConfigTemplates,
-		DeployTemplates: each(image.Spec.DeployTemplates, showTemplate),
+		DeployTemplates: mapSlice(image.Spec.DeployTemplates, showTemplate),
 	}
 }
 
-// each is what becomes of every element of a list.
-func each[S, D any](list []S, of func(S) D) []D {
+// mapSlice applies of to every element of a list.
+func mapSlice[S, D any](list []S, of func(S) D) []D {
 	made := make([]D, len(list))
 	for i, one := range list {
 		made[i] = of(one)
@@ -213,11 +224,11 @@ func each[S, D any](list []S, of func(S) D) []D {
 
 func showTemplate(t kuscia.DeployTemplate) *kusciapb.DeployTemplate {
 	return &kusciapb.DeployTemplate{Name: t.Name, Role: t.Role, RestartPolicy: string(t.Spec.RestartPolicy),
-		Replicas: ptr.Deref(t.Replicas, 0), Containers: each(t.Spec.Containers, showContainer)}
+		Replicas: ptr.Deref(t.Replicas, 0), Containers: mapSlice(t.Spec.Containers, showContainer)}
 }
 
-// showContainer shows what a request can say of a container: both have the same names as JSON. A port of a probe that is a number is
-// shown too, as text: Kuscia leaves it out, and a client that sends back what it read would lose it.
+// showContainer converts a container to its message, whose JSON names are the same. It converts numeric probe ports to
+// text: Kuscia omits them, and a client that sends back what it has read would lose them.
 func showContainer(c kuscia.Container) *kusciapb.Container {
 	c = *c.DeepCopy()
 	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
@@ -234,7 +245,7 @@ func showContainer(c kuscia.Container) *kusciapb.Container {
 		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(raw, shown)
 	}
 	if err != nil {
-		panic(err) // the message has all its fields from this JSON
+		panic(err) // the message has all fields of this JSON
 	}
 	if shown.GetResources().GetLimits() == nil && shown.GetResources().GetRequests() == nil {
 		shown.Resources = nil
@@ -242,20 +253,21 @@ func showContainer(c kuscia.Container) *kusciapb.Container {
 	return shown
 }
 
-// AppImageRequest is the request that registers an AppImage. lost are the paths of what the image says and no request can say, such as
-// the number of a port: who sends the request all the same registers another AppImage.
+// AppImageRequest returns the request that creates an AppImage. lost are the paths of fields that no request can
+// express, such as port numbers: sending the request creates an AppImage without them.
 func AppImageRequest(image *kuscia.AppImage) (r *kusciapb.CreateAppImageRequest, lost []string) {
 	data := appImageData(image)
-	r = &kusciapb.CreateAppImageRequest{Name: data.GetName(), Image: data.GetImage(), ConfigTemplates: data.GetConfigTemplates(),
+	r = &kusciapb.CreateAppImageRequest{Name: data.GetName(), Image: data.GetImage(),
+		ConfigTemplates: data.GetConfigTemplates(),
 		DeployTemplates: data.GetDeployTemplates()}
 	registered := kuscia.AppImageSpec{Image: imageInfo(r.GetImage()), ConfigTemplates: r.GetConfigTemplates()}
 	if err := setTemplates(&registered, r.GetDeployTemplates()); err != nil {
 		return r, []string{"spec.deployTemplates"}
 	}
-	return r, differences("spec", plain(image.Spec), plain(registered))
+	return r, differences("spec", toGeneric(image.Spec), toGeneric(registered))
 }
 
-func plain(value any) (generic any) {
+func toGeneric(value any) (generic any) {
 	text, err := json.Marshal(value)
 	if err != nil || json.Unmarshal(text, &generic) != nil {
 		return nil
@@ -263,7 +275,7 @@ func plain(value any) (generic any) {
 	return generic
 }
 
-// differences are the paths at which two documents are not the same, in order. What one of them has not at all is one path.
+// differences returns the paths at which two documents differ, in order. A value missing in one of them is one path.
 func differences(path string, a, b any) []string {
 	var found []string
 	switch left := a.(type) {

@@ -16,7 +16,7 @@ import (
 	"slipway.io/slipway/api/auth"
 )
 
-// The types of bodies.
+// Media types of bodies.
 const (
 	typeJSON     = "application/json"
 	typeJSONUTF8 = "application/json; charset=utf-8"
@@ -24,17 +24,18 @@ const (
 	typePlain    = "text/plain"
 )
 
-// maxBody is how large a request may be, in bytes, on HTTP and gRPC. What it asks for has to fit an object of the home cluster, which
-// holds less.
+// maxBody is the maximum request size in bytes, on HTTP and gRPC. The content has to fit into an object of the home
+// cluster, whose limit is lower.
 const maxBody = 2 << 20
 
-// form is how a request and its answer are written.
+// form is the encoding of a request and its response.
 type form int
 
 const (
 	formJSON form = iota
 	formProtobuf
-	// formNone is that of any other type, that of an HTML form included: Kuscia finds none of its fields there, and nor does this.
+	// formNone stands for all other types, including HTML forms: as in Kuscia, none of the request's fields are read
+	// from them.
 	formNone
 )
 
@@ -48,14 +49,16 @@ func formOf(contentType string) form {
 	return formNone
 }
 
-// refuseBrowser refuses a body whose type a page of any site may send without being asked first, text/plain above all, if a browser sends
-// it. Scripts that use such types are no browsers.
+// refuseBrowser refuses a request from a browser whose body type a page of any site may send without a CORS preflight,
+// such as text/plain. Scripts may use these types.
 func refuseBrowser(r *http.Request) error {
 	contentType := r.Header.Get("Content-Type")
-	if strings.HasPrefix(contentType, typeJSON) || strings.HasPrefix(contentType, typeProtobuf) || !auth.FromBrowser(r.Header) {
+	if strings.HasPrefix(contentType, typeJSON) || strings.HasPrefix(contentType, typeProtobuf) ||
+		!auth.FromBrowser(r.Header) {
 		return nil
 	}
-	return invalid("a browser sent this request, with the Content-Type %q, which any page may send: send %s", contentType, typeJSON)
+	return invalid("a browser sent this request, with the Content-Type %q, which any page may send: send %s",
+		contentType, typeJSON)
 }
 
 func decode(f form, body []byte, into proto.Message) error {
@@ -68,8 +71,8 @@ func decode(f form, body []byte, into proto.Message) error {
 	return nil
 }
 
-// decodeJSON reads JSON as protobuf does, fields that it does not know left aside. What protobuf does not take is read as encoding/json
-// does, which takes repeated keys and text after the end, but no fields that it does not know; its errors are those that clients see.
+// decodeJSON decodes JSON with protojson, ignoring unknown fields. If that fails, it decodes with encoding/json, which
+// accepts repeated keys and trailing text, but no unknown fields; clients see the errors of encoding/json.
 func decodeJSON(body []byte, into proto.Message) error {
 	if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, into) == nil {
 		return nil
@@ -86,7 +89,7 @@ func decodeJSON(body []byte, into proto.Message) error {
 	return nil
 }
 
-// nullElement is the path of a null among the messages of a list, which only encoding/json lets through; "" when there is none.
+// nullElement returns the path of a null in a list of messages, which only encoding/json accepts; "" if there is none.
 func nullElement(message protoreflect.Message) (path string) {
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
@@ -113,8 +116,8 @@ func nullElement(message protoreflect.Message) (path string) {
 	return path
 }
 
-// encodeJSON writes an answer as protobuf does, with the names of the .proto files and every field that has a default. protobuf puts
-// blanks in at random, so that nobody relies on them; clients that look for `"code":0` do.
+// encodeJSON encodes a response as protojson does, with the field names of the .proto files and with default values.
+// protojson inserts random blanks, which are removed: some clients search for `"code":0`.
 func encodeJSON(answer proto.Message) ([]byte, error) {
 	spread, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(answer)
 	if err != nil {
@@ -127,8 +130,8 @@ func encodeJSON(answer proto.Message) ([]byte, error) {
 	return compact.Bytes(), nil
 }
 
-// frameworkError is the body of an answer to a request that no operation came to see. It has no details and no data, and is JSON also
-// where the answer would have been protobuf.
+// frameworkError is the response body for a request that reached no operation. It has no details and no data, and is
+// JSON even for protobuf requests.
 func frameworkError(code int32, message string) []byte {
 	raw, err := json.Marshal(map[string]any{"status": map[string]any{"code": code, "message": message}})
 	if err != nil {
@@ -137,12 +140,13 @@ func frameworkError(code int32, message string) []byte {
 	return raw
 }
 
-// readBody reads a request's body; one that is too large is refused before it is read to its end.
+// readBody reads a request's body, and stops reading if it is too large.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return nil, invalid("the body is larger than %d bytes: nothing so large can be kept; let the application fetch what is large",
+		return nil, invalid("the body is larger than %d bytes: nothing so large can be kept; let the application "+
+			"fetch what is large",
 			tooLarge.Limit)
 	}
 	return body, err

@@ -10,13 +10,16 @@ import (
 	"slipway.io/slipway/api/kuscia/kusciapb"
 )
 
-// FuzzDecodeJSON: whatever comes, a request is decoded or refused with a sentence, and what was decoded can be written and read again.
+// FuzzDecodeJSON checks that every body is either decoded or refused with a message, and that a decoded request
+// survives encoding and decoding.
 func FuzzDecodeJSON(f *testing.F) {
 	for _, file := range []string{"create.json", "update.json"} {
 		f.Add([]byte(document(f, file)))
 	}
-	for _, text := range []string{``, `null`, `[]`, `{bad`, `{"serving_id":1}`, `{"parties":[null]}`, `{"parties":[{"resources":[null]}]}`,
-		`{"header":{"custom_headers":{"a":null}}}`, `{"serving_id":"a","serving_id":"b"} x`, `{"parties":[{"replicas":"2"}]}`, "{\"serving_id\":\"\xff\"}"} {
+	for _, text := range []string{``, `null`, `[]`, `{bad`, `{"serving_id":1}`, `{"parties":[null]}`,
+		`{"parties":[{"resources":[null]}]}`,
+		`{"header":{"custom_headers":{"a":null}}}`, `{"serving_id":"a","serving_id":"b"} x`,
+		`{"parties":[{"replicas":"2"}]}`, "{\"serving_id\":\"\xff\"}"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -32,7 +35,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		var again kusciapb.CreateServingRequest
 		require.NoError(t, decodeJSON(raw, &again))
 		require.True(t, proto.Equal(&request, &again))
-		// What can be decoded is judged without a panic.
+		// A decoded request is validated without a panic.
 		answer, err := newMemory().service().CreateServing(t.Context(), &request)
 		require.NoError(t, err)
 		require.NotZero(t, answer.GetStatus().GetCode(), "there is no AppImage")

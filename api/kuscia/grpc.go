@@ -19,14 +19,15 @@ import (
 	"slipway.io/slipway/api/kuscia/kusciapb"
 )
 
-// metadataToken is HeaderToken as gRPC writes it.
+// metadataToken is HeaderToken in gRPC's spelling.
 const metadataToken = "token"
 
-// NewGRPCServer answers Kuscia's requests over gRPC. As over HTTP, the outcome of a request is the status inside its answer; gRPC's own
-// says only that the token is wrong, that a request is too large, or that something broke.
+// NewGRPCServer returns a server for Kuscia's API over gRPC. As over HTTP, the outcome of a request is the status in
+// its response; the gRPC status reports only wrong tokens, too large requests and internal errors.
 func NewGRPCServer(service *Service, security Security) *grpc.Server {
 	options := append(callLimits(maxCalls, callTimeout), grpc.MaxRecvMsgSize(maxBody),
-		grpc.ChainUnaryInterceptor(recovered(service.log), admitted(security.guard()), permitted(security.Token)))
+		grpc.ChainUnaryInterceptor(recoverPanics(service.log), checkOrigin(security.guard()),
+			requireToken(security.Token)))
 	if security.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(security.TLS.Clone())))
 	}
@@ -37,41 +38,44 @@ func NewGRPCServer(service *Service, security Security) *grpc.Server {
 	return server
 }
 
-// admitted refuses calls to other hosts, and those of browsers for a page of another site.
-func admitted(guard auth.Guard) grpc.UnaryServerInterceptor {
+// checkOrigin refuses calls to unknown hosts, and calls that a browser sends for a page of another site.
+func checkOrigin(guard auth.Guard) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		shown, _ := metadata.FromIncomingContext(ctx)
+		md, _ := metadata.FromIncomingContext(ctx)
 		var local net.Addr
 		if caller, ok := peer.FromContext(ctx); ok {
 			local = caller.LocalAddr
 		}
-		if err := guard.AdmitCall(strings.Join(shown.Get(":authority"), ","), shown.Get, local); err != nil {
+		if err := guard.AdmitCall(strings.Join(md.Get(":authority"), ","), md.Get, local); err != nil {
 			return nil, status.Error(codes.PermissionDenied, err.Error())
 		}
 		return next(ctx, request)
 	}
 }
 
-// permitted refuses who does not show the token.
-func permitted(token auth.Token) grpc.UnaryServerInterceptor {
+// requireToken refuses calls without the token.
+func requireToken(token auth.Token) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		shown := ""
+		presented := ""
 		if values := metadata.ValueFromIncomingContext(ctx, metadataToken); len(values) > 0 {
-			shown = values[0]
+			presented = values[0]
 		}
-		if !token.Matches(shown) {
-			return nil, status.Error(codes.Unauthenticated, "the token is wrong or missing: send what is in the token file as the metadata `token`")
+		if !token.Matches(presented) {
+			return nil, status.Error(codes.Unauthenticated,
+				"the token is wrong or missing: send what is in the token file as the metadata `token`")
 		}
 		return next(ctx, request)
 	}
 }
 
-// recovered makes an error of a panic; the rest of the engine goes on.
-func recovered(log *slog.Logger) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+// recoverPanics turns a panic into an error; the process continues.
+func recoverPanics(log *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any,
+		err error) {
 		defer func() {
 			if value := recover(); value != nil {
-				log.Error("panic in an operation of Kuscia's API", "method", info.FullMethod, "panic", value, "stack", string(debug.Stack()))
+				log.Error("panic in an operation of Kuscia's API", "method", info.FullMethod, "panic", value, "stack",
+					string(debug.Stack()))
 				err = status.Error(codes.Internal, fmt.Sprintf("doBizProcess panic, err: %v", value))
 			}
 		}()

@@ -25,12 +25,12 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// served is Kuscia's API over HTTP and gRPC, as its listeners serve it.
-type served struct {
+// testServer is Kuscia's API over HTTP and gRPC, with the settings of its listeners.
+type testServer struct {
 	web, remote string
 }
 
-func serve(t *testing.T, m *memory, security Security) served {
+func serve(t *testing.T, m *memory, security Security) testServer {
 	t.Helper()
 	service := m.service()
 	web := httptest.NewUnstartedServer(NewHandler(service, security))
@@ -46,11 +46,11 @@ func serve(t *testing.T, m *memory, security Security) served {
 	remote := NewGRPCServer(service, security)
 	go func() { _ = remote.Serve(listener) }()
 	t.Cleanup(remote.Stop)
-	return served{web: web.URL, remote: listener.Addr().String()}
+	return testServer{web: web.URL, remote: listener.Addr().String()}
 }
 
-// overHTTP is the status of a request; an error is one of the connection.
-func (s served) overHTTP(t *testing.T, config *tls.Config, token string) (int, error) {
+// overHTTP returns the status of a request; an error is one of the connection.
+func (s testServer) overHTTP(t *testing.T, config *tls.Config, token string) (int, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.web+"/healthZ", strings.NewReader("{}"))
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func (s served) overHTTP(t *testing.T, config *tls.Config, token string) (int, e
 	return answer.StatusCode, nil
 }
 
-func (s served) dial(t *testing.T, config *tls.Config) *grpc.ClientConn {
+func (s testServer) dial(t *testing.T, config *tls.Config) *grpc.ClientConn {
 	t.Helper()
 	creds := insecure.NewCredentials()
 	if config != nil {
@@ -86,7 +86,7 @@ func (s served) dial(t *testing.T, config *tls.Config) *grpc.ClientConn {
 	return conn
 }
 
-func (s served) overGRPC(t *testing.T, config *tls.Config, token string) codes.Code {
+func (s testServer) overGRPC(t *testing.T, config *tls.Config, token string) codes.Code {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -100,7 +100,7 @@ func (s served) overGRPC(t *testing.T, config *tls.Config, token string) codes.C
 	return status.Code(err)
 }
 
-func TestTheThreeProtocols(t *testing.T) {
+func TestProtocols(t *testing.T) {
 	t.Parallel()
 	ours, theirs := harness.NewAuthority(t), harness.NewAuthority(t)
 	cert, key := ours.Issue()
@@ -114,28 +114,29 @@ func TestTheThreeProtocols(t *testing.T) {
 		connected bool
 		permitted bool
 	}{
-		"Plain":           {"Neither encrypted nor with a token.", NOTLS, nil, false, true, true},
-		"PlainToken":      {"A token that nobody asks for does no harm.", NOTLS, nil, true, true, true},
-		"TLS":             {"Encrypted, and the token is shown.", TLS, ours.Client(nil), true, true, true},
-		"TLSNoToken":      {"Without it, nothing is answered.", TLS, ours.Client(nil), false, true, false},
-		"TLSPlain":        {"Nobody gets in without encryption.", TLS, nil, true, false, false},
-		"TLSStranger":     {"Nor who trusts somebody else.", TLS, theirs.Client(nil), true, false, false},
-		"MTLS":            {"With a certificate of the CA and the token.", MTLS, ours.Client(ours), true, true, true},
-		"MTLSNoToken":     {"The certificate is not enough.", MTLS, ours.Client(ours), false, true, false},
-		"MTLSNoCert":      {"Nor is the token.", MTLS, ours.Client(nil), true, false, false},
-		"MTLSForeignCert": {"A certificate of another CA is none.", MTLS, ours.Client(theirs), true, false, false},
+		"Plain":       {"Neither TLS nor a token.", NOTLS, nil, false, true, true},
+		"PlainToken":  {"A superfluous token is ignored.", NOTLS, nil, true, true, true},
+		"TLS":         {"TLS with the token.", TLS, ours.Client(nil), true, true, true},
+		"TLSNoToken":  {"Without the token, requests are refused.", TLS, ours.Client(nil), false, true, false},
+		"TLSPlain":    {"Connections without TLS are refused.", TLS, nil, true, false, false},
+		"TLSStranger": {"The client trusts only another CA.", TLS, theirs.Client(nil), true, false, false},
+		"MTLS": {"A client certificate of the CA, and the token.", MTLS, ours.Client(ours), true, true,
+			true},
+		"MTLSNoToken":     {"Only the certificate.", MTLS, ours.Client(ours), false, true, false},
+		"MTLSNoCert":      {"Only the token.", MTLS, ours.Client(nil), true, false, false},
+		"MTLSForeignCert": {"A client certificate of another CA.", MTLS, ours.Client(theirs), true, false, false},
 	}
 	secret := ""
 	for _, protocol := range []Protocol{TLS, MTLS} {
 		security, err := LoadSecurity(protocol, files)
 		require.NoError(t, err)
 		require.Len(t, security.Token, 32)
-		require.True(t, secret == "" || secret == string(security.Token), "a token that is there is kept")
+		require.True(t, secret == "" || secret == string(security.Token), "an existing token is kept")
 		secret = string(security.Token)
 	}
 	info, err := os.Stat(token)
 	require.NoError(t, err)
-	require.EqualValues(t, 0o600, info.Mode().Perm(), "nobody else reads the token")
+	require.EqualValues(t, 0o600, info.Mode().Perm(), "only the owner can read the token")
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,7 +159,8 @@ func TestTheThreeProtocols(t *testing.T) {
 				require.Equal(t, http.StatusUnauthorized, code, c.reason)
 				require.Equal(t, codes.Unauthenticated, remote, c.reason)
 			default:
-				require.True(t, err != nil || code == http.StatusBadRequest, "%s: %d", c.reason, code) // net/http tells who speaks no TLS with a 400
+				// net/http answers plain HTTP on a TLS port with a 400
+				require.True(t, err != nil || code == http.StatusBadRequest, "%s: %d", c.reason, code)
 				require.Equal(t, codes.Unavailable, remote, c.reason)
 			}
 		})
@@ -172,7 +174,8 @@ func TestOperationsOverGRPC(t *testing.T) {
 	servings, images := kusciapb.NewServingServiceClient(conn), kusciapb.NewAppImageServiceClient(conn)
 	ctx := t.Context()
 
-	made, err := images.CreateAppImage(ctx, &kusciapb.CreateAppImageRequest{Name: "app", Image: &kusciapb.AppImageInfo{Name: "app", Tag: "v1"},
+	made, err := images.CreateAppImage(ctx, &kusciapb.CreateAppImageRequest{Name: "app",
+		Image:           &kusciapb.AppImageInfo{Name: "app", Tag: "v1"},
 		DeployTemplates: []*kusciapb.DeployTemplate{{Name: "t", Containers: []*kusciapb.Container{{Name: "c"}}}}})
 	require.NoError(t, err)
 	require.Equal(t, "success", made.GetStatus().GetMessage())
@@ -180,16 +183,19 @@ func TestOperationsOverGRPC(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "app", list.GetData().GetAppimageList()[0].GetName())
 
-	created, err := servings.CreateServing(ctx, &kusciapb.CreateServingRequest{ServingId: "s1", Initiator: "alice", Parties: []*kusciapb.ServingParty{{DomainId: "alice", AppImage: "app"}}})
+	created, err := servings.CreateServing(ctx, &kusciapb.CreateServingRequest{ServingId: "s1", Initiator: "alice",
+		Parties: []*kusciapb.ServingParty{{DomainId: "alice", AppImage: "app"}}})
 	require.NoError(t, err)
 	require.Equal(t, "success", created.GetStatus().GetMessage())
 	queried, err := servings.QueryServing(ctx, &kusciapb.QueryServingRequest{ServingId: "s1"})
 	require.NoError(t, err)
 	require.Equal(t, "Pending", queried.GetData().GetStatus().GetState())
-	batch, err := servings.BatchQueryServingStatus(ctx, &kusciapb.BatchQueryServingStatusRequest{ServingIds: []string{"s1"}})
+	batch, err := servings.BatchQueryServingStatus(ctx,
+		&kusciapb.BatchQueryServingStatusRequest{ServingIds: []string{"s1"}})
 	require.NoError(t, err)
 	require.Len(t, batch.GetData().GetServings(), 1)
-	updated, err := servings.UpdateServing(ctx, &kusciapb.UpdateServingRequest{ServingId: "s1", ServingInputConfig: "new"})
+	updated, err := servings.UpdateServing(ctx, &kusciapb.UpdateServingRequest{ServingId: "s1",
+		ServingInputConfig: "new"})
 	require.NoError(t, err)
 	require.Zero(t, updated.GetStatus().GetCode())
 	deleted, err := servings.DeleteServing(ctx, &kusciapb.DeleteServingRequest{ServingId: "s1"})
@@ -197,7 +203,7 @@ func TestOperationsOverGRPC(t *testing.T) {
 	require.Zero(t, deleted.GetStatus().GetCode())
 
 	missing, err := servings.QueryServing(ctx, &kusciapb.QueryServingRequest{ServingId: "s1"})
-	require.NoError(t, err, "the outcome is inside the answer, as over HTTP")
+	require.NoError(t, err, "the outcome is in the response, as over HTTP")
 	require.EqualValues(t, 11601, missing.GetStatus().GetCode())
 	empty, err := servings.CreateServing(ctx, &kusciapb.CreateServingRequest{Parties: []*kusciapb.ServingParty{nil}})
 	require.NoError(t, err)
@@ -205,23 +211,25 @@ func TestOperationsOverGRPC(t *testing.T) {
 
 	large := strings.Repeat("x", 1<<20)
 	require.Equal(t, codes.OK, status.Code(updateConfig(ctx, images, large)), "1 MiB and more")
-	require.Equal(t, codes.ResourceExhausted, status.Code(updateConfig(ctx, images, large+large)), "what is larger is refused")
+	require.Equal(t, codes.ResourceExhausted, status.Code(updateConfig(ctx, images, large+large)),
+		"a larger request is refused")
 
 	m.mu.Lock()
 	m.panics = true
 	m.mu.Unlock()
 	_, err = servings.QueryServing(ctx, &kusciapb.QueryServingRequest{ServingId: "s1"})
-	require.Equal(t, codes.Internal, status.Code(err), "the process goes on")
+	require.Equal(t, codes.Internal, status.Code(err), "the process continues")
 	require.Contains(t, err.Error(), "doBizProcess panic, err: broken")
 }
 
 func updateConfig(ctx context.Context, images kusciapb.AppImageServiceClient, text string) error {
-	_, err := images.UpdateAppImage(ctx, &kusciapb.UpdateAppImageRequest{Name: "app", Image: &kusciapb.AppImageInfo{Name: "app", Tag: "v1"},
+	_, err := images.UpdateAppImage(ctx, &kusciapb.UpdateAppImageRequest{Name: "app",
+		Image:           &kusciapb.AppImageInfo{Name: "app", Tag: "v1"},
 		ConfigTemplates: map[string]string{"a": text}})
 	return err
 }
 
-func TestWhatIsWrongWithTheFiles(t *testing.T) {
+func TestLoadSecurity_ReportsInvalidFiles(t *testing.T) {
 	t.Parallel()
 	ca := harness.NewAuthority(t)
 	cert, key := ca.Issue()
@@ -237,13 +245,19 @@ func TestWhatIsWrongWithTheFiles(t *testing.T) {
 		files  Files
 		want   string
 	}{
-		"NoCertificate": {"A path that leads nowhere.", Files{missing, key, ca.File, good}, "the certificate of Kuscia's API cannot be used: "},
-		"OtherKey":      {"A key of another certificate.", Files{cert, ca.File, ca.File, good}, "the certificate of Kuscia's API cannot be used: "},
-		"NoCA":          {"No CA.", Files{cert, key, missing, good}, "the CA of the clients of Kuscia's API cannot be read: "},
-		"BadCA":         {"No certificate in it.", Files{cert, key, good, good}, "holds no certificate in PEM form"},
-		"NoFolder":      {"A token file that cannot be made.", Files{cert, key, ca.File, missing}, "the token file of Kuscia's API cannot be made: "},
-		"EmptyToken":    {"An empty token would let everybody in.", Files{cert, key, ca.File, text("")}, "is empty: write a token to it, or delete it to have one made"},
-		"NewLine":       {"No header carries a new line: nobody would ever get in.", Files{cert, key, ca.File, text("secret\n")}, "begins or ends with a blank or a new line"},
+		"NoCertificate": {"A missing file.", Files{missing, key, ca.File, good},
+			"the certificate of Kuscia's API cannot be used: "},
+		"OtherKey": {"A key of another certificate.", Files{cert, ca.File, ca.File, good},
+			"the certificate of Kuscia's API cannot be used: "},
+		"NoCA": {"No CA.", Files{cert, key, missing, good},
+			"the CA of the clients of Kuscia's API cannot be read: "},
+		"BadCA": {"No certificate in it.", Files{cert, key, good, good}, "holds no certificate in PEM form"},
+		"NoFolder": {"A token file that cannot be created.", Files{cert, key, ca.File, missing},
+			"the token file of Kuscia's API cannot be created: "},
+		"EmptyToken": {"An empty token would allow all requests.", Files{cert, key, ca.File, text("")},
+			"is empty: write a token to it, or delete it to create a new one"},
+		"NewLine": {"A header cannot contain a new line: no request could be authorised.",
+			Files{cert, key, ca.File, text("secret\n")}, "begins or ends with a blank or a new line"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -254,5 +268,5 @@ func TestWhatIsWrongWithTheFiles(t *testing.T) {
 	}
 	security, err := LoadSecurity(TLS, Files{Certificate: cert, Key: key, Token: good})
 	require.NoError(t, err)
-	require.EqualValues(t, "secret", security.Token, "a token that is there is taken as it is, however long")
+	require.EqualValues(t, "secret", security.Token, "an existing token of any length is used unchanged")
 }

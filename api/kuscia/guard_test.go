@@ -37,8 +37,8 @@ func send(h http.Handler, method, host, path string, headers ...string) *httptes
 	return w
 }
 
-// TestEveryRouteIsGuarded goes through the routes of the router itself, so that none is open by oversight.
-func TestEveryRouteIsGuarded(t *testing.T) {
+// TestHandler_GuardsEveryRoute iterates over the router's own routes, so that none is forgotten.
+func TestHandler_GuardsEveryRoute(t *testing.T) {
 	t.Parallel()
 	h := NewHandler(sample(t).service(), Security{Token: secret, Hosts: auth.NewHosts(nil, []string{"kuscia.example"})})
 	routes := h.echo.Routes()
@@ -52,15 +52,18 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 		}{
 			{"a page of another site", here, []string{token, "Origin: https://evil.example"}, 403},
 			{"a page of another port", here, []string{token, "Origin: http://127.0.0.1:3000"}, 403},
-			{"a page of another site, as the browser says", here, []string{token, "Sec-Fetch-Site: cross-site"}, 403},
-			{"a page of another port, as the browser says", here, []string{token, "Sec-Fetch-Site: same-site"}, 403},
+			{"a page of another site, according to the browser", here, []string{token, "Sec-Fetch-Site: cross-site"},
+				403},
+			{"a page of another port, according to the browser", here, []string{token, "Sec-Fetch-Site: same-site"},
+				403},
 			{"a name that resolves to this machine", "evil.example:8082", []string{token}, 403},
 			{"no token", here, nil, 401},
 			{"a wrong token", here, []string{"Token: wrong"}, 401},
-			{"the token where the HTTP API has its own", here, []string{"Authorization: Bearer " + secret}, 401},
+			{"the token in the header of the HTTP API", here, []string{"Authorization: Bearer " + secret}, 401},
 			{"the right token", here, []string{token}, 200},
-			{"the right token by a name of the setting", "kuscia.example", []string{token}, 200},
-			{"a page of this engine", here, []string{token, "Origin: http://127.0.0.1:8082", "Sec-Fetch-Site: same-origin"}, 200},
+			{"the right token, with an allowed host name", "kuscia.example", []string{token}, 200},
+			{"a page of this engine", here, []string{token, "Origin: http://127.0.0.1:8082",
+				"Sec-Fetch-Site: same-origin"}, 200},
 		} {
 			for _, path := range []string{route.Path, "/api/v1/nothing"} {
 				want := c.status
@@ -71,30 +74,31 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 				require.Equal(t, want, answer.Code, "%s, %s: %s", path, c.reason, answer.Body)
 				if want == 403 {
 					require.Equal(t, "application/json; charset=utf-8", answer.Header().Get("Content-Type"))
-					require.Contains(t, answer.Body.String(), `{"status":{"code":11100,"message":"`, "the refusal has the form of the API")
+					require.Contains(t, answer.Body.String(), `{"status":{"code":11100,"message":"`,
+						"the refusal has the form of the API")
 				}
 			}
 		}
 	}
 }
 
-// A page of any site may send text/plain and forms, and a body without a type, without being asked first.
-func TestBrowsersSendJSON(t *testing.T) {
+// Pages of any site may send text/plain, forms, and bodies without a type, without a CORS preflight.
+func TestHandler_RefusesBrowserRequests_UnlessJSON(t *testing.T) {
 	t.Parallel()
 	party := `{"serving_id":"s9","initiator":"alice","parties":[{"domain_id":"alice","app_image":"sf-serving-image"}]}`
 	for _, c := range []struct {
 		reason, contentType, header string
 		created                     bool
 	}{
-		{"curl and scripts send it.", "text/plain", "User-Agent: curl/8.5.0", true},
-		{"And leave the type out.", "", "User-Agent: python-requests/2.31", true},
-		{"A browser doesn't send a server's page alone.", "text/plain", "Origin: http://127.0.0.1", false},
-		{"A browser that says nothing of sites.", "text/plain", "User-Agent: Mozilla/5.0 (X11; Linux x86_64)", false},
-		{"A page of this very engine.", "text/plain", "Sec-Fetch-Site: same-origin", false},
+		{"curl and scripts send text/plain.", "text/plain", "User-Agent: curl/8.5.0", true},
+		{"Scripts omit the type.", "", "User-Agent: python-requests/2.31", true},
+		{"A browser with the origin of this engine.", "text/plain", "Origin: http://127.0.0.1", false},
+		{"A browser without site headers.", "text/plain", "User-Agent: Mozilla/5.0 (X11; Linux x86_64)", false},
+		{"A page of this engine.", "text/plain", "Sec-Fetch-Site: same-origin", false},
 		{"A form.", "text/plain", "Sec-Fetch-Mode: navigate", false},
 		{"A body without a type.", "", "Sec-Fetch-Mode: no-cors", false},
-		{"The page that it comes from.", "text/plain", "Referer: http://127.0.0.1/docs", false},
-		{"What a page can't send without being asked.", "application/json", "Sec-Fetch-Site: same-origin", true},
+		{"A browser with a referrer.", "text/plain", "Referer: http://127.0.0.1/docs", false},
+		{"A type that needs a CORS preflight.", "application/json", "Sec-Fetch-Site: same-origin", true},
 	} {
 		m := sample(t)
 		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1"+createPath, strings.NewReader(party))
@@ -109,23 +113,26 @@ func TestBrowsersSendJSON(t *testing.T) {
 		_, made := m.servings["s9"]
 		require.Equal(t, c.created, made, "%s: %s", c.reason, answer.Body)
 		if !c.created {
-			require.Contains(t, answer.Body.String(), `{"status":{"code":11100,"message":"a browser sent this request, with the Content-Type`, c.reason)
+			require.Contains(t, answer.Body.String(),
+				`{"status":{"code":11100,"message":"a browser sent this request, with the Content-Type`, c.reason)
 		}
 	}
 }
 
-// The HTTP API answers the same paths by the same handler, over connections of its own.
-func TestACertificateIsAskedForWhereverARequestComesFrom(t *testing.T) {
+// The HTTP API serves the same paths with the same handler, on its own connections.
+func TestHandler_RequiresClientCertificate_OnEveryListener(t *testing.T) {
 	t.Parallel()
 	ours, theirs := harness.NewAuthority(t), harness.NewAuthority(t)
 	cert, key := ours.Issue()
-	security, err := LoadSecurity(MTLS, Files{Certificate: cert, Key: key, CA: ours.File, Token: t.TempDir() + "/token"})
+	security, err := LoadSecurity(MTLS, Files{Certificate: cert, Key: key, CA: ours.File,
+		Token: t.TempDir() + "/token"})
 	require.NoError(t, err)
 	h := NewHandler(sample(t).service(), security)
 	token := "Token: " + string(security.Token)
 	plain := send(h, http.MethodPost, "127.0.0.1", "/healthZ", token)
-	require.Equal(t, http.StatusForbidden, plain.Code, "8080 must not open what 8082 guards: %s", plain.Body)
-	require.Contains(t, plain.Body.String(), "asks for a client certificate")
+	require.Equal(t, http.StatusForbidden, plain.Code, "port 8080 must not allow what port 8082 refuses: %s",
+		plain.Body)
+	require.Contains(t, plain.Body.String(), "requires a client certificate")
 
 	for ca, want := range map[*harness.Authority]int{ours: http.StatusOK, theirs: http.StatusForbidden} {
 		other, err := auth.LoadTLS("another API", cert, key, ca.File, tls.VerifyClientCertIfGiven)
@@ -141,7 +148,8 @@ func TestACertificateIsAskedForWhereverARequestComesFrom(t *testing.T) {
 		answer, err := client.Do(r)
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
-		require.Equal(t, want, answer.StatusCode, "a certificate that another listener has verified counts if its CA is this API's")
+		require.Equal(t, want, answer.StatusCode, "a certificate verified by another listener counts if its CA is "+
+			"this API's")
 	}
 }
 
@@ -167,31 +175,37 @@ func dialAs(t *testing.T, address, authority string) *grpc.ClientConn {
 	return conn
 }
 
-func TestEveryMethodIsGuarded(t *testing.T) {
+func TestGRPCServer_GuardsEveryMethod(t *testing.T) {
 	t.Parallel()
-	server := NewGRPCServer(sample(t).service(), Security{Token: secret, Hosts: auth.NewHosts(nil, []string{"kuscia.example"})})
+	server := NewGRPCServer(sample(t).service(), Security{Token: secret,
+		Hosts: auth.NewHosts(nil, []string{"kuscia.example"})})
 	address := serveGRPC(t, server)
 	methods := 0
 	for service, info := range server.GetServiceInfo() {
 		for _, method := range info.Methods {
 			methods++
-			require.False(t, method.IsClientStream || method.IsServerStream, "%s: a stream passes none of the interceptors", method.Name)
+			require.False(t, method.IsClientStream || method.IsServerStream,
+				"%s: a stream bypasses the unary interceptors", method.Name)
 			for _, c := range []struct {
 				reason, authority string
 				shown             []string
 				want              codes.Code
 			}{
 				{"a foreign host", "evil.example:8083", []string{"token", secret}, codes.PermissionDenied},
-				{"a page of another site", "", []string{"token", secret, "origin", "https://evil.example"}, codes.PermissionDenied},
-				{"a page of another site, as the browser says", "", []string{"token", secret, "sec-fetch-site", "cross-site"}, codes.PermissionDenied},
+				{"a page of another site", "", []string{"token", secret, "origin", "https://evil.example"},
+					codes.PermissionDenied},
+				{"a page of another site, according to the browser", "",
+					[]string{"token", secret, "sec-fetch-site", "cross-site"}, codes.PermissionDenied},
 				{"no token", "", nil, codes.Unauthenticated},
 				{"a wrong token", "", []string{"token", "wrong"}, codes.Unauthenticated},
 				{"the right token", "", []string{"token", secret}, codes.OK},
-				{"by a name of the setting", "kuscia.example", []string{"token", secret}, codes.OK},
+				{"with an allowed host name", "kuscia.example", []string{"token", secret}, codes.OK},
 			} {
 				ctx := metadata.AppendToOutgoingContext(t.Context(), c.shown...)
-				// An empty message is a message of every type, and HealthRequest has no field that an answer could break.
-				err := dialAs(t, address, c.authority).Invoke(ctx, "/"+service+"/"+method.Name, &kusciapb.HealthRequest{}, &kusciapb.HealthRequest{})
+				// An empty message is valid for every type, and HealthRequest has no fields with which a response could
+				// conflict.
+				err := dialAs(t, address, c.authority).Invoke(ctx, "/"+service+"/"+method.Name,
+					&kusciapb.HealthRequest{}, &kusciapb.HealthRequest{})
 				require.Equal(t, c.want, status.Code(err), "%s/%s, %s: %v", service, method.Name, c.reason, err)
 			}
 		}
@@ -199,9 +213,9 @@ func TestEveryMethodIsGuarded(t *testing.T) {
 	require.Equal(t, 12, methods)
 }
 
-func TestOpenCallsAreBounded(t *testing.T) {
+func TestLimitCalls_RefusesCall_WhenTooManyOpen(t *testing.T) {
 	t.Parallel()
-	admit := boundedCalls(2, time.Hour)
+	admit := limitCalls(2, time.Hour)
 	first, end := context.WithCancel(t.Context())
 	_, err := admit(first, nil)
 	require.NoError(t, err)
@@ -213,15 +227,16 @@ func TestOpenCallsAreBounded(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := admit(t.Context(), nil)
 		return err == nil
-	}, 10*time.Second, time.Millisecond, "a call that has ended makes room")
+	}, 10*time.Second, time.Millisecond, "a call is admitted after another one has ended")
 }
 
-func TestACallWhoseMessageNeverComesEnds(t *testing.T) {
+func TestGRPCServer_EndsCall_WhenMessageNeverArrives(t *testing.T) {
 	t.Parallel()
 	server := grpc.NewServer(callLimits(2, 300*time.Millisecond)...)
 	kusciapb.RegisterHealthServiceServer(server, sample(t).service())
 	stream, err := dialAs(t, serveGRPC(t, server), "").NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true},
 		kusciapb.HealthService_HealthZ_FullMethodName)
 	require.NoError(t, err)
-	require.Equal(t, codes.DeadlineExceeded, status.Code(stream.RecvMsg(&kusciapb.HealthResponse{})), "the server doesn't wait without end")
+	require.Equal(t, codes.DeadlineExceeded, status.Code(stream.RecvMsg(&kusciapb.HealthResponse{})),
+		"the server does not wait forever")
 }

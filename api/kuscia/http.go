@@ -17,28 +17,28 @@ import (
 	"slipway.io/slipway/api/auth"
 )
 
-// HeaderToken is the header, and in gRPC the metadata, that a client shows its token in.
+// HeaderToken is the HTTP header, and the gRPC metadata key, of a client's token.
 const HeaderToken = "Token"
 
-// Handler answers Kuscia's requests over HTTP.
+// Handler serves Kuscia's API over HTTP.
 type Handler struct {
 	echo  *echo.Echo
 	paths map[string]bool
 	guard auth.Guard
 	token auth.Token
-	// authorities are the CAs that a client's certificate has to come from; nil: none is asked for.
+	// authorities are the CAs of accepted client certificates; nil: none is required.
 	authorities *x509.CertPool
 	log         *slog.Logger
 }
 
-// NewHandler makes the handler. It asks for all that the security asks for, whichever listener a request came to: the HTTP API serves the
-// same paths, and must not open what is closed here.
+// NewHandler creates the handler. It enforces security on every listener: the HTTP API serves the same paths, and must
+// not bypass it.
 func NewHandler(service *Service, security Security) *Handler {
 	h := &Handler{echo: echo.New(), paths: map[string]bool{}, guard: security.guard(), token: security.Token,
 		authorities: security.authorities(), log: service.log}
 	h.echo.HideBanner, h.echo.HidePort = true, true
-	h.echo.HTTPErrorHandler = h.notServed
-	h.echo.Pre(h.logged, h.admitted, h.redirected, h.permitted)
+	h.echo.HTTPErrorHandler = h.handleNotFound
+	h.echo.Pre(h.logRequests, h.checkOrigin, h.redirectTrailingSlash, h.requireCredentials)
 	for _, route := range routes(service) {
 		h.paths[route.path] = true
 		h.echo.POST(route.path, func(c echo.Context) error {
@@ -49,10 +49,10 @@ func NewHandler(service *Service, security Security) *Handler {
 	return h
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.echo.ServeHTTP(w, r) }
 
-// route is one operation. call decodes the request by what it is given, and answers.
+// route is one operation. call decodes the request with decode, and executes it.
 type route struct {
 	path string
 	call func(ctx context.Context, decode func(proto.Message) error) (proto.Message, error)
@@ -60,18 +60,19 @@ type route struct {
 
 func routes(s *Service) []route {
 	return []route{
-		at("/api/v1/serving/create", s.CreateServing), at("/api/v1/serving/update", s.UpdateServing),
-		at("/api/v1/serving/delete", s.DeleteServing),
-		at("/api/v1/serving/query", s.QueryServing), at("/api/v1/serving/status/batchQuery", s.BatchQueryServingStatus),
-		at("/api/v1/appimage/create", s.CreateAppImage), at("/api/v1/appimage/update", s.UpdateAppImage),
-		at("/api/v1/appimage/delete", s.DeleteAppImage),
-		at("/api/v1/appimage/query", s.QueryAppImage), at("/api/v1/appimage/list", s.ListAppImage),
-		at("/api/v1/appimage/batchQuery", s.BatchQueryAppImage),
-		at("/healthZ", s.HealthZ),
+		newRoute("/api/v1/serving/create", s.CreateServing), newRoute("/api/v1/serving/update", s.UpdateServing),
+		newRoute("/api/v1/serving/delete", s.DeleteServing),
+		newRoute("/api/v1/serving/query", s.QueryServing),
+		newRoute("/api/v1/serving/status/batchQuery", s.BatchQueryServingStatus),
+		newRoute("/api/v1/appimage/create", s.CreateAppImage), newRoute("/api/v1/appimage/update", s.UpdateAppImage),
+		newRoute("/api/v1/appimage/delete", s.DeleteAppImage),
+		newRoute("/api/v1/appimage/query", s.QueryAppImage), newRoute("/api/v1/appimage/list", s.ListAppImage),
+		newRoute("/api/v1/appimage/batchQuery", s.BatchQueryAppImage),
+		newRoute("/healthZ", s.HealthZ),
 	}
 }
 
-func at[Q any, R interface {
+func newRoute[Q any, R interface {
 	*Q
 	proto.Message
 }, A proto.Message](path string, operation func(context.Context, R) (A, error)) route {
@@ -84,7 +85,7 @@ func at[Q any, R interface {
 	}}
 }
 
-// answer carries out a request. Whatever becomes of it, HTTP says 200.
+// answer executes a request. The HTTP status is always 200.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, route route) {
 	f := formOf(r.Header.Get(echo.HeaderContentType))
 	body, err := h.call(w, r, f, route)
@@ -103,11 +104,11 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, route route) {
 	w.Header().Set(echo.HeaderContentType, contentType)
 	w.WriteHeader(http.StatusOK)
 	if _, err := w.Write(body); err != nil {
-		h.log.Debug("an answer of Kuscia's API was not taken", "path", route.path, "error", err)
+		h.log.Debug("a response of Kuscia's API could not be sent", "path", route.path, "error", err)
 	}
 }
 
-// call carries out an operation; the rest of the engine goes on after one that panics.
+// call executes an operation; a panic becomes an error.
 func (h *Handler) call(w http.ResponseWriter, r *http.Request, f form, route route) (body []byte, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -132,8 +133,8 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, f form, route rou
 	return encodeJSON(answer)
 }
 
-// redirected sends who asks with a slash at the end to the path without it.
-func (h *Handler) redirected(next echo.HandlerFunc) echo.HandlerFunc {
+// redirectTrailingSlash redirects a path with a trailing slash to the path without it.
+func (h *Handler) redirectTrailingSlash(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		path, slash := strings.CutSuffix(r.URL.Path, "/")
@@ -146,8 +147,8 @@ func (h *Handler) redirected(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// admitted refuses requests to other hosts, and what a browser sends for a page of another site.
-func (h *Handler) admitted(next echo.HandlerFunc) echo.HandlerFunc {
+// checkOrigin refuses requests to unknown hosts, and requests that a browser sends for a page of another site.
+func (h *Handler) checkOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := h.guard.Admit(c.Request()); err != nil {
 			return c.Blob(http.StatusForbidden, typeJSONUTF8, frameworkError(codeRequestValidate, err.Error()))
@@ -156,34 +157,36 @@ func (h *Handler) admitted(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// permitted answers 401 to who does not show the token, and 403 to who does not show the certificate, whatever they ask for.
-func (h *Handler) permitted(next echo.HandlerFunc) echo.HandlerFunc {
+// requireCredentials answers 401 without the token, and 403 without the required client certificate, for all paths.
+func (h *Handler) requireCredentials(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !h.token.Matches(c.Request().Header.Get(HeaderToken)) {
 			return c.NoContent(http.StatusUnauthorized)
 		}
-		if h.authorities != nil && !auth.ShowsCertificate(c.Request(), h.authorities) {
-			return c.Blob(http.StatusForbidden, typeJSONUTF8, frameworkError(codeRequestValidate, "Kuscia's API asks for a client certificate "+
-				"(--kuscia-protocol MTLS), and this connection has shown none of its CA: use the address of --kuscia-listen"))
+		if h.authorities != nil && !auth.PresentsCertificate(c.Request(), h.authorities) {
+			return c.Blob(http.StatusForbidden, typeJSONUTF8,
+				frameworkError(codeRequestValidate, "Kuscia's API requires a client certificate "+
+					"(--kuscia-protocol MTLS), and this connection has none issued by its CA: use the address of "+
+					"--kuscia-listen"))
 		}
 		return next(c)
 	}
 }
 
-// notServed answers what has no operation, another method of a path that has one included.
-func (h *Handler) notServed(_ error, c echo.Context) {
+// handleNotFound answers requests for unknown paths and methods.
+func (h *Handler) handleNotFound(_ error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
 	c.Response().Header().Set(echo.HeaderContentType, typePlain)
 	c.Response().WriteHeader(http.StatusNotFound)
 	if _, err := c.Response().Write([]byte("404 page not found")); err != nil {
-		h.log.Debug("an answer of Kuscia's API was not taken", "error", err)
+		h.log.Debug("a response of Kuscia's API could not be sent", "error", err)
 	}
 }
 
-// logged writes one line for each request when it is over; health is asked by machines, every few seconds.
-func (h *Handler) logged(next echo.HandlerFunc) echo.HandlerFunc {
+// logRequests writes one log line for each completed request; health checks are logged at debug level.
+func (h *Handler) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		began := time.Now()
 		err := next(c)
@@ -194,8 +197,10 @@ func (h *Handler) logged(next echo.HandlerFunc) echo.HandlerFunc {
 		if c.Request().URL.Path == "/healthZ" {
 			level = slog.LevelDebug
 		}
-		h.log.Log(c.Request().Context(), level, "request of Kuscia's API", "method", c.Request().Method, "path", c.Request().URL.Path,
-			"status", c.Response().Status, "bytes", c.Response().Size, "took", time.Since(began).Round(time.Microsecond), "from", c.RealIP())
+		h.log.Log(c.Request().Context(), level, "request of Kuscia's API", "method", c.Request().Method, "path",
+			c.Request().URL.Path,
+			"status", c.Response().Status, "bytes", c.Response().Size, "took",
+			time.Since(began).Round(time.Microsecond), "from", c.RealIP())
 		return nil
 	}
 }

@@ -12,35 +12,40 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// The bounds of the gRPC listener. All its calls are unary: one message, one answer.
+// The limits of the gRPC listener. All its calls are unary: one request message, one response message.
 const (
-	// maxCalls is how many calls are open at once at most, on all connections together. Each may hold a message of maxBody.
+	// maxCalls is the maximum number of open calls on all connections. Each may hold a message of maxBody.
 	maxCalls = 256
-	// callTimeout is how long a call may take, its message included: a client that never sends it would be waited for without end.
+	// callTimeout is the time limit of a call, including its message: without it, the server would wait forever for a
+	// client that never sends it.
 	callTimeout = time.Minute
-	// handshakeTimeout is how long a connection may take until it can carry calls, and idleTimeout how long it may be without one.
+	// handshakeTimeout is the time limit for setting up a connection, and idleTimeout how long it may remain without
+	// calls.
 	handshakeTimeout = 20 * time.Second
 	idleTimeout      = 300 * time.Second
-	// maxHeaders is how large the metadata of a call may be, in bytes.
+	// maxHeaders is the maximum size of a call's metadata, in bytes.
 	maxHeaders = 64 << 10
 )
 
-// callLimits bound what clients can hold of the server.
+// callLimits are the server options that bound what clients can occupy.
 func callLimits(most int64, timeout time.Duration) []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ConnectionTimeout(handshakeTimeout), grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout}),
-		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(uint32(most)), grpc.InTapHandle(boundedCalls(most, timeout)),
+		grpc.ConnectionTimeout(handshakeTimeout), grpc.KeepaliveParams(
+			keepalive.ServerParameters{MaxConnectionIdle: idleTimeout}),
+		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(uint32(most)),
+		grpc.InTapHandle(limitCalls(most, timeout)),
 	}
 }
 
-// boundedCalls counts calls from their first frame on, before anything is read of their message. The context that it returns ends with the
-// call.
-func boundedCalls(most int64, timeout time.Duration) tap.ServerInHandle {
+// limitCalls counts calls from their first frame on, before their message is read. The context that it returns ends
+// with the call.
+func limitCalls(most int64, timeout time.Duration) tap.ServerInHandle {
 	var open atomic.Int64
 	return func(ctx context.Context, _ *tap.Info) (context.Context, error) {
 		if open.Add(1) > most {
 			open.Add(-1)
-			return ctx, status.Errorf(codes.ResourceExhausted, "%d calls are open already: repeat it when some have ended", most)
+			return ctx, status.Errorf(codes.ResourceExhausted,
+				"%d calls are open already: repeat it when some have ended", most)
 		}
 		bounded, cancel := context.WithTimeout(ctx, timeout)
 		context.AfterFunc(bounded, func() {

@@ -18,34 +18,35 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// created is when every object of a memory was created.
+// created is the creation time of every object of a memory.
 var created = time.Date(2024, 1, 17, 10, 18, 2, 0, time.UTC)
 
-// memory is a store that holds everything in memory, by the rules of the home cluster.
+// memory is an in-memory homeStore with the rules of the home cluster.
 type memory struct {
 	mu       sync.Mutex
 	versions int
 	images   map[string]*kuscia.AppImage
 	servings map[string]*kuscia.KusciaDeployment
 	domains  []string
-	// writes counts what was changed.
+	// writes counts changes.
 	writes int
-	// conflicts is how many of the next updates somebody else comes before.
-	conflicts int
-	// broken is what every call answers.
+	// lostRaces is the number of the next updates that lose a race against another client.
+	lostRaces int
+	// broken is the error of every call; nil: none.
 	broken error
-	// panics has every read of a serving panic.
+	// panics makes every read of a serving panic.
 	panics bool
 }
 
 func newMemory(domains ...string) *memory {
-	return &memory{images: map[string]*kuscia.AppImage{}, servings: map[string]*kuscia.KusciaDeployment{}, domains: domains}
+	return &memory{images: map[string]*kuscia.AppImage{}, servings: map[string]*kuscia.KusciaDeployment{},
+		domains: domains}
 }
 
-// service answers by the memory.
+// service returns a Service on the memory.
 func (m *memory) service() *Service { return NewService(m, slog.New(slog.DiscardHandler)) }
 
-func (m *memory) enter() func() {
+func (m *memory) lock() func() {
 	m.mu.Lock()
 	return m.mu.Unlock
 }
@@ -56,17 +57,20 @@ func (m *memory) stamp(o *metav1.ObjectMeta) {
 	o.ResourceVersion = strconv.Itoa(m.versions)
 }
 
-func (m *memory) fresh(o *metav1.ObjectMeta) {
+func (m *memory) initMeta(o *metav1.ObjectMeta) {
 	m.stamp(o)
 	o.CreationTimestamp, o.Generation, o.UID = metav1.NewTime(created), 1, types.UID("uid-"+o.ResourceVersion)
 }
 
-func notThere(name string) error { return failure.New(failure.NotFound, "%s does not exist", name) }
+func notFoundError(name string) error {
+	return failure.New(failure.NotFound, "%s does not exist", name)
+}
 
-func changed(name string) error { return failure.New(failure.Conflict, "%s was changed", name) }
+func conflictError(name string) error { return failure.New(failure.Conflict, "%s was changed", name) }
 
-func (m *memory) ListAppImages(_ context.Context, limit int, cursor string) (items []kuscia.AppImage, next string, err error) {
-	defer m.enter()()
+func (m *memory) ListAppImages(_ context.Context, limit int, cursor string) (items []kuscia.AppImage, next string,
+	err error) {
+	defer m.lock()()
 	for _, name := range slices.Sorted(mapKeys(m.images)) {
 		if name <= cursor {
 			continue
@@ -90,34 +94,34 @@ func mapKeys[V any](of map[string]V) func(func(string) bool) {
 }
 
 func (m *memory) GetAppImage(_ context.Context, name string) (*kuscia.AppImage, error) {
-	defer m.enter()()
+	defer m.lock()()
 	if m.broken != nil {
 		return nil, m.broken
 	}
 	if image, there := m.images[name]; there {
 		return image.DeepCopy(), nil
 	}
-	return nil, notThere(name)
+	return nil, notFoundError(name)
 }
 
 func (m *memory) CreateAppImage(_ context.Context, image *kuscia.AppImage) error {
-	defer m.enter()()
+	defer m.lock()()
 	if m.broken != nil {
 		return m.broken
 	}
 	if m.images[image.Name] != nil {
-		return changed(image.Name)
+		return conflictError(image.Name)
 	}
 	m.images[image.Name] = image.DeepCopy()
-	m.fresh(&m.images[image.Name].ObjectMeta)
+	m.initMeta(&m.images[image.Name].ObjectMeta)
 	return nil
 }
 
 func (m *memory) UpdateAppImage(_ context.Context, image *kuscia.AppImage) error {
-	defer m.enter()()
+	defer m.lock()()
 	stored := m.images[image.Name]
-	if m.interfere() || stored == nil || stored.ResourceVersion != image.ResourceVersion {
-		return changed(image.Name)
+	if m.loseRace() || stored == nil || stored.ResourceVersion != image.ResourceVersion {
+		return conflictError(image.Name)
 	}
 	m.images[image.Name] = image.DeepCopy()
 	m.stamp(&m.images[image.Name].ObjectMeta)
@@ -125,9 +129,9 @@ func (m *memory) UpdateAppImage(_ context.Context, image *kuscia.AppImage) error
 }
 
 func (m *memory) DeleteAppImage(_ context.Context, name string) error {
-	defer m.enter()()
+	defer m.lock()()
 	if m.images[name] == nil {
-		return notThere(name)
+		return notFoundError(name)
 	}
 	m.writes++
 	delete(m.images, name)
@@ -135,7 +139,7 @@ func (m *memory) DeleteAppImage(_ context.Context, name string) error {
 }
 
 func (m *memory) GetServing(_ context.Context, id string) (*kuscia.KusciaDeployment, error) {
-	defer m.enter()()
+	defer m.lock()()
 	if m.panics {
 		panic("broken")
 	}
@@ -145,21 +149,21 @@ func (m *memory) GetServing(_ context.Context, id string) (*kuscia.KusciaDeploym
 	if serving, there := m.servings[id]; there {
 		return serving.DeepCopy(), nil
 	}
-	return nil, notThere(id)
+	return nil, notFoundError(id)
 }
 
 func (m *memory) CreateServing(_ context.Context, serving *kuscia.KusciaDeployment) error {
-	defer m.enter()()
+	defer m.lock()()
 	if m.servings[serving.Name] != nil {
-		return changed(serving.Name)
+		return conflictError(serving.Name)
 	}
-	m.servings[serving.Name] = stored(serving)
-	m.fresh(&m.servings[serving.Name].ObjectMeta)
+	m.servings[serving.Name] = roundTrip(serving)
+	m.initMeta(&m.servings[serving.Name].ObjectMeta)
 	return nil
 }
 
-// stored is the object as it comes back from an API server: empty maps are none, and quantities are in their canonical form.
-func stored(serving *kuscia.KusciaDeployment) *kuscia.KusciaDeployment {
+// roundTrip returns the object as an API server stores it: without empty maps, and with canonical quantities.
+func roundTrip(serving *kuscia.KusciaDeployment) *kuscia.KusciaDeployment {
 	text, err := yaml.Marshal(serving)
 	if err != nil {
 		panic(err)
@@ -172,12 +176,12 @@ func stored(serving *kuscia.KusciaDeployment) *kuscia.KusciaDeployment {
 }
 
 func (m *memory) UpdateServing(_ context.Context, serving *kuscia.KusciaDeployment) error {
-	defer m.enter()()
+	defer m.lock()()
 	before := m.servings[serving.Name]
-	if m.interfere() || before == nil || before.ResourceVersion != serving.ResourceVersion {
-		return changed(serving.Name)
+	if m.loseRace() || before == nil || before.ResourceVersion != serving.ResourceVersion {
+		return conflictError(serving.Name)
 	}
-	after := stored(serving)
+	after := roundTrip(serving)
 	after.Generation, after.Status = before.Generation+1, before.Status
 	m.stamp(&after.ObjectMeta)
 	m.servings[serving.Name] = after
@@ -185,22 +189,22 @@ func (m *memory) UpdateServing(_ context.Context, serving *kuscia.KusciaDeployme
 	return nil
 }
 
-func (m *memory) interfere() bool {
-	if m.conflicts == 0 {
+func (m *memory) loseRace() bool {
+	if m.lostRaces == 0 {
 		return false
 	}
-	m.conflicts--
+	m.lostRaces--
 	return true
 }
 
 func (m *memory) DeleteServing(_ context.Context, asked *kuscia.KusciaDeployment) error {
-	defer m.enter()()
+	defer m.lock()()
 	serving := m.servings[asked.Name]
 	switch {
 	case serving == nil:
-		return notThere(asked.Name)
+		return notFoundError(asked.Name)
 	case serving.UID != asked.UID:
-		return changed(asked.Name)
+		return conflictError(asked.Name)
 	}
 	m.writes++
 	if len(serving.Finalizers) > 0 {
@@ -231,7 +235,7 @@ func (m *memory) image(t testing.TB, name, spec string) {
 	m.writes = 0
 }
 
-// oneContainer is the AppImage of the documents, whose container is called as their examples show it in answers.
+// oneContainer is the AppImage of Kuscia's documents; its container has the name used in their example responses.
 const oneContainer = `
 image: {name: secretflow/serving-anolis8, tag: latest}
 configTemplates: {serving-config.conf: '{"serving_id": "{{.SERVING_ID}}"}'}
@@ -251,7 +255,7 @@ deployTemplates:
     restartPolicy: Never
 `
 
-// twoContainers has a template for the role server alone.
+// twoContainers has a template for the role server only.
 const twoContainers = `
 image: {name: registry.test/two, tag: v1}
 deployTemplates:
@@ -265,7 +269,7 @@ deployTemplates:
     - name: side
 `
 
-// sample is a memory with the parties and AppImages that the tests speak of.
+// sample returns a memory with the parties and AppImages used in the tests.
 func sample(t testing.TB) *memory {
 	t.Helper()
 	m := newMemory("alice", "bob")
@@ -274,7 +278,7 @@ func sample(t testing.TB) *memory {
 	return m
 }
 
-// manyDomains are the names of n parties.
+// manyDomains returns the names of n parties.
 func manyDomains(n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("party-%03d", i))

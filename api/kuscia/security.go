@@ -7,33 +7,33 @@ import (
 	"slipway.io/slipway/api/auth"
 )
 
-// Protocol is how Kuscia's API is guarded.
+// Protocol is the protection of Kuscia's API.
 type Protocol string
 
 // The protocols.
 const (
-	// NOTLS: neither encrypted nor with a token; for this machine alone.
+	// NOTLS: no TLS and no token; for loopback only.
 	NOTLS Protocol = "NOTLS"
-	// TLS: encrypted, with a token.
+	// TLS: TLS and a token.
 	TLS Protocol = "TLS"
-	// MTLS: as TLS, and clients show a certificate too.
+	// MTLS: TLS, a token and client certificates.
 	MTLS Protocol = "MTLS"
 )
 
-// Security is how Kuscia's API is guarded, with all that it takes. The zero Security is that of NOTLS on a loopback address.
+// Security holds the settings that protect Kuscia's API. The zero Security is NOTLS on a loopback address.
 type Security struct {
-	// TLS is nil where nothing is encrypted.
+	// TLS is nil for NOTLS.
 	TLS *tls.Config
-	// Token is what every request has to show.
+	// Token is required of every request.
 	Token auth.Token
-	// Hosts are the names that requests may be addressed to.
+	// Hosts are the host names that requests may be addressed to.
 	Hosts auth.Hosts
 }
 
-// guard is what comes before the token, which Kuscia's clients show in a header of its own.
+// guard returns the checks before the token, which Kuscia's clients send in a header of their own.
 func (s Security) guard() auth.Guard { return auth.Guard{Hosts: s.Hosts} }
 
-// authorities are the CAs that a client's certificate has to come from; nil: none is asked for.
+// authorities returns the CAs of accepted client certificates; nil: none is required.
 func (s Security) authorities() *x509.CertPool {
 	if s.TLS == nil {
 		return nil
@@ -41,16 +41,16 @@ func (s Security) authorities() *x509.CertPool {
 	return s.TLS.ClientCAs
 }
 
-// Files are where the parts of a Security are kept.
+// Files are the paths of a Security's parts.
 type Files struct {
-	// Certificate and Key are the listener's own, CA is what clients' certificates are checked against, Token holds the token.
+	// Certificate and Key belong to the listener, CA verifies client certificates, Token contains the token.
 	Certificate, Key, CA, Token string
 }
 
-// what the files belong to, in errors.
+// thisAPI names the API in errors.
 const thisAPI = "Kuscia's API"
 
-// LoadSecurity reads what a protocol takes. A token file that does not exist is made.
+// LoadSecurity reads the files of a protocol. It creates a missing token file.
 func LoadSecurity(protocol Protocol, files Files) (Security, error) {
 	if protocol == NOTLS {
 		return Security{}, nil

@@ -1,8 +1,9 @@
-// Package kuscia speaks Kuscia's API, so that a client of Kuscia works unmodified: servings, AppImages and health over HTTP, as JSON or
-// protobuf, and over gRPC.
+// Package kuscia implements Kuscia's API, so that Kuscia's clients work unmodified: servings, AppImages and health over
+// HTTP, as JSON or protobuf, and over gRPC.
 //
-// proto is the source of the messages, from which kusciapb is generated. A request is judged here and then written to the home cluster as
-// a KusciaDeployment or an AppImage, whole or not at all; carrying it out is the business of whoever watches those objects.
+// The folder proto is the source of the messages, from which kusciapb is generated. This package validates a request
+// and writes it to the home cluster as a KusciaDeployment or an AppImage, completely or not at all; the controllers of
+// these objects carry it out.
 package kuscia
 
 import (
@@ -18,8 +19,8 @@ import (
 
 //go:generate protogen proto . slipway.io/slipway/api/kuscia
 
-// Service answers Kuscia's requests, whichever way they come. Its methods never return an error: the status inside the answer says what
-// is wrong.
+// Service implements Kuscia's operations for all protocols. Its methods never return an error: the status in the
+// response reports it.
 type Service struct {
 	kusciapb.UnimplementedServingServiceServer
 	kusciapb.UnimplementedAppImageServiceServer
@@ -29,16 +30,17 @@ type Service struct {
 	log   *slog.Logger
 }
 
-// NewService answers by what is in the store.
+// NewService returns a Service on the store.
 func NewService(store homeStore, log *slog.Logger) *Service { return &Service{store: store, log: log} }
 
-// HealthZ says whether the home cluster, without which nothing can be answered, is there.
+// HealthZ reports whether the home cluster, which all operations need, is reachable.
 func (s *Service) HealthZ(ctx context.Context, _ *kusciapb.HealthRequest) (*kusciapb.HealthResponse, error) {
 	ready := s.store.CheckCluster(ctx) == nil
-	return &kusciapb.HealthResponse{Status: outcome(nil, codeSuccess), Data: &kusciapb.HealthResponseData{Ready: ready}}, nil
+	return &kusciapb.HealthResponse{Status: outcome(nil, codeSuccess),
+		Data: &kusciapb.HealthResponseData{Ready: ready}}, nil
 }
 
-// The codes of Kuscia's answers. There is none of its own for a serving that does not exist: its message says so.
+// The codes of Kuscia's responses. Kuscia has no code for a missing serving: only the message reports it.
 const (
 	codeSuccess            = 0
 	codeRequestValidate    = 11100
@@ -58,7 +60,7 @@ const (
 	codeListAppImage       = 13107
 )
 
-// refusal is an error that has a code of its own; other errors get that of the operation.
+// refusal is an error with its own code; other errors get the code of the operation.
 type refusal struct {
 	code    int32
 	message string
@@ -70,10 +72,11 @@ func refused(code int32, format string, args ...any) error {
 	return &refusal{code: code, message: fmt.Sprintf(format, args...)}
 }
 
-// invalid refuses a request that no state of things could make good.
+// invalid refuses a request that is wrong regardless of the current state.
 func invalid(format string, args ...any) error { return refused(codeRequestValidate, format, args...) }
 
-// outcome is the status of an answer: success without an error, else the error's code or, where it has none, that of the operation.
+// outcome returns the status of a response: success without an error, else the error's code or, if it has none, that of
+// the operation.
 func outcome(err error, operation int32) *kusciapb.Status {
 	status := &kusciapb.Status{Code: codeSuccess, Message: "success", Details: []*anypb.Any{}}
 	if err == nil {

@@ -14,8 +14,9 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// CreateServing declares a serving. It is refused as a whole where a part of it cannot be carried out.
-func (s *Service) CreateServing(ctx context.Context, r *kusciapb.CreateServingRequest) (*kusciapb.CreateServingResponse, error) {
+// CreateServing creates a serving. It is refused completely if a part of it cannot be carried out.
+func (s *Service) CreateServing(ctx context.Context, r *kusciapb.CreateServingRequest) (*kusciapb.CreateServingResponse,
+	error) {
 	return &kusciapb.CreateServingResponse{Status: outcome(s.createServing(ctx, r), codeCreateServing)}, nil
 }
 
@@ -44,36 +45,37 @@ func (s *Service) createServing(ctx context.Context, r *kusciapb.CreateServingRe
 	}
 	err = s.store.CreateServing(ctx, kd)
 	if failure.Is(err, failure.Conflict) {
-		return taken(kd.Name)
+		return alreadyExists(kd.Name)
 	}
 	return err
 }
 
-// checkFree refuses an ID that is taken, also by a serving whose deletion is not over: its parties may still run it.
+// checkFree refuses an ID that exists, including one of a serving that is being deleted: its parties may still run it.
 func (s *Service) checkFree(ctx context.Context, id string) error {
 	if illegalName(id) {
-		return nil // checkVersion says why
+		return nil // checkVersion reports the error
 	}
 	_, err := s.store.GetServing(ctx, id)
 	switch {
 	case err == nil:
-		return taken(id)
+		return alreadyExists(id)
 	case failure.Is(err, failure.NotFound):
 		return nil
 	}
 	return err
 }
 
-func taken(id string) error {
-	return fmt.Errorf("serving %q already exists, please ensure that the name is not duplicated", kuscia.Namespace+"/"+id)
+func alreadyExists(id string) error {
+	return fmt.Errorf("serving %q already exists, please ensure that the name is not duplicated",
+		kuscia.Namespace+"/"+id)
 }
 
-// newServing is the KusciaDeployment of a request, without what depends on AppImages.
+// newServing returns the KusciaDeployment of a request, without the parts that depend on AppImages.
 func newServing(r *kusciapb.CreateServingRequest) *kuscia.KusciaDeployment {
 	kd := &kuscia.KusciaDeployment{
 		ObjectMeta: metav1.ObjectMeta{Name: r.GetServingId(), Namespace: kuscia.Namespace,
 			Labels: map[string]string{kuscia.LabelAppType: kuscia.AppTypeServing},
-			// The controller would add it: a write, and another look, of each creation.
+			// Otherwise the controller would add it: one more write and reconciliation per creation.
 			Finalizers: []string{kuscia.Finalizer}},
 		Spec: kuscia.KusciaDeploymentSpec{Initiator: r.GetInitiator(), InputConfig: r.GetServingInputConfig()},
 	}
@@ -81,13 +83,15 @@ func newServing(r *kusciapb.CreateServingRequest) *kuscia.KusciaDeployment {
 		kd.Annotations = map[string]string{kuscia.AnnotationAffinityMode: mode}
 	}
 	for _, p := range r.GetParties() {
-		kd.Spec.Parties = append(kd.Spec.Parties, kuscia.Party{DomainID: p.GetDomainId(), AppImageRef: p.GetAppImage(), Role: p.GetRole(),
+		kd.Spec.Parties = append(kd.Spec.Parties, kuscia.Party{DomainID: p.GetDomainId(), AppImageRef: p.GetAppImage(),
+			Role:              p.GetRole(),
 			ServiceNamePrefix: p.GetServiceNamePrefix()})
 	}
 	return kd
 }
 
-// setParty gives a new party its template. Replicas that the request does not say stay unset: what the AppImage says counts then, whenever.
+// setParty fills in the template of a new party. Replicas missing in the request stay unset: the AppImage's number then
+// applies, even after it changes.
 func setParty(party *kuscia.Party, asked *kusciapb.ServingParty, images map[string]kuscia.AppImageSpec) error {
 	strategy, err := strategyOf(asked)
 	if err != nil {
@@ -101,11 +105,13 @@ func setParty(party *kuscia.Party, asked *kusciapb.ServingParty, images map[stri
 	return setResources(party, asked, containers)
 }
 
-// checkDomains refuses domains that nobody knows. One that is known and away is accepted: its party takes part when it is back.
+// checkDomains refuses domains without a party. A party that is unreachable is accepted: it takes part when it is
+// reachable again.
 func (s *Service) checkDomains(ctx context.Context, parties []kuscia.Party) error {
 	domains := distinct(parties, func(p kuscia.Party) string { return p.DomainID })
 	return forEach(len(domains), func(i int) error {
-		unknown := fmt.Errorf("domain %s is not known: create a Party object or a namespace of that name in the home cluster", domains[i])
+		unknown := fmt.Errorf("domain %s is not known: create a Party object or a namespace of that name in the home "+
+			"cluster", domains[i])
 		if catalog.ValidParty(domains[i]) != nil {
 			return unknown
 		}
@@ -117,7 +123,7 @@ func (s *Service) checkDomains(ctx context.Context, parties []kuscia.Party) erro
 	})
 }
 
-// checkVersion refuses what cannot be rendered for every party; the first of what is wrong is said.
+// checkVersion refuses a version that cannot be rendered for every party, with the first error.
 func checkVersion(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) error {
 	for _, problem := range serving.Snapshot(kd, images).Check() {
 		return errors.New(problem.Message)
@@ -125,7 +131,8 @@ func checkVersion(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImage
 	return nil
 }
 
-// checkNewServing refuses what no state of things could make a serving, in the order and the words of Kuscia.
+// checkNewServing refuses requests that are wrong regardless of the current state, with Kuscia's order of checks and
+// messages.
 func checkNewServing(r *kusciapb.CreateServingRequest) error {
 	if r.GetServingId() == "" {
 		return errNoServingID
@@ -157,7 +164,8 @@ func checkNewParties(r *kusciapb.CreateServingRequest) error {
 			return invalid("domain id can't be empty in parties[%d]", i)
 		}
 		if prefix := party.GetServiceNamePrefix(); prefix != "" && !serving.ServicePrefix.MatchString(prefix) {
-			return invalid("service name prefix is invalid in parties[%d], field %q is invalid, invalid value: %q: regex used for validation is %q ",
+			return invalid("service name prefix is invalid in parties[%d], field %q is invalid, invalid value: %q: "+
+				"regex used for validation is %q ",
 				i, "service_name_prefix", prefix, serving.ServicePrefix)
 		}
 		initiates = initiates || party.GetDomainId() == r.GetInitiator()
@@ -168,13 +176,15 @@ func checkNewParties(r *kusciapb.CreateServingRequest) error {
 	return checkNoneTwice(r.GetParties())
 }
 
-// checkNoneTwice refuses two parties that would be one Deployment: Kuscia accepts them, and such a serving never gets available.
+// checkNoneTwice refuses two parties with the same Deployment: Kuscia accepts them, and such a serving never becomes
+// available.
 func checkNoneTwice(parties []*kusciapb.ServingParty) error {
 	first := map[[2]string]int{}
 	for i, party := range parties {
 		key := [2]string{party.GetDomainId(), party.GetRole()}
 		if before, twice := first[key]; twice {
-			return invalid("parties[%d] has domain_id/role %s/%s, which parties[%d] has already: give one of them another role", i, key[0], key[1],
+			return invalid("parties[%d] has domain_id/role %s/%s, which parties[%d] has already: give one of them "+
+				"another role", i, key[0], key[1],
 				before)
 		}
 		first[key] = i
@@ -184,7 +194,8 @@ func checkNoneTwice(parties []*kusciapb.ServingParty) error {
 
 func checkInputConfig(config string) error {
 	if size := len(config); size > serving.MaxInputConfig {
-		return invalid("serving input config has %d bytes, which is more than the %d that fit an environment variable: "+
+		return invalid("serving input config has %d bytes, which is more than the %d that fit an environment "+
+			"variable: "+
 			"let the application fetch what is large", size, serving.MaxInputConfig)
 	}
 	return nil

@@ -15,25 +15,28 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// defaultMax is how many pods a rolling update may have too many or too few, unless the request says.
+// defaultMax is the default of max_surge and max_unavailable.
 const defaultMax = "25%"
 
-// strategyOf is how a party's pods are replaced. A strategy without a type is an error, one that is absent is the default.
+// strategyOf returns a party's Deployment strategy. A strategy without a type is an error, a missing one is the
+// default.
 func strategyOf(p *kusciapb.ServingParty) (*appsv1.DeploymentStrategy, error) {
 	asked := p.GetUpdateStrategy()
 	if asked != nil && asked.GetType() == string(appsv1.RecreateDeploymentStrategyType) {
 		return &appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}, nil
 	}
 	if asked != nil && asked.GetType() != string(appsv1.RollingUpdateDeploymentStrategyType) {
-		return nil, fmt.Errorf("update strategy type should be %s or %s for party/role %s/%s", appsv1.RecreateDeploymentStrategyType,
+		return nil, fmt.Errorf("update strategy type should be %s or %s for party/role %s/%s",
+			appsv1.RecreateDeploymentStrategyType,
 			appsv1.RollingUpdateDeploymentStrategyType, p.GetDomainId(), p.GetRole())
 	}
-	surge, unavailable := intstr.Parse(cmp.Or(asked.GetMaxSurge(), defaultMax)), intstr.Parse(cmp.Or(asked.GetMaxUnavailable(), defaultMax))
+	surge, unavailable := intstr.Parse(cmp.Or(asked.GetMaxSurge(), defaultMax)),
+		intstr.Parse(cmp.Or(asked.GetMaxUnavailable(), defaultMax))
 	return &appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
 		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable}}, nil
 }
 
-// containersOf are the names of the containers that a party runs, in the order of its AppImage's template.
+// containersOf returns the names of a party's containers, in the order of its AppImage's template.
 func containersOf(p kuscia.Party, images map[string]kuscia.AppImageSpec) ([]string, error) {
 	if _, there := images[p.AppImageRef]; !there {
 		return nil, fmt.Errorf("can not get appimage %s from cluster, %w", p.AppImageRef,
@@ -43,14 +46,15 @@ func containersOf(p kuscia.Party, images map[string]kuscia.AppImageSpec) ([]stri
 	version := serving.Version{Spec: kuscia.KusciaDeploymentSpec{Parties: []kuscia.Party{bare}}, AppImages: images}
 	rows := version.Resources(0)
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("can not get deploy template from appimage %s: it has none for role %q of party %s", p.AppImageRef, p.Role,
+		return nil, fmt.Errorf("can not get deploy template from appimage %s: it has none for role %q of party %s",
+			p.AppImageRef, p.Role,
 			p.DomainID)
 	}
-	return each(rows, func(r serving.ResourceRow) string { return r.Container }), nil
+	return mapSlice(rows, func(r serving.ResourceRow) string { return r.Container }), nil
 }
 
-// setResources gives a party's containers what the request says. An entry without a container's name is for all that have none of their
-// own. What the party has already is only changed, as far as the request goes.
+// setResources sets the resources of a party's containers. An entry without a container name applies to all containers
+// without an entry of their own. Existing resources change only where the request has values.
 func setResources(party *kuscia.Party, asked *kusciapb.ServingParty, containers []string) error {
 	var common *kusciapb.Resource
 	own := map[string]*kusciapb.Resource{}
@@ -72,7 +76,7 @@ func setResources(party *kuscia.Party, asked *kusciapb.ServingParty, containers 
 		case entry == nil:
 			entry = common
 		case !has:
-			entry = completed(entry, common)
+			entry = mergeResource(entry, common)
 		}
 		if err := setContainer(party, name, entry); err != nil {
 			return err
@@ -81,22 +85,26 @@ func setResources(party *kuscia.Party, asked *kusciapb.ServingParty, containers 
 	return nil
 }
 
-// completed is an entry with what it does not say taken from the common one.
-func completed(entry, common *kusciapb.Resource) *kusciapb.Resource {
+// mergeResource returns an entry, with missing values taken from the common one.
+func mergeResource(entry, common *kusciapb.Resource) *kusciapb.Resource {
 	return &kusciapb.Resource{ContainerName: entry.GetContainerName(),
 		MinCpu: cmp.Or(entry.GetMinCpu(), common.GetMinCpu()), MaxCpu: cmp.Or(entry.GetMaxCpu(), common.GetMaxCpu()),
-		MinMemory: cmp.Or(entry.GetMinMemory(), common.GetMinMemory()), MaxMemory: cmp.Or(entry.GetMaxMemory(), common.GetMaxMemory())}
+		MinMemory: cmp.Or(entry.GetMinMemory(), common.GetMinMemory()),
+		MaxMemory: cmp.Or(entry.GetMaxMemory(), common.GetMaxMemory())}
 }
 
-// setContainer changes the resources of one container of a party's template, which appears there once it has some.
+// setContainer changes the resources of one container of a party's template; the container is added there when it gets
+// some.
 func setContainer(party *kuscia.Party, name string, entry *kusciapb.Resource) error {
 	fields := []struct {
 		name, text string
 		request    bool
 		resource   corev1.ResourceName
 	}{
-		{"min_cpu", entry.GetMinCpu(), true, corev1.ResourceCPU}, {"min_memory", entry.GetMinMemory(), true, corev1.ResourceMemory},
-		{"max_cpu", entry.GetMaxCpu(), false, corev1.ResourceCPU}, {"max_memory", entry.GetMaxMemory(), false, corev1.ResourceMemory},
+		{"min_cpu", entry.GetMinCpu(), true, corev1.ResourceCPU},
+		{"min_memory", entry.GetMinMemory(), true, corev1.ResourceMemory},
+		{"max_cpu", entry.GetMaxCpu(), false, corev1.ResourceCPU},
+		{"max_memory", entry.GetMaxMemory(), false, corev1.ResourceMemory},
 	}
 	for _, field := range fields {
 		if field.text == "" {
@@ -104,7 +112,8 @@ func setContainer(party *kuscia.Party, name string, entry *kusciapb.Resource) er
 		}
 		quantity, err := resource.ParseQuantity(field.text)
 		if err != nil {
-			return fmt.Errorf("resource %s %s format is invalid for party domain_id/role %s/%s, %w", field.name, field.text, party.DomainID,
+			return fmt.Errorf("resource %s %s format is invalid for party domain_id/role %s/%s, %w", field.name,
+				field.text, party.DomainID,
 				party.Role, err)
 		}
 		resources := &container(party, name).Resources
@@ -120,7 +129,7 @@ func setContainer(party *kuscia.Party, name string, entry *kusciapb.Resource) er
 	return nil
 }
 
-// container is the container of a party's template of that name, which is added when it is not there.
+// container returns the container with that name from a party's template, and adds it if it is missing.
 func container(party *kuscia.Party, name string) *corev1.Container {
 	if party.Template.Spec == nil {
 		party.Template.Spec = &corev1.PodSpec{}

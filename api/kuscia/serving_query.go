@@ -14,8 +14,9 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// QueryServing shows what a serving is and how it is.
-func (s *Service) QueryServing(ctx context.Context, r *kusciapb.QueryServingRequest) (*kusciapb.QueryServingResponse, error) {
+// QueryServing returns a serving and its status.
+func (s *Service) QueryServing(ctx context.Context, r *kusciapb.QueryServingRequest) (*kusciapb.QueryServingResponse,
+	error) {
 	data, err := s.queryServing(ctx, r.GetServingId())
 	return &kusciapb.QueryServingResponse{Status: outcome(err, codeQueryServing), Data: data}, nil
 }
@@ -38,42 +39,45 @@ func (s *Service) queryServing(ctx context.Context, id string) (*kusciapb.QueryS
 	}, nil
 }
 
-// shownVersion is what is shown of a serving, with the AppImages as they are now.
+// shownVersion returns the version of a serving that queries show, with the current AppImages.
 func (s *Service) shownVersion(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.Version, error) {
 	images, err := s.appImages(ctx, kd.Spec.Parties)
 	if err != nil {
 		return serving.Version{}, err
 	}
-	return serving.Shown(kd, images)
+	return serving.DisplayedVersion(kd, images)
 }
 
-// showParties has one row of resources for each container; of a party whose AppImage is not there, those that it has of its own.
+// showParties returns the parties with one row of resources for each container; if a party's AppImage is missing, with
+// the party's own resources.
 func showParties(v serving.Version) []*kusciapb.ServingParty {
 	shown := ServingParties(v.Spec.Parties)
 	for i, party := range shown {
 		if rows := v.Resources(i); len(rows) > 0 {
-			party.Resources = each(rows, showRow)
+			party.Resources = mapSlice(rows, showRow)
 		}
 	}
 	return shown
 }
 
-// ServingParties are parties of a KusciaDeployment as Kuscia's API says them.
+// ServingParties converts parties of a KusciaDeployment to messages of Kuscia's API.
 func ServingParties(parties []kuscia.Party) []*kusciapb.ServingParty {
-	return each(parties, func(p kuscia.Party) *kusciapb.ServingParty {
-		said := &kusciapb.ServingParty{DomainId: p.DomainID, Role: p.Role, AppImage: p.AppImageRef, Replicas: p.Template.Replicas,
+	return mapSlice(parties, func(p kuscia.Party) *kusciapb.ServingParty {
+		message := &kusciapb.ServingParty{DomainId: p.DomainID, Role: p.Role, AppImage: p.AppImageRef,
+			Replicas:          p.Template.Replicas,
 			ServiceNamePrefix: p.ServiceNamePrefix, UpdateStrategy: showStrategy(p)}
 		if spec := p.Template.Spec; spec != nil {
-			said.Resources = each(spec.Containers, func(c corev1.Container) *kusciapb.Resource {
+			message.Resources = mapSlice(spec.Containers, func(c corev1.Container) *kusciapb.Resource {
 				return showRow(serving.RowOf(c.Name, c.Resources))
 			})
 		}
-		return said
+		return message
 	})
 }
 
 func showRow(r serving.ResourceRow) *kusciapb.Resource {
-	return &kusciapb.Resource{ContainerName: r.Container, MinCpu: r.MinCPU, MaxCpu: r.MaxCPU, MinMemory: r.MinMemory, MaxMemory: r.MaxMemory}
+	return &kusciapb.Resource{ContainerName: r.Container, MinCpu: r.MinCPU, MaxCpu: r.MaxCPU, MinMemory: r.MinMemory,
+		MaxMemory: r.MaxMemory}
 }
 
 func showStrategy(p kuscia.Party) *kusciapb.UpdateStrategy {
@@ -93,7 +97,7 @@ func showStrategy(p kuscia.Party) *kusciapb.UpdateStrategy {
 	return shown
 }
 
-// BatchQueryServingStatus shows how servings are, in the order of the request; IDs that do not exist are left out.
+// BatchQueryServingStatus returns the statuses of servings, in the order of the request; missing servings are omitted.
 func (s *Service) BatchQueryServingStatus(ctx context.Context,
 	r *kusciapb.BatchQueryServingStatusRequest) (*kusciapb.BatchQueryServingStatusResponse, error) {
 	data, err := s.batchQuery(ctx, r.GetServingIds())
@@ -127,30 +131,34 @@ func (s *Service) batchQuery(ctx context.Context, ids []string) (*kusciapb.Batch
 	return &kusciapb.BatchQueryServingStatusResponseData{Servings: found}, nil
 }
 
-// showStatus is how a serving is; its parties are in the order of the spec. There is one from the first moment on.
+// showStatus returns the status of a serving, even before the engine has written one; its parties are in the order of
+// the spec.
 func showStatus(kd *kuscia.KusciaDeployment, v serving.Version) *kusciapb.ServingStatusDetail {
 	status, outdated := kd.Status, serving.Outdated(kd)
-	shown := &kusciapb.ServingStatusDetail{State: stateName(status.Phase, outdated), Reason: status.Reason, Message: status.Message,
-		TotalParties: int32(len(v.Spec.Parties)), AvailableParties: int32(status.AvailableParties), CreateTime: showTime(&kd.CreationTimestamp)}
+	shown := &kusciapb.ServingStatusDetail{State: stateName(status.Phase, outdated), Reason: status.Reason,
+		Message:      status.Message,
+		TotalParties: int32(len(v.Spec.Parties)), AvailableParties: int32(status.AvailableParties),
+		CreateTime: showTime(&kd.CreationTimestamp)}
 	if outdated {
 		shown.Reason, shown.Message = serving.Refusal(kd)
 		shown.AvailableParties = 0
 	}
 	for i, p := range v.Spec.Parties {
-		shown.PartyStatuses = append(shown.PartyStatuses, showParty(kd, v, i, status.PartyDeploymentStatuses[p.DomainID]))
+		shown.PartyStatuses = append(shown.PartyStatuses,
+			showParty(kd, v, i, status.PartyDeploymentStatuses[p.DomainID]))
 	}
 	return shown
 }
 
-// showParty is how a party is. Of one that nobody has observed yet only what it is to be is known: an operation may have begun with it,
-// or its worker be away, and then none of the pods that it is asked for is there.
+// showParty returns the status of a party. For a party that was never observed, only the requested replicas are known:
+// its operation may just have begun, or its worker is unreachable, and none of the pods is available.
 func showParty(kd *kuscia.KusciaDeployment, v serving.Version, index int,
 	deployments map[string]kuscia.PartyDeploymentStatus) *kusciapb.PartyServingStatus {
 	p := v.Spec.Parties[index]
 	status, outdated := deployments[serving.DeploymentName(kd.Name, p.Role)], serving.Outdated(kd)
 	shown := &kusciapb.PartyServingStatus{DomainId: p.DomainID, Role: p.Role,
 		State: stateName(status.Phase, outdated), CreateTime: showTime(status.CreationTimestamp),
-		Endpoints: each(serving.Endpoints(v, index), func(e serving.Endpoint) *kusciapb.ServingPartyEndpoint {
+		Endpoints: mapSlice(serving.Endpoints(v, index), func(e serving.Endpoint) *kusciapb.ServingPartyEndpoint {
 			return &kusciapb.ServingPartyEndpoint{PortName: e.PortName, Scope: e.Scope, Endpoint: e.Endpoint}
 		})}
 	if status.ObservedAt == nil {
@@ -166,7 +174,7 @@ func showParty(kd *kuscia.KusciaDeployment, v serving.Version, index int,
 	return shown
 }
 
-// stateName is the phase as one of the names of ServingState.State.
+// stateName returns the phase as a name of ServingState.State.
 func stateName(phase kuscia.Phase, outdated bool) string {
 	if phase == kuscia.PhasePending {
 		return kusciapb.ServingState_Pending.String()
@@ -180,7 +188,7 @@ func stateName(phase kuscia.Phase, outdated bool) string {
 	return kusciapb.ServingState_Unknown.String()
 }
 
-// showTime is a time as clients read it; "" for none.
+// showTime formats a time for clients; "" for none.
 func showTime(t *metav1.Time) string {
 	if t.IsZero() {
 		return ""

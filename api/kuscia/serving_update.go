@@ -14,9 +14,10 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// UpdateServing changes a serving: its input configuration, and of the parties that the request names what it says of them. It is all or
-// nothing.
-func (s *Service) UpdateServing(ctx context.Context, r *kusciapb.UpdateServingRequest) (*kusciapb.UpdateServingResponse, error) {
+// UpdateServing changes a serving: its input configuration, and of the named parties the fields in the request. It
+// changes all or nothing.
+func (s *Service) UpdateServing(ctx context.Context, r *kusciapb.UpdateServingRequest) (*kusciapb.UpdateServingResponse,
+	error) {
 	return &kusciapb.UpdateServingResponse{Status: outcome(s.updateServing(ctx, r), codeUpdateServing)}, nil
 }
 
@@ -25,12 +26,12 @@ func (s *Service) updateServing(ctx context.Context, r *kusciapb.UpdateServingRe
 		return errNoServingID
 	}
 	if r.GetServingInputConfig() == "" && len(r.GetParties()) == 0 {
-		return nil // as Kuscia answers, also for a serving that does not exist
+		return nil // as in Kuscia, also for a missing serving
 	}
 	if err := checkInputConfig(r.GetServingInputConfig()); err != nil {
 		return err
 	}
-	return failure.UntilNoConflict("serving "+r.GetServingId(), func() error {
+	return failure.RetryOnConflict("serving "+r.GetServingId(), func() error {
 		stored, err := s.getServing(ctx, r.GetServingId())
 		if err != nil {
 			return err
@@ -39,18 +40,20 @@ func (s *Service) updateServing(ctx context.Context, r *kusciapb.UpdateServingRe
 	})
 }
 
-// changeServing writes the serving as the request wants it, unless it is so already. A Conflict says that it was changed since it was read.
-func (s *Service) changeServing(ctx context.Context, stored *kuscia.KusciaDeployment, r *kusciapb.UpdateServingRequest) error {
-	shown, err := shownServing(stored)
+// changeServing writes the requested serving, unless it equals the stored one. A Conflict means that the serving was
+// changed after it was read.
+func (s *Service) changeServing(ctx context.Context, stored *kuscia.KusciaDeployment,
+	r *kusciapb.UpdateServingRequest) error {
+	shown, err := effectiveServing(stored)
 	if err != nil {
 		return err
 	}
-	changed, images, err := s.wantedServing(ctx, shown, r)
+	changed, images, err := s.applyRequest(ctx, shown, r)
 	if err != nil {
 		return err
 	}
 	if sameSpec(shown, changed) && sameSpec(stored, changed) {
-		// It is so already, unless an AppImage was edited: an update has it run as it is now.
+		// Nothing changes, unless an AppImage was edited: an update then applies the current AppImage.
 		if changed.Spec.Revision, err = serving.Revision(stored, images); err != nil || sameSpec(stored, changed) {
 			return err
 		}
@@ -59,8 +62,9 @@ func (s *Service) changeServing(ctx context.Context, stored *kuscia.KusciaDeploy
 		return err
 	}
 	if sameSpec(stored, changed) {
-		// What was taken back is asked for once more, perhaps because its image has come by now. To write the same again would be no new
-		// generation, and nobody would begin with it: so it is taken back in the spec too, and then asked for.
+		// A rolled back update is requested again, perhaps because its image is available now. Writing the same spec
+		// would create no new generation, and no operation would start. Therefore the spec is first written as it was
+		// before the update, and then as requested.
 		if err := s.store.UpdateServing(ctx, shown); err != nil {
 			return err
 		}
@@ -71,8 +75,8 @@ func (s *Service) changeServing(ctx context.Context, stored *kuscia.KusciaDeploy
 
 func sameSpec(a, b *kuscia.KusciaDeployment) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) }
 
-// wantedServing is a copy of the serving as the request wants it, and the AppImages that it is about.
-func (s *Service) wantedServing(ctx context.Context, shown *kuscia.KusciaDeployment,
+// applyRequest returns a copy of the serving with the request applied, and the AppImages that it refers to.
+func (s *Service) applyRequest(ctx context.Context, shown *kuscia.KusciaDeployment,
 	r *kusciapb.UpdateServingRequest) (*kuscia.KusciaDeployment, map[string]kuscia.AppImageSpec, error) {
 	changed := shown.DeepCopy()
 	if config := r.GetServingInputConfig(); config != "" {
@@ -96,9 +100,9 @@ func (s *Service) wantedServing(ctx context.Context, shown *kuscia.KusciaDeploym
 	return changed, images, nil
 }
 
-// shownServing is a copy of the serving as a query shows it: a change is one of what a query shows, and what failed is not tried again in
-// passing.
-func shownServing(stored *kuscia.KusciaDeployment) (*kuscia.KusciaDeployment, error) {
+// effectiveServing returns a copy of the serving as shown by a query: a request changes that version, so that it does
+// not implicitly retry a rolled back update.
+func effectiveServing(stored *kuscia.KusciaDeployment) (*kuscia.KusciaDeployment, error) {
 	shown := stored.DeepCopy()
 	if !serving.RolledBack(stored) {
 		return shown, nil
@@ -108,9 +112,11 @@ func shownServing(stored *kuscia.KusciaDeployment) (*kuscia.KusciaDeployment, er
 	return shown, err
 }
 
-// changeParty changes the party of the request's domain and role, as far as the request says something.
+// changeParty changes the party with the request's domain and role, in the fields that the request has.
 func changeParty(parties []kuscia.Party, asked *kusciapb.ServingParty, images map[string]kuscia.AppImageSpec) error {
-	i := slices.IndexFunc(parties, func(p kuscia.Party) bool { return p.DomainID == asked.GetDomainId() && p.Role == asked.GetRole() })
+	i := slices.IndexFunc(parties, func(p kuscia.Party) bool {
+		return p.DomainID == asked.GetDomainId() && p.Role == asked.GetRole()
+	})
 	if i < 0 {
 		return fmt.Errorf("party domain_id/role %s/%s does not exist", asked.GetDomainId(), asked.GetRole())
 	}
@@ -138,8 +144,8 @@ func changeParty(parties []kuscia.Party, asked *kusciapb.ServingParty, images ma
 	return setResources(party, asked, containers)
 }
 
-// changeAppImageOf has a party run another AppImage. Resources that it has for containers that the other one does not have go: nothing
-// could be done with them, and a request cannot take them away.
+// changeAppImageOf sets another AppImage for a party. It removes the party's resources of containers that the new
+// AppImage lacks: they have no effect, and a request cannot remove them.
 func changeAppImageOf(party *kuscia.Party, name string, images map[string]kuscia.AppImageSpec) error {
 	if name == "" || name == party.AppImageRef {
 		return nil
@@ -150,21 +156,25 @@ func changeAppImageOf(party *kuscia.Party, name string, images map[string]kuscia
 		return err
 	}
 	if spec := party.Template.Spec; spec != nil {
-		spec.Containers = slices.DeleteFunc(spec.Containers, func(c corev1.Container) bool { return !slices.Contains(containers, c.Name) })
+		spec.Containers = slices.DeleteFunc(spec.Containers, func(c corev1.Container) bool {
+			return !slices.Contains(containers, c.Name)
+		})
 	}
 	return nil
 }
 
-// DeleteServing has a serving taken away. It is gone for whoever asks as soon as this answers; its parties are cleaned up afterwards.
-func (s *Service) DeleteServing(ctx context.Context, r *kusciapb.DeleteServingRequest) (*kusciapb.DeleteServingResponse, error) {
-	return &kusciapb.DeleteServingResponse{Status: outcome(s.deleteServing(ctx, r.GetServingId()), codeDeleteServing)}, nil
+// DeleteServing deletes a serving. Queries no longer find it from now on; its parties are cleaned up afterwards.
+func (s *Service) DeleteServing(ctx context.Context, r *kusciapb.DeleteServingRequest) (*kusciapb.DeleteServingResponse,
+	error) {
+	return &kusciapb.DeleteServingResponse{Status: outcome(s.deleteServing(ctx, r.GetServingId()), codeDeleteServing)},
+		nil
 }
 
 func (s *Service) deleteServing(ctx context.Context, id string) error {
 	if id == "" {
 		return errNoServingID
 	}
-	return failure.UntilNoConflict("serving "+id, func() error {
+	return failure.RetryOnConflict("serving "+id, func() error {
 		stored, err := s.getServing(ctx, id)
 		if err != nil {
 			return err

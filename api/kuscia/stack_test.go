@@ -20,7 +20,7 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// stack is Kuscia's API on the home cluster of the local stack, with two parties that are namespaces of it.
+// stack is Kuscia's API on the home cluster of the local stack, with two parties that are namespaces of that cluster.
 type stack struct {
 	t          *testing.T
 	url        string
@@ -41,13 +41,14 @@ func newStack(t *testing.T) *stack {
 	require.NoError(t, s.store.EnsureCRDs(ctx))
 	require.NoError(t, s.store.EnsureNamespace(ctx))
 	s.alice, s.bob = local.Namespace(t, "alice"), local.Namespace(t, "bob")
-	server := httptest.NewServer(kuscia.NewHandler(kuscia.NewService(s.store, slog.New(slog.DiscardHandler)), kuscia.Security{}))
+	server := httptest.NewServer(kuscia.NewHandler(kuscia.NewService(s.store, slog.New(slog.DiscardHandler)),
+		kuscia.Security{}))
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	return s
 }
 
-// answer is the part of answers that this test reads.
+// answer is the part of responses that this test reads.
 type answer struct {
 	Status struct {
 		Code    int32  `json:"code"`
@@ -87,7 +88,7 @@ func (s *stack) succeeds(path, body string) answer {
 	return a
 }
 
-func TestAServingOnACluster(t *testing.T) {
+func TestKusciaAPI_OnCluster(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	image, id := "image-"+rand.String(8), "serving-"+rand.String(8)
@@ -98,17 +99,23 @@ func TestAServingOnACluster(t *testing.T) {
 		}
 	})
 	named := `{"name":"` + image + `"`
-	s.succeeds("/api/v1/appimage/create", named+`,"image":{"name":"registry.test/app","tag":"v1"},"deploy_templates":[{"name":"web","containers":[
+	s.succeeds("/api/v1/appimage/create",
+		named+`,"image":{"name":"registry.test/app","tag":"v1"},"deploy_templates":[{"name":"web","containers":[
 		{"name":"main","ports":[{"name":"service","scope":"Cluster"}],"resources":{"requests":{"cpu":"0.1"}}}]}]}`)
-	require.EqualValues(t, 13106, s.ask("/api/v1/appimage/create", named+`,"image":{"name":"x"},"deploy_templates":[{"name":"web","containers":[{"name":"c"}]}]}`).Status.Code)
-	bad := s.ask("/api/v1/appimage/update", named+`,"image":{"name":"x"},"deploy_templates":[{"name":"web","containers":[{"name":"c","ports":[{"name":"p","scope":"World"}]}]}]}`)
-	require.EqualValues(t, 13102, bad.Status.Code, "what the definition does not permit is refused")
+	require.EqualValues(t, 13106, s.ask("/api/v1/appimage/create",
+		named+`,"image":{"name":"x"},"deploy_templates":[{"name":"web","containers":[{"name":"c"}]}]}`).Status.Code)
+	bad := s.ask("/api/v1/appimage/update", named+
+		`,"image":{"name":"x"},"deploy_templates":[{"name":"web","containers":[{"name":"c","ports":[{"name":"p","scope":"World"}]}]}]}`)
+	require.EqualValues(t, 13102, bad.Status.Code, "a value that the CRD does not allow is refused")
 	require.Contains(t, bad.Status.Message, `Unsupported value: "World"`)
-	require.Equal(t, "HTTP", s.succeeds("/api/v1/appimage/query", named+"}").Data.Templates[0].Containers[0].Ports[0]["protocol"])
+	require.Equal(t, "HTTP", s.succeeds("/api/v1/appimage/query",
+		named+"}").Data.Templates[0].Containers[0].Ports[0]["protocol"])
 
-	create := `{"serving_id":"` + id + `","initiator":"` + s.alice + `","parties":[{"domain_id":"` + s.alice + `","app_image":"` + image + `"},{"domain_id":"` +
+	create := `{"serving_id":"` + id + `","initiator":"` + s.alice + `","parties":[{"domain_id":"` + s.alice +
+		`","app_image":"` + image + `"},{"domain_id":"` +
 		s.bob + `","app_image":"` + image + `","resources":[{"min_cpu":"0.2","max_memory":"1Gi"}]}]}`
-	require.Contains(t, s.ask("/api/v1/serving/create", strings.ReplaceAll(create, s.bob, "nobody-"+s.bob)).Status.Message, "domain nobody-"+s.bob+" is not known")
+	require.Contains(t, s.ask("/api/v1/serving/create",
+		strings.ReplaceAll(create, s.bob, "nobody-"+s.bob)).Status.Message, "domain nobody-"+s.bob+" is not known")
 	s.succeeds("/api/v1/serving/create", create)
 	require.EqualValues(t, 11600, s.ask("/api/v1/serving/create", create).Status.Code)
 
@@ -116,18 +123,21 @@ func TestAServingOnACluster(t *testing.T) {
 	shown := s.succeeds("/api/v1/serving/query", byID+"}").Data
 	require.Equal(t, "Pending", shown.Status.State)
 	require.Nil(t, shown.Parties[0].Replicas)
-	require.Equal(t, map[string]string{"container_name": "main", "min_cpu": "200m", "max_cpu": "", "min_memory": "", "max_memory": "1Gi"}, shown.Parties[1].Resources[0])
+	require.Equal(t, map[string]string{"container_name": "main", "min_cpu": "200m", "max_cpu": "", "min_memory": "",
+		"max_memory": "1Gi"}, shown.Parties[1].Resources[0])
 
-	s.succeeds("/api/v1/serving/update", byID+`,"serving_input_config":"{}","parties":[{"domain_id":"`+s.bob+`","replicas":0,"resources":[{"max_cpu":"1"}]}]}`)
+	s.succeeds("/api/v1/serving/update", byID+`,"serving_input_config":"{}","parties":[{"domain_id":"`+s.bob+
+		`","replicas":0,"resources":[{"max_cpu":"1"}]}]}`)
 	kd, err := s.store.GetServing(t.Context(), id)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, kd.Generation)
 	require.EqualValues(t, 0, *kd.Spec.Parties[1].Template.Replicas)
 	require.Equal(t, "1", kd.Spec.Parties[1].Template.Spec.Containers[0].Resources.Limits.Cpu().String())
-	s.succeeds("/api/v1/serving/update", byID+`,"serving_input_config":"{}","parties":[{"domain_id":"`+s.bob+`","replicas":0,"resources":[{"max_cpu":"1000m"}]}]}`)
+	s.succeeds("/api/v1/serving/update", byID+`,"serving_input_config":"{}","parties":[{"domain_id":"`+s.bob+
+		`","replicas":0,"resources":[{"max_cpu":"1000m"}]}]}`)
 	kd, err = s.store.GetServing(t.Context(), id)
 	require.NoError(t, err)
-	require.EqualValues(t, 2, kd.Generation, "the same once more is no new generation")
+	require.EqualValues(t, 2, kd.Generation, "an unchanged update creates no new generation")
 
 	kd.Finalizers = []string{v1alpha1.Finalizer}
 	require.NoError(t, s.store.UpdateServing(t.Context(), kd))

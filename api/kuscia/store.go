@@ -12,68 +12,71 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// homeStore is what this package reads and writes in the home cluster. Errors are failure.Error with the kinds NotFound, Conflict,
-// Refused, Forbidden and Unreachable.
+// homeStore is the part of the home cluster that this package reads and writes. Errors are failure.Error with the kinds
+// NotFound, Conflict, Refused, Forbidden and Unreachable.
 type homeStore interface {
-	// ListAppImages reads one page in order of name; next is "" on the last one.
+	// ListAppImages reads one page sorted by name; next is "" on the last page.
 	ListAppImages(ctx context.Context, limit int, cursor string) (items []kuscia.AppImage, next string, err error)
 	GetAppImage(ctx context.Context, name string) (*kuscia.AppImage, error)
-	// CreateAppImage and CreateServing are a Conflict when there is one of the name.
+	// CreateAppImage and CreateServing return a Conflict if the name exists.
 	CreateAppImage(ctx context.Context, image *kuscia.AppImage) error
-	// UpdateAppImage and UpdateServing replace what was read; a change since is a Conflict. UpdateServing leaves the status, and what was
-	// written is in serving afterwards.
+	// UpdateAppImage and UpdateServing replace the object that was read; they return a Conflict if it has changed
+	// since. UpdateServing does not change the status, and stores the written object in serving.
 	UpdateAppImage(ctx context.Context, image *kuscia.AppImage) error
 	DeleteAppImage(ctx context.Context, name string) error
-	// GetServing reads also one that is being deleted.
+	// GetServing also returns a serving that is being deleted.
 	GetServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error)
 	CreateServing(ctx context.Context, serving *kuscia.KusciaDeployment) error
 	UpdateServing(ctx context.Context, serving *kuscia.KusciaDeployment) error
-	// DeleteServing is a Conflict when there is another one of the ID by now.
+	// DeleteServing returns a Conflict if the ID now belongs to another serving.
 	DeleteServing(ctx context.Context, stored *kuscia.KusciaDeployment) error
-	// Queue says whether a party is known: as a Party object, or as a namespace of the home cluster.
+	// Queue returns the task queue of a party, and whether the party exists: as a Party object, or as a namespace of
+	// the home cluster.
 	Queue(ctx context.Context, party string) (queue string, known bool, err error)
-	// CheckCluster says what is wrong when the home cluster cannot be read.
+	// CheckCluster returns an error if the home cluster cannot be read.
 	CheckCluster(ctx context.Context) error
 }
 
-// maxConcurrent is how many questions one request has to the home cluster at once: a serving may have hundreds of parties.
+// maxConcurrent is the maximum number of concurrent calls to the home cluster per request: a serving may have hundreds
+// of parties.
 const maxConcurrent = 16
 
-// notFound says that an object does not exist, in the API server's words: clients know it by these, since the codes do not say it.
+// notFound is the error for a missing object, with the API server's message: clients recognise it by the message,
+// because there is no code for it.
 func notFound(resource, name string) error {
 	return failure.New(failure.NotFound, "%s.%s %q not found", resource, kuscia.GroupVersion.Group, name)
 }
 
-// illegalName says that no object can have the name; asking for it would be an error of another kind than its absence.
+// illegalName reports that no object can have the name; reading it would return another error than not found.
 func illegalName(name string) bool { return len(validation.IsDNS1123Subdomain(name)) > 0 }
 
-// getServing reads a serving. One that is being deleted is gone for whoever asks.
+// getServing reads a serving. A serving that is being deleted is not found.
 func (s *Service) getServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error) {
-	gone := notFound(kuscia.KusciaDeploymentResource.Resource, id)
+	missing := notFound(kuscia.KusciaDeploymentResource.Resource, id)
 	if illegalName(id) {
-		return nil, gone
+		return nil, missing
 	}
 	serving, err := s.store.GetServing(ctx, id)
 	if failure.Is(err, failure.NotFound) || err == nil && serving.DeletionTimestamp != nil {
-		return nil, gone
+		return nil, missing
 	}
 	return serving, err
 }
 
-// getAppImage reads an AppImage; absent is the code of the answer when there is none.
+// getAppImage reads an AppImage; absent is the code of the response if it does not exist.
 func (s *Service) getAppImage(ctx context.Context, name string, absent int32) (*kuscia.AppImage, error) {
-	gone := refused(absent, "%s", notFound(kuscia.AppImageResource.Resource, name))
+	missing := refused(absent, "%s", notFound(kuscia.AppImageResource.Resource, name))
 	if illegalName(name) {
-		return nil, gone
+		return nil, missing
 	}
 	image, err := s.store.GetAppImage(ctx, name)
 	if failure.Is(err, failure.NotFound) {
-		return nil, gone
+		return nil, missing
 	}
 	return image, err
 }
 
-// appImages reads the AppImages of these parties by name; one that does not exist is absent from the answer.
+// appImages reads the AppImages of these parties by name, and omits missing ones.
 func (s *Service) appImages(ctx context.Context, parties []kuscia.Party) (map[string]kuscia.AppImageSpec, error) {
 	names := distinct(parties, func(p kuscia.Party) string { return p.AppImageRef })
 	found := make([]*kuscia.AppImage, len(names))
@@ -97,7 +100,7 @@ func (s *Service) appImages(ctx context.Context, parties []kuscia.Party) (map[st
 	return images, err
 }
 
-// distinct are the names of the parties, each once, in the order in which they come.
+// distinct returns the parties' names without duplicates, in order.
 func distinct(parties []kuscia.Party, name func(kuscia.Party) string) (names []string) {
 	for _, party := range parties {
 		if n := name(party); !slices.Contains(names, n) {
@@ -107,7 +110,7 @@ func distinct(parties []kuscia.Party, name func(kuscia.Party) string) (names []s
 	return names
 }
 
-// forEach asks n questions, some at once, and returns the error of the first that has one.
+// forEach makes n calls, several at a time, and returns the error of the first failed index.
 func forEach(n int, ask func(i int) error) error {
 	errs := make([]error, n)
 	var asking errgroup.Group
@@ -118,6 +121,6 @@ func forEach(n int, ask func(i int) error) error {
 			return nil
 		})
 	}
-	_ = asking.Wait() // the first of them counts, not the fastest
+	_ = asking.Wait() // the first error by index counts, not the earliest
 	return cmp.Or(errs...)
 }

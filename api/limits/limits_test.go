@@ -16,11 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience bounds what is to end by itself; without its limit, it would not.
+// patience bounds the wait for connections and handlers that end only because of a limit.
 const patience = 10 * time.Second
 
-// short are limits that a test can wait for.
-var short = Limits{Header: 200 * time.Millisecond, Body: 200 * time.Millisecond, Answer: 2 * time.Second, Idle: 200 * time.Millisecond,
+// shortLimits are limits short enough to wait for in a test.
+var shortLimits = Limits{Header: 200 * time.Millisecond, Body: 200 * time.Millisecond, Answer: 2 * time.Second,
+	Idle:        200 * time.Millisecond,
 	HeaderBytes: 4 << 10, BodyBytes: 1 << 20}
 
 func serve(t *testing.T, l Limits, handler http.HandlerFunc) (address string) {
@@ -44,24 +45,24 @@ func dial(t *testing.T, address, begin string) net.Conn {
 	return conn
 }
 
-// requireCut waits until the server has closed the connection.
+// requireCut checks that the server closes the connection.
 func requireCut(t *testing.T, conn net.Conn, why string) {
 	t.Helper()
 	_, err := io.Copy(io.Discard, conn)
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "%s: the connection is still open", why)
 }
 
-// trickle sends a byte now and then, until nobody takes it any more.
+// trickle sends a chunk every 20 ms until the server closes the connection.
 func trickle(conn net.Conn, chunk string) {
 	for {
 		if _, err := io.WriteString(conn, chunk); err != nil {
 			return
 		}
-		time.Sleep(20 * time.Millisecond) // as a slow client does
+		time.Sleep(20 * time.Millisecond) // simulates a slow client
 	}
 }
 
-func TestSlowClients(t *testing.T) {
+func TestServer_ClosesConnection_WhenClientIsSlow(t *testing.T) {
 	t.Parallel()
 	readAll := func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
@@ -72,17 +73,22 @@ func TestSlowClients(t *testing.T) {
 		reason, begin, then string
 		handler             http.HandlerFunc
 	}{
-		"Nothing":   {"A connection without a request.", "", "", readAll},
-		"Header":    {"Headers that never end.", "GET / HTTP/1.1\r\nHost: a\r\n", "X-A: b\r\n", readAll},
-		"Idle":      {"A connection whose request is answered.", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", readAll},
-		"Body":      {"A body that stays away.", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n", "", readAll},
-		"Chunks":    {"A body that never ends.", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", readAll},
-		"Unread":    {"A body that nobody reads.", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", func(http.ResponseWriter, *http.Request) {}},
-		"BodyOfGet": {"A body where there is none.", "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", func(http.ResponseWriter, *http.Request) {}},
+		"Nothing": {"A connection without a request.", "", "", readAll},
+		"Header":  {"Headers that never end.", "GET / HTTP/1.1\r\nHost: a\r\n", "X-A: b\r\n", readAll},
+		"Idle":    {"A connection whose request is answered.", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", readAll},
+		"Body": {"A body that is never sent.", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n", "",
+			readAll},
+		"Chunks": {"A body that never ends.", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+			"1\r\nx\r\n", readAll},
+		"Unread": {"A body that the handler does not read.",
+			"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n",
+			func(http.ResponseWriter, *http.Request) {}},
+		"BodyOfGet": {"A body of a GET request.", "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+			"1\r\nx\r\n", func(http.ResponseWriter, *http.Request) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn := dial(t, serve(t, short, c.handler), c.begin)
+			conn := dial(t, serve(t, shortLimits, c.handler), c.begin)
 			if c.then != "" {
 				go trickle(conn, c.then)
 			}
@@ -91,10 +97,10 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatNobodyReads(t *testing.T) {
+func TestServer_EndsResponse_WhenClientDoesNotRead(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
-	address := serve(t, short, func(w http.ResponseWriter, _ *http.Request) {
+	address := serve(t, shortLimits, func(w http.ResponseWriter, _ *http.Request) {
 		for {
 			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 				ended <- err
@@ -111,9 +117,9 @@ func TestAnAnswerThatNobodyReads(t *testing.T) {
 	}
 }
 
-func TestLargeBodiesAndHeaders(t *testing.T) {
+func TestServer_RejectsLargeBodiesAndHeaders(t *testing.T) {
 	t.Parallel()
-	address := serve(t, short, func(w http.ResponseWriter, r *http.Request) {
+	address := serve(t, shortLimits, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
@@ -126,7 +132,7 @@ func TestLargeBodiesAndHeaders(t *testing.T) {
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
-	require.Equal(t, "1048576", string(body), "the largest body that is taken")
+	require.Equal(t, "1048576", string(body), "the largest allowed body")
 
 	conn := dial(t, address, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
 	chunk := fmt.Sprintf("%x\r\n%s\r\n", 64<<10, strings.Repeat("x", 64<<10))
@@ -139,7 +145,7 @@ func TestLargeBodiesAndHeaders(t *testing.T) {
 	}()
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
-	require.Equal(t, http.StatusRequestEntityTooLarge, response.StatusCode, "a body without an end is cut off at the limit, however fast it comes")
+	require.Equal(t, http.StatusRequestEntityTooLarge, response.StatusCode, "an endless body is cut off at the limit")
 
 	second := dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\nX-A: "+strings.Repeat("x", 16<<10)+"\r\n\r\n")
 	response, err = http.ReadResponse(bufio.NewReader(second), nil)
@@ -147,15 +153,15 @@ func TestLargeBodiesAndHeaders(t *testing.T) {
 	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, response.StatusCode)
 }
 
-// What takes long is no slow client's fault: the limits of a body end with the body.
-func TestALongRequestIsNotCutOff(t *testing.T) {
+// A slow handler is not affected: the limits of a body end with the body.
+func TestServer_DoesNotCancelSlowHandler(t *testing.T) {
 	t.Parallel()
-	address := serve(t, short, func(w http.ResponseWriter, r *http.Request) {
+	address := serve(t, shortLimits, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		select {
 		case <-r.Context().Done():
 			w.WriteHeader(http.StatusTeapot)
-		case <-time.After(short.Header + short.Body/2 + 50*time.Millisecond):
+		case <-time.After(shortLimits.Header + shortLimits.Body/2 + 50*time.Millisecond):
 		}
 	})
 	for _, body := range []io.Reader{http.NoBody, strings.NewReader("x")} {

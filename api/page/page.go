@@ -1,4 +1,4 @@
-// Package page cuts lists into pages.
+// Package page splits lists into pages.
 package page
 
 import (
@@ -21,37 +21,38 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// The sizes of a page of a list.
+// The default and maximum page sizes.
 const (
 	defaultLimit = 100
-	Most         = 500
+	MaxLimit     = 500
 )
 
-// Limit is how many items a page has.
+// Limit returns the page size of a request.
 func Limit(limit *schema.Limit) (int, error) {
 	if limit == nil {
 		return defaultLimit, nil
 	}
-	if *limit < 1 || *limit > Most {
+	if *limit < 1 || *limit > MaxLimit {
 		return 0, problem.BadQuery(schema.FieldProblem{Field: "limit", Reason: problem.LimitRule})
 	}
 	return *limit, nil
 }
 
-// BadCursor says what is wrong with a cursor that was not made by the page before.
+// BadCursor returns the error for a cursor that does not come from the previous page.
 func BadCursor() error {
 	return problem.BadQuery(schema.FieldProblem{Field: "cursor",
-		Reason: "is not the nextCursor of a page of this list: leave it out to begin anew"})
+		Reason: "is not the nextCursor of a page of this list: leave it out to start from the first page"})
 }
 
-// List is one page of a list as it is answered.
+// List is one page of a list, as returned to the client.
 type List[T any] struct {
 	Items []T `json:"items"`
-	// NextCursor is "" on the last page.
+	// NextCursor is the cursor of the next page; "" on the last page.
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
-// AnswerObjects answers one page of the objects of a kind: list reads it from the home cluster, show makes an item of each.
+// AnswerObjects responds with one page of objects: list reads them from the home cluster, show converts each to an
+// item.
 func AnswerObjects[E, T any](c echo.Context, limit *schema.Limit, cursor *schema.Cursor,
 	list func(ctx context.Context, limit int, cursor string) ([]E, string, error), show func(*E) (T, error)) error {
 	most, err := Limit(limit)
@@ -74,27 +75,28 @@ func AnswerObjects[E, T any](c echo.Context, limit *schema.Limit, cursor *schema
 	return c.JSON(http.StatusOK, answer)
 }
 
-// OneOf are the values that a list is filtered by, each of which has to be legal.
+// OneOf returns the values of a list filter; each must be in legal.
 func OneOf[T ~string](field string, wanted *[]T, legal []T) ([]T, error) {
 	if wanted == nil {
 		return nil, nil
 	}
 	for _, value := range *wanted {
 		if !slices.Contains(legal, value) {
-			return nil, problem.BadQuery(schema.FieldProblem{Field: field, Reason: fmt.Sprintf("%q is none of %s", value, strictyaml.List(legal))})
+			return nil, problem.BadQuery(schema.FieldProblem{Field: field,
+				Reason: fmt.Sprintf("%q is none of %s", value, strictyaml.List(legal))})
 		}
 	}
 	return *wanted, nil
 }
 
-// Asked is which part of a list of records was asked for.
-type Asked struct {
+// Request is the requested page of a list of records.
+type Request struct {
 	limit int
 	after position
 }
 
-// Parse reads which part of a list of records was asked for.
-func Parse(limit *schema.Limit, cursor *schema.Cursor) (page Asked, err error) {
+// Parse reads limit and cursor of a list of records.
+func Parse(limit *schema.Limit, cursor *schema.Cursor) (page Request, err error) {
 	if page.limit, err = Limit(limit); err != nil {
 		return page, err
 	}
@@ -107,16 +109,16 @@ func Parse(limit *schema.Limit, cursor *schema.Cursor) (page Asked, err error) {
 	return page, nil
 }
 
-// OfRecords is one page of the items that belong to records; see of.
-func OfRecords[T any](page Asked, records []*v1alpha1.ReleaseRecord,
+// FromRecords returns one page of the items of records; see paginate.
+func FromRecords[T any](page Request, records []*v1alpha1.ReleaseRecord,
 	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (list List[T], err error) {
-	list.Items, list.NextCursor, err = of(page, records, item)
+	list.Items, list.NextCursor, err = paginate(page, records, item)
 	return list, err
 }
 
-// of makes one page of the items that belong to records, which come newest first. item says of a record whether it is wanted; one that was
-// withdrawn or pruned just now is not found, and left out. next is "" on the last page.
-func of[T any](page Asked, records []*v1alpha1.ReleaseRecord,
+// paginate returns one page of the items of records, which are sorted newest first. item reports whether a record is
+// wanted; a record that was just withdrawn or pruned (not found) is skipped. next is "" on the last page.
+func paginate[T any](page Request, records []*v1alpha1.ReleaseRecord,
 	item func(*v1alpha1.ReleaseRecord) (one T, wanted bool, err error)) (items []T, next string, err error) {
 	items = []T{}
 	var last position
@@ -125,7 +127,7 @@ func of[T any](page Asked, records []*v1alpha1.ReleaseRecord,
 			continue
 		}
 		one, wanted, err := item(record)
-		if problem.IsGone(err) || err == nil && !wanted {
+		if problem.IsNotFound(err) || err == nil && !wanted {
 			continue
 		}
 		if err != nil {
@@ -139,7 +141,7 @@ func of[T any](page Asked, records []*v1alpha1.ReleaseRecord,
 	return items, "", nil
 }
 
-// position is a place in a list of records: newest first, then by name.
+// position is a place in a list of records, which is sorted by creation time (newest first), then by name (descending).
 type position struct {
 	created time.Time
 	name    string
@@ -149,7 +151,7 @@ func positionOf(record *v1alpha1.ReleaseRecord) position {
 	return position{record.Spec.CreatedAt.Time, record.Name}
 }
 
-// precedes says whether the record comes after this place. The zero position is before everything.
+// precedes reports whether the record comes after this position. The zero position precedes every record.
 func (p position) precedes(record *v1alpha1.ReleaseRecord) bool {
 	if p.name == "" {
 		return true

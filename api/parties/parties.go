@@ -1,4 +1,4 @@
-// Package parties answers the HTTP API of parties.
+// Package parties implements the HTTP API of parties.
 package parties
 
 import (
@@ -28,22 +28,23 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// Handlers answer the operations of openapi.yaml on parties.
+// Handlers implements the operations of openapi.yaml on parties.
 type Handlers struct {
 	*backend.Backend
 }
 
-// New makes the handlers.
+// New creates the handlers.
 func New(b *backend.Backend) *Handlers { return &Handlers{b} }
 
-// ListParties answers GET /api/v1/parties: every Party object, and the party "default", which needs none.
+// ListParties answers GET /api/v1/parties: every Party object, and the party "default", which needs no object.
 func (h *Handlers) ListParties(c echo.Context, params schema.ListPartiesParams) error {
 	return page.AnswerObjects(c, params.Limit, params.Cursor, h.partyPage,
 		func(s *schema.PartyState) (schema.PartyState, error) { return *s, nil })
 }
 
-// partyPage is one page of the parties; the cursor holds the name after which it begins.
-func (h *Handlers) partyPage(ctx context.Context, limit int, cursor string) (states []schema.PartyState, next string, err error) {
+// partyPage returns one page of the parties; the cursor contains the last name of the previous page.
+func (h *Handlers) partyPage(ctx context.Context, limit int, cursor string) (states []schema.PartyState, next string,
+	err error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(after) > 0 && catalog.ValidParty(string(after)) != nil {
 		return nil, "", page.BadCursor()
@@ -61,7 +62,7 @@ func (h *Handlers) partyPage(ctx context.Context, limit int, cursor string) (sta
 	return states, next, nil
 }
 
-// withDefault are the parties of these objects and the party "default", in order of name.
+// withDefault returns the parties of these objects and the party "default", sorted by name.
 func withDefault(objects []v1alpha1.Party) []schema.PartyState {
 	states := make([]schema.PartyState, 0, len(objects)+1)
 	for i := range objects {
@@ -80,12 +81,12 @@ func partyOf(object *v1alpha1.Party) schema.PartyState {
 		CreatedAt: answer.UTC(object.CreationTimestamp.Time)}
 }
 
-// builtInParty is the party "default" where no object says anything of it.
+// builtInParty is the party "default" without a Party object.
 func builtInParty() schema.PartyState {
 	return schema.PartyState{Name: catalog.DefaultParty, Queue: catalog.PartyQueue(catalog.DefaultParty)}
 }
 
-// addPresence says of each party who of it is there.
+// addPresence adds the workers of each party.
 func (h *Handlers) addPresence(ctx context.Context, states []schema.PartyState) {
 	queues := map[string]bool{}
 	for _, state := range states {
@@ -93,21 +94,24 @@ func (h *Handlers) addPresence(ctx context.Context, states []schema.PartyState) 
 	}
 	found := h.Presence(ctx, slices.Sorted(maps.Keys(queues))...)
 	for i := range states {
-		present(&states[i], found[states[i].Queue])
+		setPresence(&states[i], found[states[i].Queue])
 	}
 }
 
-func present(s *schema.PartyState, p party.Presence) {
+func setPresence(s *schema.PartyState, p party.Presence) {
 	s.Reachable, s.Reason, s.Workers = p.Reachable, p.Reason, make([]schema.PartyWorker, len(p.Workers))
 	if s.ServedBy != "" {
-		s.Reason = fmt.Sprintf("%s is a namespace of the home cluster, and has no Party object: the party %s serves it; %s", s.Name, s.ServedBy,
+		s.Reason = fmt.Sprintf(
+			"%s is a namespace of the home cluster, and has no Party object: the party %s serves it; %s", s.Name,
+			s.ServedBy,
 			p.Reason)
 	}
 	if !p.LastSeenAt.IsZero() {
 		s.LastSeenAt = answer.UTC(p.LastSeenAt)
 	}
 	for i, w := range p.Workers {
-		s.Workers[i] = schema.PartyWorker{Identity: w.Identity, Host: w.Host, Build: w.Build, StartedAt: w.StartedAt.UTC(), LastSeenAt: w.LastSeenAt.UTC()}
+		s.Workers[i] = schema.PartyWorker{Identity: w.Identity, Host: w.Host, Build: w.Build,
+			StartedAt: w.StartedAt.UTC(), LastSeenAt: w.LastSeenAt.UTC()}
 	}
 }
 
@@ -123,8 +127,9 @@ func (h *Handlers) GetParty(c echo.Context, name schema.PartyName) error {
 	return c.JSON(http.StatusOK, states[0])
 }
 
-// findParty reads a party: its object, or what is known of one that needs none; object is nil then.
-func (h *Handlers) findParty(ctx context.Context, name string) (state schema.PartyState, object *v1alpha1.Party, err error) {
+// findParty reads a party: its object, or a party that needs no object; then object is nil.
+func (h *Handlers) findParty(ctx context.Context, name string) (state schema.PartyState, object *v1alpha1.Party,
+	err error) {
 	if catalog.ValidParty(name) != nil {
 		return state, nil, problem.NotFound.Because("party %s does not exist", name)
 	}
@@ -143,7 +148,9 @@ func (h *Handlers) findParty(ctx context.Context, name string) (state schema.Par
 		return state, nil, err
 	}
 	if !known {
-		return state, nil, problem.NotFound.Because("party %s does not exist: create it (PUT /api/v1/parties/%s), or create a namespace of that name in the home cluster",
+		return state, nil, problem.NotFound.Because(
+			"party %s does not exist: create it (PUT /api/v1/parties/%s), or create a namespace of that name in the "+
+				"home cluster",
 			name, name)
 	}
 	return schema.PartyState{Name: name, Queue: queue, ServedBy: catalog.DefaultParty}, nil, nil
@@ -151,7 +158,7 @@ func (h *Handlers) findParty(ctx context.Context, name string) (state schema.Par
 
 // PutParty answers PUT /api/v1/parties/{name}.
 func (h *Handlers) PutParty(c echo.Context, name schema.PartyName) error {
-	spec, err := input.Named(c, "party", name, catalog.ValidParty, party.Decode)
+	spec, err := input.DecodeNamed(c, "party", name, catalog.ValidParty, party.Decode)
 	if err != nil {
 		return err
 	}
@@ -165,7 +172,7 @@ func (h *Handlers) PutParty(c echo.Context, name schema.PartyName) error {
 // DeleteParty answers DELETE /api/v1/parties/{name}.
 func (h *Handlers) DeleteParty(c echo.Context, name schema.PartyName) error {
 	ctx := c.Request().Context()
-	return answer.NoContent(c, failure.UntilNoConflict("party "+name, func() error {
+	return answer.NoContent(c, failure.RetryOnConflict("party "+name, func() error {
 		state, object, err := h.findParty(ctx, name)
 		if err != nil {
 			return err
@@ -182,16 +189,20 @@ func (h *Handlers) DeleteParty(c echo.Context, name schema.PartyName) error {
 
 func nothingToDelete(state schema.PartyState) error {
 	if state.ServedBy != "" {
-		return problem.Conflict.Because("party %s has no Party object that could be deleted: it is a namespace of the home cluster, which the party %s serves", state.Name, state.ServedBy)
+		return problem.Conflict.Because("party %s has no Party object that could be deleted: it is a namespace of "+
+			"the home cluster, which the party %s serves", state.Name, state.ServedBy)
 	}
-	return problem.Conflict.Because("the party %s always exists, and has no Party object that could be deleted: it is found on queue %s as it is", state.Name, state.Queue)
+	return problem.Conflict.Because("the party %s always exists, and has no Party object that could be deleted: its "+
+		"worker polls queue %s", state.Name, state.Queue)
 }
 
-// partyInUse refuses while a release that is not over names the party. Temporal's lists lag behind: what they show is looked at again.
+// partyInUse refuses while an open release names the party. Temporal's lists lag behind, so each listed workflow is
+// described again.
 func (h *Handlers) partyInUse(ctx context.Context, name string) error {
 	attribute := workflows.AttributeParties.GetName()
-	open := backend.OpenWorkflows{Backend: h.Backend, Query: fmt.Sprintf("(%s = '%s' OR %s = '%s')", attribute, name, attribute,
-		workflows.CutMarker)}
+	open := backend.OpenWorkflows{Backend: h.Backend,
+		Query: fmt.Sprintf("(%s = '%s' OR %s = '%s')", attribute, name, attribute,
+			workflows.CutMarker)}
 	if err := open.Find(ctx); err != nil {
 		return err
 	}
@@ -201,14 +212,15 @@ func (h *Handlers) partyInUse(ctx context.Context, name string) error {
 			return err
 		}
 		if execution.IsOpen(described) {
-			return problem.Conflict.Because("party %s cannot be deleted while the release %s, which %s, is not over: wait until it is, or stop it",
+			return problem.Conflict.Because("party %s cannot be deleted while the release %s, which %s, is running: "+
+				"wait until it has ended, or stop it",
 				name, workflowID, namesParty(open.Found[workflowID], name)).HeldBy(workflowID)
 		}
 	}
 	return nil
 }
 
-// namesParty says how a workflow that was found by its parties names this one.
+// namesParty describes how a workflow names the party.
 func namesParty(info *workflowpb.WorkflowExecutionInfo, name string) string {
 	var parties []string
 	payload := info.GetSearchAttributes().GetIndexedFields()[workflows.AttributeParties.GetName()]

@@ -21,64 +21,67 @@ import (
 	"slipway.io/slipway/store/recent"
 )
 
-// maxQuestions is how many workflows are asked at once for one task.
-const maxQuestions = 8
+// maxConcurrentCalls is the number of workflows that are queried at the same time for one task.
+const maxConcurrentCalls = 8
 
-// taskReader reads a task and the releases of its services, and remembers what has not changed since: whoever looks again and again asks
-// workers only for what is new. Only one goroutine at a time may use it.
+// taskReader reads a task and the releases of its services. It remembers what has not changed, so that repeated reads
+// query workers only for what is new. Only one goroutine at a time may use it.
 type taskReader struct {
 	*Handlers
-	// runID and length say which run of the task, and how much of its history, the remembered task is of.
+	// runID and length are the run and the history length that the remembered task belongs to.
 	runID  string
 	length int64
 	task   plan.Task
-	// childFresh is how old may be what is said of a service that runs; 0: it is looked at each time.
-	childFresh time.Duration
+	// childMaxAge is the maximum age of the remembered status of a running service; 0 means that each read refreshes
+	// it.
+	childMaxAge time.Duration
 
-	mu    sync.Mutex
-	known map[string]childSnapshot
-	// rollouts are the readers of the rollouts that release services, by their names.
+	mu         sync.Mutex
+	childCache map[string]childSnapshot
+	// rollouts are the readers of the rollouts that release services, by rollout name.
 	rollouts map[string]*rollouts.Reader
 }
 
-// childSnapshot is the release of a service as it was last seen.
+// childSnapshot is the last known release of a service.
 type childSnapshot struct {
-	// runID and length say which run it was, and how much of its history: the status is asked anew when there is another run, or the history
-	// has grown.
+	// runID and length are the run and the history length of the status: it is queried again when there is another run
+	// or the history has grown.
 	runID  string
 	length int64
 	status plan.ServiceStatus
-	// workloads are the workloads of its activities by activity ID; nil until they are needed.
+	// workloads maps activity IDs to workloads; nil until needed.
 	workloads map[string]string
-	// shown is the service as it was shown, at that time.
-	shown plan.ServiceStatus
-	at    time.Time
+	// shown is the service as returned at the time shownAt.
+	shown   plan.ServiceStatus
+	shownAt time.Time
 }
 
 func newTaskReader(h *Handlers) *taskReader {
-	return &taskReader{Handlers: h, known: map[string]childSnapshot{}, rollouts: map[string]*rollouts.Reader{}}
+	return &taskReader{Handlers: h, childCache: map[string]childSnapshot{}, rollouts: map[string]*rollouts.Reader{}}
 }
 
 const (
-	// readerKept is how long a reader is kept for whoever reads the same task again and again.
-	readerKept = 30 * time.Second
-	// childFresh is how old what such a reader says of a service that runs may be: of fifty services each look costs more than all else.
-	childFresh = 500 * time.Millisecond
+	// readerTTL is how long the reader of a task is cached for repeated reads.
+	readerTTL = 30 * time.Second
+	// childMaxAge is the maximum age of the status of running services from a cached reader: a task may have fifty of
+	// them, and reading them costs more than all else.
+	childMaxAge = 500 * time.Millisecond
 )
 
-// keptReader is the reader of a task for all who read it.
-type keptReader struct {
+// cachedReader is the shared reader of a task.
+type cachedReader struct {
 	mu     sync.Mutex
 	reader *taskReader
 }
 
-// readAgain reads a task by the reader that has read it before. Whoever has changed something through this server is answered by a new one.
-func (h *Handlers) readAgain(ctx context.Context, id string) (taskSnapshot, error) {
-	kept, err := recent.Get(ctx, h.Recent, "the reader of task "+id, readerKept, func(context.Context) (*keptReader, error) {
-		reader := newTaskReader(h)
-		reader.childFresh = childFresh
-		return &keptReader{reader: reader}, nil
-	})
+// readTaskCached reads a task with its cached reader. After a write through this server, a new reader is used.
+func (h *Handlers) readTaskCached(ctx context.Context, id string) (taskSnapshot, error) {
+	kept, err := recent.Get(ctx, h.Recent, "the reader of task "+id, readerTTL,
+		func(context.Context) (*cachedReader, error) {
+			reader := newTaskReader(h)
+			reader.childMaxAge = childMaxAge
+			return &cachedReader{reader: reader}, nil
+		})
 	if err != nil {
 		return taskSnapshot{}, err
 	}
@@ -87,8 +90,9 @@ func (h *Handlers) readAgain(ctx context.Context, id string) (taskSnapshot, erro
 	return h.readTask(ctx, id, kept.reader)
 }
 
-// ask is the task as its own workflow says; it is asked only when its history has grown.
-func (r *taskReader) ask(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) (plan.Task, error) {
+// queryTask returns the task as reported by its workflow, which is queried only if its history has grown.
+func (r *taskReader) queryTask(ctx context.Context, id string, info *workflowpb.WorkflowExecutionInfo) (plan.Task,
+	error) {
 	if runID := info.GetExecution().GetRunId(); runID != r.runID || info.GetHistoryLength() != r.length {
 		var task plan.Task
 		if err := r.Query(ctx, plan.WorkflowID(id), &task); err != nil {
@@ -97,17 +101,17 @@ func (r *taskReader) ask(ctx context.Context, id string, info *workflowpb.Workfl
 		r.runID, r.length, r.task = runID, info.GetHistoryLength(), task
 	}
 	task := r.task
-	task.Services = slices.Clone(task.Services) // the caller fills in what its services' own workflows say
+	task.Services = slices.Clone(task.Services) // the caller fills in the state of the services' own workflows
 	return task, nil
 }
 
-// fill shows the workloads of the services that run, with what their activities report. A service that does not answer is left as it is:
-// the task itself says enough.
-func (r *taskReader) fill(ctx context.Context, task *plan.Task) {
-	ctx, cancel := backend.Briefly(ctx)
+// fillServices adds the workloads of running services, with the progress that their activities report. A service that
+// does not answer is left unchanged: the task's own state suffices.
+func (r *taskReader) fillServices(ctx context.Context, task *plan.Task) {
+	ctx, cancel := backend.WithCallTimeout(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, maxQuestions)
+	slots := make(chan struct{}, maxConcurrentCalls)
 	for i := range task.Services {
 		if task.Services[i].State != plan.ItemRunning {
 			continue
@@ -115,16 +119,16 @@ func (r *taskReader) fill(ctx context.Context, task *plan.Task) {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			r.fillOne(ctx, plan.ItemWorkflowID(task.ID, i+1, task.Services[i].ServiceID), &task.Services[i])
+			r.fillService(ctx, plan.ItemWorkflowID(task.ID, i+1, task.Services[i].ServiceID), &task.Services[i])
 		})
 	}
 	wg.Wait()
 	task.ShowWait()
 }
 
-func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *plan.ServiceStatus) {
+func (r *taskReader) fillService(ctx context.Context, workflowID string, service *plan.ServiceStatus) {
 	child := r.recall(workflowID)
-	if time.Since(child.at) < r.childFresh {
+	if time.Since(child.shownAt) < r.childMaxAge {
 		*service = child.shown
 		return
 	}
@@ -148,29 +152,30 @@ func (r *taskReader) fillOne(ctx context.Context, workflowID string, service *pl
 	}
 	service.Reason = cmp.Or(child.status.Reason, service.Reason)
 	service.Package, service.Build = child.status.Package, child.status.Build
-	showTries(service, described.GetPendingActivities())
+	showAttempts(service, described.GetPendingActivities())
 	r.fillRollouts(ctx, service)
 	if !execution.IsOpen(described) && child.status.State.Ended() {
 		service.State, service.FinishedAt = child.status.State, answer.UTC(info.GetCloseTime().AsTime())
 	}
-	child.shown, child.at = *service, time.Now()
+	child.shown, child.shownAt = *service, time.Now()
 	r.remember(workflowID, child)
 }
 
 func (r *taskReader) recall(workflowID string) childSnapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.known[workflowID]
+	return r.childCache[workflowID]
 }
 
 func (r *taskReader) remember(workflowID string, child childSnapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known[workflowID] = child
+	r.childCache[workflowID] = child
 }
 
-// showProgress puts what each activity last reported into its workload's message.
-func (r *taskReader) showProgress(ctx context.Context, workflowID string, child *childSnapshot, workloads []plan.WorkloadStatus,
+// showProgress sets each workload's message to what its activity last reported.
+func (r *taskReader) showProgress(ctx context.Context, workflowID string, child *childSnapshot,
+	workloads []plan.WorkloadStatus,
 	pending []*workflowpb.PendingActivityInfo) {
 	running := []int{}
 	for i := range workloads {
@@ -199,7 +204,8 @@ func (r *taskReader) showProgress(ctx context.Context, workflowID string, child 
 	}
 }
 
-// activityWorkloads says which workload each activity of a service's release is for, from the orders in its history.
+// activityWorkloads returns the workload of each activity of a service's release, by activity ID, from the requests in
+// its history.
 func (r *taskReader) activityWorkloads(ctx context.Context, workflowID string) map[string]string {
 	found := map[string]string{}
 	events := r.Temporal.GetWorkflowHistory(ctx, workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -217,7 +223,7 @@ func (r *taskReader) activityWorkloads(ctx context.Context, workflowID string) m
 	return found
 }
 
-// identity is catalog.Workload's Identity of the workload that a status is about; all kinds that can be released are of group apps.
+// identity returns catalog.Workload.Identity of a workload status; all kinds that can be released are in group apps.
 func identity(w plan.WorkloadStatus) string {
 	return catalog.Workload{Party: w.Party, Namespace: w.Namespace,
 		WorkloadRef: catalog.WorkloadRef{APIVersion: catalog.APIVersion, Kind: w.Kind, Name: w.Name}}.Identity()

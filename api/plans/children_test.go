@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// value is what a query answers.
+// value is a query result.
 type value struct{ status plan.ServiceStatus }
 
 func (value) HasValue() bool { return true }
@@ -30,37 +30,40 @@ func (v value) Get(into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// The release of a service that was continued as new may have as many events as it had when it was looked at last: it is asked all the same.
-func TestAServiceThatWasContinuedAsNewIsAskedAgain(t *testing.T) {
+// The new run of a continued workflow may have as many events as the previous run: it is queried nevertheless.
+func TestTaskReader_QueriesServiceAgain_WhenContinuedAsNew(t *testing.T) {
 	t.Parallel()
 	const workflowID = "task/shop-1/1-one"
 	temporal := &mocks.Client{}
 	queries := 0
 	now := func(runID string, status plan.ServiceStatus) {
 		temporal.ExpectedCalls = nil
-		temporal.On("DescribeWorkflowExecution", mock.Anything, workflowID, "").Return(&workflowservice.DescribeWorkflowExecutionResponse{
-			WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, HistoryLength: 17,
+		temporal.On("DescribeWorkflowExecution", mock.Anything, workflowID,
+			"").Return(&workflowservice.DescribeWorkflowExecutionResponse{
+			WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
+				Status: enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, HistoryLength: 17,
 				Execution: &commonpb.WorkflowExecution{RunId: runID}}}, nil)
-		temporal.On("QueryWorkflow", mock.Anything, workflowID, "", mock.Anything).Return(value{status}, nil).Run(func(mock.Arguments) { queries++ })
+		temporal.On("QueryWorkflow", mock.Anything, workflowID, "", mock.Anything).Return(value{status},
+			nil).Run(func(mock.Arguments) { queries++ })
 	}
 	r := newTaskReader(&Handlers{Backend: &backend.Backend{Temporal: temporal}})
 	var service plan.ServiceStatus
 	now("first", plan.ServiceStatus{State: plan.ItemRunning, Reason: "1 of 2 workloads is released"})
-	r.fillOne(t.Context(), workflowID, &service)
+	r.fillService(t.Context(), workflowID, &service)
 	require.Equal(t, "1 of 2 workloads is released", service.Reason)
 	now("second", plan.ServiceStatus{State: plan.ItemSucceeded, Reason: "2 workloads are released"})
-	r.fillOne(t.Context(), workflowID, &service)
+	r.fillService(t.Context(), workflowID, &service)
 	require.Equal(t, "2 workloads are released", service.Reason)
 	require.Equal(t, plan.ItemSucceeded, service.State)
-	r.fillOne(t.Context(), workflowID, &service)
-	require.Equal(t, 2, queries, "what has not changed since is not asked again")
+	r.fillService(t.Context(), workflowID, &service)
+	require.Equal(t, 2, queries, "an unchanged service is not queried again")
 
-	r.childFresh = time.Hour
+	r.childMaxAge = time.Hour
 	now("third", plan.ServiceStatus{State: plan.ItemRunning})
 	var again plan.ServiceStatus
-	r.fillOne(t.Context(), workflowID, &again)
-	require.Equal(t, service, again, "what was seen a moment ago is not looked at again")
-	r.childFresh = time.Nanosecond
-	r.fillOne(t.Context(), workflowID, &again)
+	r.fillService(t.Context(), workflowID, &again)
+	require.Equal(t, service, again, "a recently read service is not read again")
+	r.childMaxAge = time.Nanosecond
+	r.fillService(t.Context(), workflowID, &again)
 	require.Equal(t, 3, queries)
 }

@@ -20,16 +20,18 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// DeleteTask answers DELETE /api/v1/tasks/{id}. The record goes last, so that a deletion that was cut off can be repeated.
+// DeleteTask answers DELETE /api/v1/tasks/{id}. It deletes the record last, so that an interrupted deletion can be
+// repeated.
 func (h *Handlers) DeleteTask(c echo.Context, id schema.TaskID) error {
 	ctx := c.Request().Context()
 	seen, err := h.readTask(ctx, id, newTaskReader(h))
 	if err != nil {
 		return err
 	}
-	over := !seen.starting && (!seen.open || seen.task.State.Final() && h.ClosesSoon(ctx, plan.WorkflowID(id)))
-	if !over {
-		return problem.Conflict.Because("task %s is %s: only a task that is over can be deleted; stop it first (POST /api/v1/tasks/%s/stop)",
+	ended := !seen.starting && (!seen.open || seen.task.State.Final() && h.WaitForClose(ctx, plan.WorkflowID(id)))
+	if !ended {
+		return problem.Conflict.Because("task %s is %s: only a task that has ended can be deleted; stop it first "+
+			"(POST /api/v1/tasks/%s/stop)",
 			id, seen.task.State, id).About(id, &seen.task)
 	}
 	children, err := h.children(ctx, seen.task)
@@ -38,7 +40,8 @@ func (h *Handlers) DeleteTask(c echo.Context, id schema.TaskID) error {
 	}
 	for _, child := range children {
 		if child.open {
-			return problem.Conflict.Because("service %s of task %s is still being released, although the task is gone: wait until %s is closed",
+			return problem.Conflict.Because("service %s of task %s is still being released, although the task has "+
+				"ended: wait until workflow %s is closed",
 				child.service, id, child.workflowID).About(id, &seen.task)
 		}
 	}
@@ -63,11 +66,11 @@ type child struct {
 	open       bool
 }
 
-// children are the workflows of a task's services that Temporal knows.
+// children returns the existing workflows of a task's services.
 func (h *Handlers) children(ctx context.Context, task plan.Task) ([]child, error) {
 	found := make([]child, len(task.Services))
 	failures := make([]error, len(task.Services))
-	slots := make(chan struct{}, maxQuestions)
+	slots := make(chan struct{}, maxConcurrentCalls)
 	var wg sync.WaitGroup
 	for i, service := range task.Services {
 		if service.State == plan.ItemSkipped {
@@ -93,8 +96,8 @@ func (h *Handlers) children(ctx context.Context, task plan.Task) ([]child, error
 	return known, errors.Join(failures...)
 }
 
-// deleteWorkflow makes Temporal forget all runs of a closed workflow; one that it does not know is forgotten already. The first run goes
-// first, so that a deletion that was cut off still finds its way to the others.
+// deleteWorkflow deletes all runs of a closed workflow; a missing workflow is no error. It deletes the first run first,
+// because an interrupted deletion finds the remaining runs through the newest one.
 func (h *Handlers) deleteWorkflow(ctx context.Context, workflowID string) error {
 	runs, err := h.runs(ctx, workflowID)
 	if err != nil {
@@ -108,7 +111,7 @@ func (h *Handlers) deleteWorkflow(ctx context.Context, workflowID string) error 
 	return nil
 }
 
-// runs are the runs of a workflow that went on from one to the next, newest first: each names the one before it in its first event.
+// runs returns the runs of a continued workflow, newest first: the first event of each names the previous run.
 func (h *Handlers) runs(ctx context.Context, workflowID string) (runs []string, err error) {
 	described, err := h.Describe(ctx, workflowID)
 	if err != nil {
@@ -116,34 +119,37 @@ func (h *Handlers) runs(ctx context.Context, workflowID string) (runs []string, 
 	}
 	for run := described.GetWorkflowExecutionInfo().GetExecution().GetRunId(); run != ""; {
 		runs = append(runs, run)
-		if run, err = h.runBefore(ctx, workflowID, run); err != nil {
+		if run, err = h.previousRun(ctx, workflowID, run); err != nil {
 			return nil, err
 		}
 	}
 	return runs, nil
 }
 
-// runBefore is the run that went on in this one; "" when there is none, or Temporal knows it no more.
-func (h *Handlers) runBefore(ctx context.Context, workflowID, runID string) (string, error) {
-	ctx, cancel := backend.Briefly(ctx)
+// previousRun returns the run that was continued as this one; "" if there is none, or Temporal no longer has it.
+func (h *Handlers) previousRun(ctx context.Context, workflowID, runID string) (string, error) {
+	ctx, cancel := backend.WithCallTimeout(ctx)
 	defer cancel()
-	page, err := h.Temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace: h.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID}, MaximumPageSize: 1})
+	page, err := h.Temporal.WorkflowService().GetWorkflowExecutionHistory(ctx,
+		&workflowservice.GetWorkflowExecutionHistoryRequest{
+			Namespace: h.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID},
+			MaximumPageSize: 1})
 	if err != nil || len(page.GetHistory().GetEvents()) == 0 {
-		return "", unlessForgotten(err)
+		return "", ignoreNotFound(err)
 	}
-	return page.GetHistory().GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(), nil
+	return page.GetHistory().GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(),
+		nil
 }
 
 func (h *Handlers) deleteRun(ctx context.Context, workflowID, runID string) error {
-	ctx, cancel := backend.Briefly(ctx)
+	ctx, cancel := backend.WithCallTimeout(ctx)
 	defer cancel()
 	_, err := h.Temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
 		Namespace: h.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID}})
-	return unlessForgotten(err)
+	return ignoreNotFound(err)
 }
 
-func unlessForgotten(err error) error {
+func ignoreNotFound(err error) error {
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
 		return nil

@@ -17,17 +17,17 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// diffChunk bounds the answers of one workflow: Temporal takes 2 MiB.
+// diffChunk is the number of checks per diff workflow; it keeps the answers below Temporal's limit of 2 MiB.
 const diffChunk = 200
 
-// workloadDiff is what an operation would change.
+// workloadDiff is the change that an operation would make.
 type workloadDiff struct {
-	at   place
-	diff workloadops.Diff
+	check itemCheck
+	diff  workloadops.Diff
 }
 
-// DiffPlan answers POST /api/v1/plans/{name}/diff. What would be refused at an execution is refused here; but for a live task of the plan, beside which a diff
-// is of use.
+// DiffPlan answers POST /api/v1/plans/{name}/diff. It refuses what an execution would refuse, except that a live task
+// of the plan only causes a warning.
 func (h *Handlers) DiffPlan(c echo.Context, name schema.PlanName) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), start.Timeout)
 	defer cancel()
@@ -46,40 +46,47 @@ func (h *Handlers) DiffPlan(c echo.Context, name schema.PlanName) error {
 	if err != nil {
 		return err
 	}
-	if other.inTheWay() {
-		x.warnings = append(x.warnings, schema.FieldProblem{Reason: fmt.Sprintf("task %s of plan %s is %s: an execution is refused until it is over",
+	if other.blocksExecution() {
+		x.warnings = append(x.warnings, schema.FieldProblem{Reason: fmt.Sprintf(
+			"task %s of plan %s is %s: an execution is refused until it has ended",
 			other.id, name, other.state)})
 	}
 	return c.JSON(http.StatusOK, x.diff())
 }
 
-// diff is the answers of the parties by item.
+// diff returns the parties' diffs by item.
 func (x *taskStart) diff() schema.PlanDiff {
-	out := schema.PlanDiff{Plan: x.plan, Items: make([]schema.ItemDiff, len(x.snapshot.Document.Items)), Warnings: append([]schema.FieldProblem{}, x.warnings...)}
+	out := schema.PlanDiff{Plan: x.plan, Items: make([]schema.ItemDiff, len(x.snapshot.Document.Items)),
+		Warnings: append([]schema.FieldProblem{}, x.warnings...)}
 	for n, item := range x.snapshot.Document.Items {
-		out.Items[n] = schema.ItemDiff{Item: n + 1, ServiceID: string(item.ServiceID), Priority: item.Priority, Deployment: item.Deployment,
+		out.Items[n] = schema.ItemDiff{Item: n + 1, ServiceID: string(item.ServiceID), Priority: item.Priority,
+			Deployment:          item.Deployment,
 			ContainerExecMethod: item.MethodOrDefault(), Source: sourceOf(item), Workloads: []schema.WorkloadDiff{}}
 		if x.snapshot.RollsOut(n) {
-			by, _ := strategy.ReadService(x.snapshot.Services[item.ServiceID]) // plan.Resolve has read it before
+			by, _ := strategy.ReadService(x.snapshot.Services[item.ServiceID]) // plan.Resolve has validated it
 			out.Items[n].Steps = len(by.Strategy.Steps)
 		}
 	}
-	earlier := x.earlier()
+	earlier := x.earlierItems()
 	slices.SortStableFunc(x.diffs, func(a, b workloadDiff) int { return x.rank(a) - x.rank(b) })
 	for _, d := range x.diffs {
-		item := &out.Items[d.at.item]
-		item.Workloads = append(item.Workloads, shownDiff(d, earlier[d.at.item][d.at.request.Workload.Identity()]))
+		item := &out.Items[d.check.item]
+		item.Workloads = append(item.Workloads, shownDiff(d,
+			earlier[d.check.item][d.check.request.Workload.Identity()]))
 	}
 	return out
 }
 
-// rank orders the diffs of an item as the catalogue has its workloads.
+// rank is the position of a diff's workload in the catalogue.
 func (x *taskStart) rank(d workloadDiff) int {
-	return slices.IndexFunc(x.snapshot.Selected(d.at.item), func(w catalog.Workload) bool { return w.Identity() == d.at.request.Workload.Identity() })
+	return slices.IndexFunc(x.snapshot.Selected(d.check.item), func(w catalog.Workload) bool {
+		return w.Identity() == d.check.request.Workload.Identity()
+	})
 }
 
-// earlier says, for each item, which of its workloads an item of an earlier wave is done to: the item's number, counted from 1.
-func (x *taskStart) earlier() []map[string]int {
+// earlierItems returns, for each item, the last item of an earlier wave that changes the same workload: its number
+// counted from 1, by workload; 0 if there is none.
+func (x *taskStart) earlierItems() []map[string]int {
 	by := make([]map[string]int, len(x.snapshot.Document.Items))
 	done := map[string]int{}
 	for _, wave := range x.snapshot.Document.Waves() {
@@ -99,21 +106,23 @@ func (x *taskStart) earlier() []map[string]int {
 }
 
 func shownDiff(d workloadDiff, earlier int) schema.WorkloadDiff {
-	w := d.at.request.Workload
+	w := d.check.request.Workload
 	unknown := d.diff.Unknown
 	if earlier > 0 {
-		note := fmt.Sprintf("item %d comes first: this is what would be done to it as it is now", earlier)
+		note := fmt.Sprintf("item %d changes it first: this diff is against its current state", earlier)
 		if unknown != "" {
 			note += "; " + unknown
 		}
 		unknown = note
 	}
-	return schema.WorkloadDiff{Party: w.PartyOrDefault(), Namespace: w.Namespace, Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name,
-		Changes: d.diff.Changes, Summary: d.diff.Summary, Unknown: unknown, FromReplicas: d.diff.FromReplicas, ToReplicas: d.diff.ToReplicas,
-		Pods: d.diff.Pods, Template: d.diff.Template}
+	return schema.WorkloadDiff{Party: w.PartyOrDefault(), Namespace: w.Namespace, Kind: w.WorkloadRef.Kind,
+		Name:    w.WorkloadRef.Name,
+		Changes: d.diff.Changes, Summary: d.diff.Summary, Unknown: unknown, FromReplicas: d.diff.FromReplicas,
+		ToReplicas: d.diff.ToReplicas,
+		Pods:       d.diff.Pods, Template: d.diff.Template}
 }
 
-// sourceOf is what an item deploys, as it may be shown.
+// sourceOf returns the source that an item deploys, without secrets.
 func sourceOf(item plan.Item) string {
 	switch item.Deployment {
 	case plan.HTTPUploadDeploy:

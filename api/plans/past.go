@@ -15,14 +15,14 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// This file is about tasks that begin with an earlier one: those that run it again, and those that take it back.
+// This file is about tasks that start from an earlier task: reruns and reversals.
 
-// rerun is what is run again of a task.
+// rerun is the earlier task that is run again.
 type rerun struct {
 	task     string
 	document plan.Document
-	// timed says that the earlier execution's times hold again: what is past of them is so by nature.
-	timed bool
+	// keepsTimes means that the earlier execution's times apply again; no warning is due for the past ones among them.
+	keepsTimes bool
 }
 
 // RerunTask answers POST /api/v1/tasks/{id}/rerun.
@@ -31,7 +31,7 @@ func (h *Handlers) RerunTask(c echo.Context, id schema.TaskID, params schema.Rer
 	if err != nil {
 		return err
 	}
-	seen, snapshot, err := h.past(c.Request().Context(), id)
+	seen, snapshot, err := h.taskWithSnapshot(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
@@ -42,28 +42,29 @@ func (h *Handlers) RerunTask(c echo.Context, id schema.TaskID, params schema.Rer
 	if err != nil {
 		return err
 	}
-	again := &rerun{task: id, document: document, timed: times.AnyTime()}
-	if again.timed {
-		times = snapshot.Times // whoever held the earlier task back has not said otherwise
+	again := &rerun{task: id, document: document, keepsTimes: times.AnyTime()}
+	if again.keepsTimes {
+		times = snapshot.Times // the caller has not overridden the earlier times
 	}
 	request.Subject = seen.task.Plan
-	request.Asked = rerunDigest{id, asked(request, times)}
+	request.DigestInput = rerunDigest{id, requestBody(request, times)}
 	return h.answerStart(c, request, times, again)
 }
 
-// rerunDigest is what tells two requests under one key apart.
+// rerunDigest is hashed to distinguish requests with the same Idempotency-Key.
 type rerunDigest struct {
 	RerunOf string                `json:"rerunOf"`
 	Request schema.ExecuteRequest `json:"request"`
 }
 
-// past reads a task with what it ran. One that has just ended is waited for, until its record says so too.
-func (h *Handlers) past(ctx context.Context, id string) (taskSnapshot, plan.Snapshot, error) {
+// taskWithSnapshot reads a task and the snapshot that it ran. If the task has just ended, it first waits until the
+// task's workflow has closed.
+func (h *Handlers) taskWithSnapshot(ctx context.Context, id string) (taskSnapshot, plan.Snapshot, error) {
 	seen, err := h.readTask(ctx, id, newTaskReader(h))
 	if err != nil {
 		return seen, plan.Snapshot{}, err
 	}
-	if seen.open && seen.task.State.Final() && h.ClosesSoon(ctx, plan.WorkflowID(id)) {
+	if seen.open && seen.task.State.Final() && h.WaitForClose(ctx, plan.WorkflowID(id)) {
 		if seen, err = h.readTask(ctx, id, newTaskReader(h)); err != nil {
 			return seen, plan.Snapshot{}, err
 		}
@@ -72,11 +73,12 @@ func (h *Handlers) past(ctx context.Context, id string) (taskSnapshot, plan.Snap
 	return seen, snapshot, err
 }
 
-// snapshotOf is what a task runs, from its record.
+// snapshotOf returns the snapshot that a task runs, from its record.
 func (h *Handlers) snapshotOf(ctx context.Context, id string) (snapshot plan.Snapshot, err error) {
 	record, err := h.Home.GetRecord(ctx, id)
 	if failure.Is(err, failure.NotFound) {
-		return snapshot, problem.NotFound.Because("task %s has no record any more, which says what it ran", id)
+		return snapshot, problem.NotFound.Because("the record of task %s, which contains what it ran, no longer exists",
+			id)
 	}
 	if err != nil {
 		return snapshot, err
@@ -85,15 +87,17 @@ func (h *Handlers) snapshotOf(ctx context.Context, id string) (snapshot plan.Sna
 	return snapshot, err
 }
 
-// ReverseTask answers POST /api/v1/tasks/{id}/reverse: it saves the plan that takes the task back, and executes nothing.
+// ReverseTask answers POST /api/v1/tasks/{id}/reverse: it saves the plan that reverts the task's changes, and executes
+// nothing.
 func (h *Handlers) ReverseTask(c echo.Context, id schema.TaskID) error {
 	ctx := c.Request().Context()
-	seen, snapshot, err := h.past(ctx, id)
+	seen, snapshot, err := h.taskWithSnapshot(ctx, id)
 	if err != nil {
 		return err
 	}
 	if !seen.task.State.Final() {
-		return problem.Conflict.Because("task %s is %s: only a task that is over can be reversed; stop it first (POST /api/v1/tasks/%s/stop), or wait",
+		return problem.Conflict.Because("task %s is %s: only a task that has ended can be reversed; stop it first "+
+			"(POST /api/v1/tasks/%s/stop), or wait",
 			id, seen.task.State, id).About(id, &seen.task)
 	}
 	reverse := plan.NewReport(seen.task, snapshot).Reverse
@@ -102,9 +106,11 @@ func (h *Handlers) ReverseTask(c echo.Context, id schema.TaskID) error {
 		for i, note := range reverse.Notes {
 			problems[i] = schema.FieldProblem{Reason: note}
 		}
-		return problem.Refused.Because("task %s cannot be reversed by a plan: %s", id, problem.Summary(problems)).Listing(problems)
+		return problem.Refused.Because("task %s cannot be reversed by a plan: %s", id,
+			problem.Summary(problems)).Listing(problems)
 	}
-	result := schema.ReversePlan{Name: plan.ReverseName(seen.task.Plan, id), Notes: append([]string{}, reverse.Notes...), Document: *reverse.Document}
+	result := schema.ReversePlan{Name: plan.ReverseName(seen.task.Plan, id),
+		Notes: append([]string{}, reverse.Notes...), Document: *reverse.Document}
 	failpoint.Hit("plan.reverse.before")
 	err = h.Home.CreatePlan(ctx, result.Name, result.Document)
 	failpoint.Hit("plan.reverse.after")
@@ -123,17 +129,18 @@ func (h *Handlers) ReverseTask(c echo.Context, id schema.TaskID) error {
 	return c.JSON(http.StatusOK, result)
 }
 
-// recorded is a task whose changes a plan restores, as its record has it, or why it can't be restored from.
-func (h *Handlers) recorded(ctx context.Context, id string) (plan.Recorded, error) {
+// restorableTask returns the recorded task whose changes a plan restores, or the reason why it cannot be restored.
+func (h *Handlers) restorableTask(ctx context.Context, id string) (plan.Recorded, error) {
 	record, err := h.Home.GetRecord(ctx, id)
 	switch {
 	case failure.Is(err, failure.NotFound):
-		return plan.Recorded{Problem: fmt.Sprintf("task %s does not exist, or its record is not kept any more (--record-limit), so nobody knows what was there "+
-			"before it", id)}, nil
+		return plan.Recorded{Problem: fmt.Sprintf(
+			"task %s does not exist, or its record is no longer kept (--record-limit), so the state before it is "+
+				"unknown", id)}, nil
 	case err != nil:
 		return plan.Recorded{}, err
 	case record.Outcome == nil:
-		return plan.Recorded{Problem: fmt.Sprintf("task %s is not over: wait, or stop it first", id)}, nil
+		return plan.Recorded{Problem: fmt.Sprintf("task %s has not ended: wait, or stop it first", id)}, nil
 	}
 	var task plan.Task
 	if err := v1alpha1.DecodeBody(record.Outcome.Body, &task); err != nil {

@@ -1,4 +1,4 @@
-// Package plans answers the HTTP API of the catalogue's services, of deployment plans, and of tasks, the executions of plans.
+// Package plans implements the HTTP API of the catalogue's services, of plans, and of tasks (the executions of plans).
 package plans
 
 import (
@@ -23,21 +23,23 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// Handlers answer the operations of openapi.yaml on services, plans and tasks.
+// Handlers implements the operations of openapi.yaml on services, plans and tasks.
 type Handlers struct {
 	*backend.Backend
 	streams *stream.Hub
 }
 
-// New makes the handlers.
+// New creates the handlers.
 func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
 
 // ListPlans answers GET /api/v1/plans.
 func (h *Handlers) ListPlans(c echo.Context, params schema.ListPlansParams) error {
-	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListPlans, func(p *v1alpha1.DeployPlan) (schema.PlanSummary, error) {
-		return schema.PlanSummary{Name: v1alpha1.IDOf(p), Comment: p.Spec.Comment, Items: len(p.Spec.Items), Task: p.Status.Task,
-			CreatedAt: p.CreationTimestamp.UTC()}, nil
-	})
+	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListPlans,
+		func(p *v1alpha1.DeployPlan) (schema.PlanSummary, error) {
+			return schema.PlanSummary{Name: v1alpha1.IDOf(p), Comment: p.Spec.Comment, Items: len(p.Spec.Items),
+				Task:      p.Status.Task,
+				CreatedAt: p.CreationTimestamp.UTC()}, nil
+		})
 }
 
 // GetPlan answers GET /api/v1/plans/{name}.
@@ -60,7 +62,7 @@ func (h *Handlers) plan(ctx context.Context, name string) (*v1alpha1.DeployPlan,
 
 // PutPlan answers PUT /api/v1/plans/{name}.
 func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
-	sent, err := input.Named(c, "plan", name, catalog.ValidID, decodePlan)
+	sent, err := input.DecodeNamed(c, "plan", name, catalog.ValidID, decodePlan)
 	if err != nil {
 		return err
 	}
@@ -75,10 +77,11 @@ func (h *Handlers) PutPlan(c echo.Context, name schema.PlanName) error {
 	}
 	never := neverOpens(document.Times)
 	return c.JSON(answer.PutStatus(created), schema.PutPlanResult{Name: name, Changed: changed,
-		Warnings: append(append(append([]schema.FieldProblem{}, never...), problem.Fields(warnings)...), problem.Fields(refusals)...)})
+		Warnings: append(append(append([]schema.FieldProblem{}, never...), problem.Fields(warnings)...),
+			problem.Fields(refusals)...)})
 }
 
-// sentPlan is a plan with what is not quite right about it.
+// sentPlan is a plan in a request body, with its warnings.
 type sentPlan struct {
 	document plan.Document
 	warnings []plan.Warning
@@ -89,7 +92,8 @@ func decodePlan(body []byte) (sent sentPlan, wrong strictyaml.Errors) {
 	return sent, wrong
 }
 
-// resolve makes the snapshot that a plan would run with the catalogue and the records as they are now, and says what they don't allow.
+// resolve creates the snapshot that a plan would run with the current catalogue and records, and returns what they do
+// not allow.
 func (h *Handlers) resolve(ctx context.Context, document plan.Document) (plan.Snapshot, strictyaml.Errors, error) {
 	services, err := h.Home.GetServices(ctx, serviceIDs(document))
 	if err != nil {
@@ -97,12 +101,13 @@ func (h *Handlers) resolve(ctx context.Context, document plan.Document) (plan.Sn
 	}
 	records := map[string]plan.Recorded{}
 	for _, id := range document.RestoredTasks() {
-		if records[id], err = h.recorded(ctx, id); err != nil {
+		if records[id], err = h.restorableTask(ctx, id); err != nil {
 			return plan.Snapshot{}, nil, err
 		}
 	}
 	restorations, wrong := plan.ResolveRestorations(document, services, records)
-	return plan.Snapshot{Document: document, Services: services, Restorations: restorations, Queues: map[string]string{}},
+	return plan.Snapshot{Document: document, Services: services, Restorations: restorations,
+			Queues: map[string]string{}},
 		append(plan.Resolve(document, services), wrong...), nil
 }
 
@@ -141,30 +146,31 @@ func (h *Handlers) ValidatePlan(c echo.Context) error {
 		result.Errors = append(result.Errors, neverOpens(document.Times)...)
 	}
 	if result.Valid = len(result.Errors) == 0; result.Valid {
-		result.Warnings = append(result.Warnings, h.foresee(c.Request().Context(), document)...)
+		result.Warnings = append(result.Warnings, h.partyWarnings(c.Request().Context(), document)...)
 	}
 	return c.JSON(http.StatusOK, result)
 }
 
-// foreseePatience is how long the parties have to say what they would warn of.
-const foreseePatience = 3 * time.Second
+// partyWarningsTimeout is how long a validation waits for the warnings of the parties.
+const partyWarningsTimeout = 3 * time.Second
 
-// foresee are the warnings of the parties that answer. What they would refuse is theirs to say when the plan is executed.
-func (h *Handlers) foresee(ctx context.Context, document plan.Document) []schema.FieldProblem {
-	ctx, cancel := context.WithTimeout(ctx, foreseePatience)
+// partyWarnings returns the warnings of the parties that answer. It ignores refusals: they are reported when the plan
+// is executed.
+func (h *Handlers) partyWarnings(ctx context.Context, document plan.Document) []schema.FieldProblem {
+	ctx, cancel := context.WithTimeout(ctx, partyWarningsTimeout)
 	defer cancel()
 	x := &taskStart{Handlers: h, plan: "to validate", object: &v1alpha1.DeployPlan{Spec: document}}
 	if err := x.checkDocument(ctx); err != nil {
 		return nil
 	}
 	if err := x.preflight(ctx); err != nil {
-		h.Log.Debug("the parties were not all asked for warnings of a plan", "error", err)
+		h.Log.Debug("not all parties answered a plan's validation with warnings", "error", err)
 	}
 	return x.warnings
 }
 
-// withoutWrong blanks the items that have an error of their own, which leaves the others their numbers, and says which are sound. What a
-// wrong item was meant to be nobody knows, so the catalogue has nothing to say of it.
+// withoutWrong blanks the items that have an error of their own, so that the others keep their numbers, and returns
+// which items are valid. A blank item is not checked against the catalogue.
 func withoutWrong(document plan.Document, wrong strictyaml.Errors) (rest plan.Document, sound []bool) {
 	rest = plan.Document{Comment: document.Comment, Times: document.Times, Items: slices.Clone(document.Items)}
 	sound = slices.Repeat([]bool{true}, len(rest.Items))
@@ -193,7 +199,7 @@ func waves(document plan.Document) []schema.Wave {
 // DeletePlan answers DELETE /api/v1/plans/{name}.
 func (h *Handlers) DeletePlan(c echo.Context, name schema.PlanName) error {
 	ctx := c.Request().Context()
-	return answer.NoContent(c, failure.UntilNoConflict("plan "+name, func() error {
+	return answer.NoContent(c, failure.RetryOnConflict("plan "+name, func() error {
 		found, err := h.plan(ctx, name)
 		if err != nil {
 			return err

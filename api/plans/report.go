@@ -62,7 +62,7 @@ func (h *Handlers) report(ctx context.Context, id string) (plan.Report, error) {
 	return plan.NewReport(seen.task, snapshot, h.rolloutReports(ctx, seen.task)...), nil
 }
 
-// rolloutReports are the rollouts that have released workloads of the task, with what their records tell.
+// rolloutReports returns the rollouts that released workloads of the task, with details from their records.
 func (h *Handlers) rolloutReports(ctx context.Context, task plan.Task) (reports []plan.RolloutReport) {
 	for _, service := range task.Services {
 		for _, w := range service.Workloads {
@@ -73,11 +73,11 @@ func (h *Handlers) rolloutReports(ctx context.Context, task plan.Task) (reports 
 			status, err := rollouts.ReadRelease(ctx, h.Backend, *w.Rollout)
 			switch {
 			case failure.Is(err, failure.NotFound):
-				one.Unknown = "its record is not kept any more"
+				one.Unknown = "its record is no longer kept"
 			case err != nil:
 				one.Unknown = err.Error()
 			default:
-				one.Replicas, one.History = new(status.Replicas), decided(status.History)
+				one.Replicas, one.History = new(status.Replicas), withoutStart(status.History)
 			}
 			reports = append(reports, one)
 		}
@@ -85,7 +85,9 @@ func (h *Handlers) rolloutReports(ctx context.Context, task plan.Task) (reports 
 	return reports
 }
 
-// decided is a rollout's history without its start, which is the task's own doing.
-func decided(history []audit.Entry) []audit.Entry {
-	return slices.DeleteFunc(slices.Clone(history), func(entry audit.Entry) bool { return entry.Verb == rollout.VerbStart })
+// withoutStart removes the start from a rollout's history: the task itself started it.
+func withoutStart(history []audit.Entry) []audit.Entry {
+	return slices.DeleteFunc(slices.Clone(history), func(entry audit.Entry) bool {
+		return entry.Verb == rollout.VerbStart
+	})
 }

@@ -13,28 +13,33 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// rolloutCheck is the check of a rollout that is to release a workload of the plan. What it brings is not known yet.
-func (x *taskStart) rolloutCheck(ctx context.Context, at place) (workflows.RolloutPreflight, error) {
+// rolloutCheck returns the preflight of a rollout that will release a workload of the plan. The image that it brings is
+// not known yet.
+func (x *taskStart) rolloutCheck(ctx context.Context, at itemCheck) (workflows.RolloutPreflight, error) {
 	spec := *at.spec
 	shared, refusal, err := rollouts.FindShared(ctx, x.Backend, spec)
 	if err != nil {
 		return workflows.RolloutPreflight{}, err
 	}
 	if refusal != "" {
-		return workflows.RolloutPreflight{}, x.refused([]schema.FieldProblem{itemProblem(at.item, at.request.Workload, refusal)})
+		return workflows.RolloutPreflight{}, x.refused(
+			[]schema.FieldProblem{itemProblem(at.item, at.request.Workload, refusal)})
 	}
-	return workflows.RolloutPreflight{Party: spec.Party, Queue: x.snapshot.Queues[spec.Party], Request: rollout.PreflightRequest{
-		Strategy: spec.Strategy, Change: spec.Change, Shared: shared, Build: at.request.Build, Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
-			Claim: at.request.Claim, DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds}}}, nil
+	return workflows.RolloutPreflight{Party: spec.Party, Queue: x.snapshot.Queues[spec.Party],
+		Request: rollout.PreflightRequest{
+			Strategy: spec.Strategy, Change: spec.Change, Shared: shared, Build: at.request.Build,
+			Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
+				Claim: at.request.Claim, DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
+				UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds}}}, nil
 }
 
-// told is what a check says of an item.
-type told struct{ refusals, warnings []schema.FieldProblem }
+// findings are the refusals and warnings about an item.
+type findings struct{ refusals, warnings []schema.FieldProblem }
 
-// weighRollout parts what was found into what refuses the plan and what is only said. Another release of this engine's may be over by the time at which
-// the item begins.
-func (x *taskStart) weighRollout(at place, found rollout.PreflightResult) (out told) {
-	say := func(list *[]schema.FieldProblem, reason string) {
+// rolloutFindings classifies the preflight result of a rollout: refusals of the plan, and warnings. A claim of another
+// release of this engine is only a warning, because that release may have ended when the item begins.
+func (x *taskStart) rolloutFindings(at itemCheck, found rollout.PreflightResult) (out findings) {
+	add := func(list *[]schema.FieldProblem, reason string) {
 		*list = append(*list, itemFinding(at.item, reason))
 	}
 	for _, refusal := range found.Refusals {
@@ -47,18 +52,21 @@ func (x *taskStart) weighRollout(at place, found rollout.PreflightResult) (out t
 	if found.Holder != "" {
 		holder := workloadops.ParseHolder(found.Holder)
 		if holder.Engine.Differs(x.engine) {
-			say(&out.refusals, fmt.Sprintf("%s is held by %s: %s", found.On, holder.For(x.engine), workloadops.ForeignReason(holder)))
+			add(&out.refusals, fmt.Sprintf("%s is held by %s: %s", found.HeldObject, holder.NameFor(x.engine),
+				workloadops.ForeignReason(holder)))
 		} else {
-			say(&out.warnings, fmt.Sprintf("%s is held by the release %s: the item fails if that still runs when it begins", found.On, holder.WorkflowID))
+			add(&out.warnings,
+				fmt.Sprintf("%s is held by the release %s: the item fails if that still runs when it begins",
+					found.HeldObject, holder.WorkflowID))
 		}
 	}
 	for _, notice := range append(found.Notices, at.spec.Strategy.Warnings(at.spec.Workload(), found.Replicas)...) {
-		say(&out.warnings, notice)
+		add(&out.warnings, notice)
 	}
 	return out
 }
 
-// fillRollouts shows how far the rollouts of a service are. A rollout that does not answer is left as it is.
+// fillRollouts adds the progress of a service's rollouts. A rollout that does not answer is left unchanged.
 func (r *taskReader) fillRollouts(ctx context.Context, service *plan.ServiceStatus) {
 	for i := range service.Workloads {
 		w := &service.Workloads[i]
@@ -75,13 +83,13 @@ func (r *taskReader) fillRollouts(ctx context.Context, service *plan.ServiceStat
 			w.Message = "superseded by another release: " + status.Reason
 		}
 		w.Rollout = viewOf(view, status)
-		if w.Rollout.Held() {
+		if w.Rollout.AwaitsUserOrWindow() {
 			service.Reason = fmt.Sprintf("%s: %s", view, status.Reason)
 		}
 	}
 }
 
-// rolloutReader is the reader of one rollout, which remembers what has not changed.
+// rolloutReader returns the reader of a rollout, which remembers what has not changed.
 func (r *taskReader) rolloutReader(view plan.RolloutStatus) *rollouts.Reader {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +100,7 @@ func (r *taskReader) rolloutReader(view plan.RolloutStatus) *rollouts.Reader {
 	return r.rollouts[key]
 }
 
-// viewOf is a rollout as its task shows it.
+// viewOf returns a rollout's status as shown by its task.
 func viewOf(view plan.RolloutStatus, status rollout.Status) *plan.RolloutStatus {
 	view.Phase, view.CurrentStepIndex, view.Steps = string(status.Phase), status.CurrentStepIndex, len(status.Steps)
 	view.CanaryWeight, view.WaitingFor = nil, nil
@@ -100,7 +108,8 @@ func viewOf(view plan.RolloutStatus, status rollout.Status) *plan.RolloutStatus 
 		view.CanaryWeight = &status.Traffic.CanaryWeight
 	}
 	if w := status.WaitingFor; w != nil {
-		view.WaitingFor = &plan.RolloutWait{Kind: string(w.Kind), Since: w.Since, Until: w.Until, Gate: w.Gate, Message: w.Message}
+		view.WaitingFor = &plan.RolloutWait{Kind: string(w.Kind), Since: w.Since, Until: w.Until, Gate: w.Gate,
+			Message: w.Message}
 	}
 	return &view
 }

@@ -24,7 +24,8 @@ import (
 func (h *Handlers) ListServices(c echo.Context, params schema.ListServicesParams) error {
 	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListServices,
 		func(s *v1alpha1.ReleaseService) (schema.ServiceSummary, error) {
-			return schema.ServiceSummary{ID: v1alpha1.IDOf(s), DisplayName: s.Spec.DisplayName, Workloads: s.Spec.Workloads,
+			return schema.ServiceSummary{ID: v1alpha1.IDOf(s), DisplayName: s.Spec.DisplayName,
+				Workloads: s.Spec.Workloads,
 				CreatedAt: s.CreationTimestamp.UTC()}, nil
 		})
 }
@@ -49,7 +50,7 @@ func (h *Handlers) service(ctx context.Context, id string) (*v1alpha1.ReleaseSer
 
 // PutService answers PUT /api/v1/services/{id}.
 func (h *Handlers) PutService(c echo.Context, id schema.ServiceID) error {
-	service, err := input.Named(c, "service", id, catalog.ValidID, strategy.DecodeService)
+	service, err := input.DecodeNamed(c, "service", id, catalog.ValidID, strategy.DecodeService)
 	if err != nil {
 		return err
 	}
@@ -66,26 +67,28 @@ func (h *Handlers) DeleteService(c echo.Context, id schema.ServiceID) error {
 	if _, err := h.service(ctx, id); err != nil {
 		return err
 	}
-	plans, err := h.plansWith(ctx, id)
+	plans, err := h.plansUsing(ctx, id)
 	if err != nil {
 		return err
 	}
 	if len(plans) > 0 {
-		return problem.Conflict.Because("service %s is used by %s: take it out of %s first, or delete the plans", id, named("plan", plans),
-			pronoun(plans))
+		return problem.Conflict.Because("service %s is used by %s: remove it there first, or delete the plans", id,
+			nameList("plan", plans))
 	}
 	return answer.NoContent(c, h.Home.DeleteService(ctx, id))
 }
 
-// plansWith are the plans that name a service. They could not be executed without it.
-func (h *Handlers) plansWith(ctx context.Context, id string) (names []string, err error) {
+// plansUsing returns the plans that name a service. They could not be executed without it.
+func (h *Handlers) plansUsing(ctx context.Context, id string) (names []string, err error) {
 	for cursor := ""; ; {
-		plans, next, err := h.Home.ListPlans(ctx, page.Most, cursor)
+		plans, next, err := h.Home.ListPlans(ctx, page.MaxLimit, cursor)
 		if err != nil {
 			return nil, err
 		}
 		for i := range plans {
-			if slices.ContainsFunc(plans[i].Spec.Items, func(item plan.Item) bool { return string(item.ServiceID) == id }) {
+			if slices.ContainsFunc(plans[i].Spec.Items, func(item plan.Item) bool {
+				return string(item.ServiceID) == id
+			}) {
 				names = append(names, v1alpha1.IDOf(&plans[i]))
 			}
 		}
@@ -95,11 +98,11 @@ func (h *Handlers) plansWith(ctx context.Context, id string) (names []string, er
 	}
 }
 
-// maxNamed is how many plans an error names.
+// maxNamed is the number of plans that an error names.
 const maxNamed = 5
 
-// named reads "plan a" or "the plans a, b and 3 more".
-func named(what string, names []string) string {
+// nameList formats "plan a" or "the plans a, b and 3 more".
+func nameList(what string, names []string) string {
 	if len(names) == 1 {
 		return what + " " + names[0]
 	}
@@ -108,11 +111,4 @@ func named(what string, names []string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-func pronoun(names []string) string {
-	if len(names) == 1 {
-		return "it"
-	}
-	return "them"
 }

@@ -26,24 +26,25 @@ import (
 
 // GetTask answers GET /api/v1/tasks/{id}.
 func (h *Handlers) GetTask(c echo.Context, id schema.TaskID) error {
-	return answer.Shared(c, h.Recent, answer.FreshObject, func(ctx context.Context) (plan.Task, error) {
-		seen, err := h.readAgain(ctx, id)
+	return answer.Shared(c, h.Recent, answer.ObjectMaxAge, func(ctx context.Context) (plan.Task, error) {
+		seen, err := h.readTaskCached(ctx, id)
 		return seen.task, err
 	})
 }
 
-// taskSnapshot is a task as it was found.
+// taskSnapshot is a task as read at one moment.
 type taskSnapshot struct {
 	task plan.Task
-	// open says that its workflow runs, so that the task can still change.
+	// open is true while the task's workflow runs, so that the task can still change.
 	open bool
-	// starting says that its workflow does not run yet.
+	// starting is true while the task's workflow does not run yet.
 	starting bool
-	// unanswered says why the task's own workflow was not heard, so that parts of this may be old; "" when it was.
+	// unanswered is the reason why the task's workflow did not answer, so that parts of the snapshot may be outdated;
+	// "" if it answered.
 	unanswered string
 }
 
-// readTask reads a task as it is now: from its workflow while that runs, and from its record when it is over.
+// readTask reads the current state of a task: from its workflow while that runs, afterwards from its record.
 func (h *Handlers) readTask(ctx context.Context, id string, reader *taskReader) (taskSnapshot, error) {
 	if !plan.IsTaskID(id) {
 		return taskSnapshot{}, noSuchTask(id)
@@ -52,7 +53,7 @@ func (h *Handlers) readTask(ctx context.Context, id string, reader *taskReader) 
 		WorkflowID: plan.WorkflowID(id),
 		Record: func() (*v1alpha1.ReleaseRecord, error) {
 			record, err := h.Home.GetRecord(ctx, id)
-			if failure.Is(err, failure.NotFound) { // it was deleted, or pruned, and Temporal has not forgotten it yet
+			if failure.Is(err, failure.NotFound) { // it was deleted or pruned, and Temporal still has the workflow
 				err = noSuchTask(id)
 			}
 			return record, err
@@ -61,7 +62,8 @@ func (h *Handlers) readTask(ctx context.Context, id string, reader *taskReader) 
 			return h.readOpen(ctx, id, described, reader)
 		},
 		Complete: h.readRecord,
-		Lost: func(described *workflowservice.DescribeWorkflowExecutionResponse, record *v1alpha1.ReleaseRecord) (taskSnapshot, error) {
+		Lost: func(described *workflowservice.DescribeWorkflowExecutionResponse,
+			record *v1alpha1.ReleaseRecord) (taskSnapshot, error) {
 			return h.readLost(ctx, described, record, reader)
 		},
 	})
@@ -73,34 +75,37 @@ func (h *Handlers) readTask(ctx context.Context, id string, reader *taskReader) 
 
 func noSuchTask(id string) error { return problem.NotFound.Because("task %s does not exist", id) }
 
-// readRecord is a task that is over.
+// readRecord reads a task that has ended.
 func (h *Handlers) readRecord(record *v1alpha1.ReleaseRecord) (taskSnapshot, error) {
 	var task plan.Task
 	if err := v1alpha1.DecodeBody(record.Outcome.Body, &task); err != nil {
 		return taskSnapshot{}, fmt.Errorf("record %s: %w", record.Name, err)
 	}
 	task.Workflow = h.WorkflowRef(record.Spec.WorkflowID, record.Outcome.RunID)
-	task.Actor, task.ExecuteReason = record.Spec.Actor, record.Spec.Reason // the body that an earlier version wrote has neither
+	// a body written by an earlier version has neither
+	task.Actor, task.ExecuteReason = record.Spec.Actor, record.Spec.Reason
 	return taskSnapshot{task: task}, nil
 }
 
-// readOpen asks the task's own workflow. When no worker answers, what Temporal itself knows has to do.
-func (h *Handlers) readOpen(ctx context.Context, id string, described *workflowservice.DescribeWorkflowExecutionResponse,
+// readOpen queries the task's workflow. If no worker answers, it falls back to what Temporal itself has.
+func (h *Handlers) readOpen(ctx context.Context, id string,
+	described *workflowservice.DescribeWorkflowExecutionResponse,
 	reader *taskReader) (taskSnapshot, error) {
-	task, err := reader.ask(ctx, id, described.GetWorkflowExecutionInfo())
+	task, err := reader.queryTask(ctx, id, described.GetWorkflowExecutionInfo())
 	if err != nil {
 		return h.readUnanswered(ctx, id, described, err)
 	}
 	seen := taskSnapshot{task: task, open: true}
 	run := described.GetWorkflowExecutionInfo().GetExecution()
 	seen.task.Workflow = h.WorkflowRef(run.GetWorkflowId(), run.GetRunId())
-	reader.fill(ctx, &seen.task)
+	reader.fillServices(ctx, &seen.task)
 	return seen, nil
 }
 
-// readUnanswered is a task whose workflow runs but whose worker does not answer: the published state, and the services as far as Temporal
-// knows which of them run.
-func (h *Handlers) readUnanswered(ctx context.Context, id string, described *workflowservice.DescribeWorkflowExecutionResponse,
+// readUnanswered reads a task whose workflow runs but whose worker does not answer: the published state, and as
+// services' state whether their child workflows are pending.
+func (h *Handlers) readUnanswered(ctx context.Context, id string,
+	described *workflowservice.DescribeWorkflowExecutionResponse,
 	cause error) (taskSnapshot, error) {
 	record, err := h.Home.GetRecord(ctx, id)
 	if err != nil {
@@ -111,7 +116,8 @@ func (h *Handlers) readUnanswered(ctx context.Context, id string, described *wor
 		return taskSnapshot{}, err
 	}
 	task.State = publishedState(described.GetWorkflowExecutionInfo())
-	task.Reason = "the engine's workflow worker does not answer: this is the state that was last published, and its services are shown as far as is known"
+	task.Reason = "the engine's workflow worker does not answer: this is the last published state; the state of its " +
+		"services may be incomplete"
 	if task.State == plan.TaskPending {
 		task.Reason = "waits for a workflow worker of the engine"
 	}
@@ -121,7 +127,7 @@ func (h *Handlers) readUnanswered(ctx context.Context, id string, described *wor
 	}
 	for i := range task.Services {
 		service := &task.Services[i]
-		service.Reason = "not known while the workflow worker does not answer"
+		service.Reason = "unknown while the workflow worker does not answer"
 		if running[plan.ItemWorkflowID(id, i+1, service.ServiceID)] {
 			service.State = plan.ItemRunning
 		}
@@ -131,8 +137,8 @@ func (h *Handlers) readUnanswered(ctx context.Context, id string, described *wor
 	return taskSnapshot{task: task, open: true, unanswered: cause.Error()}, nil
 }
 
-// readLost is a task that was never recorded as over and whose workflow does not run: it is being started, was never started, or was
-// terminated. It reads as Interrupted, to be executed anew.
+// readLost reads a task without a recorded outcome whose workflow does not run: it is being started, was never started,
+// or was terminated. In the last two cases its state is Interrupted, and the plan has to be executed again.
 func (h *Handlers) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse,
 	record *v1alpha1.ReleaseRecord, reader *taskReader) (taskSnapshot, error) {
 	if described == nil {
@@ -140,15 +146,16 @@ func (h *Handlers) readLost(ctx context.Context, described *workflowservice.Desc
 		if err != nil {
 			return taskSnapshot{}, err
 		}
-		if time.Since(task.CreatedAt) < start.Window {
+		if time.Since(task.CreatedAt) < start.LaunchWindow {
 			task.Reason = "is being started"
 			return taskSnapshot{task: task, starting: true}, nil
 		}
 		task.State = plan.TaskInterrupted
-		task.Reason = "it was accepted, but no workflow of it is known: it was never started, or Temporal has forgotten it; execute the plan anew"
+		task.Reason = "it was accepted, but has no workflow: it was never started, or Temporal has deleted it; " +
+			"execute the plan again"
 		return taskSnapshot{task: task}, nil
 	}
-	// The last state is still in its history: a worker can replay it.
+	// A worker can still replay the last state from the history.
 	var task plan.Task
 	if err := h.Query(ctx, record.Spec.WorkflowID, &task); err != nil {
 		if task, err = h.outlineTask(record); err != nil {
@@ -158,39 +165,42 @@ func (h *Handlers) readLost(ctx context.Context, described *workflowservice.Desc
 	info := described.GetWorkflowExecutionInfo()
 	task.Workflow = h.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
 	if task.State.Final() && task.FinishedAt != nil {
-		return taskSnapshot{task: task}, nil // it ended well, only its record could not be written
+		return taskSnapshot{task: task}, nil // it ended normally; only its record could not be written
 	}
 	task.State = plan.TaskInterrupted
-	task.Reason = "its workflow " + backend.HowLost(info.GetStatus()) +
-		": services that were being released end on their own; execute the plan anew"
-	reader.fill(ctx, &task)
+	task.Reason = "its workflow " + backend.AbnormalEnd(info.GetStatus()) +
+		": services that were being released end on their own; execute the plan again"
+	reader.fillServices(ctx, &task)
 	return taskSnapshot{task: task}, nil
 }
 
-// outlineTask is what a record alone says of a task: everything is still to be done.
+// outlineTask creates a task from its record alone, with all services pending.
 func (h *Handlers) outlineTask(record *v1alpha1.ReleaseRecord) (plan.Task, error) {
 	var snapshot plan.Snapshot
 	if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &snapshot); err != nil {
 		return plan.Task{}, fmt.Errorf("record %s: %w", record.Name, err)
 	}
-	task := plan.Task{ID: snapshot.Task, Plan: snapshot.Plan, Comment: snapshot.Document.Comment, State: plan.TaskPending,
-		CreatedAt: snapshot.CreatedAt, RerunOf: snapshot.RerunOf, ReverseOf: snapshot.Document.Reverses(),
+	task := plan.Task{ID: snapshot.Task, Plan: snapshot.Plan, Comment: snapshot.Document.Comment,
+		State:     plan.TaskPending,
+		CreatedAt: snapshot.CreatedAt, RerunOf: snapshot.RerunOf, ReverseOf: snapshot.Document.ReversedTask(),
 		Actor: record.Spec.Actor, ExecuteReason: record.Spec.Reason,
-		Services: make([]plan.ServiceStatus, len(snapshot.Document.Items)), Workflow: h.WorkflowRef(record.Spec.WorkflowID, "")}
+		Services: make([]plan.ServiceStatus, len(snapshot.Document.Items)),
+		Workflow: h.WorkflowRef(record.Spec.WorkflowID, "")}
 	for n, item := range snapshot.Document.Items {
 		service := plan.ServiceStatus{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment,
 			Method: item.MethodOrDefault(),
 			State:  plan.ItemPending, Workloads: []plan.WorkloadStatus{}, RollOut: snapshot.RollsOut(n)}
 		for _, w := range snapshot.Selected(n) {
-			service.Workloads = append(service.Workloads, plan.WorkloadStatus{Party: w.PartyOrDefault(), Namespace: w.Namespace,
-				Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name, State: plan.ItemPending})
+			service.Workloads = append(service.Workloads,
+				plan.WorkloadStatus{Party: w.PartyOrDefault(), Namespace: w.Namespace,
+					Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name, State: plan.ItemPending})
 		}
 		task.Services[n] = service
 	}
 	return task, nil
 }
 
-// publishedState is the state that a task's workflow last published; Pending until it has published one.
+// publishedState returns the state that a task's workflow last published; Pending if it has published none.
 func publishedState(info *workflowpb.WorkflowExecutionInfo) plan.TaskState {
 	state := execution.Published[plan.TaskState](info, workflows.AttributeState.GetName())
 	return cmp.Or(state, plan.TaskPending)
@@ -203,31 +213,33 @@ func (h *Handlers) WatchTask(c echo.Context, id schema.TaskID, _ schema.WatchTas
 	}
 	return h.streams.Serve(c, plan.WorkflowID(id), func() stream.Source {
 		reader := newTaskReader(h)
-		return stream.OfWorkflow(h.Backend, plan.WorkflowID(id), func(ctx context.Context) (stream.Snapshot, error) {
+		return stream.FromWorkflow(h.Backend, plan.WorkflowID(id), func(ctx context.Context) (stream.Snapshot, error) {
 			seen, err := h.readTask(ctx, id, reader)
 			unanswered := seen.unanswered
 			if unanswered != "" {
 				unanswered = seen.task.Reason
 			}
-			return stream.Snapshot{Value: seen.task, Workflow: seen.task.Workflow, Over: !seen.open && !seen.starting, Unanswered: unanswered}, err
+			return stream.Snapshot{Value: seen.task, Workflow: seen.task.Workflow, Ended: !seen.open && !seen.starting,
+				Unanswered: unanswered}, err
 		})
 	})
 }
 
-// live is the task of a plan that is not over.
-type live struct {
+// activeTask is a plan's task that has not ended.
+type activeTask struct {
 	id    string
 	state plan.TaskState
-	// starting says that the task was accepted just now and its workflow does not run yet.
+	// starting is true if the task was just accepted and its workflow does not run yet.
 	starting bool
 }
 
-// inTheWay says whether the plan can't be executed beside the task. An interrupted one may be replaced.
-func (l *live) inTheWay() bool { return l != nil && l.state != plan.TaskInterrupted }
+// blocksExecution reports whether the plan cannot be executed while this task exists. An interrupted task may be
+// replaced.
+func (l *activeTask) blocksExecution() bool { return l != nil && l.state != plan.TaskInterrupted }
 
-// liveTask is the task of the plan that is not over, nil when there is none. It looks the
-// workflow up by its ID: lists lag behind.
-func (h *Handlers) liveTask(ctx context.Context, of *v1alpha1.DeployPlan) (*live, error) {
+// liveTask returns the plan's task that has not ended; nil if there is none. It looks the workflow up by its ID,
+// because Temporal's lists lag behind.
+func (h *Handlers) liveTask(ctx context.Context, of *v1alpha1.DeployPlan) (*activeTask, error) {
 	id := of.Status.Task
 	if id == "" {
 		return nil, nil
@@ -243,17 +255,17 @@ func (h *Handlers) liveTask(ctx context.Context, of *v1alpha1.DeployPlan) (*live
 		return nil, nil
 	}
 	state := publishedState(described.GetWorkflowExecutionInfo())
-	if state.Final() && h.ClosesSoon(ctx, plan.WorkflowID(id)) {
+	if state.Final() && h.WaitForClose(ctx, plan.WorkflowID(id)) {
 		return nil, nil
 	}
-	return &live{id: id, state: state}, nil
+	return &activeTask{id: id, state: state}, nil
 }
 
-// startingTask is the task that has claimed the plan and has no workflow: it is being started, or it is over and forgotten, or whoever
-// started it died.
-func (h *Handlers) startingTask(ctx context.Context, of *v1alpha1.DeployPlan) (*live, error) {
+// startingTask returns the task that has claimed the plan but has no workflow, if it is being started; nil if the task
+// has ended and was deleted, or was never started.
+func (h *Handlers) startingTask(ctx context.Context, of *v1alpha1.DeployPlan) (*activeTask, error) {
 	claimed := of.Status.TaskClaimedAt
-	if claimed == nil || time.Since(claimed.Time) > start.Window {
+	if claimed == nil || time.Since(claimed.Time) > start.LaunchWindow {
 		return nil, nil
 	}
 	record, err := h.Home.GetRecord(ctx, of.Status.Task)
@@ -266,5 +278,5 @@ func (h *Handlers) startingTask(ctx context.Context, of *v1alpha1.DeployPlan) (*
 	if record.Outcome != nil {
 		return nil, nil
 	}
-	return &live{id: of.Status.Task, state: plan.TaskPending, starting: true}, nil
+	return &activeTask{id: of.Status.Task, state: plan.TaskPending, starting: true}, nil
 }

@@ -21,18 +21,19 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// ListTasks answers GET /api/v1/tasks: the records, joined with what Temporal's lists say of the tasks that are not over.
+// ListTasks answers GET /api/v1/tasks: the records, joined with Temporal's lists for tasks that have not ended.
 func (h *Handlers) ListTasks(c echo.Context, params schema.ListTasksParams) error {
 	wanted, err := taskFilter(params)
 	if err != nil {
 		return err
 	}
-	return answer.Shared(c, h.Recent, answer.FreshList, func(ctx context.Context) (page.List[schema.TaskSummary], error) {
-		return h.list(ctx, wanted)
-	})
+	return answer.Shared(c, h.Recent, answer.ListMaxAge,
+		func(ctx context.Context) (page.List[schema.TaskSummary], error) {
+			return h.list(ctx, wanted)
+		})
 }
 
-func (h *Handlers) list(ctx context.Context, wanted wantedTasks) (page.List[schema.TaskSummary], error) {
+func (h *Handlers) list(ctx context.Context, wanted listFilter) (page.List[schema.TaskSummary], error) {
 	labels := map[string]string{v1alpha1.LabelKind: v1alpha1.KindTask}
 	if wanted.plan != "" {
 		labels[v1alpha1.LabelSubject] = wanted.plan
@@ -41,58 +42,65 @@ func (h *Handlers) list(ctx context.Context, wanted wantedTasks) (page.List[sche
 	if err != nil {
 		return page.List[schema.TaskSummary]{}, err
 	}
-	// All tasks, also for the list of one plan: one question does for all lists.
+	// List the tasks of all plans, even for one plan: the same cached result serves all requests.
 	query := fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindTask)
-	lister := &taskLister{Handlers: h, open: backend.OpenWorkflows{Backend: h.Backend, Query: query}, counted: wanted.plan != ""}
-	return page.OfRecords(wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool, error) {
+	lister := &taskLister{Handlers: h, open: backend.OpenWorkflows{Backend: h.Backend, Query: query},
+		withCounts: wanted.plan != ""}
+	return page.FromRecords(wanted.page, records, func(record *v1alpha1.ReleaseRecord) (schema.TaskSummary, bool,
+		error) {
 		summary, err := lister.summary(ctx, record)
 		return summary, len(wanted.states) == 0 || slices.Contains(wanted.states, summary.State), err
 	})
 }
 
-// wantedTasks is what a list was asked for.
-type wantedTasks struct {
+// listFilter is the filter and the page of a list request.
+type listFilter struct {
 	states []plan.TaskState
 	plan   string
-	page   page.Asked
+	page   page.Request
 }
 
-var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskStopping,
+var taskStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused,
+	plan.TaskStopping,
 	plan.TaskStopped,
 	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
-func taskFilter(params schema.ListTasksParams) (wantedTasks, error) {
+func taskFilter(params schema.ListTasksParams) (listFilter, error) {
 	asked, err := page.Parse(params.Limit, params.Cursor)
 	if err != nil {
-		return wantedTasks{}, err
+		return listFilter{}, err
 	}
-	wanted := wantedTasks{page: asked, plan: input.Text(params.Plan)}
+	wanted := listFilter{page: asked, plan: input.Text(params.Plan)}
 	if params.Plan != nil {
 		if err := catalog.ValidID(wanted.plan); err != nil {
-			return wantedTasks{}, problem.BadQuery(schema.FieldProblem{Field: "plan", Reason: err.Error()})
+			return listFilter{}, problem.BadQuery(schema.FieldProblem{Field: "plan", Reason: err.Error()})
 		}
 	}
 	wanted.states, err = page.OneOf("state", params.State, taskStates)
 	return wanted, err
 }
 
-// taskLister makes the summaries of one list.
+// taskLister creates the summaries of one list.
 type taskLister struct {
 	*Handlers
 	open backend.OpenWorkflows
-	// counted has tasks under way tell how many of their services are done: of one plan, there is one such task or two.
-	counted bool
-	// unheard says that a workflow worker did not answer: the rest of the list does not wait for it again.
-	unheard bool
+	// withCounts adds the service counts of running tasks. It is set for a list of one plan, which has one or two of
+	// them.
+	withCounts bool
+	// workerUnreachable is true after a workflow worker did not answer: the rest of the list does not wait for it
+	// again.
+	workerUnreachable bool
 }
 
 func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord) (schema.TaskSummary, error) {
 	id, _ := plan.TaskOfWorkflow(record.Spec.WorkflowID)
-	summary := schema.TaskSummary{ID: id, Plan: record.Spec.Subject, Comment: record.Spec.Comment, CreatedAt: record.Spec.CreatedAt.UTC(),
-		Actor: record.Spec.Actor, RerunOf: record.Spec.RerunOf, ReverseOf: record.Spec.ReverseOf,
+	summary := schema.TaskSummary{ID: id, Plan: record.Spec.Subject, Comment: record.Spec.Comment,
+		CreatedAt: record.Spec.CreatedAt.UTC(),
+		Actor:     record.Spec.Actor, RerunOf: record.Spec.RerunOf, ReverseOf: record.Spec.ReverseOf,
 		Workflow: l.WorkflowRef(record.Spec.WorkflowID, "")}
 	if outcome := record.Outcome; outcome != nil {
-		summary.State, summary.Reason, summary.Services = plan.TaskState(outcome.State), outcome.Reason, outcome.Services
+		summary.State, summary.Reason, summary.Services = plan.TaskState(outcome.State), outcome.Reason,
+			outcome.Services
 		summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)
 		if outcome.StartedAt != nil {
 			summary.StartedAt = answer.UTC(outcome.StartedAt.Time)
@@ -107,29 +115,29 @@ func (l *taskLister) summary(ctx context.Context, record *v1alpha1.ReleaseRecord
 		return summary, err
 	}
 	if info == nil {
-		return l.lost(ctx, id, summary)
+		return l.addLost(ctx, id, summary)
 	}
-	summary.State, summary.Reason = publishedState(info), backend.PublishedShown(info).Reason
+	summary.State, summary.Reason = publishedState(info), backend.PublishedDetails(info).Reason
 	summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
 	keepsTimes := backend.Memo[bool](info, workflows.MemoTimes)
 	if summary.State != plan.TaskPending && !keepsTimes {
-		summary.StartedAt = answer.UTC(startOf(info))
+		summary.StartedAt = answer.UTC(startedAt(info))
 	}
-	if l.counted || keepsTimes {
-		l.ask(ctx, record.Spec.WorkflowID, &summary, keepsTimes)
+	if l.withCounts || keepsTimes {
+		l.addQueried(ctx, record.Spec.WorkflowID, &summary, keepsTimes)
 	}
 	return summary, nil
 }
 
-// ask completes what lists know of a task that runs by what the task itself says: how its services are and, where it keeps times, when the
-// first one began. A workflow worker that is away leaves the rest of the list.
-func (l *taskLister) ask(ctx context.Context, workflowID string, summary *schema.TaskSummary, keepsTimes bool) {
+// addQueried adds what only the task's workflow reports: its service counts and, if it has times, when its first
+// service began. If no worker answers, both are omitted for the rest of the list.
+func (l *taskLister) addQueried(ctx context.Context, workflowID string, summary *schema.TaskSummary, keepsTimes bool) {
 	var task plan.Task
-	if l.unheard || l.Query(ctx, workflowID, &task) != nil {
-		l.unheard = true
+	if l.workerUnreachable || l.Query(ctx, workflowID, &task) != nil {
+		l.workerUnreachable = true
 		return
 	}
-	if l.counted {
+	if l.withCounts {
 		summary.Services = new(task.Counts())
 	}
 	if keepsTimes {
@@ -137,16 +145,17 @@ func (l *taskLister) ask(ctx context.Context, workflowID string, summary *schema
 	}
 }
 
-// startOf is when a task that runs started, in whatever run.
-func startOf(info *workflowpb.WorkflowExecutionInfo) time.Time {
+// startedAt returns when a running task started, in its first run.
+func startedAt(info *workflowpb.WorkflowExecutionInfo) time.Time {
 	if began := backend.Memo[time.Time](info, workflows.MemoStartedAt); !began.IsZero() {
 		return began
 	}
 	return info.GetStartTime().AsTime()
 }
 
-// lost is for the few tasks whose record is not complete and whose workflow does not run: they are read in full.
-func (l *taskLister) lost(ctx context.Context, id string, summary schema.TaskSummary) (schema.TaskSummary, error) {
+// addLost completes the summary of a task without a recorded outcome whose workflow does not run. Such tasks are few,
+// and are read in full.
+func (l *taskLister) addLost(ctx context.Context, id string, summary schema.TaskSummary) (schema.TaskSummary, error) {
 	seen, err := l.readTask(ctx, id, newTaskReader(l.Handlers))
 	if err != nil {
 		return summary, err

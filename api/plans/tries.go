@@ -11,21 +11,21 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// showTries adds to what a service does, before its workloads are touched, what came of it until now: a build tells how far it is, a source that has to
-// be asked again why.
-func showTries(service *plan.ServiceStatus, pending []*workflowpb.PendingActivityInfo) {
+// showAttempts adds the progress of the activities that run before a service's workloads are changed: the progress of a
+// build, or the last failure of a source that is retried.
+func showAttempts(service *plan.ServiceStatus, pending []*workflowpb.PendingActivityInfo) {
 	for _, activity := range pending {
-		said := ""
+		progress := ""
 		switch activity.GetActivityType().GetName() {
 		case build.ActivityResolve, build.ActivityBuild:
-			said = backend.Progress(activity)
-		case source.ActivityFetch, source.ActivityConfirm: // what one does now is the same once more
+			progress = backend.Progress(activity)
+		case source.ActivityFetch, source.ActivityConfirm: // a heartbeat would only repeat the service's reason
 			if failed := activity.GetLastFailure().GetMessage(); failed != "" {
-				said = fmt.Sprintf("it failed %s, and is tried again: %s", times(activity.GetAttempt()-1), failed)
+				progress = fmt.Sprintf("it failed %s and is being retried: %s", times(activity.GetAttempt()-1), failed)
 			}
 		}
-		if said != "" {
-			service.Reason += ": " + said
+		if progress != "" {
+			service.Reason += ": " + progress
 			return
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// A source that fails is told of while it is tried again, not when ten minutes are over.
-func TestASourceThatFailsIsToldOf(t *testing.T) {
+// A failing source is shown while it is retried, not only after the ten minutes of retries.
+func TestShowAttempts_ShowsLastFailure_WhileSourceIsRetried(t *testing.T) {
 	t.Parallel()
 	pending := func(activity string, attempt int32, failed string) []*workflowpb.PendingActivityInfo {
 		info := &workflowpb.PendingActivityInfo{ActivityType: &commonpb.ActivityType{Name: activity}, Attempt: attempt,
@@ -27,18 +27,22 @@ func TestASourceThatFailsIsToldOf(t *testing.T) {
 	for _, c := range []struct {
 		reason  string
 		pending []*workflowpb.PendingActivityInfo
-		says    string
+		want    string
 	}{
-		{"The first try.", pending(source.ActivityFetch, 1, ""), "fetching package"},
-		{"It failed once.", pending(source.ActivityFetch, 2, "the server answered 500"), "fetching package: it failed once, and is tried again: the server answered 500"},
-		{"And again.", pending(source.ActivityConfirm, 9, "no such host"), "fetching package: it failed 8 times, and is tried again: no such host"},
-		{"A branch is asked for within one try.", pending("source.Resolve", 1, "asking again: the server answered 503"),
+		{"The first attempt.", pending(source.ActivityFetch, 1, ""), "fetching package"},
+		{"It failed once.", pending(source.ActivityFetch, 2, "the server answered 500"),
+			"fetching package: it failed once and is being retried: the server answered 500"},
+		{"And again.", pending(source.ActivityConfirm, 9, "no such host"),
+			"fetching package: it failed 8 times and is being retried: no such host"},
+		{"A branch is resolved with retries inside one attempt.",
+			pending("source.Resolve", 1, "asking again: the server answered 503"),
 			"fetching package: asking again: the server answered 503"},
-		{"Another activity's tries are its workload's.", pending("workload.Run", 3, "2 of 3 pods are ready"), "fetching package"},
+		{"Attempts of a workload's activity are shown at the workload.",
+			pending("workload.Run", 3, "2 of 3 pods are ready"), "fetching package"},
 		{"Nothing runs.", nil, "fetching package"},
 	} {
 		service := plan.ServiceStatus{Reason: "fetching package"}
-		showTries(&service, c.pending)
-		require.Equal(t, c.says, service.Reason, c.reason)
+		showAttempts(&service, c.pending)
+		require.Equal(t, c.want, service.Reason, c.reason)
 	}
 }

@@ -38,10 +38,10 @@ func (h *Handlers) ApproveTask(c echo.Context, id schema.TaskID, params schema.A
 	return h.verb(c, id, plan.VerbApprove, params.SlipwayVia)
 }
 
-// verb carries out a verb and answers the task as it is then.
+// verb executes a verb and responds with the task as it is afterwards.
 func (h *Handlers) verb(c echo.Context, id string, verb plan.Verb, via *schema.Via) error {
 	var request workflows.TaskVerbRequest
-	to := input.Field{Name: "to", Most: input.MaxGate, Into: (*string)(&request.To)}
+	to := input.Field{Name: "to", MaxLength: input.MaxGate, Into: (*string)(&request.To)}
 	if verb != plan.VerbStop {
 		to.Refused = "is for stop only: leave it out"
 	}
@@ -57,20 +57,20 @@ func (h *Handlers) verb(c echo.Context, id string, verb plan.Verb, via *schema.V
 	if request.To != "" && !slices.Contains(rollout.StopTos, request.To) {
 		return problem.BadField("to", fmt.Sprintf("%q is none of %s", request.To, strictyaml.List(rollout.StopTos)))
 	}
-	return verbs.Carry(c, h.Backend, &taskVerb{Handlers: h, id: id, verb: verb},
+	return verbs.Execute(c, h.Backend, &taskVerb{Handlers: h, id: id, verb: verb},
 		verbs.Command{Verb: string(verb), Key: request.Key, Payload: request})
 }
 
-// taskVerb is a task that a verb is sent to.
+// taskVerb is the target of a task's verb.
 type taskVerb struct {
 	*Handlers
 	id   string
 	verb plan.Verb
-	// seen is the task as it was last read.
+	// seen is the task as last read.
 	seen taskSnapshot
 }
 
-// Workflow is the task's own, which may be closed.
+// Workflow returns the task's workflow, which may be closed.
 func (t *taskVerb) Workflow(context.Context) (string, error) { return plan.WorkflowID(t.id), nil }
 
 // Now reads the task.
@@ -79,8 +79,8 @@ func (t *taskVerb) Now(ctx context.Context) (now plan.Task, history []audit.Entr
 	return t.seen.task, t.seen.task.History, err
 }
 
-// Known is the task as its record has it, in that state.
-func (t *taskVerb) Known(ctx context.Context, state, reason string) plan.Task {
+// Fallback returns the task as recorded, in the given state.
+func (t *taskVerb) Fallback(ctx context.Context, state, reason string) plan.Task {
 	task := plan.Task{ID: t.id, Services: []plan.ServiceStatus{}, Workflow: t.WorkflowRef(plan.WorkflowID(t.id), "")}
 	if record, err := t.Home.GetRecord(ctx, t.id); err == nil {
 		if outline, err := t.outlineTask(record); err == nil {
@@ -88,28 +88,28 @@ func (t *taskVerb) Known(ctx context.Context, state, reason string) plan.Task {
 		}
 	}
 	for i := range task.Services {
-		task.Services[i].Reason = "not known just now"
+		task.Services[i].Reason = "currently unknown"
 	}
 	task.State, task.Reason = plan.TaskState(state), reason
 	return task
 }
 
-// Closed refuses a verb on a task that is over.
+// Closed refuses a verb on a task that has ended.
 func (t *taskVerb) Closed(_ context.Context, now plan.Task) (plan.Task, error) {
-	why := fmt.Sprintf("the task is %s, which is final; execute the plan anew if it is to run again", now.State)
+	why := fmt.Sprintf("the task is %s, which is final; execute the plan again to run it again", now.State)
 	switch {
 	case t.seen.starting:
-		why = "the task is being started: repeat in some seconds"
+		why = "the task is being started: repeat in a few seconds"
 	case now.State == plan.TaskInterrupted:
 		why = now.Reason
 	}
 	return now, verbs.Refusal(t, fmt.Sprintf("%s cannot be done: %s", t.verb, why), now)
 }
 
-// Name names the task.
+// Name adds the task's name to a problem.
 func (t *taskVerb) Name(p *problem.Error) *problem.Error { return p.About(t.id, nil) }
 
-// Show shows the task.
+// Show adds the task to a problem.
 func (t *taskVerb) Show(p *problem.Error, task plan.Task) *problem.Error {
 	return p.About(task.ID, &task)
 }

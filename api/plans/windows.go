@@ -10,19 +10,20 @@ import (
 	"slipway.io/slipway/release/window"
 )
 
-// neverOpens refuses times that leave no moment from now on to begin in: the task would wait for ever.
+// neverOpens refuses times that never allow a beginning from now on: the task would wait forever.
 func neverOpens(times ...window.Times) []schema.FieldProblem {
-	why, never := window.NeverFrom(time.Now(), times...)
+	why, never := window.NeverOpens(time.Now(), times...)
 	if !never {
 		return nil
 	}
 	return []schema.FieldProblem{{Field: "windows", Reason: why}}
 }
 
-// neverOpens are the times of the task that leave no moment to begin in: the plan's own, those of this execution, or both together.
+// neverOpens refuses the task's times if they never allow a beginning: the plan's own, those of this execution, or both
+// combined.
 func (x *taskStart) neverOpens() []schema.FieldProblem {
 	own := neverOpens(x.snapshot.Document.Times)
-	if len(own) > 0 || x.times.AnyTime() { // nothing but the plan's
+	if len(own) > 0 || x.times.AnyTime() { // this execution adds no times
 		return own
 	}
 	for _, one := range []struct {
@@ -32,46 +33,47 @@ func (x *taskStart) neverOpens() []schema.FieldProblem {
 		{"the times of this execution, not those of the plan, ", []window.Times{x.times}},
 		{"the times of this execution and those of the plan together ", x.snapshot.AllTimes()},
 	} {
-		if why, never := window.NeverFrom(time.Now(), one.times...); never {
+		if why, never := window.NeverOpens(time.Now(), one.times...); never {
 			return []schema.FieldProblem{{Field: "windows", Reason: one.whose + why}}
 		}
 	}
 	return nil
 }
 
-// servicesNeverOpen are the items that rollouts would release whose policy never lets them begin.
+// servicesNeverOpen refuses items released by rollouts whose policy windows never open.
 func servicesNeverOpen(snapshot plan.Snapshot) (all []schema.FieldProblem) {
 	for n, times := range policies(snapshot) {
-		if why, never := window.NeverFrom(time.Now(), times); never {
+		if why, never := window.NeverOpens(time.Now(), times); never {
 			all = append(all, itemFinding(n, "the windows of the service's policy "+why))
 		}
 	}
 	return all
 }
 
-// waits says what would wait for the times if the task began now, and which times are past.
-func (x *taskStart) waits(now time.Time) (all []schema.FieldProblem) {
-	say := func(field, reason string) {
+// timeWarnings returns which times would delay the task if it began now, and which times are in the past.
+func (x *taskStart) timeWarnings(now time.Time) (all []schema.FieldProblem) {
+	add := func(field, reason string) {
 		if reason != "" {
 			all = append(all, schema.FieldProblem{Field: field, Reason: reason})
 		}
 	}
-	say("", window.HeldFrom(now, x.snapshot.AllTimes()...))
+	add("", window.DelayReason(now, x.snapshot.AllTimes()...))
 	for n, times := range policies(x.snapshot) {
-		if held := window.HeldFrom(now, times); held != "" {
-			all = append(all, itemFinding(n, "by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+", "+held))
+		if held := window.DelayReason(now, times); held != "" {
+			all = append(all, itemFinding(n, "by the policy of service "+string(x.snapshot.Document.Items[n].ServiceID)+
+				", "+held))
 		}
 	}
-	if x.rerun == nil || !x.rerun.timed {
-		say("notBefore", x.times.Lapsed(now))
+	if x.rerun == nil || !x.rerun.keepsTimes {
+		add("notBefore", x.times.Lapsed(now))
 	}
-	if x.rerun == nil { // whose plan's time is past by nature
-		say("notBefore", x.snapshot.Document.Lapsed(now))
+	if x.rerun == nil { // for a rerun, the plan's time is expected to be in the past
+		add("notBefore", x.snapshot.Document.Lapsed(now))
 	}
 	return all
 }
 
-// policies are the times of the items that rollouts would release, by their indexes into the document.
+// policies yields the times of the policies of items released by rollouts, by index into the document.
 func policies(snapshot plan.Snapshot) iter.Seq2[int, window.Times] {
 	return func(yield func(int, window.Times) bool) {
 		for n, item := range snapshot.Document.Items {
@@ -80,7 +82,7 @@ func policies(snapshot plan.Snapshot) iter.Seq2[int, window.Times] {
 			}
 			read, wrong := strategy.ReadService(snapshot.Services[item.ServiceID])
 			if len(wrong) > 0 {
-				continue // whoever plans the rollouts says what is wrong
+				continue // plan.Resolve reports the errors
 			}
 			if !yield(n, read.Policy.Times) {
 				return

@@ -16,7 +16,7 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// workflow is the task's.
+// workflow returns the task's workflow.
 func (x *taskStart) workflow() start.Workflow {
 	return start.Workflow{Type: workflows.TypeDeployPlan, Input: x.input(), Options: client.StartWorkflowOptions{
 		ID:                    plan.WorkflowID(x.ID),
@@ -32,19 +32,20 @@ func (x *taskStart) workflow() start.Workflow {
 func (x *taskStart) input() workflows.DeployPlanInput {
 	items := make([]workflows.ItemOutline, len(x.snapshot.Document.Items))
 	for i, item := range x.snapshot.Document.Items {
-		items[i] = workflows.ItemOutline{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment,
-			Method: item.MethodOrDefault(), RollOut: x.snapshot.RollsOut(i)}
+		items[i] = workflows.ItemOutline{ServiceID: item.ServiceID, Priority: item.Priority,
+			Deployment: item.Deployment,
+			Method:     item.MethodOrDefault(), RollOut: x.snapshot.RollsOut(i)}
 	}
 	return workflows.DeployPlanInput{
 		Task: x.ID, Plan: x.plan, Comment: x.snapshot.Document.Comment, CreatedAt: x.snapshot.CreatedAt,
 		Actor: x.Written.Spec.Actor, Reason: x.Written.Spec.Reason, Via: x.Written.Labels[v1alpha1.LabelVia],
-		RerunOf: x.snapshot.RerunOf, ReverseOf: x.snapshot.Document.Reverses(), Times: x.snapshot.AllTimes(),
+		RerunOf: x.snapshot.RerunOf, ReverseOf: x.snapshot.Document.ReversedTask(), Times: x.snapshot.AllTimes(),
 		Items: items, MaxConcurrent: x.MaxConcurrent, MaxConcurrentWorkloads: x.MaxConcurrentWorkloads,
 		UnreachableBudgetSeconds: x.snapshot.UnreachableBudgetSeconds, Engine: x.engine,
 	}
 }
 
-// searchAttributes are what Temporal's lists can be filtered by.
+// searchAttributes are the attributes by which Temporal's lists can be filtered.
 func (x *taskStart) searchAttributes() temporal.SearchAttributes {
 	var services, parties []string
 	for n, item := range x.snapshot.Document.Items {
@@ -69,20 +70,23 @@ func appendNew(list []string, value string) []string {
 	return append(list, value)
 }
 
-// outline is a plan in a few words: "5 services in 3 waves".
+// outline summarises a plan: "5 services in 3 waves".
 func outline(document plan.Document) string {
-	return fmt.Sprintf("%s in %s", start.Counted(len(document.Items), "service"), start.Counted(len(document.Waves()), "wave"))
+	return fmt.Sprintf("%s in %s", start.Pluralise(len(document.Items), "service"),
+		start.Pluralise(len(document.Waves()), "wave"))
 }
 
-// details is what the Temporal UI says of the task before it runs, as Markdown: what it will do, and how to hold it.
+// details is the description of the task in the Temporal UI, as Markdown: what the task does, and which signals control
+// it.
 func (x *taskStart) details() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Task `%s` executes plan **%s**: %s.\n\n", x.ID, x.plan, outline(x.snapshot.Document))
 	if comment := x.snapshot.Document.Comment; comment != "" {
-		fmt.Fprintf(&b, "> %s\n\n", start.Cut(strings.Join(strings.Fields(comment), " "), 300))
+		fmt.Fprintf(&b, "> %s\n\n", start.Truncate(strings.Join(strings.Fields(comment), " "), 300))
 	}
 	if x.Written.Spec.Actor != "" || x.Written.Spec.Reason != "" {
-		fmt.Fprintf(&b, "Asked by %s: %s\n\n", start.OrDash(x.Written.Spec.Actor), start.OrDash(start.Cut(x.Written.Spec.Reason, 300)))
+		fmt.Fprintf(&b, "Requested by %s: %s\n\n", start.OrDash(x.Written.Spec.Actor),
+			start.OrDash(start.Truncate(x.Written.Spec.Reason, 300)))
 	}
 	lines := 0
 	for number, wave := range x.snapshot.Document.Waves() {
@@ -92,7 +96,8 @@ func (x *taskStart) details() string {
 		}
 		fmt.Fprintf(&b, "%d. priority %d: %s\n", number+1, wave.Priority, waveOutline(x.snapshot.Document, wave))
 	}
-	b.WriteString("\nSend the signal `pause`, `resume` or `stop` at any time, with an empty payload or `{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
+	b.WriteString("\nSend the signal `pause`, `resume` or `stop` at any time, with an empty payload or " +
+		"`{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
 	fmt.Fprintf(&b, "Accepted at %s.\n", x.snapshot.CreatedAt.Format(time.RFC3339))
 	return b.String()
 }

@@ -16,15 +16,15 @@ import (
 	"slipway.io/slipway/release/failure"
 )
 
-// Of is the problem that an error is.
+// Of converts any error to a problem.
 func Of(err error) *Error {
 	var ready *Error
 	if errors.As(err, &ready) {
 		return ready
 	}
-	var turnedAway *auth.Refusal
-	if errors.As(err, &turnedAway) {
-		return ofRefusal(turnedAway)
+	var refusal *auth.Refusal
+	if errors.As(err, &refusal) {
+		return ofRefusal(refusal)
 	}
 	var typed *failure.Error
 	if errors.As(err, &typed) {
@@ -40,17 +40,19 @@ func Of(err error) *Error {
 	}
 	var limited *serviceerror.ResourceExhausted
 	if errors.As(err, &limited) {
-		return Limited.Because("Temporal is there, and answers no more requests for the moment (%v): repeat the request in a second", err)
+		return Limited.Because("Temporal's rate limit is exceeded (%v): repeat the request in a second", err)
 	}
 	var denied *serviceerror.PermissionDenied
 	if errors.As(err, &denied) || status.Code(err) == codes.Unauthenticated {
-		return Unreachable.Because("Temporal rejects the engine's credentials: repeat the request when /readyz is ready again; the engine's log says more")
+		return Unreachable.Because("Temporal rejects the engine's credentials: repeat the request when /readyz is " +
+			"ready again; see the engine's log")
 	}
 	var stuck *serviceerror.WorkflowNotReady
 	if errors.As(err, &stuck) {
-		return Unreachable.Because("no worker of the engine can go on with it at the moment (%v): repeat the request; the workers' log says more", err)
+		return Unreachable.Because("no worker of the engine can currently process the workflow (%v): repeat the "+
+			"request; see the workers' log", err)
 	}
-	if TemporalAway(err) {
+	if TemporalUnavailable(err) {
 		return Unreachable.Because("Temporal does not answer (%v): repeat the request when it is back", err)
 	}
 	return Internal.Because("the engine could not answer: look up the request's ID in its log")
@@ -85,25 +87,26 @@ func ofEcho(err *echo.HTTPError) *Error {
 	case http.StatusNotFound:
 		return NotFound.Because("this address does not exist: /docs lists all that do")
 	case http.StatusMethodNotAllowed:
-		return MethodNotAllowed.Because("this address does not take that method: see the header Allow, or /docs")
+		return MethodNotAllowed.Because("this address does not support that method: see the header Allow, or /docs")
 	}
 	text, ok := err.Message.(string)
 	if !ok {
 		text = http.StatusText(err.Code)
 	}
-	if name, cause, found := strings.Cut(strings.TrimPrefix(text, wrongParameter), ": "); found && strings.HasPrefix(text, wrongParameter) {
+	if name, cause, found := strings.Cut(strings.TrimPrefix(text, wrongParameter), ": "); found &&
+		strings.HasPrefix(text, wrongParameter) {
 		return badParameter(name, cause)
 	}
 	return OfStatus(err.Code).Because("%s", text)
 }
 
-// wrongParameter is how the generated server begins the error of a parameter that it cannot read.
+// wrongParameter is the prefix of the generated server's error for a parameter that it cannot parse.
 const wrongParameter = "Invalid format for parameter "
 
-// LimitRule is what is said of a limit that no page has.
+// LimitRule is the reason for rejecting the query parameter limit.
 const LimitRule = "must be a whole number from 1 to 500"
 
-// badParameter says what is legal, in place of what the parser of Go says.
+// badParameter replaces the message of Go's parser by what is legal.
 func badParameter(name, cause string) *Error {
 	reason := "cannot be read: " + cause
 	switch {
@@ -113,15 +116,16 @@ func badParameter(name, cause string) *Error {
 		reason = "must be a whole number"
 	}
 	problems := []schema.FieldProblem{{Field: name, Reason: reason}}
-	return Malformed.Because("the query is not as it should be: %s", Summary(problems)).Listing(problems)
+	return Malformed.Because("the query is invalid: %s", Summary(problems)).Listing(problems)
 }
 
-// TemporalAway says whether the error means that Temporal did not answer, so that nothing is known.
-func TemporalAway(err error) bool {
+// TemporalUnavailable reports whether the error means that Temporal did not answer, so that the outcome is unknown.
+func TemporalUnavailable(err error) bool {
 	var unavailable *serviceerror.Unavailable
 	var deadline *serviceerror.DeadlineExceeded
 	var exhausted *serviceerror.ResourceExhausted
 	var canceled *serviceerror.Canceled
-	return errors.As(err, &unavailable) || errors.As(err, &deadline) || errors.As(err, &exhausted) || errors.As(err, &canceled) ||
+	return errors.As(err, &unavailable) || errors.As(err, &deadline) || errors.As(err, &exhausted) ||
+		errors.As(err, &canceled) ||
 		errors.Is(err, context.DeadlineExceeded)
 }

@@ -12,17 +12,20 @@ import (
 	"slipway.io/slipway/api/problem"
 )
 
-// What Temporal answers while it, or a workflow, can't go on is no defect of the engine: whoever asks again is answered then.
-func TestErrorsOfTemporal(t *testing.T) {
+// A Temporal or workflow outage is not an internal error of the engine: the client should repeat the request.
+func TestOf_MapsTemporalErrors(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		err    error
 		status int
 		detail string
 	}{
-		"task fails":    {serviceerror.NewWorkflowNotReady("Workflow Task in failed state"), http.StatusServiceUnavailable, "no worker of the engine can go on"},
-		"credentials":   {serviceerror.NewPermissionDenied("expired", ""), http.StatusServiceUnavailable, "rejects the engine's credentials"},
-		"away":          {serviceerror.NewUnavailable("connection refused"), http.StatusServiceUnavailable, "does not answer"},
+		"task fails": {serviceerror.NewWorkflowNotReady("Workflow Task in failed state"),
+			http.StatusServiceUnavailable, "no worker of the engine can currently process"},
+		"credentials": {serviceerror.NewPermissionDenied("expired", ""), http.StatusServiceUnavailable,
+			"rejects the engine's credentials"},
+		"away": {serviceerror.NewUnavailable("connection refused"), http.StatusServiceUnavailable,
+			"does not answer"},
 		"anything else": {errors.New("broken"), http.StatusInternalServerError, "look up the request's ID"},
 	}
 	for name, tc := range cases {

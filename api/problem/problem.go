@@ -1,4 +1,4 @@
-// Package problem turns every error into an RFC 9457 problem.
+// Package problem converts errors to RFC 9457 problems.
 package problem
 
 import (
@@ -13,22 +13,23 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// MalformedBody refuses a body with everything that is wrong with it.
-func MalformedBody(errors strictyaml.Errors) error { return WrongDocument("the body", errors) }
+// MalformedBody rejects a body, with all its errors.
+func MalformedBody(errors strictyaml.Errors) error { return InvalidDocument("the body", errors) }
 
-// WrongDocument refuses a document with everything that is wrong with it.
-func WrongDocument(what string, wrong strictyaml.Errors) error {
+// InvalidDocument rejects a document, with all its errors.
+func InvalidDocument(what string, wrong strictyaml.Errors) error {
 	problems := Fields(wrong)
-	return Malformed.Because("%s is not as it should be: %s", what, Summary(problems)).Listing(problems)
+	return Malformed.Because("%s is invalid: %s", what, Summary(problems)).Listing(problems)
 }
 
-// IsGone says whether what was asked for does not exist, or not any more.
-func IsGone(err error) bool {
+// IsNotFound reports whether the requested object does not exist, or no longer exists.
+func IsNotFound(err error) bool {
 	var answer *Error
 	return failure.Is(err, failure.NotFound) || errors.As(err, &answer) && answer.Status == NotFound.Status
 }
 
-// RefusedIsMalformed is for a document that the home cluster itself refuses: the sender has to change it.
+// RefusedIsMalformed converts a refusal of a document by the home cluster to Malformed: the client has to change the
+// document.
 func RefusedIsMalformed(err error) error {
 	if failure.Is(err, failure.Refused) {
 		return Malformed.Because("%v", err)
@@ -36,7 +37,7 @@ func RefusedIsMalformed(err error) error {
 	return err
 }
 
-// Kind is one kind of error as clients tell them apart: its name is the end of the problem's type.
+// Kind is one kind of problem; its name is the end of the problem's type.
 type Kind struct {
 	Name   string
 	Status int
@@ -46,42 +47,49 @@ type Kind struct {
 
 // The kinds of problems: a status, a title, and what to do.
 var (
-	Malformed       = Kind{"malformed", http.StatusBadRequest, "The request is malformed", "Correct what `errors` lists and send it again."}
-	Unauthenticated = Kind{"unauthenticated", http.StatusUnauthorized, "The request shows no credentials, or wrong ones",
-		"Send the token in `Authorization: Bearer TOKEN`, or show a client certificate; `detail` says which."}
+	Malformed = Kind{"malformed", http.StatusBadRequest, "The request is malformed",
+		"Correct what `errors` lists and send it again."}
+	Unauthenticated = Kind{"unauthenticated", http.StatusUnauthorized, "The request has missing or wrong credentials",
+		"Send the token in `Authorization: Bearer TOKEN`, or use a client certificate; `detail` says which."}
 	CrossSite = Kind{"cross-site", http.StatusForbidden, "The request comes from another site",
 		"Send it from a program, or from a page that this engine serves."}
 	UnknownHost = Kind{"unknown-host", http.StatusForbidden, "The request is addressed to an unknown host",
 		"Use an address of the engine, or add the name to its setting `allowed-hosts`."}
-	NotFound         = Kind{"not-found", http.StatusNotFound, "There is no such thing", "Check the address; lists show what there is."}
+	NotFound = Kind{"not-found", http.StatusNotFound, "Not found",
+		"Check the address; lists show the existing objects."}
 	MethodNotAllowed = Kind{"method-not-allowed", http.StatusMethodNotAllowed, "The method is not allowed here",
-		"The header `Allow` says which are."}
-	NotAcceptable = Kind{"not-acceptable", http.StatusNotAcceptable, "The answer has no such form",
-		"Ask for a form that `detail` names, or leave out `Accept`."}
-	Conflict = Kind{"conflict", http.StatusConflict, "The state of things does not allow it",
-		"Read `detail`; `task` and `current`, `rollout` and `holder`, or `serving`, say which release is in question and what it is like now."}
-	TooLarge        = Kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large", "Split the document."}
-	UnsupportedType = Kind{"unsupported-media-type", http.StatusUnsupportedMediaType, "The body is of another type",
+		"The header `Allow` lists the allowed methods."}
+	NotAcceptable = Kind{"not-acceptable", http.StatusNotAcceptable, "The requested media type is not available",
+		"Accept a media type that `detail` names, or leave out `Accept`."}
+	Conflict = Kind{"conflict", http.StatusConflict, "The current state does not allow it",
+		"Read `detail`; `task` and `current`, `rollout` and `holder`, or `serving`, name the release in question and " +
+			"show its current state."}
+	TooLarge = Kind{"too-large", http.StatusRequestEntityTooLarge, "The body is too large",
+		"Split the document."}
+	UnsupportedType = Kind{"unsupported-media-type", http.StatusUnsupportedMediaType,
+		"The media type of the body is not supported",
 		"Set `Content-Type` to one that `detail` names."}
 	Refused = Kind{"refused", http.StatusUnprocessableEntity, "The request cannot be carried out",
 		"Nothing was changed. Correct what `errors` lists and send it again."}
 	TooManyStreams = Kind{"too-many-streams", http.StatusTooManyRequests, "Too many event streams are open",
 		"Repeat it when others have ended, or read the object itself."}
-	Internal = Kind{"internal", http.StatusInternalServerError, "Something went wrong in the engine",
-		"The engine's log says more under the request's ID."}
-	Unreachable = Kind{"unreachable", http.StatusServiceUnavailable, "Something that is needed cannot be reached",
-		"Repeat it when it is back; with the same key nothing is done twice."}
-	Limited = Kind{"limited", http.StatusServiceUnavailable, "Temporal is asked too much just now",
-		"Repeat it after `Retry-After`; with the same key nothing is done twice. If it comes often, raise the limit of the Temporal namespace that `detail` names."}
+	Internal = Kind{"internal", http.StatusInternalServerError, "Internal error of the engine",
+		"Look up the request's ID in the engine's log."}
+	Unreachable = Kind{"unreachable", http.StatusServiceUnavailable, "A required component cannot be reached",
+		"Repeat it when it is reachable again; with the same key nothing is done twice."}
+	Limited = Kind{"limited", http.StatusServiceUnavailable, "Temporal's rate limit is exceeded",
+		"Repeat it after `Retry-After`; with the same key nothing is done twice. If it happens often, raise the " +
+			"limit of the Temporal namespace that `detail` names."}
 )
 
-// Kinds are all kinds, as the documentation lists them.
+// Kinds returns all kinds, in the order of the documentation.
 func Kinds() []Kind {
-	return []Kind{Malformed, Unauthenticated, CrossSite, UnknownHost, NotFound, MethodNotAllowed, NotAcceptable, Conflict, TooLarge,
+	return []Kind{Malformed, Unauthenticated, CrossSite, UnknownHost, NotFound, MethodNotAllowed, NotAcceptable,
+		Conflict, TooLarge,
 		UnsupportedType, Refused, TooManyStreams, Internal, Unreachable, Limited}
 }
 
-// OfStatus is the kind of problem that has this status.
+// OfStatus returns the kind of problem with this status.
 func OfStatus(status int) Kind {
 	for _, kind := range Kinds() {
 		if kind.Status == status {
@@ -94,51 +102,52 @@ func OfStatus(status int) Kind {
 	return Internal
 }
 
-// Error is an error that already is its answer.
+// Error is an error that is also the response to the client.
 type Error struct {
 	schema.Problem
 }
 
 func (p *Error) Error() string { return p.Detail }
 
-// Type is what tells a problem of this kind: the address of its explanation.
+// Type is the problem type: the address of its documentation.
 func (k Kind) Type() string { return "/docs#problem-" + k.Name }
 
-// Because makes the problem of this kind whose detail says what happened and what to do next.
+// Because creates a problem of this kind; its detail states what happened and what to do next.
 func (k Kind) Because(format string, args ...any) *Error {
-	return &Error{schema.Problem{Type: k.Type(), Title: k.Title, Status: k.Status, Detail: fmt.Sprintf(format, args...)}}
+	return &Error{schema.Problem{Type: k.Type(), Title: k.Title, Status: k.Status,
+		Detail: fmt.Sprintf(format, args...)}}
 }
 
-// Listing adds everything that is wrong.
+// Listing adds all errors found.
 func (p *Error) Listing(errors []schema.FieldProblem) *Error {
 	p.Errors = errors
 	return p
 }
 
-// About names the task that is in the way, and shows it when it is at hand.
+// About adds the task in question, and its current state if known.
 func (p *Error) About(id string, current *plan.Task) *Error {
 	p.Task, p.Current = id, current
 	return p
 }
 
-// Showing shows the rollout in question as it is now.
+// Showing adds the current state of the rollout in question.
 func (p *Error) Showing(current rollout.Status) *Error {
 	p.Rollout = &current
 	return p
 }
 
-// HeldBy names the workflow of the release that is in the way.
+// HeldBy adds the workflow of the conflicting release.
 func (p *Error) HeldBy(workflowID string) *Error {
 	p.Holder = workflowID
 	return p
 }
 
-// Fields are a document's errors or warnings as they are answered: an empty list is one.
+// Fields returns a document's errors or warnings for a response: an empty list, not nil, if there are none.
 func Fields(errors strictyaml.Errors) []schema.FieldProblem {
 	return append([]schema.FieldProblem{}, errors...)
 }
 
-// Summary is the first thing that is wrong, and how many more there are, for people who see the problem's detail only.
+// Summary returns the first error and the number of others, for clients that show only the problem's detail.
 func Summary(problems []schema.FieldProblem) string {
 	text := problems[0].Error()
 	if more := len(problems) - 1; more > 0 {
@@ -147,14 +156,14 @@ func Summary(problems []schema.FieldProblem) string {
 	return text
 }
 
-// BadQuery says what is wrong with a query.
+// BadQuery rejects a query.
 func BadQuery(problems ...schema.FieldProblem) error {
-	return Malformed.Because("the query is not as it should be: %s", Summary(problems)).Listing(problems)
+	return Malformed.Because("the query is invalid: %s", Summary(problems)).Listing(problems)
 }
 
-// BadField refuses a body for one of its fields.
+// BadField rejects a body because of one field.
 func BadField(field, reason string) error {
 	problem := schema.FieldProblem{Field: field, Reason: reason}
-	return Malformed.Because("the body is not as it should be: %s",
+	return Malformed.Because("the body is invalid: %s",
 		Summary([]schema.FieldProblem{problem})).Listing([]schema.FieldProblem{problem})
 }

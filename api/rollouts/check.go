@@ -25,24 +25,24 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// Check asks the home cluster and the party's worker, without a write, whether the rollout can be carried out.
+// Check asks the home cluster and the party's worker, without a write, whether the rollout can be executed.
 func (s *rolloutStart) Check(ctx context.Context) error {
-	if s.checked || s.bringHome {
+	if s.checked || s.rollBackFrozen {
 		return nil
 	}
 	found, err := s.findings(ctx)
 	if err != nil {
 		return err
 	}
-	problems, warnings := s.weigh(found)
+	problems, warnings := s.classify(found)
 	problems = append(problems, neverOpens(s.request.Spec.Policy)...)
 	if len(problems) == 0 && s.undo != nil {
-		problems = s.takeRevision(found)
+		problems = s.applyRevision(found)
 	}
 	if len(problems) > 0 {
 		return s.refused(problems...)
 	}
-	s.request.Warnings, s.foreseen = append(s.request.Warnings, warnings...), found.Foreseen
+	s.request.Warnings, s.predicted = append(s.request.Warnings, warnings...), found.Predicted
 	held, err := s.heldBy(ctx, found)
 	if s.checked = err == nil; err != nil || held == "" {
 		return err
@@ -50,8 +50,8 @@ func (s *rolloutStart) Check(ctx context.Context) error {
 	return problem.Conflict.Because("%s", held).HeldBy(workloadops.ParseHolder(found.Holder).WorkflowID)
 }
 
-// weigh parts what was found into what refuses the rollout and what is only said.
-func (s *rolloutStart) weigh(found *rollout.PreflightResult) (problems []schema.FieldProblem, warnings []string) {
+// classify splits a preflight result into refusals of the rollout and warnings.
+func (s *rolloutStart) classify(found *rollout.PreflightResult) (problems []schema.FieldProblem, warnings []string) {
 	for _, refusal := range found.Refusals {
 		problems = append(problems, schema.FieldProblem{Field: refusal.Field, Reason: refusal.Reason})
 	}
@@ -60,15 +60,16 @@ func (s *rolloutStart) weigh(found *rollout.PreflightResult) (problems []schema.
 	switch {
 	case found.Unsettled != "" && wait == 0:
 		problems = append(problems, schema.FieldProblem{Field: "workloadRef", Reason: found.Unsettled +
-			": wait until that is done, or leave out policy.settleSeconds"})
+			": wait until that is done, or omit policy.settleSeconds"})
 	case found.Unsettled != "":
-		warnings = append(warnings, fmt.Sprintf("%s: the release waits up to %s for that before it begins", found.Unsettled, wait))
+		warnings = append(warnings, fmt.Sprintf("%s: the release waits up to %s for that before it begins",
+			found.Unsettled, wait))
 	}
 	warnings = append(warnings, found.Notices...)
 	return problems, append(warnings, spec.Strategy.Warnings(spec.Workload(), found.Replicas)...)
 }
 
-// findings are what the party's worker says of the rollout.
+// findings returns the preflight result of the party's worker.
 func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, error) {
 	if err := s.findShared(ctx); err != nil {
 		return nil, err
@@ -78,18 +79,23 @@ func (s *rolloutStart) findings(ctx context.Context) (*rollout.PreflightResult, 
 		return nil, err
 	}
 	spec := s.request.Spec
-	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change, Shared: s.shared, Subject: rollout.Subject{
-		Workload: spec.Workload(), Name: spec.Name, Claim: workloadops.Holder{Engine: engine}.String(),
-		DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: s.BudgetSeconds()}}
-	check := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started", Summary: "can " + s.key.String() +
-		" be carried out?"}
-	outcome, err := check.Rollout(ctx, workflows.RolloutPreflight{Party: s.key.party, Queue: s.queue, Request: request})
+	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change, Shared: s.shared,
+		Subject: rollout.Subject{
+			Workload: spec.Workload(), Name: spec.Name, Claim: workloadops.Holder{Engine: engine}.String(),
+			DeadlineSeconds: spec.Policy.StepDeadlineSeconds, UnreachableBudgetSeconds: s.BudgetSeconds()}}
+	check := start.Preflight{Backend: s.Backend, Refusal: s.key.String() + " was not started",
+		Summary: "can " + s.key.String() +
+			" be carried out?"}
+	outcome, err := check.CheckRollout(ctx, workflows.RolloutPreflight{Party: s.key.party, Queue: s.queue,
+		Request: request})
 	if err != nil {
 		return nil, err
 	}
 	if outcome.Unreachable != "" || outcome.Rollout == nil {
-		unreachable := s.WhoIsAbsent(ctx, backend.AbsentParty{Name: s.key.party, Queue: s.queue, Trouble: outcome.Unreachable})
-		return nil, problem.Unreachable.Because("%s was not started: %s cannot be reached (%s); nothing was changed", s.key,
+		unreachable := s.ExplainUnreachable(ctx, backend.UnreachableParty{Name: s.key.party, Queue: s.queue,
+			Reason: outcome.Unreachable})
+		return nil, problem.Unreachable.Because("%s was not started: %s cannot be reached (%s); nothing was changed",
+			s.key,
 			unreachable[0].Field, unreachable[0].Reason).Listing(unreachable)
 	}
 	return outcome.Rollout, nil
@@ -105,8 +111,10 @@ func (s *rolloutStart) findShared(ctx context.Context) error {
 	return err
 }
 
-// FindShared reads the TrafficRouting that a rollout's strategy refers to, nil where it refers to none. refusal says why it cannot be used.
-func FindShared(ctx context.Context, b *backend.Backend, spec strategy.Spec) (shared *rollout.SharedTraffic, refusal string, err error) {
+// FindShared reads the TrafficRouting that a rollout's strategy refers to; nil if it refers to none. refusal is the
+// reason why it cannot be used.
+func FindShared(ctx context.Context, b *backend.Backend, spec strategy.Spec) (shared *rollout.SharedTraffic,
+	refusal string, err error) {
 	name := spec.Strategy.TrafficRoutingRef
 	if name == "" {
 		return nil, "", nil
@@ -133,12 +141,12 @@ func FindShared(ctx context.Context, b *backend.Backend, spec strategy.Spec) (sh
 	}
 	decoded, wrong := trafficrouting.DecodeSpec(found.Name, found.Spec)
 	if len(wrong) > 0 {
-		return refused("is not as it should be: " + problem.Summary(problem.Fields(wrong)))
+		return refused("is invalid: " + problem.Summary(problem.Fields(wrong)))
 	}
 	return &decoded, "", nil
 }
 
-// heldBy says, in a sentence, which living release has the workload or something that routes to it; "" when it is free for this one.
+// heldBy describes which live release holds the workload or an object that routes traffic to it; "" if none does.
 func (s *rolloutStart) heldBy(ctx context.Context, found *rollout.PreflightResult) (string, error) {
 	if found.Holder == "" {
 		return "", nil
@@ -149,21 +157,24 @@ func (s *rolloutStart) heldBy(ctx context.Context, found *rollout.PreflightResul
 	case err != nil:
 		return "", err
 	case holder.Engine.Differs(engine):
-		return fmt.Sprintf("%s is held by %s: %s", found.On, holder.For(engine), workloadops.ForeignReason(holder)), nil
+		return fmt.Sprintf("%s is held by %s: %s", found.HeldObject, holder.NameFor(engine),
+			workloadops.ForeignReason(holder)), nil
 	case holder.WorkflowID == s.key.workflowID():
-		return "", nil // its own: the live release that is superseded, or a dead one
+		// the rollout's own claim: of the live release that is superseded, or of one that ended abnormally
+		return "", nil
 	}
 	if namespace, name, ok := v1alpha1.ParseTrafficClaim(found.Holder); ok {
-		return s.trafficHeldBy(ctx, found.On, namespace, name)
+		return s.trafficHeldBy(ctx, found.HeldObject, namespace, name)
 	}
 	alive, err := s.HolderAlive(ctx, holder)
 	if err != nil || !alive {
 		return "", err
 	}
-	return fmt.Sprintf("%s is held by the release %s: wait until it is over, or stop it", found.On, holder.WorkflowID), nil
+	return fmt.Sprintf("%s is held by the release %s: wait until it has ended, or stop it", found.HeldObject,
+		holder.WorkflowID), nil
 }
 
-// trafficHeldBy is for routes that a TrafficRouting holds for its rollouts.
+// trafficHeldBy is heldBy for a route that a TrafficRouting holds for its rollouts.
 func (s *rolloutStart) trafficHeldBy(ctx context.Context, on, namespace, name string) (string, error) {
 	if namespace == s.key.namespace && name == s.request.Spec.Strategy.TrafficRoutingRef {
 		return "", nil
@@ -182,14 +193,15 @@ func (s *rolloutStart) trafficHeldBy(ctx context.Context, on, namespace, name st
 			return "", err
 		}
 		if alive {
-			return fmt.Sprintf("%s is held by TrafficRouting %s/%s for the release %s: wait until it is over, or stop it", on, namespace, name,
+			return fmt.Sprintf("%s is held by TrafficRouting %s/%s for the release %s: wait until it has ended, or "+
+				"stop it", on, namespace, name,
 				holder.WorkflowID), nil
 		}
 	}
 	return "", nil
 }
 
-// ValidateRollout answers POST /api/v1/rollouts/validate: every check of a start, without a write.
+// ValidateRollout answers POST /api/v1/rollouts/validate: it runs all checks of a start, without a write.
 func (h *Handlers) ValidateRollout(c echo.Context) error {
 	request, wrong, err := input.Decode(c, strategy.DecodeRequest)
 	if err != nil {
@@ -207,25 +219,27 @@ func (h *Handlers) ValidateRollout(c echo.Context) error {
 	return c.JSON(http.StatusOK, result)
 }
 
-// validateRollout adds what the catalogue of parties, the home cluster and the party's worker say.
-func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request, result *schema.RolloutValidateResult) error {
+// validateRollout adds the findings of the party lookup, the home cluster and the party's worker.
+func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request,
+	result *schema.RolloutValidateResult) error {
 	result.Warnings = append(result.Warnings, request.Warnings...)
 	s := &rolloutStart{Handlers: h, request: request}
-	if err := s.place(ctx); err != nil {
+	if err := s.resolveParty(ctx); err != nil {
 		return asFindings(err, result)
 	}
-	outline := h.asAsked(s.key.workflowID(), machine.Asked{Spec: s.request.Spec, CreatedAt: time.Now().UTC(), Actor: request.Actor,
-		Reason: request.Reason, Via: string(schema.FrontDoorHTTP)})
+	outline := h.initialStatus(s.key.workflowID(),
+		machine.Request{Spec: s.request.Spec, CreatedAt: time.Now().UTC(), Actor: request.Actor,
+			Reason: request.Reason, Via: string(schema.FrontDoorHTTP)})
 	result.Rollout = &outline
 	found, err := s.findings(ctx)
 	if err != nil {
 		return asFindings(err, result)
 	}
-	problems, warnings := s.weigh(found)
+	problems, warnings := s.classify(found)
 	result.Errors, result.Warnings = append(result.Errors, problems...), append(result.Warnings, warnings...)
 	if found.Frozen {
 		result.Warnings = append(result.Warnings,
-			"an earlier release left the workload frozen between two versions: this one brings it home first")
+			"an earlier release left the workload frozen between two versions: this one rolls it back first")
 	}
 	held, err := s.heldBy(ctx, found)
 	if err != nil {
@@ -236,12 +250,13 @@ func (h *Handlers) validateRollout(ctx context.Context, request strategy.Request
 	}
 	described, err := h.Describe(ctx, s.key.workflowID())
 	if err == nil && execution.IsOpen(described) && !request.Supersede {
-		result.Warnings = append(result.Warnings, s.key.String()+" is being released just now: wait until it is over, or give supersede: true")
+		result.Warnings = append(result.Warnings, s.key.String()+
+			" is being released: wait until it has ended, or send supersede: true")
 	}
 	return err
 }
 
-// asFindings turns a refusal into what was found; any other error stays one.
+// asFindings adds a refusal to the result; it returns any other error.
 func asFindings(err error, result *schema.RolloutValidateResult) error {
 	var refused *problem.Error
 	if errors.As(err, &refused) && len(refused.Errors) > 0 && (refused.Status == problem.Refused.Status ||

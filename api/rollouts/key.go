@@ -17,21 +17,22 @@ import (
 	"slipway.io/slipway/store"
 )
 
-// rolloutKey is what a rollout is found by: one name in one namespace of one party has one live release.
+// rolloutKey identifies a rollout: a name in a namespace of a party has at most one live release.
 type rolloutKey struct {
 	party, namespace, name string
 }
 
-// newRolloutKey reads the parts of an address; what nothing can be called is not found.
+// newRolloutKey reads the parts of an address; an illegal name is reported as not found.
 func newRolloutKey(party *schema.Party, namespace, name string) (rolloutKey, error) {
 	key := rolloutKey{cmp.Or(input.Text(party), catalog.DefaultParty), namespace, name}
-	if catalog.ValidID(key.party) != nil || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+	if catalog.ValidID(key.party) != nil || len(validation.IsDNS1123Label(namespace)) > 0 ||
+		len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return key, key.missing()
 	}
 	return key, nil
 }
 
-// rolloutOfSubject reads the subject of a rollout's record.
+// rolloutOfSubject parses the subject of a rollout's record.
 func rolloutOfSubject(subject string) (key rolloutKey, ok bool) {
 	parts := strings.Split(subject, "/")
 	if len(parts) != 3 {
@@ -46,12 +47,12 @@ func (k rolloutKey) subject() string {
 	return v1alpha1.RolloutSubject(k.party, k.namespace, k.name)
 }
 
-// labels find the records of all releases of this name.
+// labels select the records of all releases of this name.
 func (k rolloutKey) labels() map[string]string {
 	return store.RolloutLabels(k.party, k.namespace, k.name)
 }
 
-// String is how messages name it.
+// String names the rollout in messages.
 func (k rolloutKey) String() string {
 	if k.party == catalog.DefaultParty {
 		return fmt.Sprintf("rollout %s/%s", k.namespace, k.name)
@@ -59,7 +60,7 @@ func (k rolloutKey) String() string {
 	return fmt.Sprintf("rollout %s/%s of party %s", k.namespace, k.name, k.party)
 }
 
-// path is the address under which it is read, verb the address of a verb.
+// path is the address of the rollout, verb the address of one of its verbs.
 func (k rolloutKey) path() string { return k.verb("") }
 
 func (k rolloutKey) verb(verb string) string {

@@ -26,25 +26,27 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// ListRollouts answers GET /api/v1/rollouts: the newest record of each name, and what Temporal's lists say of those that still run.
+// ListRollouts answers GET /api/v1/rollouts: the newest record of each name, joined with Temporal's lists for running
+// rollouts.
 func (h *Handlers) ListRollouts(c echo.Context, params schema.ListRolloutsParams) error {
 	wanted, err := rolloutFilter(params)
 	if err != nil {
 		return err
 	}
-	return answer.Shared(c, h.Recent, answer.FreshList, func(ctx context.Context) (page.List[schema.RolloutSummary], error) {
-		return h.list(ctx, wanted)
-	})
+	return answer.Shared(c, h.Recent, answer.ListMaxAge,
+		func(ctx context.Context) (page.List[schema.RolloutSummary], error) {
+			return h.list(ctx, wanted)
+		})
 }
 
-func (h *Handlers) list(ctx context.Context, wanted wantedRollouts) (page.List[schema.RolloutSummary], error) {
+func (h *Handlers) list(ctx context.Context, wanted listFilter) (page.List[schema.RolloutSummary], error) {
 	records, err := h.Home.ListNewest(ctx, map[string]string{v1alpha1.LabelKind: v1alpha1.KindRollout})
 	if err != nil {
 		return page.List[schema.RolloutSummary]{}, err
 	}
 	lister := &rolloutLister{h, backend.OpenWorkflows{Backend: h.Backend,
 		Query: fmt.Sprintf("%s = '%s'", workflows.AttributeKind.GetName(), workflows.KindRollout)}}
-	return page.OfRecords(wanted.page, records,
+	return page.FromRecords(wanted.page, records,
 		func(record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, bool, error) {
 			key, ok := rolloutOfSubject(record.Spec.Subject)
 			if !ok || !wanted.hasKey(key) {
@@ -55,28 +57,29 @@ func (h *Handlers) list(ctx context.Context, wanted wantedRollouts) (page.List[s
 		})
 }
 
-// wantedRollouts is what a list was asked for.
-type wantedRollouts struct {
+// listFilter is the filter and the page of a list request.
+type listFilter struct {
 	party, namespace string
 	phases           []rollout.Phase
 	waits            []rollout.WaitKind
-	page             page.Asked
+	page             page.Request
 }
 
-func (w wantedRollouts) hasKey(key rolloutKey) bool {
+func (w listFilter) hasKey(key rolloutKey) bool {
 	return (w.party == "" || w.party == key.party) && (w.namespace == "" || w.namespace == key.namespace)
 }
 
-func (w wantedRollouts) hasState(s schema.RolloutSummary) bool {
+func (w listFilter) hasState(s schema.RolloutSummary) bool {
 	return (len(w.phases) == 0 || slices.Contains(w.phases, s.Phase)) &&
 		(len(w.waits) == 0 || s.WaitingFor != nil && slices.Contains(w.waits, s.WaitingFor.Kind))
 }
 
-var rolloutPhases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseHealthy, rollout.PhaseFailed, rollout.PhaseRolledBack,
+var rolloutPhases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseHealthy, rollout.PhaseFailed,
+	rollout.PhaseRolledBack,
 	rollout.PhaseCancelled}
 
-func rolloutFilter(params schema.ListRolloutsParams) (wantedRollouts, error) {
-	wanted := wantedRollouts{party: input.Text(params.Party), namespace: input.Text(params.Namespace)}
+func rolloutFilter(params schema.ListRolloutsParams) (listFilter, error) {
+	wanted := listFilter{party: input.Text(params.Party), namespace: input.Text(params.Namespace)}
 	var err error
 	if wanted.page, err = page.Parse(params.Limit, params.Cursor); err != nil {
 		return wanted, err
@@ -88,16 +91,19 @@ func rolloutFilter(params schema.ListRolloutsParams) (wantedRollouts, error) {
 	return wanted, err
 }
 
-// rolloutLister makes the summaries of one list.
+// rolloutLister creates the summaries of one list.
 type rolloutLister struct {
 	*Handlers
 	open backend.OpenWorkflows
 }
 
-func (l *rolloutLister) summary(ctx context.Context, key rolloutKey, record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, error) {
-	summary := schema.RolloutSummary{Party: key.party, Namespace: key.namespace, Name: key.name, WorkloadRef: record.Spec.Workload,
-		Style:   strategy.Style(record.Spec.Style),
-		Summary: record.Spec.Comment, Actor: record.Spec.Actor, CreatedAt: record.Spec.CreatedAt.UTC(), Record: record.Name,
+func (l *rolloutLister) summary(ctx context.Context, key rolloutKey,
+	record *v1alpha1.ReleaseRecord) (schema.RolloutSummary, error) {
+	summary := schema.RolloutSummary{Party: key.party, Namespace: key.namespace, Name: key.name,
+		WorkloadRef: record.Spec.Workload,
+		Style:       strategy.Style(record.Spec.Style),
+		Summary:     record.Spec.Comment, Actor: record.Spec.Actor, CreatedAt: record.Spec.CreatedAt.UTC(),
+		Record:   record.Name,
 		Workflow: l.WorkflowRef(record.Spec.WorkflowID, "")}
 	if outcome := record.Outcome; outcome != nil {
 		summary.Phase, summary.Reason = rollout.Phase(outcome.State), outcome.Reason
@@ -112,7 +118,7 @@ func (l *rolloutLister) summary(ctx context.Context, key rolloutKey, record *v1a
 		return summary, err
 	}
 	if info == nil {
-		return l.lost(ctx, key, summary)
+		return l.addLost(ctx, key, summary)
 	}
 	summary.Phase = publishedPhase(info)
 	summary.Workflow = l.WorkflowRef(record.Spec.WorkflowID, info.GetExecution().GetRunId())
@@ -122,8 +128,10 @@ func (l *rolloutLister) summary(ctx context.Context, key rolloutKey, record *v1a
 	return summary, nil
 }
 
-// lost is for the few rollouts whose record is not complete and whose workflow does not run: they are read in full.
-func (l *rolloutLister) lost(ctx context.Context, key rolloutKey, summary schema.RolloutSummary) (schema.RolloutSummary, error) {
+// addLost completes the summary of a rollout without a recorded outcome whose workflow does not run. Such rollouts are
+// few, and are read in full.
+func (l *rolloutLister) addLost(ctx context.Context, key rolloutKey,
+	summary schema.RolloutSummary) (schema.RolloutSummary, error) {
 	seen, err := l.readRollout(ctx, key)
 	if err != nil {
 		return summary, err
@@ -135,8 +143,10 @@ func (l *rolloutLister) lost(ctx context.Context, key rolloutKey, summary schema
 	return summary, nil
 }
 
-// GetRolloutHistory answers GET /api/v1/rollouts/{namespace}/{name}/history: the release that runs, and the past ones from their records.
-func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string, params schema.GetRolloutHistoryParams) error {
+// GetRolloutHistory answers GET /api/v1/rollouts/{namespace}/{name}/history: the running release, and the past ones
+// from their records.
+func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string,
+	params schema.GetRolloutHistoryParams) error {
 	key, err := newRolloutKey(params.Party, namespace, name)
 	if err != nil {
 		return err
@@ -154,7 +164,8 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string, par
 		return key.missing()
 	}
 	past := newHistory(h, key, records)
-	list, err := page.OfRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool, error) {
+	list, err := page.FromRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.RolloutRelease, bool,
+		error) {
 		release, err := past.release(ctx, record.Name)
 		if err == nil {
 			release.Replaced, err = past.replaced(ctx, record.Name)
@@ -164,21 +175,22 @@ func (h *Handlers) GetRolloutHistory(c echo.Context, namespace, name string, par
 	return answer.JSON(c, list, err)
 }
 
-// rolloutHistory reads the releases of one name. The live one is asked once, and only if some record is not complete.
+// rolloutHistory reads the releases of one name. The live release is read once, and only if a record has no outcome.
 type rolloutHistory struct {
 	*Handlers
 	key    rolloutKey
 	newest string
 	live   *rolloutSnapshot
-	// releases are the names of the records of releases, newest first, and numbers their numbers; read are those that were read.
+	// releases are the record names of the releases, newest first; numbers and read are their numbers and the statuses
+	// read so far.
 	releases []string
 	numbers  map[string]int64
 	read     map[string]rollout.Status
-	// found are the numbers of the versions that they found, nil until somebody asks.
-	found map[string]int64
+	// replacedNumbers are the numbers of the versions that the releases replaced; nil until needed.
+	replacedNumbers map[string]int64
 }
 
-// newHistory reads the releases of a name, whose records come newest first.
+// newHistory returns the history of a name, whose records come newest first.
 func newHistory(h *Handlers, key rolloutKey, records []*v1alpha1.ReleaseRecord) *rolloutHistory {
 	p := &rolloutHistory{Handlers: h, key: key, numbers: map[string]int64{}, read: map[string]rollout.Status{}}
 	if len(records) > 0 {
@@ -186,7 +198,7 @@ func newHistory(h *Handlers, key rolloutKey, records []*v1alpha1.ReleaseRecord) 
 	}
 	numbers := history.Numbers(store.RecordedNumbers(records))
 	for _, record := range records {
-		if store.BringsHome(record) {
+		if store.IsRestoreOnly(record) {
 			continue
 		}
 		p.numbers[record.Name] = numbers[len(p.releases)]
@@ -195,24 +207,25 @@ func newHistory(h *Handlers, key rolloutKey, records []*v1alpha1.ReleaseRecord) 
 	return p
 }
 
-// replaced is the number of the version that a release found, 0 where that has none. The whole history of its workload tells: somebody may have brought
-// back any version of it.
+// replaced returns the number of the version that a release replaced; 0 if it has none. It needs the whole history of
+// the workload, because an undo may have restored any version.
 func (p *rolloutHistory) replaced(ctx context.Context, name string) (int64, error) {
-	if p.found == nil {
+	if p.replacedNumbers == nil {
 		if err := p.readAll(ctx); err != nil {
 			return 0, err
 		}
 	}
-	return p.found[name], nil
+	return p.replacedNumbers[name], nil
 }
 
-// readAll reads every release of the name, for the versions that they found. Under one name, several workloads may have been released.
+// readAll reads all releases of the name, for the versions that they replaced. Several workloads may have been released
+// under one name.
 func (p *rolloutHistory) readAll(ctx context.Context) error {
 	byWorkload := map[catalog.WorkloadRef][]rollout.Status{}
 	names := map[catalog.WorkloadRef][]string{}
 	for _, name := range p.releases {
 		status, err := p.statusOf(ctx, name)
-		if problem.IsGone(err) {
+		if problem.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -221,16 +234,16 @@ func (p *rolloutHistory) readAll(ctx context.Context) error {
 		of := status.WorkloadRef
 		byWorkload[of], names[of] = append(byWorkload[of], status), append(names[of], name)
 	}
-	p.found = map[string]int64{}
+	p.replacedNumbers = map[string]int64{}
 	for workload, statuses := range byWorkload {
 		for i, number := range history.Of(statuses).Replaced {
-			p.found[names[workload][i]] = number
+			p.replacedNumbers[names[workload][i]] = number
 		}
 	}
 	return nil
 }
 
-// statusOf reads a release once.
+// statusOf returns the status of a release, which is read once.
 func (p *rolloutHistory) statusOf(ctx context.Context, name string) (rollout.Status, error) {
 	if status, is := p.read[name]; is {
 		return status, nil
@@ -252,16 +265,16 @@ func (p *rolloutHistory) release(ctx context.Context, name string) (schema.Rollo
 		Via: record.Labels[v1alpha1.LabelVia]}, err
 }
 
-// status is a release as it ended, or as it is, with its number.
+// status returns the final or current status of a release, with its number.
 func (p *rolloutHistory) status(ctx context.Context, record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
-	status, err := p.unnumbered(ctx, record)
+	status, err := p.withoutNumber(ctx, record)
 	if number := p.numbers[record.Name]; number > 0 {
 		status.Revision = number
 	}
 	return status, err
 }
 
-func (p *rolloutHistory) unnumbered(ctx context.Context, record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
+func (p *rolloutHistory) withoutNumber(ctx context.Context, record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
 	if record.Outcome != nil {
 		seen, err := p.readComplete(record)
 		return seen.status, err
@@ -280,20 +293,22 @@ func (p *rolloutHistory) unnumbered(ctx context.Context, record *v1alpha1.Releas
 	if err != nil {
 		return status, err
 	}
-	switch fresh := time.Since(record.Spec.CreatedAt.Time) < start.Window; {
+	switch fresh := time.Since(record.Spec.CreatedAt.Time) < start.LaunchWindow; {
 	case record.Name != p.newest:
-		status.Phase, status.Reason = rollout.PhaseFailed, "it was never recorded as over: its workflow was terminated, or never started"
-	case fresh || makesWayFor(p.live.status, record.Name):
-		status.Reason = "is being started: the release before it goes back first"
+		status.Phase, status.Reason = rollout.PhaseFailed,
+			"it has no recorded outcome: its workflow was terminated, or never started"
+	case fresh || isSupersededBy(p.live.status, record.Name):
+		status.Reason = "is being started: the previous release is rolled back first"
 	default:
-		status.Phase, status.Reason = rollout.PhaseFailed, neverKnown
+		status.Phase, status.Reason = rollout.PhaseFailed, reasonNoWorkflow
 	}
 	return status, nil
 }
 
-// makesWayFor says whether a live release goes back because that of the record takes its place.
-func makesWayFor(live rollout.Status, record string) bool {
+// isSupersededBy reports whether a live release is being rolled back because the record's release supersedes it.
+func isSupersededBy(live rollout.Status, record string) bool {
 	return slices.ContainsFunc(live.History, func(e audit.Entry) bool {
-		return e.Verb == rollout.VerbSupersede && e.Outcome == audit.Accepted && e.Key == audit.KeptKey(supersedeKey(record))
+		return e.Verb == rollout.VerbSupersede && e.Outcome == audit.Accepted &&
+			e.Key == audit.StoredKey(supersedeKey(record))
 	})
 }

@@ -12,17 +12,19 @@ import (
 	"slipway.io/slipway/release/rollout/machine"
 )
 
-// podCount is what an activity of a rollout says of its pods, in its heartbeat or with a failure that is tried again.
+// podCount is an activity's report on its pods, in its heartbeat or in the details of a retried failure.
 type podCount struct {
 	Message      string `json:"message"`
 	Updated      *int32 `json:"updated"`
 	UpdatedReady *int32 `json:"updatedReady"`
 }
 
-// showRolloutProgress puts what the running activity last reported into the status: between two events of its history the workflow knows
-// nothing of its pods. The activities were read before the workflow was asked: one that it does not wait for any more is over.
+// showRolloutProgress adds the last report of the running activity to the status: the workflow learns nothing about
+// pods between two events of its history. The pending activities were read before the workflow was queried: an activity
+// that the workflow no longer waits for has ended.
 func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingActivityInfo) {
-	if w := status.WaitingFor; w == nil || w.Kind != rollout.WaitPods && w.Kind != rollout.WaitTraffic && w.Kind != rollout.WaitParty {
+	if w := status.WaitingFor; w == nil || w.Kind != rollout.WaitPods && w.Kind != rollout.WaitTraffic &&
+		w.Kind != rollout.WaitParty {
 		return
 	}
 	for _, activity := range pending {
@@ -32,7 +34,8 @@ func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingAc
 			showPods(status, activity)
 		case rollout.ActivityBegin, rollout.ActivityMove, rollout.ActivityRoute, rollout.ActivityFinish:
 			showPods(status, activity)
-		case rollout.ActivityHoldTraffic: // only its latest attempt knows that it waits for another release, and for which
+		// only its latest attempt reports that it waits for another release, and for which
+		case rollout.ActivityHoldTraffic:
 			if message := activity.GetLastFailure().GetMessage(); message != "" {
 				status.Reason = message
 				showWait(status, message)
@@ -41,9 +44,9 @@ func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingAc
 	}
 }
 
-// showPods puts the newest count of the pods into the status, and what is waited for.
+// showPods adds the newest pod counts and the message of the awaited condition to the status.
 func showPods(status *rollout.Status, activity *workflowpb.PendingActivityInfo) {
-	count := reported(activity)
+	count := newestPodCount(activity)
 	if count.UpdatedReady != nil {
 		status.CanaryReadyReplicas = *count.UpdatedReady
 	}
@@ -53,29 +56,33 @@ func showPods(status *rollout.Status, activity *workflowpb.PendingActivityInfo) 
 	showWait(status, backend.Progress(activity))
 }
 
-// showLeg puts how far a leg has gone into the status: its workflow hears of the leg's steps when it is over. What people have commanded meanwhile is the
-// workflow's to tell.
+// showLeg adds the progress of a leg to the status: the workflow learns of the leg's steps only when the leg has ended.
+// What users have commanded in the meantime comes from the workflow alone.
 func showLeg(status *rollout.Status, activity *workflowpb.PendingActivityInfo) {
-	var told machine.LegProgress
+	var progress machine.LegProgress
 	payloads := activity.GetHeartbeatDetails().GetPayloads()
-	if len(payloads) == 0 || converter.GetDefaultDataConverter().FromPayload(payloads[0], &told) != nil || told.Status == nil {
+	if len(payloads) == 0 || converter.GetDefaultDataConverter().FromPayload(payloads[0], &progress) != nil ||
+		progress.Status == nil {
 		return
 	}
-	on := told.Status
+	on := progress.Status
 	if on.Phase != status.Phase || on.CurrentStepIndex < status.CurrentStepIndex || len(on.Steps) != len(status.Steps) {
-		return // a command has turned the rollout round since
+		return // a command has changed the rollout's direction or steps since then
 	}
-	status.CurrentStepIndex, status.NextStepIndex, status.CurrentStepState = on.CurrentStepIndex, on.NextStepIndex, on.CurrentStepState
+	status.CurrentStepIndex, status.NextStepIndex, status.CurrentStepState = on.CurrentStepIndex, on.NextStepIndex,
+		on.CurrentStepState
 	status.Steps, status.FinalisingStep, status.Traffic = on.Steps, on.FinalisingStep, on.Traffic
-	status.Replicas, status.CanaryReplicas, status.CanaryReadyReplicas = on.Replicas, on.CanaryReplicas, on.CanaryReadyReplicas
-	status.StableRevision, status.CanaryRevision, status.PodTemplateHash = on.StableRevision, on.CanaryRevision, on.PodTemplateHash
+	status.Replicas, status.CanaryReplicas, status.CanaryReadyReplicas = on.Replicas, on.CanaryReplicas,
+		on.CanaryReadyReplicas
+	status.StableRevision, status.CanaryRevision, status.PodTemplateHash = on.StableRevision, on.CanaryRevision,
+		on.PodTemplateHash
 	status.Images, status.ObservedWorkloadGeneration = on.Images, on.ObservedWorkloadGeneration
 	if !status.Paused {
 		status.Reason, status.WaitingFor, status.LastUpdateTime = on.Reason, on.WaitingFor, on.LastUpdateTime
 	}
 }
 
-// showWait says what is waited for; the status is remembered as its workflow told it.
+// showWait sets the message of the awaited condition. It copies WaitingFor, because the cached status must not change.
 func showWait(status *rollout.Status, message string) {
 	if message == "" {
 		return
@@ -88,21 +95,23 @@ func showWait(status *rollout.Status, message string) {
 	status.WaitingFor = &waiting
 }
 
-// reported is the newest count of an activity: its latest heartbeat's, or its latest failure's.
-func reported(activity *workflowpb.PendingActivityInfo) podCount {
+// reported returns the newest pod count of an activity: from its latest heartbeat or its latest failure.
+func newestPodCount(activity *workflowpb.PendingActivityInfo) podCount {
 	var beat podCount
 	if payloads := activity.GetHeartbeatDetails().GetPayloads(); len(payloads) > 0 {
-		_ = converter.GetDefaultDataConverter().FromPayload(payloads[0], &beat) // another form says nothing of pods
+		// a heartbeat of another format contains no pod count
+		_ = converter.GetDefaultDataConverter().FromPayload(payloads[0], &beat)
 	}
-	beaten := activity.GetLastHeartbeatTime().AsTime()
-	if beat.UpdatedReady != nil && !beaten.Before(activity.GetLastAttemptCompleteTime().AsTime()) {
+	beatAt := activity.GetLastHeartbeatTime().AsTime()
+	if beat.UpdatedReady != nil && !beatAt.Before(activity.GetLastAttemptCompleteTime().AsTime()) {
 		return beat
 	}
 	details := activity.GetLastFailure().GetApplicationFailureInfo().GetDetails().GetPayloads()
-	var told failure.Details
+	var reportedFailure failure.Details
 	var failed podCount
-	if len(details) > 0 && converter.GetDefaultDataConverter().FromPayload(details[0], &told) == nil && len(told.Data) > 0 &&
-		json.Unmarshal(told.Data, &failed) == nil && failed.UpdatedReady != nil {
+	if len(details) > 0 && converter.GetDefaultDataConverter().FromPayload(details[0], &reportedFailure) == nil &&
+		len(reportedFailure.Data) > 0 &&
+		json.Unmarshal(reportedFailure.Data, &failed) == nil && failed.UpdatedReady != nil {
 		return failed
 	}
 	return beat

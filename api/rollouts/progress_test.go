@@ -18,8 +18,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Temporal is asked for the pending activities first and the workflow second: what the workflow says may be the newer of the two.
-func TestProgressIsShownOnlyWhileAnActivityIsWaitedFor(t *testing.T) {
+// The pending activities are read before the workflow is queried: the workflow's status may be newer.
+func TestShowRolloutProgress_OnlyWhenWorkflowWaitsForActivity(t *testing.T) {
 	scheduled := &workflowpb.PendingActivityInfo{ActivityType: &commonpb.ActivityType{Name: rollout.ActivityMove},
 		State: enumspb.PENDING_ACTIVITY_STATE_SCHEDULED}
 	holding := &workflowpb.PendingActivityInfo{ActivityType: &commonpb.ActivityType{Name: rollout.ActivityHoldTraffic},
@@ -30,58 +30,67 @@ func TestProgressIsShownOnlyWhileAnActivityIsWaitedFor(t *testing.T) {
 		activity *workflowpb.PendingActivityInfo
 		want     string
 	}{
-		{"the activity is what it waits for", rollout.WaitPods, scheduled, "waits for a worker of its party"},
-		{"the activity ended before the workflow was asked", rollout.WaitApproval, scheduled, "as told"},
-		{"so did that one, and a timer runs", rollout.WaitTimer, scheduled, "as told"},
-		{"it has failed or is paused meanwhile", rollout.WaitResume, scheduled, "as told"},
-		{"somebody's edit is waited for", rollout.WaitDrift, scheduled, "as told"},
+		{"the workflow waits for the activity", rollout.WaitPods, scheduled, "waits for a worker of its party"},
+		{"the activity ended before the query, and an approval is awaited", rollout.WaitApproval, scheduled,
+			"from workflow"},
+		{"the activity ended before the query, and a timer runs", rollout.WaitTimer, scheduled, "from workflow"},
+		{"the rollout has failed or was paused before the query", rollout.WaitResume, scheduled, "from workflow"},
+		{"the rollout waits because of a change by another client", rollout.WaitDrift, scheduled, "from workflow"},
 		{"another release holds the traffic", rollout.WaitTraffic, holding, "shop/other holds it"},
-		{"the hold ended before the workflow was asked", rollout.WaitApproval, holding, "as told"},
+		{"the hold ended before the query", rollout.WaitApproval, holding, "from workflow"},
 	} {
-		status := rollout.Status{Reason: "as told", WaitingFor: &rollout.WaitingFor{Kind: c.kind, Since: time.Unix(1, 0), Message: "as told"}}
+		status := rollout.Status{Reason: "from workflow",
+			WaitingFor: &rollout.WaitingFor{Kind: c.kind, Since: time.Unix(1, 0), Message: "from workflow"}}
 		showRolloutProgress(&status, []*workflowpb.PendingActivityInfo{c.activity})
 		require.Equal(t, c.want, status.WaitingFor.Message, c.why)
-		if c.want == "as told" {
-			require.Equal(t, "as told", status.Reason, c.why)
+		if c.want == "from workflow" {
+			require.Equal(t, "from workflow", status.Reason, c.why)
 		}
 	}
-	over := rollout.Status{Phase: rollout.PhaseCancelled, Reason: "stopped"}
-	showRolloutProgress(&over, []*workflowpb.PendingActivityInfo{holding})
-	require.Equal(t, rollout.Status{Phase: rollout.PhaseCancelled, Reason: "stopped"}, over, "it is over, and waits for nothing")
+	ended := rollout.Status{Phase: rollout.PhaseCancelled, Reason: "stopped"}
+	showRolloutProgress(&ended, []*workflowpb.PendingActivityInfo{holding})
+	require.Equal(t, rollout.Status{Phase: rollout.PhaseCancelled, Reason: "stopped"}, ended,
+		"an ended rollout waits for nothing")
 }
 
-// A leg goes through steps of which its workflow hears when it is over.
-func TestTheStepOfALegIsShownAsItsWorkerTellsIt(t *testing.T) {
+// A leg executes several steps; its workflow learns of them only when the leg has ended.
+func TestShowRolloutProgress_ShowsStepReportedByLeg(t *testing.T) {
 	steps := []rollout.StepStatus{{Index: 1}, {Index: 2}, {Index: 3}}
-	asked := rollout.Status{Phase: rollout.PhaseProgressing, Reason: "before the first step", CurrentStepIndex: 1, Steps: steps,
+	fromWorkflow := rollout.Status{Phase: rollout.PhaseProgressing, Reason: "before the first step",
+		CurrentStepIndex: 1, Steps: steps,
 		History: []audit.Entry{{Actor: "ann"}}, WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitParty}}
-	told := rollout.Status{Phase: rollout.PhaseProgressing, Reason: "step 2 of 3", CurrentStepIndex: 2, NextStepIndex: 3, Steps: steps, Replicas: 5,
-		CanaryReplicas: 1, CurrentStepState: rollout.StateUpgrade, WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitPods}}
+	fromLeg := rollout.Status{Phase: rollout.PhaseProgressing, Reason: "step 2 of 3", CurrentStepIndex: 2,
+		NextStepIndex: 3, Steps: steps, Replicas: 5,
+		CanaryReplicas: 1, CurrentStepState: rollout.StateUpgrade,
+		WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitPods}}
 	updated, ready := int32(3), int32(2)
 	beat := func(on rollout.Status) []*workflowpb.PendingActivityInfo {
 		payloads, err := converter.GetDefaultDataConverter().ToPayloads(machine.LegProgress{Status: &on,
 			Progress: workloadops.Progress{Message: "2 of 3 pods", Updated: &updated, UpdatedReady: &ready}})
 		require.NoError(t, err)
-		return []*workflowpb.PendingActivityInfo{{ActivityType: &commonpb.ActivityType{Name: machine.ActivityLeg}, HeartbeatDetails: payloads,
-			State: enumspb.PENDING_ACTIVITY_STATE_STARTED, LastHeartbeatTime: timestamppb.Now()}}
+		return []*workflowpb.PendingActivityInfo{{ActivityType: &commonpb.ActivityType{Name: machine.ActivityLeg},
+			HeartbeatDetails: payloads,
+			State:            enumspb.PENDING_ACTIVITY_STATE_STARTED, LastHeartbeatTime: timestamppb.Now()}}
 	}
-	status := asked
-	showRolloutProgress(&status, beat(told))
+	status := fromWorkflow
+	showRolloutProgress(&status, beat(fromLeg))
 	require.Equal(t, 2, status.CurrentStepIndex)
 	require.Equal(t, "step 2 of 3", status.Reason)
 	require.Equal(t, rollout.WaitPods, status.WaitingFor.Kind)
 	require.Equal(t, "2 of 3 pods", status.WaitingFor.Message)
-	require.Equal(t, []int32{5, 3, 2}, []int32{status.Replicas, status.CanaryReplicas, status.CanaryReadyReplicas}, "the pods' counts are newer than the step's")
-	require.Len(t, status.History, 1, "what people have sent is the workflow's to tell")
+	require.Equal(t, []int32{5, 3, 2}, []int32{status.Replicas, status.CanaryReplicas, status.CanaryReadyReplicas},
+		"the pods' counts are newer than the step's")
+	require.Len(t, status.History, 1, "the history of commands comes from the workflow")
 
-	paused := asked
-	paused.Paused, paused.Reason, paused.WaitingFor = true, "it holds where it is", &rollout.WaitingFor{Kind: rollout.WaitPods, Message: "it is stopped"}
-	showRolloutProgress(&paused, beat(told))
-	require.Equal(t, "it holds where it is", paused.Reason, "a command that was answered is not told over")
+	paused := fromWorkflow
+	paused.Paused, paused.Reason, paused.WaitingFor = true, "paused by a user",
+		&rollout.WaitingFor{Kind: rollout.WaitPods, Message: "paused"}
+	showRolloutProgress(&paused, beat(fromLeg))
+	require.Equal(t, "paused by a user", paused.Reason, "a heartbeat does not overwrite the reason of a pause")
 	require.Equal(t, 2, paused.CurrentStepIndex)
 
-	back := asked
-	back.CurrentStepIndex = 3
-	showRolloutProgress(&back, beat(told))
-	require.Equal(t, 3, back.CurrentStepIndex, "somebody has jumped on since the worker told")
+	ahead := fromWorkflow
+	ahead.CurrentStepIndex = 3
+	showRolloutProgress(&ahead, beat(fromLeg))
+	require.Equal(t, 3, ahead.CurrentStepIndex, "a user has jumped to a later step since the heartbeat")
 }

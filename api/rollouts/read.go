@@ -1,4 +1,4 @@
-// Package rollouts answers the HTTP API of rollouts.
+// Package rollouts implements the HTTP API of rollouts.
 package rollouts
 
 import (
@@ -29,13 +29,13 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// Handlers answer the operations of openapi.yaml on rollouts.
+// Handlers implements the operations of openapi.yaml on rollouts.
 type Handlers struct {
 	*backend.Backend
 	streams *stream.Hub
 }
 
-// New makes the handlers.
+// New creates the handlers.
 func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
 
 // GetRollout answers GET /api/v1/rollouts/{namespace}/{name}.
@@ -44,20 +44,21 @@ func (h *Handlers) GetRollout(c echo.Context, namespace, name string, params sch
 	if err != nil {
 		return err
 	}
-	return answer.Shared(c, h.Recent, answer.FreshObject, func(ctx context.Context) (rollout.Status, error) {
+	return answer.Shared(c, h.Recent, answer.ObjectMaxAge, func(ctx context.Context) (rollout.Status, error) {
 		seen, err := h.readRollout(ctx, key)
 		return seen.status, err
 	})
 }
 
-// rolloutSnapshot is a rollout as it was found.
+// rolloutSnapshot is a rollout as read at one moment.
 type rolloutSnapshot struct {
 	status rollout.Status
-	// open says that its workflow runs, so that it can still change.
+	// open is true while the rollout's workflow runs, so that the rollout can still change.
 	open bool
-	// starting says that its workflow does not run yet.
+	// starting is true while the rollout's workflow does not run yet.
 	starting bool
-	// unanswered says why its workflow was not heard, so that parts of this may be old; "" when it was.
+	// unanswered is the reason why the rollout's workflow did not answer, so that parts of the snapshot may be
+	// outdated; "" if it answered.
 	unanswered string
 }
 
@@ -65,25 +66,25 @@ func (h *Handlers) readRollout(ctx context.Context, key rolloutKey) (rolloutSnap
 	return (&rolloutReader{Handlers: h}).read(ctx, key)
 }
 
-// Reader reads the rollout of a name again and again, for whoever shows it as a part of something else.
+// Reader reads the rollout of a name repeatedly, for objects that show it as a part.
 type Reader struct {
 	reader rolloutReader
 	key    rolloutKey
 }
 
-// NewReader makes one. One goroutine at a time may use it.
+// NewReader creates a Reader. Only one goroutine at a time may use it.
 func NewReader(b *backend.Backend, party, namespace, name string) *Reader {
 	return &Reader{rolloutReader{Handlers: New(b, nil)}, rolloutKey{party, namespace, name}}
 }
 
-// Read is the rollout as it is now.
+// Read returns the current status of the rollout.
 func (r *Reader) Read(ctx context.Context) (rollout.Status, error) {
 	seen, err := r.reader.read(ctx, r.key)
 	return seen.status, err
 }
 
-// ReadRelease is one release of a rollout, the one of that record, whichever releases came after it. It is NotFound once its record is not kept any
-// more.
+// ReadRelease reads the release of a record, even if newer releases of the rollout exist. It returns NotFound if the
+// record is no longer kept.
 func ReadRelease(ctx context.Context, b *backend.Backend, of plan.RolloutStatus) (rollout.Status, error) {
 	h := New(b, nil)
 	record, err := b.Home.GetRelease(ctx, of.Record)
@@ -101,21 +102,22 @@ func ReadRelease(ctx context.Context, b *backend.Backend, of plan.RolloutStatus)
 	case seen.unanswered != "":
 		return rollout.Status{}, errors.New("the engine's workflow worker does not answer")
 	case seen.status.Record != of.Record:
-		return rollout.Status{}, errors.New("it was never recorded as over, and another release has taken its place")
+		return rollout.Status{}, errors.New("it has no recorded outcome, and another release has taken its place")
 	}
 	return seen.status, nil
 }
 
-// rolloutReader reads a rollout again and again: it asks the worker only when the history has grown. One goroutine at a time may use it.
+// rolloutReader reads a rollout repeatedly, and queries its workflow only if the history has grown. Only one goroutine
+// at a time may use it.
 type rolloutReader struct {
 	*Handlers
-	// runID and length say which run, and how much of its history, the remembered status is of.
+	// runID and length are the run and the history length that the remembered status belongs to.
 	runID  string
 	length int64
 	status rollout.Status
 }
 
-// Read reads a rollout as it is now: from its workflow while that runs, and from its newest record when it is over.
+// read reads the current state of a rollout: from its workflow while that runs, afterwards from its newest record.
 func (r *rolloutReader) read(ctx context.Context, key rolloutKey) (rolloutSnapshot, error) {
 	seen, err := backend.Read(ctx, r.Backend, backend.Reading[rolloutSnapshot]{
 		WorkflowID: key.workflowID(),
@@ -124,7 +126,8 @@ func (r *rolloutReader) read(ctx context.Context, key rolloutKey) (rolloutSnapsh
 			return r.readOpen(ctx, key, described)
 		},
 		Complete: r.readComplete,
-		Lost: func(described *workflowservice.DescribeWorkflowExecutionResponse, record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
+		Lost: func(described *workflowservice.DescribeWorkflowExecutionResponse,
+			record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
 			return r.readLost(ctx, described, record)
 		},
 	})
@@ -134,23 +137,23 @@ func (r *rolloutReader) read(ctx context.Context, key rolloutKey) (rolloutSnapsh
 	return seen, err
 }
 
-// newestRecord is the record of the newest release of that name, whole.
+// newestRecord returns the complete record of the newest release of that name.
 func (h *Handlers) newestRecord(ctx context.Context, key rolloutKey) (*v1alpha1.ReleaseRecord, error) {
 	records, err := h.Home.ListRecords(ctx, key.labels())
 	if err != nil {
 		return nil, err
 	}
 	for _, record := range records {
-		whole, err := h.Home.GetRelease(ctx, record.Name)
+		full, err := h.Home.GetRelease(ctx, record.Name)
 		if failure.Is(err, failure.NotFound) {
-			continue // it was withdrawn or pruned meanwhile
+			continue // it was withdrawn or pruned in the meantime
 		}
-		return whole, err
+		return full, err
 	}
 	return nil, key.missing()
 }
 
-// readComplete is a rollout that is over.
+// readComplete reads a rollout that has ended.
 func (h *Handlers) readComplete(record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
 	var status rollout.Status
 	if err := v1alpha1.DecodeBody(record.Outcome.Body, &status); err != nil {
@@ -161,7 +164,8 @@ func (h *Handlers) readComplete(record *v1alpha1.ReleaseRecord) (rolloutSnapshot
 	return rolloutSnapshot{status: status}, nil
 }
 
-// readOpen asks the workflow when its history has grown; when no worker answers, what Temporal and the record know has to do.
+// readOpen queries the workflow if its history has grown. If no worker answers, it falls back to Temporal's own data
+// and the record.
 func (r *rolloutReader) readOpen(ctx context.Context, key rolloutKey,
 	described *workflowservice.DescribeWorkflowExecutionResponse) (rolloutSnapshot, error) {
 	info := described.GetWorkflowExecutionInfo()
@@ -178,7 +182,8 @@ func (r *rolloutReader) readOpen(ctx context.Context, key rolloutKey,
 	return seen, nil
 }
 
-// readUnanswered is a rollout whose workflow runs but whose worker does not answer: what it was asked, in the published phase.
+// readUnanswered reads a rollout whose workflow runs but whose worker does not answer: the requested rollout, in the
+// published phase.
 func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info *workflowpb.WorkflowExecutionInfo,
 	cause error) (rolloutSnapshot, error) {
 	record, err := r.newestRecord(ctx, key)
@@ -190,26 +195,31 @@ func (r *rolloutReader) readUnanswered(ctx context.Context, key rolloutKey, info
 		return rolloutSnapshot{}, err
 	}
 	status.Phase = publishedPhase(info)
-	status.Reason = "the engine's workflow worker does not answer: this is the phase that was last published; " +
-		"how far its steps are is not known"
+	status.Reason = "the engine's workflow worker does not answer: this is the last published phase; the progress of " +
+		"its steps is unknown"
 	if status.WaitingFor = publishedWait(info); status.WaitingFor != nil && status.WaitingFor.Message == "" {
-		status.WaitingFor.Message = "what it waits for was last published, without its gate; the engine's workflow worker does not answer"
+		status.WaitingFor.Message =
+			"this is the last published wait, without its gate; the engine's workflow worker does not answer"
 	}
 	status.Workflow = r.WorkflowRef(key.workflowID(), info.GetExecution().GetRunId())
 	return rolloutSnapshot{status: status, open: true, unanswered: cause.Error()}, nil
 }
 
-// neverKnown is the reason of a rollout that has a record and no workflow.
-const neverKnown = "it was accepted, but no workflow of it is known: it was never started, or Temporal has forgotten it; start it anew"
+// reasonNoWorkflow is the reason of a rollout that has a record but no workflow.
+const reasonNoWorkflow = "it was accepted, but has no workflow: it was never started, or Temporal has deleted it; " +
+	"start it again"
 
-// readLost is a rollout without an outcome whose workflow does not run: it is being started, was never started, or was terminated.
+// readLost reads a rollout without a recorded outcome whose workflow does not run: it is being started, was never
+// started, or was terminated.
 func (r *rolloutReader) readLost(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse,
 	record *v1alpha1.ReleaseRecord) (rolloutSnapshot, error) {
 	var status rollout.Status
-	if described != nil && r.Query(ctx, record.Spec.WorkflowID, &status) == nil && (status.Record == record.Name || status.Record == "") {
-		status.Workflow = r.WorkflowRef(record.Spec.WorkflowID, described.GetWorkflowExecutionInfo().GetExecution().GetRunId())
+	if described != nil && r.Query(ctx, record.Spec.WorkflowID, &status) == nil &&
+		(status.Record == record.Name || status.Record == "") {
+		status.Workflow = r.WorkflowRef(record.Spec.WorkflowID,
+			described.GetWorkflowExecutionInfo().GetExecution().GetRunId())
 		if status.Phase.Final() || status.FinishedAt != nil {
-			return rolloutSnapshot{status: status}, nil // it ended well, only its record could not be written
+			return rolloutSnapshot{status: status}, nil // it ended normally; only its record could not be written
 		}
 		return lostRollout(status, described.GetWorkflowExecutionInfo().GetStatus()), nil
 	}
@@ -220,38 +230,39 @@ func (r *rolloutReader) readLost(ctx context.Context, described *workflowservice
 	if described != nil && memoRecord(described) == record.Name {
 		return lostRollout(status, described.GetWorkflowExecutionInfo().GetStatus()), nil
 	}
-	if time.Since(record.Spec.CreatedAt.Time) < start.Window {
+	if time.Since(record.Spec.CreatedAt.Time) < start.LaunchWindow {
 		status.Reason = "is being started"
 		return rolloutSnapshot{status: status, starting: true}, nil
 	}
 	status.Phase = rollout.PhaseFailed
-	status.Reason = neverKnown
+	status.Reason = reasonNoWorkflow
 	return rolloutSnapshot{status: status}, nil
 }
 
-// lostRollout is a rollout whose workflow did not end by itself: what it left on the workload is still there.
+// lostRollout is a rollout whose workflow ended abnormally: its changes to the workload remain.
 func lostRollout(status rollout.Status, how enumspb.WorkflowExecutionStatus) rolloutSnapshot {
 	status.Phase, status.WaitingFor = rollout.PhaseFailed, nil
-	status.Reason = "its workflow " + backend.HowLost(how) + ": pods and traffic are where it left them; " +
-		"start a new rollout of the workload, which brings them home first, or run slipway repair"
+	status.Reason = "its workflow " + backend.AbnormalEnd(how) + ": pods and traffic remain as it left them; start a " +
+		"new rollout of the workload, which restores them first, or run slipway repair"
 	return rolloutSnapshot{status: status}
 }
 
-// outlineRollout is what a record alone says of a rollout: everything is still to be done.
+// outlineRollout creates a rollout's status from its record alone, before its first step.
 func (h *Handlers) outlineRollout(record *v1alpha1.ReleaseRecord) (rollout.Status, error) {
 	spec, err := specOf(record)
 	if err != nil {
 		return rollout.Status{}, err
 	}
-	return h.asAsked(record.Spec.WorkflowID, store.RolloutAsked(record, spec)), nil
+	return h.initialStatus(record.Spec.WorkflowID, store.RolloutAsked(record, spec)), nil
 }
 
-// asAsked is a rollout as it was asked, before anything is done.
-func (h *Handlers) asAsked(workflowID string, asked machine.Asked) rollout.Status {
-	return machine.NewMachine(machine.Setup{Asked: asked, Workflow: *h.WorkflowRef(workflowID, "")}, asked.CreatedAt).Status()
+// initialStatus returns the status of a requested rollout before its first step.
+func (h *Handlers) initialStatus(workflowID string, asked machine.Request) rollout.Status {
+	return machine.NewMachine(machine.Setup{Request: asked, Workflow: *h.WorkflowRef(workflowID, "")},
+		asked.CreatedAt).Status()
 }
 
-// specOf is what a rollout was asked.
+// specOf decodes the spec that a record's rollout was started with.
 func specOf(record *v1alpha1.ReleaseRecord) (strategy.Spec, error) {
 	var spec strategy.Spec
 	if err := v1alpha1.DecodeBody(record.Spec.Snapshot, &spec); err != nil {
@@ -260,19 +271,21 @@ func specOf(record *v1alpha1.ReleaseRecord) (strategy.Spec, error) {
 	return spec, nil
 }
 
-// memoRecord is the record with which a workflow was started.
+// memoRecord returns the name of the record that a workflow was started with.
 func memoRecord(described *workflowservice.DescribeWorkflowExecutionResponse) string {
 	return backend.Memo[string](described.GetWorkflowExecutionInfo(), workflows.MemoRecord)
 }
 
-// publishedWait is what lists say that a rollout waits for, nil for nothing; gate and reason come from a memo of the same wait.
+// publishedWait returns the wait in a rollout's search attributes, nil if there is none; gate and reason come from the
+// memo if it belongs to the same wait.
 func publishedWait(info *workflowpb.WorkflowExecutionInfo) *rollout.WaitingFor {
 	kind := rollout.WaitKind(execution.Published[string](info, workflows.AttributeWaitingFor.GetName()))
 	if kind == "" {
 		return nil
 	}
-	waiting := rollout.WaitingFor{Kind: kind, Since: execution.Published[time.Time](info, workflows.AttributeWaitingSince.GetName()).UTC()}
-	if shown := backend.PublishedShown(info); shown.WaitingFor != nil && shown.WaitingFor.Kind == kind &&
+	waiting := rollout.WaitingFor{Kind: kind, Since: execution.Published[time.Time](info,
+		workflows.AttributeWaitingSince.GetName()).UTC()}
+	if shown := backend.PublishedDetails(info); shown.WaitingFor != nil && shown.WaitingFor.Kind == kind &&
 		shown.WaitingFor.Since.Sub(waiting.Since).Abs() < time.Second {
 		waiting = *shown.WaitingFor
 		waiting.Message = shown.Reason
@@ -280,7 +293,7 @@ func publishedWait(info *workflowpb.WorkflowExecutionInfo) *rollout.WaitingFor {
 	return &waiting
 }
 
-// publishedPhase is the phase that a rollout's workflow last published; Progressing until it has published one.
+// publishedPhase returns the phase that a rollout's workflow last published; Progressing if it has published none.
 func publishedPhase(info *workflowpb.WorkflowExecutionInfo) rollout.Phase {
 	if phase := execution.Published[string](info, workflows.AttributeState.GetName()); phase != "" {
 		return rollout.Phase(phase)
@@ -296,9 +309,10 @@ func (h *Handlers) WatchRollout(c echo.Context, namespace, name string, params s
 	}
 	return h.streams.Serve(c, key.workflowID(), func() stream.Source {
 		reader := &rolloutReader{Handlers: h}
-		return stream.OfWorkflow(h.Backend, key.workflowID(), func(ctx context.Context) (stream.Snapshot, error) {
+		return stream.FromWorkflow(h.Backend, key.workflowID(), func(ctx context.Context) (stream.Snapshot, error) {
 			seen, err := reader.read(ctx, key)
-			return stream.Snapshot{Value: seen.status, Workflow: seen.status.Workflow, Over: !seen.open && !seen.starting,
+			return stream.Snapshot{Value: seen.status, Workflow: seen.status.Workflow, Ended: !seen.open &&
+				!seen.starting,
 				Unanswered: seen.unanswered}, err
 		})
 	})

@@ -25,8 +25,9 @@ import (
 
 // StartRollout answers POST /api/v1/rollouts.
 //
-// A name has one live release, whatever crashes where: the record is written first, then the workflow starts under the name's ID, which
-// Temporal gives to one only. A repeat with the same key goes on where the one before it was lost.
+// A name has at most one live release, regardless of crashes: the record is written first, then the workflow is started
+// under the name's workflow ID, which Temporal allows only once. A repeat with the same key continues where the earlier
+// request stopped.
 func (h *Handlers) StartRollout(c echo.Context, params schema.StartRolloutParams) error {
 	request, err := readRolloutRequest(c)
 	if err != nil {
@@ -35,16 +36,16 @@ func (h *Handlers) StartRollout(c echo.Context, params schema.StartRolloutParams
 	return h.answerStart(c, &rolloutStart{Handlers: h, request: request}, params.IdempotencyKey, params.SlipwayVia)
 }
 
-// answerStart starts a rollout, and answers it as accepted.
-func (h *Handlers) answerStart(c echo.Context, s *rolloutStart, key *string, door *schema.Via) error {
-	via, err := input.FrontDoor(door)
+// answerStart starts a rollout and responds with its status.
+func (h *Handlers) answerStart(c echo.Context, s *rolloutStart, key *string, viaHeader *schema.Via) error {
+	via, err := input.Via(viaHeader)
 	if err != nil {
 		return err
 	}
 	if s.request.Key, err = input.Key(s.request.Key, key); err != nil {
 		return err
 	}
-	// Somebody who hangs up must not leave a start half done.
+	// A client that disconnects must not leave a half-started rollout.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), start.Timeout)
 	defer cancel()
 	status, err := s.run(ctx, via)
@@ -55,11 +56,11 @@ func (h *Handlers) answerStart(c echo.Context, s *rolloutStart, key *string, doo
 	return c.JSON(http.StatusAccepted, schema.RolloutStarted{Status: status, Warnings: s.request.Warnings})
 }
 
-// readRolloutRequest reads the body of a start strictly: every error at once.
+// readRolloutRequest reads the body of a start strictly, and reports all errors at once.
 func readRolloutRequest(c echo.Context) (strategy.Request, error) {
 	request, wrong, err := input.Decode(c, strategy.DecodeRequest)
 	if err == nil && len(wrong) > 0 {
-		err = problem.WrongDocument("the rollout", wrong)
+		err = problem.InvalidDocument("the rollout", wrong)
 	}
 	return request, err
 }
@@ -70,31 +71,33 @@ type rolloutStart struct {
 	*start.Start
 	request strategy.Request
 	key     rolloutKey
-	// bringHome says that nothing is released: what a frozen rollout left is brought back to stable.
-	bringHome bool
-	// object is the Rollout object that asks for it, confirm why somebody has to approve it before anything is done.
+	// rollBackFrozen means that nothing is released: the changes left by a frozen rollout are rolled back to stable.
+	rollBackFrozen bool
+	// object is the Rollout object that requests the release; confirm is the reason why a user has to approve the
+	// release before it begins.
 	object  *rollout.ObjectRef
 	confirm string
-	// undo is set when it goes back to an earlier version, which is looked for behind the look at the name.
-	undo *undoing
-	// revision is its number in the history of the name; 0: it has none.
+	// undo is set if the release goes back to an earlier version, which is chosen when the name is free.
+	undo *undoRequest
+	// revision is the release's number in the history of the name; 0: none.
 	revision int64
-	// outrun says that another server was faster with the number: the API server is asked for the next one.
-	outrun bool
+	// numberTaken means that another server has used the number: the next one is read from the API server instead of
+	// the cache.
+	numberTaken bool
 
 	queue  string
 	shared *rollout.SharedTraffic
-	// foreseen is the new pod template as the party's worker has found it.
-	foreseen *rollout.Foreseen
-	// checked says that the parties were asked.
+	// predicted is the new pod template as predicted by the party's worker.
+	predicted *rollout.PredictedTemplate
+	// checked means that the parties have been asked.
 	checked bool
-	// replacing says that a live release of this name is superseded.
+	// replacing means that a live release of this name is superseded.
 	replacing bool
-	// engine is that of its claim.
+	// engine is the engine that the claim names.
 	engine workloadops.Engine
 }
 
-// rolloutDigest is what tells two starts under one key apart.
+// rolloutDigest is hashed to distinguish requests with the same key.
 type rolloutDigest struct {
 	Spec          strategy.Spec `json:"spec"`
 	Supersede     bool          `json:"supersede"`
@@ -103,36 +106,38 @@ type rolloutDigest struct {
 	Undo          *undoDigest `json:"undo,omitempty"`
 }
 
-// run starts the rollout, and answers it as it is then.
+// run starts the rollout and returns its status.
 func (s *rolloutStart) run(ctx context.Context, via string) (rollout.Status, error) {
-	if err := s.place(ctx); err != nil {
+	if err := s.resolveParty(ctx); err != nil {
 		return rollout.Status{}, err
 	}
-	asked := s.request
-	s.Start = start.New(s.Backend, s, start.Request{Kind: v1alpha1.KindRollout, Subject: s.key.subject(), Prefix: s.key.name,
-		Actor: asked.Actor, Reason: asked.Reason, Via: via, Key: asked.Key,
-		Asked: rolloutDigest{asked.Spec, asked.Supersede, s.bringHome, asked.Actor, asked.Reason, s.undo.digest()},
-		Busy:  "other releases of this name keep beginning and ending: repeat the request"})
+	request := s.request
+	s.Start = start.New(s.Backend, s, start.Request{Kind: v1alpha1.KindRollout, Subject: s.key.subject(),
+		Prefix: s.key.name,
+		Actor:  request.Actor, Reason: request.Reason, Via: via, Key: request.Key,
+		DigestInput: rolloutDigest{request.Spec, request.Supersede, s.rollBackFrozen, request.Actor, request.Reason,
+			s.undo.digest()},
+		BusyMessage: "other releases of this name keep starting and ending: repeat the request"})
 	if err := s.Run(ctx); err != nil {
 		return rollout.Status{}, err
 	}
-	status, err := s.now(ctx)
+	status, err := s.currentStatus(ctx)
 	if err == nil {
 		status.Conditions = conditions.OfRollout(status)
 	}
 	return status, err
 }
 
-// String is how messages call the rollout.
+// String names the rollout in messages.
 func (s *rolloutStart) String() string { return s.key.String() }
 
-// Name names the workflow of a rollout in a problem.
+// Name adds the workflow of a rollout to a problem.
 func (s *rolloutStart) Name(p *problem.Error, workflowID string) *problem.Error {
 	return p.HeldBy(workflowID)
 }
 
-// place finds out where the workload is: its party's queue and its namespace.
-func (s *rolloutStart) place(ctx context.Context) error {
+// resolveParty finds the party's queue and the workload's namespace.
+func (s *rolloutStart) resolveParty(ctx context.Context) error {
 	spec := &s.request.Spec
 	party := spec.Workload().PartyOrDefault()
 	queue, known, err := s.Home.Queue(ctx, party)
@@ -141,7 +146,8 @@ func (s *rolloutStart) place(ctx context.Context) error {
 	}
 	if !known {
 		return s.refused(schema.FieldProblem{Field: "party", Reason: "party " + party +
-			" is not known: create a Party object of that name in the engine's namespace, or a namespace of that name in the home cluster"})
+			" is not known: create a Party object of that name in the engine's namespace, or a namespace of that " +
+			"name in the home cluster"})
 	}
 	if spec.Namespace == "" {
 		if spec.Namespace, err = s.Home.DefaultNamespace(ctx, party); err != nil {
@@ -149,26 +155,29 @@ func (s *rolloutStart) place(ctx context.Context) error {
 		}
 	}
 	if spec.Namespace == "" {
-		return problem.WrongDocument("the rollout", strictyaml.Errors{{Field: "namespace", Reason: "is missing: party " + party +
-			" has no namespace of its own"}})
+		return problem.InvalidDocument("the rollout",
+			strictyaml.Errors{{Field: "namespace", Reason: "is missing: party " + party +
+				" has no namespace of its own"}})
 	}
 	spec.Party, s.queue, s.key = party, queue, rolloutKey{party, spec.Namespace, spec.Name}
 	return nil
 }
 
-// Look looks whether the name is free, and what the release's number is. Where an undo goes back to is chosen only then.
-func (s *rolloutStart) Look(ctx context.Context) error {
-	if err := s.free(ctx); err != nil {
+// Load checks that the name is free and determines the release's number. Only then it chooses the version that an undo
+// goes back to.
+func (s *rolloutStart) Load(ctx context.Context) error {
+	if err := s.checkNameFree(ctx); err != nil {
 		return err
 	}
-	if err := s.count(ctx); err != nil || s.undo == nil {
+	if err := s.assignNumber(ctx); err != nil || s.undo == nil {
 		return err
 	}
-	return s.goBack(ctx)
+	return s.prepareUndo(ctx)
 }
 
-// free looks whether a release of that name runs, by the workflow's ID: lists lag behind.
-func (s *rolloutStart) free(ctx context.Context) error {
+// checkNameFree refuses while a release of that name runs. It looks the workflow up by its ID, because Temporal's lists
+// lag behind.
+func (s *rolloutStart) checkNameFree(ctx context.Context) error {
 	s.replacing = false
 	described, err := s.Describe(ctx, s.key.workflowID())
 	if err != nil {
@@ -177,11 +186,11 @@ func (s *rolloutStart) free(ctx context.Context) error {
 	if !execution.IsOpen(described) {
 		return nil
 	}
-	if s.Key != "" && s.runs(ctx, described, s.RecordName()) {
-		s.Forget() // a twin of this request has started it: the key stands for it now
-		return start.ErrAgain
+	if s.Key != "" && s.isReleaseOf(ctx, described, s.RecordName()) {
+		s.Reset() // a concurrent request with the same key has started it: the key now belongs to it
+		return start.ErrRetry
 	}
-	if publishedPhase(described.GetWorkflowExecutionInfo()).Final() && s.ClosesSoon(ctx, s.key.workflowID()) {
+	if publishedPhase(described.GetWorkflowExecutionInfo()).Final() && s.WaitForClose(ctx, s.key.workflowID()) {
 		return nil
 	}
 	switch {
@@ -189,15 +198,16 @@ func (s *rolloutStart) free(ctx context.Context) error {
 		s.replacing = true
 		return nil
 	case s.undo != nil:
-		return s.taken(ctx, fmt.Sprintf("%s is being released: an undo goes back behind a release that is over; roll this one back "+
-			"(POST %s), or wait until it is over", s.key, s.key.verb("rollback")))
+		return s.nameTaken(ctx, fmt.Sprintf("%s is being released: an undo reverts a release that has ended; roll "+
+			"this one back "+
+			"(POST %s), or wait until it has ended", s.key, s.key.verb("rollback")))
 	}
-	return s.taken(ctx, fmt.Sprintf("%s is being released already: wait until it is over, stop it (POST %s), "+
-		"or take its place with supersede: true", s.key, s.key.verb("stop")))
+	return s.nameTaken(ctx, fmt.Sprintf("%s is being released already: wait until it has ended, stop it (POST %s), "+
+		"or replace it with supersede: true", s.key, s.key.verb("stop")))
 }
 
-// taken is the answer while another release of that name runs, which is shown as far as it can be read.
-func (s *rolloutStart) taken(ctx context.Context, why string) error {
+// nameTaken returns the error while another release of that name runs, with its status if it can be read.
+func (s *rolloutStart) nameTaken(ctx context.Context, why string) error {
 	conflict := problem.Conflict.Because("%s", why).HeldBy(s.key.workflowID())
 	if seen, err := s.readRollout(ctx, s.key); err == nil {
 		conflict = conflict.Showing(seen.status)
@@ -210,23 +220,25 @@ func (s *rolloutStart) refused(problems ...schema.FieldProblem) error {
 		problem.Summary(problems)).Listing(problems)
 }
 
-// Began says whether the record's release has a workflow, open or closed.
-func (s *rolloutStart) Began(ctx context.Context, record *v1alpha1.ReleaseRecord) (bool, error) {
+// HasWorkflow reports whether the record's release has a workflow, open or closed.
+func (s *rolloutStart) HasWorkflow(ctx context.Context, record *v1alpha1.ReleaseRecord) (bool, error) {
 	described, err := s.Describe(ctx, record.Spec.WorkflowID)
 	if err != nil || described == nil {
 		return false, err
 	}
-	return s.runs(ctx, described, record.Name), nil
+	return s.isReleaseOf(ctx, described, record.Name), nil
 }
 
-// Adopt takes on a rollout that was recorded but has no workflow: it is checked again.
+// Adopt resumes a rollout that was recorded but has no workflow: it is checked again.
 func (s *rolloutStart) Adopt(context.Context) error { return nil }
 
-// Deleted is for kinds whose workflow's ID is that of the release.
+// Deleted returns false: it is for kinds whose workflow ID contains the release's ID.
 func (s *rolloutStart) Deleted(context.Context, string) (bool, error) { return false, nil }
 
-// runs says whether the workflow of this name's releases is that of the record. One that was superseded has the memo of its first release.
-func (s *rolloutStart) runs(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse, record string) bool {
+// isReleaseOf reports whether the workflow executes the release of the record. After a supersede, its memo still names
+// its first release.
+func (s *rolloutStart) isReleaseOf(ctx context.Context, described *workflowservice.DescribeWorkflowExecutionResponse,
+	record string) bool {
 	if memoRecord(described) == record {
 		return true
 	}
@@ -234,12 +246,12 @@ func (s *rolloutStart) runs(ctx context.Context, described *workflowservice.Desc
 	return s.Query(ctx, s.key.workflowID(), &status) == nil && status.Record == record
 }
 
-// now is the release as it is answered: as its record or its workflow says, or, before a worker has taken it on, as it was asked. Another
-// release of that name may run, or be newer: a key answers with its own.
-func (s *rolloutStart) now(ctx context.Context) (rollout.Status, error) {
+// currentStatus returns the status of the requested release: from its record or its workflow, or, before a worker has
+// executed it, as requested. Another release of that name may run or be newer; a key always returns its own.
+func (s *rolloutStart) currentStatus(ctx context.Context) (rollout.Status, error) {
 	switch {
 	case s.Pruned != nil:
-		return s.leftOf(s.Pruned), nil
+		return s.prunedStatus(s.Pruned), nil
 	case s.RunID != "":
 		status, err := s.outlineRollout(s.Written)
 		status.Workflow = s.WorkflowRef(s.key.workflowID(), s.RunID)
@@ -265,13 +277,14 @@ func (s *rolloutStart) now(ctx context.Context) (rollout.Status, error) {
 	return release.Rollout, err
 }
 
-// leftOf is a release whose record was pruned to its key: what was asked, which the request says again, and how it ended.
-func (s *rolloutStart) leftOf(record *v1alpha1.ReleaseRecord) rollout.Status {
+// prunedStatus returns the status of a release whose record was pruned to its key: what the request contains, and how
+// it ended.
+func (s *rolloutStart) prunedStatus(record *v1alpha1.ReleaseRecord) rollout.Status {
 	asked := store.RolloutAsked(record, s.request.Spec)
-	if s.undo != nil { // what it went back to is not kept
+	if s.undo != nil { // the version that it went back to is not kept
 		asked.Spec.Strategy = asked.Spec.Strategy.WithoutSteps()
 	}
-	status := s.asAsked(record.Spec.WorkflowID, asked)
+	status := s.initialStatus(record.Spec.WorkflowID, asked)
 	if outcome := record.Outcome; outcome != nil {
 		status.Phase, status.Reason, status.WaitingFor = rollout.Phase(outcome.State), outcome.Reason, nil
 		status.Workflow = s.WorkflowRef(record.Spec.WorkflowID, outcome.RunID)

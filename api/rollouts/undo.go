@@ -21,18 +21,19 @@ import (
 	"slipway.io/slipway/store"
 )
 
-// UndoRollout answers POST /api/v1/rollouts/{namespace}/{name}/undo: a release of its own, which goes back to an earlier version.
+// UndoRollout answers POST /api/v1/rollouts/{namespace}/{name}/undo: it starts a new release that goes back to an
+// earlier version.
 func (h *Handlers) UndoRollout(c echo.Context, namespace, name string, params schema.UndoRolloutParams) error {
 	key, err := newRolloutKey(params.Party, namespace, name)
 	if err != nil {
 		return err
 	}
-	s := &rolloutStart{Handlers: h, undo: &undoing{}}
+	s := &rolloutStart{Handlers: h, undo: &undoRequest{}}
 	s.request.Spec = strategy.Spec{Party: key.party, Namespace: key.namespace, Name: key.name}
 	err = input.Fields(c,
-		input.Field{Name: "actor", Most: input.MaxActor, Into: &s.request.Actor},
-		input.Field{Name: "reason", Most: input.MaxReason, Into: &s.request.Reason},
-		input.Field{Name: "key", Most: input.MaxKey, Into: &s.request.Key},
+		input.Field{Name: "actor", MaxLength: input.MaxActor, Into: &s.request.Actor},
+		input.Field{Name: "reason", MaxLength: input.MaxReason, Into: &s.request.Reason},
+		input.Field{Name: "key", MaxLength: input.MaxKey, Into: &s.request.Key},
 		input.Field{Name: "toRevision", Number: &s.undo.toRevision})
 	if err != nil {
 		return err
@@ -40,34 +41,36 @@ func (h *Handlers) UndoRollout(c echo.Context, namespace, name string, params sc
 	return h.answerStart(c, s, params.IdempotencyKey, params.SlipwayVia)
 }
 
-// undoing is what makes a start an undo.
-type undoing struct {
-	// toRevision is the number of the version that is asked for; 0: the one before.
+// undoRequest is set for a start that is an undo.
+type undoRequest struct {
+	// toRevision is the requested version number; 0: the previous version.
 	toRevision int
 	target     history.Target
-	// object says that a Rollout object is to show it: then the workload has to declare the version.
+	// object means that a Rollout object shows the undo; the workload then has to declare the version.
 	object bool
 }
 
-// undoDigest is what tells two undos under one key apart: where each goes back to is another matter by the time of the second.
+// undoDigest distinguishes undos with the same key. It omits the target version, which a repeat may resolve
+// differently.
 type undoDigest struct {
 	ToRevision int `json:"toRevision"`
 }
 
-func (u *undoing) digest() *undoDigest {
+func (u *undoRequest) digest() *undoDigest {
 	if u == nil {
 		return nil
 	}
 	return &undoDigest{u.toRevision}
 }
 
-// count gives the release its number: by the records that this server knows of, since to find those of one name an API server looks at all that there are.
-func (s *rolloutStart) count(ctx context.Context) error {
-	if s.Written != nil || s.bringHome {
+// assignNumber determines the release's number from the records in this server's cache: to find the records of one
+// name, an API server has to scan all records.
+func (s *rolloutStart) assignNumber(ctx context.Context) error {
+	if s.Written != nil || s.rollBackFrozen {
 		return nil
 	}
 	known := s.Home.ListRecords
-	if s.undo != nil || s.outrun {
+	if s.undo != nil || s.numberTaken {
 		known = s.Home.FindRecords
 	}
 	records, err := known(ctx, s.key.labels())
@@ -75,26 +78,28 @@ func (s *rolloutStart) count(ctx context.Context) error {
 	return err
 }
 
-// numbered makes sure that nobody else has taken the number. Records are heard of in the order in which they were written: with its own this server has heard
-// of those that another one wrote before it.
-func (s *rolloutStart) numbered(ctx context.Context) error {
-	if s.Adopted || s.revision == 0 || s.outrun {
+// verifyNumber checks that no other server has taken the number. Watch events arrive in the order of the writes: a
+// cache that contains this release's record also contains all records written before it.
+func (s *rolloutStart) verifyNumber(ctx context.Context) error {
+	if s.Adopted || s.revision == 0 || s.numberTaken {
 		return nil
 	}
 	records, err := s.Home.ListRecords(ctx, s.key.labels())
-	if err == nil && !slices.ContainsFunc(records, func(r *v1alpha1.ReleaseRecord) bool { return r.Name == s.Written.Name }) {
+	if err == nil && !slices.ContainsFunc(records, func(r *v1alpha1.ReleaseRecord) bool {
+		return r.Name == s.Written.Name
+	}) {
 		records, err = s.Home.FindRecords(ctx, s.key.labels())
 	}
-	if err != nil || !store.Outnumbered(s.Written, records) {
+	if err != nil || !store.NumberTaken(s.Written, records) {
 		return err
 	}
-	s.outrun = true
+	s.numberTaken = true
 	s.Withdraw(ctx)
-	return start.ErrAgain
+	return start.ErrRetry
 }
 
-// goBack chooses the version that the undo goes back to, and how.
-func (s *rolloutStart) goBack(ctx context.Context) error {
+// prepareUndo chooses the version that the undo goes back to, and how.
+func (s *rolloutStart) prepareUndo(ctx context.Context) error {
 	object, err := s.objectOf(ctx)
 	if err != nil {
 		return err
@@ -103,33 +108,33 @@ func (s *rolloutStart) goBack(ctx context.Context) error {
 		ref := kruise.RefOf(object)
 		s.object, s.undo.object = &ref, true
 	}
-	s.checked = false     // another release may have come in between
-	if s.Written != nil { // an earlier attempt has chosen
+	s.checked = false     // another release may have started in the meantime
+	if s.Written != nil { // an earlier attempt has chosen the version
 		s.request.Spec, err = specOf(s.Written)
 		return err
 	}
 	return s.choose(ctx, object)
 }
 
-// alone refuses an undo under a Rollout object that something else would release as well.
-func (s *rolloutStart) alone(ctx context.Context) error {
-	if s.Beside == nil {
+// checkNoOtherController refuses an undo under a Rollout object that another controller would execute as well.
+func (s *rolloutStart) checkNoOtherController(ctx context.Context) error {
+	if s.OtherController == nil {
 		return nil
 	}
-	other, err := s.Beside(ctx)
-	if err == nil && other.Says != "" {
-		err = s.refused(schema.FieldProblem{Reason: other.Says})
+	other, err := s.OtherController(ctx)
+	if err == nil && other.Message != "" {
+		err = s.refused(schema.FieldProblem{Reason: other.Message})
 	}
 	return err
 }
 
 func (s *rolloutStart) choose(ctx context.Context, object *v1beta1.Rollout) error {
 	if object != nil {
-		if err := s.alone(ctx); err != nil {
+		if err := s.checkNoOtherController(ctx); err != nil {
 			return err
 		}
 	}
-	past, err := s.past(ctx)
+	past, err := s.readPast(ctx)
 	if err != nil {
 		return err
 	}
@@ -148,13 +153,14 @@ func (s *rolloutStart) choose(ctx context.Context, object *v1beta1.Rollout) erro
 	s.undo.target = target
 	spec.Undo = &strategy.Undo{ToRevision: target.Number, WithoutSteps: target.Within(spec.Policy.RollbackWindow)}
 	spec.Change, spec.RolloutID = strategy.Change{Revision: &target.Revision}, ""
-	paused := spec.Strategy.Paused && s.undo.object // the object says so now; a start said so for itself
+	paused := spec.Strategy.Paused && s.undo.object // the object declares it now; a start declared it only for itself
 	switch {
 	case spec.Undo.WithoutSteps:
 		spec.Strategy = spec.Strategy.WithoutSteps()
 	case object == nil && !past.withSteps:
-		return s.refused(schema.FieldProblem{Reason: fmt.Sprintf("%s is outside the window of rollback, and no release with steps is on record any more "+
-			"to take them from: start a rollout with the images of that version", target)})
+		return s.refused(schema.FieldProblem{Reason: fmt.Sprintf(
+			"%s is outside policy.rollbackWindow, and no recorded release has steps to reuse: "+
+				"start a rollout with the images of that version", target)})
 	}
 	spec.Strategy.Paused = paused
 	if s.undo.object {
@@ -164,29 +170,32 @@ func (s *rolloutStart) choose(ctx context.Context, object *v1beta1.Rollout) erro
 	return nil
 }
 
-// declare has the workload itself declare the version: under a Rollout object its pod template is the command.
-func (u *undoing) declare(spec *strategy.Spec) {
+// declare makes the workload's own pod template declare the version: under a Rollout object, the pod template is the
+// command.
+func (u *undoRequest) declare(spec *strategy.Spec) {
 	to := spec.Change.Revision
 	spec.Change.Declared = &strategy.Declared{Template: to.Template, Images: to.Images}
 }
 
-// takeRevision takes in what the party's worker has found of the version, or says why the undo cannot be carried out.
-func (s *rolloutStart) takeRevision(found *rollout.PreflightResult) []schema.FieldProblem {
+// applyRevision applies the version as found by the party's worker, or returns the reason why the undo cannot be
+// executed.
+func (s *rolloutStart) applyRevision(found *rollout.PreflightResult) []schema.FieldProblem {
 	u, spec := s.undo, &s.request.Spec
 	refuse := func(field, reason string) []schema.FieldProblem {
 		return []schema.FieldProblem{{Field: field, Reason: reason}}
 	}
 	switch {
 	case found.Revision == nil:
-		return refuse("", "the party's worker is of an earlier version, which knows no undo: bring it up to date")
+		return refuse("", "the party's worker is too old to undo releases: upgrade it")
 	case found.Template == "":
-		return refuse("", "an earlier release has left the workload between two versions: bring it home first (POST "+
+		return refuse("", "an earlier release has left the workload between two versions: roll it back first (POST "+
 			s.key.verb("rollback")+", or slipway repair if its workflow was lost)")
 	case found.Template == found.Revision.Template:
-		return refuse("toRevision", "the workload is of "+u.target.String()+" already")
+		return refuse("toRevision", "the workload already has "+u.target.String())
 	case u.toRevision == 0 && u.target.Now.Template != "" && found.Template != u.target.Now.Template:
-		return refuse("toRevision", "is needed: the workload's pod template was changed since its last release, so it is not clear which version is the "+
-			"one before: take a number of its history (GET "+s.key.verb("history")+")")
+		return refuse("toRevision", "is needed: the workload's pod template was changed since its last release, so "+
+			"the previous version "+
+			"is ambiguous: choose a number from its history (GET "+s.key.verb("history")+")")
 	}
 	spec.Change.Revision = found.Revision
 	if u.object {
@@ -195,7 +204,8 @@ func (s *rolloutStart) takeRevision(found *rollout.PreflightResult) []schema.Fie
 	return nil
 }
 
-// objectOf is the Rollout object of the name that this engine looks after; nil when there is none. One that may not read Rollouts looks after none.
+// objectOf returns the Rollout object of the name if this engine manages it; else nil. An engine that may not read
+// Rollouts manages none.
 func (s *rolloutStart) objectOf(ctx context.Context) (*v1beta1.Rollout, error) {
 	if s.key.party != catalog.DefaultParty {
 		return nil, nil
@@ -208,7 +218,8 @@ func (s *rolloutStart) objectOf(ctx context.Context) (*v1beta1.Rollout, error) {
 		return nil, err
 	}
 	engine, err := s.Home.Engine(ctx)
-	if ours, _ := kruise.LooksAfter(engine, object); err != nil || !ours || object.Spec.Disabled || object.DeletionTimestamp != nil {
+	if ours, _ := kruise.Manages(engine, object); err != nil || !ours || object.Spec.Disabled ||
+		object.DeletionTimestamp != nil {
 		return nil, err
 	}
 	return object, nil
@@ -216,21 +227,23 @@ func (s *rolloutStart) objectOf(ctx context.Context) (*v1beta1.Rollout, error) {
 
 // pastReleases are the releases of a name.
 type pastReleases struct {
-	// statuses are the releases as they ended, newest first, with their numbers.
+	// statuses are the final statuses of the releases, newest first, with their numbers.
 	statuses []rollout.Status
-	// spec is what the last of them was asked, with the strategy of before if that was an undo without steps.
+	// spec is the spec of the newest release; if that was an undo without steps, with the strategy of an earlier one.
 	spec strategy.Spec
-	// withSteps says that its strategy is one with steps: undos without steps may be all that is left on record.
+	// withSteps is true if the spec's strategy has steps: perhaps only undos without steps are still recorded.
 	withSteps bool
 }
 
-// of are the releases of one workload: a name may have had another before.
+// of returns the releases of one workload: the name may have had another workload before.
 func (p pastReleases) of(workload catalog.WorkloadRef) []rollout.Status {
-	return slices.DeleteFunc(slices.Clone(p.statuses), func(status rollout.Status) bool { return status.WorkloadRef != workload })
+	return slices.DeleteFunc(slices.Clone(p.statuses), func(status rollout.Status) bool {
+		return status.WorkloadRef != workload
+	})
 }
 
-// past reads the releases of the name.
-func (s *rolloutStart) past(ctx context.Context) (pastReleases, error) {
+// readPast reads the releases of the name.
+func (s *rolloutStart) readPast(ctx context.Context) (pastReleases, error) {
 	records, err := s.Home.FindRecords(ctx, s.key.labels())
 	if err != nil {
 		return pastReleases{}, err
@@ -240,7 +253,7 @@ func (s *rolloutStart) past(ctx context.Context) (pastReleases, error) {
 	for _, name := range reader.releases {
 		record, err := s.Home.GetRelease(ctx, name)
 		if failure.Is(err, failure.NotFound) {
-			continue // it was pruned, or withdrawn, meanwhile
+			continue // it was pruned or withdrawn in the meantime
 		}
 		if err != nil {
 			return past, err
@@ -250,7 +263,7 @@ func (s *rolloutStart) past(ctx context.Context) (pastReleases, error) {
 			return past, err
 		}
 		past.statuses = append(past.statuses, status)
-		if err := past.asked(record); err != nil {
+		if err := past.addSpec(record); err != nil {
 			return past, err
 		}
 	}
@@ -260,9 +273,9 @@ func (s *rolloutStart) past(ctx context.Context) (pastReleases, error) {
 	return past, nil
 }
 
-// asked takes what a release was asked for what the next one is asked, unless a later one has said it all: an undo without steps has no strategy of its
-// own.
-func (p *pastReleases) asked(record *v1alpha1.ReleaseRecord) error {
+// addSpec takes over the spec of a release for the next one, until a strategy with steps is found: an undo without
+// steps has no strategy of its own.
+func (p *pastReleases) addSpec(record *v1alpha1.ReleaseRecord) error {
 	if p.withSteps {
 		return nil
 	}

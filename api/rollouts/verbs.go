@@ -22,46 +22,48 @@ import (
 
 // ApproveRollout answers POST /api/v1/rollouts/{namespace}/{name}/approve.
 func (h *Handlers) ApproveRollout(c echo.Context, namespace, name string, params schema.ApproveRolloutParams) error {
-	return h.carry(c, rollout.VerbApprove, namespace, name, params)
+	return h.sendVerb(c, rollout.VerbApprove, namespace, name, params)
 }
 
 // PauseRollout answers POST /api/v1/rollouts/{namespace}/{name}/pause.
 func (h *Handlers) PauseRollout(c echo.Context, namespace, name string, params schema.PauseRolloutParams) error {
-	return h.carry(c, rollout.VerbPause, namespace, name, schema.ApproveRolloutParams(params))
+	return h.sendVerb(c, rollout.VerbPause, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // ResumeRollout answers POST /api/v1/rollouts/{namespace}/{name}/resume.
 func (h *Handlers) ResumeRollout(c echo.Context, namespace, name string, params schema.ResumeRolloutParams) error {
-	return h.carry(c, rollout.VerbResume, namespace, name, schema.ApproveRolloutParams(params))
+	return h.sendVerb(c, rollout.VerbResume, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // RollbackRollout answers POST /api/v1/rollouts/{namespace}/{name}/rollback.
 func (h *Handlers) RollbackRollout(c echo.Context, namespace, name string, params schema.RollbackRolloutParams) error {
-	return h.carry(c, rollout.VerbRollback, namespace, name, schema.ApproveRolloutParams(params))
+	return h.sendVerb(c, rollout.VerbRollback, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // StopRollout answers POST /api/v1/rollouts/{namespace}/{name}/stop.
 func (h *Handlers) StopRollout(c echo.Context, namespace, name string, params schema.StopRolloutParams) error {
-	return h.carry(c, rollout.VerbStop, namespace, name, schema.ApproveRolloutParams(params))
+	return h.sendVerb(c, rollout.VerbStop, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // JumpRollout answers POST /api/v1/rollouts/{namespace}/{name}/jump.
 func (h *Handlers) JumpRollout(c echo.Context, namespace, name string, params schema.JumpRolloutParams) error {
-	return h.carry(c, rollout.VerbJump, namespace, name, schema.ApproveRolloutParams(params))
+	return h.sendVerb(c, rollout.VerbJump, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // RetryRollout answers POST /api/v1/rollouts/{namespace}/{name}/retry.
 func (h *Handlers) RetryRollout(c echo.Context, namespace, name string, params schema.RetryRolloutParams) error {
-	return h.carry(c, rollout.VerbRetry, namespace, name, schema.ApproveRolloutParams(params))
+	return h.sendVerb(c, rollout.VerbRetry, namespace, name, schema.ApproveRolloutParams(params))
 }
 
 // PromoteRollout answers POST /api/v1/rollouts/{namespace}/{name}/promote.
 func (h *Handlers) PromoteRollout(c echo.Context, namespace, name string, params schema.PromoteRolloutParams) error {
-	return h.carry(c, rollout.VerbPromote, namespace, name, schema.ApproveRolloutParams(params))
+	return h.sendVerb(c, rollout.VerbPromote, namespace, name, schema.ApproveRolloutParams(params))
 }
 
-// carry carries out a verb and answers the rollout as it is then. The parameters of all verbs are those of approve.
-func (h *Handlers) carry(c echo.Context, verb rollout.Verb, namespace, name string, params schema.ApproveRolloutParams) error {
+// sendVerb sends a verb and responds with the rollout as it is afterwards. The parameters of all verbs equal those of
+// approve.
+func (h *Handlers) sendVerb(c echo.Context, verb rollout.Verb, namespace, name string,
+	params schema.ApproveRolloutParams) error {
 	request, err := readVerb(c, verb, params.SlipwayVia)
 	if err != nil {
 		return err
@@ -70,14 +72,14 @@ func (h *Handlers) carry(c echo.Context, verb rollout.Verb, namespace, name stri
 	if err != nil {
 		return err
 	}
-	return verbs.Carry(c, h.Backend, &rolloutVerb{Handlers: h, key: key, verb: verb, request: request},
+	return verbs.Execute(c, h.Backend, &rolloutVerb{Handlers: h, key: key, verb: verb, request: request},
 		verbs.Command{Verb: string(verb), Key: request.Key, Payload: request})
 }
 
-// readVerb reads a verb's body. What belongs to another verb is refused rather than ignored.
+// readVerb reads the body of a verb. Fields of other verbs are refused, not ignored.
 func readVerb(c echo.Context, verb rollout.Verb, via *schema.Via) (workflows.RolloutVerbRequest, error) {
 	var request workflows.RolloutVerbRequest
-	to := input.Field{Name: "to", Most: input.MaxGate, Into: (*string)(&request.To)}
+	to := input.Field{Name: "to", MaxLength: input.MaxGate, Into: (*string)(&request.To)}
 	if verb != rollout.VerbStop {
 		to.Refused = "is for stop only: leave it out"
 	}
@@ -86,34 +88,36 @@ func readVerb(c echo.Context, verb rollout.Verb, via *schema.Via) (workflows.Rol
 		toStep.Refused = "is for jump only: leave it out"
 	}
 	err := verbs.Read(c, via, &request.VerbRequest, input.Field{Name: "step", Number: &request.Step},
-		input.Field{Name: "gate", Most: input.MaxGate, Into: &request.Gate}, to, toStep)
+		input.Field{Name: "gate", MaxLength: input.MaxGate, Into: &request.Gate}, to, toStep)
 	if err != nil {
 		return request, err
 	}
 	approves := verb == rollout.VerbApprove || verb == rollout.VerbPromote
 	switch {
 	case approves && request.Gate == "" && request.Step == 0:
-		return request, problem.BadField("gate", fmt.Sprintf("is missing: say what to %s, by waitingFor.gate of the rollout or by its step; "+
-			"one that names neither could meet another step than the one that was looked at", verb))
+		return request, problem.BadField("gate", fmt.Sprintf(
+			"is missing: to %s, send waitingFor.gate of the rollout, or its step; "+
+				"without either, the request could reach another step than the reviewed one", verb))
 	case verb == rollout.VerbJump && request.ToStep == 0:
-		return request, problem.BadField("toStep", "is missing: say to which step, counted from 1")
+		return request, problem.BadField("toStep", "is missing: send the step to jump to, counted from 1")
 	case request.To != "" && !slices.Contains(rollout.StopTos, request.To):
-		return request, problem.BadField("to", fmt.Sprintf("%q is none of %s", request.To, strictyaml.List(rollout.StopTos)))
+		return request, problem.BadField("to", fmt.Sprintf("%q is none of %s", request.To,
+			strictyaml.List(rollout.StopTos)))
 	}
 	return request, nil
 }
 
-// rolloutVerb is a rollout that a verb is sent to.
+// rolloutVerb is the target of a rollout's verb.
 type rolloutVerb struct {
 	*Handlers
 	key     rolloutKey
 	verb    rollout.Verb
 	request workflows.RolloutVerbRequest
-	// seen is the rollout as it was last read.
+	// seen is the rollout as last read.
 	seen rolloutSnapshot
 }
 
-// Workflow is the one that has the rollout's name, which may be closed.
+// Workflow returns the workflow of the rollout's name, which may be closed.
 func (r *rolloutVerb) Workflow(context.Context) (string, error) { return r.key.workflowID(), nil }
 
 // Now reads the rollout.
@@ -122,9 +126,10 @@ func (r *rolloutVerb) Now(ctx context.Context) (now rollout.Status, history []au
 	return r.seen.status, r.seen.status.History, err
 }
 
-// Known is the rollout as its record has it, in that phase.
-func (r *rolloutVerb) Known(ctx context.Context, phase, reason string) rollout.Status {
-	status := rollout.Status{Party: r.key.party, Namespace: r.key.namespace, Name: r.key.name, Steps: []rollout.StepStatus{},
+// Fallback returns the rollout as recorded, in the given phase.
+func (r *rolloutVerb) Fallback(ctx context.Context, phase, reason string) rollout.Status {
+	status := rollout.Status{Party: r.key.party, Namespace: r.key.namespace, Name: r.key.name,
+		Steps:   []rollout.StepStatus{},
 		History: []audit.Entry{}, Workflow: r.WorkflowRef(r.key.workflowID(), "")}
 	if record, err := r.newestRecord(ctx, r.key); err == nil {
 		if outline, err := r.outlineRollout(record); err == nil {
@@ -135,55 +140,60 @@ func (r *rolloutVerb) Known(ctx context.Context, phase, reason string) rollout.S
 	return status
 }
 
-// Closed answers a verb on a rollout whose workflow is closed: a rollback of what was left frozen is a release of its own.
+// Closed answers a verb on a rollout whose workflow is closed. A rollback of a frozen rollout starts a new release.
 func (r *rolloutVerb) Closed(ctx context.Context, now rollout.Status) (rollout.Status, error) {
 	if r.verb == rollout.VerbRollback && !r.seen.open && !r.seen.starting {
-		if status, done, err := r.bringHome(ctx, now); done || err != nil {
+		if status, done, err := r.rollBackFrozen(ctx, now); done || err != nil {
 			return status, err
 		}
 	}
-	return now, verbs.Refusal(r, fmt.Sprintf("%s cannot be done: %s", r.verb, whyOver(r.seen, r.key)), now)
+	return now, verbs.Refusal(r, fmt.Sprintf("%s cannot be done: %s", r.verb, whyClosed(r.seen, r.key)), now)
 }
 
-// Name names the rollout's workflow.
+// Name adds the rollout's workflow to a problem.
 func (r *rolloutVerb) Name(p *problem.Error) *problem.Error { return p.HeldBy(r.key.workflowID()) }
 
-// Show shows the rollout.
+// Show adds the rollout to a problem.
 func (r *rolloutVerb) Show(p *problem.Error, status rollout.Status) *problem.Error {
 	return p.Showing(status)
 }
 
-// whyOver says why nothing can be done to a rollout any more, and what to do instead.
-func whyOver(seen rolloutSnapshot, key rolloutKey) string {
+// whyClosed returns why a rollout takes no verbs, and what to do instead.
+func whyClosed(seen rolloutSnapshot, key rolloutKey) string {
 	switch {
 	case seen.starting:
-		return "the rollout is being started: repeat in some seconds"
+		return "the rollout is being started: repeat in a few seconds"
 	case seen.status.Frozen:
-		return "the rollout was stopped where it stood: roll it back, or start the next release of the workload, which brings it home first"
+		return "the rollout was stopped with its split left in place: roll it back, or start the next release of the " +
+			"workload, which restores it first"
 	case seen.status.Phase == rollout.PhaseFailed:
 		return seen.status.Reason
 	case seen.status.Phase == rollout.PhaseHealthy:
-		return "the rollout is Healthy, which is final: to go back to an earlier version, undo it (POST " + key.verb("undo") + ")"
+		return "the rollout is Healthy, which is final: to go back to an earlier version, undo it (POST " +
+			key.verb("undo") + ")"
 	}
-	return fmt.Sprintf("the rollout is %s, which is final; start a new one if it is to be released again", seen.status.Phase)
+	return fmt.Sprintf("the rollout is %s, which is final; start a new one to release it again", seen.status.Phase)
 }
 
-// bringHome starts a release that only brings home what the last one left frozen. done says that it answers the verb.
-func (r *rolloutVerb) bringHome(ctx context.Context, last rollout.Status) (status rollout.Status, done bool, err error) {
+// rollBackFrozen starts a release that only rolls back what the last one left frozen. done means that it has answered
+// the verb.
+func (r *rolloutVerb) rollBackFrozen(ctx context.Context, last rollout.Status) (status rollout.Status, done bool,
+	err error) {
 	record, err := r.newestRecord(ctx, r.key)
 	if err != nil {
 		return last, false, err
 	}
-	repeats := store.BringsHome(record) && record.Labels[v1alpha1.LabelIdempotencyKey] == start.KeyLabel(r.request.Key)
+	repeats := store.IsRestoreOnly(record) && record.Labels[v1alpha1.LabelIdempotencyKey] == start.KeyLabel(
+		r.request.Key)
 	if repeats && record.Outcome != nil {
 		return last, true, nil
 	}
-	s := &rolloutStart{Handlers: r.Handlers, bringHome: true}
+	s := &rolloutStart{Handlers: r.Handlers, rollBackFrozen: true}
 	if s.request.Spec, err = specOf(record); err != nil {
 		return last, false, err
 	}
 	if !last.Frozen && !repeats {
-		if left, err := s.leftByAnother(ctx, last); !left || err != nil {
+		if left, err := s.frozenByEarlierRelease(ctx, last); !left || err != nil {
 			return last, false, err
 		}
 	}
@@ -192,12 +202,13 @@ func (r *rolloutVerb) bringHome(ctx context.Context, last rollout.Status) (statu
 	return status, true, err
 }
 
-// leftByAnother says whether an earlier release's split waits on the workload of one that was stopped before it had its own.
-func (s *rolloutStart) leftByAnother(ctx context.Context, last rollout.Status) (bool, error) {
+// frozenByEarlierRelease reports whether the workload still has the split of an earlier release, for a rollout that was
+// cancelled before it made its own.
+func (s *rolloutStart) frozenByEarlierRelease(ctx context.Context, last rollout.Status) (bool, error) {
 	if last.Phase != rollout.PhaseCancelled {
 		return false, nil
 	}
-	if err := s.place(ctx); err != nil {
+	if err := s.resolveParty(ctx); err != nil {
 		return false, err
 	}
 	found, err := s.findings(ctx)

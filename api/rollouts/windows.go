@@ -8,9 +8,9 @@ import (
 	"slipway.io/slipway/release/window"
 )
 
-// neverOpens refuses a policy whose times leave no moment from now on to begin in.
+// neverOpens refuses a policy whose times never allow the rollout to begin.
 func neverOpens(policy strategy.Policy) []schema.FieldProblem {
-	why, never := window.NeverFrom(time.Now(), policy.Times)
+	why, never := window.NeverOpens(time.Now(), policy.Times)
 	if !never {
 		return nil
 	}

@@ -22,23 +22,24 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// Record is what the rollout is asked.
+// Record creates the rollout's record.
 func (s *rolloutStart) Record(string, time.Time) (*v1alpha1.ReleaseRecord, error) {
-	return store.NewRolloutRecord(s.asked())
+	return store.NewRolloutRecord(s.machineRequest())
 }
 
-// asked is what is known before there is a record.
-func (s *rolloutStart) asked() machine.Asked {
-	return machine.Asked{Spec: s.request.Spec, BringHome: s.bringHome, Revision: s.revision}
+// machineRequest returns the machine's input as far as it is known before there is a record.
+func (s *rolloutStart) machineRequest() machine.Request {
+	return machine.Request{Spec: s.request.Spec, RollBackFrozen: s.rollBackFrozen, Revision: s.revision}
 }
 
-// Begin starts the rollout's workflow, or has the live release of this name make way for it. The workflow's ID is the place: one of that
-// ID that runs already is either this release's own, started by a twin of the request, or another's, which was faster.
-func (s *rolloutStart) Begin(ctx context.Context) (err error) {
+// Launch starts the rollout's workflow, or makes the live release of this name give way to it. The workflow ID is the
+// place: an open workflow of that ID belongs either to this release, started by a concurrent request with the same key,
+// or to another release.
+func (s *rolloutStart) Launch(ctx context.Context) (err error) {
 	if s.engine, err = s.Home.Engine(ctx); err != nil {
 		return err
 	}
-	if err := s.numbered(ctx); err != nil {
+	if err := s.verifyNumber(ctx); err != nil {
 		return err
 	}
 	if s.replacing {
@@ -48,14 +49,14 @@ func (s *rolloutStart) Begin(ctx context.Context) (err error) {
 	if !already || err != nil {
 		return err
 	}
-	ours, err := s.Began(ctx, s.Written)
+	ours, err := s.HasWorkflow(ctx, s.Written)
 	if err != nil || ours {
 		return err
 	}
 	if s.Key == "" {
 		s.Withdraw(ctx)
 	}
-	return start.ErrAgain
+	return start.ErrRetry
 }
 
 func (s *rolloutStart) workflow() start.Workflow {
@@ -66,26 +67,30 @@ func (s *rolloutStart) workflow() start.Workflow {
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		TypedSearchAttributes:    workflows.RolloutAttributes(s.request.Spec),
 		Memo:                     map[string]any{workflows.MemoRecord: s.Written.Name},
-		StaticSummary:            start.Summary(fmt.Sprintf("%s %s/%s: %s", workload.Kind, s.key.namespace, workload.Name, s.asked().Outline())),
-		StaticDetails:            s.details(),
+		StaticSummary: start.Summary(fmt.Sprintf("%s %s/%s: %s", workload.Kind, s.key.namespace,
+			workload.Name, s.machineRequest().Outline())),
+		StaticDetails: s.details(),
 	}}
 }
 
 func (s *rolloutStart) input() workflows.RolloutInput {
 	asked := store.RolloutAsked(s.Written, s.request.Spec)
 	asked.UnreachableBudgetSeconds = s.BudgetSeconds()
-	asked.Object, asked.Confirm, asked.Foreseen = s.object, s.confirm, s.foreseen
-	return workflows.RolloutInput{Asked: asked, Queue: s.queue, Engine: s.engine}
+	asked.Object, asked.ConfirmReason, asked.Predicted = s.object, s.confirm, s.predicted
+	return workflows.RolloutInput{Request: asked, Queue: s.queue, Engine: s.engine}
 }
 
-// details is what the Temporal UI says of the rollout before it runs, as Markdown: what it will do, and how to steer it.
+// details is the description of the rollout in the Temporal UI, as Markdown: what the rollout does, and which signals
+// control it.
 func (s *rolloutStart) details() string {
 	spec := s.request.Spec
 	var b strings.Builder
-	fmt.Fprintf(&b, "Rollout `%s` releases %s **%s** in namespace %s: %s.\n\n", s.key.name, spec.WorkloadRef.Kind, spec.WorkloadRef.Name,
-		s.key.namespace, s.asked().Outline())
+	fmt.Fprintf(&b, "Rollout `%s` releases %s **%s** in namespace %s: %s.\n\n", s.key.name, spec.WorkloadRef.Kind,
+		spec.WorkloadRef.Name,
+		s.key.namespace, s.machineRequest().Outline())
 	if s.request.Actor != "" || s.request.Reason != "" {
-		fmt.Fprintf(&b, "Asked by %s: %s\n\n", start.OrDash(s.request.Actor), start.OrDash(start.Cut(s.request.Reason, 300)))
+		fmt.Fprintf(&b, "Requested by %s: %s\n\n", start.OrDash(s.request.Actor),
+			start.OrDash(start.Truncate(s.request.Reason, 300)))
 	}
 	for i, step := range spec.Strategy.Steps {
 		if i == start.MaxDetailLines {
@@ -94,8 +99,9 @@ func (s *rolloutStart) details() string {
 		}
 		fmt.Fprintf(&b, "%d. %s\n", i+1, stepOutline(step))
 	}
-	b.WriteString("\nThe current details say what it waits for. Send the signal `approve`, `pause`, `resume`, `rollback`, `stop`, `jump`, " +
-		"`retry` or `promote`, with an empty payload or `{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
+	b.WriteString("\nThe current details say what it waits for. Send the signal `approve`, `pause`, `resume`, " +
+		"`rollback`, `stop`, `jump`, `retry` or `promote`, with an empty payload or " +
+		"`{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
 	fmt.Fprintf(&b, "Accepted at %s.\n", s.Written.Spec.CreatedAt.UTC().Format(time.RFC3339))
 	return b.String()
 }
@@ -104,34 +110,35 @@ func stepOutline(step strategy.Step) string {
 	parts := []string{fmt.Sprintf("pods %s", step.Replicas.String())}
 	switch {
 	case len(step.Matches) > 0:
-		parts = append(parts, "traffic by "+start.Counted(len(step.Matches), "match"))
+		parts = append(parts, "traffic by "+start.Pluralise(len(step.Matches), "match"))
 	case step.Traffic != nil:
 		parts = append(parts, fmt.Sprintf("traffic %d%%", *step.Traffic))
 	}
 	switch {
 	case step.PauseSeconds == nil:
-		parts = append(parts, "then a person approves")
+		parts = append(parts, "then an approval")
 	case *step.PauseSeconds > 0:
-		parts = append(parts, "then a rest of "+(time.Duration(*step.PauseSeconds)*time.Second).String())
+		parts = append(parts, "then a pause of "+(time.Duration(*step.PauseSeconds)*time.Second).String())
 	}
 	return strings.Join(parts, ", ")
 }
 
-// supersedeKey is the key of the command with which the release of that record takes a live one's place.
+// supersedeKey is the key of the command with which the record's release supersedes the live one.
 func supersedeKey(record string) string { return "supersede-" + record }
 
-// supersede has the live release of this name make way for this one.
+// supersede makes the live release of this name give way to this one.
 func (s *rolloutStart) supersede(ctx context.Context) error {
 	request := workflows.SupersedeRequest{Input: s.input(), VerbRequest: workflows.VerbRequest{
 		Actor: s.request.Actor, Reason: s.request.Reason, Via: s.Via, Key: supersedeKey(s.Written.Name)}}
-	answer, err := verbs.Deliver(ctx, s.Backend, s.key.workflowID(),
+	answer, err := verbs.Send(ctx, s.Backend, s.key.workflowID(),
 		verbs.Command{Verb: string(rollout.VerbSupersede), Key: request.Key, Payload: request})
 	switch {
 	case errors.Is(err, verbs.ErrClosed):
-		return start.ErrAgain // it has ended meanwhile: an ordinary start, then
+		return start.ErrRetry // it has ended in the meantime: start normally
 	case errors.Is(err, verbs.ErrUnknown):
 		return problem.Unreachable.Because("%v: whether the live release of %s is superseded is not known; "+
-			"repeat with the same Idempotency-Key, or look at it in a minute", verbs.ErrUnknown, s.key).HeldBy(s.key.workflowID())
+			"repeat with the same Idempotency-Key, or look at it in a minute", verbs.ErrUnknown,
+			s.key).HeldBy(s.key.workflowID())
 	case err != nil:
 		if problem.Of(err).Status == problem.Malformed.Status {
 			s.Withdraw(ctx)
@@ -140,7 +147,7 @@ func (s *rolloutStart) supersede(ctx context.Context) error {
 	}
 	if answer.Outcome == audit.Refused {
 		s.Withdraw(ctx)
-		return s.taken(ctx, answer.Message)
+		return s.nameTaken(ctx, answer.Message)
 	}
 	return nil
 }

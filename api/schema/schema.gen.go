@@ -141,7 +141,7 @@ func (e TrafficRoutingStatusPhase) Valid() bool {
 	}
 }
 
-// Build How the service is compiled and what the build yields (COMPILE_DEPLOY).
+// Build How the service is built and what the build creates (COMPILE_DEPLOY).
 type Build = catalog.Build
 
 // BuildStatus A build of COMPILE_DEPLOY, once its commit is known.
@@ -157,27 +157,25 @@ type Check struct {
 	OK   bool   `json:"ok"`
 }
 
-// Condition One condition of a release.
-//
-// `Progressing`: it is being carried out; False once it is over, or while somebody holds it. `Waiting`: nothing is done until something happens,
-// which `reason` names (`Approval`, `Timer`, `Window`, `Pods`, `Traffic`, `Party`, `Drift`, `Resume`). `Stalled`: it does not go on without help, because something
-// failed or cannot be reached. `Succeeded`: True or False once that is decided, Unknown before. `Available`: every party serves, with all replicas or
-// with some; Unknown while a party cannot be reached.
+// Condition One condition of a release. `Progressing`: it is being carried out; False once it has ended, or while it is paused. `Waiting`: it waits for an
+// event, which `reason` names (`Approval`, `Timer`, `Window`, `Pods`, `Traffic`, `Party`, `Drift`, `Resume`). `Stalled`: it does not continue
+// without help, because something failed or cannot be reached. `Succeeded`: True or False once that is decided, Unknown before. `Available`:
+// every party serves, with all replicas or with some; Unknown while a party cannot be reached.
 type Condition = metav1.Condition
 
-// Conditions What a program needs to know of a release, in the form that Kubernetes objects have. Tasks and rollouts have `Progressing`, `Waiting`,
-// `Stalled` and `Succeeded`; servings have `Available`, `Progressing`, `Waiting` and `Stalled`. Each type is there once, always.
+// Conditions The state of a release for programs, in the form of Kubernetes conditions. Tasks and rollouts have `Progressing`, `Waiting`, `Stalled` and
+// `Succeeded`; servings have `Available`, `Progressing`, `Waiting` and `Stalled`. Each type is always present exactly once.
 type Conditions = []Condition
 
-// Decision One verb that somebody sent, and what became of it.
+// Decision One command that was sent, and its result.
 type Decision = audit.Entry
 
-// ExecuteRequest Who executes the plan and why, both recorded as they are said, and when its services may begin beside what the plan says.
+// ExecuteRequest Actor and reason of the execution, both self-reported, and when its services may begin in addition to the times of the plan.
 type ExecuteRequest struct {
 	// Actor Example: li
 	Actor string `json:"actor,omitempty"`
 
-	// Freezes Nothing begins within one of these, whatever the windows say.
+	// Freezes Nothing begins within one of these, even within a window.
 	Freezes ReleaseFreezes `json:"freezes,omitempty"`
 
 	// NotBefore Nothing begins before this time, RFC 3339 with an offset.
@@ -188,7 +186,7 @@ type ExecuteRequest struct {
 	// Reason Example: release 2.4
 	Reason string `json:"reason,omitempty"`
 
-	// Windows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+	// Windows Something begins only within one of these; without any, at all times. Services that have begun finish. The windows of a plan and those of its
 	// execution both count.
 	Windows ReleaseWindows `json:"windows,omitempty"`
 }
@@ -198,21 +196,21 @@ type ExecuteResult struct {
 	// ID Example: shop-20261102093000-k3v9q
 	ID string `json:"id"`
 
-	// Warnings What is worth knowing before the plan runs, such as a PodDisruptionBudget that holds up a RESTART, until when the times hold everything
-	// back, or a `notBefore` that is past.
+	// Warnings Warnings before the plan runs, such as a PodDisruptionBudget that holds up a RESTART, until when release times hold everything back, or a
+	// `notBefore` that has passed.
 	Warnings []FieldProblem `json:"warnings,omitempty"`
 }
 
 // FieldChange One field that would change.
 type FieldChange = workloadops.FieldChange
 
-// FieldProblem One thing that is wrong.
+// FieldProblem One problem.
 type FieldProblem = strictyaml.FieldError
 
-// FrontDoor Through which front door somebody came.
+// FrontDoor The kind of client that a person used.
 type FrontDoor string
 
-// Health A sign of life.
+// Health Reports that the process is alive.
 type Health struct {
 	Status HealthStatus `json:"status"`
 }
@@ -220,15 +218,15 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
-// Interruption A time in which trouble of the system held a task up.
+// Interruption A time in which an infrastructure outage held a task up.
 type Interruption = plan.Interruption
 
-// ItemDiff What one item would change.
+// ItemDiff The changes of one item.
 type ItemDiff struct {
-	// ContainerExecMethod How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
+	// ContainerExecMethod How the pods of a service are replaced: all at once, or one at a time, each when the previous one is ready again.
 	ContainerExecMethod Method `json:"containerExecMethod"`
 
-	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it.
+	// Deployment The operation of a plan's item on a service. RESTORE takes back what a task did to it.
 	Deployment Operation `json:"deployment"`
 
 	// Item The item's number in the plan, counted from 1.
@@ -239,12 +237,12 @@ type ItemDiff struct {
 	// Source What is deployed, such as the URL of a code package without its query.
 	Source string `json:"source,omitempty"`
 
-	// Steps How many steps the rollouts have that release the workloads; absent where no rollout does.
+	// Steps How many steps the rollouts have that release the workloads; absent if there are no rollouts.
 	Steps     int            `json:"steps,omitempty"`
 	Workloads []WorkloadDiff `json:"workloads"`
 }
 
-// ItemState The state of one service or workload of a task. `Skipped`: it was never begun.
+// ItemState The state of one service or workload of a task. `Skipped`: it never began.
 type ItemState = plan.ItemState
 
 // KusciaMessage A message of Kuscia's protobuf files, as JSON.
@@ -252,7 +250,7 @@ type ItemState = plan.ItemState
 // Example: {"serving_id":"serving-01"}
 type KusciaMessage map[string]interface{}
 
-// Method How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
+// Method How the pods of a service are replaced: all at once, or one at a time, each when the previous one is ready again.
 type Method = plan.Method
 
 // NextCursor The `cursor` of the next page; absent on the last one.
@@ -263,16 +261,16 @@ type NextCursor = string
 // Example: 2026-12-01T08:00:00+01:00
 type NotBefore = string
 
-// Operation What a plan's item does to a service. RESTORE takes back what a task did to it.
+// Operation The operation of a plan's item on a service. RESTORE takes back what a task did to it.
 type Operation = plan.Operation
 
-// Package How a code package reaches the service's containers (HTTP_UPLOAD_DEPLOY, and COMPILE_DEPLOY of a build that makes one).
+// Package How a code package reaches the service's containers (HTTP_UPLOAD_DEPLOY, and COMPILE_DEPLOY with a build that creates one).
 type Package = catalog.Package
 
-// PackageStatus A code package that a task deploys (HTTP_UPLOAD_DEPLOY, or COMPILE_DEPLOY of a build that makes one), once it was fetched.
+// PackageStatus A code package that a task deploys (HTTP_UPLOAD_DEPLOY, or COMPILE_DEPLOY with a build that creates one), once it was fetched.
 type PackageStatus = plan.PackageStatus
 
-// PartyDocument What a party says of itself. `{}` is a party that has everything as usual.
+// PartyDocument The settings of a party. `{}` is a party with all defaults.
 type PartyDocument = v1alpha1.PartySpec
 
 // PartyList One page of the parties.
@@ -283,19 +281,19 @@ type PartyList struct {
 	NextCursor NextCursor `json:"nextCursor,omitempty"`
 }
 
-// PartyState A party, and who of it is there.
+// PartyState A party and its workers.
 type PartyState struct {
 	// CreatedAt When its Party object was created; absent without one.
 	CreatedAt *time.Time        `json:"createdAt,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 
-	// LastSeenAt When a worker of it was last heard of, by that worker's clock; absent when none ever was.
+	// LastSeenAt When one of its workers last reported, by that worker's clock; absent if none ever did.
 	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
 
 	// Name Example: alice
 	Name string `json:"name"`
 
-	// Namespace Where its workloads are unless a request says otherwise.
+	// Namespace The namespace of its workloads unless a request names another.
 	Namespace string `json:"namespace,omitempty"`
 
 	// Queue The Temporal task queue that its workers poll.
@@ -303,22 +301,22 @@ type PartyState struct {
 	// Example: slipway.party.alice
 	Queue string `json:"queue"`
 
-	// Reachable `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal cannot say.
+	// Reachable `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal has no information.
 	Reachable Reachability `json:"reachable"`
 
-	// Reason Why it is held to be reachable or not, in a sentence.
+	// Reason Why it is considered reachable or not, in a sentence.
 	Reason string `json:"reason"`
 
-	// ServedBy The party that serves it, for a party that is but a namespace of the home cluster.
+	// ServedBy The party that serves it, if the party is only a namespace of the home cluster.
 	ServedBy string `json:"servedBy,omitempty"`
 
-	// Workers The workers that are there.
+	// Workers The reachable workers.
 	Workers []PartyWorker `json:"workers"`
 }
 
 // PartyWorker A worker that polls the party's queue.
 type PartyWorker struct {
-	// Build Which build of Slipway the worker is, as Temporal knows it. Missing for a worker that doesn't tell.
+	// Build The worker's build of Slipway, as reported to Temporal. Missing for a worker that doesn't report one.
 	//
 	// Example: v1.4.0-h4
 	Build string `json:"build,omitempty"`
@@ -332,7 +330,7 @@ type PartyWorker struct {
 	StartedAt  time.Time `json:"startedAt"`
 }
 
-// PlanDiff What an execution of a plan would change now.
+// PlanDiff The changes that an execution of a plan would make now.
 type PlanDiff struct {
 	// Items The plan's items, in its order.
 	Items []ItemDiff `json:"items"`
@@ -340,7 +338,7 @@ type PlanDiff struct {
 	// Plan Example: shop
 	Plan string `json:"plan"`
 
-	// Warnings What an execution would warn of.
+	// Warnings The warnings of an execution.
 	Warnings []FieldProblem `json:"warnings"`
 }
 
@@ -393,7 +391,7 @@ type Problem struct {
 	// Errors Everything that is wrong.
 	Errors []FieldProblem `json:"errors,omitempty"`
 
-	// Holder The workflow of the release that is in the way.
+	// Holder The workflow of the blocking release.
 	//
 	// Example: rollout/default/shop/order
 	Holder string `json:"holder,omitempty"`
@@ -403,13 +401,13 @@ type Problem struct {
 	// Example: /api/v1/plans/shop
 	Instance string `json:"instance,omitempty"`
 
-	// RequestID The request's ID; the engine's log has it too.
+	// RequestID The request's ID; the engine's log contains it too.
 	RequestID string `json:"requestId,omitempty"`
 
 	// Rollout One release of one workload.
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// Serving A serving, and how it is.
+	// Serving A serving and its state.
 	Serving *Serving `json:"serving,omitempty"`
 
 	// Status The HTTP status.
@@ -417,12 +415,12 @@ type Problem struct {
 	// Example: 400
 	Status int `json:"status"`
 
-	// Task The ID of the task that is in the way.
+	// Task The ID of the blocking task.
 	//
 	// Example: shop-20261102093000-k3v9q
 	Task string `json:"task,omitempty"`
 
-	// Title The kind in words.
+	// Title The kind of problem as text.
 	//
 	// Example: The request is malformed
 	Title string `json:"title"`
@@ -433,48 +431,48 @@ type Problem struct {
 	Type string `json:"type"`
 }
 
-// PutPartyResult What became of a party that was sent.
+// PutPartyResult The result of storing a party.
 type PutPartyResult struct {
-	// Changed Whether anything was written; a body equal to what is stored writes nothing.
+	// Changed Whether anything was written; a body equal to the stored object writes nothing.
 	Changed bool `json:"changed"`
 
 	// Name Example: alice
 	Name string `json:"name"`
 }
 
-// PutPlanResult What became of a plan that was sent.
+// PutPlanResult The result of storing a plan.
 type PutPlanResult struct {
-	// Changed Whether anything was written; a plan equal to what is stored writes nothing.
+	// Changed Whether anything was written; a plan equal to the stored one writes nothing.
 	Changed bool `json:"changed"`
 
 	// Name Example: shop
 	Name string `json:"name"`
 
-	// Warnings What is legal but probably not meant, and what would be refused if the plan were executed now.
+	// Warnings Input that is valid but probably a mistake, and problems for which an execution would be refused now.
 	Warnings []FieldProblem `json:"warnings"`
 }
 
-// PutServiceResult What became of a service that was sent.
+// PutServiceResult The result of storing a service.
 type PutServiceResult struct {
-	// Changed Whether anything was written; a service equal to what is stored writes nothing.
+	// Changed Whether anything was written; a service equal to the stored one writes nothing.
 	Changed bool `json:"changed"`
 
 	// ID Example: 111
 	ID string `json:"id"`
 }
 
-// PutServingPolicyResult What became of a policy that was sent.
+// PutServingPolicyResult The result of storing a policy.
 type PutServingPolicyResult struct {
-	// Changed Whether anything was written; a policy equal to what is stored writes nothing.
+	// Changed Whether anything was written; a policy equal to the stored one writes nothing.
 	Changed bool `json:"changed"`
 
 	// ID Example: serving-01
 	ID string `json:"id"`
 }
 
-// PutTrafficRoutingResult What became of a traffic routing that was sent.
+// PutTrafficRoutingResult The result of storing a traffic routing.
 type PutTrafficRoutingResult struct {
-	// Changed Whether anything was written; a body equal to what is stored writes nothing.
+	// Changed Whether anything was written; a body equal to the stored object writes nothing.
 	Changed bool `json:"changed"`
 
 	// Name Example: mse-traffic
@@ -483,11 +481,11 @@ type PutTrafficRoutingResult struct {
 	// Namespace Example: shop
 	Namespace string `json:"namespace"`
 
-	// Warnings What is legal but probably not meant.
+	// Warnings Input that is valid but probably a mistake.
 	Warnings []string `json:"warnings"`
 }
 
-// Reachability `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal cannot say.
+// Reachability `yes`: a worker has reported within 20 seconds. `no`: none has. `unknown`: Temporal has no information.
 type Reachability = party.Reachability
 
 // Readiness Whether the engine can work.
@@ -496,13 +494,13 @@ type Readiness struct {
 	Ready  bool    `json:"ready"`
 }
 
-// ReleaseFreezes Nothing begins within one of these, whatever the windows say.
+// ReleaseFreezes Nothing begins within one of these, even within a window.
 type ReleaseFreezes = []ReleaseWindow
 
-// ReleaseWindow A span of time that may recur.
+// ReleaseWindow A period of time that may recur.
 type ReleaseWindow = window.Window
 
-// ReleaseWindows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+// ReleaseWindows Something begins only within one of these; without any, at all times. Services that have begun finish. The windows of a plan and those of its
 // execution both count.
 type ReleaseWindows = []ReleaseWindow
 
@@ -512,13 +510,13 @@ type Report = plan.Report
 // ReportFormat The forms of a report.
 type ReportFormat string
 
-// ReportRollout A rollout that released a workload of a task, with what was decided on it. It has all fields of `rollout` of a workload, and these.
+// ReportRollout A rollout that released a workload of a task, with the decisions on it. It has all fields of `rollout` of a workload, and these.
 type ReportRollout = plan.RolloutReport
 
 // ReportWave What was released together.
 type ReportWave = plan.Wave
 
-// Reverse How to restore what the task changed. Nothing is taken back by itself; whoever wants it creates this plan and executes it.
+// Reverse How to restore what the task changed. Nothing is taken back automatically: create this plan and execute it.
 type Reverse = plan.Reverse
 
 // ReversePlan The plan that takes a task back.
@@ -541,7 +539,7 @@ type ReversePlan struct {
 // Rollout One release of one workload.
 type Rollout = rollout.Status
 
-// RolloutDecision One verb that somebody sent, and what became of it.
+// RolloutDecision One command that was sent, and its result.
 type RolloutDecision = audit.Entry
 
 // RolloutHistory One page of the releases of a rollout name.
@@ -560,28 +558,28 @@ type RolloutList struct {
 	NextCursor NextCursor `json:"nextCursor,omitempty"`
 }
 
-// RolloutMatch A match is met by a request that meets all of its parts.
+// RolloutMatch A request matches if it matches all parts.
 type RolloutMatch = strategy.Match
 
-// RolloutPhase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and somebody has to decide: retry, rollback
-// or stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped where it stood.
+// RolloutPhase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and a person must decide: retry, rollback or
+// stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped at its current step.
 type RolloutPhase = rollout.Phase
 
-// RolloutPolicy What Slipway adds to the strategy.
+// RolloutPolicy Settings of Slipway in addition to the strategy.
 type RolloutPolicy struct {
 	// Approvals How a step that waits for a person is approved.
 	Approvals *struct {
-		// ExpiresSeconds How long a step waits for a person, in seconds; absent, for ever.
+		// ExpiresSeconds How long a step waits for an approval, in seconds; absent, forever.
 		ExpiresSeconds *int64 `json:"expiresSeconds,omitempty"`
 
-		// OnExpiry What happens then.
+		// OnExpiry What happens after that time.
 		OnExpiry *RolloutPolicyApprovalsOnExpiry `json:"onExpiry,omitempty"`
 
-		// Required How many people have to approve; more than one is refused until access control is built.
+		// Required How many people must approve; more than one is refused until access control is built.
 		Required *int `json:"required,omitempty"`
 	} `json:"approvals,omitempty"`
 
-	// Freezes Nothing begins within one of these, whatever the windows say.
+	// Freezes Nothing begins within one of these, even within a window.
 	Freezes ReleaseFreezes `json:"freezes,omitempty"`
 
 	// NotBefore Nothing begins before this time, RFC 3339 with an offset.
@@ -592,29 +590,29 @@ type RolloutPolicy struct {
 	// OnFailure What happens when a step fails.
 	OnFailure *RolloutPolicyOnFailure `json:"onFailure,omitempty"`
 
-	// RollbackInBatches Whether a rollback goes back through the steps, pauses included; only where pods of the workload itself are replaced.
+	// RollbackInBatches Whether a rollback goes back through the steps, including pauses; only where pods of the workload itself are replaced.
 	RollbackInBatches *bool `json:"rollbackInBatches,omitempty"`
 
-	// RollbackWindow Which undos go without steps. Absent: none.
+	// RollbackWindow The undos that have no steps. Absent: none.
 	RollbackWindow *struct {
-		// Revisions An undo to one of so many versions before the one that serves goes without steps.
+		// Revisions An undo to one of the last N versions before the one that serves has no steps.
 		//
 		// Example: 3
 		Revisions int64 `json:"revisions"`
 	} `json:"rollbackWindow,omitempty"`
 
-	// SettleSeconds How long the release waits, before it claims the workload, for an update of the workload's own to finish: right after `kubectl apply`, for example. 0 refuses such a workload.
+	// SettleSeconds How long the release waits before it claims the workload while an update of the workload itself is running: right after `kubectl apply`, for example. 0 refuses such a workload.
 	SettleSeconds *int64 `json:"settleSeconds,omitempty"`
 
-	// StepDeadlineSeconds How long the pods of a step may take to get ready, in seconds. Time in which the cluster cannot be reached does not count.
+	// StepDeadlineSeconds The time limit for the pods of a step to become ready, in seconds. Time in which the cluster cannot be reached does not count.
 	StepDeadlineSeconds *int64 `json:"stepDeadlineSeconds,omitempty"`
 
-	// Windows Something begins only within one of these; without any, at all times. What has begun finishes. The windows of a plan and those of its
+	// Windows Something begins only within one of these; without any, at all times. Services that have begun finish. The windows of a plan and those of its
 	// execution both count.
 	Windows ReleaseWindows `json:"windows,omitempty"`
 }
 
-// RolloutPolicyApprovalsOnExpiry What happens then.
+// RolloutPolicyApprovalsOnExpiry What happens after that time.
 type RolloutPolicyApprovalsOnExpiry string
 
 // RolloutPolicyOnFailure What happens when a step fails.
@@ -625,7 +623,7 @@ type RolloutRelease struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
-	// Replaced The number of the version that it found; absent: that version has none, or is not known.
+	// Replaced The number of the version that it replaced; absent if that version has none, or if it isn't known.
 	Replaced int64 `json:"replaced,omitempty"`
 
 	// Rollout One release of one workload.
@@ -634,17 +632,17 @@ type RolloutRelease struct {
 }
 
 // RolloutRequest One release of one workload: which workload, by which strategy, and what changes. The strategy is that of a Rollout document of Kruise
-// Rollouts. In place of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or
-// `v1alpha1` can be given as `rollout`. Exactly one of `images` and `templatePatch` says what changes.
+// Rollouts. Instead of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or `v1alpha1`
+// can be given as `rollout`. Exactly one of `images` and `templatePatch` defines what changes.
 //
 // Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
 type RolloutRequest struct {
-	// Actor Who starts it. It is recorded as said.
+	// Actor Who starts it. It is self-reported.
 	//
 	// Example: li
 	Actor *string `json:"actor,omitempty"`
 
-	// Images The new image of each container (init containers too) that changes, by the container's name.
+	// Images The new image of each changed container (including init containers), by the container's name.
 	//
 	// Example: {"app":"registry/shop/order:2.4"}
 	Images *map[string]string `json:"images,omitempty"`
@@ -652,7 +650,7 @@ type RolloutRequest struct {
 	// Key The same as the header `Idempotency-Key`.
 	Key *string `json:"key,omitempty"`
 
-	// Name The rollout's name; absent it is the workload's.
+	// Name The rollout's name; by default the workload's.
 	//
 	// Example: order
 	Name *string `json:"name,omitempty"`
@@ -662,10 +660,10 @@ type RolloutRequest struct {
 	// Example: shop
 	Namespace *string `json:"namespace,omitempty"`
 
-	// Party Whose cluster the workload lives in.
+	// Party The party whose cluster has the workload.
 	Party *string `json:"party,omitempty"`
 
-	// Policy What Slipway adds to the strategy.
+	// Policy Settings of Slipway in addition to the strategy.
 	Policy *RolloutPolicy `json:"policy,omitempty"`
 
 	// Reason Why.
@@ -676,42 +674,42 @@ type RolloutRequest struct {
 	// Rollout A whole Rollout document of either version.
 	Rollout *map[string]interface{} `json:"rollout,omitempty"`
 
-	// RolloutID Your own number of this release; it is kept and shown.
+	// RolloutID Your own ID for this release; it is stored and shown.
 	RolloutID *string `json:"rolloutId,omitempty"`
 
-	// Strategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`,
-	// `matches`, `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and what else the document has. A field that means nothing
-	// here is refused, never ignored.
+	// Strategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`, `matches`,
+	// `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and the other fields of the document. A field without meaning here is
+	// refused, never ignored.
 	Strategy *RolloutStrategy `json:"strategy,omitempty"`
 
-	// Supersede Take the place of a release of this name that still runs.
+	// Supersede Replace a running release of this name.
 	Supersede *bool `json:"supersede,omitempty"`
 
-	// TemplatePatch What is merged into the workload's pod template: a strategic merge patch for Deployment, StatefulSet and DaemonSet, a JSON merge patch
-	// for other kinds. At most 64 KiB.
+	// TemplatePatch The patch of the workload's pod template: a strategic merge patch for Deployment, StatefulSet and DaemonSet, a JSON merge patch for other
+	// kinds. At most 64 KiB.
 	TemplatePatch *map[string]interface{} `json:"templatePatch,omitempty"`
 
 	// WorkloadRef Names an object within its namespace.
 	WorkloadRef *WorkloadRef `json:"workloadRef,omitempty"`
 }
 
-// RolloutStarted The rollout that was accepted. It has all fields of a rollout, and this.
+// RolloutStarted The rollout that was accepted. It has all fields of a rollout, and these.
 type RolloutStarted = rollout.Started
 
-// RolloutStep One step and how far it came.
+// RolloutStep One step and its progress.
 type RolloutStep = rollout.StepStatus
 
-// RolloutStrategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`,
-// `matches`, `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and what else the document has. A field that means nothing
-// here is refused, never ignored.
+// RolloutStrategy The `strategy` of a Rollout document: exactly one of `canary` and `blueGreen`, each with `steps` (`traffic`, `replicas`, `pause`, `matches`,
+// `requestHeaderModifier`), `trafficRoutings` or `trafficRoutingRef`, and the other fields of the document. A field without meaning here is
+// refused, never ignored.
 type RolloutStrategy struct {
-	// BlueGreen New pods beside all old ones; the old ones go at the end.
+	// BlueGreen New pods are added to all old ones; the old ones are removed at the end.
 	BlueGreen *map[string]interface{} `json:"blueGreen,omitempty"`
 
-	// Canary New pods in place of old ones, step by step; with `enableExtraWorkloadForCanary`, beside them in an extra workload.
+	// Canary New pods replace old ones, step by step; with `enableExtraWorkloadForCanary`, they run in an extra workload instead.
 	Canary *map[string]interface{} `json:"canary,omitempty"`
 
-	// Paused Hold before the first step until somebody resumes it.
+	// Paused Wait for a resume before the first step.
 	Paused               *bool                  `json:"paused,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -732,11 +730,11 @@ type RolloutSummary struct {
 	// Party Example: default
 	Party string `json:"party"`
 
-	// Phase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and somebody has to decide: retry, rollback
-	// or stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped where it stood.
+	// Phase `Progressing`: it runs, or waits. `Healthy`: the new version serves. `Failed`: a step failed and a person must decide: retry, rollback or
+	// stop. `RolledBack`: the stable version serves again. `Cancelled`: it was stopped at its current step.
 	Phase RolloutPhase `json:"phase"`
 
-	// Reason Why it is in this phase; empty where the list does not know.
+	// Reason Why it is in this phase; empty if the list doesn't know it.
 	Reason string         `json:"reason"`
 	Record string         `json:"record,omitempty"`
 	Style  strategy.Style `json:"style,omitempty"`
@@ -744,7 +742,7 @@ type RolloutSummary struct {
 	// Summary What it changes, in a few words.
 	Summary string `json:"summary,omitempty"`
 
-	// WaitingFor What it waits for, as the rollout itself tells it; absent when it waits for nothing that lists tell, or is over.
+	// WaitingFor What it waits for, as reported by the rollout itself; absent if it doesn't wait, if lists don't show the wait, or after its end.
 	WaitingFor *RolloutWaitingFor `json:"waitingFor,omitempty"`
 
 	// Workflow The Temporal workflow behind a task.
@@ -754,15 +752,15 @@ type RolloutSummary struct {
 	WorkloadRef *WorkloadRef `json:"workloadRef,omitempty"`
 }
 
-// RolloutTraffic The split that the routes were last asked for.
+// RolloutTraffic The last requested split of the routes.
 type RolloutTraffic = rollout.TrafficStatus
 
 // RolloutUndo It goes back to an earlier version.
 type RolloutUndo = strategy.Undo
 
-// RolloutUndoRequest Who asks and why, and which version is to serve again.
+// RolloutUndoRequest Actor and reason, and the version to return to.
 type RolloutUndoRequest struct {
-	// Actor Who asks. It is recorded as said.
+	// Actor The actor. It is self-reported.
 	//
 	// Example: li
 	Actor string `json:"actor,omitempty"`
@@ -777,28 +775,28 @@ type RolloutUndoRequest struct {
 	ToRevision int `json:"toRevision,omitempty"`
 }
 
-// RolloutValidateResult What was found in a rollout.
+// RolloutValidateResult The result of checking a rollout.
 type RolloutValidateResult struct {
 	Errors []FieldProblem `json:"errors"`
 
 	// Rollout One release of one workload.
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// Valid Whether the rollout could be started as far as its text and the party's cluster say.
+	// Valid Whether the rollout could be started, judged by its text and the party's cluster.
 	Valid bool `json:"valid"`
 
-	// Warnings What is legal but probably not meant, and what is in the way just now.
+	// Warnings Input that is valid but probably a mistake, and releases or objects that currently block the start.
 	Warnings []string `json:"warnings"`
 }
 
-// RolloutVerbRequest Who asks and why, and for which step.
+// RolloutVerbRequest Actor and reason, and the step that is meant.
 type RolloutVerbRequest struct {
-	// Actor Who asks. It is recorded as said.
+	// Actor The actor. It is self-reported.
 	//
 	// Example: li
 	Actor string `json:"actor,omitempty"`
 
-	// Gate `waitingFor.gate` as you saw it; a stale one is refused. `approve` and `promote` need it or `step`.
+	// Gate `waitingFor.gate` as you saw it; a stale gate is refused. `approve` and `promote` need it or `step`.
 	Gate string `json:"gate,omitempty"`
 
 	// Key Makes a repeat safe: the same key again is the same command, and gets the same answer.
@@ -807,10 +805,10 @@ type RolloutVerbRequest struct {
 	// Reason Example: the error rate is fine
 	Reason string `json:"reason,omitempty"`
 
-	// Step The step that it is meant for; a stale one is refused. `approve` and `promote` need it or `gate`.
+	// Step The step that is meant; a stale step is refused. `approve` and `promote` need it or `gate`.
 	Step int `json:"step,omitempty"`
 
-	// To For `stop` only: `stable` (default) goes back, `new` finishes now, `frozen` leaves everything where it is.
+	// To For `stop` only: `stable` (default) goes back, `new` finishes now, `frozen` leaves everything unchanged.
 	//
 	// Example: stable
 	To string `json:"to,omitempty"`
@@ -819,9 +817,9 @@ type RolloutVerbRequest struct {
 	ToStep int `json:"toStep,omitempty"`
 }
 
-// RolloutWaitKind `approval`: a person has to approve the step. `timer`: the step rests for a time. `window`: a release window has to open. `pods`: pods are getting ready. `traffic`: routes take
-// effect. `party`: the party cannot be reached. `drift`: somebody else changed the workload; a person decides. `resume`: it is paused or
-// has failed; somebody has to say how it goes on.
+// RolloutWaitKind `approval`: a person must approve the step. `timer`: a timed pause of the step. `window`: a release window must open. `pods`: pods are
+// becoming ready. `traffic`: routes take effect. `party`: the party cannot be reached. `drift`: another client changed the workload; a person
+// decides. `resume`: it is paused or has failed; a person decides how it continues.
 type RolloutWaitKind = rollout.WaitKind
 
 // RolloutWaitingFor What it waits for.
@@ -832,7 +830,7 @@ type RolloutWaitingFor = rollout.WaitingFor
 // Example: {"deadlineSeconds":600,"displayName":"order service","workloads":[{"labels":["label1"],"namespace":"shop","replicas":3,"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}]}
 type Service = catalog.Service
 
-// ServiceCounts How many services a task has, and how they ended. Absent for tasks of earlier versions, and for those under way in a list of more than one plan.
+// ServiceCounts How many services a task has, and how they ended. Absent for tasks of earlier versions, and for running tasks in a list of more than one plan.
 type ServiceCounts = plan.ServiceCounts
 
 // ServiceList One page of the catalogue.
@@ -858,13 +856,13 @@ type ServiceSummary struct {
 	Workloads []Workload `json:"workloads"`
 }
 
-// Serving A serving, and how it is.
+// Serving A serving and its state.
 type Serving = serving.View
 
-// ServingDecision One verb that somebody sent, and what became of it.
+// ServingDecision One command that was sent, and its result.
 type ServingDecision = kuscia.AuditEntry
 
-// ServingEndpoint Where a port of a party is reached.
+// ServingEndpoint The address of a party's port.
 type ServingEndpoint = serving.Endpoint
 
 // ServingHistory One page of the operations on a serving.
@@ -883,40 +881,40 @@ type ServingList struct {
 	NextCursor NextCursor `json:"nextCursor,omitempty"`
 }
 
-// ServingOperation What is being done about a serving, or was done last.
+// ServingOperation The current or last operation on a serving.
 type ServingOperation = serving.OperationView
 
-// ServingParty A party of a serving, and how it is. The numbers are those of its Deployment, for what it is told to run.
+// ServingParty A party of a serving and its state. The numbers are those of its Deployment, for the version that it is configured to run.
 type ServingParty = serving.PartyView
 
-// ServingPhase `Pending`: nothing has been observed yet. `Progressing`: an operation runs and a party lacks what was asked, or a party has no available
-// replica. `PartialAvailable`: every party serves, some with fewer replicas than asked. `Available`: every party has all replicas. `Failed`: a
-// party cannot be brought to what was asked, and nothing is being done about it. `Unknown`: a party cannot be reached.
+// ServingPhase `Pending`: nothing has been observed yet. `Progressing`: an operation runs and a party doesn't run the requested version yet, or a party has
+// no available replica. `PartialAvailable`: every party serves, some with fewer replicas than requested. `Available`: every party has all
+// replicas. `Failed`: a party cannot reach the requested state, and no operation is working on it. `Unknown`: a party cannot be reached.
 type ServingPhase = kuscia.Phase
 
-// ServingPolicy What a serving's operations do otherwise than by default. A serving that is read has everything filled in; it has no policy at all when the annotation cannot be read, for which operations are refused.
+// ServingPolicy The policy of a serving's operations. A serving that is read has all fields filled in; it has no policy if the annotation cannot be read, and then its operations are refused.
 type ServingPolicy = serving.Policy
 
-// ServingRelease One operation on a serving, what it was asked, and how it is or ended.
+// ServingRelease One operation on a serving, its request, and its state or result.
 type ServingRelease = serving.Release
 
-// ServingReleaseParty A party of an operation, and what it was asked to run.
+// ServingReleaseParty A party of an operation, and the version requested of it.
 type ServingReleaseParty = serving.ReleaseParty
 
-// ServingVerbRequest Who asks and why, and for which party.
+// ServingVerbRequest Actor and reason, and the party that is meant.
 type ServingVerbRequest struct {
-	// Actor Who asks. It is recorded as said.
+	// Actor The actor. It is self-reported.
 	//
 	// Example: li
 	Actor string `json:"actor,omitempty"`
 
-	// Gate For `approve` only: `operation.waitingFor.gate` as you saw it; a stale one is refused.
+	// Gate For `approve` only: `operation.waitingFor.gate` as you saw it; a stale gate is refused.
 	Gate string `json:"gate,omitempty"`
 
 	// Key Makes a repeat safe: the same key again is the same command, and gets the same answer.
 	Key string `json:"key,omitempty"`
 
-	// Party For `approve` only, which needs it or `gate`: the party that it is meant for; another one is refused.
+	// Party For `approve` only, which needs it or `gate`: the party that is meant; another party is refused.
 	//
 	// Example: bob
 	Party string `json:"party,omitempty"`
@@ -925,12 +923,12 @@ type ServingVerbRequest struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// ServingWaitingFor The person whom an operation waits for, however long; absent when it waits for nobody.
+// ServingWaitingFor What an operation waits for from a person, without a deadline; absent when it doesn't wait for a person.
 type ServingWaitingFor = kuscia.WaitingFor
 
 // StoredPackage A package of a store.
 type StoredPackage struct {
-	// Bytes How large it is.
+	// Bytes Its size.
 	//
 	// Example: 20971520
 	Bytes int64 `json:"bytes"`
@@ -964,20 +962,20 @@ type TaskList struct {
 	NextCursor NextCursor `json:"nextCursor,omitempty"`
 }
 
-// TaskRollout The rollout that releases a workload, of a service with a strategy, and how far it is. It is approved and steered under `/api/v1/rollouts/{namespace}/{name}`.
+// TaskRollout The rollout that releases a workload of a service with a strategy, and its progress. Approve and control it under `/api/v1/rollouts/{namespace}/{name}`.
 type TaskRollout = plan.RolloutStatus
 
-// TaskRolloutWait What a rollout waits for, as the rollout itself says it.
+// TaskRolloutWait What a rollout waits for, as reported by the rollout itself.
 type TaskRolloutWait = plan.RolloutWait
 
-// TaskState `Pending`: not begun. `Running`. `Pausing`, `Paused`: what runs is being finished, then nothing goes on until it is resumed. `Stopping`,
-// `Stopped`: what runs is being finished, the rest is never begun. `Interrupted`: the engine could not reach a cluster, or lost its
-// permissions, or the workflow was terminated. `Succeeded`. `Failed`: a service failed. `Stopped`, `Succeeded` and `Failed` are final.
+// TaskState `Pending`: not begun. `Running`. `Pausing`, `Paused`: running services finish, then the task waits until it is resumed. `Stopping`, `Stopped`:
+// running services finish, the rest never begins. `Interrupted`: the engine could not reach a cluster, or lost its permissions, or the workflow
+// was terminated. `Succeeded`. `Failed`: a service failed. `Stopped`, `Succeeded` and `Failed` are final.
 type TaskState = plan.TaskState
 
-// TaskStopRequest Who asks and why, and where the task's rollouts end.
+// TaskStopRequest Actor and reason, and where the task's rollouts end.
 type TaskStopRequest struct {
-	// Actor Who asks. It is recorded as said.
+	// Actor The actor. It is self-reported.
 	//
 	// Example: li
 	Actor string `json:"actor,omitempty"`
@@ -988,7 +986,7 @@ type TaskStopRequest struct {
 	// Reason Example: the release is called off
 	Reason string `json:"reason,omitempty"`
 
-	// To Where the rollouts that run are stopped to: `stable`, `new` or `frozen`. Absent: they are left alone.
+	// To How running rollouts are stopped: `stable`, `new` or `frozen`. Absent: they continue.
 	//
 	// Example: stable
 	To string `json:"to,omitempty"`
@@ -996,7 +994,7 @@ type TaskStopRequest struct {
 
 // TaskSummary A task as lists show it.
 type TaskSummary struct {
-	// Actor Who executed the plan, as they said.
+	// Actor Who executed the plan; self-reported.
 	Actor      string     `json:"actor,omitempty"`
 	Comment    string     `json:"comment,omitempty"`
 	CreatedAt  time.Time  `json:"createdAt"`
@@ -1008,31 +1006,31 @@ type TaskSummary struct {
 	// Plan Example: shop
 	Plan string `json:"plan"`
 
-	// Reason Why it is in this state; empty where the state says it all.
+	// Reason Why it is in this state; empty if the state needs no explanation.
 	Reason string `json:"reason"`
 
-	// RerunOf The task whose services without success this one runs again.
+	// RerunOf The task whose unsuccessful services this one runs again.
 	RerunOf string `json:"rerunOf,omitempty"`
 
 	// ReverseOf The task whose changes this one takes back.
 	ReverseOf string `json:"reverseOf,omitempty"`
 
-	// Services How many services a task has, and how they ended. Absent for tasks of earlier versions, and for those under way in a list of more than one plan.
+	// Services How many services a task has, and how they ended. Absent for tasks of earlier versions, and for running tasks in a list of more than one plan.
 	Services *ServiceCounts `json:"services,omitempty"`
 
-	// StartedAt When its first service was begun. Absent before.
+	// StartedAt When its first service began. Absent before.
 	StartedAt *time.Time `json:"startedAt,omitempty"`
 
-	// State `Pending`: not begun. `Running`. `Pausing`, `Paused`: what runs is being finished, then nothing goes on until it is resumed. `Stopping`,
-	// `Stopped`: what runs is being finished, the rest is never begun. `Interrupted`: the engine could not reach a cluster, or lost its
-	// permissions, or the workflow was terminated. `Succeeded`. `Failed`: a service failed. `Stopped`, `Succeeded` and `Failed` are final.
+	// State `Pending`: not begun. `Running`. `Pausing`, `Paused`: running services finish, then the task waits until it is resumed. `Stopping`, `Stopped`:
+	// running services finish, the rest never begins. `Interrupted`: the engine could not reach a cluster, or lost its permissions, or the workflow
+	// was terminated. `Succeeded`. `Failed`: a service failed. `Stopped`, `Succeeded` and `Failed` are final.
 	State TaskState `json:"state"`
 
 	// Workflow The Temporal workflow behind a task.
 	Workflow *WorkflowRef `json:"workflow,omitempty"`
 }
 
-// TaskWait What the task as a whole waits for: the release window of its next services, or, while each service that runs waits by its rollouts, what the one that has waited longest waits for, which `message` names. Without `until`, a window does not open again. Absent while something goes on.
+// TaskWait What the task as a whole waits for: the release window of its next services; or, while all running services wait for their rollouts, the longest wait of these, which `message` describes. Without `until`, there are no more windows. Absent while something runs.
 type TaskWait = plan.RolloutWait
 
 // TrafficRouting Routes that several rollouts share.
@@ -1048,11 +1046,11 @@ type TrafficRouting struct {
 	// Spec As it was sent: `objectRef` and `strategy`.
 	Spec map[string]interface{} `json:"spec"`
 
-	// Status Who holds it.
+	// Status The releases that hold it.
 	Status TrafficRoutingStatus `json:"status"`
 }
 
-// TrafficRoutingDocument A TrafficRouting of `rollouts.kruise.io/v1alpha1`, whole or its `spec` alone.
+// TrafficRoutingDocument A TrafficRouting of `rollouts.kruise.io/v1alpha1`, the whole object or only its `spec`.
 //
 // Example: {"apiVersion":"rollouts.kruise.io/v1alpha1","kind":"TrafficRouting","metadata":{"name":"mse-traffic"},"spec":{"objectRef":[{"ingress":{"classType":"mse","name":"spring-cloud-a"},"service":"spring-cloud-a"}],"strategy":{"matches":[{"headers":[{"name":"User-Agent","type":"Exact","value":"Android"}]}],"requestHeaderModifier":{"set":[{"name":"x-mse-tag","value":"gray"}]}}}}
 type TrafficRoutingDocument map[string]interface{}
@@ -1065,26 +1063,26 @@ type TrafficRoutingList struct {
 	NextCursor NextCursor `json:"nextCursor,omitempty"`
 }
 
-// TrafficRoutingStatus Who holds it.
+// TrafficRoutingStatus The releases that hold it.
 type TrafficRoutingStatus struct {
 	// Holders The workflows of the rollouts that hold it.
 	Holders []string `json:"holders"`
 	Message string   `json:"message,omitempty"`
 
-	// Phase `Initial`: no engine has looked at it yet. `Healthy`: no rollout holds it, and the routes are their own. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Terminating`: it was deleted, and goes when nobody holds it any more.
+	// Phase `Initial`: no engine has reconciled it yet. `Healthy`: no rollout holds it, and the routes have their original settings. `Progressing`: rollouts hold it. `Finalizing`: its last holder restores the routes. `Terminating`: it was deleted, and is removed when no rollout holds it any more.
 	Phase TrafficRoutingStatusPhase `json:"phase"`
 }
 
-// TrafficRoutingStatusPhase `Initial`: no engine has looked at it yet. `Healthy`: no rollout holds it, and the routes are their own. `Progressing`: rollouts hold it. `Finalizing`: its last holder gives the routes back. `Terminating`: it was deleted, and goes when nobody holds it any more.
+// TrafficRoutingStatusPhase `Initial`: no engine has reconciled it yet. `Healthy`: no rollout holds it, and the routes have their original settings. `Progressing`: rollouts hold it. `Finalizing`: its last holder restores the routes. `Terminating`: it was deleted, and is removed when no rollout holds it any more.
 type TrafficRoutingStatusPhase string
 
-// ValidateResult What was found in a plan.
+// ValidateResult The result of checking a plan.
 //
 // Example: {"errors":[{"field":"deployment","item":2,"line":6,"reason":"RESTARTT is none of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY"}],"valid":false,"warnings":[],"waves":[]}
 type ValidateResult struct {
 	Errors []FieldProblem `json:"errors"`
 
-	// Valid Whether the plan could be executed as far as its text and the catalogue say.
+	// Valid Whether the plan could be executed, judged by its text and the catalogue.
 	Valid    bool           `json:"valid"`
 	Warnings []FieldProblem `json:"warnings"`
 
@@ -1092,9 +1090,9 @@ type ValidateResult struct {
 	Waves []Wave `json:"waves"`
 }
 
-// VerbRequest Who asks and why.
+// VerbRequest Actor and reason.
 type VerbRequest struct {
-	// Actor Who asks. It is recorded as said.
+	// Actor The actor. It is self-reported.
 	//
 	// Example: li
 	Actor string `json:"actor,omitempty"`
@@ -1114,10 +1112,10 @@ type Wave struct {
 
 // WaveItem One item of a wave.
 type WaveItem struct {
-	// ContainerExecMethod How the containers of a service are taken: all at once, or one at a time, each when the one before is ready again.
+	// ContainerExecMethod How the pods of a service are replaced: all at once, or one at a time, each when the previous one is ready again.
 	ContainerExecMethod Method `json:"containerExecMethod"`
 
-	// Deployment What a plan's item does to a service. RESTORE takes back what a task did to it.
+	// Deployment The operation of a plan's item on a service. RESTORE takes back what a task did to it.
 	Deployment Operation `json:"deployment"`
 
 	// Item The item's number in the plan, counted from 1.
@@ -1131,7 +1129,7 @@ type WorkflowRef = plan.WorkflowRef
 // Workload One Kubernetes object of a service.
 type Workload = catalog.Workload
 
-// WorkloadDiff What would change on one workload.
+// WorkloadDiff The changes of one workload.
 type WorkloadDiff struct {
 	// Changes Whether anything would change.
 	Changes bool `json:"changes"`
@@ -1154,7 +1152,7 @@ type WorkloadDiff struct {
 	// Pods How many pods would be replaced.
 	Pods int32 `json:"pods,omitempty"`
 
-	// Summary What would be done first, in a sentence, or why nothing would be.
+	// Summary The first action, in a sentence, or why there is none.
 	//
 	// Example: nothing to do: 3 of 3 pods are ready
 	Summary string `json:"summary"`
@@ -1162,10 +1160,10 @@ type WorkloadDiff struct {
 	// Template The fields of the pod template that would change.
 	Template []FieldChange `json:"template,omitempty"`
 
-	// ToReplicas The size in the end.
+	// ToReplicas The final size.
 	ToReplicas *int32 `json:"toReplicas,omitempty"`
 
-	// Unknown What can't be known before the execution.
+	// Unknown What isn't known before the execution.
 	Unknown string `json:"unknown,omitempty"`
 }
 
@@ -1214,7 +1212,7 @@ type TaskID = string
 // TrafficRoutingName defines model for TrafficRoutingName.
 type TrafficRoutingName = string
 
-// Via Through which front door somebody came.
+// Via The kind of client that a person used.
 type Via = FrontDoor
 
 // Conflict An error, as RFC 9457 has it.
@@ -1275,43 +1273,43 @@ type Unreachable = Problem
 // UnsupportedMediaType An error, as RFC 9457 has it.
 type UnsupportedMediaType = Problem
 
-// RolloutVerb Who asks and why, and for which step.
+// RolloutVerb Actor and reason, and the step that is meant.
 type RolloutVerb = RolloutVerbRequest
 
-// ServingVerb Who asks and why, and for which party.
+// ServingVerb Actor and reason, and the party that is meant.
 type ServingVerb = ServingVerbRequest
 
 // StartOfRollout One release of one workload: which workload, by which strategy, and what changes. The strategy is that of a Rollout document of Kruise
-// Rollouts. In place of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or
-// `v1alpha1` can be given as `rollout`. Exactly one of `images` and `templatePatch` says what changes.
+// Rollouts. Instead of `namespace`, `name`, `workloadRef` and `strategy` a whole Rollout document of `rollouts.kruise.io/v1beta1` or `v1alpha1`
+// can be given as `rollout`. Exactly one of `images` and `templatePatch` defines what changes.
 //
 // Example: {"actor":"li","images":{"app":"registry/shop/order:2.4"},"namespace":"shop","policy":{"onFailure":"rollback"},"reason":"release 2.4","strategy":{"canary":{"steps":[{"pause":{},"replicas":"10%","traffic":"10%"},{"pause":{"duration":3600},"replicas":"50%","traffic":"50%"},{"replicas":"100%"}],"trafficRoutings":[{"ingress":{"name":"order"},"service":"order"}]}},"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"order"}}
 type StartOfRollout = RolloutRequest
 
-// TaskStop Who asks and why, and where the task's rollouts end.
+// TaskStop Actor and reason, and where the task's rollouts end.
 type TaskStop = TaskStopRequest
 
-// UndoOfRollout Who asks and why, and which version is to serve again.
+// UndoOfRollout Actor and reason, and the version to return to.
 type UndoOfRollout = RolloutUndoRequest
 
-// Verb Who asks and why.
+// Verb Actor and reason.
 type Verb = VerbRequest
 
 // ListPartiesParams defines parameters for ListParties.
 type ListPartiesParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListPlansParams defines parameters for ListPlans.
 type ListPlansParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -1320,7 +1318,7 @@ type ExecutePlanParams struct {
 	// IdempotencyKey Any text of 1 to 255 characters that is unique to this execution, such as a pipeline's run number.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
@@ -1338,10 +1336,10 @@ type ListRolloutsParams struct {
 	// WaitingFor Only rollouts that wait for this; may be repeated.
 	WaitingFor *[]RolloutWaitKind `form:"waitingFor,omitempty" json:"waitingFor,omitempty"`
 
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -1350,175 +1348,175 @@ type StartRolloutParams struct {
 	// IdempotencyKey Any text of 1 to 255 characters that is unique to this release, such as a pipeline's run number. It is the same as `key` in the body.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // GetRolloutParams defines parameters for GetRollout.
 type GetRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 }
 
 // ApproveRolloutParams defines parameters for ApproveRollout.
 type ApproveRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // WatchRolloutParams defines parameters for WatchRollout.
 type WatchRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
+	// LastEventID The ID of the last event that was read. It is only recorded with the request, since the current state always comes first.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // GetRolloutHistoryParams defines parameters for GetRolloutHistory.
 type GetRolloutHistoryParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 }
 
 // JumpRolloutParams defines parameters for JumpRollout.
 type JumpRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // PauseRolloutParams defines parameters for PauseRollout.
 type PauseRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // PromoteRolloutParams defines parameters for PromoteRollout.
 type PromoteRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // ResumeRolloutParams defines parameters for ResumeRollout.
 type ResumeRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // RetryRolloutParams defines parameters for RetryRollout.
 type RetryRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // RollbackRolloutParams defines parameters for RollbackRollout.
 type RollbackRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // StopRolloutParams defines parameters for StopRollout.
 type StopRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // UndoRolloutParams defines parameters for UndoRollout.
 type UndoRolloutParams struct {
-	// Party Whose cluster the workload lives in; absent, `default`.
+	// Party The party whose cluster has the workload; absent, `default`.
 	Party *Party `form:"party,omitempty" json:"party,omitempty"`
 
 	// IdempotencyKey Any text of 1 to 255 characters that is unique to this undo. It is the same as `key` in the body.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // ListServicesParams defines parameters for ListServices.
 type ListServicesParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListServingsParams defines parameters for ListServings.
 type ListServingsParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ApproveServingParams defines parameters for ApproveServing.
 type ApproveServingParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // WatchServingParams defines parameters for WatchServing.
 type WatchServingParams struct {
-	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
+	// LastEventID The ID of the last event that was read. It is only recorded with the request, since the current state always comes first.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // GetServingHistoryParams defines parameters for GetServingHistory.
 type GetServingHistoryParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // PauseServingParams defines parameters for PauseServing.
 type PauseServingParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // ResumeServingParams defines parameters for ResumeServing.
 type ResumeServingParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // StopServingParams defines parameters for StopServing.
 type StopServingParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
@@ -1530,34 +1528,34 @@ type ListTasksParams struct {
 	// Plan Only tasks of this plan.
 	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
 
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ApproveTaskParams defines parameters for ApproveTask.
 type ApproveTaskParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // WatchTaskParams defines parameters for WatchTask.
 type WatchTaskParams struct {
-	// LastEventID The ID of the last event that was read. It changes nothing but the record of the request, since the current state always comes first.
+	// LastEventID The ID of the last event that was read. It is only recorded with the request, since the current state always comes first.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // PauseTaskParams defines parameters for PauseTask.
 type PauseTaskParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // GetTaskReportParams defines parameters for GetTaskReport.
 type GetTaskReportParams struct {
-	// Format The form of the report; it wins over `Accept`.
+	// Format The form of the report; it takes precedence over `Accept`.
 	Format *ReportFormat `form:"format,omitempty" json:"format,omitempty"`
 }
 
@@ -1566,19 +1564,19 @@ type RerunTaskParams struct {
 	// IdempotencyKey Any text of 1 to 255 characters that is unique to this execution, such as a pipeline's run number.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // ResumeTaskParams defines parameters for ResumeTask.
 type ResumeTaskParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
 // StopTaskParams defines parameters for StopTask.
 type StopTaskParams struct {
-	// SlipwayVia Through which front door the person came; it is recorded. Absent, it is `http`.
+	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
 	SlipwayVia *Via `json:"Slipway-Via,omitempty"`
 }
 
@@ -1587,25 +1585,25 @@ type ListTrafficRoutingsParams struct {
 	// Namespace Only traffic routings of this namespace.
 	Namespace *string `form:"namespace,omitempty" json:"namespace,omitempty"`
 
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor Where the page begins; `nextCursor` of the page before. It means nothing by itself.
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListPackagesParams defines parameters for ListPackages.
 type ListPackagesParams struct {
-	// Limit How many items a page has at most.
+	// Limit The maximum number of items on a page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// After Where the page begins; `next` of the page before, or any digest.
+	// After The start of the page: `next` of the previous page, or any digest.
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 }
 
 // DeletePackageParams defines parameters for DeletePackage.
 type DeletePackageParams struct {
-	// UnusedSince The package is deleted only if it was stored and last used before this time. The clock that counts is the store's: a time just after the `usedAt` of a list says "unless it was used since".
+	// UnusedSince The package is deleted only if it was stored and last used before this time, by the store's clock: a time just after the `usedAt` of a list means "unless it was used since".
 	UnusedSince time.Time `form:"unusedSince" json:"unusedSince"`
 }
 

@@ -12,18 +12,18 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// confirmEvery is how often a serving that is watched is looked at although nobody has told of a change: it is how its readers know that
-// the silence is none of the watch's own.
-const confirmEvery = 10 * time.Second
+// confirmInterval is how often a watched serving is read without a notification, to confirm that the stream works.
+const confirmInterval = 10 * time.Second
 
-// WatchServing answers GET /api/v1/servings/{id}/events. A serving, whose state is in its KusciaDeployment, is looked at when that changed.
+// WatchServing answers GET /api/v1/servings/{id}/events. The state of a serving is in its KusciaDeployment; it is read
+// when that has changed.
 func (h *Handlers) WatchServing(c echo.Context, id schema.ServingID, _ schema.WatchServingParams) error {
 	return h.streams.Serve(c, serving.WorkflowPrefix(id), func() stream.Source {
-		return stream.Source{Look: h.look(id), Tail: h.tail(id), Every: confirmEvery}
+		return stream.Source{Read: h.look(id), Watch: h.tail(id), Interval: confirmInterval}
 	})
 }
 
-// look reads a serving again and again. It is over only when it is gone.
+// look returns the function that reads a serving for its stream. The stream ends only when the serving is deleted.
 func (h *Handlers) look(id string) func(ctx context.Context) (stream.Snapshot, error) {
 	return func(ctx context.Context) (stream.Snapshot, error) {
 		view, err := h.readServing(ctx, id)
@@ -35,12 +35,12 @@ func (h *Handlers) look(id string) func(ctx context.Context) (stream.Snapshot, e
 	}
 }
 
-// tail waits on the one watch that tells of changes of all servings.
+// tail returns the function that waits for changes of a serving, on the shared watch of all servings.
 func (h *Handlers) tail(id string) func(ctx context.Context, nudge func()) {
 	return func(ctx context.Context, nudge func()) {
 		changed, leave := h.Home.FollowServing(id)
 		defer leave()
-		nudge() // for what has changed before there was anybody to tell
+		nudge() // covers changes before the subscription
 		for {
 			select {
 			case <-ctx.Done():

@@ -19,7 +19,8 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// GetServingHistory answers GET /api/v1/servings/{id}/history: the operation that is under way, and the past ones from their records.
+// GetServingHistory answers GET /api/v1/servings/{id}/history: the running operation, and the past ones from their
+// records.
 func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params schema.GetServingHistoryParams) error {
 	asked, err := page.Parse(params.Limit, params.Cursor)
 	if err != nil {
@@ -33,31 +34,33 @@ func (h *Handlers) GetServingHistory(c echo.Context, id schema.ServingID, params
 	}
 	if len(records) == 0 {
 		switch _, err := h.findServing(ctx, id); {
-		case problem.IsGone(err):
-			return problem.NotFound.Because("serving %s does not exist, and no operation on one of that ID is recorded: "+
+		case problem.IsNotFound(err):
+			return problem.NotFound.Because("serving %s does not exist, and no operation on one of that ID is "+
+				"recorded: "+
 				"GET /api/v1/servings lists those that exist", id)
 		case err != nil:
 			return err
 		}
 	}
-	list, err := page.OfRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.ServingRelease, bool, error) {
+	list, err := page.FromRecords(asked, records, func(record *v1alpha1.ReleaseRecord) (schema.ServingRelease, bool,
+		error) {
 		release, err := h.servingRelease(ctx, record.Name)
 		return release, true, err
 	})
 	return answer.JSON(c, list, err)
 }
 
-// servingRelease is one operation on a serving, from its record and, while that is not complete, from its workflow.
+// servingRelease reads one operation on a serving, from its record and, if that has no outcome, from its workflow.
 func (h *Handlers) servingRelease(ctx context.Context, name string) (serving.Release, error) {
 	release, err := h.recordedServing(ctx, name)
 	if err == nil && release.State == serving.StateProgressing {
-		release, err = h.joinServing(ctx, release)
+		release, err = h.addCurrentState(ctx, release)
 	}
 	release.Workflow = h.WorkflowRef(release.Workflow.ID, release.Workflow.RunID)
 	return release, err
 }
 
-// recordedServing is what a record alone says of an operation.
+// recordedServing reads an operation from its record alone.
 func (h *Handlers) recordedServing(ctx context.Context, name string) (serving.Release, error) {
 	nothing := serving.Release{Workflow: &plan.WorkflowRef{}}
 	record, err := h.Home.GetRelease(ctx, name)
@@ -65,11 +68,11 @@ func (h *Handlers) recordedServing(ctx context.Context, name string) (serving.Re
 		return nothing, err
 	}
 	var release serving.Release
-	var asked serving.Asked
+	var request serving.ReleaseRequest
 	if record.Outcome != nil {
 		err = v1alpha1.DecodeBody(record.Outcome.Body, &release)
-	} else if err = v1alpha1.DecodeBody(record.Spec.Snapshot, &asked); err == nil {
-		release = asked.Release()
+	} else if err = v1alpha1.DecodeBody(record.Spec.Snapshot, &request); err == nil {
+		release = request.Release()
 	}
 	if err != nil {
 		return nothing, fmt.Errorf("record %s: %w", name, err)
@@ -78,58 +81,60 @@ func (h *Handlers) recordedServing(ctx context.Context, name string) (serving.Re
 	return release, nil
 }
 
-// joinServing adds to what an operation was asked how it is now. One whose workflow is over although its record is not complete was ended
-// by somebody else.
-func (h *Handlers) joinServing(ctx context.Context, release serving.Release) (serving.Release, error) {
+// addCurrentState adds the current state of an operation. If its workflow is closed although its record has no outcome,
+// the workflow was terminated.
+func (h *Handlers) addCurrentState(ctx context.Context, release serving.Release) (serving.Release, error) {
 	run := release.Workflow
-	asking, cancel := backend.Briefly(ctx)
+	callCtx, cancel := backend.WithCallTimeout(ctx)
 	defer cancel()
-	described, err := execution.OfRun(asking, h.Temporal, run.ID, run.RunID)
+	described, err := execution.OfRun(callCtx, h.Temporal, run.ID, run.RunID)
 	if err != nil {
 		return release, err
 	}
 	newest := described.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 	if execution.IsOpen(described) {
-		return h.askServing(ctx, release, newest), nil
+		return h.queryOperation(ctx, release, newest), nil
 	}
-	// It may have been over since its record was read.
-	if recorded, readErr := h.recordedServing(ctx, release.Record); readErr != nil || recorded.State != serving.StateProgressing {
+	// It may have ended after its record was read.
+	if recorded, readErr := h.recordedServing(ctx, release.Record); readErr != nil ||
+		recorded.State != serving.StateProgressing {
 		return recorded, readErr
 	}
 	if described == nil {
-		return lostServing(release, "is known to Temporal no more"), nil
+		return lostServing(release, "no longer exists"), nil
 	}
 	info := described.GetWorkflowExecutionInfo()
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED { // only its record could not be written
-		if asked := h.askServing(ctx, release, newest); asked.State != serving.StateProgressing {
-			return asked, nil
+		if ended := h.queryOperation(ctx, release, newest); ended.State != serving.StateProgressing {
+			return ended, nil
 		}
 	}
 	at := info.GetCloseTime().AsTime()
 	release.FinishedAt = &at
-	return lostServing(release, backend.HowLost(info.GetStatus())), nil
+	return lostServing(release, backend.AbnormalEnd(info.GetStatus())), nil
 }
 
-// lostServing is an operation that was never recorded as over and is not under way.
+// lostServing is an operation without a recorded outcome that no longer runs.
 func lostServing(release serving.Release, how string) serving.Release {
 	release.State = serving.StateFailed
-	release.Message = "it was never recorded as over, and its workflow " + how +
-		": what it left undone is for a newer operation, which the engine starts by itself"
+	release.Message = "it has no recorded outcome, and its workflow " + how +
+		": a newer operation, which the engine starts automatically, completes its work"
 	return release
 }
 
-// askServing asks a run of the workflow of an operation what it does, or how it ended. What its worker does not answer stays untold.
-func (h *Handlers) askServing(ctx context.Context, release serving.Release, runID string) serving.Release {
-	asking, cancel := backend.Briefly(ctx)
+// queryOperation queries the state or the outcome of an operation's run. If no worker answers, it only sets the
+// message.
+func (h *Handlers) queryOperation(ctx context.Context, release serving.Release, runID string) serving.Release {
+	callCtx, cancel := backend.WithCallTimeout(ctx)
 	defer cancel()
 	var state workflows.ServingState
-	value, err := h.Temporal.QueryWorkflow(asking, release.Workflow.ID, runID, workflows.QueryState)
+	value, err := h.Temporal.QueryWorkflow(callCtx, release.Workflow.ID, runID, workflows.QueryState)
 	if err == nil {
 		err = value.Get(&state)
 	}
 	switch {
 	case err != nil:
-		release.Message = "the engine's workflow worker does not answer: what it does now is not known"
+		release.Message = "the engine's workflow worker does not answer: its current state is unknown"
 		return release
 	case state.Ending != nil:
 		return release.Ended(*state.Ending)

@@ -24,7 +24,7 @@ func (h *Handlers) PutServingPolicy(c echo.Context, id schema.ServingID) error {
 		return err
 	}
 	var created, changed bool
-	err = failure.UntilNoConflict("serving "+id, func() (err error) {
+	err = failure.RetryOnConflict("serving "+id, func() (err error) {
 		created, changed, err = h.putPolicy(c.Request().Context(), id, policy)
 		return err
 	})
@@ -36,13 +36,13 @@ func (h *Handlers) PutServingPolicy(c echo.Context, id schema.ServingID) error {
 
 func readPolicy(c echo.Context) (serving.Policy, error) {
 	policy, wrong, err := input.Decode(c, func(body []byte) (serving.Policy, strictyaml.Errors) {
-		if len(body) == 0 { // an annotation that is not there is the default policy; a body that is not there says nothing
+		if len(body) == 0 { // a missing annotation means the default policy; a missing body means nothing
 			return serving.Policy{}, strictyaml.Errors{{Reason: "there is no body: send {} for the default policy"}}
 		}
 		return serving.DecodePolicy(body)
 	})
 	if err == nil && len(wrong) > 0 {
-		err = problem.WrongDocument("the policy", wrong)
+		err = problem.InvalidDocument("the policy", wrong)
 	}
 	return policy, err
 }
@@ -53,15 +53,15 @@ func (h *Handlers) putPolicy(ctx context.Context, id string, policy serving.Poli
 		return false, false, err
 	}
 	if kd.DeletionTimestamp != nil {
-		return false, false, problem.Conflict.Because("serving %s is being deleted: nothing about it can be changed any more", id)
+		return false, false, problem.Conflict.Because("serving %s is being deleted: it can no longer be changed", id)
 	}
 	var strangers []schema.FieldProblem
-	for _, i := range policy.Strangers(kd.Spec.Parties) {
+	for _, i := range policy.UnknownParties(kd.Spec.Parties) {
 		strangers = append(strangers, schema.FieldProblem{Field: fmt.Sprintf("parties[%d]", i),
-			Reason: policy.Parties[i] + " is no party of the serving"})
+			Reason: policy.Parties[i] + " is not a party of the serving"})
 	}
 	if len(strangers) > 0 {
-		return false, false, problem.Refused.Because("the policy of serving %s cannot be kept: %s", id,
+		return false, false, problem.Refused.Because("the policy of serving %s cannot be saved: %s", id,
 			problem.Summary(strangers)).Listing(strangers)
 	}
 	text, err := json.Marshal(policy)
@@ -69,7 +69,8 @@ func (h *Handlers) putPolicy(ctx context.Context, id string, policy serving.Poli
 		return false, false, fmt.Errorf("policy of serving %s: %w", id, err)
 	}
 	former, there := kd.Annotations[serving.AnnotationPolicy]
-	if stored, wrong := serving.DecodePolicy([]byte(former)); there && len(wrong) == 0 && reflect.DeepEqual(stored, policy) {
+	if stored, wrong := serving.DecodePolicy([]byte(former)); there && len(wrong) == 0 &&
+		reflect.DeepEqual(stored, policy) {
 		return false, false, nil
 	}
 	return !there, true, h.Home.AnnotateServing(ctx, kd, serving.AnnotationPolicy, string(text))

@@ -1,4 +1,4 @@
-// Package servings answers the native HTTP API of servings.
+// Package servings implements the native HTTP API of servings.
 package servings
 
 import (
@@ -19,26 +19,29 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// Handlers answer the operations of openapi.yaml on servings.
+// Handlers implements the operations of openapi.yaml on servings.
 type Handlers struct {
 	*backend.Backend
 	streams *stream.Hub
 }
 
-// New makes the handlers.
+// New creates the handlers.
 func New(b *backend.Backend, streams *stream.Hub) *Handlers { return &Handlers{b, streams} }
 
 // ListServings answers GET /api/v1/servings.
 func (h *Handlers) ListServings(c echo.Context, params schema.ListServingsParams) error {
 	reader := newServingReader(h)
-	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListServings, func(kd *kuscia.KusciaDeployment) (serving.View, error) {
-		return reader.view(c.Request().Context(), kd)
-	})
+	return page.AnswerObjects(c, params.Limit, params.Cursor, h.Home.ListServings,
+		func(kd *kuscia.KusciaDeployment) (serving.View, error) {
+			return reader.view(c.Request().Context(), kd)
+		})
 }
 
 // GetServing answers GET /api/v1/servings/{id}.
 func (h *Handlers) GetServing(c echo.Context, id schema.ServingID) error {
-	return answer.Shared(c, h.Recent, answer.FreshObject, func(ctx context.Context) (serving.View, error) { return h.readServing(ctx, id) })
+	return answer.Shared(c, h.Recent, answer.ObjectMaxAge, func(ctx context.Context) (serving.View, error) {
+		return h.readServing(ctx, id)
+	})
 }
 
 func (h *Handlers) readServing(ctx context.Context, id string) (serving.View, error) {
@@ -49,10 +52,10 @@ func (h *Handlers) readServing(ctx context.Context, id string) (serving.View, er
 	return newServingReader(h).view(ctx, kd)
 }
 
-// findServing reads a serving, also one that is being deleted.
+// findServing reads a serving, including one that is being deleted.
 func (h *Handlers) findServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error) {
 	if len(validation.IsDNS1123Subdomain(id)) > 0 {
-		return nil, noSuchServing(id) // nothing can be called so, and the API server would say it less plainly
+		return nil, noSuchServing(id) // the name is illegal, and the API server's error would be less clear
 	}
 	kd, err := h.Home.GetServing(ctx, id)
 	if failure.Is(err, failure.NotFound) {
@@ -65,28 +68,28 @@ func noSuchServing(id string) error {
 	return problem.NotFound.Because("serving %s does not exist: GET /api/v1/servings lists those that do", id)
 }
 
-// servingReader makes views of servings, and asks once for what they have in common.
+// servingReader creates views of servings, and reads the AppImages and queues that they share only once.
 type servingReader struct {
 	*Handlers
-	around serving.Surroundings
-	asked  map[string]bool
+	viewContext serving.ViewContext
+	seen        map[string]bool
 }
 
 func newServingReader(h *Handlers) *servingReader {
-	return &servingReader{Handlers: h, asked: map[string]bool{},
-		around: serving.Surroundings{Images: map[string]kuscia.AppImageSpec{}, Queues: map[string]string{}}}
+	return &servingReader{Handlers: h, seen: map[string]bool{},
+		viewContext: serving.ViewContext{Images: map[string]kuscia.AppImageSpec{}, Queues: map[string]string{}}}
 }
 
 func (r *servingReader) view(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.View, error) {
 	for _, party := range kd.Spec.Parties {
-		if err := r.learnImage(ctx, party.AppImageRef); err != nil {
+		if err := r.readImage(ctx, party.AppImageRef); err != nil {
 			return serving.View{}, err
 		}
-		if err := r.learnQueue(ctx, party.DomainID); err != nil {
+		if err := r.readQueue(ctx, party.DomainID); err != nil {
 			return serving.View{}, err
 		}
 	}
-	view, err := serving.Show(kd, r.around)
+	view, err := serving.NewView(kd, r.viewContext)
 	if op := view.Operation; op != nil && op.Workflow != nil {
 		op.Workflow = r.WorkflowRef(op.Workflow.ID, op.Workflow.RunID)
 	}
@@ -94,31 +97,31 @@ func (r *servingReader) view(ctx context.Context, kd *kuscia.KusciaDeployment) (
 	return view, err
 }
 
-// first says whether this is the first question of its kind.
-func (r *servingReader) first(question string) bool {
-	known := r.asked[question]
-	r.asked[question] = true
+// first reports whether a key is passed for the first time.
+func (r *servingReader) first(key string) bool {
+	known := r.seen[key]
+	r.seen[key] = true
 	return !known
 }
 
-func (r *servingReader) learnImage(ctx context.Context, name string) error {
+func (r *servingReader) readImage(ctx context.Context, name string) error {
 	if !r.first("image "+name) || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return nil
 	}
 	image, err := r.Home.GetAppImage(ctx, name)
 	if err == nil {
-		r.around.Images[name] = image.Spec
+		r.viewContext.Images[name] = image.Spec
 	}
 	return failure.Ignore(err, failure.NotFound)
 }
 
-func (r *servingReader) learnQueue(ctx context.Context, domain string) error {
+func (r *servingReader) readQueue(ctx context.Context, domain string) error {
 	if !r.first("queue "+domain) || len(validation.IsDNS1123Subdomain(domain)) > 0 {
 		return nil
 	}
 	queue, known, err := r.Home.Queue(ctx, domain)
 	if known {
-		r.around.Queues[domain] = queue
+		r.viewContext.Queues[domain] = queue
 	}
 	return err
 }

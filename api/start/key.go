@@ -16,12 +16,13 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// adoptWindow is how long after its record was written a release without a workflow may still be started by a repeat of its request.
-// After that a missing workflow may as well be one that Temporal has forgotten, and must not run twice.
+// adoptWindow is how long after its record was written a release without a workflow may still be started by a repeat of
+// its request. Later, a missing workflow may also be one that Temporal has deleted, and the release must not run twice.
 const adoptWindow = time.Hour
 
-// lookUpKey finds the release that the key already stands for. done says that there is nothing left to do: ID is that release's. One that
-// was recorded but never started is taken on: whoever began it died in between.
+// lookUpKey finds the release that the key already belongs to. done means that nothing remains to be done: s.ID is that
+// release. A release that was recorded but never started is adopted: the process that recorded it died before starting
+// it.
 func (s *Start) lookUpKey(ctx context.Context) (done bool, err error) {
 	records, err := s.keyRecords(ctx)
 	if err != nil {
@@ -30,7 +31,7 @@ func (s *Start) lookUpKey(ctx context.Context) (done bool, err error) {
 	after := ""
 	if len(records) > 0 {
 		newest := records[0]
-		if isKept(newest) {
+		if keyIsCurrent(newest) {
 			return s.repeat(ctx, newest)
 		}
 		after = s.idOf(newest)
@@ -42,45 +43,50 @@ func (s *Start) lookUpKey(ctx context.Context) (done bool, err error) {
 	}
 }
 
-// isKept says that a key still stands for the release of a record.
-func isKept(record *v1alpha1.ReleaseRecord) bool {
+// keyIsCurrent reports whether a key still refers to the release of its record.
+func keyIsCurrent(record *v1alpha1.ReleaseRecord) bool {
 	return time.Since(record.Spec.CreatedAt.Time) < v1alpha1.KeyLifetime
 }
 
-// keyRecords are the records that the key stands for, newest first: a key of a task means nothing to rollouts. They are those that this
-// server has heard of, until something says that there may be more: the API server goes through all records of everybody to find them.
+// keyRecords returns the records of the key, newest first, restricted to releases of this kind. They come from this
+// server's cache until bypassCache is set: the API server would have to scan all records to find them.
 func (s *Start) keyRecords(ctx context.Context) ([]*v1alpha1.ReleaseRecord, error) {
 	find := s.backend.Home.ListRecords
-	if s.doubted {
+	if s.bypassCache {
 		find = s.backend.Home.FindRecords
 	}
 	records, err := find(ctx, map[string]string{v1alpha1.LabelIdempotencyKey: KeyLabel(s.Key)})
-	return slices.DeleteFunc(records, func(record *v1alpha1.ReleaseRecord) bool { return record.Spec.Kind != s.Kind }), err
+	return slices.DeleteFunc(records, func(record *v1alpha1.ReleaseRecord) bool {
+		return record.Spec.Kind != s.Kind
+	}), err
 }
 
-// twin says whether a request with the same key has recorded its release without this server having heard of it. It is asked before a
-// refusal: what refuses may be that very release, or a newer one.
-func (s *Start) twin(ctx context.Context) (bool, error) {
-	if s.Key == "" || s.Written != nil || s.doubted {
+// hasTwin reports whether a concurrent request with the same key has recorded its release and this server's cache does
+// not have it yet. It is called before a refusal, because the reason of the refusal may be that very release, or a
+// newer one.
+func (s *Start) hasTwin(ctx context.Context) (bool, error) {
+	if s.Key == "" || s.Written != nil || s.bypassCache {
 		return false, nil
 	}
-	s.doubted = true
+	s.bypassCache = true
 	records, err := s.keyRecords(ctx)
-	return len(records) > 0 && isKept(records[0]), err
+	return len(records) > 0 && keyIsCurrent(records[0]), err
 }
 
-// repeat answers a request whose key has a release: the same request is answered with that release, another one is refused.
+// repeat handles a request whose key has a release: the same request is answered with that release, another one is
+// refused.
 func (s *Start) repeat(ctx context.Context, record *v1alpha1.ReleaseRecord) (done bool, err error) {
 	if record.Spec.Subject != s.Subject || record.Spec.RequestDigest != s.digest() {
-		return false, s.release.Name(problem.Conflict.Because("the key was used for another request: %s %s of %s at %s; take a new key", s.Kind,
+		return false, s.release.Name(problem.Conflict.Because(
+			"the key was used for another request: %s %s of %s at %s; take a new key", s.Kind,
 			s.idOf(record),
 			record.Spec.Subject, record.Spec.CreatedAt.UTC().Format(time.RFC3339)), record.Spec.WorkflowID)
 	}
 	s.ID = s.idOf(record)
-	whole, err := s.backend.Home.GetRelease(ctx, record.Name)
+	full, err := s.backend.Home.GetRelease(ctx, record.Name)
 	if failure.Is(err, failure.NotFound) {
 		if record.Labels[v1alpha1.LabelKind] != v1alpha1.KindKey {
-			return false, nil // its twin has withdrawn it; the ID is the key's all the same
+			return false, nil // the request that recorded it has withdrawn it; the ID belongs to the key nevertheless
 		}
 		s.Pruned = record
 		return true, nil
@@ -88,31 +94,31 @@ func (s *Start) repeat(ctx context.Context, record *v1alpha1.ReleaseRecord) (don
 	if err != nil {
 		return false, err
 	}
-	s.Written, s.Adopted = whole, true
-	if whole.Outcome != nil {
+	s.Written, s.Adopted = full, true
+	if full.Outcome != nil {
 		return true, nil
 	}
-	began, err := s.release.Began(ctx, whole)
-	if began || err != nil || s.Age() > adoptWindow {
+	started, err := s.release.HasWorkflow(ctx, full)
+	if started || err != nil || s.Age() > adoptWindow {
 		return err == nil, err
 	}
 	return false, s.release.Adopt(ctx)
 }
 
-// Age is how long ago the record was written.
+// Age is the time since the record was written.
 func (s *Start) Age() time.Duration { return time.Since(s.Written.Spec.CreatedAt.Time) }
 
-// digest tells two requests under one key apart; the spelling of the body means nothing.
+// digest distinguishes requests with the same key; the formatting of the body does not matter.
 func (s *Start) digest() string {
-	canonical, err := json.Marshal(s.Asked)
+	canonical, err := json.Marshal(s.DigestInput)
 	if err != nil {
-		return "" // it came from JSON or YAML and always encodes
+		return "" // it was decoded from JSON or YAML and always encodes
 	}
 	digest := sha256.Sum256(canonical)
 	return hex.EncodeToString(digest[:])
 }
 
-// KeyLabel is the digest of an Idempotency-Key as a record carries it; a label has at most 63 characters.
+// KeyLabel returns the digest of an Idempotency-Key for use as a label, which has at most 63 characters.
 func KeyLabel(key string) string {
 	digest := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(digest[:20])
@@ -124,19 +130,20 @@ func (s *Start) idOf(record *v1alpha1.ReleaseRecord) string {
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// newID is an ID that no release has: "<prefix>-<yyyymmddhhmmss>-<5 random letters and digits>".
+// newID returns an unused ID: "<prefix>-<yyyymmddhhmmss>-<5 random letters and digits>".
 func (s *Start) newID(now time.Time) string {
 	return s.prefix() + "-" + now.Format("20060102150405") + "-" + strings.ToLower(rand.Text()[:5])
 }
 
-// keyedID is the ID that belongs to an Idempotency-Key, so that two requests at once make one release. after is the release that the key
-// made more than 30 days ago, if any: the key then stands for a new one.
+// keyedID returns the ID that belongs to an Idempotency-Key, so that concurrent requests with one key create one
+// release. after is the previous release of the key if that is older than 30 days: the key then refers to a new
+// release.
 func (s *Start) keyedID(after string) string {
 	digest := sha256.Sum256([]byte(s.Key + "\n" + s.Subject + "\n" + after))
 	return s.prefix() + "-" + lowerBase32.EncodeToString(digest[:10])
 }
 
-// prefix is the part of an ID that people recognise: a name, as far as it fits and as names of objects are spelled.
+// prefix is the readable part of an ID: the lower-case name, truncated to 40 characters.
 func (s *Start) prefix() string {
 	const longest = 40
 	name := strings.ToLower(s.Prefix)

@@ -18,66 +18,70 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// preflightTimeout is how long the parties have to say whether they can do it.
+// preflightTimeout is how long the parties may take to answer.
 const preflightTimeout = 15 * time.Second
 
-// workerPatience is how long the workflow worker may take to begin.
-const workerPatience = 4 * time.Second
+// workerTimeout is how long the workflow worker may take to begin.
+const workerTimeout = 4 * time.Second
 
-// Preflight is a check of the parties while somebody waits for its answer.
+// Preflight is a check by the parties while a client waits for the result.
 type Preflight struct {
 	*backend.Backend
-	// Refusal begins the answer when nobody can be asked: "plan shop was not executed".
+	// Refusal begins the error if the parties cannot be asked: "plan shop was not executed".
 	Refusal string
 	// Summary is the workflow's title in the Temporal UI.
 	Summary string
 }
 
-// silence says why nobody answers. Several may wait for one answer: each is told what was not begun of its own.
-type silence string
+// noAnswer is the reason why no party answered. Several requests may wait for one answer: each adds its own Refusal.
+type noAnswer string
 
-func (s silence) Error() string { return string(s) }
+func (s noAnswer) Error() string { return string(s) }
 
-// told is the problem of whoever waits.
-func (p Preflight) told(err error) error {
-	var silent silence
+// problemFor converts err to the problem of one waiting request.
+func (p Preflight) problemFor(err error) error {
+	var unanswered noAnswer
 	switch {
-	case errors.As(err, &silent):
-		return problem.Unreachable.Because("%s: %s", p.Refusal, silent)
+	case errors.As(err, &unanswered):
+		return problem.Unreachable.Because("%s: %s", p.Refusal, unanswered)
 	case errors.Is(err, gather.ErrBusy):
-		return problem.Unreachable.Because("%s: %d others wait for the party to check theirs; nothing was changed: repeat in a few seconds", p.Refusal,
-			gather.Default.Waiting)
+		return problem.Unreachable.Because("%s: %d other requests already wait for checks by this party; nothing was "+
+			"changed: repeat in a few seconds", p.Refusal,
+			gather.Default.Queued)
 	}
 	return err
 }
 
-// Run asks the parties' workers and answers one outcome for each party.
+// Run asks the parties' workers and returns one outcome for each party.
 func (p Preflight) Run(ctx context.Context, input workflows.PreflightInput) ([]workflows.PreflightOutcome, error) {
-	outcomes, err := p.ask(ctx, input)
-	return outcomes, p.told(err)
+	outcomes, err := p.run(ctx, input)
+	return outcomes, p.problemFor(err)
 }
 
-// Rollout asks a party's worker about a rollout. Rollouts of a party that start at about the same time are asked about together: each workflow costs
-// Temporal about as much as a whole rollout does between two of its rests.
-func (p Preflight) Rollout(ctx context.Context, check workflows.RolloutPreflight) (workflows.PreflightOutcome, error) {
+// CheckRollout asks a party's worker about a rollout. Rollouts of a party that start at about the same time share one
+// workflow: a workflow costs Temporal about as much as a whole rollout does between two of its pauses.
+func (p Preflight) CheckRollout(ctx context.Context, check workflows.RolloutPreflight) (workflows.PreflightOutcome,
+	error) {
 	raw, err := json.Marshal(check)
 	if err != nil {
 		return workflows.PreflightOutcome{}, err
 	}
-	outcome, err := p.Checks.Ask(ctx, check.Queue, check, len(raw), func(ctx context.Context, checks []workflows.RolloutPreflight) ([]workflows.PreflightOutcome, error) {
-		if len(checks) > 1 {
-			p.Summary = fmt.Sprintf("can %d rollouts of party %s be carried out?", len(checks), check.Party)
-		}
-		return p.ask(ctx, workflows.PreflightInput{Rollouts: checks})
-	})
-	return outcome, p.told(err)
+	outcome, err := p.Checks.Do(ctx, check.Queue, check, len(raw),
+		func(ctx context.Context, checks []workflows.RolloutPreflight) ([]workflows.PreflightOutcome, error) {
+			if len(checks) > 1 {
+				p.Summary = fmt.Sprintf("can %d rollouts of party %s be carried out?", len(checks), check.Party)
+			}
+			return p.run(ctx, workflows.PreflightInput{Rollouts: checks})
+		})
+	return outcome, p.problemFor(err)
 }
 
-// ask runs the Preflight workflow.
-func (p Preflight) ask(ctx context.Context, input workflows.PreflightInput) (outcomes []workflows.PreflightOutcome, err error) {
+// run runs the Preflight workflow.
+func (p Preflight) run(ctx context.Context, input workflows.PreflightInput) (outcomes []workflows.PreflightOutcome,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
-	begin, cancelBegin := backend.Briefly(ctx)
+	begin, cancelBegin := backend.WithCallTimeout(ctx)
 	defer cancelBegin()
 	run, err := p.Temporal.ExecuteWorkflow(begin, client.StartWorkflowOptions{
 		ID:                       "preflight/" + uuid.NewString(),
@@ -93,45 +97,47 @@ func (p Preflight) ask(ctx context.Context, input workflows.PreflightInput) (out
 	return outcomes, err
 }
 
-// await waits for the preflight's end, but not for a workflow worker that is not there.
+// await waits for the result, but ends the preflight early if no workflow worker runs.
 func (p Preflight) await(ctx context.Context, run client.WorkflowRun, outcomes *[]workflows.PreflightOutcome) error {
-	begin, cancel := context.WithTimeout(ctx, workerPatience)
+	begin, cancel := context.WithTimeout(ctx, workerTimeout)
 	defer cancel()
 	err := run.Get(begin, outcomes)
-	if err == nil || !problem.TemporalAway(err) {
+	if err == nil || !problem.TemporalUnavailable(err) {
 		return preflightError(err)
 	}
 	described, err := p.Describe(ctx, run.GetID())
-	waits := described.GetPendingWorkflowTask().GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
-	if err == nil && execution.IsOpen(described) && waits && !p.busy(ctx) {
-		p.end(ctx, run)
-		return silence("no workflow worker of the engine answers; start one (slipway worker, or slipway dev)")
+	unclaimed := described.GetPendingWorkflowTask().GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
+	if err == nil && execution.IsOpen(described) && unclaimed && !p.workerBusy(ctx) {
+		p.terminate(ctx, run)
+		return noAnswer("no workflow worker of the engine answers; start one (slipway worker, or slipway dev)")
 	}
-	if err = run.Get(ctx, outcomes); problem.TemporalAway(err) {
-		p.end(ctx, run)
-		return silence(fmt.Sprintf("the parties did not answer within %s; nothing was changed", preflightTimeout))
+	if err = run.Get(ctx, outcomes); problem.TemporalUnavailable(err) {
+		p.terminate(ctx, run)
+		return noAnswer(fmt.Sprintf("the parties did not answer within %s; nothing was changed", preflightTimeout))
 	}
 	return preflightError(err)
 }
 
-// busy says that a workflow worker was there a moment ago: it has more to do than it can.
-func (p Preflight) busy(ctx context.Context) bool {
-	ctx, cancel := backend.Briefly(ctx)
+// workerBusy reports whether a workflow worker polled recently: it then has more work than it can take.
+func (p Preflight) workerBusy(ctx context.Context) bool {
+	ctx, cancel := backend.WithCallTimeout(ctx)
 	defer cancel()
-	asked, err := p.WorkerAsked(ctx, workerPatience)
-	return err == nil && asked
+	polled, err := p.HasRecentPoller(ctx, workerTimeout)
+	return err == nil && polled
 }
 
-// end spares a worker that comes later a check that nobody waits for. If it fails, the workflow's own timeout does the same.
-func (p Preflight) end(ctx context.Context, run client.WorkflowRun) {
-	ctx, cancel := backend.Briefly(context.WithoutCancel(ctx))
+// terminate ends a check whose result is no longer awaited, so that no worker starts it later. If this fails, the
+// workflow's own timeout ends it.
+func (p Preflight) terminate(ctx context.Context, run client.WorkflowRun) {
+	ctx, cancel := backend.WithCallTimeout(context.WithoutCancel(ctx))
 	defer cancel()
-	if err := p.Temporal.TerminateWorkflow(ctx, run.GetID(), run.GetRunID(), "nobody waits for it any more"); err != nil {
-		p.Log.Debug("preflight not ended", "workflow", run.GetID(), "error", err)
+	if err := p.Temporal.TerminateWorkflow(ctx, run.GetID(), run.GetRunID(),
+		"the client no longer waits for the result"); err != nil {
+		p.Log.Debug("preflight not terminated", "workflow", run.GetID(), "error", err)
 	}
 }
 
-// preflightError is the answer to a preflight that ended without an outcome.
+// preflightError is the error of a preflight that ended without an outcome.
 func preflightError(err error) error {
 	if err == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// RecordName is the name of the release's record; without a key each attempt has a new one.
+// RecordName is the name of the release's record. Without a key, each attempt uses a new one.
 func (s *Start) RecordName() string {
 	if s.ID == "" {
 		s.ID = s.newID(time.Now().UTC())
@@ -18,7 +18,7 @@ func (s *Start) RecordName() string {
 	return v1alpha1.RecordName(s.Kind, s.ID)
 }
 
-// write writes what the release was asked, before anything of it exists elsewhere.
+// write creates the release's record, before anything else of the release exists.
 func (s *Start) write(ctx context.Context) error {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	name := s.RecordName()
@@ -35,12 +35,13 @@ func (s *Start) write(ctx context.Context) error {
 	record.Spec.Actor, record.Spec.Reason, record.Spec.RequestDigest = s.Actor, s.Reason, s.digest()
 	failpoint.Hit("start.record.before")
 	err = s.backend.Home.CreateRecord(ctx, record)
-	if failure.Is(err, failure.Conflict) { // a twin with the same key was faster, or chance drew an ID twice
+	// a concurrent request with the same key was faster, or the random ID is in use
+	if failure.Is(err, failure.Conflict) {
 		if s.Key == "" {
 			s.ID = ""
 		}
-		s.doubted = true
-		return ErrAgain
+		s.bypassCache = true
+		return ErrRetry
 	}
 	if err != nil {
 		return err
@@ -50,8 +51,9 @@ func (s *Start) write(ctx context.Context) error {
 	return nil
 }
 
-// keep writes an adopted record again if the one who wrote it first has withdrawn it meanwhile: a release without its record cannot run.
-func (s *Start) keep(ctx context.Context) error {
+// ensureRecord creates an adopted record again if the request that wrote it has withdrawn it in the meantime: a release
+// cannot run without its record.
+func (s *Start) ensureRecord(ctx context.Context) error {
 	record := s.Written.DeepCopy()
 	record.ResourceVersion, record.UID = "", ""
 	err := s.backend.Home.CreateRecord(ctx, record)
@@ -61,17 +63,18 @@ func (s *Start) keep(ctx context.Context) error {
 	return err
 }
 
-// Withdraw takes back the record of a release that was not started. What an earlier request wrote is that request's to take back. A record
-// that stays behind, because the home cluster is away now, reads as a release that was never started.
+// Withdraw deletes the record of a release that was not started. It leaves a record that an earlier request wrote to
+// that request. A record that remains, because the home cluster is unreachable, reads as a release that was never
+// started.
 func (s *Start) Withdraw(ctx context.Context) {
 	if s.Adopted {
-		s.Forget()
+		s.Reset()
 		return
 	}
 	s.Discard(ctx)
 }
 
-// Discard takes back the record of a release that was not started, whoever wrote it.
+// Discard deletes the record of a release that was not started, even if another request wrote it.
 func (s *Start) Discard(ctx context.Context) {
 	if s.Written == nil {
 		return
@@ -80,14 +83,15 @@ func (s *Start) Discard(ctx context.Context) {
 	err := failure.Ignore(s.backend.Home.DeleteRelease(ctx, s.Written.Name), failure.NotFound)
 	failpoint.Hit("start.withdraw.after")
 	if err != nil {
-		s.backend.Log.Warn("the record of a release that was not started stays behind", "record", s.Written.Name, "error", err)
+		s.backend.Log.Warn("the record of a release that was not started could not be deleted", "record",
+			s.Written.Name, "error", err)
 	}
-	s.Forget()
+	s.Reset()
 }
 
-// Forget has the next attempt look for the record anew.
-func (s *Start) Forget() {
-	s.Written, s.Adopted, s.doubted = nil, false, true
+// Reset makes the next attempt look for the record again, bypassing the cache.
+func (s *Start) Reset() {
+	s.Written, s.Adopted, s.bypassCache = nil, false, true
 	if s.Key == "" {
 		s.ID = ""
 	}

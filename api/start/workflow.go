@@ -20,16 +20,17 @@ const workflowTimeout = 10 * time.Second
 
 // Workflow is the workflow of a release.
 type Workflow struct {
-	// Options has the ID, what to do with one of that ID that is there, and what lists and the Temporal UI show.
+	// Options contains the workflow ID, the policy for an existing workflow of that ID, and what lists and the Temporal
+	// UI show.
 	Options client.StartWorkflowOptions
 	Type    string
 	Input   any
 }
 
-// Execute starts the release's workflow. already says that one of that ID was started before.
+// Execute starts the release's workflow. already means that a workflow of that ID already exists.
 func (s *Start) Execute(ctx context.Context, w Workflow) (already bool, err error) {
 	if s.Adopted {
-		if err := s.keep(ctx); err != nil {
+		if err := s.ensureRecord(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -46,36 +47,39 @@ func (s *Start) Execute(ctx context.Context, w Workflow) (already bool, err erro
 		return false, nil
 	case errors.As(err, &started):
 		return true, nil
-	case neverStarted(err):
+	case rejected(err):
 		s.Withdraw(ctx)
-		return false, problem.Unreachable.Because("Temporal refuses to start the %s (%v): nothing was changed; see whether the engine's worker has set it up", s.Kind, err)
-	case problem.TemporalAway(err):
-		return false, s.release.Name(problem.Unreachable.Because("Temporal does not answer (%v): whether %s was started is not known; "+
-			"repeat with the same Idempotency-Key, or look at it in a minute", err, s.release), w.Options.ID)
+		return false, problem.Unreachable.Because(
+			"Temporal refuses to start the %s (%v): nothing was changed; check whether the engine's worker has set "+
+				"up its namespace", s.Kind, err)
+	case problem.TemporalUnavailable(err):
+		return false, s.release.Name(problem.Unreachable.Because(
+			"Temporal does not answer (%v): whether %s was started is not known; "+
+				"repeat with the same Idempotency-Key, or look at it in a minute", err, s.release), w.Options.ID)
 	}
 	return false, fmt.Errorf("start the workflow of %s: %w", s.release, err)
 }
 
-// neverStarted says whether Temporal has surely not started the workflow, nor would if it were asked again.
-func neverStarted(err error) bool {
+// rejected reports whether Temporal has definitely not started the workflow, and would not on a retry either.
+func rejected(err error) bool {
 	var invalid *serviceerror.InvalidArgument
 	var denied *serviceerror.PermissionDenied
 	var namespace *serviceerror.NamespaceNotFound
 	return errors.As(err, &invalid) || errors.As(err, &denied) || errors.As(err, &namespace)
 }
 
-// Counted is a number of things: "1 step", "2 steps".
-func Counted(n int, noun string) string {
+// Pluralise formats a number of things: "1 step", "2 steps".
+func Pluralise(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// MaxDetailLines bounds the page of a task in the Temporal UI, which travels in an address.
+// MaxDetailLines is the maximum number of lines of a release's details in the Temporal UI, which passes them in a URL.
 const MaxDetailLines = 20
 
-// OrDash is the text, or a dash where there is none.
+// OrDash returns the text, or "-" if it is empty.
 func OrDash(text string) string {
 	if text == "" {
 		return "-"
@@ -83,17 +87,17 @@ func OrDash(text string) string {
 	return text
 }
 
-// Cut keeps a text at most so many bytes long.
-func Cut(text string, most int) string {
+// Truncate limits a text to most bytes.
+func Truncate(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
-// Summary is a workflow's summary, which the Temporal UI shows above its timeline. It cannot change, so it says where to find what the
-// workflow waits for.
+// Summary returns a workflow's summary, which the Temporal UI shows above its timeline. It cannot change, so it refers
+// to the place that shows what the workflow waits for.
 func Summary(text string) string {
 	const most, where = 200, " (what it waits for: see User Metadata)"
-	return Cut(text, most-len(where)) + where
+	return Truncate(text, most-len(where)) + where
 }

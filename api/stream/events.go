@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// keepAlive is how often a line is sent on a stream without events, so that nobody in between closes it.
+	// keepAlive is the interval of comment lines on a stream without events, so that no proxy closes it.
 	keepAlive = 5 * time.Second
-	// writeTimeout is how long a reader may take to accept one event before it is given up.
+	// writeTimeout is how long a reader may take to accept one event before it is dropped.
 	writeTimeout = 10 * time.Second
-	// retryAfter is when a reader for whom there was no room may come back, in seconds.
+	// retryAfter is the Retry-After header, in seconds, of a reader that exceeds the limit.
 	retryAfter = "10"
 )
 
-// Serve answers with the events of a release, which its subject names among all that are watched. The current state always comes first, so
-// that a reader that comes back needs nothing of what it missed. source is asked for once, for the first reader.
+// Serve responds with the events of a release; subject is its key among all watched releases. The current state always
+// comes first, so that a reader that reconnects needs no missed events. source is called once, for the first reader.
 func (h *Hub) Serve(c echo.Context, subject string, source func() Source) error {
 	end, err := h.admit()
 	if err != nil {
@@ -26,7 +26,9 @@ func (h *Hub) Serve(c echo.Context, subject string, source func() Source) error 
 		return err
 	}
 	defer end()
-	events, leave := h.watch(subject, func(ctx context.Context, events *broadcast) { follow(ctx, subject, source(), events) })
+	events, leave := h.watch(subject, func(ctx context.Context, events *broadcast) {
+		follow(ctx, subject, source(), events)
+	})
 	defer leave()
 	ctx := c.Request().Context()
 	if err := firstEvent(ctx, events); err != nil {
@@ -36,11 +38,11 @@ func (h *Hub) Serve(c echo.Context, subject string, source func() Source) error 
 	return stream.run(ctx, events)
 }
 
-// firstEvent waits until there is something to send, so that an error can still be an answer of its own.
+// firstEvent waits for the first event, so that an error can still be returned as a normal response.
 func firstEvent(ctx context.Context, events *broadcast) error {
 	for {
 		now := events.read()
-		if now.over || now.latest.number > 0 {
+		if now.ended || now.latest.number > 0 {
 			return now.err
 		}
 		select {
@@ -61,21 +63,22 @@ func (s eventStream) run(ctx context.Context, events *broadcast) error {
 	header := s.out.Header()
 	header.Set(echo.HeaderContentType, "text/event-stream")
 	header.Set(echo.HeaderCacheControl, "no-store")
-	header.Set("X-Accel-Buffering", "no") // else nginx collects events before it passes them on
+	header.Set("X-Accel-Buffering", "no") // else nginx buffers events
 	s.out.WriteHeader(http.StatusOK)
 	ticker := time.NewTicker(keepAlive)
 	defer ticker.Stop()
-	defer func() { _ = s.control.SetWriteDeadline(time.Time{}) }() // else it would be the connection's next request's
+	// else it would apply to the connection's next request
+	defer func() { _ = s.control.SetWriteDeadline(time.Time{}) }()
 	seen := int64(0)
 	for {
 		now := events.read()
 		if now.latest.number > seen {
 			seen = now.latest.number
 			if s.write(now.latest.bytes()) != nil {
-				return nil // the reader is gone
+				return nil // the reader has disconnected
 			}
 		}
-		if now.over {
+		if now.ended {
 			return nil
 		}
 		select {
@@ -91,7 +94,7 @@ func (s eventStream) run(ctx context.Context, events *broadcast) error {
 }
 
 func (s eventStream) write(data []byte) error {
-	// A server that cannot set deadlines serves all the same; its reader is then given up by TCP.
+	// A server without write deadlines still works: TCP then detects a dead reader.
 	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := s.out.Write(data); err != nil {
 		return err

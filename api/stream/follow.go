@@ -13,49 +13,50 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// staleAfter is how long nothing may be learnt before the readers are told.
+// staleAfter is how long reads may fail before the readers get a "stale" event.
 const staleAfter = 15 * time.Second
 
-// Source is how one release is followed.
+// Source defines how one release is followed.
 type Source struct {
-	// Look reads the release as it is now. Only one goroutine at a time calls it.
-	Look func(ctx context.Context) (Snapshot, error)
-	// Tail calls nudge whenever the release may have changed, until the context ends.
-	Tail func(ctx context.Context, nudge func())
-	// Every is how often the release is looked at although nobody has told of a change: for what changes unseen, and so that readers know that
-	// the silence is none of the stream's own.
-	Every time.Duration
+	// Read reads the current release. Only one goroutine at a time calls it.
+	Read func(ctx context.Context) (Snapshot, error)
+	// Watch calls nudge whenever the release may have changed, until the context ends.
+	Watch func(ctx context.Context, nudge func())
+	// Interval is how often the release is read without a notification: for changes without one, and to confirm that
+	// the stream works.
+	Interval time.Duration
 }
 
-// Snapshot is a release as its followers see it.
+// Snapshot is a release as sent to the readers.
 type Snapshot struct {
-	// Value is the whole object, as it is answered.
+	// Value is the complete object, as in a GET response.
 	Value    any
 	Workflow *plan.WorkflowRef
-	// Over says that nothing about it changes any more.
-	Over bool
-	// Unanswered says why its own workflow was not heard, so that parts of Value may be old; "" when it was.
+	// Ended means that the release no longer changes.
+	Ended bool
+	// Unanswered is the reason why the release's workflow did not answer, so that parts of Value may be outdated; "" if
+	// it answered.
 	Unanswered string
 }
 
-// follow keeps the broadcast of a release up to date until the release is over or nobody watches.
+// follow keeps the broadcast of a release up to date until the release has ended or the last reader has left.
 func follow(ctx context.Context, subject string, source Source, events *broadcast) {
-	f := &releaseFollower{subject: subject, source: source, events: events, moved: make(chan struct{}, 1)}
+	f := &releaseFollower{subject: subject, source: source, events: events, changed: make(chan struct{}, 1)}
 	f.confirmed.Store(time.Now().UnixNano())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !f.refresh(ctx) {
 		return
 	}
-	go f.watchSilence(ctx)
-	go source.Tail(ctx, f.nudge)
-	ticker := time.NewTicker(source.Every)
+	go f.watchStaleness(ctx)
+	go source.Watch(ctx, f.nudge)
+	ticker := time.NewTicker(source.Interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.moved:
+		case <-f.changed:
 		case <-ticker.C:
 		}
 		if !f.refresh(ctx) {
@@ -68,48 +69,49 @@ type releaseFollower struct {
 	subject string
 	source  Source
 	events  *broadcast
-	// moved has a value when the release may have changed since the last look.
-	moved chan struct{}
-	// confirmed is when the state was last known to be true, in nanoseconds; stale says that the readers were told of a silence.
-	confirmed atomic.Int64
-	stale     atomic.Bool
-	trouble   atomic.Pointer[string]
-	sequence  int64
-	last      []byte
+	// changed has a value when the release may have changed since the last read.
+	changed chan struct{}
+	// confirmed is the time of the last successful read, in nanoseconds; stale is true after a "stale" event was sent.
+	confirmed   atomic.Int64
+	stale       atomic.Bool
+	staleReason atomic.Pointer[string]
+	sequence    int64
+	last        []byte
 }
 
-// refresh looks at the release and posts it when it changed. It answers false when there is nothing more to follow.
+// refresh reads the release and publishes it if it has changed. It returns false when there is nothing more to follow.
 func (f *releaseFollower) refresh(ctx context.Context) bool {
-	seen, err := f.source.Look(ctx)
+	seen, err := f.source.Read(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return false
-	case err != nil && (f.last == nil || problem.IsGone(err)):
+	case err != nil && (f.last == nil || problem.IsNotFound(err)):
 		f.events.end(err)
 		return false
 	case err != nil:
-		f.doubt(err.Error())
+		f.noteFailure(err.Error())
 		return true
 	}
 	if seen.Unanswered != "" && f.last != nil {
-		f.doubt(seen.Unanswered) // what was posted before says more than what Temporal knows by itself
+		// the last published state is more detailed than what Temporal has without the worker
+		f.noteFailure(seen.Unanswered)
 		return true
 	}
-	if err := f.post(seen); err != nil {
+	if err := f.publish(seen); err != nil {
 		f.events.end(err)
 		return false
 	}
-	if seen.Over {
+	if seen.Ended {
 		f.events.end(nil)
 		return false
 	}
 	return true
 }
 
-func (f *releaseFollower) doubt(why string) { f.trouble.Store(&why) }
+func (f *releaseFollower) noteFailure(why string) { f.staleReason.Store(&why) }
 
-// post confirms the state, and posts it when it is news, or when the readers were told that it may be old.
-func (f *releaseFollower) post(seen Snapshot) error {
+// publish confirms the state, and publishes it if it has changed or a "stale" event was sent.
+func (f *releaseFollower) publish(seen Snapshot) error {
 	data, err := json.Marshal(seen.Value)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", f.subject, err)
@@ -119,9 +121,9 @@ func (f *releaseFollower) post(seen Snapshot) error {
 		return nil
 	}
 	f.last = data
-	// Milliseconds keep the order over restarts of the engine, too.
+	// Milliseconds keep event IDs ascending across restarts of the engine.
 	f.sequence = max(f.sequence+1, time.Now().UnixMilli())
-	f.events.post("state", fmt.Sprintf("%s.%d", runOf(seen.Workflow), f.sequence), data)
+	f.events.publish("state", fmt.Sprintf("%s.%d", runOf(seen.Workflow), f.sequence), data)
 	return nil
 }
 
@@ -132,8 +134,8 @@ func runOf(workflow *plan.WorkflowRef) string {
 	return cmp.Or(workflow.RunID, "none")
 }
 
-// watchSilence tells the readers when nothing could be learnt for some time.
-func (f *releaseFollower) watchSilence(ctx context.Context) {
+// watchStaleness sends a "stale" event when no read has succeeded for staleAfter.
+func (f *releaseFollower) watchStaleness(ctx context.Context) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -146,21 +148,21 @@ func (f *releaseFollower) watchSilence(ctx context.Context) {
 		if time.Since(since) < staleAfter || f.stale.Swap(true) {
 			continue
 		}
-		why := "the engine could not learn whether anything changed"
-		if trouble := f.trouble.Load(); trouble != nil {
+		why := "the engine cannot read the current state"
+		if trouble := f.staleReason.Load(); trouble != nil {
 			why += ": " + *trouble
 		}
 		data, err := json.Marshal(map[string]any{"since": since.UTC().Truncate(time.Second), "reason": why})
 		if err == nil {
-			f.events.post("stale", "", data)
+			f.events.publish("stale", "", data)
 		}
 	}
 }
 
-// nudge asks for a look at the release; one that is asked for already is enough.
+// nudge requests a read of the release; requests are coalesced.
 func (f *releaseFollower) nudge() {
 	select {
-	case f.moved <- struct{}{}:
+	case f.changed <- struct{}{}:
 	default:
 	}
 }

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// pollEvery is how often what running activities report of their pods is looked at while somebody watches.
-	pollEvery = 2 * time.Second
-	// tailTimeout bounds one long poll; the server answers after 20 seconds at most.
+	// pollInterval is how often the progress of running activities is read while a release is watched.
+	pollInterval = 2 * time.Second
+	// tailTimeout is the time limit of one long poll; the server answers after at most 20 seconds.
 	tailTimeout = 40 * time.Second
-	// tailPause keeps a long poll that fails at once from turning in circles.
+	// tailPause is the pause between long polls, so that a failing one is not repeated in a tight loop.
 	tailPause = time.Second
 )
 
-// OfWorkflow follows a release that is one workflow: it waits on the history of the workflow, and looks every 2 seconds at what running
-// activities report.
-func OfWorkflow(b *backend.Backend, workflowID string, look func(ctx context.Context) (Snapshot, error)) Source {
+// FromWorkflow follows a release that is one workflow: it long-polls the workflow's history, and reads the progress of
+// its activities every 2 seconds.
+func FromWorkflow(b *backend.Backend, workflowID string, look func(ctx context.Context) (Snapshot, error)) Source {
 	history := workflowHistory{Backend: b, workflowID: workflowID}
-	return Source{Look: look, Tail: history.tail, Every: pollEvery}
+	return Source{Read: look, Watch: history.tail, Interval: pollInterval}
 }
 
 // workflowHistory is the history of a workflow's newest run.
@@ -35,7 +35,7 @@ type workflowHistory struct {
 	workflowID string
 }
 
-// tail waits on the history of the release's newest run, and begins anew when that run ends or cannot be reached.
+// tail long-polls the history of the newest run, and starts again when that run ends or cannot be reached.
 func (h workflowHistory) tail(ctx context.Context, nudge func()) {
 	for ctx.Err() == nil {
 		if err := h.tailRun(ctx, nudge); err != nil && ctx.Err() == nil {
@@ -58,7 +58,7 @@ func (h workflowHistory) tailRun(ctx context.Context, nudge func()) error {
 		page, err := h.historyPage(ctx, request)
 		var missing *serviceerror.NotFound
 		if errors.As(err, &missing) {
-			return nil // not started yet, or forgotten: the next look says which
+			return nil // not started yet, or deleted: the next read distinguishes the two
 		}
 		if err != nil {
 			return err
@@ -73,7 +73,8 @@ func (h workflowHistory) tailRun(ctx context.Context, nudge func()) error {
 }
 
 func (h workflowHistory) historyPage(ctx context.Context,
-	request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+	request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
 	defer cancel()
 	return h.Temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, request)

@@ -1,4 +1,4 @@
-// Package stream serves the events of releases: any number of readers watch a release for the price of one follower.
+// Package stream serves the events of releases. All readers of a release share one follower.
 package stream
 
 import (
@@ -10,14 +10,15 @@ import (
 	"slipway.io/slipway/api/problem"
 )
 
-// Hub lets any number of readers watch a release for the price of one: the first starts a follower, the last to leave ends it.
+// Hub manages the followers of releases: the first reader of a release starts its follower, the last one to leave stops
+// it.
 type Hub struct {
 	mu        sync.Mutex
 	closed    bool
 	followers map[string]*follower
 	running   sync.WaitGroup
-	// open are the streams that are served, most is how many may be.
-	open, most int
+	// open is the number of streams being served, maxOpen the limit.
+	open, maxOpen int
 }
 
 // follower keeps the broadcast of one release up to date.
@@ -27,17 +28,18 @@ type follower struct {
 	stop     context.CancelFunc
 }
 
-// NewHub is a hub without readers, for at most so many streams at once.
-func NewHub(most int) *Hub { return &Hub{followers: map[string]*follower{}, most: most} }
+// NewHub returns a hub for at most most concurrent streams.
+func NewHub(most int) *Hub { return &Hub{followers: map[string]*follower{}, maxOpen: most} }
 
-// admit counts a stream until it ends, and refuses one too many: each holds a connection and the memory of two buffers for as long as its
-// client likes.
+// admit counts a stream until end is called, and refuses it above the limit: each stream holds a connection and two
+// buffers for as long as its client wants.
 func (h *Hub) admit() (end func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.open >= h.most {
-		return nil, problem.TooManyStreams.Because("%d event streams are open already, which is the most (--max-event-streams): repeat it when "+
-			"others have ended, or read the object itself", h.most)
+	if h.open >= h.maxOpen {
+		return nil, problem.TooManyStreams.Because(
+			"%d event streams are open already, which is the maximum (--max-event-streams): repeat it when "+
+				"others have ended, or read the object itself", h.maxOpen)
 	}
 	h.open++
 	return func() {
@@ -47,8 +49,10 @@ func (h *Hub) admit() (end func(), err error) {
 	}, nil
 }
 
-// watch joins the readers of a subject; the first has follow run until the last has left. Whoever watches has to leave.
-func (h *Hub) watch(subject string, follow func(ctx context.Context, events *broadcast)) (events *broadcast, leave func()) {
+// watch joins the readers of a subject; for the first reader it runs follow until the last reader has left. Every
+// reader must call leave.
+func (h *Hub) watch(subject string, follow func(ctx context.Context, events *broadcast)) (events *broadcast,
+	leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := h.followers[subject]
@@ -84,9 +88,9 @@ func (h *Hub) leave(subject string, f *follower) {
 	}
 }
 
-var errShutdown = problem.Unreachable.Because("the engine is shutting down: come back in some seconds")
+var errShutdown = problem.Unreachable.Because("the engine is shutting down: reconnect in a few seconds")
 
-// Close ends all watching and returns when nobody follows any more.
+// Close ends all streams and returns when all followers have stopped.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -98,16 +102,16 @@ func (h *Hub) Close() {
 	h.running.Wait()
 }
 
-// event is one event of a stream: name, ID and data as they are sent. The zero event says nothing.
+// event is one server-sent event. The zero event is empty.
 type event struct {
 	name string
 	id   string
 	data []byte
-	// number grows with each event, so that a reader knows which it has seen.
+	// number increases with each event; readers use it to detect new events.
 	number int64
 }
 
-// bytes is the event as it goes over the wire. JSON has no line breaks in it, so that one data line holds it.
+// bytes returns the event in wire format. JSON contains no line breaks, so one data line suffices.
 func (e event) bytes() []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "event: %s\n", e.name)
@@ -118,37 +122,37 @@ func (e event) bytes() []byte {
 	return out.Bytes()
 }
 
-// broadcast holds the latest event. Readers take what is latest when they are ready for it: a slow one misses what lay between, and nobody
-// waits for it.
+// broadcast holds the latest event. Readers read the latest event when they are ready: a slow reader skips events, and
+// blocks no other reader.
 type broadcast struct {
 	mu      sync.Mutex
 	latest  event
-	over    bool
+	ended   bool
 	err     error
 	changed chan struct{}
 }
 
 func newBroadcast() *broadcast { return &broadcast{changed: make(chan struct{})} }
 
-// post makes the event the latest.
-func (b *broadcast) post(name, id string, data []byte) {
+// publish makes the event the latest.
+func (b *broadcast) publish(name, id string, data []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
+	if b.ended {
 		return
 	}
 	b.latest = event{name: name, id: id, data: data, number: b.latest.number + 1}
 	b.announce()
 }
 
-// end says that nothing more will come: after an error, or, with nil, since all is said.
+// end closes the broadcast: with an error, or with nil when the release has ended.
 func (b *broadcast) end(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
+	if b.ended {
 		return
 	}
-	b.over, b.err = true, err
+	b.ended, b.err = true, err
 	b.announce()
 }
 
@@ -157,18 +161,18 @@ func (b *broadcast) announce() {
 	b.changed = make(chan struct{})
 }
 
-// reading is what there is to read of a broadcast.
-type reading struct {
+// broadcastState is the current state of a broadcast.
+type broadcastState struct {
 	latest event
-	// over says that nothing more will come, err why if that is an error.
-	over bool
-	err  error
-	// changed is closed when there is more to read.
+	// ended means that no events will follow; err is the error that ended it, if any.
+	ended bool
+	err   error
+	// changed is closed when the state changes.
 	changed <-chan struct{}
 }
 
-func (b *broadcast) read() reading {
+func (b *broadcast) read() broadcastState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return reading{b.latest, b.over, b.err, b.changed}
+	return broadcastState{b.latest, b.ended, b.err, b.changed}
 }

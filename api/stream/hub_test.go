@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	hubPatience = 10 * time.Second
-	hubTick     = time.Millisecond
+	hubTimeout = 10 * time.Second
+	hubTick    = time.Millisecond
 )
 
-func TestOneFollowerHoweverManyWatch(t *testing.T) {
+func TestHub_SharesOneFollower_AmongReaders(t *testing.T) {
 	t.Parallel()
 	var begun, ended atomic.Int32
 	h := NewHub(1)
 	follow := func(ctx context.Context, events *broadcast) {
 		begun.Add(1)
 		defer ended.Add(1)
-		events.post("state", "1", []byte("{}"))
+		events.publish("state", "1", []byte("{}"))
 		<-ctx.Done()
 	}
 	var leaves []func()
@@ -33,31 +33,35 @@ func TestOneFollowerHoweverManyWatch(t *testing.T) {
 	}
 	other, leaveOther := h.watch("b", follow)
 	require.NoError(t, firstEvent(t.Context(), other))
-	require.Equal(t, int32(2), begun.Load(), "one for each task")
+	require.Equal(t, int32(2), begun.Load(), "one follower for each subject")
 
 	for _, leave := range leaves {
-		require.Equal(t, int32(0), ended.Load(), "somebody still watches")
+		require.Equal(t, int32(0), ended.Load(), "a reader is still watching")
 		leave()
-		leave() // leaving twice is leaving once
+		leave() // a second call has no effect
 	}
-	require.Eventually(t, func() bool { return ended.Load() == 1 }, hubPatience, hubTick, "the last one to leave ends the follower")
+	require.Eventually(t, func() bool {
+		return ended.Load() == 1
+	}, hubTimeout, hubTick, "the last reader to leave stops the follower")
 	_, leave := h.watch("a", follow)
-	require.Eventually(t, func() bool { return begun.Load() == 3 }, hubPatience, hubTick, "who comes later starts a new one")
+	require.Eventually(t, func() bool {
+		return begun.Load() == 3
+	}, hubTimeout, hubTick, "a later reader starts a new follower")
 	leave()
 	leaveOther()
 	h.Close()
-	require.Equal(t, int32(3), ended.Load(), "close returns when nobody follows")
+	require.Equal(t, int32(3), ended.Load(), "Close returns when all followers have stopped")
 	require.Empty(t, h.followers)
 }
 
-func TestASlowReaderGetsTheLatest(t *testing.T) {
+func TestBroadcast_SlowReaderGetsLatestEvent(t *testing.T) {
 	t.Parallel()
 	events := newBroadcast()
 	for i := range 1000 {
-		events.post("state", "", fmt.Appendf(nil, "%d", i)) // nobody reads, and nothing blocks
+		events.publish("state", "", fmt.Appendf(nil, "%d", i)) // without readers, publishing does not block
 	}
 	now := events.read()
-	require.Equal(t, "999", string(now.latest.data), "what lay between is passed over")
+	require.Equal(t, "999", string(now.latest.data), "events in between are skipped")
 	require.Equal(t, int64(1000), now.latest.number)
 	select {
 	case <-now.changed:
@@ -66,18 +70,19 @@ func TestASlowReaderGetsTheLatest(t *testing.T) {
 	}
 	events.end(nil)
 	<-now.changed
-	events.post("state", "", []byte("late"))
-	require.Equal(t, "999", string(events.read().latest.data), "the end is the end")
-	require.True(t, events.read().over)
+	events.publish("state", "", []byte("late"))
+	require.Equal(t, "999", string(events.read().latest.data), "no event is published after the end")
+	require.True(t, events.read().ended)
 }
 
-func TestNobodyWatchesAfterTheEnd(t *testing.T) {
+func TestHub_ReturnsShutdownError_AfterClose(t *testing.T) {
 	t.Parallel()
 	h := NewHub(1)
 	follow := func(ctx context.Context, _ *broadcast) { <-ctx.Done() }
 	early, leave := h.watch("a", follow)
 	h.Close()
-	require.ErrorIs(t, firstEvent(t.Context(), early), errShutdown, "who waits for a first event is told")
+	require.ErrorIs(t, firstEvent(t.Context(), early), errShutdown,
+		"a reader that waits for its first event gets an error")
 	leave()
 	late, leaveLate := h.watch("a", follow)
 	require.ErrorIs(t, firstEvent(t.Context(), late), errShutdown)

@@ -17,21 +17,21 @@ import (
 	"slipway.io/slipway/api/problem"
 )
 
-// counted is a source that changes at every look.
-func counted() Source {
+// changingSource is a source whose value changes with every read.
+func changingSource() Source {
 	var looks atomic.Int64
 	return Source{
-		Look: func(context.Context) (Snapshot, error) { return Snapshot{Value: looks.Add(1)}, nil },
-		Tail: func(ctx context.Context, _ func()) { <-ctx.Done() }, Every: 20 * time.Millisecond,
+		Read:  func(context.Context) (Snapshot, error) { return Snapshot{Value: looks.Add(1)}, nil },
+		Watch: func(ctx context.Context, _ func()) { <-ctx.Done() }, Interval: 20 * time.Millisecond,
 	}
 }
 
-// serveStreams serves events within limits, and answers a refusal by its status.
+// serveStreams serves events with these limits; a refusal is returned as its status.
 func serveStreams(t *testing.T, h *Hub, l limits.Limits, http2 bool) (url string, asker *http.Client) {
 	t.Helper()
 	e := echo.New()
 	e.HTTPErrorHandler = func(err error, c echo.Context) { _ = c.JSON(problem.Of(err).Status, problem.Of(err).Problem) }
-	e.GET("/", func(c echo.Context) error { return h.Serve(c, "a", counted) })
+	e.GET("/", func(c echo.Context) error { return h.Serve(c, "a", changingSource) })
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = l.Server(e)
 	if server.EnableHTTP2 = http2; http2 {
@@ -57,7 +57,7 @@ func open(t *testing.T, url string, asker *http.Client) (answer *http.Response, 
 	return answer, cancel
 }
 
-func TestStreamsAreBounded(t *testing.T) {
+func TestServe_RefusesStream_WhenLimitReached(t *testing.T) {
 	t.Parallel()
 	url, asker := serveStreams(t, NewHub(2), limits.Default, false)
 	first, leave := open(t, url, asker)
@@ -68,19 +68,20 @@ func TestStreamsAreBounded(t *testing.T) {
 	require.Equal(t, "10", third.Header.Get("Retry-After"))
 	text, err := io.ReadAll(third.Body)
 	require.NoError(t, err)
-	require.Contains(t, string(text), "2 event streams are open already, which is the most (--max-event-streams)")
+	require.Contains(t, string(text), "2 event streams are open already, which is the maximum (--max-event-streams)")
 	leave()
 	require.Eventually(t, func() bool {
 		answer, leave := open(t, url, asker)
 		defer leave()
 		return answer.StatusCode == http.StatusOK
-	}, hubPatience, 10*hubTick, "one that has ended makes room")
+	}, hubTimeout, 10*hubTick, "a stream is admitted after another one has ended")
 }
 
-// An event stream outlives every limit of the listener: each event has a deadline of its own.
-func TestNoLimitCutsAStreamOff(t *testing.T) {
+// An event stream outlives all limits of the listener: each event has its own deadline.
+func TestServe_StreamOutlivesListenerLimits(t *testing.T) {
 	t.Parallel()
-	l := limits.Limits{Header: time.Second, Body: 100 * time.Millisecond, Answer: 300 * time.Millisecond, Idle: 100 * time.Millisecond,
+	l := limits.Limits{Header: time.Second, Body: 100 * time.Millisecond, Answer: 300 * time.Millisecond,
+		Idle:        100 * time.Millisecond,
 		HeaderBytes: 4 << 10, BodyBytes: 1 << 10}
 	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(protocol, func(t *testing.T) {

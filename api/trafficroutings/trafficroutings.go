@@ -1,4 +1,4 @@
-// Package trafficroutings answers the HTTP API of TrafficRoutings.
+// Package trafficroutings implements the HTTP API of TrafficRoutings.
 package trafficroutings
 
 import (
@@ -24,12 +24,12 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Handlers answer the operations of openapi.yaml on TrafficRoutings.
+// Handlers implements the operations of openapi.yaml on TrafficRoutings.
 type Handlers struct {
 	*backend.Backend
 }
 
-// New makes the handlers.
+// New creates the handlers.
 func New(b *backend.Backend) *Handlers { return &Handlers{b} }
 
 // ListTrafficRoutings answers GET /api/v1/trafficroutings.
@@ -38,12 +38,13 @@ func (h *Handlers) ListTrafficRoutings(c echo.Context, params schema.ListTraffic
 	if err != nil {
 		return err
 	}
-	return page.AnswerObjects(c, params.Limit, params.Cursor, func(ctx context.Context, limit int, cursor string) ([]v1alpha1.TrafficRouting,
-		string, error) {
-		return h.Home.ListTrafficRoutings(ctx, input.Text(params.Namespace), limit, cursor)
-	}, func(found *v1alpha1.TrafficRouting) (schema.TrafficRouting, error) {
-		return trafficAnswer(found, engine)
-	})
+	return page.AnswerObjects(c, params.Limit, params.Cursor,
+		func(ctx context.Context, limit int, cursor string) ([]v1alpha1.TrafficRouting,
+			string, error) {
+			return h.Home.ListTrafficRoutings(ctx, input.Text(params.Namespace), limit, cursor)
+		}, func(found *v1alpha1.TrafficRouting) (schema.TrafficRouting, error) {
+			return trafficAnswer(found, engine)
+		})
 }
 
 // GetTrafficRouting answers GET /api/v1/trafficroutings/{namespace}/{name}.
@@ -66,7 +67,8 @@ func (h *Handlers) GetTrafficRouting(c echo.Context, namespace schema.Namespace,
 
 func trafficAnswer(found *v1alpha1.TrafficRouting, engine workloadops.Engine) (schema.TrafficRouting, error) {
 	answer := schema.TrafficRouting{Namespace: found.Namespace, Name: found.Name, CreatedAt: found.CreatedAt,
-		Status: schema.TrafficRoutingStatus{Phase: schema.TrafficRoutingStatusPhase(found.Status.Phase), Message: found.Status.Message,
+		Status: schema.TrafficRoutingStatus{Phase: schema.TrafficRoutingStatusPhase(found.Status.Phase),
+			Message: found.Status.Message,
 			Holders: holdersOf(found, engine)}}
 	if err := json.Unmarshal(found.Spec, &answer.Spec); err != nil {
 		return answer, fmt.Errorf("TrafficRouting %s/%s: %w", found.Namespace, found.Name, err)
@@ -74,11 +76,11 @@ func trafficAnswer(found *v1alpha1.TrafficRouting, engine workloadops.Engine) (s
 	return answer, nil
 }
 
-// holdersOf are the workflows that hold a TrafficRouting, with their engine where that is another one.
+// holdersOf returns the workflows that hold a TrafficRouting, with their engine if it is another one.
 func holdersOf(found *v1alpha1.TrafficRouting, engine workloadops.Engine) []string {
 	holders := []string{}
 	for _, claim := range found.Status.Holders {
-		holders = append(holders, workloadops.ParseHolder(claim).For(engine))
+		holders = append(holders, workloadops.ParseHolder(claim).NameFor(engine))
 	}
 	return holders
 }
@@ -90,17 +92,19 @@ func (h *Handlers) PutTrafficRouting(c echo.Context, namespace schema.Namespace,
 		return err
 	}
 	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return problem.Malformed.Because("nothing can be called %s/%s: namespace and name are lower-case letters, digits and dashes", namespace,
+		return problem.Malformed.Because("the name %s/%s is invalid: namespace and name are lower-case letters, "+
+			"digits and dashes", namespace,
 			name)
 	}
-	wrong = append(wrong, otherName("metadata.namespace", document.Namespace, namespace)...)
-	wrong = append(wrong, otherName("metadata.name", document.Name, name)...)
+	wrong = append(wrong, checkName("metadata.namespace", document.Namespace, namespace)...)
+	wrong = append(wrong, checkName("metadata.name", document.Name, name)...)
 	if len(wrong) > 0 {
-		return problem.WrongDocument("the traffic routing", wrong)
+		return problem.InvalidDocument("the traffic routing", wrong)
 	}
-	result := schema.PutTrafficRoutingResult{Namespace: namespace, Name: name, Warnings: append([]string{}, document.Warnings...)}
+	result := schema.PutTrafficRoutingResult{Namespace: namespace, Name: name,
+		Warnings: append([]string{}, document.Warnings...)}
 	var created bool
-	err = failure.UntilNoConflict(called(namespace, name), func() (err error) {
+	err = failure.RetryOnConflict(nameOf(namespace, name), func() (err error) {
 		created, result.Changed, err = h.putTrafficRouting(c, namespace, name, document)
 		return err
 	})
@@ -110,18 +114,20 @@ func (h *Handlers) PutTrafficRouting(c echo.Context, namespace schema.Namespace,
 	return c.JSON(answer.PutStatus(created), result)
 }
 
-// called is how messages call a TrafficRouting.
-func called(namespace, name string) string { return "TrafficRouting " + namespace + "/" + name }
+// nameOf returns the name of a TrafficRouting in messages.
+func nameOf(namespace, name string) string { return "TrafficRouting " + namespace + "/" + name }
 
-// otherName refuses a document that says another name than its address.
-func otherName(field, said, address string) strictyaml.Errors {
-	if said == "" || said == address {
+// checkName refuses a document whose name differs from its address.
+func checkName(field, declared, address string) strictyaml.Errors {
+	if declared == "" || declared == address {
 		return nil
 	}
-	return strictyaml.Errors{{Field: field, Reason: fmt.Sprintf("is %s, but the address says %s: make them agree", said, address)}}
+	return strictyaml.Errors{{Field: field, Reason: fmt.Sprintf("is %s, but the address contains %s: make them equal",
+		declared, address)}}
 }
 
-func (h *Handlers) putTrafficRouting(c echo.Context, namespace, name string, document trafficrouting.Document) (created, changed bool,
+func (h *Handlers) putTrafficRouting(c echo.Context, namespace, name string, document trafficrouting.Document) (created,
+	changed bool,
 	err error) {
 	ctx := c.Request().Context()
 	stored, err := h.Home.GetTrafficRouting(ctx, namespace, name)
@@ -132,7 +138,7 @@ func (h *Handlers) putTrafficRouting(c echo.Context, namespace, name string, doc
 		return false, false, err
 	}
 	if stored != nil && len(stored.Status.Holders) > 0 && !sameSpec(stored.Spec, document.Spec) {
-		held, err := h.livingHolders(c, stored)
+		held, err := h.liveHolders(c, stored)
 		if err != nil {
 			return false, false, err
 		}
@@ -144,7 +150,7 @@ func (h *Handlers) putTrafficRouting(c echo.Context, namespace, name string, doc
 	return stored == nil, changed, err
 }
 
-// sameSpec says whether two specs ask the same, whatever their spelling.
+// sameSpec reports whether two specs mean the same, regardless of formatting.
 func sameSpec(a, b json.RawMessage) bool {
 	left, wrongLeft := trafficrouting.DecodeSpec("", a)
 	right, wrongRight := trafficrouting.DecodeSpec("", b)
@@ -157,14 +163,15 @@ func sameSpec(a, b json.RawMessage) bool {
 }
 
 // DeleteTrafficRouting answers DELETE /api/v1/trafficroutings/{namespace}/{name}.
-func (h *Handlers) DeleteTrafficRouting(c echo.Context, namespace schema.Namespace, name schema.TrafficRoutingName) error {
+func (h *Handlers) DeleteTrafficRouting(c echo.Context, namespace schema.Namespace,
+	name schema.TrafficRoutingName) error {
 	ctx := c.Request().Context()
-	return answer.NoContent(c, failure.UntilNoConflict(called(namespace, name), func() error {
+	return answer.NoContent(c, failure.RetryOnConflict(nameOf(namespace, name), func() error {
 		found, err := h.Home.GetTrafficRouting(ctx, namespace, name)
 		if err != nil {
 			return err
 		}
-		held, err := h.livingHolders(c, found)
+		held, err := h.liveHolders(c, found)
 		if err != nil {
 			return err
 		}
@@ -175,8 +182,8 @@ func (h *Handlers) DeleteTrafficRouting(c echo.Context, namespace schema.Namespa
 	}))
 }
 
-// livingHolders are the workflows that hold it and still run.
-func (h *Handlers) livingHolders(c echo.Context, found *v1alpha1.TrafficRouting) ([]string, error) {
+// liveHolders returns the holders whose workflows still run.
+func (h *Handlers) liveHolders(c echo.Context, found *v1alpha1.TrafficRouting) ([]string, error) {
 	engine, err := h.Home.Engine(c.Request().Context())
 	if err != nil {
 		return nil, err
@@ -189,7 +196,7 @@ func (h *Handlers) livingHolders(c echo.Context, found *v1alpha1.TrafficRouting)
 			return nil, err
 		}
 		if alive {
-			living = append(living, holder.For(engine))
+			living = append(living, holder.NameFor(engine))
 		}
 	}
 	return living, nil
@@ -200,6 +207,7 @@ func trafficHeld(found *v1alpha1.TrafficRouting, held []string, verb string) err
 	for i, workflowID := range held {
 		problems[i] = schema.FieldProblem{Field: "status.holders", Reason: "is held by " + workflowID}
 	}
-	return problem.Conflict.Because("TrafficRouting %s/%s cannot be %s while it is held by %s: wait until they are over, or stop them",
+	return problem.Conflict.Because("TrafficRouting %s/%s cannot be %s while it is held by %s: wait until they have "+
+		"ended, or stop them",
 		found.Namespace, found.Name, verb, strings.Join(held, ", ")).HeldBy(held[0]).Listing(problems)
 }

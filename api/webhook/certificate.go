@@ -17,41 +17,42 @@ import (
 	"time"
 )
 
-// How long certificates live. They are renewed when a third of that is left.
+// Lifetimes of certificates. They are renewed when a third of the lifetime is left.
 const (
 	caLife   = 10 * 365 * 24 * time.Hour
 	certLife = 90 * 24 * time.Hour
-	// caKnown is how long a new CA is published before it signs: until then every API server has read it.
-	caKnown = 24 * time.Hour
-	// clockSkew is how far the clocks of the cluster may be apart.
+	// caPropagation is how long a new CA is published before it signs: by then every API server has read it.
+	caPropagation = 24 * time.Hour
+	// clockSkew is the tolerated difference between clocks in the cluster.
 	clockSkew = 10 * time.Minute
 )
 
-// Material is a CA and a certificate of it, in PEM form.
+// Material is a CA and a certificate signed by it, in PEM form.
 type Material struct {
-	// Bundle are the CAs to trust, the newest first; CAKey is the key of the newest.
+	// Bundle contains the trusted CAs, newest first; CAKey is the key of the newest.
 	Bundle, CAKey []byte
-	// Certificate and Key are the listener's.
+	// Certificate and Key belong to the listener.
 	Certificate, Key []byte
 }
 
-// The keys of a Secret that holds a Material.
+// The data keys of the Secret that stores a Material.
 const (
 	keyBundle, keyCAKey    = "ca.crt", "ca.key"
 	keyCertificate, keyKey = "tls.crt", "tls.key"
 )
 
 func materialOf(data map[string][]byte) Material {
-	return Material{Bundle: data[keyBundle], CAKey: data[keyCAKey], Certificate: data[keyCertificate], Key: data[keyKey]}
+	return Material{Bundle: data[keyBundle], CAKey: data[keyCAKey], Certificate: data[keyCertificate],
+		Key: data[keyKey]}
 }
 
 func (m Material) data() map[string][]byte {
 	return map[string][]byte{keyBundle: m.Bundle, keyCAKey: m.CAKey, keyCertificate: m.Certificate, keyKey: m.Key}
 }
 
-// Renewed is the material with everything made anew that is missing, broken, about to expire, or not good for one of the hosts. It equals m
-// where nothing is.
-func Renewed(m Material, hosts []string, now time.Time) (Material, error) {
+// Renew returns m with every part replaced that is missing, invalid, about to expire, or not valid for one of the
+// hosts. It returns m unchanged if nothing needs renewal.
+func Renew(m Material, hosts []string, now time.Time) (Material, error) {
 	cas, key := m.authority(now)
 	if key == nil || cas[0].NotAfter.Sub(now) < caLife/3 {
 		fresh, freshKey, err := newAuthority(now)
@@ -64,10 +65,11 @@ func Renewed(m Material, hosts []string, now time.Time) (Material, error) {
 		}
 	}
 	leaf := m.leaf(cas, now)
-	if leaf != nil && good(leaf, hosts, now) && (leaf.CheckSignatureFrom(cas[0]) == nil || now.Sub(cas[0].NotBefore) < caKnown) {
+	if leaf != nil && validFor(leaf, hosts, now) &&
+		(leaf.CheckSignatureFrom(cas[0]) == nil || now.Sub(cas[0].NotBefore) < caPropagation) {
 		return m, nil
 	}
-	if leaf != nil { // other processes of this engine may be reached under other names
+	if leaf != nil { // keep the names in the old certificate: other processes of this engine may be reached under them
 		hosts = append(slices.Clone(hosts), namesOf(leaf)...)
 	}
 	cert, certKey, err := issue(cas[0], key, hosts, now)
@@ -78,7 +80,8 @@ func Renewed(m Material, hosts []string, now time.Time) (Material, error) {
 	return m, err
 }
 
-// authority are the CAs that haven't expired, the newest first, and the key of that one; nil if it can't sign.
+// authority returns the CAs that have not expired, newest first, and the key of the newest; key is nil if it cannot
+// sign.
 func (m Material) authority(now time.Time) (cas []*x509.Certificate, key *ecdsa.PrivateKey) {
 	for block, rest := pem.Decode(m.Bundle); block != nil; block, rest = pem.Decode(rest) {
 		if ca, err := x509.ParseCertificate(block.Bytes); err == nil && now.Before(ca.NotAfter) {
@@ -97,7 +100,7 @@ func (m Material) authority(now time.Time) (cas []*x509.Certificate, key *ecdsa.
 	return cas, key
 }
 
-// leaf is the listener's certificate, if it has its key, comes from one of the CAs and is valid.
+// leaf returns the listener's certificate if it matches its key, is signed by one of the CAs and is valid; else nil.
 func (m Material) leaf(cas []*x509.Certificate, now time.Time) *x509.Certificate {
 	pair, err := tls.X509KeyPair(m.Certificate, m.Key)
 	if err != nil {
@@ -113,8 +116,8 @@ func (m Material) leaf(cas []*x509.Certificate, now time.Time) *x509.Certificate
 	return pair.Leaf
 }
 
-// good says that a certificate lives on for a while and has these hosts.
-func good(leaf *x509.Certificate, hosts []string, now time.Time) bool {
+// validFor reports whether at least a third of the certificate's lifetime is left and it covers all hosts.
+func validFor(leaf *x509.Certificate, hosts []string, now time.Time) bool {
 	unnamed := func(host string) bool { return leaf.VerifyHostname(host) != nil }
 	return leaf.NotAfter.Sub(now) >= certLife/3 && !slices.ContainsFunc(hosts, unnamed)
 }
@@ -128,14 +131,18 @@ func namesOf(leaf *x509.Certificate) []string {
 }
 
 func newAuthority(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: "slipway-webhook-ca"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(caLife)}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: "slipway-webhook-ca"}, IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(caLife)}
 	return sign(template, nil, nil)
 }
 
-func issue(ca *x509.Certificate, caKey *ecdsa.PrivateKey, hosts []string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: "slipway-webhook"}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(certLife)}
+func issue(ca *x509.Certificate, caKey *ecdsa.PrivateKey, hosts []string, now time.Time) (*x509.Certificate,
+	*ecdsa.PrivateKey, error) {
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: "slipway-webhook"},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, NotBefore: now.Add(-clockSkew),
+		NotAfter: now.Add(certLife)}
 	hosts = slices.Clone(hosts)
 	slices.Sort(hosts)
 	for _, host := range slices.Compact(hosts) {
@@ -148,7 +155,7 @@ func issue(ca *x509.Certificate, caKey *ecdsa.PrivateKey, hosts []string, now ti
 	return sign(template, ca, caKey)
 }
 
-// sign makes a certificate with a key of its own; without a CA it signs itself.
+// sign creates a certificate with a new key; without a CA the certificate is self-signed.
 func sign(template, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 	"slipway.io/slipway/release/kruise/conversion"
 )
 
-// PathConvert is where Rollouts are converted between their versions.
+// PathConvert is the path of the conversion webhook for Rollout versions.
 const PathConvert = "/convert"
 
-// Definitions is where it is written down who converts Rollouts.
-type Definitions interface {
+// CRDs publishes the conversion webhook in the CustomResourceDefinition of Rollouts.
+type CRDs interface {
 	PublishConversion(ctx context.Context, client admission.WebhookClientConfig) (again time.Duration, err error)
 	WatchConversion(ctx context.Context, changed func())
 }
 
-// NewConversion is the endpoint that converts Rollouts.
-func NewConversion(definitions Definitions) Endpoint {
-	return Endpoint{Path: PathConvert, Handler: answering(convert), Publish: definitions.PublishConversion,
+// NewConversion returns the endpoint that converts Rollouts.
+func NewConversion(definitions CRDs) Endpoint {
+	return Endpoint{Path: PathConvert, Handler: reviewHandler(convert), Publish: definitions.PublishConversion,
 		Watch: definitions.WatchConversion}
 }
 

@@ -13,29 +13,31 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// PathMutate is where changes of workloads are held that Rollouts name.
+// PathMutate is the path of the mutating webhook that holds changes of workloads named by Rollout objects.
 const PathMutate = "/mutate"
 
-// Gate is what the gate's endpoint needs.
+// Gate configures the endpoint that holds workload changes.
 type Gate struct {
-	// Engine says that a user is the engine, whose edits pass.
+	// Engine reports whether a user is the engine, whose changes are not held.
 	Engine func(user, namespace string) bool
-	// Rollouts reads those of a namespace.
+	// Rollouts lists the Rollout objects of a namespace.
 	Rollouts func(ctx context.Context, namespace string) ([]v1beta1.Rollout, error)
-	// Publish is the endpoint's.
+	// Publish is Endpoint.Publish.
 	Publish func(ctx context.Context, client admission.WebhookClientConfig) (again time.Duration, err error)
 }
 
-// NewGate is the endpoint that holds changes of workloads, for clusters that have no policies for it.
+// NewGate returns the endpoint that holds changes of workloads, for clusters without mutating admission policies.
 func NewGate(g Gate) Endpoint {
-	return Endpoint{Path: PathMutate, Publish: g.Publish, Handler: answering(func(ctx context.Context, request []byte) ([]byte, error) {
-		rollouts := func(namespace string) ([]v1beta1.Rollout, error) { return g.Rollouts(ctx, namespace) }
-		return hold.Asked{Engine: g.Engine, Rollouts: rollouts}.Review(request)
-	})}
+	return Endpoint{Path: PathMutate, Publish: g.Publish,
+		Handler: reviewHandler(func(ctx context.Context, request []byte) ([]byte, error) {
+			rollouts := func(namespace string) ([]v1beta1.Rollout, error) { return g.Rollouts(ctx, namespace) }
+			return hold.Reviewer{Engine: g.Engine, Rollouts: rollouts}.Review(request)
+		})}
 }
 
-// answering reads a request and answers it. What is no such request, or can't be answered, is refused.
-func answering(review func(ctx context.Context, request []byte) ([]byte, error)) http.Handler {
+// reviewHandler returns a handler that answers review requests. A request that is not a review, or cannot be answered,
+// gets an error status.
+func reviewHandler(review func(ctx context.Context, request []byte) ([]byte, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request, err := io.ReadAll(r.Body)
 		if err != nil {

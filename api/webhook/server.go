@@ -18,17 +18,17 @@ import (
 	"slipway.io/slipway/api/limits"
 )
 
-// renew is how often the certificate is looked at.
-const renew = 10 * time.Minute
+// renewInterval is how often the certificate is checked.
+const renewInterval = 10 * time.Minute
 
-// retries are how long to wait before what has failed is tried once more.
-func retries() *wait.Backoff {
+// newBackoff returns the delays between retries: 1 s doubling to 1 minute.
+func newBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: time.Minute}
 }
 
-// Options say what is served, and where.
+// Options configure a Server.
 type Options struct {
-	// Listen is the address of the listener, Address how API servers reach it.
+	// Listen is the address of the listener; Address is how API servers reach it.
 	Listen    string
 	Address   Address
 	Source    Source
@@ -36,7 +36,7 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Server serves the endpoints.
+// Server serves webhook endpoints over TLS.
 type Server struct {
 	Options
 	http    *http.Server
@@ -45,53 +45,55 @@ type Server struct {
 	work    sync.WaitGroup
 }
 
-// bounds: a list of objects is converted in one request, without a limit of its own.
-func bounds() limits.Limits {
+// serverLimits allows large bodies: one conversion request holds a whole list of objects, with no size limit of its
+// own.
+func serverLimits() limits.Limits {
 	l := limits.Default
 	l.Answer, l.BodyBytes = 30*time.Second, 64<<20
 	return l
 }
 
-// NewServer prepares a server; it calls nobody yet.
+// NewServer creates a server. It makes no calls yet.
 func NewServer(o Options) *Server {
 	s := &Server{Options: o}
 	mux := http.NewServeMux()
 	for _, e := range o.Endpoints {
 		mux.Handle("POST "+e.Path, e.Handler)
 	}
-	s.http = bounds().Server(mux)
-	s.http.ErrorLog = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug) // failed handshakes of whoever knocks
-	s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		if cert := s.current.Load(); cert != nil {
-			return cert, nil
-		}
-		return nil, errors.New("there is no certificate yet")
-	}}
+	s.http = serverLimits().Server(mux)
+	s.http.ErrorLog = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug) // failed TLS handshakes of arbitrary clients
+	s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if cert := s.current.Load(); cert != nil {
+				return cert, nil
+			}
+			return nil, errors.New("there is no certificate yet")
+		}}
 	return s
 }
 
-// Start returns at once.
+// Start serves in the background and returns immediately.
 func (s *Server) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	changed := make(chan struct{}, 1)
-	tell := func() {
+	notify := func() {
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
 	}
 	s.work.Go(func() { s.serve(ctx) })
-	s.work.Go(func() { s.keep(ctx, changed) })
+	s.work.Go(func() { s.keepCurrent(ctx, changed) })
 	for _, e := range s.Endpoints {
 		if e.Watch != nil {
-			s.work.Go(func() { e.Watch(ctx, tell) })
+			s.work.Go(func() { e.Watch(ctx, notify) })
 		}
 	}
 	return nil
 }
 
-// Stop lets requests that are under way finish.
+// Stop waits until running requests have finished.
 func (s *Server) Stop(ctx context.Context) error {
 	s.cancel()
 	err := s.http.Shutdown(ctx)
@@ -99,9 +101,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	return err
 }
 
-// serve listens until the context ends. An address that is taken may be free later.
+// serve listens until the context ends. It retries, because an address in use may become free.
 func (s *Server) serve(ctx context.Context) {
-	for again := retries(); ctx.Err() == nil; {
+	for again := newBackoff(); ctx.Err() == nil; {
 		listener, err := net.Listen("tcp", s.Listen)
 		if err == nil {
 			s.Log.InfoContext(ctx, "serving webhooks", "address", "https://"+listener.Addr().String())
@@ -110,15 +112,16 @@ func (s *Server) serve(ctx context.Context) {
 		if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
 			return
 		}
-		s.Log.WarnContext(ctx, "webhooks aren't served; choose another address with --webhook-listen, or none", "error", err)
-		pause(ctx, again.Step())
+		s.Log.WarnContext(ctx, "webhooks aren't served; choose another address with --webhook-listen, or none", "error",
+			err)
+		sleep(ctx, again.Step())
 	}
 }
 
-// keep has a certificate that is valid, and the API server know how the endpoints are reached.
-func (s *Server) keep(ctx context.Context, changed <-chan struct{}) {
-	for again := retries(); ctx.Err() == nil; {
-		next, err := s.once(ctx)
+// keepCurrent keeps the certificate valid and the webhook configuration in the API server up to date.
+func (s *Server) keepCurrent(ctx context.Context, changed <-chan struct{}) {
+	for again := newBackoff(); ctx.Err() == nil; {
+		next, err := s.refresh(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -126,7 +129,7 @@ func (s *Server) keep(ctx context.Context, changed <-chan struct{}) {
 			next = again.Step()
 			s.Log.WarnContext(ctx, "the API server may not reach the webhooks", "error", err, "again", next)
 		} else {
-			again = retries()
+			again = newBackoff()
 		}
 		select {
 		case <-ctx.Done():
@@ -136,14 +139,14 @@ func (s *Server) keep(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// once says when to look again.
-func (s *Server) once(ctx context.Context) (next time.Duration, err error) {
+// refresh renews the certificate if necessary, publishes the endpoints, and returns the delay until the next refresh.
+func (s *Server) refresh(ctx context.Context) (next time.Duration, err error) {
 	cert, bundle, err := s.Source.Read(ctx, s.Address.hosts())
 	if err != nil {
-		return 0, err // one that is served already lives on for a while
+		return 0, err // a certificate that is already served remains valid for a while
 	}
 	s.current.Store(&cert)
-	next = renew
+	next = renewInterval
 	for _, e := range s.Endpoints {
 		soon, wrong := e.Publish(ctx, s.Address.client(e.Path, bundle))
 		if wrong != nil {
@@ -156,7 +159,7 @@ func (s *Server) once(ctx context.Context) (next time.Duration, err error) {
 	return next, err
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):

@@ -30,8 +30,8 @@ type secrets struct {
 	mu      sync.Mutex
 	data    map[string][]byte
 	version int
-	// lost is how many writes a competitor gets in before.
-	lost int
+	// lostRaces is the number of writes that lose a race against another process.
+	lostRaces int
 }
 
 func (s *secrets) WebhookCertificate(context.Context) (map[string][]byte, string, error) {
@@ -46,40 +46,40 @@ func (s *secrets) WebhookCertificate(context.Context) (map[string][]byte, string
 func (s *secrets) PutWebhookCertificate(_ context.Context, data map[string][]byte, version string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lost > 0 {
-		s.lost--
-		other, err := Renewed(Material{}, hosts, born)
+	if s.lostRaces > 0 {
+		s.lostRaces--
+		other, err := Renew(Material{}, hosts, issuedAt)
 		s.data, s.version = other.data(), s.version+1
-		return errors.Join(err, failure.New(failure.Conflict, "somebody was faster"))
+		return errors.Join(err, failure.New(failure.Conflict, "another process was faster"))
 	}
 	if s.version > 0 != (version != "") || s.version > 0 && version != string(rune('a'+s.version)) {
-		return failure.New(failure.Conflict, "somebody was faster")
+		return failure.New(failure.Conflict, "another process was faster")
 	}
 	s.data, s.version = data, s.version+1
 	return nil
 }
 
-// published is what an API server was told.
-type published struct {
+// fakeCRDs is a fake API server that records the published webhook configuration.
+type fakeCRDs struct {
 	mu      sync.Mutex
 	clients []admission.WebhookClientConfig
-	// fails is how often it doesn't listen.
+	// fails is the number of calls that fail.
 	fails   int
 	changed chan func()
 }
 
-func (p *published) PublishConversion(_ context.Context, client admission.WebhookClientConfig) (time.Duration, error) {
+func (p *fakeCRDs) PublishConversion(_ context.Context, client admission.WebhookClientConfig) (time.Duration, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.fails > 0 {
 		p.fails--
-		return 0, errors.New("the API server doesn't listen")
+		return 0, errors.New("the API server is unavailable")
 	}
 	p.clients = append(p.clients, client)
 	return 0, nil
 }
 
-func (p *published) WatchConversion(ctx context.Context, changed func()) {
+func (p *fakeCRDs) WatchConversion(ctx context.Context, changed func()) {
 	select {
 	case p.changed <- changed:
 	case <-ctx.Done():
@@ -87,7 +87,7 @@ func (p *published) WatchConversion(ctx context.Context, changed func()) {
 	<-ctx.Done()
 }
 
-func (p *published) last() (client admission.WebhookClientConfig, n int) {
+func (p *fakeCRDs) last() (client admission.WebhookClientConfig, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.clients) == 0 {
@@ -104,25 +104,27 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func start(t *testing.T, listen string, source Source, definitions *published) *Server {
+func start(t *testing.T, listen string, source Source, definitions *fakeCRDs) *Server {
 	t.Helper()
-	address, local := AddressOf(listen)
+	address, local := LocalAddress(listen)
 	require.True(t, local)
-	s := NewServer(Options{Listen: listen, Address: address, Source: source, Endpoints: []Endpoint{NewConversion(definitions)},
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	s := NewServer(Options{Listen: listen, Address: address, Source: source,
+		Endpoints: []Endpoint{NewConversion(definitions)},
+		Log:       slog.New(slog.NewTextHandler(io.Discard, nil))})
 	require.NoError(t, s.Start(context.Background()))
 	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
 	return s
 }
 
-// post sends a request as the API server does, by what it was told.
+// post sends a request as the API server does, using the published configuration.
 func post(t *testing.T, client admission.WebhookClientConfig, body string) (status int, answer string, err error) {
 	t.Helper()
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(client.CABundle))
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
 	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport, Timeout: patience}).Post(*client.URL, "application/json", strings.NewReader(body))
+	response, err := (&http.Client{Transport: transport, Timeout: patience}).Post(*client.URL, "application/json",
+		strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
@@ -136,9 +138,12 @@ const review = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview
 
 func TestConversionIsServedAndPublished(t *testing.T) {
 	t.Parallel()
-	definitions := &published{fails: 1, changed: make(chan func(), 1)}
-	start(t, freeAddress(t), Own{Secrets: &secrets{lost: 2}, Now: time.Now}, definitions)
-	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 0 }, patience, 10*time.Millisecond, "it is told again when it listens")
+	definitions := &fakeCRDs{fails: 1, changed: make(chan func(), 1)}
+	start(t, freeAddress(t), SelfSigned{Secrets: &secrets{lostRaces: 2}, Now: time.Now}, definitions)
+	require.Eventually(t, func() bool {
+		_, n := definitions.last()
+		return n > 0
+	}, patience, 10*time.Millisecond, "publishing is retried until it succeeds")
 	client, n := definitions.last()
 	require.Equal(t, 1, n)
 	status, answer, err := post(t, client, review)
@@ -148,32 +153,39 @@ func TestConversionIsServedAndPublished(t *testing.T) {
 	status, answer, err = post(t, client, "{}")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusBadRequest, status)
-	require.Contains(t, answer, "the request is no ConversionReview")
+	require.Contains(t, answer, "the request is not a ConversionReview")
 
 	(<-definitions.changed)()
-	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 1 }, patience, 10*time.Millisecond, "what somebody changed is written again")
+	require.Eventually(t, func() bool {
+		_, n := definitions.last()
+		return n > 1
+	}, patience, 10*time.Millisecond, "a change by another client is overwritten")
 }
 
-func TestALargeRequestIsRefused(t *testing.T) {
+func TestServer_RejectsRequest_WhenBodyTooLarge(t *testing.T) {
 	t.Parallel()
-	definitions := &published{changed: make(chan func(), 1)}
-	start(t, freeAddress(t), Own{Secrets: &secrets{}, Now: time.Now}, definitions)
+	definitions := &fakeCRDs{changed: make(chan func(), 1)}
+	start(t, freeAddress(t), SelfSigned{Secrets: &secrets{}, Now: time.Now}, definitions)
 	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 0 }, patience, 10*time.Millisecond)
 	client, _ := definitions.last()
 	status, _, err := post(t, client, string(bytes.Repeat([]byte(" "), 65<<20)))
-	if err == nil { // the connection may be gone before the answer is read
+	if err == nil { // the server may close the connection before the response is read
 		require.Equal(t, http.StatusRequestEntityTooLarge, status)
 	}
 }
 
-// Two servers share one certificate, and the second serves while the first still holds the address.
+// Two servers share one certificate through the Secret.
 func TestServersShareOneCertificate(t *testing.T) {
 	t.Parallel()
 	shared := &secrets{}
-	one, two := &published{changed: make(chan func(), 1)}, &published{changed: make(chan func(), 1)}
-	start(t, freeAddress(t), Own{Secrets: shared, Now: time.Now}, one)
-	start(t, freeAddress(t), Own{Secrets: shared, Now: time.Now}, two)
-	require.Eventually(t, func() bool { _, n := one.last(); _, m := two.last(); return n > 0 && m > 0 }, patience, 10*time.Millisecond)
+	one, two := &fakeCRDs{changed: make(chan func(), 1)}, &fakeCRDs{changed: make(chan func(), 1)}
+	start(t, freeAddress(t), SelfSigned{Secrets: shared, Now: time.Now}, one)
+	start(t, freeAddress(t), SelfSigned{Secrets: shared, Now: time.Now}, two)
+	require.Eventually(t, func() bool {
+		_, n := one.last()
+		_, m := two.last()
+		return n > 0 && m > 0
+	}, patience, 10*time.Millisecond)
 	a, _ := one.last()
 	b, _ := two.last()
 	require.Equal(t, string(a.CABundle), string(b.CABundle))
@@ -184,8 +196,8 @@ func TestServersShareOneCertificate(t *testing.T) {
 	}
 }
 
-// A certificate in the Secret that is about to expire is replaced while the server runs: the next handshake has the new one.
-func TestTheServedCertificateIsRenewed(t *testing.T) {
+// An expiring certificate in the Secret is replaced while the server runs: the next handshake uses the new one.
+func TestServer_ServesRenewedCertificate_WithoutRestart(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	now := time.Now().Add(-certLife * 3 / 4)
@@ -194,36 +206,38 @@ func TestTheServedCertificateIsRenewed(t *testing.T) {
 		defer mu.Unlock()
 		return now
 	}
-	definitions := &published{changed: make(chan func(), 1)}
-	server := start(t, freeAddress(t), Own{Secrets: &secrets{}, Now: clock}, definitions)
+	definitions := &fakeCRDs{changed: make(chan func(), 1)}
+	server := start(t, freeAddress(t), SelfSigned{Secrets: &secrets{}, Now: clock}, definitions)
 	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 0 }, patience, 10*time.Millisecond)
 	first := server.current.Load()
 	mu.Lock()
 	now = time.Now()
 	mu.Unlock()
 	(<-definitions.changed)()
-	require.Eventually(t, func() bool { return !bytes.Equal(server.current.Load().Certificate[0], first.Certificate[0]) }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return !bytes.Equal(server.current.Load().Certificate[0], first.Certificate[0])
+	}, patience, 10*time.Millisecond)
 	client, _ := definitions.last()
 	status, answer, err := post(t, client, review)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status, answer)
 }
 
-// A certificate of the operator's own is served and published, and read again without a restart.
-func TestACertificateIsGiven(t *testing.T) {
+// A certificate provided by the operator in files is served and published, and read again without a restart.
+func TestServer_ServesCertificateFromFiles(t *testing.T) {
 	t.Parallel()
-	given := Given{CertFile: filepath.Join(t.TempDir(), "tls.crt"), KeyFile: filepath.Join(t.TempDir(), "tls.key")}
+	given := FromFiles{CertFile: filepath.Join(t.TempDir(), "tls.crt"), KeyFile: filepath.Join(t.TempDir(), "tls.key")}
 	_, _, err := given.Read(context.Background(), nil)
 	require.ErrorContains(t, err, "--webhook-cert-file")
 	write := func() Material {
-		m, err := Renewed(Material{}, []string{"127.0.0.1"}, time.Now())
+		m, err := Renew(Material{}, []string{"127.0.0.1"}, time.Now())
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(given.CertFile, append(bytes.Clone(m.Certificate), m.Bundle...), 0o600))
 		require.NoError(t, os.WriteFile(given.KeyFile, m.Key, 0o600))
 		return m
 	}
 	first := write()
-	definitions := &published{changed: make(chan func(), 1)}
+	definitions := &fakeCRDs{changed: make(chan func(), 1)}
 	start(t, freeAddress(t), given, definitions)
 	require.Eventually(t, func() bool { _, n := definitions.last(); return n > 0 }, patience, 10*time.Millisecond)
 	client, _ := definitions.last()
@@ -246,7 +260,7 @@ func TestACertificateIsGiven(t *testing.T) {
 	require.ErrorContains(t, err, "are no pair")
 }
 
-func TestAddresses(t *testing.T) {
+func TestAddress_ClientConfigAndHosts(t *testing.T) {
 	t.Parallel()
 	service := Address{Namespace: "slipway", Service: "webhooks", Port: 8443}
 	client := service.client("/convert", []byte("ca"))
@@ -254,10 +268,12 @@ func TestAddresses(t *testing.T) {
 	require.Equal(t, "/convert", *client.Service.Path)
 	require.Equal(t, []string{"webhooks.slipway.svc"}, service.hosts())
 	require.Nil(t, client.URL)
-	require.Equal(t, "https://a.example/base/convert", *Address{URL: "https://a.example/base/"}.client("/convert", nil).URL)
+	require.Equal(t, "https://a.example/base/convert",
+		*Address{URL: "https://a.example/base/"}.client("/convert", nil).URL)
 	require.Equal(t, []string{"a.example"}, Address{URL: "https://a.example:1/"}.hosts())
-	for listen, local := range map[string]bool{"127.0.0.1:9443": true, "localhost:1": true, "[::1]:9443": true, "0.0.0.0:9443": false, ":9443": false, "a": false} {
-		_, ok := AddressOf(listen)
+	for listen, local := range map[string]bool{"127.0.0.1:9443": true, "localhost:1": true, "[::1]:9443": true,
+		"0.0.0.0:9443": false, ":9443": false, "a": false} {
+		_, ok := LocalAddress(listen)
 		require.Equal(t, local, ok, listen)
 	}
 }

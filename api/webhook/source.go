@@ -11,35 +11,36 @@ import (
 	"slipway.io/slipway/release/failure"
 )
 
-// Source is where the certificate comes from.
+// Source provides the listener's certificate.
 type Source interface {
-	// Read is the certificate as it should be served now, and the CAs that clients trust.
+	// Read returns the certificate to serve and the CAs that clients should trust.
 	Read(ctx context.Context, hosts []string) (certificate tls.Certificate, bundle []byte, err error)
 }
 
-// Secrets keeps the certificate that all processes of an engine share.
+// Secrets stores the certificate that all processes of an engine share.
 type Secrets interface {
-	// WebhookCertificate is what the Secret holds, and its version; both are empty when it isn't there.
+	// WebhookCertificate returns the Secret's data and resource version; both are empty if it does not exist.
 	WebhookCertificate(ctx context.Context) (data map[string][]byte, version string, err error)
-	// PutWebhookCertificate makes the Secret, or replaces that version of it; a change since is a Conflict.
+	// PutWebhookCertificate creates the Secret, or replaces that version of it; it returns a Conflict if the Secret has
+	// changed.
 	PutWebhookCertificate(ctx context.Context, data map[string][]byte, version string) error
 }
 
-// Own is a certificate that the engine makes and renews itself.
-type Own struct {
+// SelfSigned is a Source that issues and renews its own certificate.
+type SelfSigned struct {
 	Secrets Secrets
 	Now     func() time.Time
 }
 
-// Read renews the certificate in the Secret if it is time to.
-func (o Own) Read(ctx context.Context, hosts []string) (cert tls.Certificate, bundle []byte, err error) {
+// Read renews the certificate in the Secret if it is due.
+func (o SelfSigned) Read(ctx context.Context, hosts []string) (cert tls.Certificate, bundle []byte, err error) {
 	var m Material
-	err = failure.UntilNoConflict("the certificate of the webhook", func() error {
+	err = failure.RetryOnConflict("the certificate of the webhook", func() error {
 		data, version, err := o.Secrets.WebhookCertificate(ctx)
 		if err != nil {
 			return err
 		}
-		if m, err = Renewed(materialOf(data), hosts, o.Now()); err != nil {
+		if m, err = Renew(materialOf(data), hosts, o.Now()); err != nil {
 			return err
 		}
 		if maps.EqualFunc(m.data(), data, func(a, b []byte) bool { return string(a) == string(b) }) {
@@ -54,11 +55,11 @@ func (o Own) Read(ctx context.Context, hosts []string) (cert tls.Certificate, bu
 	return cert, m.Bundle, err
 }
 
-// Given is a certificate in files, which are read again each time.
-type Given struct{ CertFile, KeyFile string }
+// FromFiles is a Source that reads a certificate from files, on every Read.
+type FromFiles struct{ CertFile, KeyFile string }
 
-// Read trusts the certificates of the file: a chain, or the listener's alone.
-func (g Given) Read(context.Context, []string) (tls.Certificate, []byte, error) {
+// Read returns the certificate file as the CA bundle, too: it is a chain, or the self-signed certificate alone.
+func (g FromFiles) Read(context.Context, []string) (tls.Certificate, []byte, error) {
 	bundle, err := os.ReadFile(g.CertFile)
 	if err != nil {
 		return tls.Certificate{}, nil, fmt.Errorf("--webhook-cert-file: %w", err)

@@ -1,5 +1,5 @@
-// Package apiclient talks to the engine's HTTP API: it sends requests, takes answers apart and turns what is no success into errors
-// that say what to do.
+// Package apiclient calls the engine's HTTP API. It sends requests, decodes responses and turns unsuccessful ones into
+// errors that say what to do.
 package apiclient
 
 import (
@@ -18,22 +18,23 @@ import (
 )
 
 const (
-	// dialTimeout is how long a connection may take, answerTimeout how long an answer may take to begin: executing a plan checks it
-	// against every cluster first.
+	// dialTimeout bounds connecting. answerTimeout bounds the wait for response headers: running a plan first checks it
+	// against every cluster.
 	dialTimeout   = 5 * time.Second
 	answerTimeout = 60 * time.Second
-	// PageSize is how much is asked for at once where everything is wanted.
+	// PageSize is the number of items per request when a complete list is read.
 	PageSize = 500
 )
 
-// NewClient is a client of the engine that the settings name, with the credentials that they name.
+// NewClient returns a client of the engine in --api, with the credentials of the settings.
 func NewClient(s settings.Settings) (*client.Client, error) {
 	encryption, err := TLS(s)
 	if err != nil {
 		return nil, err
 	}
 	if strings.HasPrefix(s.API, "http://") && (s.APICertFile != "" || s.APICAFile != "") {
-		return nil, fmt.Errorf("--api-cert-file and --api-ca-file are for TLS, and %s is without: name the engine with https://", s.API)
+		return nil, fmt.Errorf("--api-cert-file and --api-ca-file require TLS, but the engine's address is %s: use "+
+			"an https:// address", s.API)
 	}
 	token, err := readToken(s.APITokenFile)
 	if err != nil {
@@ -47,11 +48,12 @@ func NewClient(s settings.Settings) (*client.Client, error) {
 	return client.NewClient(s.API, client.WithHTTPClient(caller))
 }
 
-// Caller sends requests and turns whatever is not a success into an error that says what to do: *problemError when the API says why,
-// *unreachableError when it does not answer, *strangerError when something else answers in its place.
+// Caller sends requests and turns every unsuccessful response into an error that says what to do: *ProblemError for the
+// API's own errors, *UnreachableError when the API does not respond, *unexpectedResponseError when another server
+// responds at its address.
 type Caller struct {
 	Address string
-	// Token is what the engine asks for; "": nothing.
+	// Token is the engine's bearer token; "" sends none.
 	Token string
 	HTTP  *http.Client
 }
@@ -63,7 +65,7 @@ func (c *Caller) Do(request *http.Request) (*http.Response, error) {
 		request.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	if request.Method != http.MethodGet {
-		request.Header.Set("Slipway-Via", string(client.FrontDoorCLI)) // recorded with what somebody decides
+		request.Header.Set("Slipway-Via", string(client.FrontDoorCLI)) // recorded with the actor's decision
 	}
 	response, err := c.HTTP.Do(request)
 	if err != nil {
@@ -81,24 +83,25 @@ func (c *Caller) Do(request *http.Request) (*http.Response, error) {
 		return nil, &UnreachableError{Address: c.Address, Cause: err}
 	}
 	problem := &ProblemError{}
-	if !strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(body, &problem.Problem) != nil {
-		if refused := kusciaRefusal(body); refused != nil {
+	if !strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json") ||
+		json.Unmarshal(body, &problem.Problem) != nil {
+		if refused := kusciaErrorIn(body); refused != nil {
 			return nil, refused
 		}
-		return nil, strangerAt(c.Address, response)
+		return nil, newUnexpectedResponse(c.Address, response)
 	}
-	problem.Detail = withoutFirst(problem.Detail, problem.Errors)
+	problem.Detail = withoutFirstError(problem.Detail, problem.Errors)
 	return nil, problem
 }
 
-// Reply is an answer of the API, typed, and as it came.
+// Reply is a response of the API, decoded and raw.
 type Reply[T any] struct {
 	Value  T
 	Raw    json.RawMessage
 	Status int
 }
 
-// Read takes the answer of a call of the generated client apart.
+// Read decodes the response of a call of the generated client.
 func Read[T any](response *http.Response, err error) (Reply[T], error) {
 	if err != nil {
 		return Reply[T]{}, err
@@ -111,12 +114,12 @@ func Read[T any](response *http.Response, err error) (Reply[T], error) {
 	}
 	answer := Reply[T]{Raw: body, Status: response.StatusCode}
 	if err := json.Unmarshal(body, &answer.Value); err != nil {
-		return Reply[T]{}, strangerAt(address, response)
+		return Reply[T]{}, newUnexpectedResponse(address, response)
 	}
 	return answer, nil
 }
 
-// ReadPage takes an answer that is one page of a list apart.
+// ReadPage decodes a response that is one page of a list.
 func ReadPage[T any](response *http.Response, err error) (items []T, next string, _ error) {
 	page, err := Read[struct {
 		Items      []T    `json:"items"`
@@ -125,7 +128,7 @@ func ReadPage[T any](response *http.Response, err error) (items []T, next string
 	return page.Value.Items, page.Value.NextCursor, err
 }
 
-// NoContent ends a call whose answer has no body.
+// NoContent closes a response that has no body.
 func NoContent(response *http.Response, err error) error {
 	if err != nil {
 		return err
@@ -133,7 +136,7 @@ func NoContent(response *http.Response, err error) error {
 	return response.Body.Close()
 }
 
-// AllPages collects a list whose pages are followed until there are enough items; at most 0 means all.
+// AllPages reads pages of a list until it has enough items. most 0 reads all pages.
 func AllPages[T any](most int, page func(limit int, cursor *string) (items []T, next string, err error)) ([]T, error) {
 	all := []T{}
 	var cursor *string
@@ -151,13 +154,15 @@ func AllPages[T any](most int, page func(limit int, cursor *string) (items []T, 
 			return all, nil
 		}
 		if cursor != nil && *cursor == next {
-			return nil, fmt.Errorf("the API answered the same page twice (cursor %q): report it as a mistake of the server", next)
+			return nil, fmt.Errorf(
+				"the API returned the same page twice (cursor %q): report this as a bug of the server", next)
 		}
 		cursor = &next
 	}
 }
 
-// OutcomeUnknown says whether the request may have been carried out although there is no answer.
+// OutcomeUnknown reports whether the server may have executed a request that returned err: it failed with status 5xx,
+// or its response was lost.
 func OutcomeUnknown(err error) bool {
 	var problem *ProblemError
 	var unreachable *UnreachableError
@@ -170,8 +175,8 @@ func OutcomeUnknown(err error) bool {
 	return false
 }
 
-// JSONBody is the media type of what is sent.
+// JSONBody is the content type of JSON request bodies.
 const JSONBody = "application/json"
 
-// YAMLBody is the content type of what is sent; JSON is read as well, since a document may be either.
+// YAMLBody is the content type of documents. The server accepts JSON under it too, because JSON is YAML.
 const YAMLBody = "application/yaml"

@@ -10,16 +10,16 @@ import (
 	"slipway.io/slipway/reload"
 )
 
-// TLS is how the engine's certificate is checked, and which certificate it is shown.
+// TLS returns the CA that verifies the engine's certificate and the client certificate to present.
 func TLS(s settings.Settings) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if (s.APICertFile == "") != (s.APIKeyFile == "") {
-		return nil, errors.New("--api-cert-file and --api-key-file belong together: give both, or neither")
+		return nil, errors.New("--api-cert-file and --api-key-file must be set together")
 	}
 	if s.APICertFile != "" {
 		own, err := tls.LoadX509KeyPair(s.APICertFile, s.APIKeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("--api-cert-file: the client certificate cannot be used: %w", err)
+			return nil, fmt.Errorf("--api-cert-file: cannot load the client certificate: %w", err)
 		}
 		config.Certificates = []tls.Certificate{own}
 	}
@@ -32,7 +32,7 @@ func TLS(s settings.Settings) (*tls.Config, error) {
 	return config, nil
 }
 
-// readToken reads what the engine asks for; an empty path is no token.
+// readToken reads the engine's token; it returns "" for an empty path.
 func readToken(path string) (string, error) {
 	if path == "" {
 		return "", nil

@@ -17,15 +17,16 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// ProblemError is what the API says went wrong.
+// ProblemError is an error that the API returned (application/problem+json).
 type ProblemError struct {
 	client.Problem
-	// Findings are the errors with the files that they stand in, where the command knows these.
+	// Findings are the errors with file names, if the command knows the files.
 	Findings []Finding
 }
 
-// withoutFirst leaves out of the detail the first of the errors, which the detail repeats for people who see nothing else.
-func withoutFirst(detail string, errors []client.FieldProblem) string {
+// withoutFirstError removes the first error from the detail. The API repeats it there for clients that show only the
+// detail.
+func withoutFirstError(detail string, errors []client.FieldProblem) string {
 	if len(errors) == 0 {
 		return detail
 	}
@@ -33,42 +34,44 @@ func withoutFirst(detail string, errors []client.FieldProblem) string {
 	return before
 }
 
-func (e *ProblemError) Error() string { return render.OneLine(namingCommands(e.Detail)) }
+func (e *ProblemError) Error() string { return render.OneLine(replaceCallsByCommands(e.Detail)) }
 
-// UnreachableError says that the API does not answer.
+// UnreachableError means that the API did not respond.
 type UnreachableError struct {
 	Address string
 	Cause   error
 }
 
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("the Slipway API at %s does not answer: %s", e.Address, PlainCause(e.Cause))
+	return fmt.Sprintf("the Slipway API at %s does not respond: %s", e.Address, ShortCause(e.Cause))
 }
 
 func (e *UnreachableError) Unwrap() error { return e.Cause }
 
-// strangerError: something answers at the API's address that does not speak as the API does.
-type strangerError struct {
+// unexpectedResponseError means that a server at the API's address sent a response that is not the API's.
+type unexpectedResponseError struct {
 	address, status, contentType string
 }
 
-func strangerAt(address string, response *http.Response) *strangerError {
-	return &strangerError{address: address, status: response.Status, contentType: response.Header.Get("Content-Type")}
+func newUnexpectedResponse(address string, response *http.Response) *unexpectedResponseError {
+	return &unexpectedResponseError{address: address, status: response.Status,
+		contentType: response.Header.Get("Content-Type")}
 }
 
-func (e *strangerError) Error() string {
-	return fmt.Sprintf("%s answered %s (%s), which is no answer of the Slipway API", e.address, e.status, render.OrDash(e.contentType))
+func (e *unexpectedResponseError) Error() string {
+	return fmt.Sprintf("%s returned %s (%s), which is not a response of the Slipway API", e.address, e.status,
+		render.OrDash(e.contentType))
 }
 
-// PlainCause leaves of a network error what a person can use.
-func PlainCause(err error) string {
+// ShortCause shortens a network error to the part that is useful to a user.
+func ShortCause(err error) string {
 	var dns *net.DNSError
 	var operation *net.OpError
 	switch {
 	case errors.As(err, &dns):
-		return fmt.Sprintf("there is no host %s", dns.Name)
+		return fmt.Sprintf("no such host: %s", dns.Name)
 	case errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err):
-		return "no answer in time"
+		return "timed out"
 	case errors.As(err, &operation):
 		parts := strings.Split(operation.Err.Error(), ": ")
 		return parts[len(parts)-1]
@@ -76,15 +79,15 @@ func PlainCause(err error) string {
 	return err.Error()
 }
 
-// Finding is one thing that is wrong with a document.
+// Finding is one error or warning in a document.
 type Finding struct {
-	File  string
-	Wrong strictyaml.FieldError
+	File    string
+	Problem strictyaml.FieldError
 }
 
-// String reads "shop.yaml:6: item 2, deployment: must be …"; a document of no file begins with the item.
+// String returns, for example, "shop.yaml:6: item 2, deployment: must be …". Without a file it begins with the item.
 func (f Finding) String() string {
-	at := f.Wrong
+	at := f.Problem
 	place := ""
 	if f.File != "" {
 		place = f.File + ": "
@@ -99,25 +102,26 @@ func (f Finding) String() string {
 	return place + render.OneLine(at.Where()) + ": " + render.OneLine(at.Reason)
 }
 
-// FindingsOf are the API's findings on a document of that file; file is empty when there was none.
+// FindingsOf converts the API's errors for a document. file is empty if the document was not read from a file.
 func FindingsOf(file string, problems []client.FieldProblem) []Finding {
 	var all []Finding
 	for _, p := range problems {
-		p.Reason = namingCommands(p.Reason)
-		all = append(all, Finding{File: file, Wrong: p})
+		p.Reason = replaceCallsByCommands(p.Reason)
+		all = append(all, Finding{File: file, Problem: p})
 	}
 	return all
 }
 
-// ProblemsOf are findings of our own in the form of the API's: an empty list is one.
+// ProblemsOf converts errors found by the CLI to the API's form. The result is never nil, so that JSON shows [].
 func ProblemsOf(found []strictyaml.FieldError) []client.FieldProblem {
 	return append([]client.FieldProblem{}, found...)
 }
 
-// MostFindings is how many findings on one document are printed where they come beside something else; -o json prints all.
-const MostFindings = 20
+// MaxFindings bounds the findings per document in text output; -o json prints all.
+const MaxFindings = 20
 
-// FindingLines are the findings, one on a line with the prefix. Beyond the most, when that is not 0, they are counted only.
+// FindingLines prints one finding per line, each with the prefix. If most is not 0, it prints at most that many, and
+// counts the others.
 func FindingLines(prefix string, findings []Finding, most int) string {
 	shown := findings
 	if most > 0 && len(findings) > most {
@@ -133,12 +137,12 @@ func FindingLines(prefix string, findings []Finding, most int) string {
 	return text.String()
 }
 
-// Explain is an error as it is printed: what happened, what is wrong, of that so many lines at most, and what to do.
+// Explain formats an error for the terminal: the error, at most the given number of findings, and what to do next.
 func Explain(err error, most int) string {
 	var text strings.Builder
 	var problem *ProblemError
 	var unreachable *UnreachableError
-	var stranger *strangerError
+	var stranger *unexpectedResponseError
 	var refused *KusciaError
 	var untrusted *tls.CertificateVerificationError
 	fmt.Fprintf(&text, "error: %s\n", err)
@@ -150,66 +154,73 @@ func Explain(err error, most int) string {
 		}
 		text.WriteString(FindingLines("  ", findings, most))
 		if problem.Current != nil {
-			fmt.Fprintf(&text, "The task is %s now: %s\n", problem.Current.State, render.OneLine(problem.Current.Reason))
+			fmt.Fprintf(&text, "The task is %s now: %s\n", problem.Current.State,
+				render.OneLine(problem.Current.Reason))
 		}
 		if problem.Rollout != nil {
-			fmt.Fprintf(&text, "The rollout is %s now: %s\n", problem.Rollout.Phase, render.OneLine(problem.Rollout.Reason))
+			fmt.Fprintf(&text, "The rollout is %s now: %s\n", problem.Rollout.Phase,
+				render.OneLine(problem.Rollout.Reason))
 		}
 		if problem.Serving != nil {
 			fmt.Fprintf(&text, "The serving is %s now%s\n", problem.Serving.Phase,
-				render.Because(render.ReasonAndMessage(problem.Serving.Reason, render.OneLine(problem.Serving.Message))))
+				render.ReasonSuffix(render.ReasonAndMessage(problem.Serving.Reason,
+					render.OneLine(problem.Serving.Message))))
 		}
 		if problem.Holder != "" {
-			fmt.Fprintf(&text, "In the way: %s\n", render.OneLine(problem.Holder))
+			fmt.Fprintf(&text, "Blocked by: %s\n", render.OneLine(problem.Holder))
 		}
 		text.WriteString(accessHint(problem))
 		if problem.Status >= 500 && problem.RequestID != "" {
-			fmt.Fprintf(&text, "The engine's log has more, under request %s.\n", problem.RequestID)
+			fmt.Fprintf(&text, "For details, search the engine's log for request %s.\n", problem.RequestID)
 		}
 	case errors.As(err, &refused) && refused.hint != "":
 		text.WriteString(refused.hint + "\n")
 	case errors.As(err, &untrusted):
-		text.WriteString("Name the CA of the engine's certificate with --api-ca-file or SLIPWAY_API_CA_FILE.\n")
+		text.WriteString("Set the CA of the engine's certificate with --api-ca-file or SLIPWAY_API_CA_FILE.\n")
 	case errors.As(err, &unreachable):
-		text.WriteString("Start it with `slipway dev` or `slipway server`, or name another address with --api or SLIPWAY_API.\n")
+		text.WriteString("Start the engine with `slipway dev` or `slipway server`, or set another address with --api " +
+			"or SLIPWAY_API.\n")
 	case errors.As(err, &stranger):
-		text.WriteString("Something else may listen there: check --api or SLIPWAY_API.\n")
+		text.WriteString("Another server may be listening there: check --api or SLIPWAY_API.\n")
 	}
 	return text.String()
 }
 
-// accessHint says what to do about an engine that doesn't let the caller in.
+// accessHint returns what to do if the engine rejected the caller (401) or its Host header (403).
 func accessHint(problem *ProblemError) string {
 	switch problem.Status {
 	case http.StatusUnauthorized:
-		return "Name the file of the engine's token with --api-token-file or SLIPWAY_API_TOKEN_FILE, a client certificate with --api-cert-file " +
-			"and --api-key-file.\n"
+		return "Set the engine's token with --api-token-file or SLIPWAY_API_TOKEN_FILE, or a client certificate with " +
+			"--api-cert-file and --api-key-file.\n"
 	case http.StatusForbidden:
-		return "Name another address of the engine with --api or SLIPWAY_API, or add the name in it to the engine's --allowed-hosts.\n"
+		return "Use another address of the engine with --api or SLIPWAY_API, or add this address's host name to the " +
+			"engine's --allowed-hosts.\n"
 	}
 	return ""
 }
 
-// neverSent says whether the connection failed before anything could be sent.
+// neverSent reports whether the connection failed before the request was sent.
 func (e *UnreachableError) neverSent() bool {
 	var operation *net.OpError
 	return errors.As(e.Cause, &operation) && operation.Op == "dial"
 }
 
-// httpCall is a request as the API's messages name it: "POST /api/v1/tasks/shop-1/stop".
-var httpCall = regexp.MustCompile(`\b(GET|PUT|POST|DELETE) /api/v1/([a-z]+)((?:/[^\s/?)\]",;:]+)*)(\?party=([^\s&)\]",;]+))?`)
+// httpCall matches a request in a message of the API, such as "POST /api/v1/tasks/shop-1/stop".
+var httpCall = regexp.MustCompile(
+	`\b(GET|PUT|POST|DELETE) /api/v1/([a-z]+)((?:/[^\s/?)\]",;:]+)*)(\?party=([^\s&)\]",;]+))?`)
 
-// commandNouns are the commands for the collections of the API. The names in those of namespaces have two parts.
+// commandNouns maps collections of the API to commands. Names of namespaced objects have two parts.
 var commandNouns = map[string]struct {
 	noun  string
 	parts int
 }{
-	"services": {"service", 1}, "plans": {"plan", 1}, "tasks": {"task", 1}, "servings": {"serving", 1}, "parties": {"party", 1},
+	"services": {"service", 1}, "plans": {"plan", 1}, "tasks": {"task", 1}, "servings": {"serving", 1},
+	"parties":  {"party", 1},
 	"rollouts": {"rollout", 2}, "trafficroutings": {"trafficrouting", 2},
 }
 
-// namingCommands puts the commands that people type here in the place of the HTTP requests that a message names.
-func namingCommands(text string) string {
+// replaceCallsByCommands replaces HTTP requests in a message of the API by the equivalent slipway commands.
+func replaceCallsByCommands(text string) string {
 	text = httpCall.ReplaceAllStringFunc(text, func(call string) string {
 		match := httpCall.FindStringSubmatch(call)
 		method, what, known := match[1], commandNouns[match[2]], commandNouns[match[2]].noun != ""

@@ -1,5 +1,5 @@
-// Package app is what all commands share: the streams and the screen, flags, names, exit codes, forms of output and the connection
-// to the engine.
+// Package app holds what all commands share: streams and terminal, flags, names, exit codes, output formats and the
+// connection to the engine.
 package app
 
 import (
@@ -16,31 +16,32 @@ import (
 	"slipway.io/slipway/cli/render"
 )
 
-// App is what the commands share: the streams, the screen and the clock.
+// App holds the streams, the terminal and the clock of a command line.
 type App struct {
-	// Name is how the program was called: as a plugin of kubectl it shows itself as "kubectl slipway"; "" is slipway.
+	// Name is the program name from the command line. If it is the kubectl plugin's, help shows "kubectl slipway"; ""
+	// means slipway.
 	Name     string
 	In       io.Reader
 	Out, Err io.Writer
-	// Screen is the size of the terminal that out is, in characters; ok is false when out is none.
+	// Screen returns the size of the terminal behind Out, in characters; ok is false if Out is not a terminal.
 	Screen func() (width, height int, ok bool)
 	Colour bool
-	// InIsTerminal says whether a person answers questions.
+	// InIsTerminal reports whether In is a terminal, so that the user can answer questions.
 	InIsTerminal bool
-	// ErrIsTerminal says whether a person reads err.
+	// ErrIsTerminal reports whether Err is a terminal.
 	ErrIsTerminal bool
 	Now           func() time.Time
-	// Wait pauses between attempts; it ends early with the context.
+	// Wait sleeps between attempts and returns early when the context ends.
 	Wait func(ctx context.Context, d time.Duration)
-	// Output is the form of output that -o asks for.
+	// Output is the output format from -o.
 	Output string
-	// MostFindings is how many findings on one document are printed; 0: all of them.
-	MostFindings int
-	// Begun is set when a command's arguments were accepted: an error before is one of usage.
-	Begun bool
+	// MaxFindings bounds the printed findings per document; 0 prints all.
+	MaxFindings int
+	// ArgsAccepted is set when a command's arguments have been accepted. Earlier errors are usage errors.
+	ArgsAccepted bool
 }
 
-// New is the command line on these streams.
+// New returns an App for these streams.
 func New(in io.Reader, out, errors *os.File) *App {
 	a := &App{In: in, Out: out, Err: errors, Now: time.Now, Wait: waitFor}
 	a.Screen = func() (int, int, bool) {
@@ -69,25 +70,26 @@ func waitFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Printf writes text for people. A failed write to a closed pipe has nobody to be reported to.
+// Printf writes text for users. It ignores write errors, because there is no other place to report them.
 func (a *App) Printf(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format, args...)
 }
 
-// Draw prints the lines of a drawing.
+// Draw prints the lines to Out.
 func (a *App) Draw(lines []string) {
 	for _, line := range lines {
 		a.Printf(a.Out, "%s\n", line)
 	}
 }
 
-// Drawing draws as this terminal shows it.
+// Drawing returns the drawing settings for this terminal.
 func (a *App) Drawing() render.Drawing { return render.Drawing{Colour: a.Colour, Now: a.Now} }
 
-// Agree has a person confirm what was shown. Without a terminal nobody can: then the command line has to say it, by the flags in named.
-func (a *App) Agree(question, named string) error {
+// RequireConfirmation asks the user to confirm. Without a terminal it returns a usage error that names the flags that
+// confirm instead.
+func (a *App) RequireConfirmation(question, flags string) error {
 	if !a.InIsTerminal {
-		return Usagef("this needs a confirmation, and the standard input is no terminal: add %s", named)
+		return Usagef("confirmation is required, but standard input is not a terminal: add %s", flags)
 	}
 	if !a.Confirm(question) {
 		a.Printf(a.Err, "Nothing was changed.\n")
@@ -96,7 +98,7 @@ func (a *App) Agree(question, named string) error {
 	return nil
 }
 
-// Confirm asks a person. Whoever does not answer has not agreed.
+// Confirm asks a yes/no question. Anything but y or yes means no.
 func (a *App) Confirm(question string) bool {
 	a.Printf(a.Err, "%s [y/N] ", question)
 	answer, _ := bufio.NewReader(a.In).ReadString('\n')
@@ -104,20 +106,20 @@ func (a *App) Confirm(question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// The exit codes, documented in the help of `slipway` and of `slipway task watch`; pipelines rely on them.
+// The exit codes, documented in the help of `slipway` and of `slipway task watch`. CI pipelines rely on them.
 const (
 	ExitOK          = 0
-	ExitFailure     = 1   // the task Failed, or the command did
-	ExitUsage       = 2   // the command line or a setting is wrong
+	ExitFailure     = 1   // the task Failed, or the command failed
+	ExitUsage       = 2   // invalid command line or setting
 	ExitStopped     = 3   // the task was Stopped
 	ExitInterrupted = 4   // the task is Interrupted (with --exit-on-interrupted)
-	ExitPaused      = 5   // it is Paused, or waits for a person (with --exit-on-paused)
-	ExitFailed      = 6   // what is waited for has Failed, where that has to be told from a command that failed
-	ExitTimeout     = 124 // --timeout passed, as timeout(1) has it
-	ExitSignal      = 130 // ended by Ctrl-C, as shells have it
+	ExitPaused      = 5   // the release is Paused, or waits for approval (with --exit-on-paused)
+	ExitFailed      = 6   // the awaited object has Failed, as opposed to the command (ExitFailure)
+	ExitTimeout     = 124 // --timeout passed, as in timeout(1)
+	ExitSignal      = 130 // interrupted by Ctrl-C, as in shells
 )
 
-// ExitError ends the process with a code of its own. Without err everything has been said already.
+// ExitError ends the process with its exit code. If Err is nil, the command has already printed the error.
 type ExitError struct {
 	Code int
 	Err  error
@@ -132,7 +134,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Usagef is an error of usage that is found only after the command began.
+// Usagef returns a usage error for problems found after the arguments were accepted.
 func Usagef(format string, args ...any) error {
 	return &ExitError{Code: ExitUsage, Err: fmt.Errorf(format, args...)}
 }

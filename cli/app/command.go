@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/cli/settings"
 )
 
-// Connect makes the client of the API that the command's settings name.
+// Connect returns a client of the engine that the command's settings name.
 func Connect(command *cobra.Command) (*client.Client, error) {
 	values, err := LoadSettings(command)
 	if err != nil {
@@ -24,7 +24,8 @@ func Connect(command *cobra.Command) (*client.Client, error) {
 	return apiclient.NewClient(values)
 }
 
-// ConnectToWrite is Connect for a command that changes something. A person who named no engine is told which one it will be.
+// ConnectToWrite is Connect for a command that changes something. If the user set no engine address, it prints the
+// default one.
 func (a *App) ConnectToWrite(command *cobra.Command) (*client.Client, error) {
 	values, provenance, err := settings.Load(command.Flags())
 	if err != nil {
@@ -34,7 +35,7 @@ func (a *App) ConnectToWrite(command *cobra.Command) (*client.Client, error) {
 		return e.Name == "api" && e.Source.Kind != settings.FromDefault
 	})
 	if !chosen && a.ErrIsTerminal {
-		a.Printf(a.Err, "engine: %s (the default; --api or SLIPWAY_API names another)\n", values.API)
+		a.Printf(a.Err, "engine: %s (default; change it with --api or SLIPWAY_API)\n", values.API)
 	}
 	return apiclient.NewClient(values)
 }
@@ -42,20 +43,20 @@ func (a *App) ConnectToWrite(command *cobra.Command) (*client.Client, error) {
 // ClientFlags adds the flags of a command that talks to the API.
 func ClientFlags(command *cobra.Command) { RegisterSettings(command, settings.Client) }
 
-// Call is what a command does with the API, once its flags and arguments are in order.
+// Call is the part of a command that calls the API. It runs after flags and arguments were checked.
 type Call func(c *cobra.Command, api *client.Client, args []string) error
 
-// Reading completes a command that asks the API and changes nothing. Check, unless it is nil, says what is wrong with the command line.
-func (a *App) Reading(command *cobra.Command, check func(args []string) error, call Call) *cobra.Command {
-	return a.calling(command, check, call, Connect)
+// InitReadCommand sets up a command that only reads from the API. check, if not nil, validates the command line.
+func (a *App) InitReadCommand(command *cobra.Command, check func(args []string) error, call Call) *cobra.Command {
+	return a.initCommand(command, check, call, Connect)
 }
 
-// Writing completes a command that changes something by the API.
-func (a *App) Writing(command *cobra.Command, check func(args []string) error, call Call) *cobra.Command {
-	return a.calling(command, check, call, a.ConnectToWrite)
+// InitWriteCommand sets up a command that changes something through the API.
+func (a *App) InitWriteCommand(command *cobra.Command, check func(args []string) error, call Call) *cobra.Command {
+	return a.initCommand(command, check, call, a.ConnectToWrite)
 }
 
-func (a *App) calling(command *cobra.Command, check func(args []string) error, call Call,
+func (a *App) initCommand(command *cobra.Command, check func(args []string) error, call Call,
 	connect func(*cobra.Command) (*client.Client, error)) *cobra.Command {
 	ClientFlags(command)
 	a.OutputFlag(command)
@@ -94,7 +95,7 @@ func RegisterSettings(command *cobra.Command, groups ...settings.Group) {
 	}
 }
 
-// LoadSettings reads the settings of a command; what is wrong with them is an error of usage.
+// LoadSettings reads a command's settings. Invalid settings are a usage error.
 func LoadSettings(command *cobra.Command) (settings.Settings, error) {
 	values, _, err := settings.Load(command.Flags())
 	if err != nil {
@@ -103,13 +104,13 @@ func LoadSettings(command *cobra.Command) (settings.Settings, error) {
 	return values, nil
 }
 
-// completionTimeout is how long a shell waits for names; a server that is away must not hold up the keyboard.
+// completionTimeout bounds a completion, so that an unreachable server does not block the user's shell.
 const completionTimeout = 2 * time.Second
 
-// Lister asks the API for names, each with a tab and a note where there is something to say.
+// Lister reads names from the API for completion, each optionally followed by a tab and a description.
 type Lister func(ctx context.Context, api *client.Client) ([]string, error)
 
-// Complete completes the first argument with what the API knows.
+// Complete completes the first argument with names from the API.
 func (a *App) Complete(list Lister) cobra.CompletionFunc {
 	every := a.CompleteAll(list)
 	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
@@ -120,7 +121,7 @@ func (a *App) Complete(list Lister) cobra.CompletionFunc {
 	}
 }
 
-// CompleteAll completes every argument with what the API knows and is not there yet.
+// CompleteAll completes every argument with names from the API, without those already on the command line.
 func (a *App) CompleteAll(list Lister) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
@@ -141,21 +142,22 @@ func (a *App) CompleteAll(list Lister) cobra.CompletionFunc {
 	}
 }
 
-// Who says in whose name a command acts, why, and by which idempotency key.
-type Who struct {
+// ActorFlags holds the flags that are recorded with a change: actor, reason and idempotency key.
+type ActorFlags struct {
 	Actor, Reason, Key string
 }
 
-// Flags adds the flags that say who acts, and why; and --key, with what it is good for.
-func (w *Who) Flags(command *cobra.Command, key string) {
+// Flags adds --actor, --reason and --key; key describes the last one.
+func (w *ActorFlags) Flags(command *cobra.Command, key string) {
 	f := command.Flags()
-	f.StringVar(&w.Actor, "actor", "", "in whose `name` to act; it is recorded (default: the operating system's user)")
-	f.StringVarP(&w.Reason, "reason", "m", "", "why; it is recorded, and shown in the report")
+	f.StringVar(&w.Actor, "actor", "", "`name` of the actor, recorded with the request (default: the operating "+
+		"system user)")
+	f.StringVarP(&w.Reason, "reason", "m", "", "reason for the request, recorded and shown in the report")
 	f.StringVar(&w.Key, "key", "", key+" (default: a random one)")
 }
 
-// Complete chooses the actor and the key where nobody has: the operating system's user, and a random key.
-func (w *Who) Complete() {
+// SetDefaults sets the defaults: the operating system user and a random key.
+func (w *ActorFlags) SetDefaults() {
 	if w.Key == "" {
 		w.Key = uuid.NewString()
 	}
@@ -165,7 +167,7 @@ func (w *Who) Complete() {
 	w.Actor = SystemUser()
 }
 
-// SystemUser is the name of the operating system's user, "" when it has none.
+// SystemUser returns the name of the operating system user, "" if it has none.
 func SystemUser() string {
 	current, err := user.Current()
 	if err != nil {

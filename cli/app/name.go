@@ -11,16 +11,16 @@ import (
 	"slipway.io/slipway/release/catalog"
 )
 
-// DefaultNamespace is where a rollout is looked for when nobody says.
+// DefaultNamespace is the namespace of names that have none.
 const DefaultNamespace = "default"
 
-// Name names one rollout, or any object of a party's namespace.
-type Name struct {
+// ObjectName identifies a rollout or another object in a namespace of a party's cluster.
+type ObjectName struct {
 	Party, Namespace, Name string
 }
 
-// String is how people name it: "shop/web", with the party in front unless it is the default one.
-func (n Name) String() string {
+// String returns the display name, such as "shop/web", or "bank: shop/web" for a party other than the default.
+func (n ObjectName) String() string {
 	key := n.Namespace + "/" + n.Name
 	if n.PartyParam() != nil {
 		key = n.Party + ": " + key
@@ -28,8 +28,8 @@ func (n Name) String() string {
 	return render.OneLine(key)
 }
 
-// Arguments name it on a command line, as lists print it.
-func (n Name) Arguments() string {
+// CommandArgs returns the name as command-line arguments, such as "shop/web --party bank".
+func (n ObjectName) CommandArgs() string {
 	text := n.Namespace + "/" + n.Name
 	if n.PartyParam() != nil {
 		text += " --party " + n.Party
@@ -37,36 +37,38 @@ func (n Name) Arguments() string {
 	return render.OneLine(text)
 }
 
-// PartyParam is the party as the API takes it; nil: the default one.
-func (n Name) PartyParam() *string {
+// PartyParam returns the party as the API's parameter; nil for the default party.
+func (n ObjectName) PartyParam() *string {
 	if n.Party == "" || n.Party == catalog.DefaultParty {
 		return nil
 	}
 	return &n.Party
 }
 
-// Place says where a command looks: in which namespace of which party's cluster.
-type Place struct {
+// ScopeFlags holds the flags that select a party and a namespace.
+type ScopeFlags struct {
 	Party, Namespace string
 }
 
-// NamespaceFlag adds -n; to it belong the names of that namespace.
-func (p *Place) NamespaceFlag(command *cobra.Command) {
-	command.Flags().StringVarP(&p.Namespace, "namespace", "n", "", "`namespace`; NAMESPACE/NAME says the same (default: "+DefaultNamespace+")")
+// NamespaceFlag adds -n.
+func (p *ScopeFlags) NamespaceFlag(command *cobra.Command) {
+	command.Flags().StringVarP(&p.Namespace, "namespace", "n", "",
+		"`namespace`; same as NAMESPACE/NAME (default: "+DefaultNamespace+")")
 }
 
 // Flags adds -n and --party.
-func (p *Place) Flags(command *cobra.Command) {
+func (p *ScopeFlags) Flags(command *cobra.Command) {
 	p.NamespaceFlag(command)
-	command.Flags().StringVar(&p.Party, "party", "", "whose cluster: the `party` (default: the engine's own)")
+	command.Flags().StringVar(&p.Party, "party", "", "`party` whose cluster to use (default: the engine's own cluster)")
 }
 
-// Named reads NAME or NAMESPACE/NAME, the latter as lists print it.
-func (p *Place) Named(argument string) (Name, error) {
-	n := Name{Party: p.Party, Namespace: p.Namespace, Name: argument}
+// ParseName parses NAME or NAMESPACE/NAME.
+func (p *ScopeFlags) ParseName(argument string) (ObjectName, error) {
+	n := ObjectName{Party: p.Party, Namespace: p.Namespace, Name: argument}
 	if namespace, name, both := strings.Cut(argument, "/"); both {
 		if p.Namespace != "" && p.Namespace != namespace {
-			return n, Usagef("%s is in namespace %s, --namespace says %s: leave one of them out", argument, namespace, p.Namespace)
+			return n, Usagef("%s is in namespace %s, but --namespace is %s: use only one of them", argument, namespace,
+				p.Namespace)
 		}
 		n.Namespace, n.Name = namespace, name
 	}
@@ -74,19 +76,19 @@ func (p *Place) Named(argument string) (Name, error) {
 		n.Namespace = DefaultNamespace
 	}
 	for _, part := range []string{n.Namespace, n.Name} {
-		if notName(part) {
-			return n, Usagef("%q is no name: write NAME with -n NAMESPACE, or NAMESPACE/NAME", argument)
+		if invalidName(part) {
+			return n, Usagef("invalid name %q: use NAME with -n NAMESPACE, or NAMESPACE/NAME", argument)
 		}
 	}
 	return n, nil
 }
 
-// notName says whether the text is no name. A name stands in a path of the API, which such a text would change.
-func notName(text string) bool {
+// invalidName reports whether the text cannot be a name. Names are put into API paths, which such text would change.
+func invalidName(text string) bool {
 	return strings.Trim(text, ".") == "" || strings.ContainsAny(text, "/\\?#% \t\n")
 }
 
-// ExactName accepts exactly one name; what is "a task", argument its name in the usage line.
+// ExactName accepts exactly one name. what is, for example, "a task"; argument is the placeholder in the usage line.
 func ExactName(what, argument string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := OneArgument(what, argument)(c, args); err != nil {
@@ -101,33 +103,33 @@ func OneArgument(what, argument string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
-			return fmt.Errorf("name %s: %s is missing", what, argument)
+			return fmt.Errorf("specify %s: %s is missing", what, argument)
 		case len(args) > 1:
-			return fmt.Errorf("one %s at a time, not %d", argument, len(args))
+			return fmt.Errorf("accepts one %s, received %d", argument, len(args))
 		}
 		return nil
 	}
 }
 
-// CheckNames says which of the arguments is no name.
+// CheckNames returns an error for the first argument that is not a valid name.
 func CheckNames(what, argument string, args []string) error {
 	for _, name := range args {
-		if notName(name) {
-			return fmt.Errorf("%q is not the %s of %s", name, argument, what)
+		if invalidName(name) {
+			return fmt.Errorf("%q is not a valid %s of %s", name, argument, what)
 		}
 	}
 	return nil
 }
 
-// Limit is how much a list holds at most; 0: everything.
+// Limit bounds the number of items in a list; 0 means no limit.
 type Limit int
 
-// Flag adds --limit; what names the things that are listed.
+// Flag adds --limit; what names the listed objects.
 func (l *Limit) Flag(command *cobra.Command, what string) {
-	command.Flags().IntVar((*int)(l), "limit", 0, "at most `n` "+what+"; 0: all")
+	command.Flags().IntVar((*int)(l), "limit", 0, "list at most `n` "+what+"; 0 lists all")
 }
 
-// Check refuses a negative limit.
+// Check returns an error for a negative limit.
 func (l *Limit) Check(what string) error {
 	if *l < 0 {
 		return Usagef("--limit %d is negative: 0 lists all %s", *l, what)
@@ -135,13 +137,13 @@ func (l *Limit) Check(what string) error {
 	return nil
 }
 
-// releasable is a kind of workload that can be released, with the words by which people call it.
-type releasable struct {
+// workloadKind is a workload kind that Slipway can release, with the names users may type for it.
+type workloadKind struct {
 	apiVersion, kind string
-	words            []string
+	aliases          []string
 }
 
-var releasables = []releasable{
+var workloadKinds = []workloadKind{
 	{"apps/v1", "Deployment", []string{"deployment", "deployments", "deploy"}},
 	{"apps/v1", "StatefulSet", []string{"statefulset", "statefulsets", "sts"}},
 	{"apps/v1", "DaemonSet", []string{"daemonset", "daemonsets", "ds"}},
@@ -150,28 +152,30 @@ var releasables = []releasable{
 	{"apps.kruise.io/v1alpha1", "DaemonSet", []string{"advanceddaemonset", "ads"}},
 }
 
-// ParseWorkload reads KIND/NAME as kubectl does: deployment/web, sts/db, statefulset.apps.kruise.io/db.
+// ParseWorkload parses KIND/NAME as kubectl does: deployment/web, sts/db, statefulset.apps.kruise.io/db.
 func ParseWorkload(text string) (catalog.WorkloadRef, error) {
 	word, name, both := strings.Cut(text, "/")
 	if !both || word == "" || name == "" || strings.Contains(name, "/") {
-		return catalog.WorkloadRef{}, Usagef("%q names no workload: write KIND/NAME, such as deployment/web", text)
+		return catalog.WorkloadRef{}, Usagef("%q is not a workload: use KIND/NAME, such as deployment/web", text)
 	}
 	return WorkloadOfKind(word, name)
 }
 
-// WorkloadOfKind is the workload of that name and of the kind that people call by a word: deployment, sts, statefulset.apps.kruise.io.
+// WorkloadOfKind returns the workload with this name; kind is a word such as deployment, sts or
+// statefulset.apps.kruise.io.
 func WorkloadOfKind(kind, name string) (catalog.WorkloadRef, error) {
 	word, group, grouped := strings.Cut(strings.ToLower(kind), ".")
-	for _, r := range releasables {
+	for _, r := range workloadKinds {
 		own, _, _ := strings.Cut(r.apiVersion, "/")
 		bare := strings.ToLower(r.kind)
-		if grouped && group == own && (word == bare || word == bare+"s") || !grouped && slices.Contains(r.words, word) {
+		if grouped && group == own && (word == bare || word == bare+"s") || !grouped &&
+			slices.Contains(r.aliases, word) {
 			return catalog.WorkloadRef{APIVersion: r.apiVersion, Kind: r.kind, Name: name}, nil
 		}
 	}
 	var known []string
-	for _, r := range releasables {
-		known = append(known, r.words[0])
+	for _, r := range workloadKinds {
+		known = append(known, r.aliases[0])
 	}
-	return catalog.WorkloadRef{}, Usagef("%q is no kind of workload that can be released: take %s", kind, strings.Join(known, ", "))
+	return catalog.WorkloadRef{}, Usagef("unsupported workload kind %q: use %s", kind, strings.Join(known, ", "))
 }

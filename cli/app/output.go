@@ -16,7 +16,8 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// The forms of output. Names prints how each thing is called, one on a line; jsonPath picks values out of it.
+// The output formats. Names prints one object name per line; jsonPath prints the fields that a JSONPath template
+// selects.
 const (
 	Table    = "table"
 	YAML     = "yaml"
@@ -28,11 +29,12 @@ const (
 // OutputFlag adds -o to a command. Its value is checked when the flags are parsed.
 func (a *App) OutputFlag(command *cobra.Command) {
 	a.Output = Table
-	command.Flags().VarP((*outputValue)(&a.Output), "output", "o", "`form` of the output: table, json, yaml, name or jsonpath={…}")
+	command.Flags().VarP((*outputValue)(&a.Output), "output", "o",
+		"output `format`: table, json, yaml, name or jsonpath={…}")
 	FlagChoices(command, "output", Table, jsonForm, YAML, Names, jsonPath)
 }
 
-// FlagChoices completes a flag with these words.
+// FlagChoices registers shell completion of a flag with these words.
 func FlagChoices[T ~string](command *cobra.Command, flag string, words ...T) {
 	var choices []string
 	for _, w := range words {
@@ -45,18 +47,18 @@ type outputValue string
 
 func (v *outputValue) String() string { return string(*v) }
 
-func (v *outputValue) Type() string { return "form" }
+func (v *outputValue) Type() string { return "format" }
 
 func (v *outputValue) Set(text string) error {
 	template, isPath := strings.CutPrefix(text, jsonPath)
 	if !isPath && !slices.Contains([]string{Table, jsonForm, YAML, Names}, text) {
-		return fmt.Errorf("want table, json, yaml, name or jsonpath={…}")
+		return fmt.Errorf("must be table, json, yaml, name or jsonpath={…}")
 	}
 	*v = outputValue(text)
 	return jsonpath.New("output").Parse(template)
 }
 
-// PrintObject prints the object in the form that programs read; done is false when a table is wanted.
+// PrintObject prints the object in the format of -o; done is false for a table, which the caller prints.
 func (a *App) PrintObject(object any) (done bool, err error) {
 	if a.Output == Table {
 		return false, nil
@@ -64,10 +66,10 @@ func (a *App) PrintObject(object any) (done bool, err error) {
 	return true, a.printAs(a.Output, object)
 }
 
-// PrintYAML prints the object as YAML, whatever -o says.
+// PrintYAML prints the object as YAML, regardless of -o.
 func (a *App) PrintYAML(object any) error { return a.printAs(YAML, object) }
 
-// PrintEach is PrintObject for one object of many: JSON takes one line, YAML one document.
+// PrintEach is PrintObject for one object of a stream: JSON on one line, YAML as one document.
 func (a *App) PrintEach(object any) (done bool, err error) {
 	text, err := json.Marshal(object)
 	switch {
@@ -92,7 +94,7 @@ func (a *App) printAs(output string, object any) error {
 	case YAML:
 		text, err = yaml.JSONToYAML(text)
 	default:
-		text, err = picked(output, text)
+		text, err = selectFields(output, text)
 	}
 	if err != nil {
 		return err
@@ -103,8 +105,8 @@ func (a *App) printAs(output string, object any) error {
 	return nil
 }
 
-// picked is what name or jsonpath leave of an object.
-func picked(output string, object []byte) ([]byte, error) {
+// selectFields applies -o name or -o jsonpath to an object.
+func selectFields(output string, object []byte) ([]byte, error) {
 	var value any
 	if err := json.Unmarshal(object, &value); err != nil {
 		return nil, err
@@ -121,7 +123,7 @@ func picked(output string, object []byte) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// namesIn are the names of what an answer holds: those of its items, or its own. A name is one that the other commands take.
+// namesIn returns the names of the items in a response, or its own name, in the form that other commands accept.
 func namesIn(value any) []string {
 	var names []string
 	switch value := value.(type) {
@@ -148,10 +150,10 @@ func namesIn(value any) []string {
 	return names
 }
 
-// Age is how long ago that was, for a table.
+// Age returns the time since t as text for a table.
 func (a *App) Age(t time.Time) string { return render.ShortDuration(a.Now().Sub(t)) }
 
-// AgeIfAny is Age, "" for a time that is not known.
+// AgeIfAny is Age, or "" if the time is unknown.
 func (a *App) AgeIfAny(t *time.Time) string {
 	if t == nil {
 		return ""
@@ -159,7 +161,7 @@ func (a *App) AgeIfAny(t *time.Time) string {
 	return a.Age(*t)
 }
 
-// ParseOneOf reads values in any case; nil when there are none.
+// ParseOneOf parses the values of a flag, ignoring case; nil if there are none.
 func ParseOneOf[T ~string](flag string, names []string, known []T) (*[]T, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -168,24 +170,24 @@ func ParseOneOf[T ~string](flag string, names []string, known []T) (*[]T, error)
 	for _, name := range names {
 		n := slices.IndexFunc(known, func(v T) bool { return strings.EqualFold(string(v), name) })
 		if n < 0 {
-			return nil, noneOf(flag, name, known)
+			return nil, invalidChoice(flag, name, known)
 		}
 		values = append(values, known[n])
 	}
 	return &values, nil
 }
 
-// CheckOneOf refuses the value of a flag that is neither empty nor known.
+// CheckOneOf returns an error if the value of a flag is neither empty nor known.
 func CheckOneOf[T ~string](flag, value string, known []T) error {
 	if value == "" || slices.Contains(known, T(value)) {
 		return nil
 	}
-	return noneOf(flag, value, known)
+	return invalidChoice(flag, value, known)
 }
 
-func noneOf[T ~string](flag, value string, known []T) error {
-	return Usagef("--%s %q is none of %s", flag, value, strictyaml.List(known))
+func invalidChoice[T ~string](flag, value string, known []T) error {
+	return Usagef("invalid --%s %q: must be one of %s", flag, value, strictyaml.List(known))
 }
 
-// Took is how long something ran, or has run so far; "" when it has not begun.
-func (a *App) Took(from, to *time.Time) string { return a.Drawing().Took(from, to) }
+// Elapsed returns how long something ran, or has run so far; "" if it has not started.
+func (a *App) Elapsed(from, to *time.Time) string { return a.Drawing().Elapsed(from, to) }

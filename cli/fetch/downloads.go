@@ -12,18 +12,18 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// downloads tries URLs until one gives the package.
+// downloads tries URLs until one returns the package.
 type downloads struct {
 	app    *app.App
 	client *download.Client
 	sha256 string
-	// until is when temporary failures aren't waited for any more.
-	until time.Time
-	into  *os.File
+	// retryUntil is the time after which temporary failures are no longer retried.
+	retryUntil time.Time
+	target     *os.File
 }
 
-// first downloads the package from the first URL that has it. A URL that has failed for good isn't asked again.
-func (d *downloads) first(ctx context.Context, urls []string) error {
+// fetchAny downloads the package from the first URL that has it. A URL that failed permanently is not retried.
+func (d *downloads) fetchAny(ctx context.Context, urls []string) error {
 	reasons := make([]error, len(urls))
 	final := make([]bool, len(urls))
 	for round := 1; ; round++ {
@@ -46,10 +46,10 @@ func (d *downloads) first(ctx context.Context, urls []string) error {
 				pause = wait
 			}
 		}
-		if pause < 0 || d.app.Now().Add(pause).After(d.until) {
-			return d.failed(reasons)
+		if pause < 0 || d.app.Now().Add(pause).After(d.retryUntil) {
+			return d.joinFailures(reasons)
 		}
-		d.app.Printf(d.app.Err, "trying again in %s\n", pause.Round(time.Second))
+		d.app.Printf(d.app.Err, "retrying in %s\n", pause.Round(time.Second))
 		d.app.Wait(ctx, pause)
 		if err := ctx.Err(); err != nil {
 			return err
@@ -58,22 +58,23 @@ func (d *downloads) first(ctx context.Context, urls []string) error {
 }
 
 func (d *downloads) fetch(ctx context.Context, url string) error {
-	got, err := d.client.Fetch(ctx, url, d.into)
+	got, err := d.client.Fetch(ctx, url, d.target)
 	if err != nil {
 		return err
 	}
 	if got.SHA256 != d.sha256 {
-		return fmt.Errorf("%s: the package there has changed: its digest is sha256:%s, not sha256:%s", source.Redact(url), got.SHA256, d.sha256)
+		return fmt.Errorf("%s: the package has changed: its digest is sha256:%s, not sha256:%s", source.Redact(url),
+			got.SHA256, d.sha256)
 	}
 	d.app.Printf(d.app.Out, "downloaded %d bytes from %s\n", got.Bytes, got.FinalURL)
 	return nil
 }
 
-// failed is one sentence about all URLs.
-func (d *downloads) failed(reasons []error) error {
+// joinFailures returns one error for the failures of all URLs.
+func (d *downloads) joinFailures(reasons []error) error {
 	texts := make([]string, len(reasons))
 	for i, reason := range reasons {
 		texts[i] = reason.Error()
 	}
-	return fmt.Errorf("can't download the package sha256:%s: %s", d.sha256, strings.Join(texts, "; "))
+	return fmt.Errorf("cannot download the package sha256:%s: %s", d.sha256, strings.Join(texts, "; "))
 }

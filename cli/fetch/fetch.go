@@ -1,4 +1,5 @@
-// Package fetch is `slipway fetch`: the init container that brings a code package into a pod. It needs no engine and no cluster.
+// Package fetch implements `slipway fetch`, the init container that downloads a code package into a pod. It needs no
+// engine and no cluster.
 package fetch
 
 import (
@@ -20,15 +21,15 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// terminationLog is where Kubernetes reads why a container failed.
+// terminationLog is the file from which Kubernetes reads why a container failed.
 const terminationLog = "/dev/termination-log"
 
-// maxTermination is how much of it Kubernetes shows.
+// maxTermination is how many bytes of it Kubernetes shows.
 const maxTermination = 4096
 
 const defaultPatience = 5 * time.Minute
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	sha256, to, file    string
 	urls, trusted       []string
@@ -40,30 +41,33 @@ type options struct {
 	terminationLogGiven bool
 }
 
-// Command is slipway fetch.
+// Command returns `slipway fetch`.
 func Command(a *app.App) *cobra.Command {
 	o := options{limits: source.DefaultLimits}
 	command := &cobra.Command{
 		Use:   "fetch --sha256 DIGEST --url URL... --to FOLDER",
-		Short: "Download a package, verify and unpack it (in the pods of a service)",
-		Long: `Download a code package, verify its SHA-256 digest and unpack it to FOLDER/content. The pods of a service that is deployed
-by HTTP_UPLOAD_DEPLOY run this command as an init container. It needs no engine and no cluster.
+		Short: "Download, verify and unpack a code package (in a service's pods)",
+		Long: `Download a code package, verify its SHA-256 digest and unpack it to FOLDER/content. Services that are deployed
+with HTTP_UPLOAD_DEPLOY run this command as an init container. It needs no engine and no cluster.
 
-The URLs are tried in order; those in ` + source.EnvURLs + `, one per line, come after those of --url. When none works and a failure may be
-temporary, they are tried again until --patience has passed. A URL that serves other bytes is refused.
+URLs are tried in order: first those of --url, then those in ` + source.EnvURLs + ` (one per line). If none works and a
+failure may be temporary, all are retried until --patience has passed. A package with another digest is rejected.
 
-zip, tar, tar.gz and tar.zst are recognised by content. An archive whose entries leave the folder is refused, and so is one that is damaged or
-larger than the limits. FOLDER/content appears when it is complete, and stays as it is when the command runs again for the same digest.
+The formats zip, tar, tar.gz and tar.zst are detected by content. Archives that are damaged, exceed the limits or have
+entries outside the folder are rejected. FOLDER/content appears only when it is complete. Running the command again
+with the same digest changes nothing.
 
-On failure, the reason is also written to ` + terminationLog + ` if this file exists, which Kubernetes shows in the pod's status.`,
+On failure, the reason is also written to ` + terminationLog + `, if this file exists, so that Kubernetes shows it in
+the pod status.`,
 		Example: `  slipway fetch --sha256 9f86d0…0a08 --url https://packages.example.com/shop.zip --to /slipway-package
-  slipway fetch --sha256 9f86d0…0a08 --url https://packages.example.com/shop.jar --file app.jar --to /slipway-package`,
+  slipway fetch --sha256 9f86d0…0a08 --url https://packages.example.com/shop.jar \
+    --file app.jar --to /slipway-package`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.terminationLogGiven = c.Flags().Changed("termination-log")
 			err := run(c.Context(), a, o)
 			if err != nil && c.Context().Err() == nil {
-				err = errors.Join(err, o.terminate(err))
+				err = errors.Join(err, o.writeTerminationLog(err))
 			}
 			return err
 		},
@@ -74,29 +78,35 @@ On failure, the reason is also written to ` + terminationLog + ` if this file ex
 
 func (o *options) flags(command *cobra.Command) {
 	f := command.Flags()
-	f.StringVar(&o.sha256, "sha256", "", "`digest` of the package, in hexadecimal digits")
-	f.StringArrayVar(&o.urls, "url", nil, "`URL` of the package; repeat it for others to try, in order")
-	f.StringArrayVar(&o.trusted, "trusted", nil, "base `URL` of the package store, which may have any address and gets no credentials; can be repeated")
-	f.StringVar(&o.to, "to", "", "`folder` in which content is made")
-	f.StringVar(&o.file, "file", "", "keep the package whole as a file of this `name`, instead of unpacking it")
-	f.StringArrayVar(&o.allow, "allow", nil, "what may be connected to: public, a host, a network, each with or without :port; can be repeated (default public)")
-	f.StringVar(&o.credentials, "credentials", "", "`folder` of a mounted Secret with the credentials of the source: one file for each key")
-	f.Int64Var(&o.limits.Bytes, "max-bytes", o.limits.Bytes, "largest size of the package")
-	f.Int64Var(&o.limits.UnpackedBytes, "max-unpacked-bytes", o.limits.UnpackedBytes, "largest size of its files together")
-	f.IntVar(&o.limits.Entries, "max-entries", o.limits.Entries, "largest number of its files, folders and links")
-	f.DurationVar(&o.patience, "patience", defaultPatience, "how long to try again after temporary failures")
-	f.StringVar(&o.terminationLog, "termination-log", terminationLog, "`file` for the reason of a failure")
+	f.StringVar(&o.sha256, "sha256", "", "SHA-256 `digest` of the package, in hexadecimal")
+	f.StringArrayVar(&o.urls, "url", nil, "`URL` of the package; repeat the flag to add alternatives, tried in order")
+	f.StringArrayVar(&o.trusted, "trusted", nil, "base `URL` of the package store: exempt from --allow, and never "+
+		"sent credentials; can be repeated")
+	f.StringVar(&o.to, "to", "", "`folder` in which to create the folder content")
+	f.StringVar(&o.file, "file", "", "keep the package as one file with this `name`, instead of unpacking it")
+	f.StringArrayVar(&o.allow, "allow", nil, "allowed destinations: public, a host or a network, each with an "+
+		"optional :port; can be repeated (default public)")
+	f.StringVar(&o.credentials, "credentials", "",
+		"`folder` of a mounted Secret with the credentials of the source, one file per key")
+	f.Int64Var(&o.limits.Bytes, "max-bytes", o.limits.Bytes, "maximum size of the package")
+	f.Int64Var(&o.limits.UnpackedBytes, "max-unpacked-bytes", o.limits.UnpackedBytes,
+		"maximum total size of the unpacked files")
+	f.IntVar(&o.limits.Entries, "max-entries", o.limits.Entries,
+		"maximum number of files, folders and links in the package")
+	f.DurationVar(&o.patience, "patience", defaultPatience, "how long to retry temporary failures")
+	f.StringVar(&o.terminationLog, "termination-log", terminationLog,
+		"`file` to which the reason of a failure is written")
 	_ = command.MarkFlagRequired("sha256")
 	_ = command.MarkFlagRequired("to")
 	_ = command.MarkFlagDirname("to")
 	_ = command.MarkFlagDirname("credentials")
 }
 
-// check completes the options, and refuses those that can't work.
+// check validates the options and adds the URLs from the environment.
 func (o *options) check() error {
 	o.sha256 = strings.ToLower(o.sha256)
 	if digest, err := hex.DecodeString(o.sha256); err != nil || len(digest) != 32 {
-		return app.Usagef("--sha256 %q is not a SHA-256 digest: want 64 hexadecimal digits", o.sha256)
+		return app.Usagef("--sha256 %q is not a SHA-256 digest: must be 64 hexadecimal digits", o.sha256)
 	}
 	for line := range strings.Lines(os.Getenv(source.EnvURLs)) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -104,14 +114,16 @@ func (o *options) check() error {
 		}
 	}
 	if len(o.urls) == 0 {
-		return app.Usagef("no URL to download from: give --url, or lines in %s", source.EnvURLs)
+		return app.Usagef("no download URL: set --url or %s", source.EnvURLs)
 	}
-	if o.file != "" && (o.file == "." || o.file == ".." || len(o.file) > maxFileName || strings.ContainsAny(o.file, `/\`) ||
+	if o.file != "" && (o.file == "." || o.file == ".." || len(o.file) > maxFileName ||
+		strings.ContainsAny(o.file, `/\`) ||
 		strings.ContainsFunc(o.file, unicode.IsControl)) {
-		return app.Usagef("--file %q is not the name of a file: want one without slashes, of at most %d bytes", o.file, maxFileName)
+		return app.Usagef("--file %q is not a file name: must have no slashes and at most %d bytes", o.file,
+			maxFileName)
 	}
 	if o.limits.Bytes <= 0 || o.limits.UnpackedBytes <= 0 || o.limits.Entries <= 0 {
-		return app.Usagef("--max-bytes, --max-unpacked-bytes and --max-entries want more than 0")
+		return app.Usagef("--max-bytes, --max-unpacked-bytes and --max-entries must be greater than 0")
 	}
 	return nil
 }
@@ -131,66 +143,68 @@ func run(ctx context.Context, a *app.App, o options) error {
 		return err
 	}
 	defer v.Close()
-	asked := contents{SHA256: o.sha256, File: o.file, Boot: bootID()}
+	asked := packageInfo{SHA256: o.sha256, File: o.file, Boot: bootID()}
 	if v.has(asked) {
 		a.Printf(a.Out, "%s already has the package sha256:%s\n", filepath.Join(o.to, source.FolderContent), o.sha256)
 		return nil
 	}
-	told, err := o.deliver(ctx, a, allow, v, asked)
+	summary, err := o.downloadAndUnpack(ctx, a, allow, v, asked)
 	if cleaned := v.clean(); err == nil {
 		err = cleaned
 	}
 	if err != nil {
 		return err
 	}
-	a.Printf(a.Out, "%s: %s\n", filepath.Join(o.to, source.FolderContent), told)
+	a.Printf(a.Out, "%s: %s\n", filepath.Join(o.to, source.FolderContent), summary)
 	return nil
 }
 
-// deliver downloads the package and makes content of it.
-func (o *options) deliver(ctx context.Context, a *app.App, allow source.Allow, v volume, asked contents) (told string, err error) {
-	into, err := v.begin()
+// downloadAndUnpack downloads the package and unpacks it into the content folder. It returns a summary for the user.
+func (o *options) downloadAndUnpack(ctx context.Context, a *app.App, allow source.Allow, v volume,
+	asked packageInfo) (summary string, err error) {
+	into, err := v.prepare()
 	if err != nil {
 		return "", err
 	}
 	defer into.Close()
 	credentials, lacking := readCredentials(o.credentials)
-	client := download.New(download.Options{Allow: allow, Credentials: credentials, MaxBytes: o.limits.Bytes, Trusted: o.trusted})
-	d := &downloads{app: a, client: client, sha256: o.sha256, until: a.Now().Add(o.patience), into: into}
-	if err := d.first(ctx, o.urls); err != nil {
+	client := download.New(download.Options{Allow: allow, Credentials: credentials, MaxBytes: o.limits.Bytes,
+		Trusted: o.trusted})
+	d := &downloads{app: a, client: client, sha256: o.sha256, retryUntil: a.Now().Add(o.patience), target: into}
+	if err := d.fetchAny(ctx, o.urls); err != nil {
 		if lacking != nil && ctx.Err() == nil {
 			err = fmt.Errorf("%w; no credentials were sent: %w", err, lacking)
 		}
 		return "", err
 	}
-	return v.fill(ctx, asked, into, o.limits)
+	return v.install(ctx, asked, into, o.limits)
 }
 
-// maxSecret is the largest Secret that Kubernetes keeps.
+// maxSecret is the maximum size of a Kubernetes Secret.
 const maxSecret = 1 << 20
 
-// readCredentials reads a mounted Secret. One that doesn't exist leaves the folder empty; a download from the store needs none, so that
-// nothing fails before a source asks for them.
+// readCredentials reads a mounted Secret. For a missing Secret the folder is empty. That is not a failure by itself: a
+// download from the package store needs no credentials.
 func readCredentials(folder string) (*source.Credentials, error) {
 	if folder == "" {
 		return nil, nil
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil, fmt.Errorf("the credentials can't be read: %w", err)
+		return nil, fmt.Errorf("cannot read the credentials: %w", err)
 	}
 	data := map[string][]byte{}
 	for _, entry := range entries {
-		// The others are how a mounted Secret is swapped: ..data and ..2006_01_02.
+		// Kubernetes swaps a mounted Secret with entries named ..data and ..2006_01_02.
 		if strings.HasPrefix(entry.Name(), "..") {
 			continue
 		}
 		if data[entry.Name()], err = readKey(filepath.Join(folder, entry.Name())); err != nil {
-			return nil, fmt.Errorf("the credentials can't be read: %w", err)
+			return nil, fmt.Errorf("cannot read the credentials: %w", err)
 		}
 	}
 	if len(data) == 0 {
-		return nil, fmt.Errorf("%s has no credentials: the Secret doesn't exist, or is empty", folder)
+		return nil, fmt.Errorf("no credentials in %s: the Secret does not exist or is empty", folder)
 	}
 	credentials, err := source.ParseCredentials(folder, data)
 	if err != nil {
@@ -208,8 +222,9 @@ func readKey(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxSecret))
 }
 
-// terminate writes the reason of a failure to where Kubernetes reads it. The usual file is there in containers only.
-func (o *options) terminate(reason error) error {
+// writeTerminationLog writes the reason of a failure to the termination log. The default file exists only in
+// containers.
+func (o *options) writeTerminationLog(reason error) error {
 	flags := os.O_WRONLY | os.O_TRUNC
 	if o.terminationLogGiven {
 		flags |= os.O_CREATE
@@ -219,7 +234,7 @@ func (o *options) terminate(reason error) error {
 		if !o.terminationLogGiven {
 			return nil
 		}
-		return fmt.Errorf("the reason can't be written for Kubernetes: %w", err)
+		return fmt.Errorf("cannot write the termination log: %w", err)
 	}
 	text := reason.Error()
 	if len(text) > maxTermination {

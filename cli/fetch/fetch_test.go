@@ -27,7 +27,7 @@ import (
 
 const asCommand = "FETCH_TEST_AS_COMMAND"
 
-// The test program is the command as well, for tests that kill it.
+// TestMain lets the test binary act as the command, for tests that kill it.
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		os.Exit(cli.Run(context.Background(), app.New(os.Stdin, os.Stdout, os.Stderr), os.Args[1:]))
@@ -36,14 +36,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// outcome is what a run of the command did.
+// outcome is the result of a run of the command.
 type outcome struct {
 	out, err, termination string
 	code                  int
 	pauses                []time.Duration
 }
 
-// pod is the volume of a pod, in a folder that is watched.
+// pod is the volume of a pod. Each run checks that nothing else in its folder was changed.
 type pod struct {
 	t   *testing.T
 	dir string
@@ -56,7 +56,7 @@ func newPod(t *testing.T) *pod {
 	require.NoError(t, os.Mkdir(p.path("volume"), 0o777))
 	require.NoError(t, os.WriteFile(p.path("secret"), []byte("secret"), 0o600))
 	t.Cleanup(func() {
-		// Packages may lock folders, and only root deletes what is in them then.
+		// Packages may contain folders without write permission, whose files only root could delete.
 		_ = filepath.WalkDir(p.path("volume"), func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				return os.Chmod(path, 0o700)
@@ -69,16 +69,19 @@ func newPod(t *testing.T) *pod {
 
 func (p *pod) path(name string) string { return filepath.Join(p.dir, name) }
 
-// fetch runs the command on a clock that only its own pauses move.
+// fetch runs the command with a clock that advances only with the command's pauses.
 func (p *pod) fetch(args ...string) outcome {
 	p.t.Helper()
 	var out, errs bytes.Buffer
 	var got outcome
 	now := time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
-	a := &app.App{In: strings.NewReader(""), Out: &out, Err: &errs, Output: app.Table, Now: func() time.Time { return now }}
+	a := &app.App{In: strings.NewReader(""), Out: &out, Err: &errs, Output: app.Table, Now: func() time.Time {
+		return now
+	}}
 	a.Screen = func() (int, int, bool) { return 0, 0, false }
 	a.Wait = func(_ context.Context, d time.Duration) { got.pauses, now = append(got.pauses, d), now.Add(d) }
-	args = append([]string{"fetch", "--to", p.path("volume"), "--termination-log", p.path("termination"), "--allow", "127.0.0.1"}, args...)
+	args = append([]string{"fetch", "--to", p.path("volume"), "--termination-log", p.path("termination"), "--allow",
+		"127.0.0.1"}, args...)
 	got.code = cli.Run(p.ctx, a, args)
 	got.out, got.err = out.String(), errs.String()
 	termination, _ := os.ReadFile(p.path("termination"))
@@ -87,14 +90,15 @@ func (p *pod) fetch(args ...string) outcome {
 	return got
 }
 
-// onlyExpected makes sure that nothing was written beside the volume, and that nothing unfinished is left in it.
+// onlyExpected checks that nothing was written outside the volume and that no incomplete files are left.
 func (p *pod) onlyExpected() {
 	p.t.Helper()
 	for name := range names(p.t, p.dir) {
-		require.Contains(p.t, []string{"volume", "secret", "termination"}, name, "nothing is written outside the volume")
+		require.Contains(p.t, []string{"volume", "secret", "termination"}, name,
+			"nothing is written outside the volume")
 	}
 	for name := range names(p.t, p.path("volume")) {
-		require.Contains(p.t, []string{"content", ".slipway-content.json"}, name, "nothing unfinished is left")
+		require.Contains(p.t, []string{"content", ".slipway-content.json"}, name, "no incomplete files are left")
 	}
 	secret, err := os.ReadFile(p.path("secret"))
 	require.NoError(p.t, err)
@@ -111,7 +115,7 @@ func names(t *testing.T, folder string) map[string]bool {
 	return found
 }
 
-// content lists what the service's container would see; nil: nothing.
+// content returns the files that the service's container would see; nil if there are none.
 func (p *pod) content() map[string]string {
 	folder := p.path("volume/content")
 	if _, err := os.Lstat(folder); err != nil {
@@ -138,7 +142,7 @@ func (p *pod) content() map[string]string {
 	return found
 }
 
-// web serves each path by a function, and counts requests.
+// web serves paths by functions and counts the requests.
 type web struct {
 	*httptest.Server
 	asked map[string]int
@@ -194,7 +198,7 @@ func gzipOf(content []byte) []byte {
 	return out.Bytes()
 }
 
-// shop is a package of two versions.
+// shop returns a package with a version.
 func shop(t *testing.T, version string) []byte {
 	return gzipOf(tarOf(t,
 		tar.Header{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755},
@@ -204,7 +208,8 @@ func shop(t *testing.T, version string) []byte {
 }
 
 func shopContent(version string) map[string]string {
-	return map[string]string{".": "drwxr-xr-x", "bin": "drwxr-xr-x", "bin/run": "-rwxr-xr-x run " + version, "locked": "dr-xr-xr-x",
+	return map[string]string{".": "drwxr-xr-x", "bin": "drwxr-xr-x", "bin/run": "-rwxr-xr-x run " + version,
+		"locked":        "dr-xr-xr-x",
 		"locked/readme": "-rw-r--r-- read me"}
 }
 
@@ -223,26 +228,27 @@ func TestFetch(t *testing.T) {
 	got = p.fetch("--sha256", strings.ToUpper(digest(one)), "--url", w.URL+"/1")
 	require.Equal(t, app.ExitOK, got.code, got.err)
 	require.Contains(t, got.out, "already has the package")
-	require.Equal(t, 1, w.asked["/1"], "what is there isn't downloaded again")
+	require.Equal(t, 1, w.asked["/1"], "existing content is not downloaded again")
 
 	got = p.fetch("--sha256", digest(two), "--url", w.URL+"/2")
 	require.Equal(t, app.ExitOK, got.code, got.err)
-	require.Equal(t, shopContent("2"), p.content(), "another package takes the place of the first")
+	require.Equal(t, shopContent("2"), p.content(), "another package replaces the first")
 }
 
-func TestFetchKeepsAFileWhole(t *testing.T) {
+func TestFetch_KeepsPackageAsFile(t *testing.T) {
 	t.Parallel()
-	jar := []byte("PK\x03\x04 not even sound")
+	jar := []byte("PK\x03\x04 not a valid archive")
 	w := serve(t, map[string]http.HandlerFunc{"/shop.jar": bytesOf(jar)})
 	p := newPod(t)
 	for _, name := range []string{"app.jar", "other.jar"} {
 		got := p.fetch("--sha256", digest(jar), "--url", w.URL+"/shop.jar", "--file", name)
 		require.Equal(t, app.ExitOK, got.code, got.err)
-		require.Equal(t, map[string]string{".": "drwxr-xr-x", name: "-rw-r--r-- " + string(jar)}, p.content(), "everybody may read it")
+		require.Equal(t, map[string]string{".": "drwxr-xr-x", name: "-rw-r--r-- " + string(jar)}, p.content(),
+			"all users may read it")
 	}
 }
 
-func TestFetchTriesEveryURL(t *testing.T) {
+func TestFetch_TriesAllURLs(t *testing.T) {
 	t.Parallel()
 	one, two := shop(t, "1"), shop(t, "2")
 	failing := 3
@@ -272,15 +278,21 @@ func TestFetchTriesEveryURL(t *testing.T) {
 		code   int
 		pauses int
 	}{
-		"Down":     {"a server that is down is no reason to wait while there is another", []string{"/down", "/good"}, nil, app.ExitOK, 0},
-		"Gone":     {"nor is one that doesn't have it", []string{"/gone", "/good"}, nil, app.ExitOK, 0},
-		"Other":    {"other bytes are refused, and the next URL is tried", []string{"/other", "/good"}, nil, app.ExitOK, 0},
-		"Broken":   {"a download that breaks off is none", []string{"/broken", "/good"}, nil, app.ExitOK, 0},
-		"Moved":    {"redirects are followed", []string{"/moved"}, nil, app.ExitOK, 0},
-		"Later":    {"trouble that passes is waited for, and what has failed for good isn't asked again", []string{"/other", "/later"}, nil, app.ExitOK, 3},
-		"AllOther": {"other bytes everywhere: nothing starts", []string{"/other", "/other"}, []string{"/other?…: the package there has changed: its digest is sha256:" + digest(two)}, app.ExitFailure, 0},
-		"AllGone":  {"each URL is named with its reason", []string{"/gone", "/lost"}, []string{"/gone?…: ", "/lost?…: ", "404"}, app.ExitFailure, 0},
-		"Away":     {"a redirect to the cloud's metadata is refused", []string{"/away"}, []string{"169.254.169.254"}, app.ExitFailure, 0},
+		"Down": {"an unavailable server causes no pause while there is another URL", []string{"/down", "/good"},
+			nil, app.ExitOK, 0},
+		"Gone": {"neither does a server without the package", []string{"/gone", "/good"}, nil, app.ExitOK, 0},
+		"Other": {"another package is rejected, and the next URL is tried", []string{"/other", "/good"}, nil,
+			app.ExitOK, 0},
+		"Broken": {"an incomplete download is discarded", []string{"/broken", "/good"}, nil, app.ExitOK, 0},
+		"Moved":  {"redirects are followed", []string{"/moved"}, nil, app.ExitOK, 0},
+		"Later": {"temporary failures are retried, and URLs that failed permanently are not",
+			[]string{"/other", "/later"}, nil, app.ExitOK, 3},
+		"AllOther": {"another package at all URLs is a failure", []string{"/other", "/other"},
+			[]string{"/other?…: the package has changed: its digest is sha256:" + digest(two)}, app.ExitFailure, 0},
+		"AllGone": {"each URL is named with its reason", []string{"/gone", "/lost"},
+			[]string{"/gone?…: ", "/lost?…: ", "404"}, app.ExitFailure, 0},
+		"Away": {"a redirect to the cloud's metadata service is rejected", []string{"/away"},
+			[]string{"169.254.169.254"}, app.ExitFailure, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := serve(t, routes)
@@ -303,14 +315,16 @@ func TestFetchTriesEveryURL(t *testing.T) {
 				require.Contains(t, got.err, want, c.reason)
 				require.Contains(t, got.termination, want, "Kubernetes shows the reason")
 			}
-			require.NotContains(t, got.termination, "\n", "one sentence")
+			require.NotContains(t, got.termination, "\n", "it is one line")
 		})
 	}
 }
 
-func TestFetchGivesUpAfterItsPatience(t *testing.T) {
+func TestFetch_GivesUp_AfterPatience(t *testing.T) {
 	t.Parallel()
-	w := serve(t, map[string]http.HandlerFunc{"/down": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", http.StatusServiceUnavailable) }})
+	w := serve(t, map[string]http.HandlerFunc{"/down": func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "", http.StatusServiceUnavailable)
+	}})
 	p := newPod(t)
 	got := p.fetch("--sha256", digest(nil), "--url", w.URL+"/down", "--patience", "1m")
 	require.Equal(t, app.ExitFailure, got.code)
@@ -323,8 +337,8 @@ func TestFetchGivesUpAfterItsPatience(t *testing.T) {
 	require.LessOrEqual(t, total, time.Minute)
 }
 
-// An old package stays until a new one is complete and sound.
-func TestFetchThatFailsKeepsWhatWasThere(t *testing.T) {
+// The old content remains until the new package is complete and verified.
+func TestFetch_KeepsOldContent_WhenItFails(t *testing.T) {
 	t.Parallel()
 	one := shop(t, "1")
 	w := serve(t, map[string]http.HandlerFunc{"/1": bytesOf(one), "/page": bytesOf([]byte("<html>"))})
@@ -334,7 +348,7 @@ func TestFetchThatFailsKeepsWhatWasThere(t *testing.T) {
 	require.Equal(t, shopContent("1"), p.content())
 }
 
-func TestFetchTakesURLsFromTheEnvironment(t *testing.T) {
+func TestFetch_ReadsURLs_FromEnvironment(t *testing.T) {
 	one := shop(t, "1")
 	w := serve(t, map[string]http.HandlerFunc{"/1": bytesOf(one)})
 	t.Setenv("SLIPWAY_FETCH_URLS", w.URL+"/gone\n\n"+w.URL+"/1\n")
@@ -358,7 +372,7 @@ func TestFetchSendsCredentials(t *testing.T) {
 	w := serve(t, map[string]http.HandlerFunc{"/1": closed, "/open": bytesOf(one)})
 	secret := func(t *testing.T, hosts string) string {
 		folder := t.TempDir()
-		// As the kubelet mounts Secrets: each key is a link into a folder that is swapped at once.
+		// The kubelet mounts each key of a Secret as a link into a folder that it replaces atomically.
 		require.NoError(t, os.Mkdir(filepath.Join(folder, "..2026"), 0o755))
 		require.NoError(t, os.Symlink("..2026", filepath.Join(folder, "..data")))
 		for key, value := range map[string]string{"username": "me", "password": "pass", "hosts": hosts} {
@@ -372,8 +386,9 @@ func TestFetchSendsCredentials(t *testing.T) {
 	}{
 		"Named":    {"the Secret names the host", secret(t, w.URL), "/1", ""},
 		"NotNamed": {"the Secret names another", secret(t, "http://other.example.com"), "/1", "401"},
-		"Empty":    {"a Secret that doesn't exist leaves the folder empty, and the error tells", t.TempDir(), "/1", "no credentials were sent: "},
-		"Unneeded": {"without it, what needs none is downloaded all the same", t.TempDir(), "/open", ""},
+		"Empty": {"for a missing Secret the folder is empty, and the error says so", t.TempDir(), "/1",
+			"no credentials were sent: "},
+		"Unneeded": {"a download that needs no credentials still works", t.TempDir(), "/open", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPod(t)
@@ -389,7 +404,7 @@ func TestFetchSendsCredentials(t *testing.T) {
 	}
 }
 
-func TestFetchRefusesHostileArchives(t *testing.T) {
+func TestFetch_RejectsHostileArchives(t *testing.T) {
 	t.Parallel()
 	file := func(name string) tar.Header { return tar.Header{Name: name, Mode: 0o644, PAXRecords: text("evil")} }
 	link := func(name, target string) tar.Header {
@@ -408,18 +423,25 @@ func TestFetchRefusesHostileArchives(t *testing.T) {
 		archive []byte
 		want    string
 	}{
-		"Traversal": {"a name that climbs out", tarOf(t, file("good"), file("../secret")), `entry "../secret" leaves the folder`},
-		"Absolute":  {"a name from the root", tarOf(t, file("/tmp/evil")), "absolute path"},
-		"LinkOut":   {"a link out of the folder", tarOf(t, link("l", "../../secret")), "leaves the folder"},
-		"BelowLink": {"a file below a link", tarOf(t, link("l", ".."), file("l/evil")), `lies below "l", which is a symbolic link`},
-		"HardLink":  {"a second name of what isn't the archive's", tarOf(t, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "../../secret"}), "is a hard link to"},
-		"Device":    {"a way to the kernel", tarOf(t, tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}), `entry "null" is a device`},
+		"Traversal": {"a name with ..", tarOf(t, file("good"), file("../secret")),
+			`entry "../secret" leaves the folder`},
+		"Absolute": {"an absolute path", tarOf(t, file("/tmp/evil")), "absolute path"},
+		"LinkOut":  {"a link to outside the folder", tarOf(t, link("l", "../../secret")), "leaves the folder"},
+		"BelowLink": {"a file below a link", tarOf(t, link("l", ".."), file("l/evil")),
+			`lies below "l", which is a symbolic link`},
+		"HardLink": {"a hard link to a file outside the archive",
+			tarOf(t, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "../../secret"}), "is a hard link to"},
+		"Device": {"a device", tarOf(t, tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}),
+			`entry "null" is a device`},
 		"Bomb":      {"2 KiB that become 2 MiB", gzipOf(tarOf(t, bomb)), "more than the limit of 1048576"},
 		"Nested":    {"compressed twice", gzipOf(shop(t, "1")), "contain a tar archive: it looks like gzip data"},
-		"Truncated": {"what was uploaded was cut", shop(t, "1")[:100], "is truncated"},
-		"Type":      {"a page in place of the package", []byte("<!doctype html><title>sign in"), "it looks like an HTML page"},
-		"Case":      {"two files of one name", collision.Bytes(), "only by case"},
-		"Locked":    {"a folder that nobody may enter is removed again", tarOf(t, tar.Header{Name: "d/", Typeflag: tar.TypeDir}, file("d/f"), file("d/f")), "is in the archive twice"},
+		"Truncated": {"a truncated archive", shop(t, "1")[:100], "is truncated"},
+		"Type": {"a web page instead of a package", []byte("<!doctype html><title>sign in"),
+			"it looks like an HTML page"},
+		"Case": {"two files of one name", collision.Bytes(), "only by case"},
+		"Locked": {"a folder without permissions is removed",
+			tarOf(t, tar.Header{Name: "d/", Typeflag: tar.TypeDir}, file("d/f"), file("d/f")),
+			"is in the archive twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := serve(t, map[string]http.HandlerFunc{"/p": bytesOf(c.archive)})
@@ -434,7 +456,7 @@ func TestFetchRefusesHostileArchives(t *testing.T) {
 	}
 }
 
-func TestFetchRefusesWrongUsage(t *testing.T) {
+func TestFetch_RejectsWrongUsage(t *testing.T) {
 	t.Parallel()
 	sum := digest(nil)
 	for name, c := range map[string]struct {
@@ -442,12 +464,14 @@ func TestFetchRefusesWrongUsage(t *testing.T) {
 		want string
 	}{
 		"NoDigest":    {[]string{"--url", "http://127.0.0.1/"}, `required flag(s) "sha256" not set`},
-		"ShortDigest": {[]string{"--sha256", sum[:40], "--url", "http://127.0.0.1/"}, "want 64 hexadecimal digits"},
-		"NoURL":       {[]string{"--sha256", sum}, "no URL to download from: give --url, or lines in SLIPWAY_FETCH_URLS"},
-		"Path":        {[]string{"--sha256", sum, "--url", "http://127.0.0.1/", "--file", "../evil"}, "is not the name of a file"},
-		"Above":       {[]string{"--sha256", sum, "--url", "http://127.0.0.1/", "--file", ".."}, "is not the name of a file"},
-		"Allow":       {[]string{"--sha256", sum, "--url", "http://127.0.0.1/", "--allow", "http://x/"}, "--allow: "},
-		"Limit":       {[]string{"--sha256", sum, "--url", "http://127.0.0.1/", "--max-entries", "0"}, "want more than 0"},
+		"ShortDigest": {[]string{"--sha256", sum[:40], "--url", "http://127.0.0.1/"}, "must be 64 hexadecimal digits"},
+		"NoURL":       {[]string{"--sha256", sum}, "no download URL: set --url or SLIPWAY_FETCH_URLS"},
+		"Path": {[]string{"--sha256", sum, "--url", "http://127.0.0.1/", "--file", "../evil"},
+			"is not a file name"},
+		"Above": {[]string{"--sha256", sum, "--url", "http://127.0.0.1/", "--file", ".."}, "is not a file name"},
+		"Allow": {[]string{"--sha256", sum, "--url", "http://127.0.0.1/", "--allow", "http://x/"}, "--allow: "},
+		"Limit": {[]string{"--sha256", sum, "--url", "http://127.0.0.1/", "--max-entries", "0"},
+			"must be greater than 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := newPod(t).fetch(c.args...)
@@ -457,7 +481,7 @@ func TestFetchRefusesWrongUsage(t *testing.T) {
 	}
 }
 
-// start runs the command as a process, with the environment alone to name the URL.
+// start runs the command as a process, with the URL in the environment.
 func (p *pod) start(url, sum string) *exec.Cmd {
 	p.t.Helper()
 	command := exec.Command(os.Args[0], "fetch", "--to", p.path("volume"), "--allow", "127.0.0.1", "--sha256", sum)
@@ -470,8 +494,8 @@ func (p *pod) start(url, sum string) *exec.Cmd {
 	return command
 }
 
-// A node may kill the process at any time: the container is then started again, on the same volume.
-func TestFetchKilledInTheMiddle(t *testing.T) {
+// If the process is killed, the container is restarted with the same volume.
+func TestFetch_Recovers_AfterKill(t *testing.T) {
 	t.Parallel()
 	var many []tar.Header
 	want := map[string]string{".": "drwxr-xr-x"}
@@ -483,17 +507,18 @@ func TestFetchKilledInTheMiddle(t *testing.T) {
 	large := tarOf(t, many...)
 	half := make(chan struct{})
 	first := true
-	w := serve(t, map[string]http.HandlerFunc{"/large": bytesOf(large), "/half": func(w http.ResponseWriter, r *http.Request) {
-		if !first {
-			bytesOf(large)(w, r)
-			return
-		}
-		first = false
-		_, _ = w.Write(large[:len(large)/2])
-		w.(http.Flusher).Flush()
-		close(half)
-		<-r.Context().Done()
-	}})
+	w := serve(t, map[string]http.HandlerFunc{"/large": bytesOf(large),
+		"/half": func(w http.ResponseWriter, r *http.Request) {
+			if !first {
+				bytesOf(large)(w, r)
+				return
+			}
+			first = false
+			_, _ = w.Write(large[:len(large)/2])
+			w.(http.Flusher).Flush()
+			close(half)
+			<-r.Context().Done()
+		}})
 	kill := func(command *exec.Cmd) {
 		require.NoError(t, command.Process.Kill())
 		_, err := command.Process.Wait()
@@ -519,7 +544,7 @@ func TestFetchKilledInTheMiddle(t *testing.T) {
 			return err == nil && len(unpacked) > 100
 		}, time.Minute, time.Millisecond)
 		kill(command)
-		require.Nil(t, p.content(), "content isn't there before it is complete")
+		require.Nil(t, p.content(), "content appears only when it is complete")
 		got := p.fetch("--sha256", digest(large), "--url", w.URL+"/large")
 		require.Equal(t, app.ExitOK, got.code, got.err)
 		require.Equal(t, want, p.content())
@@ -531,12 +556,12 @@ func TestFetchKilledInTheMiddle(t *testing.T) {
 		require.NoError(t, os.Remove(p.path("volume/content/f00000")))
 		got := p.fetch("--sha256", digest(large), "--url", w.URL+"/large")
 		require.Equal(t, app.ExitOK, got.code, got.err)
-		require.Equal(t, want, p.content(), "content of which nobody knows whether it is complete is made anew")
+		require.Equal(t, want, p.content(), "content without a marker is written again")
 	})
 }
 
-// A pod that is deleted stops its containers: nothing unfinished is left, and nothing is told as a failure of the package.
-func TestFetchIsInterrupted(t *testing.T) {
+// When a pod is deleted, its containers are stopped: no incomplete files are left, and no failure is reported.
+func TestFetch_LeavesNothing_WhenInterrupted(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -550,8 +575,8 @@ func TestFetchIsInterrupted(t *testing.T) {
 	require.Empty(t, got.termination)
 }
 
-// A crash of the node may tear files that were written before it, and their folder outlives it.
-func TestFetchAfterTheNodeWasStartedAgain(t *testing.T) {
+// A node crash may corrupt files written before it, and the volume survives the crash.
+func TestFetch_RewritesContent_AfterNodeReboot(t *testing.T) {
 	t.Parallel()
 	one := shop(t, "1")
 	w := serve(t, map[string]http.HandlerFunc{"/1": bytesOf(one)})

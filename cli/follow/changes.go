@@ -12,43 +12,44 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// Change is one line that tells what happened to a release, and when.
+// Change is one line about a change of a release, with its time.
 type Change struct {
 	At   time.Time
 	Text string
 }
 
-// Changes collect lines that tell what happened to a release.
+// Changes collects the lines about changes of a release.
 type Changes []Change
 
-// Tell adds a line.
-func (c *Changes) Tell(at time.Time, format string, args ...any) {
+// Add adds a line.
+func (c *Changes) Add(at time.Time, format string, args ...any) {
 	*c = append(*c, Change{At: at, Text: fmt.Sprintf(format, args...)})
 }
 
-// InOrder are the lines in the order of time, to the second.
-func (c Changes) InOrder() []Change {
+// Sorted returns the lines sorted by time, with a resolution of one second.
+func (c Changes) Sorted() []Change {
 	slices.SortStableFunc(c, func(a, b Change) int { return cmp.Compare(a.At.Unix(), b.At.Unix()) })
 	return c
 }
 
-// Decisions adds lines for what people have sent. What has no time has that of the look.
-func (c *Changes) Decisions(sent []audit.Entry, look time.Time) {
+// AddDecisions adds a line per request of an actor. An entry without a time gets the time of the read, look.
+func (c *Changes) AddDecisions(sent []audit.Entry, look time.Time) {
 	for _, d := range sent {
-		c.Tell(render.TimeOr(&d.At, look), "%s", decision(d))
+		c.Add(render.TimeOrDefault(&d.At, look), "%s", decision(d))
 	}
 }
 
-// decision reads "approve of step 2 by li via cli, accepted: … (reason given: …)".
+// decision returns, for example, "approve step 2 by li via cli, accepted: … (reason given: …)".
 func decision(d audit.Entry) string {
 	what := string(d.Verb)
 	if d.Step > 0 {
-		what += fmt.Sprintf(" of step %d", d.Step)
+		what += fmt.Sprintf(" step %d", d.Step)
 	}
 	if d.Party != "" {
-		what += " of " + d.Party
+		what += " " + d.Party
 	}
-	text := fmt.Sprintf("%s by %s via %s, %s: %s", render.OneLine(what), cmp.Or(render.OneLine(d.Actor), "somebody"), render.OneLine(d.Via),
+	text := fmt.Sprintf("%s by %s via %s, %s: %s", render.OneLine(what), cmp.Or(render.OneLine(d.Actor), "unknown"),
+		render.OneLine(d.Via),
 		render.OneLine(string(d.Outcome)), render.OneLine(d.Message))
 	if d.Reason != "" {
 		text += fmt.Sprintf(" (reason given: %s)", render.OneLine(d.Reason))
@@ -56,7 +57,7 @@ func decision(d audit.Entry) string {
 	return text
 }
 
-// Footer is what stands below the drawing of a release: who decided what, and the workflow.
+// Footer returns the lines below the drawing of a release: the actors' requests, and the workflow.
 func Footer(title string, sent []audit.Entry, workflow *plan.WorkflowRef) []render.Line {
 	var lines []render.Line
 	if len(sent) > 0 {

@@ -1,4 +1,4 @@
-// Package follow follows a release by its events to its end, over lost connections, and shows each change.
+// Package follow watches a release by its event stream until it ends, across lost connections, and shows each change.
 package follow
 
 import (
@@ -20,84 +20,87 @@ import (
 
 // The pauses of a follower.
 const (
-	// FirstBackoff and lastBackoff bound the pause before a lost stream is opened again; it doubles from the one to the other.
+	// FirstBackoff and LastBackoff bound the pause before a lost stream is reopened. Each retry doubles it.
 	FirstBackoff = 500 * time.Millisecond
 	LastBackoff  = 10 * time.Second
-	// Silence of a follower: the server says something every 15 s at least.
-	Silence = 45 * time.Second
+	// IdleTimeout is the time without data after which a connection counts as dead. The server sends something at least
+	// every 15 s.
+	IdleTimeout = 45 * time.Second
 )
 
-// Update is what a follower tells of a release. One of its fields is set.
+// Update is what a follower reports about a release. Exactly one field is set.
 type Update[T any] struct {
 	State *T
-	// Stale says why the state may be out of date, as the server knows.
+	// Stale is why the server's state may be out of date.
 	Stale string
-	// Lost says why the stream broke off; it is being opened again.
+	// Lost is why the stream ended; the follower reopens it.
 	Lost string
 }
 
-// Follower follows one release, a task or a rollout, by its events, over lost connections and restarts of the server.
+// Follower watches one release (a task, rollout or serving) by its event stream, across lost connections and server
+// restarts.
 type Follower[T any] struct {
-	// Open opens the stream of events, from the event after lastID when that is not nil.
+	// Open opens the event stream. If lastID is not nil, it starts with the event after that one.
 	Open func(ctx context.Context, lastID *string) (*http.Response, error)
-	// Over says whether nothing of the release will change any more.
-	Over func(T) bool
-	// Silence is how long nothing at all may arrive before the connection counts as dead.
-	Silence time.Duration
-	Wait    func(context.Context, time.Duration)
-	lastID  string
+	// Ended reports whether the release has ended, so that its state no longer changes.
+	Ended func(T) bool
+	// IdleTimeout is the time without data after which the connection counts as dead.
+	IdleTimeout time.Duration
+	Wait        func(context.Context, time.Duration)
+	lastID      string
 }
 
-// Run reports to tell until the release is over, the context ends, or the API refuses; what it returns is nil only when the release
-// is over.
-func (f *Follower[T]) Run(ctx context.Context, tell func(Update[T])) error {
+// Run calls report with every update until the release ends (it returns nil), the context ends, or the API returns a
+// permanent error.
+func (f *Follower[T]) Run(ctx context.Context, report func(Update[T])) error {
 	pause := FirstBackoff
 	for {
-		seen, err := f.once(ctx, tell)
+		seen, err := f.readStream(ctx, report)
 		var problem *apiclient.ProblemError
 		switch {
-		case errors.Is(err, errOver):
+		case errors.Is(err, errEnded):
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.As(err, &problem) && refused(problem.Status):
+		case errors.As(err, &problem) && isPermanent(problem.Status):
 			return err
 		}
 		if seen {
 			pause = FirstBackoff
 		}
-		tell(Update[T]{Lost: lostBecause(err)})
-		// Shaken a little, so that many followers do not come back all at once.
+		report(Update[T]{Lost: lossReason(err)})
+		// Jitter keeps many followers from reconnecting at the same moment.
 		f.Wait(ctx, pause+rand.N(pause/4))
 		pause = min(2*pause, LastBackoff)
 	}
 }
 
-// refused says whether an answer stays as it is, however often it is asked for. Room for another stream may come.
-func refused(status int) bool {
+// isPermanent reports whether retrying cannot change the response. 429 is temporary: the server limits the number of
+// streams.
+func isPermanent(status int) bool {
 	return status < http.StatusInternalServerError && status != http.StatusTooManyRequests
 }
 
-func lostBecause(err error) string {
+func lossReason(err error) string {
 	var unreachable *apiclient.UnreachableError
 	switch {
 	case err == nil:
 		return "the server ended the stream"
 	case errors.As(err, &unreachable):
-		return apiclient.PlainCause(unreachable.Cause)
+		return apiclient.ShortCause(unreachable.Cause)
 	}
 	return err.Error()
 }
 
-var errOver = errors.New("the release is over")
+var errEnded = errors.New("the release has ended")
 
-// silentError: the connection is open and nothing comes.
-type silentError time.Duration
+// idleError means that the connection is open but no data arrived for this time.
+type idleError time.Duration
 
-func (e silentError) Error() string { return "nothing was heard for " + time.Duration(e).String() }
+func (e idleError) Error() string { return "no data received for " + time.Duration(e).String() }
 
-// once reads one stream to its end; seen says whether a state came.
-func (f *Follower[T]) once(parent context.Context, tell func(Update[T])) (seen bool, err error) {
+// readStream reads one stream to its end; seen reports whether it contained a state.
+func (f *Follower[T]) readStream(parent context.Context, report func(Update[T])) (seen bool, err error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var last *string
@@ -109,8 +112,8 @@ func (f *Follower[T]) once(parent context.Context, tell func(Update[T])) (seen b
 		return false, err
 	}
 	defer response.Body.Close()
-	watched := &listener{stream: response.Body, silence: f.Silence,
-		timer: time.AfterFunc(f.Silence, func() { cancel(silentError(f.Silence)) })}
+	watched := &idleResetReader{stream: response.Body, idleTimeout: f.IdleTimeout,
+		timer: time.AfterFunc(f.IdleTimeout, func() { cancel(idleError(f.IdleTimeout)) })}
 	defer watched.timer.Stop()
 	err = ReadEvents(watched, func(e Event) error {
 		f.lastID = e.ID
@@ -118,37 +121,37 @@ func (f *Follower[T]) once(parent context.Context, tell func(Update[T])) (seen b
 		case "state":
 			state := new(T)
 			if err := json.Unmarshal(e.Data, state); err != nil {
-				return fmt.Errorf("the event %s cannot be read: %w", e.ID, err)
+				return fmt.Errorf("cannot decode event %s: %w", e.ID, err)
 			}
 			seen = true
-			tell(Update[T]{State: state})
-			if f.Over(*state) {
-				return errOver
+			report(Update[T]{State: state})
+			if f.Ended(*state) {
+				return errEnded
 			}
 		case "stale":
 			note := struct{ Reason string }{}
-			_ = json.Unmarshal(e.Data, &note) // a stale event says enough by its name
-			tell(Update[T]{Stale: render.OrDash(note.Reason)})
+			_ = json.Unmarshal(e.Data, &note) // the reason is optional
+			report(Update[T]{Stale: render.OrDash(note.Reason)})
 		}
 		return nil
 	})
-	if cause := silentError(0); errors.As(context.Cause(ctx), &cause) {
+	if cause := idleError(0); errors.As(context.Cause(ctx), &cause) {
 		return seen, cause
 	}
 	return seen, err
 }
 
-// listener puts the timer off whenever something arrives.
-type listener struct {
-	stream  io.Reader
-	silence time.Duration
-	timer   *time.Timer
+// idleResetReader restarts the timer whenever data arrives.
+type idleResetReader struct {
+	stream      io.Reader
+	idleTimeout time.Duration
+	timer       *time.Timer
 }
 
-func (l *listener) Read(into []byte) (int, error) {
+func (l *idleResetReader) Read(into []byte) (int, error) {
 	n, err := l.stream.Read(into)
 	if n > 0 {
-		l.timer.Reset(l.silence)
+		l.timer.Reset(l.idleTimeout)
 	}
 	return n, err
 }
@@ -157,13 +160,13 @@ func (l *listener) Read(into []byte) (int, error) {
 type Event struct {
 	// Name is the event's type, "message" when it has none.
 	Name string
-	// Id is the last ID that the stream has set.
+	// ID is the last ID that the stream has set.
 	ID   string
 	Data []byte
 }
 
-// ReadEvents reads server-sent events until the stream ends, which is no error, or the receiver returns one.
-// The format is that of the HTML standard; lines end with LF or CRLF. An event that the end of the stream cuts off is dropped.
+// ReadEvents reads server-sent events until the stream ends (it returns nil) or receive returns an error. The format is
+// that of the HTML standard; lines end with LF or CRLF. An event that is cut off by the end of the stream is dropped.
 func ReadEvents(stream io.Reader, receive func(Event) error) error {
 	reader := bufio.NewReaderSize(stream, 64<<10)
 	current, lastID := Event{}, ""

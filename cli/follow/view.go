@@ -10,47 +10,47 @@ import (
 	"slipway.io/slipway/cli/render"
 )
 
-// view shows a release, a task or a rollout, while it is watched.
+// view shows a release (a task, rollout or serving) while it is watched.
 type view[T any] interface {
-	// Show takes an update in.
+	// Show shows an update.
 	Show(Update[T])
 	// Tick is called every second.
 	Tick()
-	// End shows the last state and gives the watch's exit code as an error, nil for success.
+	// End shows the last state and returns the watch's exit code as an error; nil for success.
 	End(code int) error
-	// Close leaves the terminal as it was; it may be called again.
+	// Close restores the terminal. It may be called more than once.
 	Close()
 }
 
-// Portrait says how a kind of release is shown to people.
-type Portrait[T any] struct {
-	// Fit draws as much of it as width columns and height lines hold.
+// Renderer renders a kind of release for users.
+type Renderer[T any] struct {
+	// Fit draws as much of the release as fits into width columns and height lines.
 	Fit func(d render.Drawing, t T, width, height int) []string
-	// Changes tell how it came from one state to the next.
+	// Changes returns the differences between two states, a line each. look is the time of the read.
 	Changes func(before, now T, look time.Time) []Change
-	// Epilogue is the last word on it, and what to do next.
-	Epilogue func(T) string
+	// Summary returns the final lines: how the release ended and what to do next.
+	Summary func(T) string
 }
 
-// NewView chooses how a release is shown: to programs, to a person at a terminal, or to a log.
-func NewView[T any](a *app.App, p Portrait[T]) view[T] {
+// NewView returns the view for the output: JSON or YAML for programs, a live drawing on a terminal, lines in a log.
+func NewView[T any](a *app.App, p Renderer[T]) view[T] {
 	if a.Output != app.Table {
 		return &objectView[T]{app: a}
 	}
 	if _, _, terminal := a.Screen(); terminal {
-		return &LiveView[T]{app: a, portrait: p, Drawing: a.Drawing()}
+		return &LiveView[T]{app: a, renderer: p, Drawing: a.Drawing()}
 	}
-	return &logView[T]{app: a, portrait: p}
+	return &logView[T]{app: a, renderer: p}
 }
 
-func endWith(code int) error {
+func exitError(code int) error {
 	if code == app.ExitOK {
 		return nil
 	}
 	return &app.ExitError{Code: code}
 }
 
-// objectView prints the whole release at each change: JSON one to a line, YAML as documents.
+// objectView prints the complete release at each change: one line of JSON, or one YAML document.
 type objectView[T any] struct {
 	app  *app.App
 	last string
@@ -58,7 +58,7 @@ type objectView[T any] struct {
 
 func (v *objectView[T]) Show(u Update[T]) {
 	if u.State == nil {
-		noteTrouble(v.app, u.Lost, u.Stale)
+		warnOutOfDate(v.app, u.Lost, u.Stale)
 		return
 	}
 	text, err := json.Marshal(u.State)
@@ -66,40 +66,40 @@ func (v *objectView[T]) Show(u Update[T]) {
 		return
 	}
 	v.last = string(text)
-	_, _ = v.app.PrintEach(json.RawMessage(text)) // a path that fits none of this state may fit the next one
+	_, _ = v.app.PrintEach(json.RawMessage(text)) // a JSONPath that fails on this state may match the next one
 }
 
 func (v *objectView[T]) Tick() {}
 
-func (v *objectView[T]) End(code int) error { return endWith(code) }
+func (v *objectView[T]) End(code int) error { return exitError(code) }
 
 func (v *objectView[T]) Close() {}
 
-// noteTrouble says on the error stream that the state may be out of date.
-func noteTrouble(a *app.App, lost, stale string) {
+// warnOutOfDate warns on standard error that the state may be out of date.
+func warnOutOfDate(a *app.App, lost, stale string) {
 	switch {
 	case lost != "":
-		a.Printf(a.Err, "%s  the stream broke off, trying again: %s\n", a.Now().Format(time.TimeOnly), render.OneLine(lost))
+		a.Printf(a.Err, "%s  event stream lost, retrying: %s\n", a.Now().Format(time.TimeOnly), render.OneLine(lost))
 	case stale != "":
 		a.Printf(a.Err, "%s  the state may be out of date: %s\n", a.Now().Format(time.TimeOnly), render.OneLine(stale))
 	}
 }
 
-// logView prints one line for each change, and the last word; a silent one only that.
+// logView prints a line per change and the final lines; if silent, only the final lines.
 type logView[T any] struct {
 	app      *app.App
-	portrait Portrait[T]
+	renderer Renderer[T]
 	silent   bool
 	last     T
 }
 
 func (v *logView[T]) Show(u Update[T]) {
 	if u.State == nil {
-		noteTrouble(v.app, u.Lost, u.Stale)
+		warnOutOfDate(v.app, u.Lost, u.Stale)
 		return
 	}
 	if look := v.app.Now(); !v.silent {
-		for _, line := range v.portrait.Changes(v.last, *u.State, look) {
+		for _, line := range v.renderer.Changes(v.last, *u.State, look) {
 			v.app.Printf(v.app.Out, "%s  %s\n", render.Clock(line.At, look), line.Text)
 		}
 	}
@@ -111,20 +111,21 @@ func (v *logView[T]) Tick() {}
 func (v *logView[T]) Close() {}
 
 func (v *logView[T]) End(code int) error {
-	v.app.Printf(v.app.Out, "%s\n", v.portrait.Epilogue(v.last))
-	return endWith(code)
+	v.app.Printf(v.app.Out, "%s\n", v.renderer.Summary(v.last))
+	return exitError(code)
 }
 
 // LiveView draws the release on a terminal and keeps the drawing up to date.
 type LiveView[T any] struct {
 	app      *app.App
-	portrait Portrait[T]
+	renderer Renderer[T]
 	Drawing  render.Drawing
 	state    T
-	trouble  string
-	// drawn is how many lines of the drawing are on the screen, width how wide that was.
-	drawn, width int
-	closed       bool
+	warning  string
+	// drawnLines is the number of lines of the drawing on the screen, drawnWidth the terminal width when they were
+	// drawn.
+	drawnLines, drawnWidth int
+	closed                 bool
 }
 
 // Show takes an update and draws it.
@@ -132,37 +133,37 @@ func (v *LiveView[T]) Show(u Update[T]) {
 	now := v.app.Now().Format(time.TimeOnly)
 	switch {
 	case u.State != nil:
-		v.state, v.trouble = *u.State, ""
+		v.state, v.warning = *u.State, ""
 	case u.Lost != "":
-		v.trouble = fmt.Sprintf("no connection since %s, trying again: %s", now, render.OneLine(u.Lost))
+		v.warning = fmt.Sprintf("connection lost at %s, retrying: %s", now, render.OneLine(u.Lost))
 	case u.Stale != "":
-		v.trouble = fmt.Sprintf("may be out of date since %s: %s", now, render.OneLine(u.Stale))
+		v.warning = fmt.Sprintf("may be out of date since %s: %s", now, render.OneLine(u.Stale))
 	}
 	v.Tick()
 }
 
-// Tick draws the state anew: ages and countdowns move on.
+// Tick redraws the state, to update ages and countdowns.
 func (v *LiveView[T]) Tick() {
 	width, height, ok := v.app.Screen()
 	if !ok {
 		return
 	}
-	lines := v.portrait.Fit(v.Drawing, v.state, width, height-2)
-	if v.trouble != "" {
-		lines = append(lines, v.Drawing.Paint(render.Yellow, render.Clipped(v.trouble, width-1)))
+	lines := v.renderer.Fit(v.Drawing, v.state, width, height-2)
+	if v.warning != "" {
+		lines = append(lines, v.Drawing.Paint(render.Yellow, render.Truncate(v.warning, width-1)))
 	}
 	v.draw(lines, width)
 }
 
-// draw puts the lines in the place of those that were drawn before, in one write so that nothing flickers.
+// draw replaces the previous drawing in a single write, to avoid flicker.
 func (v *LiveView[T]) draw(lines []string, width int) {
 	var text strings.Builder
 	switch {
-	case v.drawn > 0 && width < v.width:
-		// The terminal has broken the old lines anew: nobody knows where they begin.
+	case v.drawnLines > 0 && width < v.drawnWidth:
+		// The terminal has rewrapped the old lines, so their position is unknown: clear the screen.
 		text.WriteString("\x1b[H\x1b[2J")
-	case v.drawn > 0:
-		fmt.Fprintf(&text, "\x1b[%dA\r", v.drawn)
+	case v.drawnLines > 0:
+		fmt.Fprintf(&text, "\x1b[%dA\r", v.drawnLines)
 	default:
 		text.WriteString("\x1b[?25l") // hide the cursor
 	}
@@ -171,25 +172,26 @@ func (v *LiveView[T]) draw(lines []string, width int) {
 	}
 	text.WriteString("\x1b[J")
 	v.app.Printf(v.app.Out, "%s", text.String())
-	v.drawn, v.width = len(lines), width
+	v.drawnLines, v.drawnWidth = len(lines), width
 }
 
-// mostAtEnd is how many lines the last drawing has at most. It is not redrawn, so it may scroll, and all of a usual task stays to be read.
-const mostAtEnd = 200
+// maxFinalLines bounds the lines of the final drawing. It is not redrawn, so it may scroll: most tasks are printed
+// completely.
+const maxFinalLines = 200
 
-// End draws the last state whole, with what follows it, and answers the exit code as an error.
+// End draws the complete last state and the final lines, and returns the exit code as an error.
 func (v *LiveView[T]) End(code int) error {
 	if width, _, ok := v.app.Screen(); ok {
-		lines := append(v.portrait.Fit(v.Drawing, v.state, render.Unbounded, mostAtEnd), "")
-		v.draw(append(lines, strings.Split(v.portrait.Epilogue(v.state), "\n")...), width)
+		lines := append(v.renderer.Fit(v.Drawing, v.state, render.Unbounded, maxFinalLines), "")
+		v.draw(append(lines, strings.Split(v.renderer.Summary(v.state), "\n")...), width)
 	}
 	v.Close()
-	return endWith(code)
+	return exitError(code)
 }
 
-// Close gives the terminal its cursor back.
+// Close shows the cursor again.
 func (v *LiveView[T]) Close() {
-	if !v.closed && v.drawn > 0 {
+	if !v.closed && v.drawnLines > 0 {
 		v.app.Printf(v.app.Out, "\x1b[?25h") // show the cursor
 	}
 	v.closed = true

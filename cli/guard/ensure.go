@@ -9,32 +9,36 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Ensure installs the guard with its defaults, or brings it up to date, for an engine that connects to the cluster as config says. It keeps
-// the identities, kinds and namespaces of an installation that is there, adds the engine's identity, and says what it found or did. What
-// refers to Rollouts is left out, and done is false, while the cluster doesn't know them. Without gate, the gate is left out. It fails with
-// failure.Refused while something else releases what Rollouts name.
-func Ensure(ctx context.Context, config *rest.Config, gate bool) (said string, done bool, err error) {
+// Ensure installs or updates the guard with its defaults, for an engine that connects to the cluster with this config.
+// It keeps the identities, kinds and namespaces of an existing installation and adds the engine's identity. It returns
+// a message about what it did. Parts that refer to Rollouts are left out, and done is false, until the cluster has the
+// Rollout definition. With gate false, the gate is left out. The error is failure.Refused if Kruise Rollouts also runs
+// in the cluster and would release the same workloads.
+func Ensure(ctx context.Context, config *rest.Config, gate bool) (message string, done bool, err error) {
 	c, err := connectTo(ctx, config)
 	if err != nil {
 		return "", false, err
 	}
-	if c.serves.Mutating == "" && c.serves.Validating == "" {
-		return fmt.Sprintf("this cluster (%s) serves no admission policies: nothing is guarded", c.version), true, nil
+	if c.policies.Mutating == "" && c.policies.Validating == "" {
+		return fmt.Sprintf("no guard installed: this cluster (%s) does not serve admission policies", c.version), true,
+			nil
 	}
-	wanted, me, err := c.wanted(ctx)
+	wanted, me, err := c.guardOptions(ctx)
 	if err != nil {
 		return "", false, err
 	}
 	wanted.NoGate = !gate
-	if err := c.alone(ctx, wanted); err != nil {
+	if err := c.checkNoKruise(ctx, wanted); err != nil {
 		return "", false, err
 	}
-	return "the guard is installed; edits by this engine pass: " + me, c.rollouts || !gate, c.put(ctx, wanted)
+	return "the guard is installed; changes by this engine are allowed: " + me, c.hasRollouts || !gate,
+		c.applyAll(ctx, wanted)
 }
 
-// me is who this process is for the cluster.
-func (c *cluster) me(ctx context.Context) (string, error) {
-	review, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+// currentUser returns the user name of this process in the cluster.
+func (c *cluster) currentUser(ctx context.Context) (string, error) {
+	review, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -14,48 +14,50 @@ import (
 	"slipway.io/slipway/release/guard"
 )
 
-// How often to ask whether the cluster still needs no webhook, whether the API server still calls it, and, while the cluster has no
-// definition of Rollouts, whether it has one.
+// How often to check: whether the cluster still needs no webhook; whether the API server still calls it; and whether a
+// cluster without the Rollout definition has it now.
 const (
-	gateAgain       = 10 * time.Minute
-	calledAgain     = time.Minute
-	definitionAgain = 10 * time.Second
+	gateInterval       = 10 * time.Minute
+	webhookInterval    = time.Minute
+	definitionInterval = 10 * time.Second
 )
 
-// Gate is the gate of one engine where policies don't hold what Rollouts name: the API server is told of a webhook.
+// Gate is the gate of one engine. In clusters where admission policies cannot hold workloads for Rollouts, it registers
+// a webhook with the API server.
 type Gate struct {
-	// Config reaches the cluster; Name is the configuration's, one for each engine.
+	// Config connects to the cluster. Name is the name of the webhook configuration, one per engine.
 	Config *rest.Config
 	Name   string
-	// By is what holds: one of the values of settings.Settings.Gate.
-	By string
+	// Mode is how the gate holds workloads: one of the values of settings.Settings.Gate.
+	Mode string
 
-	told atomic.Pointer[[]string]
+	published atomic.Pointer[[]string]
 }
 
-// Publish has the API server call the webhook, or not, as the setting and the cluster want it.
+// Publish registers or removes the webhook, depending on the setting and on the cluster's policies. It returns when to
+// check again.
 func (g *Gate) Publish(ctx context.Context, client admission.WebhookClientConfig) (time.Duration, error) {
 	c, err := connectTo(ctx, g.Config)
 	if err != nil {
 		return 0, err
 	}
-	if g.By != settings.GateWebhook && (g.By != settings.GateAuto || c.serves.Mutating != "") {
-		return gateAgain, c.withdraw(ctx, g.Name)
+	if g.Mode != settings.GateWebhook && (g.Mode != settings.GateAuto || c.policies.Mutating != "") {
+		return gateInterval, c.withdraw(ctx, g.Name)
 	}
-	wanted, _, err := c.wanted(ctx)
+	wanted, _, err := c.guardOptions(ctx)
 	if err != nil {
 		return 0, err
 	}
-	wanted.Name, wanted.NoRollouts = g.Name, !c.rollouts
-	g.told.Store(&wanted.Identities)
-	again := calledAgain
-	if !c.rollouts { // whoever applies the definition may be slower
-		again = definitionAgain
+	wanted.Name, wanted.NoRollouts = g.Name, !c.hasRollouts
+	g.published.Store(&wanted.Identities)
+	again := webhookInterval
+	if !c.hasRollouts { // the definition may be applied after the engine started
+		again = definitionInterval
 	}
 	return again, c.PutGate(ctx, guard.Webhooks(wanted, client))
 }
 
-// Withdraw has the API server call no webhook of this engine's gate.
+// Withdraw removes the webhook of this engine's gate.
 func (g *Gate) Withdraw(ctx context.Context) error {
 	c, err := connectTo(ctx, g.Config)
 	if err != nil {
@@ -65,25 +67,28 @@ func (g *Gate) Withdraw(ctx context.Context) error {
 }
 
 func (c *cluster) withdraw(ctx context.Context, name string) error {
-	if err := c.RemoveGate(ctx, name); err != nil && !apierrors.IsForbidden(err) { // who may not, can't have made one
+	// without the permission it cannot have registered a webhook either
+	if err := c.RemoveGate(ctx, name); err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}
 	return nil
 }
 
-// Engine says whether a user is an engine, as the API server was told last. It doesn't even ask about those, unless it is too old for that.
-func (g *Gate) Engine(user, namespace string) bool {
-	told := g.told.Load()
-	return told != nil && guard.Installed{Identities: *told}.Passes(user, namespace)
+// IsEngine reports whether a user is an engine, by the identities published last. Current API servers do not even call
+// the webhook for these users.
+func (g *Gate) IsEngine(user, namespace string) bool {
+	published := g.published.Load()
+	return published != nil && guard.Installed{Identities: *published}.Passes(user, namespace)
 }
 
-// wanted are the options of the guard that is installed, or the default ones, with the identity of this process among those that pass.
-func (c *cluster) wanted(ctx context.Context) (o guard.Options, me string, err error) {
-	if me, err = c.me(ctx); err != nil {
+// guardOptions returns the options of the installed guard, or the defaults, with this process's identity added to the
+// allowed ones.
+func (c *cluster) guardOptions(ctx context.Context) (o guard.Options, me string, err error) {
+	if me, err = c.currentUser(ctx); err != nil {
 		return o, "", err
 	}
 	o = guard.Options{Identities: guard.DefaultIdentities()}
-	found, err := c.Guards(ctx, c.serves, guard.DefaultName)
+	found, err := c.Guards(ctx, c.policies, guard.DefaultName)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return o, me, err
 	}

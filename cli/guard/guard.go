@@ -1,4 +1,5 @@
-// Package guard installs, shows and removes the guard in the API server, with nothing but a kubeconfig.
+// Package guard implements `slipway guard`: it installs, shows and removes the guard's admission policies. It needs
+// only a kubeconfig.
 package guard
 
 import (
@@ -20,46 +21,51 @@ import (
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-const long = `Install, show and remove the guard: admission policies with which the API server itself keeps what a running release has
-borrowed. When somebody else edits such an object, the API server puts the borrowed fields back to what they were and accepts the rest of
-the edit. Edits of slipway.io labels and annotations are refused. Deletion, scaling and status are never affected.
+const long = `Install, show and remove the guard: admission policies in the API server that protect the fields that
+running releases have borrowed. If another client changes such a field, the API server restores it and accepts the rest
+of the request. Changes of slipway.io labels and annotations are rejected. Deletion, scaling and status updates are
+never affected.
 
-It installs the gate as well: a workload that a Rollout names doesn't move pods by itself when somebody changes its pod template.
+The command also installs the gate: if another client changes the pod template of a workload that a Rollout names, no
+pods are replaced until the engine releases the change.
 
-It needs only a kubeconfig, no engine. Fields are guarded on Kubernetes 1.36 or newer, or 1.34 with the v1beta1 API switched on.`
+It needs only a kubeconfig, no engine. Fields are guarded on Kubernetes 1.36 or newer, or on 1.34 with the v1beta1 API
+enabled.`
 
-// options are the flags that the commands share.
+// options are the flags of all guard commands.
 type options struct {
 	kubeconfig, context, name string
 }
 
-// Command is slipway guard.
+// Command returns `slipway guard`.
 func Command(a *app.App) *cobra.Command {
 	var o options
-	command := &cobra.Command{Use: "guard", Short: "Protect what running releases have borrowed, in the API server", Long: long}
+	command := &cobra.Command{Use: "guard", Short: "Protect fields borrowed by running releases with admission " +
+		"policies", Long: long}
 	f := command.PersistentFlags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("SLIPWAY_KUBECONFIG"),
-		"kubeconfig `file` of the workloads' cluster; empty: in-cluster, then KUBECONFIG, then ~/.kube/config")
-	f.StringVar(&o.context, "context", "", "`context` of the kubeconfig; empty: its current one")
-	f.StringVar(&o.name, "name", guard.DefaultName, "`name` of the installation, with which the names of its policies begin")
+		"kubeconfig `file` of the workloads' cluster (default: in-cluster, then KUBECONFIG, then ~/.kube/config)")
+	f.StringVar(&o.context, "context", "", "`context` of the kubeconfig (default: its current context)")
+	f.StringVar(&o.name, "name", guard.DefaultName, "`name` of the installation, the prefix of its policies' names")
 	_ = command.MarkPersistentFlagFilename("kubeconfig")
 	command.AddCommand(installCommand(a, &o), statusCommand(a, &o), removeCommand(a, &o))
 	return command
 }
 
-// cluster is a cluster, and the versions in which it serves policies.
+// cluster is a connection to a cluster, with the versions of admission policies that it serves.
 type cluster struct {
 	kube.Cluster
-	serves kube.PolicyVersions
-	// rollouts says that it knows Rollouts, by Slipway's definition.
-	rollouts bool
-	// version is the API server's own version.
+	policies kube.PolicyVersions
+	// hasRollouts is true if the cluster has Slipway's definition of Rollouts.
+	hasRollouts bool
+	// version is the version of the API server.
 	version string
 }
 
-// connect finds the cluster and asks what it serves.
+// connect connects to the cluster and reads which policies it serves.
 func (o options) connect(ctx context.Context) (*cluster, error) {
-	config, err := kube.Connect(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context, UserAgent: version.UserAgent()})
+	config, err := kube.Connect(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context,
+		UserAgent: version.UserAgent()})
 	if err != nil {
 		return nil, err
 	}
@@ -74,36 +80,38 @@ func connectTo(ctx context.Context, config *rest.Config) (*cluster, error) {
 	c := &cluster{Cluster: kube.NewCluster(typed, objects, nil)}
 	server, err := typed.Discovery().ServerVersion()
 	if err != nil {
-		return nil, fmt.Errorf("the cluster %s can't be reached: %w", config.Host, err)
+		return nil, fmt.Errorf("cannot reach the cluster %s: %w", config.Host, err)
 	}
 	c.version = server.GitVersion
-	c.serves, err = kube.FindPolicyVersions(typed.Discovery())
+	c.policies, err = kube.FindPolicyVersions(typed.Discovery())
 	if err != nil {
-		return nil, fmt.Errorf("the cluster %s doesn't say which policies it serves: %w", config.Host, err)
+		return nil, fmt.Errorf("cannot read which policies the cluster %s serves: %w", config.Host, err)
 	}
 	whose, err := c.RolloutsDefinition(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the cluster %s doesn't say whether it knows Rollouts: %w", config.Host, err)
+		return nil, fmt.Errorf("cannot read whether the cluster %s has the Rollout definition: %w", config.Host, err)
 	}
-	c.rollouts = whose == kube.DefinitionOurs
+	c.hasRollouts = whose == kube.DefinitionOurs
 	return c, nil
 }
 
-// refused explains why a change of the policies failed.
-func refused(verb string, err error) error {
+// explain adds what to do to an error from reading or changing the policies.
+func explain(verb string, err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("you may not %s the guard on this cluster: ask an administrator of the cluster for it (%w)", verb, err)
+		return fmt.Errorf("you are not allowed to %s the guard in this cluster: ask a cluster administrator (%w)", verb,
+			err)
 	}
 	return fmt.Errorf("the guard: %w", err)
 }
 
-// custom reads kinds as --object gives them: "resource.group".
-func custom(names []string) ([]traffic.Kind, error) {
+// parseKinds parses the kinds of --object, "resource.group".
+func parseKinds(names []string) ([]traffic.Kind, error) {
 	var out []traffic.Kind
 	for _, name := range names {
 		r := schema.ParseGroupResource(name)
 		if r.Group == "" || r.Resource == "" || strings.ToLower(name) != name {
-			return nil, app.Usagef("--object %s names no kind of custom object: write it as virtualservices.networking.istio.io", name)
+			return nil, app.Usagef("--object %s is not a custom resource: use RESOURCE.GROUP, such as "+
+				"virtualservices.networking.istio.io", name)
 		}
 		out = append(out, traffic.CustomKind(r.Group, r.Resource))
 	}
@@ -113,8 +121,9 @@ func custom(names []string) ([]traffic.Kind, error) {
 func removeCommand(a *app.App, o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove", Short: "Remove the guard", Args: cobra.NoArgs,
-		Long: "Remove the guard and the gate. Running releases continue: the engine still restores what others change, but can't prevent it. " +
-			"A change of the pod template of a workload that a Rollout names moves its pods at once.",
+		Long: "Remove the guard and the gate. Running releases continue: the engine still restores borrowed fields " +
+			"after a change by another client, but cannot prevent the change. A change of the pod template of a " +
+			"workload that a Rollout names replaces its pods immediately.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			cluster, err := o.connect(c.Context())
 			if err != nil {
@@ -123,20 +132,20 @@ func removeCommand(a *app.App, o *options) *cobra.Command {
 			n, err := cluster.remove(c.Context(), o.name, nil)
 			switch {
 			case err != nil:
-				return refused("remove", err)
+				return explain("remove", err)
 			case n == 0:
-				a.Printf(a.Out, "The guard %s is not installed: nothing to remove\n", o.name)
+				a.Printf(a.Out, "The guard %s is not installed; nothing to remove\n", o.name)
 			default:
-				a.Printf(a.Out, "The guard %s is removed\n", o.name)
+				a.Printf(a.Out, "The guard %s was removed\n", o.name)
 			}
 			return nil
 		},
 	}
 }
 
-// remove deletes the policies and bindings of an installation but for those to keep, and says how many there were.
+// remove deletes the policies and bindings of an installation, except those to keep, and returns how many it deleted.
 func (c *cluster) remove(ctx context.Context, name string, keep map[string]bool) (n int, err error) {
-	found, err := c.Guards(ctx, c.serves, name)
+	found, err := c.Guards(ctx, c.policies, name)
 	if err != nil {
 		return 0, err
 	}

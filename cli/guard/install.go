@@ -15,16 +15,17 @@ import (
 	"slipway.io/slipway/release/kruise/reference"
 )
 
-const installLong = `Install the guard, or bring it up to date. It can be repeated.
+const installLong = `Install or update the guard. The command can be repeated.
 
-The engine's own edits must pass, so the guard needs to know who the engine is. By default, these are the service accounts of deploy/rbac:
-system:serviceaccount:slipway:slipway, and system:serviceaccount:{namespace}:slipway-party in the namespace of the edited object. Give
---engine-identity, once for each, if your engine or a party's worker has another account; it replaces the defaults.
+The guard must allow the engine's own changes, so it needs the engine's identities. The defaults are the service
+accounts of deploy/rbac: system:serviceaccount:slipway:slipway, and system:serviceaccount:{namespace}:slipway-party in
+the namespace of the changed object. If your engine or a party's worker uses another account, set --engine-identity,
+once per account; it replaces the defaults.
 
-A namespace with the label slipway.io/guard is left out, unless --namespace-selector selects by that label: slipway.io/guard=off switches
-the guard off there.`
+The label slipway.io/guard=off switches the guard off in a namespace. Namespaces with the label slipway.io/guard are
+skipped, unless --namespace-selector selects by that label.`
 
-// fieldManager is the name under which the API server notes the policies.
+// fieldManager is the field manager of the policies (server-side apply).
 const fieldManager = "slipway-guard"
 
 type installOptions struct {
@@ -37,13 +38,13 @@ type installOptions struct {
 func installCommand(a *app.App, shared *options) *cobra.Command {
 	o := installOptions{options: shared}
 	command := &cobra.Command{
-		Use: "install", Short: "Install the guard, or bring it up to date", Long: installLong, Args: cobra.NoArgs,
+		Use: "install", Short: "Install or update the guard", Long: installLong, Args: cobra.NoArgs,
 		Example: `  slipway guard install
   slipway guard install --engine-identity system:serviceaccount:release:engine --namespace-selector team=shop
-  slipway guard install --object canaries.mesh.example.com   # objects that a script of your own changes
-  slipway guard install --dry-run > guard.yaml               # print the policies instead`,
+  slipway guard install --object canaries.mesh.example.com   # custom objects that your Lua scripts change
+  slipway guard install --dry-run > guard.yaml               # print the policies without applying them`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			wanted, err := o.wanted()
+			wanted, err := o.guardOptions()
 			if err != nil {
 				return err
 			}
@@ -60,45 +61,49 @@ func installCommand(a *app.App, shared *options) *cobra.Command {
 		},
 	}
 	f := command.Flags()
-	f.StringArrayVar(&o.identities, "engine-identity", nil, "`user` whose edits pass: the engine's or a worker's; can be repeated")
-	f.StringVar(&o.namespaces, "namespace-selector", "", "guard only namespaces whose labels match this `selector`")
-	f.StringArrayVar(&o.objects, "object", nil, "one more `kind` of custom object to guard, as resource.group; can be repeated")
-	f.BoolVar(&o.noGate, "no-gate", false, "install the guard alone: what a Rollout names is not held when somebody changes its pod template")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print the policies, in version v1, and change nothing")
+	f.StringArrayVar(&o.identities, "engine-identity", nil,
+		"`user` whose changes are allowed: the engine's or a worker's; can be repeated")
+	f.StringVar(&o.namespaces, "namespace-selector", "", "guard only namespaces that match this label `selector`")
+	f.StringArrayVar(&o.objects, "object", nil, "additional `kind` of custom object to guard, as resource.group; can "+
+		"be repeated")
+	f.BoolVar(&o.noGate, "no-gate", false, "do not install the gate: a changed pod template replaces pods "+
+		"immediately, even if a Rollout names the workload")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print the policies in version v1 without applying them")
 	return command
 }
 
-// wanted reads the flags.
-func (o installOptions) wanted() (guard.Options, error) {
+// guardOptions returns the guard's options from the flags.
+func (o installOptions) guardOptions() (guard.Options, error) {
 	wanted := guard.Options{Name: o.name, Identities: o.identities, NoGate: o.noGate}
 	var err error
-	if wanted.Custom, err = custom(o.objects); err != nil {
+	if wanted.Custom, err = parseKinds(o.objects); err != nil {
 		return wanted, err
 	}
 	if o.namespaces != "" {
 		if wanted.Namespaces, err = metav1.ParseToLabelSelector(o.namespaces); err != nil {
-			return wanted, app.Usagef("--namespace-selector %s is no label selector: %v", o.namespaces, err)
+			return wanted, app.Usagef("--namespace-selector %s is not a label selector: %v", o.namespaces, err)
 		}
 	}
 	return wanted, nil
 }
 
-// install installs the guard and says what it guards.
+// install installs the guard and prints what it guards.
 func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options) error {
-	if c.serves.Mutating == "" && c.serves.Validating == "" {
-		a.Printf(a.Err, "This cluster (%s) serves no admission policies: nothing can be guarded. Kubernetes 1.36 has them.\n", c.version)
+	if c.policies.Mutating == "" && c.policies.Validating == "" {
+		a.Printf(a.Err, "This cluster (%s) does not serve admission policies: nothing can be guarded. Use Kubernetes "+
+			"1.36 or newer.\n", c.version)
 		return &app.ExitError{Code: app.ExitFailure}
 	}
-	if err := c.alone(ctx, wanted); err != nil {
+	if err := c.checkNoKruise(ctx, wanted); err != nil {
 		return err
 	}
-	if err := c.put(ctx, wanted); err != nil {
-		return refused("install", err)
+	if err := c.applyAll(ctx, wanted); err != nil {
+		return explain("install", err)
 	}
 	a.Printf(a.Out, "The guard %s is installed\n", wanted.Name)
-	found, err := c.Guards(ctx, c.serves, wanted.Name)
+	found, err := c.Guards(ctx, c.policies, wanted.Name)
 	if err != nil {
-		return refused("read", err)
+		return explain("read", err)
 	}
 	for _, i := range guard.Find(found) {
 		c.print(a, i, wanted)
@@ -106,26 +111,27 @@ func (c *cluster) install(ctx context.Context, a *app.App, wanted guard.Options)
 	return nil
 }
 
-// alone fails with failure.Refused where Kruise Rollouts itself would release what the gate holds for Slipway. While the cluster has that
-// product's definition, nothing refers to Rollouts, and both can be there.
-func (c *cluster) alone(ctx context.Context, wanted guard.Options) error {
-	if wanted.NoGate || !c.rollouts {
+// checkNoKruise returns failure.Refused if Kruise Rollouts would release the workloads that the gate holds for Slipway.
+// If the cluster has Kruise's definition of Rollouts, the gate refers to no Rollouts, and both products can coexist.
+func (c *cluster) checkNoKruise(ctx context.Context, wanted guard.Options) error {
+	if wanted.NoGate || !c.hasRollouts {
 		return nil
 	}
 	found, err := c.KruiseRollouts(ctx)
 	if err != nil {
 		return err
 	}
-	if said := reference.Refusal(found); said != "" {
-		return failure.New(failure.Refused, "the gate isn't installed: %s. Or leave the gate out: --no-gate", said)
+	if reason := reference.Refusal(found); reason != "" {
+		return failure.New(failure.Refused, "cannot install the gate: %s. Or install without the gate: --no-gate",
+			reason)
 	}
 	return nil
 }
 
-// put applies the policies and takes away those of an earlier installation that are not among them.
-func (c *cluster) put(ctx context.Context, wanted guard.Options) error {
-	wanted.NoRollouts = !c.rollouts
-	objects, keep := guard.Policies(wanted, c.serves.Mutating, c.serves.Validating), map[string]bool{}
+// applyAll applies the policies and deletes outdated ones of an earlier installation.
+func (c *cluster) applyAll(ctx context.Context, wanted guard.Options) error {
+	wanted.NoRollouts = !c.hasRollouts
+	objects, keep := guard.Policies(wanted, c.policies.Mutating, c.policies.Validating), map[string]bool{}
 	for _, object := range objects {
 		if err := c.apply(ctx, object); err != nil {
 			return err

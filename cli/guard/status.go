@@ -14,9 +14,10 @@ import (
 
 func statusCommand(a *app.App, o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show what is guarded, and against whom", Args: cobra.NoArgs,
-		Long: `Show what is guarded, and against whom. All installations are shown, whatever their names.
+		Use: "status", Short: "Show what is guarded and which users may change it", Args: cobra.NoArgs,
+		Long: `Show what is guarded and which users may change it, for all installations.
 
+Exit codes:
   0  everything is guarded
   1  the command failed
   3  something is not guarded; the table says what`,
@@ -25,9 +26,9 @@ func statusCommand(a *app.App, o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := cluster.Guards(c.Context(), cluster.serves, "")
+			found, err := cluster.Guards(c.Context(), cluster.policies, "")
 			if err != nil {
-				return refused("read", err)
+				return explain("read", err)
 			}
 			return cluster.status(a, guard.Find(found))
 		},
@@ -36,30 +37,31 @@ func statusCommand(a *app.App, o *options) *cobra.Command {
 
 // status prints all installations.
 func (c *cluster) status(a *app.App, all []guard.Installed) error {
-	if c.serves.Mutating == "" {
-		a.Printf(a.Out, "This cluster (%s) serves no mutating admission policies: borrowed fields can't be guarded. "+
-			"Kubernetes 1.36 has them.\n", c.version)
+	if c.policies.Mutating == "" {
+		a.Printf(a.Out, "This cluster (%s) does not serve mutating admission policies: borrowed fields cannot be "+
+			"guarded. "+
+			"Use Kubernetes 1.36 or newer.\n", c.version)
 	}
 	if len(all) == 0 {
 		a.Printf(a.Out, "The guard is not installed: run `slipway guard install`\n")
 		return &app.ExitError{Code: app.ExitStopped}
 	}
-	whole := true
+	complete := true
 	for _, i := range all {
 		a.Printf(a.Out, "The guard %s is installed\n", i.Name)
-		whole = c.print(a, i, guard.Options{}) && whole
+		complete = c.print(a, i, guard.Options{}) && complete
 	}
-	if !whole {
+	if !complete {
 		return &app.ExitError{Code: app.ExitStopped}
 	}
 	return nil
 }
 
-// print prints one installation, and says whether it guards everything.
-func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (whole bool) {
-	a.Printf(a.Out, "passes for   %s\n", render.OneLine(strings.Join(i.Identities, ", ")))
+// print prints one installation and reports whether it guards everything.
+func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (complete bool) {
+	a.Printf(a.Out, "allowed      %s\n", render.OneLine(strings.Join(i.Identities, ", ")))
 	a.Printf(a.Out, "namespaces   %s\n\n", render.OneLine(metav1.FormatLabelSelector(i.Namespaces)))
-	whole = true
+	complete = true
 	table := render.NewTable("KIND", "GUARDED", "VERSION", "FIELDS")
 	for _, kind := range c.kindsOf(i) {
 		guarded, version := "yes", i.Version[kind]
@@ -69,30 +71,32 @@ func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (whole b
 		case slices.Contains(i.Unbound, kind):
 			guarded = "no: its binding is missing"
 		case slices.Contains(i.Outdated, kind):
-			guarded = "by another version"
+			guarded = "outdated"
 		}
-		whole = whole && guarded == "yes"
+		complete = complete && guarded == "yes"
 		table.Add(kind, guarded, render.OrDash(version), render.OrDash(guard.Fields(kind, o)))
 	}
 	a.Printf(a.Out, "%s", table.Flush())
 	switch {
-	case !i.Gates() && c.serves.Mutating != "":
-		a.Printf(a.Out, "\nThe gate is not installed: a change of template of a workload that a Rollout names moves its pods at once.\n")
-	case i.Gates() && !c.rollouts:
-		a.Printf(a.Out, "\nThis cluster has no definition of Rollouts, or another product's, so nothing refers to them. "+
-			"Install Slipway's (deploy/crds), then the guard again.\n")
+	case !i.Gates() && c.policies.Mutating != "":
+		a.Printf(a.Out, "\nThe gate is not installed: a change of the pod template of a workload that a Rollout "+
+			"names replaces its pods immediately.\n")
+	case i.Gates() && !c.hasRollouts:
+		a.Printf(a.Out,
+			"\nThis cluster does not have Slipway's definition of Rollouts, so the gate does not cover them. "+
+				"Install it (deploy/crds), then reinstall the guard.\n")
 	}
-	if !whole {
-		a.Printf(a.Out, "\nRun `slipway guard install` with the same options again.\n")
+	if !complete {
+		a.Printf(a.Out, "\nRun `slipway guard install` again with the same options.\n")
 	}
-	return whole
+	return complete
 }
 
-// kindsOf are the kinds that an installation should guard, and those that it guards besides.
+// kindsOf returns the kinds that an installation should guard, and the additional ones that it guards.
 func (c *cluster) kindsOf(i guard.Installed) []string {
 	kinds := guard.Kinds()
 	if i.Gates() {
-		kinds = append(kinds, guard.Gated(c.rollouts)...)
+		kinds = append(kinds, guard.Gated(c.hasRollouts)...)
 	}
 	var more []string
 	for kind := range i.Version {

@@ -1,4 +1,4 @@
-// Package healthcheck asks a server or worker whether it is ready.
+// Package healthcheck implements `slipway healthcheck`, which checks whether a server or worker is ready.
 package healthcheck
 
 import (
@@ -21,24 +21,23 @@ import (
 	"slipway.io/slipway/cli/render"
 )
 
-// The bounds of a check, and what it says of an answer that it cannot read.
+// The limits of a check, and the message for a response that is not a readiness report.
 const (
 	exampleHealthURL   = "http://127.0.0.1:8080/readyz"
 	healthTimeout      = 5 * time.Second
-	healthAnswerBytes  = 64 << 10
-	UnreadableResponse = "its answer is no report of readiness"
+	maxReportBytes     = 64 << 10
+	UnreadableResponse = "the response is not a readiness report"
 )
 
-// Command is for containers: the image has no shell and no other HTTP client.
+// Command returns `slipway healthcheck`, for container health checks: the image has no shell and no other HTTP client.
 func Command(a *app.App) *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "healthcheck [URL]",
-		Short: "Ask a server or worker whether it is ready",
-		Long: `Ask a server or worker whether it is ready, for the health checks of containers. The exit code is 0 when the URL
-answers with a status from 200 to 299, and 1 otherwise; what is missing is then written to the error output.
-Without a URL it asks the engine that --api or SLIPWAY_API names, ` + exampleHealthURL + ` by default.
-It needs no token.`,
+		Short: "Check whether a server or worker is ready",
+		Long: `Check whether a server or worker is ready, for container health checks. The exit code is 0 if the URL returns
+a 2xx status, and 1 otherwise; failed checks are then printed to standard error. Without a URL, the command checks the
+engine in --api or SLIPWAY_API, ` + exampleHealthURL + ` by default. It needs no token.`,
 		Example: `  slipway healthcheck
   slipway healthcheck http://127.0.0.1:9090/readyz   # a worker with --metrics-listen 127.0.0.1:9090`,
 		Args: cobra.MaximumNArgs(1),
@@ -60,7 +59,7 @@ It needs no token.`,
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), timeout)
 			defer cancel()
-			status, err := askHealth(ctx, address, encryption)
+			status, err := checkHealth(ctx, address, encryption)
 			if err != nil {
 				return err
 			}
@@ -69,45 +68,45 @@ It needs no token.`,
 		},
 	}
 	app.ClientFlags(command)
-	command.Flags().DurationVar(&timeout, "timeout", healthTimeout, "how long the answer may take")
+	command.Flags().DurationVar(&timeout, "timeout", healthTimeout, "how long to wait for the response")
 	return command
 }
 
 func checkHealthURL(address string, timeout time.Duration) error {
 	parsed, err := url.Parse(address)
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
-		return app.Usagef("%q is not a URL; an example is %s", address, exampleHealthURL)
+		return app.Usagef("%q is not a URL: use, for example, %s", address, exampleHealthURL)
 	}
 	if timeout <= 0 {
-		return app.Usagef("--timeout %s is too short: want more than 0s", timeout)
+		return app.Usagef("--timeout %s must be greater than 0s", timeout)
 	}
 	return nil
 }
 
-// askHealth returns the status line of an answer that says "ready". A redirection is not followed: whoever redirects is not Slipway.
-func askHealth(ctx context.Context, address string, encryption *tls.Config) (string, error) {
+// checkHealth returns the HTTP status of a 2xx response. Redirects are not followed, because Slipway never redirects.
+func checkHealth(ctx context.Context, address string, encryption *tls.Config) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return "", app.Usagef("%s", err)
 	}
-	asker := http.Client{
+	httpClient := http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: encryption},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	response, err := asker.Do(request)
+	response, err := httpClient.Do(request)
 	if err != nil {
-		return "", fmt.Errorf("%s does not answer: %s", address, apiclient.PlainCause(errors.Unwrap(err)))
+		return "", fmt.Errorf("%s does not respond: %s", address, apiclient.ShortCause(errors.Unwrap(err)))
 	}
 	defer response.Body.Close()
 	if response.StatusCode/100 == 2 {
 		return response.Status, nil
 	}
-	return "", fmt.Errorf("%s answered %s: %s", address, response.Status, missing(response.Body))
+	return "", fmt.Errorf("%s returned %s: %s", address, response.Status, failedChecks(response.Body))
 }
 
-func missing(body io.Reader) string {
+func failedChecks(body io.Reader) string {
 	var report client.Readiness
-	if json.NewDecoder(io.LimitReader(body, healthAnswerBytes)).Decode(&report) != nil {
+	if json.NewDecoder(io.LimitReader(body, maxReportBytes)).Decode(&report) != nil {
 		return UnreadableResponse
 	}
 	var lines []string

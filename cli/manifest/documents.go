@@ -1,4 +1,4 @@
-// Package manifest reads the documents that commands take by -f, strictly and with file and line, and applies them.
+// Package manifest reads the documents of -f strictly, reports errors with file and line, and applies the documents.
 package manifest
 
 import (
@@ -25,26 +25,26 @@ import (
 
 const standardInput = "-"
 
-// The kinds of objects that a file may hold.
+// The kinds of Slipway objects in a file.
 const (
 	KindService = "ReleaseService"
 	KindPlan    = "DeployPlan"
 	KindParty   = "Party"
 )
 
-// Document is one document of a file: the spec alone, or a whole object whose spec was taken out.
+// Document is one document of a file: a bare spec, or an object whose spec was extracted.
 type Document struct {
-	// File is what the document was read from, as people know it.
+	// File is the file as shown in messages.
 	File string
-	// Name is the object's metadata.name, or else derived from the file's name; it may be empty.
+	// Name is the object's metadata.name, or the base name of the file; it may be empty.
 	Name string
-	// Kind is the object's kind, empty when the document is a spec alone.
+	// Kind is the object's kind, empty for a bare spec.
 	Kind string
-	// Body is the spec. Blank lines stand in for what was before it in the file, so that its lines are those of the file.
+	// Body is the spec, preceded by blank lines so that its line numbers are those of the file.
 	Body []byte
 }
 
-// ReadDocuments reads every document of every file, or none: what is wrong is reported for all of them at once.
+// ReadDocuments reads all documents of all files and returns the errors of all of them together.
 func ReadDocuments(a *app.App, files []string) ([]Document, []apiclient.Finding, error) {
 	var documents []Document
 	var findings []apiclient.Finding
@@ -59,14 +59,15 @@ func ReadDocuments(a *app.App, files []string) ([]Document, []apiclient.Finding,
 			documents, findings = append(documents, d), append(findings, wrong...)
 		}
 		if len(documents)+len(findings) == before {
-			findings = append(findings, apiclient.Finding{File: shown, Wrong: strictyaml.FieldError{Reason: "the file holds no document"}})
+			findings = append(findings, apiclient.Finding{File: shown,
+				Problem: strictyaml.FieldError{Reason: "the file is empty"}})
 		}
 		nameByFile(documents[min(before, len(documents)):], file)
 	}
 	return documents, findings, nil
 }
 
-// ReadFile reads a file, "-" for standard input; shown is how messages name it.
+// ReadFile reads a file, or standard input for "-"; shown is its name in messages.
 func ReadFile(a *app.App, file string) (text []byte, shown string, err error) {
 	if file == standardInput {
 		text, err = io.ReadAll(a.In)
@@ -74,12 +75,12 @@ func ReadFile(a *app.App, file string) (text []byte, shown string, err error) {
 	}
 	text, err = os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, "", fmt.Errorf("there is no file %s", file)
+		return nil, "", fmt.Errorf("file not found: %s", file)
 	}
 	return text, file, err
 }
 
-// ReadMapping reads a document that is a mapping, strictly; an error has file and line.
+// ReadMapping reads a document that is a mapping, strictly. Errors have file and line.
 func ReadMapping(file string, text []byte) (map[string]any, error) {
 	fields := map[string]any{}
 	err := sigsyaml.UnmarshalStrict(text, &fields)
@@ -87,21 +88,22 @@ func ReadMapping(file string, text []byte) (map[string]any, error) {
 		return fields, nil
 	}
 	reason, line := render.OneLine(err.Error()), FirstLine(text)
-	for _, step := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "yaml: ",
+	for _, step := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ",
+		"while decoding JSON: ", "yaml: ",
 		"unmarshal errors: ", "json: "} {
 		reason = strings.TrimSpace(strings.TrimPrefix(reason, step))
 	}
-	if said := lineSaid.FindStringSubmatch(reason); said != nil {
-		line, _ = strconv.Atoi(said[1])
-		reason = strings.TrimPrefix(reason, said[0])
+	if prefix := linePrefix.FindStringSubmatch(reason); prefix != nil {
+		line, _ = strconv.Atoi(prefix[1])
+		reason = strings.TrimPrefix(reason, prefix[0])
 	}
 	return nil, fmt.Errorf("%s:%d: %s", file, line, reason)
 }
 
-// lineSaid is how a YAML error begins that knows its line.
-var lineSaid = regexp.MustCompile(`^line ([0-9]+): `)
+// linePrefix matches the line number at the start of a YAML error.
+var linePrefix = regexp.MustCompile(`^line ([0-9]+): `)
 
-// nameByFile names a document that is a spec alone after its file, which must then hold nothing else.
+// nameByFile names a bare spec after its file, if it is the only document there.
 func nameByFile(documents []Document, file string) {
 	if len(documents) != 1 || documents[0].Name != "" || documents[0].Kind != "" || file == standardInput {
 		return
@@ -113,8 +115,8 @@ func nameByFile(documents []Document, file string) {
 	documents[0].Name = name
 }
 
-// ReadDocument tells a whole object from a spec alone. A text that is not sound is passed on as a spec: the strict reader says what
-// is wrong.
+// ReadDocument reads an object or a bare spec. Invalid YAML is returned as a spec, because the strict reader of specs
+// reports the errors.
 func ReadDocument(file string, text []byte) (Document, []apiclient.Finding) {
 	plain := Document{File: file, Body: text}
 	var root yaml.Node
@@ -137,21 +139,21 @@ type objectReader struct {
 	findings []apiclient.Finding
 }
 
-func (r *objectReader) refuse(node *yaml.Node, field, format string, args ...any) {
+func (r *objectReader) reject(node *yaml.Node, field, format string, args ...any) {
 	r.findings = append(r.findings, apiclient.Finding{File: r.file,
-		Wrong: strictyaml.FieldError{Field: field, Line: node.Line, Reason: fmt.Sprintf(format, args...)}})
+		Problem: strictyaml.FieldError{Field: field, Line: node.Line, Reason: fmt.Sprintf(format, args...)}})
 }
 
 func (r *objectReader) read() Document {
 	d := Document{File: r.file}
-	if !r.ours() {
+	if !r.isSlipwayObject() {
 		return d
 	}
 	known := map[string]bool{}
 	for n := 0; n+1 < len(r.node.Content); n += 2 {
 		key, value := r.node.Content[n], r.node.Content[n+1]
 		if known[key.Value] {
-			r.refuse(key, key.Value, "is given twice")
+			r.reject(key, key.Value, "is set twice")
 		}
 		known[key.Value] = true
 		switch key.Value {
@@ -162,39 +164,41 @@ func (r *objectReader) read() Document {
 		case "spec":
 			d.Body = specText(r.text, r.node, n)
 		case "apiVersion", "status":
-			// The status is written by the engine; kubectl shows it, and so it is in files that come from there.
+			// The engine writes the status, so files from "kubectl get -o yaml" contain it.
 		default:
-			r.refuse(key, key.Value, "is unknown: an object has apiVersion, kind, metadata and spec")
+			r.reject(key, key.Value, "is unknown: the fields of an object are apiVersion, kind, metadata and spec")
 		}
 	}
 	for _, key := range []string{"metadata", "spec"} {
 		if !known[key] {
-			r.refuse(r.node, key, "is missing: an object has apiVersion, kind, metadata and spec")
+			r.reject(r.node, key, "is missing: the fields of an object are apiVersion, kind, metadata and spec")
 		}
 	}
 	return d
 }
 
-// ours says whether the object is one of Slipway's. Of any other there is nothing more to say.
-func (r *objectReader) ours() bool {
+// isSlipwayObject reports whether the object is one of Slipway's kinds. Objects of other kinds are not checked further.
+func (r *objectReader) isSlipwayObject() bool {
 	want := v1alpha1.GroupVersion.String()
 	version, kind := valueOf(r.node, "apiVersion"), valueOf(r.node, "kind")
 	switch {
 	case version == nil:
-		r.refuse(r.node, "apiVersion", "is missing: write %s", want)
+		r.reject(r.node, "apiVersion", "is missing: must be %s", want)
 	case version.Value != want:
-		r.refuse(version, "apiVersion", "must be %s, not %s", want, strictyaml.Quote(version.Value))
+		r.reject(version, "apiVersion", "must be %s, not %s", want, strictyaml.Quote(version.Value))
 	case kind == nil:
-		r.refuse(r.node, "kind", "is missing: write %s, %s or %s", KindService, KindPlan, KindParty)
+		r.reject(r.node, "kind", "is missing: must be %s, %s or %s", KindService, KindPlan, KindParty)
 	case kind.Value != KindService && kind.Value != KindPlan && kind.Value != KindParty:
-		r.refuse(kind, "kind", "must be %s, %s or %s, not %s", KindService, KindPlan, KindParty, strictyaml.Quote(kind.Value))
+		r.reject(kind, "kind", "must be %s, %s or %s, not %s", KindService, KindPlan, KindParty,
+			strictyaml.Quote(kind.Value))
 	default:
 		return true
 	}
 	return false
 }
 
-// readMetadata reads the name. What the API server writes is passed over; what it could not be given over the API is refused.
+// readMetadata reads the name. It ignores fields that the API server writes, and rejects fields that the API cannot
+// set.
 func (r *objectReader) readMetadata(node *yaml.Node) (name string) {
 	for n := 0; n+1 < len(node.Content); n += 2 {
 		key, value := node.Content[n], node.Content[n+1]
@@ -203,19 +207,21 @@ func (r *objectReader) readMetadata(node *yaml.Node) (name string) {
 			name = value.Value
 		case "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields":
 		case "namespace":
-			r.refuse(key, "metadata.namespace", "cannot be chosen over the API, which keeps everything in the engine's own namespace: "+
+			r.reject(key, "metadata.namespace", "cannot be set through the API, which stores everything in the "+
+				"engine's namespace: "+
 				"remove it, or use kubectl")
 		default:
-			r.refuse(key, "metadata."+key.Value, "cannot be set over the API: remove it, or use kubectl")
+			r.reject(key, "metadata."+key.Value, "cannot be set through the API: remove it, or use kubectl")
 		}
 	}
 	if name == "" {
-		r.refuse(node, "metadata.name", "is missing")
+		r.reject(node, "metadata.name", "is missing")
 	}
 	return name
 }
 
-// specText cuts the value of entry n of the mapping out of the text and leaves it on its lines: blanks stand in for what was before it.
+// specText extracts the value of entry n of the mapping. It replaces the text before it by blanks, so that line numbers
+// are preserved.
 func specText(text []byte, mapping *yaml.Node, n int) []byte {
 	value := mapping.Content[n+1]
 	lines := bytes.SplitAfter(text, []byte("\n"))
@@ -239,7 +245,7 @@ func specText(text []byte, mapping *yaml.Node, n int) []byte {
 	return spec
 }
 
-// offsetOf is where the character at that line and column, both counted from 1, begins in the text.
+// offsetOf returns the byte offset of a line and column, both counted from 1.
 func offsetOf(lines [][]byte, line, column int) int {
 	offset := 0
 	for _, before := range lines[:line-1] {
@@ -258,32 +264,32 @@ func valueOf(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// checkNames makes sure that every document is of the kind, or a spec alone, and has a legal name that no other has.
-func checkNames(documents []Document, what Application) []apiclient.Finding {
+// checkNames checks that every document is a bare spec or of the right kind, and has a valid and unique name.
+func checkNames(documents []Document, what Applier) []apiclient.Finding {
 	var findings []apiclient.Finding
 	taken := map[string]string{}
 	for _, d := range documents {
 		reason := ""
 		switch {
 		case d.Kind != "" && d.Kind != what.Kind:
-			reason = fmt.Sprintf("is a %s, not a %s: it has a command of its own", d.Kind, what.Kind)
+			reason = fmt.Sprintf("is a %s, not a %s: apply it with its own command", d.Kind, what.Kind)
 		case d.Name == "":
-			reason = fmt.Sprintf("has no name: give it by %s, or write a whole object with metadata.name", what.NameFlag)
+			reason = fmt.Sprintf("has no name: set %s, or use an object with metadata.name", what.NameFlag)
 		case what.ValidName(d.Name) != nil:
-			reason = "has a name that cannot be used: " + what.ValidName(d.Name).Error()
+			reason = "has an invalid name: " + what.ValidName(d.Name).Error()
 		case taken[d.Name] != "":
-			reason = fmt.Sprintf("has the name %s, which a document in %s has too", d.Name, taken[d.Name])
+			reason = fmt.Sprintf("has the name %s, which is already used by a document in %s", d.Name, taken[d.Name])
 		}
 		taken[d.Name] = d.File
 		if reason != "" {
 			findings = append(findings, apiclient.Finding{File: d.File,
-				Wrong: strictyaml.FieldError{Line: FirstLine(d.Body), Reason: "this document " + reason}})
+				Problem: strictyaml.FieldError{Line: FirstLine(d.Body), Reason: "this document " + reason}})
 		}
 	}
 	return findings
 }
 
-// FirstLine is the line on which the text begins, counted from 1.
+// FirstLine returns the number of the first line with content, counted from 1.
 func FirstLine(text []byte) int {
 	for n, line := range bytes.Split(text, []byte("\n")) {
 		if trimmed := bytes.TrimSpace(line); len(trimmed) > 0 && trimmed[0] != '#' {
@@ -293,8 +299,8 @@ func FirstLine(text []byte) int {
 	return 1
 }
 
-// Locate adds to findings without a line the line on which their field stands in the document that was sent. What the catalogue says
-// against a plan has a field and no line, since the catalogue does not see the text.
+// Locate sets the line of problems that have only a field, from the document that was sent. Catalogue errors have no
+// line, because the engine checks the decoded plan.
 func Locate(body []byte, problems []client.FieldProblem) []client.FieldProblem {
 	var root yaml.Node
 	if yaml.Unmarshal(body, &root) != nil || len(root.Content) == 0 {
@@ -308,7 +314,7 @@ func Locate(body []byte, problems []client.FieldProblem) []client.FieldProblem {
 	return problems
 }
 
-// lineOf is the line of a field such as "deployPlanItems[2].serviceId", or of what it would stand in when it is absent.
+// lineOf returns the line of a field such as "deployPlanItems[2].serviceId", or of its closest existing parent.
 func lineOf(node *yaml.Node, field string) int {
 	line := node.Line
 	for part := range strings.SplitSeq(strings.ReplaceAll(field, "[", ".["), ".") {
@@ -321,7 +327,7 @@ func lineOf(node *yaml.Node, field string) int {
 	return line
 }
 
-// entryOf is what stands in the node under a key, or under an index such as "[2]"; nil when nothing does.
+// entryOf returns the value under a key, or under an index such as "[2]"; nil if there is none.
 func entryOf(node *yaml.Node, part string) *yaml.Node {
 	if index, ok := strings.CutPrefix(part, "["); ok && node.Kind == yaml.SequenceNode {
 		n, err := strconv.Atoi(strings.TrimSuffix(index, "]"))

@@ -17,29 +17,30 @@ import (
 	"slipway.io/slipway/cli/render"
 )
 
-// watchInterval is how often a list that is watched is asked for: the API has no stream of lists.
+// watchInterval is the polling interval of a watched list. The API has no event stream for lists.
 const watchInterval = 2 * time.Second
 
-// agingTitles are columns that change by themselves. A watched list does not repeat a row for them.
-var agingTitles = []string{"AGE", "SINCE", "TOOK", "LAST SEEN"}
+// agingColumns are columns that change with time. A watched list does not reprint a row because of them.
+var agingColumns = []string{"AGE", "SINCE", "TOOK", "LAST SEEN"}
 
-// ListOptions are the flags of a list, but for its filters.
+// ListOptions are the options of a list command, apart from its filters.
 type ListOptions struct {
 	// Limited adds --limit.
 	Limited bool
-	// Check says what is wrong with the filters; it may be nil.
+	// Check validates the filters; it may be nil.
 	Check func() error
 
 	limit app.Limit
 	watch bool
 }
 
-// ListCommand is `list`: the objects in a table, all or those that are named.
+// ListCommand returns `list`, which prints all objects, or the named ones, as a table.
 func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Command {
 	a := n.App
 	command := &cobra.Command{
 		Use: "list [" + n.Argument + "...]", Short: short,
-		Long: fmt.Sprintf("%s. With names, only these %s. --watch then prints each one again when it changes, until Ctrl-C.", short,
+		Long: fmt.Sprintf("%s. If names are given, only these %s are listed. With --watch, each is printed again "+
+			"when it changes, until Ctrl-C.", short,
 			render.Plural(n.Name)),
 		Args: n.arguments(0), ValidArgsFunction: a.CompleteAll(n.Completion),
 	}
@@ -52,14 +53,14 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 		case err != nil:
 			return err
 		case len(names) > 0 && o.limit > 0:
-			return app.Usagef("--limit means nothing with names: leave one of them out")
+			return app.Usagef("--limit cannot be used with names: use only one of them")
 		case o.Check != nil:
 			return o.Check()
 		}
 		return nil
 	}
-	a.Reading(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
-		l := &list[Item, Object]{Noun: n, api: api, names: names, most: int(o.limit)}
+	a.InitReadCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+		l := &list[Item, Object]{Noun: n, api: api, names: names, limit: int(o.limit)}
 		if o.watch {
 			return l.watch(c.Context())
 		}
@@ -67,14 +68,14 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 	})
 	n.flags(command)
 	for _, name := range []string{"namespace", "party"} {
-		if flag := command.Flag(name); n.Place != nil && flag != nil {
-			flag.Usage = fmt.Sprintf("only %s of this `%s`", render.Plural(n.Name), name)
+		if flag := command.Flag(name); n.Scope != nil && flag != nil {
+			flag.Usage = fmt.Sprintf("list only %s of this `%s`", render.Plural(n.Name), name)
 		}
 	}
 	if o.Limited {
 		o.limit.Flag(command, render.Plural(n.Name))
 	}
-	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "print what changes, too, until Ctrl-C")
+	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "after listing, print changes until Ctrl-C")
 	return command
 }
 
@@ -82,12 +83,12 @@ type list[Item, Object any] struct {
 	*Noun[Item, Object]
 	api   *client.Client
 	names []string
-	most  int
+	limit int
 }
 
-// read reads the items, and tells which names are missing among them.
+// read reads the items and returns the requested names that are missing.
 func (l *list[Item, Object]) read(ctx context.Context) (items []Item, missing []string, err error) {
-	items, err = apiclient.AllPages(l.most, func(limit int, cursor *string) ([]Item, string, error) {
+	items, err = apiclient.AllPages(l.limit, func(limit int, cursor *string) ([]Item, string, error) {
 		return l.Page(ctx, l.api, limit, cursor)
 	})
 	if len(l.names) > 0 {
@@ -96,8 +97,8 @@ func (l *list[Item, Object]) read(ctx context.Context) (items []Item, missing []
 			return slices.ContainsFunc(items, func(item Item) bool { return l.Key(item) == name })
 		})
 	}
-	if err == nil && l.Complete != nil && l.App.Output == app.Table {
-		err = l.Complete(ctx, l.api, items)
+	if err == nil && l.ReadExtra != nil && l.App.Output == app.Table {
+		err = l.ReadExtra(ctx, l.api, items)
 	}
 	return items, missing, err
 }
@@ -121,19 +122,21 @@ func (l *list[Item, Object]) print(ctx context.Context) error {
 		err = printItems(a, items, l.Titles, l.Row)
 	}
 	if err == nil && len(missing) > 0 {
-		return fmt.Errorf("there is no %s %s: `slipway %s list` shows those that there are", l.Name, strings.Join(missing, ", "), l.Command)
+		return fmt.Errorf("%s not found: %s: list them with `slipway %s list`", l.Name, strings.Join(missing, ", "),
+			l.Command)
 	}
 	return err
 }
 
-// watch prints the items, and again those that have changed, until the context ends. Only a first answer that fails ends it.
+// watch prints the items, and then the changed ones, until the context ends. Only the first read may fail; later
+// failures are retried.
 func (l *list[Item, Object]) watch(ctx context.Context) error {
 	a := l.App
 	table, seen := render.NewTable(l.Titles...), map[string]string(nil)
 	for {
 		items, missing, err := l.read(ctx)
 		if seen == nil && err == nil && len(missing) > 0 {
-			a.Printf(a.Err, "there is no %s %s yet\n", l.Name, strings.Join(missing, ", "))
+			a.Printf(a.Err, "%s not found yet: %s\n", l.Name, strings.Join(missing, ", "))
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -141,9 +144,9 @@ func (l *list[Item, Object]) watch(ctx context.Context) error {
 		case err != nil && seen == nil:
 			return err
 		case err != nil:
-			a.Printf(a.Err, "the list cannot be read, trying again: %s\n", render.OneLine(err.Error()))
+			a.Printf(a.Err, "cannot read the list, retrying: %s\n", render.OneLine(err.Error()))
 		default:
-			if seen, err = l.show(table, items, seen); err != nil {
+			if seen, err = l.printChanges(table, items, seen); err != nil {
 				return err
 			}
 		}
@@ -151,12 +154,13 @@ func (l *list[Item, Object]) watch(ctx context.Context) error {
 	}
 }
 
-// show prints what is otherwise than what was seen, and says what is not listed any more.
-func (l *list[Item, Object]) show(table *render.Table, items []Item, seen map[string]string) (now map[string]string, err error) {
+// printChanges prints the items that differ from those seen before, and the names of items that are no longer listed.
+func (l *list[Item, Object]) printChanges(table *render.Table, items []Item,
+	seen map[string]string) (now map[string]string, err error) {
 	a := l.App
 	now = map[string]string{}
 	for _, item := range items {
-		key, looks := l.Row(item)[0], l.looks(item)
+		key, looks := l.Row(item)[0], l.fingerprint(item)
 		now[key] = looks
 		if seen[key] == looks {
 			continue
@@ -178,32 +182,35 @@ func (l *list[Item, Object]) show(table *render.Table, items []Item, seen map[st
 	return now, nil
 }
 
-// looks is what a reader sees of an item, without what changes by itself.
-func (l *list[Item, Object]) looks(item Item) string {
+// fingerprint returns the text of an item without the columns that change with time, to detect changes.
+func (l *list[Item, Object]) fingerprint(item Item) string {
 	if l.App.Output != app.Table {
-		text, _ := json.Marshal(item) // what cannot be written is an error when it is printed
+		text, _ := json.Marshal(item) // printing the item reports the error
 		return string(text)
 	}
 	var cells []string
 	for n, cell := range l.Row(item) {
-		if !slices.Contains(agingTitles, l.Titles[n]) {
+		if !slices.Contains(agingColumns, l.Titles[n]) {
 			cells = append(cells, cell)
 		}
 	}
 	return strings.Join(cells, "\x00")
 }
 
-// HistoryCommand is `history`: the releases of one object, newest first; what names these.
+// HistoryCommand returns `history`, which lists the releases of one object, newest first; what names the releases.
 func HistoryCommand[Item, Object, Release any](n *Noun[Item, Object], what string,
-	page func(ctx context.Context, api *client.Client, name string, limit int, cursor *string) ([]Release, string, error),
+	page func(ctx context.Context, api *client.Client, name string, limit int, cursor *string) ([]Release, string,
+		error),
 	titles []string, row func(Release) []string) *cobra.Command {
 	var most app.Limit
 	command := &cobra.Command{Use: "history " + n.Argument}
-	n.ReadingOne(command, func() error { return most.Check(what) }, func(c *cobra.Command, api *client.Client, name string) error {
+	n.InitReadCommand(command, func() error {
+		return most.Check(what)
+	}, func(c *cobra.Command, api *client.Client, name string) error {
 		releases, err := apiclient.AllPages(int(most), func(limit int, cursor *string) ([]Release, string, error) {
 			return page(c.Context(), api, name, limit, cursor)
 		})
-		if err == nil && len(releases) == 0 { // of a name that was never there, too: the object itself tells
+		if err == nil && len(releases) == 0 { // read the object, to report a name that does not exist
 			_, err = n.Read(c.Context(), api, name)
 		}
 		if err != nil {

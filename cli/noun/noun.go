@@ -1,4 +1,5 @@
-// Package noun makes the commands that every kind of object has: list, get, apply, delete, watch, and the verbs that steer it.
+// Package noun builds the commands that all kinds of objects share: list, get, apply, delete, watch, and verbs such as
+// pause.
 package noun
 
 import (
@@ -16,31 +17,32 @@ import (
 	"slipway.io/slipway/cli/render"
 )
 
-// Noun describes a kind of object: how people call it, how the API answers for it, and how it is shown. An Item is what lists have of an
-// object, an Object all of it.
+// Noun describes a kind of object: its names, its API calls and how it is printed. Item is the type in lists, Object
+// the complete type.
 type Noun[Item, Object any] struct {
 	App *app.App
-	// Command is the word on the command line, Name what people read.
+	// Command is the word on the command line, Name the one in messages.
 	Command, Name string
-	// Argument is what usage lines have for its name: NAME or ID.
+	// Argument is the placeholder of an object's name in usage lines: NAME or ID.
 	Argument string
-	// Place is where an object of a namespace is looked for; nil for others. Its flags are among Flags.
-	Place *app.Place
-	// Flags adds the flags that every command takes.
+	// Scope holds the namespace flags of a namespaced object; nil for others. Its flags are among Flags.
+	Scope *app.ScopeFlags
+	// Flags adds the flags that every command of this kind has.
 	Flags func(*cobra.Command)
 
-	// Page asks for one page of the list.
+	// Page reads one page of the list.
 	Page func(ctx context.Context, api *client.Client, limit int, cursor *string) (items []Item, next string, err error)
-	// Key is the name of an item, and Note what shell completion says beside it.
+	// Key returns the name of an item, Note its description in shell completion.
 	Key, Note func(Item) string
-	// Titles and Row are the table of a list. Complete, unless it is nil, first reads what the table needs beside the list.
-	Titles   []string
-	Row      func(Item) []string
-	Complete func(ctx context.Context, api *client.Client, items []Item) error
-	// Empty is what people read in place of an empty list.
+	// Titles and Row define the table of a list. ReadExtra, if not nil, first reads data that the list does not
+	// contain.
+	Titles    []string
+	Row       func(Item) []string
+	ReadExtra func(ctx context.Context, api *client.Client, items []Item) error
+	// Empty is the message for an empty list.
 	Empty string
 
-	// Read reads one object, Describe shows it to people, and Encode, unless it is nil, writes it as YAML.
+	// Read reads one object, Describe prints it for users, and Encode, if not nil, writes it as YAML.
 	Read     func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[Object], error)
 	Describe func(a *app.App, name string, object Object) error
 	Encode   func(Object) ([]byte, error)
@@ -48,21 +50,21 @@ type Noun[Item, Object any] struct {
 	Delete func(ctx context.Context, api *client.Client, name string) error
 }
 
-func (n *Noun[Item, Object]) one() string {
+func (n *Noun[Item, Object]) withArticle() string {
 	if strings.ContainsAny(n.Name[:1], "AEIOU") {
 		return "an " + n.Name
 	}
 	return "a " + n.Name
 }
 
-// names reads names from the command line. One in a namespace becomes NAMESPACE/NAME, as in lists.
+// names parses names from the command line. A namespaced name becomes NAMESPACE/NAME, as in lists.
 func (n *Noun[Item, Object]) names(args []string) ([]string, error) {
-	if n.Place == nil {
+	if n.Scope == nil {
 		return args, nil
 	}
 	var names []string
 	for _, argument := range args {
-		name, err := n.Place.Named(argument)
+		name, err := n.Scope.ParseName(argument)
 		if err != nil {
 			return nil, err
 		}
@@ -75,28 +77,28 @@ func (n *Noun[Item, Object]) arguments(least int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return fmt.Errorf("name %s: %s is missing", n.one(), n.Argument)
-		case n.Place == nil:
-			return app.CheckNames(n.one(), n.Argument, args)
+			return fmt.Errorf("specify %s: %s is missing", n.withArticle(), n.Argument)
+		case n.Scope == nil:
+			return app.CheckNames(n.withArticle(), n.Argument, args)
 		}
 		return nil
 	}
 }
 
 func (n *Noun[Item, Object]) oneArgument() cobra.PositionalArgs {
-	if n.Place == nil {
-		return app.ExactName(n.one(), n.Argument)
+	if n.Scope == nil {
+		return app.ExactName(n.withArticle(), n.Argument)
 	}
-	return app.OneArgument(n.one(), n.Argument)
+	return app.OneArgument(n.withArticle(), n.Argument)
 }
 
-// Completion lists the names of the objects for shell completion: the bare name where the namespace is given.
+// Completion lists the names of objects for shell completion, without the namespace if -n is set.
 func (n *Noun[Item, Object]) Completion(ctx context.Context, api *client.Client) ([]string, error) {
 	items, _, err := n.Page(ctx, api, apiclient.PageSize, nil)
 	var entries []string
 	for _, item := range items {
 		name := n.Key(item)
-		if n.Place != nil && n.Place.Namespace != "" {
+		if n.Scope != nil && n.Scope.Namespace != "" {
 			_, name, _ = strings.Cut(name, "/")
 		}
 		entries = append(entries, name+"\t"+render.OneLine(n.Note(item)))
@@ -104,19 +106,20 @@ func (n *Noun[Item, Object]) Completion(ctx context.Context, api *client.Client)
 	return entries, err
 }
 
-// ReadingOne completes a command that reads one object; check, unless it is nil, says what is wrong with its flags.
-func (n *Noun[Item, Object]) ReadingOne(command *cobra.Command, check func() error,
+// InitReadCommand sets up a command that reads one object. check, if not nil, validates its flags.
+func (n *Noun[Item, Object]) InitReadCommand(command *cobra.Command, check func() error,
 	call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
-	return n.called(n.App.Reading, command, check, call)
+	return n.initCommand(n.App.InitReadCommand, command, check, call)
 }
 
-// WritingOne is ReadingOne of a command that changes something.
-func (n *Noun[Item, Object]) WritingOne(command *cobra.Command, check func() error,
+// InitWriteCommand is InitReadCommand for a command that changes something.
+func (n *Noun[Item, Object]) InitWriteCommand(command *cobra.Command, check func() error,
 	call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
-	return n.called(n.App.Writing, command, check, call)
+	return n.initCommand(n.App.InitWriteCommand, command, check, call)
 }
 
-func (n *Noun[Item, Object]) called(complete func(*cobra.Command, func([]string) error, app.Call) *cobra.Command, command *cobra.Command,
+func (n *Noun[Item, Object]) initCommand(complete func(*cobra.Command, func([]string) error, app.Call) *cobra.Command,
+	command *cobra.Command,
 	check func() error, call func(c *cobra.Command, api *client.Client, name string) error) *cobra.Command {
 	command.Args = n.oneArgument()
 	if command.ValidArgsFunction == nil {
@@ -139,16 +142,16 @@ func (n *Noun[Item, Object]) flags(command *cobra.Command) {
 	}
 }
 
-// GetCommand is `get`: one object, as a drawing or a document.
+// GetCommand returns `get`, which prints one object as a drawing or a document.
 func (n *Noun[Item, Object]) GetCommand(short string) *cobra.Command {
 	a := n.App
-	return n.ReadingOne(&cobra.Command{Use: "get " + n.Argument, Short: short}, nil,
+	return n.InitReadCommand(&cobra.Command{Use: "get " + n.Argument, Short: short}, nil,
 		func(c *cobra.Command, api *client.Client, name string) error {
 			answer, err := n.Read(c.Context(), api, name)
 			switch {
 			case err != nil:
 				return err
-			case a.Output == app.Names: // a document does not say what it is called
+			case a.Output == app.Names: // documents do not contain their name
 				a.Printf(a.Out, "%s\n", name)
 				return nil
 			case a.Output == app.YAML && n.Encode != nil:
@@ -169,7 +172,7 @@ type deleted struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// DeleteCommand deletes one object or several; one that cannot be deleted does not keep the others.
+// DeleteCommand returns `delete` for one or more objects. If one cannot be deleted, the others still are.
 func (n *Noun[Item, Object]) DeleteCommand(long string) *cobra.Command {
 	command := &cobra.Command{
 		Use:               fmt.Sprintf("delete %s...", n.Argument),
@@ -179,7 +182,7 @@ func (n *Noun[Item, Object]) DeleteCommand(long string) *cobra.Command {
 		ValidArgsFunction: n.App.CompleteAll(n.Completion),
 	}
 	var names []string
-	n.App.Writing(command, func(args []string) (err error) {
+	n.App.InitWriteCommand(command, func(args []string) (err error) {
 		names, err = n.names(args)
 		return err
 	}, func(c *cobra.Command, api *client.Client, _ []string) error { return n.deleteAll(c, api, names) })
@@ -187,7 +190,7 @@ func (n *Noun[Item, Object]) DeleteCommand(long string) *cobra.Command {
 	return command
 }
 
-// deleteAll deletes one after the other, tells each outcome, and fails when one of them failed.
+// deleteAll deletes one object after another, prints each result, and returns an error if any failed.
 func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, names []string) error {
 	a := n.App
 	var outcomes []deleted
@@ -202,7 +205,7 @@ func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, nam
 				return err
 			}
 			outcome.Error, failed = err.Error(), true
-			a.Printf(a.Err, "%s", apiclient.Explain(err, a.MostFindings))
+			a.Printf(a.Err, "%s", apiclient.Explain(err, a.MaxFindings))
 		} else if a.Output == app.Table {
 			a.Printf(a.Out, "%s %s deleted\n", n.Name, name)
 		}
@@ -217,14 +220,16 @@ func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, nam
 	return nil
 }
 
-// ApplyCommand is `apply`: it creates the objects of files, or replaces them. Every document is read before the first one is sent.
-func (n *Noun[Item, Object]) ApplyCommand(long, example string, what manifest.Application) *cobra.Command {
+// ApplyCommand returns `apply`, which creates or replaces the objects in files. All documents are validated before the
+// first is sent.
+func (n *Noun[Item, Object]) ApplyCommand(long, example string, what manifest.Applier) *cobra.Command {
 	a := n.App
 	what.Noun = n.Name
 	var files []string
 	var name string
 	command := &cobra.Command{
-		Use: "apply -f FILE", Short: "Create or replace " + render.Plural(n.Name), Long: "Create or replace " + render.Plural(n.Name) +
+		Use: "apply -f FILE", Short: "Create or replace " + render.Plural(n.Name),
+		Long: "Create or replace " + render.Plural(n.Name) +
 			". " + long, Example: example,
 		Args: cobra.NoArgs,
 	}
@@ -232,7 +237,7 @@ func (n *Noun[Item, Object]) ApplyCommand(long, example string, what manifest.Ap
 	switch {
 	case byFlag:
 		command.Flags().StringVar(&name, flag, "",
-			"`"+n.Argument+"` of the "+n.Name+", when the file holds its document alone (default: after the file)")
+			"`"+n.Argument+"` of the "+n.Name+", if the file contains only its spec (default: the file's base name)")
 	case what.NameFlag != "":
 		command.Use += " [" + what.NameFlag + "]"
 		command.Args = cobra.MaximumNArgs(1)

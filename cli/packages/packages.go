@@ -1,4 +1,4 @@
-// Package packages holds the commands on packages of code and their store.
+// Package packages implements `slipway package`: code packages and their store.
 package packages
 
 import (
@@ -10,19 +10,19 @@ import (
 	"slipway.io/slipway/cli/settings"
 )
 
-// Command holds the commands on packages. The one that serves the store comes from outside, as the other processes do.
+// Command returns `slipway package`. The subcommand that serves the store is passed in, like the other server commands.
 func Command(a *app.App, serve *cobra.Command) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "package",
-		Short: "Serve a store of code packages, or put a package into one",
-		Long: `Code packages are what a plan's items with HTTP_UPLOAD_DEPLOY bring into pods. A store keeps them under the SHA-256 of their bytes, so
-that pods can download them when their source is gone or has changed.`,
+		Short: "Serve a store of code packages, or upload packages",
+		Long: `Plan items with HTTP_UPLOAD_DEPLOY deploy code packages into pods. A store keeps packages by their SHA-256
+digest, so that pods can still download them after their source was deleted or changed.`,
 	}
 	command.AddCommand(serve, pushCommand(a))
 	return command
 }
 
-// NewClient is a client of the package store that the settings name; nil without one.
+// NewClient returns a client of the package store in the settings; nil without a store.
 func NewClient(s settings.Settings) (*packages.Client, error) {
 	if s.PackageStore == "" {
 		return nil, nil
@@ -37,7 +37,7 @@ func NewClient(s settings.Settings) (*packages.Client, error) {
 		return nil, err
 	}
 	return packages.NewClient(s.PackageStore, func() string {
-		token, _ := file.Token() // without one, the store says what it asks for
+		token, _ := file.Token() // without a token, the store returns the error
 		return string(token)
 	}), nil
 }

@@ -1,4 +1,4 @@
-// Package party holds the commands on parties and shows whether their workers are there.
+// Package party implements `slipway party`: parties and the state of their workers.
 package party
 
 import (
@@ -21,29 +21,33 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Command is `slipway party`.
+// Command returns `slipway party`.
 func Command(a *app.App) *cobra.Command {
 	n := parties(a)
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"parties"},
-		Short: "Parties: whose clusters there are, and whether their workers are there"}
-	command.AddCommand(applyCommand(n), n.ListCommand("List the parties, and which of them can be reached", noun.ListOptions{}),
-		n.GetCommand("Show a party, and who of it is there"), n.DeleteCommand(
-			`Delete parties. Their clusters and workers stay as they are. A party that an open release names is refused. Where the home cluster has a
-namespace of the party's name, the party "default" serves it from then on.`))
+		Short: "Manage parties and show whether their workers are reachable"}
+	command.AddCommand(applyCommand(n), n.ListCommand("List the parties and whether they are reachable",
+		noun.ListOptions{}),
+		n.GetCommand("Show a party and its workers"), n.DeleteCommand(
+			`Delete parties. Their clusters and workers are not changed. A party that is used by an open release is not deleted.
+If the home cluster has a namespace with the party's name, the party "default" serves it afterwards.`))
 	return command
 }
 
 func parties(a *app.App) *noun.Noun[client.PartyState, client.PartyState] {
 	return &noun.Noun[client.PartyState, client.PartyState]{
 		App: a, Command: "party", Name: "party", Argument: "NAME",
-		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.PartyState, string, error) {
-			return apiclient.ReadPage[client.PartyState](api.ListParties(ctx, &client.ListPartiesParams{Limit: &limit, Cursor: cursor}))
+		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.PartyState, string,
+			error) {
+			return apiclient.ReadPage[client.PartyState](
+				api.ListParties(ctx, &client.ListPartiesParams{Limit: &limit, Cursor: cursor}))
 		},
 		Key:    func(p client.PartyState) string { return p.Name },
 		Note:   func(p client.PartyState) string { return p.Queue },
 		Titles: []string{"NAME", "REACHABLE", "LAST SEEN", "QUEUE", "NAMESPACE", "AGE"},
 		Row: func(p client.PartyState) []string {
-			return []string{p.Name, string(p.Reachable), a.AgeIfAny(p.LastSeenAt), p.Queue, p.Namespace, a.AgeIfAny(p.CreatedAt)}
+			return []string{p.Name, string(p.Reachable), a.AgeIfAny(p.LastSeenAt), p.Queue, p.Namespace,
+				a.AgeIfAny(p.CreatedAt)}
 		},
 		Read: func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[client.PartyState], error) {
 			return apiclient.Read[client.PartyState](api.GetParty(ctx, name))
@@ -56,19 +60,20 @@ func parties(a *app.App) *noun.Noun[client.PartyState, client.PartyState] {
 }
 
 func describe(a *app.App, _ string, p client.PartyState) error {
-	reachable := map[party.Reachability]string{party.Reachable: "can be reached", party.Unreachable: "cannot be reached",
-		party.Unknown: "may be reachable or not"}[p.Reachable]
-	a.Printf(a.Out, "party %s %s: %s\nits workers poll queue %s\n", render.OneLine(p.Name), reachable, render.OneLine(p.Reason),
+	reachable := map[party.Reachability]string{party.Reachable: "is reachable", party.Unreachable: "is unreachable",
+		party.Unknown: "may be reachable"}[p.Reachable]
+	a.Printf(a.Out, "party %s %s: %s\nworkers poll queue: %s\n", render.OneLine(p.Name), reachable,
+		render.OneLine(p.Reason),
 		render.OneLine(p.Queue))
 	if p.Namespace != "" {
-		a.Printf(a.Out, "its workloads are in namespace %s unless a request says otherwise\n", render.OneLine(p.Namespace))
+		a.Printf(a.Out, "default namespace of workloads: %s\n", render.OneLine(p.Namespace))
 	}
 	if len(p.Labels) > 0 {
 		var labels []string
 		for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
 			labels = append(labels, key+"="+p.Labels[key])
 		}
-		a.Printf(a.Out, "labels %s\n", render.OneLine(strings.Join(labels, ", ")))
+		a.Printf(a.Out, "labels: %s\n", render.OneLine(strings.Join(labels, ", ")))
 	}
 	if len(p.Workers) == 0 {
 		return nil
@@ -82,19 +87,21 @@ func describe(a *app.App, _ string, p client.PartyState) error {
 }
 
 func applyCommand(n *noun.Noun[client.PartyState, client.PartyState]) *cobra.Command {
-	return n.ApplyCommand(`A file holds either one party's document (queue, namespace, labels; all of them optional), which is called by
---name or else after the file (alice.yaml is party alice), or any number of Party objects (apiVersion
-slipway.io/v1alpha1), separated by "---".
+	return n.ApplyCommand(
+		`A file contains either the spec of one party (queue, namespace and labels, all optional), whose name is set by --name
+or taken from the file name (alice.yaml is party alice), or one or more Party objects (apiVersion slipway.io/v1alpha1),
+separated by "---".
 
-Every document is checked before the first one is sent.`, `  slipway party apply -f parties.yaml
-  echo 'namespace: shop' | slipway party apply --name alice -f -`, manifest.Application{
-		Kind: manifest.KindParty, NameFlag: "--name", ValidName: catalog.ValidParty,
-		Check: func(body []byte) strictyaml.Errors {
-			_, errors := party.Decode(body)
-			return errors
-		},
-		Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Applied, error) {
-			return manifest.Answered(api.PutPartyWithBody(ctx, d.Name, apiclient.YAMLBody, bytes.NewReader(d.Body)))
-		},
-	})
+All documents are validated before the first one is sent.`, `  slipway party apply -f parties.yaml
+  echo 'namespace: shop' | slipway party apply --name alice -f -`, manifest.Applier{
+			Kind: manifest.KindParty, NameFlag: "--name", ValidName: catalog.ValidParty,
+			Check: func(body []byte) strictyaml.Errors {
+				_, errors := party.Decode(body)
+				return errors
+			},
+			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
+				return manifest.ReadResult(api.PutPartyWithBody(ctx, d.Name, apiclient.YAMLBody,
+					bytes.NewReader(d.Body)))
+			},
+		})
 }

@@ -17,23 +17,25 @@ func historyCommand(n *plans) *cobra.Command {
 	command := noun.HistoryCommand(n, "tasks", task.PageOfTasks, task.HistoryTitles,
 		func(t client.TaskSummary) []string { return task.HistoryRow(n.App, t) })
 	command.Short = "List the tasks of a plan, newest first"
-	command.Long = `List the tasks of a plan, newest first: those that run, and the past ones that are kept. DONE and FAILED count services. FROM names the task
-that was run again (slipway task rerun) or taken back (slipway task reverse).`
+	command.Long =
+		`List the running and past tasks of a plan, newest first. DONE and FAILED count services. FROM is the task that this
+one reran (slipway task rerun) or reversed (slipway task reverse).`
 	command.Example = `  slipway plan history shop --limit 5`
 	return command
 }
 
 func diffCommand(n *plans) *cobra.Command {
 	command := &cobra.Command{
-		Use: "diff NAME", Short: "Show what running a plan would change now",
-		Long: `Show what running a plan would change now, workload by workload: sizes, pods that are replaced, and the fields of the pod template. The
-worker of each party decides on the workloads as they are, and has the API server make the changes as a dry run; nothing is changed. What a run would
-refuse is refused here as well.
+		Use: "diff NAME", Short: "Show what running a plan would change",
+		Long: `Show what running a plan would change, per workload: replica counts, replaced pods and changed fields of the
+pod template. The worker of each party calculates the changes from the live workloads and validates them with a dry run
+in the API server. Nothing is changed. If a run would be rejected, the diff is rejected too.
 
-Each item is looked at by itself, as if those before it had not run. Values that may be secret, such as environment variables, are not shown.`,
+Each item is compared with the current state, as if earlier items had not run. Possibly secret values, such as
+environment variables, are hidden.`,
 		Example: `  slipway plan diff shop`,
 	}
-	return n.ReadingOne(command, nil, func(c *cobra.Command, api *client.Client, name string) error {
+	return n.InitReadCommand(command, nil, func(c *cobra.Command, api *client.Client, name string) error {
 		answer, err := apiclient.Read[client.PlanDiff](api.DiffPlan(c.Context(), name))
 		if err != nil {
 			return err
@@ -53,12 +55,13 @@ func diffText(diff client.PlanDiff, names task.Names) string {
 	var text strings.Builder
 	changed, all := 0, 0
 	for _, item := range diff.Items {
-		fmt.Fprintf(&text, "item %d: %s %s", item.Item, names.Beside(item.ServiceID), task.Operation(item.Deployment, item.ContainerExecMethod))
+		fmt.Fprintf(&text, "item %d: %s %s", item.Item, names.WithName(item.ServiceID),
+			task.Operation(item.Deployment, item.ContainerExecMethod))
 		if item.Source != "" {
 			fmt.Fprintf(&text, " %s", render.OneLine(item.Source))
 		}
 		if item.Steps > 0 {
-			fmt.Fprintf(&text, ", by rollouts of %s", render.Count(item.Steps, "step"))
+			fmt.Fprintf(&text, ", by rollouts with %s", render.Count(item.Steps, "step"))
 		}
 		text.WriteString("\n")
 		for _, w := range item.Workloads {
@@ -84,7 +87,7 @@ func writeDiff(text *strings.Builder, w client.WorkloadDiff) {
 	}
 	fmt.Fprintf(text, "  %s %s: %s\n", mark, place, render.OneLine(w.Summary))
 	if w.FromReplicas != nil && w.ToReplicas != nil && *w.FromReplicas != *w.ToReplicas {
-		fmt.Fprintf(text, "      size: %d → %d\n", *w.FromReplicas, *w.ToReplicas)
+		fmt.Fprintf(text, "      replicas: %d → %d\n", *w.FromReplicas, *w.ToReplicas)
 	}
 	if w.Pods > 0 {
 		fmt.Fprintf(text, "      replaces %s\n", render.Count(int(w.Pods), "pod"))
@@ -93,11 +96,11 @@ func writeDiff(text *strings.Builder, w client.WorkloadDiff) {
 		text.WriteString("      " + fieldText(field) + "\n")
 	}
 	if w.Unknown != "" {
-		fmt.Fprintf(text, "      not known: %s\n", render.OneLine(w.Unknown))
+		fmt.Fprintf(text, "      unknown: %s\n", render.OneLine(w.Unknown))
 	}
 }
 
-// fieldText is one changed field: "~ a: 1 → 2", "+ a: 2", "- a: 1".
+// fieldText returns one changed field: "~ a: 1 → 2", "+ a: 2" or "- a: 1".
 func fieldText(f client.FieldChange) string {
 	from, to := render.OneLine(f.From), render.OneLine(f.To)
 	switch {

@@ -1,4 +1,4 @@
-// Package plan holds the commands on deployment plans: apply, validate, run.
+// Package plan implements `slipway plan` and `slipway validate`.
 package plan
 
 import (
@@ -25,7 +25,7 @@ import (
 
 type plans = noun.Noun[client.PlanSummary, client.PlanDocument]
 
-// Command is `slipway plan`.
+// Command returns `slipway plan`.
 func Command(a *app.App) *cobra.Command {
 	var names task.Names
 	n := &plans{
@@ -33,11 +33,11 @@ func Command(a *app.App) *cobra.Command {
 		Page:   task.PageOfPlans,
 		Key:    func(p client.PlanSummary) string { return p.Name },
 		Note:   func(p client.PlanSummary) string { return p.Comment },
-		Titles: []string{"NAME", "ITEMS", "NEWEST TASK", "AGE", "COMMENT"},
+		Titles: []string{"NAME", "ITEMS", "LATEST TASK", "AGE", "COMMENT"},
 		Row: func(p client.PlanSummary) []string {
 			return []string{p.Name, fmt.Sprint(p.Items), p.Task, a.Age(p.CreatedAt), p.Comment}
 		},
-		Empty: "There are no plans: save one with `slipway plan apply -f FILE`.",
+		Empty: "There are no plans. Create one with `slipway plan apply -f FILE`.",
 		Read: func(ctx context.Context, api *client.Client, name string) (apiclient.Reply[client.PlanDocument], error) {
 			answer, err := apiclient.Read[client.PlanDocument](api.GetPlan(ctx, name))
 			if a.Output == app.Table && err == nil {
@@ -46,36 +46,41 @@ func Command(a *app.App) *cobra.Command {
 			return answer, err
 		},
 		Describe: func(_ *app.App, name string, p client.PlanDocument) error {
-			a.Printf(a.Out, "plan %s%s\n%s\n%s", name, render.Because(p.Comment), timesText(p.Times), tree(wavesOf(p), names))
+			a.Printf(a.Out, "plan %s%s\n%s\n%s", name, render.ReasonSuffix(p.Comment), timesText(p.Times),
+				wavesText(wavesOf(p), names))
 			return nil
 		},
-		Encode: plan.Encode, // keeps the order of the keys, which people know from the documentation
+		Encode: plan.Encode, // keeps the documented order of the keys
 		Delete: func(ctx context.Context, api *client.Client, name string) error {
 			return apiclient.NoContent(api.DeletePlan(ctx, name))
 		},
 	}
-	get := n.GetCommand("Show a plan by its waves")
-	get.Long = "Show a plan by its waves. With -o yaml or json it is the document that `slipway plan apply -f - NAME` takes."
-	command := &cobra.Command{Use: n.Command, Aliases: []string{"plans"}, Short: "Plans: what to release, in which order"}
-	command.AddCommand(applyCommand(n), n.ListCommand("List the plans", noun.ListOptions{}), get, runCommand(n), diffCommand(n), historyCommand(n), n.DeleteCommand(
-		"Delete plans. Their past tasks are kept. A plan whose task is under way cannot be deleted: stop the task first."))
+	get := n.GetCommand("Show the waves of a plan")
+	get.Long = "Show the waves of a plan. With -o yaml or json, print the document that `slipway plan apply -f - " +
+		"NAME` accepts."
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"plans"}, Short: "Manage and run plans"}
+	command.AddCommand(applyCommand(n), n.ListCommand("List the plans", noun.ListOptions{}), get, runCommand(n),
+		diffCommand(n), historyCommand(n), n.DeleteCommand(
+			"Delete plans. Their past tasks are kept. A plan with a running task cannot be deleted: stop the task first."))
 	return command
 }
 
 func applyCommand(n *plans) *cobra.Command {
-	return n.ApplyCommand(`A file holds either one plan's document, which is called NAME or else after the file
-(shop.yaml is plan shop), or any number of DeployPlan objects (apiVersion slipway.io/v1alpha1), separated by "---".
+	return n.ApplyCommand(
+		`A file contains either the document of one plan, whose name is NAME or taken from the file name (shop.yaml is
+plan shop), or one or more DeployPlan objects (apiVersion slipway.io/v1alpha1), separated by "---".
 
-Every document is checked before the first one is sent. Saving a plan changes nothing in any cluster; running it does.`,
+All documents are validated before the first one is sent. Saving a plan does not change any cluster; running it does.`,
 		`  slipway plan apply -f shop.yaml
-  slipway plan apply -f - shop < plan.yaml`, manifest.Application{
+  slipway plan apply -f - shop < plan.yaml`, manifest.Applier{
 			Kind: manifest.KindPlan, NameFlag: "NAME", ValidName: catalog.ValidID,
 			Check: func(body []byte) strictyaml.Errors {
 				_, _, errors := plan.Decode(body)
 				return errors
 			},
-			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Applied, error) {
-				return manifest.Answered(api.PutPlanWithBody(ctx, d.Name, apiclient.YAMLBody, bytes.NewReader(d.Body)))
+			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
+				return manifest.ReadResult(api.PutPlanWithBody(ctx, d.Name, apiclient.YAMLBody,
+					bytes.NewReader(d.Body)))
 			},
 		})
 }
@@ -94,19 +99,20 @@ func wavesOf(d plan.Document) []client.Wave {
 	return waves
 }
 
-func tree(waves []client.Wave, names task.Names) string {
+func wavesText(waves []client.Wave, names task.Names) string {
 	var columns render.Columns
 	for _, w := range waves {
 		for _, item := range w.Items {
-			columns.Widen(names.Beside(item.ServiceID))
+			columns.Widen(names.WithName(item.ServiceID))
 		}
 	}
 	var text strings.Builder
 	for n, w := range waves {
 		fmt.Fprintf(&text, "wave %d of %d, priority %d\n", n+1, len(waves), w.Priority)
 		for _, item := range w.Items {
-			operation := fmt.Sprintf("%s   (item %d)", task.Operation(item.Deployment, item.ContainerExecMethod), item.Item)
-			text.WriteString(columns.Text("  ", names.Beside(item.ServiceID), operation) + "\n")
+			operation := fmt.Sprintf("%s   (item %d)", task.Operation(item.Deployment, item.ContainerExecMethod),
+				item.Item)
+			text.WriteString(columns.Text("  ", names.WithName(item.ServiceID), operation) + "\n")
 		}
 	}
 	return text.String()
@@ -114,36 +120,38 @@ func tree(waves []client.Wave, names task.Names) string {
 
 func runCommand(n *plans) *cobra.Command {
 	a := n.App
-	var who app.Who
+	var who app.ActorFlags
 	var options follow.Options
 	var times task.TimesFlags
 	command := &cobra.Command{
 		Use:     "run NAME",
 		Aliases: []string{"execute"},
-		Short:   "Run a plan: start a task",
-		Long: `Run a plan: start a task that carries out the plan and the catalogue entries as they are now. Everything is checked first,
-in the catalogue and in the clusters; what cannot be done is refused with every reason, and nothing is changed.
+		Short:   "Run a plan by starting a task",
+		Long: `Run a plan by starting a task. The task uses the plan and the catalogue entries as they are now. The engine
+first validates everything against the catalogue and the clusters; if anything is invalid, it reports all errors and
+changes nothing.
 
-With --watch the task is followed to its end, and the exit code says how it ended:
+With --watch, the command watches the task until it ends, and the exit code is the outcome:
 
 ` + task.WatchExitCodes + `
 
---key makes a repeat safe: for 30 days the same key is the same task.
+--key makes retries safe: for 30 days, runs with the same key are the same task.
 
---not-before and --times say when its services may begin, beside what the plan itself says. The file has the keys notBefore, windows and
-freezes of a plan. A task that waits shows until when; ` + "`slipway task approve`" + ` with a reason lets it begin at once.`,
+--not-before and --times restrict when services may start, in addition to the times of the plan. The file contains the
+plan's keys notBefore, windows and freezes. A waiting task shows when it will continue; ` + "`slipway task approve`" +
+			` with a reason makes it start immediately.`,
 		Example: `  slipway plan run shop --reason "release 2.4" --watch
   slipway plan run shop --key "$CI_PIPELINE_ID" --watch --timeout 30m
   slipway plan run shop --not-before 2026-12-01T06:00:00+01:00`,
 		Args:              app.ExactName("a plan", "NAME"),
 		ValidArgsFunction: a.Complete(n.Completion),
 	}
-	a.Writing(command, func([]string) error { return errors.Join(options.Check(command), times.Read()) },
+	a.InitWriteCommand(command, func([]string) error { return errors.Join(options.Check(command), times.Read()) },
 		func(c *cobra.Command, api *client.Client, args []string) error {
 			return task.RunPlan(args[0], times).Run(c.Context(), a, api, who, options)
 		})
-	who.Flags(command, "any `text` that is unique to this run, such as a pipeline's number")
-	options.StartFlags(command, task.Words)
+	who.Flags(command, "idempotency `key`, unique to this run, such as a CI pipeline ID")
+	options.StartFlags(command, task.WatchHelp)
 	times.Register(command)
 	return command
 }

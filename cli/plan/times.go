@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/window"
 )
 
-// timesText are the times of a plan, a line each; "" when it has none.
+// timesText returns the times of a plan, one per line; "" if it has none.
 func timesText(times window.Times) string {
 	var text strings.Builder
 	if times.NotBefore != "" {

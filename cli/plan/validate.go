@@ -19,18 +19,18 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// ValidateCommand is `slipway validate`.
+// ValidateCommand returns `slipway validate`.
 func ValidateCommand(a *app.App) *cobra.Command {
 	var offline bool
 	command := &cobra.Command{
 		Use:   "validate FILE",
-		Short: "Check a plan: its waves, and everything that is wrong with it",
-		Long: `Check a plan: its waves, and everything that is wrong with it, each with file and line. FILE holds plans as "slipway plan
-apply" takes them, or is - for the standard input. Nothing is stored and no cluster is changed.
+		Short: "Validate a plan and show its waves",
+		Long: `Validate a plan and show its waves. Errors are reported with file and line. FILE contains plans as "slipway
+plan apply" accepts them; - reads standard input. Nothing is stored and no cluster is changed.
 
-The engine is asked, so that the plan is checked against the catalogue as well; an item that has an error of its own is once that is
-mended, and the output says so. When the engine does not answer, or with --offline,
-the document alone is checked, and the output says so. The exit code is 1 when there are errors; warnings are none.`,
+The engine checks the plan against the catalogue, except for items with other errors. With --offline, or if the engine
+does not respond, only the document is checked. The output shows how much was checked. The exit code is 1 if there are
+errors; warnings do not change it.`,
 		Example: `  slipway validate shop.yaml
   slipway validate --offline - < shop.yaml`,
 		Args: cobra.ExactArgs(1),
@@ -38,19 +38,19 @@ the document alone is checked, and the output says so. The exit code is 1 when t
 	}
 	app.ClientFlags(command)
 	a.OutputFlag(command)
-	command.Flags().BoolVar(&offline, "offline", false, "check the document alone, without the engine and its catalogue")
+	command.Flags().BoolVar(&offline, "offline", false, "check only the document, without the engine and its catalogue")
 	return command
 }
 
 type validation struct {
 	File string `json:"file"`
 	Name string `json:"name,omitempty"`
-	// Catalogue says whether the plan was checked against the catalogue, all of its items that have no errors of their own.
+	// Catalogue is true if the plan was checked against the catalogue, except for items with other errors.
 	Catalogue bool `json:"catalogue"`
-	// scope says the same to people, and how far.
+	// scope describes the extent of the check for users.
 	scope string
 	names task.Names
-	// answered says whether the engine was asked and answered.
+	// answered is true if the engine responded.
 	answered bool
 	client.ValidateResult
 }
@@ -61,13 +61,15 @@ func validate(a *app.App, c *cobra.Command, file string, offline bool) error {
 		return err
 	}
 	for _, d := range documents {
-		if command, other := map[string]string{manifest.KindService: "service", manifest.KindParty: "party"}[d.Kind]; other {
-			findings = append(findings, apiclient.Finding{File: d.File, Wrong: strictyaml.FieldError{Line: manifest.FirstLine(d.Body),
-				Reason: fmt.Sprintf("this document is a %s: `slipway %s apply` checks it", d.Kind, command)}})
+		if command, other := map[string]string{manifest.KindService: "service",
+			manifest.KindParty: "party"}[d.Kind]; other {
+			findings = append(findings, apiclient.Finding{File: d.File,
+				Problem: strictyaml.FieldError{Line: manifest.FirstLine(d.Body),
+					Reason: fmt.Sprintf("this document is a %s: use `slipway %s apply`", d.Kind, command)}})
 		}
 	}
 	if len(findings) > 0 {
-		return manifest.RefuseDocuments(a, findings, "nothing was checked")
+		return manifest.RejectDocuments(a, findings, "nothing was checked")
 	}
 	var api *client.Client
 	if !offline {
@@ -83,7 +85,7 @@ func validate(a *app.App, c *cobra.Command, file string, offline bool) error {
 			return err
 		}
 		if !v.answered {
-			api = nil // asked once in vain is enough
+			api = nil // the engine is unreachable: check the other documents offline
 		}
 		all, valid = append(all, v), valid && v.Valid
 	}
@@ -98,17 +100,23 @@ func validate(a *app.App, c *cobra.Command, file string, offline bool) error {
 	return nil
 }
 
-// validateDocument asks the engine; without one, or when it does not answer, the document is checked here.
+// validateDocument lets the engine check the document. Without an engine, or if it does not respond, it checks the
+// document locally.
 func validateDocument(a *app.App, c *cobra.Command, api *client.Client, d manifest.Document) (validation, error) {
 	if api != nil {
-		answer, err := apiclient.Read[client.ValidateResult](api.ValidatePlanWithBody(c.Context(), apiclient.YAMLBody, bytes.NewReader(d.Body)))
+		answer, err := apiclient.Read[client.ValidateResult](
+			api.ValidatePlanWithBody(c.Context(), apiclient.YAMLBody, bytes.NewReader(d.Body)))
 		var unreachable *apiclient.UnreachableError
 		if err == nil {
 			found := answer.Value
-			found.Errors, found.Warnings = manifest.Locate(d.Body, found.Errors), manifest.Locate(d.Body, found.Warnings)
-			slices.SortStableFunc(found.Errors, func(a, b client.FieldProblem) int { return cmp.Compare(a.Line, b.Line) })
+			found.Errors, found.Warnings = manifest.Locate(d.Body, found.Errors),
+				manifest.Locate(d.Body, found.Warnings)
+			slices.SortStableFunc(found.Errors, func(a, b client.FieldProblem) int {
+				return cmp.Compare(a.Line, b.Line)
+			})
 			scope, some := catalogueScope(d.Body)
-			return validation{File: d.File, Name: d.Name, Catalogue: some, scope: scope, names: task.ReadNames(c.Context(), api), answered: true,
+			return validation{File: d.File, Name: d.Name, Catalogue: some, scope: scope,
+				names: task.ReadNames(c.Context(), api), answered: true,
 				ValidateResult: found}, nil
 		}
 		if !errors.As(err, &unreachable) {
@@ -116,12 +124,13 @@ func validateDocument(a *app.App, c *cobra.Command, api *client.Client, d manife
 		}
 		a.Printf(a.Err, "warning: %s\n", err)
 	}
-	return validation{File: d.File, Name: d.Name, scope: "checked without the catalogue, so services may be missing from it",
-		ValidateResult: validateHere(d.Body)}, nil
+	return validation{File: d.File, Name: d.Name, scope: "checked without the catalogue; unknown services are not " +
+		"detected",
+		ValidateResult: validateOffline(d.Body)}, nil
 }
 
-// catalogueScope says how much of a document the engine can have held against the catalogue, and whether that is anything: an item with an
-// error of its own says too little.
+// catalogueScope describes which items the engine could check against the catalogue. some is false if it could check
+// none, because every item has errors.
 func catalogueScope(body []byte) (scope string, some bool) {
 	document, _, wrong := plan.Decode(body)
 	items := map[int]bool{}
@@ -132,22 +141,20 @@ func catalogueScope(body []byte) (scope string, some bool) {
 	}
 	switch {
 	case len(document.Items) == len(items):
-		return "nothing was checked against the catalogue: that takes an item without errors", false
+		return "catalogue checks were skipped because every item has errors", false
 	case len(items) > 0:
-		whose := "their"
-		if len(items) == 1 {
-			whose = "its"
-		}
-		return fmt.Sprintf("checked against the catalogue, but for %s with errors of %s own", render.Count(len(items), "item"), whose), true
+		return fmt.Sprintf("checked against the catalogue, except %s with errors", render.Count(len(items), "item")),
+			true
 	}
 	return "checked against the catalogue", true
 }
 
-// validateHere checks a document by the engine's own rules, as far as they need no catalogue.
-func validateHere(body []byte) client.ValidateResult {
+// validateOffline checks a document by the engine's rules that need no catalogue.
+func validateOffline(body []byte) client.ValidateResult {
 	document, warnings, wrong := plan.Decode(body)
-	result := client.ValidateResult{Valid: len(wrong) == 0, Errors: apiclient.ProblemsOf(wrong), Warnings: apiclient.ProblemsOf(warnings),
-		Waves: []client.Wave{}}
+	result := client.ValidateResult{Valid: len(wrong) == 0, Errors: apiclient.ProblemsOf(wrong),
+		Warnings: apiclient.ProblemsOf(warnings),
+		Waves:    []client.Wave{}}
 	if result.Valid {
 		result.Waves = wavesOf(document)
 	}
@@ -160,7 +167,7 @@ func printValidations(a *app.App, all []validation) {
 			a.Printf(a.Out, "\n")
 		}
 		if len(v.Waves) > 0 {
-			a.Printf(a.Out, "%s", tree(v.Waves, v.names))
+			a.Printf(a.Out, "%s", wavesText(v.Waves, v.names))
 		}
 		for _, f := range apiclient.FindingsOf(v.File, v.Warnings) {
 			a.Printf(a.Err, "warning: %s\n", f)

@@ -2,12 +2,12 @@ package render
 
 import "strings"
 
-// Columns line up the cells of several lines: they are the widths that the cells need. The last cell of a line is as wide as it has to be.
+// Columns holds the column widths that align the cells of several lines. The last cell of a line is not padded.
 type Columns []int
 
 const columnGap = 3
 
-// Widen makes room for the cells of one more line.
+// Widen makes the columns wide enough for the cells of another line.
 func (c *Columns) Widen(cells ...string) {
 	for n, cell := range cells {
 		if n == len(*c) {
@@ -17,7 +17,7 @@ func (c *Columns) Widen(cells ...string) {
 	}
 }
 
-// Line lays out the cells of one line. A column that is empty in all lines is left out.
+// Line lays out the cells of one line. Columns that are empty in all lines are omitted.
 func (c Columns) Line(indent string, cells ...Span) Line {
 	var line Line
 	for n, cell := range cells {
@@ -26,7 +26,7 @@ func (c Columns) Line(indent string, cells ...Span) Line {
 			continue
 		}
 		if n < len(c) {
-			cell.Text = padded(cell.Text, c[n]+columnGap)
+			cell.Text = padRight(cell.Text, c[n]+columnGap)
 		}
 		cell.Text, indent = indent+cell.Text, ""
 		line = append(line, cell)
@@ -40,20 +40,20 @@ func (c Columns) Text(indent string, cells ...string) string {
 	text.WriteString(indent)
 	for n, cell := range cells {
 		if cell = OneLine(cell); n < len(c) {
-			cell = padded(cell, c[n]+columnGap)
+			cell = padRight(cell, c[n]+columnGap)
 		}
 		text.WriteString(cell)
 	}
 	return strings.TrimRight(text.String(), " ")
 }
 
-// Table lays text out in columns under titles. An empty cell is shown as a dash.
+// Table formats rows in columns under titles. An empty cell is shown as a dash.
 type Table struct {
 	rows    [][]string
 	columns Columns
 }
 
-// NewTable is a table with these titles.
+// NewTable returns a table with these titles.
 func NewTable(titles ...string) *Table { return &Table{rows: [][]string{titles}} }
 
 // Add adds a row.
@@ -65,7 +65,7 @@ func (t *Table) Add(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// Flush gives the rows that it has not given yet.
+// Flush returns the rows added since the last Flush.
 func (t *Table) Flush() string {
 	text := t.String()
 	t.rows = nil
@@ -83,10 +83,10 @@ func (t *Table) String() string {
 	return text.String()
 }
 
-// Hint is a command that a person can give now, and what it does.
+// Hint is a command that is useful now, and its effect.
 type Hint struct{ Command, Effect string }
 
-// Hints are the commands, one on a line.
+// Hints formats the hints, one per line.
 func Hints(hints []Hint) []Line {
 	var columns Columns
 	for _, h := range hints {
@@ -94,7 +94,8 @@ func Hints(hints []Hint) []Line {
 	}
 	var lines []Line
 	for _, h := range hints {
-		lines = append(lines, columns.Line("  ", Span{Text: h.Command, Colour: Bold}, Span{Text: h.Effect, Colour: Dim}))
+		lines = append(lines, columns.Line("  ", Span{Text: h.Command, Colour: Bold},
+			Span{Text: h.Effect, Colour: Dim}))
 	}
 	return lines
 }

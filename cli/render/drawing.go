@@ -1,4 +1,4 @@
-// Package render draws for a person at a terminal: lines of coloured text that fit its width, tables, durations, hints.
+// Package render formats output for a terminal: coloured lines that fit its width, tables, durations and hints.
 package render
 
 import (
@@ -10,43 +10,43 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// Drawing draws a task for a person: its waves, their services, their workloads.
+// Drawing holds the settings for drawing releases: whether to use colours, and the clock.
 type Drawing struct {
 	Colour bool
 	Now    func() time.Time
 }
 
-// Took is how long something ran, or has run so far; "" when it has not begun.
-func (d Drawing) Took(from, to *time.Time) string {
+// Elapsed returns how long something ran, or has run so far; "" if it has not started.
+func (d Drawing) Elapsed(from, to *time.Time) string {
 	if from == nil {
 		return ""
 	}
-	return ShortDuration(plan.Lasted(*from, TimeOr(to, d.Now())))
+	return ShortDuration(plan.ShownDuration(*from, TimeOrDefault(to, d.Now())))
 }
 
-// Since reads ", 3m05s since it began", or " after 3m05s" when it is over; "" when it has not begun.
-func (d Drawing) Since(from, to *time.Time) string {
+// ElapsedSuffix returns ", started 3m05s ago", or " after 3m05s" if it has ended; "" if it has not started.
+func (d Drawing) ElapsedSuffix(from, to *time.Time) string {
 	if from == nil || from.IsZero() || to != nil {
-		return After(from, to)
+		return DurationSuffix(from, to)
 	}
-	return ", " + d.Took(from, nil) + " since it began"
+	return ", started " + d.Elapsed(from, nil) + " ago"
 }
 
-// WaitsFor reads "waits for an approval since 12:00:00 (3m05s)".
-func (d Drawing) WaitsFor(what string, since time.Time) string {
-	return "waits for " + what + " since " + Clock(since, d.Now()) + " (" + d.Took(&since, nil) + ")"
+// WaitingText returns, for example, "waiting for approval since 12:00:00 (3m05s)".
+func (d Drawing) WaitingText(what string, since time.Time) string {
+	return "waiting for " + what + " since " + Clock(since, d.Now()) + " (" + d.Elapsed(&since, nil) + ")"
 }
 
-// Line is a line of text in pieces of one colour each.
+// Line is a line of text: spans with one colour each.
 type Line []Span
 
-// Span is a piece of text in one colour.
+// Span is text in one colour.
 type Span struct {
 	Text   string
 	Colour Colour
 }
 
-// trimmed is the line without blanks at its end.
+// trimmed returns the line without trailing spaces.
 func (l Line) trimmed() Line {
 	for n := len(l) - 1; n >= 0; n-- {
 		if text := strings.TrimRight(l[n].Text, " "); text != "" {
@@ -56,10 +56,10 @@ func (l Line) trimmed() Line {
 	return nil
 }
 
-// Unbounded is the width of what may be as wide as it has to be.
+// Unbounded is the width for output that must not be cut or wrapped.
 const Unbounded = math.MaxInt
 
-// Render paints the lines and cuts them to that many columns.
+// Render colours the lines and cuts them to the width.
 func (d Drawing) Render(lines []Line, width int) []string {
 	texts := make([]string, len(lines))
 	for n, l := range lines {
@@ -75,7 +75,7 @@ func (d Drawing) renderLine(l Line, width int) string {
 	}
 	var text strings.Builder
 	for _, s := range l {
-		part := beginning(s.Text, width)
+		part := prefixOfWidth(s.Text, width)
 		text.WriteString(d.Paint(s.Colour, part))
 		if width -= DisplayWidth(part); len(part) < len(s.Text) {
 			break
@@ -84,10 +84,10 @@ func (d Drawing) renderLine(l Line, width int) string {
 	return text.String() + end
 }
 
-// Colour is a graphic rendition of ECMA-48.
+// Colour is an SGR parameter of ECMA-48.
 type Colour string
 
-// The renditions in use.
+// The colours in use.
 const (
 	Bold   Colour = "1"
 	Dim    Colour = "2"
@@ -97,7 +97,7 @@ const (
 	Cyan   Colour = "36"
 )
 
-// Paint colours the text where colours are wanted.
+// Paint colours the text if colours are enabled.
 func (d Drawing) Paint(c Colour, text string) string {
 	if !d.Colour || c == "" || text == "" {
 		return text
@@ -105,9 +105,9 @@ func (d Drawing) Paint(c Colour, text string) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// Fit draws as much as width columns and height lines hold. The layouts are of the same thing, from the most detailed one to the least; the
-// first one that fits is drawn. A line that is too wide is continued on the next one: its end is often the very cause of a failure. Where
-// even the last layout has no room for that, lines are cut, and those that are left over are counted.
+// Fit draws as much as fits into width columns and height lines. It uses the first layout that fits; they are ordered
+// from the most to the least detailed. Long lines are wrapped, because their end often contains the cause of a failure.
+// If not even the last layout fits, lines are cut, and the omitted ones are counted.
 func (d Drawing) Fit(width, height int, layouts ...func() []Line) []string {
 	var lines []Line
 	for _, layout := range layouts {
@@ -117,7 +117,8 @@ func (d Drawing) Fit(width, height int, layouts ...func() []Line) []string {
 		}
 	}
 	if rest := len(lines) - height; rest > 0 && height > 1 {
-		lines = append(lines[:height-1:height-1], Line{{Text: fmt.Sprintf("  … and %d lines more", rest+1), Colour: Dim}})
+		lines = append(lines[:height-1:height-1], Line{{Text: fmt.Sprintf("  … and %d more lines", rest+1),
+			Colour: Dim}})
 	}
 	return d.Render(lines, width-1)
 }
@@ -130,15 +131,15 @@ func wrapAll(lines []Line, width int) []Line {
 	return all
 }
 
-// hanging is how far a continued line stands to the right of the line that it continues.
-const hanging = 4
+// hangingIndent is the additional indent of a continuation line.
+const hangingIndent = 4
 
-// wrapped breaks a line between words into lines of that width.
+// wrapped breaks a line between words into lines of this width.
 func (l Line) wrapped(width int) []Line {
-	if l.width() <= width || width < 2*hanging {
+	if l.width() <= width || width < 2*hangingIndent {
 		return []Line{l}
 	}
-	indent := min(l.indent()+hanging, width/2)
+	indent := min(l.indent()+hangingIndent, width/2)
 	var lines []Line
 	var line Line
 	used := 0
@@ -148,7 +149,7 @@ func (l Line) wrapped(width int) []Line {
 	}
 	for _, s := range l {
 		for rest := s.Text; rest != ""; {
-			part := beginning(rest, width-used)
+			part := prefixOfWidth(rest, width-used)
 			if len(part) < len(rest) {
 				if blank := strings.LastIndexByte(part, ' '); blank >= 0 {
 					part = part[:blank+1]
@@ -176,7 +177,7 @@ func (l Line) width() int {
 	return columns
 }
 
-// indent is how many blanks the line begins with.
+// indent returns the number of leading spaces.
 func (l Line) indent() int {
 	columns := 0
 	for _, s := range l {

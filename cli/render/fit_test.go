@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestALineThatIsTooWideIsContinued(t *testing.T) {
+func TestFit_WrapsLongLines(t *testing.T) {
 	t.Parallel()
 	cause := "pod web-7c9-x2x: ImagePullBackOff: registry.example/shop/web:tpyo: manifest unknown"
 	line := Line{{Text: "  state", Colour: Red}, {Text: ": " + cause}}
@@ -18,20 +18,23 @@ func TestALineThatIsTooWideIsContinued(t *testing.T) {
 			require.Less(t, DisplayWidth(l), width, "no line reaches the edge of the terminal: %q", l)
 		}
 		text := strings.Join(strings.Fields(strings.Join(drawn, " ")), "")
-		require.Contains(t, text, strings.ReplaceAll(cause, " ", ""), "nothing of the cause is lost at %d columns", width)
+		require.Contains(t, text, strings.ReplaceAll(cause, " ", ""), "nothing of the cause is lost at %d columns",
+			width)
 	}
-	require.Equal(t, []string{"  state: pod web-7c9-x2x: ImagePullBackOff:", "      registry.example/shop/web:tpyo: manifest",
+	require.Equal(t, []string{"  state: pod web-7c9-x2x: ImagePullBackOff:",
+		"      registry.example/shop/web:tpyo: manifest",
 		"      unknown"},
-		Drawing{}.Fit(48, 10, layout), "lines break between words and hang")
+		Drawing{}.Fit(48, 10, layout), "lines break between words, and continuations are indented")
 }
 
-func TestWhatDoesNotFitIsLeftOutFirst(t *testing.T) {
+func TestFit_UsesFirstLayoutThatFits(t *testing.T) {
 	t.Parallel()
 	many := func() []Line { return []Line{{{Text: "head"}}, {{Text: "one"}}, {{Text: "two"}}, {{Text: "three"}}} }
 	few := func() []Line { return []Line{{{Text: "head"}}, {{Text: "one " + strings.Repeat("x ", 20)}}} }
-	require.Len(t, Drawing{}.Fit(80, 4, many, few), 4, "what fits is drawn whole")
+	require.Len(t, Drawing{}.Fit(80, 4, many, few), 4, "the first layout fits")
 	require.Equal(t, "head", Drawing{}.Fit(80, 3, many, few)[0])
-	require.Len(t, Drawing{}.Fit(80, 3, many, few), 2, "the next layout is taken where the first has no room")
-	require.Equal(t, []string{"head", "one x x x…"}, Drawing{}.Fit(11, 2, many, few), "without room to continue a line it is cut")
-	require.Equal(t, []string{"head", "  … and 3 lines more"}, Drawing{}.Fit(80, 2, many), "lines that are left over are counted")
+	require.Len(t, Drawing{}.Fit(80, 3, many, few), 2, "the second layout is used if the first does not fit")
+	require.Equal(t, []string{"head", "one x x x…"}, Drawing{}.Fit(11, 2, many, few),
+		"a line is cut if there is no room to wrap it")
+	require.Equal(t, []string{"head", "  … and 3 more lines"}, Drawing{}.Fit(80, 2, many), "omitted lines are counted")
 }

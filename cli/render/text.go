@@ -11,23 +11,23 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// TimeOr is the time, or the other one where it is not known.
-func TimeOr(at *time.Time, other time.Time) time.Time {
+// TimeOrDefault returns the time, or other if the time is unknown.
+func TimeOrDefault(at *time.Time, other time.Time) time.Time {
 	if at == nil || at.IsZero() {
 		return other
 	}
 	return *at
 }
 
-// Because appends a reason, or a comment, where there is one.
-func Because(reason string) string {
+// ReasonSuffix returns ": " and the reason, or "" without a reason.
+func ReasonSuffix(reason string) string {
 	if reason = OneLine(reason); reason == "" {
 		return ""
 	}
 	return ": " + reason
 }
 
-// Count is a number with its noun: "1 party", "3 parties".
+// Count returns a number with its noun: "1 party", "3 parties".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -35,10 +35,10 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, Plural(noun))
 }
 
-// Fraction is "3/5".
+// Fraction returns, for example, "3/5".
 func Fraction(n, of int) string { return fmt.Sprintf("%d/%d", n, of) }
 
-// Plural is the word for several: "services", "parties", "matches".
+// Plural returns the plural of a noun: "services", "parties", "matches".
 func Plural(noun string) string {
 	if stem, found := strings.CutSuffix(noun, "y"); found {
 		return stem + "ies"
@@ -57,7 +57,8 @@ func OrDash(text string) string {
 	return text
 }
 
-// ShortDuration is a duration in its two largest units: 9s, 3m05s, 2h10m, 4d3h. Less than nothing, as between two clocks, is 0s.
+// ShortDuration formats a duration in its two largest units: 9s, 3m05s, 2h10m, 4d3h. A negative one, caused by clock
+// differences, is 0s.
 func ShortDuration(d time.Duration) string {
 	seconds := max(int64(d/time.Second), 0)
 	switch {
@@ -71,7 +72,7 @@ func ShortDuration(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", seconds/86400, seconds/3600%24)
 }
 
-// ReasonAndMessage is the word for it and the sentence, or what of the two there is.
+// ReasonAndMessage joins a condition's reason and message; either may be empty.
 func ReasonAndMessage(reason, message string) string {
 	if reason == "" || message == "" {
 		return reason + message
@@ -79,7 +80,7 @@ func ReasonAndMessage(reason, message string) string {
 	return reason + ": " + message
 }
 
-// DisplayWidth is how many columns of a terminal the text takes: Chinese characters take two, accents of their own none.
+// DisplayWidth returns the number of terminal columns of the text: Chinese characters take two, combining accents none.
 func DisplayWidth(text string) int {
 	columns := 0
 	for _, r := range text {
@@ -99,27 +100,27 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// padded fills the text with blanks up to that many columns.
-func padded(text string, columns int) string {
+// padRight appends spaces up to this number of columns.
+func padRight(text string, columns int) string {
 	return text + strings.Repeat(" ", max(columns-DisplayWidth(text), 0))
 }
 
-// Clipped cuts the text to that many columns and marks the cut.
-func Clipped(text string, columns int) string {
+// Truncate cuts the text to this number of columns and marks the cut with an ellipsis.
+func Truncate(text string, columns int) string {
 	if DisplayWidth(text) <= columns {
 		return text
 	}
-	return beginning(text, columns-1) + "…"
+	return prefixOfWidth(text, columns-1) + "…"
 }
 
-// maxCell is how wide the sentence in a row of a table may be: an error with a URL and a digest would make the whole table unreadable.
+// maxCell bounds the width of a sentence in a table: an error with a URL and a digest would make the table unreadable.
 const maxCell = 100
 
-// Cell is a sentence in one line, cut for a row of a table. Whoever wants it whole gets the object itself.
-func Cell(text string) string { return Clipped(OneLine(text), maxCell) }
+// Cell returns a sentence on one line, cut for a table. `get` prints the complete text.
+func Cell(text string) string { return Truncate(OneLine(text), maxCell) }
 
-// beginning is as much of the text as fits into that many columns.
-func beginning(text string, columns int) string {
+// prefixOfWidth returns the longest prefix that fits into this number of columns.
+func prefixOfWidth(text string, columns int) string {
 	used := 0
 	for at, r := range text {
 		if used += runeWidth(r); used > columns {
@@ -129,7 +130,8 @@ func beginning(text string, columns int) string {
 	return text
 }
 
-// OneLine makes text of any origin safe to print: line breaks and control characters, which could move the cursor, become blanks.
+// OneLine makes untrusted text safe to print: it replaces line breaks and control characters, which could move the
+// cursor, by spaces.
 func OneLine(text string) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control) {
@@ -140,15 +142,15 @@ func OneLine(text string) string {
 	return strings.TrimSpace(clean)
 }
 
-// After reads " after 3m05s", "" while one of the times is not known.
-func After(from, to *time.Time) string {
+// DurationSuffix returns " after 3m05s", or "" if one of the times is unknown.
+func DurationSuffix(from, to *time.Time) string {
 	if from == nil || to == nil || from.IsZero() {
 		return ""
 	}
-	return " after " + ShortDuration(plan.Lasted(*from, *to))
+	return " after " + ShortDuration(plan.ShownDuration(*from, *to))
 }
 
-// Clock is a time as a person reads it today: the date is there when it is another.
+// Clock returns the time of day, preceded by the date if it is not today.
 func Clock(at, today time.Time) string {
 	at = at.In(today.Location())
 	if at.Format(time.DateOnly) != today.Format(time.DateOnly) {
@@ -157,9 +159,9 @@ func Clock(at, today time.Time) string {
 	return at.Format(time.TimeOnly)
 }
 
-// Prose breaks the paragraphs of a text into lines of at most that many columns. Lines that begin with a blank are lists and tables, and
-// stay as they are.
-func Prose(text string, columns int) string {
+// WrapText wraps the paragraphs of a text at this number of columns. Lines that begin with a space (lists and tables)
+// are not changed.
+func WrapText(text string, columns int) string {
 	var lines, words []string
 	flush := func() {
 		line := ""

@@ -2,13 +2,13 @@ package render
 
 import "slipway.io/slipway/release/rollout"
 
-// WaitInWords is what a release waits for, as in "waits for an approval".
-func WaitInWords(kind rollout.WaitKind) string {
+// WaitText returns what a release waits for, as in "waiting for approval".
+func WaitText(kind rollout.WaitKind) string {
 	switch kind {
 	case rollout.WaitApproval:
-		return "an approval"
+		return "approval"
 	case rollout.WaitTimer:
-		return "its pause to end"
+		return "the pause to end"
 	case rollout.WaitWindow:
 		return "a release window"
 	case rollout.WaitPods:
@@ -18,9 +18,9 @@ func WaitInWords(kind rollout.WaitKind) string {
 	case rollout.WaitParty:
 		return "the party's cluster"
 	case rollout.WaitDrift:
-		return "a decision: somebody else has changed what is released"
+		return "a decision about a change by another client"
 	case rollout.WaitResume:
-		return "a person"
+		return "user action"
 	}
 	return string(kind)
 }

@@ -23,55 +23,62 @@ import (
 	claims "slipway.io/slipway/release/workloadops"
 )
 
-type left struct {
+// leftovers is what an unfinished rollout has left on a workload.
+type leftovers struct {
 	workload catalog.Workload
 	saved    rollout.Saved
 	claim    string
 	// template is the digest of the live pod template, live the template itself.
 	template string
 	live     map[string]any
-	// edited says that somebody has changed the template since the last step came to rest.
+	// edited is true if another client changed the template since the last completed step.
 	edited bool
 }
 
-func (l left) holder() string { return claims.ParseHolder(l.claim).WorkflowID }
+func (l leftovers) holder() string { return claims.ParseHolder(l.claim).WorkflowID }
 
-// named refuses what another engine or another rollout than the one that was named has left: it may be live, and nobody can tell here.
-func (l left) named(o options) error {
+// checkIdentity returns an error if the rollout is another one, or another engine's, than the user named: it may still
+// be running, which the repair cannot detect.
+func (l leftovers) checkIdentity(o options) error {
 	holder := claims.ParseHolder(cmp.Or(l.claim, l.saved.Claim))
 	if engine := holder.Engine; engine.UID != "" && engine.Name != o.engine {
-		return fmt.Errorf("%s: the rollout on it is one of engine %s, not of engine %s: stop it there; if nothing of that engine works on it "+
-			"any more, name it with --engine %s", l.workload, engine.Name, o.engine, engine.Name)
+		return fmt.Errorf("%s: its rollout belongs to engine %s, not to engine %s: stop it there; if that engine no "+
+			"longer works on it, "+
+			"use --engine %s", l.workload, engine.Name, o.engine, engine.Name)
 	}
 	if asked := cmp.Or(o.rollout, l.workload.WorkloadRef.Name); l.saved.Name != asked {
-		return fmt.Errorf("%s: the rollout on it is called %s, not %s: if you mean that one, name it with --rollout %s", l.workload, l.saved.Name,
+		return fmt.Errorf("%s: its rollout is %s, not %s: to repair that rollout, use --rollout %s", l.workload,
+			l.saved.Name,
 			asked, l.saved.Name)
 	}
 	return nil
 }
 
-// nothingLeftError: there is nothing to repair.
-type nothingLeftError string
+// nothingToRepairError means that there is nothing to repair.
+type nothingToRepairError string
 
-func (e nothingLeftError) Error() string { return string(e) }
+func (e nothingToRepairError) Error() string { return string(e) }
 
 func resourceOf(ref catalog.WorkloadRef) schema.GroupVersionResource {
 	version, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		version = schema.GroupVersion{Version: ref.APIVersion} // parseWorkload knows its kinds
+		// cannot happen: app.WorkloadOfKind returns valid versions
+		version = schema.GroupVersion{Version: ref.APIVersion}
 	}
 	return version.WithResource(strings.ToLower(ref.Kind) + "s")
 }
 
-// readLeft reads what a rollout has left on the workload; nothingLeftError when it left nothing.
-func readLeft(ctx context.Context, api dynamic.Interface, w catalog.Workload) (left, error) {
-	l := left{workload: w}
-	object, err := api.Resource(resourceOf(w.WorkloadRef)).Namespace(w.Namespace).Get(ctx, w.WorkloadRef.Name, metav1.GetOptions{})
+// readLeftovers reads what a rollout has left on the workload. It returns nothingToRepairError if there is nothing to
+// repair.
+func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workload) (leftovers, error) {
+	l := leftovers{workload: w}
+	object, err := api.Resource(resourceOf(w.WorkloadRef)).Namespace(w.Namespace).Get(ctx, w.WorkloadRef.Name,
+		metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return l, fmt.Errorf("there is no %s: is this the right cluster and namespace?", w)
+		return l, fmt.Errorf("%s not found: check the cluster and namespace", w)
 	case err != nil:
-		return l, fmt.Errorf("%s cannot be read: %w", w, err)
+		return l, fmt.Errorf("cannot read %s: %w", w, err)
 	}
 	annotations := object.GetAnnotations()
 	l.claim = annotations[claims.AnnotationClaimedBy]
@@ -79,30 +86,34 @@ func readLeft(ctx context.Context, api dynamic.Interface, w catalog.Workload) (l
 	there := text != ""
 	switch {
 	case !there && annotations[rollout.AnnotationSaved] != "":
-		return l, nothingLeftError(fmt.Sprintf("%s carries only copies of what a release of before had on it, which kubectl rollout undo has brought back: there is "+
-			"nothing to repair, and the next release takes them away", w))
+		return l, nothingToRepairError(fmt.Sprintf(
+			"%s has only annotations of an earlier release, restored by kubectl rollout undo: there is "+
+				"nothing to repair, and the next release removes them", w))
 	case !there && l.claim != "":
-		return l, nothingLeftError(fmt.Sprintf("%s is held by %s, which is no rollout: run that operation again, it brings home what "+
-			"it has begun", w, l.holder()))
+		return l, nothingToRepairError(fmt.Sprintf(
+			"%s is held by %s, which is not a rollout: run that operation again to complete or restore what "+
+				"it started", w, l.holder()))
 	case !there:
-		return l, nothingLeftError(fmt.Sprintf("%s carries nothing of a rollout: there is nothing to repair", w))
+		return l, nothingToRepairError(fmt.Sprintf("%s has no unfinished rollout: there is nothing to repair", w))
 	}
 	saved, err := pods.ReadSaved(w.WorkloadRef, text)
 	if err != nil {
-		return l, fmt.Errorf("%s: its annotation %s cannot be read (%w): put the workload right by hand, as its annotation %s says",
+		return l, fmt.Errorf("%s: cannot read its annotation %s (%w): restore the workload manually, following its "+
+			"annotation %s",
 			w, rollout.AnnotationSaved, err, rollout.AnnotationRecover)
 	}
 	l.saved = *saved
 	l.live, _, _ = unstructured.NestedMap(object.Object, "spec", "template")
 	l.template = pods.Digest(l.live)
-	l.edited = l.editedSince(ctx, api, annotations[rollout.AnnotationRest])
+	l.edited = l.editedSince(ctx, api, annotations[rollout.AnnotationSettled])
 	return l, nil
 }
 
-// editedSince says whether the template is neither the stable one nor the one of the last rest. While pods move the rest names none: then it is compared with the
-// new version's revision, and where that is not known yet, only the rollout's own first write has noted its gate.
-func (l left) editedSince(ctx context.Context, api dynamic.Interface, text string) bool {
-	var rest rollout.Rest
+// editedSince reports whether another client changed the template since the last completed step: it is neither the
+// stable one nor the one recorded then. While pods are being replaced, the record has no template: then it compares
+// with the new version's revision. If that is unknown too, GateSeen is set only by the rollout's own first write.
+func (l leftovers) editedSince(ctx context.Context, api dynamic.Interface, text string) bool {
+	var rest rollout.SettledState
 	if text == "" || json.Unmarshal([]byte(text), &rest) != nil || l.template == l.saved.StableTemplate {
 		return false
 	}
@@ -113,12 +124,13 @@ func (l left) editedSince(ctx context.Context, api dynamic.Interface, text strin
 		return rest.GateSeen == 0
 	}
 	fresh, err := l.newTemplate(ctx, api)
-	return err != nil || pods.Digest(fresh) != l.template // a newest revision that can't be read is nothing to rely on
+	return err != nil || pods.Digest(fresh) != l.template // an unreadable revision counts as a change
 }
 
-// newVersion is what the workload's template is to become for the new version: template is the digest of the live one when that is the new
-// version already; else change makes it of the stable one.
-func (l left) newVersion(ctx context.Context, api dynamic.Interface) (template string, change strategy.Change, err error) {
+// newVersion returns the new version's template: its digest if the live template already is the new version, otherwise
+// the change that turns the stable template into it.
+func (l leftovers) newVersion(ctx context.Context, api dynamic.Interface) (template string, change strategy.Change,
+	err error) {
 	if l.template != l.saved.StableTemplate {
 		return l.template, change, nil
 	}
@@ -130,13 +142,16 @@ func (l left) newVersion(ctx context.Context, api dynamic.Interface) (template s
 	return "", change, err
 }
 
-// newTemplate reads the new version's pod template from where it still stands: the extra workload, or the revision that was made of it.
-func (l left) newTemplate(ctx context.Context, api dynamic.Interface) (map[string]any, error) {
+// newTemplate reads the new version's pod template from the extra workload, or from the revision that the controller
+// made.
+func (l leftovers) newTemplate(ctx context.Context, api dynamic.Interface) (map[string]any, error) {
 	w, saved := l.workload, l.saved
-	resource, name, path := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}, saved.Canary,
+	resource, name, path := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"},
+		saved.Canary,
 		[]string{"data", "spec", "template"}
-	nothing := fmt.Errorf("%s has no pod of the new version yet, and nothing says what that is: bring it home to stable, and start "+
-		"the release again", w)
+	nothing := fmt.Errorf(
+		"%s has no pod of the new version yet, and its template is unknown: use --to stable, and start "+
+			"the release again", w)
 	switch {
 	case saved.CanaryWorkload != "":
 		resource.Resource, name, path = "deployments", saved.CanaryWorkload, []string{"spec", "template"}
@@ -150,23 +165,23 @@ func (l left) newTemplate(ctx context.Context, api dynamic.Interface) (map[strin
 		return nil, nothing
 	}
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("%s: %s %s, which has the new version's pod template, is not there: bring the workload home to stable, "+
+		return nil, fmt.Errorf("%s: %s %s, which has the new version's pod template, was not found: use --to stable, "+
 			"and start the release again",
 			w, strings.TrimSuffix(resource.Resource, "s"), name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s %s cannot be read: %w", strings.TrimSuffix(resource.Resource, "s"), name, err)
+		return nil, fmt.Errorf("cannot read %s %s: %w", strings.TrimSuffix(resource.Resource, "s"), name, err)
 	}
 	template, _, _ := unstructured.NestedMap(object.Object, path...)
 	template = pods.Stripped(template)
 	if saved.CanaryWorkload != "" {
-		takeAway(template, saved.CanaryMetadata)
+		removeAdded(template, saved.CanaryMetadata)
 	}
 	return template, nil
 }
 
-// takeAway removes what was added to the pods of the extra workload.
-func takeAway(template map[string]any, added *strategy.PodMetadata) {
+// removeAdded removes the labels and annotations that were added to the pods of the extra workload.
+func removeAdded(template map[string]any, added *strategy.PodMetadata) {
 	unstructured.RemoveNestedField(template, "metadata", "labels", strategy.LabelCanaryOf)
 	if added == nil {
 		return
@@ -179,16 +194,16 @@ func takeAway(template map[string]any, added *strategy.PodMetadata) {
 	}
 }
 
-// templatePatch is the patch that makes one pod template of another, of the kind that a Change of that API version has: a strategic
-// merge patch for apps/v1, a JSON merge patch otherwise.
+// templatePatch returns the patch between two pod templates, of the type that a Change of this API version uses: a
+// strategic merge patch for apps/v1, otherwise a JSON merge patch.
 func templatePatch(apiVersion string, from, to map[string]any) (json.RawMessage, error) {
 	before, err := json.Marshal(from)
 	if err != nil {
-		return nil, fmt.Errorf("the stable pod template cannot be written as JSON: %w", err)
+		return nil, fmt.Errorf("cannot encode the stable pod template as JSON: %w", err)
 	}
 	after, err := json.Marshal(to)
 	if err != nil {
-		return nil, fmt.Errorf("the new pod template cannot be written as JSON: %w", err)
+		return nil, fmt.Errorf("cannot encode the new pod template as JSON: %w", err)
 	}
 	if apiVersion == claims.APIVersion {
 		patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.PodTemplateSpec{})

@@ -30,15 +30,16 @@ import (
 var webWorkload = catalog.Workload{Namespace: "shop",
 	WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}
 
-// leftSaved is what a canary with an Ingress has saved.
+// leftSaved is the saved state of a canary with an Ingress.
 func leftSaved() rollout.Saved {
 	return rollout.Saved{Name: "web", WorkflowID: "rollout/default/shop/web", Claim: "rollout/default/shop/web@run-1",
 		Style:  strategy.StylePartition,
 		Stable: "6d9c", Canary: "5f7b", StableTemplate: "digest", Replicas: 10,
-		Routings: []strategy.Routing{{Service: "web", GraceSeconds: 3, Ingress: &strategy.IngressRef{Class: "nginx", Name: "web"}}}}
+		Routings: []strategy.Routing{{Service: "web", GraceSeconds: 3,
+			Ingress: &strategy.IngressRef{Class: "nginx", Name: "web"}}}}
 }
 
-// leftOn is a Deployment with these annotations.
+// leftOn is a cluster with a Deployment with these annotations.
 func leftOn(annotations map[string]any) *tools {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
 		"metadata": map[string]any{"name": "web", "namespace": "shop", "annotations": annotations,
@@ -47,7 +48,7 @@ func leftOn(annotations map[string]any) *tools {
 	return &tools{objects: fake.NewSimpleDynamicClient(runtime.NewScheme(), object), close: func() {}}
 }
 
-// recorded are hands that note what they are asked and answer by a script.
+// recorded records the calls and returns scripted errors.
 type recorded struct {
 	calls   []string
 	claims  []string
@@ -79,18 +80,18 @@ func (h *recorded) Borrowed(context.Context, rollout.RouteRequest) ([]kube.Ref, 
 	return nil, nil
 }
 
-// session is what a repair printed, and how long it waited between its attempts.
+// session is the output of a repair and its pauses between attempts.
 type session struct {
 	out, errs bytes.Buffer
 	pauses    []time.Duration
 }
 
-// repaired runs a repair of what is left, with these hands and this standard input.
+// repaired runs a repair with these activities and this standard input.
 func repaired(t *testing.T, tools *tools, h *recorded, input string, o options) (*session, error) {
 	t.Helper()
 	s := &session{}
 	a := &app.App{In: strings.NewReader(input), Out: &s.out, Err: &s.errs}
-	tools.hands = h
+	tools.activities = h
 	o.timeout, o.engine = time.Minute, cmp.Or(o.engine, "slipway")
 	now := time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
 	a.Now = func() time.Time { return now }
@@ -101,7 +102,7 @@ func repaired(t *testing.T, tools *tools, h *recorded, input string, o options) 
 var backOrder = []string{"begin", "RouteTrafficToStable", "ResumeWorkload to stable", "RestoreStableService",
 	"RemoveCanaryService", "ReleaseWorkloadControl to stable"}
 
-func TestRepairGoesInTheOrderOfFinalising(t *testing.T) {
+func TestRepair_UsesOrderOfFinalising(t *testing.T) {
 	t.Parallel()
 	h := &recorded{answers: map[string][]error{"ResumeWorkload to stable": {
 		&failure.Error{Kind: failure.NotReady, Message: "3 of 10 pods are ready", RetryAfter: 2 * time.Second},
@@ -113,44 +114,49 @@ func TestRepairGoesInTheOrderOfFinalising(t *testing.T) {
 	require.NoError(t, err)
 	want := append(append([]string{}, backOrder[:3]...),
 		append([]string{"ResumeWorkload to stable", "ResumeWorkload to stable"}, backOrder[3:]...)...)
-	require.Equal(t, want, h.calls, "the order of a rollback, and what is not ready is asked again")
+	require.Equal(t, want, h.calls, "the order of a rollback, and calls that are not ready are repeated")
 	for _, claim := range h.claims {
-		require.Equal(t, "rollout/default/shop/web@run-1", claim, "it acts under the claim that stands there")
+		require.Equal(t, "rollout/default/shop/web@run-1", claim, "it uses the existing claim")
 	}
-	require.Equal(t, `Deployment shop/web carries rollout web (partition): stable revision 6d9c, new revision 5f7b
+	require.Equal(t, `Deployment shop/web has rollout web (partition): stable revision 6d9c, new revision 5f7b
 workflow rollout/default/shop/web holds it
-to bring it home to the stable version:
-  1. give the routes back what was borrowed
-  2. give the workload its settings back and wait until every pod is of the stable version and ready
-  3. give the stable Service its own selector back
+steps to move it to the stable version:
+  1. restore the routes
+  2. restore the workload's settings and wait until all pods have the stable version and are ready
+  3. restore the selector of the stable Service
   4. remove the canary Service
-  5. take away what is left of the rollout: extra workload, borrowed autoscalers, annotations, claim
-1 of 5: give the routes back what was borrowed
-2 of 5: give the workload its settings back and wait until every pod is of the stable version and ready
+  5. remove the remains of the rollout: extra workload, changes of autoscalers, annotations, claim
+1 of 5: restore the routes
+2 of 5: restore the workload's settings and wait until all pods have the stable version and are ready
   3 of 10 pods are ready
-3 of 5: give the stable Service its own selector back
+3 of 5: restore the selector of the stable Service
 4 of 5: remove the canary Service
-5 of 5: take away what is left of the rollout: extra workload, borrowed autoscalers, annotations, claim
-Deployment shop/web is whole, of the stable version; nothing of the rollout is left on it
+5 of 5: remove the remains of the rollout: extra workload, changes of autoscalers, annotations, claim
+Deployment shop/web runs only the stable version; nothing of the rollout is left on it
 `, s.out.String())
-	object, err := tools.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Get(t.Context(), "web", metav1.GetOptions{})
+	object, err := tools.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Get(t.Context(), "web",
+		metav1.GetOptions{})
 	require.NoError(t, err)
-	require.NotEmpty(t, object.GetAnnotations()[rollout.AnnotationRepair], "it is taken over first; these hands never give it back")
-	require.Equal(t, []time.Duration{3 * time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}, s.pauses,
-		"whatever follows a change of the routes waits until it has taken effect")
-	require.Contains(t, s.errs.String(), "stop it first: slipway rollout stop shop/web", "a living engine would be surprised")
+	require.NotEmpty(t, object.GetAnnotations()[rollout.AnnotationRepair],
+		"the workload is taken over first; the fake never restores it")
+	require.Equal(t, []time.Duration{3 * time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second,
+		3 * time.Second}, s.pauses,
+		"calls after a change of routes wait until it has taken effect")
+	require.Contains(t, s.errs.String(), "stop it first: slipway rollout stop shop/web",
+		"the user is told to stop the engine's rollout first")
 }
 
-func TestRepairOfAnUnclaimedSplit(t *testing.T) {
+func TestRepair_OfFrozenSplit_UsesSavedClaim(t *testing.T) {
 	t.Parallel()
 	h := &recorded{}
-	_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String()}), h, "y\n", options{to: "stable"})
+	_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String()}), h, "y\n",
+		options{to: "stable"})
 	require.NoError(t, err)
-	require.Equal(t, "rollout/default/shop/web@run-1", h.claims[0], "what routes to a frozen split is still held by its claim")
+	require.Equal(t, "rollout/default/shop/web@run-1", h.claims[0], "the routes of a frozen split still have its claim")
 	require.Equal(t, backOrder, h.calls)
 }
 
-func TestRepairThatDoesNothing(t *testing.T) {
+func TestRepair_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	carrying := map[string]any{rollout.AnnotationSaved: leftSaved().String()}
 	cases := map[string]struct {
@@ -161,25 +167,36 @@ func TestRepairThatDoesNothing(t *testing.T) {
 		code        int
 		says        string
 	}{
-		"Nothing": {"A workload without a rollout is left alone.", nil, "", options{to: "stable", yes: true}, app.ExitStopped,
-			"carries nothing of a rollout"},
-		"Other": {"A plan's operation is not a rollout.", map[string]any{claims.AnnotationClaimedBy: "task/x/1-2@r"}, "",
-			options{to: "stable", yes: true}, app.ExitStopped, "held by task/x/1-2, which is no rollout"},
-		"OtherEngine": {"Another engine's release may be live, and this one cannot know.", map[string]any{rollout.AnnotationSaved: leftSaved().String(),
-			claims.AnnotationClaimedBy: "rollout/default/shop/web@run-1@blue/uid-b"}, "", options{to: "stable", yes: true}, app.ExitFailure,
-			"is one of engine blue, not of engine slipway: stop it there; if nothing of that engine works on it any more, name it with --engine blue"},
-		"OtherEngineFrozen": {"Nor what it has left frozen.", map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), "@run-1", "@run-1@blue/uid-b", 1)},
-			"", options{to: "stable", yes: true}, app.ExitFailure, "is one of engine blue"},
-		"OtherRollout": {"A rollout of another name is named.", map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), `"web"`, `"web-v2"`, 1)},
-			"", options{to: "stable", yes: true}, app.ExitFailure, "the rollout on it is called web-v2, not web: if you mean that one, name it with --rollout web-v2"},
-		"Forged": {"A tenant's own patch is not followed.", map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), `"style"`,
-			`"settings":{"/spec/template":{}},"style"`, 1)}, "", options{to: "stable", yes: true}, app.ExitFailure,
-			"somebody has added /spec/template, which no rollout of a Deployment borrows"},
-		"DryRun":   {"A dry run only says it.", carrying, "", options{to: "stable", dryRun: true}, app.ExitOK, ""},
-		"No":       {"Who says no is believed.", carrying, "n\n", options{to: "stable"}, app.ExitFailure, ""},
-		"NoAnswer": {"A pipe that says nothing has not agreed.", carrying, "", options{to: "stable"}, app.ExitFailure, ""},
-		"Malformed": {"What cannot be read is not guessed at.", map[string]any{rollout.AnnotationSaved: "{"}, "",
-			options{to: "stable", yes: true}, app.ExitFailure, "cannot be read"},
+		"Nothing": {"A workload without a rollout is not changed.", nil, "", options{to: "stable", yes: true},
+			app.ExitStopped,
+			"has no unfinished rollout"},
+		"Other": {"A plan's operation is not a rollout.", map[string]any{claims.AnnotationClaimedBy: "task/x/1-2@r"},
+			"",
+			options{to: "stable", yes: true}, app.ExitStopped, "held by task/x/1-2, which is not a rollout"},
+		"OtherEngine": {"Another engine's release may still be running.",
+			map[string]any{rollout.AnnotationSaved: leftSaved().String(),
+				claims.AnnotationClaimedBy: "rollout/default/shop/web@run-1@blue/uid-b"}, "",
+			options{to: "stable", yes: true}, app.ExitFailure,
+			"belongs to engine blue, not to engine slipway: stop it there; if that engine no longer works on it, use " +
+				"--engine blue"},
+		"OtherEngineFrozen": {"So may its frozen rollout be in use.",
+			map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), "@run-1", "@run-1@blue/uid-b",
+				1)},
+			"", options{to: "stable", yes: true}, app.ExitFailure, "belongs to engine blue"},
+		"OtherRollout": {"A rollout with another name must be named.",
+			map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), `"web"`, `"web-v2"`, 1)},
+			"", options{to: "stable", yes: true}, app.ExitFailure,
+			"its rollout is web-v2, not web: to repair that rollout, use --rollout web-v2"},
+		"Forged": {"A manipulated annotation is rejected.",
+			map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), `"style"`,
+				`"settings":{"/spec/template":{}},"style"`, 1)}, "", options{to: "stable", yes: true}, app.ExitFailure,
+			"another client has added /spec/template, which no rollout of a Deployment borrows"},
+		"DryRun": {"A dry run only prints the steps.", carrying, "", options{to: "stable", dryRun: true}, app.ExitOK,
+			""},
+		"No":       {"The user declined.", carrying, "n\n", options{to: "stable"}, app.ExitFailure, ""},
+		"NoAnswer": {"Without an answer nothing is changed.", carrying, "", options{to: "stable"}, app.ExitFailure, ""},
+		"Malformed": {"An unreadable annotation is an error.", map[string]any{rollout.AnnotationSaved: "{"}, "",
+			options{to: "stable", yes: true}, app.ExitFailure, "cannot read"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -203,68 +220,78 @@ func TestRepairThatDoesNothing(t *testing.T) {
 	}
 }
 
-func TestRepairOfWhatIsNamed(t *testing.T) {
+func TestRepair_AcceptsNamedEngineAndRollout(t *testing.T) {
 	t.Parallel()
 	for reason, o := range map[string]options{
-		"its engine is named":      {to: "stable", yes: true, engine: "blue", rollout: "web-v2"},
-		"it is asked on a dry run": {to: "stable", dryRun: true, engine: "blue", rollout: "web-v2"},
+		"its engine is named":     {to: "stable", yes: true, engine: "blue", rollout: "web-v2"},
+		"the same with a dry run": {to: "stable", dryRun: true, engine: "blue", rollout: "web-v2"},
 	} {
-		_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), `"web"`, `"web-v2"`, 1),
+		_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(),
+			`"web"`, `"web-v2"`, 1),
 			claims.AnnotationClaimedBy: "rollout/default/shop/web-v2@run-1@blue/uid-b"}), &recorded{}, "", o)
 		require.NoError(t, err, reason)
 	}
 }
 
-func TestRepairEndsAtWhatAPersonMustDecide(t *testing.T) {
+func TestRepair_Stops_AtPermanentFailure(t *testing.T) {
 	t.Parallel()
 	h := &recorded{answers: map[string][]error{"ResumeWorkload to stable": {failure.New(failure.WorkloadFailed,
 		"pod web-1: ImagePullBackOff")}}}
-	_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String()}), h, "", options{to: "stable", yes: true})
+	_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String()}), h, "",
+		options{to: "stable", yes: true})
 	require.EqualError(t, err, "pod web-1: ImagePullBackOff")
-	require.Equal(t, backOrder[:3], h.calls, "nothing further is done")
+	require.Equal(t, backOrder[:3], h.calls, "no further step is executed")
 }
 
-// What an undo has brought back of a release that is over is nobody's operation, and nothing to be brought home.
-func TestCopiesThatAnUndoHasBroughtBackAreNotRepaired(t *testing.T) {
+// kubectl rollout undo may restore annotations of a release that has ended. They belong to no operation, and need no
+// repair.
+func TestRepair_IgnoresAnnotations_RestoredByKubectlUndo(t *testing.T) {
 	t.Parallel()
-	api := leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String(), claims.AnnotationClaimedBy: leftSaved().Claim})
-	object, err := api.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Get(t.Context(), "web", metav1.GetOptions{})
+	api := leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String(),
+		claims.AnnotationClaimedBy: leftSaved().Claim})
+	object, err := api.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Get(t.Context(), "web",
+		metav1.GetOptions{})
 	require.NoError(t, err)
-	object.SetLabels(map[string]string{claims.LabelRollout: rollout.Saved{Claim: "rollout/default/shop/web@run-2"}.Mark()})
-	_, err = api.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Update(t.Context(), object, metav1.UpdateOptions{})
+	object.SetLabels(
+		map[string]string{claims.LabelRollout: rollout.Saved{Claim: "rollout/default/shop/web@run-2"}.Mark()})
+	_, err = api.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Update(t.Context(), object,
+		metav1.UpdateOptions{})
 	require.NoError(t, err)
 	h := &recorded{}
 	_, err = repaired(t, api, h, "", options{to: "stable", yes: true})
-	require.ErrorContains(t, err, "which kubectl rollout undo has brought back")
+	require.ErrorContains(t, err, "restored by kubectl rollout undo")
 	require.Empty(t, h.calls)
 }
 
-// TestEditedSince warns of the edit of somebody else, and of nothing else.
+// TestEditedSince checks that only changes by other clients are reported.
 func TestEditedSince(t *testing.T) {
 	t.Parallel()
 	podsOf := func(image string) map[string]any {
-		return map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "app", "image": image}}}}
+		return map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "app",
+			"image": image}}}}
 	}
 	canary := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSet",
-		"metadata": map[string]any{"name": "web-5f7b", "namespace": "shop"}, "spec": map[string]any{"template": podsOf("web:2")}}}
+		"metadata": map[string]any{"name": "web-5f7b", "namespace": "shop"},
+		"spec":     map[string]any{"template": podsOf("web:2")}}}
 	api := fake.NewSimpleDynamicClient(runtime.NewScheme(), canary)
 	ours, theirs := pods.Digest(podsOf("web:2")), pods.Digest(podsOf("web:3"))
 	for _, c := range []struct {
 		reason, rest, live, canary string
 		want                       bool
 	}{
-		{"it rests with another template", rollout.Rest{Template: ours}.String(), theirs, "5f7b", true},
-		{"it rests as the rollout left it", rollout.Rest{Template: ours}.String(), ours, "5f7b", false},
-		{"it is the stable one", rollout.Rest{Template: ours}.String(), "digest", "5f7b", false},
-		{"its pods move, and are of the new version", rollout.Rest{GateSeen: 4}.String(), ours, "5f7b", false},
-		{"somebody has edited it while pods moved", rollout.Rest{GateSeen: 4}.String(), theirs, "5f7b", true},
-		{"an edit was stopped on the way home", rollout.Rest{Surge: 1}.String(), theirs, "5f7b", true},
-		{"the revision that it should be of is not there", rollout.Rest{}.String(), ours, "7c9d", true},
-		{"its first write has just been made", rollout.Rest{GateSeen: 4}.String(), ours, "", false},
-		{"an edit was stopped before the first pod came", rollout.Rest{}.String(), theirs, "", true},
-		{"nothing is noted", "", ours, "5f7b", false},
+		{"the template differs from the recorded one", rollout.SettledState{Template: ours}.String(), theirs, "5f7b",
+			true},
+		{"the template is the recorded one", rollout.SettledState{Template: ours}.String(), ours, "5f7b", false},
+		{"the template is the stable one", rollout.SettledState{Template: ours}.String(), "digest", "5f7b", false},
+		{"pods are being replaced by the new version", rollout.SettledState{GateSeen: 4}.String(), ours, "5f7b", false},
+		{"changed while pods were being replaced", rollout.SettledState{GateSeen: 4}.String(), theirs, "5f7b", true},
+		{"a change was stopped during the rollback", rollout.SettledState{Surge: 1}.String(), theirs, "5f7b", true},
+		{"the revision of the new version is missing", rollout.SettledState{}.String(), ours, "7c9d", true},
+		{"only the rollout's first write was made", rollout.SettledState{GateSeen: 4}.String(), ours, "", false},
+		{"a change was stopped before the first new pod", rollout.SettledState{}.String(), theirs, "", true},
+		{"nothing is recorded", "", ours, "5f7b", false},
 	} {
-		l := left{workload: webWorkload, saved: leftSaved(), template: c.live}
+		l := leftovers{workload: webWorkload, saved: leftSaved(), template: c.live}
 		l.saved.Canary = c.canary
 		require.Equal(t, c.want, l.editedSince(t.Context(), api, c.rest), c.reason)
 	}

@@ -16,20 +16,23 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// take puts rollout.AnnotationRepair on everything that the rollout has borrowed: the API server's guard then lets our edits through, and
-// an engine that is still there, or comes back, writes nothing more. Each object loses it with the write that gives it back.
-func (r *repairer) take(ctx context.Context) error {
-	routes, err := r.hands.Borrowed(ctx, r.routeRequest(r.subject, rollout.RouteToStable))
+// takeOverAll sets rollout.AnnotationRepair on everything that the rollout has borrowed. The API server's guard then
+// allows the repair's changes, and a running engine writes nothing more. The write that restores an object removes the
+// annotation.
+func (r *repairer) takeOverAll(ctx context.Context) error {
+	routes, err := r.activities.Borrowed(ctx, r.routeRequest(r.subject, rollout.RouteToStable))
 	if err != nil {
 		return err
 	}
-	namespace := r.left.workload.Namespace
-	for _, name := range r.left.saved.Autoscalers {
-		routes = append(routes, kube.Ref{Resource: autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"),
+	namespace := r.leftovers.workload.Namespace
+	for _, name := range r.leftovers.saved.Autoscalers {
+		routes = append(routes, kube.Ref{Resource: autoscalingv2.SchemeGroupVersion.WithResource(
+			"horizontalpodautoscalers"),
 			Namespace: namespace, Name: name})
 	}
-	workload := kube.Ref{Resource: resourceOf(r.left.workload.WorkloadRef), Namespace: namespace, Name: r.left.workload.WorkloadRef.Name}
-	if extra := r.left.saved.CanaryWorkload; extra != "" {
+	workload := kube.Ref{Resource: resourceOf(r.leftovers.workload.WorkloadRef), Namespace: namespace,
+		Name: r.leftovers.workload.WorkloadRef.Name}
+	if extra := r.leftovers.saved.CanaryWorkload; extra != "" {
 		routes = append(routes, kube.Ref{Resource: workload.Resource, Namespace: namespace, Name: extra})
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
@@ -39,13 +42,15 @@ func (r *repairer) take(ctx context.Context) error {
 	}
 	for _, ref := range append(routes, workload) {
 		if err := r.takeOver(ctx, ref, ref == workload, body); err != nil {
-			return fmt.Errorf("%s %s/%s cannot be taken over for the repair: %w", ref.Resource.Resource, ref.Namespace, ref.Name, err)
+			return fmt.Errorf("cannot take over %s %s/%s for the repair: %w", ref.Resource.Resource, ref.Namespace,
+				ref.Name, err)
 		}
 	}
 	return nil
 }
 
-// takeOver takes one object over, where it is there and, unless it is the workload, held: what isn't held is never given back.
+// takeOver marks one object, if it exists and is borrowed or is the workload. Objects that are not borrowed would keep
+// the annotation, because they are never restored.
 func (r *repairer) takeOver(ctx context.Context, ref kube.Ref, isWorkload bool, body []byte) error {
 	objects := r.objects.Resource(ref.Resource).Namespace(ref.Namespace)
 	object, err := objects.Get(ctx, ref.Name, metav1.GetOptions{})

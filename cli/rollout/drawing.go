@@ -11,22 +11,23 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// aroundStep is how many steps before and after the current one are drawn where there is no room for all of them.
+// aroundStep is the number of steps drawn before and after the current one if there is no room for all.
 const aroundStep = 2
 
-// Whole draws all of the rollout, however wide and long that is, with a footer.
-func Whole(d render.Drawing, s rollout.Status, footer ...render.Line) []string {
+// DrawAll draws the complete rollout and a footer, regardless of the terminal's size.
+func DrawAll(d render.Drawing, s rollout.Status, footer ...render.Line) []string {
 	return d.Render(append(layout(d, s, len(s.Steps)), footer...), render.Unbounded)
 }
 
-// Fit draws as much of the rollout as width columns and height lines hold: steps far from the current one are left out first.
+// Fit draws as much of the rollout as fits into width columns and height lines. Steps far from the current one are
+// omitted first.
 func Fit(d render.Drawing, s rollout.Status, width, height int) []string {
 	return d.Fit(width, height,
 		func() []render.Line { return layout(d, s, len(s.Steps)) },
 		func() []render.Line { return layout(d, s, aroundStep) })
 }
 
-// layout draws the rollout with at most so many steps before and after the current one.
+// layout draws the rollout with at most this many steps before and after the current one.
 func layout(d render.Drawing, s rollout.Status, around int) []render.Line {
 	lines := header(d, s)
 	lines = append(lines, stepLines(d, s, around)...)
@@ -39,14 +40,15 @@ func layout(d render.Drawing, s rollout.Status, around int) []render.Line {
 	return lines
 }
 
-func nameIn(s rollout.Status) app.Name {
-	return app.Name{Party: s.Party, Namespace: s.Namespace, Name: s.Name}
+func nameIn(s rollout.Status) app.ObjectName {
+	return app.ObjectName{Party: s.Party, Namespace: s.Namespace, Name: s.Name}
 }
 
 func keyOf(s rollout.Status) string { return nameIn(s).String() }
 
 func titleOf(s rollout.Status) string {
-	return render.OneLine(fmt.Sprintf("rollout %s: %s %s, %s", keyOf(s), s.WorkloadRef.Kind, s.WorkloadRef.Name, string(s.Style)))
+	return render.OneLine(fmt.Sprintf("rollout %s: %s %s, %s", keyOf(s), s.WorkloadRef.Kind, s.WorkloadRef.Name,
+		string(s.Style)))
 }
 
 func header(d render.Drawing, s rollout.Status) []render.Line {
@@ -56,7 +58,8 @@ func header(d render.Drawing, s rollout.Status) []render.Line {
 	}
 	lines := []render.Line{
 		{{Text: titleOf(s), Colour: render.Bold}},
-		{{Text: state + d.Since(&s.CreatedAt, s.FinishedAt), Colour: phaseColour(s)}, {Text: render.Because(s.Reason)}},
+		{{Text: state + d.ElapsedSuffix(&s.CreatedAt, s.FinishedAt), Colour: phaseColour(s)},
+			{Text: render.ReasonSuffix(s.Reason)}},
 	}
 	if what := newVersion(s); what != "" {
 		lines = append(lines, render.Line{{Text: what, Colour: render.Dim}})
@@ -93,7 +96,7 @@ func phaseColour(s rollout.Status) render.Colour {
 	return render.Yellow
 }
 
-// stepLines are the steps, one on a line, with those far from the current one counted only.
+// stepLines draws one step per line; steps far from the current one are only counted.
 func stepLines(d render.Drawing, s rollout.Status, around int) []render.Line {
 	if len(s.Steps) == 0 {
 		return nil
@@ -102,7 +105,8 @@ func stepLines(d render.Drawing, s rollout.Status, around int) []render.Line {
 	first, last := max(at-around, 1), min(at+around, len(s.Steps))
 	var lines []render.Line
 	if first > 1 {
-		lines = append(lines, render.Line{{Text: fmt.Sprintf("  … %s before", render.Count(first-1, "step")), Colour: render.Dim}})
+		lines = append(lines, render.Line{{Text: fmt.Sprintf("  … %s earlier", render.Count(first-1, "step")),
+			Colour: render.Dim}})
 	}
 	var columns render.Columns
 	for _, step := range s.Steps {
@@ -113,12 +117,13 @@ func stepLines(d render.Drawing, s rollout.Status, around int) []render.Line {
 		lines = append(lines, stepLine(d, s, step, columns))
 	}
 	if last < len(s.Steps) {
-		lines = append(lines, render.Line{{Text: fmt.Sprintf("  … %s more", render.Count(len(s.Steps)-last, "step")), Colour: render.Dim}})
+		lines = append(lines, render.Line{{Text: fmt.Sprintf("  … %s more", render.Count(len(s.Steps)-last, "step")),
+			Colour: render.Dim}})
 	}
 	return lines
 }
 
-// stepCells are what a step asks, in words: its pods, its traffic, its pause.
+// stepCells returns the settings of a step as text: pods, traffic and pause.
 func stepCells(step rollout.StepStatus) []string {
 	traffic := step.Traffic
 	if len(step.Matches) > 0 {
@@ -127,21 +132,22 @@ func stepCells(step rollout.StepStatus) []string {
 	if traffic != "" {
 		traffic = "traffic " + traffic
 	}
-	return []string{fmt.Sprintf("step %d", step.Index), "pods " + step.Replicas.String(), traffic, pauseInWords(step.Pause)}
+	return []string{fmt.Sprintf("step %d", step.Index), "pods " + step.Replicas.String(), traffic,
+		pauseText(step.Pause)}
 }
 
-// pauseInWords says how a step ends. A duration is written as it comes from the API, "2h0m0s".
-func pauseInWords(pause string) string {
+// pauseText returns how a step ends. The API returns durations as "2h0m0s".
+func pauseText(pause string) string {
 	switch pause {
 	case "approval":
-		return "then an approval"
+		return "then approval"
 	case "none", "":
 		return ""
 	}
 	if d, err := time.ParseDuration(pause); err == nil {
 		pause = render.ShortDuration(d)
 	}
-	return "then a pause of " + pause
+	return "then pause " + pause
 }
 
 const stateWidth = 18
@@ -157,11 +163,11 @@ func stepLine(d render.Drawing, s rollout.Status, step rollout.StepStatus, colum
 		cells = append(cells, render.Span{Text: cell})
 	}
 	cells = append(cells, render.Span{Text: stateOfStep(s, step, current), Colour: stepColour(s, step, current)},
-		render.Span{Text: d.Took(step.StartedAt, step.FinishedAt)})
+		render.Span{Text: d.Elapsed(step.StartedAt, step.FinishedAt)})
 	return append(render.Line{{Text: marker, Colour: render.Bold}}, columns.Line("", cells...)...)
 }
 
-// stateOfStep says where a step stands; the current one in the finer words of the rollout.
+// stateOfStep returns the state of a step; for the current step the more detailed state of the rollout.
 func stateOfStep(s rollout.Status, step rollout.StepStatus, current bool) string {
 	if current && s.FinalisingStep != "" {
 		return s.FinalisingStep
@@ -184,44 +190,46 @@ func stepColour(s rollout.Status, step rollout.StepStatus, current bool) render.
 	return render.Dim
 }
 
-// splitLines are how the pods and the traffic are split between the versions.
+// splitLines draws how pods and traffic are split between the versions.
 func splitLines(s rollout.Status) []render.Line {
 	var lines []render.Line
 	if s.Replicas > 0 {
 		share := s.CanaryReplicas * 100 / s.Replicas
-		lines = append(lines, render.Line{{Text: "pods      "}, {Text: bar(share), Colour: render.Cyan}, {Text: "  " + podsInWords(s)}})
+		lines = append(lines, render.Line{{Text: "pods      "}, {Text: bar(share), Colour: render.Cyan},
+			{Text: "  " + podsText(s)}})
 	}
 	if t := s.Traffic; t != nil {
 		share := t.CanaryWeight
-		if routesAreBack(s) && s.Replicas > 0 {
+		if routesRestored(s) && s.Replicas > 0 {
 			share = s.CanaryReplicas * 100 / s.Replicas
 		}
-		lines = append(lines, render.Line{{Text: "traffic   "}, {Text: bar(share), Colour: render.Cyan}, {Text: "  " + trafficInWords(s)}})
+		lines = append(lines, render.Line{{Text: "traffic   "}, {Text: bar(share), Colour: render.Cyan},
+			{Text: "  " + trafficText(s)}})
 	}
 	return lines
 }
 
-func podsInWords(s rollout.Status) string {
-	return fmt.Sprintf("%d of %d are new, %d of these ready", s.CanaryReplicas, s.Replicas, s.CanaryReadyReplicas)
+func podsText(s rollout.Status) string {
+	return fmt.Sprintf("%d of %d are new, %d of them ready", s.CanaryReplicas, s.Replicas, s.CanaryReadyReplicas)
 }
 
-// routesAreBack says whether the routes were given back at the end: then traffic goes wherever the pods are.
-func routesAreBack(s rollout.Status) bool {
-	ending := s.FinalisingStep != "" || over(s)
+// routesRestored reports whether the routes were restored at the end. Then traffic follows the pods.
+func routesRestored(s rollout.Status) bool {
+	ending := s.FinalisingStep != "" || ended(s)
 	return ending && s.Traffic.CanaryWeight == 0 && len(s.Traffic.Matches) == 0
 }
 
-func trafficInWords(s rollout.Status) string {
+func trafficText(s rollout.Status) string {
 	t := s.Traffic
 	switch {
 	case t == nil:
 		return ""
 	case len(t.Matches) > 0:
-		return "requests that match go to the new version: " + matchesInWords(t.Matches)
-	case routesAreBack(s):
-		return "the routes are given back, it follows the pods"
+		return "matching requests go to the new version: " + matchesText(t.Matches)
+	case routesRestored(s):
+		return "routes are restored, traffic follows the pods"
 	}
-	return fmt.Sprintf("%d %% goes to the new version, %d %% to the stable one", t.CanaryWeight, t.StableWeight)
+	return fmt.Sprintf("%d %% to the new version, %d %% to the stable version", t.CanaryWeight, t.StableWeight)
 }
 
 const barWidth = 20
@@ -231,8 +239,8 @@ func bar(percent int32) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
 }
 
-// matchesInWords reads "header user=li and path /pay, or query beta=1".
-func matchesInWords(matches []strategy.Match) string {
+// matchesText returns, for example, "header user=li and path /pay, or query beta=1".
+func matchesText(matches []strategy.Match) string {
 	var any []string
 	for _, m := range matches {
 		var all []string
@@ -250,12 +258,14 @@ func matchesInWords(matches []strategy.Match) string {
 	return render.OneLine(strings.Join(any, ", or "))
 }
 
-// waitLines say what the rollout waits for, how long still, and who can do what about it.
+// waitLines draws what the rollout waits for, the remaining time, and the commands that are useful now.
 func waitLines(d render.Drawing, s rollout.Status) []render.Line {
 	w := s.WaitingFor
-	text := d.WaitsFor(render.WaitInWords(w.Kind), w.Since)
+	text := d.WaitingText(render.WaitText(w.Kind), w.Since)
 	if w.Until != nil {
-		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()), render.ShortDuration(w.Until.Sub(d.Now())))
+		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()),
+			render.ShortDuration(w.Until.Sub(d.Now())))
 	}
-	return append([]render.Line{{{Text: text, Colour: render.Yellow}, {Text: render.Because(w.Message)}}}, render.Hints(Hints(s))...)
+	return append([]render.Line{{{Text: text, Colour: render.Yellow}, {Text: render.ReasonSuffix(w.Message)}}},
+		render.Hints(Hints(s))...)
 }

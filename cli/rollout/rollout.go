@@ -1,4 +1,4 @@
-// Package rollout holds the commands on rollouts: start, follow, approve, go back.
+// Package rollout implements `slipway rollout`: start, watch, approve, roll back.
 package rollout
 
 import (
@@ -22,63 +22,66 @@ import (
 
 type rollouts = noun.Noun[client.RolloutSummary, client.Rollout]
 
-// Command is `slipway rollout`.
+// Command returns `slipway rollout`.
 func Command(a *app.App) *cobra.Command {
 	n := newNoun(a)
 	command := &cobra.Command{
 		Use: n.Command, Aliases: []string{"rollouts", "ro"},
-		Short: "Rollouts: canary and blue-green releases of one workload, step by step",
+		Short: "Release one workload step by step: canary or blue-green",
 	}
 	command.AddCommand(startCommand(a), validateCommand(a), listCommand(n),
-		n.GetCommand("Show a rollout: its steps, its split, what it waits for, who decided what"),
+		n.GetCommand("Show a rollout: its steps, split, wait and history"),
 		watchCommand(n), waitCommand(n), historyCommand(n), undoCommand(n))
 	for _, v := range verbs(n) {
 		command.AddCommand(n.VerbCommand(v, func(s client.Rollout) string {
-			return fmt.Sprintf("rollout %s is %s%s", keyOf(s), s.Phase, render.Because(s.Reason))
+			return fmt.Sprintf("rollout %s is %s%s", keyOf(s), s.Phase, render.ReasonSuffix(s.Reason))
 		}))
 	}
 	return command
 }
 
-var phases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseFailed, rollout.PhaseHealthy, rollout.PhaseRolledBack,
+var phases = []rollout.Phase{rollout.PhaseProgressing, rollout.PhaseFailed, rollout.PhaseHealthy,
+	rollout.PhaseRolledBack,
 	rollout.PhaseCancelled}
 
 func newNoun(a *app.App) *rollouts {
-	var where app.Place
+	var where app.ScopeFlags
 	return &rollouts{
-		App: a, Command: "rollout", Name: "rollout", Argument: "NAME", Place: &where, Flags: where.Flags,
+		App: a, Command: "rollout", Name: "rollout", Argument: "NAME", Scope: &where, Flags: where.Flags,
 		Page:   pages(&where, client.ListRolloutsParams{}),
 		Key:    func(r client.RolloutSummary) string { return r.Namespace + "/" + r.Name },
 		Note:   func(r client.RolloutSummary) string { return string(r.Phase) },
 		Titles: []string{"NAME", "STYLE", "PHASE", "WAITS FOR", "SINCE", "AGE", "CHANGE", "REASON"},
 		Row: func(r client.RolloutSummary) []string {
-			wait, since := waitInList(a, r.Phase, r.WaitingFor)
-			return []string{called(r).String(), string(r.Style), string(r.Phase),
+			wait, since := waitColumns(a, r.Phase, r.WaitingFor)
+			return []string{nameOfSummary(r).String(), string(r.Style), string(r.Phase),
 				wait, since, a.Age(r.CreatedAt), r.Summary, r.Reason}
 		},
-		Empty: "There are no such rollouts.",
+		Empty: "No rollouts found.",
 		Read: func(ctx context.Context, api *client.Client, key string) (apiclient.Reply[client.Rollout], error) {
 			return readOne(ctx, api, nameOf(where.Party, key))
 		},
 		Describe: func(_ *app.App, _ string, s client.Rollout) error {
-			a.Draw(Whole(a.Drawing(), s, follow.Footer("what was decided", s.History, s.Workflow)...))
+			a.Draw(DrawAll(a.Drawing(), s, follow.Footer("history", s.History, s.Workflow)...))
 			return nil
 		},
 	}
 }
 
-func nameOf(party, key string) app.Name {
+func nameOf(party, key string) app.ObjectName {
 	namespace, name, _ := strings.Cut(key, "/")
-	return app.Name{Party: party, Namespace: namespace, Name: name}
+	return app.ObjectName{Party: party, Namespace: namespace, Name: name}
 }
 
-func readOne(ctx context.Context, api *client.Client, n app.Name) (apiclient.Reply[client.Rollout], error) {
-	return apiclient.Read[client.Rollout](api.GetRollout(ctx, n.Namespace, n.Name, &client.GetRolloutParams{Party: n.PartyParam()}))
+func readOne(ctx context.Context, api *client.Client, n app.ObjectName) (apiclient.Reply[client.Rollout], error) {
+	return apiclient.Read[client.Rollout](api.GetRollout(ctx, n.Namespace, n.Name,
+		&client.GetRolloutParams{Party: n.PartyParam()}))
 }
 
-func pages(where *app.Place, params client.ListRolloutsParams) func(context.Context, *client.Client, int,
+func pages(where *app.ScopeFlags, params client.ListRolloutsParams) func(context.Context, *client.Client, int,
 	*string) ([]client.RolloutSummary, string, error) {
-	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.RolloutSummary, string, error) {
+	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.RolloutSummary, string,
+		error) {
 		params.Limit, params.Cursor = &limit, cursor
 		if where.Namespace != "" {
 			params.Namespace = &where.Namespace
@@ -93,14 +96,14 @@ func pages(where *app.Place, params client.ListRolloutsParams) func(context.Cont
 func listCommand(n *rollouts) *cobra.Command {
 	var inPhase, waitsFor []string
 	var steps bool
-	command := n.ListCommand("List the rollouts, newest first: the release that runs of each, or else its last one", noun.ListOptions{
+	command := n.ListCommand("List the rollouts, newest first, each with its current or last release", noun.ListOptions{
 		Limited: true, Check: func() (err error) {
 			params := client.ListRolloutsParams{}
 			if params.Phase, err = app.ParseOneOf("phase", inPhase, phases); err != nil {
 				return err
 			}
 			params.WaitingFor, err = app.ParseOneOf("waiting-for", waitsFor, rollout.WaitKinds)
-			n.Page = pages(n.Place, params)
+			n.Page = pages(n.Scope, params)
 			if steps {
 				showSteps(n)
 			}
@@ -109,17 +112,19 @@ func listCommand(n *rollouts) *cobra.Command {
 	command.Example = `  slipway rollout list --waiting-for approval
   slipway rollout list -n shop --steps`
 	f := command.Flags()
-	f.StringSliceVar(&inPhase, "phase", nil, "only rollouts in this `phase`; may be repeated: "+strictyaml.List(phases))
+	f.StringSliceVar(&inPhase, "phase", nil, "list only rollouts in this `phase`; can be repeated: "+
+		strictyaml.List(phases))
 	f.StringSliceVar(&waitsFor, "waiting-for", nil,
-		"only rollouts that wait for this `kind` of thing; may be repeated: "+strictyaml.List(rollout.WaitKinds))
-	f.BoolVar(&steps, "steps", false, "also show step, traffic and pods; that takes one request for each rollout")
+		"list only rollouts that wait for this `kind` of event; can be repeated: "+strictyaml.List(rollout.WaitKinds))
+	f.BoolVar(&steps, "steps", false, "also show step, traffic and pods; needs one request per rollout")
 	app.FlagChoices(command, "phase", phases...)
 	app.FlagChoices(command, "waiting-for", rollout.WaitKinds...)
 	return command
 }
 
-// waitInList says what a rollout waits for and since when, "" for nothing. One that has failed needs a retry: a resume of it is refused.
-func waitInList(a *app.App, phase rollout.Phase, w *rollout.WaitingFor) (wait, since string) {
+// waitColumns returns what a rollout waits for and since when, or "". A failed rollout waits for a retry: it cannot be
+// resumed.
+func waitColumns(a *app.App, phase rollout.Phase, w *rollout.WaitingFor) (wait, since string) {
 	switch {
 	case w == nil:
 		return "", ""
@@ -129,56 +134,61 @@ func waitInList(a *app.App, phase rollout.Phase, w *rollout.WaitingFor) (wait, s
 	return string(w.Kind), a.Age(w.Since)
 }
 
-func called(r client.RolloutSummary) app.Name {
-	return app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
+func nameOfSummary(r client.RolloutSummary) app.ObjectName {
+	return app.ObjectName{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
 }
 
-// showSteps has the list read each rollout for what a list does not know.
+// showSteps adds columns to the list for which each rollout must be read.
 func showSteps(n *rollouts) {
-	whole := map[app.Name]rollout.Status{}
-	n.Complete = func(ctx context.Context, api *client.Client, items []client.RolloutSummary) error {
+	statuses := map[app.ObjectName]rollout.Status{}
+	n.ReadExtra = func(ctx context.Context, api *client.Client, items []client.RolloutSummary) error {
 		for _, item := range items {
-			answer, err := readOne(ctx, api, called(item))
+			answer, err := readOne(ctx, api, nameOfSummary(item))
 			if err != nil {
 				return err
 			}
-			whole[called(item)] = answer.Value
+			statuses[nameOfSummary(item)] = answer.Value
 		}
 		return nil
 	}
 	n.Titles = []string{"NAME", "STYLE", "PHASE", "STEP", "TRAFFIC", "NEW", "READY", "OF", "WAITS FOR", "SINCE"}
 	n.Row = func(item client.RolloutSummary) []string {
-		s := whole[called(item)]
+		s := statuses[nameOfSummary(item)]
 		traffic := ""
-		wait, since := waitInList(n.App, s.Phase, s.WaitingFor)
-		if s.Traffic != nil && !routesAreBack(s) {
+		wait, since := waitColumns(n.App, s.Phase, s.WaitingFor)
+		if s.Traffic != nil && !routesRestored(s) {
 			traffic = fmt.Sprintf("%d%%", s.Traffic.CanaryWeight)
 			if len(s.Traffic.Matches) > 0 {
 				traffic = "by match"
 			}
 		}
-		return []string{keyOf(s), string(s.Style), string(s.Phase), fmt.Sprintf("%d/%d", s.CurrentStepIndex, len(s.Steps)), traffic,
+		return []string{keyOf(s), string(s.Style), string(s.Phase),
+			fmt.Sprintf("%d/%d", s.CurrentStepIndex, len(s.Steps)), traffic,
 			fmt.Sprint(s.CanaryReplicas), fmt.Sprint(s.CanaryReadyReplicas), fmt.Sprint(s.Replicas), wait, since}
 	}
 }
 
 func historyCommand(n *rollouts) *cobra.Command {
 	a := n.App
-	page := func(ctx context.Context, api *client.Client, key string, limit int, cursor *string) ([]client.RolloutRelease, string, error) {
-		name := nameOf(n.Place.Party, key)
+	page := func(ctx context.Context, api *client.Client, key string, limit int,
+		cursor *string) ([]client.RolloutRelease, string, error) {
+		name := nameOf(n.Scope.Party, key)
 		return apiclient.ReadPage[client.RolloutRelease](api.GetRolloutHistory(ctx, name.Namespace, name.Name,
 			&client.GetRolloutHistoryParams{Party: name.PartyParam(), Limit: &limit, Cursor: cursor}))
 	}
-	command := noun.HistoryCommand(n, "releases", page, []string{"REVISION", "STARTED", "PHASE", "TOOK", "BY", "IMAGES", "POD TEMPLATE", "REPLACED", "WHY"},
+	command := noun.HistoryCommand(n, "releases", page,
+		[]string{"REVISION", "STARTED", "PHASE", "TOOK", "BY", "IMAGES", "POD TEMPLATE", "REPLACED", "WHY"},
 		func(r client.RolloutRelease) []string {
 			s := r.Rollout
-			return []string{numberOf(s.Revision), render.Clock(s.CreatedAt, a.Now()), string(s.Phase), a.Took(&s.CreatedAt, s.FinishedAt), r.Actor,
-				strategy.ImageList(s.Images), s.CanaryRevision, replaced(r), why(r)}
+			return []string{numberOf(s.Revision), render.Clock(s.CreatedAt, a.Now()), string(s.Phase),
+				a.Elapsed(&s.CreatedAt, s.FinishedAt), r.Actor,
+				strategy.ImageList(s.Images), s.CanaryRevision, replaced(r), reasonOf(r)}
 		})
-	command.Short = "List the releases of a rollout's name, newest first"
-	command.Long = `List the releases of a rollout's name, newest first: the one that runs, and the past ones that are kept. REVISION is the
-number by which "slipway rollout undo --to-revision" knows the version of a release, and REPLACED the version that it found.
-With -o json or yaml each is there whole, with who decided what.`
+	command.Short = "List the releases of a rollout, newest first"
+	command.Long =
+		`List the current and past releases of a rollout, newest first. REVISION is the number of a release's version for
+"slipway rollout undo --to-revision", and REPLACED is the version that it replaced. With -o json or yaml, each release
+is printed completely, with its history of decisions.`
 	command.Example = `  slipway rollout history shop/web --limit 5`
 	return command
 }
@@ -190,7 +200,7 @@ func numberOf(revision int64) string {
 	return strconv.FormatInt(revision, 10)
 }
 
-// replaced is the version that a release found: "2: app=registry/web:1".
+// replaced returns the version that a release replaced, such as "2: app=registry/web:1".
 func replaced(r client.RolloutRelease) string {
 	images := strategy.ImageList(r.Rollout.StableImages)
 	if number := numberOf(r.Replaced); number != "" {
@@ -199,10 +209,10 @@ func replaced(r client.RolloutRelease) string {
 	return images
 }
 
-// why is the reason that somebody gave; of an undo that it is one, too.
-func why(r client.RolloutRelease) string {
+// reasonOf returns the reason that the user gave, preceded by what an undo restored.
+func reasonOf(r client.RolloutRelease) string {
 	if r.Rollout.Undo == nil {
 		return r.Reason
 	}
-	return r.Rollout.Undo.String() + render.Because(r.Reason)
+	return r.Rollout.Undo.String() + render.ReasonSuffix(r.Reason)
 }

@@ -24,22 +24,23 @@ import (
 func startCommand(a *app.App) *cobra.Command {
 	var request startRequest
 	var body requestBody
-	var who app.Who
+	var who app.ActorFlags
 	var options follow.Options
 	command := &cobra.Command{
 		Use:   "start",
 		Short: "Start a canary or blue-green release of a workload",
-		Long: `Start a canary or blue-green release of a workload. -f takes the request as the HTTP API does, or a whole Rollout
-document (rollouts.kruise.io/v1beta1 or v1alpha1); flags complete it, or say everything. Everything is checked first, in the
-document and in the workload's cluster; what cannot be done is refused with every reason, and nothing is changed.
+		Long: `Start a canary or blue-green release of a workload. -f accepts the request of the HTTP API, or a Rollout
+object (rollouts.kruise.io/v1beta1 or v1alpha1). Flags complete the file or replace it. The engine first validates the
+document and the workload; if anything is invalid, it reports all errors and changes nothing.
 
-With --watch the rollout is followed to its end, and the exit code says how it ended:
+With --watch, the command watches the rollout until it ends, and the exit code is the outcome:
 
 ` + exitCodes + `
 
---key makes a repeat safe: for 30 days the same key is the same rollout.`,
+--key makes retries safe: for 30 days, requests with the same key are the same rollout.`,
 		Example: `  slipway rollout start -f canary.yaml --image app=registry/shop/web:2.4 --reason "release 2.4" --watch
-  slipway rollout start -n shop --workload deployment/web --image app=registry/shop/web:2.4 --strategy-file strategy.yaml`,
+  slipway rollout start -n shop --workload deployment/web --image app=registry/shop/web:2.4 \
+    --strategy-file strategy.yaml`,
 		Args: cobra.NoArgs,
 	}
 	check := func([]string) (err error) {
@@ -49,22 +50,24 @@ With --watch the rollout is followed to its end, and the exit code says how it e
 		body, err = request.read(a, who)
 		return err
 	}
-	a.Writing(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
-		who.Complete()
+	a.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+		who.SetDefaults()
 		started, err := startOne(c.Context(), a, api, body, who.Key)
 		if err != nil {
 			return err
 		}
-		return begun(c.Context(), a, api, started, "rollout "+startedName(started.Value).String()+" has begun", options)
+		return reportStarted(c.Context(), a, api, started, "rollout "+startedName(started.Value).String()+" started",
+			options)
 	})
 	request.flags(command)
-	who.Flags(command, "any `text` that is unique to this release, such as a pipeline's number")
-	options.StartFlags(command, words)
+	who.Flags(command, "idempotency `key`, unique to this release, such as a CI pipeline ID")
+	options.StartFlags(command, watchHelp)
 	return command
 }
 
-// begun says that a release has begun, or follows it to its end.
-func begun(ctx context.Context, a *app.App, api *client.Client, started apiclient.Reply[client.RolloutStarted], what string,
+// reportStarted reports that a release has started, or watches it until it ends.
+func reportStarted(ctx context.Context, a *app.App, api *client.Client, started apiclient.Reply[client.RolloutStarted],
+	what string,
 	options follow.Options) error {
 	name := startedName(started.Value)
 	for _, w := range started.Value.Warnings {
@@ -80,25 +83,26 @@ func begun(ctx context.Context, a *app.App, api *client.Client, started apiclien
 		return err
 	}
 	a.Printf(a.Out, "%s\n", what)
-	a.Printf(a.Err, "Follow it with: slipway rollout watch %s\n", name.Arguments())
+	a.Printf(a.Err, "To watch it: slipway rollout watch %s\n", name.CommandArgs())
 	return nil
 }
 
-func startedName(r client.RolloutStarted) app.Name {
-	return app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
+func startedName(r client.RolloutStarted) app.ObjectName {
+	return app.ObjectName{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
 }
 
-// startOne starts it. When nobody can say whether it was started, the error says how to ask again without starting another.
+// startOne starts the rollout. If the response is lost, it prints how to retry without starting another one.
 func startOne(ctx context.Context, a *app.App, api *client.Client, body requestBody,
 	key string) (apiclient.Reply[client.RolloutStarted], error) {
 	started, err := apiclient.Read[client.RolloutStarted](api.StartRolloutWithBody(ctx,
 		&client.StartRolloutParams{IdempotencyKey: &key}, apiclient.JSONBody, bytes.NewReader(body.text)))
 	var problem *apiclient.ProblemError
 	if errors.As(err, &problem) {
-		problem.Findings = body.located(problem.Errors)
+		problem.Findings = body.locateErrors(problem.Errors)
 	}
 	if apiclient.OutcomeUnknown(err) {
-		a.Printf(a.Err, "Whether the rollout was started is not known. The same command with --key %s starts it once.\n", key)
+		a.Printf(a.Err,
+			"It is unknown whether the rollout was started. It is safe to repeat the command with --key %s.\n", key)
 	}
 	return started, err
 }
@@ -108,17 +112,18 @@ func validateCommand(a *app.App) *cobra.Command {
 	var body requestBody
 	command := &cobra.Command{
 		Use:   "validate",
-		Short: "Check a rollout: its steps, and everything that is wrong with it",
-		Long: `Check a rollout as its start would, in the document and in the workload's cluster, and show its steps. It takes what "slipway
-rollout start" takes. Nothing is stored and no cluster is changed. The exit code is 1 when there are errors; warnings are none.`,
+		Short: "Validate a rollout and show its steps",
+		Long: `Validate a rollout and show its steps, with the same checks of the document and of the workload's cluster as
+"slipway rollout start", and with the same flags. Nothing is stored and no cluster is changed. The exit code is 1 if
+there are errors; warnings do not change it.`,
 		Example: `  slipway rollout validate -f canary.yaml --image app=registry/shop/web:2.4`,
 		Args:    cobra.NoArgs,
 	}
 	check := func([]string) (err error) {
-		body, err = request.read(a, app.Who{})
+		body, err = request.read(a, app.ActorFlags{})
 		return err
 	}
-	a.Reading(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+	a.InitReadCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
 		return validate(c.Context(), a, api, body)
 	})
 	request.flags(command)
@@ -132,7 +137,7 @@ func validate(ctx context.Context, a *app.App, api *client.Client, body requestB
 		return err
 	}
 	found := answer.Value
-	findings := body.located(found.Errors)
+	findings := body.locateErrors(found.Errors)
 	if done, err := a.PrintObject(found); err != nil {
 		return err
 	} else if !done {
@@ -153,17 +158,17 @@ func printValidation(a *app.App, findings []apiclient.Finding, found client.Roll
 	if s := found.Rollout; s != nil {
 		what = "rollout " + keyOf(*s)
 		a.Printf(a.Out, "%s\n", titleOf(*s))
-		a.Draw(a.Drawing().Render(stepLines(a.Drawing(), asAsked(*s), len(s.Steps)), render.Unbounded))
+		a.Draw(a.Drawing().Render(stepLines(a.Drawing(), withoutProgress(*s), len(s.Steps)), render.Unbounded))
 	}
 	if found.Valid {
 		a.Printf(a.Out, "%s can be started\n", what)
 		return
 	}
-	a.Printf(a.Out, "%s cannot be started, %s\n", what, render.Count(len(found.Errors), "error"))
+	a.Printf(a.Out, "%s cannot be started: %s\n", what, render.Count(len(found.Errors), "error"))
 }
 
-// asAsked is a rollout that has not begun: its steps say what is asked, not how far they are.
-func asAsked(s rollout.Status) rollout.Status {
+// withoutProgress returns the rollout without its progress, to show only what the steps request.
+func withoutProgress(s rollout.Status) rollout.Status {
 	s.CurrentStepIndex, s.Steps = 0, slices.Clone(s.Steps)
 	for n := range s.Steps {
 		s.Steps[n].State, s.Steps[n].StartedAt, s.Steps[n].FinishedAt = "", nil, nil
@@ -171,9 +176,9 @@ func asAsked(s rollout.Status) rollout.Status {
 	return s
 }
 
-// startRequest is what `rollout start` and `rollout validate` ask for: a file, flags, or flags that complete a file.
+// startRequest is the input of `rollout start` and `rollout validate`: a file, flags, or both.
 type startRequest struct {
-	app.Place
+	app.ScopeFlags
 	file, name, workload    string
 	images                  []string
 	patchFile, strategyFile string
@@ -184,51 +189,51 @@ type startRequest struct {
 func (r *startRequest) flags(command *cobra.Command) {
 	r.Flags(command)
 	f := command.Flags()
-	f.StringVarP(&r.file, "file", "f", "", "`file` with the request, or with a whole Rollout document; - for the standard input")
-	f.StringVar(&r.workload, "workload", "", "what to release: `KIND/NAME`, such as deployment/web")
-	f.StringVar(&r.name, "name", "", "`name` of the rollout (default: the workload's)")
-	f.StringArrayVar(&r.images, "image", nil, "`CONTAINER=IMAGE` of the new version; may be repeated")
-	f.StringVar(&r.patchFile, "patch-file", "", "`file` with a patch of the pod template, in place of --image")
-	f.StringVar(&r.strategyFile, "strategy-file", "", "`file` with the strategy alone")
-	f.StringVar(&r.policyFile, "policy-file", "", "`file` with the policy alone")
-	f.StringVar(&r.rolloutID, "rollout-id", "", "your own `number` of this release; it is kept and shown")
-	f.BoolVar(&r.supersede, "supersede", false, "take the place of a rollout of this workload that is under way: it goes back to stable first")
+	f.StringVarP(&r.file, "file", "f", "", "`file` with the request or a Rollout object; - for standard input")
+	f.StringVar(&r.workload, "workload", "", "workload to release, as `KIND/NAME`, such as deployment/web")
+	f.StringVar(&r.name, "name", "", "`name` of the rollout (default: the workload's name)")
+	f.StringArrayVar(&r.images, "image", nil, "new image of a container, as `CONTAINER=IMAGE`; can be repeated")
+	f.StringVar(&r.patchFile, "patch-file", "", "`file` with a patch of the pod template, instead of --image")
+	f.StringVar(&r.strategyFile, "strategy-file", "", "`file` with only the strategy")
+	f.StringVar(&r.policyFile, "policy-file", "", "`file` with only the policy")
+	f.StringVar(&r.rolloutID, "rollout-id", "", "your own `ID` of this release; it is stored and shown")
+	f.BoolVar(&r.supersede, "supersede", false, "replace a running rollout of this workload; it is rolled back first")
 	for _, name := range []string{"file", "patch-file", "strategy-file", "policy-file"} {
 		_ = command.MarkFlagFilename(name, "yaml", "yml", "json")
 	}
 	_ = command.RegisterFlagCompletionFunc("workload", cobra.NoFileCompletions)
 }
 
-// requestBody is a request as it is sent, and where it came from.
+// requestBody is the request to send, with the documents it was built from.
 type requestBody struct {
 	// text is the body, as JSON.
 	text []byte
-	// sources are the documents that the body was made of, those of single fields first.
+	// sources are the documents of the body; those of single fields come first.
 	sources []source
 }
 
-// source is a document of a file, and where in the body it went.
+// source is a document of a file, with its position in the body.
 type source struct {
 	file string
 	text []byte
-	// below is the field that the document was put under, "" when it is the body itself.
-	below string
+	// underField is the field that contains the document; "" if it is the body itself.
+	underField string
 }
 
-// holds says whether a field of the body came from this document, and how the field is called there.
-func (s source) holds(field string) (own string, ok bool) {
-	if s.below == "" || field == s.below {
-		return strings.TrimPrefix(field, s.below), true
+// pathIn reports whether a field of the body came from this document, and returns the field's path in the document.
+func (s source) pathIn(field string) (own string, ok bool) {
+	if s.underField == "" || field == s.underField {
+		return strings.TrimPrefix(field, s.underField), true
 	}
-	if own, ok = strings.CutPrefix(field, s.below+"."); ok {
+	if own, ok = strings.CutPrefix(field, s.underField+"."); ok {
 		return own, true
 	}
-	rest, ok := strings.CutPrefix(field, s.below+"[")
+	rest, ok := strings.CutPrefix(field, s.underField+"[")
 	return "[" + rest, ok
 }
 
-// read makes the body of the file and the flags; who acts goes into it as well.
-func (r *startRequest) read(a *app.App, who app.Who) (requestBody, error) {
+// read builds the body from the file, the flags and the actor.
+func (r *startRequest) read(a *app.App, who app.ActorFlags) (requestBody, error) {
 	body, fields, err := r.readBase(a)
 	if err != nil {
 		return body, err
@@ -237,26 +242,27 @@ func (r *startRequest) read(a *app.App, who app.Who) (requestBody, error) {
 		return body, err
 	}
 	if _, own := fields["actor"]; !own || who.Actor != "" {
-		who.Complete()
+		who.SetDefaults()
 		fields["actor"] = who.Actor
 	}
 	if who.Reason != "" {
 		fields["reason"] = who.Reason
 	}
 	if body.text, err = json.Marshal(fields); err != nil {
-		return body, fmt.Errorf("the request cannot be written as JSON: %w", err)
+		return body, fmt.Errorf("cannot encode the request as JSON: %w", err)
 	}
 	return body, nil
 }
 
-// located gives what is wrong with the body the files and the lines that it came from. The lines of the body itself say nothing to people.
-func (b requestBody) located(problems []client.FieldProblem) []apiclient.Finding {
+// locateErrors sets the file and line of errors in the body. Line numbers of the generated body are dropped: the user
+// has not seen it.
+func (b requestBody) locateErrors(problems []client.FieldProblem) []apiclient.Finding {
 	findings := []apiclient.Finding{}
 	for n := range problems {
 		problems[n].Line = 0
 		file := ""
 		for _, s := range b.sources {
-			own, ok := s.holds(problems[n].Field)
+			own, ok := s.pathIn(problems[n].Field)
 			if !ok {
 				continue
 			}
@@ -269,11 +275,12 @@ func (b requestBody) located(problems []client.FieldProblem) []apiclient.Finding
 	return findings
 }
 
-// readBase reads the file, if there is one. A whole Rollout document goes under the field rollout.
+// readBase reads the file, if one is given. A Rollout object becomes the field rollout.
 func (r *startRequest) readBase(a *app.App) (requestBody, map[string]any, error) {
 	if r.file == "" {
 		if r.workload == "" {
-			return requestBody{}, nil, app.Usagef("say what to release: -f FILE, or --workload KIND/NAME with --image and --strategy-file")
+			return requestBody{}, nil, app.Usagef(
+				"nothing to release: set -f FILE, or --workload KIND/NAME with --image and --strategy-file")
 		}
 		return requestBody{}, map[string]any{}, nil
 	}
@@ -283,7 +290,8 @@ func (r *startRequest) readBase(a *app.App) (requestBody, map[string]any, error)
 	}
 	parts := strictyaml.Split(text)
 	if len(parts) != 1 {
-		return requestBody{}, nil, fmt.Errorf("%s holds %s: a rollout is started from one at a time", shown, render.Count(len(parts), "document"))
+		return requestBody{}, nil, fmt.Errorf("%s contains %s, but must contain exactly one", shown,
+			render.Count(len(parts), "document"))
 	}
 	own := source{file: shown, text: parts[0]}
 	fields, err := manifest.ReadMapping(shown, parts[0])
@@ -291,7 +299,7 @@ func (r *startRequest) readBase(a *app.App) (requestBody, map[string]any, error)
 		return requestBody{}, nil, err
 	}
 	if fields["kind"] == "Rollout" {
-		own.below = "rollout"
+		own.underField = "rollout"
 		fields = map[string]any{"rollout": fields}
 	}
 	return requestBody{sources: []source{own}}, fields, nil
@@ -302,7 +310,8 @@ type flagValue struct {
 	value       any
 }
 
-// complete adds what the flags say. A flag may complete a file, and set images anew; what contradicts the file is refused.
+// complete adds the values of the flags. Flags may add to a file and replace its images; other contradictions are
+// errors.
 func (r *startRequest) complete(a *app.App, fields map[string]any, sources []source) ([]source, error) {
 	added := []flagValue{
 		{"party", "party", r.Party}, {"namespace", "namespace", r.namespaceOf(fields)}, {"name", "name", r.name},
@@ -317,7 +326,8 @@ func (r *startRequest) complete(a *app.App, fields map[string]any, sources []sou
 			map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name}})
 	}
 	for _, part := range []struct{ field, flag, file string }{
-		{"templatePatch", "patch-file", r.patchFile}, {"strategy", "strategy-file", r.strategyFile}, {"policy", "policy-file", r.policyFile},
+		{"templatePatch", "patch-file", r.patchFile}, {"strategy", "strategy-file", r.strategyFile},
+		{"policy", "policy-file", r.policyFile},
 	} {
 		value, own, err := readFields(a, part.file)
 		if err != nil {
@@ -325,7 +335,7 @@ func (r *startRequest) complete(a *app.App, fields map[string]any, sources []sou
 		}
 		if value != nil {
 			added = append(added, flagValue{part.field, part.flag, value})
-			own.below = part.field
+			own.underField = part.field
 			sources = append([]source{own}, sources...)
 		}
 	}
@@ -334,7 +344,7 @@ func (r *startRequest) complete(a *app.App, fields map[string]any, sources []sou
 			continue
 		}
 		if old, there := fields[one.field]; there && fmt.Sprint(old) != fmt.Sprint(one.value) {
-			return nil, app.Usagef("the file has its own %s, and --%s is given: leave one of them out", one.field, one.flag)
+			return nil, app.Usagef("%s is set both in the file and by --%s: use only one of them", one.field, one.flag)
 		}
 		fields[one.field] = one.value
 	}
@@ -344,7 +354,7 @@ func (r *startRequest) complete(a *app.App, fields map[string]any, sources []sou
 	return sources, r.addImages(fields)
 }
 
-// namespaceOf is the namespace that the flags say; without a file it is the default one.
+// namespaceOf returns the namespace from the flags; without a file, the default namespace.
 func (r *startRequest) namespaceOf(fields map[string]any) string {
 	if r.Namespace == "" && r.file == "" && fields["namespace"] == nil {
 		return app.DefaultNamespace
@@ -352,7 +362,7 @@ func (r *startRequest) namespaceOf(fields map[string]any) string {
 	return r.Namespace
 }
 
-// addImages sets images by container, over those of the file.
+// addImages sets images by container; they override those of the file.
 func (r *startRequest) addImages(fields map[string]any) error {
 	images, _ := fields["images"].(map[string]any)
 	if images == nil {
@@ -371,7 +381,7 @@ func (r *startRequest) addImages(fields map[string]any) error {
 	return nil
 }
 
-// readFields reads a file that holds one mapping; nil without a file.
+// readFields reads a file that contains one mapping; nil without a file.
 func readFields(a *app.App, file string) (map[string]any, source, error) {
 	if file == "" {
 		return nil, source{}, nil

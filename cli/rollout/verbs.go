@@ -17,52 +17,58 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// verb says what one of the commands that steer a rollout does.
+// verb defines a command that controls a rollout.
 type verb struct {
 	Verb        rollout.Verb
 	short, long string
-	// because is the reason that the example gives.
-	because string
-	// gated verbs read the rollout first, say what they are about, and send its step and gate back, so that a stale one is refused.
-	gated bool
-	call  func(context.Context, *client.Client, app.Name, client.RolloutVerbRequest) (*http.Response, error)
+	// exampleReason is the reason in the example.
+	exampleReason string
+	// needsGate verbs first read the rollout and show its step. They send its step and gate, so that the engine rejects
+	// a stale one.
+	needsGate bool
+	call      func(context.Context, *client.Client, app.ObjectName, client.RolloutVerbRequest) (*http.Response, error)
 }
 
-// gatedHelp is how approve and promote make sure that they mean the right step.
-const gatedHelp = `The command shows the step and asks for a confirmation.
-Without a terminal, give --step, --gate or --yes. If the rollout has moved on meanwhile, the engine refuses the command.`
+// gatedHelp explains how approve and promote make sure that the right step is meant.
+const gatedHelp = `The command shows the step and asks for confirmation. Without a terminal, use --step, --gate or
+--yes. If the rollout has moved on in the meantime, the engine rejects the command.`
 
-// Verbs are the verbs in the order in which people need them.
+// Verbs are the verbs in the order of the help.
 var Verbs = []verb{
-	{rollout.VerbApprove, "Approve the step that waits", "Approve the step that waits for a person, or cut a timed pause short. " + gatedHelp,
+	{rollout.VerbApprove, "Approve the waiting step",
+		"Approve the step that waits for approval, or end a timed pause early. " + gatedHelp,
 		"the error rate is fine", true, sender((*client.Client).ApproveRollout)},
-	{rollout.VerbPromote, "Finish without the waits that are left",
-		"Go through the steps that are left without their pauses and approvals. " + gatedHelp,
+	{rollout.VerbPromote, "Finish without further pauses and approvals",
+		"Execute the remaining steps without pauses and approvals. " + gatedHelp,
 		"verified by hand", true, sender((*client.Client).PromoteRollout)},
 	{rollout.VerbPause, "Pause a rollout",
-		"Pause a rollout. A step that moves pods stops where it is: those that have moved stay, and no other moves until it is resumed.",
+		"Pause a rollout. A step that is replacing pods stops: pods already replaced remain, and no more are " +
+			"replaced until it is resumed.",
 		"wait for the database team", false, sender((*client.Client).PauseRollout)},
-	{rollout.VerbResume, "Resume a paused rollout", "Resume a rollout that was paused. It goes on where it was.",
+	{rollout.VerbResume, "Resume a paused rollout", "Resume a paused rollout. It continues where it stopped.",
 		"the database is ready", false, sender((*client.Client).ResumeRollout)},
 	{rollout.VerbRollback, "Go back to the stable version",
-		"Go back to the stable version: traffic first, then pods. It also brings home a rollout that was stopped to frozen.",
+		"Go back to the stable version: traffic first, then pods. This also works after the rollout was stopped with " +
+			"--to frozen.",
 		"the error rate is up", false, sender((*client.Client).RollbackRollout)},
-	{rollout.VerbStop, "End a rollout: --to stable, new or frozen", "End a rollout. --to stable (default) goes back, --to new finishes now, " +
-		"--to frozen leaves pods and traffic where they are and gives the workload free.",
-		"the release is called off", false, sender((*client.Client).StopRollout)},
-	{rollout.VerbJump, "Go to another step: --to-step N",
-		"Go to another step. Forwards it brings the pods of that step; backwards it moves traffic only, never pods.",
+	{rollout.VerbStop, "End a rollout: --to stable, new or frozen",
+		"End a rollout. --to stable (default) rolls back, --to new finishes now, --to frozen leaves pods and traffic " +
+			"unchanged and releases the workload.",
+		"the release was cancelled", false, sender((*client.Client).StopRollout)},
+	{rollout.VerbJump, "Jump to another step: --to-step N",
+		"Jump to another step. A later step moves pods and traffic; an earlier step moves only traffic, never pods.",
 		"skip the small steps", false, sender((*client.Client).JumpRollout)},
-	{rollout.VerbRetry, "Try a failed step again, or put ours back after somebody's edit",
-		"Try a failed step again. After somebody else has edited what is released, this puts ours back.",
-		"the image is pushed now", false, sender((*client.Client).RetryRollout)},
+	{rollout.VerbRetry, "Retry a failed step, or restore the rollout's settings after drift",
+		"Retry a failed step. After another client changed the workload, this restores the rollout's own settings.",
+		"the image has been pushed", false, sender((*client.Client).RetryRollout)},
 }
 
-// sender sends a verb to the rollout of a name. Which party's it is stands in the query.
+// sender returns a call that sends a verb to a rollout. The party is a query parameter.
 func sender[Params any](call func(*client.Client, context.Context, string, string, *Params, client.RolloutVerbRequest,
 	...client.RequestEditorFn) (*http.Response, error),
-) func(context.Context, *client.Client, app.Name, client.RolloutVerbRequest) (*http.Response, error) {
-	return func(ctx context.Context, api *client.Client, n app.Name, body client.RolloutVerbRequest) (*http.Response, error) {
+) func(context.Context, *client.Client, app.ObjectName, client.RolloutVerbRequest) (*http.Response, error) {
+	return func(ctx context.Context, api *client.Client, n app.ObjectName,
+		body client.RolloutVerbRequest) (*http.Response, error) {
 		return call(api, ctx, n.Namespace, n.Name, nil, body, func(_ context.Context, r *http.Request) error {
 			if party := n.PartyParam(); party != nil {
 				query := r.URL.Query()
@@ -76,30 +82,35 @@ func sender[Params any](call func(*client.Client, context.Context, string, strin
 
 func verbs(n *rollouts) []noun.Verb {
 	open := *n
-	open.Page = pages(n.Place, client.ListRolloutsParams{Phase: &[]rollout.Phase{rollout.PhaseProgressing, rollout.PhaseFailed}})
+	open.Page = pages(n.Scope, client.ListRolloutsParams{Phase: &[]rollout.Phase{rollout.PhaseProgressing,
+		rollout.PhaseFailed}})
 	var all []noun.Verb
 	for _, v := range Verbs {
-		o := &said{verb: v}
+		o := &verbFlags{verb: v}
 		one := noun.Verb{
-			Name: string(v.Verb), Short: v.short, Long: v.long, Because: v.because,
-			Example:  "shop/web" + map[rollout.Verb]string{rollout.VerbStop: " --to stable", rollout.VerbJump: " --to-step 3"}[v.Verb],
+			Name: string(v.Verb), Short: v.short, Long: v.long, ExampleReason: v.exampleReason,
+			Example: "shop/web" + map[rollout.Verb]string{rollout.VerbStop: " --to stable",
+				rollout.VerbJump: " --to-step 3"}[v.Verb],
 			Complete: open.Completion, Flags: o.flags,
-			Send: func(ctx context.Context, api *client.Client, key string, who app.Who) (*http.Response, error) {
+			Send: func(ctx context.Context, api *client.Client, key string, who app.ActorFlags) (*http.Response,
+				error) {
 				o.body.Actor, o.body.Reason, o.body.Key = who.Actor, who.Reason, who.Key
-				return v.call(ctx, api, nameOf(n.Place.Party, key), o.body)
+				return v.call(ctx, api, nameOf(n.Scope.Party, key), o.body)
 			},
-			Again: func(key string) string { return nameOf(n.Place.Party, key).Arguments() + Again(o.body) },
+			RepeatArgs: func(key string) string {
+				return nameOf(n.Scope.Party, key).CommandArgs() + RepeatFlags(o.body)
+			},
 		}
-		if v.gated {
+		if v.needsGate {
 			one.Confirm = func(ctx context.Context, api *client.Client, key string) error {
-				return o.confirm(ctx, n.App, api, nameOf(n.Place.Party, key))
+				return o.confirm(ctx, n.App, api, nameOf(n.Scope.Party, key))
 			}
 		}
 		switch v.Verb {
 		case rollout.VerbJump:
 			one.Check = func() error {
 				if o.body.ToStep < 1 {
-					return app.Usagef("--to-step says which step to go to, from 1")
+					return app.Usagef("--to-step must be 1 or greater")
 				}
 				return nil
 			}
@@ -111,32 +122,35 @@ func verbs(n *rollouts) []noun.Verb {
 	return all
 }
 
-type said struct {
+// verbFlags holds the flags of a verb.
+type verbFlags struct {
 	verb verb
 	body client.RolloutVerbRequest
-	// yes approves what is shown without asking.
+	// yes skips the confirmation.
 	yes bool
 }
 
-func (o *said) flags(command *cobra.Command) {
+func (o *verbFlags) flags(command *cobra.Command) {
 	f := command.Flags()
-	f.IntVar(&o.body.Step, "step", 0, "the `step` that it is meant for; another one is refused (default: the one that is at hand)")
-	if o.verb.gated {
-		f.StringVar(&o.body.Gate, "gate", "", "waitingFor.gate of the step that is meant; a stale one is refused (default: read now)")
-		f.BoolVarP(&o.yes, "yes", "y", false, "do not ask: take the step that waits now")
+	f.IntVar(&o.body.Step, "step", 0, "the `step` that is meant; if the rollout is at another step, the command is "+
+		"rejected (default: the current step)")
+	if o.verb.needsGate {
+		f.StringVar(&o.body.Gate, "gate", "", "waitingFor.gate of the step that is meant; a stale gate is rejected "+
+			"(default: the current gate)")
+		f.BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation and use the current step")
 	}
 	switch o.verb.Verb {
 	case rollout.VerbStop:
-		f.StringVar(&o.body.To, "to", "", "where to leave the workload: `side` stable, new or frozen "+
-			"(default: stable, where the workload can still be brought there)")
+		f.StringVar(&o.body.To, "to", "", "`state` in which to leave the workload: stable, new or frozen "+
+			"(default: stable, if still possible)")
 		app.FlagChoices(command, "to", rollout.StopTos...)
 	case rollout.VerbJump:
-		f.IntVar(&o.body.ToStep, "to-step", 0, "the `step` to go to, from 1")
+		f.IntVar(&o.body.ToStep, "to-step", 0, "the `step` to jump to, from 1")
 	}
 }
 
-// Again are the flags that the same command needs again.
-func Again(body client.RolloutVerbRequest) string {
+// RepeatFlags returns the flags for repeating the same command.
+func RepeatFlags(body client.RolloutVerbRequest) string {
 	var flags strings.Builder
 	if body.Step != 0 {
 		fmt.Fprintf(&flags, " --step %d", body.Step)
@@ -153,13 +167,13 @@ func Again(body client.RolloutVerbRequest) string {
 	return flags.String()
 }
 
-// repeatWindow is how soon after an approval another one with --yes counts as a slip of the hand: the same command twice would
-// otherwise approve step 1 and, as soon as that waits, step 2.
+// repeatWindow is how soon after an approval another one with --yes is rejected as a mistake: the same command twice
+// would otherwise approve step 1 and, as soon as it waits, step 2.
 const repeatWindow = 10 * time.Second
 
-// confirm shows what is about to be approved, asks, and has exactly that approved: its gate goes along. A step that the caller named
-// is not asked about; if another one waits, only the step goes along, and the engine refuses it.
-func (o *said) confirm(ctx context.Context, a *app.App, api *client.Client, name app.Name) error {
+// confirm shows the step, asks for confirmation and sends the gate of this step. If the user named the step, it does
+// not ask; if another step waits, it sends only the step, and the engine rejects it.
+func (o *verbFlags) confirm(ctx context.Context, a *app.App, api *client.Client, name app.ObjectName) error {
 	if o.body.Gate != "" {
 		return nil
 	}
@@ -175,9 +189,10 @@ func (o *said) confirm(ctx context.Context, a *app.App, api *client.Client, name
 	if s.WaitingFor != nil && o.body.Step == s.CurrentStepIndex {
 		o.body.Gate = s.WaitingFor.Gate
 	}
-	a.Printf(a.Err, "%s of step %d of %d of rollout %s", o.verb.Verb, s.CurrentStepIndex, len(s.Steps), keyOf(s))
+	a.Printf(a.Err, "%s step %d of %d of rollout %s", o.verb.Verb, s.CurrentStepIndex, len(s.Steps), keyOf(s))
 	if s.WaitingFor != nil {
-		a.Printf(a.Err, ", which waits for %s since %s", render.WaitInWords(s.WaitingFor.Kind), render.Clock(s.WaitingFor.Since, a.Now()))
+		a.Printf(a.Err, ", waiting for %s since %s", render.WaitText(s.WaitingFor.Kind),
+			render.Clock(s.WaitingFor.Since, a.Now()))
 	}
 	a.Printf(a.Err, "\n")
 	for _, line := range a.Drawing().Render(splitLines(s), render.Unbounded) {
@@ -187,25 +202,27 @@ func (o *said) confirm(ctx context.Context, a *app.App, api *client.Client, name
 	case named:
 		return nil
 	case o.yes:
-		return refuseRepeat(a, o.verb.Verb, s)
+		return rejectQuickRepeat(a, o.verb.Verb, s)
 	}
 	title := "Approve"
 	if o.verb.Verb == rollout.VerbPromote {
 		title = "Promote from"
 	}
-	return a.Agree(fmt.Sprintf("%s step %d?", title, s.CurrentStepIndex), fmt.Sprintf("--step %d, --gate or --yes", s.CurrentStepIndex))
+	return a.RequireConfirmation(fmt.Sprintf("%s step %d?", title, s.CurrentStepIndex),
+		fmt.Sprintf("--step %d, --gate or --yes", s.CurrentStepIndex))
 }
 
-// refuseRepeat refuses to approve a step right after the one before it, when nobody has said which step is meant.
-func refuseRepeat(a *app.App, verb rollout.Verb, s rollout.Status) error {
-	window := s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitWindow // which comes after the approval of the very step
+// rejectQuickRepeat rejects an approval right after the approval of the previous step, unless the user named the step.
+func rejectQuickRepeat(a *app.App, verb rollout.Verb, s rollout.Status) error {
+	// a step waits for its window after its own approval
+	window := s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitWindow
 	for _, d := range s.History {
 		earlier := d.Step < s.CurrentStepIndex || window && d.Step == s.CurrentStepIndex
 		if d.Verb != rollout.VerbApprove || d.Outcome != audit.Accepted || d.Step == 0 || !earlier {
 			continue
 		}
 		if ago := a.Now().Sub(d.At); ago < repeatWindow {
-			return app.Usagef("step %d was approved %s ago, and step %d waits now: if you mean that one, %s it with --step %d",
+			return app.Usagef("step %d was approved %s ago, and step %d is waiting now: to %s it, use --step %d",
 				d.Step, render.ShortDuration(ago), s.CurrentStepIndex, verb, s.CurrentStepIndex)
 		}
 	}

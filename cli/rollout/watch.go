@@ -18,79 +18,83 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-const exitCodes = `  0    Healthy: the new version serves
+const exitCodes = `  0    Healthy: the new version is serving
   1    Failed, or the command itself failed
   2    wrong usage
   3    RolledBack or Cancelled
-  4    the party's cluster is out of reach, with --exit-on-interrupted
-  5    it waits for a person (approval, drift, resume), with --exit-on-paused
+  4    the party's cluster is unreachable, with --exit-on-interrupted
+  5    it waits for user action (approval, drift, resume), with --exit-on-paused
   124  --timeout passed
-  130  ended by Ctrl-C; the rollout goes on`
+  130  interrupted by Ctrl-C; the rollout continues`
 
-var words = follow.Words{Noun: "rollout", End: "to its end", Interrupted: "the party's cluster is out of reach",
-	Paused: "it waits for a person", Failed: "somebody may retry it or roll it back"}
+var watchHelp = follow.FlagTexts{Noun: "rollout", Until: "until it ends",
+	Interrupted: "the party's cluster is unreachable",
+	Paused:      "it waits for user action", Failed: "a user may retry it or roll it back"}
 
-// over says whether nothing of the rollout will change any more.
-func over(s rollout.Status) bool {
+// ended reports whether the rollout has ended, so that its state no longer changes.
+func ended(s rollout.Status) bool {
 	return s.Phase.Final() || (s.Phase == rollout.PhaseFailed && s.FinishedAt != nil)
 }
 
-// waitsForPerson says whether nothing happens until somebody decides.
-func waitsForPerson(s rollout.Status) bool {
-	return s.WaitingFor != nil && slices.Contains([]rollout.WaitKind{rollout.WaitApproval, rollout.WaitDrift, rollout.WaitResume},
+// needsUserAction reports whether the rollout continues only after a user's decision.
+func needsUserAction(s rollout.Status) bool {
+	return s.WaitingFor != nil && slices.Contains(
+		[]rollout.WaitKind{rollout.WaitApproval, rollout.WaitDrift, rollout.WaitResume},
 		s.WaitingFor.Kind)
 }
 
-// ends says with which exit code the watch ends in this state of the rollout; ok is false while it goes on.
-func ends(o follow.Options, s rollout.Status) (code int, ok bool) {
+// exitCodeOf returns the exit code of the watch in this state of the rollout; ok is false while the watch continues.
+func exitCodeOf(o follow.Options, s rollout.Status) (code int, ok bool) {
 	switch {
-	case s.Phase == rollout.PhaseHealthy && over(s):
+	case s.Phase == rollout.PhaseHealthy && ended(s):
 		return app.ExitOK, true
-	case s.Phase == rollout.PhaseFailed && (over(s) || waitsForPerson(s) && !o.ThroughFailure):
+	case s.Phase == rollout.PhaseFailed && (ended(s) || needsUserAction(s) && !o.ThroughFailure):
 		return app.ExitFailure, true
-	case over(s):
+	case ended(s):
 		return app.ExitStopped, true
 	case o.ExitOnInterrupted && s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitParty:
 		return app.ExitInterrupted, true
-	case o.ExitOnPaused && waitsForPerson(s):
+	case o.ExitOnPaused && needsUserAction(s):
 		return app.ExitPaused, true
 	}
 	return 0, false
 }
 
 func watchCommand(n *rollouts) *cobra.Command {
-	command := n.WatchCommand(`Follow a rollout to its end. A terminal shows steps, split and what it waits for as they
-change; a pipe gets one line for each
-change, and -o json or yaml the whole rollout at each change. A lost connection is opened again, however long that takes.
+	command := n.WatchCommand(
+		`Watch a rollout until it ends. On a terminal, steps, split and wait are updated in place. In a pipe, each change is
+printed as one line; with -o json or yaml, the complete rollout is printed at each change. Lost connections are
+reopened, for as long as it takes.
 
-A rollout that waits for a person has this command wait as well, unless told otherwise. The exit code says how it ended:
+While a rollout waits for user action, the command waits too, unless flags say otherwise. The exit code is the outcome:
 
-`+exitCodes, words, func(ctx context.Context, api *client.Client, key string, o follow.Options) error {
-		return watchOne(ctx, n.App, api, nameOf(n.Place.Party, key), o)
-	})
+`+exitCodes, watchHelp, func(ctx context.Context, api *client.Client, key string, o follow.Options) error {
+			return watchOne(ctx, n.App, api, nameOf(n.Scope.Party, key), o)
+		})
 	command.Example = `  slipway rollout watch shop/web
   slipway rollout watch web -n shop --timeout 2h --exit-on-paused`
 	return command
 }
 
-func watched(api *client.Client, name app.Name) follow.Watched[rollout.Status] {
+func watched(api *client.Client, name app.ObjectName) follow.Watched[rollout.Status] {
 	return follow.Watched[rollout.Status]{
-		Called: "rollout " + name.String(), Again: "slipway rollout watch " + name.Arguments(),
+		DisplayName: "rollout " + name.String(), ResumeCommand: "slipway rollout watch " + name.CommandArgs(),
 		Read: func(ctx context.Context) (rollout.Status, error) {
 			answer, err := readOne(ctx, api, name)
 			return answer.Value, err
 		},
 		Open: func(ctx context.Context, last *string) (*http.Response, error) {
-			return api.WatchRollout(ctx, name.Namespace, name.Name, &client.WatchRolloutParams{Party: name.PartyParam(), LastEventID: last})
+			return api.WatchRollout(ctx, name.Namespace, name.Name,
+				&client.WatchRolloutParams{Party: name.PartyParam(), LastEventID: last})
 		},
-		Over:     over,
-		Portrait: follow.Portrait[rollout.Status]{Fit: Fit, Changes: Changes, Epilogue: Epilogue},
+		Ended:    ended,
+		Renderer: follow.Renderer[rollout.Status]{Fit: Fit, Changes: Changes, Summary: Summary},
 	}
 }
 
-func watchOne(ctx context.Context, a *app.App, api *client.Client, name app.Name, o follow.Options) error {
+func watchOne(ctx context.Context, a *app.App, api *client.Client, name app.ObjectName, o follow.Options) error {
 	w := watched(api, name)
-	w.Ends, w.Timeout = func(s rollout.Status) (int, bool) { return ends(o, s) }, o.Timeout
+	w.ExitCode, w.Timeout = func(s rollout.Status) (int, bool) { return exitCodeOf(o, s) }, o.Timeout
 	return follow.Watch(ctx, a, w)
 }
 
@@ -104,19 +108,20 @@ const (
 
 var waitGoals = []waitGoal{goalHealthy, goalPaused, goalFinished}
 
-// ends says with which exit code the wait ends in this state; ok is false while it goes on. A failed rollout waits for a person too, and
-// one that goes back may stop on its way; neither is the pause of a release that a pipeline may go on with.
-func (g waitGoal) ends(s rollout.Status) (code int, ok bool) {
+// exitCodeOf returns the exit code of the wait in this state; ok is false while the wait continues. A failed rollout
+// and one that is rolling back do not count as paused: a pipeline waits for a pause after which the release can
+// continue.
+func (g waitGoal) exitCodeOf(s rollout.Status) (code int, ok bool) {
 	switch {
 	case g == goalFinished:
-		return app.ExitOK, over(s)
-	case s.Phase == rollout.PhaseFailed && (over(s) || waitsForPerson(s)):
+		return app.ExitOK, ended(s)
+	case s.Phase == rollout.PhaseFailed && (ended(s) || needsUserAction(s)):
 		return app.ExitFailed, true
-	case over(s) && (g == goalPaused || s.Phase != rollout.PhaseHealthy):
-		return app.ExitStopped, true // it is over and will not wait for anybody, or not become healthy
-	case over(s):
+	case ended(s) && (g == goalPaused || s.Phase != rollout.PhaseHealthy):
+		return app.ExitStopped, true // it has ended, so it will neither pause nor become healthy
+	case ended(s):
 		return app.ExitOK, true
-	case g == goalPaused && waitsForPerson(s):
+	case g == goalPaused && needsUserAction(s):
 		return app.ExitOK, true
 	}
 	return 0, false
@@ -128,70 +133,72 @@ func waitCommand(n *rollouts) *cobra.Command {
 	var goals *[]waitGoal
 	command := &cobra.Command{
 		Use:   "wait NAME --for healthy|paused|finished",
-		Short: "Wait until a rollout is healthy, waits for a person, or is over",
-		Long: `Wait until a rollout is where a pipeline wants it, without a word until then:
+		Short: "Wait until a rollout is healthy, paused or finished",
+		Long: `Wait silently until a rollout has reached a state:
 
-  healthy   the new version serves (default)
-  paused    it waits for a person: an approval, a decision after somebody's edit, a resume;
+  healthy   the new version is serving (default)
+  paused    it waits for user action: approval, a decision about drift, or resume;
             a failed rollout is not paused
-  finished  it is over, whatever the end
+  finished  it has ended, with any outcome
 
-The exit code is 0 when it got there, and otherwise:
+The exit code is 0 if it reached the state, and otherwise:
 
   1    the command itself failed
   2    wrong usage
-  3    RolledBack or Cancelled, or Healthy where a pause was waited for
+  3    RolledBack or Cancelled, or Healthy with --for paused
   6    Failed
-  124  --timeout passed; the rollout goes on
-  130  ended by Ctrl-C; the rollout goes on`,
-		Example: `  slipway rollout wait shop/web --for paused --timeout 30m && ./smoke-test && slipway rollout approve shop/web --yes`,
+  124  --timeout passed; the rollout continues
+  130  interrupted by Ctrl-C; the rollout continues`,
+		Example: `  slipway rollout wait shop/web --for paused --timeout 30m && ./smoke-test &&
+    slipway rollout approve shop/web --yes`,
 	}
 	check := func() (err error) {
 		if goals, err = app.ParseOneOf("for", goal, waitGoals); err == nil && len(*goals) != 1 {
-			err = app.Usagef("--for takes one of %s", strictyaml.List(waitGoals))
+			err = app.Usagef("--for must be one of %s", strictyaml.List(waitGoals))
 		}
 		return err
 	}
-	n.ReadingOne(command, check, func(c *cobra.Command, api *client.Client, key string) error {
-		w := watched(api, nameOf(n.Place.Party, key))
-		w.Ends, w.Timeout, w.Silent = (*goals)[0].ends, timeout, true
+	n.InitReadCommand(command, check, func(c *cobra.Command, api *client.Client, key string) error {
+		w := watched(api, nameOf(n.Scope.Party, key))
+		w.ExitCode, w.Timeout, w.Silent = (*goals)[0].exitCodeOf, timeout, true
 		return follow.Watch(c.Context(), n.App, w)
 	})
-	command.Flags().StringSliceVar(&goal, "for", []string{string(goalHealthy)}, "what to wait for: `goal` "+strictyaml.List(waitGoals))
-	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most, such as 30m. 0: as long as it takes")
+	command.Flags().StringSliceVar(&goal, "for", []string{string(goalHealthy)},
+		"the `state` to wait for: "+strictyaml.List(waitGoals))
+	command.Flags().DurationVar(&timeout, "timeout", 0, "maximum time to wait, such as 30m; 0 waits forever")
 	app.FlagChoices(command, "for", waitGoals...)
 	return command
 }
 
-// Changes tell how a rollout came from one state to the next, in the order of time.
+// Changes returns the differences between two states of a rollout, a line each, sorted by time.
 func Changes(before, now rollout.Status, look time.Time) []follow.Change {
 	var lines follow.Changes
-	lines.Decisions(now.History[min(len(before.History), len(now.History)):], look)
-	tellSteps(&lines, before, now)
+	lines.AddDecisions(now.History[min(len(before.History), len(now.History)):], look)
+	addStepChanges(&lines, before, now)
 	if before.CanaryReplicas != now.CanaryReplicas || before.CanaryReadyReplicas != now.CanaryReadyReplicas {
-		lines.Tell(look, "  pods: %s", podsInWords(now))
+		lines.Add(look, "  pods: %s", podsText(now))
 	}
-	if now.Traffic != nil && trafficInWords(before) != trafficInWords(now) {
-		lines.Tell(look, "  traffic: %s", trafficInWords(now))
+	if now.Traffic != nil && trafficText(before) != trafficText(now) {
+		lines.Add(look, "  traffic: %s", trafficText(now))
 	}
 	if before.Phase != now.Phase || before.Reason != now.Reason {
 		at := look
 		if now.Phase.Final() {
-			at = render.TimeOr(now.FinishedAt, look)
+			at = render.TimeOrDefault(now.FinishedAt, look)
 		}
-		lines.Tell(at, "rollout %s is %s%s", keyOf(now), now.Phase, render.Because(now.Reason))
+		lines.Add(at, "rollout %s is %s%s", keyOf(now), now.Phase, render.ReasonSuffix(now.Reason))
 	}
-	// A wait that a person can end, and how. The other waits are in the rollout's reason.
+	// A wait that the user can end, with the commands. The rollout's reason covers the other waits.
 	old, wait := before.WaitingFor, now.WaitingFor
 	if wait != nil && (old == nil || old.Kind != wait.Kind || old.Gate != wait.Gate) {
 		for _, h := range Hints(now) {
-			lines.Tell(look, "  to %s: %s", h.Effect, h.Command)
+			lines.Add(look, "  to %s: %s", h.Effect, h.Command)
 		}
 	}
-	return lines.InOrder()
+	return lines.Sorted()
 }
 
-func tellSteps(lines *follow.Changes, before, now rollout.Status) {
+func addStepChanges(lines *follow.Changes, before, now rollout.Status) {
 	isNew := func(old, at *time.Time) bool { return at != nil && (old == nil || !old.Equal(*at)) }
 	for n, step := range now.Steps {
 		old := rollout.StepStatus{}
@@ -200,46 +207,50 @@ func tellSteps(lines *follow.Changes, before, now rollout.Status) {
 		}
 		if isNew(old.StartedAt, step.StartedAt) {
 			cells := slices.DeleteFunc(stepCells(step)[1:], func(cell string) bool { return cell == "" })
-			lines.Tell(*step.StartedAt, "step %d of %d begins: %s", step.Index, len(now.Steps), strings.Join(cells, ", "))
+			lines.Add(*step.StartedAt, "step %d of %d started: %s", step.Index, len(now.Steps),
+				strings.Join(cells, ", "))
 		}
 		if isNew(old.FinishedAt, step.FinishedAt) {
-			lines.Tell(*step.FinishedAt, "step %d of %d: %s%s", step.Index, len(now.Steps), render.OneLine(step.State),
-				render.After(step.StartedAt, step.FinishedAt))
+			lines.Add(*step.FinishedAt, "step %d of %d: %s%s", step.Index, len(now.Steps), render.OneLine(step.State),
+				render.DurationSuffix(step.StartedAt, step.FinishedAt))
 		}
 	}
 }
 
-// Epilogue is the last word on a rollout, and what to do next.
-func Epilogue(s rollout.Status) string {
-	text := fmt.Sprintf("rollout %s is %s%s%s", keyOf(s), s.Phase, render.After(&s.CreatedAt, s.FinishedAt), render.Because(s.Reason))
+// Summary returns the outcome of a rollout and what to do next.
+func Summary(s rollout.Status) string {
+	text := fmt.Sprintf("rollout %s is %s%s%s", keyOf(s), s.Phase, render.DurationSuffix(&s.CreatedAt, s.FinishedAt),
+		render.ReasonSuffix(s.Reason))
 	for _, h := range Hints(s) {
 		text += fmt.Sprintf("\nTo %s: %s", h.Effect, h.Command)
 	}
 	if s.Frozen {
-		text += "\nThe split holds; to bring it home: slipway rollout rollback " + nameIn(s).Arguments()
+		text += "\nPods and traffic remain split. To go back to the stable version: slipway rollout rollback " +
+			nameIn(s).CommandArgs()
 	}
 	return text
 }
 
-// Hints lists the commands that are of use now, the most likely one first.
+// Hints returns the commands that are useful now, the most likely one first.
 func Hints(s rollout.Status) []render.Hint {
 	say := func(verb, effect string) render.Hint {
-		return render.Hint{Command: "slipway rollout " + verb + " " + nameIn(s).Arguments(), Effect: effect}
+		return render.Hint{Command: "slipway rollout " + verb + " " + nameIn(s).CommandArgs(), Effect: effect}
 	}
 	back := say("rollback", "go back to the stable version")
 	switch {
 	case s.WaitingFor == nil:
 		return nil
 	case s.WaitingFor.Kind == rollout.WaitApproval:
-		return []render.Hint{say("approve", "go on"), back}
+		return []render.Hint{say("approve", "continue"), back}
 	case s.WaitingFor.Kind == rollout.WaitWindow:
-		return []render.Hint{say("approve", "begin now; it needs a --reason"), back}
+		return []render.Hint{say("approve", "start now (requires --reason)"), back}
 	case s.WaitingFor.Kind == rollout.WaitDrift:
-		return []render.Hint{say("retry", "put ours back and go on"), say("stop", "end it")}
+		return []render.Hint{say("retry", "restore the rollout's settings and continue"),
+			say("stop", "end the rollout")}
 	case s.WaitingFor.Kind == rollout.WaitResume && s.Phase == rollout.PhaseFailed:
-		return []render.Hint{say("retry", "try the step again"), back, say("stop", "end it; --to new and --to frozen end it elsewhere")}
+		return []render.Hint{say("retry", "retry the step"), back, say("stop", "end it (see --to)")}
 	case s.WaitingFor.Kind == rollout.WaitResume:
-		return []render.Hint{say("resume", "go on"), back}
+		return []render.Hint{say("resume", "continue"), back}
 	}
 	return nil
 }

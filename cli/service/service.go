@@ -1,4 +1,4 @@
-// Package service holds the commands on the catalogue of services.
+// Package service implements `slipway service`, the catalogue of services.
 package service
 
 import (
@@ -20,14 +20,16 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Command is `slipway service`.
+// Command returns `slipway service`.
 func Command(a *app.App) *cobra.Command {
 	n := services(a)
 	get := n.GetCommand("Show a service")
-	get.Long = "Show a service. With -o yaml or json it is the document that `slipway service apply --id ID -f -` takes."
-	command := &cobra.Command{Use: n.Command, Aliases: []string{"services"}, Short: "The catalogue: what a plan's serviceId stands for"}
+	get.Long = "Show a service. With -o yaml or json, print the document that `slipway service apply --id ID -f -` " +
+		"accepts."
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"services"}, Short: "Manage the catalogue of services"}
 	command.AddCommand(applyCommand(n), n.ListCommand("List the services", noun.ListOptions{}), get, n.DeleteCommand(
-		"Delete services from the catalogue. Their workloads stay as they are. A service that a plan uses is not deleted, and the "+
+		"Delete services from the catalogue. Their workloads are not changed. A service that a plan uses is not "+
+			"deleted; the "+
 			"error names the plans."))
 	return command
 }
@@ -35,8 +37,10 @@ func Command(a *app.App) *cobra.Command {
 func services(a *app.App) *noun.Noun[client.ServiceSummary, client.Service] {
 	return &noun.Noun[client.ServiceSummary, client.Service]{
 		App: a, Command: "service", Name: "service", Argument: "ID",
-		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.ServiceSummary, string, error) {
-			return apiclient.ReadPage[client.ServiceSummary](api.ListServices(ctx, &client.ListServicesParams{Limit: &limit, Cursor: cursor}))
+		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.ServiceSummary, string,
+			error) {
+			return apiclient.ReadPage[client.ServiceSummary](
+				api.ListServices(ctx, &client.ListServicesParams{Limit: &limit, Cursor: cursor}))
 		},
 		Key:    func(s client.ServiceSummary) string { return s.ID },
 		Note:   func(s client.ServiceSummary) string { return s.DisplayName },
@@ -48,7 +52,7 @@ func services(a *app.App) *noun.Noun[client.ServiceSummary, client.Service] {
 			}
 			return []string{s.ID, s.DisplayName, strings.Join(workloads, ", "), a.Age(s.CreatedAt)}
 		},
-		Empty: "The catalogue is empty: fill it with `slipway service apply -f FILE`.",
+		Empty: "The catalogue is empty. Add services with `slipway service apply -f FILE`.",
 		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[client.Service], error) {
 			return apiclient.Read[client.Service](api.GetService(ctx, id))
 		},
@@ -60,20 +64,22 @@ func services(a *app.App) *noun.Noun[client.ServiceSummary, client.Service] {
 }
 
 func describe(a *app.App, id string, s catalog.Service) error {
-	a.Printf(a.Out, "service %s%s\nan operation on it may take %ds\n\n", id, render.Because(s.DisplayName), s.Deadline())
+	a.Printf(a.Out, "service %s%s\ntimeout of operations: %ds\n\n", id, render.ReasonSuffix(s.DisplayName),
+		s.Deadline())
 	table := render.NewTable("PARTY", "WORKLOAD", "LABELS", "REPLICAS")
 	for _, w := range s.Workloads {
 		replicas := ""
 		if w.Replicas != nil {
 			replicas = fmt.Sprint(*w.Replicas)
 		}
-		table.Add(w.PartyOrDefault(), w.WorkloadRef.Kind+" "+w.Namespace+"/"+w.WorkloadRef.Name, strings.Join(w.Labels, ","), replicas)
+		table.Add(w.PartyOrDefault(), w.WorkloadRef.Kind+" "+w.Namespace+"/"+w.WorkloadRef.Name,
+			strings.Join(w.Labels, ","), replicas)
 	}
 	a.Printf(a.Out, "%s", table)
 	if s.Package != nil {
 		how := "unpacked"
 		if !s.Package.Unpacked() {
-			how = "kept whole"
+			how = "kept as one file"
 		}
 		a.Printf(a.Out, "\ncode packages are %s in container %s at %s\n", how, render.OneLine(s.Package.Container),
 			render.OneLine(s.Package.MountPath))
@@ -85,19 +91,21 @@ func describe(a *app.App, id string, s catalog.Service) error {
 }
 
 func applyCommand(n *noun.Noun[client.ServiceSummary, client.Service]) *cobra.Command {
-	return n.ApplyCommand(`A file holds either one service's document, which is called by --id or else after the file
-(111.yaml is service 111), or any number of ReleaseService objects (apiVersion slipway.io/v1alpha1), separated by "---".
+	return n.ApplyCommand(
+		`A file contains either the document of one service, whose ID is set by --id or taken from the file name (111.yaml is
+service 111), or one or more ReleaseService objects (apiVersion slipway.io/v1alpha1), separated by "---".
 
-Every document is checked before the first one is sent.`, `  slipway service apply -f 111.yaml
+All documents are validated before the first one is sent.`, `  slipway service apply -f 111.yaml
   slipway service apply -f services.yaml -f more-services.yaml
-  slipway service apply --id 111 -f - < order.yaml`, manifest.Application{
-		Kind: manifest.KindService, NameFlag: "--id", ValidName: catalog.ValidID,
-		Check: func(body []byte) strictyaml.Errors {
-			_, errors := strategy.DecodeService(body)
-			return errors
-		},
-		Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Applied, error) {
-			return manifest.Answered(api.PutServiceWithBody(ctx, d.Name, apiclient.YAMLBody, bytes.NewReader(d.Body)))
-		},
-	})
+  slipway service apply --id 111 -f - < order.yaml`, manifest.Applier{
+			Kind: manifest.KindService, NameFlag: "--id", ValidName: catalog.ValidID,
+			Check: func(body []byte) strictyaml.Errors {
+				_, errors := strategy.DecodeService(body)
+				return errors
+			},
+			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
+				return manifest.ReadResult(api.PutServiceWithBody(ctx, d.Name, apiclient.YAMLBody,
+					bytes.NewReader(d.Body)))
+			},
+		})
 }

@@ -19,15 +19,12 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-const filesHelp = ` A file holds Kuscia's request as JSON or YAML (%s), or a KusciaDeployment, which is translated to
-that request; several documents
-are separated by "---". A field that the request does not have is refused with its path, and so is one that it would
-leave aside: kubectl apply takes
-the whole KusciaDeployment.
+const filesHelp = ` A file contains Kuscia's request (%s) as JSON or YAML, or a KusciaDeployment, which is translated
+to that request. Separate several documents by "---". Fields that the request does not have or would ignore are
+rejected with their path; kubectl apply accepts the complete KusciaDeployment.
 
-An AppImage among the documents is registered first. Kuscia's request for one has no port numbers, and lacks more: an
-AppImage that says such is
-refused, and has to be registered with kubectl apply.
+AppImages in the files are registered first. Kuscia's request for an AppImage does not have all fields (for example, no
+port numbers): an AppImage with such fields is rejected and must be applied with kubectl.
 
 %s
 
@@ -35,49 +32,49 @@ refused, and has to be registered with kubectl apply.
 
 type mode struct {
 	name, short, example string
-	// request is the name of Kuscia's request, which the help explains with end.
-	request, end string
-	// updates has it take requests that update a serving.
+	// request is the name of Kuscia's request; helpEnd is the last paragraph of the help.
+	request, helpEnd string
+	// updates makes it expect update requests.
 	updates bool
-	send    func(o *sending, ctx context.Context, d manifest.ServingDocument) (outcome string, err error)
+	send    func(o *applier, ctx context.Context, d manifest.ServingDocument) (outcome string, err error)
 }
 
 var modes = []mode{
-	{name: "apply", short: "Create servings, or update those that there are", request: "CreateServingRequest",
-		end: `A serving that does not exist is created. One that exists is updated to what the file says; nothing happens
-if it is so already. What
-no update can change, such as the initiator, is refused with its path. --watch follows the serving, and the exit code says how it ended:`,
-		example: `  slipway serving apply -f secretflow-serving.yaml --watch`, send: (*sending).apply},
-	{name: "create", short: "Declare servings", request: "CreateServingRequest",
-		end: "The answer comes when the serving is declared; --watch follows it until it is Available or has Failed, and the exit " +
-			"code says how it ended:",
+	{name: "apply", short: "Create or update servings", request: "CreateServingRequest",
+		helpEnd: `A serving that does not exist is created; an existing one is updated if the file differs. Changes that an
+update cannot make, such as another initiator, are rejected with their path. With --watch, the command watches the
+serving, and the exit code is the outcome:`,
+		example: `  slipway serving apply -f secretflow-serving.yaml --watch`, send: (*applier).apply},
+	{name: "create", short: "Create servings", request: "CreateServingRequest",
+		helpEnd: "The command returns when the serving has been created. With --watch, it waits until the serving is " +
+			"Available or Failed, and the exit code is the outcome:",
 		example: `  slipway serving create -f serving.json --watch
-  slipway serving create -f secretflow-serving.yaml`, send: (*sending).create},
-	{name: "update", short: "Change servings: input configuration, images, replicas, strategies, resources",
+  slipway serving create -f secretflow-serving.yaml`, send: (*applier).create},
+	{name: "update", short: "Update servings: input configuration, images, replicas, strategies, resources",
 		request: "UpdateServingRequest", updates: true,
-		end: `An update changes what the file says, of the parties that it names, and leaves the rest as it is. It is all
-or nothing: when a party fails, all
-go back to the version before. --watch follows it, and the exit code says how it ended:`,
+		helpEnd: `An update changes only the fields in the file, of the parties in the file. It is all or nothing: if it
+fails for one party, all parties return to the previous version. With --watch, the command watches it, and the exit
+code is the outcome:`,
 		example: `  slipway serving update -f serving.json --watch
   echo '{"serving_id":"serving-01","parties":[{"domain_id":"alice","replicas":3}]}' | slipway serving update -f -`,
-		send: (*sending).update},
+		send: (*applier).update},
 }
 
-type sending struct {
+type applier struct {
 	*app.App
 	mode    mode
 	api     *client.Client
 	token   *apiclient.KusciaToken
 	options follow.Options
-	results []manifest.Applied
+	results []manifest.Result
 }
 
 func filesCommand(a *app.App, m mode, token *apiclient.KusciaToken) *cobra.Command {
-	o := &sending{App: a, mode: m, token: token, results: []manifest.Applied{}}
+	o := &applier{App: a, mode: m, token: token, results: []manifest.Result{}}
 	var files []string
 	reader := &manifest.KusciaReader{Updates: m.updates}
 	command := &cobra.Command{Use: m.name + " -f FILE", Short: m.short, Example: m.example, Args: cobra.NoArgs}
-	command.Long = m.short + "." + fmt.Sprintf(filesHelp, m.request, m.end) + exitCodes
+	command.Long = m.short + "." + fmt.Sprintf(filesHelp, m.request, m.helpEnd) + exitCodes
 	check := func([]string) error {
 		if err := o.options.Check(command); err != nil {
 			return err
@@ -86,21 +83,22 @@ func filesCommand(a *app.App, m mode, token *apiclient.KusciaToken) *cobra.Comma
 			return err
 		}
 		if n := len(reader.Servings); o.options.Watch && n > 1 {
-			return app.Usagef("--watch follows one serving, and there are %d: leave it out, and use slipway serving watch", n)
+			return app.Usagef("--watch supports one serving, but the files contain %d: use slipway serving watch "+
+				"instead", n)
 		}
 		return nil
 	}
-	a.Writing(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
+	a.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
 		o.api = api
 		return o.run(c.Context(), reader)
 	})
 	manifest.FileFlag(command, &files)
 	token.Flags(command)
-	o.options.StartFlags(command, words)
+	o.options.StartFlags(command, watchHelp)
 	return command
 }
 
-func (o *sending) run(ctx context.Context, found *manifest.KusciaReader) error {
+func (o *applier) run(ctx context.Context, found *manifest.KusciaReader) error {
 	err := o.sendAll(ctx, found)
 	last := found.Servings[len(found.Servings)-1].ID
 	if err == nil && o.options.Watch {
@@ -110,35 +108,35 @@ func (o *sending) run(ctx context.Context, found *manifest.KusciaReader) error {
 		return printed
 	}
 	if err == nil && o.Output == app.Table {
-		o.Printf(o.Err, "Follow it with: slipway serving watch %s\n", last)
+		o.Printf(o.Err, "To watch it: slipway serving watch %s\n", last)
 	}
 	return err
 }
 
-func (o *sending) sendAll(ctx context.Context, found *manifest.KusciaReader) error {
+func (o *applier) sendAll(ctx context.Context, found *manifest.KusciaReader) error {
 	for _, image := range found.Images {
 		outcome, err := appimage.Apply(ctx, o.api, *o.token, image, o.mode.name != "create")
 		if err != nil {
 			return fmt.Errorf("AppImage %s: %w", image.GetName(), err)
 		}
-		o.done("AppImage", image.GetName(), outcome)
+		o.report("AppImage", image.GetName(), outcome)
 	}
 	for _, d := range found.Servings {
 		outcome, err := o.mode.send(o, ctx, d)
-		var said *app.ExitError
+		var exit *app.ExitError
 		switch {
-		case errors.As(err, &said):
+		case errors.As(err, &exit):
 			return err
 		case err != nil:
 			return fmt.Errorf("serving %s: %w", d.ID, err)
 		}
-		o.done("serving", d.ID, outcome)
+		o.report("serving", d.ID, outcome)
 	}
 	return nil
 }
 
-func (o *sending) done(noun, name, outcome string) {
-	o.results = append(o.results, manifest.Applied{Name: name, Outcome: outcome})
+func (o *applier) report(noun, name, outcome string) {
+	o.results = append(o.results, manifest.Result{Name: name, Outcome: outcome})
 	switch {
 	case o.Output != app.Table:
 	case o.options.Watch:
@@ -148,31 +146,33 @@ func (o *sending) done(noun, name, outcome string) {
 	}
 }
 
-func (o *sending) create(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
+func (o *applier) create(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
 	body, err := d.Body()
 	if err == nil {
-		_, err = apiclient.KusciaData(o.api.CreateKusciaServingWithBody(ctx, apiclient.JSONBody, bytes.NewReader(body), o.token.Shown))
+		_, err = apiclient.KusciaData(o.api.CreateKusciaServingWithBody(ctx, apiclient.JSONBody, bytes.NewReader(body),
+			o.token.Authorize))
 	}
 	return "created", err
 }
 
-// update sends a request to update a serving as it is. A whole serving that asks for more than an update can do is refused.
-func (o *sending) update(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
+// update sends an update request unchanged. For a complete serving it first rejects changes that an update cannot make.
+func (o *applier) update(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
 	body, err := d.Body()
 	if d.Update == nil {
 		if err := o.checkUpdate(ctx, d); err != nil {
 			return "", err
 		}
-		body, err = manifest.Body(manifest.UpdateTo(d.Creation))
+		body, err = manifest.Body(manifest.UpdateRequest(d.Create))
 	}
 	if err == nil {
-		_, err = apiclient.KusciaData(o.api.UpdateKusciaServingWithBody(ctx, apiclient.JSONBody, bytes.NewReader(body), o.token.Shown))
+		_, err = apiclient.KusciaData(o.api.UpdateKusciaServingWithBody(ctx, apiclient.JSONBody, bytes.NewReader(body),
+			o.token.Authorize))
 	}
 	return "updated", err
 }
 
-// apply creates the serving or updates it. An update that changes nothing makes no new generation.
-func (o *sending) apply(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
+// apply creates or updates the serving. An update that changes nothing does not increase the generation.
+func (o *applier) apply(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
 	before, err := apiclient.Read[serving.View](o.api.GetServing(ctx, d.ID))
 	var problem *apiclient.ProblemError
 	switch {
@@ -191,9 +191,10 @@ func (o *sending) apply(ctx context.Context, d manifest.ServingDocument) (outcom
 	return outcome, err
 }
 
-// checkUpdate refuses a whole serving that asks for more than an update can do.
-func (o *sending) checkUpdate(ctx context.Context, d manifest.ServingDocument) error {
-	data, err := apiclient.KusciaData(o.api.QueryKusciaServing(ctx, client.KusciaMessage{"serving_id": d.ID}, o.token.Shown))
+// checkUpdate returns an error if a complete serving differs in fields that an update cannot change.
+func (o *applier) checkUpdate(ctx context.Context, d manifest.ServingDocument) error {
+	data, err := apiclient.KusciaData(o.api.QueryKusciaServing(ctx, client.KusciaMessage{"serving_id": d.ID},
+		o.token.Authorize))
 	if err != nil {
 		return err
 	}
@@ -202,15 +203,15 @@ func (o *sending) checkUpdate(ctx context.Context, d manifest.ServingDocument) e
 		return err
 	}
 	affinityMode := ""
-	if d.Creation.GetAffinityMode() != "" { // Kuscia's answer does not say it
+	if d.Create.GetAffinityMode() != "" { // Kuscia's response does not contain it
 		view, err := apiclient.Read[serving.View](o.api.GetServing(ctx, d.ID))
 		if err != nil {
 			return err
 		}
 		affinityMode = view.Value.AffinityMode
 	}
-	if findings := manifest.Unchangeable(d, now, affinityMode); len(findings) > 0 {
-		return manifest.RefuseDocuments(o.App, findings, "serving "+d.ID+" was not changed")
+	if findings := manifest.UnsupportedChanges(d, now, affinityMode); len(findings) > 0 {
+		return manifest.RejectDocuments(o.App, findings, "serving "+d.ID+" was not changed")
 	}
 	return nil
 }

@@ -16,74 +16,81 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// verb says what one of the commands that steer the operation on a serving does.
+// verb defines a command that controls the operation on a serving.
 type verb struct {
 	Verb        serving.Verb
 	short, long string
-	// because is the reason that the example gives.
-	because string
-	call    func(context.Context, *client.Client, string, client.ServingVerbRequest) (*http.Response, error)
+	// exampleReason is the reason in the example.
+	exampleReason string
+	call          func(context.Context, *client.Client, string, client.ServingVerbRequest) (*http.Response, error)
 }
 
-// Verbs are the verbs in the order in which people need them.
+// Verbs are the verbs in the order of the help.
 var Verbs = []verb{
-	{serving.VerbApprove, "Have the next party of an update begin",
-		"Have the party begin that waits for an approval, where the serving's policy has approval: betweenParties. " +
-			"The command shows the party and asks for a confirmation. " +
-			"Without a terminal, give --party, --gate or --yes. If the update has moved on meanwhile, the engine refuses the approval.",
+	{serving.VerbApprove, "Approve the next party of an update",
+		"Approve the party that waits for approval, if the serving's policy has approval: betweenParties. The " +
+			"command shows the party and asks for confirmation. Without a terminal, use --party, --gate or --yes. If " +
+			"the update has moved on in the meantime, the engine rejects the approval.",
 		"alice's numbers are good", noun.Sender((*client.Client).ApproveServing)},
-	{serving.VerbPause, "Hold the operation on a serving",
-		"Hold the operation on a serving. What has begun goes on; no other party begins until it is resumed.",
+	{serving.VerbPause, "Pause the operation on a serving",
+		"Pause the operation on a serving. Parties already started continue; no other party starts until it is " +
+			"resumed.",
 		"wait for the database team", noun.Sender((*client.Client).PauseServing)},
-	{serving.VerbResume, "Go on with a paused operation", "Go on with an operation that was paused.",
+	{serving.VerbResume, "Resume a paused operation", "Resume a paused operation.",
 		"the database is ready", noun.Sender((*client.Client).ResumeServing)},
-	{serving.VerbStop, "Take an update back in all parties",
-		"Take an update back: every party goes back to the version of before, since an update is all or nothing. " +
-			"A creation has none, and is refused: delete the serving instead.",
+	{serving.VerbStop, "Roll an update back in all parties",
+		"Roll an update back: all parties return to the previous version, because an update is all or nothing. A " +
+			"creation cannot be stopped: delete the serving instead.",
 		"alice's numbers are bad", noun.Sender((*client.Client).StopServing)},
 }
 
 func verbs(n *servings) []noun.Verb {
 	var all []noun.Verb
 	for _, v := range Verbs {
-		o := &said{}
+		o := &verbFlags{}
 		one := noun.Verb{
-			Name: string(v.Verb), Short: v.short, Long: v.long, Because: v.because, Example: "serving-01", Complete: n.Completion,
-			Send: func(ctx context.Context, api *client.Client, id string, who app.Who) (*http.Response, error) {
+			Name: string(v.Verb), Short: v.short, Long: v.long, ExampleReason: v.exampleReason, Example: "serving-01",
+			Complete: n.Completion,
+			Send: func(ctx context.Context, api *client.Client, id string, who app.ActorFlags) (*http.Response, error) {
 				o.body.Actor, o.body.Reason, o.body.Key = who.Actor, who.Reason, who.Key
 				return v.call(ctx, api, id, o.body)
 			},
-			Again: func(id string) string { return id + repeatedApproval(o.body) },
+			RepeatArgs: func(id string) string { return id + repeatedApproval(o.body) },
 		}
 		if v.Verb == serving.VerbApprove {
 			one.Flags = o.flags
-			one.Confirm = func(ctx context.Context, api *client.Client, id string) error { return o.confirm(ctx, n.App, api, id) }
+			one.Confirm = func(ctx context.Context, api *client.Client, id string) error {
+				return o.confirm(ctx, n.App, api, id)
+			}
 		}
 		all = append(all, one)
 	}
 	return all
 }
 
-type said struct {
+// verbFlags holds the flags of a verb.
+type verbFlags struct {
 	body client.ServingVerbRequest
-	// yes approves what is shown without asking.
+	// yes skips the confirmation.
 	yes bool
 }
 
-func (o *said) flags(command *cobra.Command) {
+func (o *verbFlags) flags(command *cobra.Command) {
 	f := command.Flags()
-	f.StringVar(&o.body.Party, "party", "", "the `party` that it is meant for; another one is refused (default: the one that waits)")
-	f.StringVar(&o.body.Gate, "gate", "", "waitingFor.gate of the party that is meant; a stale one is refused (default: read now)")
-	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask: take the party that waits now")
+	f.StringVar(&o.body.Party, "party", "", "the `party` that is meant; if another party waits, the command is "+
+		"rejected (default: the waiting party)")
+	f.StringVar(&o.body.Gate, "gate", "", "waitingFor.gate of the party that is meant; a stale gate is rejected "+
+		"(default: the current gate)")
+	f.BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation and use the waiting party")
 }
 
-// gateOfNothing is the gate of an approval at which nobody was seen to wait: whoever comes to wait while it is on its way is not
-// meant by it.
-const gateOfNothing = "nobody-waited"
+// noGate is the gate of an approval that was sent while no party was waiting. It never matches, so the approval cannot
+// apply to a party that starts waiting in the meantime.
+const noGate = "nobody-waited"
 
-// confirm shows what is about to be approved, asks, and has exactly that approved: its gate goes along. A party that the caller named
-// is not asked about; if another one waits, only the party goes along, and the engine refuses it.
-func (o *said) confirm(ctx context.Context, a *app.App, api *client.Client, id string) error {
+// confirm shows the party, asks for confirmation and sends the gate of this party. If the user named the party, it does
+// not ask; if another party waits, it sends only the party, and the engine rejects it.
+func (o *verbFlags) confirm(ctx context.Context, a *app.App, api *client.Client, id string) error {
 	if o.body.Gate != "" {
 		return nil
 	}
@@ -94,11 +101,12 @@ func (o *said) confirm(ctx context.Context, a *app.App, api *client.Client, id s
 	w := waitOf(answer.Value)
 	if w == nil || w.Kind != serving.WaitApproval {
 		if o.body.Party == "" {
-			o.body.Gate = gateOfNothing // the engine says why there is nothing to approve
+			o.body.Gate = noGate // the engine's error explains why there is nothing to approve
 		}
 		return nil
 	}
-	a.Printf(a.Err, "approve of serving %s, which waits for %s since %s\n", id, waitInWords(w), render.Clock(w.Since.Time, a.Now()))
+	a.Printf(a.Err, "approve serving %s, waiting for %s since %s\n", id, waitText(w),
+		render.Clock(w.Since.Time, a.Now()))
 	for _, line := range a.Drawing().Render(partyLines(answer.Value.Parties), render.Unbounded) {
 		a.Printf(a.Err, "%s\n", line)
 	}
@@ -110,7 +118,8 @@ func (o *said) confirm(ctx context.Context, a *app.App, api *client.Client, id s
 	if named || o.yes {
 		return nil
 	}
-	return a.Agree(fmt.Sprintf("Approve %s?", render.OneLine(w.Party)), fmt.Sprintf("--party %s, --gate or --yes", render.OneLine(w.Party)))
+	return a.RequireConfirmation(fmt.Sprintf("Approve %s?", render.OneLine(w.Party)),
+		fmt.Sprintf("--party %s, --gate or --yes", render.OneLine(w.Party)))
 }
 
 func repeatedApproval(body client.ServingVerbRequest) string {
@@ -124,7 +133,7 @@ func repeatedApproval(body client.ServingVerbRequest) string {
 	return flags
 }
 
-// waitOf is the person whom a serving's operation waits for; nil when for nobody.
+// waitOf returns what the serving's operation waits for from a user; nil if it is not waiting.
 func waitOf(v serving.View) *kuscia.WaitingFor {
 	if v.Operation == nil {
 		return nil
@@ -132,13 +141,13 @@ func waitOf(v serving.View) *kuscia.WaitingFor {
 	return v.Operation.WaitingFor
 }
 
-// waitInWords reads "an approval of bob".
-func waitInWords(w *kuscia.WaitingFor) string {
+// waitText returns, for example, "approval of bob".
+func waitText(w *kuscia.WaitingFor) string {
 	switch w.Kind {
 	case serving.WaitApproval:
-		return render.OneLine("an approval of " + w.Party)
+		return render.OneLine("approval of " + w.Party)
 	case serving.WaitResume:
-		return "somebody to resume it"
+		return "resume"
 	}
 	return render.OneLine(w.Kind)
 }

@@ -20,24 +20,28 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-const exitCodes = `  0    Available: every party runs what was asked, with all replicas
-  1    Failed, or refused, or the command itself failed
+const exitCodes = `  0    Available: all parties run the requested version with all replicas
+  1    Failed or rejected, or the command itself failed
   2    wrong usage
-  3    the update failed and was taken back: the version before it serves
-  4    a party is out of reach, with --exit-on-interrupted
-  5    it waits for a person (approval, resume), with --exit-on-paused
+  3    the update failed and was rolled back: the previous version is serving
+  4    a party is unreachable, with --exit-on-interrupted
+  5    it waits for user action (approval, resume), with --exit-on-paused
   124  --timeout passed
-  130  ended by Ctrl-C; the serving goes on`
+  130  interrupted by Ctrl-C; the serving continues`
 
-var words = follow.Words{Noun: "serving", End: "until it is Available or has Failed", Interrupted: "a party is out of reach",
-	Paused: "it waits for a person"}
+var watchHelp = follow.FlagTexts{Noun: "serving", Until: "until it is Available or Failed",
+	Interrupted: "a party is unreachable",
+	Paused:      "it waits for user action"}
 
-// ends says with which exit code the watch ends in this state of the serving; ok is false while it goes on. What is under way may
-// still change everything, but for a way back that fails: it is tried again, and nobody should wait for it.
-func ends(o follow.Options, v serving.View) (code int, ok bool) {
+// exitCodeOf returns the exit code of the watch in this state of the serving; ok is false while the watch continues. A
+// running operation may still change everything, except when a rollback fails: it is retried, but the watch does not
+// wait for it.
+func exitCodeOf(o follow.Options, v serving.View) (code int, ok bool) {
 	op := v.Operation
 	switch {
-	case o.ExitOnInterrupted && slices.ContainsFunc(v.Parties, func(p serving.PartyView) bool { return p.Unreachable != "" }):
+	case o.ExitOnInterrupted && slices.ContainsFunc(v.Parties, func(p serving.PartyView) bool {
+		return p.Unreachable != ""
+	}):
 		return app.ExitInterrupted, true
 	case v.DeletedAt != nil, op == nil, op.Generation < v.Generation:
 		return 0, false
@@ -55,23 +59,24 @@ func ends(o follow.Options, v serving.View) (code int, ok bool) {
 	return app.ExitOK, v.Phase == kuscia.PhaseAvailable
 }
 
-// operationFailed says that the last operation has failed, and that this was not put right since.
+// operationFailed reports whether the last operation failed and its failure was not fixed since.
 func operationFailed(v serving.View) bool {
 	op := v.Operation
 	return op != nil && op.Done && op.Reason != "" && v.Reason != ""
 }
 
 func watchCommand(n *servings) *cobra.Command {
-	command := n.WatchCommand(`Follow a serving until it is Available or has Failed. A terminal shows the parties as
-they change; a pipe gets one line for each change,
-and -o json or yaml the whole serving at each change. A lost connection is opened again, however long that takes.
+	command := n.WatchCommand(
+		`Watch a serving until it is Available or Failed. On a terminal, the parties are updated in place. In a pipe, each
+change is printed as one line; with -o json or yaml, the complete serving is printed at each change. Lost connections
+are reopened, for as long as it takes.
 
-A party that is away, or a person who is to approve, is waited for, unless told otherwise. A serving that is being deleted is followed until
-it is gone. The exit code says how it ended:
+The command also waits for unreachable parties and for approvals, unless flags say otherwise. A serving that is being
+deleted is watched until it is deleted. The exit code is the outcome:
 
-`+exitCodes, words, func(ctx context.Context, api *client.Client, id string, o follow.Options) error {
-		return watchOne(ctx, n.App, api, id, o)
-	})
+`+exitCodes, watchHelp, func(ctx context.Context, api *client.Client, id string, o follow.Options) error {
+			return watchOne(ctx, n.App, api, id, o)
+		})
 	command.Example = `  slipway serving watch serving-01
   slipway serving watch serving-01 --timeout 15m --exit-on-interrupted`
 	return command
@@ -80,7 +85,7 @@ it is gone. The exit code says how it ended:
 func watchOne(ctx context.Context, a *app.App, api *client.Client, id string, options follow.Options) error {
 	deleted := false
 	err := follow.Watch(ctx, a, follow.Watched[serving.View]{
-		Called: "serving " + id, Again: "slipway serving watch " + id,
+		DisplayName: "serving " + id, ResumeCommand: "slipway serving watch " + id,
 		Read: func(ctx context.Context) (serving.View, error) {
 			answer, err := apiclient.Read[serving.View](api.GetServing(ctx, id))
 			return answer.Value, err
@@ -88,18 +93,18 @@ func watchOne(ctx context.Context, a *app.App, api *client.Client, id string, op
 		Open: func(ctx context.Context, last *string) (*http.Response, error) {
 			return api.WatchServing(ctx, id, &client.WatchServingParams{LastEventID: last})
 		},
-		// A serving has no end of its own: somebody may change it at any time.
-		Over: func(serving.View) bool { return false },
-		Ends: func(v serving.View) (int, bool) {
+		// A serving never ends: it may be changed at any time.
+		Ended: func(serving.View) bool { return false },
+		ExitCode: func(v serving.View) (int, bool) {
 			deleted = v.DeletedAt != nil
-			return ends(options, v)
+			return exitCodeOf(options, v)
 		},
 		Timeout:  options.Timeout,
-		Portrait: follow.Portrait[serving.View]{Fit: Fit, Changes: changes, Epilogue: epilogue},
+		Renderer: follow.Renderer[serving.View]{Fit: Fit, Changes: changes, Summary: summary},
 	})
 	var problem *apiclient.ProblemError
 	if deleted && errors.As(err, &problem) && problem.Status == http.StatusNotFound {
-		a.Printf(a.Err, "serving %s is gone\n", id)
+		a.Printf(a.Err, "serving %s was deleted\n", id)
 		return nil
 	}
 	return err
@@ -107,25 +112,27 @@ func watchOne(ctx context.Context, a *app.App, api *client.Client, id string, op
 
 func changes(before, now serving.View, look time.Time) []follow.Change {
 	var lines follow.Changes
-	if op := now.Operation; op != nil && operationInWords(before) != operationInWords(now) {
+	if op := now.Operation; op != nil && operationText(before) != operationText(now) {
 		at := look
 		if !op.Done {
-			at = render.TimeOr(op.StartedAt, look)
+			at = render.TimeOrDefault(op.StartedAt, look)
 		}
-		lines.Tell(at, "%s%s", operationInWords(now), render.Because(render.ReasonAndMessage(op.Reason, op.Message)))
+		lines.Add(at, "%s%s", operationText(now), render.ReasonSuffix(render.ReasonAndMessage(op.Reason, op.Message)))
 	}
-	lines.Decisions(slices.DeleteFunc(decisions(now), func(d audit.Entry) bool { return slices.Contains(decisions(before), d) }), look)
+	lines.AddDecisions(slices.DeleteFunc(decisions(now), func(d audit.Entry) bool {
+		return slices.Contains(decisions(before), d)
+	}), look)
 	former := map[string]serving.PartyView{}
 	for _, p := range before.Parties {
 		former[partyKey(p)] = p
 	}
 	for _, p := range now.Parties {
-		if text := partyInWords(p); text != partyInWords(former[partyKey(p)]) {
-			lines.Tell(look, "  %s", text)
+		if text := partyText(p); text != partyText(former[partyKey(p)]) {
+			lines.Add(look, "  %s", text)
 		}
 	}
-	if inWords(before) != inWords(now) {
-		lines.Tell(look, "%s", inWords(now))
+	if stateText(before) != stateText(now) {
+		lines.Add(look, "%s", stateText(now))
 	}
 	return lines
 }
@@ -135,28 +142,32 @@ func decisions(v serving.View) (all []audit.Entry) {
 		return nil
 	}
 	for _, d := range v.Operation.History {
-		all = append(all, audit.Entry{At: d.At.Time, Actor: d.Actor, Via: d.Via, Verb: audit.Verb(d.Verb), Party: d.Party, Reason: d.Reason,
+		all = append(all, audit.Entry{At: d.At.Time, Actor: d.Actor, Via: d.Via, Verb: audit.Verb(d.Verb),
+			Party: d.Party, Reason: d.Reason,
 			Outcome: audit.Outcome(d.Outcome), Message: d.Message})
 	}
 	return all
 }
 
-func partyInWords(p serving.PartyView) string {
-	return fmt.Sprintf("%s: %s, %s%s", partyKey(p), p.Phase, podsInWords(p), render.Because(partyTrouble(p)))
+func partyText(p serving.PartyView) string {
+	return fmt.Sprintf("%s: %s, %s%s", partyKey(p), p.Phase, podsText(p), render.ReasonSuffix(partyProblem(p)))
 }
 
-func inWords(v serving.View) string {
-	return fmt.Sprintf("serving %s is %s%s", render.OneLine(v.ID), state(v), render.Because(render.ReasonAndMessage(v.Reason, v.Message)))
+func stateText(v serving.View) string {
+	return fmt.Sprintf("serving %s is %s%s", render.OneLine(v.ID), state(v),
+		render.ReasonSuffix(render.ReasonAndMessage(v.Reason, v.Message)))
 }
 
-func epilogue(v serving.View) string {
-	does := "serve"
-	if v.Operation != nil && !v.Operation.Done { // a party that has not begun yet serves the version of before
-		does = "serve what was asked"
+func summary(v serving.View) string {
+	does := "serving"
+	if v.Operation != nil && !v.Operation.Done { // a party that has not started yet serves the previous version
+		does = "serving the requested version"
 	}
-	text := fmt.Sprintf("%s\n%d of %s %s", inWords(v), v.AvailableParties, render.Count(v.TotalParties, "party"), does)
+	text := fmt.Sprintf("%s\n%d of %s %s", stateText(v), v.AvailableParties, render.Count(v.TotalParties, "party"),
+		does)
 	if operationFailed(v) {
-		text += fmt.Sprintf("\nTo see more: slipway serving get %s\nTo try again: correct what failed, and slipway serving update -f "+
+		text += fmt.Sprintf("\nFor details: slipway serving get %s\nTo retry: fix the cause, and run slipway serving "+
+			"update -f "+
 			"FILE", render.OneLine(v.ID))
 	}
 	return text

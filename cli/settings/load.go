@@ -13,8 +13,9 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Load finds the value of every setting that was registered on the parsed flags, and says where each came from. The error lists every
-// problem at once, each with the setting and its source (Errors). The provenance is complete even then, so that it can be shown.
+// Load returns the value of every setting that is registered on the parsed flags, and where each came from. The error
+// (Errors) lists all invalid settings with their sources. The provenance is complete even then, so that it can be
+// shown.
 func Load(flags *pflag.FlagSet) (Settings, Provenance, error) {
 	return load(flags, os.LookupEnv, os.Environ())
 }
@@ -31,15 +32,18 @@ func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []st
 	}
 	result, others := Settings{}, definitions(&Settings{})
 	for n, d := range definitions(&result) {
-		if err := d.apply(d.fallback); err != nil {
-			return Settings{}, provenance, fmt.Errorf("the default of %s is wrong, which is a mistake in Slipway: %w", d.name, err)
+		if err := d.apply(d.defaultValue); err != nil {
+			return Settings{}, provenance, fmt.Errorf("the default of %s is invalid (a bug in Slipway): %w", d.name,
+				err)
 		}
 		inFile, given := file[d.name]
 		flag := registered(flags, d.name)
 		if flag == nil {
-			// Another command's setting: a file may serve them all, so the value is checked here and used there.
+			// The setting belongs to another command. One file may serve all commands, so the value is validated, but
+			// not used.
 			if given {
-				problems = check(problems, others[n], inFile.text, Source{Kind: fromFile, Name: path, Line: inFile.line})
+				problems = check(problems, others[n], inFile.text,
+					Source{Kind: fromFile, Name: path, Line: inFile.line})
 			}
 			continue
 		}
@@ -52,7 +56,7 @@ func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []st
 			text, source = inFile.text, Source{Kind: fromFile, Name: path, Line: inFile.line}
 		}
 		if d.neverEmpty && flag.Changed && text == "" {
-			problems = append(problems, fmt.Errorf("%s (%s): names nothing: leave the flag out, or give a value", d.name, source))
+			problems = append(problems, fmt.Errorf("%s (%s): is empty: set a value or remove the flag", d.name, source))
 		}
 		problems = check(problems, d, text, source)
 		if d.kind() == kindList {
@@ -67,7 +71,8 @@ func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []st
 	return result, provenance, nil
 }
 
-// registered is the flag that Register added; nil when there is none, or when the command has a flag of its own by that name.
+// registered returns the flag that Register added; nil if there is none, or if the command has its own flag with that
+// name.
 func registered(flags *pflag.FlagSet, name string) *pflag.Flag {
 	flag := flags.Lookup(name)
 	if flag == nil {
@@ -94,11 +99,11 @@ func configPath(flags *pflag.FlagSet, lookup func(string) (string, bool)) string
 	return path
 }
 
-// foreignEnv are the prefixes of variables that belong to the local stack and to the tests.
+// foreignEnv are the prefixes of variables for the local stack and the tests.
 var foreignEnv = []string{"SLIPWAY_DEV_", "SLIPWAY_TEST_"}
 
-// unknownEnv are the variables that look like settings and are none. They are no error: Kubernetes itself gives every pod SLIPWAY_PORT and
-// the like when a Service is called slipway.
+// unknownEnv returns variables that look like settings but are not. They are not an error: for a Service named slipway,
+// Kubernetes itself sets SLIPWAY_PORT and others in every pod.
 func unknownEnv(environ []string) []string {
 	var unknown []string
 	for _, pair := range environ {
@@ -115,10 +120,10 @@ func unknownEnv(environ []string) []string {
 	return unknown
 }
 
-// sourceKind says what sort of place a value came from.
+// sourceKind is the kind of place that a value came from.
 type sourceKind string
 
-// The places, in order of precedence.
+// The kinds, in order of precedence.
 const (
 	fromFlag    sourceKind = "flag"
 	fromEnv     sourceKind = "env"
@@ -135,7 +140,7 @@ type Source struct {
 	Line int
 }
 
-// String reads "flag --listen", "env SLIPWAY_LISTEN", "file slipway.yaml:3" or "default".
+// String returns "flag --listen", "env SLIPWAY_LISTEN", "file slipway.yaml:3" or "default".
 func (s Source) String() string {
 	switch s.Kind {
 	case fromFile:
@@ -146,10 +151,10 @@ func (s Source) String() string {
 	return string(s.Kind)
 }
 
-// MarshalJSON writes the source as its String.
+// MarshalJSON encodes the source as its String.
 func (s Source) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// Entry is one setting with its value as text and where that came from.
+// Entry is one setting with its value as text and its source.
 type Entry struct {
 	Name        string `json:"name"`
 	Value       string `json:"value"`
@@ -158,30 +163,30 @@ type Entry struct {
 	Description string `json:"description"`
 }
 
-// Provenance says where each setting of a command came from, in the order of the documentation.
+// Provenance contains the settings of a command and their sources, in the order of the documentation.
 type Provenance struct {
 	Entries []Entry `json:"settings"`
-	// File is the configuration file; empty: none was named.
+	// File is the configuration file; empty if none is used.
 	File string `json:"file,omitempty"`
-	// UnknownEnv are environment variables that start with SLIPWAY_ and are no setting.
+	// UnknownEnv are environment variables that start with SLIPWAY_ but are not settings.
 	UnknownEnv []string `json:"unknownEnv,omitempty"`
 }
 
-// Errors are all that is wrong with the settings.
+// Errors are all errors in the settings.
 type Errors []error
 
 func (e Errors) Error() string {
 	if len(e) == 1 {
-		return "a setting is wrong: " + e[0].Error()
+		return "invalid setting: " + e[0].Error()
 	}
-	lines := []string{fmt.Sprintf("%d settings are wrong:", len(e))}
+	lines := []string{fmt.Sprintf("%d invalid settings:", len(e))}
 	for _, problem := range e {
 		lines = append(lines, "  "+problem.Error())
 	}
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap gives each of the errors to errors.Is and errors.As.
+// Unwrap returns the errors for errors.Is and errors.As.
 func (e Errors) Unwrap() []error { return e }
 
 // FlagConfig is the flag that names the configuration file, and EnvConfig its environment variable.
@@ -190,18 +195,19 @@ const (
 	EnvConfig  = "SLIPWAY_CONFIG"
 )
 
-// Register adds the flags of every setting that a command of these groups takes, and --config. With one group the defaults are that
-// group's own (dev installs the custom resource definitions); with several they are the common ones.
-// Values are checked by Load, all at once, not while the flags are parsed.
+// Register adds --config and the flags of all settings of these groups. With one group, the defaults are that group's
+// own (dev installs the custom resource definitions); with several, the common ones. Values are validated by Load, all
+// at once, not while flags are parsed.
 func Register(flags *pflag.FlagSet, groups ...Group) {
-	flags.Var(&flagValue{kind: kindText}, FlagConfig, "YAML file of settings, by the names of these flags (env "+EnvConfig+")")
+	flags.Var(&flagValue{kind: kindText}, FlagConfig,
+		"YAML file with settings; the keys are the names of the flags (env "+EnvConfig+")")
 	for _, d := range definitions(&Settings{}) {
-		if !d.takenBy(groups) {
+		if !d.appliesTo(groups) {
 			continue
 		}
-		value := &flagValue{kind: d.kind(), text: d.fallback}
-		if d.inDev != "" && slices.Equal(groups, []Group{Dev}) {
-			value.text = d.inDev
+		value := &flagValue{kind: d.kind(), text: d.defaultValue}
+		if d.devDefault != "" && slices.Equal(groups, []Group{Dev}) {
+			value.text = d.devDefault
 		}
 		flag := flags.VarPF(value, d.name, "", d.description+" (env "+d.env()+")")
 		if d.kind() == kindBool {
@@ -210,13 +216,13 @@ func Register(flags *pflag.FlagSet, groups ...Group) {
 	}
 }
 
-// Choices are the values of a setting that is an enumeration, nil for others; for shell completion.
+// Choices returns the values of an enumeration setting, for shell completion; nil for other settings.
 func Choices(name string) []string {
 	d, _ := definitionOf(name)
 	return d.choices
 }
 
-// flagValue keeps a flag's text as it was given.
+// flagValue holds a flag's text.
 type flagValue struct {
 	kind, text string
 	set        bool
@@ -225,7 +231,7 @@ type flagValue struct {
 func (v *flagValue) String() string { return v.text }
 func (v *flagValue) Type() string   { return v.kind }
 
-// Set takes a value. A list may be given by repeating its flag; the first one replaces the default.
+// Set sets the value. The flag of a list may be repeated; the first one replaces the default.
 func (v *flagValue) Set(text string) error {
 	if v.kind == kindList && v.set {
 		text = v.text + "," + text
@@ -239,26 +245,26 @@ type fileValue struct {
 	line int
 }
 
-// readFile reads the configuration file strictly: a mapping of setting names to values, each known and given once.
-// Every problem is returned, each with its line.
+// readFile reads the configuration file strictly: a mapping of known setting names to values, each set once. It returns
+// all errors with their lines.
 func readFile(path string) (map[string]fileValue, []error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, []error{fmt.Errorf("the configuration file cannot be read: %w", err)}
+		return nil, []error{fmt.Errorf("cannot read the configuration file: %w", err)}
 	}
 	documents := strictyaml.Split(text)
 	switch {
 	case len(documents) == 0:
 		return nil, nil
 	case len(documents) > 1:
-		return nil, []error{fmt.Errorf("%s: holds more than one document: want one", path)}
+		return nil, []error{fmt.Errorf("%s: contains more than one document: want one", path)}
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(documents[0], &document); err != nil {
 		return nil, []error{fmt.Errorf("%s: %w", path, err)}
 	}
 	if len(document.Content) == 0 {
-		return nil, nil // nothing but comments behind a byte-order mark
+		return nil, nil // only comments after a byte-order mark
 	}
 	return readMapping(path, document.Content[0])
 }
@@ -268,7 +274,7 @@ func readMapping(path string, node *yaml.Node) (map[string]fileValue, []error) {
 		return nil, nil
 	}
 	if node.Kind != yaml.MappingNode {
-		return nil, []error{fmt.Errorf("%s:%d: want settings as `name: value`, one on each line", path, node.Line)}
+		return nil, []error{fmt.Errorf("%s:%d: want one setting per line, as `name: value`", path, node.Line)}
 	}
 	values := map[string]fileValue{}
 	var problems []error
@@ -290,7 +296,7 @@ func readEntry(key, value *yaml.Node, seen map[string]fileValue) (string, error)
 		return "", fmt.Errorf("unknown setting %q%s", key.Value, suggestion(key.Value))
 	}
 	if earlier, twice := seen[key.Value]; twice {
-		return "", fmt.Errorf("%s is set a second time; the first time is on line %d", key.Value, earlier.line)
+		return "", fmt.Errorf("%s is set twice; first on line %d", key.Value, earlier.line)
 	}
 	if value.Kind == yaml.AliasNode {
 		value = value.Alias
@@ -302,7 +308,7 @@ func readEntry(key, value *yaml.Node, seen map[string]fileValue) (string, error)
 		return "", fmt.Errorf("%s: want a single value of type %s", key.Value, d.kind())
 	}
 	if value.Tag == "!!null" {
-		return "", fmt.Errorf("%s has no value: give one or remove the line", key.Value)
+		return "", fmt.Errorf("%s has no value: set one or remove the line", key.Value)
 	}
 	return value.Value, nil
 }
@@ -318,7 +324,7 @@ func readList(name string, node *yaml.Node) (string, error) {
 	return strings.Join(parts, ","), nil
 }
 
-// suggestion names the setting that a misspelt one is closest to, when one is close enough to be meant.
+// suggestion names the most similar setting, if there is one.
 func suggestion(name string) string {
 	var known []string
 	for _, d := range definitions(&Settings{}) {
@@ -327,5 +333,5 @@ func suggestion(name string) string {
 	if near := strictyaml.Nearest(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
 	}
-	return "; `slipway config` lists them all"
+	return "; list them with `slipway config`"
 }

@@ -1,7 +1,8 @@
-// Package settings is the configuration of Slipway: what can be set, from where each value came, and whether the values are sound.
+// Package settings is the configuration of Slipway: it defines the settings, reads and validates their values, and
+// records where each value came from.
 //
-// A value is taken from the first of these that has one: the command's flag, the environment variable SLIPWAY_<NAME>, the YAML file
-// named by --config or SLIPWAY_CONFIG, the default. An empty environment variable counts as absent.
+// The sources of a value, in order of precedence: the command's flag, the environment variable SLIPWAY_<NAME>, the YAML
+// file in --config or SLIPWAY_CONFIG, the default. An empty environment variable counts as unset.
 package settings
 
 import (
@@ -14,8 +15,8 @@ import (
 	"slipway.io/slipway/temporal/link"
 )
 
-// Settings are the values that a command runs with; what each of them means stands in its definition. A setting that the command
-// does not take (Register) holds its default.
+// Settings are the values that a command runs with, described in their definitions. A setting that the command does not
+// have (see Register) has its default value.
 type Settings struct {
 	Listen                  string
 	APITokenFile            string
@@ -96,10 +97,10 @@ type Settings struct {
 	API                     string
 }
 
-// Group is a command, or a family of commands, that takes settings.
+// Group is a command, or a family of commands, that has settings.
 type Group string
 
-// The groups. Dev runs the server and the worker in one process and takes what both take.
+// The groups. Dev runs the server and the worker in one process and has the settings of both.
 const (
 	Server Group = "server"
 	Worker Group = "worker"
@@ -112,30 +113,30 @@ const (
 	Codec Group = "codec"
 )
 
-// Groups are all groups, in the order in which people read them.
+// Groups are all groups, in the order of the documentation.
 var Groups = []Group{Server, Worker, Dev, Client, PackageServe, PackagePush, Codec}
 
-// definition says everything about one setting. Values travel as text until they are applied; a list's parts are separated by commas.
+// definition defines one setting. Values are text until they are applied; elements of a list are separated by commas.
 type definition struct {
-	name, fallback, description string
-	// inDev is the default of `slipway dev`, where that is another.
-	inDev  string
-	groups []Group
-	// choices are the values of an enumeration, for errors and shell completion.
+	name, defaultValue, description string
+	// devDefault is the default for `slipway dev`, if it differs.
+	devDefault string
+	groups     []Group
+	// choices are the values of an enumeration, for validation and shell completion.
 	choices []string
-	// neverEmpty: an empty flag is no value but a slip, such as a shell variable that is not set.
+	// neverEmpty rejects an empty flag, which is usually a mistake, such as an unset shell variable.
 	neverEmpty bool
-	// into is where the value goes; its type says how it is read.
-	into any
-	// check says what is wrong with a value and what would be right, beyond its type; it may be nil.
+	// target points to the field for the value; its type determines how the value is parsed.
+	target any
+	// check validates a value beyond its type; it may be nil.
 	check func(text string) error
 }
 
 type baseURL string
 
-// kind is the type of the setting as the help shows it.
+// kind returns the type of the setting as shown in the help.
 func (d definition) kind() string {
-	switch d.into.(type) {
+	switch d.target.(type) {
 	case *[]string:
 		return kindList
 	case *int:
@@ -158,13 +159,13 @@ const (
 	kindBool = "bool"
 )
 
-// apply reads the value from text.
+// apply parses the value and stores it.
 func (d definition) apply(text string) error {
 	if len(d.choices) > 0 && !slices.Contains(d.choices, text) {
 		return fmt.Errorf("%q is not one of %s", text, strings.Join(d.choices, ", "))
 	}
 	var err error
-	switch into := d.into.(type) {
+	switch into := d.target.(type) {
 	case *string:
 		*into = text
 	case *baseURL:
@@ -174,7 +175,7 @@ func (d definition) apply(text string) error {
 	case *bool:
 		*into = text == "true"
 		if text != "true" && text != "false" {
-			err = fmt.Errorf("%q is neither true nor false", text)
+			err = fmt.Errorf("%q must be true or false", text)
 		}
 	case *int:
 		*into, err = positive(text)
@@ -192,15 +193,15 @@ func (d definition) apply(text string) error {
 }
 
 var (
-	engine   = []Group{Server, Worker, Dev}
-	frontEnd = []Group{Server, Dev}
-	workers  = []Group{Worker, Dev}
-	// bothEnds are the settings that server and client have to agree about.
-	bothEnds = []Group{Server, Dev, Client}
-	// logging are the processes that run until they are asked to end.
-	logging      = []Group{Server, Worker, Dev, PackageServe, Codec}
+	engine       = []Group{Server, Worker, Dev}
+	serverGroups = []Group{Server, Dev}
+	workers      = []Group{Worker, Dev}
+	// serverAndClient have settings on which server and client must agree.
+	serverAndClient = []Group{Server, Dev, Client}
+	// longRunning are the processes that run until they are stopped.
+	longRunning  = []Group{Server, Worker, Dev, PackageServe, Codec}
 	packageStore = []Group{PackageServe, Dev}
-	// packageUsers are those that read or write the store of packages.
+	// packageUsers read or write the package store.
 	packageUsers = []Group{Worker, Dev, PackagePush}
 )
 
@@ -212,221 +213,264 @@ const (
 	GateOff     = "off"
 )
 
-// definitions are all settings, in the order of the documentation, with their values in s.
+// definitions returns all settings, in the order of the documentation. They store their values in s.
 func definitions(s *Settings) []definition {
-	return slices.Concat(frontDoors(s), webhooks(s), packages(s), temporal(s), behindThem(s))
+	return slices.Concat(listenerSettings(s), webhookSettings(s), packageSettings(s), temporalSettings(s),
+		otherSettings(s))
 }
 
-// frontDoors are the settings of what listens for requests.
-func frontDoors(s *Settings) []definition {
+// listenerSettings returns the settings of the listeners for requests.
+func listenerSettings(s *Settings) []definition {
 	return []definition{
-		{name: "listen", fallback: "127.0.0.1:8080", groups: frontEnd, check: listening, into: &s.Listen,
-			description: "address of the HTTP API; port 0 takes a free one; one that others can reach needs --api-token-file or --api-ca-file"},
-		{name: "api-token-file", groups: bothEnds, into: &s.APITokenFile,
-			description: "file of the token of the HTTP API: the server asks for it, and makes the file when it does not exist; the other " +
-				"commands send it"},
-		{name: "api-cert-file", groups: bothEnds, into: &s.APICertFile,
-			description: "certificate for TLS with the HTTP API: the server's own, or the client certificate of the other commands"},
-		{name: "api-key-file", groups: bothEnds, into: &s.APIKeyFile,
+		{name: "listen", defaultValue: "127.0.0.1:8080", groups: serverGroups, check: listenAddress, target: &s.Listen,
+			description: "address of the HTTP API; port 0 selects a free port; an address other than loopback " +
+				"requires --api-token-file or --api-ca-file"},
+		{name: "api-token-file", groups: serverAndClient, target: &s.APITokenFile,
+			description: "file with the token of the HTTP API: the server requires it, and creates the file if it " +
+				"does not exist; other commands send it"},
+		{name: "api-cert-file", groups: serverAndClient, target: &s.APICertFile,
+			description: "TLS certificate for the HTTP API: of the server, or the client certificate of other commands"},
+		{name: "api-key-file", groups: serverAndClient, target: &s.APIKeyFile,
 			description: "key of that certificate"},
-		{name: "api-ca-file", groups: bothEnds, into: &s.APICAFile,
-			description: "CA that the other side's certificate has to come from: the server then asks every client for one, and the other " +
-				"commands trust the servers of this CA alone"},
-		{name: "allowed-hosts", groups: slices.Concat(engine, []Group{Codec}), check: each(hostName), into: &s.AllowedHosts,
-			description: "names and addresses that requests may be addressed to, besides loopback and those that are listened on; a proxy " +
-				"or a Service of Kubernetes needs one"},
-		{name: "max-event-streams", fallback: "1000", groups: frontEnd, check: atMost(100000), into: &s.MaxEventStreams,
-			description: "how many event streams of the HTTP API may be open at once"},
-		{name: "kuscia-listen", fallback: "127.0.0.1:8082", groups: frontEnd, check: orNone(listening), into: &s.KusciaListen,
-			description: "address of Kuscia's API over HTTP; port 0 takes a free one; empty: nowhere"},
-		{name: "kuscia-grpc-listen", fallback: "127.0.0.1:8083", groups: frontEnd, check: orNone(listening), into: &s.KusciaGRPCListen,
-			description: "address of Kuscia's API over gRPC; port 0 takes a free one; empty: nowhere"},
-		{name: "kuscia-protocol", fallback: "NOTLS", groups: frontEnd, choices: []string{"NOTLS", "TLS", "MTLS"}, into: &s.KusciaProtocol,
-			description: "how Kuscia's API is guarded: MTLS (clients show a certificate and the token), TLS (the token) or NOTLS " +
-				"(neither; for this machine alone)"},
-		{name: "kuscia-insecure", fallback: "false", groups: frontEnd, into: &s.KusciaInsecure,
-			description: "serve Kuscia's API with NOTLS also on addresses that others can reach"},
-		{name: "kuscia-cert-file", groups: frontEnd, into: &s.KusciaCertFile,
+		{name: "api-ca-file", groups: serverAndClient, target: &s.APICAFile,
+			description: "CA of the peer's certificate: the server then requires client certificates of this CA, and other " +
+				"commands trust only servers of this CA"},
+		{name: "allowed-hosts", groups: slices.Concat(engine, []Group{Codec}), check: each(hostName),
+			target: &s.AllowedHosts,
+			description: "allowed Host headers of requests, in addition to loopback and the listen addresses; " +
+				"required behind a proxy or a Kubernetes Service"},
+		{name: "max-event-streams", defaultValue: "1000", groups: serverGroups, check: atMost(100000),
+			target:      &s.MaxEventStreams,
+			description: "maximum number of open event streams of the HTTP API"},
+		{name: "kuscia-listen", defaultValue: "127.0.0.1:8082", groups: serverGroups, check: optional(listenAddress),
+			target:      &s.KusciaListen,
+			description: "address of Kuscia's API over HTTP; port 0 selects a free port; empty: disabled"},
+		{name: "kuscia-grpc-listen", defaultValue: "127.0.0.1:8083", groups: serverGroups,
+			check: optional(listenAddress), target: &s.KusciaGRPCListen,
+			description: "address of Kuscia's API over gRPC; port 0 selects a free port; empty: disabled"},
+		{name: "kuscia-protocol", defaultValue: "NOTLS", groups: serverGroups,
+			choices: []string{"NOTLS", "TLS", "MTLS"}, target: &s.KusciaProtocol,
+			description: "protection of Kuscia's API: MTLS (requires a client certificate and the token), TLS " +
+				"(requires the token) or NOTLS (requires neither; for loopback only)"},
+		{name: "kuscia-insecure", defaultValue: "false", groups: serverGroups, target: &s.KusciaInsecure,
+			description: "allow NOTLS for Kuscia's API on addresses other than loopback"},
+		{name: "kuscia-cert-file", groups: serverGroups, target: &s.KusciaCertFile,
 			description: "certificate of Kuscia's API, for TLS and MTLS"},
-		{name: "kuscia-key-file", groups: frontEnd, into: &s.KusciaKeyFile,
+		{name: "kuscia-key-file", groups: serverGroups, target: &s.KusciaKeyFile,
 			description: "key of that certificate"},
-		{name: "kuscia-ca-file", groups: frontEnd, into: &s.KusciaCAFile,
-			description: "CA that the certificates of Kuscia's clients come from, for MTLS"},
-		{name: "kuscia-token-file", groups: frontEnd, into: &s.KusciaTokenFile,
-			description: "file of the token that clients of Kuscia's API show, for TLS and MTLS; made when it does not exist"},
+		{name: "kuscia-ca-file", groups: serverGroups, target: &s.KusciaCAFile,
+			description: "CA of the client certificates for Kuscia's API, for MTLS"},
+		{name: "kuscia-token-file", groups: serverGroups, target: &s.KusciaTokenFile,
+			description: "file with the token of Kuscia's API, for TLS and MTLS; created if it does not exist"},
 	}
 }
 
-// webhooks are the settings of what API servers call.
-func webhooks(s *Settings) []definition {
+// webhookSettings returns the settings of the webhooks that API servers call.
+func webhookSettings(s *Settings) []definition {
 	return []definition{
-		{name: "webhook-listen", inDev: "127.0.0.1:9443", groups: frontEnd, check: orNone(listeningOn), into: &s.WebhookListen,
-			description: "address of the webhooks that the API server calls: without one, Rollouts of v1alpha1 aren't served; empty: nowhere"},
-		{name: "webhook-url", groups: frontEnd, check: orNone(secureURL), into: (*baseURL)(&s.WebhookURL),
-			description: "base URL under which the API server reaches the webhooks; empty: --webhook-listen, if that is a loopback address"},
-		{name: "webhook-service", groups: frontEnd, check: orNone(serviceName), into: &s.WebhookService,
-			description: "Service by which the API server reaches the webhooks, as namespace/name or namespace/name:port (default: 443)"},
-		{name: "webhook-cert-file", groups: frontEnd, into: &s.WebhookCertFile,
-			description: "certificate of the webhooks, with its chain; read again every ten minutes; empty: made and renewed by the engine"},
-		{name: "webhook-key-file", groups: frontEnd, into: &s.WebhookKeyFile,
+		{name: "webhook-listen", devDefault: "127.0.0.1:9443", groups: serverGroups,
+			check: optional(fixedListenAddress), target: &s.WebhookListen,
+			description: "address of the webhooks for the API server, required to serve v1alpha1 Rollouts; empty: " +
+				"disabled"},
+		{name: "webhook-url", groups: serverGroups, check: optional(secureURL), target: (*baseURL)(&s.WebhookURL),
+			description: "base URL of the webhooks for the API server; empty: --webhook-listen, if that is a " +
+				"loopback address"},
+		{name: "webhook-service", groups: serverGroups, check: optional(serviceName), target: &s.WebhookService,
+			description: "Service of the webhooks for the API server, as namespace/name or namespace/name:port " +
+				"(default port: 443)"},
+		{name: "webhook-cert-file", groups: serverGroups, target: &s.WebhookCertFile,
+			description: "certificate chain of the webhooks; reloaded every ten minutes; empty: created and renewed " +
+				"by the engine"},
+		{name: "webhook-key-file", groups: serverGroups, target: &s.WebhookKeyFile,
 			description: "key of that certificate"},
-		{name: "gate", fallback: GateAuto, groups: frontEnd, choices: []string{GateAuto, GatePolicy, GateWebhook, GateOff}, into: &s.Gate,
-			description: "what holds the workloads that Rollouts name: admission policies (`slipway guard install`), the webhooks, or nothing; " +
-				"auto: policies where the API server has them, else the webhooks"},
+		{name: "gate", defaultValue: GateAuto, groups: serverGroups,
+			choices: []string{GateAuto, GatePolicy, GateWebhook, GateOff}, target: &s.Gate,
+			description: "how workloads named by Rollouts are held: by admission policies (slipway guard install), " +
+				"by webhooks, or not at all; auto: policies if the API server supports them, otherwise webhooks"},
 	}
 }
 
-// packages are the settings of the store of packages, and of those that use it.
-func packages(s *Settings) []definition {
+// packageSettings returns the settings of the package store and of its users.
+func packageSettings(s *Settings) []definition {
 	return []definition{
-		{name: "package-listen", fallback: "127.0.0.1:8085", groups: packageStore, check: listening, into: &s.PackageListen,
-			description: "address of the package store; port 0 takes a free one"},
-		{name: "package-dir", groups: packageStore, into: &s.PackageDir,
-			description: "folder in which the package store keeps packages; without it and --package-bucket, slipway dev serves no store"},
-		{name: "package-bucket", groups: packageStore, check: orNone(aBucket), into: &s.PackageBucket,
-			description: "bucket in which the package store keeps packages, in place of --package-dir, as s3://name or s3://name/prefix; its credentials are those " +
-				"that programs for AWS find: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials, or a role"},
-		{name: "package-s3-endpoint", fallback: "https://s3.amazonaws.com", groups: packageStore, check: aURL, into: (*baseURL)(&s.PackageS3Endpoint),
-			description: "URL of the service that has the bucket"},
-		{name: "package-s3-region", groups: packageStore, into: &s.PackageS3Region,
-			description: "region of the bucket; empty: the service is asked"},
-		{name: "package-token-file", groups: packageStore, into: &s.PackageTokenFile,
-			description: "file of the token that uploads to the package store show, and everything else but downloads; made when it does not " +
-				"exist, read again when it changes; empty: the file token in --package-dir; a bucket needs one"},
-		{name: "package-cert-file", groups: packageStore, into: &s.PackageCertFile,
+		{name: "package-listen", defaultValue: "127.0.0.1:8085", groups: packageStore, check: listenAddress,
+			target:      &s.PackageListen,
+			description: "address of the package store; port 0 selects a free port"},
+		{name: "package-dir", groups: packageStore, target: &s.PackageDir,
+			description: "folder of the package store; if neither it nor --package-bucket is set, slipway dev runs " +
+				"no package store"},
+		{name: "package-bucket", groups: packageStore, check: optional(bucketURL), target: &s.PackageBucket,
+			description: "bucket of the package store, instead of --package-dir, as s3://name or s3://name/prefix; " +
+				"credentials are found as by other AWS programs: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, " +
+				"~/.aws/credentials, or a role"},
+		{name: "package-s3-endpoint", defaultValue: "https://s3.amazonaws.com", groups: packageStore, check: httpURL,
+			target:      (*baseURL)(&s.PackageS3Endpoint),
+			description: "URL of the bucket's S3 service"},
+		{name: "package-s3-region", groups: packageStore, target: &s.PackageS3Region,
+			description: "region of the bucket; empty: detected"},
+		{name: "package-token-file", groups: packageStore, target: &s.PackageTokenFile,
+			description: "file with the token required for all requests to the package store except downloads; " +
+				"created if it does not exist, reloaded when it changes; empty: the file token in --package-dir; " +
+				"required with a bucket"},
+		{name: "package-cert-file", groups: packageStore, target: &s.PackageCertFile,
 			description: "certificate of the package store, for TLS"},
-		{name: "package-key-file", groups: packageStore, into: &s.PackageKeyFile,
+		{name: "package-key-file", groups: packageStore, target: &s.PackageKeyFile,
 			description: "key of that certificate"},
-		{name: "source-allow", fallback: "public", groups: workers, check: sourceAllow, into: &s.SourceAllow,
-			description: "where packages may be downloaded from: public, and hosts, *.domains, addresses and networks, each with or without a port"},
-		{name: "package-store", groups: packageUsers, check: orNone(aURL), into: (*baseURL)(&s.PackageStore),
-			description: "base URL of the party's package store, as its pods reach it; empty: none, pods download packages from their source"},
-		{name: "package-store-token-file", groups: packageUsers, into: &s.PackageStoreTokenFile,
-			description: "file of that store's token; read again when it changes"},
-		{name: "package-keep", fallback: "24h", groups: workers, into: &s.PackageKeep,
-			description: "how long that store keeps a package that no pod template, revision or record names"},
-		{name: "package-max-bytes", fallback: inBytes(source.DefaultLimits.Bytes), groups: slices.Concat(packageUsers, packageStore),
-			into:        &s.PackageMaxBytes,
-			description: "how large a package may be at most, in bytes or as 500Mi or 2Gi"},
-		{name: "package-max-unpacked-bytes", fallback: inBytes(source.DefaultLimits.UnpackedBytes), groups: packageUsers, into: &s.PackageMaxUnpackedBytes,
-			description: "how large the files of a package may be in all at most"},
-		{name: "image", inDev: "slipway:local", groups: workers, into: &s.Image,
-			description: "Slipway's own image, with which pods download and unpack packages; empty: items that deploy packages are refused"},
+		{name: "source-allow", defaultValue: "public", groups: workers, check: sourceAllow, target: &s.SourceAllow,
+			description: "allowed sources of packages: public, or hosts, *.domains, addresses and networks, each " +
+				"with an optional port"},
+		{name: "package-store", groups: packageUsers, check: optional(httpURL), target: (*baseURL)(&s.PackageStore),
+			description: "base URL of the party's package store, reachable from its pods; empty: pods download " +
+				"packages from their source"},
+		{name: "package-store-token-file", groups: packageUsers, target: &s.PackageStoreTokenFile,
+			description: "file with the token of the package store; reloaded when it changes"},
+		{name: "package-keep", defaultValue: "24h", groups: workers, target: &s.PackageKeep,
+			description: "how long the store keeps packages that no pod template, revision or record refers to"},
+		{name: "package-max-bytes", defaultValue: formatSize(source.DefaultLimits.Bytes),
+			groups:      slices.Concat(packageUsers, packageStore),
+			target:      &s.PackageMaxBytes,
+			description: "maximum size of a package, in bytes or, for example, as 500Mi or 2Gi"},
+		{name: "package-max-unpacked-bytes", defaultValue: formatSize(source.DefaultLimits.UnpackedBytes),
+			groups: packageUsers, target: &s.PackageMaxUnpackedBytes,
+			description: "maximum total size of the unpacked files of a package"},
+		{name: "image", devDefault: "slipway:local", groups: workers, target: &s.Image,
+			description: "Slipway image with which pods download and unpack packages; empty: items that deploy " +
+				"packages are rejected"},
 	}
 }
 
-// temporal are the settings of the connection to Temporal, and of what it may read.
-func temporal(s *Settings) []definition {
+// temporalSettings returns the settings of the connection to Temporal and of the encryption of its data.
+func temporalSettings(s *Settings) []definition {
 	return []definition{
-		{name: "temporal-address", fallback: "127.0.0.1:7233", groups: engine, check: dialling, into: &s.TemporalAddress,
+		{name: "temporal-address", defaultValue: "127.0.0.1:7233", groups: engine, check: dialAddress,
+			target:      &s.TemporalAddress,
 			description: "address of the Temporal server"},
-		{name: "temporal-namespace", fallback: "default", groups: engine, check: required, into: &s.TemporalNamespace,
-			description: "Temporal namespace that everything runs in"},
-		{name: "temporal-tls", fallback: link.TLSAuto, groups: engine, choices: []string{link.TLSAuto, link.TLSOn, link.TLSOff}, into: &s.TemporalTLS,
-			description: "whether the connection to Temporal is encrypted; auto: where a CA, a certificate, a server name or an API key is given"},
-		{name: "temporal-ca-file", groups: engine, into: &s.TemporalCAFile,
-			description: "CAs that Temporal's certificate may come from; empty: those of the system; this file, those of certificate, key and API key, and the folder of codec keys are read again when they change"},
-		{name: "temporal-cert-file", groups: engine, into: &s.TemporalCertFile,
-			description: "client certificate that Temporal is shown, with its chain"},
-		{name: "temporal-key-file", groups: engine, into: &s.TemporalKeyFile,
+		{name: "temporal-namespace", defaultValue: "default", groups: engine, check: required,
+			target:      &s.TemporalNamespace,
+			description: "Temporal namespace of the engine"},
+		{name: "temporal-tls", defaultValue: link.TLSAuto, groups: engine,
+			choices: []string{link.TLSAuto, link.TLSOn, link.TLSOff}, target: &s.TemporalTLS,
+			description: "whether to use TLS for the connection to Temporal; auto: if a CA, a certificate, a server " +
+				"name or an API key is set"},
+		{name: "temporal-ca-file", groups: engine, target: &s.TemporalCAFile,
+			description: "CAs of Temporal's certificate; empty: the system's CAs; all files for the connection to " +
+				"Temporal are reloaded when they change"},
+		{name: "temporal-cert-file", groups: engine, target: &s.TemporalCertFile,
+			description: "client certificate chain for Temporal"},
+		{name: "temporal-key-file", groups: engine, target: &s.TemporalKeyFile,
 			description: "key of that certificate"},
-		{name: "temporal-server-name", groups: engine, into: &s.TemporalServerName,
-			description: "name that Temporal's certificate is for; empty: the host of --temporal-address"},
-		{name: "temporal-api-key-file", groups: engine, into: &s.TemporalAPIKeyFile,
-			description: "file of the API key that Temporal is shown"},
-		{name: "temporal-codec-key-dir", groups: slices.Concat(engine, []Group{Codec}), into: &s.TemporalCodecKeyDir,
-			description: "folder of the keys that everything which Temporal keeps of a release is encrypted with: a file for each key, named by its ID, and the file " +
-				"current with the ID of the one in use; all processes of an engine need the same; empty: nothing is encrypted"},
-		{name: "temporal-ui", fallback: "http://127.0.0.1:8233", groups: slices.Concat(frontEnd, []Group{Codec}), check: orNone(aURL), into: (*baseURL)(&s.TemporalUI),
-			description: "base URL of the Temporal Web UI, for links; slipway codec answers its pages"},
-		{name: "codec-listen", fallback: "127.0.0.1:8086", groups: []Group{Codec}, check: listening, into: &s.CodecListen,
-			description: "address of the codec server; one that others can reach needs --codec-token-file and --codec-cert-file"},
-		{name: "codec-cert-file", groups: []Group{Codec}, into: &s.CodecCertFile,
+		{name: "temporal-server-name", groups: engine, target: &s.TemporalServerName,
+			description: "server name in Temporal's certificate; empty: the host of --temporal-address"},
+		{name: "temporal-api-key-file", groups: engine, target: &s.TemporalAPIKeyFile,
+			description: "file with the API key for Temporal"},
+		{name: "temporal-codec-key-dir", groups: slices.Concat(engine, []Group{Codec}), target: &s.TemporalCodecKeyDir,
+			description: "folder with the keys that encrypt all release data in Temporal: one file per key, named by " +
+				"its ID, and a file named current with the ID of the active key; all processes of an engine need the " +
+				"same keys; empty: no encryption"},
+		{name: "temporal-ui", defaultValue: "http://127.0.0.1:8233",
+			groups: slices.Concat(serverGroups, []Group{Codec}), check: optional(httpURL),
+			target:      (*baseURL)(&s.TemporalUI),
+			description: "base URL of the Temporal Web UI, for links; slipway codec accepts requests from its pages"},
+		{name: "codec-listen", defaultValue: "127.0.0.1:8086", groups: []Group{Codec}, check: listenAddress,
+			target: &s.CodecListen,
+			description: "address of the codec server; an address other than loopback requires --codec-token-file " +
+				"and --codec-cert-file"},
+		{name: "codec-cert-file", groups: []Group{Codec}, target: &s.CodecCertFile,
 			description: "certificate of the codec server, for TLS"},
-		{name: "codec-key-file", groups: []Group{Codec}, into: &s.CodecKeyFile,
+		{name: "codec-key-file", groups: []Group{Codec}, target: &s.CodecKeyFile,
 			description: "key of that certificate"},
-		{name: "codec-token-file", groups: []Group{Codec}, into: &s.CodecTokenFile,
-			description: "file of the token that requests to the codec server show; made when it does not exist, read again when it changes"},
+		{name: "codec-token-file", groups: []Group{Codec}, target: &s.CodecTokenFile,
+			description: "file with the token of the codec server; created if it does not exist, reloaded when it " +
+				"changes"},
 	}
 }
 
-// behindThem are the settings of all else.
-func behindThem(s *Settings) []definition {
+// otherSettings returns all other settings.
+func otherSettings(s *Settings) []definition {
 	return []definition{
-		{name: "metrics-listen", groups: []Group{Worker}, check: orNone(listening), into: &s.MetricsListen,
-			description: "address where a worker answers /healthz, /readyz and /metrics; empty: nowhere"},
-		{name: "kubeconfig", groups: engine, into: &s.Kubeconfig,
+		{name: "metrics-listen", groups: []Group{Worker}, check: optional(listenAddress), target: &s.MetricsListen,
+			description: "address of a worker's /healthz, /readyz and /metrics; empty: disabled"},
+		{name: "kubeconfig", groups: engine, target: &s.Kubeconfig,
 			description: "kubeconfig file; empty: in-cluster, then KUBECONFIG, then ~/.kube/config"},
-		{name: "context", groups: engine, into: &s.Context,
-			description: "context of the kubeconfig; empty: its current one"},
-		{name: "namespace", fallback: "slipway", groups: engine, check: namespaceName, into: &s.Namespace,
-			description: "the engine's namespace in the home cluster"},
-		{name: "engine-name", groups: frontEnd, check: orNone(namespaceName), into: &s.EngineName,
-			description: "what people call the engine where several work on one cluster; empty: the name of its namespace"},
-		{name: "serving-namespace", fallback: "cross-domain", groups: engine, check: namespaceName, into: &s.ServingNamespace,
-			description: "the namespace of the home cluster whose KusciaDeployments are this engine's servings; two engines on one " +
-				"cluster need two"},
-		{name: "install-crds", fallback: "false", inDev: "true", groups: frontEnd, into: &s.InstallCRDs,
-			description: "install or update the custom resource definitions at the start"},
-		{name: "install-guard", fallback: "true", groups: []Group{Dev}, into: &s.InstallGuard,
-			description: "install the guard in the API server at the start, as slipway guard install does"},
-		{name: "party", groups: []Group{Worker}, neverEmpty: true, check: parties, into: &s.Parties,
-			description: "serve only the queue of this party (alice, or alice=QUEUE when its Party object names one); may be repeated; " +
-				"empty: the engine's queue and the default party's"},
-		{name: "watch-namespaces", groups: engine, check: each(namespaceName), into: &s.WatchNamespaces,
-			description: "watch workloads, and look after Rollout objects, in these namespaces only; empty: in all"},
-		{name: "servings-in-any-namespace", fallback: "false", groups: workers, into: &s.ServingsInAnyNamespace,
-			description: "bring servings also into namespaces without the label slipway.io/servings=allowed"},
-		{name: "serving-policy-file", groups: workers, into: &s.ServingPolicyFile,
-			description: "YAML file of what the party allows the pods of servings; empty: everything but privileges"},
-		{name: "build-policy-file", groups: workers, into: &s.BuildPolicyFile,
-			description: "YAML file of what the party allows the Jobs of builds; empty: what serving-policy-file allows the pods of servings"},
-		{name: "max-concurrent-services", fallback: "50", groups: frontEnd, into: &s.MaxConcurrentServices,
-			description: "how many services of one task are released at once at most"},
-		{name: "max-concurrent-workloads", fallback: "100", groups: frontEnd, check: atMost(1000), into: &s.MaxConcurrentWorkloads,
-			description: "how many workloads of one service a PARALLEL release has under way at once at most, up to 1000"},
-		{name: "unreachable-budget", fallback: "120s", groups: frontEnd, check: wholeSeconds, into: &s.UnreachableBudget,
-			description: "how long a cluster may be out of reach before a release is interrupted"},
-		{name: "record-limit", fallback: "50", groups: workers, into: &s.RecordLimit,
-			description: "how many records of past releases are kept of each plan"},
-		{name: "worker-versioning", fallback: "true", groups: workers, into: &s.WorkerVersioning,
-			description: "tell Temporal which build the workers are, so that the newest build that runs gets the work; false: for a Temporal server without worker deployments"},
-		{name: "rollback-window", fallback: "24h", groups: workers, into: &s.RollbackWindow,
-			description: "how long after an upgrade you can go back to the build before: until then, releases that begin record nothing that it doesn't understand"},
-		{name: "kube-qps", fallback: "1000", groups: engine, into: &s.KubeQPS,
-			description: "requests per second of this process to one Kubernetes API server"},
-		{name: "kube-burst", fallback: "2000", groups: engine, into: &s.KubeBurst,
-			description: "requests to one Kubernetes API server that may go out at once"},
-		{name: "trace-endpoint", groups: engine, check: orNone(aURL), into: (*baseURL)(&s.TraceEndpoint),
-			description: "base URL of an OpenTelemetry collector that spans of requests and activities are sent to, by OTLP over HTTP; empty: none are made"},
-		{name: "trace-sample-ratio", fallback: "1", groups: engine, check: ratio, into: &s.TraceSampleRatio,
-			description: "share of traces that is sent, above 0 and up to 1"},
-		{name: "log-level", fallback: "info", groups: logging, choices: []string{"debug", "info", "warn", "error"}, into: &s.LogLevel,
-			description: "least severe level that is logged: debug, info, warn or error"},
-		{name: "log-format", fallback: "text", groups: logging, choices: []string{"text", "json"}, into: &s.LogFormat,
-			description: "format of the log: text or json"},
-		{name: "shutdown-timeout", fallback: "20s", groups: logging, into: &s.ShutdownTimeout,
-			description: "how long a process that is asked to end waits for what it has begun"},
-		{name: "api", fallback: "http://127.0.0.1:8080", groups: []Group{Client}, check: aURL, into: (*baseURL)(&s.API),
+		{name: "context", groups: engine, target: &s.Context,
+			description: "context of the kubeconfig; empty: the current context"},
+		{name: "namespace", defaultValue: "slipway", groups: engine, check: namespaceName, target: &s.Namespace,
+			description: "namespace of the engine in the home cluster"},
+		{name: "engine-name", groups: serverGroups, check: optional(namespaceName), target: &s.EngineName,
+			description: "display name of the engine, if several engines work on one cluster; empty: its namespace"},
+		{name: "serving-namespace", defaultValue: "cross-domain", groups: engine, check: namespaceName,
+			target: &s.ServingNamespace,
+			description: "namespace of the home cluster with the KusciaDeployments of this engine's servings; two " +
+				"engines on one cluster need different ones"},
+		{name: "install-crds", defaultValue: "false", devDefault: "true", groups: serverGroups, target: &s.InstallCRDs,
+			description: "install or update the custom resource definitions at startup"},
+		{name: "install-guard", defaultValue: "true", groups: []Group{Dev}, target: &s.InstallGuard,
+			description: "install the guard in the API server at startup, like slipway guard install"},
+		{name: "party", groups: []Group{Worker}, neverEmpty: true, check: parties, target: &s.Parties,
+			description: "serve only the queue of this party (alice, or alice=QUEUE if its Party object sets a " +
+				"queue); can be repeated; empty: the engine's queue and the default party's"},
+		{name: "watch-namespaces", groups: engine, check: each(namespaceName), target: &s.WatchNamespaces,
+			description: "watch workloads and manage Rollout objects only in these namespaces; empty: all namespaces"},
+		{name: "servings-in-any-namespace", defaultValue: "false", groups: workers, target: &s.ServingsInAnyNamespace,
+			description: "allow servings in namespaces without the label slipway.io/servings=allowed"},
+		{name: "serving-policy-file", groups: workers, target: &s.ServingPolicyFile,
+			description: "YAML file with what the party allows in pods of servings; empty: all except privileges"},
+		{name: "build-policy-file", groups: workers, target: &s.BuildPolicyFile,
+			description: "YAML file with what the party allows in Jobs of builds; empty: as serving-policy-file"},
+		{name: "max-concurrent-services", defaultValue: "50", groups: serverGroups, target: &s.MaxConcurrentServices,
+			description: "maximum number of services of one task that are released at the same time"},
+		{name: "max-concurrent-workloads", defaultValue: "100", groups: serverGroups, check: atMost(1000),
+			target:      &s.MaxConcurrentWorkloads,
+			description: "maximum number of workloads of one service that a PARALLEL release changes at once, up to 1000"},
+		{name: "unreachable-budget", defaultValue: "120s", groups: serverGroups, check: wholeSeconds,
+			target:      &s.UnreachableBudget,
+			description: "how long a cluster may be unreachable before a release is interrupted"},
+		{name: "record-limit", defaultValue: "50", groups: workers, target: &s.RecordLimit,
+			description: "number of records of past releases to keep per plan"},
+		{name: "worker-versioning", defaultValue: "true", groups: workers, target: &s.WorkerVersioning,
+			description: "use Temporal Worker Versioning, so that the newest running build gets the work; set false " +
+				"for a Temporal server without worker deployments"},
+		{name: "rollback-window", defaultValue: "24h", groups: workers, target: &s.RollbackWindow,
+			description: "how long after an upgrade you can return to the previous build: until then, new releases " +
+				"record nothing that it does not understand"},
+		{name: "kube-qps", defaultValue: "1000", groups: engine, target: &s.KubeQPS,
+			description: "maximum requests per second of this process to one Kubernetes API server"},
+		{name: "kube-burst", defaultValue: "2000", groups: engine, target: &s.KubeBurst,
+			description: "maximum burst of requests to one Kubernetes API server"},
+		{name: "trace-endpoint", groups: engine, check: optional(httpURL), target: (*baseURL)(&s.TraceEndpoint),
+			description: "base URL of the OpenTelemetry collector for spans of requests and activities (OTLP over " +
+				"HTTP); empty: no tracing"},
+		{name: "trace-sample-ratio", defaultValue: "1", groups: engine, check: ratio, target: &s.TraceSampleRatio,
+			description: "fraction of traces to send, greater than 0 and at most 1"},
+		{name: "log-level", defaultValue: "info", groups: longRunning,
+			choices: []string{"debug", "info", "warn", "error"}, target: &s.LogLevel,
+			description: "minimum log level: debug, info, warn or error"},
+		{name: "log-format", defaultValue: "text", groups: longRunning, choices: []string{"text", "json"},
+			target:      &s.LogFormat,
+			description: "log format: text or json"},
+		{name: "shutdown-timeout", defaultValue: "20s", groups: longRunning, target: &s.ShutdownTimeout,
+			description: "how long a process waits for running work when it is stopped"},
+		{name: "api", defaultValue: "http://127.0.0.1:8080", groups: []Group{Client}, check: httpURL,
+			target:      (*baseURL)(&s.API),
 			description: "base URL of the Slipway API"},
 	}
 }
 
-func (d definition) takenBy(groups []Group) bool {
+func (d definition) appliesTo(groups []Group) bool {
 	return slices.ContainsFunc(d.groups, func(g Group) bool { return slices.Contains(groups, g) })
 }
 
 func (d definition) env() string { return EnvName(d.name) }
 
-// EnvName is the environment variable of a setting.
+// EnvName returns the environment variable of a setting.
 func EnvName(setting string) string {
 	return "SLIPWAY_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
-// First is the first setting that a command of the group takes.
+// First returns the first setting of the group.
 func First(group Group) string {
 	all := definitions(&Settings{})
-	return all[slices.IndexFunc(all, func(d definition) bool { return d.takenBy([]Group{group}) })].name
+	return all[slices.IndexFunc(all, func(d definition) bool { return d.appliesTo([]Group{group}) })].name
 }
 
 func definitionOf(name string) (definition, bool) {

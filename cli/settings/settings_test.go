@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// loadFrom parses the arguments for the groups and loads with that environment and, unless empty, that configuration file.
-func loadFrom(t *testing.T, groups []Group, args []string, env map[string]string, file string) (Settings, Provenance, error) {
+// loadFrom parses the arguments for the groups, and loads with this environment and, unless empty, this configuration
+// file.
+func loadFrom(t *testing.T, groups []Group, args []string, env map[string]string, file string) (Settings, Provenance,
+	error) {
 	t.Helper()
 	if file != "" {
 		path := filepath.Join(t.TempDir(), "slipway.yaml")
@@ -32,7 +34,7 @@ func loadFrom(t *testing.T, groups []Group, args []string, env map[string]string
 	return result, withoutFolder(provenance), hideFolder(err, provenance.File)
 }
 
-// withoutFolder leaves of each path its last element, since the folder of a test is random.
+// withoutFolder removes the test's temporary folder from the paths.
 func withoutFolder(p Provenance) Provenance {
 	for n := range p.Entries {
 		if p.Entries[n].Source.Kind == fromFile {
@@ -77,72 +79,82 @@ func TestPrecedenceAndProvenance(t *testing.T) {
 		source  string
 	}{
 		"Default": {
-			reason: "With nothing given, the default counts and says so.",
+			reason: "Without a value the default is used, and its source is default.",
 			groups: []Group{Server}, setting: "listen", value: "127.0.0.1:8080", source: "default",
 		},
 		"FileOverDefault": {
-			reason: "The file wins over the default, and its line is named.",
+			reason: "The file takes precedence over the default, and its line is named.",
 			groups: []Group{Server}, file: "# addresses\nlisten: 127.0.0.1:9001\n", setting: "listen",
 			value: "127.0.0.1:9001", source: "file slipway.yaml:2",
 		},
 		"EnvOverFile": {
-			reason: "The environment wins over the file.",
-			groups: []Group{Server}, file: "listen: 127.0.0.1:9001\n", env: map[string]string{"SLIPWAY_LISTEN": "127.0.0.1:9002"},
+			reason: "The environment takes precedence over the file.",
+			groups: []Group{Server}, file: "listen: 127.0.0.1:9001\n",
+			env:     map[string]string{"SLIPWAY_LISTEN": "127.0.0.1:9002"},
 			setting: "listen", value: "127.0.0.1:9002", source: "env SLIPWAY_LISTEN",
 		},
 		"FlagOverEnv": {
-			reason: "The flag wins over everything.",
-			groups: []Group{Server}, file: "listen: 127.0.0.1:9001\n", env: map[string]string{"SLIPWAY_LISTEN": "127.0.0.1:9002"},
-			args: []string{"--listen", "127.0.0.1:9003"}, setting: "listen", value: "127.0.0.1:9003", source: "flag --listen",
+			reason: "The flag takes precedence over all other sources.",
+			groups: []Group{Server}, file: "listen: 127.0.0.1:9001\n",
+			env:  map[string]string{"SLIPWAY_LISTEN": "127.0.0.1:9002"},
+			args: []string{"--listen", "127.0.0.1:9003"}, setting: "listen", value: "127.0.0.1:9003",
+			source: "flag --listen",
 		},
 		"FlagWithDefaultsValue": {
-			reason: "A flag that repeats the default still wins over the environment: it was given.",
+			reason: "A flag with the default's value still takes precedence over the environment.",
 			groups: []Group{Server}, env: map[string]string{"SLIPWAY_LISTEN": "127.0.0.1:9002"},
-			args: []string{"--listen", "127.0.0.1:8080"}, setting: "listen", value: "127.0.0.1:8080", source: "flag --listen",
+			args: []string{"--listen", "127.0.0.1:8080"}, setting: "listen", value: "127.0.0.1:8080",
+			source: "flag --listen",
 		},
 		"EmptyEnv": {
-			reason: "An empty variable counts as absent, as compose files pass on variables that are not set.",
-			groups: []Group{Server}, env: map[string]string{"SLIPWAY_LISTEN": ""}, setting: "listen", value: "127.0.0.1:8080", source: "default",
+			reason: "An empty variable counts as unset, because compose files pass unset variables on as empty.",
+			groups: []Group{Server}, env: map[string]string{"SLIPWAY_LISTEN": ""}, setting: "listen",
+			value: "127.0.0.1:8080", source: "default",
 		},
 		"EmptyFlag": {
-			reason: "An empty flag is a value: it switches a worker's listener off again.",
-			groups: []Group{Worker}, env: map[string]string{"SLIPWAY_METRICS_LISTEN": ":9090"}, args: []string{"--metrics-listen", ""},
+			reason: "An empty flag is a value: it disables a worker's listener.",
+			groups: []Group{Worker}, env: map[string]string{"SLIPWAY_METRICS_LISTEN": ":9090"},
+			args:    []string{"--metrics-listen", ""},
 			setting: "metrics-listen", value: "", source: "flag --metrics-listen",
 		},
 		"RepeatedFlag": {
-			reason: "A list's flag may be repeated, each with several parts; a part given twice counts once.",
-			groups: []Group{Worker}, args: []string{"--party", "alice,bob", "--party", "carol=own.queue", "--party", "bob"},
+			reason: "The flag of a list may be repeated, each with several elements; duplicates are dropped.",
+			groups: []Group{Worker}, args: []string{"--party", "alice,bob", "--party", "carol=own.queue", "--party",
+				"bob"},
 			setting: "party", value: "alice,bob,carol=own.queue", source: "flag --party",
 		},
 		"ListInFile": {
 			reason: "A list in the file may be a YAML sequence.",
-			groups: []Group{Worker}, file: "watch-namespaces: [shop, bank]\n", setting: "watch-namespaces", value: "shop,bank",
+			groups: []Group{Worker}, file: "watch-namespaces: [shop, bank]\n", setting: "watch-namespaces",
+			value:  "shop,bank",
 			source: "file slipway.yaml:1",
 		},
 		"FlagReplacesListOfFile": {
-			reason: "A list is replaced by the stronger source, never joined with it.",
-			groups: []Group{Worker}, file: "watch-namespaces: [shop, bank]\n", args: []string{"--watch-namespaces", "post"},
+			reason: "A list is replaced by the source with precedence, not merged.",
+			groups: []Group{Worker}, file: "watch-namespaces: [shop, bank]\n",
+			args:    []string{"--watch-namespaces", "post"},
 			setting: "watch-namespaces", value: "post", source: "flag --watch-namespaces",
 		},
 		"DevInstallsDefinitions": {
-			reason: "Dev's own default of install-crds is true.",
+			reason: "The default of install-crds in dev is true.",
 			groups: []Group{Dev}, setting: "install-crds", value: "true", source: "default",
 		},
 		"DevHasItsOwnImage": {
-			reason: "Dev's image is the one that is built here.",
+			reason: "The default image in dev is the local build.",
 			groups: []Group{Dev}, setting: "image", value: "slipway:local", source: "default",
 		},
 		"WorkerHasNoImage": {
-			reason: "A worker has to be told its image.",
+			reason: "A worker has no default image.",
 			groups: []Group{Worker}, setting: "image", value: "", source: "default",
 		},
 		"ServerDoesNot": {
-			reason: "A server does not install definitions unless told.",
+			reason: "A server does not install definitions by default.",
 			groups: []Group{Server}, setting: "install-crds", value: "false", source: "default",
 		},
 		"BoolFlagAlone": {
-			reason: "A switch needs no value.",
-			groups: []Group{Server}, args: []string{"--install-crds"}, setting: "install-crds", value: "true", source: "flag --install-crds",
+			reason: "A boolean flag needs no value.",
+			groups: []Group{Server}, args: []string{"--install-crds"}, setting: "install-crds", value: "true",
+			source: "flag --install-crds",
 		},
 	}
 	for name, c := range cases {
@@ -163,12 +175,12 @@ func TestConfigFileByEnvironment(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("log-level: debug\n"), 0o600))
 	result, provenance, err := loadFrom(t, []Group{Server}, nil, map[string]string{EnvConfig: path}, "")
 	require.NoError(t, err)
-	require.Equal(t, "debug", result.LogLevel, "SLIPWAY_CONFIG names the file when no flag does")
+	require.Equal(t, "debug", result.LogLevel, "SLIPWAY_CONFIG is used without --config")
 	require.Equal(t, path, provenance.File)
 
 	result, _, err = loadFrom(t, []Group{Server}, nil, map[string]string{EnvConfig: path}, "log-level: warn\n")
 	require.NoError(t, err)
-	require.Equal(t, "warn", result.LogLevel, "--config wins over SLIPWAY_CONFIG")
+	require.Equal(t, "warn", result.LogLevel, "--config takes precedence over SLIPWAY_CONFIG")
 }
 
 func TestEverySettingReachesItsField(t *testing.T) {
@@ -254,29 +266,41 @@ api: http://slipway.example:80/
 `
 	want := Settings{
 		KusciaListen: "0.0.0.0:8", KusciaGRPCListen: "0.0.0.0:9", KusciaProtocol: "MTLS", KusciaInsecure: true,
-		KusciaCertFile: "/etc/kuscia/crt", KusciaKeyFile: "/etc/kuscia/key", KusciaCAFile: "/etc/kuscia/ca", KusciaTokenFile: "/etc/kuscia/token",
-		WebhookListen: "0.0.0.0:7", WebhookURL: "https://webhooks.example", WebhookService: "slipway/slipway:8443",
+		KusciaCertFile: "/etc/kuscia/crt", KusciaKeyFile: "/etc/kuscia/key", KusciaCAFile: "/etc/kuscia/ca",
+		KusciaTokenFile: "/etc/kuscia/token",
+		WebhookListen:   "0.0.0.0:7", WebhookURL: "https://webhooks.example", WebhookService: "slipway/slipway:8443",
 		WebhookCertFile: "/etc/webhook/crt", WebhookKeyFile: "/etc/webhook/key", Gate: "webhook",
-		APITokenFile: "/etc/slipway/token", APICertFile: "/etc/slipway/crt", APIKeyFile: "/etc/slipway/key", APICAFile: "/etc/slipway/ca",
+		APITokenFile: "/etc/slipway/token", APICertFile: "/etc/slipway/crt", APIKeyFile: "/etc/slipway/key",
+		APICAFile:    "/etc/slipway/ca",
 		AllowedHosts: []string{"slipway.example", "10.0.0.7"}, MaxEventStreams: 12,
 		Listen: "0.0.0.0:1", MetricsListen: ":2", TemporalAddress: "temporal:3", TemporalNamespace: "prod",
-		TemporalTLS: "on", TemporalCAFile: "/etc/temporal/ca", TemporalCertFile: "/etc/temporal/crt", TemporalKeyFile: "/etc/temporal/key",
-		TemporalServerName: "temporal.example", TemporalAPIKeyFile: "/etc/temporal/api-key", TemporalCodecKeyDir: "/etc/codec",
-		CodecListen: "0.0.0.0:6", CodecCertFile: "/etc/codec.crt", CodecKeyFile: "/etc/codec.key", CodecTokenFile: "/etc/codec.token",
-		TemporalUI: "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
+		TemporalTLS: "on", TemporalCAFile: "/etc/temporal/ca", TemporalCertFile: "/etc/temporal/crt",
+		TemporalKeyFile:    "/etc/temporal/key",
+		TemporalServerName: "temporal.example", TemporalAPIKeyFile: "/etc/temporal/api-key",
+		TemporalCodecKeyDir: "/etc/codec",
+		CodecListen:         "0.0.0.0:6", CodecCertFile: "/etc/codec.crt", CodecKeyFile: "/etc/codec.key",
+		CodecTokenFile: "/etc/codec.token",
+		TemporalUI:     "https://temporal.example/ui", Kubeconfig: "/etc/kube", Context: "home", Namespace: "engine",
 		EngineName: "blue", ServingNamespace: "servings", InstallCRDs: true, InstallGuard: true,
-		PackageListen: "0.0.0.0:5", PackageDir: "/var/lib/packages", PackageBucket: "s3://packages/slipway", PackageS3Endpoint: "https://s3.example",
-		PackageS3Region: "eu-north-1", PackageTokenFile: "/etc/packages/token",
-		PackageCertFile: "/etc/packages/crt", PackageKeyFile: "/etc/packages/key", SourceAllow: []string{"public", "10.0.0.0/8:443"}, PackageStore: "https://packages.example",
-		PackageStoreTokenFile: "/etc/store/token", PackageKeep: 36 * time.Hour, PackageMaxBytes: 500 << 20, PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
-		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true, ServingPolicyFile: "/etc/slipway/servings.yaml", BuildPolicyFile: "/etc/slipway/builds.yaml", MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
+		PackageListen: "0.0.0.0:5", PackageDir: "/var/lib/packages", PackageBucket: "s3://packages/slipway",
+		PackageS3Endpoint: "https://s3.example",
+		PackageS3Region:   "eu-north-1", PackageTokenFile: "/etc/packages/token",
+		PackageCertFile: "/etc/packages/crt", PackageKeyFile: "/etc/packages/key",
+		SourceAllow: []string{"public", "10.0.0.0/8:443"}, PackageStore: "https://packages.example",
+		PackageStoreTokenFile: "/etc/store/token", PackageKeep: 36 * time.Hour, PackageMaxBytes: 500 << 20,
+		PackageMaxUnpackedBytes: 1000000, Image: "registry.example/slipway:2",
+		Parties: []string{"alice"}, WatchNamespaces: []string{"shop", "bank"}, ServingsInAnyNamespace: true,
+		ServingPolicyFile: "/etc/slipway/servings.yaml", BuildPolicyFile: "/etc/slipway/builds.yaml",
+		MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
 		UnreachableBudget: 30 * time.Second,
-		RecordLimit:       8, WorkerVersioning: true, RollbackWindow: 48 * time.Hour, TraceEndpoint: "http://collector.example:4318", TraceSampleRatio: 0.5, KubeQPS: 2.5, KubeBurst: 9, LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute,
+		RecordLimit:       8, WorkerVersioning: true, RollbackWindow: 48 * time.Hour,
+		TraceEndpoint: "http://collector.example:4318", TraceSampleRatio: 0.5, KubeQPS: 2.5, KubeBurst: 9,
+		LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute,
 		API: "http://slipway.example:80",
 	}
 	result, provenance, err := loadFrom(t, Groups, nil, nil, file)
 	require.NoError(t, err)
-	require.Equal(t, want, result, "a setting that is accepted is honoured")
+	require.Equal(t, want, result, "every setting is stored in its field")
 	require.Len(t, provenance.Entries, len(definitions(&Settings{})), "the provenance lists every setting")
 
 	env := map[string]string{}
@@ -285,14 +309,14 @@ api: http://slipway.example:80/
 	}
 	result, provenance, err = loadFrom(t, Groups, nil, env, "")
 	require.NoError(t, err)
-	require.Equal(t, want, result, "each setting can be given by its environment variable")
+	require.Equal(t, want, result, "each setting can be set by its environment variable")
 	require.Empty(t, provenance.UnknownEnv)
 	for _, e := range provenance.Entries {
 		require.Equal(t, "env "+e.Env, e.Source.String())
 	}
 }
 
-func TestProblemsAreReportedAllAtOnce(t *testing.T) {
+func TestLoad_ReportsAllErrorsTogether(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -303,134 +327,138 @@ func TestProblemsAreReportedAllAtOnce(t *testing.T) {
 		want   string
 	}{
 		"SeveralSources": {
-			reason: "Every problem is named in one go, each with its setting and source.",
+			reason: "All errors are reported, each with its setting and source.",
 			groups: []Group{Server},
 			args:   []string{"--listen", "127.0.0.1:70000"},
 			env:    map[string]string{"SLIPWAY_UNREACHABLE_BUDGET": "120"},
 			file:   "log-level: loud\nkube-burst: -1\nrecord-limit: 0\n",
-			want: `5 settings are wrong:
-  listen (flag --listen): "127.0.0.1:70000" has no usable port: want a number from 0 to 65535
-  unreachable-budget (env SLIPWAY_UNREACHABLE_BUDGET): "120" is not a duration; examples are 90s, 2m and 1h30m
+			want: `5 invalid settings:
+  listen (flag --listen): "127.0.0.1:70000" has no valid port: want a number from 0 to 65535
+  unreachable-budget (env SLIPWAY_UNREACHABLE_BUDGET): "120" is not a duration: use, for example, 90s, 2m or 1h30m
   record-limit (file slipway.yaml:3): 0 is too small: want at least 1
   kube-burst (file slipway.yaml:2): -1 is too small: want at least 1
   log-level (file slipway.yaml:1): "loud" is not one of debug, info, warn, error`,
 		},
 		"StrictFile": {
-			reason: "Unknown, repeated, empty and ill-formed entries of the file are refused with their lines.",
+			reason: "Unknown, repeated, empty and malformed entries of the file are rejected with their lines.",
 			groups: []Group{Server},
-			file:   "lisen: 127.0.0.1:1\nlisten: 127.0.0.1:1\nlisten: 127.0.0.1:2\ncontext:\nnamespace: [a]\nwibble-wobble: 1\nparty: [{a: b}]\n",
-			want: `6 settings are wrong:
+			file: "lisen: 127.0.0.1:1\nlisten: 127.0.0.1:1\nlisten: 127.0.0.1:2\ncontext:\nnamespace: " +
+				"[a]\nwibble-wobble: 1\nparty: [{a: b}]\n",
+			want: `6 invalid settings:
   slipway.yaml:1: unknown setting "lisen"; did you mean listen?
-  slipway.yaml:3: listen is set a second time; the first time is on line 2
-  slipway.yaml:4: context has no value: give one or remove the line
+  slipway.yaml:3: listen is set twice; first on line 2
+  slipway.yaml:4: context has no value: set one or remove the line
   slipway.yaml:5: namespace: want a single value of type string
-  slipway.yaml:6: unknown setting "wibble-wobble"; ` + "`slipway config`" + ` lists them all
+  slipway.yaml:6: unknown setting "wibble-wobble"; list them with ` + "`slipway config`" + `
   slipway.yaml:7: party: want a list of single values`,
 		},
 		"OtherSpelling": {
-			reason: "A key in the spelling of another program is met with the right one.",
+			reason: "A misspelt key is corrected.",
 			groups: []Group{Server}, file: "temporal_address: a:1\n",
-			want: `a setting is wrong: slipway.yaml:1: unknown setting "temporal_address"; did you mean temporal-address?`,
+			want: `invalid setting: slipway.yaml:1: unknown setting "temporal_address"; did you mean temporal-address?`,
 		},
 		"NotAMapping": {
-			reason: "A file of another shape is refused.",
+			reason: "A file that is not a mapping is rejected.",
 			groups: []Group{Server}, file: "- listen\n",
-			want: "a setting is wrong: slipway.yaml:1: want settings as `name: value`, one on each line",
+			want: "invalid setting: slipway.yaml:1: want one setting per line, as `name: value`",
 		},
 		"TwoDocuments": {
-			reason: "A second document would be ignored, so it is refused.",
+			reason: "A second document would be ignored, so it is rejected.",
 			groups: []Group{Server}, file: "listen: a:1\n---\nlisten: a:2\n",
-			want: "a setting is wrong: slipway.yaml: holds more than one document: want one",
+			want: "invalid setting: slipway.yaml: contains more than one document: want one",
 		},
 		"OtherCommandsSetting": {
-			reason: "A file may serve every command, so a client checks the server's entries as well.",
+			reason: "A file may be used by all commands, so a client validates the server's entries too.",
 			groups: []Group{Client}, file: "listen: nowhere\n",
-			want: `a setting is wrong: listen (file slipway.yaml:1): "nowhere" is not host:port; an example is 127.0.0.1:8080`,
+			want: `invalid setting: listen (file slipway.yaml:1): "nowhere" is not host:port: use, for example, 127.0.0.1:8080`,
 		},
 		"NegativeDuration": {
-			reason: "A negative time is refused.",
+			reason: "A negative duration is rejected.",
 			groups: []Group{Server}, args: []string{"--shutdown-timeout=-5s"},
-			want: "a setting is wrong: shutdown-timeout (flag --shutdown-timeout): -5s is too short: want more than 0s",
+			want: "invalid setting: shutdown-timeout (flag --shutdown-timeout): -5s is too short: want more than 0s",
 		},
 		"FractionOfASecond": {
-			reason: "The budget travels in seconds: a fraction would be dropped silently.",
+			reason: "The budget is transmitted in seconds: a fraction would be lost.",
 			groups: []Group{Server}, args: []string{"--unreachable-budget=1500ms"},
-			want: "a setting is wrong: unreachable-budget (flag --unreachable-budget): 1500ms is not a whole number of seconds",
+			want: "invalid setting: unreachable-budget (flag --unreachable-budget): 1500ms is not a whole number of " +
+				"seconds",
 		},
 		"NoHost": {
-			reason: "One cannot dial every interface.",
+			reason: "An address to connect to needs a host.",
 			groups: []Group{Server}, args: []string{"--temporal-address", ":7233"},
-			want: `a setting is wrong: temporal-address (flag --temporal-address): ":7233" names no host; an example is 127.0.0.1:7233`,
+			want: `invalid setting: temporal-address (flag --temporal-address): ":7233" has no host: use, for example, 127.0.0.1:7233`,
 		},
 		"NotAURL": {
-			reason: "An address without a scheme is no URL.",
+			reason: "An address without a scheme is not a URL.",
 			groups: []Group{Client}, args: []string{"--api", "127.0.0.1:8080"},
-			want: `a setting is wrong: api (flag --api): "127.0.0.1:8080" is not a URL that starts with http:// or https:// and names a host`,
+			want: `invalid setting: api (flag --api): "127.0.0.1:8080" is not an http:// or https:// URL with a host`,
 		},
 		"NotANumber": {
-			reason: "NaN is a number to the parser and none to a rate.",
+			reason: "The parser accepts NaN, but a rate must not be NaN.",
 			groups: []Group{Server}, args: []string{"--kube-qps", "NaN"},
-			want: "a setting is wrong: kube-qps (flag --kube-qps): NaN is out of range: want more than 0 and less than 1000000",
+			want: "invalid setting: kube-qps (flag --kube-qps): NaN is out of range: want more than 0 and less than " +
+				"1000000",
 		},
 		"WrongNames": {
-			reason: "Names that Kubernetes would refuse are refused here.",
+			reason: "Names that Kubernetes would reject are rejected.",
 			groups: []Group{Worker}, args: []string{"--party", "alice,Bob"},
 			env: map[string]string{"SLIPWAY_NAMESPACE": "a_b", "SLIPWAY_INSTALL_CRDS": "yes"},
-			want: `2 settings are wrong:
+			want: `2 invalid settings:
   namespace (env SLIPWAY_NAMESPACE): "a_b" is not a namespace: want lower-case letters, digits and -, at most 63
-  party (flag --party): "Bob" is not the name of a party: want lower-case letters, digits, - and ., at most 63`,
+  party (flag --party): "Bob" is not a party name: want lower-case letters, digits, - and ., at most 63`,
 		},
 		"NoQueue": {
-			reason: "A party's own queue has a name.",
+			reason: "The queue of a party must not be empty.",
 			groups: []Group{Worker}, args: []string{"--party", "alice="},
-			want: `a setting is wrong: party (flag --party): "alice=" names no queue after the =: want 1 to 255 characters`,
+			want: `invalid setting: party (flag --party): "alice=" has no valid queue after the =: want 1 to 255 characters`,
 		},
 		"TwoQueues": {
-			reason: "A worker that polls a queue of nobody looks well and does nothing.",
+			reason: "A worker that polls an unused queue looks healthy, but does nothing.",
 			groups: []Group{Worker}, args: []string{"--party", "a=b=c"},
-			want: `a setting is wrong: party (flag --party): "a=b=c" has a second =: want PARTY or PARTY=QUEUE`,
+			want: `invalid setting: party (flag --party): "a=b=c" has a second =: want PARTY or PARTY=QUEUE`,
 		},
 		"QueueWithoutParty": {
-			reason: "A queue belongs to a party.",
+			reason: "A queue needs a party.",
 			groups: []Group{Worker}, args: []string{"--party", "=b"},
-			want: `a setting is wrong: party (flag --party): "" is not the name of a party: want lower-case letters, digits, - and ., at most 63`,
+			want: `invalid setting: party (flag --party): "" is not a party name: want lower-case letters, digits, - and ., at most 63`,
 		},
 		"EmptyParty": {
-			reason: "A shell variable that is not set must not make the centre's worker out of a party's.",
+			reason: "An unset shell variable must not turn a party's worker into the centre's.",
 			groups: []Group{Worker}, args: []string{"--party", ""},
-			want: "a setting is wrong: party (flag --party): names nothing: leave the flag out, or give a value",
+			want: "invalid setting: party (flag --party): is empty: set a value or remove the flag",
 		},
 		"EmptyPartyAmongOthers": {
-			reason: "Nor may the variable of one party of several be dropped silently.",
+			reason: "An unset variable for one of several parties is rejected too.",
 			groups: []Group{Worker}, args: []string{"--party", "alice", "--party", ""},
-			want: `a setting is wrong: party (flag --party): "alice," has an empty party among the others: remove it, or name it`,
+			want: `invalid setting: party (flag --party): "alice," contains an empty party: remove it, or set its name`,
 		},
 		"QueueWithBlank": {
-			reason: "A blank in a queue's name is a slip.",
+			reason: "A space in a queue's name is rejected.",
 			groups: []Group{Worker}, env: map[string]string{"SLIPWAY_PARTY": "alice=my queue"},
-			want: `a setting is wrong: party (env SLIPWAY_PARTY): "alice=my queue" names a queue with a blank or a character that cannot be printed: want the queue of the Party object`,
+			want: `invalid setting: party (env SLIPWAY_PARTY): "alice=my queue" has a queue with a space or an unprintable character: want the queue of the Party object`,
 		},
 		"EnginesQueue": {
-			reason: "A party's worker would take the engine's work and fail at it.",
+			reason: "A party's worker cannot execute the engine's tasks.",
 			groups: []Group{Worker}, file: "party: [alice=slipway]\n",
-			want: `a setting is wrong: party (file slipway.yaml:1): "alice=slipway" names the engine's own queue, which a party's worker cannot serve: want the queue of the Party object`,
+			want: `invalid setting: party (file slipway.yaml:1): "alice=slipway" has the engine's own queue, which a party's worker cannot serve: want the queue of the Party object`,
 		},
 		"NoSource": {
-			reason: "An entry that allows nothing, or more than it says, is refused.",
+			reason: "An entry that is a URL is rejected.",
 			groups: []Group{Worker}, args: []string{"--source-allow", "public", "--source-allow", "http://a.example"},
-			want: `a setting is wrong: source-allow (flag --source-allow): entry "http://a.example" of SLIPWAY_SOURCE_ALLOW: this is a URL: write the host, with a port or without`,
+			want: `invalid setting: source-allow (flag --source-allow): entry "http://a.example" of SLIPWAY_SOURCE_ALLOW: this is a URL: write the host, with a port or without`,
 		},
 		"NoSizes": {
-			reason: "A size is a number of bytes with or without a unit, and more than nothing.",
-			groups: []Group{Worker}, args: []string{"--package-max-bytes", "2 GB"}, env: map[string]string{"SLIPWAY_PACKAGE_MAX_UNPACKED_BYTES": "0"},
-			want: `2 settings are wrong:
-  package-max-bytes (flag --package-max-bytes): "2 GB" is not a size; examples are 500Mi, 2Gi and 1048576
+			reason: "A size is a positive number of bytes with an optional unit.",
+			groups: []Group{Worker}, args: []string{"--package-max-bytes", "2 GB"},
+			env: map[string]string{"SLIPWAY_PACKAGE_MAX_UNPACKED_BYTES": "0"},
+			want: `2 invalid settings:
+  package-max-bytes (flag --package-max-bytes): "2 GB" is not a size: use, for example, 500Mi, 2Gi or 1048576
   package-max-unpacked-bytes (env SLIPWAY_PACKAGE_MAX_UNPACKED_BYTES): 0 is too small: want at least 1 byte`,
 		},
 		"NotABool": {
-			reason: "Only true and false are.",
+			reason: "Only true and false are accepted.",
 			groups: []Group{Server}, env: map[string]string{"SLIPWAY_INSTALL_CRDS": "yes"},
-			want: `a setting is wrong: install-crds (env SLIPWAY_INSTALL_CRDS): "yes" is neither true nor false`,
+			want: `invalid setting: install-crds (env SLIPWAY_INSTALL_CRDS): "yes" must be true or false`,
 		},
 	}
 	for name, c := range cases {
@@ -445,15 +473,15 @@ func TestProblemsAreReportedAllAtOnce(t *testing.T) {
 func TestMissingFile(t *testing.T) {
 	t.Parallel()
 	_, provenance, err := loadFrom(t, []Group{Server}, []string{"--config", "no-such-file.yaml"}, nil, "")
-	require.ErrorContains(t, err, "the configuration file cannot be read: open no-such-file.yaml")
-	require.NotEmpty(t, provenance.Entries, "the table can be shown in spite of it")
+	require.ErrorContains(t, err, "cannot read the configuration file: open no-such-file.yaml")
+	require.NotEmpty(t, provenance.Entries, "the table can be shown nevertheless")
 }
 
-func TestEmptyFileIsLegal(t *testing.T) {
+func TestEmptyFile_IsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"# nothing yet\n", "---\n...\n", "{}\n"} {
 		_, _, err := loadFrom(t, []Group{Server}, nil, nil, file)
-		require.NoError(t, err, "a file that sets nothing is a file: %q", file)
+		require.NoError(t, err, "a file without settings is accepted: %q", file)
 	}
 }
 
@@ -462,14 +490,15 @@ func TestUnknownEnvironment(t *testing.T) {
 	env := map[string]string{"SLIPWAY_LISTEM": "x", "SLIPWAY_LISTEN": "a:1", "PATH": "/bin", "SLIPWAY_DEV_BIN": "x",
 		"SLIPWAY_TEST_BIN": "x", "SLIPWAY-LISTEN": "y"}
 	_, provenance, err := loadFrom(t, []Group{Server}, nil, env, "")
-	require.NoError(t, err, "Kubernetes sets SLIPWAY_PORT and the like by itself, so it cannot be an error")
+	require.NoError(t, err, "Kubernetes itself sets SLIPWAY_PORT and others, so it is not an error")
 	require.Equal(t, []string{"SLIPWAY_LISTEM"}, provenance.UnknownEnv)
 }
 
-func TestUnregisteredSettingsHoldTheirDefaults(t *testing.T) {
+func TestUnregisteredSettings_HaveDefaults(t *testing.T) {
 	t.Parallel()
-	result, provenance, err := loadFrom(t, []Group{Client}, nil, map[string]string{"SLIPWAY_KUBE_BURST": "x"}, "kube-burst: 3\n")
-	require.NoError(t, err, "the environment of another command's setting is not looked at")
+	result, provenance, err := loadFrom(t, []Group{Client}, nil, map[string]string{"SLIPWAY_KUBE_BURST": "x"},
+		"kube-burst: 3\n")
+	require.NoError(t, err, "environment variables of other commands' settings are ignored")
 	require.Equal(t, 2000, result.KubeBurst)
 	require.Len(t, provenance.Entries, 5)
 }
@@ -481,5 +510,6 @@ func TestProvenanceAsJSON(t *testing.T) {
 	provenance.Entries = provenance.Entries[len(provenance.Entries)-1:]
 	text, err := json.Marshal(provenance)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"settings":[{"name":"api","value":"http://a","source":"flag --api","env":"SLIPWAY_API","description":"base URL of the Slipway API"}]}`, string(text))
+	require.JSONEq(t,
+		`{"settings":[{"name":"api","value":"http://a","source":"flag --api","env":"SLIPWAY_API","description":"base URL of the Slipway API"}]}`, string(text))
 }

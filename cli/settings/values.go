@@ -19,14 +19,14 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// listening checks an address to listen on: the host may be empty (every interface), the port 0 (a free one).
-func listening(text string) error { return address(text, 0) }
+// listenAddress validates an address to listen on. The host may be empty (all interfaces) and the port 0 (a free port).
+func listenAddress(text string) error { return address(text, 0) }
 
-// listeningOn is listening on a port that others are told.
-func listeningOn(text string) error { return address(text, 1) }
+// fixedListenAddress validates an address to listen on with a fixed port, because the API server must know it.
+func fixedListenAddress(text string) error { return address(text, 1) }
 
-// orNone lets the value be empty.
-func orNone(check func(string) error) func(string) error {
+// optional also accepts an empty value.
+func optional(check func(string) error) func(string) error {
 	return func(text string) error {
 		if text == "" {
 			return nil
@@ -35,10 +35,10 @@ func orNone(check func(string) error) func(string) error {
 	}
 }
 
-// dialling checks an address to connect to, which needs both host and port.
-func dialling(text string) error {
+// dialAddress validates an address to connect to, which needs both host and port.
+func dialAddress(text string) error {
 	if host, _, err := net.SplitHostPort(text); err == nil && host == "" {
-		return fmt.Errorf("%q names no host; an example is 127.0.0.1:7233", text)
+		return fmt.Errorf("%q has no host: use, for example, 127.0.0.1:7233", text)
 	}
 	return address(text, 1)
 }
@@ -46,22 +46,22 @@ func dialling(text string) error {
 func address(text string, lowest int) error {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return fmt.Errorf("%q is not host:port; an example is 127.0.0.1:8080", text)
+		return fmt.Errorf("%q is not host:port: use, for example, 127.0.0.1:8080", text)
 	}
 	return usablePort(text, port, lowest)
 }
 
 func usablePort(text, port string, lowest int) error {
 	if n, err := strconv.Atoi(port); err != nil || n < lowest || n > 65535 {
-		return fmt.Errorf("%q has no usable port: want a number from %d to 65535", text, lowest)
+		return fmt.Errorf("%q has no valid port: want a number from %d to 65535", text, lowest)
 	}
 	return nil
 }
 
-func aURL(text string) error {
+func httpURL(text string) error {
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
-		return fmt.Errorf("%q is not a URL that starts with http:// or https:// and names a host", text)
+		return fmt.Errorf("%q is not an http:// or https:// URL with a host", text)
 	}
 	if port := parsed.Port(); port != "" {
 		if err := usablePort(text, port, 1); err != nil {
@@ -69,23 +69,23 @@ func aURL(text string) error {
 		}
 	}
 	if parsed.RawQuery != "" || parsed.Fragment != "" {
-		return fmt.Errorf("%q has a query or a fragment: want the base URL alone", text)
+		return fmt.Errorf("%q has a query or a fragment: want only the base URL", text)
 	}
 	return nil
 }
 
-// secureURL checks a base URL of something that API servers call, which takes TLS.
+// secureURL validates a base URL that API servers call, which requires TLS.
 func secureURL(text string) error {
-	if err := aURL(text); err != nil {
+	if err := httpURL(text); err != nil {
 		return err
 	}
 	if !strings.HasPrefix(text, "https://") {
-		return fmt.Errorf("%q does not start with https://: API servers call nothing else", text)
+		return fmt.Errorf("%q does not start with https://: API servers call only https URLs", text)
 	}
 	return nil
 }
 
-// serviceName checks the name of a Service in its namespace, with or without a port.
+// serviceName validates namespace/name of a Service, with an optional port.
 func serviceName(text string) error {
 	name, port, ported := strings.Cut(text, ":")
 	namespace, name, slashed := strings.Cut(name, "/")
@@ -116,11 +116,11 @@ func positive(text string) (int, error) {
 	return n, nil
 }
 
-// size reads a number of bytes, alone or with a unit as Kubernetes has them.
+// size parses a number of bytes, with an optional Kubernetes unit.
 func size(text string) (int64, error) {
 	quantity, err := resource.ParseQuantity(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a size; examples are 500Mi, 2Gi and 1048576", text)
+		return 0, fmt.Errorf("%q is not a size: use, for example, 500Mi, 2Gi or 1048576", text)
 	}
 	n := quantity.Value()
 	if n < 1 {
@@ -129,8 +129,8 @@ func size(text string) (int64, error) {
 	return n, nil
 }
 
-// inBytes writes a size as people do.
-func inBytes(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
+// formatSize formats a size, such as 512Mi.
+func formatSize(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
 
 func atMost(most int) func(string) error {
 	return func(text string) error {
@@ -143,7 +143,7 @@ func atMost(most int) func(string) error {
 
 func ratio(text string) error {
 	if n, err := rate(text); err == nil && n > 1 {
-		return fmt.Errorf("%s is not a share: want a number up to 1", text)
+		return fmt.Errorf("%s is too large: want at most 1", text)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func rate(text string) (float32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a number", text)
 	}
-	// Written so that NaN is refused too.
+	// The condition also rejects NaN.
 	if !(n > 0 && n < 1e6) {
 		return 0, fmt.Errorf("%s is out of range: want more than 0 and less than 1000000", text)
 	}
@@ -163,7 +163,7 @@ func rate(text string) (float32, error) {
 func duration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration; examples are 90s, 2m and 1h30m", text)
+		return 0, fmt.Errorf("%q is not a duration: use, for example, 90s, 2m or 1h30m", text)
 	}
 	if d <= 0 {
 		return 0, fmt.Errorf("%s is too short: want more than 0s", text)
@@ -171,7 +171,7 @@ func duration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// wholeSeconds checks a duration that travels in seconds.
+// wholeSeconds validates a duration that is transmitted in seconds.
 func wholeSeconds(text string) error {
 	if d, err := duration(text); err == nil && d%time.Second != 0 {
 		return fmt.Errorf("%s is not a whole number of seconds", text)
@@ -197,63 +197,68 @@ func namespaceName(text string) error {
 	return nil
 }
 
-// sourceAllow checks the entries of a list of allowed sources.
+// sourceAllow validates a list of allowed sources.
 func sourceAllow(text string) error {
 	_, err := source.ParseAllow(splitList(text))
 	return err
 }
 
-func aBucket(text string) error {
+func bucketURL(text string) error {
 	_, _, err := source.ParseBucket(text)
 	return err
 }
 
-// hostName checks the name of a host, or an IP address; ports don't matter.
+// hostName validates a host name or an IP address, without a port.
 func hostName(text string) error {
-	if net.ParseIP(text) == nil && len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(text, ".")))) > 0 {
-		return fmt.Errorf("%q is no name of a host and no IP address; examples are slipway.example and 10.0.0.7, without a port", text)
+	if net.ParseIP(text) == nil && len(validation.IsDNS1123Subdomain(
+		strings.ToLower(strings.TrimSuffix(text, ".")))) > 0 {
+		return fmt.Errorf("%q is neither a host name nor an IP address: use, for example, slipway.example or "+
+			"10.0.0.7, without a port", text)
 	}
 	return nil
 }
 
-// parties reads the parties of a worker. An empty one among them is refused: where it was meant to be another, that party would have
+// parties validates the parties of a worker. It rejects an empty element, because the party that was meant would have
 // no worker.
 func parties(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		if text != "" && strings.TrimSpace(part) == "" {
-			return fmt.Errorf("%q has an empty party among the others: remove it, or name it", text)
+			return fmt.Errorf("%q contains an empty party: remove it, or set its name", text)
 		}
 	}
 	return each(partyName)(text)
 }
 
-// partyName reads "alice", or "alice=queue" for a party whose queue is not called after it.
+// partyName validates "alice", or "alice=queue" for a party with its own queue name.
 func partyName(text string) error {
 	name, queue, own := strings.Cut(text, "=")
 	if len(name) > 63 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("%q is not the name of a party: want lower-case letters, digits, - and ., at most 63", name)
+		return fmt.Errorf("%q is not a party name: want lower-case letters, digits, - and ., at most 63", name)
 	}
 	if own && (queue == "" || len(queue) > 255) {
-		return fmt.Errorf("%q names no queue after the =: want 1 to 255 characters", text)
+		return fmt.Errorf("%q has no valid queue after the =: want 1 to 255 characters", text)
 	}
 	return queueName(text, queue)
 }
 
-// queueName refuses what only a slip makes the name of a queue; a worker that polls a queue of nobody looks well and does nothing.
+// queueName rejects queue names that are probably mistakes: a worker that polls an unused queue looks healthy, but does
+// nothing.
 func queueName(text, queue string) error {
 	illegal := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	switch {
 	case strings.Contains(queue, "="):
 		return fmt.Errorf("%q has a second =: want PARTY or PARTY=QUEUE", text)
 	case !utf8.ValidString(queue) || strings.ContainsFunc(queue, illegal):
-		return fmt.Errorf("%q names a queue with a blank or a character that cannot be printed: want the queue of the Party object", text)
+		return fmt.Errorf("%q has a queue with a space or an unprintable character: want the queue of the Party object",
+			text)
 	case queue == workflows.QueueEngine:
-		return fmt.Errorf("%q names the engine's own queue, which a party's worker cannot serve: want the queue of the Party object", text)
+		return fmt.Errorf("%q has the engine's own queue, which a party's worker cannot serve: want the queue of the "+
+			"Party object", text)
 	}
 	return nil
 }
 
-// splitList takes a list apart: parts are trimmed, empty ones dropped and repeated ones kept once.
+// splitList splits a comma-separated list. It trims elements and drops empty and repeated ones.
 func splitList(text string) []string {
 	var parts []string
 	for part := range strings.SplitSeq(text, ",") {

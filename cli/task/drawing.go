@@ -10,24 +10,26 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
+// detail is how much of a task is drawn. Each level omits more than the one before.
 type detail int
 
 const (
-	everything  detail = iota // every workload of every service
-	activeParts               // workloads only of services that run or failed
-	activeWaves               // services only of waves that are under way or failed
-	activeOnly                // only services that run or failed, the failed ones first
-	oneLineEach               // workloads only of services that failed
-	fewWaves                  // waves that are done, or to come, in one line together
+	everything  detail = iota // all workloads of all services
+	activeParts               // workloads only of services that are running or have failed
+	activeWaves               // services only of waves that are running or have failed
+	activeOnly                // only services that are running or have failed, the failed ones first
+	oneLineEach               // workloads only of services that have failed
+	fewWaves                  // completed or pending waves together in one line
 	leastDetail = fewWaves
 )
 
-// Whole draws all of the task, however wide and long that is, with a footer.
-func Whole(d render.Drawing, t plan.Task, footer ...render.Line) []string {
+// DrawAll draws the complete task and a footer, regardless of the terminal's size.
+func DrawAll(d render.Drawing, t plan.Task, footer ...render.Line) []string {
 	return d.Render(append(layout(d, t, everything), footer...), render.Unbounded)
 }
 
-// Fit draws as much of the task as width columns and height lines hold; what moves or failed is left out last.
+// Fit draws as much of the task as fits into width columns and height lines. What is running or has failed is omitted
+// last.
 func Fit(d render.Drawing, t plan.Task, width, height int) []string {
 	var layouts []func() []render.Line
 	for level := everything; level <= leastDetail; level++ {
@@ -47,7 +49,7 @@ func layout(d render.Drawing, t plan.Task, level detail) []render.Line {
 			for last+1 < len(waves) && waveState(t, waves[last+1]) == state {
 				last++
 			}
-			lines = append(lines, quietWaves(n, last, len(waves), state))
+			lines = append(lines, collapsedWaves(n, last, len(waves), state))
 			n = last
 			continue
 		}
@@ -56,11 +58,12 @@ func layout(d render.Drawing, t plan.Task, level detail) []render.Line {
 			continue
 		}
 		for _, s := range servicesOf(t, waves[n], level) {
-			withParts := level == everything || s.State == plan.ItemFailed || (s.State == plan.ItemRunning && level < oneLineEach)
+			withParts := level == everything || s.State == plan.ItemFailed ||
+				(s.State == plan.ItemRunning && level < oneLineEach)
 			switch {
 			case !withParts:
-				s.Reason = briefly(s)
-			case saidByPart(s):
+				s.Reason = shortReason(s)
+			case repeatsReason(s):
 				s.Reason = ""
 			}
 			lines = append(lines, serviceLine(d, s, columns))
@@ -90,13 +93,14 @@ func servicesOf(t plan.Task, w plan.Wave, level detail) []plan.ServiceStatus {
 	return append(failed, running...)
 }
 
-// saidByPart says whether the service's only workload says the same as the service.
-func saidByPart(s plan.ServiceStatus) bool {
+// repeatsReason reports whether the message of the service's only workload equals the service's reason.
+func repeatsReason(s plan.ServiceStatus) bool {
 	return len(s.Workloads) == 1 && s.Workloads[0].Message == s.Reason
 }
 
-// briefly is what a service that is drawn without its workloads waits for: the message of the first workload that is under way.
-func briefly(s plan.ServiceStatus) string {
+// shortReason returns what a service that is drawn without its workloads waits for: the message of its first running
+// workload.
+func shortReason(s plan.ServiceStatus) string {
 	for _, w := range s.Workloads {
 		if w.State == plan.ItemRunning && w.Message != "" {
 			return workloadName(w) + ": " + w.Message
@@ -106,38 +110,42 @@ func briefly(s plan.ServiceStatus) string {
 }
 
 func header(d render.Drawing, t plan.Task, level detail) []render.Line {
-	// The time runs from the beginning, over every pause: how long a task has been in its state is not known here.
-	state := string(t.State) + d.Since(t.StartedAt, t.FinishedAt)
+	// The duration includes all pauses: the task does not contain since when it is in its current state.
+	state := string(t.State) + d.ElapsedSuffix(t.StartedAt, t.FinishedAt)
 	lines := []render.Line{
-		{{Text: "task " + render.OneLine(t.ID) + ", plan " + render.OneLine(t.Plan) + render.Because(t.Comment), Colour: render.Bold}},
-		{{Text: state, Colour: colour(t.State)}, {Text: render.Because(t.Reason)}},
+		{{Text: "task " + render.OneLine(t.ID) + ", plan " + render.OneLine(t.Plan) + render.ReasonSuffix(t.Comment),
+			Colour: render.Bold}},
+		{{Text: state, Colour: colour(t.State)}, {Text: render.ReasonSuffix(t.Reason)}},
 	}
 	if level == everything && t.Actor+t.ExecuteReason != "" {
-		lines = append(lines, render.Line{{Text: "executed by " + cmp.Or(render.OneLine(t.Actor), "somebody") + render.Because(t.ExecuteReason)}})
+		lines = append(lines, render.Line{{Text: "executed by " + cmp.Or(render.OneLine(t.Actor), "unknown") +
+			render.ReasonSuffix(t.ExecuteReason)}})
 	}
 	if w := t.WaitingFor; w != nil {
 		lines = append(lines, waitLine(d, *w))
 		if w.Service == "" {
-			lines = append(lines, render.Line{{Text: "have it begin now: slipway task approve " + t.ID + " --reason TEXT", Colour: render.Yellow}})
+			lines = append(lines, render.Line{{Text: "to start it now: slipway task approve " + t.ID + " --reason TEXT",
+				Colour: render.Yellow}})
 		}
 	}
 	return append(lines, render.Line{})
 }
 
-// waitLine says since when a task waits, for what, and until when.
+// waitLine draws what a task waits for, since when, and until when.
 func waitLine(d render.Drawing, w plan.RolloutWait) render.Line {
-	text := d.WaitsFor(render.WaitInWords(rollout.WaitKind(w.Kind)), w.Since)
+	text := d.WaitingText(render.WaitText(rollout.WaitKind(w.Kind)), w.Since)
 	if w.Until != nil {
-		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()), render.ShortDuration(w.Until.Sub(d.Now())))
+		text += fmt.Sprintf(", until %s (%s left)", render.Clock(*w.Until, d.Now()),
+			render.ShortDuration(w.Until.Sub(d.Now())))
 	}
 	return render.Line{{Text: text, Colour: render.Yellow}}
 }
 
-// The states of a wave as a whole.
+// The states of a wave.
 const (
-	waveDone   = "done"
-	waveToCome = "to come"
-	waveActive = "active"
+	waveDone    = "done"
+	wavePending = "pending"
+	waveActive  = "active"
 )
 
 func waveState(t plan.Task, w plan.Wave) string {
@@ -154,12 +162,12 @@ func waveState(t plan.Task, w plan.Wave) string {
 	case succeeded:
 		return waveDone
 	case waiting:
-		return waveToCome
+		return wavePending
 	}
 	return waveActive
 }
 
-func quietWaves(first, last, all int, state string) render.Line {
+func collapsedWaves(first, last, all int, state string) render.Line {
 	name := fmt.Sprintf("wave %d of %d", first+1, all)
 	if last > first {
 		name = fmt.Sprintf("waves %d to %d of %d", first+1, last+1, all)
@@ -171,7 +179,7 @@ func quietWaves(first, last, all int, state string) render.Line {
 	return render.Line{{Text: name + ": "}, {Text: state, Colour: colour}}
 }
 
-// waveLine reads "wave 1 of 3, priority 5: 1 Succeeded, 2 Running".
+// waveLine draws, for example, "wave 1 of 3, priority 5: 1 Succeeded, 2 Running".
 func waveLine(d render.Drawing, t plan.Task, waves []plan.Wave, n int) render.Line {
 	counts := map[plan.ItemState]int{}
 	for _, i := range waves[n].Items {
@@ -179,9 +187,11 @@ func waveLine(d render.Drawing, t plan.Task, waves []plan.Wave, n int) render.Li
 	}
 	l := render.Line{{Text: fmt.Sprintf("wave %d of %d, priority %d: ", n+1, len(waves), waves[n].Priority)}}
 	separator := ""
-	for _, s := range []plan.ItemState{plan.ItemFailed, plan.ItemRunning, plan.ItemSucceeded, plan.ItemPending, plan.ItemSkipped} {
+	for _, s := range []plan.ItemState{plan.ItemFailed, plan.ItemRunning, plan.ItemSucceeded, plan.ItemPending,
+		plan.ItemSkipped} {
 		if counts[s] > 0 {
-			l = append(l, render.Span{Text: separator}, render.Span{Text: fmt.Sprintf("%d %s", counts[s], s), Colour: itemColour(s)})
+			l = append(l, render.Span{Text: separator},
+				render.Span{Text: fmt.Sprintf("%d %s", counts[s], s), Colour: itemColour(s)})
 			separator = ", "
 		}
 	}
@@ -199,10 +209,11 @@ func measure(t plan.Task) render.Columns {
 func serviceLine(d render.Drawing, s plan.ServiceStatus, c render.Columns) render.Line {
 	reason := s.Reason
 	if s.State == plan.ItemPending {
-		reason = "" // that it waits for its turn is plain to see
+		reason = "" // the state already shows that it waits
 	}
 	return c.Line("  ", render.Span{Text: string(s.ServiceID)}, render.Span{Text: Operation(s.Deployment, s.Method)},
-		render.Span{Text: string(s.State), Colour: itemColour(s.State)}, render.Span{Text: d.Took(s.StartedAt, s.FinishedAt)},
+		render.Span{Text: string(s.State), Colour: itemColour(s.State)},
+		render.Span{Text: d.Elapsed(s.StartedAt, s.FinishedAt)},
 		render.Span{Text: reason})
 }
 
@@ -215,27 +226,27 @@ func workloadLines(s plan.ServiceStatus) []render.Line {
 	for _, w := range s.Workloads {
 		lines = append(lines, c.Line("    ", render.Span{Text: workloadName(w), Colour: render.Dim},
 			render.Span{Text: string(w.State), Colour: itemColour(w.State)}, render.Span{Text: w.Message}))
-		if hint := approval(w); hint != "" {
+		if hint := approvalHint(w); hint != "" {
 			lines = append(lines, render.Line{{Text: "      " + hint, Colour: render.Yellow}})
 		}
 	}
 	return lines
 }
 
-// approval is how somebody approves the rollout that a workload waits for; "" when it waits for none.
-func approval(w plan.WorkloadStatus) string {
+// approvalHint returns the command for the rollout of a workload that waits for a user; "" if it does not wait.
+func approvalHint(w plan.WorkloadStatus) string {
 	r := w.Rollout
 	if w.State != plan.ItemRunning || r == nil || r.WaitingFor == nil {
 		return ""
 	}
-	name := app.Name{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
+	name := app.ObjectName{Party: r.Party, Namespace: r.Namespace, Name: r.Name}
 	switch rollout.WaitKind(r.WaitingFor.Kind) {
 	case rollout.WaitApproval:
-		return "look at it and approve it: slipway rollout approve " + name.Arguments()
+		return "to approve it: slipway rollout approve " + name.CommandArgs()
 	case rollout.WaitWindow:
-		return "have it begin now: slipway rollout approve " + name.Arguments() + " --reason TEXT"
+		return "to start it now: slipway rollout approve " + name.CommandArgs() + " --reason TEXT"
 	case rollout.WaitResume, rollout.WaitDrift:
-		return "see what there is to decide: slipway rollout get " + name.Arguments()
+		return "to see what it waits for: slipway rollout get " + name.CommandArgs()
 	}
 	return ""
 }
@@ -266,7 +277,7 @@ func itemColour(s plan.ItemState) render.Colour {
 	return render.Dim
 }
 
-// Operation names what is done, and how where that is not the default.
+// Operation returns the operation as text, with its method if that is not the default.
 func Operation(deployment plan.Operation, method plan.Method) string {
 	if method == plan.Sequential {
 		return string(deployment) + " one by one"

@@ -16,53 +16,59 @@ import (
 )
 
 func rerunCommand(n *tasks) *cobra.Command {
-	var who app.Who
+	var who app.ActorFlags
 	var options follow.Options
 	var times TimesFlags
 	command := &cobra.Command{
-		Use: "rerun ID", Short: "Run again what did not succeed in a task",
-		Long: `Run again what did not succeed in a task that is over: a new task of the same plan, with those services of the old task that failed or were
-never begun, in the same order. What the plan says by now doesn't matter; the catalogue is taken as it is now. The times of the old
-execution hold again, unless --not-before or --times gives others.
+		Use: "rerun ID", Short: "Rerun the failed and skipped services of a task",
+		Long: `Rerun the failed and skipped services of a task that has ended. The rerun is a new task of the same plan, with
+these services in the same order. Later changes of the plan are ignored; the catalogue is used as it is now. The times
+of the old task apply again, unless --not-before or --times sets others.
 
-With --watch the task is followed to its end, and the exit code says how it ended:
+With --watch, the command watches the task until it ends, and the exit code is the outcome:
 
 ` + WatchExitCodes,
-		Example:           `  slipway task rerun shop-20261102093000-k3v9q --reason "the image is there now" --watch`,
+		Example:           `  slipway task rerun shop-20261102093000-k3v9q --reason "the image has been pushed" --watch`,
 		ValidArgsFunction: n.App.Complete(completion(n, plan.TaskFailed, plan.TaskStopped)),
 	}
-	n.WritingOne(command, func() error { return errors.Join(options.Check(command), times.Read()) }, func(c *cobra.Command, api *client.Client, id string) error {
-		return Start{Again: "slipway task rerun " + id + times.Arguments(), Told: "task " + id + " runs again as task ",
-			Send: func(ctx context.Context, api *client.Client, key string, body client.ExecuteRequest) (*http.Response, error) {
+	n.InitWriteCommand(command, func() error {
+		return errors.Join(options.Check(command), times.Read())
+	}, func(c *cobra.Command, api *client.Client, id string) error {
+		return Start{RepeatCommand: "slipway task rerun " + id + times.CommandArgs(),
+			StartedText: "task " + id + " is rerun as task ",
+			Send: func(ctx context.Context, api *client.Client, key string, body client.ExecuteRequest) (*http.Response,
+				error) {
 				body.NotBefore, body.Windows, body.Freezes = times.NotBefore, times.Windows, times.Freezes
 				return api.RerunTask(ctx, id, &client.RerunTaskParams{IdempotencyKey: &key}, body)
 			}}.Run(c.Context(), n.App, api, who, options)
 	})
-	who.Flags(command, "any `text` that is unique to this run, such as a pipeline's number")
-	options.StartFlags(command, Words)
+	who.Flags(command, "idempotency `key`, unique to this run, such as a CI pipeline ID")
+	options.StartFlags(command, WatchHelp)
 	times.Register(command)
 	return command
 }
 
 func reverseCommand(n *tasks) *cobra.Command {
 	a := n.App
-	var who app.Who
+	var who app.ActorFlags
 	var options follow.Options
 	var run bool
 	command := &cobra.Command{
-		Use: "reverse ID", Short: "Create the plan that takes a task back",
-		Long: `Create the plan that takes back what a task that is over has changed: pod templates, sizes and code packages, in reverse order. It is the plan
-that the task's report ends with. A task has one such plan: a repeat finds it, edited or not.
+		Use: "reverse ID", Short: "Create a plan that reverses a task",
+		Long: `Create a plan that reverses the changes of a task that has ended: pod templates, replica counts and code
+packages, in reverse order. The task's report ends with the same plan. A task has one reverse plan: repeating the
+command returns it, even if it was edited.
 
-Nothing is changed until the plan is run. --run runs it at once; with --watch as well, the exit code says how that ended, as for "slipway plan run".
-The release windows and freezes of the task's plan don't hold the reverse back, so that a way back is always open.`,
+Nothing is changed until the plan is run. --run runs it immediately; with --watch, the exit code is the outcome, as for
+"slipway plan run". The release windows and freezes of the task's plan do not apply to the reverse plan, so that a
+rollback is always possible.`,
 		Example: `  slipway task reverse shop-20261102093000-k3v9q
   slipway task reverse shop-20261102093000-k3v9q --run --watch --reason "errors since 2.4"`,
 		ValidArgsFunction: a.Complete(completion(n, plan.TaskSucceeded, plan.TaskFailed, plan.TaskStopped)),
 	}
-	n.WritingOne(command, func() error {
+	n.InitWriteCommand(command, func() error {
 		if options.Watch && !run {
-			return app.Usagef("--watch means nothing without --run: add --run")
+			return app.Usagef("--watch requires --run")
 		}
 		return options.Check(command)
 	}, func(c *cobra.Command, api *client.Client, id string) error {
@@ -81,22 +87,23 @@ The release windows and freezes of the task's plan don't hold the reverse back, 
 		}
 		what := "created"
 		if !made.Value.Created {
-			what = "is there already"
+			what = "already exists"
 		}
 		a.Printf(a.Out, "plan %s %s\n", made.Value.Name, what)
-		a.Printf(a.Err, "See what it would change: slipway plan diff %s\nRun it: slipway plan run %s\n", made.Value.Name, made.Value.Name)
+		a.Printf(a.Err, "To see what it would change: slipway plan diff %s\nTo run it: slipway plan run %s\n",
+			made.Value.Name, made.Value.Name)
 		return nil
 	})
-	command.Flags().BoolVar(&run, "run", false, "run the plan at once, also within a freeze of the task's plan")
-	who.Flags(command, "with --run: any `text` that is unique to this run, such as a pipeline's number")
-	options.StartFlags(command, Words)
+	command.Flags().BoolVar(&run, "run", false, "run the plan immediately, even during a freeze of the task's plan")
+	who.Flags(command, "with --run: idempotency `key`, unique to this run, such as a CI pipeline ID")
+	options.StartFlags(command, WatchHelp)
 	return command
 }
 
-// HistoryTitles and HistoryRow are the table of a plan's past tasks.
+// HistoryTitles and HistoryRow define the table of a plan's tasks.
 var HistoryTitles = []string{"TASK", "STATE", "STARTED", "TOOK", "BY", "DONE", "FAILED", "FROM", "REASON"}
 
-// HistoryRow is a row of HistoryTitles.
+// HistoryRow returns a row of HistoryTitles.
 func HistoryRow(a *app.App, t client.TaskSummary) []string {
 	done, failed := "", ""
 	if s := t.Services; s != nil {
@@ -109,10 +116,11 @@ func HistoryRow(a *app.App, t client.TaskSummary) []string {
 	if t.StartedAt != nil {
 		started = render.Clock(*t.StartedAt, a.Now())
 	}
-	return []string{t.ID, string(t.State), started, a.Took(t.StartedAt, t.FinishedAt), t.Actor, done, failed, origin(t), render.Cell(t.Reason)}
+	return []string{t.ID, string(t.State), started, a.Elapsed(t.StartedAt, t.FinishedAt), t.Actor, done, failed,
+		origin(t), render.Cell(t.Reason)}
 }
 
-// origin says which earlier task a task goes back to.
+// origin returns the earlier task that a task reruns or reverses.
 func origin(t client.TaskSummary) string {
 	switch {
 	case t.RerunOf != "":
@@ -123,7 +131,8 @@ func origin(t client.TaskSummary) string {
 	return ""
 }
 
-// PageOfTasks is one page of the tasks of a plan.
-func PageOfTasks(ctx context.Context, api *client.Client, ofPlan string, limit int, cursor *string) ([]client.TaskSummary, string, error) {
+// PageOfTasks reads one page of the tasks of a plan.
+func PageOfTasks(ctx context.Context, api *client.Client, ofPlan string, limit int,
+	cursor *string) ([]client.TaskSummary, string, error) {
 	return pages(client.ListTasksParams{Plan: &ofPlan})(ctx, api, limit, cursor)
 }

@@ -13,23 +13,27 @@ import (
 
 // Start is a request that starts a task.
 type Start struct {
-	// Send sends it with this key and body.
+	// Send sends the request with this key and body.
 	Send func(ctx context.Context, api *client.Client, key string, body client.ExecuteRequest) (*http.Response, error)
-	// Again is the command line that sends it again, without the key; Told is what people read once it runs, before the task's ID.
-	Again, Told string
+	// RepeatCommand is the command for repeating the request, without --key. StartedText is the message when the task
+	// has started, before the task's ID.
+	RepeatCommand, StartedText string
 }
 
-// RunPlan executes a plan, at these times.
+// RunPlan returns the request that runs a plan, with these times.
 func RunPlan(name string, times TimesFlags) Start {
-	return Start{Again: "slipway plan run " + name + times.Arguments(), Told: "plan " + name + " runs as task ",
-		Send: func(ctx context.Context, api *client.Client, key string, body client.ExecuteRequest) (*http.Response, error) {
+	return Start{RepeatCommand: "slipway plan run " + name + times.CommandArgs(),
+		StartedText: "plan " + name + " is running as task ",
+		Send: func(ctx context.Context, api *client.Client, key string, body client.ExecuteRequest) (*http.Response,
+			error) {
 			body.NotBefore, body.Windows, body.Freezes = times.NotBefore, times.Windows, times.Freezes
 			return api.ExecutePlan(ctx, name, &client.ExecutePlanParams{IdempotencyKey: &key}, body)
 		}}
 }
 
-// Run starts the task, and follows it where that is asked for.
-func (s Start) Run(ctx context.Context, a *app.App, api *client.Client, who app.Who, options follow.Options) error {
+// Run starts the task, and watches it if --watch is set.
+func (s Start) Run(ctx context.Context, a *app.App, api *client.Client, who app.ActorFlags,
+	options follow.Options) error {
 	started, err := s.start(ctx, a, api, who)
 	if err != nil {
 		return err
@@ -44,17 +48,20 @@ func (s Start) Run(ctx context.Context, a *app.App, api *client.Client, who app.
 	if done, err := a.PrintObject(started.Raw); done || err != nil {
 		return err
 	}
-	a.Printf(a.Out, "%s%s\n", s.Told, id)
-	a.Printf(a.Err, "Follow it with: slipway task watch %s\n", id)
+	a.Printf(a.Out, "%s%s\n", s.StartedText, id)
+	a.Printf(a.Err, "To watch it: slipway task watch %s\n", id)
 	return nil
 }
 
-// start starts it. When nobody can say whether the task was started, the error says how to ask again without starting another.
-func (s Start) start(ctx context.Context, a *app.App, api *client.Client, who app.Who) (apiclient.Reply[client.ExecuteResult], error) {
-	who.Complete()
-	task, err := apiclient.Read[client.ExecuteResult](s.Send(ctx, api, who.Key, client.ExecuteRequest{Actor: who.Actor, Reason: who.Reason}))
+// start sends the request. If the response is lost, it prints how to retry without starting another task.
+func (s Start) start(ctx context.Context, a *app.App, api *client.Client,
+	who app.ActorFlags) (apiclient.Reply[client.ExecuteResult], error) {
+	who.SetDefaults()
+	task, err := apiclient.Read[client.ExecuteResult](
+		s.Send(ctx, api, who.Key, client.ExecuteRequest{Actor: who.Actor, Reason: who.Reason}))
 	if apiclient.OutcomeUnknown(err) {
-		a.Printf(a.Err, "Whether the task was started is not known. Repeated with the same key it is started once:\n  %s --key %s\n", s.Again, who.Key)
+		a.Printf(a.Err, "It is unknown whether the task was started. It is safe to repeat the command with the same "+
+			"key:\n  %s --key %s\n", s.RepeatCommand, who.Key)
 	}
 	if err == nil {
 		for _, warning := range task.Value.Warnings {

@@ -1,4 +1,4 @@
-// Package task holds the commands on tasks, the executions of plans.
+// Package task implements `slipway task`. A task is one execution of a plan.
 package task
 
 import (
@@ -20,19 +20,22 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-var allStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskStopping, plan.TaskStopped,
+var allStates = []plan.TaskState{plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused,
+	plan.TaskStopping, plan.TaskStopped,
 	plan.TaskInterrupted, plan.TaskSucceeded, plan.TaskFailed}
 
 type tasks = noun.Noun[client.TaskSummary, client.Task]
 
-// Command is `slipway task`.
+// Command returns `slipway task`.
 func Command(a *app.App) *cobra.Command {
 	n := newNoun(a)
-	remove := n.DeleteCommand("Delete tasks that are over, with their records and reports. A task that can still go on is refused: " +
-		"stop it first.")
-	remove.ValidArgsFunction = a.CompleteAll(completion(n, plan.TaskStopped, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted))
-	command := &cobra.Command{Use: n.Command, Aliases: []string{"tasks"}, Short: "Tasks: follow, pause, resume and stop what runs"}
-	command.AddCommand(listCommand(n), n.GetCommand("Show a task with its waves, services and workloads"), watchCommand(n),
+	remove := n.DeleteCommand("Delete tasks that have ended, with their records and reports. A task that can still " +
+		"continue is not deleted: stop it first.")
+	remove.ValidArgsFunction = a.CompleteAll(completion(n, plan.TaskStopped, plan.TaskSucceeded, plan.TaskFailed,
+		plan.TaskInterrupted))
+	command := &cobra.Command{Use: n.Command, Aliases: []string{"tasks"}, Short: "Watch, pause, resume and stop tasks"}
+	command.AddCommand(listCommand(n), n.GetCommand("Show a task with its waves, services and workloads"),
+		watchCommand(n),
 		reportCommand(n), rerunCommand(n), reverseCommand(n), remove)
 	for _, v := range verbs(n) {
 		command.AddCommand(n.VerbCommand(v, func(t client.Task) string {
@@ -50,18 +53,19 @@ func newNoun(a *app.App) *tasks {
 		Note:   func(t client.TaskSummary) string { return string(t.State) },
 		Titles: []string{"ID", "PLAN", "STATE", "AGE", "TOOK", "REASON"},
 		Row: func(t client.TaskSummary) []string {
-			return []string{t.ID, t.Plan, string(t.State), a.Age(t.CreatedAt), a.Took(t.StartedAt, t.FinishedAt), render.Cell(t.Reason)}
+			return []string{t.ID, t.Plan, string(t.State), a.Age(t.CreatedAt), a.Elapsed(t.StartedAt, t.FinishedAt),
+				render.Cell(t.Reason)}
 		},
-		Empty: "There are no such tasks.",
+		Empty: "No tasks found.",
 		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[client.Task], error) {
 			answer, err := apiclient.Read[client.Task](api.GetTask(ctx, id))
 			if a.Output == app.Table && err == nil {
-				answer.Value = ReadNames(ctx, api).in(answer.Value)
+				answer.Value = ReadNames(ctx, api).applyTo(answer.Value)
 			}
 			return answer, err
 		},
 		Describe: func(_ *app.App, _ string, t client.Task) error {
-			a.Draw(Whole(a.Drawing(), t, follow.Footer("what was asked of it", t.History, t.Workflow)...))
+			a.Draw(DrawAll(a.Drawing(), t, follow.Footer("history", t.History, t.Workflow)...))
 			return nil
 		},
 		Delete: func(ctx context.Context, api *client.Client, id string) error {
@@ -70,23 +74,27 @@ func newNoun(a *app.App) *tasks {
 	}
 }
 
-func pages(params client.ListTasksParams) func(context.Context, *client.Client, int, *string) ([]client.TaskSummary, string, error) {
-	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.TaskSummary, string, error) {
+func pages(params client.ListTasksParams) func(context.Context, *client.Client, int, *string) ([]client.TaskSummary,
+	string, error) {
+	return func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.TaskSummary, string,
+		error) {
 		params.Limit, params.Cursor = &limit, cursor
 		return apiclient.ReadPage[client.TaskSummary](api.ListTasks(ctx, &params))
 	}
 }
 
-// completion lists the newest tasks in these states.
+// completion lists the newest tasks in these states for shell completion.
 func completion(n *tasks, states ...plan.TaskState) app.Lister {
 	filtered := *n
 	filtered.Page = pages(client.ListTasksParams{State: &states})
 	return filtered.Completion
 }
 
-// PageOfPlans is one page of the plans.
-func PageOfPlans(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.PlanSummary, string, error) {
-	return apiclient.ReadPage[client.PlanSummary](api.ListPlans(ctx, &client.ListPlansParams{Limit: &limit, Cursor: cursor}))
+// PageOfPlans reads one page of the plans.
+func PageOfPlans(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.PlanSummary, string,
+	error) {
+	return apiclient.ReadPage[client.PlanSummary](
+		api.ListPlans(ctx, &client.ListPlansParams{Limit: &limit, Cursor: cursor}))
 }
 
 func planNames(ctx context.Context, api *client.Client) (names []string, err error) {
@@ -111,8 +119,9 @@ func listCommand(n *tasks) *cobra.Command {
 	}})
 	command.Example = `  slipway task list --state Running --state Paused
   slipway task list --plan shop --limit 5`
-	command.Flags().StringSliceVar(&states, "state", nil, "only tasks in this `state`; may be repeated: "+strictyaml.List(allStates))
-	command.Flags().StringVar(&ofPlan, "plan", "", "only tasks of this `plan`")
+	command.Flags().StringSliceVar(&states, "state", nil,
+		"list only tasks in this `state`; can be repeated: "+strictyaml.List(allStates))
+	command.Flags().StringVar(&ofPlan, "plan", "", "list only tasks of this `plan`")
 	app.FlagChoices(command, "state", allStates...)
 	_ = command.RegisterFlagCompletionFunc("plan", n.App.CompleteAll(planNames))
 	return command
@@ -124,42 +133,51 @@ func verbs(n *tasks) []noun.Verb {
 		send func(context.Context, *client.Client, string, client.VerbRequest) (*http.Response, error)) {
 		v.Example = "shop-20261102093000-k3v9q"
 		v.Complete = completion(n, legalIn...)
-		v.Send = func(ctx context.Context, api *client.Client, id string, who app.Who) (*http.Response, error) {
+		v.Send = func(ctx context.Context, api *client.Client, id string, who app.ActorFlags) (*http.Response, error) {
 			return send(ctx, api, id, client.VerbRequest{Actor: who.Actor, Reason: who.Reason, Key: who.Key})
 		}
-		v.Again = func(id string) string { return id }
+		v.RepeatArgs = func(id string) string { return id }
 		all = append(all, v)
 	}
-	add(noun.Verb{Name: string(plan.VerbPause), Short: "Pause a task", Because: "wait for the database team",
-		Long: "Pause a task. What is being released is finished first; nothing new is begun until the task is resumed."},
+	add(noun.Verb{Name: string(plan.VerbPause), Short: "Pause a task", ExampleReason: "wait for the database team",
+		Long: "Pause a task. Services being released are finished; no other service starts until the task is resumed."},
 		[]plan.TaskState{plan.TaskPending, plan.TaskRunning}, noun.Sender((*client.Client).PauseTask))
-	add(noun.Verb{Name: string(plan.VerbResume), Short: "Resume a task", Because: "the database is ready",
-		Long: "Resume a task that is Pausing, Paused or Interrupted. It goes on where it was; what is done is not done again."},
-		[]plan.TaskState{plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted}, noun.Sender((*client.Client).ResumeTask))
-	add(noun.Verb{Name: string(plan.VerbApprove), Short: "Let a task begin outside of its release windows", Because: "hotfix, agreed with the duty officer",
-		Long: "Let what waits for a release window begin now. It needs a reason. The task's times count again from when the wait would have been over. " +
-			"A step of a rollout is approved with `slipway rollout approve`."},
+	add(noun.Verb{Name: string(plan.VerbResume), Short: "Resume a task", ExampleReason: "the database is ready",
+		Long: "Resume a task that is Pausing, Paused or Interrupted. It continues where it stopped; completed " +
+			"services are not repeated."},
+		[]plan.TaskState{plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted},
+		noun.Sender((*client.Client).ResumeTask))
+	add(noun.Verb{Name: string(plan.VerbApprove), Short: "Start a waiting task outside its release windows",
+		ExampleReason: "hotfix, approved by the on-call engineer",
+		Long: "Start services that wait for a release window now. A reason is required. The task's times apply again " +
+			"from the time when the wait would have ended. To approve a step of a rollout, use `slipway rollout " +
+			"approve`."},
 		[]plan.TaskState{plan.TaskRunning}, noun.Sender((*client.Client).ApproveTask))
 	return append(all, stop(n))
 }
 
-// stop is the verb that may end the task's rollouts, too.
+// stop returns the verb stop, which can also end the task's rollouts.
 func stop(n *tasks) noun.Verb {
 	var to string
 	send := noun.Sender((*client.Client).StopTask)
-	return noun.Verb{Name: string(plan.VerbStop), Short: "Stop a task for good", Because: "the release is called off", Example: "shop-20261102093000-k3v9q",
-		Long: "Stop a task for good. What is being released is finished first; the rest is never begun. A stopped task cannot be resumed. " +
-			"Rollouts of the task go on to their end, for which they may need an approval; --to ends them now.",
-		Complete: completion(n, plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused, plan.TaskInterrupted, plan.TaskStopping),
+	return noun.Verb{Name: string(plan.VerbStop), Short: "Stop a task permanently",
+		ExampleReason: "the release was cancelled", Example: "shop-20261102093000-k3v9q",
+		Long: "Stop a task permanently. Services being released are finished; the others are never started. A " +
+			"stopped task cannot be resumed. Rollouts of the task continue until they end, and may need approvals; " +
+			"--to ends them now.",
+		Complete: completion(n, plan.TaskPending, plan.TaskRunning, plan.TaskPausing, plan.TaskPaused,
+			plan.TaskInterrupted, plan.TaskStopping),
 		Flags: func(command *cobra.Command) {
-			command.Flags().StringVar(&to, "to", "", "end the rollouts of the task, too, at `side` stable, new or frozen")
+			command.Flags().StringVar(&to, "to", "",
+				"also end the rollouts of the task, in `state` stable, new or frozen")
 			app.FlagChoices(command, "to", rollout.StopTos...)
 		},
 		Check: func() error { return app.CheckOneOf("to", to, rollout.StopTos) },
-		Send: func(ctx context.Context, api *client.Client, id string, who app.Who) (*http.Response, error) {
-			return send(ctx, api, id, client.TaskStopRequest{Actor: who.Actor, Reason: who.Reason, Key: who.Key, To: to})
+		Send: func(ctx context.Context, api *client.Client, id string, who app.ActorFlags) (*http.Response, error) {
+			return send(ctx, api, id, client.TaskStopRequest{Actor: who.Actor, Reason: who.Reason, Key: who.Key,
+				To: to})
 		},
-		Again: func(id string) string {
+		RepeatArgs: func(id string) string {
 			if to != "" {
 				id += " --to " + to
 			}
@@ -170,12 +188,12 @@ func stop(n *tasks) noun.Verb {
 func reportCommand(n *tasks) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "report ID",
-		Short: "Print a task's report, with the plan that takes it back",
-		Long: `Print a task's report as Markdown: each service with its state, its time and what was done to which workload, who decided
-what, and at the end the plan that would restore what was released. With -o json or yaml the same for programs.`,
+		Short: "Print a task's report",
+		Long: `Print a task's report as Markdown: the state, times and workloads of each service, the history of decisions,
+and the plan that would reverse the task. With -o json or yaml, print the same report for programs.`,
 		Args: app.ExactName("a task", "ID"), ValidArgsFunction: n.App.Complete(n.Completion),
 	}
-	return n.App.Reading(command, nil, func(c *cobra.Command, api *client.Client, args []string) error {
+	return n.App.InitReadCommand(command, nil, func(c *cobra.Command, api *client.Client, args []string) error {
 		return report(c.Context(), n.App, api, args[0])
 	})
 }

@@ -10,20 +10,21 @@ import (
 	"slipway.io/slipway/release/window"
 )
 
-// TimesFlags are the flags on when services may begin.
+// TimesFlags are the flags for when services may start.
 type TimesFlags struct {
 	window.Times
 	notBefore, file string
 }
 
-// Register gives a command the flags.
+// Register adds the flags to a command.
 func (f *TimesFlags) Register(command *cobra.Command) {
-	command.Flags().StringVar(&f.notBefore, "not-before", "", "begin nothing before this `time`, such as 2026-12-01T06:00:00+01:00")
-	command.Flags().StringVar(&f.file, "times", "", "a `file` with notBefore, windows and freezes")
+	command.Flags().StringVar(&f.notBefore, "not-before", "",
+		"do not start before this `time`, such as 2026-12-01T06:00:00+01:00")
+	command.Flags().StringVar(&f.file, "times", "", "`file` with notBefore, windows and freezes")
 	_ = command.MarkFlagFilename("times", "yaml", "yml", "json")
 }
 
-// Read reads the flags, and says everything that is wrong with them.
+// Read parses the flags and the file, and returns all errors in them.
 func (f *TimesFlags) Read() error {
 	flag, own := window.Times{NotBefore: f.notBefore}, &strictyaml.Findings{}
 	flag.CheckTimes("", own)
@@ -43,7 +44,7 @@ func (f *TimesFlags) Read() error {
 		f.Times = window.Read(root.Mapping(window.Keys...))
 	}
 	if f.NotBefore != "" && f.notBefore != "" {
-		return app.Usagef("--not-before: %s says notBefore too: keep one", f.file)
+		return app.Usagef("notBefore is set both in %s and by --not-before: use only one of them", f.file)
 	}
 	f.NotBefore += f.notBefore
 	f.CheckTimes("", found)
@@ -53,8 +54,8 @@ func (f *TimesFlags) Read() error {
 	return nil
 }
 
-// Arguments are the flags as they were given, for a command line that is repeated: each behind a blank.
-func (f *TimesFlags) Arguments() (all string) {
+// CommandArgs returns the flags for repeating the command, each preceded by a space.
+func (f *TimesFlags) CommandArgs() (all string) {
 	if f.notBefore != "" {
 		all += " --not-before " + f.notBefore
 	}

@@ -1,4 +1,4 @@
-// Package trafficrouting holds the commands on routes that several rollouts share.
+// Package trafficrouting implements `slipway trafficrouting`: routes that several rollouts share.
 package trafficrouting
 
 import (
@@ -19,35 +19,41 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Command is `slipway trafficrouting`.
+// Command returns `slipway trafficrouting`.
 func Command(a *app.App) *cobra.Command {
 	n := routings(a)
-	apply := n.ApplyCommand(`A file holds TrafficRouting documents (rollouts.kruise.io/v1alpha1) separated by "---", or one
-spec alone, which is called NAME. -n says the namespace where a document does not.`,
-		`  slipway trafficrouting apply -f mse-traffic.yaml -n shop`, manifest.Application{
+	apply := n.ApplyCommand(
+		`A file contains TrafficRouting objects (rollouts.kruise.io/v1alpha1), separated by "---", or one spec, whose name is
+NAME. -n sets the namespace for documents that do not have one.`,
+		`  slipway trafficrouting apply -f mse-traffic.yaml -n shop`, manifest.Applier{
 			NameFlag: "NAME",
 			Read: func(files []string, name string) ([]manifest.Document, error) {
-				return readAll(a, files, *n.Place, name)
+				return readAll(a, files, *n.Scope, name)
 			},
-			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Applied, error) {
+			Put: func(ctx context.Context, api *client.Client, d manifest.Document) (manifest.Result, error) {
 				namespace, name, _ := strings.Cut(d.Name, "/")
-				return manifest.Answered(api.PutTrafficRoutingWithBody(ctx, namespace, name, apiclient.YAMLBody, bytes.NewReader(d.Body)))
+				return manifest.ReadResult(api.PutTrafficRoutingWithBody(ctx, namespace, name, apiclient.YAMLBody,
+					bytes.NewReader(d.Body)))
 			},
 		})
 	apply.Aliases = []string{"put"}
 	command := &cobra.Command{Use: n.Command, Aliases: []string{"trafficroutings", "tr"},
-		Short: "Traffic routings: routes that several rollouts share"}
-	command.AddCommand(apply, n.ListCommand("List the traffic routings, with who holds them", noun.ListOptions{}),
-		n.GetCommand("Show a traffic routing, and who holds it"),
-		n.DeleteCommand("Delete traffic routings. One that a rollout holds is refused: its routes would have nobody to give them back."))
+		Short: "Manage traffic routings: routes shared by several rollouts"}
+	command.AddCommand(apply, n.ListCommand("List the traffic routings and the rollouts that hold them",
+		noun.ListOptions{}),
+		n.GetCommand("Show a traffic routing and the rollouts that hold it"),
+		n.DeleteCommand("Delete traffic routings. One that a rollout holds is not deleted, because its routes could "+
+			"not be restored."))
 	return command
 }
 
 func routings(a *app.App) *noun.Noun[client.TrafficRouting, client.TrafficRouting] {
-	var where app.Place
+	var where app.ScopeFlags
 	return &noun.Noun[client.TrafficRouting, client.TrafficRouting]{
-		App: a, Command: "trafficrouting", Name: "traffic routing", Argument: "NAME", Place: &where, Flags: where.NamespaceFlag,
-		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.TrafficRouting, string, error) {
+		App: a, Command: "trafficrouting", Name: "traffic routing", Argument: "NAME", Scope: &where,
+		Flags: where.NamespaceFlag,
+		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]client.TrafficRouting, string,
+			error) {
 			params := &client.ListTrafficRoutingsParams{Limit: &limit, Cursor: cursor}
 			if where.Namespace != "" {
 				params.Namespace = &where.Namespace
@@ -58,15 +64,17 @@ func routings(a *app.App) *noun.Noun[client.TrafficRouting, client.TrafficRoutin
 		Note:   func(t client.TrafficRouting) string { return string(t.Status.Phase) },
 		Titles: []string{"NAME", "PHASE", "HELD BY", "AGE"},
 		Row: func(t client.TrafficRouting) []string {
-			return []string{t.Namespace + "/" + t.Name, string(t.Status.Phase), strings.Join(t.Status.Holders, ", "), a.Age(t.CreatedAt)}
+			return []string{t.Namespace + "/" + t.Name, string(t.Status.Phase), strings.Join(t.Status.Holders, ", "),
+				a.Age(t.CreatedAt)}
 		},
-		Empty: "There are no traffic routings: save one with `slipway trafficrouting apply -f FILE`.",
-		Read: func(ctx context.Context, api *client.Client, key string) (apiclient.Reply[client.TrafficRouting], error) {
+		Empty: "There are no traffic routings. Create one with `slipway trafficrouting apply -f FILE`.",
+		Read: func(ctx context.Context, api *client.Client, key string) (apiclient.Reply[client.TrafficRouting],
+			error) {
 			namespace, name, _ := strings.Cut(key, "/")
 			return apiclient.Read[client.TrafficRouting](api.GetTrafficRouting(ctx, namespace, name))
 		},
 		Describe: func(_ *app.App, name string, t client.TrafficRouting) error {
-			a.Printf(a.Out, "traffic routing %s is %s%s\n", name, t.Status.Phase, render.Because(t.Status.Message))
+			a.Printf(a.Out, "traffic routing %s is %s%s\n", name, t.Status.Phase, render.ReasonSuffix(t.Status.Message))
 			for _, holder := range t.Status.Holders {
 				a.Printf(a.Out, "held by %s\n", render.OneLine(holder))
 			}
@@ -80,8 +88,8 @@ func routings(a *app.App) *noun.Noun[client.TrafficRouting, client.TrafficRoutin
 	}
 }
 
-// readAll reads the documents; each is called NAMESPACE/NAME.
-func readAll(a *app.App, files []string, where app.Place, argument string) ([]manifest.Document, error) {
+// readAll reads the documents and names each NAMESPACE/NAME.
+func readAll(a *app.App, files []string, where app.ScopeFlags, argument string) ([]manifest.Document, error) {
 	var documents []manifest.Document
 	for _, file := range files {
 		text, shown, err := manifest.ReadFile(a, file)
@@ -98,16 +106,17 @@ func readAll(a *app.App, files []string, where app.Place, argument string) ([]ma
 	}
 	switch {
 	case len(documents) == 0:
-		return nil, fmt.Errorf("there is no document in %s", strings.Join(files, ", "))
+		return nil, fmt.Errorf("no documents in %s", strings.Join(files, ", "))
 	case argument != "" && len(documents) > 1:
-		return nil, app.Usagef("NAME names one traffic routing, and there are %d documents: write whole objects with metadata.name",
+		return nil, app.Usagef("NAME names one traffic routing, but there are %d documents: use objects with "+
+			"metadata.name",
 			len(documents))
 	}
 	return documents, nil
 }
 
-// readOne learns what one document is called; its body is checked by the engine.
-func readOne(file string, body []byte, where app.Place, argument string) (manifest.Document, error) {
+// readOne reads the name of one document. The engine validates the spec.
+func readOne(file string, body []byte, where app.ScopeFlags, argument string) (manifest.Document, error) {
 	var head struct {
 		Kind     string `json:"kind"`
 		Metadata struct {
@@ -120,24 +129,26 @@ func readOne(file string, body []byte, where app.Place, argument string) (manife
 		return d, fmt.Errorf("%s: %s", file, render.OneLine(err.Error()))
 	}
 	if head.Kind != "" && head.Kind != "TrafficRouting" {
-		return d, fmt.Errorf("%s:%d: kind must be TrafficRouting, not %s", file, manifest.FirstLine(body), render.OneLine(head.Kind))
+		return d, fmt.Errorf("%s:%d: kind must be TrafficRouting, not %s", file, manifest.FirstLine(body),
+			render.OneLine(head.Kind))
 	}
 	if argument == "" {
 		argument = head.Metadata.Name
 	}
 	if argument == "" {
-		return d, app.Usagef("%s:%d: a spec alone has no name: write NAME after the file, or a whole object", file, manifest.FirstLine(body))
+		return d, app.Usagef("%s:%d: the spec has no name: add the argument NAME, or use an object", file,
+			manifest.FirstLine(body))
 	}
 	if where.Namespace == "" {
 		where.Namespace = head.Metadata.Namespace
 	}
-	name, err := where.Named(argument)
+	name, err := where.ParseName(argument)
 	if err != nil {
 		return d, err
 	}
-	for own, said := range map[string]string{head.Metadata.Name: name.Name, head.Metadata.Namespace: name.Namespace} {
-		if own != "" && own != said {
-			return d, app.Usagef("%s calls itself %s, the command line says %s: leave one of them out", file, own, said)
+	for own, given := range map[string]string{head.Metadata.Name: name.Name, head.Metadata.Namespace: name.Namespace} {
+		if own != "" && own != given {
+			return d, app.Usagef("%s has %s, but the command line has %s: use only one of them", file, own, given)
 		}
 	}
 	d.Kind, d.Name = head.Kind, name.Namespace+"/"+name.Name

@@ -1,4 +1,4 @@
-// Package version says which build of Slipway this is.
+// Package version contains the version of this build of Slipway.
 package version
 
 import (
@@ -10,10 +10,10 @@ import (
 // release is set by the linker: -X slipway.io/slipway/cli/version.release=v1.2.3.
 var release string
 
-// unreleased is the version of a build that has none.
+// unreleased is the version of a build without a release version.
 const unreleased = "unreleased"
 
-// Build says which build of Slipway this is.
+// Build describes a build of Slipway.
 type Build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
@@ -23,7 +23,7 @@ type Build struct {
 	Platform string `json:"platform"`
 }
 
-// This reads what the linker and the Go tool left in the binary.
+// This returns this build, from the data that the linker and the Go tool stored in the binary.
 func This() Build {
 	b := Build{Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -48,7 +48,7 @@ func This() Build {
 	return b
 }
 
-// ID tells this build from others: its version, or the commit where it has none.
+// ID identifies the build: its version, or its commit if it has no version.
 func (b Build) ID() string {
 	if b.Version != unreleased || b.Commit == "" {
 		return b.Version
@@ -60,13 +60,13 @@ func (b Build) ID() string {
 	return id
 }
 
-// shortCommit is how many digits of a commit name a build.
+// shortCommit is the number of digits of a commit in a build ID.
 const shortCommit = 12
 
-// UserAgent names this build to the servers that it talks to.
+// UserAgent returns the User-Agent of requests to other servers.
 func UserAgent() string { return "slipway/" + This().Version }
 
-// String tells a person, in a line or two.
+// String returns the build as one or two lines of text.
 func (b Build) String() string {
 	text := fmt.Sprintf("slipway %s (%s, %s)\n", b.Version, b.Go, b.Platform)
 	if b.Commit == "" {
@@ -74,7 +74,7 @@ func (b Build) String() string {
 	}
 	changed := ""
 	if b.Modified {
-		changed = ", with changes that are not committed"
+		changed = ", with uncommitted changes"
 	}
 	return text + fmt.Sprintf("commit %s of %s%s\n", b.Commit, b.Built, changed)
 }

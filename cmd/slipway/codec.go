@@ -17,18 +17,18 @@ import (
 	"slipway.io/slipway/worker"
 )
 
-// thisCodec is how errors call the codec server.
-const thisCodec = "the codec server"
+// codecName is the name of the codec server in errors.
+const codecName = "the codec server"
 
 func runCodec(ctx context.Context, s settings.Settings) error { return runEngine(ctx, s, codecModule) }
 
-// codecModule opens encrypted payloads for the Temporal UI.
+// codecModule serves the codec that decrypts payloads for the Temporal UI.
 var codecModule = fx.Module("codec", fx.Invoke(func(lc fx.Lifecycle, p standaloneParts) error {
 	server, err := newCodecServer(p)
 	if err != nil {
 		return err
 	}
-	lc.Append(fx.Hook{OnStart: server.start, OnStop: server.end})
+	lc.Append(fx.Hook{OnStart: server.start, OnStop: server.stop})
 	return nil
 }))
 
@@ -38,14 +38,15 @@ func newCodecServer(p standaloneParts) (*listener, error) {
 		return nil, app.Usagef("the codec server needs the payload keys: set --temporal-codec-key-dir")
 	}
 	if !isLoopback(s.CodecListen) && (s.CodecTokenFile == "" || s.CodecCertFile == "") {
-		return nil, app.Usagef("--codec-listen=%s is reachable from other machines, and whoever reaches it can read every release: set --codec-token-file and --codec-cert-file, "+
+		return nil, app.Usagef("--codec-listen=%s is reachable from other machines, and its clients can read every "+
+			"release: set --codec-token-file and --codec-cert-file, "+
 			"or use a loopback address behind a proxy", s.CodecListen)
 	}
 	keys, err := codec.OpenKeys(s.TemporalCodecKeyDir, p.Log)
 	if err != nil {
 		return nil, fmt.Errorf("--temporal-codec-key-dir: %w", err)
 	}
-	encryption, err := ownTLS(thisCodec, "codec", s.CodecCertFile, s.CodecKeyFile)
+	encryption, err := ownTLS(codecName, "codec", s.CodecCertFile, s.CodecKeyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -58,22 +59,27 @@ func newCodecServer(p standaloneParts) (*listener, error) {
 		return nil, fmt.Errorf("cannot serve the codec: %w; choose another address with --codec-listen", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", worker.HealthHandler([]worker.Check{{Name: "keys", Probe: func(context.Context) error { return keys.Err() }}}, p.Registry))
+	mux.Handle("/", worker.HealthHandler([]worker.Check{{Name: "keys", Probe: func(context.Context) error {
+		return keys.Err()
+	}}}, p.Registry))
 	opened := codec.NewHandler(keys, codec.HandlerOptions{Origin: s.TemporalUI, Authenticate: authenticate})
 	mux.Handle("/encode", opened)
 	mux.Handle("/decode", opened)
 	known := auth.NewHosts([]string{s.CodecListen}, s.AllowedHosts)
-	server := limits.Default.Server(knownHosts(known, mux))
-	return &listener{what: "the codec", where: []any{"address", address.Addr().String(), "for", s.TemporalUI}, Listener: address,
-		serve: serveHTTP(server, encryption), end: server.Shutdown, log: p.Log, down: p.Down}, nil
+	server := limits.Default.Server(requireKnownHost(known, mux))
+	return &listener{what: "the codec", where: []any{"address", address.Addr().String(), "for", s.TemporalUI},
+		Listener: address,
+		serve:    serveHTTP(server, encryption), stop: server.Shutdown, log: p.Log, down: p.Down}, nil
 }
 
-// knownHosts refuses requests to names that this machine doesn't have: a page's own name may have been made to resolve to it.
-func knownHosts(hosts auth.Hosts, next http.Handler) http.Handler {
+// requireKnownHost rejects requests for host names that this machine does not have, to prevent DNS rebinding by web
+// pages.
+func requireKnownHost(hosts auth.Hosts, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		if !hosts.Know(r.Host, local) {
-			http.Error(w, fmt.Sprintf("unknown host %q: start the codec server with --allowed-hosts and that name", r.Host),
+		if !hosts.Allows(r.Host, local) {
+			http.Error(w, fmt.Sprintf("unknown host %q: start the codec server with --allowed-hosts and that name",
+				r.Host),
 				http.StatusForbidden)
 			return
 		}
@@ -81,20 +87,22 @@ func knownHosts(hosts auth.Hosts, next http.Handler) http.Handler {
 	})
 }
 
-// codecToken is what requests are asked for; nil: nothing.
+// codecToken returns the check of a request's token; nil if no token is required.
 func codecToken(s settings.Settings) (func(*http.Request) error, error) {
 	if s.CodecTokenFile == "" {
 		return nil, nil
 	}
-	file, err := auth.NewTokenFile(s.CodecTokenFile, func() (auth.Token, error) { return auth.LoadToken(thisCodec, s.CodecTokenFile) })
+	file, err := auth.NewTokenFile(s.CodecTokenFile, func() (auth.Token, error) {
+		return auth.LoadToken(codecName, s.CodecTokenFile)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("--codec-token-file: %w", err)
 	}
 	return func(r *http.Request) error {
 		now, err := file.Token()
 		if err != nil {
-			return errors.New("the codec server can't read its token: see its log")
+			return errors.New("the codec server cannot read its token: see its log")
 		}
-		return now.Authenticate(r, thisCodec, "its --codec-token-file")
+		return now.Authenticate(r, codecName, "its --codec-token-file")
 	}, nil
 }

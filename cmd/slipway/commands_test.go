@@ -11,13 +11,15 @@ import (
 	"slipway.io/slipway/cli/app"
 )
 
-// slipway runs a command line of the whole binary.
+// slipway runs a command line of the complete binary.
 func slipway(t *testing.T, args ...string) (out, errs string, code int) {
 	t.Helper()
-	var printed, complained bytes.Buffer
-	a := &app.App{In: &bytes.Buffer{}, Out: &printed, Err: &complained, Screen: func() (int, int, bool) { return 0, 0, false }}
+	var printed, errors bytes.Buffer
+	a := &app.App{In: &bytes.Buffer{}, Out: &printed, Err: &errors, Screen: func() (int, int, bool) {
+		return 0, 0, false
+	}}
 	code = cli.Run(t.Context(), a, args, engineCommands(a)...)
-	return printed.String(), complained.String(), code
+	return printed.String(), errors.String(), code
 }
 
 func TestEngineCommandsCheckTheirSettingsFirst(t *testing.T) {
@@ -25,33 +27,37 @@ func TestEngineCommandsCheckTheirSettingsFirst(t *testing.T) {
 	for _, command := range [][]string{{"server"}, {"worker"}, {"dev"}, {"package", "serve"}} {
 		_, errs, code := slipway(t, append(command, "--log-level", "loud", "--shutdown-timeout", "0")...)
 		require.Equal(t, app.ExitUsage, code, "%s does not start with wrong settings", command)
-		require.Contains(t, errs, "error: 2 settings are wrong:\n")
+		require.Contains(t, errs, "error: 2 invalid settings:\n")
 		_, _, code = slipway(t, append(command, "now")...)
 		require.Equal(t, app.ExitUsage, code, "%s takes no arguments", command)
 	}
 }
 
-func TestEngineCommandsStandInTheHelp(t *testing.T) {
+func TestEngineCommands_AreInHelp(t *testing.T) {
 	t.Parallel()
 	help, _, _ := slipway(t)
-	require.Regexp(t, `(?s)Release:.*plan.*Run the engine:.*server.*worker.*dev.*config.*healthcheck.*Other:.*version`, help)
+	require.Regexp(t, `(?s)Release:.*plan.*Run the engine:.*server.*worker.*dev.*config.*healthcheck.*Other:.*version`,
+		help)
 	levels, _, _ := slipway(t, "__complete", "server", "--log-level", "")
-	require.Contains(t, levels, "debug\ninfo\nwarn\nerror\n", "a shell is told the values of a setting")
+	require.Contains(t, levels, "debug\ninfo\nwarn\nerror\n", "shell completion lists the values of a setting")
 }
 
-func TestThePluginOfKubectlCallsItselfThat(t *testing.T) {
+func TestKubectlPlugin_ShowsItsNameInHelp(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	a := &app.App{Name: "kubectl-slipway", In: &bytes.Buffer{}, Out: &out, Err: &out, Screen: func() (int, int, bool) { return 0, 0, false }}
+	a := &app.App{Name: "kubectl-slipway", In: &bytes.Buffer{}, Out: &out, Err: &out, Screen: func() (int, int, bool) {
+		return 0, 0, false
+	}}
 	require.Zero(t, cli.Run(t.Context(), a, []string{"rollout", "approve", "--help"}, engineCommands(a)...))
-	require.Contains(t, out.String(), "kubectl slipway rollout approve", "its help says what to type")
+	require.Contains(t, out.String(), "kubectl slipway rollout approve", "its help shows what to type")
 }
 
-// The help names a flag that the command has, and no flag has a value that it doesn't take.
+// The help mentions an existing flag, and the help of a boolean flag shows no value.
 func TestHelpNamesFlagsOfTheCommand(t *testing.T) {
 	t.Parallel()
-	for command, example := range map[string]string{"server": "(SLIPWAY_LISTEN for --listen)", "worker": "(SLIPWAY_ALLOWED_HOSTS for --allowed-hosts)",
-		"dev": "(SLIPWAY_LISTEN for --listen)", "package serve": "(SLIPWAY_PACKAGE_LISTEN for --package-listen)"} {
+	for command, example := range map[string]string{"server": "(SLIPWAY_LISTEN for --listen)",
+		"worker": "(SLIPWAY_ALLOWED_HOSTS for --allowed-hosts)",
+		"dev":    "(SLIPWAY_LISTEN for --listen)", "package serve": "(SLIPWAY_PACKAGE_LISTEN for --package-listen)"} {
 		help, _, _ := slipway(t, append(strings.Fields(command), "--help")...)
 		require.Contains(t, help, example, command)
 	}

@@ -24,26 +24,36 @@ import (
 	"slipway.io/slipway/worker"
 )
 
-func TestTheGuardOfTheHTTPAPI(t *testing.T) {
+func TestCheckAPI(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		reason string
 		s      settings.Settings
 		want   string
 	}{
-		"Default":   {"This machine alone needs no guard.", settings.Settings{Listen: "127.0.0.1:8080"}, ""},
-		"IPv6":      {"::1 is this machine too.", settings.Settings{Listen: "[::1]:8080"}, ""},
-		"Open":      {"An open door is refused.", settings.Settings{Listen: "0.0.0.0:8080"}, "--listen 0.0.0.0:8080 can be reached by others"},
-		"Every":     {"No host is every interface.", settings.Settings{Listen: ":8080"}, "--listen :8080 can be reached by others"},
-		"Name":      {"A name may be anybody's.", settings.Settings{Listen: "slipway.example:8080"}, "give --api-token-file"},
-		"Token":     {"A token is enough.", settings.Settings{Listen: ":8080", APITokenFile: "t"}, ""},
-		"Mutual":    {"Client certificates are enough.", settings.Settings{Listen: ":8080", APICertFile: "c", APIKeyFile: "k", APICAFile: "a"}, ""},
-		"TLS":       {"Encryption alone lets everybody in.", settings.Settings{Listen: ":8080", APICertFile: "c", APIKeyFile: "k"}, "can be reached by others"},
-		"TokenTLS":  {"Encryption and a token.", settings.Settings{Listen: ":8080", APICertFile: "c", APIKeyFile: "k", APITokenFile: "t"}, ""},
-		"NoKey":     {"What is missing is named.", settings.Settings{Listen: "127.0.0.1:1", APICertFile: "c"}, "--api-cert-file and --api-key-file belong together"},
-		"NoCert":    {"What is missing is named.", settings.Settings{Listen: "127.0.0.1:1", APIKeyFile: "k"}, "--api-cert-file and --api-key-file belong together"},
-		"CAOnly":    {"Without TLS nobody can show a certificate.", settings.Settings{Listen: ":8080", APICAFile: "a"}, "--api-ca-file asks clients for certificates"},
-		"KusciaToo": {"Kuscia's token opens Kuscia's API only.", settings.Settings{Listen: ":8080", KusciaTokenFile: "t"}, "can be reached by others"},
+		"Default": {"Loopback needs no authentication.", settings.Settings{Listen: "127.0.0.1:8080"}, ""},
+		"IPv6":    {"::1 is loopback.", settings.Settings{Listen: "[::1]:8080"}, ""},
+		"Open": {"Other addresses without authentication are rejected.", settings.Settings{Listen: "0.0.0.0:8080"},
+			"--listen 0.0.0.0:8080 is reachable from other machines"},
+		"Every": {"No host means all interfaces.", settings.Settings{Listen: ":8080"},
+			"--listen :8080 is reachable from other machines"},
+		"Name": {"A host name may be any address.", settings.Settings{Listen: "slipway.example:8080"},
+			"set --api-token-file"},
+		"Token": {"A token is sufficient.", settings.Settings{Listen: ":8080", APITokenFile: "t"}, ""},
+		"Mutual": {"Client certificates are sufficient.",
+			settings.Settings{Listen: ":8080", APICertFile: "c", APIKeyFile: "k", APICAFile: "a"}, ""},
+		"TLS": {"TLS alone is no authentication.",
+			settings.Settings{Listen: ":8080", APICertFile: "c", APIKeyFile: "k"}, "is reachable from other machines"},
+		"TokenTLS": {"TLS and a token are sufficient.",
+			settings.Settings{Listen: ":8080", APICertFile: "c", APIKeyFile: "k", APITokenFile: "t"}, ""},
+		"NoKey": {"The missing flag is named.", settings.Settings{Listen: "127.0.0.1:1", APICertFile: "c"},
+			"--api-cert-file and --api-key-file must be set together"},
+		"NoCert": {"The missing flag is named.", settings.Settings{Listen: "127.0.0.1:1", APIKeyFile: "k"},
+			"--api-cert-file and --api-key-file must be set together"},
+		"CAOnly": {"Client certificates require TLS.", settings.Settings{Listen: ":8080", APICAFile: "a"},
+			"--api-ca-file requires TLS"},
+		"KusciaToo": {"Kuscia's token protects only Kuscia's API.",
+			settings.Settings{Listen: ":8080", KusciaTokenFile: "t"}, "is reachable from other machines"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +67,8 @@ func TestTheGuardOfTheHTTPAPI(t *testing.T) {
 	}
 }
 
-// assembled are the listeners of a server and of a worker as the modules make them, in front of a cluster and a Temporal that are away.
+// assembled has the addresses of the listeners of a server and a worker, made by the modules, with an unreachable
+// cluster and Temporal.
 type assembled struct{ api, kuscia, health, grpc string }
 
 func assemble(t *testing.T, s settings.Settings) assembled {
@@ -77,30 +88,35 @@ func assemble(t *testing.T, s settings.Settings) assembled {
 	encryption, err := newAPITLS(s)
 	require.NoError(t, err)
 	service := kuscia.NewService(home, log)
-	parts := kusciaParts{Settings: s, Security: security, Service: service, Handler: kuscia.NewHandler(service, security), Log: log, Down: down}
+	parts := kusciaParts{Settings: s, Security: security, Service: service,
+		Handler: kuscia.NewHandler(service, security), Log: log, Down: down}
 	registry := prometheus.NewRegistry()
-	a, err := newAPI(apiParts{Settings: s, Store: home, Temporal: temporal, Kuscia: parts.Handler, Guard: guard, Registry: registry, Log: log})
+	a, err := newAPI(apiParts{Settings: s, Store: home, Temporal: temporal, Kuscia: parts.Handler, Guard: guard,
+		Registry: registry, Log: log})
 	require.NoError(t, err)
-	web, err := newHTTPServer(httpParts{API: a, TLS: encryption, Traces: &tracing{}, Settings: s, Registry: registry, Log: log, Down: down})
+	web, err := newHTTPServer(httpParts{API: a, TLS: encryption, Traces: &tracing{}, Settings: s, Registry: registry,
+		Log: log, Down: down})
 	require.NoError(t, err)
 	foreign, err := newKusciaHTTP(parts)
 	require.NoError(t, err)
-	health, err := newHealthServer(healthParts{Fleet: &worker.Fleet{}, Guard: guard, Settings: s, Registry: registry, Log: log, Down: down})
+	health, err := newHealthServer(healthParts{Fleet: &worker.Fleet{}, Guard: guard, Settings: s, Registry: registry,
+		Log: log, Down: down})
 	require.NoError(t, err)
 	remote, err := newKusciaGRPC(parts)
 	require.NoError(t, err)
 	for _, l := range []*listener{web, foreign, health, remote} {
 		require.NoError(t, l.start(t.Context()))
-		t.Cleanup(func() { _ = l.end(t.Context()) })
+		t.Cleanup(func() { _ = l.stop(t.Context()) })
 	}
-	on := assembled{"http://" + web.Addr().String(), "http://" + foreign.Addr().String(), "http://" + health.Addr().String(), remote.Addr().String()}
+	on := assembled{"http://" + web.Addr().String(), "http://" + foreign.Addr().String(),
+		"http://" + health.Addr().String(), remote.Addr().String()}
 	if encryption.Config != nil {
 		on.api = "https://" + web.Addr().String()
 	}
 	return on
 }
 
-// described are the routes of api/openapi.yaml, which package api holds against its router.
+// described returns the routes of api/openapi.yaml. Package api checks that its router has the same routes.
 func described(t *testing.T) (routes [][2]string) {
 	t.Helper()
 	spec, err := openapi3.NewLoader().LoadFromFile("../../api/openapi.yaml")
@@ -114,7 +130,7 @@ func described(t *testing.T) (routes [][2]string) {
 	return routes
 }
 
-// request sends a request with these headers, "Name: value" each; Host is one of them.
+// request sends a request with these headers, each as "Name: value"; Host is allowed.
 func request(t *testing.T, method, address string, headers ...string) (status int, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader("{}"))
@@ -135,34 +151,40 @@ func request(t *testing.T, method, address string, headers ...string) (status in
 	return answer.StatusCode, string(text)
 }
 
-// TestEveryRouteOfEveryListener sends what nobody may send to every route, on the listeners as a process has them.
+// TestEveryRouteOfEveryListener sends requests that must be rejected to every route of all listeners of a process.
 func TestEveryRouteOfEveryListener(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	on := assemble(t, settings.Settings{APITokenFile: file, AllowedHosts: []string{"slipway.example"}})
 	token, err := os.ReadFile(file)
-	require.NoError(t, err, "a token file that does not exist is made")
+	require.NoError(t, err, "a missing token file is created")
 	right := "Authorization: Bearer " + string(token)
 	routes := described(t)
-	all := map[string][][2]string{on.api: routes, on.health: {{"GET", "/healthz"}, {"GET", "/readyz"}, {"GET", "/metrics"}, {"GET", "/nothing"}}}
+	all := map[string][][2]string{on.api: routes, on.health: {{"GET", "/healthz"}, {"GET", "/readyz"},
+		{"GET", "/metrics"}, {"GET", "/nothing"}}}
 	for _, route := range routes {
-		if strings.HasPrefix(route[1], "/api/v1/appimage/") || strings.HasPrefix(route[1], "/api/v1/serving/") || route[1] == "/healthZ" {
+		if strings.HasPrefix(route[1], "/api/v1/appimage/") || strings.HasPrefix(route[1], "/api/v1/serving/") ||
+			route[1] == "/healthZ" {
 			all[on.kuscia] = append(all[on.kuscia], route)
 		}
 	}
 	require.Len(t, all[on.kuscia], 12)
 	for address, routes := range all {
 		for _, route := range routes {
-			for _, header := range []string{"Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Host: evil.example"} {
+			for _, header := range []string{"Origin: https://evil.example", "Origin: null",
+				"Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Host: evil.example"} {
 				status, body := request(t, route[0], address+route[1], right, header)
-				require.Equal(t, http.StatusForbidden, status, "%s %s%s, %s: %s", route[0], address, route[1], header, body)
+				require.Equal(t, http.StatusForbidden, status, "%s %s%s, %s: %s", route[0], address, route[1], header,
+					body)
 			}
 			if address != on.api || route[1] == "/healthz" || route[1] == "/readyz" {
 				continue
 			}
-			for _, credentials := range []string{"Accept: */*", "Authorization: Bearer wrong", "Token: " + string(token)} {
+			for _, credentials := range []string{"Accept: */*", "Authorization: Bearer wrong",
+				"Token: " + string(token)} {
 				status, body := request(t, route[0], address+route[1], credentials)
-				require.Equal(t, http.StatusUnauthorized, status, "%s %s, %s: %s", route[0], route[1], credentials, body)
+				require.Equal(t, http.StatusUnauthorized, status, "%s %s, %s: %s", route[0], route[1], credentials,
+					body)
 			}
 		}
 	}
@@ -174,14 +196,14 @@ func TestEveryRouteOfEveryListener(t *testing.T) {
 		status, _ := request(t, "GET", on.api+shown, right)
 		require.Equal(t, http.StatusOK, status, shown)
 		status, _ = request(t, "GET", on.api+shown, right, "Host: slipway.example")
-		require.Equal(t, http.StatusOK, status, "%s by a name of the setting", shown)
+		require.Equal(t, http.StatusOK, status, "%s with an allowed host", shown)
 	}
 	status, body := request(t, "POST", on.api+"/api/v1/serving/query", right)
 	require.Equal(t, http.StatusOK, status, body)
-	require.Contains(t, body, `"code":11100`, "Kuscia's paths are answered by its own handler")
+	require.Contains(t, body, `"code":11100`, "Kuscia's paths have their own handler")
 }
 
-func TestClientCertificatesOfTheHTTPAPI(t *testing.T) {
+func TestAPI_RequiresClientCertificates(t *testing.T) {
 	t.Parallel()
 	ours, theirs := harness.NewAuthority(t), harness.NewAuthority(t)
 	cert, key := ours.Issue()
@@ -198,15 +220,16 @@ func TestClientCertificatesOfTheHTTPAPI(t *testing.T) {
 		status          int
 	}{
 		{"a certificate", alone + "/openapi.yaml", ours, "", http.StatusOK},
-		{"none", alone + "/openapi.yaml", nil, "", http.StatusUnauthorized},
-		{"none, by Kuscia's paths", alone + "/api/v1/serving/query", nil, "", http.StatusUnauthorized},
-		{"a probe shows none", alone + "/healthz", nil, "", http.StatusOK},
-		{"one of another CA", alone + "/openapi.yaml", theirs, "", 0},
-		{"both are asked for", both + "/openapi.yaml", ours, "secret", http.StatusOK},
-		{"the certificate is not enough then", both + "/openapi.yaml", ours, "", http.StatusUnauthorized},
-		{"nor is the token", both + "/openapi.yaml", nil, "secret", http.StatusUnauthorized},
+		{"no certificate", alone + "/openapi.yaml", nil, "", http.StatusUnauthorized},
+		{"no certificate, Kuscia's paths", alone + "/api/v1/serving/query", nil, "", http.StatusUnauthorized},
+		{"no certificate for a probe", alone + "/healthz", nil, "", http.StatusOK},
+		{"a certificate of another CA", alone + "/openapi.yaml", theirs, "", 0},
+		{"certificate and token", both + "/openapi.yaml", ours, "secret", http.StatusOK},
+		{"certificate without token", both + "/openapi.yaml", ours, "", http.StatusUnauthorized},
+		{"token without certificate", both + "/openapi.yaml", nil, "secret", http.StatusUnauthorized},
 	} {
-		client := http.Client{Transport: &http.Transport{TLSClientConfig: ours.Client(c.signer), ForceAttemptHTTP2: true}}
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: ours.Client(c.signer),
+			ForceAttemptHTTP2: true}}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.address, nil)
 		require.NoError(t, err)
 		r.Header.Set("Authorization", "Bearer "+c.token)
@@ -221,16 +244,18 @@ func TestClientCertificatesOfTheHTTPAPI(t *testing.T) {
 	}
 }
 
-// TestLongSlowClientsOfEveryListener waits for the limits that a process has: the slowest takes half a minute.
+// TestLongSlowClientsOfEveryListener waits for the real limits of a process: the longest is half a minute.
 func TestLongSlowClientsOfEveryListener(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	on, patience := assemble(t, settings.Settings{}), time.Now().Add(45*time.Second)
 	open := map[string]net.Conn{}
-	for name, address := range map[string]string{"api": on.api, "kuscia": on.kuscia, "health": on.health, "grpc": on.grpc} {
+	for name, address := range map[string]string{"api": on.api, "kuscia": on.kuscia, "health": on.health,
+		"grpc": on.grpc} {
 		for client, begin := range map[string]string{
 			"nothing": "", "headers": "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n",
-			"a body": "POST /api/v1/serving/query HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n",
+			"a body": "POST /api/v1/serving/query HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: " +
+				"application/json\r\nContent-Length: 1000\r\n\r\n",
 		} {
 			conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
 			require.NoError(t, err)
@@ -255,12 +280,15 @@ func TestLargeBodiesOfEveryListener(t *testing.T) {
 		status                       int
 		answer                       string
 	}{
-		{"PUT", on.api + "/api/v1/plans/shop", "application/yaml", http.StatusRequestEntityTooLarge, "larger than 4 MiB"},
-		{"POST", on.api + "/api/v1/serving/create", "application/json", http.StatusOK, "the body is larger than 2097152 bytes"},
-		{"POST", on.kuscia + "/api/v1/serving/create", "application/json", http.StatusOK, "the body is larger than 2097152 bytes"},
+		{"PUT", on.api + "/api/v1/plans/shop", "application/yaml", http.StatusRequestEntityTooLarge,
+			"larger than 4 MiB"},
+		{"POST", on.api + "/api/v1/serving/create", "application/json", http.StatusOK,
+			"the body is larger than 2097152 bytes"},
+		{"POST", on.kuscia + "/api/v1/serving/create", "application/json", http.StatusOK,
+			"the body is larger than 2097152 bytes"},
 		{"POST", on.health + "/metrics", "application/json", http.StatusMethodNotAllowed, "Method Not Allowed"},
 	} {
-		// A body without an end: what is read of it is the server's decision.
+		// A body without an end: the server decides how much it reads.
 		endless, writer := io.Pipe()
 		go func() {
 			for {

@@ -14,10 +14,11 @@ import (
 	"slipway.io/slipway/release/failure"
 )
 
-// guardAgain is how long to wait before the guard is installed once more on a cluster that didn't answer, or doesn't know Rollouts yet.
-const guardAgain = 10 * time.Second
+// guardRetryInterval is the pause before retrying on a cluster that did not respond or does not have the Rollout
+// definition yet.
+const guardRetryInterval = 10 * time.Second
 
-// guardModule installs the guard in the API server. A cluster that doesn't take it is no reason not to start: preflights say what isn't
+// guardModule installs the guard in the API server. The engine starts even if that fails: preflights report what is not
 // guarded.
 var guardModule = fx.Module("guard",
 	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, s settings.Settings, log *slog.Logger) {
@@ -31,30 +32,30 @@ var guardModule = fx.Module("guard",
 
 func installGuard(ctx context.Context, config *rest.Config, gate bool, log *slog.Logger) {
 	for last := ""; ; {
-		told, done, err := guard.Ensure(ctx, config, gate)
-		if err == nil && told != last {
-			log.InfoContext(ctx, "guard", "said", told)
-			last = told
+		message, done, err := guard.Ensure(ctx, config, gate)
+		if err == nil && message != last {
+			log.InfoContext(ctx, "guard", "status", message)
+			last = message
 		}
 		switch {
 		case done && err == nil:
 			return
-		case err == nil: // whoever applies the definition of Rollouts may be slower
+		case err == nil: // the Rollout definition may be applied later
 		case ctx.Err() != nil:
 			return
-		case failure.Is(err, failure.Refused): // somebody may remove what is in the way
-			if said := err.Error(); said != last {
-				log.WarnContext(ctx, "guard", "said", said)
-				last = said
+		case failure.Is(err, failure.Refused): // Kruise Rollouts may be removed later
+			if reason := err.Error(); reason != last {
+				log.WarnContext(ctx, "guard", "status", reason)
+				last = reason
 			}
 		case kube.Classify(err) != kube.Unreachable:
-			log.WarnContext(ctx, "the guard could not be installed", "error", err)
+			log.WarnContext(ctx, "cannot install the guard", "error", err)
 			return
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(guardAgain):
+		case <-time.After(guardRetryInterval):
 		}
 	}
 }

@@ -21,43 +21,57 @@ import (
 	"slipway.io/slipway/store"
 )
 
-func TestTheGuardOfKusciasAPI(t *testing.T) {
+func TestCheckKuscia(t *testing.T) {
 	t.Parallel()
-	all := settings.Settings{KusciaListen: "0.0.0.0:8082", KusciaGRPCListen: "[::]:8083", KusciaCertFile: "c", KusciaKeyFile: "k",
-		KusciaCAFile: "a", KusciaTokenFile: "t"}
+	all := settings.Settings{KusciaListen: "0.0.0.0:8082", KusciaGRPCListen: "[::]:8083", KusciaCertFile: "c",
+		KusciaKeyFile: "k",
+		KusciaCAFile:  "a", KusciaTokenFile: "t"}
 	with := func(change func(*settings.Settings)) settings.Settings {
 		s := all
 		change(&s)
 		return s
 	}
-	bare := settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "127.0.0.1:8082", KusciaGRPCListen: "localhost:8083"}
+	bare := settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "127.0.0.1:8082",
+		KusciaGRPCListen: "localhost:8083"}
 	cases := map[string]struct {
 		reason string
 		s      settings.Settings
 		want   string
 	}{
-		"Default": {"This machine alone needs no guard.", bare, ""},
-		"IPv6":    {"::1 is this machine too.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "[::1]:8082"}, ""},
-		"Nowhere": {"What is not served needs none either.", settings.Settings{KusciaProtocol: "NOTLS"}, ""},
-		"Open": {"An open door has to be asked for.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: ":8082"},
-			"--kuscia-listen :8082 can be reached by others"},
-		"OpenGRPC": {"On gRPC too.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "127.0.0.1:8082",
-			KusciaGRPCListen: "10.0.0.1:8083"}, "--kuscia-grpc-listen 10.0.0.1:8083 can be reached by others"},
-		"Said": {"Who says so has it open.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: ":8082", KusciaInsecure: true}, ""},
-		"MTLS": {"With everything it takes.", with(func(s *settings.Settings) { s.KusciaProtocol = "MTLS" }), ""},
-		"NoCert": {"What is missing is named.",
-			with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCertFile = "TLS", "" }), "--kuscia-protocol TLS needs --kuscia-cert-file"},
-		"NoKey": {"What is missing is named.",
-			with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaKeyFile = "MTLS", "" }), "--kuscia-protocol MTLS needs --kuscia-key-file"},
-		"NoCA": {"What is missing is named.",
-			with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCAFile = "MTLS", "" }), "--kuscia-protocol MTLS needs --kuscia-ca-file"},
-		"NoToken": {"What is missing is named.",
+		"Default": {"Loopback needs no authentication.", bare, ""},
+		"IPv6":    {"::1 is loopback.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "[::1]:8082"}, ""},
+		"Nowhere": {"An API that is not served needs no authentication.", settings.Settings{KusciaProtocol: "NOTLS"},
+			""},
+		"Open": {"Other addresses without authentication are rejected.",
+			settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: ":8082"},
+			"--kuscia-listen :8082 is reachable from other machines"},
+		"OpenGRPC": {"The same for gRPC.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: "127.0.0.1:8082",
+			KusciaGRPCListen: "10.0.0.1:8083"}, "--kuscia-grpc-listen 10.0.0.1:8083 is reachable from other machines"},
+		"Said": {"--kuscia-insecure allows it.", settings.Settings{KusciaProtocol: "NOTLS", KusciaListen: ":8082",
+			KusciaInsecure: true}, ""},
+		"MTLS": {"All files are set.", with(func(s *settings.Settings) { s.KusciaProtocol = "MTLS" }), ""},
+		"NoCert": {"The missing flag is named.",
+			with(func(s *settings.Settings) {
+				s.KusciaProtocol, s.KusciaCertFile = "TLS", ""
+			}), "--kuscia-protocol TLS needs --kuscia-cert-file"},
+		"NoKey": {"The missing flag is named.",
+			with(func(s *settings.Settings) {
+				s.KusciaProtocol, s.KusciaKeyFile = "MTLS", ""
+			}), "--kuscia-protocol MTLS needs --kuscia-key-file"},
+		"NoCA": {"The missing flag is named.",
+			with(func(s *settings.Settings) {
+				s.KusciaProtocol, s.KusciaCAFile = "MTLS", ""
+			}), "--kuscia-protocol MTLS needs --kuscia-ca-file"},
+		"NoToken": {"The missing flag is named.",
 			with(func(s *settings.Settings) { s.KusciaProtocol, s.KusciaCAFile, s.KusciaTokenFile = "TLS", "", "" }),
 			"--kuscia-protocol TLS needs --kuscia-token-file"},
-		"CAOfTLS": {"Who names a CA wants clients to be checked, and with TLS nobody would.",
-			with(func(s *settings.Settings) { s.KusciaProtocol = "TLS" }), "--kuscia-ca-file is not used with --kuscia-protocol TLS"},
-		"TokenOfNOTLS": {"Who names a token wants it to be asked for.",
-			settings.Settings{KusciaProtocol: "NOTLS", KusciaTokenFile: "t"}, "--kuscia-token-file is not used with --kuscia-protocol NOTLS"},
+		"CAOfTLS": {"With TLS the CA would not be used.",
+			with(func(s *settings.Settings) {
+				s.KusciaProtocol = "TLS"
+			}), "--kuscia-ca-file is not used with --kuscia-protocol TLS"},
+		"TokenOfNOTLS": {"With NOTLS the token would not be used.",
+			settings.Settings{KusciaProtocol: "NOTLS", KusciaTokenFile: "t"},
+			"--kuscia-token-file is not used with --kuscia-protocol NOTLS"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +86,7 @@ func TestTheGuardOfKusciasAPI(t *testing.T) {
 	}
 }
 
-// kusciaOn are the parts of listeners at these settings, in front of a home cluster that is not there.
+// kusciaOn returns the parts of listeners with these settings and an unreachable home cluster.
 func kusciaOn(t *testing.T, s settings.Settings) kusciaParts {
 	t.Helper()
 	store, err := store.New(&rest.Config{Host: "http://127.0.0.1:1"}, "", "")
@@ -103,7 +117,9 @@ func TestKusciasListeners(t *testing.T) {
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
-	require.Equal(t, `{"status":{"code":11100,"message":"serving id can not be empty","details":[]},"data":null}`, string(body)) //nolint:testifylint // clients look for its very bytes
+	//nolint:testifylint // clients compare the exact bytes
+	require.Equal(t, `{"status":{"code":11100,"message":"serving id can not be empty","details":[]},"data":null}`,
+		string(body))
 	conn, err := grpc.NewClient(remote.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
@@ -113,19 +129,21 @@ func TestKusciasListeners(t *testing.T) {
 
 	_, err = newKusciaHTTP(kusciaOn(t, settings.Settings{KusciaListen: address}))
 	require.ErrorContains(t, err, "cannot serve Kuscia's API over HTTP: listen tcp "+address)
-	require.ErrorContains(t, err, "choose another address with --kuscia-listen (SLIPWAY_KUSCIA_LISTEN), or none with --kuscia-listen=")
+	require.ErrorContains(t, err, "choose another address with --kuscia-listen (SLIPWAY_KUSCIA_LISTEN), or disable "+
+		"it with --kuscia-listen=")
 	_, err = newKusciaGRPC(kusciaOn(t, settings.Settings{KusciaGRPCListen: remote.Addr().String()}))
-	require.ErrorContains(t, err, "choose another address with --kuscia-grpc-listen (SLIPWAY_KUSCIA_GRPC_LISTEN), or none with "+
+	require.ErrorContains(t, err, "choose another address with --kuscia-grpc-listen (SLIPWAY_KUSCIA_GRPC_LISTEN), or "+
+		"disable it with "+
 		"--kuscia-grpc-listen=")
 
 	for _, k := range []*listener{web, remote} {
-		require.NoError(t, k.end(context.Background()))
+		require.NoError(t, k.stop(context.Background()))
 		_, err := net.Dial("tcp", k.Addr().String())
-		require.Error(t, err, "nobody listens after the end")
+		require.Error(t, err, "the listener is closed")
 	}
 }
 
-func TestKusciaNowhere(t *testing.T) {
+func TestKusciaListeners_AreNil_WithoutAddress(t *testing.T) {
 	t.Parallel()
 	p := kusciaOn(t, settings.Settings{})
 	web, err := newKusciaHTTP(p)
@@ -133,6 +151,6 @@ func TestKusciaNowhere(t *testing.T) {
 	remote, err := newKusciaGRPC(p)
 	require.NoError(t, err)
 	for _, k := range []*listener{web, remote} {
-		require.Nil(t, k, "what has no address is not started")
+		require.Nil(t, k, "no listener without an address")
 	}
 }

@@ -31,14 +31,14 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// listener is an API on one address.
+// listener serves an API on one address.
 type listener struct {
-	// what is served, as the log has it, and where: attributes.
+	// what is the name of the API in the log, where its attributes.
 	what  string
 	where []any
 	net.Listener
 	serve func(net.Listener) error
-	end   func(ctx context.Context) error
+	stop  func(ctx context.Context) error
 	log   *slog.Logger
 	down  fx.Shutdowner
 }
@@ -46,7 +46,7 @@ type listener struct {
 func (l *listener) start(context.Context) error {
 	go func() {
 		if err := l.serve(l.Listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			l.log.Error(l.what+" is not served any more", append(l.where, "error", err)...)
+			l.log.Error(l.what+" stopped unexpectedly", append(l.where, "error", err)...)
 			_ = l.down.Shutdown(fx.ExitCode(app.ExitFailure))
 		}
 	}()
@@ -57,14 +57,14 @@ func (l *listener) start(context.Context) error {
 type apiParts struct {
 	fx.In
 
-	Settings settings.Settings
-	Store    *store.Store
-	Temporal client.Client
-	Kuscia   *kuscia.Handler
-	Guard    auth.Guard
-	Registry *prometheus.Registry
-	Beside   besideReleases
-	Log      *slog.Logger
+	Settings      settings.Settings
+	Store         *store.Store
+	Temporal      client.Client
+	Kuscia        *kuscia.Handler
+	Guard         auth.Guard
+	Registry      *prometheus.Registry
+	OtherReleaser otherReleaser
+	Log           *slog.Logger
 }
 
 func newAPI(p apiParts) (*api.API, error) {
@@ -73,16 +73,20 @@ func newAPI(p apiParts) (*api.API, error) {
 		return nil, err
 	}
 	metrics := promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{})
-	return api.New(api.Deps{Kuscia: p.Kuscia, Metrics: metrics, Guard: p.Guard, MaxEventStreams: s.MaxEventStreams, Backend: *newBackend(p)})
+	return api.New(api.Deps{Kuscia: p.Kuscia, Metrics: metrics, Guard: p.Guard, MaxEventStreams: s.MaxEventStreams,
+		Backend: *newBackend(p)})
 }
 
-// newBackend is what stands behind the API, and behind what else starts and steers releases.
+// newBackend returns the backend that the API and the Rollout controller use to start and control releases.
 func newBackend(p apiParts) *backend.Backend {
 	s := p.Settings
-	return &backend.Backend{Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace, TemporalUI: s.TemporalUI, Log: p.Log,
-		Recent: &recent.Answers{}, Lists: &recent.Answers{}, Checks: &gather.Questions[workflows.RolloutPreflight, workflows.PreflightOutcome]{},
-		Beside: p.Beside, MaxConcurrent: s.MaxConcurrentServices, MaxConcurrentWorkloads: s.MaxConcurrentWorkloads,
-		UnreachableBudget: s.UnreachableBudget}
+	return &backend.Backend{Home: p.Store, Temporal: p.Temporal, Namespace: s.TemporalNamespace,
+		TemporalUI: s.TemporalUI, Log: p.Log,
+		Recent: &recent.Cache{}, Lists: &recent.Cache{},
+		Checks:          &gather.Batcher[workflows.RolloutPreflight, workflows.PreflightOutcome]{},
+		OtherController: p.OtherReleaser, MaxConcurrent: s.MaxConcurrentServices,
+		MaxConcurrentWorkloads: s.MaxConcurrentWorkloads,
+		UnreachableBudget:      s.UnreachableBudget}
 }
 
 type httpParts struct {
@@ -97,28 +101,29 @@ type httpParts struct {
 	Traces   *tracing
 }
 
-// newHTTPServer takes the address at once, so that a port in use is an error before anything is started.
+// newHTTPServer listens immediately, so that a port in use is reported before anything starts.
 func newHTTPServer(p httpParts) (*listener, error) {
 	address, err := net.Listen("tcp", p.Settings.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve HTTP: %w; choose another address with --listen", err)
 	}
-	server, scheme := limits.Default.Server(measured(p.Traces.handler(p.API), p.Registry)), "https://"
+	server, scheme := limits.Default.Server(withMetrics(p.Traces.handler(p.API), p.Registry)), "https://"
 	if p.TLS.Config == nil {
 		scheme = "http://"
 		if !isLoopback(p.Settings.Listen) {
-			p.Log.Warn("the HTTP API is not encrypted: tokens can be read on the way, unless a proxy encrypts it (--api-cert-file)")
+			p.Log.Warn("the HTTP API is not encrypted: tokens can be intercepted unless a proxy encrypts the " +
+				"connection (--api-cert-file)")
 		}
 	}
 	end := func(ctx context.Context) error {
-		p.API.Close() // event streams would keep a graceful shutdown waiting
+		p.API.Close() // open event streams would block the graceful shutdown
 		return server.Shutdown(ctx)
 	}
 	return &listener{what: "HTTP", where: []any{"address", scheme + address.Addr().String()}, Listener: address,
-		serve: serveHTTP(server, p.TLS.Config), end: end, log: p.Log, down: p.Down}, nil
+		serve: serveHTTP(server, p.TLS.Config), stop: end, log: p.Log, down: p.Down}, nil
 }
 
-// serveHTTP serves with TLS where there is a configuration of it.
+// serveHTTP serves with TLS if encryption is not nil.
 func serveHTTP(server *http.Server, encryption *tls.Config) func(net.Listener) error {
 	if encryption == nil {
 		return server.Serve
@@ -138,8 +143,8 @@ type healthParts struct {
 	Down     fx.Shutdowner
 }
 
-// newHealthServer is the listener of a worker's health and metrics; nil without an address. It asks for no token: it is metrics' own, and
-// shows nothing else.
+// newHealthServer returns the listener of a worker's health and metrics; nil without an address. It requires no token,
+// because it exposes nothing else.
 func newHealthServer(p healthParts) (*listener, error) {
 	if p.Settings.MetricsListen == "" {
 		return nil, nil
@@ -150,22 +155,24 @@ func newHealthServer(p healthParts) (*listener, error) {
 	}
 	checks := []worker.Check{{Name: "worker", Probe: func(context.Context) error { return p.Fleet.Ready() }}}
 	server := limits.Default.Server(p.Guard.Handler(worker.HealthHandler(checks, p.Registry)))
-	return &listener{what: "health and metrics", where: []any{"address", address.Addr().String()}, Listener: address, serve: server.Serve,
-		end: server.Shutdown, log: p.Log, down: p.Down}, nil
+	return &listener{what: "health and metrics", where: []any{"address", address.Addr().String()}, Listener: address,
+		serve: server.Serve,
+		stop:  server.Shutdown, log: p.Log, down: p.Down}, nil
 }
 
-// measured counts and times requests by method and status. An event stream counts when it ends.
-func measured(handler http.Handler, registry *prometheus.Registry) http.Handler {
+// withMetrics counts and times requests by method and status. An event stream is counted when it ends.
+func withMetrics(handler http.Handler, registry *prometheus.Registry) http.Handler {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slipway_http_request_duration_seconds",
-		Help: "How long HTTP requests took, event streams included.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)},
+		Help:    "How long HTTP requests took, event streams included.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)},
 		[]string{"code", "method"})
 	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_http_requests_in_flight",
-		Help: "HTTP requests that are being answered, event streams included."})
+		Help: "HTTP requests in flight, event streams included."})
 	registry.MustRegister(seconds, inFlight)
 	return promhttp.InstrumentHandlerInFlight(inFlight, promhttp.InstrumentHandlerDuration(seconds, handler))
 }
 
-// kusciaModule is Kuscia's API on listeners of its own, and the handler that the HTTP API answers Kuscia's paths with.
+// kusciaModule serves Kuscia's API on its own listeners, and provides the handler for Kuscia's paths on the HTTP API.
 var kusciaModule = fx.Module("kuscia",
 	fx.Provide(
 		newKusciaSecurity,
@@ -181,7 +188,7 @@ var kusciaModule = fx.Module("kuscia",
 				return err
 			}
 			if l != nil {
-				lc.Append(fx.Hook{OnStart: l.start, OnStop: l.end})
+				lc.Append(fx.Hook{OnStart: l.start, OnStop: l.stop})
 			}
 		}
 		return nil
@@ -199,7 +206,7 @@ type kusciaParts struct {
 	Down     fx.Shutdowner
 }
 
-// kusciaLimits are those of Kuscia itself, as far as it has some.
+// kusciaLimits returns Kuscia's own limits where Kuscia has them, and Slipway's defaults otherwise.
 func kusciaLimits() limits.Limits {
 	l := limits.Default
 	l.Header, l.Body, l.Idle = 20*time.Second, 20*time.Second, 300*time.Second
@@ -209,19 +216,19 @@ func kusciaLimits() limits.Limits {
 func newKusciaHTTP(p kusciaParts) (*listener, error) {
 	server := kusciaLimits().Server(p.Handler)
 	return p.listen("HTTP", "kuscia-listen", p.Settings.KusciaListen,
-		&listener{serve: serveHTTP(server, p.Security.TLS), end: server.Shutdown})
+		&listener{serve: serveHTTP(server, p.Security.TLS), stop: server.Shutdown})
 }
 
 func newKusciaGRPC(p kusciaParts) (*listener, error) {
 	server := kuscia.NewGRPCServer(p.Service, p.Security)
 	return p.listen("gRPC", "kuscia-grpc-listen", p.Settings.KusciaGRPCListen,
-		&listener{serve: server.Serve, end: func(ctx context.Context) error {
-			return endGRPC(ctx, server)
+		&listener{serve: server.Serve, stop: func(ctx context.Context) error {
+			return stopGRPC(ctx, server)
 		}})
 }
 
-// endGRPC lets calls that are under way finish, as long as the context permits.
-func endGRPC(ctx context.Context, server *grpc.Server) error {
+// stopGRPC stops the server gracefully until the context ends, then forcibly.
+func stopGRPC(ctx context.Context, server *grpc.Server) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -236,16 +243,19 @@ func endGRPC(ctx context.Context, server *grpc.Server) error {
 	}
 }
 
-// listen takes the address at once, so that a port in use is an error before anything is started. There is no listener without an address.
+// listen listens immediately, so that a port in use is reported before anything starts. It returns nil without an
+// address.
 func (p kusciaParts) listen(over, setting, address string, l *listener) (*listener, error) {
 	if address == "" {
 		return nil, nil
 	}
 	taken, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot serve Kuscia's API over %s: %w; choose another address with --%s (%s), or none with --%s=", over, err,
+		return nil, fmt.Errorf("cannot serve Kuscia's API over %s: %w; choose another address with --%s (%s), or "+
+			"disable it with --%s=", over, err,
 			setting, settings.EnvName(setting), setting)
 	}
-	l.what, l.where, l.Listener, l.log, l.down = "Kuscia's API", []any{"over", over, "address", taken.Addr().String()}, taken, p.Log, p.Down
+	l.what, l.where, l.Listener, l.log, l.down = "Kuscia's API", []any{"over", over, "address", taken.Addr().String()},
+		taken, p.Log, p.Down
 	return l, nil
 }

@@ -9,32 +9,33 @@ import (
 )
 
 const (
-	// memoryLook is how often is looked whether a burst of work is over.
-	memoryLook = 30 * time.Second
-	// burstBytes is how much is allocated in that time when there is work.
+	// burstCheckInterval is the interval of checks for the end of a burst of work.
+	burstCheckInterval = 30 * time.Second
+	// burstBytes is the minimum of bytes allocated in an interval that counts as work.
 	burstBytes = 32 << 20
-	// allocated is what the process has ever allocated (https://pkg.go.dev/runtime/metrics).
-	allocated = "/gc/heap/allocs:bytes"
-	// collectAt is how much garbage there may be before the runtime collects it, in percent of what is in use; its own default is 100. A burst of starts leaves a
-	// worker with a tenth less memory for it, and takes a twentieth more CPU of it.
-	collectAt = 80
+	// allocatedMetric is the metric of all bytes ever allocated (https://pkg.go.dev/runtime/metrics).
+	allocatedMetric = "/gc/heap/allocs:bytes"
+	// gcPercent is the GC percent: how much garbage may accumulate before a collection, in percent of the live heap
+	// (the runtime's default is 100). With 80, a burst of starts leaves a worker with 10 % less memory and costs 5 %
+	// more CPU.
+	gcPercent = 80
 )
 
-// boundGarbage has garbage collected before it is as much as what is in use, unless the environment says when (GOGC).
-func boundGarbage() {
+// lowerGCPercent lowers the GC percent, unless GOGC is set.
+func lowerGCPercent() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
+		debug.SetGCPercent(gcPercent)
 	}
 }
 
-// burst tells when a burst of work is over by what the process has allocated.
+// burst detects the end of a burst of work from the allocated bytes.
 type burst struct {
 	last   uint64
 	worked bool
 }
 
-// over says that there was a burst, and that the time since the last call was quiet. total is what was ever allocated.
-func (b *burst) over(total uint64) bool {
+// ended reports whether there was a burst and the last interval was quiet. total is the number of bytes ever allocated.
+func (b *burst) ended(total uint64) bool {
 	quiet := total-b.last < burstBytes
 	b.last = total
 	over := quiet && b.worked
@@ -42,13 +43,13 @@ func (b *burst) over(total uint64) bool {
 	return over
 }
 
-// giveMemoryBack gives the operating system back what a burst of work has taken, when it is over: releases that wait for days allocate nothing, and without
-// that the runtime would have no reason to.
-func giveMemoryBack(ctx context.Context) {
-	look := time.NewTicker(memoryLook)
+// releaseMemoryAfterBursts returns memory to the operating system after each burst of work. Without it, the runtime
+// would keep the memory while releases wait for days and allocate nothing.
+func releaseMemoryAfterBursts(ctx context.Context) {
+	look := time.NewTicker(burstCheckInterval)
 	defer look.Stop()
 	var b burst
-	sample := []metrics.Sample{{Name: allocated}}
+	sample := []metrics.Sample{{Name: allocatedMetric}}
 	for {
 		select {
 		case <-ctx.Done():
@@ -56,7 +57,7 @@ func giveMemoryBack(ctx context.Context) {
 		case <-look.C:
 		}
 		metrics.Read(sample)
-		if b.over(sample[0].Value.Uint64()) {
+		if b.ended(sample[0].Value.Uint64()) {
 			debug.FreeOSMemory()
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestABurstIsOverOnce(t *testing.T) {
+func TestBurst_EndsOnce(t *testing.T) {
 	t.Parallel()
 	var b burst
 	total := uint64(0)
@@ -16,33 +16,33 @@ func TestABurstIsOverOnce(t *testing.T) {
 		more   uint64
 		over   bool
 	}{
-		{"nothing has happened yet", 1 << 20, false},
-		{"work has begun", 1 << 30, false},
-		{"and goes on", 200 << 20, false},
-		{"it is over: what it took is given back", 1 << 20, true},
-		{"which is done once", 1 << 20, false},
-		{"what happens at rest is no work", 30 << 20, false},
-		{"until there is work again", 64 << 20, false},
-		{"that ends as well", 0, true},
+		{"no work yet", 1 << 20, false},
+		{"work starts", 1 << 30, false},
+		{"work continues", 200 << 20, false},
+		{"the burst has ended", 1 << 20, true},
+		{"the end is reported once", 1 << 20, false},
+		{"idle allocations are not work", 30 << 20, false},
+		{"work starts again", 64 << 20, false},
+		{"the second burst has ended", 0, true},
 	} {
 		total += c.more
-		require.Equal(t, c.over, b.over(total), "%d: %s", i, c.reason)
+		require.Equal(t, c.over, b.ended(total), "%d: %s", i, c.reason)
 	}
 }
 
-// The setting is the process's: not beside others.
-func TestTheEnvironmentSaysWhenGarbageIsCollected(t *testing.T) {
+// The GC percent is a property of the process, so the test does not run in parallel.
+func TestGCPercent_RespectsGOGC(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
 	for _, c := range []struct {
 		reason, environment string
 		percent             int
 	}{
-		{"whoever sets GOGC has chosen between memory and CPU", "100", 100},
-		{"by default a worker keeps less after a burst", "", collectAt},
+		{"GOGC takes precedence", "100", 100},
+		{"the default is lower", "", gcPercent},
 	} {
 		t.Setenv("GOGC", c.environment)
-		boundGarbage()
+		lowerGCPercent()
 		require.Equal(t, c.percent, debug.SetGCPercent(100), c.reason)
 	}
 }

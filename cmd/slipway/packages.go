@@ -24,20 +24,20 @@ import (
 	"slipway.io/slipway/worker"
 )
 
-// thisStore is the package store in errors.
-const thisStore = "the package store"
+// storeName is the name of the package store in errors.
+const storeName = "the package store"
 
 func runPackageServe(ctx context.Context, s settings.Settings) error {
 	if !servesPackages(s) {
-		return app.Usagef("nothing is named in which the store keeps packages: give --package-dir or --package-bucket")
+		return app.Usagef("the package store has no storage: set --package-dir or --package-bucket")
 	}
 	return runEngine(ctx, s, packageStoreModule)
 }
 
-// servesPackages says whether the process serves a store.
+// servesPackages reports whether this process runs a package store.
 func servesPackages(s settings.Settings) bool { return s.PackageDir != "" || s.PackageBucket != "" }
 
-// withOwnStore has the worker of a process that serves a store use it, unless another is named.
+// withOwnStore makes the worker use the package store of the same process, unless another one is set.
 func withOwnStore(s settings.Settings) settings.Settings {
 	_, port, err := net.SplitHostPort(s.PackageListen)
 	if !servesPackages(s) || s.PackageStore != "" || err != nil || port == "0" {
@@ -47,11 +47,12 @@ func withOwnStore(s settings.Settings) settings.Settings {
 	if s.PackageCertFile != "" {
 		scheme = "https://"
 	}
-	s.PackageStore, s.PackageStoreTokenFile = scheme+s.PackageListen, cmp.Or(s.PackageStoreTokenFile, packageTokenFile(s))
+	s.PackageStore, s.PackageStoreTokenFile = scheme+s.PackageListen,
+		cmp.Or(s.PackageStoreTokenFile, packageTokenFile(s))
 	return s
 }
 
-// packageTokenFile is where the store's token is; empty: nothing says so.
+// packageTokenFile returns the file of the store's token; "" if none is set.
 func packageTokenFile(s settings.Settings) string {
 	if s.PackageDir == "" {
 		return s.PackageTokenFile
@@ -59,7 +60,7 @@ func packageTokenFile(s settings.Settings) string {
 	return cmp.Or(s.PackageTokenFile, filepath.Join(s.PackageDir, "token"))
 }
 
-// packageStoreModule serves the store of packages, where there is to be one.
+// packageStoreModule serves the package store if one is configured.
 var packageStoreModule = fx.Module("package-store", fx.Invoke(func(lc fx.Lifecycle, p standaloneParts) error {
 	if !servesPackages(p.Settings) {
 		return nil
@@ -68,11 +69,11 @@ var packageStoreModule = fx.Module("package-store", fx.Invoke(func(lc fx.Lifecyc
 	if err != nil {
 		return err
 	}
-	lc.Append(fx.Hook{OnStart: server.start, OnStop: server.end})
+	lc.Append(fx.Hook{OnStart: server.start, OnStop: server.stop})
 	return nil
 }))
 
-// standaloneParts are what a server needs that is no part of an engine.
+// standaloneParts are the dependencies of a server that is not part of an engine.
 type standaloneParts struct {
 	fx.In
 
@@ -83,39 +84,43 @@ type standaloneParts struct {
 }
 
 func newPackageServer(p standaloneParts) (*listener, error) {
-	encryption, err := ownTLS(thisStore, "package", p.Settings.PackageCertFile, p.Settings.PackageKeyFile)
+	encryption, err := ownTLS(storeName, "package", p.Settings.PackageCertFile, p.Settings.PackageKeyFile)
 	if err != nil {
 		return nil, err
 	}
 	file := packageTokenFile(p.Settings)
 	if file == "" {
-		return nil, app.Usagef("a package store in a bucket has no folder for its token: name the token's file with --package-token-file")
+		return nil, app.Usagef("a package store in a bucket requires --package-token-file")
 	}
 	store, err := openPackages(p.Settings)
 	if err != nil {
 		return nil, err
 	}
-	token, err := auth.NewTokenFile(file, func() (auth.Token, error) { return auth.LoadToken(thisStore, file) })
+	token, err := auth.NewTokenFile(file, func() (auth.Token, error) { return auth.LoadToken(storeName, file) })
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--package-token-file: %w", err), store.Close())
 	}
 	address, err := net.Listen("tcp", p.Settings.PackageListen)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot serve packages: %w; choose another address with --package-listen", err), store.Close())
+		return nil, errors.Join(fmt.Errorf("cannot serve packages: %w; choose another address with --package-listen",
+			err), store.Close())
 	}
 	server := packageLimits(p.Settings.PackageMaxBytes).Server(packageHandler(p, store, token))
 	scheme := "https://"
 	if encryption == nil {
 		scheme = "http://"
 		if !isLoopback(p.Settings.PackageListen) {
-			p.Log.Warn("the package store is not encrypted: its token and packages can be read on the way, unless a proxy encrypts them (--package-cert-file)")
+			p.Log.Warn("the package store is not encrypted: its token and packages can be intercepted unless a proxy " +
+				"encrypts the connection (--package-cert-file)")
 		}
 	}
-	return &listener{what: "packages", where: []any{"address", scheme + address.Addr().String(), "in", cmp.Or(p.Settings.PackageDir, p.Settings.PackageBucket)},
-		Listener: address, serve: serveHTTP(server, encryption), log: p.Log, down: p.Down, end: func(ctx context.Context) error {
+	return &listener{what: "packages", where: []any{"address", scheme + address.Addr().String(), "in",
+		cmp.Or(p.Settings.PackageDir, p.Settings.PackageBucket)},
+		Listener: address, serve: serveHTTP(server, encryption), log: p.Log, down: p.Down,
+		stop: func(ctx context.Context) error {
 			err := server.Shutdown(ctx)
 			if err != nil {
-				err = errors.Join(err, server.Close()) // transfers that take longer begin anew
+				err = errors.Join(err, server.Close()) // clients must repeat longer transfers
 			}
 			return errors.Join(err, store.Close())
 		}}, nil
@@ -126,7 +131,7 @@ func openPackages(s settings.Settings) (*packages.Store, error) {
 	options := packages.Options{MaxBytes: s.PackageMaxBytes}
 	switch {
 	case s.PackageDir != "" && s.PackageBucket != "":
-		return nil, app.Usagef("--package-dir and --package-bucket exclude each other: a store keeps its packages in one place")
+		return nil, app.Usagef("--package-dir and --package-bucket are mutually exclusive: set only one of them")
 	case s.PackageDir != "":
 		store, err := packages.Open(s.PackageDir, options)
 		if err != nil {
@@ -146,16 +151,19 @@ func openPackages(s settings.Settings) (*packages.Store, error) {
 	return store, nil
 }
 
-// packageHandler answers for the store and its health. It knows no hosts: a page of another site has neither a digest nor the token.
+// packageHandler serves the store and its health. It does not check Host headers: a web page of another site has
+// neither a digest nor the token.
 func packageHandler(p standaloneParts, store *packages.Store, token *auth.TokenFile) http.Handler {
-	handler := packages.NewHandler(store, packages.HandlerOptions{Log: p.Log, Authenticate: func(r *http.Request) error {
-		now, err := token.Token()
-		if err != nil {
-			p.Log.ErrorContext(r.Context(), "nobody can write to the package store", "error", err)
-			return errors.New("the package store can't read its token: see its log")
-		}
-		return now.Authenticate(r, thisStore, "the store's --package-token-file")
-	}})
+	handler := packages.NewHandler(store, packages.HandlerOptions{Log: p.Log,
+		Authenticate: func(r *http.Request) error {
+			now, err := token.Token()
+			if err != nil {
+				p.Log.ErrorContext(r.Context(), "cannot read the token: requests that change the package store are "+
+					"rejected", "error", err)
+				return errors.New("the package store cannot read its token: see its log")
+			}
+			return now.Authenticate(r, storeName, "the store's --package-token-file")
+		}})
 	checks := []worker.Check{{Name: "packages", Probe: store.Ready}}
 	mux := http.NewServeMux()
 	mux.Handle("/packages", handler)
@@ -164,19 +172,19 @@ func packageHandler(p standaloneParts, store *packages.Store, token *auth.TokenF
 	return mux
 }
 
-// packageLimits are those of a listener whose bodies are packages. The handler has the time for a body and an answer begin anew with every
-// part of it, and the size of a package refused with an explanation.
+// packageLimits returns the limits for a listener whose bodies are packages. The handler extends the time limits with
+// every part of a transfer, and rejects packages that are too large with an explanation.
 func packageLimits(most int64) limits.Limits {
 	l := limits.Default
 	l.Body, l.BodyBytes = time.Minute, most+1<<20
 	return l
 }
 
-// ownTLS is how a server is encrypted whose settings begin with prefix; nil: not at all.
+// ownTLS returns the TLS configuration of a server whose settings begin with prefix; nil for no TLS.
 func ownTLS(server, prefix, certificate, key string) (*tls.Config, error) {
 	switch {
 	case (certificate == "") != (key == ""):
-		return nil, app.Usagef("--%s-cert-file and --%s-key-file belong together: give both, or neither", prefix, prefix)
+		return nil, app.Usagef("--%s-cert-file and --%s-key-file must be set together", prefix, prefix)
 	case certificate == "":
 		return nil, nil
 	}

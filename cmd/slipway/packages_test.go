@@ -21,19 +21,20 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// storeOn serves a package store as the process does.
+// storeOn serves a package store like the process does.
 func storeOn(t *testing.T, s settings.Settings) *listener {
 	t.Helper()
 	s.PackageListen, s.PackageMaxBytes = "127.0.0.1:0", 1<<20
-	l, err := newPackageServer(standaloneParts{Settings: s, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	l, err := newPackageServer(standaloneParts{Settings: s, Registry: prometheus.NewRegistry(),
+		Log:  slog.New(slog.DiscardHandler),
 		Down: shutdowner(func() error { return nil })})
 	require.NoError(t, err)
 	require.NoError(t, l.start(t.Context()))
-	t.Cleanup(func() { _ = l.end(context.Background()) })
+	t.Cleanup(func() { _ = l.stop(context.Background()) })
 	return l
 }
 
-// write makes a file.
+// write creates a file.
 func write(t *testing.T, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -41,7 +42,7 @@ func write(t *testing.T, name string, content []byte) string {
 	return path
 }
 
-// anArchive is a tar with one file.
+// anArchive returns a tar archive with one file.
 func anArchive(t *testing.T, content string) []byte {
 	t.Helper()
 	var text bytes.Buffer
@@ -53,7 +54,7 @@ func anArchive(t *testing.T, content string) []byte {
 	return text.Bytes()
 }
 
-func TestAPackageIsPushed(t *testing.T) {
+func TestPackagePush(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "packages")
 	address := "http://" + storeOn(t, settings.Settings{PackageDir: folder}).Addr().String()
@@ -61,32 +62,35 @@ func TestAPackageIsPushed(t *testing.T) {
 	content := anArchive(t, "hello")
 	sound, jar := write(t, "sound.tar", content), write(t, "shop.jar", []byte("a program"))
 	push := func(file string, args ...string) (string, string, int) {
-		return slipway(t, append([]string{"package", "push", file, "--store", address, "--token-file", token}, args...)...)
+		return slipway(t, append([]string{"package", "push", file, "--store", address, "--token-file", token},
+			args...)...)
 	}
 	for n, there := range []string{"no", "yes"} {
 		out, errs, code := push(sound)
 		require.Equal(t, app.ExitOK, code, errs)
-		require.Regexp(t, `^SHA256 +BYTES +WAS THERE +URL\n[0-9a-f]{64} +2048 +`+there+` +`+address+`/packages/sha256/[0-9a-f]{64}\n$`, out, "push %d", n)
+		require.Regexp(t, `^SHA256 +BYTES +WAS THERE +URL\n[0-9a-f]{64} +2048 +`+there+` +`+address+
+			`/packages/sha256/[0-9a-f]{64}\n$`, out, "push %d", n)
 	}
 	out, errs, code := push(sound, "-o", "json")
 	require.Equal(t, app.ExitOK, code, errs)
-	var said struct {
+	var pushed struct {
 		SHA256, URL string
 		WasThere    bool
 	}
-	require.NoError(t, json.Unmarshal([]byte(out), &said))
-	require.True(t, said.WasThere)
-	status, body := request(t, "GET", said.URL)
+	require.NoError(t, json.Unmarshal([]byte(out), &pushed))
+	require.True(t, pushed.WasThere)
+	status, body := request(t, "GET", pushed.URL)
 	require.Equal(t, http.StatusOK, status, "a pod downloads it without a token")
 	require.Equal(t, string(content), body)
 
 	_, errs, code = push(jar)
 	require.Equal(t, app.ExitFailure, code)
-	require.Contains(t, errs, "shop.jar can't be unpacked: ")
-	require.Contains(t, errs, "it looks like text; set unpack: false to keep the package as one file, and push it with --unpack=false\n", "both are needed, and said once")
+	require.Contains(t, errs, "cannot unpack ")
+	require.Contains(t, errs, "it looks like text; set unpack: false to keep the package as one file, and push it "+
+		"with --unpack=false\n", "both hints are needed, and printed once")
 	for why, file := range map[string]string{
-		"an error page is no package, kept whole or not": write(t, "shop.zip", []byte("<!doctype html><p>sign in")),
-		"a part of an archive is not meant as a file":    write(t, "half.tar", content[:600]),
+		"an error page is never a package":           write(t, "shop.zip", []byte("<!doctype html><p>sign in")),
+		"a truncated archive is not meant as a file": write(t, "half.tar", content[:600]),
 	} {
 		_, errs, code = push(file)
 		require.Equal(t, app.ExitFailure, code, why)
@@ -97,27 +101,31 @@ func TestAPackageIsPushed(t *testing.T) {
 	require.Equal(t, app.ExitOK, code, errs)
 	_, errs, code = push(sound, "--package-max-bytes", "2000")
 	require.Equal(t, app.ExitFailure, code)
-	require.Contains(t, errs, "sound.tar has 2048 bytes, and a package 2000 at most")
+	require.Contains(t, errs, "sound.tar has 2048 bytes, more than the limit of 2000")
 	_, errs, code = slipway(t, "package", "push", sound)
 	require.Equal(t, app.ExitUsage, code)
-	require.Contains(t, errs, "no store is named: give --store URL, or set SLIPWAY_PACKAGE_STORE")
+	require.Contains(t, errs, "no package store: set --store or SLIPWAY_PACKAGE_STORE")
 	_, errs, code = slipway(t, "package", "push", t.TempDir(), "--store", address)
 	require.Equal(t, app.ExitFailure, code)
-	require.Contains(t, errs, "is no file")
+	require.Contains(t, errs, "is not a regular file")
 	_, errs, code = slipway(t, "package", "push", write(t, "new.tar", anArchive(t, "other")), "--store", address)
 	require.Equal(t, app.ExitFailure, code)
-	require.Contains(t, errs, "answered 401 Unauthorized: it asks for its token: name the token's file with --package-store-token-file")
+	require.Contains(t, errs, "answered 401 Unauthorized: it requires its token: name the token's file with "+
+		"--package-store-token-file")
 	require.Contains(t, errs, "--token-file")
-	require.NotContains(t, errs, "Bearer", "people give a file, not a header")
-	_, errs, code = slipway(t, "package", "push", sound, "--store", address, "--token-file", write(t, "other-token", []byte("another token, of some length")))
+	require.NotContains(t, errs, "Bearer", "users set a file, not a header")
+	_, errs, code = slipway(t, "package", "push", sound, "--store", address, "--token-file",
+		write(t, "other-token", []byte("another token, of some length")))
 	require.Equal(t, app.ExitFailure, code)
-	require.Contains(t, errs, "answered 401 Unauthorized: the token is wrong: the file of --package-store-token-file has to contain")
+	require.Contains(t, errs, "answered 401 Unauthorized: the token is wrong: the file of --package-store-token-file "+
+		"has to contain")
 }
 
-func TestTheTokenOfThePackageStoreChanges(t *testing.T) {
+func TestPackageStore_ReloadsToken(t *testing.T) {
 	t.Parallel()
 	token := write(t, "token", []byte("first"))
-	address := "http://" + storeOn(t, settings.Settings{PackageDir: t.TempDir(), PackageTokenFile: token}).Addr().String() + "/packages"
+	address := "http://" + storeOn(t, settings.Settings{PackageDir: t.TempDir(),
+		PackageTokenFile: token}).Addr().String() + "/packages"
 	require.NoFileExists(t, filepath.Join(filepath.Dir(token), "packages", "token"))
 	list := func(token string) int {
 		status, _ := request(t, "GET", address, "Authorization: Bearer "+token)
@@ -126,14 +134,14 @@ func TestTheTokenOfThePackageStoreChanges(t *testing.T) {
 	require.Equal(t, http.StatusOK, list("first"))
 	require.Equal(t, http.StatusUnauthorized, list("second"))
 	require.NoError(t, os.WriteFile(token, []byte("the second"), 0o600))
-	require.Equal(t, http.StatusOK, list("the second"), "without a new start")
+	require.Equal(t, http.StatusOK, list("the second"), "without a restart")
 	require.Equal(t, http.StatusUnauthorized, list("first"))
 	require.NoError(t, os.WriteFile(token, nil, 0o600))
-	require.Equal(t, http.StatusUnauthorized, list("the second"), "a token that is taken away opens nothing")
-	require.Equal(t, http.StatusUnauthorized, list(""), "and no token is not the token")
+	require.Equal(t, http.StatusUnauthorized, list("the second"), "a removed token is rejected")
+	require.Equal(t, http.StatusUnauthorized, list(""), "an empty token is rejected")
 }
 
-func TestThePackageStoreInItsProcess(t *testing.T) {
+func TestPackageStore_ServesHealthWithTLS(t *testing.T) {
 	t.Parallel()
 	ours := harness.NewAuthority(t)
 	cert, key := ours.Issue()
@@ -145,18 +153,20 @@ func TestThePackageStoreInItsProcess(t *testing.T) {
 		require.NoError(t, answer.Body.Close())
 		require.Equal(t, http.StatusOK, answer.StatusCode, path)
 	}
-	_, err := ownTLS(thisStore, "package", cert, "")
-	require.ErrorContains(t, err, "--package-cert-file and --package-key-file belong together")
+	_, err := ownTLS(storeName, "package", cert, "")
+	require.ErrorContains(t, err, "--package-cert-file and --package-key-file must be set together")
 }
 
-func TestPackageServeRunsAndEnds(t *testing.T) {
+func TestPackageServe_StartsAndStops(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := taken.Addr().String()
-	s := settings.Settings{PackageListen: address, PackageDir: folder, PackageMaxBytes: 1 << 20, LogLevel: "error", ShutdownTimeout: time.Minute}
-	require.ErrorContains(t, runPackageServe(t.Context(), s), "choose another address with --package-listen", "a port in use is an error at once")
+	s := settings.Settings{PackageListen: address, PackageDir: folder, PackageMaxBytes: 1 << 20, LogLevel: "error",
+		ShutdownTimeout: time.Minute}
+	require.ErrorContains(t, runPackageServe(t.Context(), s), "choose another address with --package-listen",
+		"a port in use is reported immediately")
 	require.NoError(t, taken.Close())
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
@@ -168,28 +178,29 @@ func TestPackageServeRunsAndEnds(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 	require.ErrorContains(t, runPackageServe(ctx, s), "another process serves the packages in "+folder)
 	end()
-	require.NoError(t, <-ended, "it ends when it is asked to, without Temporal and without a cluster")
+	require.NoError(t, <-ended, "it stops with its context, without Temporal and without a cluster")
 	_, errs, code := slipway(t, "package", "serve")
 	require.Equal(t, app.ExitUsage, code)
-	require.Contains(t, errs, "give --package-dir or --package-bucket")
+	require.Contains(t, errs, "set --package-dir or --package-bucket")
 	for says, args := range map[string][]string{
-		"exclude each other":                         {"--package-dir", t.TempDir(), "--package-bucket", "s3://packages"},
-		"name the token's file with --package-token": {"--package-bucket", "s3://packages"},
-		"belong together":                            {"--package-dir", t.TempDir(), "--package-cert-file", "cert.pem"},
+		"mutually exclusive":            {"--package-dir", t.TempDir(), "--package-bucket", "s3://packages"},
+		"requires --package-token-file": {"--package-bucket", "s3://packages"},
+		"must be set together":          {"--package-dir", t.TempDir(), "--package-cert-file", "cert.pem"},
 	} {
 		_, errs, code := slipway(t, append([]string{"package", "serve", "--package-listen", "127.0.0.1:0"}, args...)...)
-		require.Equal(t, app.ExitUsage, code, "the settings are wrong, which another start doesn't help: %s", errs)
+		require.Equal(t, app.ExitUsage, code, "invalid settings are a usage error: %s", errs)
 		require.Contains(t, errs, says)
 	}
 }
 
-func TestWhereAPackageStoreKeepsPackages(t *testing.T) {
+func TestPackageStore_RejectsInvalidStorage(t *testing.T) {
 	t.Parallel()
 	for says, s := range map[string]settings.Settings{
-		"exclude each other":                          {PackageDir: t.TempDir(), PackageBucket: "s3://packages"},
-		"name the token's file with --package-token":  {PackageBucket: "s3://packages"},
-		"--package-bucket: \"packages\" is no bucket": {PackageBucket: "packages", PackageTokenFile: "token"},
-		"--package-bucket: the endpoint":              {PackageBucket: "s3://packages", PackageTokenFile: "token", PackageS3Endpoint: "http://127.0.0.1:1/packages"},
+		"mutually exclusive":                             {PackageDir: t.TempDir(), PackageBucket: "s3://packages"},
+		"requires --package-token-file":                  {PackageBucket: "s3://packages"},
+		"--package-bucket: \"packages\" is not a bucket": {PackageBucket: "packages", PackageTokenFile: "token"},
+		"--package-bucket: the endpoint": {PackageBucket: "s3://packages", PackageTokenFile: "token",
+			PackageS3Endpoint: "http://127.0.0.1:1/packages"},
 	} {
 		_, err := newPackageServer(standaloneParts{Settings: s, Log: slog.New(slog.DiscardHandler)})
 		require.ErrorContains(t, err, says)
@@ -204,18 +215,28 @@ func TestDevUsesItsOwnPackageStore(t *testing.T) {
 		change       func(*settings.Settings)
 		store, token string
 	}{
-		"Serves":  {"its worker uses what it serves", func(*settings.Settings) {}, "http://127.0.0.1:8085", filepath.Join("d", "token")},
-		"TLS":     {"as it is served", func(s *settings.Settings) { s.PackageCertFile = "c" }, "https://127.0.0.1:8085", filepath.Join("d", "token")},
-		"Token":   {"with the token it is served with", func(s *settings.Settings) { s.PackageTokenFile = "t" }, "http://127.0.0.1:8085", "t"},
-		"Another": {"unless another store is named", func(s *settings.Settings) { s.PackageStore = "http://a" }, "http://a", ""},
-		"None":    {"no folder, no store", func(s *settings.Settings) { s.PackageDir = "" }, "", ""},
-		"Bucket": {"a bucket is a store, too", func(s *settings.Settings) { s.PackageDir, s.PackageBucket, s.PackageTokenFile = "", "s3://b", "t" },
+		"Serves": {"its worker uses its store", func(*settings.Settings) {}, "http://127.0.0.1:8085",
+			filepath.Join("d", "token")},
+		"TLS": {"with the same scheme", func(s *settings.Settings) {
+			s.PackageCertFile = "c"
+		}, "https://127.0.0.1:8085", filepath.Join("d", "token")},
+		"Token": {"with the same token", func(s *settings.Settings) {
+			s.PackageTokenFile = "t"
+		}, "http://127.0.0.1:8085", "t"},
+		"Another": {"unless another store is set", func(s *settings.Settings) {
+			s.PackageStore = "http://a"
+		}, "http://a", ""},
+		"None": {"without a folder there is no store", func(s *settings.Settings) { s.PackageDir = "" }, "", ""},
+		"Bucket": {"a bucket works too", func(s *settings.Settings) {
+			s.PackageDir, s.PackageBucket, s.PackageTokenFile = "", "s3://b", "t"
+		},
 			"http://127.0.0.1:8085", "t"},
-		"AnyPort": {"pods have to know the port", func(s *settings.Settings) { s.PackageListen = "127.0.0.1:0" }, "", ""},
+		"AnyPort": {"pods need a fixed port", func(s *settings.Settings) { s.PackageListen = "127.0.0.1:0" }, "", ""},
 	} {
 		s := serving
 		c.change(&s)
 		s = withOwnStore(s)
-		require.Equal(t, []string{c.store, c.token}, []string{s.PackageStore, s.PackageStoreTokenFile}, "%s: %s", name, c.reason)
+		require.Equal(t, []string{c.store, c.token}, []string{s.PackageStore, s.PackageStoreTokenFile}, "%s: %s", name,
+			c.reason)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/serving/admission"
 )
 
-// Without a policy of their own, builds are bound by that of servings.
+// Without their own policy, builds use the policy of servings.
 func TestBuildPolicy(t *testing.T) {
 	t.Parallel()
 	written := func(text string) string {
@@ -23,14 +23,15 @@ func TestBuildPolicy(t *testing.T) {
 	policy, err := buildPolicy(settings.Settings{ServingPolicyFile: servings})
 	require.NoError(t, err)
 	require.Equal(t, admission.Policy{Secrets: []string{}}, policy)
-	policy, err = buildPolicy(settings.Settings{ServingPolicyFile: servings, BuildPolicyFile: written("privileged: true\nserviceAccounts: {allowed: [builder]}\n")})
+	policy, err = buildPolicy(settings.Settings{ServingPolicyFile: servings,
+		BuildPolicyFile: written("privileged: true\nserviceAccounts: {allowed: [builder]}\n")})
 	require.NoError(t, err)
 	require.Equal(t, admission.Policy{Privileged: true, ServiceAccounts: []string{"builder"}}, policy)
 	_, err = buildPolicy(settings.Settings{BuildPolicyFile: written("serviceAccounts: {allowed: [No]}\n")})
 	require.ErrorContains(t, err, "build-policy-file: ")
 }
 
-// A worker that was given a policy and cannot read it does not start: it would take what the party does not.
+// A worker that cannot read its policy does not start: the default would allow more.
 func TestServingPolicy(t *testing.T) {
 	t.Parallel()
 	written := func(text string) string {
@@ -40,12 +41,12 @@ func TestServingPolicy(t *testing.T) {
 	}
 	policy, err := policyOf("serving-policy-file", "")
 	require.NoError(t, err)
-	require.Equal(t, admission.Policy{}, policy, "without a file the default holds")
+	require.Equal(t, admission.Policy{}, policy, "without a file the default applies")
 	policy, err = policyOf("serving-policy-file", written("secrets: {allowed: [model]}\n"))
 	require.NoError(t, err)
 	require.Equal(t, admission.Policy{Secrets: []string{"model"}}, policy)
 	_, err = policyOf("serving-policy-file", filepath.Join(t.TempDir(), "none.yaml"))
 	require.ErrorContains(t, err, "serving-policy-file: open ")
 	_, err = policyOf("serving-policy-file", written("privileged: false\nsecret: {allowed: []}\n"))
-	require.ErrorContains(t, err, "is not a policy:\nline 2, secret: unknown key \"secret\": did you mean \"secrets\"?")
+	require.ErrorContains(t, err, "servings.yaml:\nline 2, secret: unknown key \"secret\": did you mean \"secrets\"?")
 }

@@ -17,11 +17,11 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// rightsAgain is how long to wait before a cluster that didn't answer is asked once more.
-const rightsAgain = 5 * time.Second
+// rightsRetryInterval is the pause before retrying with a cluster that did not respond.
+const rightsRetryInterval = 5 * time.Second
 
-// rightsModule says at the start which rights of deploy/rbac the account of the centre lacks. Some of them matter only when something is released, days later,
-// and without some of them the engine silently sees less.
+// rightsModule logs at startup which rights of deploy/rbac the centre's account lacks. Some are only needed by a
+// release days later; without others the engine would see less without any error.
 var rightsModule = fx.Module("rights",
 	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, s settings.Settings, log *slog.Logger) error {
 		typed, err := kube.NewTyped(config)
@@ -33,31 +33,37 @@ var rightsModule = fx.Module("rights",
 			return err
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		lc.Append(fx.StartStopHook(func() { go tellRights(ctx, kube.NewPermissions(typed), wanted, log) }, cancel))
+		lc.Append(fx.StartStopHook(func() {
+			go logMissingRights(ctx, kube.NewPermissions(typed), wanted, log)
+		}, cancel))
 		return nil
 	}),
 )
 
-// rightsOf are the rights that a manifest grants.
-type rightsOf struct {
+// manifestRights are the rights that a manifest grants.
+type manifestRights struct {
 	manifest string
 	rights   []kube.Permission
-	// of is the group of the kinds that they are about. If nothing of it is granted, none of them is wanted; "": all are.
-	of string
+	// group is the API group that the rights are about. If the account has no right in this group, the feature is not
+	// used and none is reported. "" reports all.
+	group string
 }
 
-// wanted says whether somebody has meant the account to have these rights.
-func (w rightsOf) wanted(denied []kube.Permission) bool {
+// wanted reports whether the account is meant to have these rights.
+func (w manifestRights) wanted(denied []kube.Permission) bool {
 	refused := map[kube.Permission]bool{}
 	for _, p := range denied {
 		refused[p] = true
 	}
-	return w.of == "" || slices.ContainsFunc(w.rights, func(p kube.Permission) bool { return p.Group == w.of && !refused[p] })
+	return w.group == "" || slices.ContainsFunc(w.rights, func(p kube.Permission) bool {
+		return p.Group == w.group && !refused[p]
+	})
 }
 
-// centreRights are the rights that these settings take.
-func centreRights(s settings.Settings) ([]rightsOf, error) {
-	names := map[string]string{"slipway": s.Namespace, "cross-domain": s.ServingNamespace, "slipway-gate-slipway": "slipway-gate-" + s.Namespace}
+// centreRights returns the rights that the centre needs with these settings.
+func centreRights(s settings.Settings) ([]manifestRights, error) {
+	names := map[string]string{"slipway": s.Namespace, "cross-domain": s.ServingNamespace,
+		"slipway-gate-slipway": "slipway-gate-" + s.Namespace}
 	centre, err := kube.Rights(rbac.Centre, names)
 	if err != nil {
 		return nil, err
@@ -72,20 +78,21 @@ func centreRights(s settings.Settings) ([]rightsOf, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := rightsOf{manifest: "deploy/rbac/centre.yaml"}
+	all := manifestRights{manifest: "deploy/rbac/centre.yaml"}
 	for _, role := range centre {
 		all.rights = append(all.rights, role...)
 	}
-	return []rightsOf{all, {"deploy/rbac/rollouts.yaml", rollouts["slipway-rollouts"], v1beta1.GroupVersion.Group}}, nil
+	return []manifestRights{all, {"deploy/rbac/rollouts.yaml", rollouts["slipway-rollouts"],
+		v1beta1.GroupVersion.Group}}, nil
 }
 
-func tellRights(ctx context.Context, account *kube.Permissions, wanted []rightsOf, log *slog.Logger) {
+func logMissingRights(ctx context.Context, account *kube.Permissions, wanted []manifestRights, log *slog.Logger) {
 	for _, w := range wanted {
 		denied, err := account.Denied(ctx, w.rights)
 		for err != nil && kube.Classify(err) == kube.Unreachable && ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
-			case <-time.After(rightsAgain):
+			case <-time.After(rightsRetryInterval):
 			}
 			denied, err = account.Denied(ctx, w.rights)
 		}
@@ -93,16 +100,17 @@ func tellRights(ctx context.Context, account *kube.Permissions, wanted []rightsO
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			log.WarnContext(ctx, "which rights the account has can't be asked", "error", err)
+			log.WarnContext(ctx, "cannot read the rights of the account", "error", err)
 			return
 		case len(denied) > 0 && w.wanted(denied):
-			log.WarnContext(ctx, "this account lacks rights: apply "+w.manifest+", or grant them otherwise", "lacks", sentenceOf(denied))
+			log.WarnContext(ctx, "the account lacks rights: apply "+w.manifest+", or grant them by other means",
+				"lacks", permissionsText(denied))
 		}
 	}
 }
 
-// sentenceOf names permissions for people.
-func sentenceOf(denied []kube.Permission) string {
+// permissionsText formats permissions as text.
+func permissionsText(denied []kube.Permission) string {
 	var parts []string
 	for _, p := range denied {
 		resource := p.Resource

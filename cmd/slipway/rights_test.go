@@ -17,54 +17,65 @@ import (
 	"slipway.io/slipway/kube"
 )
 
-// told is what the log says about an account that may do all but this.
-func told(t *testing.T, s settings.Settings, denied ...kube.Permission) string {
+// logFor returns the log for an account that lacks these rights.
+func logFor(t *testing.T, s settings.Settings, denied ...kube.Permission) string {
 	t.Helper()
 	client := fake.NewClientset()
-	client.PrependReactor("create", "selfsubjectrulesreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &authv1.SelfSubjectRulesReview{}, nil
-	})
-	client.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		review := action.(clienttesting.CreateAction).GetObject().(*authv1.SelfSubjectAccessReview).DeepCopy()
-		review.Status.Allowed = !slices.ContainsFunc(denied, func(p kube.Permission) bool {
-			asked := *review.Spec.ResourceAttributes
-			return p == asked || p.Verb == "*" && p.Group == asked.Group
+	client.PrependReactor("create", "selfsubjectrulesreviews",
+		func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &authv1.SelfSubjectRulesReview{}, nil
 		})
-		return true, review, nil
-	})
+	client.PrependReactor("create", "selfsubjectaccessreviews",
+		func(action clienttesting.Action) (bool, runtime.Object, error) {
+			review := action.(clienttesting.CreateAction).GetObject().(*authv1.SelfSubjectAccessReview).DeepCopy()
+			review.Status.Allowed = !slices.ContainsFunc(denied, func(p kube.Permission) bool {
+				asked := *review.Spec.ResourceAttributes
+				return p == asked || p.Verb == "*" && p.Group == asked.Group
+			})
+			return true, review, nil
+		})
 	wanted, err := centreRights(s)
 	require.NoError(t, err)
 	var log bytes.Buffer
-	tellRights(context.Background(), kube.NewPermissions(client), wanted, slog.New(slog.NewTextHandler(&log, nil)))
+	logMissingRights(context.Background(), kube.NewPermissions(client), wanted,
+		slog.New(slog.NewTextHandler(&log, nil)))
 	return log.String()
 }
 
-func TestLackingRightsAreTold(t *testing.T) {
+func TestMissingRights_AreLogged(t *testing.T) {
 	t.Parallel()
 	s := settings.Settings{Namespace: "home", ServingNamespace: "servings", WatchNamespaces: []string{"shop"}}
-	require.Empty(t, told(t, s), "whoever has all rights reads nothing")
-	require.Contains(t, told(t, s, kube.Permission{Verb: "get", Resource: "configmaps", Name: "slipway-engine", Namespace: "home"}),
-		`apply deploy/rbac/centre.yaml, or grant them otherwise" lacks="get configmaps slipway-engine in namespace home"`)
-	status := kube.Permission{Verb: "patch", Group: "kuscia.secretflow", Resource: "kusciadeployments", Subresource: "status", Namespace: "servings"}
-	require.Contains(t, told(t, s, status),
+	require.Empty(t, logFor(t, s), "nothing is logged if no right is missing")
+	require.Contains(t, logFor(t, s, kube.Permission{Verb: "get", Resource: "configmaps", Name: "slipway-engine",
+		Namespace: "home"}),
+		`apply deploy/rbac/centre.yaml, or grant them by other means" lacks="get configmaps slipway-engine in namespace home"`)
+	status := kube.Permission{Verb: "patch", Group: "kuscia.secretflow", Resource: "kusciadeployments",
+		Subresource: "status", Namespace: "servings"}
+	require.Contains(t, logFor(t, s, status),
 		`lacks="patch kusciadeployments/status.kuscia.secretflow in namespace servings"`)
-	require.Contains(t, told(t, s, kube.Permission{Verb: "get", Resource: "namespaces"}), `lacks="get namespaces in all namespaces"`)
-	require.Contains(t, told(t, s, kube.Permission{Verb: "update", Group: "rollouts.kruise.io", Resource: "rollouts", Subresource: "status", Namespace: "shop"}),
-		`apply deploy/rbac/rollouts.yaml, or grant them otherwise" lacks="update rollouts/status.rollouts.kruise.io in namespace shop"`)
+	require.Contains(t, logFor(t, s, kube.Permission{Verb: "get", Resource: "namespaces"}),
+		`lacks="get namespaces in all namespaces"`)
+	require.Contains(t, logFor(t, s, kube.Permission{Verb: "update", Group: "rollouts.kruise.io", Resource: "rollouts",
+		Subresource: "status", Namespace: "shop"}),
+		`apply deploy/rbac/rollouts.yaml, or grant them by other means" lacks="update rollouts/status.rollouts.kruise.io in namespace shop"`)
 }
 
-// Rights that these settings don't take aren't missed.
-func TestRightsThatNobodyWantsArentMissed(t *testing.T) {
+// Rights that these settings do not need are not reported.
+func TestUnneededRights_AreNotLogged(t *testing.T) {
 	t.Parallel()
 	s := settings.Settings{Namespace: "home", ServingNamespace: "servings", WatchNamespaces: []string{"shop"}}
-	webhooks := kube.Permission{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Name: "slipway-gate-home"}
-	require.Empty(t, told(t, s, webhooks))
+	webhooks := kube.Permission{Verb: "delete", Group: "admissionregistration.k8s.io",
+		Resource: "mutatingwebhookconfigurations", Name: "slipway-gate-home"}
+	require.Empty(t, logFor(t, s, webhooks))
 	s.WebhookListen = ":9443"
-	require.Contains(t, told(t, s, webhooks), "delete mutatingwebhookconfigurations.admissionregistration.k8s.io slipway-gate-home in all namespaces")
+	require.Contains(t, logFor(t, s, webhooks), "delete mutatingwebhookconfigurations.admissionregistration.k8s.io "+
+		"slipway-gate-home in all namespaces")
 	definitions := kube.Permission{Verb: "create", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
-	require.Empty(t, told(t, s, definitions))
+	require.Empty(t, logFor(t, s, definitions))
 	s.InstallCRDs = true
-	require.Contains(t, told(t, s, definitions), "create customresourcedefinitions.apiextensions.k8s.io in all namespaces")
-	require.NotContains(t, told(t, s, kube.Permission{Verb: "*", Group: "rollouts.kruise.io"}), "deploy/rbac/rollouts.yaml",
-		"an engine that looks after no Rollout needs none of these")
+	require.Contains(t, logFor(t, s, definitions),
+		"create customresourcedefinitions.apiextensions.k8s.io in all namespaces")
+	require.NotContains(t, logFor(t, s, kube.Permission{Verb: "*", Group: "rollouts.kruise.io"}),
+		"deploy/rbac/rollouts.yaml",
+		"an engine without any right for Rollouts does not manage them")
 }

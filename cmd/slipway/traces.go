@@ -24,27 +24,30 @@ import (
 	"slipway.io/slipway/cli/version"
 )
 
-// tracing sends spans of API requests, activities and the requests to Kubernetes that they make to a collector (--trace-endpoint). Without one it does nothing.
+// tracing sends spans of API requests, activities and their Kubernetes requests to a collector (--trace-endpoint).
+// Without a collector it does nothing.
 type tracing struct {
 	provider trace.TracerProvider
 }
 
-// traceTimeout bounds one delivery of spans: a collector that is away costs memory for those that wait, and nothing else.
+// traceTimeout bounds one export of spans. An unreachable collector only costs memory for the queued spans.
 const traceTimeout = 3 * time.Second
 
 func newTracing(lc fx.Lifecycle, s settings.Settings, log *slog.Logger) (*tracing, error) {
 	if s.TraceEndpoint == "" {
 		return &tracing{}, nil
 	}
-	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(strings.TrimSuffix(s.TraceEndpoint, "/")+"/v1/traces"),
+	exporter, err := otlptracehttp.New(context.Background(),
+		otlptracehttp.WithEndpointURL(strings.TrimSuffix(s.TraceEndpoint, "/")+"/v1/traces"),
 		otlptracehttp.WithTimeout(traceTimeout), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}))
 	if err != nil {
 		return nil, fmt.Errorf("trace-endpoint: %w", err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.Warn("spans can't be sent to the collector", "endpoint", s.TraceEndpoint, "error", err)
+		log.Warn("cannot send spans to the collector", "endpoint", s.TraceEndpoint, "error", err)
 	}))
-	about := resource.NewSchemaless(attribute.String("service.name", "slipway"), attribute.String("service.version", version.This().Version),
+	about := resource.NewSchemaless(attribute.String("service.name", "slipway"),
+		attribute.String("service.version", version.This().Version),
 		attribute.String("service.instance.id", identity()), attribute.String("service.namespace", s.Namespace))
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.TraceSampleRatio)))))
@@ -52,42 +55,46 @@ func newTracing(lc fx.Lifecycle, s settings.Settings, log *slog.Logger) (*tracin
 		ctx, cancel := context.WithTimeout(ctx, traceTimeout)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			log.Warn("the last spans can't be sent to the collector", "error", err)
+			log.Warn("cannot send the last spans to the collector", "error", err)
 		}
 	}))
 	return &tracing{provider: provider}, nil
 }
 
-// interceptors have Temporal's clients and workers carry the trace of a request into the workflows and activities that come of it.
+// interceptors make Temporal's clients and workers propagate the trace of a request to its workflows and activities.
 func (t *tracing) interceptors() ([]interceptor.ClientInterceptor, error) {
 	if t.provider == nil {
 		return nil, nil
 	}
-	traced, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{Tracer: t.provider.Tracer("slipway"), DisableQueryTracing: true,
-		AllowInvalidParentSpans: true})
+	traced, err := opentelemetry.NewTracingInterceptor(
+		opentelemetry.TracerOptions{Tracer: t.provider.Tracer("slipway"), DisableQueryTracing: true,
+			AllowInvalidParentSpans: true})
 	if err != nil {
 		return nil, err
 	}
 	return []interceptor.ClientInterceptor{traced}, nil
 }
 
-// handler has each request be a span, but for those that ask for nothing of a release, and for streams, which last for hours.
+// handler traces requests of the API, except event streams, which last for hours, and requests outside /api/.
 func (t *tracing) handler(h http.Handler) http.Handler {
 	if t.provider == nil {
 		return h
 	}
-	return otelhttp.NewHandler(h, "API", otelhttp.WithTracerProvider(t.provider), otelhttp.WithPropagators(propagation.TraceContext{}),
+	return otelhttp.NewHandler(h, "API", otelhttp.WithTracerProvider(t.provider),
+		otelhttp.WithPropagators(propagation.TraceContext{}),
 		otelhttp.WithFilter(func(r *http.Request) bool {
 			return strings.HasPrefix(r.URL.Path, "/api/") && !strings.HasSuffix(r.URL.Path, "/events")
 		}))
 }
 
-// transport has the requests to Kubernetes that an activity or a request of the API makes be spans of it. Watches belong to neither.
+// transport traces the Kubernetes requests of API requests and activities. Watches are not traced: they belong to
+// neither.
 func (t *tracing) transport(rt http.RoundTripper) http.RoundTripper {
 	if t.provider == nil {
 		return rt
 	}
-	return otelhttp.NewTransport(rt, otelhttp.WithTracerProvider(t.provider), otelhttp.WithPropagators(propagation.TraceContext{}),
+	return otelhttp.NewTransport(rt, otelhttp.WithTracerProvider(t.provider),
+		otelhttp.WithPropagators(propagation.TraceContext{}),
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return "Kubernetes " + r.Method }),
 		otelhttp.WithFilter(func(r *http.Request) bool {
 			return trace.SpanContextFromContext(r.Context()).IsSampled() && !r.URL.Query().Has("watch")

@@ -18,7 +18,7 @@ import (
 	"slipway.io/slipway/store"
 )
 
-// webhookModule serves what API servers call: every webhook.Endpoint that is provided in the group "webhooks".
+// webhookModule serves the webhooks for API servers: every webhook.Endpoint in the group "webhooks".
 var webhookModule = fx.Module("webhook",
 	fx.Provide(fx.Annotate(func(home *store.Store) webhook.Endpoint { return webhook.NewConversion(home) },
 		fx.ResultTags(`group:"webhooks"`)), fx.Annotate(gateEndpoint, fx.ResultTags(`group:"webhooks"`))),
@@ -49,56 +49,61 @@ type webhookParts struct {
 	Log       *slog.Logger
 }
 
-// newGate is the gate of this engine.
+// newGate returns the gate of this engine.
 func newGate(home *store.Store, config *rest.Config, by string) *guard.Gate {
-	return &guard.Gate{Config: config, Name: "slipway-gate-" + home.Namespace(), By: by}
+	return &guard.Gate{Config: config, Name: "slipway-gate-" + home.Namespace(), Mode: by}
 }
 
-// withdrawGate takes away what an earlier process has told the API server of: it would ask a server that isn't there about edits.
+// withdrawGate removes the webhook that an earlier process registered: the API server would call a server that no
+// longer runs.
 func withdrawGate(ctx context.Context, p webhookParts) {
 	if err := newGate(p.Store, p.Config, settings.GateOff).Withdraw(ctx); err != nil && ctx.Err() == nil {
-		p.Log.WarnContext(ctx, "the webhook of the gate may still be known to the API server", "error", err)
+		p.Log.WarnContext(ctx, "cannot remove the webhook of the gate from the API server", "error", err)
 	}
 }
 
-// gateEndpoint holds what Rollouts name, where policies don't.
+// gateEndpoint returns the webhook that holds workloads for Rollouts if admission policies do not.
 func gateEndpoint(home *store.Store, config *rest.Config, s settings.Settings) webhook.Endpoint {
 	gate := newGate(home, config, s.Gate)
-	return webhook.NewGate(webhook.Gate{Engine: gate.Engine, Rollouts: home.RolloutsIn, Publish: gate.Publish})
+	return webhook.NewGate(webhook.Gate{Engine: gate.IsEngine, Rollouts: home.RolloutsIn, Publish: gate.Publish})
 }
 
 func webhookSource(s settings.Settings, home *store.Store) webhook.Source {
 	if s.WebhookCertFile != "" {
-		return webhook.Given{CertFile: s.WebhookCertFile, KeyFile: s.WebhookKeyFile}
+		return webhook.FromFiles{CertFile: s.WebhookCertFile, KeyFile: s.WebhookKeyFile}
 	}
-	return webhook.Own{Secrets: home, Now: time.Now}
+	return webhook.SelfSigned{Secrets: home, Now: time.Now}
 }
 
-// webhookAddress is how the API server reaches the webhooks. It refuses settings that are of no use without others.
+// webhookAddress returns the address of the webhooks for the API server. It rejects incomplete settings.
 func webhookAddress(s settings.Settings) (webhook.Address, error) {
 	switch {
 	case (s.WebhookCertFile == "") != (s.WebhookKeyFile == ""):
-		return webhook.Address{}, errors.New("--webhook-cert-file and --webhook-key-file belong together: give both, or neither")
+		return webhook.Address{}, errors.New("--webhook-cert-file and --webhook-key-file must be set together")
 	case s.WebhookListen == "" && (s.WebhookURL != "" || s.WebhookService != "" || s.WebhookCertFile != ""):
-		return webhook.Address{}, errors.New("the webhooks have an address or a certificate, but aren't served: give --webhook-listen too")
+		return webhook.Address{}, errors.New("the webhooks have an address or a certificate, but are not served: set " +
+			"--webhook-listen too")
 	case s.WebhookListen == "" && s.Gate == settings.GateWebhook:
-		return webhook.Address{}, errors.New("--gate webhook holds nothing while the webhooks aren't served: give --webhook-listen too")
+		return webhook.Address{}, errors.New("--gate webhook has no effect because the webhooks are not served: set " +
+			"--webhook-listen too")
 	case s.WebhookURL != "" && s.WebhookService != "":
-		return webhook.Address{}, errors.New("--webhook-url and --webhook-service both say how the webhooks are reached: keep one")
+		return webhook.Address{}, errors.New("--webhook-url and --webhook-service are mutually exclusive: set only " +
+			"one of them")
 	case s.WebhookURL != "":
 		return webhook.Address{URL: s.WebhookURL}, nil
 	case s.WebhookService != "":
 		return serviceAddress(s.WebhookService)
 	}
-	address, local := webhook.AddressOf(s.WebhookListen)
+	address, local := webhook.LocalAddress(s.WebhookListen)
 	if !local && s.WebhookListen != "" {
-		return address, fmt.Errorf("--webhook-listen %s does not say how the API server reaches it: give --webhook-url or --webhook-service",
+		return address, fmt.Errorf("--webhook-listen %s is not a loopback address, so the API server's address for "+
+			"it is unknown: set --webhook-url or --webhook-service",
 			s.WebhookListen)
 	}
 	return address, nil
 }
 
-// serviceAddress reads namespace/name or namespace/name:port.
+// serviceAddress parses namespace/name or namespace/name:port.
 func serviceAddress(text string) (webhook.Address, error) {
 	text, port, ported := strings.Cut(text, ":")
 	address := webhook.Address{Port: 443}

@@ -17,16 +17,28 @@ func TestWebhookAddress(t *testing.T) {
 		want   webhook.Address
 		says   string
 	}{
-		"Off":         {"nothing is served", settings.Settings{}, webhook.Address{}, ""},
-		"Local":       {"an API server on this machine reaches it", settings.Settings{WebhookListen: "127.0.0.1:9443"}, webhook.Address{URL: "https://127.0.0.1:9443"}, ""},
-		"URL":         {"as it is said", settings.Settings{WebhookListen: ":9443", WebhookURL: "https://a.example"}, webhook.Address{URL: "https://a.example"}, ""},
-		"Service":     {"the port of HTTPS", settings.Settings{WebhookListen: ":9443", WebhookService: "slipway/webhooks"}, webhook.Address{Namespace: "slipway", Service: "webhooks", Port: 443}, ""},
-		"ServicePort": {"another port", settings.Settings{WebhookListen: ":9443", WebhookService: "slipway/webhooks:8443"}, webhook.Address{Namespace: "slipway", Service: "webhooks", Port: 8443}, ""},
-		"Unknown":     {"how is it reached?", settings.Settings{WebhookListen: ":9443"}, webhook.Address{}, "give --webhook-url or --webhook-service"},
-		"Both":        {"which of both", settings.Settings{WebhookListen: ":9443", WebhookURL: "https://a.example", WebhookService: "a/b"}, webhook.Address{}, "keep one"},
-		"Useless":     {"nobody serves it", settings.Settings{WebhookURL: "https://a.example"}, webhook.Address{}, "give --webhook-listen too"},
-		"Gate":        {"a gate that nobody serves", settings.Settings{Gate: settings.GateWebhook}, webhook.Address{}, "give --webhook-listen too"},
-		"NoKey":       {"half a certificate", settings.Settings{WebhookListen: "127.0.0.1:9443", WebhookCertFile: "a"}, webhook.Address{}, "belong together"},
+		"Off": {"webhooks are disabled", settings.Settings{}, webhook.Address{}, ""},
+		"Local": {"a local API server can connect", settings.Settings{WebhookListen: "127.0.0.1:9443"},
+			webhook.Address{URL: "https://127.0.0.1:9443"}, ""},
+		"URL": {"the configured URL is used",
+			settings.Settings{WebhookListen: ":9443", WebhookURL: "https://a.example"},
+			webhook.Address{URL: "https://a.example"}, ""},
+		"Service": {"the default port", settings.Settings{WebhookListen: ":9443",
+			WebhookService: "slipway/webhooks"}, webhook.Address{Namespace: "slipway", Service: "webhooks", Port: 443},
+			""},
+		"ServicePort": {"another port", settings.Settings{WebhookListen: ":9443",
+			WebhookService: "slipway/webhooks:8443"},
+			webhook.Address{Namespace: "slipway", Service: "webhooks", Port: 8443}, ""},
+		"Unknown": {"the address for the API server is unknown", settings.Settings{WebhookListen: ":9443"},
+			webhook.Address{}, "set --webhook-url or --webhook-service"},
+		"Both": {"both cannot be set", settings.Settings{WebhookListen: ":9443", WebhookURL: "https://a.example",
+			WebhookService: "a/b"}, webhook.Address{}, "mutually exclusive"},
+		"Useless": {"the webhooks are not served", settings.Settings{WebhookURL: "https://a.example"},
+			webhook.Address{}, "set --webhook-listen too"},
+		"Gate": {"the gate's webhook is not served", settings.Settings{Gate: settings.GateWebhook},
+			webhook.Address{}, "set --webhook-listen too"},
+		"NoKey": {"half a certificate", settings.Settings{WebhookListen: "127.0.0.1:9443", WebhookCertFile: "a"},
+			webhook.Address{}, "must be set together"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -48,47 +48,53 @@ import (
 )
 
 func runServer(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, s, homeModule, rightsModule, serverModule, servingControllerModule, rolloutControllerModule, kusciaModule, webhookModule)
+	return runEngine(ctx, s, homeModule, rightsModule, serverModule, servingControllerModule, rolloutControllerModule,
+		kusciaModule, webhookModule)
 }
 
 func runDev(ctx context.Context, s settings.Settings) error {
-	return runEngine(ctx, withOwnStore(s), packageStoreModule, homeModule, rightsModule, guardModule, workloadModule, partyServingModule, driftModule,
-		centreQueues, worker.Module, serverModule, servingControllerModule, rolloutControllerModule, kusciaModule, webhookModule)
+	return runEngine(ctx, withOwnStore(s), packageStoreModule, homeModule, rightsModule, guardModule, workloadModule,
+		partyServingModule, driftModule,
+		centreQueues, worker.Module, serverModule, servingControllerModule, rolloutControllerModule, kusciaModule,
+		webhookModule)
 }
 
-// runWorker serves the engine's queue and the default party's, or the queues of the parties that are named and nothing else: a party's
-// worker has no credentials for the home cluster.
+// runWorker serves the engine's queue and the default party's, or only the queues of --party: a party's worker has no
+// credentials for the home cluster.
 func runWorker(ctx context.Context, s settings.Settings) error {
 	if len(s.Parties) > 0 {
-		return runEngine(ctx, s, workloadModule, partyServingModule, driftModule, partyQueues, worker.Module, healthModule)
+		return runEngine(ctx, s, workloadModule, partyServingModule, driftModule, partyQueues, worker.Module,
+			healthModule)
 	}
-	return runEngine(ctx, s, homeModule, rightsModule, workloadModule, partyServingModule, driftModule, centreQueues, worker.Module, healthModule)
+	return runEngine(ctx, s, homeModule, rightsModule, workloadModule, partyServingModule, driftModule, centreQueues,
+		worker.Module, healthModule)
 }
 
-// runEngine runs these modules until the context ends or one of them gives up.
+// runEngine runs these modules until the context ends or one of them fails.
 func runEngine(ctx context.Context, s settings.Settings, modules ...fx.Option) error {
 	log, err := newLogger(s)
 	if err != nil {
 		return err
 	}
 	slog.SetDefault(log)
-	boundGarbage()
+	lowerGCPercent()
 	engine := fx.New(
 		fx.NopLogger,
 		fx.Supply(s, log),
-		fx.Provide(newRegistry, newMetrics, newTracing, newTemporal, newRESTConfig, newFleetOptions, newVersions, newGuard),
+		fx.Provide(newRegistry, newMetrics, newTracing, newTemporal, newRESTConfig, newFleetOptions, newVersions,
+			newGuard),
 		fx.Options(modules...),
 		fx.StopTimeout(s.ShutdownTimeout),
 	)
 	if err := engine.Err(); err != nil {
-		return dig.RootCause(err) // how the parts are wired together helps nobody who reads this
+		return dig.RootCause(err) // without fx's description of the dependency graph
 	}
 	start, cancel := context.WithTimeout(ctx, engine.StartTimeout())
 	defer cancel()
 	if err := engine.Start(start); err != nil {
 		return err
 	}
-	go giveMemoryBack(ctx)
+	go releaseMemoryAfterBursts(ctx)
 	return waitForEnd(ctx, engine, log)
 }
 
@@ -96,14 +102,14 @@ func waitForEnd(ctx context.Context, engine *fx.App, log *slog.Logger) error {
 	code := 0
 	select {
 	case <-ctx.Done():
-		log.Info("ending: what is under way may finish")
+		log.Info("shutting down: waiting for running work")
 	case end := <-engine.Wait():
 		code = end.ExitCode
 	}
 	stop, cancel := context.WithTimeout(context.Background(), engine.StopTimeout())
 	defer cancel()
 	if err := engine.Stop(stop); err != nil {
-		return fmt.Errorf("the process did not end in time: %w", err)
+		return fmt.Errorf("shutdown timed out: %w", err)
 	}
 	if code != 0 {
 		return &app.ExitError{Code: code}
@@ -113,7 +119,8 @@ func waitForEnd(ctx context.Context, engine *fx.App, log *slog.Logger) error {
 
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
@@ -126,10 +133,11 @@ func newVersions(temporal client.Client, s settings.Settings) *versions.Reader {
 }
 
 func newFleetOptions(s settings.Settings, log *slog.Logger, down fx.Shutdowner) worker.Options {
-	return worker.Options{Namespace: s.TemporalNamespace, Identity: identity(), Versioning: versioning(s), StopTimeout: s.ShutdownTimeout / 2, Log: log, Fatal: func(err error) {
-		log.Error("a worker cannot go on", "error", err)
-		_ = down.Shutdown(fx.ExitCode(app.ExitFailure))
-	}}
+	return worker.Options{Namespace: s.TemporalNamespace, Identity: identity(), Versioning: versioning(s),
+		StopTimeout: s.ShutdownTimeout / 2, Log: log, Fatal: func(err error) {
+			log.Error("a worker failed", "error", err)
+			_ = down.Shutdown(fx.ExitCode(app.ExitFailure))
+		}}
 }
 
 func versioning(s settings.Settings) worker.Versioning {
@@ -140,13 +148,14 @@ func versioning(s settings.Settings) worker.Versioning {
 	return v
 }
 
-// homeModule is the home cluster. Without credentials for it there is no server and no centre.
+// homeModule provides the home cluster. Servers and the centre require credentials for it.
 var homeModule = fx.Module("home",
 	fx.Provide(
 		func(config *rest.Config, s settings.Settings) (*store.Store, error) {
 			return store.New(config, s.Namespace, s.ServingNamespace)
 		},
-		func(store *store.Store, temporal client.Client, reader *versions.Reader, s settings.Settings) *centre.Activities {
+		func(store *store.Store, temporal client.Client, reader *versions.Reader,
+			s settings.Settings) *centre.Activities {
 			return centre.NewActivities(store, temporal, reader, s.RecordLimit)
 		},
 	),
@@ -156,7 +165,8 @@ var homeModule = fx.Module("home",
 	}),
 )
 
-// workloadModule is the cluster that this process's party releases on: its workloads, and what routes to them.
+// workloadModule provides the activities for this party's cluster: its workloads and the objects that route traffic to
+// them.
 var workloadModule = fx.Module("workload",
 	fx.Provide(
 		func(config *rest.Config, s settings.Settings, log *slog.Logger) (*traffic.Activities, error) {
@@ -164,30 +174,33 @@ var workloadModule = fx.Module("workload",
 			if err != nil {
 				return nil, err
 			}
-			return traffic.New(typed, objects, traffic.Options{Namespaces: s.WatchNamespaces, Parties: partyNames(s), Logger: log})
+			return traffic.New(typed, objects, traffic.Options{Namespaces: s.WatchNamespaces, Parties: partyNames(s),
+				Logger: log})
 		},
 		newSource,
-		func(lc fx.Lifecycle, config *rest.Config, routes *traffic.Activities, packages *partysource.Activities, s settings.Settings,
+		func(lc fx.Lifecycle, config *rest.Config, routes *traffic.Activities, packages *partysource.Activities,
+			s settings.Settings,
 			log *slog.Logger) (*workload.Activities, error) {
 			typed, objects, err := kube.NewClients(config)
 			if err != nil {
 				return nil, err
 			}
-			activities := workload.New(typed, objects, workload.Options{Namespaces: s.WatchNamespaces, Parties: partyNames(s),
-				TrafficPreflight: routes.TrafficPreflight, Packages: packages, Logger: log})
+			activities := workload.New(typed, objects,
+				workload.Options{Namespaces: s.WatchNamespaces, Parties: partyNames(s),
+					TrafficPreflight: routes.TrafficPreflight, Packages: packages, Logger: log})
 			lc.Append(fx.StopHook(activities.Stop))
 			return activities, nil
 		},
 	),
 )
 
-// sourceParts are what fetching code packages needs.
+// sourceParts are the dependencies for fetching code packages.
 type sourceParts struct {
 	fx.In
 	Config   *rest.Config
 	Settings settings.Settings
 	Log      *slog.Logger
-	// Home reads what passes through no history; a party's own worker has no access to it.
+	// Home reads data that is not stored in workflow histories; nil in a party's own worker, which has no access to it.
 	Home *centre.Activities `optional:"true"`
 }
 
@@ -203,10 +216,11 @@ func newSource(p sourceParts) (*partysource.Activities, error) {
 	}
 	limits := source.DefaultLimits
 	limits.Bytes, limits.UnpackedBytes = s.PackageMaxBytes, s.PackageMaxUnpackedBytes
-	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Keep: s.PackageKeep, Policy: policy,
+	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Retention: s.PackageKeep,
+		Policy:  policy,
 		Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow, Limits: limits}}
 	if p.Home != nil {
-		options.Recorded, options.Template = p.Home.PackageURL, p.Home.BuildTemplate
+		options.RecordedURL, options.Template = p.Home.PackageURL, p.Home.BuildTemplate
 	}
 	switch store, err := packages.NewClient(s); {
 	case err != nil:
@@ -217,9 +231,10 @@ func newSource(p sourceParts) (*partysource.Activities, error) {
 	return partysource.New(typed, options)
 }
 
-// partyServingModule is what the servings of this process's party run, and who watches it.
+// partyServingModule provides the activities and the watch for this party's servings.
 var partyServingModule = fx.Module("party-servings",
-	fx.Provide(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, reader *versions.Reader, s settings.Settings,
+	fx.Provide(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, reader *versions.Reader,
+		s settings.Settings,
 		log *slog.Logger) (*partyservings.Activities, error) {
 		typed, err := kube.NewTyped(config)
 		if err != nil {
@@ -234,7 +249,8 @@ var partyServingModule = fx.Module("party-servings",
 			return nil, err
 		}
 		activities := partyservings.New(typed, reader, watch, partyservings.Options{
-			Namespaces: s.WatchNamespaces, AnyNamespace: s.ServingsInAnyNamespace, Policy: policy, Queues: partyQueueNames(s),
+			Namespaces: s.WatchNamespaces, AnyNamespace: s.ServingsInAnyNamespace, Policy: policy,
+			Queues: partyQueueNames(s),
 			Engine: s.TemporalNamespace, Logger: log,
 		})
 		observer := partyservings.NewObserver(activities, temporal)
@@ -244,7 +260,8 @@ var partyServingModule = fx.Module("party-servings",
 	}),
 )
 
-// policyOf reads what the party allows the pods of servings or builds, from the file that a setting names; without a file that is the default.
+// policyOf reads what the party allows in pods of servings or Jobs of builds; without a file it returns the default
+// policy.
 func policyOf(setting, file string) (admission.Policy, error) {
 	if file == "" {
 		return admission.Policy{}, nil
@@ -255,12 +272,12 @@ func policyOf(setting, file string) (admission.Policy, error) {
 	}
 	policy, wrong := admission.Decode(text)
 	if err := wrong.Err(); err != nil {
-		return admission.Policy{}, fmt.Errorf("%s: %s is not a policy:\n%w", setting, file, err)
+		return admission.Policy{}, fmt.Errorf("%s: invalid policy in %s:\n%w", setting, file, err)
 	}
 	return policy, nil
 }
 
-// buildPolicy is what the party allows the Jobs of builds: what it allows servings, unless it says otherwise.
+// buildPolicy returns what the party allows in Jobs of builds: by default the same as for servings.
 func buildPolicy(s settings.Settings) (admission.Policy, error) {
 	if s.BuildPolicyFile == "" {
 		return policyOf("serving-policy-file", s.ServingPolicyFile)
@@ -269,7 +286,8 @@ func buildPolicy(s settings.Settings) (admission.Policy, error) {
 }
 
 var servingControllerModule = fx.Module("serving-controller",
-	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, store *store.Store, temporal client.Client, s settings.Settings,
+	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, store *store.Store, temporal client.Client,
+		s settings.Settings,
 		log *slog.Logger) error {
 		objects, err := kube.NewUntyped(config)
 		if err != nil {
@@ -287,7 +305,7 @@ var servingControllerModule = fx.Module("serving-controller",
 	}),
 )
 
-// rolloutControllerModule looks after the Rollouts and TrafficRoutings of the home cluster.
+// rolloutControllerModule runs the controllers for the Rollouts and TrafficRoutings of the home cluster.
 var rolloutControllerModule = fx.Module("rollout-controller",
 	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, p apiParts) error {
 		typed, objects, err := kube.NewClients(config)
@@ -296,9 +314,11 @@ var rolloutControllerModule = fx.Module("rollout-controller",
 		}
 		options := rolloutcontroller.Options{
 			Namespaces: p.Settings.WatchNamespaces,
-			Served:     func(resource schema.GroupVersionResource) bool { return kube.Served(typed.Discovery(), resource) },
-			Beside:     p.Beside,
-			Log:        p.Log,
+			Served: func(resource schema.GroupVersionResource) bool {
+				return kube.Served(typed.Discovery(), resource)
+			},
+			OtherController: p.OtherReleaser,
+			Log:             p.Log,
 		}
 		controller, err := rolloutcontroller.New(p.Store, objects, rollouts.NewObjects(newBackend(p)), options)
 		if err != nil {
@@ -314,28 +334,29 @@ var rolloutControllerModule = fx.Module("rollout-controller",
 	}),
 )
 
-// besideReleases says what else releases what Rollouts name on the home cluster.
-type besideReleases func(context.Context) (reference.Beside, error)
+// otherReleaser reports whether another product also releases the workloads that Rollouts name on the home cluster.
+type otherReleaser func(context.Context) (reference.OtherController, error)
 
-func newBesideReleases(config *rest.Config) (besideReleases, error) {
+func newOtherReleaser(config *rest.Config) (otherReleaser, error) {
 	typed, objects, err := kube.NewClients(config)
 	if err != nil {
 		return nil, err
 	}
 	cluster := kube.NewCluster(typed, objects, nil)
-	return func(ctx context.Context) (reference.Beside, error) {
+	return func(ctx context.Context) (reference.OtherController, error) {
 		found, err := cluster.KruiseRollouts(ctx)
 		if len(found) > 0 || err != nil {
-			return reference.BesideOf(found), err
+			return reference.OtherControllerOf(found), err
 		}
 		if whose, err := cluster.RolloutsDefinition(ctx); whose != kube.DefinitionForeign || err != nil {
-			return reference.Beside{}, err
+			return reference.OtherController{}, err
 		}
-		return reference.Beside{Says: reference.ForeignDefinition}, nil
+		return reference.OtherController{Message: reference.ForeignDefinition}, nil
 	}, nil
 }
 
-// driftModule notices what others do to workloads that are being released and to what routes to them, wherever a party's queue is served.
+// driftModule detects changes by other clients to workloads being released and to the objects that route to them, in
+// every process that serves a party's queue.
 var driftModule = fx.Module("drift",
 	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, temporal client.Client, workloads *workload.Activities,
 		routes *traffic.Activities) error {
@@ -351,11 +372,14 @@ var driftModule = fx.Module("drift",
 	}),
 )
 
-var centreQueues = fx.Provide(func(centre *centre.Activities, workloads *workload.Activities, routes *traffic.Activities,
+var centreQueues = fx.Provide(func(centre *centre.Activities, workloads *workload.Activities,
+	routes *traffic.Activities,
 	servings *partyservings.Activities, code *partysource.Activities) []worker.Queue {
 	return []worker.Queue{
 		{Name: workflows.QueueEngine, Workflows: true, Activities: []worker.Registrar{centre}},
-		{Name: catalog.PartyQueue(catalog.DefaultParty), Activities: []worker.Registrar{workloads, routes, leg.New(workloads, routes, leg.Options{}), servings, code}},
+		{Name: catalog.PartyQueue(catalog.DefaultParty),
+			Activities: []worker.Registrar{workloads, routes, leg.New(workloads, routes, leg.Options{}), servings,
+				code}},
 	}
 })
 
@@ -363,12 +387,14 @@ var partyQueues = fx.Provide(func(s settings.Settings, workloads *workload.Activ
 	servings *partyservings.Activities, code *partysource.Activities) []worker.Queue {
 	var queues []worker.Queue
 	for _, name := range partyQueueNames(s) {
-		queues = append(queues, worker.Queue{Name: name, Activities: []worker.Registrar{workloads, routes, leg.New(workloads, routes, leg.Options{}), servings, code}})
+		queues = append(queues, worker.Queue{Name: name,
+			Activities: []worker.Registrar{workloads, routes, leg.New(workloads, routes, leg.Options{}), servings,
+				code}})
 	}
 	return queues
 })
 
-// partyNames are the parties that this process works for.
+// partyNames returns the parties that this process serves.
 func partyNames(s settings.Settings) []string {
 	if len(s.Parties) == 0 {
 		return []string{catalog.DefaultParty}
@@ -381,7 +407,7 @@ func partyNames(s settings.Settings) []string {
 	return names
 }
 
-// partyQueueNames are the queues of the parties that this process works for.
+// partyQueueNames returns the queues of the parties that this process serves.
 func partyQueueNames(s settings.Settings) []string {
 	if len(s.Parties) == 0 {
 		return []string{catalog.PartyQueue(catalog.DefaultParty)}
@@ -398,25 +424,25 @@ func partyQueueNames(s settings.Settings) []string {
 }
 
 var serverModule = fx.Module("server",
-	fx.Provide(newAPI, newAPITLS, newBesideReleases),
-	fx.Invoke(func(home *store.Store, s settings.Settings) { home.NameEngine(s.EngineName) }),
+	fx.Provide(newAPI, newAPITLS, newOtherReleaser),
+	fx.Invoke(func(home *store.Store, s settings.Settings) { home.SetEngineName(s.EngineName) }),
 	fx.Invoke(func(lc fx.Lifecycle, p httpParts) error {
 		server, err := newHTTPServer(p)
 		if err != nil {
 			return err
 		}
-		lc.Append(fx.Hook{OnStart: server.start, OnStop: server.end})
+		lc.Append(fx.Hook{OnStart: server.start, OnStop: server.stop})
 		return nil
 	}),
 )
 
-// healthModule answers for a worker that serves no API, where --metrics-listen says so.
+// healthModule serves health and metrics of a worker without an API, if --metrics-listen is set.
 var healthModule = fx.Invoke(func(lc fx.Lifecycle, p healthParts) error {
 	server, err := newHealthServer(p)
 	if err != nil || server == nil {
 		return err
 	}
-	lc.Append(fx.Hook{OnStart: server.start, OnStop: server.end})
+	lc.Append(fx.Hook{OnStart: server.start, OnStop: server.stop})
 	return nil
 })
 
@@ -433,8 +459,9 @@ func newLogger(s settings.Settings) (*slog.Logger, error) {
 	return slog.New(handler), nil
 }
 
-// newTemporal does not dial: a process that starts before its Temporal server waits for it and says so in /readyz.
-func newTemporal(s settings.Settings, logger *slog.Logger, metrics client.MetricsHandler, traces *tracing) (client.Client, error) {
+// newTemporal does not connect: a process that starts before Temporal waits for it and reports that in /readyz.
+func newTemporal(s settings.Settings, logger *slog.Logger, metrics client.MetricsHandler,
+	traces *tracing) (client.Client, error) {
 	traced, err := traces.interceptors()
 	if err != nil {
 		return nil, err
@@ -446,18 +473,21 @@ func newTemporal(s settings.Settings, logger *slog.Logger, metrics client.Metric
 		MetricsHandler:          metrics,
 		Identity:                identity(),
 		Interceptors:            traced,
-		WorkerHeartbeatInterval: party.Interval,
-		ConnectionOptions:       client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(backend.NoteLimits)}},
+		WorkerHeartbeatInterval: party.HeartbeatInterval,
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+			backend.RecordRateLimits)}},
 	}
-	err = link.Apply(link.Options{Address: s.TemporalAddress, TLS: s.TemporalTLS, CAFile: s.TemporalCAFile, CertFile: s.TemporalCertFile,
-		KeyFile: s.TemporalKeyFile, ServerName: s.TemporalServerName, APIKeyFile: s.TemporalAPIKeyFile, CodecKeyDir: s.TemporalCodecKeyDir, Log: logger}, &options)
+	err = link.Apply(link.Options{Address: s.TemporalAddress, TLS: s.TemporalTLS, CAFile: s.TemporalCAFile,
+		CertFile: s.TemporalCertFile,
+		KeyFile:  s.TemporalKeyFile, ServerName: s.TemporalServerName, APIKeyFile: s.TemporalAPIKeyFile,
+		CodecKeyDir: s.TemporalCodecKeyDir, Log: logger}, &options)
 	if err != nil {
 		return nil, err
 	}
 	return client.NewLazyClient(options)
 }
 
-// identity is how this process shows in Temporal's lists of workers.
+// identity returns the name of this process in Temporal's lists of workers.
 func identity() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -467,7 +497,8 @@ func identity() string {
 }
 
 func newRESTConfig(s settings.Settings, traces *tracing) (*rest.Config, error) {
-	config, err := kube.Connect(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context, QPS: s.KubeQPS, Burst: s.KubeBurst,
+	config, err := kube.Connect(kube.Options{Kubeconfig: s.Kubeconfig, Context: s.Context, QPS: s.KubeQPS,
+		Burst:     s.KubeBurst,
 		UserAgent: version.UserAgent()})
 	if err == nil {
 		config.Wrap(traces.transport)

@@ -13,74 +13,79 @@ import (
 )
 
 const (
-	// besideKept is how long an answer to what else releases on the cluster is taken as true: many releases may be about to begin at once. It is
-	// less than kruise.Beginning, so that what was there when a workload was changed is found before its release begins.
-	besideKept = 2 * time.Second
-	// besideAgain is how often objects are looked at that are left to something else meanwhile, and how often one says so: another controller
-	// may write over it.
-	besideAgain = 30 * time.Second
+	// otherControllerTTL is how long the answer about other controllers is cached: many releases may be about to begin
+	// at once. It is less than kruise.AnnouncementDelay, so that a controller which existed when a workload was changed
+	// is found before the release begins.
+	otherControllerTTL = 2 * time.Second
+	// otherControllerInterval is how often an object that is left to another controller is checked, and how often its
+	// reason is written again: the other controller may overwrite it.
+	otherControllerInterval = 30 * time.Second
 )
 
-// beside is what else releases what Rollouts name.
-type beside struct {
+// otherController caches whether another controller on the cluster releases the workloads of Rollouts.
+type otherController struct {
 	mu    sync.Mutex
-	found reference.Beside
+	found reference.OtherController
 	at    time.Time
-	told  remembered[told]
+	shown objectMemory[shownText]
 }
 
-// told is what an object was made to say, and when.
-type told struct {
+// shownText is the text that an object was last made to show, and when.
+type shownText struct {
 	text string
 	at   time.Time
 }
 
-// look is what keeps a release from beginning; ask finds that out.
-func (b *beside) look(ctx context.Context, ask func(context.Context) (reference.Beside, error)) (reference.Beside, error) {
+// check returns what prevents a release from beginning; ask determines it.
+func (b *otherController) check(ctx context.Context,
+	ask func(context.Context) (reference.OtherController, error)) (reference.OtherController, error) {
 	b.mu.Lock()
-	defer b.mu.Unlock() // who asks meanwhile wants the same answer
-	if time.Since(b.at) < besideKept {
+	defer b.mu.Unlock() // concurrent callers wait for the same answer
+	if time.Since(b.at) < otherControllerTTL {
 		return b.found, nil
 	}
 	found, err := ask(ctx)
 	if err != nil {
-		return reference.Beside{}, err
+		return reference.OtherController{}, err
 	}
 	b.found, b.at = found, time.Now()
 	return found, nil
 }
 
-// tell says whether an object is to say a text once more; if so, that is noted.
-func (b *beside) tell(name cache.ObjectName, text string, now time.Time) bool {
-	if last, _ := b.told.get(name); last.text == text && now.Sub(last.at) < besideAgain {
+// shouldShow reports whether an object has to show a text (again), and records it.
+func (b *otherController) shouldShow(name cache.ObjectName, text string, now time.Time) bool {
+	if last, _ := b.shown.get(name); last.text == text && now.Sub(last.at) < otherControllerInterval {
 		return false
 	}
-	b.told.put(name, told{text, now})
+	b.shown.put(name, shownText{text, now})
 	return true
 }
 
-// leaves says whether an object is left alone for now, since something else works on what Rollouts name: neither is it written to, nor its
-// workload marked. It only says why no release of a change begins that is held. What a release has borrowed is given back as always.
-func (c *Controller) leaves(ctx context.Context, r *v1beta1.Rollout, w *kruise.Workload, next kruise.NextAction, refused string) (bool, error) {
-	if s := r.Status.Slipway; s != nil && s.Open { // a release that is under way is steered to its end
+// leavesAlone reports whether an object is left alone for now because another controller manages it: neither the object
+// nor its workload is written. Only the reason why a held change does not begin is shown. A running release still
+// restores what it borrowed.
+func (c *Controller) leavesAlone(ctx context.Context, r *v1beta1.Rollout, w *kruise.Workload, next kruise.NextAction,
+	refused string) (bool, error) {
+	if s := r.Status.Slipway; s != nil && s.Open { // a release in progress is controlled to its end
 		return false, nil
 	}
-	switch next.Do {
-	case kruise.DoGuard, kruise.DoUnguard, kruise.DoHash, kruise.DoMark, kruise.DoShow:
+	switch next.Kind {
+	case kruise.DoAddFinalizer, kruise.DoRemoveFinalizer, kruise.DoWriteHash, kruise.DoMark, kruise.DoWriteStatus:
 	default:
 		return false, nil
 	}
-	other, err := c.beside.look(ctx, c.options.Beside)
-	if err != nil || other.Says == "" || next.Do == kruise.DoUnguard && !other.Runs { // no deletion waits for what isn't there
+	other, err := c.otherController.check(ctx, c.options.OtherController)
+	// without a running controller no deletion has to wait
+	if err != nil || other.Message == "" || next.Kind == kruise.DoRemoveFinalizer && !other.Runs {
 		return false, err
 	}
 	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
 	switch {
-	case w == nil || w.Held == nil || w.Claim != "" || next.Do != kruise.DoShow:
+	case w == nil || w.Held == nil || w.Claim != "" || next.Kind != kruise.DoWriteStatus:
 		return true, nil
-	case refused != other.Says:
-		c.refuse(r, w, other.Says)
+	case refused != other.Message:
+		c.refuse(r, w, other.Message)
 		return true, nil
 	}
-	return !c.beside.tell(name, other.Says, time.Now()), nil
+	return !c.otherController.shouldShow(name, other.Message, time.Now()), nil
 }

@@ -1,6 +1,6 @@
-// Package rollout watches Rollout objects and the workloads that they name. It starts the releases that a change of a workload's pod template
-// asks for, passes on what clients ask by the object, and keeps the status of objects without a release. It keeps no state of its own: any
-// number of controllers may run side by side.
+// Package rollout watches Rollout objects and the workloads that they name. It starts a release when a workload's pod
+// template changes, forwards commands that clients give through the object, and writes the status of objects without a
+// release. It is stateless: any number of controllers may run concurrently.
 package rollout
 
 import (
@@ -32,74 +32,76 @@ type homeStore interface {
 	SetRolloutStatus(ctx context.Context, read *v1beta1.Rollout, status v1beta1.RolloutStatus) (*v1beta1.Rollout, error)
 }
 
-// Releases starts and steers releases.
+// Releases starts and controls releases.
 type Releases interface {
-	// Begin starts a release; refused is why it cannot be carried out as things are.
+	// Begin starts a release; refused is the reason if that is not possible now.
 	Begin(ctx context.Context, r kruise.Release) (refused string, err error)
-	// Send sends a command to the live release of an object's name.
-	Send(ctx context.Context, object rollout.ObjectRef, c rollout.Command, edited *strategy.Strategy) (kruise.Answer, error)
-	// Open says whether a release of an object's name runs.
+	// Send sends a command to the running release of an object.
+	Send(ctx context.Context, object rollout.ObjectRef, c rollout.Command, edited *strategy.Strategy) (kruise.Answer,
+		error)
+	// Open reports whether a release of an object is running.
 	Open(ctx context.Context, object rollout.ObjectRef) (bool, error)
 }
 
 // Options of a controller.
 type Options struct {
-	// Namespaces are where Rollouts are looked after; none: in all.
+	// Namespaces are the namespaces whose Rollouts are managed; none: all.
 	Namespaces []string
-	// Served says whether the home cluster serves a resource.
+	// Served reports whether the home cluster serves a resource.
 	Served func(resource schema.GroupVersionResource) bool
-	// Beside says what else on the home cluster releases what Rollouts name.
-	Beside func(ctx context.Context) (reference.Beside, error)
-	Log    *slog.Logger
+	// OtherController returns which other controller on the home cluster releases the workloads of Rollouts.
+	OtherController func(ctx context.Context) (reference.OtherController, error)
+	Log             *slog.Logger
 }
 
 const (
-	// retryShortest and retryLongest limit the pause before something that did not work is tried again.
+	// retryShortest and retryLongest limit the pause before a retry.
 	retryShortest, retryLongest = 100 * time.Millisecond, 15 * time.Second
-	// lookAgain is how often an object is looked at although nothing has changed: somebody may have terminated its release.
-	lookAgain = 5 * time.Minute
-	// workers is how many objects are looked at at once: a start waits for its party's answer.
+	// checkInterval is how often an unchanged object is checked: its release may have been terminated.
+	checkInterval = 5 * time.Minute
+	// workers is how many objects are processed at once: a start waits for its party's answer.
 	workers = 32
-	// callTimeout is how long one look may take.
+	// callTimeout bounds the processing of one object.
 	callTimeout = time.Minute
 )
 
-// Controller looks after the Rollout objects of the home cluster.
+// Controller manages the Rollout objects of the home cluster.
 type Controller struct {
-	home      homeStore
-	objects   dynamic.Interface
-	releases  Releases
-	options   Options
-	rollouts  informers
-	workloads *workloads
-	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	refusals  refusals
-	answers   answers
-	beside    beside
-	looked    looked
-	written   writes
-	// namespaces are the engines that namespaces name.
-	namespaces namespaces
+	home            homeStore
+	objects         dynamic.Interface
+	releases        Releases
+	options         Options
+	rollouts        informers
+	workloads       *workloads
+	queue           workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	refusals        refusals
+	sentCommands    sentCommands
+	otherController otherController
+	releaseChecks   releaseChecks
+	writes          writes
+	// namespaces caches the engines named by labels of namespaces.
+	namespaces namespaceEngines
 	cancel     context.CancelFunc
 	ending     sync.WaitGroup
 }
 
-// New makes a controller on the home cluster that objects reaches. It asks nobody before Start.
+// New returns a controller for the home cluster of these clients. It makes no request before Start.
 func New(home homeStore, objects dynamic.Interface, releases Releases, options Options) (*Controller, error) {
 	c := &Controller{home: home, objects: objects, releases: releases, options: options,
 		queue: newQueue()}
 	c.workloads = newWorkloads(objects, options, c.wake, c.wakeAll)
 	var err error
-	c.rollouts, err = watch(objects, options.Namespaces, watched{resource: v1beta1.Resource, resync: lookAgain, read: readRollout, what: "Rollouts",
-		log: options.Log, tell: func(object any) {
-			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
-				c.queue.Add(name)
-			}
-		}})
+	c.rollouts, err = watch(objects, options.Namespaces,
+		watchSpec{resource: v1beta1.Resource, resync: checkInterval, read: readRollout, what: "Rollouts",
+			log: options.Log, notify: func(object any) {
+				if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
+					c.queue.Add(name)
+				}
+			}})
 	return c, err
 }
 
-// readRollout keeps a Rollout as the typed object.
+// readRollout converts a Rollout to the typed object.
 func readRollout(object any) (any, error) {
 	u, is := object.(*unstructured.Unstructured)
 	if !is {
@@ -109,7 +111,7 @@ func readRollout(object any) (any, error) {
 	return store.ReadRollout(u)
 }
 
-// Start begins to watch; it returns at once.
+// Start starts the watches and workers, and returns at once.
 func (c *Controller) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
@@ -121,7 +123,7 @@ func (c *Controller) Start(context.Context) error {
 	return nil
 }
 
-// Stop ends the watch. What was started goes on.
+// Stop ends the watches. Started releases continue.
 func (c *Controller) Stop(context.Context) error {
 	c.cancel()
 	c.queue.ShutDown()
@@ -129,7 +131,7 @@ func (c *Controller) Stop(context.Context) error {
 	return nil
 }
 
-// wakeAll has every object looked at.
+// wakeAll queues every object.
 func (c *Controller) wakeAll() {
 	for _, object := range c.rollouts.list() {
 		if name, err := cache.ObjectToName(object); err == nil {
@@ -138,24 +140,27 @@ func (c *Controller) wakeAll() {
 	}
 }
 
-// wake has the objects of a namespace looked at that name a workload, or are named by its mark.
+// wake queues the objects of a namespace that name a workload, or are named by its mark.
 func (c *Controller) wake(w *kruise.Workload) {
 	for _, object := range c.rollouts.in(w.Namespace) {
 		r, is := object.(*v1beta1.Rollout)
-		if is && (kruise.Names(r, w) || kruise.Marked(r, w)) {
+		if is && (kruise.References(r, w) || kruise.Marked(r, w)) {
 			c.queue.Add(cache.ObjectName{Namespace: r.Namespace, Name: r.Name})
 		}
 	}
 }
 
-// newQueue is a queue of objects that are to be looked at.
+// newQueue returns a queue of objects to process.
 func newQueue() workqueue.TypedRateLimitingInterface[cache.ObjectName] {
-	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](retryShortest, retryLongest))
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](
+		retryShortest, retryLongest))
 }
 
-// work looks at the objects of a queue, and once more at those that could not be, which it tells, or that are to be looked at again.
+// work processes the objects of a queue. It retries and reports failed ones, and queues an object again after the
+// returned time.
 func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[cache.ObjectName],
-	look func(context.Context, cache.ObjectName) (again time.Duration, err error), failed func(cache.ObjectName, error)) {
+	look func(context.Context, cache.ObjectName) (again time.Duration, err error),
+	failed func(cache.ObjectName, error)) {
 	for {
 		name, stopping := queue.Get()
 		if stopping {
@@ -179,5 +184,5 @@ func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[cache.
 }
 
 func (c *Controller) failed(name cache.ObjectName, err error) {
-	c.options.Log.Warn("a Rollout cannot be looked after yet", "rollout", name.String(), "error", err)
+	c.options.Log.Warn("could not reconcile a Rollout; retrying", "rollout", name.String(), "error", err)
 }

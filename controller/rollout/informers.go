@@ -16,47 +16,51 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watched says what is watched, and who is told of it.
-type watched struct {
+// watchSpec describes what is watched, and the callback for changes.
+type watchSpec struct {
 	resource schema.GroupVersionResource
 	// selector is a label selector; "" watches all objects of the resource.
 	selector string
 	resync   time.Duration
-	// read is what is kept of an object in its stead.
+	// read transforms an object into what is cached.
 	read cache.TransformFunc
-	// tell is told of each object that has come, has changed or has gone.
-	tell func(object any)
-	// what is how a problem names the objects.
+	// notify is called with each object that was added, changed or deleted.
+	notify func(object any)
+	// what names the objects in log messages.
 	what string
-	// forbidden says what doesn't work while they may not be watched, and which permissions it takes.
+	// forbidden is a log text: what does not work without the permission to watch, and which permissions are needed.
 	forbidden string
 	log       *slog.Logger
 }
 
-// noReleases is watched.forbidden of Rollouts and their workloads.
-const noReleases = "no release of theirs begins by kubectl there until the permissions of deploy/rbac/rollouts.yaml are given; --watch-namespaces " +
-	"limits where they are needed"
+// noReleases is watchSpec.forbidden for Rollouts and their workloads.
+const noReleases = "kubectl changes there start no release until the permissions of deploy/rbac/rollouts.yaml are " +
+	"granted; --watch-namespaces limits the namespaces"
 
 // informers watch one resource: in each of some namespaces, or in all.
 type informers []cache.SharedIndexInformer
 
-// watch makes informers. They ask nobody before run.
-func watch(objects dynamic.Interface, namespaces []string, w watched) (informers, error) {
+// watch returns informers. They make no request before run.
+func watch(objects dynamic.Interface, namespaces []string, w watchSpec) (informers, error) {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	var all informers
 	for _, namespace := range namespaces {
 		informer := dynamicinformer.NewFilteredDynamicInformer(objects, w.resource, namespace, w.resync,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, func(o *metav1.ListOptions) { o.LabelSelector = w.selector }).Informer()
-		_, added := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: w.tell, UpdateFunc: func(_, object any) { w.tell(object) },
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, func(o *metav1.ListOptions) {
+				o.LabelSelector = w.selector
+			}).Informer()
+		_, added := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: w.notify,
+			UpdateFunc: func(_, object any) { w.notify(object) },
 			DeleteFunc: func(object any) {
 				if last, is := object.(cache.DeletedFinalStateUnknown); is {
 					object = last.Obj
 				}
-				w.tell(object)
+				w.notify(object)
 			}})
-		err := errors.Join(added, informer.SetTransform(w.read), informer.SetWatchErrorHandlerWithContext(w.troubled(namespace)))
+		err := errors.Join(added, informer.SetTransform(w.read),
+			informer.SetWatchErrorHandlerWithContext(w.watchErrorHandler(namespace)))
 		if err != nil {
 			return nil, err
 		}
@@ -65,8 +69,8 @@ func watch(objects dynamic.Interface, namespaces []string, w watched) (informers
 	return all, nil
 }
 
-// troubled says once that something cannot be watched: a permission may stay away for ever.
-func (w watched) troubled(namespace string) cache.WatchErrorHandlerWithContext {
+// watchErrorHandler logs once that a resource may not be watched: the permission may never be granted.
+func (w watchSpec) watchErrorHandler(namespace string) cache.WatchErrorHandlerWithContext {
 	var forbidden sync.Once
 	where := "in all namespaces"
 	if namespace != metav1.NamespaceAll {
@@ -80,7 +84,7 @@ func (w watched) troubled(namespace string) cache.WatchErrorHandlerWithContext {
 				w.log.Warn(w.what+" cannot be watched "+where+": "+cmp.Or(w.forbidden, noReleases), "error", err)
 			})
 		default:
-			w.log.Warn(w.what+" cannot be watched "+where+"; it is tried again", "error", err)
+			w.log.Warn(w.what+" cannot be watched "+where+"; retrying", "error", err)
 		}
 	}
 }
@@ -94,7 +98,7 @@ func (all informers) run(ctx context.Context) {
 	ending.Wait()
 }
 
-// synced waits until all that is there was told; false when the context ends before.
+// synced waits until all existing objects are cached; false if the context ends first.
 func (all informers) synced(ctx context.Context) bool {
 	for _, informer := range all {
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
@@ -104,7 +108,7 @@ func (all informers) synced(ctx context.Context) bool {
 	return true
 }
 
-// list is what is kept of all objects.
+// list returns all cached objects.
 func (all informers) list() (found []any) {
 	for _, informer := range all {
 		found = append(found, informer.GetStore().List()...)
@@ -112,20 +116,21 @@ func (all informers) list() (found []any) {
 	return found
 }
 
-// get is what is kept of an object; nil when it is not there.
+// get returns a cached object; nil if it does not exist.
 func (all informers) get(namespace, name string) any {
 	for _, informer := range all {
-		if object, there, _ := informer.GetStore().GetByKey(namespace + "/" + name); there { // the key is a text
+		// the key is a string: no error
+		if object, there, _ := informer.GetStore().GetByKey(namespace + "/" + name); there {
 			return object
 		}
 	}
 	return nil
 }
 
-// in is what is kept of the objects of a namespace.
+// in returns the cached objects of a namespace.
 func (all informers) in(namespace string) (found []any) {
 	for _, informer := range all {
-		some, _ := informer.GetIndexer().ByIndex(cache.NamespaceIndex, namespace) // the index is there
+		some, _ := informer.GetIndexer().ByIndex(cache.NamespaceIndex, namespace) // the index exists: no error
 		found = append(found, some...)
 	}
 	return found

@@ -12,36 +12,37 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// Whether a release still runs is asked now and then: not of an object that has just been written, nor again at once.
-func TestAReleaseIsLookedAtNowAndThen(t *testing.T) {
+// Whether a release still runs is checked at intervals, but not right after the object was written or checked.
+func TestReleaseIsCheckedAtIntervals(t *testing.T) {
 	t.Parallel()
-	var all looked
+	var all releaseChecks
 	r := &v1beta1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "first"}}
 	now := time.Unix(0, 0)
 	require.False(t, all.due(r, now), "it has just been written")
-	require.False(t, all.due(r, now.Add(time.Second)), "it was looked at a moment ago")
-	require.True(t, all.due(r, now.Add(lookAgain)), "somebody may have terminated its release since")
-	require.False(t, all.due(r, now.Add(lookAgain+time.Second)), "that was asked a moment ago")
+	require.False(t, all.due(r, now.Add(time.Second)), "it was checked a moment ago")
+	require.True(t, all.due(r, now.Add(checkInterval)), "its release may have been terminated since")
+	require.False(t, all.due(r, now.Add(checkInterval+time.Second)), "it was checked a moment ago")
 	r.UID = "second"
-	require.False(t, all.due(r, now.Add(3*lookAgain)), "an object that was made again has just been written")
+	require.False(t, all.due(r, now.Add(3*checkInterval)), "a recreated object has just been written")
 }
 
-// Of an object that is gone nothing is kept: there may be any number of them in the life of a process.
-func TestAnObjectThatIsGoneIsForgotten(t *testing.T) {
+// Nothing is stored about a deleted object: there may be any number of them in the life of a process.
+func TestMemoryIsFreed_WhenObjectDeleted(t *testing.T) {
 	t.Parallel()
-	r, w := &v1beta1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid"}}, &kruise.Workload{}
+	r, w := &v1beta1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid"}},
+		&kruise.Workload{}
 	name, now := cache.ObjectName{Namespace: "shop", Name: "web"}, time.Now()
 	c := &Controller{}
-	c.answers.note(name, "rollback", now)
+	c.sentCommands.note(name, "rollback", now)
 	c.refusals.note(name, r, w, "Ingress web does not exist", now)
-	c.beside.tell(name, "Kruise Rollouts itself is on this cluster", now)
-	c.looked.due(r, now)
-	c.written.note(r, now)
+	c.otherController.shouldShow(name, "Kruise Rollouts itself is on this cluster", now)
+	c.releaseChecks.due(r, now)
+	c.writes.note(r, now)
 	_, err := c.reconcile(t.Context(), name)
 	require.NoError(t, err)
-	require.Empty(t, c.answers.known)
+	require.Empty(t, c.sentCommands.known)
 	require.Empty(t, c.refusals.known)
-	require.Empty(t, c.beside.told.known)
-	require.Empty(t, c.looked.known)
-	require.Empty(t, c.written.known)
+	require.Empty(t, c.otherController.shown.known)
+	require.Empty(t, c.releaseChecks.known)
+	require.Empty(t, c.writes.known)
 }

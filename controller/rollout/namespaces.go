@@ -8,26 +8,28 @@ import (
 	"slipway.io/slipway/release/kruise"
 )
 
-// nameKept is how long the engine that a namespace names is taken as true.
-const nameKept = time.Minute
+// engineTTL is how long the engine named by a namespace is cached.
+const engineTTL = time.Minute
 
-// namespaces are the engines that namespaces name. Only Rollouts that no engine looks after yet are asked about.
-type namespaces struct {
+// namespaceEngines caches the engines named by namespaces. They are only needed for Rollouts that no engine manages
+// yet.
+type namespaceEngines struct {
 	mu    sync.Mutex
-	known map[string]named
+	known map[string]cachedEngine
 }
 
-type named struct {
+type cachedEngine struct {
 	engine string
 	at     time.Time
 }
 
-// engineOf is the engine that a namespace names, "" for none.
-func (n *namespaces) engineOf(ctx context.Context, namespace string, labels func(context.Context, string) (map[string]string, error)) (string, error) {
+// engineOf returns the engine named by a namespace, "" for none.
+func (n *namespaceEngines) engineOf(ctx context.Context, namespace string,
+	labels func(context.Context, string) (map[string]string, error)) (string, error) {
 	n.mu.Lock()
 	last, is := n.known[namespace]
 	n.mu.Unlock()
-	if is && time.Since(last.at) < nameKept {
+	if is && time.Since(last.at) < engineTTL {
 		return last.engine, nil
 	}
 	found, err := labels(ctx, namespace)
@@ -37,8 +39,8 @@ func (n *namespaces) engineOf(ctx context.Context, namespace string, labels func
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.known == nil {
-		n.known = map[string]named{}
+		n.known = map[string]cachedEngine{}
 	}
-	n.known[namespace] = named{found[kruise.KeyEngine], time.Now()}
+	n.known[namespace] = cachedEngine{found[kruise.KeyEngine], time.Now()}
 	return found[kruise.KeyEngine], nil
 }

@@ -19,21 +19,21 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// fieldManager owns what the controller writes.
+// fieldManager owns the fields that the controller writes.
 const fieldManager = "slipway"
 
-// reconcile does what is to be done next about an object, and says when to look again although nothing changes.
+// reconcile executes the next action for an object, and returns when to check it again without a change.
 func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (again time.Duration, err error) {
 	r, there := c.rollouts.get(name.Namespace, name.Name).(*v1beta1.Rollout)
 	if !there {
 		c.refusals.forget(name)
-		c.answers.forget(name)
-		c.beside.told.forget(name)
-		c.looked.forget(name)
-		c.written.forget(name)
+		c.sentCommands.forget(name)
+		c.otherController.shown.forget(name)
+		c.releaseChecks.forget(name)
+		c.writes.forget(name)
 		return 0, nil
 	}
-	if unseen := c.written.unseen(name, r, time.Now()); unseen > 0 {
+	if unseen := c.writes.unseen(name, r, time.Now()); unseen > 0 {
 		return unseen, nil
 	}
 	engine, err := c.home.Engine(ctx)
@@ -48,30 +48,32 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 		return 0, err
 	}
 	now := time.Now()
-	refused, retryAt := c.refusals.of(name, r, w, now)
-	next := kruise.Decide(kruise.Seen{Object: r, Workload: w, Strays: c.workloads.strays(r), Refused: refused, RetryAt: retryAt, Now: now})
+	refused, retryAt := c.refusals.current(name, r, w, now)
+	next := kruise.Decide(kruise.Snapshot{Object: r, Workload: w, Strays: c.workloads.strays(r), Refused: refused,
+		RetryAt: retryAt, Now: now})
 	if !next.At.IsZero() {
 		again = max(next.At.Sub(now), time.Millisecond)
 	}
-	if next.Do == kruise.DoNothing {
-		return again, c.lost(ctx, r)
+	if next.Kind == kruise.DoNothing {
+		return again, c.checkLost(ctx, r)
 	}
-	if passedOn := c.answers.holds(name, next.Key, now); passedOn > 0 {
+	if passedOn := c.sentCommands.recentlySent(name, next.Key, now); passedOn > 0 {
 		return passedOn, nil
 	}
-	if leaves, err := c.leaves(ctx, r, w, next, refused); leaves || err != nil {
-		return besideAgain, err
+	if leaves, err := c.leavesAlone(ctx, r, w, next, refused); leaves || err != nil {
+		return otherControllerInterval, err
 	}
 	err = c.act(ctx, r, next, engine)
 	if failure.Is(err, failure.Conflict) || failure.Is(err, failure.NotFound) {
-		return again, nil // the watch shows what somebody else has made of it
+		return again, nil // the watch delivers the other client's change
 	}
 	return again, err
 }
 
-// ours says whether this engine looks after an object. One that nobody looks after yet is any engine's, unless its namespace names another.
+// ours reports whether this engine manages an object. An object without an engine is any engine's, unless its namespace
+// names another one.
 func (c *Controller) ours(ctx context.Context, engine workloadops.Engine, r *v1beta1.Rollout) (bool, error) {
-	ours, named := kruise.LooksAfter(engine, r)
+	ours, named := kruise.Manages(engine, r)
 	if named {
 		return ours, nil
 	}
@@ -79,9 +81,10 @@ func (c *Controller) ours(ctx context.Context, engine workloadops.Engine, r *v1b
 	return name == "" || name == engine.Name, err
 }
 
-// act does one thing. The process may die before and after it, whatever it is.
-func (c *Controller) act(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction, engine workloadops.Engine) error {
-	what := string(next.Do)
+// act executes one action. The process may die before and after it.
+func (c *Controller) act(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction,
+	engine workloadops.Engine) error {
+	what := string(next.Kind)
 	if next.Status != nil {
 		what += string(next.Status.Phase)
 	}
@@ -93,34 +96,35 @@ func (c *Controller) act(ctx context.Context, r *v1beta1.Rollout, next kruise.Ne
 	return err
 }
 
-func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction, engine workloadops.Engine) error {
-	switch next.Do {
-	case kruise.DoGuard:
+func (c *Controller) do(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction,
+	engine workloadops.Engine) error {
+	switch next.Kind {
+	case kruise.DoAddFinalizer:
 		return c.home.GuardRollout(ctx, r, kruise.EngineText(engine))
-	case kruise.DoUnguard:
+	case kruise.DoRemoveFinalizer:
 		return c.home.GuardRollout(ctx, r, "")
-	case kruise.DoHash:
+	case kruise.DoWriteHash:
 		return c.home.AnnotateRollout(ctx, r, kruise.AnnotationHash, kruise.StrategyHash(r.Spec.Strategy))
-	case kruise.DoShow:
+	case kruise.DoWriteStatus:
 		return c.show(ctx, r, *next.Status)
 	case kruise.DoMark:
 		return c.mark(ctx, r, next.Workload)
-	case kruise.DoRelease, kruise.DoLetGo:
-		return c.letGo(ctx, next.Workload, next.Do == kruise.DoLetGo)
-	case kruise.DoBegin, kruise.DoSupersede:
+	case kruise.DoUnhold, kruise.DoUnmark:
+		return c.releaseHold(ctx, next.Workload, next.Kind == kruise.DoUnmark)
+	case kruise.DoStart, kruise.DoSupersede:
 		return c.begin(ctx, r, next)
 	case kruise.DoCommand:
 		return c.send(ctx, r, next.Command, next.Key, nil)
 	case kruise.DoReplan:
 		return c.replan(ctx, r, next)
 	}
-	return fmt.Errorf("%q is not known as something to be done about a Rollout", next.Do)
+	return fmt.Errorf("unknown action %q for a Rollout", next.Kind)
 }
 
 func (c *Controller) show(ctx context.Context, r *v1beta1.Rollout, status v1beta1.RolloutStatus) error {
 	now, err := c.home.SetRolloutStatus(ctx, r, status)
 	if err == nil {
-		c.written.note(now, time.Now())
+		c.writes.note(now, time.Now())
 	}
 	return err
 }
@@ -135,41 +139,42 @@ func (c *Controller) mark(ctx context.Context, r *v1beta1.Rollout, w *kruise.Wor
 	return err
 }
 
-// letGo gives back what holds a workload. It is read first: the watch keeps no spec. Unless it is let go wholly, only the template that was seen
-// is: a version that somebody has declared since waits for its release.
-func (c *Controller) letGo(ctx context.Context, seen *kruise.Workload, wholly bool) error {
+// releaseHold restores the fields that hold a workload. It reads the workload first, since the watch caches no spec.
+// Unless permanently is set, it releases only the template that was seen: a version declared since waits for its
+// release.
+func (c *Controller) releaseHold(ctx context.Context, seen *kruise.Workload, permanently bool) error {
 	client := c.objects.Resource(resourceOf(seen)).Namespace(seen.Namespace)
 	found, err := client.Get(ctx, seen.Name, metav1.GetOptions{})
 	if err != nil {
-		return notFoundIsFine(err)
+		return ignoreStale(err)
 	}
 	w := kruise.ReadWorkload(found)
-	if !wholly && w.Template != seen.Template {
-		return nil // another change is held by now: the watch shows it
+	if !permanently && w.Template != seen.Template {
+		return nil // another change is held now: the watch delivers it
 	}
 	if w.HeldProblem != "" {
 		return fmt.Errorf("%s %s/%s: %s", w.Ref.Kind, w.Namespace, w.Name, w.HeldProblem)
 	}
 	if w.Claim != "" {
-		w.Held = nil // the release has it
+		w.Held = nil // the release owns it
 	}
-	body, err := json.Marshal(kruise.ReleasePatch(w, wholly, found))
+	body, err := json.Marshal(kruise.UnholdPatch(w, permanently, found))
 	if err != nil {
 		return err
 	}
 	_, err = client.Patch(ctx, w.Name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
-	return notFoundIsFine(err)
+	return ignoreStale(err)
 }
 
-// begin starts a release, or one that takes another's place. What it is refused for is shown.
+// begin starts a release, or one that supersedes another. The object shows a refusal.
 func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction) error {
-	if next.Do == kruise.DoBegin { // one that takes another's place goes on with what has begun
-		other, err := c.beside.look(ctx, c.options.Beside)
+	if next.Kind == kruise.DoStart { // a superseding release continues one in progress
+		other, err := c.otherController.check(ctx, c.options.OtherController)
 		if err != nil {
 			return err
 		}
-		if other.Says != "" {
-			c.refuse(r, next.Workload, other.Says)
+		if other.Message != "" {
+			c.refuse(r, next.Workload, other.Message)
 			return nil
 		}
 	}
@@ -182,24 +187,26 @@ func (c *Controller) begin(ctx context.Context, r *v1beta1.Rollout, next kruise.
 	if id := next.Workload.RolloutID; id != "" {
 		spec.RolloutID = id
 	}
-	refused, err := c.releases.Begin(ctx, kruise.Release{Object: kruise.RefOf(r), Confirm: next.Confirm, Request: strategy.Request{
-		Spec: spec, Supersede: next.Do == kruise.DoSupersede, Actor: next.By, Reason: next.Reason, Key: next.Key, Warnings: warnings}})
+	refused, err := c.releases.Begin(ctx, kruise.Release{Object: kruise.RefOf(r), Confirm: next.Confirm,
+		Request: strategy.Request{
+			Spec: spec, Supersede: next.Kind == kruise.DoSupersede, Actor: next.By, Reason: next.Reason, Key: next.Key,
+			Warnings: warnings}})
 	if err != nil {
 		return err
 	}
-	if refused != "" && next.Do == kruise.DoSupersede {
-		return fmt.Errorf("the release under way does not make way: %s", refused)
+	if refused != "" && next.Kind == kruise.DoSupersede {
+		return fmt.Errorf("the release in progress cannot be superseded: %s", refused)
 	}
 	if refused != "" {
 		c.refuse(r, next.Workload, refused)
 		return nil
 	}
-	c.answers.note(cache.ObjectName{Namespace: r.Namespace, Name: r.Name}, next.Key, time.Now())
+	c.sentCommands.note(cache.ObjectName{Namespace: r.Namespace, Name: r.Name}, next.Key, time.Now())
 	c.options.Log.Info("a release was started", "rollout", r.Namespace+"/"+r.Name, "by", next.By)
 	return nil
 }
 
-// refuse notes why a release cannot begin, and has the object show it.
+// refuse records why a release cannot begin, and queues the object to show it.
 func (c *Controller) refuse(r *v1beta1.Rollout, w *kruise.Workload, why string) {
 	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
 	c.options.Log.Warn("a release cannot begin", "rollout", name.String(), "problem", why)
@@ -207,7 +214,7 @@ func (c *Controller) refuse(r *v1beta1.Rollout, w *kruise.Workload, why string) 
 	c.queue.Add(name)
 }
 
-// replan passes on what the object's spec says now.
+// replan sends the object's current strategy.
 func (c *Controller) replan(ctx context.Context, r *v1beta1.Rollout, next kruise.NextAction) error {
 	spec, _, err := kruise.SpecOf(r)
 	if err != nil {
@@ -221,8 +228,9 @@ func (c *Controller) replan(ctx context.Context, r *v1beta1.Rollout, next kruise
 	return c.send(ctx, r, next.Command, next.Key, &spec.Strategy)
 }
 
-// send sends one command. A release that is not there any more cannot take it: then the object says so.
-func (c *Controller) send(ctx context.Context, r *v1beta1.Rollout, command rollout.Command, key string, edited *strategy.Strategy) error {
+// send sends one command. If the release no longer runs, the object is updated instead.
+func (c *Controller) send(ctx context.Context, r *v1beta1.Rollout, command rollout.Command, key string,
+	edited *strategy.Strategy) error {
 	command.Key = key
 	answer, err := c.releases.Send(ctx, kruise.RefOf(r), command, edited)
 	switch {
@@ -231,13 +239,14 @@ func (c *Controller) send(ctx context.Context, r *v1beta1.Rollout, command rollo
 	case answer.Closed:
 		return c.close(ctx, r)
 	}
-	c.answers.note(cache.ObjectName{Namespace: r.Namespace, Name: r.Name}, key, time.Now())
-	c.options.Log.Info("a command was passed on", "rollout", r.Namespace+"/"+r.Name, "verb", command.Verb, "actor", command.Actor, "outcome",
-		answer.Outcome, "said", answer.Message)
-	return c.lost(ctx, r) // one that was said before is answered as it was, also by a release that has ended
+	c.sentCommands.note(cache.ObjectName{Namespace: r.Namespace, Name: r.Name}, key, time.Now())
+	c.options.Log.Info("sent a command to a release", "rollout", r.Namespace+"/"+r.Name, "verb", command.Verb, "actor",
+		command.Actor, "outcome",
+		answer.Outcome, "message", answer.Message)
+	return c.checkLost(ctx, r) // a repeated command gets its first answer, even if the release has ended
 }
 
-// close notes that no release is under way.
+// close writes that no release is in progress.
 func (c *Controller) close(ctx context.Context, r *v1beta1.Rollout) error {
 	status := *r.Status.DeepCopy()
 	if status.Slipway == nil || !status.Slipway.Open {
@@ -252,9 +261,10 @@ func (c *Controller) close(ctx context.Context, r *v1beta1.Rollout) error {
 	return err
 }
 
-// lost looks now and then whether the release that an object shows as under way still runs: somebody may have terminated it.
-func (c *Controller) lost(ctx context.Context, r *v1beta1.Rollout) error {
-	if r.Status.Slipway == nil || !r.Status.Slipway.Open || !c.looked.due(r, time.Now()) {
+// checkLost checks at intervals whether the release that an object shows as in progress still runs: it may have been
+// terminated.
+func (c *Controller) checkLost(ctx context.Context, r *v1beta1.Rollout) error {
+	if r.Status.Slipway == nil || !r.Status.Slipway.Open || !c.releaseChecks.due(r, time.Now()) {
 		return nil
 	}
 	open, err := c.releases.Open(ctx, kruise.RefOf(r))
@@ -264,22 +274,22 @@ func (c *Controller) lost(ctx context.Context, r *v1beta1.Rollout) error {
 	return c.close(ctx, r)
 }
 
-// looked is when a release was looked at last, by its object: one that is made again under the same name is another.
-type looked struct{ remembered[look] }
+// releaseChecks are the times of the last checks, by object; a recreated object has another UID.
+type releaseChecks struct{ objectMemory[releaseCheck] }
 
-type look struct {
+type releaseCheck struct {
 	of types.UID
 	at time.Time
 }
 
-// due says whether it is time to look again; if so, it is noted. At first it is not: the object has just been written.
-func (l *looked) due(r *v1beta1.Rollout, now time.Time) bool {
+// due reports whether a check is due, and records it. The first call returns false: the object has just been written.
+func (l *releaseChecks) due(r *v1beta1.Rollout, now time.Time) bool {
 	name := cache.ObjectName{Namespace: r.Namespace, Name: r.Name}
 	last, known := l.get(name)
 	known = known && last.of == r.UID
-	if known && now.Sub(last.at) < lookAgain-time.Second {
+	if known && now.Sub(last.at) < checkInterval-time.Second {
 		return false
 	}
-	l.put(name, look{r.UID, now})
+	l.put(name, releaseCheck{r.UID, now})
 	return known
 }

@@ -25,39 +25,41 @@ type trafficStore interface {
 	FreeTraffic(ctx context.Context, t *v1alpha1.TrafficRouting) error
 }
 
-// TrafficRoutings watches the TrafficRoutings of the home cluster, whoever wrote them, and keeps the status of those that no release changes: one
-// that was made or edited at rest, and one that was deleted. It keeps no state of its own: any number may run side by side.
+// TrafficRoutings watches the TrafficRoutings of the home cluster, and writes the status of those that no release
+// holds: created, edited or deleted ones. It is stateless: any number may run concurrently.
 type TrafficRoutings struct {
-	home      trafficStore
-	options   Options
-	beside    beside
-	informers informers
-	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	cancel    context.CancelFunc
-	ending    sync.WaitGroup
+	home            trafficStore
+	options         Options
+	otherController otherController
+	informers       informers
+	queue           workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	cancel          context.CancelFunc
+	ending          sync.WaitGroup
 }
 
-// NewTrafficRoutings makes a controller on the home cluster that objects reaches. It asks nobody before Start.
+// NewTrafficRoutings returns a controller for the home cluster of these clients. It makes no request before Start.
 func NewTrafficRoutings(home trafficStore, objects dynamic.Interface, options Options) (*TrafficRoutings, error) {
 	c := &TrafficRoutings{home: home, options: options, queue: newQueue()}
 	var err error
-	c.informers, err = watch(objects, options.Namespaces, watched{resource: v1alpha1.TrafficRoutingResource, read: readTrafficRouting,
-		what: "TrafficRoutings", forbidden: "their status at rest isn't kept until the permissions of deploy/rbac/centre.yaml are given", log: options.Log,
-		tell: func(object any) {
-			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
-				c.queue.Add(name)
-			}
-		}})
+	c.informers, err = watch(objects, options.Namespaces,
+		watchSpec{resource: v1alpha1.TrafficRoutingResource, read: readTrafficRouting,
+			what: "TrafficRoutings", forbidden: "the status of those without a release is not updated until the " +
+				"permissions of deploy/rbac/centre.yaml are granted", log: options.Log,
+			notify: func(object any) {
+				if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
+					c.queue.Add(name)
+				}
+			}})
 	return c, err
 }
 
-// shared is what a watch keeps of a TrafficRouting.
-type shared struct {
+// cachedTrafficRouting is what the watch caches of a TrafficRouting.
+type cachedTrafficRouting struct {
 	metav1.PartialObjectMetadata
 	*v1alpha1.TrafficRouting
 }
 
-// readTrafficRouting keeps a TrafficRouting as it is read.
+// readTrafficRouting converts a TrafficRouting for the cache.
 func readTrafficRouting(object any) (any, error) {
 	u, is := object.(*unstructured.Unstructured)
 	if !is {
@@ -67,20 +69,21 @@ func readTrafficRouting(object any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := &shared{TrafficRouting: t}
+	kept := &cachedTrafficRouting{TrafficRouting: t}
 	kept.PartialObjectMetadata.Namespace, kept.PartialObjectMetadata.Name = u.GetNamespace(), u.GetName()
 	kept.PartialObjectMetadata.ResourceVersion = u.GetResourceVersion()
 	return kept, nil
 }
 
-// Start begins to watch; it returns at once.
+// Start starts the watch and the worker, and returns at once.
 func (c *TrafficRoutings) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	c.ending.Go(func() { c.informers.run(ctx) })
 	c.ending.Go(func() {
-		work(ctx, c.queue, c.look, func(name cache.ObjectName, err error) {
-			c.options.Log.Warn("the status of a TrafficRouting cannot be kept yet", "trafficrouting", name.String(), "error", err)
+		work(ctx, c.queue, c.reconcile, func(name cache.ObjectName, err error) {
+			c.options.Log.Warn("could not update the status of a TrafficRouting; retrying", "trafficrouting",
+				name.String(), "error", err)
 		})
 	})
 	return nil
@@ -94,9 +97,9 @@ func (c *TrafficRoutings) Stop(context.Context) error {
 	return nil
 }
 
-// look does what is to be done about one TrafficRouting. It is seen anew when it has changed since.
-func (c *TrafficRoutings) look(ctx context.Context, name cache.ObjectName) (again time.Duration, err error) {
-	found, there := c.informers.get(name.Namespace, name.Name).(*shared)
+// reconcile executes what is necessary for one TrafficRouting. After a conflict the watch delivers it again.
+func (c *TrafficRoutings) reconcile(ctx context.Context, name cache.ObjectName) (again time.Duration, err error) {
+	found, there := c.informers.get(name.Namespace, name.Name).(*cachedTrafficRouting)
 	if !there {
 		return 0, nil
 	}
@@ -104,17 +107,18 @@ func (c *TrafficRoutings) look(ctx context.Context, name cache.ObjectName) (agai
 	if err != nil {
 		return 0, err
 	}
-	t := *found.TrafficRouting // the watch keeps its own
+	t := *found.TrafficRouting // a copy: the cached object must not be modified
 	var holders []string
 	for _, claim := range t.Status.Holders {
-		holders = append(holders, workloadops.ParseHolder(claim).For(engine))
+		holders = append(holders, workloadops.ParseHolder(claim).NameFor(engine))
 	}
-	next := trafficrouting.Look(&t, strings.Join(holders, ", "))
-	if !next.Show && !next.Free {
+	next := trafficrouting.Decide(&t, strings.Join(holders, ", "))
+	if !next.WriteStatus && !next.RemoveFinalizers {
 		return 0, nil
 	}
-	if other, err := c.beside.look(ctx, c.options.Beside); err != nil || other.Says != "" { // it keeps them itself
-		return besideAgain, err
+	// the other controller writes the status itself
+	if other, err := c.otherController.check(ctx, c.options.OtherController); err != nil || other.Message != "" {
+		return otherControllerInterval, err
 	}
 	err = c.write(ctx, &t, next)
 	if failure.Is(err, failure.Conflict) || failure.Is(err, failure.NotFound) {
@@ -123,8 +127,8 @@ func (c *TrafficRoutings) look(ctx context.Context, name cache.ObjectName) (agai
 	return 0, err
 }
 
-func (c *TrafficRoutings) write(ctx context.Context, t *v1alpha1.TrafficRouting, next trafficrouting.Unattended) error {
-	if next.Free {
+func (c *TrafficRoutings) write(ctx context.Context, t *v1alpha1.TrafficRouting, next trafficrouting.Action) error {
+	if next.RemoveFinalizers {
 		return c.home.FreeTraffic(ctx, t)
 	}
 	t.Status.Phase, t.Status.Message = next.Phase, next.Message

@@ -18,7 +18,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// trafficHome notes what is written.
+// trafficHome records writes.
 type trafficHome struct{ written chan v1alpha1.TrafficRouting }
 
 func (trafficHome) Engine(context.Context) (workloadops.Engine, error) {
@@ -48,21 +48,22 @@ func trafficRouting(name string, change func(o *unstructured.Unstructured)) *uns
 	return o
 }
 
-// start watches these objects beside another controller, or none, and says what is written.
+// watchTraffic watches these objects next to another controller, or none, and returns the writes.
 func watchTraffic(t *testing.T, other string, objects ...runtime.Object) <-chan v1alpha1.TrafficRouting {
 	t.Helper()
 	kinds := map[schema.GroupVersionResource]string{v1alpha1.TrafficRoutingResource: "TrafficRoutingList"}
 	h := trafficHome{make(chan v1alpha1.TrafficRouting, 10)}
 	asked := make(chan struct{}, 10)
-	c, err := NewTrafficRoutings(h, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...), Options{
-		Beside: func(context.Context) (reference.Beside, error) {
+	c, err := NewTrafficRoutings(h, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds,
+		objects...), Options{
+		OtherController: func(context.Context) (reference.OtherController, error) {
 			asked <- struct{}{}
-			return reference.Beside{Says: other}, nil
+			return reference.OtherController{Message: other}, nil
 		}, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	require.NoError(t, c.Start(context.Background()))
 	t.Cleanup(func() { _ = c.Stop(context.Background()) })
-	<-asked // one object is to be written: it has been looked at
+	<-asked // one object has to be written: it was checked
 	return h.written
 }
 
@@ -77,14 +78,14 @@ func written(t *testing.T, from <-chan v1alpha1.TrafficRouting) v1alpha1.Traffic
 	}
 }
 
-func TestATrafficRoutingThatSomebodyHasMadeIsHealthy(t *testing.T) {
+func TestNewTrafficRoutingBecomesHealthy(t *testing.T) {
 	t.Parallel()
 	one := written(t, watchTraffic(t, "", trafficRouting("gray", nil)))
 	require.Equal(t, v1alpha1.TrafficHealthy, one.Status.Phase)
 	require.Equal(t, "no rollout holds it", one.Status.Message)
 }
 
-func TestWhatARemovedControllerHasLeftDoesNotKeepATrafficRouting(t *testing.T) {
+func TestTrafficRoutingIsDeleted_DespiteFinalizerOfRemovedController(t *testing.T) {
 	t.Parallel()
 	one := written(t, watchTraffic(t, "", trafficRouting("gray", func(o *unstructured.Unstructured) {
 		now := metav1.Now()
@@ -94,8 +95,8 @@ func TestWhatARemovedControllerHasLeftDoesNotKeepATrafficRouting(t *testing.T) {
 	require.Empty(t, one.Finalizers)
 }
 
-func TestAnotherControllersTrafficRoutingsAreLeftAlone(t *testing.T) {
+func TestTrafficRoutingIsNotWritten_NextToAnotherController(t *testing.T) {
 	t.Parallel()
 	all := watchTraffic(t, "Kruise Rollouts itself is on this cluster", trafficRouting("gray", nil))
-	require.Empty(t, all, "it keeps their status itself")
+	require.Empty(t, all, "the other controller writes their status itself")
 }

@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// resources are the workloads that can be released, by kind as kruise.KindOf names it, each in the version that is watched.
+// resources are the kinds of workloads that can be released, named as by kruise.KindOf, in the version that is watched.
 var resources = map[string]schema.GroupVersionResource{
 	"apps/Deployment":            {Group: "apps", Version: "v1", Resource: "deployments"},
 	"apps/StatefulSet":           {Group: "apps", Version: "v1", Resource: "statefulsets"},
@@ -27,62 +27,65 @@ var resources = map[string]schema.GroupVersionResource{
 	"apps.kruise.io/DaemonSet":   {Group: "apps.kruise.io", Version: "v1alpha1", Resource: "daemonsets"},
 }
 
-// lookForKinds is how often kinds that the cluster did not have are looked for again, lookSoon how often while it has none at all: then it is
-// out of reach.
-const lookForKinds, lookSoon = 5 * time.Minute, time.Second
+// kindInterval is how often missing kinds are looked up again, kindIntervalMin how often while there is none at all:
+// then the cluster is unreachable.
+const kindInterval, kindIntervalMin = 5 * time.Minute, time.Second
 
-// workloads watches the workloads that Rollouts name, by their mark.
+// workloads watches the workloads with the mark of a Rollout.
 type workloads struct {
 	objects dynamic.Interface
 	options Options
-	// changed is told of each workload that has changed, began when a kind is watched from now on: what happened to its workloads before was told
-	// to nobody.
-	changed func(*kruise.Workload)
-	began   func()
-	// unwatched has kinds looked for at once.
-	unwatched chan struct{}
+	// changed is called with each changed workload. watchStarted is called when the watch of a kind has synced: earlier
+	// changes of its workloads were not reported.
+	changed      func(*kruise.Workload)
+	watchStarted func()
+	// rescan triggers an immediate lookup of missing kinds.
+	rescan chan struct{}
 
 	mu       sync.Mutex
 	watching map[string]informers
 }
 
 func newWorkloads(objects dynamic.Interface, options Options, changed func(*kruise.Workload), began func()) *workloads {
-	return &workloads{objects: objects, options: options, changed: changed, began: began, unwatched: make(chan struct{}, 1),
+	return &workloads{objects: objects, options: options, changed: changed, watchStarted: began,
+		rescan:   make(chan struct{}, 1),
 		watching: map[string]informers{}}
 }
 
-// run begins a watch for each kind that the cluster has, and looks for the others now and then.
+// run starts a watch for each kind that the cluster serves, and looks up the others at intervals.
 func (w *workloads) run(ctx context.Context) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
 	for {
-		again := lookSoon
+		again := kindIntervalMin
 		for kind, resource := range resources {
 			if w.informers(kind) == nil && w.options.Served(resource) {
 				w.watch(ctx, kind, resource, &ending)
 			}
 			if w.informers(kind) != nil {
-				again = lookForKinds
+				again = kindInterval
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(again):
-		case <-w.unwatched:
+		case <-w.rescan:
 		}
 	}
 }
 
-func (w *workloads) watch(ctx context.Context, kind string, resource schema.GroupVersionResource, ending *sync.WaitGroup) {
-	found, err := watch(w.objects, w.options.Namespaces, watched{resource: resource, selector: gate.Label, read: readWorkload,
-		what: "workloads of kind " + kind, log: w.options.Log, tell: func(object any) {
-			if one, is := object.(*kruise.Workload); is {
-				w.changed(one)
-			}
-		}})
+func (w *workloads) watch(ctx context.Context, kind string, resource schema.GroupVersionResource,
+	ending *sync.WaitGroup) {
+	found, err := watch(w.objects, w.options.Namespaces,
+		watchSpec{resource: resource, selector: gate.Label, read: readWorkload,
+			what: "workloads of kind " + kind, log: w.options.Log, notify: func(object any) {
+				if one, is := object.(*kruise.Workload); is {
+					w.changed(one)
+				}
+			}})
 	if err != nil {
-		return // only of an informer that has started
+		return // impossible: only a started informer returns an error
 	}
 	w.mu.Lock()
 	w.watching[kind] = found
@@ -90,12 +93,12 @@ func (w *workloads) watch(ctx context.Context, kind string, resource schema.Grou
 	ending.Go(func() { found.run(ctx) })
 	ending.Go(func() {
 		if found.synced(ctx) {
-			w.began()
+			w.watchStarted()
 		}
 	})
 }
 
-// readWorkload keeps of a workload what a Rollout needs to know.
+// readWorkload converts a workload to what a Rollout needs.
 func readWorkload(object any) (any, error) {
 	if u, is := object.(*unstructured.Unstructured); is {
 		return kruise.ReadWorkload(u), nil
@@ -109,7 +112,8 @@ func (w *workloads) informers(kind string) informers {
 	return w.watching[kind]
 }
 
-// named is the workload that an object names; nil when there is none. One without a mark is not watched yet, and is asked for.
+// named returns the workload that an object names; nil if it does not exist. One without a mark is not in the watch,
+// and is read from the API server.
 func (w *workloads) named(ctx context.Context, r *v1beta1.Rollout) (*kruise.Workload, error) {
 	kind := kruise.KindOf(r.Spec.WorkloadRef.APIVersion, r.Spec.WorkloadRef.Kind)
 	resource, known := resources[kind]
@@ -120,27 +124,28 @@ func (w *workloads) named(ctx context.Context, r *v1beta1.Rollout) (*kruise.Work
 	if one, is := watched.get(r.Namespace, r.Spec.WorkloadRef.Name).(*kruise.Workload); is {
 		return one, nil
 	}
-	found, err := w.objects.Resource(resource).Namespace(r.Namespace).Get(ctx, r.Spec.WorkloadRef.Name, metav1.GetOptions{})
+	found, err := w.objects.Resource(resource).Namespace(r.Namespace).Get(ctx, r.Spec.WorkloadRef.Name,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if watched == nil { // its definition has just come
+	if watched == nil { // its definition was just installed
 		select {
-		case w.unwatched <- struct{}{}:
+		case w.rescan <- struct{}{}:
 		default:
 		}
 	}
 	return kruise.ReadWorkload(found), nil
 }
 
-// strays are the workloads with the mark of an object that does not name them.
+// strays returns the workloads with the mark of an object that does not name them.
 func (w *workloads) strays(r *v1beta1.Rollout) (all []*kruise.Workload) {
 	for kind := range resources {
 		for _, object := range w.informers(kind).in(r.Namespace) {
-			if one, is := object.(*kruise.Workload); is && kruise.Marked(r, one) && !kruise.Names(r, one) {
+			if one, is := object.(*kruise.Workload); is && kruise.Marked(r, one) && !kruise.References(r, one) {
 				all = append(all, one)
 			}
 		}
@@ -148,7 +153,7 @@ func (w *workloads) strays(r *v1beta1.Rollout) (all []*kruise.Workload) {
 	return all
 }
 
-// resourceOf is where a workload is served.
+// resourceOf returns a workload's resource in its own API version.
 func resourceOf(w *kruise.Workload) schema.GroupVersionResource {
 	resource := resources[kruise.KindOf(w.Ref.APIVersion, w.Ref.Kind)]
 	if _, version, is := strings.Cut(w.Ref.APIVersion, "/"); is {

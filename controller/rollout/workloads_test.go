@@ -17,11 +17,12 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// A kind whose definition comes after the engine is watched as soon as a Rollout names a workload of it, and every Rollout is looked at then: what has
-// happened to the workload before was told to nobody.
-func TestAKindThatComesLateIsWatchedAtOnce(t *testing.T) {
+// A kind whose definition is installed after the engine started is watched as soon as a Rollout names a workload of it.
+// Then every Rollout is checked, because earlier changes of the workload were not reported.
+func TestKindIsWatchedImmediately_WhenInstalledLater(t *testing.T) {
 	t.Parallel()
-	set := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet",
+	set := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps.kruise.io/v1alpha1",
+		"kind":     "CloneSet",
 		"metadata": map[string]any{"name": "web", "namespace": "shop"}}}
 	lists := map[schema.GroupVersionResource]string{}
 	for _, resource := range resources {
@@ -31,7 +32,8 @@ func TestAKindThatComesLateIsWatchedAtOnce(t *testing.T) {
 	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, set)
 	var served, began atomic.Bool
 	w := newWorkloads(objects, Options{Log: slog.Default(), Served: func(resource schema.GroupVersionResource) bool {
-		return resource == resources["apps/Deployment"] || served.Load() && resource == resources["apps.kruise.io/CloneSet"]
+		return resource == resources["apps/Deployment"] || served.Load() &&
+			resource == resources["apps.kruise.io/CloneSet"]
 	}}, func(*kruise.Workload) {}, func() { began.Store(true) })
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -39,11 +41,12 @@ func TestAKindThatComesLateIsWatchedAtOnce(t *testing.T) {
 		defer close(ended)
 		w.run(ctx)
 	}()
-	require.Eventually(t, began.Load, 10*time.Second, 10*time.Millisecond, "what is served is watched")
+	require.Eventually(t, began.Load, 10*time.Second, 10*time.Millisecond, "a served kind is watched")
 	began.Store(false)
 	served.Store(true)
 	r := &v1beta1.Rollout{}
-	r.Namespace, r.Spec.WorkloadRef = "shop", v1beta1.ObjectRef{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: "web"}
+	r.Namespace, r.Spec.WorkloadRef = "shop", v1beta1.ObjectRef{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet",
+		Name: "web"}
 	found, err := w.named(ctx, r)
 	require.NoError(t, err)
 	require.Equal(t, "web", found.Name)

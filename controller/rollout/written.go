@@ -9,12 +9,12 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// writtenHolds is how long the watch may take to show a status that was written.
-const writtenHolds = 2 * time.Second
+// writeVisibleTimeout is how long the watch may take to deliver a written status.
+const writeVisibleTimeout = 2 * time.Second
 
-// writes are the statuses that were written last, by their object. It spares writes: what is decided by a status from before could only be a conflict,
-// while the workload's changes go on waking its object.
-type writes struct{ remembered[write] }
+// writes are the last written statuses, by object. It saves writes: a decision based on an older status could only
+// cause a conflict, while changes of the workload keep waking its object.
+type writes struct{ objectMemory[write] }
 
 type write struct {
 	of  types.UID
@@ -26,16 +26,16 @@ func (w *writes) note(r *v1beta1.Rollout, now time.Time) {
 	w.put(cache.ObjectName{Namespace: r.Namespace, Name: r.Name}, write{r.UID, seqOf(r), now})
 }
 
-// unseen is for how long an object is left alone, since it does not show yet what was written; 0: it does, or never will.
+// unseen returns for how long to wait until the watch delivers the written status; 0: it has, or never will.
 func (w *writes) unseen(name cache.ObjectName, r *v1beta1.Rollout, now time.Time) time.Duration {
 	last, known := w.get(name)
 	if !known || last.of != r.UID || seqOf(r) >= last.seq {
 		return 0
 	}
-	return max(last.at.Add(writtenHolds).Sub(now), 0)
+	return max(last.at.Add(writeVisibleTimeout).Sub(now), 0)
 }
 
-// seqOf numbers the statuses of an object.
+// seqOf is the sequence number of an object's status.
 func seqOf(r *v1beta1.Rollout) int64 {
 	if r.Status.Slipway == nil {
 		return 0

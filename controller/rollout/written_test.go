@@ -12,8 +12,9 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// A status that was written is waited for, so that nothing is decided by the one before: for a while, since somebody may have taken it away.
-func TestAStatusThatWasWrittenIsWaitedFor(t *testing.T) {
+// A written status is awaited, so that no decision uses the previous one; only for a while, since another client may
+// have removed it.
+func TestWrittenStatusIsAwaited(t *testing.T) {
 	t.Parallel()
 	at := func(uid string, seq int64) *v1beta1.Rollout {
 		r := &v1beta1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID(uid)}}
@@ -26,11 +27,13 @@ func TestAStatusThatWasWrittenIsWaitedFor(t *testing.T) {
 	name, now := cache.ObjectName{Namespace: "shop", Name: "web"}, time.Unix(0, 0)
 	require.Zero(t, all.unseen(name, at("one", 3), now), "nothing was written")
 	all.note(at("one", 4), now)
-	require.Equal(t, writtenHolds-time.Second, all.unseen(name, at("one", 3), now.Add(time.Second)), "the watch shows the one before")
-	require.Zero(t, all.unseen(name, at("one", 4), now), "it is there")
-	require.Zero(t, all.unseen(name, at("one", 5), now), "a later one is there")
-	require.Zero(t, all.unseen(name, at("one", 0), now.Add(writtenHolds)), "somebody has taken the status away: it is not waited for any more")
-	require.Zero(t, all.unseen(name, at("two", 1), now), "an object that was made again is another")
+	require.Equal(t, writeVisibleTimeout-time.Second, all.unseen(name, at("one", 3), now.Add(time.Second)),
+		"the watch has the previous one")
+	require.Zero(t, all.unseen(name, at("one", 4), now), "the watch has it")
+	require.Zero(t, all.unseen(name, at("one", 5), now), "the watch has a later one")
+	require.Zero(t, all.unseen(name, at("one", 0), now.Add(writeVisibleTimeout)),
+		"another client has removed the status: it is no longer awaited")
+	require.Zero(t, all.unseen(name, at("two", 1), now), "a recreated object is a different one")
 	all.forget(name)
-	require.Zero(t, all.unseen(name, at("one", 3), now), "the object is gone")
+	require.Zero(t, all.unseen(name, at("one", 3), now), "the object is deleted")
 }

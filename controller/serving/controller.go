@@ -1,6 +1,6 @@
-// Package serving watches KusciaDeployments, whoever wrote them (the HTTP API or kubectl), and starts the operations that they ask for. It
-// keeps no state of its own: any number of controllers may run side by side, and one that starts finds in the objects and in Temporal what
-// is to be done.
+// Package serving watches KusciaDeployments, written by the HTTP API or by kubectl, and starts their operations. It is
+// stateless: any number of controllers may run concurrently, and a new one finds what to do in the objects and in
+// Temporal.
 package serving
 
 import (
@@ -40,34 +40,34 @@ type homeStore interface {
 	Queue(ctx context.Context, party string) (queue string, known bool, err error)
 }
 
-// Presence says of queues who polls them.
+// Presence reports who polls queues.
 type Presence interface {
 	Of(ctx context.Context, queues ...string) map[string]party.Presence
 }
 
 // Options of a controller.
 type Options struct {
-	// Presence says which parties have a worker.
+	// Presence reports which parties have a worker.
 	Presence Presence
 	// Servings is the namespace of the home cluster whose KusciaDeployments are servings.
 	Servings string
-	// UnreachableBudget is how long a party's cluster may be out of its worker's reach.
+	// UnreachableBudget is how long a party's cluster may be unreachable for its worker.
 	UnreachableBudget time.Duration
 	Log               *slog.Logger
 }
 
 const (
-	// retryShortest and retryLongest limit the pause before something that did not work is tried again.
+	// retryShortest and retryLongest limit the pause before a retry.
 	retryShortest, retryLongest = 200 * time.Millisecond, 15 * time.Second
-	// lookAgain is how often an operation that is under way is looked at: somebody may have terminated its workflow.
-	lookAgain = 5 * time.Minute
-	// workers is how many servings are looked at at once.
+	// checkInterval is how often an operation in progress is checked: its workflow may have been terminated.
+	checkInterval = 5 * time.Minute
+	// workers is how many servings are processed at once.
 	workers = 8
-	// callTimeout is how long one look may take.
+	// callTimeout bounds the processing of one serving.
 	callTimeout = 30 * time.Second
 )
 
-// Controller starts the operations that KusciaDeployments ask for.
+// Controller starts the operations that KusciaDeployments need.
 type Controller struct {
 	home     homeStore
 	temporal client.Client
@@ -79,14 +79,15 @@ type Controller struct {
 	ending   sync.WaitGroup
 }
 
-// New makes a controller on the home cluster that objects reaches. It asks nobody before Start.
+// New returns a controller for the home cluster of these clients. It makes no request before Start.
 func New(home homeStore, objects dynamic.Interface, t client.Client, options Options) (*Controller, error) {
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(objects, lookAgain, options.Servings, nil)
-	c := &Controller{home: home, temporal: t, options: options, informer: factory.ForResource(kuscia.KusciaDeploymentResource).Informer(),
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(objects, checkInterval, options.Servings, nil)
+	c := &Controller{home: home, temporal: t, options: options,
+		informer: factory.ForResource(kuscia.KusciaDeploymentResource).Informer(),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryShortest, retryLongest))}
 	c.parties = newParties(c, options.Presence)
-	if err := errors.Join(c.informer.SetTransform(c.keep), c.informer.AddIndexers(indexers())); err != nil {
+	if err := errors.Join(c.informer.SetTransform(c.reduce), c.informer.AddIndexers(indexers())); err != nil {
 		return nil, err
 	}
 	if err := c.informer.SetWatchErrorHandlerWithContext(c.troubled); err != nil {
@@ -98,11 +99,13 @@ func New(home homeStore, objects dynamic.Interface, t client.Client, options Opt
 			c.queue.Add(name)
 		}
 	}
-	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, object any) { add(object) }})
+	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, object any) {
+		add(object)
+	}})
 	return c, err
 }
 
-// Start begins to watch; it returns at once.
+// Start starts the watch and the workers, and returns at once.
 func (c *Controller) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
@@ -114,7 +117,7 @@ func (c *Controller) Start(context.Context) error {
 	return nil
 }
 
-// Stop ends the watch. What was started goes on.
+// Stop ends the watch. Started operations continue.
 func (c *Controller) Stop(context.Context) error {
 	c.cancel()
 	c.queue.ShutDown()
@@ -124,7 +127,7 @@ func (c *Controller) Stop(context.Context) error {
 
 func (c *Controller) troubled(ctx context.Context, _ *cache.Reflector, err error) {
 	if ctx.Err() == nil {
-		c.options.Log.Warn("servings cannot be watched; it is tried again", "error", err)
+		c.options.Log.Warn("servings cannot be watched; retrying", "error", err)
 	}
 }
 
@@ -138,7 +141,7 @@ func (c *Controller) work(ctx context.Context) {
 		err := c.reconcile(call, id)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			c.options.Log.Warn("a serving cannot be looked after yet", "serving", id, "error", err)
+			c.options.Log.Warn("could not reconcile a serving; retrying", "serving", id, "error", err)
 			c.queue.AddRateLimited(id)
 		} else {
 			c.queue.Forget(id)
@@ -147,9 +150,9 @@ func (c *Controller) work(ctx context.Context) {
 	}
 }
 
-// reconcile does what is to be done about a serving as it is now.
+// reconcile executes the next action for a serving in its current state.
 func (c *Controller) reconcile(ctx context.Context, id string) error {
-	if c.settled(id) {
+	if c.nothingToDo(id) {
 		return nil
 	}
 	kd, err := c.home.GetServing(ctx, id)
@@ -162,39 +165,40 @@ func (c *Controller) reconcile(ctx context.Context, id string) error {
 		return nil
 	}
 	if d.Do == serving.DoNothing {
-		if d, err = c.lost(ctx, kd); err != nil || d.Do == serving.DoNothing {
+		if d, err = c.checkLost(ctx, kd); err != nil || d.Do == serving.DoNothing {
 			return err
 		}
 	}
-	if d.Do == serving.DoGuard {
+	if d.Do == serving.DoAddFinalizer {
 		return failure.Ignore(c.home.GuardServing(ctx, kd, true), failure.NotFound)
 	}
 	return c.start(ctx, kd, d)
 }
 
-// settled says that a serving as the watch has told of it leaves nothing to be done: most of its changes are what its operation writes. If the watch lags, what
-// it tells next is looked at as well.
-func (c *Controller) settled(id string) bool {
+// nothingToDo reports whether the cached serving needs no action: most of its changes are writes of its operation. If
+// the watch lags, its next event is processed too.
+func (c *Controller) nothingToDo(id string) bool {
 	object, known, err := c.informer.GetStore().GetByKey(c.options.Servings + "/" + id)
 	if err != nil || !known {
 		return false
 	}
 	kd, err := servingOf(object)
-	return err == nil && serving.Decide(kd).Do == serving.DoNothing && !mayBeLost(kd)
+	return err == nil && serving.Decide(kd).Do == serving.DoNothing && !mayHaveEnded(kd)
 }
 
-// mayBeLost says that an operation is under way for so long that somebody may have ended it.
-func mayBeLost(kd *kuscia.KusciaDeployment) bool {
+// mayHaveEnded reports whether an operation has been in progress for so long that its workflow may have been
+// terminated.
+func mayHaveEnded(kd *kuscia.KusciaDeployment) bool {
 	if !isUnderWay(kd) {
 		return false
 	}
 	started := kd.Status.Operation.StartedAt
-	return started == nil || time.Since(started.Time) >= lookAgain/2
+	return started == nil || time.Since(started.Time) >= checkInterval/2
 }
 
-// lost is what to do about an operation whose workflow is over although its end was never written: somebody has terminated it.
-func (c *Controller) lost(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.NextAction, error) {
-	if !mayBeLost(kd) {
+// checkLost returns the action for an operation whose workflow has closed without writing its end: it was terminated.
+func (c *Controller) checkLost(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.NextAction, error) {
+	if !mayHaveEnded(kd) {
 		return serving.NextAction{}, nil
 	}
 	op := kd.Status.Operation
@@ -202,10 +206,10 @@ func (c *Controller) lost(ctx context.Context, kd *kuscia.KusciaDeployment) (ser
 	if err != nil || execution.IsOpen(described) {
 		return serving.NextAction{}, err
 	}
-	return serving.NextAction{Do: serving.DoStart, Kind: op.Kind, Reason: "its operation was ended by somebody before it was over"}, nil
+	return serving.NextAction{Do: serving.DoStart, Kind: op.Kind, Reason: "its operation was terminated"}, nil
 }
 
-// start starts the operation that was decided, unless the spec cannot be run.
+// start starts the decided operation, unless the spec cannot be run.
 func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d serving.NextAction) error {
 	in, refusals, err := c.input(ctx, kd, d.Kind)
 	if err != nil {
@@ -214,7 +218,7 @@ func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d s
 	if d.Kind == serving.KindRecreate {
 		in.Cause = d.Reason
 	}
-	if d.Only != "" && d.Only != in.TargetDigest {
+	if d.OnlyVersion != "" && d.OnlyVersion != in.TargetDigest {
 		return nil
 	}
 	if refusals != "" {
@@ -223,21 +227,23 @@ func (c *Controller) start(ctx context.Context, kd *kuscia.KusciaDeployment, d s
 	run, err := c.execute(ctx, kd, in, fmt.Sprintf("%s%d", serving.WorkflowPrefix(kd.Name), kd.Generation))
 	var open *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &open) {
-		run, err = c.beside(ctx, kd, in, open)
+		run, err = c.startDespiteOpen(ctx, kd, in, open)
 	}
 	if err != nil || run == nil {
 		return err
 	}
-	c.parties.starts(run.GetRunID())
-	c.options.Log.Info("an operation on a serving was started", "serving", kd.Name, "kind", d.Kind, "reason", d.Reason, "workflow",
+	c.parties.noteStart(run.GetRunID())
+	c.options.Log.Info("an operation on a serving was started", "serving", kd.Name, "kind", d.Kind, "reason", d.Reason,
+		"workflow",
 		run.GetID(), "run", run.GetRunID())
 	return nil
 }
 
-// memoUID is where a workflow says of which serving it is: there may have been others of its name.
+// memoUID is the memo key of the serving's UID: there may have been earlier servings of its name.
 const memoUID = "uid"
 
-func (c *Controller) execute(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.Input, id string) (client.WorkflowRun, error) {
+func (c *Controller) execute(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.Input,
+	id string) (client.WorkflowRun, error) {
 	return c.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: id, TaskQueue: workflows.QueueEngine, WorkflowExecutionErrorWhenAlreadyStarted: true,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
@@ -248,9 +254,10 @@ func (c *Controller) execute(ctx context.Context, kd *kuscia.KusciaDeployment, i
 	}, workflows.TypeServing, in)
 }
 
-// beside starts an operation although a workflow of its ID is open: that may be the deletion of a former serving of the name, which waits
-// for a party that is away. nil is the operation itself, which was started before.
-func (c *Controller) beside(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.Input,
+// startDespiteOpen starts an operation although a workflow with its ID is open: that may be the deletion of an earlier
+// serving of the same name, which waits for an unreachable party. It returns nil if the open workflow is this
+// operation, started before.
+func (c *Controller) startDespiteOpen(ctx context.Context, kd *kuscia.KusciaDeployment, in serving.Input,
 	open *serviceerror.WorkflowExecutionAlreadyStarted) (client.WorkflowRun, error) {
 	id := fmt.Sprintf("%s%d", serving.WorkflowPrefix(kd.Name), kd.Generation)
 	described, err := execution.Describe(ctx, c.temporal, id, open.RunId)
@@ -261,7 +268,7 @@ func (c *Controller) beside(ctx context.Context, kd *kuscia.KusciaDeployment, in
 	payload := described.GetWorkflowExecutionInfo().GetMemo().GetFields()[memoUID]
 	if err := converter.GetDefaultDataConverter().FromPayload(payload, &uid); err == nil && uid == in.UID {
 		if op := kd.Status.Operation; op != nil && op.Done && op.RunID != "" && execution.HasRun(described, op.RunID) {
-			return nil, fmt.Errorf("%s has written its end and is about to close: then what is decided begins", id)
+			return nil, fmt.Errorf("%s has written its end and is about to close: the operation starts after that", id)
 		}
 		return nil, nil
 	}
@@ -277,45 +284,50 @@ func attributes(kd *kuscia.KusciaDeployment, in serving.Input) temporal.SearchAt
 	for _, p := range in.Parties {
 		domains = append(domains, p.Domain)
 	}
-	return temporal.NewSearchAttributes(workflows.AttributeKind.ValueSet(workflows.KindServing), workflows.AttributeName.ValueSet(in.ID),
-		workflows.AttributeNamespace.ValueSet(kd.Namespace), workflows.AttributeParties.ValueSet(workflows.FitList(domains)),
+	return temporal.NewSearchAttributes(workflows.AttributeKind.ValueSet(workflows.KindServing),
+		workflows.AttributeName.ValueSet(in.ID),
+		workflows.AttributeNamespace.ValueSet(kd.Namespace),
+		workflows.AttributeParties.ValueSet(workflows.FitList(domains)),
 		workflows.AttributeState.ValueSet(string(in.FirstStage())))
 }
 
-// refuse writes that a spec cannot be run. What runs goes on.
+// refuse writes that a spec cannot be run. The running version stays.
 func (c *Controller) refuse(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
 	if op := kd.Status.Operation; op != nil && !op.Done {
-		return c.refuseBeside(ctx, kd, why)
-	} else if op != nil && op.Reason == serving.ReasonValidateFailed && op.Generation == kd.Generation && op.Message == why {
-		return nil // it has been said
+		return c.refuseDuringOperation(ctx, kd, why)
+	} else if op != nil && op.Reason == serving.ReasonValidateFailed && op.Generation == kd.Generation &&
+		op.Message == why {
+		return nil // already written
 	}
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	op := &kuscia.Operation{Kind: serving.KindRefuse, Generation: kd.Generation, Done: true, Reason: serving.ReasonValidateFailed,
+	op := &kuscia.Operation{Kind: serving.KindRefuse, Generation: kd.Generation, Done: true,
+		Reason:  serving.ReasonValidateFailed,
 		Message: why, StartedAt: &now}
 	if served := kd.Status.Served; served != nil {
 		op.Version = served.Digest
 	}
 	kd.Status.Operation, kd.Status.ObservedGeneration, kd.Status.LastReconcileTime = op, kd.Generation, &now
 	kd.Status.Refused = nil
-	serving.Settle(kd)
+	serving.UpdatePhases(kd)
 	return c.writeStatus(ctx, kd)
 }
 
-// refuseBeside writes that a spec cannot be run while an operation on another one is under way. Its end is a change of the serving, at
-// which it is looked at again, and that may take days: whoever wrote the spec should not wait for it in good faith. It is written once,
-// since each write has the serving looked at.
-func (c *Controller) refuseBeside(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
-	if said := kd.Status.Refused; said != nil && said.Generation == kd.Generation && said.Message == why {
+// refuseDuringOperation writes that a spec cannot be run while an operation on another one is in progress. The serving
+// is processed again when that ends, but that may take days, and the user should see the refusal now. It is written
+// once, since each write triggers processing.
+func (c *Controller) refuseDuringOperation(ctx context.Context, kd *kuscia.KusciaDeployment, why string) error {
+	if refused := kd.Status.Refused; refused != nil && refused.Generation == kd.Generation && refused.Message == why {
 		return nil
 	}
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	kd.Status.Refused, kd.Status.LastReconcileTime = &kuscia.Refused{Generation: kd.Generation, Message: why}, &now
-	c.options.Log.Warn("a spec of a serving cannot be run, and what was under way goes on", "serving", kd.Name, "generation", kd.Generation,
+	c.options.Log.Warn("a spec of a serving cannot be run; the operation in progress continues", "serving", kd.Name,
+		"generation", kd.Generation,
 		"problem", why)
 	return c.writeStatus(ctx, kd)
 }
 
-// writeStatus writes the status of a serving, unless it is gone.
+// writeStatus writes the status of a serving, unless it is deleted.
 func (c *Controller) writeStatus(ctx context.Context, kd *kuscia.KusciaDeployment) error {
 	return failure.Ignore(c.home.UpdateServingStatus(ctx, kd), failure.NotFound)
 }

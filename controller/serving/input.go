@@ -12,8 +12,9 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// input is what an operation is started with; refusals say why it cannot be.
-func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kind string) (in serving.Input, refusals string, err error) {
+// input returns the input of an operation; refusals is why it cannot start.
+func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kind string) (in serving.Input,
+	refusals string, err error) {
 	in = serving.Input{ID: kd.Name, UID: string(kd.UID), Generation: kd.Generation, Kind: kind,
 		UnreachableBudgetSeconds: int64(c.options.UnreachableBudget / time.Second)}
 	if in.Engine, err = c.home.Engine(ctx); err != nil {
@@ -32,13 +33,13 @@ func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kin
 		return in, "", err
 	}
 	if kind == serving.KindDelete {
-		in.Parties, err = c.leaving(ctx, kd, former)
+		in.Parties, err = c.deletionTargets(ctx, kd, former)
 		return in, "", err
 	}
 	parties := kd.Spec.Parties
-	if kind == serving.KindRecreate { // it brings back what served, whatever the spec has come to ask
+	if kind == serving.KindRecreate { // it restores the version that served, regardless of the current spec
 		parties = former.Spec.Parties
-	} else if wrong := checkBegun(kd, former); wrong != "" {
+	} else if wrong := checkParties(kd, former); wrong != "" {
 		return in, wrong, nil
 	}
 	var unknown []string
@@ -59,7 +60,7 @@ func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kin
 	return in, refusals, err
 }
 
-// served is the version that all parties came to run last; nil when there is none.
+// served returns the version that all parties last ran; nil if there is none.
 func served(kd *kuscia.KusciaDeployment) (*serving.Version, error) {
 	if kd.Status.Served == nil {
 		return nil, nil
@@ -68,32 +69,35 @@ func served(kd *kuscia.KusciaDeployment) (*serving.Version, error) {
 	return &version, err
 }
 
-// checkBegun says which parties a spec may not leave out or add, "" when all is well: what they run has to be removed by somebody.
-func checkBegun(kd *kuscia.KusciaDeployment, former *serving.Version) string {
+// checkParties returns which parties a spec must not omit or add, "" if there are none: their workloads would never be
+// removed.
+func checkParties(kd *kuscia.KusciaDeployment, former *serving.Version) string {
 	if former != nil {
 		return former.CheckParties(kd.Spec.Parties)
 	}
-	for _, p := range serving.LeftOut(kd) {
-		return fmt.Sprintf("party %s is left out, and an operation has begun with it: put it back, "+
+	for _, p := range serving.RemovedParties(kd) {
+		return fmt.Sprintf("party %s is left out, and an operation has begun with it: add it again, "+
 			"or delete the serving and create it without it", p.Name())
 	}
 	return ""
 }
 
-// leaving are the parties from which a deletion removes what they run: those of the spec, those of the version that served, and those that
-// an operation has begun with. Of a domain that nobody knows any more the queue of before counts; one that no operation has begun with runs
-// nothing.
-func (c *Controller) leaving(ctx context.Context, kd *kuscia.KusciaDeployment, former *serving.Version) ([]serving.PartyTarget, error) {
+// deletionTargets returns the parties from which a deletion removes workloads: those of the spec, of the version that
+// served, and those of operations that began. For an unknown domain the recorded queue is used; a party without any
+// operation runs nothing.
+func (c *Controller) deletionTargets(ctx context.Context, kd *kuscia.KusciaDeployment,
+	former *serving.Version) ([]serving.PartyTarget, error) {
 	parties := slices.Clone(kd.Spec.Parties)
 	if former != nil {
 		parties = append(parties, former.Spec.Parties...)
 	}
-	for _, p := range serving.LeftOut(kd) {
+	for _, p := range serving.RemovedParties(kd) {
 		parties = append(parties, kuscia.Party{DomainID: p.Domain, Role: p.Role})
 	}
 	var all []serving.PartyTarget
 	for _, p := range parties {
-		target := serving.PartyTarget{Domain: p.DomainID, Role: p.Role, Deployment: serving.DeploymentName(kd.Name, p.Role)}
+		target := serving.PartyTarget{Domain: p.DomainID, Role: p.Role,
+			Deployment: serving.DeploymentName(kd.Name, p.Role)}
 		queue, known, err := c.home.Queue(ctx, p.DomainID)
 		if err != nil {
 			return nil, err
@@ -108,7 +112,8 @@ func (c *Controller) leaving(ctx context.Context, kd *kuscia.KusciaDeployment, f
 	return all, nil
 }
 
-func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in *serving.Input) (refusals string, err error) {
+func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in *serving.Input) (refusals string,
+	err error) {
 	images, err := c.images(ctx, kd)
 	if err != nil {
 		return "", err
@@ -125,14 +130,15 @@ func (c *Controller) target(ctx context.Context, kd *kuscia.KusciaDeployment, in
 		return "", err
 	}
 	if size := len(in.Target) + len(in.Previous); size > serving.MaxInput {
-		return fmt.Sprintf("the serving and its AppImages have %d bytes when they are packed, and at most %d can be handed to its "+
+		return fmt.Sprintf("the serving and its AppImages have %d bytes when they are packed, and at most %d can be "+
+			"handed to its "+
 			"parties: make them smaller", size, serving.MaxInput), nil
 	}
 	in.TargetDigest, err = version.Digest()
 	return "", err
 }
 
-// images are the AppImages that a serving names, as far as they exist.
+// images returns the AppImages that a serving names and that exist.
 func (c *Controller) images(ctx context.Context, kd *kuscia.KusciaDeployment) (map[string]kuscia.AppImageSpec, error) {
 	images := map[string]kuscia.AppImageSpec{}
 	for _, party := range kd.Spec.Parties {
@@ -141,7 +147,7 @@ func (c *Controller) images(ctx context.Context, kd *kuscia.KusciaDeployment) (m
 		}
 		image, err := c.home.GetAppImage(ctx, party.AppImageRef)
 		switch {
-		case failure.Is(err, failure.NotFound): // Check says so
+		case failure.Is(err, failure.NotFound): // reported by Check
 		case err != nil:
 			return nil, err
 		default:
@@ -151,7 +157,7 @@ func (c *Controller) images(ctx context.Context, kd *kuscia.KusciaDeployment) (m
 	return images, nil
 }
 
-// targets are parties of a serving with their queues; unknown says which of them nobody knows.
+// targets returns parties of a serving with their queues; unknown describes the unknown ones.
 func (c *Controller) targets(ctx context.Context, id string,
 	parties []kuscia.Party) (targets []serving.PartyTarget, unknown []string, err error) {
 	for _, party := range parties {
@@ -161,11 +167,13 @@ func (c *Controller) targets(ctx context.Context, id string,
 		}
 		if !known {
 			unknown = append(unknown,
-				fmt.Sprintf("domain %s is neither a party nor a namespace of the home cluster: create one of the two", party.DomainID))
+				fmt.Sprintf("domain %s is neither a party nor a namespace of the home cluster: create one of the two",
+					party.DomainID))
 			continue
 		}
 		targets = append(targets,
-			serving.PartyTarget{Domain: party.DomainID, Role: party.Role, Deployment: serving.DeploymentName(id, party.Role), Queue: queue})
+			serving.PartyTarget{Domain: party.DomainID, Role: party.Role,
+				Deployment: serving.DeploymentName(id, party.Role), Queue: queue})
 	}
 	return targets, unknown, nil
 }

@@ -19,7 +19,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// fakeHome knows the AppImage "app" and every party but mallory. It counts how often a status is written.
+// fakeHome has the AppImage "app" and every party but mallory. It counts writes of a status.
 type fakeHome struct {
 	homeStore
 	writes int
@@ -30,7 +30,8 @@ func (*fakeHome) GetAppImage(_ context.Context, name string) (*kuscia.AppImage, 
 		return nil, failure.New(failure.NotFound, "no %s", name)
 	}
 	return &kuscia.AppImage{Spec: kuscia.AppImageSpec{Image: kuscia.AppImageInfo{Name: "app", Tag: "1"},
-		DeployTemplates: []kuscia.DeployTemplate{{Name: "all", Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{Name: "main"}}}}}}}, nil
+		DeployTemplates: []kuscia.DeployTemplate{{Name: "all",
+			Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{Name: "main"}}}}}}}, nil
 }
 
 func (*fakeHome) Engine(context.Context) (workloadops.Engine, error) {
@@ -46,7 +47,7 @@ func (h *fakeHome) UpdateServingStatus(context.Context, *kuscia.KusciaDeployment
 	return nil
 }
 
-// signals counts what workflows are told.
+// signals counts the signals sent to workflows.
 type signals struct {
 	client.Client
 	sent []serving.PresenceSignal
@@ -69,7 +70,7 @@ func asked(domains ...string) *kuscia.KusciaDeployment {
 	return kd
 }
 
-// servedBefore is a serving whose former version was of alice and bob.
+// servedBefore is a serving whose previous version has the parties alice and bob.
 func servedBefore(t *testing.T, kd *kuscia.KusciaDeployment) *kuscia.KusciaDeployment {
 	home := &fakeHome{}
 	image, err := home.GetAppImage(t.Context(), "app")
@@ -95,7 +96,7 @@ func domainsOf(in serving.Input) (domains []string) {
 	return domains
 }
 
-func TestWhatAnOperationIsStartedWith(t *testing.T) {
+func TestOperationInput(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason   string
@@ -104,26 +105,39 @@ func TestWhatAnOperationIsStartedWith(t *testing.T) {
 		domains  []string
 		refusals string
 	}{
-		"creation": {reason: "all that the spec names", kd: asked("alice", "bob"), kind: serving.KindCreate, domains: []string{"alice", "bob"}},
-		"unknown party": {reason: "who is neither a party nor a namespace is nobody", kd: asked("alice", "mallory"), kind: serving.KindCreate, domains: []string{"alice"},
-			refusals: "domain mallory is neither a party nor a namespace"},
-		"policy for a stranger": {reason: "what a policy says of nobody would be passed over", kind: serving.KindCreate, refusals: "parties[0] is carol",
-			kd: withPolicy(asked("alice", "bob"), `{"order":"sequential","parties":["carol"]}`)},
-		"policy": {reason: "a policy travels with the operation", kd: withPolicy(asked("alice"), `{"order":"sequential","parties":["alice"]}`),
-			kind: serving.KindCreate, domains: []string{"alice"}},
-		"update": {reason: "another order is legal", kd: servedBefore(t, asked("bob", "alice")), kind: serving.KindUpdate, domains: []string{"bob", "alice"}},
-		"a party is new": {reason: "there is no way back for it", kd: servedBefore(t, asked("alice", "bob", "carol")), kind: serving.KindUpdate,
-			refusals: "party carol is new"},
-		"deletion": {reason: "who runs something is cleaned up, whatever the spec says by now", kd: servedBefore(t, asked("alice", "mallory")), kind: serving.KindDelete,
+		"creation": {reason: "all that the spec names", kd: asked("alice", "bob"), kind: serving.KindCreate,
 			domains: []string{"alice", "bob"}},
-		"left out before it served": {reason: "what an operation may have made there would be left to nobody", kd: begunWith(asked("alice"), "alice", "bob"),
+		"unknown party": {reason: "a domain must be a party or a namespace", kd: asked("alice", "mallory"),
+			kind: serving.KindCreate, domains: []string{"alice"},
+			refusals: "domain mallory is neither a party nor a namespace"},
+		"policy for a stranger": {reason: "a policy entry for another party would be ignored", kind: serving.KindCreate,
+			refusals: "parties[0] is carol",
+			kd:       withPolicy(asked("alice", "bob"), `{"order":"sequential","parties":["carol"]}`)},
+		"policy": {reason: "a policy is part of the operation's input",
+			kd:   withPolicy(asked("alice"), `{"order":"sequential","parties":["alice"]}`),
+			kind: serving.KindCreate, domains: []string{"alice"}},
+		"update": {reason: "another order is legal", kd: servedBefore(t, asked("bob", "alice")),
+			kind: serving.KindUpdate, domains: []string{"bob", "alice"}},
+		"a party is new": {reason: "it could not be rolled back", kd: servedBefore(t, asked("alice", "bob", "carol")),
+			kind:     serving.KindUpdate,
+			refusals: "party carol is new"},
+		"deletion": {reason: "parties with workloads are cleaned up, regardless of the current spec",
+			kd: servedBefore(t, asked("alice", "mallory")), kind: serving.KindDelete,
+			domains: []string{"alice", "bob"}},
+		"left out before it served": {reason: "what an operation may have created there would never be removed",
+			kd:   begunWith(asked("alice"), "alice", "bob"),
 			kind: serving.KindCreate, refusals: "party bob is left out"},
-		"added before it served": {reason: "nothing has to be removed", kd: begunWith(asked("alice", "bob"), "alice"), kind: serving.KindCreate, domains: []string{"alice", "bob"}},
-		"deletion before it served": {reason: "who may run something is cleaned up, also where nobody knows the party any more",
-			kd: begunWith(asked("alice", "mallory"), "bob", "mallory"), kind: serving.KindDelete, domains: []string{"alice", "mallory", "bob"}},
-		"recreation of what the spec has left": {reason: "what served is put back, whatever has come to be asked", kd: servedBefore(t, asked("alice")),
+		"added before it served": {reason: "nothing has to be removed", kd: begunWith(asked("alice", "bob"), "alice"),
+			kind: serving.KindCreate, domains: []string{"alice", "bob"}},
+		"deletion before it served": {reason: "parties that may have workloads are cleaned up, even if the party is " +
+			"unknown now",
+			kd: begunWith(asked("alice", "mallory"), "bob", "mallory"), kind: serving.KindDelete,
+			domains: []string{"alice", "mallory", "bob"}},
+		"recreation of what the spec has left": {reason: "the version that served is restored, regardless of the " +
+			"current spec", kd: servedBefore(t, asked("alice")),
 			kind: serving.KindRecreate, domains: []string{"alice", "bob"}},
-		"recreation": {reason: "what served is put back", kd: servedBefore(t, asked("alice", "bob")), kind: serving.KindRecreate, domains: []string{"alice", "bob"}},
+		"recreation": {reason: "the version that served is restored", kd: servedBefore(t, asked("alice", "bob")),
+			kind: serving.KindRecreate, domains: []string{"alice", "bob"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -144,14 +158,14 @@ func TestWhatAnOperationIsStartedWith(t *testing.T) {
 	}
 }
 
-// begunWith is a serving of which an operation has begun with these parties; none has come to serve.
+// begunWith is a serving with an operation that began with these parties; none has served.
 func begunWith(kd *kuscia.KusciaDeployment, domains ...string) *kuscia.KusciaDeployment {
 	var targets []serving.PartyTarget
 	for _, domain := range domains {
 		targets = append(targets, serving.PartyTarget{Domain: domain, Deployment: "s1", Queue: "q-" + domain})
 	}
-	serving.Begun(kd, targets)
-	serving.Settle(kd)
+	serving.MarkBegun(kd, targets)
+	serving.UpdatePhases(kd)
 	return kd
 }
 
@@ -163,15 +177,15 @@ func TestRefusalIsWrittenOnce(t *testing.T) {
 	require.NoError(t, c.refuse(t.Context(), kd, "no such AppImage"))
 	require.Equal(t, kuscia.PhaseFailed, kd.Status.Phase)
 	require.NoError(t, c.refuse(t.Context(), kd, "no such AppImage"))
-	require.Equal(t, 1, home.writes, "each write would be a reason to look again")
+	require.Equal(t, 1, home.writes, "each write would trigger processing")
 	require.NoError(t, c.refuse(t.Context(), kd, "another reason"))
 	require.Equal(t, 2, home.writes)
 	kd.Generation++
 	require.NoError(t, c.refuse(t.Context(), kd, "another reason"))
-	require.Equal(t, 3, home.writes, "another spec is refused anew")
+	require.Equal(t, 3, home.writes, "another spec is refused again")
 }
 
-func TestRefusalBesideAnOperationIsSaidOnce(t *testing.T) {
+func TestRefusalDuringAnOperationIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	home, log := &fakeHome{}, &bytes.Buffer{}
 	c := &Controller{home: home, options: Options{Log: slog.New(slog.NewTextHandler(log, nil))}}
@@ -181,46 +195,54 @@ func TestRefusalBesideAnOperationIsSaidOnce(t *testing.T) {
 	for range 2 {
 		require.NoError(t, c.refuse(t.Context(), kd, "no such AppImage"))
 	}
-	require.Equal(t, 1, home.writes, "each write would be a reason to look again")
+	require.Equal(t, 1, home.writes, "each write would trigger processing")
 	require.Equal(t, &kuscia.Refused{Generation: 2, Message: "no such AppImage"}, kd.Status.Refused)
-	require.Equal(t, &op, kd.Status.Operation, "what is under way goes on")
-	require.EqualValues(t, 1, kd.Status.ObservedGeneration, "nobody has begun with the spec")
+	require.Equal(t, &op, kd.Status.Operation, "the operation in progress continues")
+	require.EqualValues(t, 1, kd.Status.ObservedGeneration, "no operation has begun with the spec")
 	require.Equal(t, 1, strings.Count(log.String(), "no such AppImage"))
 	require.NoError(t, c.refuse(t.Context(), kd, "another reason"))
-	require.Equal(t, 2, home.writes, "what is new is said")
+	require.Equal(t, 2, home.writes, "a new refusal is written")
 
 	kd.Status.Operation.Done = true
 	require.NoError(t, c.refuse(t.Context(), kd, "another reason"))
 	require.Equal(t, serving.ReasonValidateFailed, kd.Status.Operation.Reason)
-	require.Nil(t, kd.Status.Refused, "once nothing is under way the refusal is what was done last")
+	require.Nil(t, kd.Status.Refused, "without an operation in progress the refusal is the last operation")
 
 	kd.Status.Refused = &kuscia.Refused{Generation: 2}
-	serving.Begun(kd, nil)
-	require.Nil(t, kd.Status.Refused, "what is begun with is not refused")
+	serving.MarkBegun(kd, nil)
+	require.Nil(t, kd.Status.Refused, "a spec that an operation runs is not refused")
 }
 
-func TestOperationIsToldWhoIsThere(t *testing.T) {
+func TestOperationIsSignalledPresence(t *testing.T) {
 	t.Parallel()
 	started := func(ago time.Duration) *metav1.Time {
 		at := metav1.NewTime(time.Now().Add(-ago))
 		return &at
 	}
-	here, gone := party.Presence{Reachable: party.Reachable}, party.Presence{Reachable: party.Unreachable, Reason: "silent"}
+	here, gone := party.Presence{Reachable: party.Reachable},
+		party.Presence{Reachable: party.Unreachable, Reason: "silent"}
 	cases := map[string]struct {
 		reason  string
 		started *metav1.Time
 		looks   []party.Presence
 		told    []string
-		// own is how long this controller was there when it started the operation; 0: another one did.
+		// own is how long this controller had run when it started the operation; 0: another one started it.
 		own time.Duration
 	}{
-		"there from the start":   {"what goes without saying costs no history", started(-time.Hour), []party.Presence{here, here}, nil, 0},
-		"goes and comes":         {"each change is told once", started(-time.Hour), []party.Presence{gone, gone, here, here}, []string{"silent", ""}, 0},
-		"begun before":           {"who looked after it before may have said that the worker is away", started(time.Hour), []party.Presence{here, here}, []string{""}, 0},
-		"its own":                {"whatever is told of it, this controller sees", started(time.Hour), []party.Presence{here, gone}, []string{"silent"}, settling},
-		"its own, at first":      {"it settles, and another one may have told", started(time.Hour), []party.Presence{here, here}, []string{""}, time.Second},
-		"begun before, and away": {"or may not have", started(time.Hour), []party.Presence{gone, gone}, []string{"silent"}, 0},
-		"unknown":                {"what cannot be learnt is not told", started(time.Hour), []party.Presence{{Reachable: party.Unknown}}, nil, 0},
+		"there from the start": {"an expected state costs no history", started(-time.Hour),
+			[]party.Presence{here, here}, nil, 0},
+		"goes and comes": {"each change is signalled once", started(-time.Hour),
+			[]party.Presence{gone, gone, here, here}, []string{"silent", ""}, 0},
+		"begun before": {"an earlier controller may have signalled that the worker is unreachable",
+			started(time.Hour), []party.Presence{here, here}, []string{""}, 0},
+		"its own": {"this controller knows all its signals", started(time.Hour),
+			[]party.Presence{here, gone}, []string{"silent"}, startupPeriod},
+		"its own, at first": {"in the startup period, another one may have signalled", started(time.Hour),
+			[]party.Presence{here, here}, []string{""}, time.Second},
+		"begun before, and away": {"or may not have signalled", started(time.Hour), []party.Presence{gone, gone},
+			[]string{"silent"}, 0},
+		"unknown": {"an unknown presence is not signalled", started(time.Hour),
+			[]party.Presence{{Reachable: party.Unknown}}, nil, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -229,10 +251,11 @@ func TestOperationIsToldWhoIsThere(t *testing.T) {
 			p := newParties(&Controller{temporal: temporal}, nil)
 			if tc.own > 0 {
 				p.began = time.Now().Add(-tc.own)
-				p.starts("r")
+				p.noteStart("r")
 			}
 			for _, look := range tc.looks {
-				p.signal(t.Context(), &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r", StartedAt: tc.started}, asked("alice"), map[string]string{"alice": "q-alice"},
+				p.signal(t.Context(), &kuscia.Operation{WorkflowID: "serving/s1/2", RunID: "r", StartedAt: tc.started},
+					asked("alice"), map[string]string{"alice": "q-alice"},
 					map[string]party.Presence{"q-alice": look})
 			}
 			var told []string

@@ -13,23 +13,25 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// queueLasts is how long the queue of a domain is taken for known.
-const queueLasts = 30 * time.Second
+// queueTTL is how long the queue of a domain is cached.
+const queueTTL = 30 * time.Second
 
-// clockSkew is how far the clocks of two processes are apart at most.
+// clockSkew is the maximum difference between the clocks of two processes.
 const clockSkew = time.Minute
 
-// parties looks after the presence of the parties' workers while there are servings: who is silent is named in the status of its servings,
-// and operations that are under way are told. Temporal has no watch on heartbeats: one request every few seconds asks for all.
+// parties tracks the presence of the parties' workers while there are servings: it writes silent parties into the
+// status of their servings, and signals operations in progress. Temporal has no watch on heartbeats: one request every
+// few seconds covers all queues.
 type parties struct {
 	c        *Controller
 	presence Presence
 
 	began  time.Time
 	queues map[string]knownQueue
-	// told is what the operations that are under way were told: whether a queue is away, by run.
-	told map[string]map[string]bool
-	// started are the runs that this controller has started itself while the times of others could not be compared with its own.
+	// signalled is which queues were signalled as unreachable to operations in progress, by run.
+	signalled map[string]map[string]bool
+	// started are the runs that this controller started while the start times of other runs were not comparable with
+	// its own clock.
 	started sync.Map
 }
 
@@ -39,41 +41,42 @@ type knownQueue struct {
 }
 
 func newParties(c *Controller, presence Presence) *parties {
-	return &parties{c: c, presence: presence, began: time.Now(), queues: map[string]knownQueue{}, told: map[string]map[string]bool{}}
+	return &parties{c: c, presence: presence, began: time.Now(), queues: map[string]knownQueue{},
+		signalled: map[string]map[string]bool{}}
 }
 
 func (p *parties) run(ctx context.Context) {
-	timer := time.NewTimer(party.Interval)
+	timer := time.NewTimer(party.HeartbeatInterval)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case began := <-timer.C:
-			found := p.look(ctx)
-			timer.Reset(time.Until(nextLook(found, began)))
+			found := p.check(ctx)
+			timer.Reset(time.Until(nextCheck(found, began)))
 		}
 	}
 }
 
-// nextLook is an Interval after the last one, or earlier: at the moment in which a party's silence reaches its limit, should it last.
-// Otherwise who is silent would be named up to an Interval too late.
-func nextLook(found map[string]party.Presence, last time.Time) time.Time {
-	next := last.Add(party.Interval)
+// nextCheck returns the time of the next check: one Interval after the last, or earlier, when a party's silence reaches
+// its limit. Otherwise a silent party would be reported up to an Interval late.
+func nextCheck(found map[string]party.Presence, last time.Time) time.Time {
+	next := last.Add(party.HeartbeatInterval)
 	for _, one := range found {
-		if silent, may := one.SilentAt(); may && silent.Add(lookAfter).Before(next) {
-			next = silent.Add(lookAfter)
+		if silent, may := one.SilentAt(); may && silent.Add(checkDelay).Before(next) {
+			next = silent.Add(checkDelay)
 		}
 	}
 	return next
 }
 
-// lookAfter is how long after the limit of a silence is looked: at the limit itself the party still counts as there.
-const lookAfter = 10 * time.Millisecond
+// checkDelay is the delay after the limit of a silence: exactly at the limit the party still counts as present.
+const checkDelay = 10 * time.Millisecond
 
-// look compares the presence of the parties with what their servings say of it, and says what it found. Where nothing changes nobody goes through the servings,
-// of which there may be thousands.
-func (p *parties) look(ctx context.Context) map[string]party.Presence {
+// check compares the presence of the parties with the status of their servings, and returns the presence. Unaffected
+// servings, of which there may be thousands, are not visited.
+func (p *parties) check(ctx context.Context) map[string]party.Presence {
 	of := map[string]string{}
 	for _, domain := range slices.Sorted(slices.Values(p.c.informer.GetIndexer().ListIndexFuncValues(byDomain))) {
 		queue := p.queue(ctx, domain)
@@ -88,25 +91,26 @@ func (p *parties) look(ctx context.Context) map[string]party.Presence {
 		return nil
 	}
 	found := p.presence.Of(ctx, slices.Compact(slices.Sorted(maps.Values(of)))...)
-	if time.Since(p.began) < settling {
-		found = withoutAbsent(found)
+	if time.Since(p.began) < startupPeriod {
+		found = withoutUnreachable(found)
 	}
-	for _, kd := range p.c.concerned(of, found) {
-		p.compare(ctx, kd, of, found)
+	for _, kd := range p.c.affected(of, found) {
+		p.update(ctx, kd, of, found)
 	}
 	alive := map[string]bool{}
 	for _, kd := range p.c.indexed(underWay, "") {
 		alive[kd.Status.Operation.RunID] = true
 	}
-	maps.DeleteFunc(p.told, func(run string, _ map[string]bool) bool { return !alive[run] })
+	maps.DeleteFunc(p.signalled, func(run string, _ map[string]bool) bool { return !alive[run] })
 	return found
 }
 
-// settling is how long after its begin the controller calls nobody absent: a worker that starts beside it has not reported yet.
-const settling = 2 * party.Interval
+// startupPeriod is how long after its start the controller reports no party as unreachable: a worker that starts at the
+// same time has not sent a heartbeat yet.
+const startupPeriod = 2 * party.HeartbeatInterval
 
-// withoutAbsent leaves open who is away.
-func withoutAbsent(found map[string]party.Presence) map[string]party.Presence {
+// withoutUnreachable replaces "unreachable" by "unknown".
+func withoutUnreachable(found map[string]party.Presence) map[string]party.Presence {
 	there := map[string]party.Presence{}
 	for queue, one := range found {
 		if one.Reachable == party.Unreachable {
@@ -117,11 +121,12 @@ func withoutAbsent(found map[string]party.Presence) map[string]party.Presence {
 	return there
 }
 
-// compare tells a serving, and the operation that is under way, what has changed.
-func (p *parties) compare(ctx context.Context, kd *kuscia.KusciaDeployment, of map[string]string, found map[string]party.Presence) {
-	if away := absent(kd, of, found); !serving.IsMarkedUnreachable(kd, away) {
+// update writes changes of presence into a serving's status, and signals its operation in progress.
+func (p *parties) update(ctx context.Context, kd *kuscia.KusciaDeployment, of map[string]string,
+	found map[string]party.Presence) {
+	if away := unreachableParties(kd, of, found); !serving.IsMarkedUnreachable(kd, away) {
 		if err := p.write(ctx, kd.Name, away); err != nil {
-			p.c.options.Log.Warn("who is away could not be written yet", "serving", kd.Name, "error", err)
+			p.c.options.Log.Warn("could not write which parties are unreachable", "serving", kd.Name, "error", err)
 		}
 	}
 	if isUnderWay(kd) {
@@ -129,8 +134,10 @@ func (p *parties) compare(ctx context.Context, kd *kuscia.KusciaDeployment, of m
 	}
 }
 
-// absent says of each absent party why it is thought to be. What cannot be learnt now stays as it was said last.
-func absent(kd *kuscia.KusciaDeployment, of map[string]string, found map[string]party.Presence) map[string]string {
+// unreachableParties returns the reason for each unreachable party. If the presence is unknown, the last reason is
+// kept.
+func unreachableParties(kd *kuscia.KusciaDeployment, of map[string]string,
+	found map[string]party.Presence) map[string]string {
 	away := map[string]string{}
 	for _, member := range serving.Members(kd) {
 		one, asked := found[of[member.Domain]]
@@ -149,18 +156,18 @@ func (p *parties) write(ctx context.Context, id string, away map[string]string) 
 	if err != nil || !serving.MarkUnreachable(kd, away) {
 		return failure.Ignore(err, failure.NotFound)
 	}
-	serving.Settle(kd)
-	// After a conflict the next look finds it.
+	serving.UpdatePhases(kd)
+	// After a conflict, the next check repeats it.
 	return failure.Ignore(p.c.home.UpdateServingStatus(ctx, kd), failure.NotFound, failure.Conflict)
 }
 
-// signal tells an operation which queues are away, and which are back.
+// signal signals to an operation which queues have become unreachable or reachable.
 func (p *parties) signal(ctx context.Context, op *kuscia.Operation, kd *kuscia.KusciaDeployment, of map[string]string,
 	found map[string]party.Presence) {
-	told := p.told[op.RunID]
-	if told == nil {
-		told = map[string]bool{}
-		p.told[op.RunID] = told
+	sent := p.signalled[op.RunID]
+	if sent == nil {
+		sent = map[string]bool{}
+		p.signalled[op.RunID] = sent
 	}
 	for _, member := range serving.Members(kd) {
 		queue := of[member.Domain]
@@ -169,8 +176,8 @@ func (p *parties) signal(ctx context.Context, op *kuscia.Operation, kd *kuscia.K
 			continue
 		}
 		away := one.Reachable == party.Unreachable
-		before, known := told[queue]
-		if (known || p.saw(op)) && before == away {
+		before, known := sent[queue]
+		if (known || p.knowsSignals(op)) && before == away {
 			continue
 		}
 		s := serving.PresenceSignal{Queue: queue, Since: one.LastSeenAt}
@@ -178,32 +185,34 @@ func (p *parties) signal(ctx context.Context, op *kuscia.Operation, kd *kuscia.K
 			s.Unreachable = one.Reason
 		}
 		if err := p.c.temporal.SignalWorkflow(ctx, op.WorkflowID, "", serving.SignalPresence, s); err != nil {
-			p.c.options.Log.Debug("an operation could not be told who is away", "workflow", op.WorkflowID, "error", err)
+			p.c.options.Log.Debug("could not signal presence to an operation", "workflow", op.WorkflowID, "error", err)
 			continue
 		}
-		told[queue] = away
+		sent[queue] = away
 	}
 }
 
-// starts notes that this controller has started a run. Of those that it starts while it settles another server may say that a worker is away, unnoticed by this one.
-func (p *parties) starts(run string) {
-	if since := time.Since(p.began); since >= settling && since < 2*clockSkew { // later ones began by any clock after it did
+// noteStart records a run that this controller has started. During the startup period another server may signal to it
+// that a worker is unreachable, which this one does not know.
+func (p *parties) noteStart(run string) {
+	// later runs started after this controller by any clock
+	if since := time.Since(p.began); since >= startupPeriod && since < 2*clockSkew {
 		p.started.Store(run, nil)
 	}
 }
 
-// saw says whether an operation began when this controller was there already. What was told to one that began before is not known: it is
-// told who is away once more, and also who is there.
-func (p *parties) saw(op *kuscia.Operation) bool {
+// knowsSignals reports whether this controller ran when the operation began. If not, it is unknown what was signalled
+// before, and the operation gets the state of all queues again.
+func (p *parties) knowsSignals(op *kuscia.Operation) bool {
 	if _, own := p.started.Load(op.RunID); own {
 		return true
 	}
 	return op.StartedAt != nil && op.StartedAt.After(p.began.Add(clockSkew))
 }
 
-// queue is the queue of a domain; "" when it is not known.
+// queue returns the queue of a domain; "" if it is unknown.
 func (p *parties) queue(ctx context.Context, domain string) string {
-	if known, is := p.queues[domain]; is && time.Since(known.at) < queueLasts {
+	if known, is := p.queues[domain]; is && time.Since(known.at) < queueTTL {
 		return known.name
 	}
 	queue, known, err := p.c.home.Queue(ctx, domain)

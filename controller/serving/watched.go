@@ -15,11 +15,12 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// What the watch finds servings by.
+// The indexes of the watch.
 const (
-	// byDomain finds those that have a party of a domain.
+	// byDomain indexes the servings by the domains of their parties.
 	byDomain = "domain"
-	// marked finds those whose status says that a party cannot be reached, underWay those with an operation that is not over, by "".
+	// marked indexes the servings whose status names an unreachable party, underWay those with an operation in
+	// progress; their only value is "".
 	marked, underWay = "marked", "under way"
 )
 
@@ -31,12 +32,14 @@ func indexers() cache.Indexers {
 			}
 			return slices.Compact(slices.Sorted(slices.Values(domains)))
 		}),
-		marked:   index(whether(func(kd *kuscia.KusciaDeployment) bool { return !serving.IsMarkedUnreachable(kd, nil) })),
+		marked: index(whether(func(kd *kuscia.KusciaDeployment) bool {
+			return !serving.IsMarkedUnreachable(kd, nil)
+		})),
 		underWay: index(whether(isUnderWay)),
 	}
 }
 
-// index is an index of servings; objects that cannot be read are in none.
+// index returns an index of servings; undecodable objects are in none.
 func index(values func(kd *kuscia.KusciaDeployment) []string) cache.IndexFunc {
 	return func(object any) ([]string, error) {
 		kd, err := servingOf(object)
@@ -61,11 +64,11 @@ func isUnderWay(kd *kuscia.KusciaDeployment) bool {
 	return op != nil && !op.Done && op.WorkflowID != ""
 }
 
-// indexed are the servings of a value of an index, in order of name. They are not to be changed.
+// indexed returns the servings with this value of an index, in order of name. They must not be modified.
 func (c *Controller) indexed(by, value string) []*kuscia.KusciaDeployment {
 	objects, err := c.informer.GetIndexer().ByIndex(by, value)
 	if err != nil {
-		panic(err) // there is that index
+		panic(err) // the index exists
 	}
 	all := make([]*kuscia.KusciaDeployment, 0, len(objects))
 	for _, object := range objects {
@@ -79,9 +82,9 @@ func (c *Controller) indexed(by, value string) []*kuscia.KusciaDeployment {
 
 func byName(a, b *kuscia.KusciaDeployment) int { return strings.Compare(a.Name, b.Name) }
 
-// concerned are the servings whose status, or whose operation, may have to hear of what was found of the queues of domains: all those of somebody who is away, those
-// that say so of somebody, and those with an operation under way.
-func (c *Controller) concerned(of map[string]string, found map[string]party.Presence) []*kuscia.KusciaDeployment {
+// affected returns the servings whose status or operation may need an update after a check: those with an unreachable
+// party, those that name one, and those with an operation in progress.
+func (c *Controller) affected(of map[string]string, found map[string]party.Presence) []*kuscia.KusciaDeployment {
 	all := append(c.indexed(marked, ""), c.indexed(underWay, "")...)
 	for domain, queue := range of {
 		if found[queue].Reachable == party.Unreachable {
@@ -92,7 +95,7 @@ func (c *Controller) concerned(of map[string]string, found map[string]party.Pres
 	return slices.Compact(all)
 }
 
-// recordedQueue is the queue of a domain as a serving has kept it; "" when none has.
+// recordedQueue returns the queue of a domain as recorded in a serving; "" if there is none.
 func (c *Controller) recordedQueue(domain string) (queue string) {
 	for _, kd := range c.indexed(byDomain, domain) {
 		for _, member := range serving.Members(kd) {
@@ -104,7 +107,7 @@ func (c *Controller) recordedQueue(domain string) (queue string) {
 	return queue
 }
 
-// servingOf is an object of the watch, which is not to be changed.
+// servingOf converts an object of the watch, which must not be modified.
 func servingOf(object any) (*kuscia.KusciaDeployment, error) {
 	kd, is := object.(*kuscia.KusciaDeployment)
 	if !is {
@@ -113,9 +116,9 @@ func servingOf(object any) (*kuscia.KusciaDeployment, error) {
 	return kd, nil
 }
 
-// keep keeps of a KusciaDeployment what the presence of its parties needs, and what decides whether there is something to do: input configs and versions are
-// large. One that cannot be read stays as it came, and is read again by whoever looks after it.
-func (c *Controller) keep(object any) (any, error) {
+// reduce keeps of a KusciaDeployment what presence and decisions need: input configs and versions are large. An
+// undecodable object is unchanged, and is read again when it is reconciled.
+func (c *Controller) reduce(object any) (any, error) {
 	u, is := object.(*unstructured.Unstructured)
 	if !is {
 		return object, nil
@@ -123,10 +126,12 @@ func (c *Controller) keep(object any) (any, error) {
 	unstructured.RemoveNestedField(u.Object, "spec", "inputConfig")
 	unstructured.RemoveNestedField(u.Object, "status", "served", "version")
 	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
-	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
+	unstructured.RemoveNestedField(u.Object, "metadata", "annotations",
+		"kubectl.kubernetes.io/last-applied-configuration")
 	kd := &kuscia.KusciaDeployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, kd); err != nil {
-		c.options.Log.Warn("a KusciaDeployment cannot be read: nobody is told whether its parties are away until it is put right", "name", u.GetName(), "error", err)
+		c.options.Log.Warn("cannot decode a KusciaDeployment: its unreachable parties are not reported until it is "+
+			"corrected", "name", u.GetName(), "error", err)
 		return u, nil
 	}
 	return kd, nil

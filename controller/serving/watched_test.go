@@ -16,53 +16,63 @@ import (
 	"slipway.io/slipway/release/party"
 )
 
-// watching is a controller whose watch has told of these servings.
+// watching is a controller whose watch has these servings.
 func watching(t *testing.T, servings ...*kuscia.KusciaDeployment) *Controller {
-	c, err := New(&fakeHome{}, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), nil, Options{Log: slog.New(slog.DiscardHandler)})
+	c, err := New(&fakeHome{}, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), nil,
+		Options{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	for _, kd := range servings {
 		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(kd)
 		require.NoError(t, err)
-		kept, err := c.keep(&unstructured.Unstructured{Object: raw})
+		kept, err := c.reduce(&unstructured.Unstructured{Object: raw})
 		require.NoError(t, err)
 		require.NoError(t, c.informer.GetIndexer().Add(kept))
 	}
 	return c
 }
 
-// servingBetween is a serving of domains of which nobody is away and nothing is under way.
+// servingBetween is a serving of these domains, all reachable, without an operation in progress.
 func servingBetween(name string, domains ...string) *kuscia.KusciaDeployment {
-	kd := &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "cross-domain"}, Spec: kuscia.KusciaDeploymentSpec{InputConfig: "large"}}
+	kd := &kuscia.KusciaDeployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "cross-domain"},
+		Spec: kuscia.KusciaDeploymentSpec{InputConfig: "large"}}
 	for _, domain := range domains {
 		kd.Spec.Parties = append(kd.Spec.Parties, kuscia.Party{DomainID: domain})
 	}
 	return kd
 }
 
-func TestALookConcernsWhomItMayTell(t *testing.T) {
+func TestCheckVisitsAffectedServings(t *testing.T) {
 	t.Parallel()
 	away, busy, over := servingBetween("away", "bob"), servingBetween("busy", "alice"), servingBetween("over", "alice")
-	away.Status.PartyDeploymentStatuses = map[string]map[string]kuscia.PartyDeploymentStatus{"bob": {"away": {Unreachable: "silent since noon"}}}
+	away.Status.PartyDeploymentStatuses =
+		map[string]map[string]kuscia.PartyDeploymentStatus{"bob": {"away": {Unreachable: "silent since noon"}}}
 	busy.Status.Operation = &kuscia.Operation{WorkflowID: "serving/busy/1", RunID: "r"}
 	over.Status.Operation = &kuscia.Operation{WorkflowID: "serving/over/1", RunID: "r", Done: true}
-	c := watching(t, servingBetween("quiet", "alice", "bob"), away, busy, over, servingBetween("third", "carol", "carol"))
+	c := watching(t, servingBetween("quiet", "alice", "bob"), away, busy, over,
+		servingBetween("third", "carol", "carol"))
 	of := map[string]string{"alice": "q-alice", "bob": "q-bob", "carol": "q-carol"}
-	here, gone := party.Presence{Reachable: party.Reachable}, party.Presence{Reachable: party.Unreachable, Reason: "silent"}
+	here, gone := party.Presence{Reachable: party.Reachable},
+		party.Presence{Reachable: party.Unreachable, Reason: "silent"}
 	for name, tc := range map[string]struct {
 		reason string
 		found  map[string]party.Presence
 		want   []string
 	}{
-		"all there": {"who says that somebody is away may have to say that he is back, and an operation is told who is there; nobody goes through the others",
+		"all there": {"a status that names an unreachable party may need an update, and an operation is signalled; " +
+			"other servings are not visited",
 			map[string]party.Presence{"q-alice": here, "q-bob": here, "q-carol": here}, []string{"away", "busy"}},
-		"one gone":  {"each serving of who is away names him, once", map[string]party.Presence{"q-alice": here, "q-bob": here, "q-carol": gone}, []string{"away", "busy", "third"}},
-		"two gone":  {"in order of name, whatever finds them", map[string]party.Presence{"q-alice": gone, "q-bob": gone, "q-carol": here}, []string{"away", "busy", "over", "quiet"}},
-		"not known": {"what cannot be learnt changes nothing", nil, []string{"away", "busy"}},
+		"one gone": {"each serving of an unreachable party names it, once",
+			map[string]party.Presence{"q-alice": here, "q-bob": here, "q-carol": gone},
+			[]string{"away", "busy", "third"}},
+		"two gone": {"in order of name, whichever index finds them",
+			map[string]party.Presence{"q-alice": gone, "q-bob": gone, "q-carol": here},
+			[]string{"away", "busy", "over", "quiet"}},
+		"not known": {"an unknown presence changes nothing", nil, []string{"away", "busy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var names []string
-			for _, kd := range c.concerned(of, tc.found) {
+			for _, kd := range c.affected(of, tc.found) {
 				names = append(names, kd.Name)
 			}
 			require.Equal(t, tc.want, names, tc.reason)
@@ -70,7 +80,7 @@ func TestALookConcernsWhomItMayTell(t *testing.T) {
 	}
 }
 
-// presences answers the same whenever it is asked, and remembers of whom.
+// presences always gives the same answer, and records the queues asked for.
 type presences struct {
 	found map[string]party.Presence
 	asked [][]string
@@ -81,10 +91,11 @@ func (p *presences) Of(_ context.Context, queues ...string) map[string]party.Pre
 	return p.found
 }
 
-func TestALookAsksOnceOfEachQueue(t *testing.T) {
+func TestCheckQueriesEachQueueOnce(t *testing.T) {
 	t.Parallel()
 	recorded := servingBetween("recorded", "carol")
-	recorded.Status.PartyDeploymentStatuses = map[string]map[string]kuscia.PartyDeploymentStatus{"dave": {"gone": {Queue: "q-dave"}}}
+	recorded.Status.PartyDeploymentStatuses =
+		map[string]map[string]kuscia.PartyDeploymentStatus{"dave": {"gone": {Queue: "q-dave"}}}
 	c := watching(t, servingBetween("one", "alice", "bob"), servingBetween("two", "bob", "alice"), recorded)
 	asked := &presences{found: map[string]party.Presence{"q-alice": {Reachable: party.Reachable}}}
 	p := newParties(c, asked)
@@ -92,28 +103,30 @@ func TestALookAsksOnceOfEachQueue(t *testing.T) {
 	for domain, queue := range map[string]string{"alice": "q-alice", "bob": "q-alice", "carol": "", "dave": ""} {
 		p.queues[domain] = knownQueue{name: queue, at: time.Now()}
 	}
-	require.Equal(t, asked.found, p.look(t.Context()))
+	require.Equal(t, asked.found, p.check(t.Context()))
 	require.Equal(t, [][]string{{"q-alice", "q-dave"}}, asked.asked,
-		"two domains of a queue are one question; whoever is known to the status of a serving alone is asked about there; of whom nothing is known nobody is asked")
+		"two domains with one queue cause one query; a domain known only from a serving's status is queried by the "+
+			"recorded queue; a domain without a queue is not queried")
 
-	require.Nil(t, newParties(watching(t), asked).look(t.Context()), "without servings there is nobody to ask about")
+	require.Nil(t, newParties(watching(t), asked).check(t.Context()), "without servings there is nothing to query")
 	require.Len(t, asked.asked, 1)
 }
 
-func TestTheWatchKeepsWhatIsDecidedBy(t *testing.T) {
+func TestWatchCacheKeepsWhatDecisionsNeed(t *testing.T) {
 	t.Parallel()
 	kd := servingBetween("s", "alice")
 	kd.Status.Served = &kuscia.Served{Digest: "d", Version: []byte("large")}
 	kept := watching(t, kd).indexed(byDomain, "alice")
 	require.Len(t, kept, 1)
 	require.Empty(t, kept[0].Spec.InputConfig, "an input config is large")
-	require.Equal(t, &kuscia.Served{Digest: "d"}, kept[0].Status.Served, "so is a version, and its digest tells which one it is")
+	require.Equal(t, &kuscia.Served{Digest: "d"}, kept[0].Status.Served, "a version too; its digest identifies it")
 
-	odd := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "odd"}, "spec": map[string]any{"parties": "none"}}}
+	odd := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "odd"},
+		"spec": map[string]any{"parties": "none"}}}
 	c := watching(t)
-	same, err := c.keep(odd)
-	require.NoError(t, err, "one that cannot be read must not end the watch of all others")
+	same, err := c.reduce(odd)
+	require.NoError(t, err, "an undecodable object must not end the watch of all others")
 	require.NoError(t, c.informer.GetIndexer().Add(same))
 	_, err = servingOf(same)
-	require.Error(t, err, "whoever looks after it reads it again, and says what is wrong with it")
+	require.Error(t, err, "the reconciliation reads it again and reports the error")
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Creates the Temporal namespace that Slipway works in, unless it exists, and ends when it can be used.
+# Creates Slipway's Temporal namespace, unless it exists, and ends when it can be used.
 #
 #   TEMPORAL_HTTP_ADDRESS    Temporal's HTTP API, http://host:port
 #   TEMPORAL_NAMESPACE       name of the namespace
@@ -20,14 +20,14 @@ esac
 retention=$((TEMPORAL_RETENTION_DAYS * 24 * 60 * 60))s
 
 if ask "$namespaces/$TEMPORAL_NAMESPACE" >/dev/null 2>&1; then
-  echo "namespace $TEMPORAL_NAMESPACE exists; its retention stays as it is"
+  echo "namespace $TEMPORAL_NAMESPACE exists; its retention is unchanged"
 else
   ask --header 'Content-Type: application/json' \
     --post-data "{\"namespace\":\"$TEMPORAL_NAMESPACE\",\"workflowExecutionRetentionPeriod\":\"$retention\"}" "$namespaces" >/dev/null
   echo "namespace $TEMPORAL_NAMESPACE is created; closed workflows are kept for $TEMPORAL_RETENTION_DAYS days"
 fi
 
-# A namespace is known to every part of the server some seconds after it was created.
+# It takes some seconds until every part of the server knows a new namespace.
 attempt=0
 until ask "$namespaces/$TEMPORAL_NAMESPACE/workflows?pageSize=1" >/dev/null 2>&1; do
   attempt=$((attempt + 1))

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Creates Temporal's two databases, or brings them to the schema of this version; what is up to date stays as it is.
-# The connection is in the environment: SQL_HOST, SQL_PORT, SQL_USER, SQL_PASSWORD, SQL_PLUGIN.
-# With CREATE_DATABASES=false the databases have to be there, and SQL_USER needs no right to create any.
+# Creates Temporal's two databases, or upgrades them to the schema of this version; databases that are up to date don't
+# change. The connection is in the environment: SQL_HOST, SQL_PORT, SQL_USER, SQL_PASSWORD, SQL_PLUGIN. With
+# CREATE_DATABASES=false the databases must exist, and SQL_USER needs no permission to create any.
 set -eu
 
-# The schemas are inside the tool, so that they are those of its version.
+# The tool contains the schemas of its version.
 set_up() {
   database=$1 schema=$2
   echo "database $database: schema $schema"

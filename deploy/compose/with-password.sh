@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a command of Temporal's images with the database's password, which comes in a file: the environment that
-# `docker inspect` shows holds no password.
+# Runs a command of Temporal's images with the database's password, which is read from a file: the environment that
+# `docker inspect` shows contains no password.
 #
 #   with-password.sh COMMAND…
 set -eu
@@ -12,11 +12,11 @@ case $password in
     exit 1
     ;;
   *[!A-Za-z0-9._~-]*)
-    # Temporal's server takes its configuration from a template that does not quote.
+    # Temporal's server renders its configuration from a template that does not quote values.
     echo "POSTGRES_PASSWORD may have letters, digits and . _ ~ - only: 'openssl rand -hex 24' makes a good one" >&2
     exit 1
     ;;
 esac
-# The names that temporal-sql-tool and the server read.
+# The variables that temporal-sql-tool and the server read.
 export SQL_PASSWORD="$password" POSTGRES_PWD="$password"
 exec "$@"

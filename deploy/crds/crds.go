@@ -1,4 +1,5 @@
-// Package crds carries the custom resource definitions that the engine needs, most of them generated from the types in release.
+// Package crds embeds the custom resource definitions that the engine needs, most of them generated from the types in
+// release.
 package crds
 
 import "embed"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Measures what releases cost, in parts of an hour at most. test.sh --bench starts the stack and calls it.
 #
-#   deploy/dev/test.sh --bench            all parts but the big cluster, one after the other
-#   deploy/dev/test.sh --bench PART…      of the parts below, the ones that are named
+#   deploy/dev/test.sh --bench            all parts except the big cluster, one after the other
+#   deploy/dev/test.sh --bench PART…      only the named parts
 #
-# Each part prints its figures as they come, and the medians of what it measures three times at its end; docs/performance.md says how to read them.
+# Each part prints its figures as it measures them, and at its end the medians of repeated measurements;
+# docs/performance.md explains them.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -12,12 +13,12 @@ cd "$root"
 # shellcheck source=deploy/dev/lib/go.sh
 . deploy/dev/lib/go.sh
 
-# A line for each part: its name, how often it measures, and what.
+# One line for each part: its name, the number of measurements, and the tests.
 parts() {
   cat <<LIST
 few 3 ^Test(Long(RolloutsAtOnce|ServingsAtOnce)|Soak(FewCanariesByIngress|FewKubectlAtOnce|TwentyRolloutsAtOnce|TwoHundredServices))$
-rollouts 3 ^TestSoakRollouts(AtOnce|ThatRest|AmongMany)$
-floor 3 ^TestSoak((Twenty)?RolloutsFloor|RestsFloor|ServingsFloor)$
+rollouts 3 ^TestSoakRollouts(AtOnce|WithPauses|AmongIdleDeployments)$
+floor 3 ^TestSoak((Twenty)?RolloutsFloor|PausesFloor|ServingsFloor)$
 thousand 1 ^TestSoakThousandRolloutsAtOnce$
 canaries 3 ^TestSoak(CanariesByIngress|KubectlAtOnce)$
 servings 3 ^TestSoak(ServingsAtOnce|PackagesAmongServices)$
@@ -38,7 +39,7 @@ if [ $# -eq 0 ]; then
   set -- "${asked[@]}"
 fi
 for part in "$@"; do
-  parts | grep -q "^$part " || { echo "bench: there is no part $part; there are $(parts | awk '{ print $1 }' | paste -sd ' ')" >&2; exit 2; }
+  parts | grep -q "^$part " || { echo "bench: unknown part $part; the parts are $(parts | awk '{ print $1 }' | paste -sd ' ')" >&2; exit 2; }
 done
 code=0
 for part in "$@"; do

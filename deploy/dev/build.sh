@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Builds what the local stack runs into .dev/bin, and only what is missing there.
+# Builds the programs of the local stack into .dev/bin, and only the missing ones.
 #
-#   deploy/dev/build.sh [stack|slipway|tools|compose|gitops|s3|helm|previous]…     (default: stack)
+#   deploy/dev/build.sh [stack|slipway|tools|compose|gitops|s3|helm|release|previous]…     (default: stack)
 #
-# A binary is kept as long as what it was built from stays the same. A program of the control plane that is there already, in the folder that
-# KUBEBUILDER_ASSETS names (as controller-runtime's envtest reads it) or on PATH, is linked instead of built, if it has the minor version that is pinned here.
+# A binary is kept as long as its sources don't change. If a program of the control plane already exists, in the folder
+# that KUBEBUILDER_ASSETS names (as controller-runtime's envtest reads it) or on PATH, and has the minor version that is
+# pinned here, it is linked instead of built.
 #
-# The stack is built in two lanes, once etcd has compiled what both need: the rest of the control plane in one, and in the other temporal-dev and,
-# if asked for, slipway. While one program is linked by one core, the other lane keeps the other core busy, and modules are downloaded beside all that.
+# etcd is built first, because it compiles the packages that all others need. Then the stack is built in two lanes: the
+# rest of the control plane in one, and in the other temporal-dev and, if requested, slipway. While one program is
+# linked by one core, the other lane keeps the other core busy, and modules are downloaded in parallel.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -46,7 +48,7 @@ LIST
 
 temporal() { echo "temporal-dev temporal slipway.io/slipway/deploy/dev/temporal"; }
 
-# The small ones first: code generation needs only these.
+# The small ones first: code generation needs only them.
 tools_binaries() {
   cat <<LIST
 oapi-codegen tools github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
@@ -59,7 +61,7 @@ golangci-lint lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 LIST
 }
 
-# What the images of docker-compose.yml run, for its tests.
+# The programs in the images of docker-compose.yml, for its tests.
 compose_binaries() {
   cat <<LIST
 temporal-sql-tool ../compose/programs go.temporal.io/server/cmd/tools/sql
@@ -68,7 +70,7 @@ temporal-ui-server ../compose/programs github.com/temporalio/ui-server/v2/cmd/se
 LIST
 }
 
-# What plays GitOps controllers, for the tests of what happens beside them.
+# The programs that play GitOps controllers, for the tests with them.
 gitops_binaries() {
   cat <<LIST
 gitops-flux ../../test/gitops slipway.io/slipway/test/gitops/flux
@@ -76,20 +78,23 @@ gitops-argo ../../test/gitops slipway.io/slipway/test/gitops/argo
 LIST
 }
 
-# Where the tests of package stores keep packages.
+# The S3 server for the tests of package stores.
 s3_binaries() { echo "versitygw s3 github.com/versity/versitygw/cmd/versitygw"; }
 
-# What installs the chart, for its tests.
+# What makes the SBOM of a release.
+release_binaries() { echo "cyclonedx-gomod release github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod"; }
+
+# Helm, which installs the chart in its tests.
 helm_binaries() { echo "helm helm helm.sh/helm/v4/cmd/helm"; }
 
-# The build before this one, for the tests of two builds side by side. Whoever releases a new one names its commit here.
+# The previous build, for the tests of two builds side by side. Set its commit here when you release a new build.
 previous_commit=45dbea46a757726e0e7b5c8271c476bbdd211c55
 
 build_previous() {
   local source=$root/.dev/previous
   if is_current slipway-previous "$previous_commit $go_version"; then return 0; fi
   git -C "$root" cat-file -e "$previous_commit^{commit}" 2>/dev/null ||
-    { echo "the build before this one, commit $previous_commit, is not in this clone: fetch it (git fetch --unshallow)" >&2; exit 1; }
+    { echo "the previous build, commit $previous_commit, is not in this clone: fetch it (git fetch --unshallow)" >&2; exit 1; }
   take_lock
   echo "building slipway of commit ${previous_commit:0:12} …"
   rm -rf "$source"
@@ -103,7 +108,7 @@ build_previous() {
 
 hash() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -d' ' -f1; }
 
-# stamp BINARY MODULE: what it is built from. Go sources count for the modules that hold code of ours.
+# stamp BINARY MODULE: a digest of its sources. Go sources count for the modules that contain our own code.
 stamp() {
   {
     cat "$here/$2/go.mod" "$here/$2/go.sum"
@@ -113,7 +118,8 @@ stamp() {
   } | hash
 }
 
-# already_there BINARY: prints the path of one in the folder of KUBEBUILDER_ASSETS or on PATH whose minor version is the pinned one.
+# already_there BINARY: prints the path of a binary in the folder of KUBEBUILDER_ASSETS or on PATH that has the pinned
+# minor version.
 already_there() {
   local found want
   case $1 in
@@ -145,7 +151,7 @@ ldflags() {
   esac
 }
 
-# Written to a temporary name first: an interrupted build leaves no half of a binary behind.
+# Written to a temporary name first, so that an interrupted build leaves no partial binary behind.
 build() {
   local name=$1 module=$2 package=$3 with=CGO_ENABLED=0 tags=$go_tags
   if needs_c "$name"; then with=CGO_ENABLED=1 tags=$go_tags,sqlite_fts5; fi
@@ -164,7 +170,7 @@ check_c_compiler() {
   return 1
 }
 
-# tell_while_running PID TEXT: a line every 30 s; fails as the process does.
+# tell_while_running PID TEXT: prints a line every 30 s; fails if the process fails.
 tell_while_running() {
   local seconds=0
   while kill -0 "$1" 2>/dev/null; do
@@ -177,21 +183,21 @@ tell_while_running() {
 
 is_current() { [ -x "$bin/$1" ] && [ "$(cat "$bin/.$1.stamp" 2>/dev/null)" = "$2" ]; }
 
-# build_lists LIST…: what is missing of them, one after the other.
+# build_lists LIST…: builds their missing programs, one after the other.
 build_lists() {
   local list
   mark_missing "$@" || return 0
   for list; do build_marked "$list"; done
 }
 
-# mark_missing LIST…: a file in $left for each program of the lists that is to be built; fails if there is none.
+# mark_missing LIST…: creates a file in $left for each program of the lists that must be built; fails if there is none.
 mark_missing() {
   find_missing "$@"
   [ "$(count_left)" -gt 0 ] || return 1
   if [ -n "$locked" ]; then return 0; fi
   take_lock
   rm -f "$left"/*
-  find_missing "$@" # another build may just have done it
+  find_missing "$@" # another build may just have built them
   [ "$(count_left)" -gt 0 ]
 }
 
@@ -206,7 +212,8 @@ find_missing() {
   done
 }
 
-# take_what_is_there BINARY: links it, unless it is built here. A link is looked at each time: what it leads to may be of another version by now.
+# take_what_is_there BINARY: links an existing program, unless it is built here. A link is checked each time: its target
+# may have another version by now.
 take_what_is_there() {
   local found
   if [ -x "$bin/$1" ] && [ ! -L "$bin/$1" ]; then return 1; fi
@@ -222,7 +229,7 @@ take_what_is_there() {
 
 count_left() { find "$left" -type f | wc -l; }
 
-# build_marked LIST: builds or links those of its programs that are marked.
+# build_marked LIST: builds its marked programs.
 build_marked() {
   local name module package started
   while read -r name module package; do
@@ -237,14 +244,14 @@ build_marked() {
   done < <("$1")
 }
 
-# build_stack [slipway]: in two lanes, see above.
+# build_stack [slipway]: builds in two lanes, see above.
 build_stack() {
   local lanes=() lane code=0
   if ! mark_missing stack_binaries; then
     "build_${1:-nothing}"
     return
   fi
-  echo "building what the local stack runs, from Go modules: $(count_left) of $(stack_binaries | wc -l) programs. All of them take 8 to 15 minutes on 2 cores, once"
+  echo "building the programs of the local stack from Go modules: $(count_left) of $(stack_binaries | wc -l). All of them take 8 to 15 minutes on 2 cores, once"
   download "$@" &
   build_marked stack_base
   build_marked control_plane &
@@ -257,7 +264,8 @@ build_stack() {
 
 build_nothing() { :; }
 
-# download [slipway]: the modules of what is built later, while the first program is compiled. What fails here fails again in the build, which says so.
+# download [slipway]: downloads the modules of later builds while the first program is compiled. An error here occurs
+# again in the build, which reports it.
 download() {
   local file module package
   for file in "$left"/*; do
@@ -266,7 +274,7 @@ download() {
   if [ -n "${1:-}" ]; then (cd "$root" && go list -deps ./cmd/slipway >/dev/null 2>&1) || true; fi
 }
 
-# build_slipway: Go knows whether something has changed.
+# build_slipway: always builds; Go's cache makes it fast if nothing has changed.
 build_slipway() {
   local release
   release=$(git -C "$root" describe --tags --always --dirty 2>/dev/null || true)
@@ -282,7 +290,7 @@ take_lock() {
     owner=$(cat "$bin/.lock/pid" 2>/dev/null || true)
     tries=$((tries + 1))
     if [ -n "$owner" ] && kill -0 "$owner" 2>/dev/null; then
-      if [ $((tries % 30)) -eq 1 ]; then echo "another build (pid $owner) is at work here; waiting for it …"; fi
+      if [ $((tries % 30)) -eq 1 ]; then echo "another build (pid $owner) is running in this clone; waiting for it …"; fi
     elif [ -n "$owner" ] || [ $tries -gt 3 ]; then
       rm -rf "$bin/.lock"
       continue

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make demo`: releases the shop of examples/shop on the local stack by a plan, then two services of examples/rollouts as a canary and as a
-# blue-green, and at last a plan with a code package whose middle wave is a canary. It shows how all that goes. The stack and the engine stay up.
+# `make demo`: releases the shop of examples/shop on the local stack by a plan, then two services of examples/rollouts
+# as a canary and as a blue-green, and finally a plan with a code package whose middle wave is a canary. It shows the
+# progress. The stack and the engine stay up.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -16,7 +17,7 @@ SLIPWAY_PACKAGE_STORE=http://127.0.0.1:$((SLIPWAY_DEV_API_PORT + 5))
 
 say() { printf '\n== %s\n' "$*"; }
 
-# The engine is started anew, so that the demo shows the build of now.
+# Restarts the engine, so that the demo shows the current build.
 start_engine() {
   "$stack" stop slipway >/dev/null 2>&1 || true
   "$stack" spawn slipway -- "$SLIPWAY_DEV_BIN/slipway" dev --listen "$SLIPWAY_DEV_API_ADDRESS" \
@@ -26,7 +27,7 @@ start_engine() {
   local deadline=$((SECONDS + 60))
   until slipway healthcheck "$SLIPWAY_API/readyz" >/dev/null 2>&1; do
     if [ $SECONDS -ge $deadline ]; then
-      echo "demo: the engine does not get ready:" >&2
+      echo "demo: the engine does not become ready:" >&2
       slipway healthcheck "$SLIPWAY_API/readyz" >&2 || tail -20 "$root/.dev/logs/slipway.log" >&2
       exit 1
     fi
@@ -34,7 +35,7 @@ start_engine() {
   done
 }
 
-# As before the release: the old search runs, the new one does not.
+# Restores the state before the release: the old search runs, the new one does not.
 reset_shop() {
   kubectl apply -f "$shop/workloads.yaml" >/dev/null
   kubectl -n shop annotate deployment/search deployment/search-old slipway.io/replicas- >/dev/null
@@ -45,7 +46,7 @@ reset_shop() {
   kubectl -n shop rollout status statefulset/basket --timeout=120s >/dev/null
 }
 
-# As before the releases: the first version of both, and no rollout of an earlier demo that was left in the middle.
+# Restores the state before the releases: the first version of both, and no unfinished rollout of an earlier demo.
 reset_boutique() {
   local name
   for name in front cart; do
@@ -57,7 +58,7 @@ reset_boutique() {
   kubectl -n boutique rollout status deployment/front deployment/cart deployment/search --timeout=120s >/dev/null
 }
 
-# As before the release: no task of an earlier demo that was left in the middle, and no package.
+# Restores the state before the release: no unfinished task of an earlier demo, and no package.
 reset_kiosk() {
   local task
   for task in $(slipway task list --plan kiosk --state Running --state Stopping -o json | sed -n 's/^ *"id": "\(.*\)",$/\1/p'); do
@@ -73,7 +74,7 @@ reset_kiosk() {
 until_canary_waits() {
   local deadline=$((SECONDS + 120))
   until slipway rollout list -n kiosk --waiting-for approval -o json | grep -q '"name": "front"'; do
-    [ $SECONDS -lt $deadline ] || { echo "demo: the canary of the plan was to wait for an approval" >&2; exit 1; }
+    [ $SECONDS -lt $deadline ] || { echo "demo: the canary of the plan does not wait for an approval" >&2; exit 1; }
     sleep 0.5
   done
 }
@@ -97,15 +98,15 @@ run() {
 until_it_waits() {
   local code=0
   run "$@" || code=$?
-  [ $code -eq 5 ] || { echo "demo: the rollout was to wait for an approval, the exit code is $code" >&2; exit 1; }
+  [ $code -eq 5 ] || { echo "demo: expected the rollout to wait for an approval (exit code 5), got exit code $code" >&2; exit 1; }
 }
 
 say "starting the engine"
 start_engine
-say "the shop as it is now"
+say "the shop before the release"
 reset_shop
 kubectl -n shop get deployments,statefulsets
-say "its services go into the catalogue, its plan is checked and stored"
+say "adding its services to the catalogue, checking and storing its plan"
 slipway service apply -f "$shop/services.yaml"
 slipway validate "$shop/plan.yaml"
 slipway plan apply shop -f "$shop/plan.yaml"
@@ -114,22 +115,22 @@ slipway plan run shop --reason "demo" --watch --timeout 10m
 say "its report"
 task=$(slipway task list --plan shop -o json | sed -n 's/^ *"id": "\(.*\)",$/\1/p' | head -1)
 slipway task report "$task"
-say "the shop as it is now"
+say "the shop after the release"
 kubectl -n shop get deployments,statefulsets
 
-say "a canary: a fifth of the pods and of the traffic, and then a person decides"
+say "a canary: a fifth of the pods and of the traffic, then a person approves"
 reset_boutique
 until_it_waits slipway rollout start -f "$rollouts/canary.yaml" --reason "demo" --watch --exit-on-paused --timeout 5m
 run kubectl -n boutique get deployments,services,ingresses
 run slipway rollout approve boutique/front --yes --reason "the error rate is fine"
 run slipway rollout watch front -n boutique --timeout 5m
 
-say "a blue-green: every new pod is there before the first request, every old one until the last approval"
+say "a blue-green: all new pods are ready before the first request, all old pods stay until the last approval"
 until_it_waits slipway rollout start -f "$rollouts/blue-green.yaml" --reason "demo" --watch --exit-on-paused --timeout 5m
-run slipway rollout approve boutique/cart --yes --reason "nobody complains"
+run slipway rollout approve boutique/cart --yes --reason "no complaints"
 run slipway rollout watch cart -n boutique --timeout 5m
 
-say "a canary by kubectl: the API server holds the change, each approval has a name"
+say "a canary by kubectl: the API server holds the change, each approval is recorded with a name"
 run kubectl apply -f "$rollouts/search.yaml"
 until_rollout search '{.status.phase}=Healthy'
 run kubectl -n boutique set image deployment/search app=registry.example/search:2
@@ -156,15 +157,15 @@ run slipway task get "$task"
 run slipway rollout approve kiosk/front --yes --reason "the new page is up"
 run slipway task watch "$task" --timeout 5m
 
-say "what there is now: the new versions, and nothing of the rollouts"
+say "the result: the new versions run, and nothing of the rollouts is left"
 run kubectl -n boutique get deployments,services,ingresses
 run slipway rollout list
 run slipway rollout history front -n boutique
 
 cat <<END
 
-The stack and the engine stay up (make down ends them):
-  HTTP API     $SLIPWAY_API        its description: $SLIPWAY_API/docs
+The stack and the engine stay up (make down stops them):
+  HTTP API     $SLIPWAY_API        documentation: $SLIPWAY_API/docs
   Temporal UI  $SLIPWAY_DEV_TEMPORAL_UI
   kubectl      export KUBECONFIG=$KUBECONFIG
   slipway      export PATH=$SLIPWAY_DEV_BIN:\$PATH${SLIPWAY_API:+ SLIPWAY_API=$SLIPWAY_API}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that some tests need, if they are missing: chromium (a browser that drives the Web UI),
-# postgresql (the schema of the compose file's Temporal), prometheus (the alert rules: promtool, and a server for their rehearsal), and
-# the programs with which people make archives. Needs root only if something is missing.
+# postgresql (the schema of the compose file's Temporal), prometheus (promtool and a server, to test the alert rules),
+# and common archive programs. Needs root only if something is missing.
 set -euo pipefail
 
 missing=()
@@ -13,12 +13,12 @@ for program in bsdtar:libarchive-tools 7z:p7zip-full zip:zip zstd:zstd; do
 done
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 
-command -v apt-get >/dev/null || { echo "install-debian: ${missing[*]} missing, and this is no Debian: install them by hand" >&2; exit 1; }
+command -v apt-get >/dev/null || { echo "install-debian: ${missing[*]} missing, and this system has no apt-get: install them by hand" >&2; exit 1; }
 if [ "$(id -u)" -ne 0 ]; then
   echo "install-debian: ${missing[*]} missing: run 'sudo $0' once" >&2
   exit 1
 fi
-# The tests run servers of their own; none is to be started by a package, now or at the next boot.
+# The tests run servers of their own, so packages must not start any, now or at the next boot.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
   trap 'rm -f $policy' EXIT

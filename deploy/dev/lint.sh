@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything that can be said about the code without running it: format, vet, linters with the import arrows (.golangci.yml),
-# determinism of the workflows, and the alert rules with their unit tests.
+# Static checks: format, vet, linters with the import rules (.golangci.yml), determinism of the workflows, and the alert
+# rules with their unit tests.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -21,7 +21,8 @@ check_format() {
   fi
 }
 
-# check_versions FILE…: a module that several of these need has one version in all of them. So its packages are compiled once, see lib/go.sh.
+# check_versions FILE…: a module that several of them need must have one version in all, so that its packages are
+# compiled once, see lib/go.sh.
 check_versions() {
   awk '
     FNR == 1 || $1 == ")" { block = "" }
@@ -48,7 +49,7 @@ check_monitoring() {
     return 0
   fi
   promtool check rules --lint-fatal deploy/monitoring/rules.yaml
-  # The token file that the example names exists where it is used.
+  # Syntax only, because the token file that the example names doesn't exist here.
   promtool check config --syntax-only deploy/monitoring/scrape.yaml
   promtool test rules deploy/monitoring/rules.test.yaml
 }

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Runs every test of the soak (TestSoak…), each as a shard of an hour at most. test.sh --soak starts the stack and calls it.
+# Runs every soak test (TestSoak…), each as a shard of an hour at most. test.sh --soak starts the stack and calls it.
 #
 #   deploy/dev/test.sh --soak            run the shards that have not passed yet
 #   deploy/dev/test.sh --soak PATTERN    of those, the ones whose package and test match a regular expression
-#   deploy/dev/test.sh --soak --anew     forget what has passed, and begin again with a new seed
-#   deploy/dev/test.sh --soak --list     say what has passed, and what is left
+#   deploy/dev/test.sh --soak --anew     forget the results, and start again with a new seed
+#   deploy/dev/test.sh --soak --list     list the shards that have passed, and those that are left
 #
-# What has passed is kept in .dev/soak, with the output of every shard: after an interruption the next call goes on. The seed of the random kills is
-# SLIPWAY_TEST_SEED, or chosen at the start and kept. It ends with what all shards together have covered, and with 1 unless all of them have passed.
+# Results are kept in .dev/soak, with the output of every shard: after an interruption the next call continues. The seed
+# of the random kills is SLIPWAY_TEST_SEED, or chosen at the start and kept. It ends with the coverage of all shards
+# together, and exits with 1 unless all of them have passed.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -27,7 +28,7 @@ mkdir -p "$state"
 SLIPWAY_TEST_SEED=$(cat "$state/seed")
 export SLIPWAY_TEST_SOAK=1 SLIPWAY_TEST_SEED
 
-# A line for each shard: package and test.
+# One line for each shard: package and test.
 shards() {
   local file
   grep -rlE --include='*_test.go' '^func TestSoak' --exclude-dir=.dev . | sort | while read -r file; do
@@ -35,7 +36,7 @@ shards() {
   done
 }
 
-# The output of a shard. It says `passed` in its last line when it has.
+# The output of a shard. Its last line says `passed` if it has passed.
 log_of() { echo "$state/$(tr / . <<<"${1#./}").$2.log"; }
 
 passed() { [ -f "$1" ] && tail -n 1 "$1" | grep -q '^passed '; }
@@ -46,7 +47,7 @@ run_shard() {
   echo "passed at $(git describe --tags --always --dirty 2>/dev/null)" >>"$log"
 }
 
-# What the shards that have passed say that they covered, added up.
+# The sums of the coverage that passed shards report.
 coverage() {
   local package test log
   shards | while read -r package test; do
@@ -81,7 +82,7 @@ if [ "${1:-}" = --list ]; then
   exit
 fi
 pattern=${1:-.}
-trap 'echo "soak: interrupted: the next call goes on with the shards that are left"; exit 130' INT TERM
+trap 'echo "soak: interrupted: the next call continues with the shards that are left"; exit 130' INT TERM
 red=0
 while read -r package test <&3; do
   log=$(log_of "$package" "$test")
@@ -92,7 +93,7 @@ while read -r package test <&3; do
   else
     red=$((red + 1))
     cat "$log"
-    echo "soak: $package $test is red; its output is in $log"
+    echo "soak: $package $test failed; its output is in $log"
   fi
 done 3< <(shards)
 report || red=$((red + 1))

@@ -1,32 +1,33 @@
 #!/usr/bin/env bash
-# The local stack: a Temporal server with its Web UI on one SQLite file, and a Kubernetes control plane (etcd, API server,
-# controller manager, scheduler) whose nodes are played by KWOK. Everything listens on 127.0.0.1 and lives in one folder.
+# The local stack: a Temporal server with its Web UI on one SQLite file, and a Kubernetes control plane (etcd, API
+# server, controller manager, scheduler) with nodes simulated by KWOK. Everything listens on 127.0.0.1 and is in one
+# folder.
 #
 #   deploy/dev/stack.sh up                 build what is missing, start what is not running, wait until it serves
 #   deploy/dev/stack.sh down [--delete]    stop every process; the data stays for the next `up`, unless --delete. Without --dir
-#                                          it also stops the stacks that were started with it from this clone
-#   deploy/dev/stack.sh status             what runs where; exit code 1 if a part does not run
-#   deploy/dev/stack.sh env                the addresses as KEY=VALUE lines, as they are in <folder>/env
+#                                          it also stops the stacks that were started with --dir from this clone
+#   deploy/dev/stack.sh status             show the processes; exit code 1 if a part does not run
+#   deploy/dev/stack.sh env                print the addresses as KEY=VALUE lines, as in <folder>/env
 #
 # For tests that break things (PART is one that `status` lists):
 #
-#   deploy/dev/stack.sh stop PART          ask it to end, and wait
+#   deploy/dev/stack.sh stop PART          SIGTERM, and wait until it has ended
 #   deploy/dev/stack.sh kill PART          kill -9
 #   deploy/dev/stack.sh freeze|thaw PART   SIGSTOP and SIGCONT: it still accepts connections and answers nothing
 #   deploy/dev/stack.sh start PART         start it again with its data, and wait until it serves; with kube-apiserver its
-#                                          clients in the stack are started anew, which would else be slow to come back
+#                                          clients in the stack are restarted, because they reconnect slowly
 #   deploy/dev/stack.sh spawn NAME -- COMMAND…
 #                                          run a slipway process as a part of the stack (log, pid file, ended by `down`);
 #                                          NAME starts with `slipway`, COMMAND is a binary of .dev/bin
 #
-# The folder is .dev of this clone. With `--dir FOLDER` (before any `--`) each command works on a stack of its own in
-# FOLDER: its ports are chosen among the free ones when it is first started, and are in FOLDER/env.
+# The folder is .dev of this clone. With `--dir FOLDER` (before any `--`) each command works on a separate stack in
+# FOLDER: its first start chooses free ports, and writes them to FOLDER/env.
 #
-# Ports of the stack in .dev. `up` reads these variables; what is not set stays as it was at the last `up`. A running stack
-# keeps its ports.
+# Ports of the stack in .dev. `up` reads these variables; a variable that is not set has the value of the last `up`. A
+# running stack keeps its ports.
 #
 #   variable                              default
-#   SLIPWAY_DEV_API_PORT                  8080    slipway's own HTTP API (the stack only passes it on); the demo's Kuscia API is 2 and 3 above it
+#   SLIPWAY_DEV_API_PORT                  8080    slipway's HTTP API (the stack only writes it to env); the demo's Kuscia API is 2 and 3 above it
 #   SLIPWAY_DEV_TEMPORAL_PORT             7233    Temporal's gRPC API
 #   SLIPWAY_DEV_UI_PORT                   8233    Temporal's Web UI
 #   SLIPWAY_DEV_KUBE_PORT                 16443   Kubernetes API server
@@ -35,7 +36,7 @@
 #   SLIPWAY_DEV_CONTROLLER_MANAGER_PORT   20257   kube-controller-manager's health and metrics
 #   SLIPWAY_DEV_SCHEDULER_PORT            20259   kube-scheduler's health and metrics
 #   SLIPWAY_DEV_KWOK_PORT                 20247   KWOK's health and metrics
-#   SLIPWAY_DEV_PORT_OFFSET               0       added to every default above: two clones on one machine need only this
+#   SLIPWAY_DEV_PORT_OFFSET               0       added to every default above; enough for a second clone on one machine
 #
 # <folder>/env has these, and SLIPWAY_DEV_KUBECONFIG (a person's), SLIPWAY_DEV_ENGINE_KUBECONFIG, SLIPWAY_DEV_TEMPORAL_ADDRESS, SLIPWAY_DEV_TEMPORAL_UI,
 # SLIPWAY_DEV_KUBE_ADDRESS, SLIPWAY_DEV_API_ADDRESS, SLIPWAY_DEV_BIN. <folder>/logs has a log of each part.
@@ -54,7 +55,7 @@ bin=$root/.dev/bin
 # shellcheck source=deploy/dev/lib/kubernetes.sh
 . "$here/lib/kubernetes.sh"
 
-# In the order in which they need each other.
+# In the order of their dependencies.
 parts="temporal etcd kube-apiserver kube-controller-manager kube-scheduler kwok-controller"
 
 usage() {
@@ -66,8 +67,9 @@ fail() {
   exit 1
 }
 
-# A sixth of the API server's time goes into collecting garbage, and memory is cheaper: a part may take a sixth of the machine's memory, a gigabyte at least, before
-# it collects as usual. Near its limit it would do little else.
+# The API server spends a sixth of its time on garbage collection, and memory is cheaper: a part may use a sixth of the
+# machine's memory, at least 1200 MiB, before it collects as usual. Near its memory limit it would do little but
+# collect.
 collect_less() {
   local sixth
   sixth=$(awk '/^MemTotal:/ { print int($2 / 1024 / 6) }' /proc/meminfo 2>/dev/null || echo 0)
@@ -152,7 +154,7 @@ signal_part() {
 
 kill_part() {
   signal_part KILL "$1"
-  wait_until_gone "$1" 50 || fail "$1 is still there after kill -9"
+  wait_until_gone "$1" 50 || fail "$1 still runs after kill -9"
 }
 
 spawn_slipway() {
@@ -163,7 +165,7 @@ spawn_slipway() {
   shift
   case ${1:-} in "$bin"/slipway*) ;; *) fail "spawn: the command must be a slipway binary of $bin, not '${1:-}'" ;; esac
   mkdir -p "$dir/logs" "$dir/run"
-  if running "$name"; then fail "$name runs already (pid $(pid_of "$name")): stop it first"; fi
+  if running "$name"; then fail "$name is already running (pid $(pid_of "$name")): stop it first"; fi
   spawn "$name" "$@"
 }
 

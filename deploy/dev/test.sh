@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Runs Slipway's tests against the local stack, which it starts if need be.
+# Runs Slipway's tests against the local stack, which it starts if necessary.
 #
-#   deploy/dev/test.sh [go test arguments…]       what a change most likely breaks (default: ./...)
-#   deploy/dev/test.sh --race [arguments…]        what runs without the stack, under the race detector (default: ./...)
-#   deploy/dev/test.sh --long                     what else stands for a promise: the tests named TestLong…, which the first leaves out
-#   deploy/dev/test.sh --soak [arguments…]        every kill, cell and size, in shards: see soak.sh
+#   deploy/dev/test.sh [go test arguments…]       the tests that a change most likely breaks (default: ./...)
+#   deploy/dev/test.sh --race [arguments…]        the tests that need no stack, under the race detector (default: ./...)
+#   deploy/dev/test.sh --long                     the remaining guarantees: the tests named TestLong…, which the first leaves out
+#   deploy/dev/test.sh --soak [arguments…]        every kill, combination and size, in shards: see soak.sh
 #   deploy/dev/test.sh --bench [parts…]           the measurements of test/bench, which print their figures: see bench.sh
 #   deploy/dev/test.sh --print-env                the tests' environment, for `eval "$(…)"` and a `go test` by hand
 #
 # A test that needs the stack reads these:
 #
-#   SLIPWAY_TEST_STACK             1: the stack is up. Without it, as with --race, a test that needs it is skipped
+#   SLIPWAY_TEST_STACK             1: the stack is up. Without it, as with --race, tests that need it are skipped
 #   SLIPWAY_TEST_LONG              1 with --long: the tests that are named TestLong…
 #   SLIPWAY_TEST_SOAK              1 with --soak: the tests that are named TestSoak…
-#   SLIPWAY_TEST_SEED              the seed of random kills; without it the clock
+#   SLIPWAY_TEST_SEED              the seed of random kills; default: the clock
 #   SLIPWAY_TEST_PARALLEL          how many tests of a package run side by side (default 6, long 5)
 #   SLIPWAY_TEST_KUBECONFIG        kubeconfig of the local cluster, as its administrator
 #   SLIPWAY_TEST_TEMPORAL_ADDRESS  host:port
@@ -21,11 +21,13 @@
 #   SLIPWAY_TEST_BIN               folder with slipway, slipway-failpoints (built with -tags failpoints), with --long slipway-race (with -race too), and the stack's binaries
 #   SLIPWAY_TEST_ROOT              this clone
 #
-# With CI set in the environment a test that is skipped is a failure, except one that its name and its reason leave to a longer run.
+# With CI set in the environment a skipped test is a failure, except if its name and its reason assign it to a longer
+# run.
 #
-# Up to three tests that failed among all the others are run again, one at a time, three times each, and said to be RED ONCE if they pass every
-# time: two cores that play a control plane, its nodes and a Temporal server besides can be late for anything. Of a test with cases, those that
-# failed are run again. A test that is RED ONCE is a defect all the same, of itself or of the product.
+# Up to three tests that failed in the full run are run again, one at a time, three times each, and reported as RED ONCE
+# if they pass every time: two cores that also run a control plane, its nodes and a Temporal server can be late for
+# anything. Of a test with cases, only the failed ones are run again. A test that is RED ONCE is a defect nevertheless,
+# of the test or of the product.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -44,7 +46,7 @@ set_environment() {
   SLIPWAY_TEST_TEMPORAL_UI=$(stack_value SLIPWAY_DEV_TEMPORAL_UI)
   export SLIPWAY_TEST_KUBECONFIG SLIPWAY_TEST_TEMPORAL_ADDRESS SLIPWAY_TEST_TEMPORAL_UI
   export SLIPWAY_TEST_BIN=$bin SLIPWAY_TEST_ROOT=$root
-  # A stack that a test starts for itself finds its own ports.
+  # A stack that a test starts for itself chooses its own ports.
   local name
   for name in $(compgen -e SLIPWAY_DEV_ || true); do unset "$name"; done
 }
@@ -96,7 +98,8 @@ case ${1:-} in
     ;;
 esac
 
-# The engine that `make demo` leaves running looks after what seems to be nobody's, which a test means to be another engine's.
+# The engine that `make demo` leaves running would reconcile objects without an engine, which tests create for their own
+# engines.
 stop_demo() {
   local pid=$root/.dev/run/slipway.pid
   if [ -f "$pid" ] && "$here/stack.sh" stop slipway; then
@@ -111,7 +114,8 @@ set_environment
 unset SLIPWAY_TEST_LONG SLIPWAY_TEST_SOAK
 if [ -n "$long" ]; then export SLIPWAY_TEST_LONG=1; fi
 if [ -n "$soak" ]; then export SLIPWAY_TEST_SOAK=1; fi
-# What a run of all tests needs besides the stack is built first, and not within the time of a test. A single test builds what it needs (test/programs).
+# A full run builds further programs before the tests, so that the time of a test doesn't include it. A single test
+# builds what it needs (test/programs).
 build_programs() {
   if [ -n "$long" ] && [ -z "$bench" ]; then
     echo "test: building slipway-race …"
@@ -128,11 +132,11 @@ if [ -n "$soak" ]; then exec "$here/soak.sh" "$@"; fi
 
 red=$(mktemp) beside=$(mktemp)
 trap 'rm -f "$red" "$beside"' EXIT
-# Most tests wait for the cluster most of the time: more of them run side by side than there are cores. Without debug information, which no test reads, a test
-# binary is linked in half the time; `make lint` vets.
+# Most tests wait for the cluster most of the time, so more tests run in parallel than there are cores. Without debug
+# information, which no test reads, a test binary is linked in half the time; `make lint` runs vet.
 run() { go test -json -count=1 -vet=off -ldflags='-s -w' -p "$packages" -parallel "$parallel" -timeout "$timeout" "$@"; }
 
-# The tests that are killed at failpoints without an engine: they have to be built as what they kill.
+# The tests that are killed at failpoints without an engine: they must be built with the tag failpoints themselves.
 run_killed() {
   local files tests
   mapfile -t files < <(grep -rlE --include='*_test.go' --exclude-dir=.dev '^//go:build failpoints' .)
@@ -141,9 +145,10 @@ run_killed() {
   run -tags "failpoints,$go_tags" -run "^($tests)\$" "${files[@]}"
 }
 
-# run_all: what takes longest begins first. In the long run one package runs at a time: its tests start control planes of their own, kill processes at random and
-# fill the cluster with hundreds of pods, and what waits for such a test is late on two cores. The tests of the alerts, which wait for rules to fire and need
-# little of the machine, run beside all others; their lines follow at the end.
+# run_all: the slowest packages start first. The long run tests one package at a time: its tests start control planes of
+# their own, kill processes at random and fill the cluster with hundreds of pods, which would delay other tests on two
+# cores. Only the tests of the alerts, which wait for rules to fire and need little CPU, run at the same time; their lines
+# are printed at the end.
 run_all() {
   local code=0 packages_left alerts
   if [ -z "$long" ]; then
@@ -169,8 +174,8 @@ run_asked() { if [ $# -eq 0 ]; then run_all; else run "$@"; fi; }
 if run_asked "$@" | "$bin/testreport" -again "$red"; then exit 0; fi
 [ -s "$red" ] || exit 1
 while read -r package pattern; do
-  echo "test: $package $pattern failed among the others: three times more, alone"
-  for _ in 1 2 3; do # each in a process of its own: what a test leaves in an engine that it shares goes with the process
+  echo "test: $package $pattern failed in the full run: running it three times more, alone"
+  for _ in 1 2 3; do # each in a process of its own: state that a test leaves in a shared engine ends with the process
     go test -json -tags "failpoints,$go_tags" -count=1 -vet=off -ldflags='-s -w' -parallel 1 -timeout "$timeout" -run "$pattern" "$package" </dev/null | "$bin/testreport" || exit 1
   done
 done <"$red"

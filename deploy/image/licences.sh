@@ -1,12 +1,13 @@
 #!/bin/sh
-# Collects the licences and notices of everything that is compiled into a command: of Slipway, of each module, of code that a module
-# keeps in folders with a licence of their own, and of Go. A module that is published without one is named in MODULES-WITHOUT.txt.
+# Collects the licences and notices of everything that is compiled into a command: of Slipway, of each module, of code
+# in a module's folders with separate licences, and of Go. MODULES-WITHOUT.txt lists modules that are published without
+# a licence.
 #
 #   licences.sh FOLDER PACKAGE
 set -eu
 folder=$1 package=$2
 
-# Copies the licence files of one folder; says whether there were any.
+# Copies the licence files of one folder; fails if there are none.
 copy() {
   found=no
   for name in $(ls "$1" | grep -iE '^(licen[cs]e|copying|notice|patents)[^/]*$' | grep -vE '\.(go|sh)$' || true); do

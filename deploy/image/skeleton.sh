@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes what a static binary expects of a file system: certificates, a user that has a name, and a place for temporary files.
+# Creates the files that a static binary expects: certificates, a named user, and a folder for temporary files.
 #
 #   skeleton.sh ROOT CERTIFICATES
 set -eu

@@ -1,14 +1,14 @@
-// Package rbac carries what the centre is granted, so that a process can tell what of it its account lacks.
+// Package rbac embeds the permissions of the centre, so that a process can report which of them its account lacks.
 package rbac
 
 import _ "embed"
 
-// Centre is what all processes of the centre are granted.
+// Centre holds the permissions of all processes of the centre.
 //
 //go:embed centre.yaml
 var Centre []byte
 
-// Rollouts is what an engine is granted besides that looks after Rollout objects.
+// Rollouts holds the additional permissions of an engine that serves Rollout objects.
 //
 //go:embed rollouts.yaml
 var Rollouts []byte

@@ -1,5 +1,5 @@
-// Package audit keeps who asked what of a release and what became of it: commands, refusals, the history, and the keys that tell a repeat
-// from a new command.
+// Package audit keeps the history of a release: received commands with their actors and outcomes, and the idempotency
+// keys that distinguish a repeated command from a new one.
 package audit
 
 import (
@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Outcome says what became of a command. A refused one belongs to the history too.
+// Outcome is the outcome of a command. Refused commands are part of the history, too.
 type Outcome string
 
 // The outcomes.
@@ -21,73 +21,76 @@ const (
 	Refused  Outcome = "refused"
 )
 
-// Verb is what a person can ask of a release.
+// Verb is a command on a release.
 type Verb string
 
-// Entry is one command that somebody sent, or a rule that decided in nobody's name, and what became of it.
+// Entry is one command, or one automatic decision of a rule, with its outcome.
 type Entry struct {
 	At    time.Time `json:"at"`
 	Actor string    `json:"actor"`
 	Via   string    `json:"via"`
 	Verb  Verb      `json:"verb"`
-	// Step is the step of a rollout, Party the party of a serving, that it was meant for.
+	// Step is the rollout's step, and Party the serving's party, that the command is for.
 	Step   int    `json:"step,omitempty"`
 	Party  string `json:"party,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Key    string `json:"key,omitempty"`
-	// Message says what the command did, or why it was refused and what to do instead.
+	// Message describes what the command did, or why it was refused and what to do instead.
 	Outcome Outcome `json:"outcome"`
 	Message string  `json:"message"`
 }
 
-// What an entry says when the sender did not.
+// The defaults of an entry.
 const (
 	unknownActor = "unknown"
 	viaTemporal  = "temporal"
 )
 
-// Machine is what the state machines of all releases have in common: C is a command with its payload.
+// Machine is the common interface of the state machines of all releases. C is a command with its payload.
 type Machine[C any] interface {
-	// Command carries a command out and notes it. A repeat of one that was sent before, known by its key, is answered as then, and nothing
-	// is done twice.
+	// Command executes a command and logs it. A repeated command, recognised by its key, gets the same answer and is
+	// not executed again.
 	Command(c C, now time.Time) (Outcome, string)
-	// Refuse notes a command that could not be read.
+	// Refuse logs a command that could not be read.
 	Refuse(c C, why string, now time.Time)
-	// Audit is the log of what was sent.
+	// Audit returns the history of received commands.
 	Audit() *Log
-	// Over says that nothing is left to be done.
-	Over() bool
+	// Finished reports whether nothing is left to do.
+	Finished() bool
 }
 
-// MaxEntries is how many entries a log shows, maxKeys how many keys it remembers.
+// MaxEntries is the maximum number of entries in a log; maxKeys is the maximum number of keys that it remembers.
 const (
 	MaxEntries = 100
 	maxKeys    = 2000
 )
 
-// A log travels in one payload of at most 2 MiB, with all that a release has to remember, when its workflow continues as new. It weighs
-// at most 400,000 bytes as JSON: 2,000 answers of 106 bytes with 60,000 bytes of messages, and 100 entries of 150 bytes with 110,000
-// bytes of texts.
+// When a workflow continues as new, its log and the rest of its state go into one payload of at most 2 MiB. The log has
+// at most 400,000 bytes as JSON: 2,000 answers of 106 bytes with 60,000 bytes of messages, and 100 entries of 150 bytes
+// with 110,000 bytes of texts.
 const (
-	// maxAnswer is what one answer keeps of its message; the answers' messages together weigh at most maxAnswers, and older ones give way.
+	// maxAnswer is the maximum size of an answer's message. The messages of all answers together have at most
+	// maxAnswers; older ones are dropped.
 	maxAnswer  = 400
 	maxAnswers = 60_000
-	// maxTexts is what the texts of all entries weigh together; each text of older ones is cut to maxOldText where that is too much.
+	// maxTexts is the maximum size of the texts of all entries together. Above it, each text of older entries is
+	// truncated to maxOldText.
 	maxTexts   = 60_000
 	maxOldText = 100
 )
 
-// Log is the history of a release. The zero Log is empty. It is taken along when a workflow continues as new, and only ever extended.
+// Log is the history of a release. The zero Log is empty. It survives continue-as-new, so fields may be added, but not
+// removed.
 type Log struct {
-	// Entries are the newest, oldest first.
+	// Entries are the newest entries, oldest first.
 	Entries []Entry `json:"entries,omitempty"`
-	// Answers are what became of the commands that had a key.
+	// Answers are the answers to commands that had a key.
 	Answers []Answer `json:"answers,omitempty"`
-	// Seq is how many entries were ever noted.
+	// Seq is the number of entries that were ever added.
 	Seq int64 `json:"seq,omitempty"`
 }
 
-// Answer is what became of a command that had a key.
+// Answer is the answer to a command that had a key.
 type Answer struct {
 	// Key and Body are digests of the key and of the command without it.
 	Key     string  `json:"key"`
@@ -97,16 +100,18 @@ type Answer struct {
 	Message string  `json:"message"`
 }
 
-// Take has a command carried out, unless its key was used before: then a repeat gets the same answer, and another command is refused.
-// body is the command; do says what was done or why it was refused, and may complete the entry.
-func (l *Log) Take(e Entry, body any, do func(e *Entry) (done, refusal string)) (Outcome, string) {
+// Apply executes a command unless its key was used before: then a repeat gets the same answer, and a different command
+// is refused. body is the command. do executes it and returns what was done or why it was refused; it may complete the
+// entry.
+func (l *Log) Apply(e Entry, body any, do func(e *Entry) (done, refusal string)) (Outcome, string) {
 	fingerprint := Fingerprint(body)
 	if earlier := l.answerTo(e.Key); earlier != nil {
 		if earlier.Body == fingerprint {
 			return earlier.Outcome, earlier.text()
 		}
-		e.Outcome, e.Message = Refused, fmt.Sprintf("the key %q was used for %s: nothing was done; take a new key", e.Key, earlier.other(e.Verb))
-		l.Note(e)
+		e.Outcome, e.Message = Refused, fmt.Sprintf("the key %q was used for %s: nothing was done; take a new key",
+			e.Key, earlier.previousUse(e.Verb))
+		l.Append(e)
 		return e.Outcome, e.Message
 	}
 	done, refusal := do(&e)
@@ -114,37 +119,38 @@ func (l *Log) Take(e Entry, body any, do func(e *Entry) (done, refusal string)) 
 	if refusal != "" {
 		e.Outcome, e.Message = Refused, refusal
 	}
-	l.Note(e)
+	l.Append(e)
 	if e.Key != "" {
-		l.remember(Answer{Key: digest(e.Key), Body: fingerprint, Verb: e.Verb, Outcome: e.Outcome, Message: cut(e.Message, maxAnswer)})
+		l.remember(Answer{Key: digest(e.Key), Body: fingerprint, Verb: e.Verb, Outcome: e.Outcome,
+			Message: truncate(e.Message, maxAnswer)})
 	}
 	return e.Outcome, e.Message
 }
 
-// remember keeps an answer. The messages of older ones go where all together weigh too much.
+// remember stores an answer, and drops the messages of older answers if all together are too large.
 func (l *Log) remember(a Answer) {
 	l.Answers = newest(append(l.Answers, a), maxKeys)
 	sum := 0
 	for i := len(l.Answers) - 1; i >= 0; i-- {
-		if sum += weight(l.Answers[i].Message); sum > maxAnswers {
+		if sum += jsonSize(l.Answers[i].Message); sum > maxAnswers {
 			l.Answers[i].Message = ""
 		}
 	}
 }
 
-// text is the message of an answer, or what is left to say when that is not kept any more.
+// text returns the message of an answer, or a substitute if the message was dropped.
 func (a *Answer) text() string {
 	switch {
 	case a.Message != "":
 		return a.Message
 	case a.Outcome == Refused:
-		return string(a.Verb) + " was refused then; why is not kept any more: take a new key to ask again"
+		return string(a.Verb) + " was refused; the reason is no longer stored: use a new key to try again"
 	}
-	return string(a.Verb) + " was done then; what it said is not kept any more"
+	return string(a.Verb) + " was done; its message is no longer stored"
 }
 
-// Knows says whether a key was used before.
-func (l *Log) Knows(key string) bool { return l.answerTo(key) != nil }
+// HasKey reports whether a key was used before.
+func (l *Log) HasKey(key string) bool { return l.answerTo(key) != nil }
 
 func (l *Log) answerTo(key string) *Answer {
 	if key == "" {
@@ -159,16 +165,16 @@ func (l *Log) answerTo(key string) *Answer {
 	return nil
 }
 
-// other is what a key was used for, in words.
-func (a *Answer) other(verb Verb) string {
+// previousUse describes what a key was used for.
+func (a *Answer) previousUse(verb Verb) string {
 	if a.Verb == verb {
 		return "another " + string(verb)
 	}
 	return string(a.Verb)
 }
 
-// Note keeps an entry.
-func (l *Log) Note(e Entry) {
+// Append adds an entry.
+func (l *Log) Append(e Entry) {
 	if e.Actor == "" {
 		e.Actor = unknownActor
 	}
@@ -176,25 +182,26 @@ func (l *Log) Note(e Entry) {
 		e.Via = viaTemporal
 	}
 	l.Seq++
-	e.Key = KeptKey(e.Key)
+	e.Key = StoredKey(e.Key)
 	l.Entries = newest(append(l.Entries, e), MaxEntries)
-	l.cutOld()
+	l.truncateOld()
 }
 
-// cutOld cuts the texts of older entries where all together weigh too much. What was handed out before stays as it was.
-func (l *Log) cutOld() {
+// truncateOld truncates the texts of older entries if all together are too large. It does not modify slices that were
+// returned before.
+func (l *Log) truncateOld() {
 	sum, copied := 0, false
 	for i := len(l.Entries) - 1; i >= 0; i-- {
 		old := l.Entries[i]
 		texts := []*string{&old.Actor, &old.Via, &old.Party, &old.Reason, &old.Message}
 		for _, text := range texts {
-			sum += weight(*text)
+			sum += jsonSize(*text)
 		}
-		if sum += weight(old.Key); sum <= maxTexts {
+		if sum += jsonSize(old.Key); sum <= maxTexts {
 			continue
 		}
 		for _, text := range texts {
-			*text = cut(*text, maxOldText)
+			*text = truncate(*text, maxOldText)
 		}
 		if old != l.Entries[i] && !copied {
 			l.Entries, copied = slices.Clone(l.Entries), true
@@ -203,18 +210,18 @@ func (l *Log) cutOld() {
 	}
 }
 
-// longestKey is how many bytes a key has that is kept as it is.
-const longestKey = 100
+// maxPlainKey is the maximum size of a key that is stored unchanged, in bytes.
+const maxPlainKey = 100
 
-// KeptKey is a key as an entry has it: a long one is told by its digest.
-func KeptKey(key string) string {
-	if weight(key) <= longestKey {
+// StoredKey returns a key as it is stored in an entry: a long key is replaced by its digest.
+func StoredKey(key string) string {
+	if jsonSize(key) <= maxPlainKey {
 		return key
 	}
 	return digest(key)
 }
 
-// newest is the end of a list that has grown too long. What was handed out before stays as it was.
+// newest returns the last `most` elements of a list. It does not modify slices that were returned before.
 func newest[T any](list []T, most int) []T {
 	if over := len(list) - most; over > 0 {
 		return append([]T(nil), list[over:]...)
@@ -222,10 +229,10 @@ func newest[T any](list []T, most int) []T {
 	return list
 }
 
-// fingerprintLength is how many characters of a digest are kept.
+// fingerprintLength is the length of a shortened digest, in characters.
 const fingerprintLength = 16
 
-// Fingerprint tells commands apart by what they ask: the key and the front door do not count.
+// Fingerprint returns a digest of a command without its key and the interface it came through (via).
 func Fingerprint(body any) string {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -247,17 +254,17 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])[:fingerprintLength]
 }
 
-// weight is how many bytes a text has as JSON.
-func weight(text string) int {
+// jsonSize returns an upper bound of the size of a text as JSON, in bytes.
+func jsonSize(text string) int {
 	bytes := 0
 	for _, r := range text {
-		bytes += runeWeight(r)
+		bytes += runeJSONSize(r)
 	}
 	return bytes
 }
 
-// runeWeight is at least what JSON makes of a character: what it escapes takes six bytes.
-func runeWeight(r rune) int {
+// runeJSONSize returns an upper bound of the size of a character as JSON: an escaped character has six bytes.
+func runeJSONSize(r rune) int {
 	switch r {
 	case '"', '\\', '<', '>', '&', '\u2028', '\u2029', utf8.RuneError:
 		return 6
@@ -268,14 +275,14 @@ func runeWeight(r rune) int {
 	return utf8.RuneLen(r)
 }
 
-// cut shortens a text to that weight, without breaking a character.
-func cut(text string, most int) string {
-	if weight(text) <= most {
+// truncate shortens a text to at most `most` bytes as JSON, without splitting a character.
+func truncate(text string, most int) string {
+	if jsonSize(text) <= most {
 		return text
 	}
 	bytes := len("…")
 	for i, r := range text {
-		if bytes += runeWeight(r); bytes > most {
+		if bytes += runeJSONSize(r); bytes > most {
 			return text[:i] + "…"
 		}
 	}

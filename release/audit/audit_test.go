@@ -21,11 +21,12 @@ type command struct {
 }
 
 func take(l *audit.Log, c command, refusal string) (audit.Outcome, string) {
-	entry := audit.Entry{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Actor: c.Actor, Via: c.Via, Verb: c.Verb, Reason: c.Reason, Key: c.Key}
-	return l.Take(entry, c, func(*audit.Entry) (string, string) { return fmt.Sprintf("%s is done", c.Verb), refusal })
+	entry := audit.Entry{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Actor: c.Actor, Via: c.Via, Verb: c.Verb,
+		Reason: c.Reason, Key: c.Key}
+	return l.Apply(entry, c, func(*audit.Entry) (string, string) { return fmt.Sprintf("%s is done", c.Verb), refusal })
 }
 
-func TestAKeyIsOneCommand(t *testing.T) {
+func TestLog_Key_AnswersRepeat_RefusesOtherCommand(t *testing.T) {
 	t.Parallel()
 	first := command{Verb: "pause", Actor: "ann", Reason: "lunch", Key: "k", Via: "cli"}
 	cases := map[string]struct {
@@ -34,12 +35,15 @@ func TestAKeyIsOneCommand(t *testing.T) {
 		message string
 		entries int
 	}{
-		"a repeat is answered as then":        {first, audit.Accepted, "pause is done", 1},
-		"another front door is a repeat":      {command{Verb: "pause", Actor: "ann", Reason: "lunch", Key: "k", Via: "http"}, audit.Accepted, "pause is done", 1},
-		"another verb is refused":             {command{Verb: "stop", Actor: "ann", Reason: "lunch", Key: "k"}, audit.Refused, `the key "k" was used for pause: nothing was done; take a new key`, 2},
-		"another body of the verb is refused": {command{Verb: "pause", Actor: "ann", Reason: "dinner", Key: "k"}, audit.Refused, `the key "k" was used for another pause: nothing was done; take a new key`, 2},
-		"another key is another command":      {command{Verb: "pause", Key: "l"}, audit.Accepted, "pause is done", 2},
-		"without a key each is a command":     {command{Verb: "pause"}, audit.Accepted, "pause is done", 2},
+		"a repeat gets the same answer": {first, audit.Accepted, "pause is done", 1},
+		"another interface is a repeat": {command{Verb: "pause", Actor: "ann", Reason: "lunch", Key: "k",
+			Via: "http"}, audit.Accepted, "pause is done", 1},
+		"another verb is refused": {command{Verb: "stop", Actor: "ann", Reason: "lunch", Key: "k"},
+			audit.Refused, `the key "k" was used for pause: nothing was done; take a new key`, 2},
+		"another body of the verb is refused": {command{Verb: "pause", Actor: "ann", Reason: "dinner", Key: "k"},
+			audit.Refused, `the key "k" was used for another pause: nothing was done; take a new key`, 2},
+		"another key is another command":  {command{Verb: "pause", Key: "l"}, audit.Accepted, "pause is done", 2},
+		"without a key each is a command": {command{Verb: "pause"}, audit.Accepted, "pause is done", 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -51,23 +55,25 @@ func TestAKeyIsOneCommand(t *testing.T) {
 			require.Equal(t, c.message, message)
 			require.Len(t, log.Entries, c.entries)
 			outcome, message = take(&log, first, "")
-			require.Equal(t, []any{audit.Accepted, "pause is done"}, []any{outcome, message}, "what came between changes nothing about the first")
+			require.Equal(t, []any{audit.Accepted, "pause is done"}, []any{outcome, message},
+				"later commands do not change the answer to the first")
 		})
 	}
 }
 
-func TestARefusalIsAnAnswerToo(t *testing.T) {
+func TestLog_Key_RepeatsRefusal(t *testing.T) {
 	t.Parallel()
 	var log audit.Log
 	take(&log, command{Verb: "resume", Key: "k"}, "it is not paused")
 	outcome, message := take(&log, command{Verb: "resume", Key: "k"}, "")
-	require.Equal(t, audit.Refused, outcome, "the repeat of a refused command is not carried out later")
+	require.Equal(t, audit.Refused, outcome, "the repeat of a refused command is not executed later")
 	require.Equal(t, "it is not paused", message)
 	require.Equal(t, []string{"unknown", "temporal"}, []string{log.Entries[0].Actor, log.Entries[0].Via})
 }
 
-// A key outlives the entries that are shown, and the log fits into one payload, beside all else that a release remembers, whatever was sent.
-func TestALogIsBounded(t *testing.T) {
+// A key is remembered for longer than its entry is shown, and the log fits into one payload together with the rest of a
+// release's state, for any commands.
+func TestLog_SizeIsBounded_ForAnyTexts(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"of three bytes a character": strings.Repeat("長", 2000),
@@ -79,26 +85,27 @@ func TestALogIsBounded(t *testing.T) {
 			var log audit.Log
 			take(&log, command{Verb: "rollback", Key: "first"}, "")
 			for i := range 1990 {
-				take(&log, command{Verb: "rollback", Actor: text[:600], Via: text[:90], Key: fmt.Sprint(text[:600], i), Reason: text}, text)
+				take(&log, command{Verb: "rollback", Actor: text[:600], Via: text[:90], Key: fmt.Sprint(text[:600], i),
+					Reason: text}, text)
 			}
 			require.Len(t, log.Entries, audit.MaxEntries)
-			require.Equal(t, int64(1991), log.Seq, "entries are counted all the same")
+			require.Equal(t, int64(1991), log.Seq, "dropped entries are still counted")
 			outcome, message := take(&log, command{Verb: "rollback", Key: "first"}, "")
 			require.Equal(t, audit.Accepted, outcome)
-			require.Equal(t, "rollback was done then; what it said is not kept any more", message)
-			require.Equal(t, int64(1991), log.Seq, "the first key is known still: nothing is noted")
+			require.Equal(t, "rollback was done; its message is no longer stored", message)
+			require.Equal(t, int64(1991), log.Seq, "the first key is still known: no entry is added")
 			raw, err := json.Marshal(log)
 			require.NoError(t, err)
 			require.Less(t, len(raw), 400_000)
 			var again audit.Log
 			require.NoError(t, json.Unmarshal(raw, &again))
-			require.True(t, again.Knows("first"), "what is taken along knows the keys")
+			require.True(t, again.HasKey("first"), "the keys survive encoding")
 		})
 	}
 }
 
-// Texts are cut where the log as a whole gets too large, the oldest first: what is usual is kept whole.
-func TestOldTextsGiveWay(t *testing.T) {
+// If the log gets too large, the oldest texts are truncated first; a log of usual size is not truncated.
+func TestLog_TruncatesOldestTexts_WhenTooLarge(t *testing.T) {
 	t.Parallel()
 	var usual, large audit.Log
 	short, long := strings.Repeat("s", 300), strings.Repeat("長", 2000)
@@ -106,28 +113,29 @@ func TestOldTextsGiveWay(t *testing.T) {
 		take(&usual, command{Verb: "pause", Reason: short}, "")
 		take(&large, command{Verb: "pause", Reason: long}, "")
 	}
-	require.Equal(t, short, usual.Entries[0].Reason, "100 reasons of 300 characters are kept whole")
-	require.Equal(t, long, large.Entries[audit.MaxEntries-1].Reason, "the newest is kept whole")
-	require.Equal(t, strings.Repeat("長", 32)+"…", large.Entries[0].Reason, "an old one is cut between two characters")
+	require.Equal(t, short, usual.Entries[0].Reason, "100 reasons of 300 characters are not truncated")
+	require.Equal(t, long, large.Entries[audit.MaxEntries-1].Reason, "the newest is not truncated")
+	require.Equal(t, strings.Repeat("長", 32)+"…", large.Entries[0].Reason,
+		"an old one is truncated between two characters")
 
 	handedOut := large.Entries
-	whole := 0
+	complete := 0
 	for _, e := range handedOut {
 		if e.Reason == long {
-			whole++
+			complete++
 		}
 	}
 	take(&large, command{Verb: "pause", Reason: long}, "")
 	for _, e := range handedOut {
 		if e.Reason == long {
-			whole--
+			complete--
 		}
 	}
-	require.Zero(t, whole, "what was handed out before stays as it was")
+	require.Zero(t, complete, "slices that were returned before are not modified")
 }
 
-// A refusal whose reason is not kept any more is a refusal still.
-func TestAnOldRefusalIsARefusal(t *testing.T) {
+// A refusal whose reason was dropped is still a refusal.
+func TestLog_RepeatsOldRefusal_WithoutItsReason(t *testing.T) {
 	t.Parallel()
 	var log audit.Log
 	take(&log, command{Verb: "resume", Key: "first"}, "it is not paused")
@@ -136,5 +144,5 @@ func TestAnOldRefusalIsARefusal(t *testing.T) {
 	}
 	outcome, message := take(&log, command{Verb: "resume", Key: "first"}, "")
 	require.Equal(t, audit.Refused, outcome)
-	require.Equal(t, "resume was refused then; why is not kept any more: take a new key to ask again", message)
+	require.Equal(t, "resume was refused; the reason is no longer stored: use a new key to try again", message)
 }

@@ -10,44 +10,45 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Observed is what is known of a build.
+// Observed is the observed state of a build.
 type Observed struct {
-	// Job is the Job of Request.JobName; nil: there is none.
+	// Job is the Job named Request.JobName; nil: there is none.
 	Job *batchv1.Job
-	// Pods are the pods of the Job, newest first; they are there only when PodsSeen.
+	// Pods are the pods of the Job, newest first; they are valid only if PodsSeen is true.
 	Pods     []corev1.Pod
 	PodsSeen bool
-	// Joined is the Job that this request has made or waited for; "": none.
+	// Joined is the UID of the Job that this request has created or waited for; "": none.
 	Joined types.UID
-	// Trouble is what keeps the Job's pod from running, in its own words; "": nothing. PatienceLeft is how long that may still last.
+	// Trouble is the reason, as Kubernetes reports it, why the Job's pod does not run; "": none. PatienceLeft is how
+	// long that may still last.
 	Trouble      string
 	PatienceLeft time.Duration
-	// Overdue says that the deadline is over.
+	// Overdue is true if the deadline has passed.
 	Overdue bool
 }
 
-// Action is what to do next.
+// Action is the kind of the next action.
 type Action int
 
 // The actions.
 const (
-	// Create makes the Job.
+	// Create creates the Job.
 	Create Action = iota
-	// Replace deletes a Job that is of no use, to make it anew.
+	// Replace deletes an unusable Job, so that it is created again.
 	Replace
-	// Look reads the Job's pods, and decides again.
-	Look
+	// ReadPods reads the Job's pods and decides again.
+	ReadPods
 	// Wait waits for a change.
 	Wait
-	// Record notes on the Job what it has yielded.
+	// Record writes the build's result to the Job.
 	Record
-	// Done ends the build.
+	// Done ends the build successfully.
 	Done
-	// Fail ends it badly.
+	// Fail ends the build with an error.
 	Fail
 )
 
-// NextAction is what to do next, and why.
+// NextAction is the next action, and the reason for it.
 type NextAction struct {
 	Action Action
 	Reason string
@@ -59,25 +60,27 @@ func fail(format string, args ...any) NextAction {
 	return NextAction{Action: Fail, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Decide says what to do next for a build, from one look at its Job: a process that was killed at any point is followed by another that goes on
-// from there.
+// Decide returns the next action for a build, from one observation of its Job. It keeps no state, so another process
+// can continue after one was killed at any point.
 func (r Request) Decide(seen Observed) NextAction {
 	job := seen.Job
 	switch {
 	case job == nil && seen.Joined != "":
-		return fail("%s: somebody deleted its Job %s/%s while it ran; execute the plan again", r, r.Namespace, r.JobName())
+		return fail("%s: its Job %s/%s was deleted while it ran; execute the plan again", r, r.Namespace, r.JobName())
 	case job == nil && seen.Overdue:
-		return fail("%s: its Job could not be made within %d s", r, r.DeadlineSeconds)
+		return fail("%s: its Job could not be created within %d s", r, r.DeadlineSeconds)
 	case job == nil:
-		return NextAction{Action: Create, Reason: "make Job " + r.JobName()}
+		return NextAction{Action: Create, Reason: "create Job " + r.JobName()}
 	case job.DeletionTimestamp != nil:
 		return r.wait(seen, "its Job is being deleted")
 	case job.Annotations[AnnotationDigest] != r.Digest():
-		return fail("%s: Job %s/%s is not Slipway's, or was changed by hand: delete it, then execute the plan again", r, r.Namespace, job.Name)
+		return fail("%s: Job %s/%s is not Slipway's, or was changed by hand: delete it, then execute the plan again", r,
+			r.Namespace, job.Name)
 	case job.Annotations[AnnotationYield] != "":
 		yield, err := r.ParseYield(job.Annotations[AnnotationYield])
 		if err != nil {
-			return fail("%s: somebody changed the annotation %s of Job %s/%s: delete the Job, then execute the plan again", r, AnnotationYield, r.Namespace, job.Name)
+			return fail("%s: the annotation %s of Job %s/%s was changed: delete the Job, then execute the plan again",
+				r, AnnotationYield, r.Namespace, job.Name)
 		}
 		return NextAction{Action: Done, Yield: yield, Reason: "built by Job " + job.Name}
 	case finished(job, batchv1.JobComplete) != nil:
@@ -88,47 +91,50 @@ func (r Request) Decide(seen Observed) NextAction {
 	return r.running(seen)
 }
 
-// Reused says that the Job is of another release than this one.
+// Reused reports whether the Job was created by another release.
 func (r Request) Reused(job *batchv1.Job) bool { return job.Annotations[AnnotationBy] != r.By }
 
-// own says whether the end of the Job is this request's, good or bad: it has made it, or waited for it.
-func (r Request) own(seen Observed) bool { return !r.Reused(seen.Job) || seen.Job.UID == seen.Joined }
+// ownsResult reports whether the result of the Job, success or failure, counts for this request: it has created the Job
+// or waited for it.
+func (r Request) ownsResult(seen Observed) bool {
+	return !r.Reused(seen.Job) || seen.Job.UID == seen.Joined
+}
 
 func (r Request) complete(seen Observed) NextAction {
 	if !seen.PodsSeen {
-		return NextAction{Action: Look, Reason: "see what it has yielded"}
+		return NextAction{Action: ReadPods, Reason: "read its result"}
 	}
-	problem := "its pod is gone, and what it has yielded with it"
+	problem := "its pod was deleted before its result was read"
 	for i := range seen.Pods {
 		if seen.Pods[i].Status.Phase != corev1.PodSucceeded {
 			continue
 		}
 		yield, err := r.ParseYield(result(&seen.Pods[i]))
 		if err == nil {
-			return NextAction{Action: Record, Yield: yield, Reason: "note what it has yielded"}
+			return NextAction{Action: Record, Yield: yield, Reason: "record its result"}
 		}
 		problem = err.Error()
 		break
 	}
-	if !r.own(seen) {
-		return NextAction{Action: Replace, Reason: "an earlier build is of no use (" + problem + ")"}
+	if !r.ownsResult(seen) {
+		return NextAction{Action: Replace, Reason: "an earlier build is unusable (" + problem + ")"}
 	}
 	return fail("%s failed: %s", r, problem)
 }
 
 func (r Request) failed(seen Observed) NextAction {
-	if !r.own(seen) {
+	if !r.ownsResult(seen) {
 		return NextAction{Action: Replace, Reason: "an earlier build has failed"}
 	}
 	if !seen.PodsSeen {
-		return NextAction{Action: Look, Reason: "see why it has failed"}
+		return NextAction{Action: ReadPods, Reason: "read why it has failed"}
 	}
 	condition := finished(seen.Job, batchv1.JobFailed)
 	if condition.Reason == batchv1.JobReasonDeadlineExceeded {
 		return fail("%s failed: it did not end within %d s%s", r, *seen.Job.Spec.ActiveDeadlineSeconds, trouble(seen))
 	}
 	for i := range seen.Pods {
-		if why := ended(&seen.Pods[i]); why != "" {
+		if why := failureOf(&seen.Pods[i]); why != "" {
 			return fail("%s failed: %s", r, why)
 		}
 	}
@@ -138,15 +144,16 @@ func (r Request) failed(seen Observed) NextAction {
 func (r Request) running(seen Observed) NextAction {
 	switch {
 	case seen.Job.Spec.Suspend != nil && *seen.Job.Spec.Suspend:
-		return r.wait(seen, "somebody suspended its Job")
+		return r.wait(seen, "its Job is suspended")
 	case seen.Job.Status.Active == 0:
-		return r.wait(seen, "its Job has no pod yet; `kubectl -n "+r.Namespace+" describe job "+r.JobName()+"` says why")
+		return r.wait(seen, "its Job has no pod yet; `kubectl -n "+r.Namespace+" describe job "+r.JobName()+
+			"` shows why")
 	case seen.Trouble == "":
-		return r.wait(seen, "it runs")
+		return r.wait(seen, "running")
 	case seen.PodsSeen && seen.PatienceLeft <= 0:
-		return fail("%s can't begin%s", r, trouble(seen))
+		return fail("%s can't start%s", r, trouble(seen))
 	}
-	return r.wait(seen, "it waits for its pod"+trouble(seen))
+	return r.wait(seen, "waiting for its pod"+trouble(seen))
 }
 
 func (r Request) wait(seen Observed, what string) NextAction {
@@ -163,7 +170,7 @@ func trouble(seen Observed) string {
 	return ": " + seen.Trouble
 }
 
-// finished is the condition of a Job that has ended so; nil when it has not.
+// finished returns the true condition of a type of a Job; nil if there is none.
 func finished(job *batchv1.Job, how batchv1.JobConditionType) *batchv1.JobCondition {
 	for i, c := range job.Status.Conditions {
 		if c.Type == how && c.Status == corev1.ConditionTrue {
@@ -173,7 +180,7 @@ func finished(job *batchv1.Job, how batchv1.JobConditionType) *batchv1.JobCondit
 	return nil
 }
 
-// Ended is when a Job has ended; nil while it runs.
+// Ended returns when a Job ended; nil while it runs.
 func Ended(job *batchv1.Job) *time.Time {
 	for _, how := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
 		if c := finished(job, how); c != nil {
@@ -183,7 +190,7 @@ func Ended(job *batchv1.Job) *time.Time {
 	return nil
 }
 
-// result is the termination message of a pod's first container.
+// result returns the termination message of a pod's first container.
 func result(pod *corev1.Pod) string {
 	if len(pod.Spec.Containers) == 0 {
 		return ""
@@ -196,14 +203,15 @@ func result(pod *corev1.Pod) string {
 	return ""
 }
 
-// ended is why a pod has failed: the word of its first container that did; "" when none says anything.
-func ended(pod *corev1.Pod) string {
+// failureOf returns why a pod has failed, from its first container with an error exit code; "" if its status has no
+// reason.
+func failureOf(pod *corev1.Pod) string {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, c := range list {
 			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
 				text := fmt.Sprintf("container %s ended with exit code %d", c.Name, t.ExitCode)
-				if said := lastLine(t.Message); said != "" {
-					text += ": " + said
+				if message := lastLine(t.Message); message != "" {
+					text += ": " + message
 				}
 				return text
 			}

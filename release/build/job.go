@@ -17,11 +17,11 @@ import (
 const (
 	// LabelService is the service that is built.
 	LabelService = "slipway.io/build-of"
-	// AnnotationDigest is Request.Digest: what the Job builds.
+	// AnnotationDigest is Request.Digest: it identifies what the Job builds.
 	AnnotationDigest = "slipway.io/build"
-	// AnnotationBy is the workflow that has made the Job.
+	// AnnotationBy is the workflow that created the Job.
 	AnnotationBy = "slipway.io/build-by"
-	// AnnotationYield is what the build has yielded, once that was read: the Job outlives its pod.
+	// AnnotationYield is the result of the build, written once it was read: the Job outlives its pod.
 	AnnotationYield = "slipway.io/build-yield"
 	// AnnotationCommit, AnnotationBranch and AnnotationRepository are for people.
 	AnnotationCommit     = "slipway.io/commit"
@@ -29,25 +29,27 @@ const (
 	AnnotationRepository = "slipway.io/repository"
 )
 
-// The variables that say to the containers of a build what to build. Nothing of it is ever part of a command.
+// The environment variables that describe the build to its containers. Their values are never part of a command.
 const (
 	EnvService    = catalog.ReservedPrefix + "SERVICE"
 	EnvRepository = catalog.ReservedPrefix + "GIT_URL"
 	EnvBranch     = catalog.ReservedPrefix + "GIT_BRANCH"
 	EnvCommit     = catalog.ReservedPrefix + "GIT_COMMIT"
-	// EnvImage is the image to push, EnvPackage the URL of the package to make: the pattern of the catalogue with the commit in it.
+	// EnvImage is the image to push, EnvPackage the URL of the package to upload: the pattern of the catalogue with the
+	// commit filled in.
 	EnvImage   = catalog.ReservedPrefix + "BUILD_IMAGE"
 	EnvPackage = catalog.ReservedPrefix + "BUILD_PACKAGE"
 )
 
-// Job is the Job that makes a build, from the template that the catalogue has for it. It runs once: a failure is not hidden by another try.
+// Job returns the Job of a build, made from its template in the catalogue. It runs once: a retry would hide a failure.
 func (r Request) Job(template []byte) (*batchv1.Job, error) {
 	digest, err := TemplateDigest(template)
 	if err != nil {
 		return nil, err
 	}
 	if digest != r.TemplateSHA256 {
-		return nil, failure.New(failure.Refused, "%s: the template of its Job is not the one that the task was started with", r)
+		return nil, failure.New(failure.Refused, "%s: the template of its Job is not the one that the task was "+
+			"started with", r)
 	}
 	var made batchv1.JobTemplateSpec
 	if err := json.Unmarshal(template, &made); err != nil {
@@ -56,10 +58,13 @@ func (r Request) Job(template []byte) (*batchv1.Job, error) {
 	if len(made.Spec.Template.Spec.Containers) == 0 {
 		return nil, failure.New(failure.Refused, "%s: build.jobTemplate has no container", r)
 	}
-	job := &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"}, Spec: made.Spec}
+	job := &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
+		Spec: made.Spec}
 	job.Name, job.Namespace = r.JobName(), r.Namespace
-	job.Labels, job.Annotations = with(made.Labels, map[string]string{LabelService: r.Service}), with(made.Annotations, map[string]string{
-		AnnotationDigest: r.Digest(), AnnotationBy: r.By, AnnotationCommit: r.Commit, AnnotationBranch: r.Branch, AnnotationRepository: r.Shown})
+	job.Labels, job.Annotations = with(made.Labels, map[string]string{LabelService: r.Service}),
+		with(made.Annotations, map[string]string{
+			AnnotationDigest: r.Digest(), AnnotationBy: r.By, AnnotationCommit: r.Commit, AnnotationBranch: r.Branch,
+			AnnotationRepository: r.Shown})
 	one, none := int32(1), int32(0)
 	job.Spec.BackoffLimit, job.Spec.Parallelism, job.Spec.Completions = &none, &one, &one
 	if own := job.Spec.ActiveDeadlineSeconds; own == nil || *own > r.DeadlineSeconds {
@@ -69,7 +74,7 @@ func (r Request) Job(template []byte) (*batchv1.Job, error) {
 	return job, nil
 }
 
-// prepare gives the pod what it is to build, and takes away what a build does not need.
+// prepare sets the pod's environment variables, and removes what a build does not need.
 func (r Request) prepare(pod *corev1.PodTemplateSpec) {
 	pod.Labels = with(pod.Labels, map[string]string{LabelService: r.Service})
 	spec := &pod.Spec
@@ -84,7 +89,7 @@ func (r Request) prepare(pod *corev1.PodTemplateSpec) {
 		spec.Containers[i].Env = append(r.environment(), spec.Containers[i].Env...)
 	}
 	if first := &spec.Containers[0]; first.TerminationMessagePolicy == "" {
-		// The end of the log is kept with the pod's status, whoever may read logs.
+		// The end of the log is kept in the pod's status, even for users who may not read logs.
 		first.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	}
 }
@@ -95,8 +100,9 @@ func (r Request) environment() []corev1.EnvVar {
 		yields = EnvPackage
 	}
 	var env []corev1.EnvVar
-	for _, variable := range [][2]string{{EnvService, r.Service}, {EnvRepository, r.Repository}, {EnvBranch, r.Branch}, {EnvCommit, r.Commit},
-		{yields, r.Wants()}} {
+	for _, variable := range [][2]string{{EnvService, r.Service}, {EnvRepository, r.Repository}, {EnvBranch, r.Branch},
+		{EnvCommit, r.Commit},
+		{yields, r.ExpectedResult()}} {
 		env = append(env, corev1.EnvVar{Name: variable[0], Value: source.Literal(variable[1])})
 	}
 	return env

@@ -32,12 +32,14 @@ func TestJob(t *testing.T) {
 	require.Equal(t, map[string]string{"team": "shop", build.LabelService: "111"}, job.Labels)
 	require.Equal(t, r.Digest(), job.Annotations[build.AnnotationDigest])
 	require.Equal(t, "task/a/1-111", job.Annotations[build.AnnotationBy])
-	require.Equal(t, []int32{0, 1, 1}, []int32{*job.Spec.BackoffLimit, *job.Spec.Completions, *job.Spec.Parallelism}, "a failure is not hidden by another try")
-	require.EqualValues(t, 60, *job.Spec.ActiveDeadlineSeconds, "a shorter deadline of the template holds")
+	require.Equal(t, []int32{0, 1, 1}, []int32{*job.Spec.BackoffLimit, *job.Spec.Completions, *job.Spec.Parallelism},
+		"a retry would hide a failure")
+	require.EqualValues(t, 60, *job.Spec.ActiveDeadlineSeconds, "a shorter deadline of the template applies")
 	pod := job.Spec.Template.Spec
 	require.Equal(t, corev1.RestartPolicyNever, pod.RestartPolicy)
 	require.False(t, *pod.AutomountServiceAccountToken)
-	require.Equal(t, corev1.TerminationMessageFallbackToLogsOnError, pod.Containers[0].TerminationMessagePolicy, "the end of the log is kept where it fails")
+	require.Equal(t, corev1.TerminationMessageFallbackToLogsOnError, pod.Containers[0].TerminationMessagePolicy,
+		"the end of the log is kept where it fails")
 	for _, c := range append(pod.InitContainers, pod.Containers...) {
 		env := map[string]string{}
 		for _, v := range c.Env {
@@ -49,8 +51,10 @@ func TestJob(t *testing.T) {
 		require.Equal(t, "registry.test:5000/shop/order:"+commit, env[build.EnvImage])
 		require.NotContains(t, env, build.EnvPackage)
 	}
-	require.Equal(t, "OWN", pod.Containers[0].Env[5].Name, "the template's own variables come after, and may refer to these")
-	require.Equal(t, []string{"make", "$(SLIPWAY_GIT_COMMIT)"}, pod.Containers[0].Command, "nothing is spliced into a command")
+	require.Equal(t, "OWN", pod.Containers[0].Env[5].Name,
+		"the template's own variables come after, and may refer to these")
+	require.Equal(t, []string{"make", "$(SLIPWAY_GIT_COMMIT)"}, pod.Containers[0].Command,
+		"nothing is spliced into a command")
 
 	r.DeadlineSeconds = 30
 	job, err = r.Job([]byte(jobTemplate))
@@ -63,7 +67,7 @@ func TestJob(t *testing.T) {
 	require.ErrorContains(t, err, "has no container")
 }
 
-// Whoever asks for the same build comes to the same Job; whatever makes another build makes another one.
+// Requests for the same build get the same Job; a different build gets another one.
 func TestJobName(t *testing.T) {
 	t.Parallel()
 	name := withTemplate(t, imageBuild(), jobTemplate).JobName()
@@ -84,7 +88,9 @@ func TestJobName(t *testing.T) {
 		"another repository": func(r *build.Request) { r.Repository = "https://git.test/basket.git" },
 		"another commit":     func(r *build.Request) { r.Commit = commit[1:] + "0" },
 		"another image":      func(r *build.Request) { r.Image = "registry.test/order:{{commit}}" },
-		"another template":   func(r *build.Request) { *r = withTemplate(t, *r, `{"spec":{"activeDeadlineSeconds":61}}`) },
+		"another template": func(r *build.Request) {
+			*r = withTemplate(t, *r, `{"spec":{"activeDeadlineSeconds":61}}`)
+		},
 	} {
 		r := withTemplate(t, imageBuild(), jobTemplate)
 		change(&r)
@@ -94,7 +100,7 @@ func TestJobName(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestOrdersCarryNoTemplateUnlessTheyMust(t *testing.T) {
+func TestOrderHasNoTemplate_ByDefault(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(imageBuild())
 	require.NoError(t, err)

@@ -7,18 +7,19 @@ import (
 )
 
 const (
-	// longestLog is how many bytes of a failed build's log are kept, shortLog of one that succeeded: a task has to fit into one answer of
-	// Temporal, however many services it builds.
+	// longestLog is how many bytes of a failed build's log are kept, shortLog of one that succeeded: a task must fit
+	// into one Temporal response, even if it builds many services.
 	longestLog, shortLog = 2000, 400
-	// longestLine is how much of a line a sentence quotes.
+	// longestLine is how many bytes of a line a message quotes.
 	longestLine = 300
-	cutHere     = "…"
+	ellipsis    = "…"
 )
 
 // TailLines is how many lines of a build's log are read.
 const TailLines = 40
 
-// Tail is the end of a log as it may be kept and shown: without control characters, and without user, password and query in URLs.
+// Tail returns the end of a log for storage and display: without control characters, and without user, password and
+// query in URLs.
 func Tail(log string, failed bool) string {
 	most := shortLog
 	if failed {
@@ -33,11 +34,11 @@ func Tail(log string, failed bool) string {
 	if len(log) <= most {
 		return log
 	}
-	log = log[len(log)-most+len(cutHere):]
+	log = log[len(log)-most+len(ellipsis):]
 	if at := strings.IndexByte(log, '\n'); at >= 0 && at < len(log)-1 {
 		log = log[at+1:]
 	}
-	return cutHere + strings.ToValidUTF8(log, "")
+	return ellipsis + strings.ToValidUTF8(log, "")
 }
 
 var (
@@ -45,17 +46,17 @@ var (
 	query    = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://[^\s?#"'<>]*)[?#][^\s"'<>]*`)
 )
 
-// Hide hides user, password and query of the URLs in a text.
+// Hide removes user, password and query from the URLs in a text.
 func Hide(text string) string {
 	return query.ReplaceAllString(userInfo.ReplaceAllString(text, "${1}"), "${1}?…")
 }
 
-// lastLine is the last line of a text that says something.
+// lastLine returns the last line of a text that is not blank.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(Tail(text, true)), "\n")
 	line := strings.TrimSpace(lines[len(lines)-1])
 	if len(line) > longestLine {
-		line = strings.ToValidUTF8(line[:longestLine], "") + cutHere
+		line = strings.ToValidUTF8(line[:longestLine], "") + ellipsis
 	}
 	return line
 }

@@ -1,5 +1,5 @@
-// Package build decides how the services of COMPILE_DEPLOY are compiled: which Job builds one commit, what has become of it, and what it has
-// yielded. It knows neither Git nor a cluster; activities/source acts on what is decided here.
+// Package build decides how the services of COMPILE_DEPLOY are compiled: which Job builds a commit, what its state is,
+// and what its result is. It accesses neither Git nor a cluster; activities/source applies its decisions.
 package build
 
 import (
@@ -23,46 +23,47 @@ const (
 	ActivityBuild = "source.Build"
 )
 
-// Order is a build that an item of a task asks for. It has no secret in it: workflows carry it.
+// Order is a build that an item of a task requests. It contains no secrets: workflows carry it.
 type Order struct {
-	// Service is what is built.
+	// Service is the service to build.
 	Service string `json:"service"`
-	// Repository is the address of the Git repository, and Branch what is built of it.
+	// Repository is the address of the Git repository, and Branch the branch to build.
 	Repository string `json:"repository"`
 	Branch     string `json:"branch"`
-	// Shown is the repository as it may be shown to everybody.
+	// Shown is the repository's address without secrets, for display.
 	Shown string `json:"shown"`
-	// Credentials is the Secret, in the namespace of the build, that opens the repository; "": none.
+	// Credentials is the Secret for the repository, in the namespace of the build; "": none.
 	Credentials string `json:"credentials,omitempty"`
-	// Image and Package are the pattern of what it yields; one of them is set.
+	// Image and Package are the pattern of the result; exactly one is set.
 	Image   string `json:"image,omitempty"`
 	Package string `json:"package,omitempty"`
-	// TemplateSHA256 is the digest of the Job's template (TemplateDigest). The template itself is read from item Item of task Task, so that no
-	// history holds a manifest.
+	// TemplateSHA256 is the digest of the Job's template (TemplateDigest). The template itself is read from item Item
+	// of task Task, so that no workflow history contains a manifest.
 	TemplateSHA256 string `json:"templateSha256"`
 	Task           string `json:"task,omitempty"`
 	// Item is counted from 1.
 	Item int `json:"item,omitempty"`
 	// Template is the Job's template, for parties whose workers cannot read the records.
 	Template json.RawMessage `json:"template,omitempty"`
-	// DeadlineSeconds is how long the build may take, and ResolveSeconds the search for the commit.
+	// DeadlineSeconds is the time limit for the build, and ResolveSeconds the one for finding the commit.
 	DeadlineSeconds int64 `json:"deadlineSeconds"`
 	ResolveSeconds  int64 `json:"resolveSeconds"`
-	// UnreachableBudgetSeconds is how long the cluster may be out of reach before the build is interrupted; 0: there is no limit.
+	// UnreachableBudgetSeconds is how long the cluster may be unreachable before the build is interrupted; 0: without
+	// limit.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 }
 
-// Request asks a party's worker for a build, or for the commit that is to be built.
+// Request asks a party's worker for a build, or for the commit to build.
 type Request struct {
 	Order
-	// Party is whose worker is asked, and Namespace where the Job runs and the Secret is.
+	// Party is the party whose worker builds; Namespace is the namespace of the Job and the Secret.
 	Party     string `json:"party"`
 	Namespace string `json:"namespace"`
-	// Commit is what is built; "" where it is asked for.
+	// Commit is the commit to build; "" in a request for the commit.
 	Commit string `json:"commit,omitempty"`
-	// By is the workflow that asks: a failed Job of another one is built once more.
+	// By is the workflow that requests the build: a failed Job of another workflow is built again.
 	By string `json:"by"`
-	// SpentSeconds is what earlier, interrupted attempts have used of the deadline.
+	// SpentSeconds is the part of the deadline that earlier, interrupted attempts have used.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
 }
 
@@ -71,31 +72,31 @@ type Resolved struct {
 	Commit string `json:"commit"`
 }
 
-// Built is what a build has yielded, and what it said.
+// Built is the result of a build, and its log.
 type Built struct {
-	// Job is the Job that has built it, in Request.Namespace.
+	// Job is the name of the Job that built it, in Request.Namespace.
 	Job string `json:"job"`
 	Yield
-	// Reused says that the Job is of an earlier task.
+	// Reused is true if the Job was created by an earlier task.
 	Reused bool `json:"reused,omitempty"`
-	// Log is the end of what it wrote.
+	// Log is the end of the build's log.
 	Log        string     `json:"log,omitempty"`
 	StartedAt  *time.Time `json:"startedAt,omitempty"`
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
 }
 
-// shownCommit is how many characters of a commit people are shown.
+// shownCommit is how many characters of a commit are shown to people.
 const shownCommit = 12
 
-// Short is a commit as people read it.
+// Short returns a shortened commit for display.
 func Short(commit string) string { return commit[:min(len(commit), shownCommit)] }
 
-// String names the build for sentences.
+// String returns the build's description for messages.
 func (r Request) String() string {
 	return fmt.Sprintf("build of service %s at commit %s", r.Service, Short(r.Commit))
 }
 
-// TemplateDigest is the digest of a Job's template, in hexadecimal, however it is written.
+// TemplateDigest returns the digest of a Job's template in hexadecimal; it does not depend on formatting.
 func TemplateDigest(template []byte) (string, error) {
 	numbers := json.NewDecoder(bytes.NewReader(template))
 	numbers.UseNumber()
@@ -110,8 +111,8 @@ func TemplateDigest(template []byte) (string, error) {
 	return digestOf(string(canonical)), nil
 }
 
-// Digest is the same for two builds exactly when one is as good as the other: of the same service, repository and commit, by the same template,
-// for the same pattern.
+// Digest returns the same text for two builds exactly if they are interchangeable: the same service, repository,
+// commit, template and pattern.
 func (r Request) Digest() string {
 	return digestOf(r.Service, r.Repository, r.Commit, r.TemplateSHA256, r.Image, r.Package)
 }
@@ -123,14 +124,15 @@ func digestOf(parts ...string) string {
 
 const (
 	jobPrefix = "slipway-build-"
-	// jobDigits is how many characters of the digest the name of a Job has: that of its pods is longer, and must fit into a label.
+	// jobDigits is how many characters of the digest the name of a Job has: the names of its pods are longer and must
+	// fit into a label.
 	jobDigits = 20
 )
 
-// JobName is the name of the Job that makes the build: whoever asks for the same build comes to the same Job.
+// JobName returns the name of the Job of the build: requests for the same build get the same Job.
 func (r Request) JobName() string { return jobPrefix + r.Digest()[:jobDigits] }
 
-// Wants is the image or the URL that the build is to yield.
-func (r Request) Wants() string {
+// ExpectedResult returns the image or the URL that the build must produce.
+func (r Request) ExpectedResult() string {
 	return catalog.FillCommit(r.Image+r.Package, r.Commit)
 }

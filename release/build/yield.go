@@ -7,7 +7,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Yield is what a build has made: an image or a package.
+// Yield is the result of a build: an image or a package.
 type Yield struct {
 	// Image is "repository@sha256:<hex>".
 	Image string `json:"image,omitempty"`
@@ -19,24 +19,26 @@ type Yield struct {
 const (
 	digestMark  = "sha256:"
 	digestChars = 64
-	// longestResult is how long a result may be: what Kubernetes keeps of a termination message.
+	// longestResult is the maximum length of a result in bytes: Kubernetes truncates termination messages to it.
 	longestResult = 4096
 )
 
-// ParseYield reads the result of a build, which is the termination message of its first container. It is one line, which may end with a line
-// break, and nothing else:
+// ParseYield parses the result of a build, which is the termination message of its first container. It is one line,
+// optionally with a line break at its end, and nothing else:
 //
-//	image@sha256:<64 digits>      of a build that yields an image: the name is the pattern's, with its tag or without
-//	URL sha256:<64 digits>        of a build that yields a package: the URL is the pattern's
+//	image@sha256:<64 digits>      of a build of an image: the name is the pattern's, with or without its tag
+//	URL sha256:<64 digits>        of a build of a package: the URL is the pattern's
 //
 // Digits are hexadecimal, in lower case. The error is a clause that says what is wrong.
 func (r Request) ParseYield(message string) (Yield, error) {
 	line := strings.TrimSuffix(strings.TrimSuffix(message, "\n"), "\r")
 	switch {
 	case line == "":
-		return Yield{}, fmt.Errorf("it wrote no result: its first container has to write %s to its termination message (/dev/termination-log)", r.form())
+		return Yield{}, fmt.Errorf("it wrote no result: its first container has to write %s to its termination "+
+			"message (/dev/termination-log)", r.form())
 	case len(message) >= longestResult || strings.ContainsFunc(line, func(c rune) bool { return c < ' ' || c > '~' }):
-		return Yield{}, fmt.Errorf("its result is not one line of plain text: its first container has to write %s and nothing else to its termination message",
+		return Yield{}, fmt.Errorf("its result is not one line of plain text: its first container has to write %s "+
+			"and nothing else to its termination message",
 			r.form())
 	}
 	separator := "@"
@@ -50,35 +52,39 @@ func (r Request) ParseYield(message string) (Yield, error) {
 		digest, ok = strings.CutPrefix(line[at+1:], digestMark)
 	}
 	if !ok || !isDigest(digest) {
-		return Yield{}, fmt.Errorf("its result is %s, and not %s", strictyaml.Quote(line), r.form())
+		return Yield{}, fmt.Errorf("its result is %s, not %s", strictyaml.Quote(line), r.form())
 	}
 	if r.Package != "" {
-		if name != r.Wants() {
-			return Yield{}, fmt.Errorf("its result names the package %s, and build.package in the catalogue says %s", strictyaml.Quote(name), r.Wants())
+		if name != r.ExpectedResult() {
+			return Yield{}, fmt.Errorf("its result names the package %s, but build.package in the catalogue names %s",
+				strictyaml.Quote(name), r.ExpectedResult())
 		}
 		return Yield{Package: name, SHA256: digest}, nil
 	}
-	repository := withoutTag(r.Wants())
-	if name != r.Wants() && name != repository {
-		return Yield{}, fmt.Errorf("its result names the image %s, and build.image in the catalogue says %s", strictyaml.Quote(name), r.Wants())
+	repository := withoutTag(r.ExpectedResult())
+	if name != r.ExpectedResult() && name != repository {
+		return Yield{}, fmt.Errorf("its result names the image %s, but build.image in the catalogue names %s",
+			strictyaml.Quote(name), r.ExpectedResult())
 	}
 	return Yield{Image: repository + "@" + digestMark + digest}, nil
 }
 
-// form is how the result is to be written.
+// form returns the expected format of the result.
 func (r Request) form() string {
 	if r.Package != "" {
-		return r.Wants() + " " + digestMark + "…"
+		return r.ExpectedResult() + " " + digestMark + "…"
 	}
-	return r.Wants() + "@" + digestMark + "…"
+	return r.ExpectedResult() + "@" + digestMark + "…"
 }
 
-// isDigest says whether a text is a SHA-256 in lower-case hexadecimal digits.
+// isDigest reports whether a text is a SHA-256 in lower-case hexadecimal digits.
 func isDigest(text string) bool {
-	return len(text) == digestChars && !strings.ContainsFunc(text, func(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'f') })
+	return len(text) == digestChars && !strings.ContainsFunc(text, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'a' || c > 'f')
+	})
 }
 
-// withoutTag is the repository of an image without a digest. A colon before a slash is that of a registry's port.
+// withoutTag returns the repository of an image without a digest. A colon before a slash belongs to a registry's port.
 func withoutTag(image string) string {
 	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
 		return image[:at]
@@ -86,7 +92,7 @@ func withoutTag(image string) string {
 	return image
 }
 
-// String is the result as ParseYield reads it.
+// String returns the result in the form that ParseYield reads.
 func (y Yield) String() string {
 	if y.Image != "" {
 		return y.Image

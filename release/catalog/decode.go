@@ -8,13 +8,13 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Check is a further check of an entry. It has the entry's fields as they were written, and adds what it finds.
+// Check is an additional check of an entry. It gets the entry's fields as written, and adds its findings.
 //
 // +kubebuilder:object:generate=false
 type Check func(s Service, fields strictyaml.Mapping, found *strictyaml.Findings)
 
-// Decode reads a catalogue entry from YAML or JSON, strictly, with all errors at once. The Service means nothing when there are errors. What a strategy
-// says is not looked at here, but by strategy.DecodeService.
+// Decode reads a catalogue entry from YAML or JSON, strictly, and reports all errors at once. The Service is valid only
+// without errors. strategy.DecodeService checks the strategy's content, not this function.
 func Decode(data []byte, checks ...Check) (Service, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(data)
 	if !ok {
@@ -47,7 +47,7 @@ func decodeService(m strictyaml.Mapping) Service {
 	return s
 }
 
-// decodeObject keeps an object as it is; nil when there is none.
+// decodeObject returns an object as raw JSON; nil if it is absent.
 func decodeObject(v strictyaml.Value) *apiextensionsv1.JSON {
 	if !v.Present() {
 		return nil
@@ -61,10 +61,12 @@ func decodeObject(v strictyaml.Value) *apiextensionsv1.JSON {
 
 func decodeWorkload(v strictyaml.Value) Workload {
 	m := v.Mapping("party", "namespace", "workloadRef", "labels", "replicas")
-	w := Workload{Party: m.Field("party").Text(), Namespace: m.Field("namespace").Text(), Labels: m.Field("labels").Strings()}
+	w := Workload{Party: m.Field("party").Text(), Namespace: m.Field("namespace").Text(),
+		Labels: m.Field("labels").Strings()}
 	if field := m.Field("workloadRef"); field.Present() {
 		ref := field.Mapping("apiVersion", "kind", "name")
-		w.WorkloadRef = WorkloadRef{APIVersion: ref.Field("apiVersion").Text(), Kind: ref.Field("kind").Text(), Name: ref.Field("name").Text()}
+		w.WorkloadRef = WorkloadRef{APIVersion: ref.Field("apiVersion").Text(), Kind: ref.Field("kind").Text(),
+			Name: ref.Field("name").Text()}
 	}
 	if field := m.Field("replicas"); field.Present() {
 		replicas := int32(field.Integer(1, math.MaxInt32))
@@ -75,10 +77,11 @@ func decodeWorkload(v strictyaml.Value) Workload {
 
 func decodePackage(v strictyaml.Value) *Package {
 	m := v.Mapping("container", "mountPath", "credentials", "unpack", "file")
-	p := &Package{Container: m.Field("container").Text(), MountPath: m.Field("mountPath").Text(), Credentials: m.Field("credentials").Text(),
-		File: m.Field("file").Text()}
+	p := &Package{Container: m.Field("container").Text(), MountPath: m.Field("mountPath").Text(),
+		Credentials: m.Field("credentials").Text(),
+		File:        m.Field("file").Text()}
 	if field := m.Field("unpack"); field.Present() {
-		p.Unpack = new(field.Truth())
+		p.Unpack = new(field.Bool())
 	}
 	return p
 }

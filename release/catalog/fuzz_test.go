@@ -10,8 +10,10 @@ import (
 
 func FuzzDecodeService(f *testing.F) {
 	for _, seed := range []string{
-		wholeEntry, change("", ""), `{"workloads":[{"namespace":"a","workloadRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":"b"},"labels":["x"]}]}`,
-		"workloads: &a [*a]", "build: {jobTemplate: {a: {<<: {b: .nan}}}}\n", "strategy:\n\t- x", "workloads:\n- ? [a]\n  : b\n   ...\n", "{", "\x00",
+		wholeEntry, change("", ""),
+		`{"workloads":[{"namespace":"a","workloadRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":"b"},"labels":["x"]}]}`,
+		"workloads: &a [*a]", "build: {jobTemplate: {a: {<<: {b: .nan}}}}\n", "strategy:\n\t- x",
+		"workloads:\n- ? [a]\n  : b\n   ...\n", "{", "\x00",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -26,15 +28,15 @@ func FuzzDecodeService(f *testing.F) {
 			}
 			return
 		}
-		require.Empty(t, s.Validate(), "what Decode takes, Validate takes")
+		require.Empty(t, s.Validate(), "what Decode accepts, Validate accepts")
 		raw, err := json.Marshal(s)
 		require.NoError(t, err)
 		again, errs := Decode(raw)
-		require.NoError(t, errs.Err(), "what is kept as JSON is read again")
-		if s.Build != nil { // compared apart, as JSON: HTML escapes and the order of keys may differ
+		require.NoError(t, errs.Err(), "the encoded entry can be decoded")
+		if s.Build != nil { // compared separately as JSON: HTML escapes and the order of keys may differ
 			require.JSONEq(t, string(s.Build.JobTemplate.Raw), string(again.Build.JobTemplate.Raw))
 			s.Build, again.Build = nil, nil
 		}
-		require.Equal(t, s, again, "and is the same")
+		require.Equal(t, s, again, "and is unchanged")
 	})
 }

@@ -11,10 +11,11 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// maxDeadlineSeconds is the longest that one operation on a service may take: a day.
+// maxDeadlineSeconds is the maximum duration of one operation on a service: a day.
 const maxDeadlineSeconds = 86400
 
-// Validate says all that is wrong with an entry that did not come through Decode, by the same rules. The errors have no lines.
+// Validate returns all errors of an entry that did not come through Decode, by the same rules. The errors have no
+// lines.
 func (s Service) Validate() strictyaml.Errors {
 	found := &strictyaml.Findings{}
 	s.check(found)
@@ -30,7 +31,7 @@ func (s Service) check(found *strictyaml.Findings) {
 		field := strictyaml.Index("workloads", i)
 		w.check(found, field)
 		if earlier, taken := first[w.Identity()]; taken && w.WorkloadRef.Name != "" {
-			found.Refuse(0, field, "is %s once more, which is workloads[%d] already: name each object once", w, earlier)
+			found.Refuse(0, field, "is %s again, which is already workloads[%d]: name each object once", w, earlier)
 			continue
 		}
 		first[w.Identity()] = i
@@ -50,7 +51,7 @@ func (s Service) check(found *strictyaml.Findings) {
 	s.checkRolloutNames(found)
 }
 
-// checkRolloutNames refuses workloads whose Rollouts would have one name.
+// checkRolloutNames rejects workloads whose Rollouts would have the same name.
 func (s Service) checkRolloutNames(found *strictyaml.Findings) {
 	if !s.RollsOut() {
 		return
@@ -60,8 +61,9 @@ func (s Service) checkRolloutNames(found *strictyaml.Findings) {
 		name := [3]string{w.PartyOrDefault(), w.Namespace, w.WorkloadRef.Name}
 		earlier, taken := first[name]
 		if taken && w.WorkloadRef.Name != "" && s.Workloads[earlier].WorkloadRef != w.WorkloadRef {
-			found.Refuse(0, strictyaml.Index("workloads", i), "is %s, and workloads[%d] is %s: with a strategy each has a Rollout of its workload's name, and "+
-				"one name has one Rollout; put them into different services", w, earlier, s.Workloads[earlier])
+			found.Refuse(0, strictyaml.Index("workloads", i),
+				"is %s, and workloads[%d] is %s: with a strategy each has a Rollout of its workload's name, and "+
+					"one name has one Rollout; put them into different services", w, earlier, s.Workloads[earlier])
 			continue
 		}
 		first[name] = i
@@ -78,7 +80,7 @@ func (w Workload) check(found *strictyaml.Findings, field string) {
 	for i, label := range w.Labels {
 		at, wrong := strictyaml.Index(strictyaml.Join(field, "labels"), i), ValidLabel(label)
 		if wrong == nil && seen[label] {
-			wrong = fmt.Errorf("is %s once more: name each label once", label)
+			wrong = fmt.Errorf("is %s a second time: name each label once", label)
 		}
 		found.Check(0, at, wrong)
 		seen[label] = true
@@ -117,19 +119,22 @@ func (p Package) check(found *strictyaml.Findings) {
 	checkName(found, "package.container", p.Container, validation.IsDNS1123Label)
 	switch {
 	case p.MountPath == "":
-		found.Refuse(0, "package.mountPath", "is required: say where in the container the package is unpacked")
+		found.Refuse(0, "package.mountPath", "is required: give the folder in the container where the package is "+
+			"unpacked")
 	case !path.IsAbs(p.MountPath):
 		found.Refuse(0, "package.mountPath", "must be an absolute path, not %s", strictyaml.Quote(p.MountPath))
 	case p.MountPath != path.Clean(p.MountPath) || strings.Contains(p.MountPath, ":"):
-		found.Refuse(0, "package.mountPath", "must be a plain path without \"..\", \".\", \"//\", \":\" and a \"/\" at its end, not %s",
+		found.Refuse(0, "package.mountPath", "must be a plain path without \"..\", \".\", \"//\", \":\" and a \"/\" "+
+			"at its end, not %s",
 			strictyaml.Quote(p.MountPath))
 	case p.MountPath == "/":
-		found.Refuse(0, "package.mountPath", "must not be the root directory: the package would hide all that the image holds")
+		found.Refuse(0, "package.mountPath", "must not be the root directory: the package would hide all that the "+
+			"image holds")
 	}
 	if p.File != "" {
 		found.Check(0, "package.file", source.ValidFile(p.File))
 		if p.Unpacked() {
-			found.Refuse(0, "package.file", "is for a package that is kept whole: add unpack: false, or leave it out")
+			found.Refuse(0, "package.file", "is for a package that is not unpacked: add unpack: false, or leave it out")
 		}
 	}
 	if p.Credentials != "" {
@@ -137,7 +142,7 @@ func (p Package) check(found *strictyaml.Findings) {
 	}
 }
 
-// checkName holds a name against one of the rules of Kubernetes.
+// checkName checks a name by one of Kubernetes' rules.
 func checkName(found *strictyaml.Findings, field, name string, rule func(string) []string) {
 	if name == "" {
 		found.Refuse(0, field, "is required")

@@ -1,5 +1,5 @@
-// Package conditions says of every release, in the same few conditions, what a program needs to know of it: does it go on, does it wait
-// and for whom, is it stuck, how did it end. The conditions are derived from the state that people read; they decide nothing.
+// Package conditions derives a few uniform conditions from the state of every release, for programs: does it progress,
+// does it wait and for what, is it stalled, how did it end. No decision depends on them.
 package conditions
 
 import (
@@ -10,43 +10,45 @@ import (
 
 // The types of conditions.
 const (
-	// Progressing: it is being carried out; False once it is over, or while somebody holds it.
+	// Progressing: the release is being carried out; False once it has ended, and while it is paused.
 	Progressing = "Progressing"
-	// Waiting: nothing is done until something happens, which the reason names (Approval, Timer, Pods, Resume …).
+	// Waiting: the release waits for a condition, which the reason names (Approval, Timer, Pods, Resume …).
 	Waiting = "Waiting"
-	// Stalled: it does not go on without help, because something failed or cannot be reached.
+	// Stalled: the release does not continue without help, because something failed or is unreachable.
 	Stalled = "Stalled"
-	// Succeeded, of tasks and rollouts: True or False once it is decided, Unknown before.
+	// Succeeded, of tasks and rollouts: True or False once the outcome is known, Unknown before.
 	Succeeded = "Succeeded"
-	// Available, of servings: every party serves, with all replicas or with some; Unknown while a party cannot be reached.
+	// Available, of servings: every party serves, with all or some of its replicas; Unknown while a party is
+	// unreachable.
 	Available = "Available"
 )
 
-// Reasons that several kinds of release have in common. Other reasons are the names of states and of what is waited for.
+// Reasons that several kinds of release have in common. Other reasons are the names of states and of awaited
+// conditions.
 const (
-	reasonNothing = "NothingToWaitFor"
-	reasonRuns    = "NotOver"
-	reasonSound   = "NoProblem"
-	reasonResume  = "Resume"
+	reasonNothing   = "NothingToWaitFor"
+	reasonNotOver   = "NotOver"
+	reasonNoProblem = "NoProblem"
+	reasonResume    = "Resume"
 )
 
-// set makes the conditions of one release.
+// set builds the conditions of one release.
 type set struct {
 	generation int64
 	list       []metav1.Condition
 }
 
-// fact is why a condition holds or does not, in a word and in a sentence, and since when.
+// fact explains a condition's status: a reason, a message, and since when.
 type fact struct {
 	reason  string
 	message string
 	since   time.Time
 }
 
-// maxMessage is how many characters the definition of a condition allows its message.
+// maxMessage is the maximum length of a condition's message by the definition of metav1.Condition, in characters.
 const maxMessage = 32_768
 
-// add adds a condition that holds, or not, for one of these facts.
+// add adds a condition: True with the fact yes if it holds, otherwise False with the fact no.
 func (s *set) add(kind string, holds bool, yes, no fact) {
 	if holds {
 		s.addAs(kind, metav1.ConditionTrue, yes)
@@ -55,12 +57,12 @@ func (s *set) add(kind string, holds bool, yes, no fact) {
 	}
 }
 
-// addEnd adds whether a release succeeded, once that is decided.
-func (s *set) addEnd(decided, succeeded bool, why fact, began time.Time) {
+// addSucceeded adds the condition Succeeded: Unknown until the outcome is decided.
+func (s *set) addSucceeded(decided, succeeded bool, why fact, began time.Time) {
 	if decided {
 		s.add(Succeeded, succeeded, why, why)
 	} else {
-		s.addAs(Succeeded, metav1.ConditionUnknown, fact{reasonRuns, "", began})
+		s.addAs(Succeeded, metav1.ConditionUnknown, fact{reasonNotOver, "", began})
 	}
 }
 
@@ -72,7 +74,7 @@ func (s *set) addAs(kind string, status metav1.ConditionStatus, f fact) {
 		Reason: f.reason, Message: f.message, LastTransitionTime: metav1.NewTime(f.since.UTC().Truncate(time.Second))})
 }
 
-// latest is the last of these times; nil and zero ones do not count.
+// latest returns the latest of these times; nil and zero times are ignored.
 func latest(times ...*time.Time) time.Time {
 	var last time.Time
 	for _, t := range times {

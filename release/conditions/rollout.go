@@ -10,7 +10,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// OfRollout are the conditions of a rollout. Times are as far as the rollout has them on record.
+// OfRollout returns the conditions of a rollout. Transition times are as exact as the rollout's record.
 func OfRollout(r rollout.Status) []metav1.Condition {
 	since := rolloutSince(r)
 	now := fact{string(r.Phase), r.Reason, since}
@@ -18,31 +18,31 @@ func OfRollout(r rollout.Status) []metav1.Condition {
 	s.addProgress(r, now)
 	var wait fact
 	if r.WaitingFor != nil {
-		wait = fact{camel(string(r.WaitingFor.Kind)), r.WaitingFor.Message, r.WaitingFor.Since}
+		wait = fact{waitReason(string(r.WaitingFor.Kind)), r.WaitingFor.Message, r.WaitingFor.Since}
 	}
 	s.add(Waiting, r.WaitingFor != nil, wait, fact{reasonNothing, "", since})
-	// A failed rollout, and one that somebody else's edit holds, leave their split where it is until a person decides.
+	// A failed or drifted rollout leaves its split unchanged until a user decides.
 	failed := r.Phase == rollout.PhaseFailed
 	stalled := now
 	if !failed {
 		stalled = wait
 	}
 	drifted := r.WaitingFor != nil && r.WaitingFor.Kind == rollout.WaitDrift
-	s.add(Stalled, failed || drifted, stalled, fact{reasonSound, "", r.CreatedAt})
-	s.addEnd(r.Phase.Final() || failed, r.Phase == rollout.PhaseHealthy, now, r.CreatedAt)
+	s.add(Stalled, failed || drifted, stalled, fact{reasonNoProblem, "", r.CreatedAt})
+	s.addSucceeded(r.Phase.Final() || failed, r.Phase == rollout.PhaseHealthy, now, r.CreatedAt)
 	return s.list
 }
 
 func (s *set) addProgress(r rollout.Status, now fact) {
-	held := now
+	paused := now
 	if r.Phase == rollout.PhaseProgressing {
-		held.reason = "Paused"
+		paused.reason = "Paused"
 	}
 	s.add(Progressing, r.Phase == rollout.PhaseProgressing && !r.Paused,
-		fact{cmp.Or(string(r.CurrentStepState), string(r.Phase)), r.Reason, r.CreatedAt}, held)
+		fact{cmp.Or(string(r.CurrentStepState), string(r.Phase)), r.Reason, r.CreatedAt}, paused)
 }
 
-// rolloutSince is when the rollout came into its phase: its end, or what it waits for since then.
+// rolloutSince returns when the rollout entered its current state: its end, the start of its wait, or its last update.
 func rolloutSince(r rollout.Status) time.Time {
 	switch {
 	case r.FinishedAt != nil:
@@ -55,8 +55,8 @@ func rolloutSince(r rollout.Status) time.Time {
 	return r.CreatedAt
 }
 
-// camel makes the reason of a kind of waiting: "approval" is Approval.
-func camel(word string) string {
+// waitReason returns the condition reason of a kind of wait: Approval for "approval".
+func waitReason(word string) string {
 	if word == "" {
 		return "Unknown"
 	}

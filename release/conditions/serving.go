@@ -11,8 +11,8 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// OfServing are the conditions of a serving. What its status has kept of them says since when they hold; for others that is when the
-// status was last written, or what they have on record of their own.
+// OfServing returns the conditions of a serving. kept are the conditions in its status: an unchanged condition keeps
+// its transition time. For others it is the time of the last status write, or a more exact time on record.
 func OfServing(v serving.View, kept []metav1.Condition) []metav1.Condition {
 	since := latest(&v.CreatedAt, v.UpdatedAt)
 	s := set{generation: v.Generation}
@@ -27,10 +27,11 @@ func OfServing(v serving.View, kept []metav1.Condition) []metav1.Condition {
 	s.add(Progressing, runs || v.Phase == kuscia.PhaseProgressing, progress, fact{string(v.Phase), "", since})
 	var wait fact
 	if runs && op.WaitingFor != nil {
-		wait = fact{camel(op.WaitingFor.Kind), op.WaitingFor.Message, op.WaitingFor.Since.Time}
+		wait = fact{waitReason(op.WaitingFor.Kind), op.WaitingFor.Message, op.WaitingFor.Since.Time}
 	}
 	s.add(Waiting, runs && op.WaitingFor != nil, wait, fact{reasonNothing, "", since})
-	s.add(Stalled, v.Phase == kuscia.PhaseFailed, fact{cmp.Or(v.Reason, string(v.Phase)), v.Message, since}, fact{reasonSound, "", since})
+	s.add(Stalled, v.Phase == kuscia.PhaseFailed, fact{cmp.Or(v.Reason, string(v.Phase)), v.Message, since},
+		fact{reasonNoProblem, "", since})
 	for i, c := range s.list {
 		if before := meta.FindStatusCondition(kept, c.Type); before != nil && before.Status == c.Status {
 			s.list[i].LastTransitionTime = before.LastTransitionTime
@@ -39,11 +40,13 @@ func OfServing(v serving.View, kept []metav1.Condition) []metav1.Condition {
 	return s.list
 }
 
-// Keep writes the conditions of a serving into its status, as of the generation that was begun with last: who waits for those of a newer
-// one does not take them for it. A transition is at the time of the write that found it.
-func Keep(kd *kuscia.KusciaDeployment, now time.Time) {
+// UpdateStatus writes the conditions of a serving into its status. Their generation is the one whose processing began
+// last, so that a client that waits for a newer generation does not mistake them for it. The time of a transition is
+// the time of the write that found it.
+func UpdateStatus(kd *kuscia.KusciaDeployment, now time.Time) {
 	st := kd.Status
-	view := serving.View{Generation: st.ObservedGeneration, Phase: cmp.Or(st.Phase, serving.ShownPending), Reason: st.Reason,
+	view := serving.View{Generation: st.ObservedGeneration, Phase: cmp.Or(st.Phase, serving.DisplayedPending),
+		Reason:       st.Reason,
 		Message:      st.Message,
 		TotalParties: st.TotalParties, AvailableParties: st.AvailableParties}
 	if op := st.Operation; op != nil {

@@ -1,4 +1,4 @@
-// Package fieldmanager reads from an object's managedFields who has written it.
+// Package fieldmanager reads from an object's managedFields which client wrote it.
 package fieldmanager
 
 import (
@@ -10,22 +10,23 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 )
 
-// Slipway is the name under which the API server notes what releases write.
+// Slipway is the field manager of the writes of releases.
 const Slipway = "slipway"
 
-// Of is the field manager, other than Slipway, that wrote last at or below one of these JSON Pointers: the name of the tool, "kubectl-edit"
-// for example. Who has removed a field owns nothing of it: where nobody else owns anything there, it is the last other one that owns
-// anything of the spec. The name is "" when the object does not tell.
-func Of(o metav1.Object, pointers ...string) (name string, at metav1.Time) {
-	if name, at = last(o, pointers); name != "" {
+// LastOther returns the field manager, other than Slipway, that last wrote at or below one of these JSON Pointers: the
+// name of the tool, for example "kubectl-edit". A client that removed a field does not own it: if no other manager owns
+// a field there, the result is the last other manager of the spec. The name is "" if managedFields do not contain one.
+func LastOther(o metav1.Object, pointers ...string) (name string, at metav1.Time) {
+	if name, at = lastWriter(o, pointers); name != "" {
 		return name, at
 	}
-	return last(o, []string{"/spec"})
+	return lastWriter(o, []string{"/spec"})
 }
 
-func last(o metav1.Object, pointers []string) (name string, at metav1.Time) {
+func lastWriter(o metav1.Object, pointers []string) (name string, at metav1.Time) {
 	for _, entry := range o.GetManagedFields() {
-		if entry.Manager == Slipway || entry.Subresource == "status" || entry.FieldsV1 == nil || entry.Time == nil || entry.Time.Before(&at) {
+		if entry.Manager == Slipway || entry.Subresource == "status" || entry.FieldsV1 == nil || entry.Time == nil ||
+			entry.Time.Before(&at) {
 			continue
 		}
 		var fields map[string]any
@@ -33,7 +34,7 @@ func last(o metav1.Object, pointers []string) (name string, at metav1.Time) {
 			continue
 		}
 		for _, pointer := range pointers {
-			owned := strings.ReplaceAll(pointer, "/", "/f:") // as FieldsV1 writes the fields that somebody owns
+			owned := strings.ReplaceAll(pointer, "/", "/f:") // the notation of FieldsV1
 			if _, there := jsonpatch.At(fields, owned); there {
 				name, at = entry.Manager, *entry.Time
 			}
@@ -42,7 +43,8 @@ func last(o metav1.Object, pointers []string) (name string, at metav1.Time) {
 	return name, at
 }
 
-// LastIsSlipway says whether the last who wrote to an object was Slipway. Times are whole seconds: of two in one second, nobody is the last.
+// LastIsSlipway reports whether Slipway was the last to write an object. Times are in whole seconds: if another manager
+// wrote in the same second, the result is false.
 func LastIsSlipway(o metav1.Object) bool {
 	var last metav1.Time
 	ours := false

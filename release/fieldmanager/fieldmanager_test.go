@@ -10,29 +10,39 @@ import (
 	"slipway.io/slipway/release/fieldmanager"
 )
 
-func TestOf(t *testing.T) {
+func TestLastOther_FindsLastOtherManager(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	entry := func(manager, subresource, fields string, minutes int) metav1.ManagedFieldsEntry {
 		at := metav1.NewTime(noon.Add(time.Duration(minutes) * time.Minute))
-		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: &at,
+			FieldsV1: metav1.NewFieldsV1(fields)}
 	}
-	const strategy, template = `{"f:spec":{"f:updateStrategy":{"f:partition":{}}}}`, `{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}`
+	const strategy, template = `{"f:spec":{"f:updateStrategy":{"f:partition":{}}}}`,
+		`{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}`
 	for _, tc := range []struct {
 		reason  string
 		entries []metav1.ManagedFieldsEntry
 		want    string
 	}{
-		{"who owns the field", []metav1.ManagedFieldsEntry{entry("helm", "", strategy, 1), entry("kubectl-edit", "", template, 2)}, "helm"},
-		{"the last of several", []metav1.ManagedFieldsEntry{entry("helm", "", strategy, 2), entry("kubectl-edit", "", strategy, 1)}, "helm"},
-		{"Slipway writes there as well", []metav1.ManagedFieldsEntry{entry("helm", "", strategy, 1), entry(fieldmanager.Slipway, "", strategy, 2)}, "helm"},
-		{"who removes a field owns nothing of it", []metav1.ManagedFieldsEntry{entry("kubectl-patch", "", template, 1), entry(fieldmanager.Slipway, "", strategy, 2)}, "kubectl-patch"},
-		{"an autoscaler writes by a subresource", []metav1.ManagedFieldsEntry{entry("autoscaler", "scale", strategy, 1)}, "autoscaler"},
-		{"a controller that only tells how it is", []metav1.ManagedFieldsEntry{entry("kube-controller-manager", "status", strategy, 1),
-			entry("kube-controller-manager", "", `{"f:metadata":{"f:annotations":{"f:revision":{}}}}`, 2)}, ""},
-		{"nobody else is on record", []metav1.ManagedFieldsEntry{entry(fieldmanager.Slipway, "", strategy, 1), {Manager: "old"}}, ""},
+		{"the owner of the field", []metav1.ManagedFieldsEntry{entry("helm", "", strategy, 1),
+			entry("kubectl-edit", "", template, 2)}, "helm"},
+		{"the last of several", []metav1.ManagedFieldsEntry{entry("helm", "", strategy, 2),
+			entry("kubectl-edit", "", strategy, 1)}, "helm"},
+		{"Slipway writes there as well", []metav1.ManagedFieldsEntry{entry("helm", "", strategy, 1),
+			entry(fieldmanager.Slipway, "", strategy, 2)}, "helm"},
+		{"a client that removed the field does not own it",
+			[]metav1.ManagedFieldsEntry{entry("kubectl-patch", "", template, 1),
+				entry(fieldmanager.Slipway, "", strategy, 2)}, "kubectl-patch"},
+		{"an autoscaler writes through a subresource",
+			[]metav1.ManagedFieldsEntry{entry("autoscaler", "scale", strategy, 1)}, "autoscaler"},
+		{"a controller that only writes the status",
+			[]metav1.ManagedFieldsEntry{entry("kube-controller-manager", "status", strategy, 1),
+				entry("kube-controller-manager", "", `{"f:metadata":{"f:annotations":{"f:revision":{}}}}`, 2)}, ""},
+		{"there is no other manager", []metav1.ManagedFieldsEntry{entry(fieldmanager.Slipway, "", strategy, 1),
+			{Manager: "old"}}, ""},
 	} {
-		got, _ := fieldmanager.Of(&metav1.ObjectMeta{ManagedFields: tc.entries}, "/spec/updateStrategy")
+		got, _ := fieldmanager.LastOther(&metav1.ObjectMeta{ManagedFields: tc.entries}, "/spec/updateStrategy")
 		require.Equal(t, tc.want, got, tc.reason)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	// held: a release has borrowed or made the object.
+	// held is true if a release has borrowed or created the object.
 	held    = cel.Annotation("oldObject", rollout.AnnotationHeldBy) + ".hasValue()"
 	anyMark = hold.Claimed + " || " + held
 )
@@ -27,7 +27,7 @@ func (k kind) marked() string {
 	return held
 }
 
-// notOneOf says that the edit is by none of these users.
+// notOneOf returns an expression that is true if the edit is by none of these users.
 func notOneOf(identities []string) string {
 	var list []string
 	for _, identity := range identities {
@@ -36,7 +36,7 @@ func notOneOf(identities []string) string {
 	return "!(request.userInfo.username in [" + strings.Join(list, ", ") + "])"
 }
 
-// borrowed is an expression for the texts in which the object itself says which of its fields are borrowed, by their JSON Pointers.
+// borrowed returns an expression for the texts in which the object lists its borrowed fields, by their JSON Pointers.
 func (k kind) borrowed() string {
 	names := []string{rollout.AnnotationRestore, traffic.AnnotationPlaces}
 	if k.workload {
@@ -49,32 +49,33 @@ func (k kind) borrowed() string {
 	return strings.Join(texts, " + ")
 }
 
-// patches are the JSON Patches that put back what stands.
+// patches returns the expressions that restore the stored values of borrowed fields.
 func (k kind) patches() []string {
 	var out []string
 	for _, pointer := range k.Pointers {
-		out = append(out, putBack(pointer))
+		out = append(out, restoreField(pointer))
 	}
-	// What stands may be open for another template than the edit's. The gate says the same, in whatever order they are asked.
-	if h, gated := hold.Of(k.Group, k.Resource); gated {
+	// The stored field may be open for a template other than the edit's. The gate sets the same value, in whichever
+	// order both policies run.
+	if h, gated := hold.KindFor(k.Group, k.Resource); gated {
 		out = append(out, h.ClaimedPatch())
 	}
 	if k.Metadata {
-		out = append(out, putBackEntries("labels"), putBackEntries("annotations"))
+		out = append(out, restoreEntries("labels"), restoreEntries("annotations"))
 	}
 	return out
 }
 
-// putBack puts one field back where the object says that it, or a field in it, is borrowed.
-func putBack(pointer string) string {
+// restoreField returns the expression that restores one field if the object lists it, or a field in it, as borrowed.
+func restoreField(pointer string) string {
 	return fmt.Sprintf(`!variables.borrowed.contains('"%[1]s') || %[3]s == %[2]s ? [] :
 %[2]s.hasValue() ? [JSONPatch{op: "add", path: "%[1]s", value: %[2]s.value()}] :
 [JSONPatch{op: "remove", path: "%[1]s"}]`, pointer, cel.Field("oldObject", pointer), cel.Field("object", pointer))
 }
 
-// putBackEntries puts back the labels or annotations that the object says are borrowed. Where an edit takes all of them away, their map is
-// made anew first.
-func putBackEntries(part string) string {
+// restoreEntries returns the expression that restores the labels or annotations that the object lists as borrowed. If
+// an edit removed all of them, it first creates their map again.
+func restoreEntries(part string) string {
 	named := fmt.Sprintf(`variables.borrowed.contains('"/metadata/%s/' + jsonpatch.escapeKey(k) + '"')`, part)
 	path := fmt.Sprintf(`"/metadata/%s/" + jsonpatch.escapeKey(k)`, part)
 	was, is := "oldObject.metadata.?"+part+".orValue({})", "object.metadata.?"+part+".orValue({})"
@@ -84,24 +85,26 @@ func putBackEntries(part string) string {
 %[3]s.filter(k, %[4]s && !(k in %[2]s)).map(k, JSONPatch{op: "remove", path: %[5]s})`, part, was, is, named, path)
 }
 
-// written says that an entry k of a pair of labels or annotations is what the gate has written in this request.
-const written = "!(k in p[0]) && k == '" + gate.Label + "' || " +
-	"k == '" + gate.AnnotationBy + "' && p[1][?k] == optional.of(request.userInfo.username)"
+// written is true if an entry k of a pair of labels or annotations was written by the gate in this request.
+const written = "!(k in p[0]) && k == '" + gate.Label + "' || k == " +
+	"'" + gate.AnnotationBy + "' && p[1][?k] == optional.of(request.userInfo.username)"
 
-// markVariables are the names of Slipway's labels and annotations that an edit changes, and the release that they belong to.
+// markVariables are the names of Slipway's labels and annotations that an edit changes, and the release that they
+// belong to.
 var markVariables = []admission.Variable{
 	{Name: "edited", Expression: "[" + entries("labels") + ", " + entries("annotations") +
-		"].map(p, p[0].filter(k, k.startsWith('" + hold.Ours + "') && p[0][?k] != p[1][?k] && !(" + written + ")) + " +
-		"p[1].filter(k, k.startsWith('" + hold.Ours + "') && !(k in p[0]) && !(" + written + "))).map(l, l.join(', ')).filter(t, t != '')"},
+		"].map(p, p[0].filter(k, k.startsWith('" + hold.Prefix + "') && p[0][?k] != p[1][?k] && !(" + written +
+		")) + p[1].filter(k, k.startsWith('" + hold.Prefix + "') && !(k in p[0]) && !(" + written +
+		"))).map(l, l.join(', ')).filter(t, t != '')"},
 	{Name: "holder", Expression: cel.Annotation("oldObject", workloadops.AnnotationClaimedBy) + ".orValue(" +
 		cel.Annotation("oldObject", rollout.AnnotationHeldBy) + ".orValue('a frozen rollout')).split('@')[0]"},
 }
 
-// entries are the labels or annotations before and after the edit.
+// entries returns an expression for the labels or annotations before and after the edit.
 func entries(part string) string {
 	return fmt.Sprintf("[oldObject.metadata.?%[1]s.orValue({}), object.metadata.?%[1]s.orValue({})]", part)
 }
 
-// markMessage is why the edit of a mark is refused.
-const markMessage = "variables.edited.join(', ') + ' belongs to the running release ' + variables.holder + " +
-	"': end that first, or take the object over with the annotation " + rollout.AnnotationRepair + "=<your name>'"
+// markMessage is the message for a rejected edit of a mark.
+const markMessage = "variables.edited.join(', ') + ' belongs to the running release ' + variables.holder + ': end " +
+	"that first, or take the object over with the annotation " + rollout.AnnotationRepair + "=<your name>'"

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// gatePrefix begins, behind the name of the installation, the names of the policies that hold by the label gate.Label.
+	// gatePrefix starts the names, after the installation's name, of the policies that hold by the label gate.Label.
 	gatePrefix = "gate-"
-	// namedPrefix begins those of the policies that have the Rollouts as parameters.
+	// namedPrefix starts the names of the policies that have Rollouts as parameters.
 	namedPrefix = "rollouts-"
-	// notedName and commandsName are those of the policies for the status of Rollouts.
-	notedName    = "status-by"
+	// statusByName and commandsName are the names of the policies for the status of Rollouts.
+	statusByName = "status-by"
 	commandsName = "status"
-	// editorName is that of the policy that notes who edits a Rollout.
+	// editorName is the name of the policy that records who edits a Rollout.
 	editorName = "rollout-by"
 )
 
-// gatePolicies are the policies that hold changes of template of workloads with the label gate.Label. They have no parameters and fail
-// closed: nothing but the API server needs to be alive.
+// gatePolicies returns the policies that hold changes of template of workloads with the label gate.Label. They have no
+// parameters and fail closed: only the API server needs to run.
 func (o Options) gatePolicies(version string) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for _, h := range hold.Kinds() {
@@ -31,39 +31,47 @@ func (o Options) gatePolicies(version string) []*unstructured.Unstructured {
 		match := matching(k)
 		match.ObjectSelector = labelledBy(metav1.LabelSelectorOpExists)
 		out = append(out, o.mutating(version, gatePrefix+k.name(), &admission.MutatingAdmissionPolicySpec{
-			FailurePolicy: new(admission.Fail), MatchConstraints: match, MatchConditions: o.others(), Variables: h.GateVariables(),
+			FailurePolicy: new(admission.Fail), MatchConstraints: match, MatchConditions: o.otherClients(),
+			Variables: h.GateVariables(),
 			Mutations: []admission.Mutation{jsonPatch(h.GatePatch())},
 		}, nil)...)
 	}
 	return out
 }
 
-// namedPolicies are the policies that label a workload that a Rollout names, and hold the edit that comes before the label. Each Rollout of
-// the namespace is a parameter. They fail open: an API server that doesn't know Rollouts, or not yet, would refuse every edit otherwise.
+// namedPolicies returns the policies that label a workload that a Rollout names, and hold an edit that comes before the
+// label. Each Rollout of the namespace is a parameter. They fail open: an API server without the definition of Rollouts
+// would otherwise reject every edit.
 func (o Options) namedPolicies(version string) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for _, h := range hold.Kinds() {
 		k := kindOf(h)
 		match := matching(k)
 		match.ResourceRules[0].Operations = []admission.OperationType{admission.Create, admission.Update}
-		// Conditions are evaluated once for each Rollout of the namespace: a workload that has the label costs nothing so.
+		// Conditions are evaluated once for each Rollout of the namespace; the selector avoids that cost for workloads
+		// that have the label.
 		match.ObjectSelector = labelledBy(metav1.LabelSelectorOpDoesNotExist)
-		conditions := []admission.MatchCondition{{Name: "named", Expression: h.Named()}, {Name: "not-labelled", Expression: hold.Unlabelled}}
-		for _, c := range o.others() {
-			conditions = append(conditions, admission.MatchCondition{Name: c.Name, Expression: hold.OrCreated(c.Expression)})
+		conditions := []admission.MatchCondition{{Name: "named", Expression: h.Named()},
+			{Name: "not-labelled", Expression: hold.Unlabelled}}
+		for _, c := range o.otherClients() {
+			conditions = append(conditions, admission.MatchCondition{Name: c.Name,
+				Expression: hold.OrCreated(c.Expression)})
 		}
-		spec := &admission.MutatingAdmissionPolicySpec{FailurePolicy: new(admission.Ignore), MatchConstraints: match, MatchConditions: conditions,
-			ParamKind: &admission.ParamKind{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.Kind}, Variables: h.GateVariables()}
+		spec := &admission.MutatingAdmissionPolicySpec{FailurePolicy: new(admission.Ignore), MatchConstraints: match,
+			MatchConditions: conditions,
+			ParamKind:       &admission.ParamKind{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.Kind},
+			Variables:       h.GateVariables()}
 		for _, expression := range h.NamedPatches() {
 			spec.Mutations = append(spec.Mutations, jsonPatch(expression))
 		}
 		out = append(out, o.mutating(version, namedPrefix+k.name(), spec,
-			&admission.ParamRef{Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: new(admission.AllowAction)})...)
+			&admission.ParamRef{Selector: &metav1.LabelSelector{},
+				ParameterNotFoundAction: new(admission.AllowAction)})...)
 	}
 	return out
 }
 
-// statusMatch is an edit of the status of a Rollout in any version, which the policies see in the stored one.
+// statusMatch matches edits of the status of Rollouts in every version; the policies see them in the stored one.
 func statusMatch() *admission.MatchResources {
 	status := traffic.Kind{Group: v1beta1.GroupVersion.Group, Resource: v1beta1.Resource.Resource + "/status"}
 	match := matching(kind{Kind: status})
@@ -71,31 +79,35 @@ func statusMatch() *admission.MatchResources {
 	return match
 }
 
-// byPolicy notes in the status of a Rollout who sends a command.
-func (o Options) byPolicy(version string) []*unstructured.Unstructured {
-	return o.mutating(version, notedName, &admission.MutatingAdmissionPolicySpec{
-		FailurePolicy: new(admission.Fail), MatchConstraints: statusMatch(), MatchConditions: []admission.MatchCondition{o.notTheEngine()},
-		Variables: hold.StatusVariables(), Mutations: []admission.Mutation{jsonPatch(hold.StatusPatch())},
+// statusByPolicy returns the policy that records in the status of a Rollout who sends a command.
+func (o Options) statusByPolicy(version string) []*unstructured.Unstructured {
+	return o.mutating(version, statusByName, &admission.MutatingAdmissionPolicySpec{
+		FailurePolicy: new(admission.Fail), MatchConstraints: statusMatch(),
+		MatchConditions: []admission.MatchCondition{o.notTheEngine()},
+		Variables:       hold.StatusVariables(), Mutations: []admission.Mutation{jsonPatch(hold.StatusPatch())},
 	}, nil)
 }
 
-// editorPolicy notes on a Rollout who edits its spec: that is a command, too. Without it nobody is named, so that it fails open.
+// editorPolicy returns the policy that records on a Rollout who edits its spec, because an edit is a command too. It
+// fails open: without it only the name is missing.
 func (o Options) editorPolicy(version string) []*unstructured.Unstructured {
 	match := matching(kind{Kind: traffic.Kind{Group: v1beta1.GroupVersion.Group, Resource: v1beta1.Resource.Resource}})
 	match.ResourceRules[0].APIVersions = []string{v1beta1.GroupVersion.Version}
 	return o.mutating(version, editorName, &admission.MutatingAdmissionPolicySpec{
-		FailurePolicy: new(admission.Ignore), MatchConstraints: match, MatchConditions: []admission.MatchCondition{o.notTheEngine()},
-		Variables: hold.EditorVariables(), Mutations: []admission.Mutation{jsonPatch(hold.EditorPatch())},
+		FailurePolicy: new(admission.Ignore), MatchConstraints: match,
+		MatchConditions: []admission.MatchCondition{o.notTheEngine()},
+		Variables:       hold.EditorVariables(), Mutations: []admission.Mutation{jsonPatch(hold.EditorPatch())},
 	}, nil)
 }
 
-// commandsSpec refuses what isn't a command in the status of a Rollout.
+// commandsSpec rejects changes of a Rollout's status that are not commands.
 func (o Options) commandsSpec() *admission.ValidatingAdmissionPolicySpec {
 	return &admission.ValidatingAdmissionPolicySpec{FailurePolicy: new(admission.Fail), MatchConstraints: statusMatch(),
-		MatchConditions: []admission.MatchCondition{o.notTheEngine()}, Variables: hold.StatusVariables(), Validations: hold.StatusRefusals()}
+		MatchConditions: []admission.MatchCondition{o.notTheEngine()}, Variables: hold.StatusVariables(),
+		Validations: hold.StatusRefusals()}
 }
 
-// mutating is a mutating policy and its binding.
+// mutating returns a mutating policy and its binding.
 func (o Options) mutating(version, name string, spec *admission.MutatingAdmissionPolicySpec,
 	params *admission.ParamRef) []*unstructured.Unstructured {
 	spec.ReinvocationPolicy = admission.IfNeededReinvocationPolicy
@@ -104,11 +116,12 @@ func (o Options) mutating(version, name string, spec *admission.MutatingAdmissio
 			PolicyName: o.Name + "-" + name, ParamRef: params, MatchResources: o.namespaces()})}
 }
 
-// kindOf is a kind that the gate holds, as the guard names it.
+// kindOf returns the guard's kind for one of the gate's.
 func kindOf(h hold.Kind) kind {
 	return kind{traffic.Kind{Group: h.Group, Resource: h.Resource}, true}
 }
 
 func jsonPatch(expression string) admission.Mutation {
-	return admission.Mutation{PatchType: admission.PatchTypeJSONPatch, JSONPatch: &admission.JSONPatch{Expression: expression}}
+	return admission.Mutation{PatchType: admission.PatchTypeJSONPatch,
+		JSONPatch: &admission.JSONPatch{Expression: expression}}
 }

@@ -1,6 +1,7 @@
-// Package guard writes the admission policies by which the API server itself keeps what a release has borrowed: somebody else's edit of a
-// borrowed field is put back to what stands, the rest of that edit goes through, and Slipway's own marks can't be edited. They are made
-// from the same tables as the code that borrows, so that no borrowed field is left out. It touches nothing.
+// Package guard builds the admission policies by which the API server protects what a release has borrowed. A change of
+// a borrowed field by another client is reverted to the stored value, the rest of that edit is applied, and Slipway's
+// own marks cannot be edited. The policies are made from the same tables as the code that borrows, so that no borrowed
+// field is left out. The package does no I/O.
 package guard
 
 import (
@@ -19,42 +20,46 @@ import (
 //go:generate go run ./generate ../../deploy/guard/policies.yaml
 
 const (
-	// DefaultName is what the names of the policies begin with.
+	// DefaultName is the default prefix of the policies' names.
 	DefaultName = "slipway-guard"
-	// LabelGuard stands on the policies and their bindings: the name of the installation that they belong to. A namespace with it is guarded
-	// only by an installation that selects namespaces by it.
+	// LabelGuard is set on the policies and their bindings: the name of the installation that they belong to. A
+	// namespace with this label is guarded only by an installation that selects namespaces by it.
 	LabelGuard = "slipway.io/guard"
-	// AnnotationIdentities holds, as a JSON list, the identities that the guard lets through.
+	// AnnotationIdentities lists, as JSON, the identities whose edits pass.
 	AnnotationIdentities = "slipway.io/engine-identities"
-	// InNamespace stands in an identity for the namespace of the object that is edited.
+	// InNamespace is the placeholder in an identity for the namespace of the edited object.
 	InNamespace = "{namespace}"
-	// NamespaceOff is the value of LabelGuard on a namespace that wants no guard.
+	// NamespaceOff is the value of LabelGuard on a namespace that opts out.
 	NamespaceOff = "off"
 )
 
-// DefaultIdentities are the service accounts of deploy/rbac: the engine's, and that of a party's worker in the namespace of the object.
+// DefaultIdentities returns the service accounts of deploy/rbac: the engine's, and that of a party's worker in the
+// namespace of the object.
 func DefaultIdentities() []string {
 	return []string{"system:serviceaccount:slipway:slipway", "system:serviceaccount:" + InNamespace + ":slipway-party"}
 }
 
-// Options say what is guarded, and against whom. The zero value is usable.
+// Options specify what is guarded, and whose edits pass. The zero value is usable.
 type Options struct {
-	// Name is what the names of the policies begin with; default: DefaultName. Two installations on one cluster need different ones.
+	// Name is the prefix of the policies' names; default: DefaultName. Two installations on one cluster need different
+	// names.
 	Name string
 	// Identities are the users whose edits pass: the engine's; default: DefaultIdentities.
 	Identities []string
-	// Namespaces selects the namespaces that are guarded; nil: all. One with LabelGuard is only if this selects by that label.
+	// Namespaces selects the namespaces that are guarded; nil: all. A namespace with LabelGuard is included only if
+	// this selects by that label.
 	Namespaces *metav1.LabelSelector
-	// Custom are more kinds that scripts change, beside Istio's.
+	// Custom are further kinds that scripts change, in addition to Istio's.
 	Custom []traffic.Kind
-	// NoGate leaves out the gate: what holds changes of the workloads that Rollouts name.
+	// NoGate omits the gate, which holds changes of the workloads that Rollouts name.
 	NoGate bool
-	// NoRollouts leaves out the policies that refer to Rollouts: the cluster doesn't know them, or they are another product's.
+	// NoRollouts omits the policies that refer to Rollouts: the cluster has no definition of them, or it belongs to
+	// another product.
 	NoRollouts bool
 }
 
-// Policies are the policies and their bindings, in the version of admissionregistration.k8s.io that the cluster serves of each kind. A
-// version "" leaves the kind out.
+// Policies returns the policies and their bindings, in the versions of admissionregistration.k8s.io that the cluster
+// serves. An empty version omits that kind of policy.
 func Policies(o Options, mutating, validating string) []*unstructured.Unstructured {
 	o = o.withDefaults()
 	var out []*unstructured.Unstructured
@@ -64,7 +69,7 @@ func Policies(o Options, mutating, validating string) []*unstructured.Unstructur
 			out = append(out, o.gatePolicies(mutating)...)
 		}
 		if !o.NoGate && !o.NoRollouts {
-			out = slices.Concat(out, o.namedPolicies(mutating), o.byPolicy(mutating), o.editorPolicy(mutating))
+			out = slices.Concat(out, o.namedPolicies(mutating), o.statusByPolicy(mutating), o.editorPolicy(mutating))
 		}
 		for _, k := range all {
 			out = append(out, o.mutating(mutating, k.name(), o.mutatingSpec(k), nil)...)
@@ -79,20 +84,21 @@ func Policies(o Options, mutating, validating string) []*unstructured.Unstructur
 	return out
 }
 
-// marksName is the name of the policy that keeps the marks, behind that of the installation.
+// marksName is the name, after the installation's, of the policy that protects the marks.
 const marksName = "marks"
 
-// object is one object of the installation.
+// object builds one object of the installation.
 func (o Options) object(version, kind, name string, spec any) *unstructured.Unstructured {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
 	if err != nil {
-		panic(err) // a type of Kubernetes' own: it always converts
+		panic(err) // unreachable: a Kubernetes type always converts
 	}
 	identities, err := json.Marshal(o.Identities)
 	if err != nil {
-		panic(err) // texts: they always marshal
+		panic(err) // unreachable: strings always marshal
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": admission.GroupName + "/" + version, "kind": kind, "spec": content}}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": admission.GroupName + "/" + version,
+		"kind": kind, "spec": content}}
 	u.SetName(o.Name + "-" + name)
 	u.SetLabels(map[string]string{LabelGuard: o.Name})
 	u.SetAnnotations(map[string]string{AnnotationIdentities: string(identities)})
@@ -104,7 +110,7 @@ func (o Options) mutatingSpec(k kind) *admission.MutatingAdmissionPolicySpec {
 		FailurePolicy: new(admission.Ignore), MatchConstraints: matching(k), MatchConditions: o.conditions(k.marked()),
 		Variables: []admission.Variable{{Name: "borrowed", Expression: k.borrowed()}},
 	}
-	if h, gated := hold.Of(k.Group, k.Resource); gated {
+	if h, gated := hold.KindFor(k.Group, k.Resource); gated {
 		spec.Variables = append(spec.Variables, h.Variables()...)
 	}
 	for _, expression := range k.patches() {
@@ -115,21 +121,25 @@ func (o Options) mutatingSpec(k kind) *admission.MutatingAdmissionPolicySpec {
 
 func (o Options) validatingSpec(all []kind) *admission.ValidatingAdmissionPolicySpec {
 	return &admission.ValidatingAdmissionPolicySpec{
-		FailurePolicy: new(admission.Ignore), MatchConstraints: matching(all...), MatchConditions: o.conditions(anyMark),
-		Variables: markVariables,
+		FailurePolicy: new(admission.Ignore), MatchConstraints: matching(all...),
+		MatchConditions: o.conditions(anyMark),
+		Variables:       markVariables,
 		Validations: []admission.Validation{{Expression: "variables.edited.size() == 0", MessageExpression: markMessage,
-			Message: "labels and annotations of slipway.io belong to a running release", Reason: new(metav1.StatusReasonForbidden)}},
+			Message: "labels and annotations of slipway.io belong to a running release",
+			Reason:  new(metav1.StatusReasonForbidden)}},
 	}
 }
 
-// validating is a validating policy and its binding.
-func (o Options) validating(version, name string, spec *admission.ValidatingAdmissionPolicySpec) []*unstructured.Unstructured {
+// validating returns a validating policy and its binding.
+func (o Options) validating(version, name string,
+	spec *admission.ValidatingAdmissionPolicySpec) []*unstructured.Unstructured {
 	return []*unstructured.Unstructured{o.object(version, "ValidatingAdmissionPolicy", name, spec),
 		o.object(version, "ValidatingAdmissionPolicyBinding", name, &admission.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: o.Name + "-" + name, ValidationActions: []admission.ValidationAction{admission.Deny}, MatchResources: o.namespaces()})}
+			PolicyName: o.Name + "-" + name, ValidationActions: []admission.ValidationAction{admission.Deny},
+			MatchResources: o.namespaces()})}
 }
 
-// namespaces are the namespaces that a binding holds for.
+// namespaces returns the namespaces that a binding applies to.
 func (o Options) namespaces() *admission.MatchResources {
 	selector := &metav1.LabelSelector{}
 	if o.Namespaces != nil {
@@ -143,7 +153,7 @@ func (o Options) namespaces() *admission.MatchResources {
 	return &admission.MatchResources{NamespaceSelector: selector}
 }
 
-// matching are edits of objects of these kinds: not their deletion, nor their status or scale.
+// matching matches edits of objects of these kinds: not their deletion, status or scale.
 func matching(kinds ...kind) *admission.MatchResources {
 	var rules []admission.NamedRuleWithOperations
 	for _, k := range kinds {
@@ -156,16 +166,18 @@ func matching(kinds ...kind) *admission.MatchResources {
 	return &admission.MatchResources{ResourceRules: rules, MatchPolicy: new(admission.Equivalent)}
 }
 
-// conditions say which edits are looked at: of objects with a mark, by somebody else than the engine, unless somebody repairs the object.
+// conditions select edits of objects with a mark, by a client other than the engine, unless the object is under repair.
 func (o Options) conditions(marked string) []admission.MatchCondition {
-	return append([]admission.MatchCondition{{Name: "borrowed", Expression: marked}}, o.others()...)
+	return append([]admission.MatchCondition{{Name: "borrowed", Expression: marked}}, o.otherClients()...)
 }
 
-// others are the conditions of an edit by somebody else than the engine, of an object that nobody repairs.
-func (o Options) others() []admission.MatchCondition {
+// otherClients returns the conditions for an edit by a client other than the engine, of an object that is not under
+// repair.
+func (o Options) otherClients() []admission.MatchCondition {
 	return []admission.MatchCondition{{Name: "not-repaired", Expression: hold.NotRepaired}, o.notTheEngine()}
 }
 
 func (o Options) notTheEngine() admission.MatchCondition {
-	return admission.MatchCondition{Name: "not-the-engine", Expression: notOneOf(slices.Compact(slices.Sorted(slices.Values(o.Identities))))}
+	return admission.MatchCondition{Name: "not-the-engine",
+		Expression: notOneOf(slices.Compact(slices.Sorted(slices.Values(o.Identities))))}
 }

@@ -17,8 +17,8 @@ import (
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-// The manifests of deploy/guard are those of this package.
-func TestTheManifestIsCurrent(t *testing.T) {
+// The manifest in deploy/guard is the output of this package.
+func TestManifestIsCurrent(t *testing.T) {
 	t.Parallel()
 	want, err := Manifest()
 	require.NoError(t, err)
@@ -48,13 +48,14 @@ func expressionsOf(t *testing.T, policy *unstructured.Unstructured) string {
 	return strings.Join(out, "\n")
 }
 
-// Every field that the code borrows has a patch of its own, in the policy of its kind.
-func TestEveryBorrowedFieldIsPutBack(t *testing.T) {
+// Each field that the code borrows has its own patch, in the policy of its kind.
+func TestEveryBorrowedFieldIsRestored(t *testing.T) {
 	t.Parallel()
 	policies := byName(Policies(Options{}, "v1", "v1"))
-	for key, pointers := range pods.Borrowed() {
+	for key, pointers := range pods.BorrowedFields() {
 		group, kind, _ := strings.Cut(key, "/")
-		text := expressionsOf(t, policies[fmt.Sprintf("MutatingAdmissionPolicy slipway-guard-%ss.%s", strings.ToLower(kind), group)])
+		text := expressionsOf(t, policies[fmt.Sprintf("MutatingAdmissionPolicy slipway-guard-%ss.%s",
+			strings.ToLower(kind), group)])
 		require.NotEmpty(t, pointers, key)
 		for _, pointer := range pointers {
 			require.Contains(t, text, `{op: "add", path: "`+pointer+`"`, key)
@@ -74,7 +75,7 @@ func TestEveryBorrowedFieldIsPutBack(t *testing.T) {
 	}
 }
 
-// Each policy holds for edits of the objects themselves: no deletion, no status, no scale.
+// Each policy applies to edits of the objects themselves: not to deletions, status or scale.
 func TestOnlyEditsAreGuarded(t *testing.T) {
 	t.Parallel()
 	for _, o := range Policies(Options{}, "v1", "v1") {
@@ -104,18 +105,21 @@ func TestOnlyEditsAreGuarded(t *testing.T) {
 
 func TestIdentities(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, `!(request.userInfo.username in ['system:serviceaccount:' + request.namespace + ':slipway-party', 'o\'neil'])`,
+	require.Equal(t,
+		`!(request.userInfo.username in ['system:serviceaccount:' + request.namespace + ':slipway-party', 'o\'neil'])`,
 		notOneOf([]string{"system:serviceaccount:{namespace}:slipway-party", "o'neil"}))
-	found := Find(unstructureds(Policies(Options{Identities: []string{"engine", "system:serviceaccount:{namespace}:worker"}}, "v1", "v1")))
+	found := Find(unstructureds(Policies(Options{Identities: []string{"engine",
+		"system:serviceaccount:{namespace}:worker"}}, "v1", "v1")))
 	require.Len(t, found, 1)
 	cases := map[string]struct {
 		reason, user, namespace string
 		passes                  bool
 	}{
-		"Engine":  {"An identity passes as it is written.", "engine", "shop", true},
-		"Party":   {"A party's account passes in its own namespace.", "system:serviceaccount:shop:worker", "shop", true},
+		"Engine": {"An identity passes as it is written.", "engine", "shop", true},
+		"Party": {"A party's account passes in its own namespace.", "system:serviceaccount:shop:worker", "shop",
+			true},
 		"Another": {"A party's account is a stranger elsewhere.", "system:serviceaccount:shop:worker", "pay", false},
-		"Person":  {"Nobody else passes.", "anna", "shop", false},
+		"Person":  {"No other user passes.", "anna", "shop", false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +137,7 @@ func unstructureds(objects []*unstructured.Unstructured) []unstructured.Unstruct
 	return out
 }
 
-func TestWhatIsInstalled(t *testing.T) {
+func TestFind_DescribesInstallation(t *testing.T) {
 	t.Parallel()
 	selector, err := metav1.ParseToLabelSelector("team=shop")
 	require.NoError(t, err)
@@ -145,11 +149,11 @@ func TestWhatIsInstalled(t *testing.T) {
 	require.Equal(t, "v1beta1", i.Version["deployments.apps"], "each kind in the version that the server has")
 	require.Equal(t, "v1", i.Version[Marks])
 	require.Equal(t, "v1beta1", i.Version["canaries.mesh.example.com"])
-	require.Empty(t, i.Outdated, "it is what this program writes, the kind of one's own included")
+	require.Empty(t, i.Outdated, "it is what this program writes, custom kinds included")
 	require.Empty(t, i.Unbound)
 	require.True(t, i.Guards(map[string]string{"team": "shop"}))
 	require.False(t, i.Guards(map[string]string{"team": "pay"}), "a namespace that is not selected")
-	require.False(t, i.Guards(map[string]string{"team": "shop", LabelGuard: NamespaceOff}), "a namespace that wants no guard")
+	require.False(t, i.Guards(map[string]string{"team": "shop", LabelGuard: NamespaceOff}), "a namespace that opts out")
 
 	selector, err = metav1.ParseToLabelSelector(LabelGuard + "=ours")
 	require.NoError(t, err)
@@ -167,10 +171,10 @@ func TestWhatIsInstalled(t *testing.T) {
 	}
 	i = Find(unstructureds(without))[0]
 	require.Equal(t, []string{"services"}, i.Unbound, "a policy without a binding does nothing")
-	require.Equal(t, []string{"deployments.apps"}, i.Outdated, "somebody has changed it, or another version has written it")
+	require.Equal(t, []string{"deployments.apps"}, i.Outdated, "it was edited, or written by another version")
 }
 
-func TestWhatAServerDoesNotServeIsLeftOut(t *testing.T) {
+func TestPolicies_OmitKindsThatServerLacks(t *testing.T) {
 	t.Parallel()
 	for _, o := range Policies(Options{}, "", "v1") {
 		require.NotContains(t, o.GetKind(), "Mutating")
@@ -178,8 +182,8 @@ func TestWhatAServerDoesNotServeIsLeftOut(t *testing.T) {
 	require.Empty(t, Policies(Options{}, "", ""))
 }
 
-// What holds by the label fails closed, and needs nothing but the API server; what refers to Rollouts fails open, as a server that doesn't
-// know them would refuse every edit of every workload.
+// The policies that hold by the label fail closed and need only the API server. Those that refer to Rollouts fail open:
+// a server without the definition of Rollouts would reject every edit of every workload.
 func TestTheGate(t *testing.T) {
 	t.Parallel()
 	policies := byName(Policies(Options{}, "v1", "v1"))
@@ -192,12 +196,15 @@ func TestTheGate(t *testing.T) {
 			require.Equal(t, want, failure, name)
 			_, params, _ := unstructured.NestedMap(policy.Object, "spec", "paramKind")
 			require.Equal(t, prefix == namedPrefix, params, name)
-			_, bound, _ := unstructured.NestedMap(policies["MutatingAdmissionPolicyBinding "+name].Object, "spec", "paramRef")
+			_, bound, _ := unstructured.NestedMap(policies["MutatingAdmissionPolicyBinding "+name].Object, "spec",
+				"paramRef")
 			require.Equal(t, prefix == namedPrefix, bound, name)
-			labelled, _, _ := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "objectSelector", "matchExpressions")
+			labelled, _, _ := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "objectSelector",
+				"matchExpressions")
 			operator := map[string]string{gatePrefix: "Exists", namedPrefix: "DoesNotExist"}[prefix]
 			require.Equal(t, []any{map[string]any{"key": gate.Label, "operator": operator}}, labelled,
-				"%s: only workloads with the label can be refused an edit, and only the others are looked up in the Rollouts", name)
+				"%s: only workloads with the label can be refused an edit, and only the others are looked up in the "+
+					"Rollouts", name)
 			require.Contains(t, expressionsOf(t, policy), `{op: "add", path: "`+h.Pointer+`"`, name)
 		}
 	}
@@ -206,13 +213,13 @@ func TestTheGate(t *testing.T) {
 		require.NotContains(t, o.GetName(), namedPrefix)
 	}
 	for _, o := range Policies(Options{NoRollouts: true}, "v1", "v1") {
-		require.NotContains(t, o.GetName(), namedPrefix, "a cluster that doesn't know Rollouts, or on which they are another product's")
+		require.NotContains(t, o.GetName(), namedPrefix, "a cluster without Rollouts, or with those of another product")
 		require.NotContains(t, o.GetName(), "-"+commandsName)
 	}
-	whole := Find(unstructureds(Policies(Options{}, "v1", "v1")))[0]
-	require.True(t, whole.Gates())
-	require.Empty(t, whole.Outdated)
-	alone := Find(unstructureds(Policies(Options{NoGate: true}, "v1", "v1")))[0]
-	require.False(t, alone.Gates())
-	require.True(t, alone.Options().NoGate, "it is repeated without a gate")
+	gated := Find(unstructureds(Policies(Options{}, "v1", "v1")))[0]
+	require.True(t, gated.Gates())
+	require.Empty(t, gated.Outdated)
+	ungated := Find(unstructureds(Policies(Options{NoGate: true}, "v1", "v1")))[0]
+	require.False(t, ungated.Gates())
+	require.True(t, ungated.Options().NoGate, "it is installed again without a gate")
 }

@@ -16,31 +16,32 @@ import (
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-// Installed is an installation of the guard as it was found on a cluster.
+// Installed is an installation of the guard found on a cluster.
 type Installed struct {
 	Name       string
 	Identities []string
-	// Version is the version of admissionregistration.k8s.io in which the policies were read, by the kind that is guarded
+	// Version is the version of admissionregistration.k8s.io in which the policies were read, by guarded kind
 	// ("deployments.apps") or Marks.
 	Version map[string]string
-	// Outdated are the guarded kinds whose policies are not those that this program would write; Unbound those without a binding.
+	// Outdated are the guarded kinds whose policies differ from what this program would write; Unbound those without a
+	// binding.
 	Outdated, Unbound []string
-	// Namespaces are the namespaces that it holds for.
+	// Namespaces are the namespaces that it applies to.
 	Namespaces *metav1.LabelSelector
 }
 
-// Marks stands for Slipway's own labels and annotations among the kinds that are guarded.
+// Marks is the name of Slipway's own labels and annotations among the guarded kinds.
 const Marks = "slipway.io/* labels and annotations"
 
-// StatusBy and StatusCommands stand for the status of Rollouts: who sends a command is noted, and anything else is refused. SpecBy stands for
-// their spec: who edits it is noted.
+// SpecBy, StatusBy and StatusCommands are the names of the guards for Rollouts: SpecBy records who edits a spec,
+// StatusBy who sends a command in the status; StatusCommands rejects all other changes of the status.
 const (
 	SpecBy         = "spec of Rollouts: edits have a name"
 	StatusBy       = "status of Rollouts: commands have a name"
 	StatusCommands = "status of Rollouts: nothing but commands"
 )
 
-// Find tells installations from the policies and bindings with LabelGuard that are on a cluster, in order of their names.
+// Find groups the policies and bindings with LabelGuard that are on a cluster into installations, ordered by name.
 func Find(objects []unstructured.Unstructured) []Installed {
 	byName := map[string][]unstructured.Unstructured{}
 	for _, o := range objects {
@@ -89,7 +90,7 @@ func installed(name string, objects []unstructured.Unstructured) Installed {
 	return i
 }
 
-// outdated are the kinds whose policies differ from what this program would write.
+// outdated returns the kinds whose policies differ from what this program would write.
 func (i Installed) outdated(policies []unstructured.Unstructured) []string {
 	want := map[string]*unstructured.Unstructured{}
 	for _, w := range Policies(i.Options(), "v1", "v1") {
@@ -104,13 +105,13 @@ func (i Installed) outdated(policies []unstructured.Unstructured) []string {
 	return out
 }
 
-// guardedBy is what a policy of an installation guards.
+// guardedBy returns what a policy of an installation guards.
 func guardedBy(name string, policy unstructured.Unstructured) string {
 	guarded := strings.TrimPrefix(policy.GetName(), name+"-")
 	switch guarded {
 	case marksName:
 		return Marks
-	case notedName:
+	case statusByName:
 		return StatusBy
 	case commandsName:
 		return StatusCommands
@@ -126,7 +127,7 @@ func guardedBy(name string, policy unstructured.Unstructured) string {
 	return guarded
 }
 
-// within says that everything that one value says stands in another one too, which may have defaults besides.
+// within reports whether have contains everything in want; have may contain more, such as defaults.
 func within(want, have any) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -146,7 +147,7 @@ func within(want, have any) bool {
 	return want == have
 }
 
-// Options are those with which the installation can be repeated.
+// Options returns the options with which to install the installation again.
 func (i Installed) Options() Options {
 	o := Options{Name: i.Name, Identities: slices.Clone(i.Identities), Namespaces: i.Namespaces.DeepCopy()}
 	o.NoGate = !i.Gates()
@@ -159,7 +160,7 @@ func (i Installed) Options() Options {
 	return o
 }
 
-// Guards says that an installation guards objects of a namespace with these labels.
+// Guards reports whether an installation guards objects in a namespace with these labels.
 func (i Installed) Guards(namespace map[string]string) bool {
 	if i.Namespaces == nil {
 		return true
@@ -168,25 +169,26 @@ func (i Installed) Guards(namespace map[string]string) bool {
 	return err == nil && selector.Matches(labels.Set(namespace))
 }
 
-// Passes says that an installation lets the edits of a user pass, in a namespace.
+// Passes reports whether an installation lets the edits of a user in a namespace pass.
 func (i Installed) Passes(user, namespace string) bool {
 	return slices.ContainsFunc(i.Identities, func(identity string) bool {
 		return strings.ReplaceAll(identity, InNamespace, namespace) == user
 	})
 }
 
-// Gates says that the installation has a gate.
+// Gates reports whether the installation includes the gate.
 func (i Installed) Gates() bool {
 	return slices.ContainsFunc(Gated(true), func(name string) bool { return i.Version[name] != "" })
 }
 
-// Names of what the gate holds among what is guarded begin with these: by the label, and by the Rollouts themselves.
+// gatedKind and namedKind are prefixes of the names of what the gate holds: by the label, and by the Rollouts
+// themselves.
 const (
 	gatedKind = "gate: "
 	namedKind = "gate by Rollouts: "
 )
 
-// Gated are the names of what the gate holds, on a cluster that knows Rollouts or one that doesn't.
+// Gated returns the names of what the gate holds, on a cluster with or without Rollouts.
 func Gated(rollouts bool) []string {
 	var out []string
 	for _, h := range hold.Kinds() {
@@ -202,7 +204,7 @@ func Gated(rollouts bool) []string {
 	return out
 }
 
-// Kinds are the names of what is guarded by default, Marks the last.
+// Kinds returns the names of what is guarded by default, Marks last.
 func Kinds() []string {
 	var out []string
 	for _, k := range kinds(nil) {
@@ -211,11 +213,11 @@ func Kinds() []string {
 	return append(out, Marks)
 }
 
-// Fields are the fields of a kind that are guarded, in words.
+// Fields returns the guarded fields of a kind as text.
 func Fields(name string, o Options) string {
 	for _, h := range hold.Kinds() {
 		if name == gatedKind+kindOf(h).name() || name == namedKind+kindOf(h).name() {
-			return words(h.Pointer)
+			return dottedPath(h.Pointer)
 		}
 	}
 	for _, k := range kinds(o.Custom) {
@@ -224,7 +226,7 @@ func Fields(name string, o Options) string {
 		}
 		var fields []string
 		for _, pointer := range k.Pointers {
-			fields = append(fields, words(pointer))
+			fields = append(fields, dottedPath(pointer))
 		}
 		if k.Metadata {
 			fields = append(fields, "labels and annotations that a script sets")
@@ -234,7 +236,7 @@ func Fields(name string, o Options) string {
 	return ""
 }
 
-// words is a JSON Pointer as people write it.
-func words(pointer string) string {
+// dottedPath returns a JSON Pointer as a dotted path.
+func dottedPath(pointer string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(pointer, "/"), "/", ".")
 }

@@ -12,18 +12,18 @@ import (
 // kind is a kind of object that releases borrow.
 type kind struct {
 	traffic.Kind
-	// workload says that the mark is the claim; else it is the name of the holder.
+	// workload is true if the mark is the claim; otherwise it is the name of the holder.
 	workload bool
 }
 
-// name names the kind, as kubectl does: "deployments.apps".
+// name returns the name of the kind as kubectl prints it: "deployments.apps".
 func (k kind) name() string { return strings.TrimSuffix(k.Resource+"."+k.Group, ".") }
 
-// kinds are all kinds that releases borrow, in order of their names.
+// kinds returns all kinds that releases borrow, ordered by name.
 func kinds(custom []traffic.Kind) []kind {
 	found := map[string]kind{}
 	add := func(k kind) { found[k.name()] = k }
-	for key, pointers := range pods.Borrowed() {
+	for key, pointers := range pods.BorrowedFields() {
 		group, name, _ := strings.Cut(key, "/")
 		add(kind{traffic.Kind{Group: group, Resource: strings.ToLower(name) + "s", Pointers: pointers}, true})
 	}

@@ -13,13 +13,13 @@ const manifestHead = `# The guard and the gate in the API server, as "slipway gu
 # product works on Rollouts: the command finds that out, and leaves its objects alone.
 `
 
-// Manifest is the content of deploy/guard/policies.yaml.
+// Manifest returns the content of deploy/guard/policies.yaml.
 func Manifest() ([]byte, error) {
 	body, err := YAML(Policies(Options{}, "v1", "v1"))
 	return append([]byte(manifestHead), body...), err
 }
 
-// YAML are objects as documents of YAML.
+// YAML returns objects as YAML documents.
 func YAML(objects []*unstructured.Unstructured) ([]byte, error) {
 	var out bytes.Buffer
 	for _, o := range objects {

@@ -1,4 +1,4 @@
-// Package instant is how objects say when something was.
+// Package instant provides the timestamp type of API objects.
 package instant
 
 import (
@@ -10,10 +10,11 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 )
 
-// Micro is a metav1.MicroTime that is written in the same way, to the microsecond, and read as whoever else may have written it. An API server takes more for a
-// date-time than a MicroTime is read from, which wants a fraction of a second
-// (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation), and one object that cannot be read keeps a watch
-// from telling of all others. What is no time at all is the zero time.
+// Micro is a metav1.MicroTime that is written like one, to the microsecond, but accepts every date-time that an API
+// server accepts. An API server accepts more than a MicroTime can be read from, which requires a fraction of a second
+// (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation). One
+// object that cannot be decoded would keep a watch from delivering all others. A text that is not a valid time becomes
+// the zero time.
 //
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:Format=date-time
@@ -21,10 +22,10 @@ type Micro struct {
 	metav1.MicroTime `json:",inline"`
 }
 
-// MicroOf is a time as a Micro.
+// MicroOf returns a time as a Micro.
 func MicroOf(at time.Time) Micro { return Micro{metav1.NewMicroTime(at)} }
 
-// UnmarshalJSON implements json.Unmarshaler. The result is local time, as that of metav1.MicroTime is.
+// UnmarshalJSON implements json.Unmarshaler. The result is in local time, like that of metav1.MicroTime.
 func (m *Micro) UnmarshalJSON(raw []byte) error {
 	var text string // null leaves it empty
 	if err := json.Unmarshal(raw, &text); err != nil {
@@ -40,7 +41,7 @@ func (m *Micro) UnmarshalJSON(raw []byte) error {
 // DeepCopyInto copies m.
 func (m *Micro) DeepCopyInto(out *Micro) { *out = *m }
 
-// DeepCopy is a copy of m.
+// DeepCopy returns a copy of m.
 func (m *Micro) DeepCopy() *Micro {
 	if m == nil {
 		return nil

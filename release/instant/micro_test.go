@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/release/instant"
 )
 
-func TestMicroIsReadAsTheAPIServerTakesIt(t *testing.T) {
+func TestMicro_ReadsEveryDateTimeThatAPIServerAccepts(t *testing.T) {
 	t.Parallel()
 	second := time.Date(2026, 3, 1, 9, 0, 5, 0, time.UTC)
 	for text, want := range map[string]time.Time{
@@ -22,9 +22,9 @@ func TestMicroIsReadAsTheAPIServerTakesIt(t *testing.T) {
 		"2026-03-01T09:00:05.25Z":             second.Add(250 * time.Millisecond),
 		"2026-03-01T09:00:05.123456789+00:00": second.Add(123456789 * time.Nanosecond),
 		"2026-03-01t09:00:05z":                second,
-		"2026-03-01T09:00:05+99:99":           {}, // taken, although it is no time
+		"2026-03-01T09:00:05+99:99":           {}, // accepted, although it is not a valid time
 	} {
-		require.True(t, strfmt.IsDateTime(text), "%s is taken for a date-time", text)
+		require.True(t, strfmt.IsDateTime(text), "%s is accepted as a date-time", text)
 		var at instant.Micro
 		require.NoError(t, json.Unmarshal([]byte(`"`+text+`"`), &at), text)
 		require.True(t, want.Equal(at.Time), "%s: %s", text, at)
@@ -32,10 +32,10 @@ func TestMicroIsReadAsTheAPIServerTakesIt(t *testing.T) {
 	var at *instant.Micro
 	require.NoError(t, json.Unmarshal([]byte(`null`), &at))
 	require.Nil(t, at)
-	require.Error(t, json.Unmarshal([]byte(`7`), &instant.Micro{}), "no API server takes that")
+	require.Error(t, json.Unmarshal([]byte(`7`), &instant.Micro{}), "no API server accepts that")
 }
 
-func TestMicroIsWrittenAsMicroTime(t *testing.T) {
+func TestMicro_IsWrittenLikeMicroTime(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 9, 0, 5, 123456000, time.UTC)
 	ours, err := json.Marshal(instant.MicroOf(at))
@@ -44,5 +44,5 @@ func TestMicroIsWrittenAsMicroTime(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(theirs), string(ours))
 	var again metav1.MicroTime
-	require.NoError(t, json.Unmarshal(ours, &again), "earlier builds read it")
+	require.NoError(t, json.Unmarshal(ours, &again), "earlier builds can read it")
 }

@@ -1,6 +1,6 @@
-// Package jsonpatch makes and applies JSON Patches (RFC 6902), and reads and writes what JSON Pointers (RFC 6901) lead to, in objects as
-// the API server has them: map[string]any, []any, string, bool, int64, float64 and nil. Pointers lead through members of objects only,
-// not into lists.
+// Package jsonpatch creates and applies JSON Patches (RFC 6902), and reads and writes the values at JSON Pointers (RFC
+// 6901), in objects as decoded from the API server: map[string]any, []any, string, bool, int64, float64 and nil.
+// Pointers go through members of objects only, not into lists.
 package jsonpatch
 
 import (
@@ -29,22 +29,22 @@ const (
 	opRemove  = "remove"
 )
 
-// Test refuses the whole patch unless the value at a pointer is this one.
+// Test makes the whole patch fail unless the value at a pointer equals value.
 func Test(path string, value any) Op { return Op{Op: opTest, Path: path, Value: value} }
 
-// Add puts a value in the place of an older one, if there is one. What the last step of the path is in must be there.
+// Add sets a value and replaces an existing one. The parent must exist.
 func Add(path string, value any) Op { return Op{Op: opAdd, Path: path, Value: value} }
 
-// Replace puts a value in the place of an older one, which must be there.
+// Replace replaces a value, which must exist.
 func Replace(path string, value any) Op { return Op{Op: opReplace, Path: path, Value: value} }
 
-// Remove removes a value, which must be there.
+// Remove removes a value, which must exist.
 func Remove(path string) Op { return Op{Op: opRemove, Path: path} }
 
-// Adds says whether the operation is an Add.
+// Adds reports whether the operation is an add.
 func (o Op) Adds() bool { return o.Op == opAdd }
 
-// MarshalJSON keeps a value that is empty: an add without a value would be no patch.
+// MarshalJSON keeps an empty value: an add without a value is not a valid operation.
 func (o Op) MarshalJSON() ([]byte, error) {
 	if o.Op == opRemove {
 		return json.Marshal(map[string]any{"op": o.Op, "path": o.Path})
@@ -52,8 +52,8 @@ func (o Op) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{"op": o.Op, "path": o.Path, "value": o.Value})
 }
 
-// ParseUndo reads a patch of adds and removes that was saved on an object. Anything else is refused, and so is a change of a place that was
-// not borrowed: somebody has changed it.
+// ParseUndo reads a patch of adds and removes that was saved on an object. It rejects other operations, and changes of
+// a pointer that was not borrowed: then another client has edited the saved patch.
 func ParseUndo(text string, borrowed func(pointer string) bool) ([]Op, error) {
 	var patch []Op
 	if err := utiljson.Unmarshal([]byte(text), &patch); err != nil {
@@ -71,7 +71,7 @@ func ParseUndo(text string, borrowed func(pointer string) bool) ([]Op, error) {
 	return patch, nil
 }
 
-// Normalise gives a decoded value the types of the API server's objects: whole numbers are int64.
+// Normalise converts a decoded value to the types of the API server's objects: integers become int64.
 func Normalise(value any) any {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -89,16 +89,16 @@ var (
 	unescaper = strings.NewReplacer("~1", "/", "~0", "~")
 )
 
-// Escape spells a key as one step of a pointer.
+// Escape encodes a key as one token of a pointer.
 func Escape(key string) string { return escaper.Replace(key) }
 
-// Unescape is the key that a step of a pointer spells.
+// Unescape decodes a token of a pointer to its key.
 func Unescape(step string) string { return unescaper.Replace(step) }
 
-// Annotation is the pointer to an object's annotation.
+// Annotation returns the pointer to an object's annotation.
 func Annotation(name string) string { return "/metadata/annotations/" + Escape(name) }
 
-// Label is the pointer to an object's label.
+// Label returns the pointer to an object's label.
 func Label(name string) string { return "/metadata/labels/" + Escape(name) }
 
 func steps(pointer string) []string {
@@ -109,13 +109,13 @@ func steps(pointer string) []string {
 	return parts
 }
 
-// At is the value at a pointer; there says whether it exists.
+// At returns the value at a pointer; there reports whether it exists.
 func At(object map[string]any, pointer string) (value any, there bool) {
 	value, there, err := unstructured.NestedFieldNoCopy(object, steps(pointer)...)
 	return value, there && err == nil
 }
 
-// Put sets the value at a pointer, making the objects on the way.
+// Put sets the value at a pointer, and creates the objects on the way.
 func Put(object map[string]any, pointer string, value any) {
 	path := steps(pointer)
 	for _, name := range path[:len(path)-1] {
@@ -129,7 +129,8 @@ func Put(object map[string]any, pointer string, value any) {
 	object[path[len(path)-1]] = value
 }
 
-// Drop removes the value at a pointer, and a map of annotations or labels that is empty then, as the API server does.
+// Drop removes the value at a pointer, and its map of annotations or labels if that is then empty, as the API server
+// does.
 func Drop(object map[string]any, pointer string) {
 	path := steps(pointer)
 	last := len(path) - 1
@@ -140,7 +141,7 @@ func Drop(object map[string]any, pointer string) {
 	}
 }
 
-// members is the object at a path, nil when there is none.
+// members returns the object at a path, nil if there is none.
 func members(object map[string]any, path []string) map[string]any {
 	for _, name := range path {
 		object, _ = object[name].(map[string]any)
@@ -148,7 +149,7 @@ func members(object map[string]any, path []string) map[string]any {
 	return object
 }
 
-// Apply is the object after a patch of adds and removes of members; tests are not looked at.
+// Apply returns a copy of the object after a patch of adds and removes; other operations are ignored.
 func Apply(object map[string]any, patch []Op) map[string]any {
 	out := runtime.DeepCopyJSON(object)
 	for _, op := range patch {
@@ -162,7 +163,8 @@ func Apply(object map[string]any, patch []Op) map[string]any {
 	return out
 }
 
-// Diff are the operations that bring the places named by the pointers from one object to another, missing parents first.
+// Diff returns the operations that change the values at the pointers from one object to the other, missing parents
+// first.
 func Diff(from, to map[string]any, pointers []string) []Op {
 	pointers = slices.Clone(pointers)
 	slices.Sort(pointers)

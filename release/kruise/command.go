@@ -5,21 +5,23 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// Command is what a client asks by having changed an object's status.
+// Command is a request that a client makes by changing an object's status.
 type Command struct {
 	Verb rollout.Verb
-	// ToStep is where a jump goes.
+	// ToStep is the target of a jump.
 	ToStep int
-	// By is who changed the status, as the API server has authenticated them; "" where nothing notes that.
+	// By is the user that changed the status, as authenticated by the API server; "" if no admission policy records it.
 	By string
-	// State is the state of the object to which it is the answer, Gate that of the step; Step the step that was shown.
+	// State is the sequence number of the status that the client edited, Gate the approval gate in it, Step the step
+	// that it showed.
 	State int64
 	Gate  string
 	Step  int
 }
 
-// Pending is the command that a client has left in the status; nil when the status is as the engine wrote it. A step that is named anew is a
-// jump; a state that is set otherwise asks for an approval, whatever state that is: the release says whether it can be.
+// Pending returns the command that a client left in the status; nil if the status is as the engine wrote it. A changed
+// nextStepIndex is a jump. Any changed currentStepState asks for an approval; the release decides whether it can be
+// approved.
 func Pending(s v1beta1.RolloutStatus) *Command {
 	engine := s.Slipway
 	if engine == nil || engine.Seq == 0 {
@@ -38,9 +40,9 @@ func Pending(s v1beta1.RolloutStatus) *Command {
 	return c
 }
 
-// MayWrite says whether a status that is stored may be replaced by that of a release: it carries no command that the release has not heard, or the
-// release is over, so that nobody can hear it any more.
+// MayWrite reports whether the status of a release may replace the stored one: the stored status has no command that
+// the release has not answered, or the release has ended, so that it can no longer take a command.
 func MayWrite(v rollout.View, stored v1beta1.RolloutStatus) bool {
 	pending := Pending(stored)
-	return pending == nil || pending.State <= v.Answered || v.Status.FinishedAt != nil
+	return pending == nil || pending.State <= v.AnsweredState || v.Status.FinishedAt != nil
 }

@@ -12,92 +12,101 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// Do says what is to be done next about a Rollout.
-type Do string
+// ActionKind is the kind of the next action for a Rollout object.
+type ActionKind string
 
-// What can be done. Each is one write, or one command, that can be made again; the object is looked at anew afterwards.
+// The kinds of actions. Each is one write or one command, and is safe to repeat; afterwards the object is read and
+// decided again.
 const (
 	// DoNothing waits for the next change, or until NextAction.At.
-	DoNothing Do = "nothing"
-	// DoGuard puts the finalizer on the object, DoUnguard takes it off.
-	DoGuard   Do = "guard"
-	DoUnguard Do = "unguard"
-	// DoHash notes the hash of the object's strategy on it.
-	DoHash Do = "hash"
-	// DoMark marks the workload as one that the object names; DoRelease gives what holds its change of template back; DoLetGo does both: it
-	// takes the mark off as well.
-	DoMark    Do = "mark"
-	DoRelease Do = "release"
-	DoLetGo   Do = "letGo"
-	// DoShow writes NextAction.Status.
-	DoShow Do = "show"
-	// DoBegin begins a release, DoSupersede one that takes the place of the one under way.
-	DoBegin     Do = "begin"
-	DoSupersede Do = "supersede"
-	// DoCommand sends NextAction.Command to the release, DoReplan its strategy as the object has it now.
-	DoCommand Do = "command"
-	DoReplan  Do = "replan"
+	DoNothing ActionKind = "nothing"
+	// DoAddFinalizer adds the finalizer to the object and names the engine that manages it; DoRemoveFinalizer removes
+	// the finalizer.
+	DoAddFinalizer    ActionKind = "guard"
+	DoRemoveFinalizer ActionKind = "unguard"
+	// DoWriteHash writes the hash of the object's strategy to its annotation.
+	DoWriteHash ActionKind = "hash"
+	// DoMark marks the workload as named by the object. DoUnhold restores the fields that hold a change of its pod
+	// template (it ends the hold); DoUnmark does that and also removes the mark.
+	DoMark   ActionKind = "mark"
+	DoUnhold ActionKind = "release"
+	DoUnmark ActionKind = "letGo"
+	// DoWriteStatus writes NextAction.Status.
+	DoWriteStatus ActionKind = "show"
+	// DoStart starts a release, DoSupersede one that replaces the release in progress.
+	DoStart     ActionKind = "begin"
+	DoSupersede ActionKind = "supersede"
+	// DoCommand sends NextAction.Command to the release, DoReplan the object's current strategy.
+	DoCommand ActionKind = "command"
+	DoReplan  ActionKind = "replan"
 )
 
-// NextAction is what is to be done next, and why.
+// NextAction is the next action, and the reason for it.
 type NextAction struct {
-	Do     Do
+	Kind   ActionKind
 	Reason string
-	// At is when to look again although nothing changes; zero: not at all.
+	// At is when to decide again even if nothing changes; zero: never.
 	At time.Time
-	// Status is for DoShow.
+	// Status is for DoWriteStatus.
 	Status *v1beta1.RolloutStatus
-	// Workload is the one that is meant: not always the one that the object names now.
+	// Workload is the workload to act on: not always the one that the object names now.
 	Workload *Workload
-	// Command is for DoCommand and DoReplan, Key its idempotency key; it is that of DoBegin and DoSupersede too. First is sent before it.
+	// Command is for DoCommand and DoReplan. Key is its idempotency key, also that of DoStart and DoSupersede. First is
+	// a command that is sent before it.
 	Command rollout.Command
 	First   *rollout.Command
 	Key     string
-	// Declared is the pod template to release; By is who has changed it, "" where nobody knows; Confirm why somebody has to approve that first.
+	// Declared is the pod template to release. By is the user that changed it, "" if unknown. Confirm is why the
+	// release needs an approval before it starts; "": it needs none.
 	Declared strategy.Declared
 	By       string
 	Confirm  string
 }
 
-// Seen is what is known about an object when it is decided what to do.
-type Seen struct {
+// Snapshot is the state from which the next action is decided.
+type Snapshot struct {
 	Object *v1beta1.Rollout
-	// Workload is the one that the object names; nil when there is none. Strays are others that are marked as named by it.
+	// Workload is the one that the object names; nil if it does not exist. Strays are other workloads that carry the
+	// object's mark.
 	Workload *Workload
 	Strays   []*Workload
-	// Refused is why the last try to begin did not begin; "" when it is not known that it did not. RetryAt is when the next one is due.
+	// Refused is why the last attempt to start a release failed; "" if none is known to have failed. RetryAt is when
+	// the next attempt is due.
 	Refused string
 	RetryAt time.Time
 	Now     time.Time
 }
 
-// Decide says what is to be done next about an object. It goes by what is, so that any number of processes may ask.
-func Decide(s Seen) NextAction {
+// Decide returns the next action for an object. It depends only on the snapshot, so any number of processes may call
+// it.
+func Decide(s Snapshot) NextAction {
 	o := s.Object
 	guarded := hasFinalizer(o)
 	switch {
 	case o.DeletionTimestamp != nil && !guarded:
-		return NextAction{Do: DoNothing}
-	case !guarded || o.DeletionTimestamp == nil && !isNamed(o): // one that another product's controller looked after has the finalizer
-		return NextAction{Do: DoGuard, Reason: "it is to be told before it goes, and who looks after it"}
+		return NextAction{Kind: DoNothing}
+	// an object of the other product's controller already has the finalizer, but names no engine
+	case !guarded || o.DeletionTimestamp == nil && !namesEngine(o):
+		return NextAction{Kind: DoAddFinalizer, Reason: "the Rollout lacks the finalizer or the name of its engine"}
 	case o.DeletionTimestamp == nil && o.Annotations[AnnotationHash] != StrategyHash(o.Spec.Strategy):
-		return NextAction{Do: DoHash, Reason: "other tools compare it with the status"}
-	case s.letsGo() && s.open():
+		return NextAction{Kind: DoWriteHash, Reason: "the strategy hash is out of date"}
+	case s.wantsDetach() && s.releaseInProgress():
 		return s.detach()
-	case len(s.Strays) > 0 && !s.open():
-		return NextAction{Do: DoLetGo, Workload: s.Strays[0], Reason: "the Rollout names another workload"}
-	case s.letsGo():
-		return s.letGo()
-	case s.open():
+	case len(s.Strays) > 0 && !s.releaseInProgress():
+		return NextAction{Kind: DoUnmark, Workload: s.Strays[0], Reason: "the Rollout names another workload"}
+	case s.wantsDetach():
+		return s.unmark()
+	case s.releaseInProgress():
 		return s.duringRelease()
-	case s.Workload == nil: // whoever makes it marks it, unless the API server has no gate
-		next := s.rest()
-		next.At = s.Now.Add(lookForWorkload)
+	case s.Workload == nil: // the gate marks it at its creation; poll for it in case the API server has no gate
+		next := s.showIdle()
+		next.At = s.Now.Add(missingWorkloadInterval)
 		return next
 	case !s.marked():
-		return NextAction{Do: DoMark, Workload: s.Workload, Reason: "changes of its pod template are held from now on"}
+		return NextAction{Kind: DoMark, Workload: s.Workload,
+			Reason: "the workload has no mark yet: its pod template changes are held once it has"}
 	}
-	return s.atRest()
+	return s.decideIdle()
 }
 
 func hasFinalizer(o *v1beta1.Rollout) bool {
@@ -109,41 +118,48 @@ func hasFinalizer(o *v1beta1.Rollout) bool {
 	return false
 }
 
-// letsGo says that the object wants nothing of its workload any more.
-func (s Seen) letsGo() bool { return s.Object.DeletionTimestamp != nil || s.Object.Spec.Disabled }
+// wantsDetach reports whether the object no longer controls its workload: it is being deleted or disabled.
+func (s Snapshot) wantsDetach() bool {
+	return s.Object.DeletionTimestamp != nil || s.Object.Spec.Disabled
+}
 
-// open says that a release of the object is under way.
-func (s Seen) open() bool { return s.Object.Status.Slipway != nil && s.Object.Status.Slipway.Open }
+// releaseInProgress reports whether a release of the object is in progress.
+func (s Snapshot) releaseInProgress() bool {
+	return s.Object.Status.Slipway != nil && s.Object.Status.Slipway.Open
+}
 
-func (s Seen) marked() bool {
+func (s Snapshot) marked() bool {
 	return s.Workload.Labels[gate.Label] == gate.LabelValue(s.Object.Name)
 }
 
-// key names a command by what it was the answer to, so that several processes that see the same thing send one command.
-func (s Seen) key(what string, of any) string {
+// key returns a command's idempotency key, made from the state that the command reacts to: several processes that see
+// the same state send one command.
+func (s Snapshot) key(what string, of any) string {
 	return fmt.Sprintf("%s/%s/%v", s.Object.UID, what, of)
 }
 
-// seq is the newest state that the engine has written.
-func (s Seen) seq() int64 {
+// seq returns the sequence number of the newest status that the engine has written.
+func (s Snapshot) seq() int64 {
 	if s.Object.Status.Slipway == nil {
 		return 0
 	}
 	return s.Object.Status.Slipway.Seq
 }
 
-// detach has the release let go of the workload.
-func (s Seen) detach() NextAction {
+// detach makes the release give up the workload.
+func (s Snapshot) detach() NextAction {
 	reason := "the Rollout was disabled"
 	if s.Object.DeletionTimestamp != nil {
 		reason = "the Rollout was deleted"
 	}
-	return NextAction{Do: DoCommand, Reason: reason, Key: s.once("detach", s.Object.Generation), Command: rollout.Command{Verb: rollout.VerbDetach,
-		Actor: editorOf(s.Object), Reason: reason, Generation: s.Object.Generation}}
+	return NextAction{Kind: DoCommand, Reason: reason, Key: s.onceKey("detach", s.Object.Generation),
+		Command: rollout.Command{Verb: rollout.VerbDetach,
+			Actor: editorOf(s.Object), Reason: reason, Generation: s.Object.Generation}}
 }
 
-// once names what a release is asked once, for each reason. One that is stuck is asked again in each state that it shows.
-func (s Seen) once(what string, why any) string {
+// onceKey returns the idempotency key of a command that a release gets once for each reason. A stalled release gets it
+// again for each status that it shows.
+func (s Snapshot) onceKey(what string, why any) string {
 	of := fmt.Sprintf("%s/%v", s.Object.Status.Slipway.Release, why)
 	for _, c := range s.Object.Status.Conditions {
 		if c.Type == v1beta1.ConditionStalled {
@@ -153,30 +169,32 @@ func (s Seen) once(what string, why any) string {
 	return s.key(what, of)
 }
 
-// letGo takes everything of the object's off the workloads; then the object shows it, or goes.
-func (s Seen) letGo() NextAction {
+// unmark removes the object's marks and holds from the workload; then the object shows that, or loses its finalizer.
+func (s Snapshot) unmark() NextAction {
 	if w := s.Workload; w != nil && w.DeletionTimestamp == nil && (s.marked() || w.Held != nil && w.Claim == "") {
-		return NextAction{Do: DoLetGo, Workload: w, Reason: "its own controller goes on"}
+		return NextAction{Kind: DoUnmark, Workload: w, Reason: "the workload's own controller takes over again"}
 	}
 	if s.Object.DeletionTimestamp != nil {
-		return NextAction{Do: DoUnguard, Reason: "nothing of it is left"}
+		return NextAction{Kind: DoRemoveFinalizer, Reason: "no marks or releases of the Rollout are left"}
 	}
-	return s.rest()
+	return s.showIdle()
 }
 
-// rest shows the workload as it is.
-func (s Seen) rest() NextAction { return s.show(Resting(s.Object, s.Workload, s.Now), "") }
-
-// show writes a status that differs from the one that stands.
-func (s Seen) show(status v1beta1.RolloutStatus, reason string) NextAction {
-	if Same(status, s.Object.Status) {
-		return NextAction{Do: DoNothing, Reason: reason}
-	}
-	return NextAction{Do: DoShow, Status: &status, Reason: reason}
+// showIdle shows the workload's current state.
+func (s Snapshot) showIdle() NextAction {
+	return s.writeStatus(IdleStatus(s.Object, s.Workload, s.Now), "")
 }
 
-// Same says whether two statuses say the same. The number of the state is no difference.
-func Same(a, b v1beta1.RolloutStatus) bool {
+// writeStatus returns DoWriteStatus if the status differs from the stored one, else DoNothing.
+func (s Snapshot) writeStatus(status v1beta1.RolloutStatus, reason string) NextAction {
+	if SameStatus(status, s.Object.Status) {
+		return NextAction{Kind: DoNothing, Reason: reason}
+	}
+	return NextAction{Kind: DoWriteStatus, Status: &status, Reason: reason}
+}
+
+// SameStatus reports whether two statuses are equal, apart from the sequence number.
+func SameStatus(a, b v1beta1.RolloutStatus) bool {
 	if a.Slipway == nil || b.Slipway == nil {
 		return a.Slipway == b.Slipway && reflect.DeepEqual(a, b)
 	}
@@ -186,101 +204,109 @@ func Same(a, b v1beta1.RolloutStatus) bool {
 	return x == y && reflect.DeepEqual(a, b)
 }
 
-// lookForWorkload is how often a workload that does not exist yet is looked for.
-const lookForWorkload = 15 * time.Second
+// missingWorkloadInterval is how often a workload that does not exist yet is read.
+const missingWorkloadInterval = 15 * time.Second
 
-// atRest looks for the change of the pod template that begins a release.
-func (s Seen) atRest() NextAction {
+// decideIdle checks for a change of the pod template or the rollout-id, which starts a release.
+func (s Snapshot) decideIdle() NextAction {
 	w, engine := s.Workload, s.Object.Status.Slipway
 	declared := w.Template
-	if w.Held == nil && w.Next != "" { // what was declared in the middle of a release that made way for it
+	if w.Held == nil && w.Next != "" { // declared during a release that ended early because of it
 		declared = w.Next
 	}
 	switch {
-	case w.Claim != "" || w.Saved != nil: // another release works on it, or this one is about to close
-		return NextAction{Do: DoNothing, Reason: "a release works on the workload"}
-	case w.Held == nil && renumbered(s.Object, w):
+	case w.Claim != "" || w.Saved != nil: // another release has claimed it, or this one is about to end
+		return NextAction{Kind: DoNothing, Reason: "a release has claimed the workload"}
+	case w.Held == nil && rolloutIDChanged(s.Object, w):
 		return s.begin(declared)
 	case w.Held == nil && w.Next == "" || engine == nil:
-		return s.rest()
-	case w.Held != nil && w.Next == "" && (declared == engine.Template || engine.Template == "" && w.Whole()) && !renumbered(s.Object, w):
-		return NextAction{Do: DoRelease, Workload: w, Reason: "its pod template is what it was"}
+		return s.showIdle()
+	case w.Held != nil && w.Next == "" && (declared == engine.Template || engine.Template == "" && w.AllUpdated()) &&
+		!rolloutIDChanged(s.Object, w):
+		return NextAction{Kind: DoUnhold, Workload: w, Reason: "its pod template is the stable one again"}
 	case string(w.Held["/spec/paused"]) == "true":
-		return s.show(Announced(s.Object, w, "its owner has paused the workload: its release begins when it is resumed", s.Now), "it is paused")
+		return s.writeStatus(AnnouncedStatus(s.Object, w,
+			"the workload is paused by its owner: resume it to start its release", s.Now), "the workload is paused")
 	}
 	return s.begin(declared)
 }
 
-// begin announces a release, and begins it when its time has come.
-func (s Seen) begin(declared string) NextAction {
+// begin announces a release, and starts it after AnnouncementDelay.
+func (s Snapshot) begin(declared string) NextAction {
 	if s.Refused != "" {
-		next := s.show(Announced(s.Object, s.Workload, s.Refused, s.Now), s.Refused)
+		next := s.writeStatus(AnnouncedStatus(s.Object, s.Workload, s.Refused, s.Now), s.Refused)
 		next.At = s.RetryAt
 		return next
 	}
 	since, announced := announcedAt(s.Object.Status)
 	if !announced || s.Object.Generation > s.Object.Status.ObservedGeneration {
-		return s.show(Announced(s.Object, s.Workload, "", s.Now), "its pod template has changed")
+		return s.writeStatus(AnnouncedStatus(s.Object, s.Workload, "", s.Now), "its pod template has changed")
 	}
-	if at := since.Add(Beginning); s.Now.Before(at) {
-		return NextAction{Do: DoNothing, At: at, Reason: "the Rollout may still be edited"}
+	if at := since.Add(AnnouncementDelay); s.Now.Before(at) {
+		return NextAction{Kind: DoNothing, At: at, Reason: "the Rollout may still be edited"}
 	}
-	return s.release(DoBegin, declared, s.seq())
+	return s.release(DoStart, declared, s.seq())
 }
 
-// announcedAt is since when the release has been about to begin.
+// announcedAt returns when the pending release was announced; false if none is.
 func announcedAt(s v1beta1.RolloutStatus) (since time.Time, is bool) {
 	for _, c := range s.Conditions {
-		if c.Type == v1beta1.ConditionProgressing && c.Reason == v1beta1.ReasonInitializing && s.Phase == v1beta1.PhaseProgressing {
+		if c.Type == v1beta1.ConditionProgressing && c.Reason == v1beta1.ReasonInitializing &&
+			s.Phase == v1beta1.PhaseProgressing {
 			return c.LastTransitionTime.Time, true
 		}
 	}
 	return time.Time{}, false
 }
 
-// release is a release of a pod template.
-func (s Seen) release(do Do, declared string, of any) NextAction {
-	next := NextAction{Do: do, Workload: s.Workload, Key: s.key(string(do), of) + "/" + declared, Reason: "the workload's pod template has changed",
-		By: s.Workload.By, Declared: strategy.Declared{Template: declared, Images: s.Workload.Images}}
-	if s.Workload.Held == nil && renumbered(s.Object, s.Workload) { // nothing notes who changes a label
+// release returns the action that starts a release of a pod template.
+func (s Snapshot) release(do ActionKind, declared string, of any) NextAction {
+	next := NextAction{Kind: do, Workload: s.Workload, Key: s.key(string(do), of) + "/" + declared,
+		Reason: "the workload's pod template has changed",
+		By:     s.Workload.By, Declared: strategy.Declared{Template: declared, Images: s.Workload.Images}}
+	if s.Workload.Held == nil && rolloutIDChanged(s.Object, s.Workload) { // no policy records who changes a label
 		next.Reason, next.By = "the workload's rollout-id has changed", ""
 	}
 	if engine := s.Object.Status.Slipway; engine != nil && engine.RolledBack == declared {
-		next.Confirm = "this version was rolled back, and is declared once more"
+		next.Confirm = "this version was rolled back before and is declared again"
 	}
 	return next
 }
 
-// duringRelease passes on what clients and owners ask while a release is under way: by the status, by the object's spec, by the workload.
-func (s Seen) duringRelease() NextAction {
+// duringRelease forwards requests to the release in progress. They come from changes of the object's status, the
+// object's spec, or the workload.
+func (s Snapshot) duringRelease() NextAction {
 	o := s.Object
 	if c := Pending(o.Status); c != nil {
 		command := rollout.Command{Verb: c.Verb, Actor: c.By, ToStep: c.ToStep, State: c.State, Gate: c.Gate}
-		return NextAction{Do: DoCommand, Command: command, Key: s.key(string(c.Verb), c.State), Reason: "the status was changed"}
+		return NextAction{Kind: DoCommand, Command: command, Key: s.key(string(c.Verb), c.State),
+			Reason: "the status was changed"}
 	}
 	w := s.Workload
 	if w == nil || w.DeletionTimestamp != nil {
-		return NextAction{Do: DoCommand, Key: s.once("detach", "gone"), Reason: "the workload is gone",
+		return NextAction{Kind: DoCommand, Key: s.onceKey("detach", "gone"), Reason: "the workload was deleted",
 			Command: rollout.Command{Verb: rollout.VerbDetach, Reason: "the workload was deleted"}}
 	}
 	if o.Generation > o.Status.ObservedGeneration {
 		return s.edited()
 	}
-	if !o.Spec.Strategy.Paused && isPaused(o) && declaredPaused(o) { // it was unpaused before its pause was shown
-		return NextAction{Do: DoCommand, Key: s.key("resume", fmt.Sprintf("%s/%d", o.Status.Slipway.Release, o.Generation)), Reason: "the Rollout was edited",
+	// it was unpaused before the status showed its pause
+	if !o.Spec.Strategy.Paused && isPaused(o) && declaredPaused(o) {
+		return NextAction{Kind: DoCommand, Key: s.key("resume",
+			fmt.Sprintf("%s/%d", o.Status.Slipway.Release, o.Generation)), Reason: "the Rollout was edited",
 			Command: rollout.Command{Verb: rollout.VerbResume, Actor: editorOf(o), Reason: "spec.strategy.paused"}}
 	}
-	if next := s.redeclared(); next.Do != DoNothing {
+	if next := s.redeclared(); next.Kind != DoNothing {
 		return next
 	}
 	return s.follow()
 }
 
-// edited passes on what the object's spec says now: its pause first, then its steps.
-func (s Seen) edited() NextAction {
+// edited forwards a change of the object's spec: first its pause, then its steps.
+func (s Snapshot) edited() NextAction {
 	o := s.Object
 	paused := isPaused(o)
-	next := NextAction{Do: DoReplan, Key: s.key("replan", o.Generation), Reason: "the Rollout was edited",
+	next := NextAction{Kind: DoReplan, Key: s.key("replan", o.Generation), Reason: "the Rollout was edited",
 		Command: rollout.Command{Verb: rollout.VerbReplan, Actor: editorOf(o), Generation: o.Generation}}
 	switch {
 	case o.Spec.Strategy.Paused && !paused:
@@ -291,56 +317,66 @@ func (s Seen) edited() NextAction {
 	return next
 }
 
-// isPaused says that the object shows a pause.
+// isPaused reports whether the object's status shows a pause.
 func isPaused(o *v1beta1.Rollout) bool {
 	return slices.ContainsFunc(o.Status.Conditions, func(c v1beta1.Condition) bool {
 		return c.Type == v1beta1.ConditionProgressing && c.Reason == v1beta1.ReasonPaused
 	})
 }
 
-// declaredPaused says that the pause was the object's own: one that somebody has sent by another way stays when the object is edited.
+// declaredPaused reports whether the pause came from the object's spec: a pause sent another way (CLI, API) survives an
+// edit of the object.
 func declaredPaused(o *v1beta1.Rollout) bool {
 	return o.Status.Slipway != nil && o.Status.Slipway.PausedByObject
 }
 
-// editorOf is who has edited an object last.
+// editorOf returns the user that edited the object last.
 func editorOf(o *v1beta1.Rollout) string { return o.Annotations[gate.AnnotationEditor] }
 
-// redeclared passes on what a change of the workload's pod template asks for in the middle of its release.
-func (s Seen) redeclared() NextAction {
+// redeclared forwards a change of the workload's pod template during its release.
+func (s Snapshot) redeclared() NextAction {
 	w, engine := s.Workload, s.Object.Status.Slipway
 	saved := w.Saved
 	if saved == nil || saved.Name != s.Object.Name || saved.Declared == "" {
-		// What is held has not begun yet; a release that is over, and is about to show that, has given everything back.
+		// The change is held and its release has not claimed the workload yet. A release that has ended, but not shown
+		// that yet, holds nothing any more.
 		if w.Held != nil && w.Claim == "" && w.Saved == nil && w.Template != engine.Template {
-			return NextAction{Do: DoCommand, Key: s.key("stop", engine.Release), Reason: "its pod template was changed again before it began",
-				Command: rollout.Command{Verb: rollout.VerbStop, Actor: w.By, Reason: "the workload's pod template was changed again"}}
+			return NextAction{Kind: DoCommand, Key: s.key("stop", engine.Release),
+				Reason: "the pod template was changed again before its release started",
+				Command: rollout.Command{Verb: rollout.VerbStop, Actor: w.By,
+					Reason: "the workload's pod template was changed again"}}
 		}
-		return NextAction{Do: DoNothing}
+		return NextAction{Kind: DoNothing}
 	}
-	own := saved.Homeward != "" || saved.Retracting || w.Next == saved.Declared // the release itself has set the stable template
+	// the release itself wrote the stable template
+	byRelease := saved.FinalTemplateBy != "" || saved.RollingBack || w.Next == saved.Declared
 	switch w.Template {
 	case saved.Declared:
 		if !isRedeclared(s.Object.Status) {
-			return NextAction{Do: DoNothing}
+			return NextAction{Kind: DoNothing}
 		}
-		return NextAction{Do: DoCommand, Key: s.once("again", ""), Reason: "the workload declares what is released once more",
-			Command: rollout.Command{Verb: rollout.VerbRetry, Actor: w.By, Reason: "the workload's pod template is what is released once more"}}
+		return NextAction{Kind: DoCommand, Key: s.onceKey("again", ""),
+			Reason: "the workload declares the released version again",
+			Command: rollout.Command{Verb: rollout.VerbRetry, Actor: w.By,
+				Reason: "the workload declares the released pod template again"}}
 	case saved.StableTemplate:
-		if own {
-			return NextAction{Do: DoNothing}
+		if byRelease {
+			return NextAction{Kind: DoNothing}
 		}
-		return NextAction{Do: DoCommand, Key: s.once("rollback", ""), Reason: "the workload was set back to its stable template",
-			Command: rollout.Command{Verb: rollout.VerbRollback, Actor: w.By, Reason: "the workload was set back to its stable pod template"}}
+		return NextAction{Kind: DoCommand, Key: s.onceKey("rollback", ""),
+			Reason: "the workload was set back to its stable template",
+			Command: rollout.Command{Verb: rollout.VerbRollback, Actor: w.By,
+				Reason: "the workload was set back to its stable pod template"}}
 	}
 	if s.Object.Spec.Strategy.BlueGreen != nil {
-		return NextAction{Do: DoNothing, Reason: "a blue-green release has no room for a third version"}
+		return NextAction{Kind: DoNothing, Reason: "a blue-green release cannot take a third version"}
 	}
 	return s.release(DoSupersede, w.Template, engine.Release)
 }
 
-// isRedeclared says that a release waits since its workload declares another version. Where that has been taken back before anybody looked,
-// nothing on the workload differs from what the release left, so that nobody else tells it.
+// isRedeclared reports whether the release is stalled because its workload declared another version. If that version
+// was reverted before the release read it, the workload looks as the release left it, so only this condition shows that
+// the release needs a retry.
 func isRedeclared(s v1beta1.RolloutStatus) bool {
 	for _, c := range s.Conditions {
 		if c.Type == v1beta1.ConditionStalled && c.Reason == reasonRedeclared {

@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// object is a Rollout of two steps at rest, whose workload serves the template "old".
+// object returns an idle Rollout of two steps, whose workload serves the template "old".
 func object(change func(r *v1beta1.Rollout)) *v1beta1.Rollout {
 	r := &v1beta1.Rollout{}
 	r.Name, r.Namespace, r.UID, r.Generation = "web", "shop", "uid", 1
@@ -25,7 +25,7 @@ func object(change func(r *v1beta1.Rollout)) *v1beta1.Rollout {
 	r.Spec.WorkloadRef = v1beta1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	r.Spec.Strategy.Canary = &v1beta1.CanaryStrategy{Steps: make([]v1beta1.CanaryStep, 2)}
 	r.Annotations = map[string]string{AnnotationHash: StrategyHash(r.Spec.Strategy), KeyEngine: "slipway/uid"}
-	r.Status = Resting(r, deployment(nil), noon)
+	r.Status = IdleStatus(r, deployment(nil), noon)
 	r.Status.Slipway.Seq = 1
 	if change != nil {
 		change(r)
@@ -34,7 +34,8 @@ func object(change func(r *v1beta1.Rollout)) *v1beta1.Rollout {
 }
 
 func deployment(change func(w *Workload)) *Workload {
-	w := &Workload{Ref: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, Template: "old", Revision: "r1", Size: 4, Total: 4,
+	w := &Workload{Ref: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, Template: "old",
+		Revision: "r1", Size: 4, Total: 4,
 		Updated: 4, Ready: 4, Observed: 1}
 	w.Name, w.Namespace, w.Generation, w.Labels = "web", "shop", 1, map[string]string{gate.Label: "web"}
 	if change != nil {
@@ -44,19 +45,23 @@ func deployment(change func(w *Workload)) *Workload {
 }
 
 func held(w *Workload) {
-	w.Template, w.Held, w.By, w.Generation, w.Observed = "new", gate.Held{"/spec/paused": json.RawMessage("null")}, "alice", 2, 2
+	w.Template, w.Held, w.By, w.Generation, w.Observed = "new", gate.Held{"/spec/paused": json.RawMessage("null")},
+		"alice", 2, 2
 }
 
 func numbered(id string) func(w *Workload) {
 	return func(w *Workload) { w.RolloutID = id }
 }
 
-// open is a release of "new" under way.
+// open makes the object show a release of "new" in progress.
 func open(state rollout.StepState) func(r *v1beta1.Rollout) {
 	return func(r *v1beta1.Rollout) {
-		v := rollout.View{Template: "new", Generation: 1, Gate: "gate", Status: rollout.Status{Phase: rollout.PhaseProgressing, LastUpdateTime: noon, CurrentStepIndex: 1, NextStepIndex: 2,
-			CurrentStepState: state, WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval}, Steps: make([]rollout.StepStatus, 2)}}
-		r.Status = Showing(v, r, noon)
+		v := rollout.View{Template: "new", Generation: 1, Gate: "gate",
+			Status: rollout.Status{Phase: rollout.PhaseProgressing, LastUpdateTime: noon, CurrentStepIndex: 1,
+				NextStepIndex:    2,
+				CurrentStepState: state, WaitingFor: &rollout.WaitingFor{Kind: rollout.WaitApproval},
+				Steps: make([]rollout.StepStatus, 2)}}
+		r.Status = ReleaseStatus(v, r, noon)
 		r.Status.Slipway.Seq = 7
 	}
 }
@@ -68,8 +73,8 @@ func claimed(template string) func(w *Workload) {
 	}
 }
 
-// coming is a workload of which one pod is new.
-func coming(w *Workload) {
+// coming is a workload that has one pod of the new template.
+func partlyUpdated(w *Workload) {
 	claimed("new")(w)
 	w.Total, w.Updated, w.Ready = 4, 1, 4
 }
@@ -83,12 +88,13 @@ func both(changes ...func(r *v1beta1.Rollout)) func(r *v1beta1.Rollout) {
 }
 
 func announced(r *v1beta1.Rollout) {
-	r.Status = Announced(r, deployment(held), "", noon)
+	r.Status = AnnouncedStatus(r, deployment(held), "", noon)
 	r.Status.Slipway.Seq = 2
 }
 
-// forgotten is announced after a release that ended before it began: which template served is not known.
-func forgotten(r *v1beta1.Rollout) {
+// forgotten is announced after a release that ended before it claimed the workload: the template that served before is
+// unknown.
+func announcedWithoutTemplate(r *v1beta1.Rollout) {
 	announced(r)
 	r.Status.Slipway.Template = ""
 }
@@ -102,153 +108,209 @@ func TestDecide(t *testing.T) {
 		object   *v1beta1.Rollout
 		workload *Workload
 		now      time.Duration
-		do       Do
+		do       ActionKind
 		verb     rollout.Verb
 	}{
-		{"what is new gets a finalizer first: it has to be told before it goes", object(func(r *v1beta1.Rollout) { r.Finalizers = nil }), deployment(nil), 0, DoGuard, ""},
-		{"one with the finalizer of another controller of before names who looks after it", object(func(r *v1beta1.Rollout) { delete(r.Annotations, KeyEngine) }), deployment(nil), 0, DoGuard, ""},
-		{"a deletion needs no name", object(both(func(r *v1beta1.Rollout) { delete(r.Annotations, KeyEngine) }, deleted)), nil, 0, DoUnguard, ""},
-		{"other tools compare the hash", object(func(r *v1beta1.Rollout) { delete(r.Annotations, AnnotationHash) }), deployment(nil), 0, DoHash, ""},
-		{"a workload that is named is marked", object(nil), deployment(func(w *Workload) { w.Labels = nil }), 0, DoMark, ""},
-		{"what is whole and shown needs nothing", object(nil), deployment(nil), 0, DoNothing, ""},
-		{"another size is shown", object(nil), deployment(func(w *Workload) { w.Updated, w.Ready, w.Total, w.Generation = 6, 6, 6, 2 }), 0, DoShow, ""},
-		{"a native update that nobody holds is shown, and nothing else", object(nil), deployment(func(w *Workload) { w.Template, w.Generation = "new", 2 }), 0, DoShow, ""},
-		{"a change that is held is announced", object(nil), deployment(held), 0, DoShow, ""},
-		{"until three seconds later the object may be edited", object(announced), deployment(held), 2 * time.Second, DoNothing, ""},
-		{"then it begins", object(announced), deployment(held), 3 * time.Second, DoBegin, ""},
-		{"one that its owner has paused waits for him", object(announced), deployment(func(w *Workload) {
+		{"a new object first gets a finalizer, so that its deletion waits for the engine",
+			object(func(r *v1beta1.Rollout) { r.Finalizers = nil }), deployment(nil), 0, DoAddFinalizer, ""},
+		{"an object with the finalizer of a previous controller gets the engine's name",
+			object(func(r *v1beta1.Rollout) {
+				delete(r.Annotations, KeyEngine)
+			}), deployment(nil), 0, DoAddFinalizer, ""},
+		{"a deleted object needs no engine's name", object(both(func(r *v1beta1.Rollout) {
+			delete(r.Annotations, KeyEngine)
+		}, deleted)), nil, 0, DoRemoveFinalizer, ""},
+		{"a missing strategy hash is written", object(func(r *v1beta1.Rollout) {
+			delete(r.Annotations, AnnotationHash)
+		}), deployment(nil), 0, DoWriteHash, ""},
+		{"the named workload is marked", object(nil), deployment(func(w *Workload) { w.Labels = nil }), 0, DoMark, ""},
+		{"a complete workload whose status is shown needs nothing", object(nil), deployment(nil), 0, DoNothing, ""},
+		{"a new size is shown", object(nil), deployment(func(w *Workload) {
+			w.Updated, w.Ready, w.Total, w.Generation = 6, 6, 6, 2
+		}), 0, DoWriteStatus, ""},
+		{"a template change without a hold is only shown", object(nil), deployment(func(w *Workload) {
+			w.Template, w.Generation = "new", 2
+		}), 0, DoWriteStatus, ""},
+		{"a held change is announced", object(nil), deployment(held), 0, DoWriteStatus, ""},
+		{"for three seconds the object may still be edited", object(announced), deployment(held), 2 * time.Second,
+			DoNothing, ""},
+		{"then the release starts", object(announced), deployment(held), 3 * time.Second, DoStart, ""},
+		{"a workload paused by its owner waits until it is resumed", object(announced), deployment(func(w *Workload) {
 			held(w)
 			w.Held["/spec/paused"] = json.RawMessage("true")
-		}), time.Minute, DoShow, ""},
-		{"a template that is what it was is released from the gate", object(announced), deployment(func(w *Workload) {
+		}), time.Minute, DoWriteStatus, ""},
+		{"the hold ends when the template is the stable one again", object(announced), deployment(func(w *Workload) {
 			held(w)
 			w.Template = "old"
-		}), time.Minute, DoRelease, ""},
-		{"so is one of which all pods are, when a release that ended before it began has left nobody to know what it was", object(forgotten), deployment(func(w *Workload) {
-			held(w)
-			w.Template = "old"
-		}), time.Minute, DoRelease, ""},
-		{"with pods of another template it begins", object(forgotten), deployment(func(w *Workload) {
-			held(w)
-			w.Updated = 0
-		}), time.Minute, DoBegin, ""},
-		{"what its controller has not looked at may still be whole only in its status", object(forgotten), deployment(func(w *Workload) {
-			held(w)
-			w.Observed = 1
-		}), time.Minute, DoBegin, ""},
-		{"another release on the workload is waited for", object(announced), deployment(func(w *Workload) {
+		}), time.Minute, DoUnhold, ""},
+		{"it also ends when all pods have the template and the stable template is unknown",
+			object(announcedWithoutTemplate), deployment(func(w *Workload) {
+				held(w)
+				w.Template = "old"
+			}), time.Minute, DoUnhold, ""},
+		{"with pods of another template the release starts", object(announcedWithoutTemplate),
+			deployment(func(w *Workload) {
+				held(w)
+				w.Updated = 0
+			}), time.Minute, DoStart, ""},
+		{"an outdated status does not prove that all pods are updated", object(announcedWithoutTemplate),
+			deployment(func(w *Workload) {
+				held(w)
+				w.Observed = 1
+			}), time.Minute, DoStart, ""},
+		{"another release that claims the workload is waited for", object(announced), deployment(func(w *Workload) {
 			held(w)
 			w.Claim = "task/x"
 		}), time.Minute, DoNothing, ""},
-		{"a template that had to give way begins by itself", object(announced), deployment(func(w *Workload) { w.Next = "new" }), time.Minute, DoBegin, ""},
-		{"another rollout-id alone is announced as well", object(nil), deployment(numbered("7")), 0, DoShow, ""},
-		{"and begins a release", object(func(r *v1beta1.Rollout) { r.Status = Announced(r, deployment(numbered("7")), "", noon) }), deployment(numbered("7")), 3 * time.Second,
-			DoBegin, ""},
-		{"the one that was released begins none", object(func(r *v1beta1.Rollout) { r.Status.Slipway.RolloutID = "7" }), deployment(numbered("7")), 0, DoShow, ""},
-		{"nor does one of a workload without pods", object(nil), deployment(func(w *Workload) {
+		{"a template that waited for another release starts automatically", object(announced),
+			deployment(func(w *Workload) { w.Next = "new" }), time.Minute, DoStart, ""},
+		{"a changed rollout-id alone is announced too", object(nil), deployment(numbered("7")), 0, DoWriteStatus, ""},
+		{"and starts a release", object(func(r *v1beta1.Rollout) {
+			r.Status = AnnouncedStatus(r, deployment(numbered("7")), "", noon)
+		}), deployment(numbered("7")), 3 * time.Second,
+			DoStart, ""},
+		{"the released rollout-id starts none", object(func(r *v1beta1.Rollout) {
+			r.Status.Slipway.RolloutID = "7"
+		}), deployment(numbered("7")), 0, DoWriteStatus, ""},
+		{"nor does the rollout-id of a workload without pods", object(nil), deployment(func(w *Workload) {
 			numbered("7")(w)
 			w.Size = 0
-		}), 3 * time.Second, DoShow, ""},
-		{"with a change that is held it is one release", object(announced), deployment(func(w *Workload) {
+		}), 3 * time.Second, DoWriteStatus, ""},
+		{"a changed rollout-id and a held change are one release", object(announced), deployment(func(w *Workload) {
 			numbered("7")(w)
 			held(w)
-		}), 3 * time.Second, DoBegin, ""},
-		{"StepReady is an approval", object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) { r.Status.CanaryStatus.CurrentStepState = "StepReady" })),
+		}), 3 * time.Second, DoStart, ""},
+		{"StepReady is an approval", object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) {
+			r.Status.CanaryStatus.CurrentStepState = "StepReady"
+		})),
 			deployment(claimed("new")), 0, DoCommand, rollout.VerbApprove},
-		{"another next step is a jump", object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) { r.Status.CanaryStatus.NextStepIndex = 1 })),
+		{"another next step is a jump", object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) {
+			r.Status.CanaryStatus.NextStepIndex = 1
+		})),
 			deployment(claimed("new")), 0, DoCommand, rollout.VerbJump},
-		{"the stable template by somebody's hand is a rollback", object(open(rollout.StatePaused)), deployment(claimed("old")), 0, DoCommand, rollout.VerbRollback},
-		{"by the release's own it is none", object(open(rollout.StatePaused)), deployment(func(w *Workload) {
+		{"the stable template set by a user is a rollback", object(open(rollout.StatePaused)),
+			deployment(claimed("old")), 0, DoCommand, rollout.VerbRollback},
+		{"set by the release itself it is not", object(open(rollout.StatePaused)), deployment(func(w *Workload) {
 			claimed("old")(w)
-			w.Saved.Homeward = "claim stable"
-		}), 0, DoShow, ""},
-		{"what is changed again before it began stops the release", object(open(rollout.StateUpgrade)), deployment(func(w *Workload) {
-			held(w)
-			w.Template = "newer"
-		}), 0, DoCommand, rollout.VerbStop},
-		{"one that has given everything back is over: its end is about to be shown", object(open(rollout.StateUpgrade)), deployment(nil), 0, DoNothing, ""},
-		{"a third template takes the place of the second", object(open(rollout.StatePaused)), deployment(claimed("newer")), 0, DoSupersede, ""},
+			w.Saved.FinalTemplateBy = "claim stable"
+		}), 0, DoWriteStatus, ""},
+		{"a change before the workload is claimed stops the release", object(open(rollout.StateUpgrade)),
+			deployment(func(w *Workload) {
+				held(w)
+				w.Template = "newer"
+			}), 0, DoCommand, rollout.VerbStop},
+		{"a release that has restored everything has ended: its end will be shown", object(open(rollout.StateUpgrade)),
+			deployment(nil), 0, DoNothing, ""},
+		{"a third template supersedes the second", object(open(rollout.StatePaused)), deployment(claimed("newer")), 0,
+			DoSupersede, ""},
 		{"but not in a blue-green", object(both(func(r *v1beta1.Rollout) {
-			r.Spec.Strategy = v1beta1.RolloutStrategy{BlueGreen: &v1beta1.BlueGreenStrategy{Steps: make([]v1beta1.CanaryStep, 2)}}
+			r.Spec.Strategy = v1beta1.RolloutStrategy{BlueGreen: &v1beta1.BlueGreenStrategy{Steps: make(
+				[]v1beta1.CanaryStep, 2)}}
 			r.Annotations[AnnotationHash] = StrategyHash(r.Spec.Strategy)
 		}, open(rollout.StateUpgrade))), deployment(claimed("newer")), 0, DoNothing, ""},
-		{"a template that came back is told to the release that waits since it was another", object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) {
-			r.Status.Conditions = append(r.Status.Conditions, v1beta1.Condition{Type: v1beta1.ConditionStalled, Status: "True", Reason: reasonRedeclared})
-		})), deployment(claimed("new")), 0, DoCommand, rollout.VerbRetry},
-		{"pods of a step that come are not counted at once", object(open(rollout.StateUpgrade)), deployment(coming), 9 * time.Second, DoNothing, ""},
-		{"but now and then", object(open(rollout.StateUpgrade)), deployment(coming), 20 * time.Second, DoShow, ""},
-		{"an edited object is told to its release", object(both(open(rollout.StateUpgrade), func(r *v1beta1.Rollout) { r.Generation = 2 })), deployment(claimed("new")), 0,
+		{"a release stalled by a redeclaration is retried once its template is declared again",
+			object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) {
+				r.Status.Conditions = append(r.Status.Conditions,
+					v1beta1.Condition{Type: v1beta1.ConditionStalled, Status: "True", Reason: reasonRedeclared})
+			})), deployment(claimed("new")), 0, DoCommand, rollout.VerbRetry},
+		{"new pods of a step are not counted at once", object(open(rollout.StateUpgrade)), deployment(partlyUpdated),
+			9 * time.Second, DoNothing, ""},
+		{"but periodically", object(open(rollout.StateUpgrade)), deployment(partlyUpdated), 20 * time.Second,
+			DoWriteStatus, ""},
+		{"an edit of the object is forwarded to its release",
+			object(both(open(rollout.StateUpgrade), func(r *v1beta1.Rollout) {
+				r.Generation = 2
+			})), deployment(claimed("new")), 0,
 			DoReplan, rollout.VerbReplan},
-		{"a disabled one lets go of its release first", object(both(open(rollout.StatePaused), disabled)), deployment(claimed("new")), 0, DoCommand, rollout.VerbDetach},
-		{"then of its workload", object(disabled), deployment(nil), 0, DoLetGo, ""},
-		{"then it says so", object(disabled), deployment(func(w *Workload) { w.Labels = nil }), 0, DoShow, ""},
-		{"a deleted one the same", object(both(open(rollout.StatePaused), deleted)), deployment(claimed("new")), 0, DoCommand, rollout.VerbDetach},
-		{"and then it goes", object(deleted), deployment(func(w *Workload) { w.Labels = nil }), 0, DoUnguard, ""},
-		{"also when its workload is gone", object(deleted), nil, 0, DoUnguard, ""},
-		{"a release whose workload is gone ends", object(open(rollout.StateUpgrade)), nil, 0, DoCommand, rollout.VerbDetach},
+		{"a disabled object detaches its release first", object(both(open(rollout.StatePaused), disabled)),
+			deployment(claimed("new")), 0, DoCommand, rollout.VerbDetach},
+		{"then it removes the marks from its workload", object(disabled), deployment(nil), 0, DoUnmark, ""},
+		{"then it shows that", object(disabled), deployment(func(w *Workload) {
+			w.Labels = nil
+		}), 0, DoWriteStatus, ""},
+		{"a deleted object detaches its release too", object(both(open(rollout.StatePaused), deleted)),
+			deployment(claimed("new")), 0, DoCommand, rollout.VerbDetach},
+		{"and then loses its finalizer", object(deleted), deployment(func(w *Workload) {
+			w.Labels = nil
+		}), 0, DoRemoveFinalizer, ""},
+		{"also if its workload was deleted", object(deleted), nil, 0, DoRemoveFinalizer, ""},
+		{"a release whose workload was deleted ends", object(open(rollout.StateUpgrade)), nil, 0, DoCommand,
+			rollout.VerbDetach},
 	} {
-		next := Decide(Seen{Object: c.object, Workload: c.workload, Now: noon.Add(c.now)})
-		require.Equal(t, c.do, next.Do, "%s: %s", c.reason, next.Reason)
+		next := Decide(Snapshot{Object: c.object, Workload: c.workload, Now: noon.Add(c.now)})
+		require.Equal(t, c.do, next.Kind, "%s: %s", c.reason, next.Reason)
 		require.Equal(t, c.verb, next.Command.Verb, c.reason)
 	}
 }
 
-// A rollout-id that a workload has when it is first seen, while its Rollout is disabled, or without pods, needs no release.
-func TestTheFirstRolloutIDIsTakenAsItIs(t *testing.T) {
+// A rollout-id that a workload has when it is first seen, while its Rollout is disabled, or without pods, needs no
+// release.
+func TestFirstRolloutID_StartsNoRelease(t *testing.T) {
 	t.Parallel()
 	first := object(func(r *v1beta1.Rollout) { r.Status = v1beta1.RolloutStatus{} })
-	require.Equal(t, "7", Resting(first, deployment(numbered("7")), noon).Slipway.RolloutID, "nobody has asked for a release of it")
-	require.Empty(t, Resting(object(nil), deployment(numbered("7")), noon).Slipway.RolloutID, "later it is another")
+	require.Equal(t, "7", IdleStatus(first, deployment(numbered("7")), noon).Slipway.RolloutID,
+		"the first rollout-id needs no release")
+	require.Empty(t, IdleStatus(object(nil), deployment(numbered("7")), noon).Slipway.RolloutID,
+		"a later rollout-id is a new one")
 	disabled := object(func(r *v1beta1.Rollout) { r.Spec.Disabled = true })
-	require.Equal(t, "7", Resting(disabled, deployment(numbered("7")), noon).Slipway.RolloutID, "a disabled Rollout releases nothing")
-	away := object(nil)
-	away.Status = Resting(away, nil, noon)
-	require.Equal(t, "7", Resting(away, deployment(numbered("7")), noon).Slipway.RolloutID, "a workload that is made again is a new one")
-	begun := Decide(Seen{Object: object(func(r *v1beta1.Rollout) { r.Status = Announced(r, deployment(numbered("7")), "", noon) }), Workload: deployment(func(w *Workload) {
+	require.Equal(t, "7", IdleStatus(disabled, deployment(numbered("7")), noon).Slipway.RolloutID,
+		"a disabled Rollout releases nothing")
+	missing := object(nil)
+	missing.Status = IdleStatus(missing, nil, noon)
+	require.Equal(t, "7", IdleStatus(missing, deployment(numbered("7")), noon).Slipway.RolloutID,
+		"a recreated workload is a new one")
+	begun := Decide(Snapshot{Object: object(func(r *v1beta1.Rollout) {
+		r.Status = AnnouncedStatus(r, deployment(numbered("7")), "", noon)
+	}), Workload: deployment(func(w *Workload) {
 		numbered("7")(w)
 		w.By = "alice"
-	}), Now: noon.Add(Beginning)})
-	require.Equal(t, DoBegin, begun.Do)
-	require.Empty(t, begun.By, "alice has changed the template once: nothing notes who changes a label")
+	}), Now: noon.Add(AnnouncementDelay)})
+	require.Equal(t, DoStart, begun.Kind)
+	require.Empty(t, begun.By, "alice changed the template earlier: no policy records who changes a label")
 	require.Equal(t, "the workload's rollout-id has changed", begun.Reason)
 }
 
-// A definition of the other project's own, or one of an older build, drops what it does not know of a status. Then what was released must not be released
-// again and again, and another rollout-id still begins a release.
-func TestADroppedRolloutIDBeginsNoReleaseOnceMore(t *testing.T) {
+// A definition of the upstream project, or of an older build, drops unknown status fields. The released version must
+// not be released again and again, and a changed rollout-id still starts a release.
+func TestRolloutID_StartsNoSecondRelease_WhenStatusFieldIsDropped(t *testing.T) {
 	t.Parallel()
 	over := noon
-	v := rollout.View{Template: "old", Status: rollout.Status{Phase: rollout.PhaseHealthy, RolloutID: "7", FinishedAt: &over, Record: "shop-web-1",
+	v := rollout.View{Template: "old", Status: rollout.Status{Phase: rollout.PhaseHealthy, RolloutID: "7",
+		FinishedAt: &over, Record: "shop-web-1",
 		Steps: make([]rollout.StepStatus, 2)}}
-	released := object(func(r *v1beta1.Rollout) { r.Status = Showing(v, r, noon) })
-	require.Equal(t, DoShow, settled(t, released, deployment(numbered("7"))), "it was released")
-	require.Equal(t, DoBegin, settled(t, released, deployment(numbered("8"))), "another is another release")
+	released := object(func(r *v1beta1.Rollout) { r.Status = ReleaseStatus(v, r, noon) })
+	require.Equal(t, DoWriteStatus, settledAction(t, released, deployment(numbered("7"))), "it was released")
+	require.Equal(t, DoStart, settledAction(t, released, deployment(numbered("8"))),
+		"a new rollout-id is a new release")
 	first := object(func(r *v1beta1.Rollout) { r.Status = v1beta1.RolloutStatus{} })
-	require.Equal(t, DoShow, settled(t, first, deployment(numbered("7"))), "nor does what the workload has when it is first seen need one")
+	require.Equal(t, DoWriteStatus, settledAction(t, first, deployment(numbered("7"))),
+		"the first rollout-id needs no release either")
 	released.Status.Slipway = dropped(released.Status.Slipway)
-	require.Equal(t, "7", Resting(released, deployment(numbered("7")), noon).Slipway.RolloutID, "where it can be kept it is noted again")
+	require.Equal(t, "7", IdleStatus(released, deployment(numbered("7")), noon).Slipway.RolloutID,
+		"once the field can be stored, it is written again")
 }
 
-// settled is what is to be done about an object when nothing that is shown changes it any more, on a cluster that drops the rollout-id of each status.
-func settled(t *testing.T, r *v1beta1.Rollout, w *Workload) Do {
+// settled returns the next action once writing the status changes nothing any more, on a cluster that drops the
+// rollout-id of each status.
+func settledAction(t *testing.T, r *v1beta1.Rollout, w *Workload) ActionKind {
 	t.Helper()
 	r = r.DeepCopy()
 	r.Status.Slipway = dropped(r.Status.Slipway)
 	for range 10 {
-		next := Decide(Seen{Object: r, Workload: w, Now: noon.Add(time.Hour)})
-		if next.Do != DoShow {
-			if next.Do == DoNothing && !next.At.IsZero() {
-				next = Decide(Seen{Object: r, Workload: w, Now: next.At})
+		next := Decide(Snapshot{Object: r, Workload: w, Now: noon.Add(time.Hour)})
+		if next.Kind != DoWriteStatus {
+			if next.Kind == DoNothing && !next.At.IsZero() {
+				next = Decide(Snapshot{Object: r, Workload: w, Now: next.At})
 			}
-			return next.Do
+			return next.Kind
 		}
 		next.Status.Slipway = dropped(next.Status.Slipway)
-		if Same(*next.Status, r.Status) {
-			return DoShow
+		if SameStatus(*next.Status, r.Status) {
+			return DoWriteStatus
 		}
 		r.Status = *next.Status
 	}
-	require.Fail(t, "it is never at rest", "%+v", r.Status)
+	require.Fail(t, "the status never settles", "%+v", r.Status)
 	return ""
 }
 
@@ -261,139 +323,170 @@ func dropped(s *v1beta1.EngineStatus) *v1beta1.EngineStatus {
 	return &without
 }
 
-// A pause that the object had asked for ends when the object says so, however soon: the status may be written when the object says otherwise already.
-func TestTheObjectsOwnPauseEndsWithIt(t *testing.T) {
+// A pause from the object's spec ends when the spec unpauses, however soon: the status may show the pause only after
+// the spec has changed again.
+func TestRolloutPause_EndsWithSpec_OnlyWhenObjectPaused(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{true, false} {
 		r := object(func(r *v1beta1.Rollout) { r.Generation = 3 }) // paused at generation 2, and not any more
-		v := rollout.View{Template: "new", Generation: 2, PausedByObject: own, Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1, NextStepIndex: 2,
-			Paused: true, CurrentStepState: rollout.StatePaused, Steps: make([]rollout.StepStatus, 2)}}
-		r.Status = Showing(v, r, noon)
-		next := Decide(Seen{Object: r, Workload: deployment(claimed("new")), Now: noon})
-		require.Equal(t, DoReplan, next.Do)
-		require.Equal(t, own, next.First != nil && next.First.Verb == rollout.VerbResume, "one that somebody has sent by another way stays")
+		v := rollout.View{Template: "new", Generation: 2, PausedByObject: own,
+			Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1, NextStepIndex: 2,
+				Paused: true, CurrentStepState: rollout.StatePaused, Steps: make([]rollout.StepStatus, 2)}}
+		r.Status = ReleaseStatus(v, r, noon)
+		next := Decide(Snapshot{Object: r, Workload: deployment(claimed("new")), Now: noon})
+		require.Equal(t, DoReplan, next.Kind)
+		require.Equal(t, own, next.First != nil && next.First.Verb == rollout.VerbResume,
+			"a pause sent another way stays")
 		r.Status.ObservedGeneration = 3
-		next = Decide(Seen{Object: r, Workload: deployment(claimed("new")), Now: noon})
-		require.Equal(t, own, next.Do == DoCommand && next.Command.Verb == rollout.VerbResume, "also when it was unpaused before anybody was shown the pause")
+		next = Decide(Snapshot{Object: r, Workload: deployment(claimed("new")), Now: noon})
+		require.Equal(t, own, next.Kind == DoCommand && next.Command.Verb == rollout.VerbResume,
+			"also when the object was unpaused before the status showed the pause")
 	}
 }
 
-// Whatever is decided, the same thing seen twice is one command: several servers see it.
-func TestOneCommandHasOneKey(t *testing.T) {
+// The same state seen twice results in one command: several servers see it.
+func TestDecide_ReturnsSameKey_ForSameState(t *testing.T) {
 	t.Parallel()
-	approved := object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) { r.Status.CanaryStatus.CurrentStepState = "StepReady" }))
-	first := Decide(Seen{Object: approved, Workload: deployment(claimed("new")), Now: noon})
-	again := Decide(Seen{Object: approved.DeepCopy(), Workload: deployment(claimed("new")), Now: noon.Add(time.Second)})
-	require.Equal(t, first.Key, again.Key, "two servers, or one that has forgotten")
+	approved := object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) {
+		r.Status.CanaryStatus.CurrentStepState = "StepReady"
+	}))
+	first := Decide(Snapshot{Object: approved, Workload: deployment(claimed("new")), Now: noon})
+	again := Decide(Snapshot{Object: approved.DeepCopy(), Workload: deployment(claimed("new")),
+		Now: noon.Add(time.Second)})
+	require.Equal(t, first.Key, again.Key, "two servers, or one that restarted")
 	approved.Status.Slipway.Seq++
-	later := Decide(Seen{Object: approved, Workload: deployment(claimed("new")), Now: noon})
-	require.NotEqual(t, first.Key, later.Key, "the answer to another state is another command")
+	later := Decide(Snapshot{Object: approved, Workload: deployment(claimed("new")), Now: noon})
+	require.NotEqual(t, first.Key, later.Key, "a reaction to another state is another command")
 
-	resting := object(open(rollout.StatePaused))
+	waiting := object(open(rollout.StatePaused))
 	for _, template := range []string{"old", "newer"} {
-		first = Decide(Seen{Object: resting, Workload: deployment(claimed(template)), Now: noon})
-		again = Decide(Seen{Object: resting, Now: noon, Workload: deployment(func(w *Workload) {
+		first = Decide(Snapshot{Object: waiting, Workload: deployment(claimed(template)), Now: noon})
+		again = Decide(Snapshot{Object: waiting, Now: noon, Workload: deployment(func(w *Workload) {
 			claimed(template)(w)
 			w.Generation++
 		})})
-		require.Equal(t, first.Key, again.Key, "a release on its way back writes to the workload before that shows it")
+		require.Equal(t, first.Key, again.Key, "a release that rolls back writes to the workload before its status "+
+			"shows that")
 	}
 
-	disabled := object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) { r.Spec.Disabled, r.Generation = true, 2 }))
-	first = Decide(Seen{Object: disabled, Workload: deployment(claimed("new")), Now: noon})
+	disabled := object(both(open(rollout.StatePaused), func(r *v1beta1.Rollout) {
+		r.Spec.Disabled, r.Generation = true, 2
+	}))
+	first = Decide(Snapshot{Object: disabled, Workload: deployment(claimed("new")), Now: noon})
 	disabled.Status.Slipway.Seq++
-	again = Decide(Seen{Object: disabled, Workload: deployment(claimed("new")), Now: noon})
-	require.Equal(t, first.Key, again.Key, "a release that lets go shows each of its steps")
-	disabled.Status.Conditions = append(disabled.Status.Conditions, v1beta1.Condition{Type: v1beta1.ConditionStalled, Status: "True"})
-	require.NotEqual(t, first.Key, Decide(Seen{Object: disabled, Workload: deployment(claimed("new")), Now: noon}).Key, "one that is stuck tries again")
+	again = Decide(Snapshot{Object: disabled, Workload: deployment(claimed("new")), Now: noon})
+	require.Equal(t, first.Key, again.Key, "a release that detaches writes a new status for each of its steps")
+	disabled.Status.Conditions = append(disabled.Status.Conditions,
+		v1beta1.Condition{Type: v1beta1.ConditionStalled, Status: "True"})
+	require.NotEqual(t, first.Key, Decide(Snapshot{Object: disabled, Workload: deployment(claimed("new")),
+		Now: noon}).Key, "a stalled release is asked again")
 
-	first = Decide(Seen{Object: object(announced), Workload: deployment(held), Now: noon.Add(Beginning)})
-	other := Decide(Seen{Object: object(announced), Now: noon.Add(Beginning), Workload: deployment(func(w *Workload) {
-		held(w)
-		w.Template = "newer"
-	})})
-	require.Equal(t, DoBegin, other.Do)
-	require.NotEqual(t, first.Key, other.Key, "whoever began the first release may have died before it ran, and cannot be asked about the second")
+	first = Decide(Snapshot{Object: object(announced), Workload: deployment(held), Now: noon.Add(AnnouncementDelay)})
+	other := Decide(Snapshot{Object: object(announced), Now: noon.Add(AnnouncementDelay),
+		Workload: deployment(func(w *Workload) {
+			held(w)
+			w.Template = "newer"
+		})})
+	require.Equal(t, DoStart, other.Kind)
+	require.NotEqual(t, first.Key, other.Key, "the process that started the first release may have died before the "+
+		"release ran")
 }
 
-// What was counted while a step's pods come is not taken back by the release, which counts them when they are there.
-func TestPodsOfAStepAreCounted(t *testing.T) {
+// The release does not overwrite the counts that were shown while a step's pods start: it counts them only once they
+// are ready.
+func TestPodsOfAStepAreCounted_WhileTheyStart(t *testing.T) {
 	t.Parallel()
 	r := object(open(rollout.StateUpgrade))
-	next := Decide(Seen{Object: r, Workload: deployment(coming), Now: noon.Add(time.Second)})
-	require.Equal(t, noon.Add(countEvery), next.At, "it is looked again")
-	next = Decide(Seen{Object: r, Workload: deployment(coming), Now: next.At})
+	next := Decide(Snapshot{Object: r, Workload: deployment(partlyUpdated), Now: noon.Add(time.Second)})
+	require.Equal(t, noon.Add(countEvery), next.At, "the next count is due then")
+	next = Decide(Snapshot{Object: r, Workload: deployment(partlyUpdated), Now: next.At})
 	require.Equal(t, int32(1), next.Status.CanaryStatus.CanaryReplicas)
 	require.Equal(t, int32(1), next.Status.CanaryStatus.CanaryReadyReplicas, "four are ready, and three are old")
 	r.Status = *next.Status
-	v := rollout.View{Template: "new", Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1, CurrentStepState: rollout.StateUpgrade,
-		Replicas: 4, Steps: make([]rollout.StepStatus, 2)}}
-	require.Equal(t, int32(1), Showing(v, r, noon).CanaryStatus.CanaryReplicas)
+	v := rollout.View{Template: "new", Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1,
+		CurrentStepState: rollout.StateUpgrade,
+		Replicas:         4, Steps: make([]rollout.StepStatus, 2)}}
+	require.Equal(t, int32(1), ReleaseStatus(v, r, noon).CanaryStatus.CanaryReplicas)
 	v.Ending = rollout.EndRollback
-	require.Equal(t, int32(0), Showing(v, r, noon).CanaryStatus.CanaryReplicas, "on the way back there are fewer and fewer")
+	require.Equal(t, int32(0), ReleaseStatus(v, r, noon).CanaryStatus.CanaryReplicas,
+		"during a rollback their number falls")
 	v.Ending = rollout.EndNone
 	v.Status.CurrentStepState = rollout.StateTrafficRouting
-	require.Equal(t, int32(0), Showing(v, r, noon).CanaryStatus.CanaryReplicas, "then the release knows")
+	require.Equal(t, int32(0), ReleaseStatus(v, r, noon).CanaryStatus.CanaryReplicas,
+		"after the upgrade the release's own count is shown")
 }
 
-// Which revisions a release is about stays visible until the release itself knows them: nothing that was shown goes out for a moment.
-func TestWhatWasAnnouncedStaysUntilTheReleaseKnows(t *testing.T) {
+// The announced revisions stay visible until the release reports its own: they never disappear in between.
+func TestAnnouncedRevisionsStay_UntilReleaseReportsItsOwn(t *testing.T) {
 	t.Parallel()
 	r := object(announced)
-	r.Status.CanaryStatus.CanaryRevision, r.Status.CanaryStatus.PodTemplateHash, r.Status.CanaryStatus.ObservedRolloutID = "r2", "r2", "r2"
-	first := rollout.View{Template: "new", Status: rollout.Status{Record: "one", Phase: rollout.PhaseProgressing, CurrentStepIndex: 1, Steps: make([]rollout.StepStatus, 2)}}
+	r.Status.CanaryStatus.CanaryRevision, r.Status.CanaryStatus.PodTemplateHash,
+		r.Status.CanaryStatus.ObservedRolloutID = "r2", "r2", "r2"
+	first := rollout.View{Template: "new", Status: rollout.Status{Record: "one", Phase: rollout.PhaseProgressing,
+		CurrentStepIndex: 1, Steps: make([]rollout.StepStatus, 2)}}
 	shows := func(v rollout.View) []string {
-		s := Showing(v, r, noon).CanaryStatus
+		s := ReleaseStatus(v, r, noon).CanaryStatus
 		return []string{s.CanaryRevision, s.PodTemplateHash, s.ObservedRolloutID, s.StableRevision}
 	}
-	require.Equal(t, []string{"r2", "r2", "r2", "r1"}, shows(first), "it claims the workload yet")
-	r.Status = Showing(first, r, noon)
-	require.Equal(t, []string{"r2", "r2", "r2", "r1"}, shows(first), "and takes longer")
+	require.Equal(t, []string{"r2", "r2", "r2", "r1"}, shows(first), "it is still claiming the workload")
+	r.Status = ReleaseStatus(first, r, noon)
+	require.Equal(t, []string{"r2", "r2", "r2", "r1"}, shows(first),
+		"it is still claiming the workload, one status later")
 	second := first
 	second.Status.Record = "two"
-	require.Equal(t, []string{"", "", "", ""}, shows(second), "another release takes its place: what it will be of is not known yet")
+	require.Equal(t, []string{"", "", "", ""}, shows(second),
+		"another release replaced it: its revisions are unknown yet")
 	known := first
 	known.Status.CanaryRevision, known.Status.PodTemplateHash, known.Status.StableRevision = "r3", "r3", "r0"
-	require.Equal(t, []string{"r3", "r3", "r3", "r0"}, shows(known), "the workload was changed once more before it was claimed")
+	require.Equal(t, []string{"r3", "r3", "r3", "r0"}, shows(known),
+		"the workload was changed again before it was claimed")
 	ended := first
 	ended.Status.FinishedAt = &noon
-	require.Empty(t, Showing(ended, r, noon).CanaryStatus.CanaryRevision, "it ended before it had begun")
+	require.Empty(t, ReleaseStatus(ended, r, noon).CanaryStatus.CanaryRevision,
+		"it ended before it claimed the workload")
 }
 
-func TestStepPausedIsNeverShownWithoutSomebodyToWaitFor(t *testing.T) {
+func TestStepPausedIsShown_OnlyWhileWaitingForApprovalOrTimer(t *testing.T) {
 	t.Parallel()
 	view := func(wait rollout.WaitKind, stalled string, ending rollout.Ending) rollout.View {
-		return rollout.View{Ending: ending, Stalled: stalled, Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1,
-			CurrentStepState: rollout.StatePaused, WaitingFor: &rollout.WaitingFor{Kind: wait}}}
+		return rollout.View{Ending: ending, Stalled: stalled,
+			Status: rollout.Status{Phase: rollout.PhaseProgressing, CurrentStepIndex: 1,
+				CurrentStepState: rollout.StatePaused, WaitingFor: &rollout.WaitingFor{Kind: wait}}}
 	}
 	for _, c := range []struct {
 		reason string
 		view   rollout.View
 		shown  bool
 	}{
-		{"an approval is waited for", view(rollout.WaitApproval, "", rollout.EndNone), true},
-		{"the pause of a step is waited for", view(rollout.WaitTimer, "", rollout.EndNone), true},
-		{"somebody else's edit is looked at", view(rollout.WaitPods, "", rollout.EndNone), false},
-		{"it waits for somebody to decide about an edit", view(rollout.WaitDrift, "edited", rollout.EndNone), false},
-		{"it is on its way back", view(rollout.WaitPods, "", rollout.EndRollback), false},
+		{"it waits for an approval", view(rollout.WaitApproval, "", rollout.EndNone), true},
+		{"it waits for the end of a timed pause", view(rollout.WaitTimer, "", rollout.EndNone), true},
+		{"it checks a change by another client", view(rollout.WaitPods, "", rollout.EndNone), false},
+		{"it waits for a decision about drift", view(rollout.WaitDrift, "edited", rollout.EndNone), false},
+		{"it is rolling back", view(rollout.WaitPods, "", rollout.EndRollback), false},
 		{"it is finishing", view(rollout.WaitPods, "", rollout.EndSuccess), false},
 	} {
-		require.Equal(t, c.shown, Showing(c.view, object(nil), noon).CurrentStepState == string(rollout.StatePaused), c.reason)
+		require.Equal(t, c.shown, ReleaseStatus(c.view, object(nil),
+			noon).CurrentStepState == string(rollout.StatePaused), c.reason)
 	}
 }
 
-func TestAnUndoLeavesTheNumberOfTheWorkload(t *testing.T) {
+func TestUndo_KeepsRolloutIDOfWorkload(t *testing.T) {
 	t.Parallel()
 	numbered := deployment(func(w *Workload) { w.RolloutID = "7" })
 	over := noon
-	v := rollout.View{Template: "old", Status: rollout.Status{Phase: rollout.PhaseHealthy, FinishedAt: &over, Steps: make([]rollout.StepStatus, 1)}}
-	undone := func(r *v1beta1.Rollout) { r.Status.Slipway.RolloutID = "7"; r.Status = Showing(v, r, noon) }
-	require.Equal(t, DoShow, Decide(Seen{Object: object(undone), Workload: numbered, Now: noon}).Do, "a release of its own number is another: the next one is announced")
-	require.Equal(t, v1beta1.PhaseProgressing, Decide(Seen{Object: object(undone), Workload: numbered, Now: noon}).Status.Phase)
+	v := rollout.View{Template: "old", Status: rollout.Status{Phase: rollout.PhaseHealthy, FinishedAt: &over,
+		Steps: make([]rollout.StepStatus, 1)}}
+	undone := func(r *v1beta1.Rollout) { r.Status.Slipway.RolloutID = "7"; r.Status = ReleaseStatus(v, r, noon) }
+	require.Equal(t, DoWriteStatus, Decide(Snapshot{Object: object(undone), Workload: numbered, Now: noon}).Kind,
+		"this release has no rollout-id: the workload's rollout-id is announced as a new release")
+	require.Equal(t, v1beta1.PhaseProgressing, Decide(
+		Snapshot{Object: object(undone), Workload: numbered, Now: noon}).Status.Phase)
 
 	v.Status.Undo = &strategy.Undo{}
-	next := Decide(Seen{Object: object(undone), Workload: numbered, Now: noon})
-	require.Equal(t, v1beta1.PhaseHealthy, next.Status.Phase, "an undo has none: nothing begins, %s", next.Reason)
-	require.Equal(t, int32(2), next.Status.CanaryStatus.CurrentStepIndex, "and it reads as complete, though it had no steps")
+	next := Decide(Snapshot{Object: object(undone), Workload: numbered, Now: noon})
+	require.Equal(t, v1beta1.PhaseHealthy, next.Status.Phase, "an undo has no rollout-id: no release starts, %s",
+		next.Reason)
+	require.Equal(t, int32(2), next.Status.CanaryStatus.CurrentStepIndex,
+		"it is shown as complete although it had no steps")
 	require.Equal(t, int32(2), object(undone).Status.CanaryStatus.CurrentStepIndex)
 }

@@ -7,22 +7,23 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// KeyEngine says which engine looks after Rollouts: as a label of a namespace the engine's name, for all Rollouts there that nobody looks after
-// yet; as an annotation of a Rollout "<name>/<UID>" of the engine that does.
+// KeyEngine names the engine that manages Rollouts. As a label of a namespace its value is the engine's name, for all
+// Rollouts there that no engine manages yet; as an annotation of a Rollout it is "<name>/<UID>" of the engine that
+// manages it.
 const KeyEngine = "slipway.io/engine"
 
-// EngineText is the annotation's value.
+// EngineText returns the annotation's value.
 func EngineText(e workloadops.Engine) string { return e.Name + "/" + e.UID }
 
-// LooksAfter says whether an engine is the one that looks after an object, and whether one was named at all. Who wants another engine to take an
-// object takes the annotation off.
-func LooksAfter(e workloadops.Engine, r *v1beta1.Rollout) (ours, named bool) {
+// Manages reports whether an engine manages an object, and whether the object names an engine at all. To hand an object
+// to another engine, remove the annotation.
+func Manages(e workloadops.Engine, r *v1beta1.Rollout) (ours, named bool) {
 	_, uid, _ := strings.Cut(r.Annotations[KeyEngine], "/")
 	return uid == e.UID, uid != ""
 }
 
-// isNamed says that an object names the engine that looks after it.
-func isNamed(r *v1beta1.Rollout) bool {
-	_, named := LooksAfter(workloadops.Engine{}, r)
+// namesEngine reports whether an object names the engine that manages it.
+func namesEngine(r *v1beta1.Rollout) bool {
+	_, named := Manages(workloadops.Engine{}, r)
 	return named
 }

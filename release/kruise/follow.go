@@ -8,51 +8,55 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// countEvery is how often the pods of a step are counted while they come. Each time that is past for no more than countWithin, so that several
-// processes count at the same time, and write once.
+// countEvery is how often the pods of a step are counted while they start. A count is due only within countWithin of
+// each interval, so that several processes count at the same time and one of them writes.
 const countEvery, countWithin = 10 * time.Second, time.Second
 
-// follow shows what of a workload under release nobody is told otherwise.
-func (s Seen) follow() NextAction {
+// follow shows the facts about a workload in a release that neither the release nor an event reports.
+func (s Snapshot) follow() NextAction {
 	switch commonOf(s.Object.Status).CurrentStepState {
 	case string(rollout.StatePaused):
 		return s.generation()
 	case string(rollout.StateUpgrade):
 		return s.counts()
 	}
-	return NextAction{Do: DoNothing}
+	return NextAction{Kind: DoNothing}
 }
 
-// generation shows which generation of the workload has been looked at, while a step rests: until then the release's own writes change it.
-func (s Seen) generation() NextAction {
+// generation shows the observed generation of the workload while a step waits. Earlier the release's own writes still
+// change it.
+func (s Snapshot) generation() NextAction {
 	w := s.Workload
 	if commonOf(s.Object.Status).ObservedWorkloadGeneration >= w.Generation || w.Observed < w.Generation {
-		return NextAction{Do: DoNothing}
+		return NextAction{Kind: DoNothing}
 	}
 	status := s.Object.Status.DeepCopy()
 	if c := commonPart(status); c != nil {
 		c.ObservedWorkloadGeneration = w.Generation
 	}
-	return s.show(*status, "the workload was looked at")
+	return s.writeStatus(*status, "the workload's controller observed its generation")
 }
 
-// counts shows now and then how many pods of a step have come. Those of an extra workload are counted when they are there.
-func (s Seen) counts() NextAction {
+// counts periodically shows how many pods of a step exist. Pods of an extra workload (style canary) are counted by the
+// release once they are ready.
+func (s Snapshot) counts() NextAction {
 	w, since := s.Workload, commonOf(s.Object.Status).LastUpdateTime
-	if since == nil || w.Saved == nil || w.Template != w.Saved.Declared || w.Saved.Style == strategy.StyleCanary || w.Observed < w.Generation {
-		return NextAction{Do: DoNothing}
+	if since == nil || w.Saved == nil || w.Template != w.Saved.Declared || w.Saved.Style == strategy.StyleCanary ||
+		w.Observed < w.Generation {
+		return NextAction{Kind: DoNothing}
 	}
 	status := s.Object.Status.DeepCopy()
 	setCounts(status, w.Updated, w.UpdatedReady())
-	next := s.show(*status, "pods of the step have come")
+	next := s.writeStatus(*status, "new pods of the step")
 	past := s.Now.Sub(since.Time)
-	if due := past >= countEvery && past%countEvery < countWithin; due || next.Do == DoNothing {
+	if due := past >= countEvery && past%countEvery < countWithin; due || next.Kind == DoNothing {
 		return next
 	}
-	return NextAction{Do: DoNothing, At: since.Add(past.Truncate(countEvery) + countEvery), Reason: "pods of the step are counted then"}
+	return NextAction{Kind: DoNothing, At: since.Add(past.Truncate(countEvery) + countEvery),
+		Reason: "pods of the step are counted at the next interval"}
 }
 
-// commonPart is what both styles tell, in whichever part the status has it; nil when it has none.
+// commonPart returns the fields that both styles have, from the part that the status has; nil if it has none.
 func commonPart(s *v1beta1.RolloutStatus) *v1beta1.CommonStatus {
 	switch {
 	case s.BlueGreenStatus != nil:
@@ -72,7 +76,7 @@ func setCounts(s *v1beta1.RolloutStatus, replicas, ready int32) {
 	}
 }
 
-// countsOf are the pods of the new version that a status tells of, and how many of them are ready.
+// countsOf returns how many pods of the new version a status shows, and how many of them are ready.
 func countsOf(s v1beta1.RolloutStatus) (replicas, ready int32) {
 	switch {
 	case s.BlueGreenStatus != nil:

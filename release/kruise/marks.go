@@ -12,16 +12,16 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// MarkPatch is the JSON merge patch that marks a workload as one that a Rollout names.
+// MarkPatch returns the JSON merge patch that marks a workload as named by a Rollout.
 func MarkPatch(rollout, kind string) map[string]any {
 	return map[string]any{"metadata": map[string]any{
 		"labels":      map[string]any{gate.Label: gate.LabelValue(rollout)},
 		"annotations": map[string]any{gate.AnnotationWhy: gate.Why(rollout, kind)}}}
 }
 
-// ReleasePatch is the JSON Patch that gives what holds a workload's change of template back, and takes the marks off where it is let go. It is
-// made only of the very version that was seen, which is object.
-func ReleasePatch(w *Workload, letGo bool, object *unstructured.Unstructured) []jsonpatch.Op {
+// UnholdPatch returns the JSON Patch that restores the fields that hold a workload's change of template. With
+// removeMarks it also removes the marks. It applies only to the resourceVersion of w; object is that version.
+func UnholdPatch(w *Workload, removeMarks bool, object *unstructured.Unstructured) []jsonpatch.Op {
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	ops := []jsonpatch.Op{jsonpatch.Test("/metadata/resourceVersion", w.ResourceVersion)}
 	for _, pointer := range slices.Sorted(maps.Keys(w.Held)) {
@@ -29,13 +29,13 @@ func ReleasePatch(w *Workload, letGo bool, object *unstructured.Unstructured) []
 		case !workloadops.AbsentJSON(value):
 			ops = append(ops, jsonpatch.Add(pointer, value))
 		default:
-			if path, there := heldAlone(object.Object, pointer); there {
+			if path, there := removalPath(object.Object, pointer); there {
 				ops = append(ops, jsonpatch.Remove(path))
 			}
 		}
 	}
 	remove := []string{gate.AnnotationHeld}
-	if letGo {
+	if removeMarks {
 		remove = append(remove, gate.AnnotationWhy, gate.AnnotationBy)
 		if _, is := labels[gate.Label]; is {
 			ops = append(ops, jsonpatch.Remove("/metadata/labels/"+jsonpatch.Escape(gate.Label)))
@@ -49,9 +49,9 @@ func ReleasePatch(w *Workload, letGo bool, object *unstructured.Unstructured) []
 	return ops
 }
 
-// heldAlone is what is to be taken away of a field that was not there before: the object around it too, if nothing else is in that. there is
-// false when the field is not there.
-func heldAlone(object map[string]any, pointer string) (path string, there bool) {
+// removalPath returns what to remove for a held field that was absent before: the parent object if the field is its
+// only member, else the field. there is false if the field does not exist.
+func removalPath(object map[string]any, pointer string) (path string, there bool) {
 	if _, there = jsonpatch.At(object, pointer); !there {
 		return "", false
 	}

@@ -9,25 +9,26 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// Via is the front door of what an object asks for.
+// Via is the channel, as recorded in the audit, of what a client requests through an object.
 const Via = "kubectl"
 
-// Release is a release that an object asks for.
+// Release is a release that an object requests.
 type Release struct {
 	Request strategy.Request
 	Object  rollout.ObjectRef
-	// Confirm is why somebody has to approve it before anything is done; "": nobody has to.
+	// Confirm is why the release needs an approval before it starts; "": it needs none.
 	Confirm string
 }
 
-// Answer is what became of a command. Closed says that no release was there to take it.
+// Answer is the result of a command. Closed is true if no release was running to take it.
 type Answer struct {
 	Outcome audit.Outcome
 	Message string
 	Closed  bool
 }
 
-// SpecOf reads what an object asks, without a change. The error says all that is wrong.
+// SpecOf decodes the object's rollout spec with its warnings, without changing the object. The error lists every
+// problem.
 func SpecOf(r *v1beta1.Rollout) (strategy.Spec, []string, error) {
 	object := *r
 	object.APIVersion, object.Kind = v1beta1.GroupVersion.String(), v1beta1.Kind
@@ -40,7 +41,7 @@ func SpecOf(r *v1beta1.Rollout) (strategy.Spec, []string, error) {
 	return spec, warnings, wrong.Err()
 }
 
-// RefOf is how a release names the object that asks for it.
+// RefOf returns the reference by which a release names the object that requested it.
 func RefOf(r *v1beta1.Rollout) rollout.ObjectRef {
 	return rollout.ObjectRef{Namespace: r.Namespace, Name: r.Name, UID: string(r.UID)}
 }

@@ -10,27 +10,33 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// Beginning is how long a Rollout may still be edited whole after its workload was changed.
-const Beginning = 3 * time.Second
+// AnnouncementDelay is how long a Rollout may still be edited freely after its workload was changed, before the release
+// starts.
+const AnnouncementDelay = 3 * time.Second
 
-// Resting is the status of an object without a release: its workload as it is, all steps done, so that one look tells whether it is whole.
-func Resting(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.RolloutStatus {
+// IdleStatus returns the status of an object without a release: the workload's current state with all steps completed,
+// as clients expect of a healthy Rollout.
+func IdleStatus(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.RolloutStatus {
 	was := object.Status
-	status := v1beta1.RolloutStatus{ObservedGeneration: object.Generation, Phase: v1beta1.PhaseHealthy, Conditions: kept(was.Conditions)}
+	status := v1beta1.RolloutStatus{ObservedGeneration: object.Generation, Phase: v1beta1.PhaseHealthy,
+		Conditions: lastingConditions(was.Conditions)}
 	engine := v1beta1.EngineStatus{}
 	if was.Slipway != nil {
 		engine = *was.Slipway
 	}
 	engine.Gate, engine.Open, engine.By = "", false, ""
-	engine.RolloutID = restingID(object, w)
+	engine.RolloutID = idleRolloutID(object, w)
 	switch {
 	case object.Spec.Disabled:
-		status.Phase, status.Message = v1beta1.PhaseDisabled, "disabled: the workload's own controller replaces its pods"
+		status.Phase, status.Message = v1beta1.PhaseDisabled,
+			"disabled: the workload's own controller replaces its pods"
 	case w == nil:
 		status.Phase = v1beta1.PhaseInitial
-		status.Message = fmt.Sprintf("%s %s does not exist yet", object.Spec.WorkloadRef.Kind, object.Spec.WorkloadRef.Name)
+		status.Message = fmt.Sprintf("%s %s does not exist yet", object.Spec.WorkloadRef.Kind,
+			object.Spec.WorkloadRef.Name)
 	default:
-		status.Message = orElse(endOf(status.Conditions), "the workload is whole: a change of its pod template begins a release")
+		status.Message = orElse(lastOutcome(status.Conditions),
+			"no release is running: a change of the workload's pod template starts one")
 	}
 	if w == nil {
 		engine.Template = ""
@@ -55,39 +61,41 @@ func Resting(object *v1beta1.Rollout, w *Workload, now time.Time) v1beta1.Rollou
 	return status
 }
 
-// restingID is the rollout-id that needs no release: the one that was released last, or that the workload has when it is first seen, is disabled, or
-// has no pods.
-func restingID(object *v1beta1.Rollout, w *Workload) string {
+// idleRolloutID returns the rollout-id that needs no release: the last released one. It is the workload's own if the
+// workload is new to the engine, disabled, or without pods.
+func idleRolloutID(object *v1beta1.Rollout, w *Workload) string {
 	engine := object.Status.Slipway
 	switch {
 	case w == nil:
 		return ""
-	case engine == nil || engine.Template == "" || shownID(object.Status) == w.RolloutID || object.Spec.Disabled || w.RolloutID == "" || w.Size == 0:
+	case engine == nil || engine.Template == "" || shownRolloutID(object.Status) == w.RolloutID ||
+		object.Spec.Disabled || w.RolloutID == "" || w.Size == 0:
 		return w.RolloutID
 	}
 	return engine.RolloutID
 }
 
-// shownID is the rollout-id that a status tells of where the engine's own note of it is missing: an earlier build wrote it, or the definition drops the
-// field.
-func shownID(s v1beta1.RolloutStatus) string {
+// shownRolloutID returns the rollout-id that a status shows. It falls back to observedRolloutID if the engine's own
+// field is missing: an earlier build wrote the status, or the definition drops the field.
+func shownRolloutID(s v1beta1.RolloutStatus) string {
 	if s.Slipway != nil && s.Slipway.RolloutID != "" {
 		return s.Slipway.RolloutID
 	}
 	return commonOf(s).ObservedRolloutID
 }
 
-// renumbered says that a workload at rest has another rollout-id than the one that was released last.
-func renumbered(object *v1beta1.Rollout, w *Workload) bool {
+// rolloutIDChanged reports whether an idle workload has a rollout-id other than the last released one.
+func rolloutIDChanged(object *v1beta1.Rollout, w *Workload) bool {
 	engine := object.Status.Slipway
-	if object.Status.Phase == v1beta1.PhaseHealthy && shownID(object.Status) == w.RolloutID {
+	if object.Status.Phase == v1beta1.PhaseHealthy && shownRolloutID(object.Status) == w.RolloutID {
 		return false
 	}
-	return engine != nil && w.Next == "" && engine.Template == w.Template && w.RolloutID != "" && w.Size > 0 && w.RolloutID != engine.RolloutID
+	return engine != nil && w.Next == "" && engine.Template == w.Template && w.RolloutID != "" && w.Size > 0 &&
+		w.RolloutID != engine.RolloutID
 }
 
-// endOf is how the last release ended, in words; "" where there was none.
-func endOf(list []v1beta1.Condition) string {
+// lastOutcome returns how the last release ended, as text; "" if there was none.
+func lastOutcome(list []v1beta1.Condition) string {
 	for _, c := range list {
 		if c.Type == v1beta1.ConditionProgressing {
 			return c.Message
@@ -96,42 +104,46 @@ func endOf(list []v1beta1.Condition) string {
 	return ""
 }
 
-// kept are the conditions of the last release, which stay until the next one: but for what only held while it ran.
-func kept(before []v1beta1.Condition) (list []v1beta1.Condition) {
+// lastingConditions returns the conditions of the last release that stay until the next one: those that held only while
+// it ran are dropped.
+func lastingConditions(before []v1beta1.Condition) (list []v1beta1.Condition) {
 	for _, c := range before {
-		if c.Type == v1beta1.ConditionSucceeded || c.Type == v1beta1.ConditionProgressing && c.Status == statusOf(false) {
+		if c.Type == v1beta1.ConditionSucceeded || c.Type == v1beta1.ConditionProgressing &&
+			c.Status == statusOf(false) {
 			list = append(list, c)
 		}
 	}
 	return list
 }
 
-// Announced is the status of an object whose release is about to begin: until then the object may be edited whole. why is what keeps it from
-// beginning, "" when nothing does.
-func Announced(object *v1beta1.Rollout, w *Workload, why string, now time.Time) v1beta1.RolloutStatus {
+// AnnouncedStatus returns the status of an object whose release is about to start; until then the object may be edited
+// freely. why is what prevents the start, "" if nothing does.
+func AnnouncedStatus(object *v1beta1.Rollout, w *Workload, why string, now time.Time) v1beta1.RolloutStatus {
 	was := object.Status
-	text := "the workload's pod template has changed: its release is about to begin"
+	text := "the workload's pod template has changed: its release is about to start"
 	switch {
 	case why != "":
 		text = why
-	case renumbered(object, w):
-		text = "the workload's rollout-id has changed: its release is about to begin"
+	case rolloutIDChanged(object, w):
+		text = "the workload's rollout-id has changed: its release is about to start"
 	}
 	common := commonOf(was)
 	common.ObservedWorkloadGeneration, common.RolloutHash = w.Generation, StrategyHash(object.Spec.Strategy)
 	common.ObservedRolloutID = orElse(w.RolloutID, w.Revision)
 	common.PodTemplateHash = hashOfRevision(w, w.Revision)
-	common.CurrentStepIndex, common.NextStepIndex = 1, nextOf(object)
+	common.CurrentStepIndex, common.NextStepIndex = 1, stepAfterFirst(object)
 	common.CurrentStepState, common.FinalisingStep, common.Message = string(rollout.StateBeforeUpgrade), "", text
 	if was.Phase != v1beta1.PhaseProgressing {
 		at := metav1.NewTime(now.Truncate(time.Second))
 		common.LastUpdateTime = &at
 	}
-	status := v1beta1.RolloutStatus{ObservedGeneration: object.Generation, Phase: v1beta1.PhaseProgressing, Message: text}
+	status := v1beta1.RolloutStatus{ObservedGeneration: object.Generation, Phase: v1beta1.PhaseProgressing,
+		Message: text}
 	fill(&status, object, common, numbers{revision: w.Revision})
 	set := func(kind, reason string) {
-		status.Conditions = append(status.Conditions, condition(was.Conditions, now, v1beta1.Condition{Type: kind, Status: statusOf(true),
-			Reason: reason, Message: text}))
+		status.Conditions = append(status.Conditions,
+			condition(was.Conditions, now, v1beta1.Condition{Type: kind, Status: statusOf(true),
+				Reason: reason, Message: text}))
 	}
 	set(v1beta1.ConditionProgressing, v1beta1.ReasonInitializing)
 	if why != "" {
@@ -141,13 +153,14 @@ func Announced(object *v1beta1.Rollout, w *Workload, why string, now time.Time) 
 	if was.Slipway != nil {
 		engine = *was.Slipway
 	}
-	engine.StepState, engine.NextStepIndex, engine.Gate, engine.By, engine.Open = common.CurrentStepState, common.NextStepIndex, "", "", false
+	engine.StepState, engine.NextStepIndex, engine.Gate, engine.By, engine.Open = common.CurrentStepState,
+		common.NextStepIndex, "", "", false
 	status.Slipway = &engine
 	return status
 }
 
-// nextOf is the step after the first.
-func nextOf(object *v1beta1.Rollout) int32 {
+// stepAfterFirst returns 2, or -1 if the object has only one step.
+func stepAfterFirst(object *v1beta1.Rollout) int32 {
 	if steps(object) > 1 {
 		return 2
 	}
@@ -164,7 +177,7 @@ func steps(object *v1beta1.Rollout) int {
 	return 0
 }
 
-// revisionOf is the newest revision that a status tells.
+// revisionOf returns the newest revision in a status.
 func revisionOf(s v1beta1.RolloutStatus) string {
 	switch {
 	case s.BlueGreenStatus != nil:
@@ -182,7 +195,8 @@ func orElse(text, other string) string {
 	return other
 }
 
-// hashOfRevision is the value of the pods' revision label: of a StatefulSet or a DaemonSet what its revision's name ends with or is.
+// hashOfRevision returns the value of the pods' revision label. A DaemonSet and a CloneSet use the part of the
+// revision's name after the workload's name, the other kinds the whole name.
 func hashOfRevision(w *Workload, revision string) string {
 	switch w.Ref.Kind {
 	case "DaemonSet":

@@ -1,5 +1,6 @@
-// Package kruise is what a Rollout object of rollouts.kruise.io says and shows: its status, computed from the release that it has asked for or
-// from the workload at rest, and the commands that clients give by changing it. It decides; it touches nothing.
+// Package kruise translates between releases and Rollout objects of rollouts.kruise.io. It computes an object's status
+// from its release or from the idle workload, and reads the commands that clients give by changing the status. It only
+// decides; it does no I/O.
 package kruise
 
 import (
@@ -20,7 +21,8 @@ import (
 // AnnotationHash holds a Rollout's StrategyHash, where other tools look for it.
 const AnnotationHash = "rollouts.kruise.io/hash"
 
-// StrategyHash is the hash of a strategy without its pause and its failureThreshold, in the alphabet of Kubernetes' revision hashes.
+// StrategyHash returns the hash of a strategy without its pause and its failureThreshold, in the alphabet of
+// Kubernetes' revision hashes.
 func StrategyHash(s v1beta1.RolloutStrategy) string {
 	s.Paused = false
 	if s.Canary != nil {
@@ -33,38 +35,43 @@ func StrategyHash(s v1beta1.RolloutStrategy) string {
 	}
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return "" // plain data: it always marshals
+		return "" // unreachable: plain data always marshals
 	}
 	sum := sha256.Sum256(raw)
 	return rand.SafeEncodeString(hex.EncodeToString(sum[:]))
 }
 
-// Showing is the status of an object whose release is as the view says.
-func Showing(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.RolloutStatus {
+// ReleaseStatus returns the status of an object whose release has the given view.
+func ReleaseStatus(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.RolloutStatus {
 	was := object.Status
 	s := v.Status
 	common := commonOf(was)
 	common.ObservedWorkloadGeneration = max(s.ObservedWorkloadGeneration, common.ObservedWorkloadGeneration)
 	common.ObservedRolloutID = s.RolloutID
 	common.RolloutHash = StrategyHash(object.Spec.Strategy)
-	told, revision := announcedFor(was, s)
-	common.StableRevision = orElse(s.StableRevision, told.StableRevision)
-	common.PodTemplateHash = orElse(s.PodTemplateHash, told.PodTemplateHash)
+	announced, revision := announcedFor(was, s)
+	common.StableRevision = orElse(s.StableRevision, announced.StableRevision)
+	common.PodTemplateHash = orElse(s.PodTemplateHash, announced.PodTemplateHash)
 	common.CurrentStepIndex, common.NextStepIndex = int32(s.CurrentStepIndex), int32(s.NextStepIndex)
 	common.CurrentStepState = stepState(v)
 	common.FinalisingStep = s.FinalisingStep
 	common.Message = s.Reason
 	at := metav1.NewTime(s.LastUpdateTime.Truncate(time.Second))
 	common.LastUpdateTime = &at
-	numbers := numbers{revision: orElse(s.CanaryRevision, revision), replicas: s.CanaryReplicas, ready: s.CanaryReadyReplicas}
-	if before := commonOf(was); v.Ending == rollout.EndNone && before.CurrentStepIndex == common.CurrentStepIndex && before.CurrentStepState == common.CurrentStepState &&
-		common.CurrentStepState == string(rollout.StateUpgrade) && was.Slipway != nil && was.Slipway.Release == s.Record {
-		replicas, ready := countsOf(was) // the release counts them when they are there
-		numbers.replicas, numbers.ready = max(numbers.replicas, min(replicas, s.Replicas)), max(numbers.ready, min(ready, s.Replicas))
+	numbers := numbers{revision: orElse(s.CanaryRevision, revision), replicas: s.CanaryReplicas,
+		ready: s.CanaryReadyReplicas}
+	if before := commonOf(was); v.Ending == rollout.EndNone && before.CurrentStepIndex == common.CurrentStepIndex &&
+		before.CurrentStepState == common.CurrentStepState &&
+		common.CurrentStepState == string(rollout.StateUpgrade) && was.Slipway != nil &&
+		was.Slipway.Release == s.Record {
+		replicas, ready := countsOf(was) // the release counts pods only once they are ready
+		numbers.replicas, numbers.ready = max(numbers.replicas, min(replicas, s.Replicas)),
+			max(numbers.ready, min(ready, s.Replicas))
 	}
 	end := ended(v)
 	switch {
-	case end && s.Phase == rollout.PhaseHealthy: // what was new serves everywhere: it is what comes next stands beside
+	// the new revision serves everywhere: it is the stable one of the next release
+	case end && s.Phase == rollout.PhaseHealthy:
 		common.StableRevision = numbers.revision
 		common.CurrentStepIndex, common.NextStepIndex = int32(steps(object)), -1
 	case end:
@@ -73,27 +80,29 @@ func Showing(v rollout.View, object *v1beta1.Rollout, now time.Time) v1beta1.Rol
 	if common.ObservedRolloutID == "" {
 		common.ObservedRolloutID = numbers.revision
 	}
-	status := v1beta1.RolloutStatus{ObservedGeneration: max(v.Generation, was.ObservedGeneration), Message: s.Reason, Phase: phase(v, object)}
+	status := v1beta1.RolloutStatus{ObservedGeneration: max(v.Generation, was.ObservedGeneration), Message: s.Reason,
+		Phase: phase(v, object)}
 	fill(&status, object, common, numbers)
 	status.Conditions = conditions(v, object, now)
 	gate := v.Gate
 	if end {
-		gate = "" // nothing is asked any more
+		gate = "" // no step waits any more
 	}
-	status.Slipway = &v1beta1.EngineStatus{StepState: common.CurrentStepState, NextStepIndex: common.NextStepIndex, Gate: gate,
+	status.Slipway = &v1beta1.EngineStatus{StepState: common.CurrentStepState, NextStepIndex: common.NextStepIndex,
+		Gate:    gate,
 		Release: s.Record, Template: v.Template, RolloutID: s.RolloutID, RolledBack: v.RolledBack, Open: !end,
 		PausedByObject: v.PausedByObject}
 	if was.Slipway != nil {
 		status.Slipway.Seq = was.Slipway.Seq
-		if s.Undo != nil { // it has no number of its own: that of the workload is still what was released last
+		if s.Undo != nil { // an undo has no rollout-id: that of the workload is still the last released one
 			status.Slipway.RolloutID = was.Slipway.RolloutID
 		}
 	}
 	return status
 }
 
-// announcedFor is what an object told before of a release under way: until that has claimed its workload, it doesn't know its revisions itself. It
-// is empty where another release stands there.
+// announcedFor returns what the object already showed about a running release. Until the release has claimed its
+// workload it does not know its revisions itself. The result is empty if the status is of another release.
 func announcedFor(was v1beta1.RolloutStatus, s rollout.Status) (common v1beta1.CommonStatus, revision string) {
 	_, announced := announcedAt(was)
 	its := announced || was.Slipway != nil && was.Slipway.Release == s.Record
@@ -103,25 +112,27 @@ func announcedFor(was v1beta1.RolloutStatus, s rollout.Status) (common v1beta1.C
 	return commonOf(was), revisionOf(was)
 }
 
-// numbers are what the two styles tell under names of their own.
+// numbers are the values that the two styles have under different field names.
 type numbers struct {
 	revision        string
 	replicas, ready int32
 }
 
-// fill sets the part of the style that the object's strategy has; the other is absent.
+// fill sets the status part of the object's style; the other part is absent.
 func fill(status *v1beta1.RolloutStatus, object *v1beta1.Rollout, common v1beta1.CommonStatus, n numbers) {
 	status.CurrentStepIndex, status.CurrentStepState = common.CurrentStepIndex, common.CurrentStepState
 	if object.Spec.Strategy.BlueGreen != nil {
-		status.BlueGreenStatus = &v1beta1.BlueGreenStatus{CommonStatus: common, UpdatedRevision: n.revision, UpdatedReplicas: n.replicas,
+		status.BlueGreenStatus = &v1beta1.BlueGreenStatus{CommonStatus: common, UpdatedRevision: n.revision,
+			UpdatedReplicas:      n.replicas,
 			UpdatedReadyReplicas: n.ready}
 		return
 	}
-	status.CanaryStatus = &v1beta1.CanaryStatus{CommonStatus: common, CanaryRevision: n.revision, CanaryReplicas: n.replicas,
+	status.CanaryStatus = &v1beta1.CanaryStatus{CommonStatus: common, CanaryRevision: n.revision,
+		CanaryReplicas:      n.replicas,
 		CanaryReadyReplicas: n.ready}
 }
 
-// commonOf is what both styles tell, in whichever part the status has it.
+// commonOf returns the fields that both styles have, from the part that the status has.
 func commonOf(s v1beta1.RolloutStatus) v1beta1.CommonStatus {
 	if c := commonPart(&s); c != nil {
 		return *c
@@ -129,11 +140,11 @@ func commonOf(s v1beta1.RolloutStatus) v1beta1.CommonStatus {
 	return v1beta1.CommonStatus{}
 }
 
-// ended says that nothing is left to be done.
+// ended reports whether the release has ended and no successor replaces it.
 func ended(v rollout.View) bool { return v.Status.FinishedAt != nil && !v.Superseding }
 
-// stepState is the state of the current step. StepPaused is shown only where somebody, or the time, is waited for: not for a step that is being
-// looked at again, that has failed, or that is left on the way back.
+// stepState returns the state of the current step. StepPaused is shown only while the step waits for an approval or a
+// timer: not if it is being checked again, has failed, or is being rolled back.
 func stepState(v rollout.View) string {
 	s := v.Status
 	switch {
@@ -151,7 +162,7 @@ func waitsAtStep(s rollout.Status) bool {
 	return s.WaitingFor != nil && (s.WaitingFor.Kind == rollout.WaitApproval || s.WaitingFor.Kind == rollout.WaitTimer)
 }
 
-// phase is where the object stands as a whole.
+// phase returns the phase of the object.
 func phase(v rollout.View, object *v1beta1.Rollout) v1beta1.RolloutPhase {
 	switch {
 	case object.DeletionTimestamp != nil:
@@ -168,12 +179,13 @@ func phase(v rollout.View, object *v1beta1.Rollout) v1beta1.RolloutPhase {
 	return v1beta1.PhaseProgressing
 }
 
-// conditions are those of the object, each with the time since when it has been so.
+// conditions returns the object's conditions, each with the time since when it holds.
 func conditions(v rollout.View, object *v1beta1.Rollout, now time.Time) []v1beta1.Condition {
 	var list []v1beta1.Condition
 	set := func(kind string, is bool, reason, message string) {
-		list = append(list, condition(object.Status.Conditions, now, v1beta1.Condition{Type: kind, Status: statusOf(is), Reason: reason,
-			Message: message}))
+		list = append(list, condition(object.Status.Conditions, now,
+			v1beta1.Condition{Type: kind, Status: statusOf(is), Reason: reason,
+				Message: message}))
 	}
 	s, end := v.Status, ended(v)
 	set(v1beta1.ConditionProgressing, !end || s.Phase == rollout.PhaseFailed, progressingReason(v), s.Reason)
@@ -237,7 +249,7 @@ func statusOf(is bool) string {
 	return string(corev1.ConditionFalse)
 }
 
-// condition keeps the times of a condition that was so before.
+// condition returns c with the transition times of the previous condition where it has not changed.
 func condition(before []v1beta1.Condition, now time.Time, c v1beta1.Condition) v1beta1.Condition {
 	at := metav1.NewTime(now.Truncate(time.Second))
 	c.LastUpdateTime, c.LastTransitionTime = at, at

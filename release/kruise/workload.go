@@ -21,29 +21,32 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// KeyRolloutID is the label, or the annotation, of a workload that numbers its releases for whoever makes them.
+// KeyRolloutID is the label or annotation by which a client numbers a workload's releases.
 const KeyRolloutID = "rollouts.kruise.io/rollout-id"
 
-// Workload is what of a workload a Rollout that names it needs to know. It is an object of its own, so that a watch can keep it in the
-// object's stead.
+// Workload is what a Rollout needs of the workload that it names. It is an object of its own, so that a watch cache can
+// keep it instead of the full object.
 type Workload struct {
 	metav1.PartialObjectMetadata
 	Ref catalog.WorkloadRef
-	// Template is the digest of the live pod template, Next that of the one kept beside it (rollout.AnnotationNext), "" without one; Images
-	// are the live template's.
+	// Template is the digest of the live pod template, Next that of the template kept in rollout.AnnotationNext, ""
+	// without one; Images are the live template's.
 	Template, Next string
 	Images         map[string]string
-	// Held are the fields that hold a change of template; HeldProblem says why they could not be read. By is who changed it last.
+	// Held are the fields that hold a change of template; HeldProblem is why they could not be read. By is the user
+	// that changed the template last.
 	Held        gate.Held
 	HeldProblem string
 	By          string
-	// Claim is the claim of the release that works on it, Saved what that has saved.
+	// Claim is the claim of the release that may write the workload, Saved what that release has saved.
 	Claim string
 	Saved *rollout.Saved
-	// Observed is the generation that its controller has seen. Size is how many pods it is to have; the others are its status's numbers.
+	// Observed is the generation that its controller has observed. Size is the desired number of pods; Total, Updated
+	// and Ready are counts from its status.
 	Observed                    int64
 	Size, Total, Updated, Ready int32
-	// Revision is the newest revision: of a Deployment the hash that its controller gives the live template, else status.updateRevision.
+	// Revision is the newest revision: for a Deployment the hash that its controller gives the live template, otherwise
+	// status.updateRevision.
 	Revision  string
 	RolloutID string
 }
@@ -53,8 +56,9 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 	annotations := o.GetAnnotations()
 	w := &Workload{Ref: catalog.WorkloadRef{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName()},
 		By: annotations[gate.AnnotationBy], Claim: annotations[workloadops.AnnotationClaimedBy]}
-	w.ObjectMeta = metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
-		Generation: o.GetGeneration(), DeletionTimestamp: o.GetDeletionTimestamp(), Labels: o.GetLabels()}
+	w.ObjectMeta = metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
+		ResourceVersion: o.GetResourceVersion(),
+		Generation:      o.GetGeneration(), DeletionTimestamp: o.GetDeletionTimestamp(), Labels: o.GetLabels()}
 	template, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
 	w.Template, w.Images = pods.Digest(template), pods.Images(template)
 	var next map[string]any
@@ -66,7 +70,7 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 		w.HeldProblem = err.Error()
 	}
 	if text := rollout.SavedOn(o.GetLabels(), annotations); text != "" {
-		w.Saved, _ = rollout.ParseSaved(text) // one that cannot be read is the release's matter
+		w.Saved, _ = rollout.ParseSaved(text) // the release reports one that cannot be parsed
 	}
 	w.numbers(o)
 	w.RolloutID = o.GetLabels()[KeyRolloutID]
@@ -88,7 +92,8 @@ func (w *Workload) numbers(o *unstructured.Unstructured) {
 	}
 	w.Observed = number("status", "observedGeneration")
 	if w.Ref.Kind == catalog.DaemonSet {
-		w.Size, w.Total = int32(number("status", "desiredNumberScheduled")), int32(number("status", "currentNumberScheduled"))
+		w.Size, w.Total = int32(number("status", "desiredNumberScheduled")),
+			int32(number("status", "currentNumberScheduled"))
 		w.Updated, w.Ready = int32(number("status", "updatedNumberScheduled")), int32(number("status", "numberReady"))
 		return
 	}
@@ -100,19 +105,20 @@ func (w *Workload) numbers(o *unstructured.Unstructured) {
 	w.Ready = int32(number("status", "readyReplicas"))
 }
 
-// UpdatedReady is how many pods of the newest template are ready, as far as the workload itself tells: all that are ready when no others are
-// there.
+// UpdatedReady returns the lower bound of ready pods of the newest template that the workload's status proves: all
+// ready pods minus the pods of other templates.
 func (w *Workload) UpdatedReady() int32 {
 	return max(w.Ready-max(w.Total-w.Updated, 0), 0)
 }
 
-// Whole says whether all pods are of the live template, as far as its controller tells of that.
-func (w *Workload) Whole() bool {
+// AllUpdated reports whether all pods have the live template, according to the workload's status.
+func (w *Workload) AllUpdated() bool {
 	return w.Observed >= w.Generation && w.Updated >= w.Size && w.Total <= w.Updated
 }
 
-// deploymentHash is the label pod-template-hash that a Deployment's controller gives the pods of a template: FNV-1a of its Go form, then of the
-// collision count. (ComputeHash in https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/controller_utils.go)
+// deploymentHash returns the value of the label pod-template-hash that a Deployment's controller gives the pods of a
+// template: FNV-1a of its Go form, then of the collision count. (ComputeHash in
+// https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/controller_utils.go)
 func deploymentHash(o *unstructured.Unstructured, template map[string]any) string {
 	var typed corev1.PodTemplateSpec
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(template, &typed) != nil {
@@ -128,18 +134,18 @@ func deploymentHash(o *unstructured.Unstructured, template map[string]any) strin
 	return rand.SafeEncodeString(fmt.Sprint(sum.Sum32()))
 }
 
-// KindOf names a kind past its versions: "apps/Deployment".
+// KindOf returns the name of a kind without its version: "apps/Deployment".
 func KindOf(apiVersion, kind string) string {
 	return pods.Key(catalog.WorkloadRef{APIVersion: apiVersion, Kind: kind})
 }
 
-// Names says whether an object names a workload of its namespace.
-func Names(r *v1beta1.Rollout, w *Workload) bool {
+// References reports whether an object names a workload in its namespace.
+func References(r *v1beta1.Rollout, w *Workload) bool {
 	ref := r.Spec.WorkloadRef
 	return ref.Name == w.Name && KindOf(ref.APIVersion, ref.Kind) == KindOf(w.Ref.APIVersion, w.Ref.Kind)
 }
 
-// Marked says whether a workload carries the mark of an object.
+// Marked reports whether a workload carries the mark of an object.
 func Marked(r *v1beta1.Rollout, w *Workload) bool {
 	return w.Labels[gate.Label] == gate.LabelValue(r.Name)
 }

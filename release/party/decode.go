@@ -1,4 +1,4 @@
-// Package party holds what a party declares of itself and what is concluded from its workers' heartbeats.
+// Package party decodes the declaration of a party, and derives its reachability from its workers' heartbeats.
 package party
 
 import (
@@ -14,18 +14,19 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// maxQueueLength is how many characters the name of a party's queue has at most.
+// maxQueueLength is the maximum length of a party's queue name, in characters.
 const maxQueueLength = 200
 
-// Decode reads the spec of a Party from YAML or JSON, strictly, with all errors at once; {} is a party with defaults only. The spec means
-// nothing when there are errors.
+// Decode reads the spec of a Party from YAML or JSON, strictly, with all errors at once; {} is a party with only
+// defaults. If there are errors, the spec is meaningless.
 func Decode(data []byte) (v1alpha1.PartySpec, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(data)
 	if !ok {
 		return v1alpha1.PartySpec{}, found.Sorted()
 	}
 	m := root.Mapping("queue", "namespace", "labels")
-	spec := v1alpha1.PartySpec{Queue: m.Field("queue").Text(), Namespace: m.Field("namespace").Text(), Labels: m.Field("labels").StringMap()}
+	spec := v1alpha1.PartySpec{Queue: m.Field("queue").Text(), Namespace: m.Field("namespace").Text(),
+		Labels: m.Field("labels").StringMap()}
 	if len(spec.Labels) == 0 {
 		spec.Labels = nil
 	}
@@ -60,9 +61,11 @@ func checkQueue(queue string, found *strictyaml.Findings) {
 	case len([]rune(queue)) > maxQueueLength:
 		found.Refuse(0, "queue", "is too long: the name of a queue has at most %d characters", maxQueueLength)
 	case strings.ContainsFunc(queue, illegal):
-		found.Refuse(0, "queue", "%s is not the name of a queue: it has a blank, a quote or a backslash in it", strictyaml.Quote(queue))
+		found.Refuse(0, "queue", "%s is not the name of a queue: it contains a blank, a quote or a backslash",
+			strictyaml.Quote(queue))
 	case queue == catalog.EngineQueue:
-		found.Refuse(0, "queue", "%s is the engine's own queue, on which no party's worker is found: leave queue out to have %s",
+		found.Refuse(0, "queue",
+			"%s is the engine's own queue, which no party's worker polls: leave queue out to use %s",
 			strictyaml.Quote(queue), catalog.PartyQueue("<name>"))
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/release/window"
 )
 
-// The document's keys that are named in rules.
+// The document's keys that validation messages name.
 const (
 	keyComment           = "comment"
 	keyItems             = "deployPlanItems"
@@ -31,7 +31,8 @@ const (
 	keyRestoreItem       = "restoreItem"
 )
 
-// Decode reads a plan from YAML or JSON, strictly, with all errors at once. The Document means nothing when there are errors.
+// Decode reads a plan from YAML or JSON, strictly, with all errors at once. If there are errors, the Document is
+// meaningless.
 func Decode(data []byte) (Document, []Warning, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(data)
 	if !ok {
@@ -68,10 +69,10 @@ func decodeItem(v strictyaml.Value) Item {
 	}
 }
 
-// Warning says what is legal in a plan but probably not meant.
+// Warning is a note on something that is legal in a plan but probably not intended.
 type Warning = strictyaml.FieldError
 
-// Encode writes a plan as YAML with its keys in the usual order, for Decode to read again. It fails when a text isn't UTF-8.
+// Encode writes a plan as YAML with its keys in the usual order; Decode reads it back. It fails if a text is not UTF-8.
 func Encode(d Document) ([]byte, error) {
 	items := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, item := range d.Items {
@@ -117,7 +118,7 @@ func numberNode(n int64) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(n, 10)}
 }
 
-// plainID is an ID that every reader of YAML and JSON takes for the same number: it may stand without quotes, as people write it.
+// plainID matches IDs that every YAML and JSON parser reads as the same number: they need no quotes.
 var plainID = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})$`)
 
 func serviceIDNode(id ServiceID) *yaml.Node {
@@ -127,7 +128,7 @@ func serviceIDNode(id ServiceID) *yaml.Node {
 	return textNode(string(id))
 }
 
-// addText leaves out a key without a value: absent and empty are the same.
+// addText adds a key with a text; it omits an empty text, since absent and empty are equivalent.
 func addText(mapping *yaml.Node, key, value string) {
 	if value != "" {
 		addNode(mapping, key, textNode(value))
@@ -140,8 +141,10 @@ func addNode(mapping *yaml.Node, key string, value *yaml.Node) {
 
 func textNode(value string) *yaml.Node {
 	node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
-	// Other styles lose line ends of other systems, blanks at the edges and invisible characters.
-	if strings.TrimSpace(value) != value || strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	// Other styles lose carriage returns, leading and trailing blanks, and invisible characters.
+	if strings.TrimSpace(value) != value || strings.ContainsFunc(value, func(r rune) bool {
+		return !unicode.IsPrint(r)
+	}) {
 		node.Style = yaml.DoubleQuotedStyle
 	}
 	return node

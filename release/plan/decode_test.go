@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/test/race"
 )
 
-// oneItem is a plan of one item with these lines; its key serviceId is on line 2.
+// oneItem returns a plan of one item with these lines; its key serviceId is on line 2.
 func oneItem(lines ...string) string {
 	return "deployPlanItems:\n- serviceId: 111\n  " + strings.Join(lines, "\n  ") + "\n"
 }
@@ -26,54 +26,110 @@ func TestDecodeRefusals(t *testing.T) {
 		item, line          int
 		contains            string
 	}{
-		"NoItems":        {"a plan that does nothing", "comment: x\n", "deployPlanItems", 0, 1, "is required: a plan has at least one item"},
-		"EmptyItems":     {"a plan that does nothing", "comment: x\ndeployPlanItems: []\n", "deployPlanItems", 0, 2, "at least one item"},
-		"NullItems":      {"a list that was forgotten", "comment: x\ndeployPlanItems:\n", "deployPlanItems", 0, 2, "has no value"},
-		"ItemsNoList":    {"one item is still a list", "deployPlanItems: {serviceId: 1}\n", "deployPlanItems", 0, 1, "must be a list, not a mapping"},
-		"NoMapping":      {"a list is no plan", "- serviceId: 1\n", "", 0, 1, "must be a mapping with the keys comment, deployPlanItems, notBefore, windows, freezes, not a list"},
-		"UnknownTop":     {"a key nobody reads", "name: x\n" + oneItem("deployment: STOP"), "name", 0, 1, "unknown key \"name\": the keys here are comment, deployPlanItems"},
-		"TopCase":        {"keys are case-sensitive", strings.Replace(oneItem("deployment: STOP"), "deployPlanItems", "DeployPlanItems", 1), "DeployPlanItems", 0, 1, `did you mean "deployPlanItems"? Keys are case-sensitive`},
-		"RepeatedTop":    {"which of them?", oneItem("deployment: STOP") + "comment: a\ncomment: b\n", "comment", 0, 5, "is there twice (lines 4 and 5)"},
-		"CommentNumber":  {"a comment is text", "comment: 3\n" + oneItem("deployment: STOP"), "comment", 0, 1, "put it in quotes"},
-		"ItemNoMapping":  {"a name is no item", "deployPlanItems:\n- 111\n", "deployPlanItems[0]", 1, 2, "must be a mapping with the keys serviceId, priority"},
-		"ItemNull":       {"an item that was forgotten", "deployPlanItems:\n- serviceId: 1\n  deployment: STOP\n-\n", "deployPlanItems[1]", 2, 4, "has no value"},
-		"NoService":      {"whose deployment?", "deployPlanItems:\n- deployment: STOP\n", "deployPlanItems[0].serviceId", 1, 2, "is required"},
-		"NoDeployment":   {"no default is guessed", oneItem("priority: 3"), "deployPlanItems[0].deployment", 1, 2, "is required: write one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE"},
-		"BadDeployment":  {"no such deployment", oneItem("deployment: DESTROY"), "deployPlanItems[0].deployment", 1, 3, `must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE, not "DESTROY"`},
-		"CaseDeployment": {"the document asks for exactness", oneItem("deployment: Stop"), "deployPlanItems[0].deployment", 1, 3, "did you mean STOP?"},
-		"BadMethod":      {"no such method", oneItem("deployment: STOP", "containerExecMethod: SERIAL"), "deployPlanItems[0].containerExecMethod", 1, 4, "must be one of PARALLEL, SEQUENTIAL"},
-		"NearMethod":     {"a misspelt method", oneItem("deployment: STOP", "containerExecMethod: sequental"), "deployPlanItems[0].containerExecMethod", 1, 4, "did you mean SEQUENTIAL?"},
-		"NullMethod":     {"a value that was forgotten", oneItem("deployment: STOP", "containerExecMethod:"), "deployPlanItems[0].containerExecMethod", 1, 4, "has no value"},
-		"MisspeltKey":    {"a priority that would be ignored", oneItem("deployment: STOP", "prioirty: 3"), "deployPlanItems[0].prioirty", 1, 4, `unknown key "prioirty": did you mean "priority"?`},
-		"UnknownKey":     {"a key nobody reads", oneItem("deployment: STOP", "replicas: 3"), "deployPlanItems[0].replicas", 1, 4, "unknown key"},
-		"RepeatedKey":    {"which of them?", oneItem("deployment: STOP", "priority: 1", "priority: 2"), "deployPlanItems[0].priority", 1, 5, "is there twice (lines 4 and 5): keep one"},
-		"MergeKey":       {"keys out of sight", oneItem("deployment: STOP", "<<: {priority: 1}"), "deployPlanItems[0]", 1, 4, "merge key"},
-		"Alias":          {"a value out of sight", "comment: &c STOP\n" + oneItem("deployment: *c"), "deployPlanItems[0].deployment", 1, 4, "is an alias (*c)"},
-		"Anchor":         {"half an alias", "comment: &c STOP\n" + oneItem("deployment: STOP"), "comment", 0, 1, "carries an anchor (&c)"},
-		"Fraction":       {"no whole number", oneItem("deployment: STOP", "priority: 3.5"), "deployPlanItems[0].priority", 1, 4, "whole number"},
-		"QuotedPriority": {"a text", oneItem("deployment: STOP", `priority: "3"`), "deployPlanItems[0].priority", 1, 4, "leave out the quotes"},
-		"HugePriority":   {"more than 64 bits", oneItem("deployment: STOP", "priority: 9223372036854775808"), "deployPlanItems[0].priority", 1, 4, "must be from"},
-		"NullPriority":   {"a forgotten priority would be the default", oneItem("deployment: STOP", "priority:"), "deployPlanItems[0].priority", 1, 4, "has no value"},
-		"FloatService":   {"a number that is no name", "deployPlanItems:\n- serviceId: 1e3\n  deployment: STOP\n", "deployPlanItems[0].serviceId", 1, 2, "put it in quotes"},
-		"BoolService":    {"a truth value is no name", "deployPlanItems:\n- serviceId: true\n  deployment: STOP\n", "deployPlanItems[0].serviceId", 1, 2, "put it in quotes"},
-		"NullService":    {"a name that was forgotten", "deployPlanItems:\n- serviceId:\n  deployment: STOP\n", "deployPlanItems[0].serviceId", 1, 2, "has no value"},
-		"CharsetService": {"no legal ID", "deployPlanItems:\n- serviceId: a/b\n  deployment: STOP\n", "deployPlanItems[0].serviceId", 1, 2, `"a/b" is not a legal ID`},
-		"LongService":    {"too long an ID", "deployPlanItems:\n- serviceId: " + strings.Repeat("9", 64) + "\n  deployment: STOP\n", "deployPlanItems[0].serviceId", 1, 2, "at most 63"},
-		"EmptyLabel":     {"a forgotten label would select everything", oneItem("deployment: STOP", `deployLabel: ""`), "deployPlanItems[0].deployLabel", 1, 4, "is empty"},
-		"EmptyPart":      {"a label that was forgotten", oneItem("deployment: STOP", "deployLabel: a,,b"), "deployPlanItems[0].deployLabel", 1, 4, "has an empty part"},
-		"OnlyComma":      {"labels that were forgotten would select everything", oneItem("deployment: STOP", `deployLabel: ","`), "deployPlanItems[0].deployLabel", 1, 4, "has an empty part"},
-		"CharsetLabel":   {"no legal label", oneItem("deployment: STOP", "deployLabel: a b"), "deployPlanItems[0].deployLabel", 1, 4, `"a b" is not a legal label`},
-		"NumberLabel":    {"a label is text", oneItem("deployment: STOP", "deployLabel: 1"), "deployPlanItems[0].deployLabel", 1, 4, "put it in quotes"},
-		"ListLabel":      {"labels are one text in the source document", oneItem("deployment: STOP", "deployLabel: [a]"), "deployPlanItems[0].deployLabel", 1, 4, "must be text, not a list"},
-		"NoTask":         {"nobody knows which task is taken back", oneItem("deployment: RESTORE"), "deployPlanItems[0].restoreTask", 1, 2, "is required: RESTORE needs the task whose changes are taken back"},
-		"BadTask":        {"no task is called that", oneItem("deployment: RESTORE", "restoreTask: a/b"), "deployPlanItems[0].restoreTask", 1, 4, `"a/b" is not the ID of a task`},
-		"BadTaskItem":    {"items are counted from 1", oneItem("deployment: RESTORE", "restoreTask: shop-1", "restoreItem: 0"), "deployPlanItems[0].restoreItem", 1, 5, "must be from 1 to 1000, not 0"},
-		"NoPackage":      {"the source document: required, else an error", oneItem("deployment: HTTP_UPLOAD_DEPLOY"), "deployPlanItems[0].httpSrcUri", 1, 2, "is required: HTTP_UPLOAD_DEPLOY needs"},
-		"BadPackage":     {"nothing fetches it", oneItem("deployment: HTTP_UPLOAD_DEPLOY", "httpSrcUri: app.zip"), "deployPlanItems[0].httpSrcUri", 1, 4, "is not an absolute URL"},
-		"NoRepository":   {"the source document: required, else an error", oneItem("deployment: COMPILE_DEPLOY", "compileRepoBranch: master"), "deployPlanItems[0].compileRepoPath", 1, 2, "is required: COMPILE_DEPLOY needs"},
-		"NoBranch":       {"the source document: required, else an error", oneItem("deployment: COMPILE_DEPLOY", "compileRepoPath: http://git/a.git"), "deployPlanItems[0].compileRepoBranch", 1, 2, "is required"},
-		"BadBranch":      {"no branch has this name", oneItem("deployment: COMPILE_DEPLOY", "compileRepoPath: http://git/a.git", "compileRepoBranch: a..b"), "deployPlanItems[0].compileRepoBranch", 1, 5, "is not the name of a branch"},
-		"Syntax":         {"no YAML", oneItem("deployment: STOP", "\tpriority: 1"), "", 0, 4, "indented with a tab"},
+		"NoItems": {"a plan needs an item", "comment: x\n", "deployPlanItems", 0, 1,
+			"is required: a plan has at least one item"},
+		"EmptyItems": {"a plan needs an item", "comment: x\ndeployPlanItems: []\n", "deployPlanItems", 0, 2,
+			"at least one item"},
+		"NullItems": {"the list is missing", "comment: x\ndeployPlanItems:\n", "deployPlanItems", 0, 2,
+			"has no value"},
+		"ItemsNoList": {"the items must be a list", "deployPlanItems: {serviceId: 1}\n", "deployPlanItems", 0, 1,
+			"must be a list, not a mapping"},
+		"NoMapping": {"a plan is a mapping", "- serviceId: 1\n", "", 0, 1,
+			"must be a mapping with the keys comment, deployPlanItems, notBefore, windows, freezes, not a list"},
+		"UnknownTop": {"unknown keys are refused", "name: x\n" + oneItem("deployment: STOP"), "name", 0, 1,
+			"unknown key \"name\": the keys here are comment, deployPlanItems"},
+		"TopCase": {"keys are case-sensitive",
+			strings.Replace(oneItem("deployment: STOP"), "deployPlanItems", "DeployPlanItems", 1), "DeployPlanItems", 0,
+			1, `did you mean "deployPlanItems"? Keys are case-sensitive`},
+		"RepeatedTop": {"which value applies is ambiguous", oneItem("deployment: STOP") + "comment: a\ncomment: b\n",
+			"comment", 0, 5, "appears twice (lines 4 and 5)"},
+		"CommentNumber": {"a comment is text", "comment: 3\n" + oneItem("deployment: STOP"), "comment", 0, 1,
+			"put it in quotes"},
+		"ItemNoMapping": {"an item is a mapping", "deployPlanItems:\n- 111\n", "deployPlanItems[0]", 1, 2,
+			"must be a mapping with the keys serviceId, priority"},
+		"ItemNull": {"the item is missing", "deployPlanItems:\n- serviceId: 1\n  deployment: STOP\n-\n",
+			"deployPlanItems[1]", 2, 4, "has no value"},
+		"NoService": {"the service is required", "deployPlanItems:\n- deployment: STOP\n",
+			"deployPlanItems[0].serviceId", 1, 2, "is required"},
+		"NoDeployment": {"the deployment has no default", oneItem("priority: 3"), "deployPlanItems[0].deployment", 1,
+			2, "is required: write one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE"},
+		"BadDeployment": {"the deployment is unknown", oneItem("deployment: DESTROY"), "deployPlanItems[0].deployment",
+			1, 3, `must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE, not "DESTROY"`},
+		"CaseDeployment": {"values are case-sensitive", oneItem("deployment: Stop"), "deployPlanItems[0].deployment", 1,
+			3, "did you mean STOP?"},
+		"BadMethod": {"the method is unknown", oneItem("deployment: STOP", "containerExecMethod: SERIAL"),
+			"deployPlanItems[0].containerExecMethod", 1, 4, "must be one of PARALLEL, SEQUENTIAL"},
+		"NearMethod": {"a misspelt method", oneItem("deployment: STOP", "containerExecMethod: sequental"),
+			"deployPlanItems[0].containerExecMethod", 1, 4, "did you mean SEQUENTIAL?"},
+		"NullMethod": {"the value is missing", oneItem("deployment: STOP", "containerExecMethod:"),
+			"deployPlanItems[0].containerExecMethod", 1, 4, "has no value"},
+		"MisspeltKey": {"a misspelt key would be ignored", oneItem("deployment: STOP", "prioirty: 3"),
+			"deployPlanItems[0].prioirty", 1, 4, `unknown key "prioirty": did you mean "priority"?`},
+		"UnknownKey": {"unknown keys are refused", oneItem("deployment: STOP", "replicas: 3"),
+			"deployPlanItems[0].replicas", 1, 4, "unknown key"},
+		"RepeatedKey": {"which value applies is ambiguous",
+			oneItem("deployment: STOP", "priority: 1", "priority: 2"), "deployPlanItems[0].priority", 1, 5,
+			"appears twice (lines 4 and 5): keep one"},
+		"MergeKey": {"merge keys are refused", oneItem("deployment: STOP", "<<: {priority: 1}"),
+			"deployPlanItems[0]", 1, 4, "merge key"},
+		"Alias": {"aliases are refused", "comment: &c STOP\n" + oneItem("deployment: *c"),
+			"deployPlanItems[0].deployment", 1, 4, "is an alias (*c)"},
+		"Anchor": {"anchors are refused", "comment: &c STOP\n" + oneItem("deployment: STOP"), "comment", 0, 1,
+			"has an anchor (&c)"},
+		"Fraction": {"a priority is an integer", oneItem("deployment: STOP", "priority: 3.5"),
+			"deployPlanItems[0].priority", 1, 4, "whole number"},
+		"QuotedPriority": {"a priority is not text", oneItem("deployment: STOP", `priority: "3"`),
+			"deployPlanItems[0].priority", 1, 4, "leave out the quotes"},
+		"HugePriority": {"more than 64 bits", oneItem("deployment: STOP", "priority: 9223372036854775808"),
+			"deployPlanItems[0].priority", 1, 4, "must be from"},
+		"NullPriority": {"an empty priority would silently be the default", oneItem("deployment: STOP", "priority:"),
+			"deployPlanItems[0].priority", 1, 4, "has no value"},
+		"FloatService": {"this number is not an ID", "deployPlanItems:\n- serviceId: 1e3\n  deployment: STOP\n",
+			"deployPlanItems[0].serviceId", 1, 2, "put it in quotes"},
+		"BoolService": {"a boolean is not an ID", "deployPlanItems:\n- serviceId: true\n  deployment: STOP\n",
+			"deployPlanItems[0].serviceId", 1, 2, "put it in quotes"},
+		"NullService": {"the ID is missing", "deployPlanItems:\n- serviceId:\n  deployment: STOP\n",
+			"deployPlanItems[0].serviceId", 1, 2, "has no value"},
+		"CharsetService": {"the ID has an illegal character",
+			"deployPlanItems:\n- serviceId: a/b\n  deployment: STOP\n", "deployPlanItems[0].serviceId", 1, 2,
+			`"a/b" is not a legal ID`},
+		"LongService": {"the ID is too long", "deployPlanItems:\n- serviceId: " + strings.Repeat("9", 64) +
+			"\n  deployment: STOP\n", "deployPlanItems[0].serviceId", 1, 2, "at most 63"},
+		"EmptyLabel": {"an empty label would select everything", oneItem("deployment: STOP", `deployLabel: ""`),
+			"deployPlanItems[0].deployLabel", 1, 4, "is empty"},
+		"EmptyPart": {"a label is missing", oneItem("deployment: STOP", "deployLabel: a,,b"),
+			"deployPlanItems[0].deployLabel", 1, 4, "has an empty part"},
+		"OnlyComma": {"empty labels would select everything", oneItem("deployment: STOP", `deployLabel: ","`),
+			"deployPlanItems[0].deployLabel", 1, 4, "has an empty part"},
+		"CharsetLabel": {"the label has an illegal character", oneItem("deployment: STOP", "deployLabel: a b"),
+			"deployPlanItems[0].deployLabel", 1, 4, `"a b" is not a legal label`},
+		"NumberLabel": {"a label is text", oneItem("deployment: STOP", "deployLabel: 1"),
+			"deployPlanItems[0].deployLabel", 1, 4, "put it in quotes"},
+		"ListLabel": {"labels are one text in the source document",
+			oneItem("deployment: STOP", "deployLabel: [a]"), "deployPlanItems[0].deployLabel", 1, 4,
+			"must be text, not a list"},
+		"NoTask": {"the task is required", oneItem("deployment: RESTORE"), "deployPlanItems[0].restoreTask", 1,
+			2, "is required: RESTORE needs the task whose changes are reversed"},
+		"BadTask": {"the ID of a task has no slash", oneItem("deployment: RESTORE", "restoreTask: a/b"),
+			"deployPlanItems[0].restoreTask", 1, 4, `"a/b" is not the ID of a task`},
+		"BadTaskItem": {"items are counted from 1",
+			oneItem("deployment: RESTORE", "restoreTask: shop-1", "restoreItem: 0"), "deployPlanItems[0].restoreItem",
+			1, 5, "must be from 1 to 1000, not 0"},
+		"NoPackage": {"the source document requires it", oneItem("deployment: HTTP_UPLOAD_DEPLOY"),
+			"deployPlanItems[0].httpSrcUri", 1, 2, "is required: HTTP_UPLOAD_DEPLOY needs"},
+		"BadPackage": {"the URL must be absolute", oneItem("deployment: HTTP_UPLOAD_DEPLOY", "httpSrcUri: app.zip"),
+			"deployPlanItems[0].httpSrcUri", 1, 4, "is not an absolute URL"},
+		"NoRepository": {"the source document requires it",
+			oneItem("deployment: COMPILE_DEPLOY", "compileRepoBranch: master"), "deployPlanItems[0].compileRepoPath", 1,
+			2, "is required: COMPILE_DEPLOY needs"},
+		"NoBranch": {"the source document requires it",
+			oneItem("deployment: COMPILE_DEPLOY", "compileRepoPath: http://git/a.git"),
+			"deployPlanItems[0].compileRepoBranch", 1, 2, "is required"},
+		"BadBranch": {"the name of the branch is illegal",
+			oneItem("deployment: COMPILE_DEPLOY", "compileRepoPath: http://git/a.git", "compileRepoBranch: a..b"),
+			"deployPlanItems[0].compileRepoBranch", 1, 5, "is not the name of a branch"},
+		"Syntax": {"YAML does not allow tabs", oneItem("deployment: STOP", "\tpriority: 1"), "", 0, 4,
+			"indented with a tab"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,28 +141,40 @@ func TestDecodeRefusals(t *testing.T) {
 					return
 				}
 			}
-			require.Failf(t, "not refused, or not for the right reason", "%s: want %s: %s; got %v", test.reason, test.field, test.contains, errs)
+			require.Failf(t, "not refused, or not for the right reason", "%s: want %s: %s; got %v", test.reason,
+				test.field, test.contains, errs)
 		})
 	}
 }
 
-func TestDecodeAccepts(t *testing.T) {
+func TestDecode_AcceptsUnusualButLegalPlans(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		reason, text string
 		want         Item
 	}{
-		"Smallest":       {"the two required keys", oneItem("deployment: START"), Item{ServiceID: "111", Deployment: Start}},
-		"Negative":       {"a negative priority", oneItem("deployment: STOP", "priority: -9223372036854775808"), Item{ServiceID: "111", Deployment: Stop, Priority: math.MinInt64}},
-		"Largest":        {"64 bits", oneItem("deployment: STOP", "priority: 9223372036854775807"), Item{ServiceID: "111", Deployment: Stop, Priority: math.MaxInt64}},
-		"Spelling":       {"0111 stays 0111", "deployPlanItems: [{serviceId: 0111, deployment: STOP}]", Item{ServiceID: "0111", Deployment: Stop}},
-		"JSON":           {"JSON, ID as text", `{"deployPlanItems":[{"serviceId":"0111","deployment":"STOP"}]}`, Item{ServiceID: "0111", Deployment: Stop}},
-		"JSONNumber":     {"JSON, ID as number", `{"deployPlanItems":[{"serviceId":111,"deployment":"STOP","priority":-3}]}`, Item{ServiceID: "111", Deployment: Stop, Priority: -3}},
-		"Labels":         {"labels with blanks between", oneItem("deployment: STOP", "deployLabel: a, b_1"), Item{ServiceID: "111", Deployment: Stop, DeployLabel: "a, b_1"}},
-		"CommentNothing": {"the source document lets the comment be empty", "comment:\n" + oneItem("deployment: RESTART"), Item{ServiceID: "111", Deployment: Restart}},
+		"Smallest": {"the two required keys", oneItem("deployment: START"),
+			Item{ServiceID: "111", Deployment: Start}},
+		"Negative": {"a negative priority", oneItem("deployment: STOP", "priority: -9223372036854775808"),
+			Item{ServiceID: "111", Deployment: Stop, Priority: math.MinInt64}},
+		"Largest": {"64 bits", oneItem("deployment: STOP", "priority: 9223372036854775807"),
+			Item{ServiceID: "111", Deployment: Stop, Priority: math.MaxInt64}},
+		"Spelling": {"0111 stays 0111", "deployPlanItems: [{serviceId: 0111, deployment: STOP}]",
+			Item{ServiceID: "0111", Deployment: Stop}},
+		"JSON": {"JSON, ID as text", `{"deployPlanItems":[{"serviceId":"0111","deployment":"STOP"}]}`,
+			Item{ServiceID: "0111", Deployment: Stop}},
+		"JSONNumber": {"JSON, ID as number",
+			`{"deployPlanItems":[{"serviceId":111,"deployment":"STOP","priority":-3}]}`,
+			Item{ServiceID: "111", Deployment: Stop, Priority: -3}},
+		"Labels": {"labels with blanks between", oneItem("deployment: STOP", "deployLabel: a, b_1"),
+			Item{ServiceID: "111", Deployment: Stop, DeployLabel: "a, b_1"}},
+		"CommentNothing": {"the source document allows an empty comment", "comment:\n" + oneItem("deployment: RESTART"),
+			Item{ServiceID: "111", Deployment: Restart}},
 		"Compile": {
-			"a compile deploy", oneItem("deployment: COMPILE_DEPLOY", "compileRepoPath: git@git.local:shop/order.git", "compileRepoBranch: feature/a-1"),
-			Item{ServiceID: "111", Deployment: CompileDeploy, CompileRepoPath: "git@git.local:shop/order.git", CompileRepoBranch: "feature/a-1"},
+			"a compile deploy", oneItem("deployment: COMPILE_DEPLOY", "compileRepoPath: git@git.local:shop/order.git",
+				"compileRepoBranch: feature/a-1"),
+			Item{ServiceID: "111", Deployment: CompileDeploy, CompileRepoPath: "git@git.local:shop/order.git",
+				CompileRepoBranch: "feature/a-1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +187,7 @@ func TestDecodeAccepts(t *testing.T) {
 	}
 }
 
-func TestDecodeReportsAllAtOnce(t *testing.T) {
+func TestDecode_ReturnsAllErrorsAtOnce(t *testing.T) {
 	t.Parallel()
 	_, _, errs := Decode([]byte(`coment: x
 deployPlanItems:
@@ -144,10 +212,10 @@ deployPlanItems:
 		"2 deployPlanItems[1].ServiceId:6", "2 deployPlanItems[1].serviceId:6",
 		"3 deployPlanItems[2].compileRepoPath:8", "3 deployPlanItems[2].compileRepoBranch:8",
 		"3 deployPlanItems[2].deployLabel:10", "3 deployPlanItems[2].priority:12",
-	}, got, "every error, in the order of the lines")
+	}, got, "every error, in line order")
 }
 
-func TestSameServiceInOneWave(t *testing.T) {
+func TestDecode_RefusesSameServiceTwiceInOneWave(t *testing.T) {
 	t.Parallel()
 	item := func(id string, priority int) string {
 		return fmt.Sprintf("- {serviceId: %s, priority: %d, deployment: STOP}\n", id, priority)
@@ -160,23 +228,26 @@ func TestSameServiceInOneWave(t *testing.T) {
 			"the two would change one service at the same time", item("111", 3) + item("222", 3) + item("111", 3),
 			strictyaml.Errors{{
 				Item: 3, Field: "deployPlanItems[2].serviceId", Line: 4,
-				Reason: "names service 111 twice in one wave (items 1 and 3): both have the priority 3; give each one of its own, or keep one of them",
+				Reason: "names service 111 twice in one wave (items 1 and 3): both have the priority 3; give each a " +
+					"priority of its own, or keep one of them",
 			}},
 		},
 		"ThreeTimes": {
-			"said once for all of them", item("111", 0) + item("111", 0) + item("111", 0),
+			"reported once for all of them", item("111", 0) + item("111", 0) + item("111", 0),
 			strictyaml.Errors{{
 				Item: 2, Field: "deployPlanItems[1].serviceId", Line: 3,
-				Reason: "names service 111 more than twice in one wave (items 1, 2 and 3): all have the priority 0; give each one of its own, or keep one of them",
+				Reason: "names service 111 more than twice in one wave (items 1, 2 and 3): all have the priority 0; " +
+					"give each a priority of its own, or keep one of them",
 			}},
 		},
-		"TwoWaves":      {"stop first, start later", item("111", 3) + item("111", 1), nil},
-		"OtherSpelling": {"0111 is another service than 111", item("0111", 3) + item("111", 3), nil},
+		"TwoWaves":      {"stop first, start in a later wave", item("111", 3) + item("111", 1), nil},
+		"OtherSpelling": {"0111 and 111 are different services", item("0111", 3) + item("111", 3), nil},
 		"TextAndNumber": {
 			"a number and a text of the same spelling are the same service", item("111", 3) + item(`"111"`, 3),
 			strictyaml.Errors{{
 				Item: 2, Field: "deployPlanItems[1].serviceId", Line: 3,
-				Reason: "names service 111 twice in one wave (items 1 and 2): both have the priority 3; give each one of its own, or keep one of them",
+				Reason: "names service 111 twice in one wave (items 1 and 2): both have the priority 3; give each a " +
+					"priority of its own, or keep one of them",
 			}},
 		},
 	} {
@@ -186,28 +257,32 @@ func TestSameServiceInOneWave(t *testing.T) {
 			require.Equal(t, test.errs, errs, test.reason)
 		})
 	}
-	_, _, errs := Decode([]byte("deployPlanItems:\n" + item("111", 0) + "- {serviceId: 111, priority: x, deployment: STOP}\n"))
-	require.Len(t, errs, 1, "a priority that cannot be read is in no wave")
+	_, _, errs := Decode([]byte("deployPlanItems:\n" + item("111", 0) +
+		"- {serviceId: 111, priority: x, deployment: STOP}\n"))
+	require.Len(t, errs, 1, "an item with an unreadable priority is in no wave")
 }
 
-func TestWarnings(t *testing.T) {
+func TestDecode_WarnsOfUnusedKeysAndRepeatedLabels(t *testing.T) {
 	t.Parallel()
 	_, warnings, errs := Decode([]byte(oneItem("deployment: STOP", "httpSrcUri: not even a URL", "deployLabel: a,b,a")))
-	require.NoError(t, errs.Err(), "keys of another deployment are legal whatever they hold")
+	require.NoError(t, errs.Err(), "keys of another deployment are legal with any value")
 	require.Equal(t, []Warning{
-		{Item: 1, Field: "deployPlanItems[0].httpSrcUri", Line: 4, Reason: "is not used: the deployment is STOP, and only HTTP_UPLOAD_DEPLOY has the address of the code package"},
+		{Item: 1, Field: "deployPlanItems[0].httpSrcUri", Line: 4,
+			Reason: "is not used: the deployment is STOP, and only HTTP_UPLOAD_DEPLOY has the address of the code " +
+				"package"},
 		{Item: 1, Field: "deployPlanItems[0].deployLabel", Line: 5, Reason: "names the label a twice"},
 	}, warnings)
 }
 
-func TestThousandItems(t *testing.T) {
+func TestDecode_ReadsThousandItemsWithinTwoSeconds(t *testing.T) {
 	race.SkipBounds(t)
 	t.Parallel()
 	build := func(n int) string {
 		var b strings.Builder
 		b.WriteString("deployPlanItems:\n")
 		for i := range n {
-			fmt.Fprintf(&b, "- serviceId: %d\n  priority: %d\n  deployment: RESTART\n  containerExecMethod: SEQUENTIAL\n  deployLabel: a,b\n", i, i/100)
+			fmt.Fprintf(&b, "- serviceId: %d\n  priority: %d\n  deployment: RESTART\n  containerExecMethod: "+
+				"SEQUENTIAL\n  deployLabel: a,b\n", i, i/100)
 		}
 		return b.String()
 	}
@@ -216,16 +291,17 @@ func TestThousandItems(t *testing.T) {
 	require.NoError(t, errs.Err())
 	require.Len(t, d.Items, maxItems)
 	require.Len(t, d.Waves(), 10)
-	require.Less(t, time.Since(begin), 2*time.Second, "a plan of the largest size is read while one waits")
+	require.Less(t, time.Since(begin), 2*time.Second, "the largest plan is decoded within 2 s")
 
 	_, _, errs = Decode([]byte(build(maxItems + 1)))
-	require.Equal(t, strictyaml.Errors{{Field: "deployPlanItems", Line: 1, Reason: "has 1001 items: a plan has at most 1000, so split it"}}, errs)
+	require.Equal(t, strictyaml.Errors{{Field: "deployPlanItems", Line: 1,
+		Reason: "has 1001 items: a plan has at most 1000, so split it"}}, errs)
 
 	_, _, errs = Decode([]byte(strings.ReplaceAll(build(maxItems), "RESTART", "Restart")))
-	require.Len(t, errs, maxItems, "every error is reported, however many there are")
+	require.Len(t, errs, maxItems, "every error is reported, without a limit")
 }
 
-func TestValidateWithoutText(t *testing.T) {
+func TestValidate_AppliesSameRules_WithoutLines(t *testing.T) {
 	t.Parallel()
 	warnings, errs := Document{Items: []Item{
 		{ServiceID: "111", Deployment: Stop, HTTPSrcURI: "x"},
@@ -233,33 +309,39 @@ func TestValidateWithoutText(t *testing.T) {
 		{},
 	}}.Validate()
 	require.Equal(t, strictyaml.Errors{
-		{Item: 2, Field: "deployPlanItems[1].serviceId", Reason: `"a/b" is not a legal ID: use letters, digits, "-" and ".", and begin and end each part between dots with a letter or digit`},
-		{Item: 2, Field: "deployPlanItems[1].deployment", Reason: `must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE, not "STPO": did you mean STOP?`},
-		{Item: 2, Field: "deployPlanItems[1].deployLabel", Reason: "has an empty part: separate the labels by single commas, and leave the key out to take all workloads"},
+		{Item: 2, Field: "deployPlanItems[1].serviceId",
+			Reason: `"a/b" is not a legal ID: use letters, digits, "-" and ".", and begin and end each part between dots with a letter or digit`},
+		{Item: 2, Field: "deployPlanItems[1].deployment",
+			Reason: `must be one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE, not "STPO": did you mean STOP?`},
+		{Item: 2, Field: "deployPlanItems[1].deployLabel",
+			Reason: "has an empty part: separate the labels by single commas, and leave the key out to take all " +
+				"workloads"},
 		{Item: 3, Field: "deployPlanItems[2].serviceId", Reason: "is required: name the service of the catalogue"},
-		{Item: 3, Field: "deployPlanItems[2].deployment", Reason: "is required: write one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE"},
-	}, errs, "an object of kubectl is held against the same rules, without lines")
+		{Item: 3, Field: "deployPlanItems[2].deployment",
+			Reason: "is required: write one of START, STOP, RESTART, HTTP_UPLOAD_DEPLOY, COMPILE_DEPLOY, RESTORE"},
+	}, errs, "the same rules apply to a Kubernetes object, without lines")
 	require.Len(t, warnings, 1)
 	_, errs = Document{}.Validate()
 	require.Len(t, errs, 1)
 }
 
-func TestServiceIDFromAnObject(t *testing.T) {
+func TestServiceID_UnmarshalsTextAndInteger(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		reason, json string
 		want         ServiceID
 		refusal      string
 	}{
-		"Text":     {"a text", `{"serviceId":"0111"}`, "0111", ""},
-		"Number":   {"a number", `{"serviceId":111}`, "111", ""},
-		"Large":    {"more digits than a float holds", `{"serviceId":123456789012345678901}`, "123456789012345678901", ""},
-		"Absent":   {"left to the rules", `{}`, "", ""},
-		"Null":     {"left to the rules", `{"serviceId":null}`, "", ""},
-		"Fraction": {"no name", `{"serviceId":1.5}`, "", "must be a whole number or text, not 1.5"},
-		"Exponent": {"no name", `{"serviceId":1e3}`, "", "not 1e3"},
-		"Bool":     {"no name", `{"serviceId":true}`, "", "not true"},
-		"List":     {"no name", `{"serviceId":[1]}`, "", "not [1]"},
+		"Text":   {"a text", `{"serviceId":"0111"}`, "0111", ""},
+		"Number": {"a number", `{"serviceId":111}`, "111", ""},
+		"Large": {"more digits than a float holds", `{"serviceId":123456789012345678901}`, "123456789012345678901",
+			""},
+		"Absent":   {"validation refuses it", `{}`, "", ""},
+		"Null":     {"validation refuses it", `{"serviceId":null}`, "", ""},
+		"Fraction": {"it is not an ID", `{"serviceId":1.5}`, "", "must be a whole number or text, not 1.5"},
+		"Exponent": {"it is not an ID", `{"serviceId":1e3}`, "", "not 1e3"},
+		"Bool":     {"it is not an ID", `{"serviceId":true}`, "", "not true"},
+		"List":     {"it is not an ID", `{"serviceId":[1]}`, "", "not [1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -277,5 +359,5 @@ func TestServiceIDFromAnObject(t *testing.T) {
 	require.NoError(t, err)
 	var back map[ServiceID]int
 	require.NoError(t, json.Unmarshal(raw, &back))
-	require.Equal(t, map[ServiceID]int{"0111": 1}, back, "as the key of a snapshot an ID stays what it is")
+	require.Equal(t, map[ServiceID]int{"0111": 1}, back, "as a map key an ID keeps its spelling")
 }

@@ -1,4 +1,5 @@
-// Package plan holds deployment plans: the document, its decoding and validation, its waves, the states of its execution and the report.
+// Package plan holds deployment plans: the document, its decoding and validation, its waves, the states of its
+// execution and the report.
 package plan
 
 import (
@@ -23,14 +24,15 @@ const (
 	Restart          Operation = "RESTART"
 	HTTPUploadDeploy Operation = "HTTP_UPLOAD_DEPLOY"
 	CompileDeploy    Operation = "COMPILE_DEPLOY"
-	// Restore brings workloads back to what they were before a task.
+	// Restore reverses what a task changed on workloads.
 	Restore Operation = "RESTORE"
 )
 
-// Deploys says whether the operation brings a new version of the service.
+// Deploys reports whether the operation deploys a new version of the service.
 func (o Operation) Deploys() bool { return o == HTTPUploadDeploy || o == CompileDeploy }
 
-// Method is how the containers of a service are taken: its key `containerExecMethod`.
+// Method is how an operation changes the pods of a service: all at once or one by one. It is the item's key
+// `containerExecMethod`.
 type Method string
 
 // The two methods of the source document; Parallel is the default.
@@ -39,7 +41,8 @@ const (
 	Sequential Method = "SEQUENTIAL"
 )
 
-// ServiceID names a service of the catalogue. A document may spell it as a number; the spelling is kept ("0111" stays "0111").
+// ServiceID names a service of the catalogue. A document may spell it as a number; the spelling is kept ("0111" stays
+// "0111").
 // +kubebuilder:validation:XIntOrString
 // +kubebuilder:validation:Type=""
 type ServiceID string
@@ -48,7 +51,7 @@ type ServiceID string
 //
 // +kubebuilder:object:generate=true
 type Document struct {
-	// Comment is for people.
+	// Comment is for display only.
 	Comment string `json:"comment,omitempty"`
 	// Times are when its items may begin.
 	window.Times `json:",inline"`
@@ -69,10 +72,10 @@ type Item struct {
 	// Deployment is the operation.
 	// +kubebuilder:validation:Enum=START;STOP;RESTART;HTTP_UPLOAD_DEPLOY;COMPILE_DEPLOY;RESTORE
 	Deployment Operation `json:"deployment"`
-	// ContainerExecMethod is how the service's containers are taken; absent: PARALLEL.
+	// ContainerExecMethod is how the service's pods are changed; absent: PARALLEL.
 	// +kubebuilder:validation:Enum=PARALLEL;SEQUENTIAL
 	ContainerExecMethod Method `json:"containerExecMethod,omitempty"`
-	// DeployLabel keeps the operation to workloads that carry one of these labels, separated by commas; absent: all.
+	// DeployLabel restricts the operation to workloads with one of these labels, separated by commas; absent: all.
 	DeployLabel string `json:"deployLabel,omitempty"`
 	// HTTPSrcURI is the code package of HTTP_UPLOAD_DEPLOY.
 	HTTPSrcURI string `json:"httpSrcUri,omitempty"`
@@ -80,24 +83,25 @@ type Item struct {
 	CompileRepoPath string `json:"compileRepoPath,omitempty"`
 	// CompileRepoBranch is the branch of COMPILE_DEPLOY.
 	CompileRepoBranch string `json:"compileRepoBranch,omitempty"`
-	// RestoreTask is the task whose changes of the service RESTORE takes back.
+	// RestoreTask is the task whose changes of the service RESTORE reverses.
 	RestoreTask string `json:"restoreTask,omitempty"`
-	// RestoreItem is the item of that task whose changes are taken back, counted from 1; absent: all of its items of the service.
+	// RestoreItem is the item of that task whose changes are reversed, counted from 1; absent: all of its items of the
+	// service.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	RestoreItem int64 `json:"restoreItem,omitempty"`
 }
 
-// MethodOrDefault is the item's method, PARALLEL when it names none.
+// MethodOrDefault returns the item's method, PARALLEL if it sets none.
 func (i Item) MethodOrDefault() Method { return cmp.Or(i.ContainerExecMethod, Parallel) }
 
 var jsonInteger = regexp.MustCompile(`^-?[0-9]+$`)
 
-// UnmarshalJSON takes a text, or a whole number in the very spelling of the document.
+// UnmarshalJSON accepts a text, or an integer, whose spelling it keeps.
 func (id *ServiceID) UnmarshalJSON(data []byte) error {
 	switch {
 	case string(data) == "null":
-		return nil // as for every other type; whoever needs an ID refuses the empty one
+		return nil // as for every other type; validation refuses an empty ID
 	case len(data) > 0 && data[0] == '"':
 		var text string
 		if err := json.Unmarshal(data, &text); err != nil {
@@ -112,7 +116,7 @@ func (id *ServiceID) UnmarshalJSON(data []byte) error {
 	return fmt.Errorf("serviceId must be a whole number or text, not %s: if that is the name, put it in quotes", data)
 }
 
-// labels are the item's labels: deployLabel split at commas, blanks trimmed, empty ones dropped.
+// labels returns the item's labels: deployLabel split at commas, without blanks and empty labels.
 func (i Item) labels() []string {
 	var labels []string
 	for label := range strings.SplitSeq(i.DeployLabel, ",") {
@@ -123,7 +127,7 @@ func (i Item) labels() []string {
 	return labels
 }
 
-// selected keeps the workloads that carry one of the item's labels; without labels it keeps all.
+// selected returns the workloads that have one of the item's labels; without labels all of them.
 func (i Item) selected(workloads []catalog.Workload) []catalog.Workload {
 	wanted := i.labels()
 	if len(wanted) == 0 {
@@ -134,19 +138,19 @@ func (i Item) selected(workloads []catalog.Workload) []catalog.Workload {
 	})
 }
 
-// Wave is what is released together: the items of equal priority.
+// Wave is a group of items that are released together: those of equal priority.
 type Wave struct {
 	Priority int64 `json:"priority"`
 	// Items are indexes into the document's items, counted from 0, in the document's order.
 	Items []int `json:"items"`
 }
 
-// Waves are the items by priority, the largest first (source document, key `priority`).
+// Waves returns the items grouped by priority, the largest first (source document, key `priority`).
 func (d Document) Waves() []Wave {
 	return groupByPriority(len(d.Items), func(i int) int64 { return d.Items[i].Priority })
 }
 
-// Waves are the task's services by priority, the largest first; they index into Services.
+// Waves returns the task's services grouped by priority, the largest first; the waves index into Services.
 func (t Task) Waves() []Wave {
 	return groupByPriority(len(t.Services), func(i int) int64 { return t.Services[i].Priority })
 }

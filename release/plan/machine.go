@@ -8,7 +8,8 @@ import (
 	"slipway.io/slipway/release/audit"
 )
 
-// Machine is the state machine of a task: which items may start, what a verb does, what state follows, and why.
+// Machine is the pure state machine of a task. It decides which items may start, what a verb does, and which state
+// follows, with a reason.
 type Machine struct {
 	State  TaskState
 	Reason string
@@ -16,22 +17,24 @@ type Machine struct {
 	names []string
 	waves []Wave
 	items []itemProgress
-	// rollsOut says which items are released by rollouts, which may wait for people.
+	// rollsOut is true for items that rollouts release; those may wait for approvals.
 	rollsOut []bool
-	// limit is how many items run at once at most.
+	// limit is the maximum number of items that run at once; 0: no limit.
 	limit int
-	// log is what people have sent.
+	// log is the history of received commands.
 	log audit.Log
-	// timed says that items begin only when the task's times allow it; opening is what is known of them, nil before they were asked.
+	// timed means that items begin only when the task's times allow it. windowState is the last answer about them, nil
+	// before the first one.
 	timed bool
-	// stopTo is where a stop has the rollouts end; "": they are left alone.
-	stopTo  string
-	opening *Opening
-	// started says that the task may run: whatever is asked of it before only decides what follows then.
+	// stopTo is the end (stable, new, frozen) to which a stop brings the rollouts; "": they continue.
+	stopTo      string
+	windowState *WindowState
+	// started means that the task may run. Earlier commands only change the state in which it starts.
 	started bool
 }
 
-// NewMachine begins with every item pending. waves index into names, the services' IDs; at most limit items run at once, 0: no limit.
+// NewMachine returns a machine whose items are all pending. waves index into names, the services' IDs; at most limit
+// items run at once, 0: no limit.
 func NewMachine(names []string, waves []Wave, limit int) *Machine {
 	items := make([]itemProgress, len(names))
 	m := &Machine{State: TaskPending, Reason: "about to start", names: names, waves: waves, items: items,
@@ -42,27 +45,28 @@ func NewMachine(names []string, waves []Wave, limit int) *Machine {
 	return m
 }
 
-// RollsOut says that item n is released by rollouts.
+// RollsOut marks item n as released by rollouts.
 func (m *Machine) RollsOut(n int) { m.rollsOut[n] = true }
 
-// Item is the state of item n (an index into the document).
+// Item returns the state of item n (an index into the document).
 func (m *Machine) Item(n int) ItemState { return m.items[n].State }
 
-// Start leaves Pending.
+// Start lets the task run: it leaves the state Pending.
 func (m *Machine) Start() {
 	m.started = true
 	if m.State == TaskPending {
 		m.State = TaskRunning
 	}
-	m.settle()
+	m.updateState()
 }
 
-// GiveUp ends a task that never began.
+// GiveUp stops a task that never began.
 func (m *Machine) GiveUp(reason string) {
 	m.State, m.Reason = TaskStopped, reason
 }
 
-// Next are the items that may start now: of the earliest wave that isn't over, while the task is Running, within the limit.
+// Next returns the items that may start now: those of the earliest wave that has not ended, within the limit, and only
+// if the task is Running.
 func (m *Machine) Next() []int {
 	if m.State != TaskRunning || !m.started || len(m.waves) == 0 {
 		return nil
@@ -72,7 +76,7 @@ func (m *Machine) Next() []int {
 		room = m.limit - m.Running()
 	}
 	var next []int
-	for _, n := range m.waves[m.wave()].Items {
+	for _, n := range m.waves[m.currentWave()].Items {
 		if len(next) < room && m.items[n].State == ItemPending {
 			next = append(next, n)
 		}
@@ -83,31 +87,32 @@ func (m *Machine) Next() []int {
 // Began records that an item runs.
 func (m *Machine) Began(n int) {
 	m.items[n].State = ItemRunning
-	m.settle()
+	m.updateState()
 }
 
 // Ended records how an item ended.
 func (m *Machine) Ended(n int, state ItemState, reason string) {
 	m.items[n] = itemProgress{State: state, Reason: reason}
-	m.settle()
+	m.updateState()
 }
 
-// Abandoned records that an item gave up while system trouble held it, or that its rollouts were stopped with the task. Where the task was told to stop, that is not the task's failure.
+// Abandoned records that an item was given up during an interruption, or that its rollouts were stopped with the task.
+// If the task is being stopped, this does not fail the task.
 func (m *Machine) Abandoned(n int, reason string) {
 	m.items[n] = itemProgress{State: ItemFailed, Reason: reason, Abandoned: m.State == TaskStopping}
-	m.settle()
+	m.updateState()
 }
 
-// Interrupted records that system trouble holds a running item up; an empty reason says that it goes on again.
+// Interrupted records that a system failure interrupts a running item; an empty reason means that it continues.
 func (m *Machine) Interrupted(n int, reason string) {
 	if m.items[n].State != ItemRunning {
 		return
 	}
 	m.items[n].Interrupted = reason
-	m.settle()
+	m.updateState()
 }
 
-// InterruptedItems are the running items that system trouble holds up, in the document's order.
+// InterruptedItems returns the interrupted items, in the document's order.
 func (m *Machine) InterruptedItems() []int {
 	var held []int
 	for n, it := range m.items {
@@ -118,10 +123,10 @@ func (m *Machine) InterruptedItems() []int {
 	return held
 }
 
-// Over says whether the task is in a final state and nothing of it runs any more.
-func (m *Machine) Over() bool { return m.State.Final() && m.Running() == 0 }
+// Finished reports whether the task is in a final state and none of its items runs.
+func (m *Machine) Finished() bool { return m.State.Final() && m.Running() == 0 }
 
-// Skip ends every item that never began; it is called once the task is over.
+// Skip marks every item that never began as skipped; it is called once the task has ended.
 func (m *Machine) Skip() {
 	for n := range m.items {
 		if m.items[n].State == ItemPending {
@@ -130,8 +135,8 @@ func (m *Machine) Skip() {
 	}
 }
 
-// settle draws the state that follows from the items and the verbs so far.
-func (m *Machine) settle() {
+// updateState computes the state that follows from the items and the verbs so far.
+func (m *Machine) updateState() {
 	if n, failed := m.firstFailed(); failed && m.State != TaskFailed && !m.State.Final() {
 		m.State = TaskFailed
 		m.Reason = fmt.Sprintf("service %s failed: %s", m.names[n], m.items[n].Reason)
@@ -158,14 +163,15 @@ func (m *Machine) settle() {
 	m.Reason = m.explain()
 }
 
-// explain says in a sentence what the task does, or why it does not move.
+// explain describes in a sentence what the task does, or why it does not progress.
 func (m *Machine) explain() string {
 	done := fmt.Sprintf("%d of %s done", m.count(ItemSucceeded), countOf(len(m.items), "service", "services"))
 	switch m.State {
 	case TaskPending:
 		return "about to start"
 	case TaskRunning:
-		text := fmt.Sprintf("wave %d of %d: %s; %s", m.wave()+1, len(m.waves), countOf(m.Running(), "service runs", "services run"), done)
+		text := fmt.Sprintf("wave %d of %d: %s; %s", m.currentWave()+1, len(m.waves),
+			countOf(m.Running(), "service runs", "services run"), done)
 		if wait := m.Waiting(); wait != nil {
 			text += "; nothing else begins: " + wait.Message
 		}
@@ -177,7 +183,7 @@ func (m *Machine) explain() string {
 	case TaskStopped:
 		return done
 	case TaskInterrupted:
-		return m.interruptionReasons() + ": mend it and send resume, or stop"
+		return m.interruptionReasons() + ": fix it and send resume, or stop"
 	case TaskSucceeded:
 		return fmt.Sprintf("released: %s", countOf(len(m.items), "service", "services"))
 	default:
@@ -185,7 +191,7 @@ func (m *Machine) explain() string {
 	}
 }
 
-// interruptionReasons names what holds the interrupted items up, each reason once.
+// interruptionReasons lists the reasons of the interruptions, each once.
 func (m *Machine) interruptionReasons() string {
 	var reasons []string
 	for _, n := range m.InterruptedItems() {
@@ -200,24 +206,26 @@ func (m *Machine) interruptionReasons() string {
 	return strings.Join(reasons, "; ")
 }
 
-// finishing says what the task waits for before it rests or ends. Rollouts go on as they are, and may wait for a person.
+// finishing describes what has to end before the task pauses or stops. Rollouts continue and may wait for approvals.
 func (m *Machine) finishing() string {
 	busy, rolling := m.Running(), m.rolling()
 	if busy == 0 {
 		return "nothing is being released"
 	}
-	text := countOf(busy, "service that is being released finishes first", "services that are being released finish first")
+	text := countOf(busy, "service that is being released finishes first",
+		"services that are being released finish first")
 	switch {
 	case len(rolling) == 0:
 		return text
 	case m.stopTo != "":
 		return m.stoppingRollouts()
 	}
-	return fmt.Sprintf("%s; rollouts release %s: they may wait for an approval, and `stop` with `to` (stable, new or frozen) ends them", text,
+	return fmt.Sprintf("%s; rollouts release %s: they may wait for an approval, and `stop` with `to` (stable, new or "+
+		"frozen) ends them", text,
 		m.named(rolling))
 }
 
-// rolling are the running items that are released by rollouts.
+// rolling returns the running items that rollouts release.
 func (m *Machine) rolling() (items []int) {
 	for n, it := range m.items {
 		if it.State == ItemRunning && m.rollsOut[n] {
@@ -227,7 +235,7 @@ func (m *Machine) rolling() (items []int) {
 	return items
 }
 
-// named is "service a", or "services a, b and 2 more".
+// named formats items as "service a", or "services a, b and 2 more".
 func (m *Machine) named(items []int) string {
 	const most = 3
 	var ids []string
@@ -251,8 +259,8 @@ func countOf(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// wave is the index of the earliest wave that is not over, of the last one when all are.
-func (m *Machine) wave() int {
+// currentWave returns the index of the earliest wave that has not ended, or of the last wave if all have.
+func (m *Machine) currentWave() int {
 	for i, w := range m.waves {
 		if slices.ContainsFunc(w.Items, func(n int) bool { return !m.items[n].State.Ended() }) {
 			return i
@@ -271,7 +279,7 @@ func (m *Machine) count(state ItemState) int {
 	return n
 }
 
-// Running is how many items run.
+// Running returns how many items run.
 func (m *Machine) Running() int { return m.count(ItemRunning) }
 
 func (m *Machine) firstFailed() (int, bool) {

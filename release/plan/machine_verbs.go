@@ -14,9 +14,9 @@ type Command struct {
 	Via    string `json:"via,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Key    string `json:"key,omitempty"`
-	// To is where a stop leaves the rollouts of services that are being released: stable, new or frozen. "": they are left alone, and go on to their end.
+	// To is how a stop ends the running rollouts of the task: stable, new or frozen. "": they continue to their end.
 	To string `json:"to,omitempty"`
-	// Prevented is what keeps the verb from being carried out, as was found out for it; "" when nothing does.
+	// Prevented is the reason why the caller refuses the verb; "" if it does not.
 	Prevented string `json:"-"`
 }
 
@@ -24,28 +24,29 @@ func (c Command) entry(now time.Time) audit.Entry {
 	return audit.Entry{At: now, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Reason: c.Reason, Key: c.Key}
 }
 
-// Command carries out a verb where the state allows it, and notes it. The message says what it did, or why not and what to do instead.
+// Command executes a verb if the state allows it, and logs it. The message says what was done, or why it was refused
+// and what to do instead.
 func (m *Machine) Command(c Command, now time.Time) (audit.Outcome, string) {
-	return m.log.Take(c.entry(now), c, func(*audit.Entry) (done, refusal string) {
-		if done, refusal = m.carryOut(c); refusal == "" {
-			m.settle()
+	return m.log.Apply(c.entry(now), c, func(*audit.Entry) (done, refusal string) {
+		if done, refusal = m.execute(c); refusal == "" {
+			m.updateState()
 		}
 		return done, refusal
 	})
 }
 
-// Refuse notes a command that could not be read.
+// Refuse logs a command that could not be read.
 func (m *Machine) Refuse(c Command, why string, now time.Time) {
 	e := c.entry(now)
 	e.Outcome, e.Message = audit.Refused, why
-	m.log.Note(e)
+	m.log.Append(e)
 }
 
-// Audit is the log of what people have sent.
+// Audit returns the history of received commands.
 func (m *Machine) Audit() *audit.Log { return &m.log }
 
-// carryOut does what the state allows: either done or refusal is set.
-func (m *Machine) carryOut(c Command) (done, refusal string) {
+// execute executes a verb if the state allows it: either done or refusal is set.
+func (m *Machine) execute(c Command) (done, refusal string) {
 	if c.Prevented != "" {
 		return "", c.Prevented
 	}
@@ -59,7 +60,7 @@ func (m *Machine) carryOut(c Command) (done, refusal string) {
 	case VerbApprove:
 		return m.approve(c.Reason)
 	default:
-		return "", fmt.Sprintf("a task has no verb %q: it knows pause, resume, stop and approve", c.Verb)
+		return "", fmt.Sprintf("a task has no verb %q: use pause, resume, stop or approve", c.Verb)
 	}
 }
 
@@ -71,7 +72,7 @@ func (m *Machine) pause() (done, refusal string) {
 	case TaskPausing, TaskPaused:
 		return "", fmt.Sprintf("the task is %s already: send resume to go on", m.State)
 	default:
-		return "", m.illegal(VerbPause)
+		return "", m.illegalVerb(VerbPause)
 	}
 }
 
@@ -79,7 +80,7 @@ func (m *Machine) resume() (done, refusal string) {
 	switch m.State {
 	case TaskPausing:
 		m.State = TaskRunning
-		return "resumed: the pause is taken back", ""
+		return "resumed: the pause is cancelled", ""
 	case TaskPaused:
 		m.State = TaskRunning
 		if !m.started {
@@ -95,7 +96,7 @@ func (m *Machine) resume() (done, refusal string) {
 	case TaskRunning, TaskPending:
 		return "", fmt.Sprintf("the task is %s: there is nothing to resume", m.State)
 	default:
-		return "", m.illegal(VerbResume)
+		return "", m.illegalVerb(VerbResume)
 	}
 }
 
@@ -121,57 +122,59 @@ func (m *Machine) stop(to string) (done, refusal string) {
 		}
 		return "", "the task is Stopping already: wait for Stopped"
 	default:
-		return "", m.illegal(VerbStop)
+		return "", m.illegalVerb(VerbStop)
 	}
 }
 
-// stoppingRollouts says what becomes of the rollouts.
+// stoppingRollouts describes how the rollouts end.
 func (m *Machine) stoppingRollouts() string {
 	return fmt.Sprintf("the rollouts of %s are stopped to %s", m.named(m.rolling()), m.stopTo)
 }
 
-func (m *Machine) illegal(verb Verb) string {
+func (m *Machine) illegalVerb(verb Verb) string {
 	switch {
 	case m.State.Final():
-		return fmt.Sprintf("the task is %s, which is final: it cannot %s; execute the plan anew", m.State, verb)
+		return fmt.Sprintf("the task is %s, which is final: it cannot %s; execute the plan again", m.State, verb)
 	case m.State == TaskStopping:
-		return fmt.Sprintf("the task is Stopping: it cannot %s; execute the plan anew once it is Stopped", verb)
+		return fmt.Sprintf("the task is Stopping: it cannot %s; execute the plan again once it is Stopped", verb)
 	default:
 		return fmt.Sprintf("a task that is %s cannot %s; resume or stop it", m.State, verb)
 	}
 }
 
-// Memory is everything that a machine has to remember when its workflow continues as new. It is only ever extended.
+// Memory is the state of a machine that survives continue-as-new. Fields may be added, but not removed.
 type Memory struct {
 	State   TaskState      `json:"state"`
 	Reason  string         `json:"reason"`
 	Started bool           `json:"started,omitempty"`
 	Items   []itemProgress `json:"items"`
 	Log     audit.Log      `json:"log"`
-	// StopTo is where the rollouts are stopped to.
+	// StopTo is how a stop ends the rollouts.
 	StopTo string `json:"stopTo,omitempty"`
-	// Opening is what is known of the task's times.
-	Opening *Opening `json:"opening,omitempty"`
+	// WindowState is the last answer about the task's times.
+	WindowState *WindowState `json:"opening,omitempty"`
 }
 
-// itemProgress is how far one item is.
+// itemProgress is the progress of one item.
 type itemProgress struct {
 	State ItemState `json:"state"`
-	// Interrupted is the system trouble that holds a running item up, "" when none does.
+	// Interrupted is the system failure that interrupts a running item, "" if there is none.
 	Interrupted string `json:"interrupted,omitempty"`
-	// Abandoned says that the item was given up while system trouble held it, or that its rollouts were stopped with the task: a failure of its own, not
-	// one that fails the task.
+	// Abandoned means that the item was given up during an interruption, or that its rollouts were stopped with the
+	// task. Such a failure does not fail the task.
 	Abandoned bool   `json:"abandoned,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 }
 
-// Memory is what the machine has to remember.
+// Memory returns the state that survives continue-as-new.
 func (m *Machine) Memory() Memory {
-	return Memory{State: m.State, Reason: m.Reason, Started: m.started, Items: m.items, Log: m.log, StopTo: m.stopTo, Opening: m.opening}
+	return Memory{State: m.State, Reason: m.Reason, Started: m.started, Items: m.items, Log: m.log, StopTo: m.stopTo,
+		WindowState: m.windowState}
 }
 
-// Recall has a new machine go on where another one was.
-func (m *Machine) Recall(was Memory) {
-	m.State, m.Reason, m.started, m.items, m.log, m.opening = was.State, was.Reason, was.Started, was.Items, was.Log, was.Opening
-	m.stopTo = was.StopTo
+// LoadMemory loads the state of the previous run into a new machine.
+func (m *Machine) LoadMemory(saved Memory) {
+	m.State, m.Reason, m.started, m.items, m.log, m.windowState = saved.State, saved.Reason, saved.Started, saved.Items,
+		saved.Log, saved.WindowState
+	m.stopTo = saved.StopTo
 }

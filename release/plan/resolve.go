@@ -11,25 +11,25 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// maxWorkloads is how many workloads one plan may release: the state of all has to fit into one answer of Temporal (2 MiB). Where pod templates
-// change, that names revisions and packages too, and maxTemplates is the most.
+// maxWorkloads is the maximum number of workloads of one plan: the state of all has to fit into one Temporal response
+// (2 MiB). If pod templates change, the state also has revisions and packages, and maxTemplates is the maximum.
 const maxWorkloads, maxTemplates = 3000, 2000
 
-// Resolve says what of a valid plan can't be done with these catalogue entries.
+// Resolve returns what is wrong with a valid plan in view of these catalogue entries.
 func Resolve(d Document, services map[ServiceID]catalog.Service) strictyaml.Errors {
 	r := &resolver{document: d, services: services, found: &strictyaml.Findings{}, invalid: map[ServiceID]string{}}
 	for i := range d.Items {
-		r.item(i)
+		r.checkItem(i)
 	}
 	for _, wave := range d.Waves() {
-		r.wave(wave)
+		r.checkWave(wave)
 	}
-	r.size()
+	r.checkSize()
 	return r.found.Sorted()
 }
 
-// size refuses a plan that is too large for one task.
-func (r *resolver) size() {
+// checkSize refuses a plan that is too large for one task.
+func (r *resolver) checkSize() {
 	total, room := 0, maxWorkloads*maxTemplates
 	for _, item := range r.document.Items {
 		n := len(item.selected(r.services[item.ServiceID].Workloads))
@@ -42,7 +42,8 @@ func (r *resolver) size() {
 		}
 	}
 	if room < 0 {
-		r.found.Refuse(0, keyItems, "the services of the plan have %d workloads: at most %d fit into one task, %d where their pod templates are deployed or "+
+		r.found.Refuse(0, keyItems, "the services of the plan have %d workloads: at most %d fit into one task, %d "+
+			"where their pod templates are deployed or "+
 			"restored; split the plan", total, maxWorkloads, maxTemplates)
 	}
 }
@@ -51,11 +52,12 @@ type resolver struct {
 	document Document
 	services map[ServiceID]catalog.Service
 	found    *strictyaml.Findings
-	// invalid is what is wrong with a catalogue entry, "" when nothing is; an entry is looked at once however many items name it.
+	// invalid caches the problems of each catalogue entry, "" if it is valid, so that each entry is validated only
+	// once.
 	invalid map[ServiceID]string
 }
 
-func (r *resolver) item(i int) {
+func (r *resolver) checkItem(i int) {
 	item := r.document.Items[i]
 	service, ok := r.services[item.ServiceID]
 	if !ok {
@@ -75,46 +77,51 @@ func (r *resolver) item(i int) {
 	if item.Deployment == Start || item.Deployment == Stop {
 		for _, w := range selected {
 			if !w.WorkloadRef.Sized() {
-				r.refuse(i, keyDeployment, "%s cannot be done to %s of service %s: a DaemonSet has no size; use RESTART, "+
+				r.refuse(i, keyDeployment, "%s cannot be done to %s of service %s: a DaemonSet has no size; use "+
+					"RESTART, "+
 					"or select other workloads by deployLabel", item.Deployment, w, item.ServiceID)
 			}
 		}
 	}
-	r.source(i, service)
+	r.checkSource(i, service)
 }
 
-// source refuses a deploy whose service does not say how it is done.
-func (r *resolver) source(i int, service catalog.Service) {
+// checkSource refuses a deploy if the service does not define how it is deployed.
+func (r *resolver) checkSource(i int, service catalog.Service) {
 	item := r.document.Items[i]
 	switch item.Deployment {
 	case HTTPUploadDeploy:
-		r.packaged(i, service, keyHTTPSrcURI, item.HTTPSrcURI)
+		r.checkPackage(i, service, keyHTTPSrcURI, item.HTTPSrcURI)
 	case CompileDeploy:
 		if _, err := source.ParseRepository(item.CompileRepoPath); err != nil {
 			r.refuse(i, keyCompileRepoPath, "%v", err)
 		}
 		switch {
 		case service.Build == nil:
-			r.refuse(i, keyDeployment, "service %s has no `build` in the catalogue, which says how it is compiled: add it", item.ServiceID)
+			r.refuse(i, keyDeployment,
+				"service %s has no `build` in the catalogue, which says how it is compiled: add it", item.ServiceID)
 		case service.Build.Package != "":
-			r.packaged(i, service, keyDeployment, catalog.FillSample(service.Build.Package))
+			r.checkPackage(i, service, keyDeployment, catalog.FillSample(service.Build.Package))
 		}
 	}
 }
 
-// packaged refuses a deploy of the package at a URL to a service that does not say where it goes; key is the item's field that brings it.
-func (r *resolver) packaged(i int, service catalog.Service, key, packageURL string) {
+// checkPackage refuses a package deploy if the service does not define where the package goes. key is the item's field
+// that sets the package.
+func (r *resolver) checkPackage(i int, service catalog.Service, key, packageURL string) {
 	id := r.document.Items[i].ServiceID
 	switch {
 	case service.Package == nil:
-		r.refuse(i, keyDeployment, "service %s has no `package` in the catalogue, which says how a code package reaches its containers: add it", id)
+		r.refuse(i, keyDeployment, "service %s has no `package` in the catalogue, which says how a code package "+
+			"reaches its containers: add it", id)
 	case !service.Package.Unpacked() && source.FileOf(service.Package.File, packageURL) == "":
-		r.refuse(i, key, "names no file, and the package of service %s is kept whole (unpack: false): give it package.file in the catalogue", id)
+		r.refuse(i, key, "names no file, and the package of service %s is not unpacked (unpack: false): set "+
+			"package.file in the catalogue", id)
 	}
 }
 
-// wave refuses two services that change the same object at the same time.
-func (r *resolver) wave(wave Wave) {
+// checkWave refuses two services of one wave that change the same object.
+func (r *resolver) checkWave(wave Wave) {
 	holder := map[string]int{}
 	for _, i := range wave.Items {
 		item := r.document.Items[i]
@@ -131,7 +138,8 @@ func (r *resolver) wave(wave Wave) {
 			other := r.document.Items[first].ServiceID
 			if other != item.ServiceID { // one service twice in a wave is refused by the document's own rules
 				r.refuse(i, keyServiceID, "services %s (item %d) and %s (item %d) both change %s in one wave: "+
-					"give the items different priorities, or narrow one by deployLabel", other, first+1, item.ServiceID, i+1, w)
+					"give the items different priorities, or narrow one by deployLabel", other, first+1, item.ServiceID,
+					i+1, w)
 			}
 		}
 	}
@@ -166,7 +174,7 @@ func labelChoice(labels []string) string {
 	return "any of the labels " + strings.Join(labels, ", ")
 }
 
-// labelsOf says which labels there are to choose from.
+// labelsOf describes the available labels.
 func labelsOf(service catalog.Service) string {
 	var labels []string
 	for _, w := range service.Workloads {

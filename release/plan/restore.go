@@ -11,33 +11,33 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Restoration is what RESTORE brings one workload back to. What a task has left as it was is left as it is.
+// Restoration is what RESTORE restores on one workload: only what the task changed.
 type Restoration struct {
-	// Task is the task whose changes are taken back.
+	// Task is the task whose changes are reversed.
 	Task      string `json:"task"`
 	Party     string `json:"party"`
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	// Template is the revision whose pod template comes back; nil leaves the template.
+	// Template is the revision whose pod template is restored; nil leaves the template.
 	Template *revision.Revision `json:"template,omitempty"`
-	// Replicas is the size that comes back; nil leaves the size. Left is the size that the task has left: one that somebody has set since then,
-	// an autoscaler for instance, stays as it is.
-	Replicas *int32 `json:"replicas,omitempty"`
-	Left     *int32 `json:"left,omitempty"`
+	// Replicas is the size that is restored; nil leaves the size. SizeAfter is the size after the task: if another
+	// client (an autoscaler, for instance) has changed the size since, it is kept.
+	Replicas  *int32 `json:"replicas,omitempty"`
+	SizeAfter *int32 `json:"left,omitempty"`
 }
 
-func (r Restoration) is(w catalog.Workload) bool { return r.status().is(w) }
+func (r Restoration) matches(w catalog.Workload) bool { return r.status().matches(w) }
 
 func (r Restoration) status() WorkloadStatus {
 	return WorkloadStatus{Party: r.Party, Namespace: r.Namespace, Kind: r.Kind, Name: r.Name}
 }
 
-// reversible says whether the changes of an operation can be taken back. RESTART leaves nothing that could be.
+// reversible reports whether the changes of an operation can be reversed. RESTART leaves nothing to reverse.
 func reversible(operation Operation) bool { return operation != Restart }
 
-// Restorations are what takes back what the task did to a service: by item n, counted from 1, or, with 0, by all of its items. The notes say in
-// sentences what can't be taken back.
+// Restorations returns what reverses the task's changes of a service: those of item n, counted from 1, or with 0 those
+// of all its items. The notes describe in sentences what cannot be reversed.
 func (t Task) Restorations(service ServiceID, n int) (all []Restoration, notes []string) {
 	merged := map[string]*changes{}
 	var order []string
@@ -69,7 +69,7 @@ func (t Task) Restorations(service ServiceID, n int) (all []Restoration, notes [
 	return all, notes
 }
 
-// executed are the task's services, as indexes, in the order in which their waves were executed.
+// executed returns the indexes of the task's services in the order in which their waves were executed.
 func (t Task) executed() []int {
 	var order []int
 	for _, wave := range t.Waves() {
@@ -78,13 +78,13 @@ func (t Task) executed() []int {
 	return order
 }
 
-// changes are what the items of one task have done to one workload, one after the other.
+// changes are the combined changes of one task's items to one workload.
 type changes struct {
-	workload            WorkloadStatus
-	before, after       *revision.Revision
-	beforeSize, left    *int32
-	unknownVersion      bool
-	templated, rescaled bool
+	workload                     WorkloadStatus
+	before, after                *revision.Revision
+	beforeSize, sizeAfter        *int32
+	unknownVersion               bool
+	templateChanged, sizeChanged bool
 }
 
 func (c *changes) add(operation Operation, w WorkloadStatus) {
@@ -94,35 +94,36 @@ func (c *changes) add(operation Operation, w WorkloadStatus) {
 	case w.Before == nil || w.After == nil:
 		c.unknownVersion = c.unknownVersion || operation != Restore
 	case !sameRevision(w.Before, w.After):
-		if !c.templated {
-			c.before, c.templated = w.Before, true
+		if !c.templateChanged {
+			c.before, c.templateChanged = w.Before, true
 		}
 		c.after = w.After
 	}
 	if w.FromReplicas != nil && w.ToReplicas != nil && *w.FromReplicas != *w.ToReplicas {
-		if !c.rescaled {
-			c.beforeSize, c.rescaled = w.FromReplicas, true
+		if !c.sizeChanged {
+			c.beforeSize, c.sizeChanged = w.FromReplicas, true
 		}
-		c.left = w.ToReplicas
+		c.sizeAfter = w.ToReplicas
 	}
 }
 
-// reverse is what takes the changes back, and why a part of them can't be.
+// reverse returns what reverses the changes, and a note if a part of them cannot be reversed.
 func (c *changes) reverse(task string) (r Restoration, note string) {
 	w := c.workload
-	r = Restoration{Task: task, Party: cmp.Or(w.Party, catalog.DefaultParty), Namespace: w.Namespace, Kind: w.Kind, Name: w.Name}
+	r = Restoration{Task: task, Party: cmp.Or(w.Party, catalog.DefaultParty), Namespace: w.Namespace, Kind: w.Kind,
+		Name: w.Name}
 	if c.unknownVersion {
 		note = "the record doesn't say which pod template it had before, since an earlier version of Slipway wrote it"
-	} else if c.templated && !sameRevision(c.before, c.after) {
+	} else if c.templateChanged && !sameRevision(c.before, c.after) {
 		r.Template = c.before
 	}
-	if c.rescaled && *c.beforeSize != *c.left {
-		r.Replicas, r.Left = c.beforeSize, c.left
+	if c.sizeChanged && *c.beforeSize != *c.sizeAfter {
+		r.Replicas, r.SizeAfter = c.beforeSize, c.sizeAfter
 	}
 	return r, note
 }
 
-// sameRevision says whether two revisions are of one pod template, as far as they are known.
+// sameRevision reports whether two revisions have the same pod template, as far as is known.
 func sameRevision(a, b *revision.Revision) bool {
 	if a.Template != "" && b.Template != "" {
 		return a.Template == b.Template
@@ -130,13 +131,13 @@ func sameRevision(a, b *revision.Revision) bool {
 	return a.Name == b.Name
 }
 
-// Recorded is a task as its record has it, or why there is none to restore from.
+// Recorded is a task from its record, or the reason why it cannot be restored from.
 type Recorded struct {
 	Task    Task
 	Problem string
 }
 
-// RestoredTasks are the tasks whose records the document's RESTORE items need, each once.
+// RestoredTasks returns the tasks whose records the document's RESTORE items need, each once.
 func (d Document) RestoredTasks() []string {
 	var ids []string
 	for _, item := range d.Items {
@@ -147,8 +148,8 @@ func (d Document) RestoredTasks() []string {
 	return ids
 }
 
-// Reverses is the task whose changes the document takes back and nothing else, "" when it isn't such a plan.
-func (d Document) Reverses() string {
+// ReversedTask returns the task that the document reverses, "" if it does not only reverse one task.
+func (d Document) ReversedTask() string {
 	if len(d.Items) == 0 {
 		return ""
 	}
@@ -161,15 +162,16 @@ func (d Document) Reverses() string {
 	return task
 }
 
-// ResolveRestorations says what the RESTORE items of a valid plan bring back, by the items' numbers, counted from 1, and what of them can't be done.
-// records has an entry for each of RestoredTasks.
-func ResolveRestorations(d Document, services map[ServiceID]catalog.Service, records map[string]Recorded) (map[int][]Restoration, strictyaml.Errors) {
+// ResolveRestorations returns what the RESTORE items of a valid plan restore, by the items' numbers, counted from 1,
+// and their problems. records has an entry for each of RestoredTasks.
+func ResolveRestorations(d Document, services map[ServiceID]catalog.Service,
+	records map[string]Recorded) (map[int][]Restoration, strictyaml.Errors) {
 	r := &restorer{records: records, found: &strictyaml.Findings{}}
 	resolved := map[int][]Restoration{}
 	for i, item := range d.Items {
 		service, known := services[item.ServiceID]
 		if item.Deployment != Restore || !known || !IsTaskID(item.RestoreTask) {
-			continue // said by the document's own rules, or by Resolve
+			continue // reported by the document's own rules, or by Resolve
 		}
 		if restorations := r.item(i, item, service); len(restorations) > 0 {
 			resolved[i+1] = restorations
@@ -196,7 +198,7 @@ func (r *restorer) item(i int, item Item, service catalog.Service) []Restoration
 		r.refuse(i, keyRestoreTask, "%s", record.Problem)
 		return nil
 	}
-	if !r.names(i, item, record.Task) {
+	if !r.checkItem(i, item, record.Task) {
 		return nil
 	}
 	all, notes := record.Task.Restorations(item.ServiceID, int(item.RestoreItem))
@@ -207,14 +209,15 @@ func (r *restorer) item(i int, item Item, service catalog.Service) []Restoration
 		return nil
 	}
 	if len(all) == 0 {
-		r.refuse(i, keyRestoreTask, "task %s has changed nothing of service %s that could be taken back: take the item out", item.RestoreTask, item.ServiceID)
+		r.refuse(i, keyRestoreTask, "task %s has changed nothing of service %s that can be reversed: remove the item",
+			item.RestoreTask, item.ServiceID)
 		return nil
 	}
 	return r.selected(i, item, service, all)
 }
 
-// names says whether the task has the item that is asked for.
-func (r *restorer) names(i int, item Item, task Task) bool {
+// checkItem reports whether the task has the item's service and the requested item.
+func (r *restorer) checkItem(i int, item Item, task Task) bool {
 	ids := make([]string, 0, len(task.Services))
 	for _, status := range task.Services {
 		if !slices.Contains(ids, string(status.ServiceID)) {
@@ -223,33 +226,36 @@ func (r *restorer) names(i int, item Item, task Task) bool {
 	}
 	switch n := int(item.RestoreItem); {
 	case !slices.Contains(ids, string(item.ServiceID)):
-		r.refuse(i, keyRestoreTask, "task %s has no service %s: it has %s", task.ID, item.ServiceID, strings.Join(ids[:min(len(ids), mostNumbers)], ", "))
+		r.refuse(i, keyRestoreTask, "task %s has no service %s: it has %s", task.ID, item.ServiceID,
+			strings.Join(ids[:min(len(ids), maxListed)], ", "))
 	case n > len(task.Services):
 		r.refuse(i, keyRestoreItem, "task %s has no item %d: it has %d", task.ID, n, len(task.Services))
 	case n > 0 && task.Services[n-1].ServiceID != item.ServiceID:
-		r.refuse(i, keyRestoreItem, "item %d of task %s is of service %s, not of %s", n, task.ID, task.Services[n-1].ServiceID, item.ServiceID)
+		r.refuse(i, keyRestoreItem, "item %d of task %s is of service %s, not of %s", n, task.ID,
+			task.Services[n-1].ServiceID, item.ServiceID)
 	default:
 		return true
 	}
 	return false
 }
 
-// selected keeps what deployLabel selects. A workload that the catalogue doesn't have any more can't be restored through it.
+// selected returns the restorations that deployLabel selects. It refuses workloads that are no longer in the catalogue.
 func (r *restorer) selected(i int, item Item, service catalog.Service, all []Restoration) []Restoration {
 	var kept []Restoration
-	gone := false
+	missing := false
 	selected := item.selected(service.Workloads)
 	for _, restoration := range all {
 		switch {
-		case slices.ContainsFunc(selected, restoration.is):
+		case slices.ContainsFunc(selected, restoration.matches):
 			kept = append(kept, restoration)
-		case !slices.ContainsFunc(service.Workloads, restoration.is):
-			gone = true
-			r.refuse(i, keyServiceID, "%s, which task %s changed, is not among the workloads of service %s in the catalogue any more: add it again",
+		case !slices.ContainsFunc(service.Workloads, restoration.matches):
+			missing = true
+			r.refuse(i, keyServiceID, "%s, which task %s changed, is no longer among the workloads of service %s in "+
+				"the catalogue: add it again",
 				restoration.status().name(), item.RestoreTask, item.ServiceID)
 		}
 	}
-	if len(kept) == 0 && !gone {
+	if len(kept) == 0 && !missing {
 		r.refuse(i, keyDeployLabel, "selects nothing that task %s changed: leave it out", item.RestoreTask)
 	}
 	return kept

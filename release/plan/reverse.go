@@ -11,27 +11,28 @@ import (
 	"slipway.io/slipway/release/catalog"
 )
 
-// Reverse is how to take back what a task did. Somebody has to create and execute this plan.
+// Reverse describes how to reverse a task. A user has to create and execute its plan.
 type Reverse struct {
-	// Document is a plan that restores what the task changed, in reverse order; absent when there is nothing that a plan could restore.
+	// Document is a plan that restores what the task changed, in reverse order; absent if a plan can restore nothing.
 	Document *Document `json:"document,omitempty"`
-	// Notes say in sentences what the plan leaves out and why. They are never empty when there is no plan.
+	// Notes are sentences on what the plan leaves out and why. They are never empty if there is no plan.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// nameDigest is how many characters the digest in a reverse plan's name has, maxPlanName how long the name of a plan is at most.
-const nameDigest, maxPlanName = 10, 63
+// digestLength is the length of the digest in a reverse plan's name; maxPlanName is the maximum length of a plan's
+// name.
+const digestLength, maxPlanName = 10, 63
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// ReverseName is the name of the plan that takes back a task of a plan. A task has one.
+// ReverseName returns the name of the plan that reverses a task. Each task has one.
 func ReverseName(plan, task string) string {
 	digest := sha256.Sum256([]byte(task))
-	suffix := "-reverse-" + lowerBase32.EncodeToString(digest[:])[:nameDigest]
+	suffix := "-reverse-" + lowerBase32.EncodeToString(digest[:])[:digestLength]
 	return strings.TrimRight(plan[:min(len(plan), maxPlanName-len(suffix))], "-._") + suffix
 }
 
-// reverser gathers the reverse of one task.
+// reverser collects the reverse of one task.
 type reverser struct {
 	task  Task
 	snap  Snapshot
@@ -46,7 +47,8 @@ func newReverse(t Task, waves []Wave, snap Snapshot) Reverse {
 	if !t.State.Final() {
 		r.note("The task is %s: this covers what it has done so far.", t.State)
 	}
-	// The last wave is taken back first. Waves are numbered from 1, so the number of the wave is a priority that turns their order round.
+	// The last wave is reversed first: the number of a wave, counted from 1, is the priority of its items in the
+	// reverse plan.
 	for number := len(waves); number > 0; number-- {
 		for _, i := range waves[number-1].Items {
 			r.service(i, int64(number))
@@ -60,7 +62,7 @@ func newReverse(t Task, waves []Wave, snap Snapshot) Reverse {
 		return Reverse{Notes: r.notes}
 	}
 	if !t.State.Final() {
-		r.note("The plan can be executed once the task is over.")
+		r.note("The plan can be executed once the task has ended.")
 	}
 	comment := fmt.Sprintf("reverse of task %s of plan %s", t.ID, t.Plan)
 	return Reverse{Document: &Document{Comment: comment, Items: r.items}, Notes: r.notes}
@@ -82,9 +84,11 @@ func (r *reverser) service(i int, priority int64) {
 	if len(restorations) == 0 || len(notes) > 0 {
 		return
 	}
-	item := Item{ServiceID: status.ServiceID, Priority: priority, Deployment: Restore, ContainerExecMethod: status.Method, RestoreTask: r.task.ID}
-	if asked, known := r.snap.item(status); known { // the same workloads, so that services which share one keep out of each other's way
-		item.ContainerExecMethod, item.DeployLabel = asked.ContainerExecMethod, asked.DeployLabel
+	item := Item{ServiceID: status.ServiceID, Priority: priority, Deployment: Restore,
+		ContainerExecMethod: status.Method, RestoreTask: r.task.ID}
+	// select the same workloads, so that services that share one do not conflict
+	if original, known := r.snap.item(status); known {
+		item.ContainerExecMethod, item.DeployLabel = original.ContainerExecMethod, original.DeployLabel
 	}
 	for other, s := range r.task.Services {
 		if other != i && s.ServiceID == status.ServiceID {
@@ -94,17 +98,18 @@ func (r *reverser) service(i int, priority int64) {
 	r.items = append(r.items, item)
 }
 
-// noteUncertain names workloads whose operation began and did not end well, without word of a change, unless it is known that nothing changed.
+// noteUncertain notes workloads whose operation began and did not succeed, without a recorded change, unless they are
+// known to be unchanged.
 func (r *reverser) noteUncertain(status ServiceStatus) {
 	for _, w := range status.Workloads {
 		if !w.Changed && (w.State == ItemFailed || w.State == ItemRunning) && !untouched(status, w) {
-			r.note("%s of service %s on %s is %s and no change is on record: look at it before you reverse it by hand.",
+			r.note("%s of service %s on %s is %s and no change is on record: check it before you reverse it by hand.",
 				status.Deployment, status.ServiceID, w.name(), w.State)
 		}
 	}
 }
 
-// untouched says that a rollout has left the workload as it was: it has rolled back, or it never began.
+// untouched reports whether the workload's rollout left it unchanged: it was rolled back, or never began.
 func untouched(status ServiceStatus, w WorkloadStatus) bool {
 	switch {
 	case w.State != ItemFailed:
@@ -119,7 +124,8 @@ func (r *reverser) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// item is the document's item of a status. Service and priority name it: no service is twice in one wave.
+// item returns the document's item of a status. Service and priority identify it, since no service occurs twice in one
+// wave.
 func (s Snapshot) item(status ServiceStatus) (Item, bool) {
 	for _, item := range s.Document.Items {
 		if item.ServiceID == status.ServiceID && item.Priority == status.Priority {
@@ -129,13 +135,13 @@ func (s Snapshot) item(status ServiceStatus) (Item, bool) {
 	return Item{}, false
 }
 
-// is says whether the status is that of this workload.
-func (w WorkloadStatus) is(workload catalog.Workload) bool {
+// matches reports whether the status is that of this workload.
+func (w WorkloadStatus) matches(workload catalog.Workload) bool {
 	return cmp.Or(w.Party, catalog.DefaultParty) == workload.PartyOrDefault() && w.Namespace == workload.Namespace &&
 		w.Kind == workload.WorkloadRef.Kind && w.Name == workload.WorkloadRef.Name
 }
 
-// name is the workload as people read it.
+// name returns the workload's name for messages.
 func (w WorkloadStatus) name() string {
 	ref := catalog.WorkloadRef{Kind: w.Kind, Name: w.Name}
 	return catalog.Workload{Party: w.Party, Namespace: w.Namespace, WorkloadRef: ref}.String()

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestValidRepository(t *testing.T) {
+func TestValidRepository_AcceptsOrRefusesAddress(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ reason, address, refusal string }{
 		"Source":      {"the source document's address", "http://git...", ""},
@@ -17,17 +17,19 @@ func TestValidRepository(t *testing.T) {
 		"Short":       {"Git's short form", "git@git.local:shop/order.git", ""},
 		"ShortNoUser": {"the short form without a user", "git.local:shop/order.git", ""},
 		"ShortHome":   {"a path in the user's home", "git@git.local:~git/order.git", ""},
-		"File":        {"a folder of the worker's", "file:///srv/order.git", "must begin with http:// or https:// or ssh:// or git://"},
-		"Path":        {"a folder of the worker's", "/srv/order.git", "is not the address of a Git repository"},
+		"File": {"a local path of the worker", "file:///srv/order.git",
+			"must begin with http:// or https:// or ssh:// or git://"},
+		"Path":        {"a local path of the worker", "/srv/order.git", "is not the address of a Git repository"},
 		"Helper":      {"Git would run a command", "ext::sh -c id", "is not the address"},
 		"HelperShort": {"Git would run a command", "ext::id", "is not the address"},
 		"Option":      {"Git would take it for an option", "-oProxyCommand=id:x", "is not the address"},
 		"OptionUser":  {"SSH would take it for an option", "-o@git.local:x", "is not the address"},
-		"NoPath":      {"which repository?", "git@git.local:", "is not the address"},
-		"Word":        {"which host?", "order", "is not the address"},
-		"Backslash":   {"a folder of the worker's", `C:\order`, "backslash"},
-		"Blank":       {"a blank", "git@git.local:a b", "blank"},
-		"Password":    {"everybody would read it", "https://git:secret@git.local/a.git", "carries a user or a password"},
+		"NoPath":      {"the path is required", "git@git.local:", "is not the address"},
+		"Word":        {"the host is required", "order", "is not the address"},
+		"Backslash":   {"a local path of the worker", `C:\order`, "backslash"},
+		"Blank":       {"blanks are illegal", "git@git.local:a b", "blank"},
+		"Password": {"a plan must not contain secrets", "https://git:secret@git.local/a.git",
+			"contains a user or a password"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -36,7 +38,7 @@ func TestValidRepository(t *testing.T) {
 	}
 }
 
-func TestValidBranch(t *testing.T) {
+func TestValidBranch_AcceptsOrRefusesName(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ reason, branch, refusal string }{
 		"Master":      {"the source document's branch", "master", ""},
@@ -44,21 +46,21 @@ func TestValidBranch(t *testing.T) {
 		"Foreign":     {"letters of any language", "功能", ""},
 		"At":          {"an @ within", "a@b", ""},
 		"Ref":         {"the long form is for Git itself", "refs/heads/master", "leave out refs/heads/"},
-		"Dash":        {"an option", "-f", `begins with "-"`},
-		"Head":        {"no branch", "HEAD", "a word of Git's own"},
-		"OnlyAt":      {"another word for HEAD", "@", "a word of Git's own"},
-		"TrailingDot": {"a rule of Git's", "a.", `ends with "."`},
+		"Dash":        {"Git would take it for an option", "-f", `begins with "-"`},
+		"Head":        {"HEAD is not a branch", "HEAD", "Git reserves it"},
+		"OnlyAt":      {"a synonym of HEAD", "@", "Git reserves it"},
+		"TrailingDot": {"a rule of Git", "a.", `ends with "."`},
 		"Dots":        {"a range of commits", "a..b", `".."`},
-		"Blank":       {"a rule of Git's", "a b", "a blank"},
+		"Blank":       {"a rule of Git", "a b", "contains a blank"},
 		"Colon":       {"a pair of refs", "a:b", "one of ~ ^ :"},
-		"Wildcard":    {"many branches", "a*", "one of ~ ^ :"},
-		"Reflog":      {"a time in the past", "a@{1}", `"@{"`},
-		"LeadSlash":   {"an empty part", "/a", `has a "/"`},
-		"DoubleSlash": {"an empty part", "a//b", `has a "/"`},
-		"HiddenPart":  {"a rule of Git's", "a/.b", `begins with "."`},
-		"LockPart":    {"a rule of Git's", "a.lock/b", `ends with ".lock"`},
+		"Wildcard":    {"a pattern of several branches", "a*", "one of ~ ^ :"},
+		"Reflog":      {"an entry of the reflog", "a@{1}", `"@{"`},
+		"LeadSlash":   {"a part is empty", "/a", `with "/"`},
+		"DoubleSlash": {"a part is empty", "a//b", `with "/"`},
+		"HiddenPart":  {"a rule of Git", "a/.b", `begins with "."`},
+		"LockPart":    {"a rule of Git", "a.lock/b", `ends with ".lock"`},
 		"Control":     {"an invisible character", "a\x7fb", "a control character"},
-		"TooLong":     {"the name of a file", strings.Repeat("a", 251), "at most 250"},
+		"TooLong":     {"the limit of a file name", strings.Repeat("a", 251), "at most 250"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,23 +11,23 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// maxItems is how many items a plan has at most.
+// maxItems is the maximum number of items of a plan.
 const maxItems = 1000
 
-// In the order of the source document; Slipway's own is last.
+// The values are in the order of the source document; Slipway's own operation is last.
 var (
 	operations = []Operation{Start, Stop, Restart, HTTPUploadDeploy, CompileDeploy, Restore}
 	methods    = []Method{Parallel, Sequential}
 )
 
-// Validate says all that is wrong with a plan that did not come through Decode, by the same rules. Nothing has a line.
+// Validate checks a plan that did not come through Decode by the same rules. Its warnings and errors have no lines.
 func (d Document) Validate() ([]Warning, strictyaml.Errors) {
 	found := &strictyaml.Findings{}
 	warnings := d.check(found)
 	return warnings, found.Sorted()
 }
 
-// check holds the document against every rule that needs no catalogue.
+// check applies every rule that needs no catalogue.
 func (d Document) check(found *strictyaml.Findings) []Warning {
 	switch {
 	case len(d.Items) == 0:
@@ -46,7 +46,7 @@ func (d Document) check(found *strictyaml.Findings) []Warning {
 	return warnings
 }
 
-// itemRules holds one item against the rules of docs/plans.md.
+// itemRules checks one item against the rules of docs/plans.md.
 type itemRules struct {
 	item     Item
 	index    int
@@ -55,18 +55,18 @@ type itemRules struct {
 }
 
 func (r *itemRules) check() {
-	if r.present(keyServiceID, string(r.item.ServiceID), "name the service of the catalogue") {
-		r.hold(keyServiceID, catalog.ValidID(string(r.item.ServiceID)))
+	if r.checkPresent(keyServiceID, string(r.item.ServiceID), "name the service of the catalogue") {
+		r.checkRule(keyServiceID, catalog.ValidID(string(r.item.ServiceID)))
 	}
-	if r.present(keyDeployment, string(r.item.Deployment), "write one of "+strictyaml.List(operations)) {
+	if r.checkPresent(keyDeployment, string(r.item.Deployment), "write one of "+strictyaml.List(operations)) {
 		if slices.Contains(operations, r.item.Deployment) {
 			r.checkSource()
 		} else {
-			r.hold(keyDeployment, notOneOf(r.item.Deployment, operations))
+			r.checkRule(keyDeployment, notOneOf(r.item.Deployment, operations))
 		}
 	}
 	if method := r.item.ContainerExecMethod; method != "" && !slices.Contains(methods, method) {
-		r.hold(keyExecMethod, notOneOf(method, methods))
+		r.checkRule(keyExecMethod, notOneOf(method, methods))
 	}
 	r.checkLabels()
 }
@@ -80,7 +80,8 @@ func (r *itemRules) checkLabels() {
 		label := strings.TrimSpace(part)
 		switch err := catalog.ValidLabel(label); {
 		case label == "":
-			r.refuse(keyDeployLabel, "has an empty part: separate the labels by single commas, and leave the key out to take all workloads")
+			r.refuse(keyDeployLabel, "has an empty part: separate the labels by single commas, and leave the key out "+
+				"to take all workloads")
 			return
 		case err != nil:
 			r.refuse(keyDeployLabel, "%s", err)
@@ -91,8 +92,8 @@ func (r *itemRules) checkLabels() {
 	}
 }
 
-// present refuses an item without the key. Its answer says whether there is a value to look at.
-func (r *itemRules) present(key, value, remedy string) bool {
+// checkPresent refuses an item without the key, and reports whether there is a value.
+func (r *itemRules) checkPresent(key, value, remedy string) bool {
 	if value == "" {
 		r.refuse(key, "is required: %s", remedy)
 	}
@@ -103,8 +104,8 @@ func (r *itemRules) refuse(key, format string, args ...any) {
 	r.found.Refuse(r.index+1, itemField(r.index, key), format, args...)
 }
 
-// hold refuses what a rule found wrong; nil is nothing.
-func (r *itemRules) hold(key string, wrong error) {
+// checkRule records the error of a rule; nil is ignored.
+func (r *itemRules) checkRule(key string, wrong error) {
 	r.found.Check(r.index+1, itemField(r.index, key), wrong)
 }
 
@@ -115,7 +116,8 @@ func (r *itemRules) warn(key, reason string) {
 
 func notOneOf[T ~string](word T, legal []T) error {
 	quoted := strictyaml.Quote(string(word))
-	return fmt.Errorf("must be one of %s, not %s%s", strictyaml.List(legal), quoted, strictyaml.DidYouMean(string(word), legal))
+	return fmt.Errorf("must be one of %s, not %s%s", strictyaml.List(legal), quoted,
+		strictyaml.DidYouMean(string(word), legal))
 }
 
 // refuseRepeated refuses a service that is named twice in one wave: both would change it at the same time.
@@ -134,14 +136,15 @@ func (d Document) refuseRepeated(found *strictyaml.Findings) {
 	for i, item := range d.Items {
 		same := items[place{item.ServiceID, item.Priority}]
 		if len(same) < 2 || same[1] != i {
-			continue // said once, at the second of them
+			continue // reported once, at the second of them
 		}
 		times, have := "twice", "both have"
 		if len(same) > 2 {
 			times, have = "more than twice", "all have"
 		}
 		found.Refuse(i+1, itemField(i, keyServiceID),
-			"names service %s %s in one wave (items %s): %s the priority %d; give each one of its own, or keep one of them",
+			"names service %s %s in one wave (items %s): %s the priority %d; give each a priority of its own, or "+
+				"keep one of them",
 			item.ServiceID, times, numbers(same), have, item.Priority)
 	}
 }
@@ -150,12 +153,12 @@ func itemField(index int, key string) string {
 	return strictyaml.Join(strictyaml.Index(keyItems, index), key)
 }
 
-// mostNumbers is how many items a sentence names before it breaks off.
-const mostNumbers = 10
+// maxListed is the maximum number of items that a message lists.
+const maxListed = 10
 
-// numbers are the items' numbers, counted from 1: "1 and 3", "1, 2 and 5".
+// numbers formats the items' numbers, counted from 1: "1 and 3", "1, 2 and 5".
 func numbers(indexes []int) string {
-	shown := indexes[:min(len(indexes), mostNumbers)]
+	shown := indexes[:min(len(indexes), maxListed)]
 	texts := make([]string, len(shown))
 	for i, index := range shown {
 		texts[i] = fmt.Sprint(index + 1)
@@ -167,7 +170,8 @@ func numbers(indexes []int) string {
 	return strings.Join(texts[:last], ", ") + " and " + texts[last]
 }
 
-// checkSource checks what the item's deployment deploys from. Keys of other deployments are legal, and warned of.
+// checkSource checks the source keys of the item's deployment. Keys of other deployments are legal, but cause a
+// warning.
 func (r *itemRules) checkSource() {
 	for _, source := range []struct {
 		key, value string
@@ -176,19 +180,21 @@ func (r *itemRules) checkSource() {
 		legal      func(string) error
 	}{
 		{keyHTTPSrcURI, r.item.HTTPSrcURI, HTTPUploadDeploy, "the address of the code package", validPackageURI},
-		{keyCompileRepoPath, r.item.CompileRepoPath, CompileDeploy, "the address of the Git repository", validRepository},
+		{keyCompileRepoPath, r.item.CompileRepoPath, CompileDeploy, "the address of the Git repository",
+			validRepository},
 		{keyCompileRepoBranch, r.item.CompileRepoBranch, CompileDeploy, "the branch that is compiled", validBranch},
-		{keyRestoreTask, r.item.RestoreTask, Restore, "the task whose changes are taken back", validTask},
+		{keyRestoreTask, r.item.RestoreTask, Restore, "the task whose changes are reversed", validTask},
 	} {
 		key, value := source.key, source.value
 		if r.item.Deployment != source.of {
 			if value != "" {
-				r.warn(key, fmt.Sprintf("is not used: the deployment is %s, and only %s has %s", r.item.Deployment, source.of, source.what))
+				r.warn(key, fmt.Sprintf("is not used: the deployment is %s, and only %s has %s", r.item.Deployment,
+					source.of, source.what))
 			}
 			continue
 		}
-		if r.present(key, value, fmt.Sprintf("%s needs %s", source.of, source.what)) {
-			r.hold(key, source.legal(value))
+		if r.checkPresent(key, value, fmt.Sprintf("%s needs %s", source.of, source.what)) {
+			r.checkRule(key, source.legal(value))
 		}
 	}
 	r.checkRestoreItem()
@@ -198,19 +204,21 @@ func (r *itemRules) checkRestoreItem() {
 	switch n := r.item.RestoreItem; {
 	case n == 0:
 	case r.item.Deployment != Restore:
-		r.warn(keyRestoreItem, fmt.Sprintf("is not used: the deployment is %s, and only %s takes back items of a task", r.item.Deployment, Restore))
+		r.warn(keyRestoreItem, fmt.Sprintf("is not used: the deployment is %s, and only %s reverses items of a task",
+			r.item.Deployment, Restore))
 	case n < 1 || n > maxItems:
-		r.refuse(keyRestoreItem, "must be from 1 to %d: it is the number of an item of task %s", maxItems, r.item.RestoreTask)
+		r.refuse(keyRestoreItem, "must be from 1 to %d: it is the number of an item of task %s", maxItems,
+			r.item.RestoreTask)
 	}
 }
 
-// taskID is what package start makes; nothing else can be the ID of a task.
+// taskID matches the task IDs that package start generates.
 var taskID = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
 
-// maxTaskID is how long the ID of a task is at most.
+// maxTaskID is the maximum length of a task's ID.
 const maxTaskID = 63
 
-// IsTaskID says whether a text can be the ID of a task.
+// IsTaskID reports whether a text has the form of a task's ID.
 func IsTaskID(id string) bool { return len(id) <= maxTaskID && taskID.MatchString(id) }
 
 func validTask(id string) error {
@@ -222,28 +230,34 @@ func validTask(id string) error {
 
 func validPackageURI(text string) error { return catalog.ValidURL(text, "http", "https") }
 
-// shortRepository is "git@host:group/app.git". The path must not begin with ":", which Git takes for the name of a helper program.
+// shortRepository matches the scp-like form "git@host:group/app.git". The path must not begin with ":", because Git
+// would then read the text as the name of a helper program.
 var shortRepository = regexp.MustCompile(`^([A-Za-z0-9_][-A-Za-z0-9_.]*@)?[A-Za-z0-9][-A-Za-z0-9.]*:[^:]`)
 
-// validRepository says what is wrong with the address of a Git repository.
+// validRepository returns what is wrong with the address of a Git repository, nil if it is valid.
 func validRepository(text string) error {
 	switch {
 	case strings.Contains(text, "://"):
 		return catalog.ValidURL(text, "http", "https", "ssh", "git")
-	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\\' }):
-		return fmt.Errorf("%s is not the address of a Git repository: it has a blank, a control character or a backslash in it",
+	case strings.ContainsFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\\'
+	}):
+		return fmt.Errorf("%s is not the address of a Git repository: it contains a blank, a control character or a "+
+			"backslash",
 			strictyaml.Quote(text))
 	case !shortRepository.MatchString(text):
-		return fmt.Errorf("%s is not the address of a Git repository: write http://, https://, ssh:// or git:// and the rest, or user@host:path",
+		return fmt.Errorf("%s is not the address of a Git repository: write http://, https://, ssh:// or git:// and "+
+			"the rest, or user@host:path",
 			strictyaml.Quote(text))
 	}
 	return nil
 }
 
-// maxBranchLength is how many bytes the name of a branch has at most: it is the name of a file.
+// maxBranchLength is the maximum length of a branch name in bytes: Git stores it as a file name.
 const maxBranchLength = 250
 
-// validBranch says what is wrong with the name of a Git branch, by the rules of git-check-ref-format(1) and those of git-branch(1).
+// validBranch returns what is wrong with the name of a Git branch by the rules of git-check-ref-format(1) and
+// git-branch(1), nil if it is valid.
 func validBranch(name string) error {
 	if len(name) > maxBranchLength {
 		return fmt.Errorf("is too long for the name of a branch: at most %d characters", maxBranchLength)
@@ -252,20 +266,20 @@ func validBranch(name string) error {
 	parts := "/" + name + "/"
 	for _, rule := range []struct {
 		broken bool
-		why    string
+		reason string
 	}{
 		{strings.HasPrefix(name, "refs/"), "leave out refs/heads/"},
 		{strings.HasPrefix(name, "-"), `it begins with "-"`},
-		{name == "@" || name == "HEAD", "it is a word of Git's own"},
+		{name == "@" || name == "HEAD", "Git reserves it"},
 		{strings.HasSuffix(name, "."), `it ends with "."`},
-		{strings.ContainsFunc(name, illegal), `it has a blank, a control character or one of ~ ^ : ? * [ \ in it`},
-		{strings.Contains(name, "..") || strings.Contains(name, "@{"), `it has ".." or "@{" in it`},
-		{strings.Contains(parts, "//"), `it has a "/" at its begin, at its end or beside another`},
+		{strings.ContainsFunc(name, illegal), `it contains a blank, a control character or one of ~ ^ : ? * [ \`},
+		{strings.Contains(name, "..") || strings.Contains(name, "@{"), `it contains ".." or "@{"`},
+		{strings.Contains(parts, "//"), `it begins or ends with "/", or has a "/" next to another`},
 		{strings.Contains(parts, "/."), `a part of it begins with "."`},
 		{strings.Contains(parts, ".lock/"), `a part of it ends with ".lock"`},
 	} {
 		if rule.broken {
-			return fmt.Errorf("%s is not the name of a branch: %s", strictyaml.Quote(name), rule.why)
+			return fmt.Errorf("%s is not the name of a branch: %s", strictyaml.Quote(name), rule.reason)
 		}
 	}
 	return nil

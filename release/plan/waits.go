@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// held are the waits of a rollout that end by a person or a calendar: nothing is done meanwhile.
-var held = []string{"approval", "resume", "drift", WaitWindow}
+// externalWaits are the kinds of wait of a rollout that end by a user's decision or a release window; the rollout is
+// idle meanwhile.
+var externalWaits = []string{"approval", "resume", "drift", WaitWindow}
 
-// Held says whether the rollout waits for a person or a calendar.
-func (r RolloutStatus) Held() bool {
-	return r.WaitingFor != nil && slices.Contains(held, r.WaitingFor.Kind)
+// AwaitsUserOrWindow reports whether the rollout waits for a user's decision or a release window.
+func (r RolloutStatus) AwaitsUserOrWindow() bool {
+	return r.WaitingFor != nil && slices.Contains(externalWaits, r.WaitingFor.Kind)
 }
 
-// heldUp is what a running service waits for by its rollouts; nil while one of its workloads goes on.
-func heldUp(service ServiceStatus) (longest *RolloutWait) {
+// serviceWait returns the longest wait of a running service's rollouts; nil while one of its workloads progresses.
+func serviceWait(service ServiceStatus) (longest *RolloutWait) {
 	for _, w := range service.Workloads {
 		if w.State != ItemRunning {
 			continue
 		}
-		if w.Rollout == nil || !w.Rollout.Held() {
+		if w.Rollout == nil || !w.Rollout.AwaitsUserOrWindow() {
 			return nil
 		}
 		if wait := *w.Rollout.WaitingFor; longest == nil || wait.Since.Before(longest.Since) {
@@ -31,7 +32,8 @@ func heldUp(service ServiceStatus) (longest *RolloutWait) {
 	return longest
 }
 
-// ShowWait has the task itself say what its services wait for. It waits as a whole while each of those that run does.
+// ShowWait adds the longest wait of the task's services to the task's reason. If all running services wait, it also
+// sets WaitingFor.
 func (t *Task) ShowWait() {
 	var longest *RolloutWait
 	all := true
@@ -39,7 +41,7 @@ func (t *Task) ShowWait() {
 		if service.State != ItemRunning {
 			continue
 		}
-		wait := heldUp(service)
+		wait := serviceWait(service)
 		if all = all && wait != nil; wait != nil && (longest == nil || wait.Since.Before(longest.Since)) {
 			longest = wait
 		}

@@ -9,21 +9,22 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// waitingService is a service whose workloads' rollouts wait so; "" is a workload that goes on.
+// waitingService returns a service whose workloads' rollouts have these waits; "" is a workload that progresses.
 func waitingService(id ServiceID, waits ...string) ServiceStatus {
 	s := ServiceStatus{ServiceID: id, State: ItemRunning}
 	for n, kind := range waits {
 		w := WorkloadStatus{State: ItemRunning}
 		if kind != "" {
-			w.Rollout = &RolloutStatus{Namespace: "shop", Name: string(id), WaitingFor: &RolloutWait{Kind: kind, Gate: "g", Message: "it waits",
-				Since: noon.Add(-time.Duration(n) * time.Minute)}}
+			w.Rollout = &RolloutStatus{Namespace: "shop", Name: string(id),
+				WaitingFor: &RolloutWait{Kind: kind, Gate: "g", Message: "it waits",
+					Since: noon.Add(-time.Duration(n) * time.Minute)}}
 		}
 		s.Workloads = append(s.Workloads, w)
 	}
 	return s
 }
 
-func TestWhatATaskWaitsFor(t *testing.T) {
+func TestTask_ShowWait_PicksLongestWaitOfServices(t *testing.T) {
 	t.Parallel()
 	over := ServiceStatus{ServiceID: "over", State: ItemSucceeded}
 	for _, c := range []struct {
@@ -33,14 +34,21 @@ func TestWhatATaskWaitsFor(t *testing.T) {
 		service       ServiceID
 		alreadyWindow bool
 	}{
-		{"Somebody has to approve: nothing else goes on.", []ServiceStatus{over, waitingService("a", "approval")}, "approval", "rollout shop/a of service a: it waits", "a", false},
-		{"A window of a rollout's own.", []ServiceStatus{waitingService("a", "window")}, "window", "rollout shop/a of service a: it waits", "a", false},
-		{"Pods get ready by themselves.", []ServiceStatus{waitingService("a", "pods")}, "", "", "", false},
-		{"Another service goes on, and yet a person is needed.", []ServiceStatus{waitingService("a", "approval"), waitingService("b", "pods")}, "", "rollout shop/a", "", false},
-		{"Another workload of the service goes on.", []ServiceStatus{waitingService("a", "approval", "")}, "", "", "", false},
-		{"The one that has waited longest is told.", []ServiceStatus{waitingService("a", "approval"), waitingService("b", "approval", "resume")}, "resume", "rollout shop/b", "b", false},
-		{"Nothing runs.", []ServiceStatus{over}, "", "", "", false},
-		{"A window of the task itself is what it waits for.", []ServiceStatus{waitingService("a", "approval")}, "window", "rollout shop/a", "", true},
+		{"The only running service needs an approval.", []ServiceStatus{over, waitingService("a", "approval")},
+			"approval", "rollout shop/a of service a: it waits", "a", false},
+		{"A rollout waits for its own window.", []ServiceStatus{waitingService("a", "window")}, "window",
+			"rollout shop/a of service a: it waits", "a", false},
+		{"Waiting for pods needs no user.", []ServiceStatus{waitingService("a", "pods")}, "", "", "", false},
+		{"Another service progresses, but an approval is needed.",
+			[]ServiceStatus{waitingService("a", "approval"), waitingService("b", "pods")}, "", "rollout shop/a", "",
+			false},
+		{"Another workload of the service progresses.", []ServiceStatus{waitingService("a", "approval", "")}, "", "",
+			"", false},
+		{"The longest wait is shown.", []ServiceStatus{waitingService("a", "approval"),
+			waitingService("b", "approval", "resume")}, "resume", "rollout shop/b", "b", false},
+		{"No service runs.", []ServiceStatus{over}, "", "", "", false},
+		{"The task's own wait for a window is kept.", []ServiceStatus{waitingService("a", "approval")}, "window",
+			"rollout shop/a", "", true},
 	} {
 		task := Task{Reason: "wave 2 of 3", Services: c.services}
 		if c.alreadyWindow {
@@ -58,6 +66,6 @@ func TestWhatATaskWaitsFor(t *testing.T) {
 		require.NotNil(t, task.WaitingFor, c.reason)
 		require.Equal(t, c.waits, task.WaitingFor.Kind, c.reason)
 		require.Equal(t, c.service, task.WaitingFor.Service, c.reason)
-		require.Empty(t, task.WaitingFor.Gate, "a gate of the rollout's is not for the task")
+		require.Empty(t, task.WaitingFor.Gate, "the rollout's gate is not shown on the task")
 	}
 }

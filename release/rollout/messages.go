@@ -10,98 +10,110 @@ import (
 
 // The activities of a party's queue. Messages are only ever extended: recorded histories carry them.
 const (
-	// ActivityPreflight checks without a write whether a rollout can be carried out. PreflightRequest → PreflightResult.
+	// ActivityPreflight checks whether a rollout can be carried out, without writing. PreflightRequest →
+	// PreflightResult.
 	ActivityPreflight = "rollout.Preflight"
-	// ActivityBegin claims the workload and saves what there is to save, before the first change. BeginRequest → BeginResult.
+	// ActivityBegin claims the workload and saves its original settings, before the first change. BeginRequest →
+	// BeginResult.
 	ActivityBegin = "rollout.Begin"
-	// ActivityMove brings a step's number of pods to the new version, sub-batch by sub-batch, and waits for them. MoveRequest → MoveResult.
+	// ActivityMove brings a step's number of pods to the new version, sub-batch by sub-batch, and waits for them.
+	// MoveRequest → MoveResult.
 	ActivityMove = "rollout.Move"
 	// ActivityRoute makes one change of the traffic. RouteRequest → RouteResult.
 	ActivityRoute = "rollout.Route"
-	// ActivityFinish makes one move of finalising with the pods. FinishRequest → MoveResult.
+	// ActivityFinish makes one move of finalising on the workload. FinishRequest → MoveResult.
 	ActivityFinish = "rollout.Finish"
 )
 
 // The centre's activities for a TrafficRouting that several rollouts share, on the engine's own queue.
 const (
-	// ActivityHoldTraffic notes a rollout as a holder of a TrafficRouting. HoldTrafficRequest → HoldTrafficResult.
+	// ActivityHoldTraffic records a rollout as a holder of a TrafficRouting. HoldTrafficRequest → HoldTrafficResult.
 	ActivityHoldTraffic = "home.HoldTraffic"
-	// ActivityLeaveTraffic asks whether the holder is the last, which restores the routes first. LeaveTrafficRequest → LeaveTrafficResult.
+	// ActivityLeaveTraffic removes a holder. The last one is asked to restore the routes first. LeaveTrafficRequest →
+	// LeaveTrafficResult.
 	ActivityLeaveTraffic = "home.LeaveTraffic"
 	// ActivityCompleteRollout writes the rollout's final status into its record. CompleteRequest → nothing.
 	ActivityCompleteRollout = "home.CompleteRollout"
 )
 
-// Subject is what every request of a rollout's activity names.
+// Subject is the part that all requests to a rollout's activities share.
 type Subject struct {
 	Workload catalog.Workload `json:"workload"`
 	// Name is the rollout's.
 	Name string `json:"name"`
-	// UID is the workload's own as Begin found it, "" until then: another object of its name is not what was claimed.
+	// UID is the workload's UID as Begin found it, "" until then. Another object of the same name is not the claimed
+	// one.
 	UID string `json:"uid,omitempty"`
-	// Claim is workloadops.Holder{workflow ID, first run ID}.String(). TakeOver is the claim of a dead workflow that may be replaced.
+	// Claim is workloadops.Holder{workflow ID, first run ID}.String(). TakeOver is the claim of a dead workflow that
+	// may be replaced.
 	Claim    string `json:"claim"`
 	TakeOver string `json:"takeOver,omitempty"`
-	// DeadlineSeconds is how long the pods may take, SpentSeconds what interrupted attempts have used; time out of reach does not count.
+	// DeadlineSeconds is how long the pods may take, SpentSeconds how much of it interrupted attempts have used. Time
+	// while unreachable does not count.
 	DeadlineSeconds int64 `json:"deadlineSeconds"`
 	SpentSeconds    int64 `json:"spentSeconds,omitempty"`
-	// UnreachableBudgetSeconds is how long the cluster may be out of reach before the activity fails with failure.Unreachable; 0: it is
-	// patient, and tries for ever without a word to the workflow.
+	// UnreachableBudgetSeconds is how long the cluster may be unreachable before the activity fails with
+	// failure.Unreachable. 0: it retries for ever, without a report to the workflow.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds,omitempty"`
 }
 
-// PreflightRequest asks a party's worker about one rollout. Of Claim the engine counts; TakeOver is not looked at.
+// PreflightRequest asks a party's worker about one rollout. Only the engine part of Claim matters; TakeOver is ignored.
 type PreflightRequest struct {
 	Subject
 	Strategy strategy.Strategy `json:"strategy"`
 	Change   strategy.Change   `json:"change"`
-	// Shared is the TrafficRouting's own part when the strategy refers to one.
+	// Shared is what the TrafficRouting asks for, if the strategy refers to one.
 	Shared *SharedTraffic `json:"shared,omitempty"`
 	// Build is what a plan builds first; nil for other releases.
 	Build *build.Order `json:"build,omitempty"`
-	// Others are checked together with this one; none of them has others itself.
+	// Others are checked together with this one. None of them has Others itself.
 	Others []PreflightRequest `json:"others,omitempty"`
 }
 
-// SharedTraffic is what a TrafficRouting asks: its routings, used without canary Services.
+// SharedTraffic is what a TrafficRouting asks for: its routings, used without canary Services.
 type SharedTraffic struct {
 	Name     string             `json:"name"`
 	Routings []strategy.Routing `json:"routings"`
 	Traffic  strategy.Traffic   `json:"traffic"`
 }
 
-// PreflightResult lists what cannot be done; empty: everything can.
+// PreflightResult lists what cannot be done; no refusals: everything can.
 type PreflightResult struct {
 	Refusals []Refusal `json:"refusals,omitempty"`
-	// Notices are what is not in the rollout's way, and people should know before it starts.
+	// Notices do not block the rollout, but the user should know them before it starts.
 	Notices []string `json:"notices,omitempty"`
-	// Holder is the claim that another release has on the workload or on an object that routes to it, and On that object; "" when it is free.
-	Holder string `json:"holder,omitempty"`
-	On     string `json:"on,omitempty"`
-	// Frozen says that a frozen split of an earlier release waits on the workload: this release brings it home first.
+	// Holder is the claim of another release on the workload or on an object that routes to it, and HeldObject that
+	// object; "" if it is free.
+	Holder     string `json:"holder,omitempty"`
+	HeldObject string `json:"on,omitempty"`
+	// Frozen is true if the workload has a frozen split of an earlier release: this release rolls it back first.
 	Frozen bool `json:"frozen,omitempty"`
-	// Unsettled says that the workload's own update is still under way: the release waits for it before it begins, for policy.settleSeconds.
+	// Unsettled is why the release has to wait before it begins, for policy.settleSeconds: the workload's own update is
+	// still under way. "": it is not.
 	Unsettled string `json:"unsettled,omitempty"`
-	// Replicas is the workload's size, 0 when it is not known.
+	// Replicas is the workload's size; 0: unknown.
 	Replicas int32 `json:"replicas,omitempty"`
-	// Template is the digest of the pod template that the workload has, "" while something of an earlier release is on it.
+	// Template is the digest of the workload's current pod template, "" while something of an earlier release is on it.
 	Template string `json:"template,omitempty"`
-	// Same says that the workload is of the new version already; it is refused then, too.
-	Same bool `json:"same,omitempty"`
-	// Foreseen is the new pod template; nil where it cannot be told yet.
-	Foreseen *Foreseen `json:"foreseen,omitempty"`
-	// Revision is what the cluster has of Change.Revision; nil when the request names none, or when that is refused.
+	// AlreadyDeployed is true if the workload is of the new version already. That is refused, too.
+	AlreadyDeployed bool `json:"same,omitempty"`
+	// Predicted is the new pod template; nil: it cannot be predicted yet.
+	Predicted *PredictedTemplate `json:"foreseen,omitempty"`
+	// Revision is what the cluster has of Change.Revision; nil if the request names none, or if it is refused.
 	Revision *strategy.Revision `json:"revision,omitempty"`
-	// Unanswered says why one of several that were checked together could not be checked, as the failure of the activity does where there is only one.
-	Unanswered string `json:"unanswered,omitempty"`
-	// Alone says that one of several has no answer, and may have one if it is asked alone.
-	Alone bool `json:"alone,omitempty"`
-	// Others are the answers to the request's others, in their order. A worker of an earlier build has none: they are to be asked alone.
+	// Unchecked is why one of several rollouts that were checked together could not be checked. A single one fails the
+	// activity instead.
+	Unchecked string `json:"unanswered,omitempty"`
+	// AskAlone is true if one of several has no answer, but may get one if it is checked alone.
+	AskAlone bool `json:"alone,omitempty"`
+	// Others are the answers to the request's Others, in their order. A worker of an earlier build returns none: they
+	// have to be checked alone.
 	Others []PreflightResult `json:"others,omitempty"`
 }
 
-// Refusal says what cannot be done; Field is the JSON path within the POST's body ("strategy.canary.steps[1].matches"), "" for the whole. A plan
-// that asks for the rollout has its item's key there where that is at fault (source.KeyPackage).
+// Refusal is one thing that cannot be done. Field is the JSON path within the POST's body
+// ("strategy.canary.steps[1].matches"), "" for the body as a whole. For a plan's rollout it is the key of the plan's
+// item if that is at fault (source.KeyPackage).
 type Refusal struct {
 	Field  string `json:"field,omitempty"`
 	Reason string `json:"reason"`
@@ -112,47 +124,54 @@ type BeginRequest struct {
 	Subject
 	Strategy strategy.Strategy `json:"strategy"`
 	Change   strategy.Change   `json:"change"`
-	// Adopt says that a saved state that is already there (a frozen split, a dead rollout) is only taken over: the caller brings it home next.
+	// Adopt is true if a saved state that exists already (a frozen split, a dead rollout) is only taken over: the
+	// caller rolls it back next.
 	Adopt bool `json:"adopt,omitempty"`
-	// Unsettled says what becomes of a workload whose own update is still under way; "": it is refused.
+	// Unsettled is what to do with a workload whose own update is still under way; "": refuse it.
 	Unsettled Unsettled `json:"unsettled,omitempty"`
 }
 
-// Unsettled says what Begin does with a workload whose own update is still under way: right after `kubectl apply`, for example.
+// Unsettled is what Begin does with a workload whose own update is still under way, for example right after `kubectl
+// apply`.
 type Unsettled string
 
-// What Begin can do: answer BeginResult.Unsettled at once, or wait until the update is over, for DeadlineSeconds at most.
+// What Begin can do: return BeginResult.Unsettled at once, or wait for the end of the update, for DeadlineSeconds at
+// most.
 const (
-	UnsettledTell Unsettled = "tell"
-	UnsettledWait Unsettled = "wait"
+	UnsettledReport Unsettled = "tell"
+	UnsettledWait   Unsettled = "wait"
 )
 
-// BeginResult is what the workload was like.
+// BeginResult is the workload as Begin found it.
 type BeginResult struct {
 	Replicas int32 `json:"replicas"`
 	// Stable is Saved.Stable, StableHash the value of the pods' revision label (see RevisionLabel).
 	Stable     string `json:"stable"`
 	StableHash string `json:"stableHash"`
 	Generation int64  `json:"generation"`
-	// UID is the workload's.
+	// UID is the workload's UID.
 	UID string `json:"uid,omitempty"`
 	// StableTemplate is the digest of the pod template that serves, StableImages are its images by container.
 	StableTemplate string            `json:"stableTemplate,omitempty"`
 	StableImages   map[string]string `json:"stableImages,omitempty"`
 	// StablePackage is the SHA-256 of the code package that the stable version runs, "" when it runs none.
 	StablePackage string `json:"stablePackage,omitempty"`
-	// Whole says that every pod is of the version already that the workload declares: there are no steps to go through.
-	Whole bool `json:"whole,omitempty"`
-	// Placed says that the new template may stand on the workload already: the write that took the claim was the first of the Move as well.
-	Placed bool `json:"placed,omitempty"`
-	// Adopted is what an earlier release left on the workload; but for the claim nothing was done: finalise it to stable, then begin again.
+	// AlreadyComplete is true if every pod already runs the version that the workload declares: there are no steps to
+	// go through.
+	AlreadyComplete bool `json:"whole,omitempty"`
+	// TemplateWritten is true if the workload may have the new template already: the write that took the claim also
+	// began the Move.
+	TemplateWritten bool `json:"placed,omitempty"`
+	// Adopted is what an earlier release left on the workload. Only the claim was taken: finalise it to stable, then
+	// begin again.
 	Adopted *Adopted `json:"adopted,omitempty"`
-	// Unsettled says that nothing was done, since the workload's own update is still under way: the request was to tell.
+	// Unsettled is set if nothing was done because the workload's own update is still under way, and the request was
+	// UnsettledReport.
 	Unsettled string `json:"unsettled,omitempty"`
 	Message   string `json:"message"`
 }
 
-// Adopted is the part of Saved that decides how it is brought home.
+// Adopted is the part of Saved that decides how an earlier release is rolled back.
 type Adopted struct {
 	Style          strategy.Style     `json:"style"`
 	Routings       []strategy.Routing `json:"routings,omitempty"`
@@ -166,37 +185,42 @@ type MoveRequest struct {
 	// Step is the step's number, from 1; for messages.
 	Step  int            `json:"step"`
 	Style strategy.Style `json:"style"`
-	// Replicas is how many pods are to be of the new version.
+	// Replicas is how many pods have to be of the new version.
 	Replicas intstr.IntOrString `json:"replicas"`
 	// Change makes the new template, in the first Move only. Template is that template's digest once it is known.
 	Change   strategy.Change `json:"change"`
 	Template string          `json:"template,omitempty"`
-	// PutBack has a template that somebody else has edited replaced by ours again (verb retry after drift).
-	PutBack          bool                `json:"putBack,omitempty"`
+	// OverwriteDrift replaces a template that another client has edited by this release's (verb retry after drift).
+	OverwriteDrift   bool                `json:"putBack,omitempty"`
 	FailureThreshold *intstr.IntOrString `json:"failureThreshold,omitempty"`
-	// Rest says that the step rests afterwards: a Deployment is paused, with its own settings, and AnnotationRest is written.
-	Rest bool `json:"rest,omitempty"`
-	// Native says that no step from this one on rests or moves traffic but the last, which takes all pods: the workload's own controller brings
-	// every pod to the new version, with the workload's own settings. The Move ends as soon as Replicas of them are ready.
+	// Settle is true if the step pauses afterwards: a Deployment is left paused, with its own settings, and
+	// AnnotationSettled is written.
+	Settle bool `json:"rest,omitempty"`
+	// Native is true if no step from this one on pauses or moves traffic except the last, which takes all pods. The
+	// workload's own controller replaces every pod, with the workload's own settings. The Move ends as soon as Replicas
+	// of them are ready.
 	Native bool `json:"native,omitempty"`
-	// Halt only brings to rest what an interrupted Move has left: no pod is moved on, and nothing of the step is waited for.
+	// Halt only settles what an interrupted Move has left: it moves no pod, and waits for nothing of the step.
 	Halt bool `json:"halt,omitempty"`
-	// Back moves pods to the stable version instead: Replicas of those that were new when the rollback began (From). Only StylePartition.
+	// Back moves pods to the stable version instead: Replicas of those that were new when the rollback began (From).
+	// Only StylePartition.
 	Back bool  `json:"back,omitempty"`
 	From int32 `json:"from,omitempty"`
 	// CanaryMetadata is for StyleCanary.
 	CanaryMetadata *strategy.PodMetadata `json:"canaryMetadata,omitempty"`
-	// KeepStable says that the stable Service is pinned to the stable pods: one of them stays, however small the workload has become.
+	// KeepStable is true if the stable Service is pinned to the stable pods: one of them is kept, even if the workload
+	// was scaled to one.
 	KeepStable bool `json:"keepStable,omitempty"`
-	// Look says that the pods are already where they should be, as far as is known: a change that somebody else has made is looked at.
+	// Inspect is true if the pods should be where they have to be already, and a change by another client is inspected.
 	// An edited template or a deleted workload fails with failure.Drift and failure.Gone; a new size is followed.
-	Look bool `json:"look,omitempty"`
-	// Batch numbers the pods that the Move brings, by labels; nil: they are not numbered.
+	Inspect bool `json:"look,omitempty"`
+	// Batch numbers the pods that the Move creates, by labels; nil: they are not numbered.
 	Batch *Batch `json:"batch,omitempty"`
-	// Foreseen is the new template as the preflight found it; nil where it is not known.
-	Foreseen *Foreseen `json:"foreseen,omitempty"`
-	// TellStuck has the Move answer MoveResult.Stuck as soon as a new pod is in trouble, or none has come for long: the workflow says so, and asks again.
-	TellStuck bool `json:"tellStuck,omitempty"`
+	// Predicted is the new template as the preflight predicted it; nil: unknown.
+	Predicted *PredictedTemplate `json:"foreseen,omitempty"`
+	// ReportStuck makes the Move return MoveResult.Stuck as soon as a new pod is in trouble, or none has appeared for
+	// long. The workflow publishes that and repeats the Move.
+	ReportStuck bool `json:"tellStuck,omitempty"`
 }
 
 // Batch is how a release numbers the pods of a step. RolloutID "" is the new revision's name.
@@ -206,9 +230,9 @@ type Batch struct {
 	Step int `json:"step,omitempty"`
 }
 
-// MoveResult is what the pods are like. A failure of kind WorkloadFailed carries the same numbers in its details.
+// MoveResult is the state of the pods. A failure of kind WorkloadFailed carries the same numbers in its details.
 type MoveResult struct {
-	// Replicas is the workload's size, Target the number that was asked, in pods.
+	// Replicas is the workload's size, Target the number of new pods that was asked for.
 	Replicas     int32 `json:"replicas"`
 	Target       int32 `json:"target"`
 	Updated      int32 `json:"updated"`
@@ -217,12 +241,14 @@ type MoveResult struct {
 	// Canary is the new revision in the form of Saved.Canary, CanaryHash the value of its pods' revision label.
 	Canary     string `json:"canary"`
 	CanaryHash string `json:"canaryHash"`
-	// Template is the digest of the new pod template as the API server keeps it, Images are its images by container once it has a revision.
+	// Template is the digest of the new pod template as the API server keeps it, Images are its images by container
+	// once it has a revision.
 	Template   string            `json:"template"`
 	Images     map[string]string `json:"images,omitempty"`
 	Generation int64             `json:"generation"`
 	Message    string            `json:"message"`
-	// Stuck says that the Move is not over, for a pod in trouble that may pass ("pod a: ImagePullBackOff"); SpentSeconds is its time.
+	// Stuck is set if the Move has not ended because a pod is in trouble that may pass ("pod a: ImagePullBackOff").
+	// SpentSeconds is the time that it has used.
 	Stuck        string `json:"stuck,omitempty"`
 	SpentSeconds int64  `json:"spentSeconds,omitempty"`
 }
@@ -230,19 +256,19 @@ type MoveResult struct {
 // RouteAction is one change of the traffic.
 type RouteAction string
 
-// The changes. Each is level-based: made twice it changes nothing the second time.
+// The changes. Each is level-based: repeating it changes nothing.
 const (
 	// RoutePin pins the stable Service to the stable revision.
 	RoutePin RouteAction = "PinStableService"
-	// RouteEnsure sees to the canary Service and has the routes do what RouteRequest.Traffic asks.
+	// RouteEnsure creates the canary Service and makes the routes split as RouteRequest.Traffic demands.
 	RouteEnsure RouteAction = "EnsureRoutes"
-	// RouteUnpin gives the stable Service its own selector back (RestoreStableService).
+	// RouteUnpin restores the stable Service's own selector (RestoreStableService).
 	RouteUnpin RouteAction = "RestoreStableService"
-	// RouteToStable gives the routes back: the routing objects are what they were (FinalisingStepRouteTrafficToStable).
+	// RouteToStable restores the routing objects to their original state (FinalisingStepRouteTrafficToStable).
 	RouteToStable RouteAction = "RouteTrafficToStable"
-	// RouteToNew sends everything to the new version (FinalisingStepRouteTrafficToNew).
+	// RouteToNew sends all traffic to the new version (FinalisingStepRouteTrafficToNew).
 	RouteToNew RouteAction = "RouteTrafficToNew"
-	// RouteRemoveCanary removes the canary Services (RemoveCanaryService).
+	// RouteRemoveCanary deletes the canary Services (RemoveCanaryService).
 	RouteRemoveCanary RouteAction = "RemoveCanaryService"
 )
 
@@ -259,42 +285,47 @@ type RouteRequest struct {
 	CanaryLabels map[string]string `json:"canaryLabels,omitempty"`
 	// NoCanary names the stable Service as the canary's too: DisableGenerateCanaryService, or a shared TrafficRouting.
 	NoCanary bool `json:"noCanary,omitempty"`
-	// Overwrite writes over what somebody else has edited meanwhile (verb retry after drift); without it that fails with failure.Drift.
+	// Overwrite replaces what another client has edited meanwhile (verb retry after drift). Without it that fails with
+	// failure.Drift.
 	Overwrite bool `json:"overwrite,omitempty"`
-	// Declared says that the release is of what the workload itself declares: what other tools look for is noted on custom objects.
+	// Declared is true if the workload itself declares what is released: annotations that Kruise's tools look for are
+	// written on custom objects.
 	Declared bool `json:"declared,omitempty"`
-	// Restores puts back what somebody else has changed, and does not wait long for pods: those that it needs may be gone by the same hand.
+	// Restores reverts a change by another client, and does not wait long for pods: the same client may have removed
+	// those that it needs.
 	Restores bool `json:"restores,omitempty"`
 }
 
 // RouteResult says what was done.
 type RouteResult struct {
-	// Modified says whether anything was written: then the routes need GraceSeconds to take effect.
+	// Modified is true if something was written: the routes then need GraceSeconds to take effect.
 	Modified     bool   `json:"modified"`
 	GraceSeconds int64  `json:"graceSeconds,omitempty"`
 	Message      string `json:"message"`
-	// Lacks is what would have had to be waited for, of one that Restores; "" when the change is made and in effect.
-	Lacks string `json:"lacks,omitempty"`
+	// MissingPods is what a Restores would have had to wait for; "" when the change is made and in effect.
+	MissingPods string `json:"lacks,omitempty"`
 }
 
-// FinishAction is one move of finalising with the pods.
+// FinishAction is one move of finalising on the workload.
 type FinishAction string
 
 // The moves.
 const (
-	// FinishResume gives the workload back what was borrowed, and waits until it is whole: of the new version, or of the stable one.
+	// FinishResume restores the workload's settings, and waits until every pod is of one version: the new or the stable
+	// one.
 	FinishResume FinishAction = "ResumeWorkload"
-	// FinishRelease removes the extra workload and everything of ours from the workload, the claim last.
+	// FinishRelease deletes the extra workload and everything of this release from the workload, the claim last.
 	FinishRelease FinishAction = "ReleaseWorkloadControl"
-	// FinishFreeze gives the claim back and leaves everything else: the split holds (stop to frozen).
+	// FinishFreeze releases the claim and leaves everything else: the split stays (stop to frozen).
 	FinishFreeze FinishAction = "Freeze"
 	// FinishResumeAndRelease is both in one, for a rollout without traffic.
 	FinishResumeAndRelease FinishAction = "ResumeAndRelease"
-	// FinishAutoscalers gives the autoscalers of a workload that was deleted their limits back, whatever is there of its name by now.
+	// FinishAutoscalers restores the limits of the autoscalers of a deleted workload, even if another workload has its
+	// name by now.
 	FinishAutoscalers FinishAction = "RestoreAutoscalers"
 )
 
-// Side is a version: what a release is brought to.
+// Side is the version that a release ends at.
 type Side string
 
 // The sides.
@@ -308,68 +339,71 @@ type FinishRequest struct {
 	Subject
 	Action FinishAction `json:"action"`
 	To     Side         `json:"to"`
-	// Template is the digest of the new template, for To new: somebody else's edit is drift. "": not looked at.
+	// Template is the digest of the new template, for To new: an edit by another client is drift. "": not checked.
 	Template string `json:"template,omitempty"`
 	// Change is for a rollout that is finished to new before its first Move has set the template.
 	Change strategy.Change `json:"change"`
-	// PutBack: as in MoveRequest.
-	PutBack bool `json:"putBack,omitempty"`
-	// Extra is the share of pods that the extra workload of StyleCanary serves with until the workload itself is of the new version: it
-	// grows with the workload. nil: it is left at its size.
-	Extra *intstr.IntOrString `json:"extra,omitempty"`
+	// OverwriteDrift: as in MoveRequest.
+	OverwriteDrift bool `json:"putBack,omitempty"`
+	// ExtraReplicas is the share of pods that the extra workload of StyleCanary serves with until the workload itself
+	// is of the new version. It grows with the workload. nil: the extra workload keeps its size.
+	ExtraReplicas *intstr.IntOrString `json:"extra,omitempty"`
 	// Batch numbers the pods once all are of the new version; nil: they have their numbers.
 	Batch *Batch `json:"batch,omitempty"`
-	// Foreseen: as in MoveRequest.
-	Foreseen *Foreseen `json:"foreseen,omitempty"`
+	// Predicted: as in MoveRequest.
+	Predicted *PredictedTemplate `json:"foreseen,omitempty"`
 }
 
-// Foreseen is what would become of a workload's pod template: the digest that the API server would give the new one, made of that with the digest Of.
-type Foreseen struct {
+// PredictedTemplate is a prediction of a workload's new pod template: the digest that the API server would give it,
+// made from the template with the digest From.
+type PredictedTemplate struct {
 	UID      string `json:"uid"`
-	Of       string `json:"of"`
+	From     string `json:"of"`
 	Template string `json:"template"`
 }
 
-// Digest is the new template's on a workload of that UID whose live template has that digest; "" where something else was foreseen, or nothing.
-func (f *Foreseen) Digest(uid, template string) string {
-	if f == nil || f.UID != uid || template != f.Of && template != f.Template {
+// Digest returns the new template's digest for a workload with this UID and this live template digest; "" if the
+// prediction is of something else, or nil.
+func (f *PredictedTemplate) Digest(uid, template string) string {
+	if f == nil || f.UID != uid || template != f.From && template != f.Template {
 		return ""
 	}
 	return f.Template
 }
 
-// HoldTrafficRequest asks for a hold on a TrafficRouting of the home cluster.
+// HoldTrafficRequest asks for a place among the holders of a TrafficRouting of the home cluster.
 type HoldTrafficRequest struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Holder is the rollout's claim.
 	Holder string `json:"holder"`
-	// DeadlineSeconds is how long to wait for another release that gives the routes back; 0: without a limit.
+	// DeadlineSeconds is how long to wait for another release that restores the routes; 0: without a limit.
 	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty"`
 }
 
-// HoldTrafficResult is what the TrafficRouting asks.
+// HoldTrafficResult is what the TrafficRouting asks for.
 type HoldTrafficResult struct {
 	Shared SharedTraffic `json:"shared"`
 	// Claim is the claim under which its routes are written, the same for all holders.
 	Claim string `json:"claim"`
 }
 
-// LeaveTrafficRequest says that a holder leaves. Restored says that it was told to restore the routes, and has.
+// LeaveTrafficRequest removes a holder. Restored is true if it was asked to restore the routes, and has done so.
 type LeaveTrafficRequest struct {
 	HoldTrafficRequest
 	Restored bool `json:"restored,omitempty"`
 }
 
-// LeaveTrafficResult says what the leaving holder has to do. Gone: the object was deleted; its routes are restored from what is saved.
+// LeaveTrafficResult is what the leaving holder has to do. If the TrafficRouting was deleted, its routes are restored
+// from what is saved.
 type LeaveTrafficResult struct {
-	// Restore says that no other holder is left: restore the routes of Shared, then leave with Restored.
+	// Restore is true if no other holder is left: restore the routes of Shared, then leave with Restored.
 	Restore bool          `json:"restore"`
 	Shared  SharedTraffic `json:"shared"`
 	Claim   string        `json:"claim"`
 }
 
-// CompleteRequest names the record of a rollout that is over, and its workflow.
+// CompleteRequest names the record of a rollout that has ended, and its workflow.
 type CompleteRequest struct {
 	Record     string `json:"record"`
 	WorkflowID string `json:"workflowId"`
@@ -378,43 +412,45 @@ type CompleteRequest struct {
 	Party     string `json:"party"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Status is the final status, where the request is no part of a history; nil: it is asked from the workflow.
+	// Status is the final status, where the request is not part of a history; nil: it is read from the workflow.
 	Status *Status `json:"status,omitempty"`
 }
 
-// SignalObserved carries Observed: a party's watch tells the release that somebody else has changed a claimed workload at rest.
+// SignalObserved carries Observed: a party's watch reports to the release that another client has changed a claimed
+// workload while it pauses.
 const SignalObserved = "slipway.observed"
 
-// Observed is what was noticed. It is a hint: the workflow has the workload, or what routes to it, looked at.
+// Observed is what a watch has noticed. It is a hint: the workflow inspects the workload, or what routes to it.
 type Observed struct {
-	// What is "edited", "scaled", "deleted" (of the workload) or one of the words below.
+	// What is "edited", "scaled", "deleted" (of the workload) or one of the constants below.
 	What string `json:"what"`
-	// Message says it in a sentence.
+	// Message describes it in a sentence.
 	Message string `json:"message"`
-	// By is the tool that did it, as the object's managedFields name it; "" when they do not tell.
+	// By is the client that did it, as the object's managedFields name it; "" if they do not.
 	By string `json:"by,omitempty"`
-	// Claim is the claim that stands on the object, and Object the object ("Deployment shop/web"). Anybody who may edit the object can
-	// write a claim onto it, so that the release looks whether both are its own; "" in hints of an earlier build.
+	// Claim is the claim on the object, and Object the object ("Deployment shop/web"). Every client that may edit the
+	// object can write a claim onto it, so the release checks that both are its own. "" in hints of an earlier build.
 	Claim  string `json:"claim,omitempty"`
 	Object string `json:"object,omitempty"`
 }
 
-// What can be observed besides.
+// The other values of Observed.What.
 const (
-	// ObservedSettings says that somebody else has changed fields that the release has borrowed: they are put back.
+	// ObservedSettings: another client has changed fields that the release has borrowed. They are restored.
 	ObservedSettings = "settings"
-	// ObservedRoutes says that somebody else has changed, or deleted, an object that routes to the workload: it is put back.
+	// ObservedRoutes: another client has changed, or deleted, an object that routes to the workload. It is restored.
 	ObservedRoutes = "routes"
-	// ObservedUnpinned says that the party's worker has given a Service its own selector back, since it was pinned to pods of which none was
-	// ready. ObservedUnrouted says that it has given routes back, since no pod of the new version was ready.
+	// ObservedUnpinned: the party's worker has restored a Service's own selector, because none of the pods that it was
+	// pinned to was ready. ObservedUnrouted: it has restored routes, because no pod of the new version was ready.
 	ObservedUnpinned = "unpinned"
 	ObservedUnrouted = "unrouted"
 )
 
-// MostDisturbed is how often what somebody else has changed is put back at one step. Who changes it more often is not argued with.
-const MostDisturbed = 5
+// MaxRestores is how often changes by another client are reverted at one step. After that the rollout waits for an
+// operator.
+const MaxRestores = 5
 
-// RevisionLabel is the label of a workload's pods that tells their revision.
+// RevisionLabel returns the pod label that holds the revision of a workload's pods.
 func RevisionLabel(kind string) string {
 	switch kind {
 	case "Deployment", "CloneSet":

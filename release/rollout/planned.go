@@ -10,18 +10,19 @@ import (
 const (
 	// ActivityRecordRollout writes the record of a rollout that begins. RecordRequest → Recorded.
 	ActivityRecordRollout = "home.RecordRollout"
-	// ActivityWithdrawRollout takes the record of a rollout back that was not started after all. WithdrawRequest → nothing.
+	// ActivityWithdrawRollout deletes the record of a rollout that was not started after all. WithdrawRequest →
+	// nothing.
 	ActivityWithdrawRollout = "home.WithdrawRollout"
 )
 
-// RecordRequest is a rollout of a task: that of item Item, counted from 1.
+// RecordRequest is a rollout of a task: the one of item Item, counted from 1.
 type RecordRequest struct {
 	Task string        `json:"task"`
 	Item int           `json:"item"`
 	Spec strategy.Spec `json:"spec"`
 }
 
-// Recorded is what the record says beside the spec.
+// Recorded is what the record contains in addition to the spec.
 type Recorded struct {
 	Record    string    `json:"record"`
 	CreatedAt time.Time `json:"createdAt"`

@@ -15,45 +15,53 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Names that a rollout writes on objects, beside AnnotationClaimedBy and LabelClaimed of release/workloadops.
+// The annotations that a rollout writes on objects, in addition to AnnotationClaimedBy and LabelClaimed of
+// release/workloadops.
 const (
-	// AnnotationSaved stands on the workload from a rollout's first write to its last: Saved, as JSON. While it is there without a claim, a
-	// frozen split is waiting for the next release, or for a rollback.
+	// AnnotationSaved is on the workload from a rollout's first write to its last: Saved, as JSON. If it is there
+	// without a claim, a frozen split waits for the next release or for a rollback.
 	AnnotationSaved = "slipway.io/rollout"
-	// AnnotationRecover stands beside it: how a person brings the workload home with plain kubectl commands.
+	// AnnotationRecover is on the workload as long as AnnotationSaved: how an operator restores the workload with plain
+	// kubectl commands.
 	AnnotationRecover = "slipway.io/recover"
-	// AnnotationRest is written when the pods come to rest: Rest, as JSON. What the workload is like otherwise was somebody else's doing.
-	AnnotationRest = "slipway.io/rest"
-	// AnnotationRestore stands on every other object that a rollout borrowed (Service, HTTPRoute, custom object, HPA): the JSON Patch (RFC
-	// 6902) that makes the object what it was, this annotation and the next ones gone.
+	// AnnotationSettled is written when the pods have settled: SettledState, as JSON. Any difference of the workload
+	// from it was made by another client.
+	AnnotationSettled = "slipway.io/rest"
+	// AnnotationRestore is on every other object that a rollout borrowed (Service, HTTPRoute, custom object, HPA): the
+	// JSON Patch (RFC 6902) that restores the object and removes this annotation and the next ones.
 	AnnotationRestore = "slipway.io/restore"
-	// AnnotationHeldBy names the claim of the rollout on objects that it borrowed or created: one release at a time routes by an object.
+	// AnnotationHeldBy is the rollout's claim on objects that it borrowed or created: an object can route for only one
+	// release at a time.
 	AnnotationHeldBy = "slipway.io/held-by"
-	// AnnotationWritten is, on borrowed objects, the SHA-256 of the borrowed part as it was last written, so that another's edit is noticed.
+	// AnnotationWritten is the SHA-256 of the borrowed part of an object as it was last written: it detects edits by
+	// other clients.
 	AnnotationWritten = "slipway.io/written"
-	// AnnotationNext is, on a workload whose own pod template is the command, the template that it declares, as JSON, while the stable one
-	// has to stand there: until every pod is of that, or while the workload has no pods.
+	// AnnotationNext is on a workload whose own pod template is the command: the template that it declares, as JSON,
+	// while the stable one has to be in the spec: until every pod is of the stable one, or while the workload has no
+	// pods.
 	AnnotationNext = "slipway.io/next-template"
-	// AnnotationRepair is put on a borrowed object by a person, or by slipway repair for one: their name. The API server's guard then lets
-	// every edit through, and the engine writes nothing more to the object.
+	// AnnotationRepair is put on a borrowed object by an operator, or by slipway repair for one: the operator's name.
+	// The API server's guard then admits every edit, and the engine writes nothing more to the object.
 	AnnotationRepair = "slipway.io/repair"
 )
 
-// Saved is what a person or another process needs in order to bring the workload and its traffic home without Temporal.
+// Saved is what an operator or another process needs to restore the workload and its traffic without Temporal.
 type Saved struct {
 	// Name is the rollout's name, WorkflowID its workflow.
 	Name       string         `json:"name"`
 	WorkflowID string         `json:"workflowId"`
 	Style      strategy.Style `json:"style"`
-	// Stable is the revision that served before: a Deployment's pod-template-hash, otherwise the ControllerRevision's name.
+	// Stable is the revision that served before: a Deployment's pod-template-hash, otherwise the ControllerRevision's
+	// name.
 	Stable string `json:"stable"`
-	// StableNumber is the number of that revision, a Deployment's for kubectl rollout undo --to-revision.
+	// StableNumber is the number of that revision; for a Deployment that of kubectl rollout undo --to-revision.
 	StableNumber int64 `json:"stableNumber,omitempty"`
 	// StableTemplate is the digest of the stable pod template as the API server keeps it.
 	StableTemplate string `json:"stableTemplate,omitempty"`
-	// Declared is the digest of the pod template that the workload declares, "" when the rollout sets the new template itself.
+	// Declared is the digest of the pod template that the workload declares, "" when the rollout sets the new template
+	// itself.
 	Declared string `json:"declared,omitempty"`
-	// Claim is the claim under which this was saved: another claim on the workload has adopted it.
+	// Claim is the claim under which this was saved. If the workload has another claim, that release has adopted it.
 	Claim string `json:"claim,omitempty"`
 	// Canary is the new revision in the same form, "" until it is known.
 	Canary string `json:"canary,omitempty"`
@@ -64,45 +72,50 @@ type Saved struct {
 	// Routings are the strategy's; DisableGenerateCanaryService as well.
 	Routings                     []strategy.Routing `json:"routings,omitempty"`
 	DisableGenerateCanaryService bool               `json:"disableGenerateCanaryService,omitempty"`
-	// CanaryWorkload is the name of the extra Deployment, "" without one. CanaryMetadata is what was added to its pods.
+	// CanaryWorkload is the name of the extra Deployment; "": none. CanaryMetadata is what was added to its pods.
 	CanaryWorkload string                `json:"canaryWorkload,omitempty"`
 	CanaryMetadata *strategy.PodMetadata `json:"canaryMetadata,omitempty"`
-	// Autoscalers are the HorizontalPodAutoscalers that were pinned; their originals are on them (AnnotationRestore).
+	// Autoscalers are the pinned HorizontalPodAutoscalers. Their originals are in their AnnotationRestore.
 	Autoscalers []string `json:"autoscalers,omitempty"`
-	// TrafficRouting is the shared TrafficRouting that the rollout holds, "" without one.
+	// TrafficRouting is the shared TrafficRouting that the rollout holds; "": none.
 	TrafficRouting string `json:"trafficRouting,omitempty"`
-	// Retracting says that the pods were told to go back to the stable version (a rollback in batches is under way, or a rollback).
-	Retracting bool `json:"retracting,omitempty"`
-	// Homeward says under which claim, and to which version, the template was set at the end: who sets it otherwise from then on is somebody else.
-	Homeward string `json:"homeward,omitempty"`
+	// RollingBack is true once the pods were asked to go back to the stable version, at once or in batches.
+	RollingBack bool `json:"retracting,omitempty"`
+	// FinalTemplateBy is the claim and the side ("<claim> new") for which the final template was set at the end. A
+	// later change of the template is by another client.
+	FinalTemplateBy string `json:"homeward,omitempty"`
 }
 
-// LetGo says whether somebody else's template is with the workload's own controller before this rollout has moved a pod: it is not the
-// stable one, and nothing of what the rollout borrows stands beside it. Of a Deployment only, on which a rollout never sets a template
-// without a gate until its pods have come to rest.
-func (s Saved) LetGo(kind, template string, live map[string]json.RawMessage) bool {
-	moved := s.Canary != "" || s.Homeward != "" || s.Retracting
+// LeftToController reports whether the workload's own controller rolls out another client's template before this
+// rollout has moved a pod: the template is not the stable one, and none of the borrowed settings is in place. Only for
+// a Deployment: there a rollout never sets a template without the minReadySeconds gate before its pods have settled.
+func (s Saved) LeftToController(kind, template string, live map[string]json.RawMessage) bool {
+	moved := s.Canary != "" || s.FinalTemplateBy != "" || s.RollingBack
 	if kind != "Deployment" || moved || s.StableTemplate == "" || s.Style == strategy.StyleCanary {
 		return false
 	}
-	return template != s.StableTemplate && len(Rest{Settings: s.Settings}.Disturbed(live)) == 0
+	return template != s.StableTemplate && len(SettledState{Settings: s.Settings}.ChangedFields(live)) == 0
 }
 
-// Rest is what a workload is like while a step rests.
-type Rest struct {
-	// Template is the digest of the pod template, Replicas the size asked for (0 for a kind without a size).
+// SettledState is what a workload is like while a step pauses.
+type SettledState struct {
+	// Template is the digest of the pod template, Replicas the requested size (0 for a kind without a size).
 	Template string `json:"template"`
 	Replicas int32  `json:"replicas"`
-	// Surge is how many pods beyond its size a Deployment came to rest with: a move that was halted had brought them up beside the others.
+	// Surge is how many pods beyond its size a Deployment settled with: a halted Move had created them in addition to
+	// the others.
 	Surge int32 `json:"surge,omitempty"`
-	// GateSeen is the generation of a Deployment when the gate was seen in force on its ReplicaSet, on the way from a rest to the next move.
+	// GateSeen is the generation of a Deployment when its minReadySeconds gate was seen in force on its ReplicaSet,
+	// between a pause and the next Move.
 	GateSeen int64 `json:"gateSeen,omitempty"`
-	// Settings are the borrowed fields as they stand at rest, by JSON Pointer; null: the field is absent. None while pods move.
+	// Settings are the borrowed fields as they were when the workload settled, by JSON Pointer; null: the field is
+	// absent. None while pods move.
 	Settings map[string]json.RawMessage `json:"settings,omitempty"`
 }
 
-// Disturbed are the fields of a rest that somebody else has changed, in order. live are the workload's, without those that are absent.
-func (r Rest) Disturbed(live map[string]json.RawMessage) (paths []string) {
+// ChangedFields returns the settings of a settled workload that another client has changed, sorted. live are the
+// workload's, without absent fields.
+func (r SettledState) ChangedFields(live map[string]json.RawMessage) (paths []string) {
 	for _, path := range slices.Sorted(maps.Keys(r.Settings)) {
 		if !workloadops.SameJSON(r.Settings[path], live[path]) {
 			paths = append(paths, path)
@@ -111,9 +124,10 @@ func (r Rest) Disturbed(live map[string]json.RawMessage) (paths []string) {
 	return paths
 }
 
-// Loosened says whether what somebody else has changed lets the workload's own controller move pods of both versions: fields of a rest, or,
-// where the template is not what the rollout releases (edited), that. A Deployment that was left paused moves only when the pause is ended.
-func (r Rest) Loosened(disturbed []string, edited bool) bool {
+// UnblocksController reports whether a change by another client lets the workload's own controller move pods of both
+// versions: changed settings or, if the template is not what the rollout releases (edited), the template. A Deployment
+// that was left paused moves only when it is unpaused.
+func (r SettledState) UnblocksController(disturbed []string, edited bool) bool {
 	const paused = "/spec/paused"
 	if string(r.Settings[paused]) == "true" {
 		return slices.Contains(disturbed, paused)
@@ -121,7 +135,7 @@ func (r Rest) Loosened(disturbed []string, edited bool) bool {
 	return edited || len(disturbed) > 0
 }
 
-// ParseSaved reads the annotation AnnotationSaved.
+// ParseSaved reads the value of AnnotationSaved.
 func ParseSaved(text string) (*Saved, error) {
 	var s Saved
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -130,16 +144,17 @@ func ParseSaved(text string) (*Saved, error) {
 	return &s, nil
 }
 
-// SavedOn is the value of AnnotationSaved on a workload with these labels and annotations; "" when nothing is saved, or when what stands there is a copy that
-// kubectl rollout undo has brought back from a ReplicaSet: labels stay as they are, and say which release has saved something (workloadops.LabelRollout). Where
-// the claim is still that one's, nobody has undone anything: whatever stands there is looked at.
+// SavedOn returns the value of AnnotationSaved on a workload with these labels and annotations; "" if nothing is saved,
+// or if the value is a copy that kubectl rollout undo restored from a ReplicaSet. An undo keeps the labels, and
+// workloadops.LabelRollout names the release that saved something. If the claim is still that release's, nothing was
+// undone, and the value is returned as it is.
 func SavedOn(labels, annotations map[string]string) string {
 	text, mark := annotations[AnnotationSaved], labels[workloadops.LabelRollout]
 	if text == "" || mark == "" {
 		return ""
 	}
 	saved, err := ParseSaved(text)
-	if err != nil || mark == workloadops.LabelClaimedValue { // which an earlier version of Slipway writes
+	if err != nil || mark == workloadops.LabelClaimedValue { // written by an earlier version of Slipway
 		return text
 	}
 	if mark != saved.Mark() && mark != markOf(annotations[workloadops.AnnotationClaimedBy]) {
@@ -148,7 +163,7 @@ func SavedOn(labels, annotations map[string]string) string {
 	return text
 }
 
-// Mark is the value of workloadops.LabelRollout beside it: a digest of the claim under which it was saved.
+// Mark is the value of workloadops.LabelRollout that belongs to it: a digest of the claim under which it was saved.
 func (s Saved) Mark() string { return markOf(s.Claim) }
 
 func markOf(claim string) string {
@@ -157,12 +172,12 @@ func markOf(claim string) string {
 }
 
 // String is the annotation's value.
-func (s Saved) String() string { return text(s) }
+func (s Saved) String() string { return toJSON(s) }
 
 // String is the annotation's value.
-func (r Rest) String() string { return text(r) }
+func (r SettledState) String() string { return toJSON(r) }
 
-func text(v any) string {
+func toJSON(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // plain data that was JSON before: it always marshals
@@ -170,14 +185,15 @@ func text(v any) string {
 	return string(raw)
 }
 
-// RecoverText is the value of AnnotationRecover: plain kubectl commands that bring the workload and its traffic home from any state of the
-// rollout, in the safe order of finalising, first to the stable version, then to the new one.
+// RecoverText returns the value of AnnotationRecover: plain kubectl commands that restore the workload and its traffic
+// from any state of the rollout, in the safe order of finalising, first to the stable version, then to the new one.
 func RecoverText(saved Saved, w catalog.Workload) string {
 	r := recovery{saved: saved, w: w, name: w.WorkloadRef.Name, resource: resourceOf(w.WorkloadRef)}
 	lines := slices.Concat(
-		[]string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails because it is empty had " +
-			"nothing to give back."},
-		[]string{"# to the stable version"}, r.commands(SideStable), []string{"# to the new version"}, r.commands(SideNew))
+		[]string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails " +
+			"because it is empty had nothing to give back."},
+		[]string{"# to the stable version"}, r.commands(SideStable), []string{"# to the new version"},
+		r.commands(SideNew))
 	return strings.Join(lines, "\n") + "\n"
 }
 
@@ -188,14 +204,15 @@ type recovery struct {
 	name, resource string
 }
 
-// resourceOf names a kind for kubectl past doubt: two groups have a StatefulSet.
+// resourceOf returns kubectl's unambiguous name of a kind: two API groups have a StatefulSet.
 func resourceOf(ref catalog.WorkloadRef) string {
 	group, _, _ := strings.Cut(ref.APIVersion, "/")
 	return strings.ToLower(ref.Kind) + "s." + group
 }
 
-// commands are those to one side, in the order of finalising: traffic leaves the pods that go before they go. Before the first one, the
-// objects are taken into a person's hands, so that neither the API server's guard nor an engine that comes back interferes.
+// commands returns the commands to one side, in the order of finalising: traffic leaves the pods that will be deleted
+// first. Before the first command, the objects are marked as under repair, so that neither the API server's guard nor a
+// restarted engine interferes.
 func (r recovery) commands(to Side) []string {
 	services, canaryServices := r.services()
 	take, leave, end := r.repair("=recover"), r.repair("-"), r.end()
@@ -231,7 +248,7 @@ func (r recovery) repair(value string) (out []string) {
 	return out
 }
 
-// How kubectl names these kinds past doubt.
+// kubectl's unambiguous names of these kinds.
 const (
 	resourceHTTPRoutes  = "httproutes.gateway.networking.k8s.io"
 	resourceAutoscalers = "horizontalpodautoscalers.v2.autoscaling"
@@ -246,7 +263,7 @@ func (r recovery) kubectl(format string, args ...any) string {
 	return "kubectl -n " + r.w.Namespace + " " + fmt.Sprintf(format, args...)
 }
 
-// restore undoes what was done to an object, by the patch that stands on it.
+// restore undoes what was done to an object, with the patch in its annotation.
 func (r recovery) restore(resource, name string) string {
 	path := strings.ReplaceAll(AnnotationRestore, ".", `\.`)
 	return r.kubectl(`patch %s %s --type=json -p "$(%s)"`, resource, name,
@@ -269,7 +286,8 @@ func (r recovery) routes() []string {
 	for _, t := range r.saved.Routings {
 		switch {
 		case t.Ingress != nil:
-			out = append(out, r.kubectl("delete ingresses.networking.k8s.io %s --ignore-not-found", t.Ingress.Name+strategy.CanarySuffix))
+			out = append(out, r.kubectl("delete ingresses.networking.k8s.io %s --ignore-not-found",
+				t.Ingress.Name+strategy.CanarySuffix))
 		case t.HTTPRoute != "":
 			out = append(out, r.restore(resourceHTTPRoutes, t.HTTPRoute))
 		}
@@ -280,7 +298,8 @@ func (r recovery) routes() []string {
 	return out
 }
 
-// end takes away what is left when the pods are home: the extra workload, pinned autoscalers, and the marks on the workload.
+// end removes what is left when the pods are restored: the extra workload, pinned autoscalers, and the marks on the
+// workload.
 func (r recovery) end() (out []string) {
 	if r.saved.CanaryWorkload != "" {
 		out = append(out, r.kubectl("delete deployments.apps %s --ignore-not-found", r.saved.CanaryWorkload))
@@ -289,16 +308,18 @@ func (r recovery) end() (out []string) {
 		out = append(out, r.restore(resourceAutoscalers, name))
 	}
 	labels := "slipway.io/claimed- slipway.io/rollout-"
-	annotations := []string{workloadops.AnnotationClaimedBy, AnnotationRest, AnnotationSaved, AnnotationRecover}
+	annotations := []string{workloadops.AnnotationClaimedBy, AnnotationSettled, AnnotationSaved, AnnotationRecover}
 	if r.saved.Declared != "" {
 		labels += " " + LabelStableRevision + "-"
-		annotations = append(annotations, AnnotationNext, AnnotationInProgressing, AnnotationExtraStatus, AnnotationOriginalStrategy)
+		annotations = append(annotations, AnnotationNext, AnnotationInProgressing, AnnotationExtraStatus,
+			AnnotationOriginalStrategy)
 	}
 	return append(out, r.kubectl("label %s %s %s", r.resource, r.name, labels),
 		r.kubectl("annotate %s %s %s-", r.resource, r.name, strings.Join(annotations, "- ")))
 }
 
-// pods give template and settings back in one patch, wait until every pod is of that version, and then give back what comes last.
+// pods restores template and settings in one patch, waits until every pod is of that version, and then restores the
+// settings that come last.
 func (r recovery) pods(to Side) []string {
 	source, undo := r.template(to)
 	if r.saved.Style == strategy.StyleCanary && source == "" {
@@ -309,24 +330,26 @@ func (r recovery) pods(to Side) []string {
 		ops = append(ops, jsonpatch.Replace("/spec/template", "TEMPLATE"))
 	}
 	first, last := r.settings()
-	body := patchWord(slices.Concat(ops, undo, first))
+	body := quotedPatch(slices.Concat(ops, undo, first))
 	if source != "" {
 		body = strings.Replace(body, `\"TEMPLATE\"`, "$("+source+")", 1)
 	}
-	out := []string{r.kubectl("patch %s %s --type=json -p %s", r.resource, r.name, body), r.whole()}
+	out := []string{r.kubectl("patch %s %s --type=json -p %s", r.resource, r.name, body), r.waitUpdated()}
 	if len(last) > 0 {
-		out = append(out, r.kubectl("patch %s %s --type=json -p %s", r.resource, r.name, patchWord(last)))
+		out = append(out, r.kubectl("patch %s %s --type=json -p %s", r.resource, r.name, quotedPatch(last)))
 	}
 	return out
 }
 
-// template is the command that prints the template to go to, "" when the live one stays, and what is to be taken out of it.
+// template returns the command that prints the target template, "" if the live one stays, and the operations that clean
+// it.
 func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
 	const base = "/spec/template/metadata"
 	if to == SideNew && r.saved.Style == strategy.StyleCanary {
 		undo = append(undo, jsonpatch.Remove(base+"/labels/"+jsonpatch.Escape(strategy.LabelCanaryOf)))
 		if m := r.saved.CanaryMetadata; m != nil {
-			undo = slices.Concat(undo, removals(base+"/labels/", m.Labels), removals(base+"/annotations/", m.Annotations))
+			undo = slices.Concat(undo, removals(base+"/labels/", m.Labels),
+				removals(base+"/annotations/", m.Annotations))
 		}
 		return r.kubectl("get deployments.apps %s -o jsonpath='{.spec.template}'", r.saved.CanaryWorkload), undo
 	}
@@ -345,7 +368,7 @@ func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
 		[]jsonpatch.Op{jsonpatch.Remove("/spec/template/$patch")}
 }
 
-// removals take keys out of a map.
+// removals returns the operations that remove the keys of m below path.
 func removals(path string, m map[string]string) (out []jsonpatch.Op) {
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		out = append(out, jsonpatch.Remove(path+jsonpatch.Escape(k)))
@@ -353,7 +376,8 @@ func removals(path string, m map[string]string) (out []jsonpatch.Op) {
 	return out
 }
 
-// settings are the patches that give the borrowed fields back, and those that come after the pods have moved: a Deployment's type Recreate.
+// settings returns the patches that restore the borrowed fields; last are those for after the pods have moved: a
+// Deployment's strategy type Recreate.
 func (r recovery) settings() (first, last []jsonpatch.Op) {
 	for _, path := range slices.Sorted(maps.Keys(r.saved.Settings)) {
 		value := r.saved.Settings[path]
@@ -371,8 +395,8 @@ func (r recovery) settings() (first, last []jsonpatch.Op) {
 	return first, last
 }
 
-// whole waits until every pod is of the one version.
-func (r recovery) whole() string {
+// waitUpdated returns the command that waits until every pod is of the target version.
+func (r recovery) waitUpdated() string {
 	ref := r.w.WorkloadRef
 	if strings.HasPrefix(ref.APIVersion, "apps/") {
 		return r.kubectl("rollout status %s/%s", r.resource, ref.Name)
@@ -384,11 +408,12 @@ func (r recovery) whole() string {
 	case "DaemonSet":
 		field = "updatedNumberScheduled"
 	}
-	return r.kubectl("wait %s/%s --for=jsonpath='{.status.%s}'=%d --timeout=-1s", r.resource, ref.Name, field, r.saved.Replicas)
+	return r.kubectl("wait %s/%s --for=jsonpath='{.status.%s}'=%d --timeout=-1s", r.resource, ref.Name, field,
+		r.saved.Replicas)
 }
 
-// patchWord is a patch as one word of a shell that expands nothing of it.
-func patchWord(ops []jsonpatch.Op) string {
+// quotedPatch returns a patch as one shell word in which the shell expands nothing.
+func quotedPatch(ops []jsonpatch.Op) string {
 	raw, err := json.Marshal(ops)
 	if err != nil {
 		return err.Error() // values are JSON already: this is unexpected

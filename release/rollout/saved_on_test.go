@@ -9,8 +9,9 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// What stands on a workload is what a release has saved only if the label says so: it stays as it is when an undo puts other annotations there.
-func TestWhatIsSavedIsToldFromACopy(t *testing.T) {
+// The annotation is what a release has saved only if the label names that release: kubectl rollout undo restores
+// annotations, but keeps labels.
+func TestSavedOn_IgnoresCopyFromUndo(t *testing.T) {
 	t.Parallel()
 	const ours, before = "rollout/default/shop/web@2", "rollout/default/shop/web@1"
 	mark := rollout.Saved{Claim: ours}.Mark()
@@ -20,14 +21,17 @@ func TestWhatIsSavedIsToldFromACopy(t *testing.T) {
 		believed                   bool
 	}{
 		{"our own", mark, saved(ours), ours, true},
-		{"our own, frozen: the claim was given back", mark, saved(ours), "", true},
-		{"our own, which the next release brings home", mark, saved(ours), "rollout/default/shop/web@3", true},
-		{"of an earlier version of Slipway, which says nothing of whose it is", workloadops.LabelClaimedValue, saved(ours), ours, true},
-		{"an undo has brought the release before back", mark, saved(before), before, false},
-		{"an undo has brought what was saved back, of a release that gave its claim back", mark, saved(before), "", false},
-		{"an undo behind the end", "", saved(before), before, false},
-		{"somebody has forged it under our claim: that is looked at, and refused", mark, `{"settings":{"/spec/template":"theirs"}}`, ours, true},
-		{"it cannot be read: that is told", mark, `{`, ours, true},
+		{"our own, frozen: the claim was released", mark, saved(ours), "", true},
+		{"our own, which the next release rolls back", mark, saved(ours), "rollout/default/shop/web@3", true},
+		{"of an earlier version of Slipway, which names no owner", workloadops.LabelClaimedValue, saved(ours), ours,
+			true},
+		{"an undo has restored the annotation of the previous release", mark, saved(before), before, false},
+		{"an undo has restored the annotation of a release that has released its claim", mark, saved(before), "",
+			false},
+		{"an undo after the end", "", saved(before), before, false},
+		{"a user has forged it under our claim: it is returned, so that the reader refuses it", mark,
+			`{"settings":{"/spec/template":"theirs"}}`, ours, true},
+		{"it is malformed: it is returned, so that the reader reports it", mark, `{`, ours, true},
 		{"nothing is saved", mark, "", ours, false},
 	} {
 		got := rollout.SavedOn(map[string]string{workloadops.LabelRollout: c.label},

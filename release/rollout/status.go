@@ -1,6 +1,7 @@
-// Package rollout is the vocabulary of canary and blue-green releases: what the workflow and a party's worker say to each other, the status
-// that people read, what is saved on a workload, and the order in which everything borrowed is given back. Package strategy holds what is
-// asked, machine decides what comes next, pods how pods are moved, traffic how requests are. They decide; they touch nothing.
+// Package rollout has the types of canary and blue-green releases: the messages between the workflow and a party's
+// worker, the status that users read, what is saved on a workload, and the order in which everything borrowed is
+// restored. Package strategy has what a user requests, machine decides what comes next, pods how pods are moved, and
+// traffic how requests are routed. These packages decide; they do not access the cluster.
 package rollout
 
 import (
@@ -16,10 +17,11 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// Phase is where a rollout stands as a whole.
+// Phase is the state of a rollout as a whole.
 type Phase string
 
-// The phases. Healthy, RolledBack and Cancelled are final; Failed is open until somebody decides, except when nothing had been done yet.
+// The phases. Healthy, RolledBack and Cancelled are final; Failed waits for an operator, unless nothing had been done
+// yet.
 const (
 	PhaseProgressing Phase = "Progressing"
 	PhaseHealthy     Phase = "Healthy"
@@ -28,10 +30,11 @@ const (
 	PhaseCancelled   Phase = "Cancelled"
 )
 
-// Final says whether a rollout in this phase never changes again. A Failed one may still be retried, rolled back or stopped.
+// Final reports whether a rollout in this phase never changes again. A Failed one may still be retried, rolled back or
+// stopped.
 func (p Phase) Final() bool { return p == PhaseHealthy || p == PhaseRolledBack || p == PhaseCancelled }
 
-// StepState is where the current step stands, with the names of the source document.
+// StepState is the state of the current step, with the names of Kruise Rollouts.
 type StepState string
 
 // The states of a step.
@@ -42,7 +45,7 @@ const (
 	StatePaused         StepState = "StepPaused"
 	StateReady          StepState = "StepReady"
 	StateCompleted      StepState = "Completed"
-	// StateRolledBack is the step at which a rollout was turned round, once the stable version serves again.
+	// StateRolledBack is the state of the step at which a rollout was reversed, once the stable version serves again.
 	StateRolledBack StepState = "RolledBack"
 )
 
@@ -53,25 +56,25 @@ type WaitKind string
 const (
 	WaitApproval WaitKind = "approval"
 	WaitTimer    WaitKind = "timer"
-	// WaitWindow: the policy's times hold back what would begin.
+	// WaitWindow: the policy's release windows and freezes hold back the next step.
 	WaitWindow  WaitKind = "window"
 	WaitPods    WaitKind = "pods"
 	WaitTraffic WaitKind = "traffic"
 	WaitParty   WaitKind = "party"
 	WaitDrift   WaitKind = "drift"
-	// WaitResume: it is paused, or it has failed; somebody has to say how it goes on.
+	// WaitResume: it is paused or has failed; a user has to decide how it continues.
 	WaitResume WaitKind = "resume"
 )
 
 // WaitKinds are all kinds of waiting.
 var WaitKinds = []WaitKind{WaitApproval, WaitTimer, WaitWindow, WaitPods, WaitTraffic, WaitParty, WaitDrift, WaitResume}
 
-// WaitingFor says what a rollout waits for, since when, until when, and by which token it is approved.
+// WaitingFor is what a rollout waits for, since when, until when, and by which token it is approved.
 type WaitingFor struct {
 	Kind  WaitKind   `json:"kind"`
 	Since time.Time  `json:"since"`
 	Until *time.Time `json:"until,omitempty"`
-	// Gate stands for release, revision, step and visit; approve and promote send it back.
+	// Gate identifies release, revision, step and visit. Approve and promote send it back.
 	Gate    string `json:"gate,omitempty"`
 	Message string `json:"message"`
 }
@@ -83,7 +86,7 @@ type TrafficStatus struct {
 	Matches      []strategy.Match `json:"matches,omitempty"`
 }
 
-// StepStatus is one step of the plan and how far it came.
+// StepStatus is one step of the plan and its progress.
 type StepStatus struct {
 	Index                 int                      `json:"index"`
 	Replicas              intstr.IntOrString       `json:"replicas"`
@@ -97,7 +100,7 @@ type StepStatus struct {
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
 }
 
-// Status is a rollout as it is answered over HTTP.
+// Status is a rollout as the HTTP API returns it.
 type Status struct {
 	Party       string              `json:"party"`
 	Namespace   string              `json:"namespace"`
@@ -106,28 +109,30 @@ type Status struct {
 	Style       strategy.Style      `json:"style"`
 	Phase       Phase               `json:"phase"`
 	Reason      string              `json:"reason"`
-	// Conditions say the same for programs; they are derived when the rollout is answered, and not stored.
+	// Conditions express the same for programs. They are derived when the rollout is read, and not stored.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Steps are counted from 1; NextStepIndex is -1 at the end.
 	CurrentStepIndex int          `json:"currentStepIndex"`
 	NextStepIndex    int          `json:"nextStepIndex"`
 	CurrentStepState StepState    `json:"currentStepState"`
 	Steps            []StepStatus `json:"steps"`
-	// FinalisingStep is the move of finalising that is under way, "" otherwise.
+	// FinalisingStep is the current move of finalising, "" before.
 	FinalisingStep             string `json:"finalisingStep,omitempty"`
 	StableRevision             string `json:"stableRevision"`
 	CanaryRevision             string `json:"canaryRevision"`
 	PodTemplateHash            string `json:"podTemplateHash"`
 	RolloutID                  string `json:"rolloutId,omitempty"`
 	ObservedWorkloadGeneration int64  `json:"observedWorkloadGeneration,omitempty"`
-	// Revision is the release's number in the history of the name, 0 while it is not known; Undo says that it goes back to an earlier one.
+	// Revision is the release's number in the history of its name, 0 while unknown. Undo is set if it goes back to an
+	// earlier one.
 	Revision int64          `json:"revision,omitempty"`
 	Undo     *strategy.Undo `json:"undo,omitempty"`
-	// Images are the new version's by container, StableImages those of the version that served before. The digests are of their pod templates.
-	// All are as far as they are known.
+	// Images are the new version's images by container, StableImages those of the version that served before. The
+	// digests are of their pod templates. Each is set as soon as it is known.
 	Images       map[string]string `json:"images,omitempty"`
 	StableImages map[string]string `json:"stableImages,omitempty"`
-	// Package and StablePackage are the SHA-256 of the code packages of these versions, as a plan has deployed them; "" for none.
+	// Package and StablePackage are the SHA-256 of the code packages of these versions, as a plan has deployed them;
+	// "": none.
 	Package              string            `json:"package,omitempty"`
 	StablePackage        string            `json:"stablePackage,omitempty"`
 	TemplateDigest       string            `json:"templateDigest,omitempty"`
@@ -142,23 +147,23 @@ type Status struct {
 	WaitingFor           *WaitingFor       `json:"waitingFor,omitempty"`
 	History              []audit.Entry     `json:"history"`
 	Workflow             *plan.WorkflowRef `json:"workflow,omitempty"`
-	// Paused says that somebody has paused it: nothing new begins until resume.
+	// Paused is true if a user or the Rollout object has paused it: nothing new begins until a resume.
 	Paused bool `json:"paused,omitempty"`
-	// Frozen says that it ended with its split left in place.
+	// Frozen is true if it ended with its split left in place.
 	Frozen bool `json:"frozen,omitempty"`
 	// Record is the name of its ReleaseRecord.
 	Record string `json:"record,omitempty"`
-	// Task is the task of a plan that the rollout belongs to, "" when it was started by itself.
+	// Task is the task of a plan that the rollout belongs to; "": it was started by itself.
 	Task string `json:"task,omitempty"`
 }
 
-// Packages are the SHA-256 of the code packages that the rollout has brought or taken away, in order.
+// Packages returns the SHA-256 of the code packages that the rollout has deployed or replaced, sorted.
 func (s Status) Packages() []string {
 	both := slices.Compact(slices.Sorted(slices.Values([]string{s.Package, s.StablePackage})))
 	return slices.DeleteFunc(both, func(sha256 string) bool { return sha256 == "" })
 }
 
-// Verb is what a person can ask of a rollout.
+// Verb is what a user can ask of a rollout.
 type Verb = audit.Verb
 
 // The verbs. VerbSupersede comes from POST /rollouts with supersede: true.
@@ -172,29 +177,31 @@ const (
 	VerbRetry     Verb = "retry"
 	VerbPromote   Verb = "promote"
 	VerbSupersede Verb = "supersede"
-	// VerbStart is how a history tells who started the rollout.
+	// VerbStart is the verb of the history entry that names who started the rollout.
 	VerbStart Verb = "start"
-	// VerbDetach and VerbReplan come from the Rollout object that asked for the release: it was disabled or deleted, or its steps were edited.
+	// VerbDetach and VerbReplan come from the Rollout object that requested the release: it was disabled or deleted, or
+	// its steps were edited.
 	VerbDetach Verb = "detach"
 	VerbReplan Verb = "replan"
-	// VerbUndo starts a release that goes back to an earlier version, after the end of the last one. It is no verb of a release under way.
+	// VerbUndo starts a release that goes back to an earlier version, after the end of the last one. It is not a verb
+	// of a running release.
 	VerbUndo Verb = "undo"
 )
 
-// Verbs are the verbs that a person can send, in the order in which menus show them.
+// Verbs are the verbs that a user can send, in the order of menus.
 var Verbs = []Verb{VerbApprove, VerbPause, VerbResume, VerbStop, VerbRollback, VerbJump, VerbRetry, VerbPromote}
 
-// StopTo is where a stop leaves the workload.
+// StopTo is the state in which a stop leaves the workload.
 type StopTo string
 
-// Where a stop can leave it.
+// The targets of a stop.
 const (
 	StopToStable StopTo = "stable"
 	StopToNew    StopTo = "new"
 	StopToFrozen StopTo = "frozen"
 )
 
-// StopTos are the places where a stop can leave it.
+// StopTos are all targets of a stop.
 var StopTos = []StopTo{StopToStable, StopToNew, StopToFrozen}
 
 // Command is a verb with its payload. All fields but Verb are optional: empty means "the step that waits now".
@@ -208,12 +215,13 @@ type Command struct {
 	Gate   string `json:"gate,omitempty"`
 	To     StopTo `json:"to,omitempty"`
 	ToStep int    `json:"toStep,omitempty"`
-	// Generation and State are what of the Rollout object the command was read from: its generation, and the state that it was the answer to.
+	// Generation and State are the generation of the Rollout object that the command was read from, and the state of
+	// the object that it responds to.
 	Generation int64 `json:"generation,omitempty"`
 	State      int64 `json:"state,omitempty"`
 }
 
-// Entry is the command as the audit log keeps it.
+// Entry returns the command as an entry of the audit log.
 func (c Command) Entry(now time.Time) audit.Entry {
 	return audit.Entry{At: now, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Step: c.Step, Reason: c.Reason, Key: c.Key}
 }
@@ -226,7 +234,8 @@ func WorkflowID(party, namespace, name string) string {
 	return "rollout/" + party + "/" + namespace + "/" + name
 }
 
-// Started is a rollout as the answer to its start: what it is like now, and what is legal in its request but probably not meant.
+// Started is the response to the start of a rollout: its current status, and what is legal in the request but probably
+// not meant.
 type Started struct {
 	Status
 	Warnings []string `json:"warnings,omitempty"`

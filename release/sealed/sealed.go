@@ -1,8 +1,9 @@
-// Package sealed says how payloads look that are encrypted.
+// Package sealed defines how encrypted payloads are marked.
 package sealed
 
-// Encoding is the encoding, in the metadata of a payload, of one that only who has its key can read. Temporal's own samples call it so.
+// Encoding is the encoding in the metadata of an encrypted payload. Temporal's samples use the same name.
 const Encoding = "binary/encrypted"
 
-// Unreadable is what is said of one whose key is missing here.
-const Unreadable = "a payload is encrypted with a key that this process doesn't have: see --temporal-codec-key-dir and the log"
+// Unreadable is the message for a payload whose key this process does not have.
+const Unreadable = "a payload is encrypted with a key that this process doesn't have: see --temporal-codec-key-dir " +
+	"and the log"

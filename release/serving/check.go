@@ -16,86 +16,91 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Problem is one thing that makes a version impossible to run.
+// Problem is one reason why a version cannot run.
 type Problem struct {
-	// Party is the index of the party that it is about, or Whole.
+	// Party is the index of the affected party, or WholeServing.
 	Party int
-	// Reason is one word for it, Message a sentence that says what to do.
+	// Reason is one word for the problem, Message a sentence that says what to do.
 	Reason  string
 	Message string
 }
 
-// Whole is the Party of a problem of the serving as a whole.
-const Whole = -1
+// WholeServing is the Party of a problem of the whole serving.
+const WholeServing = -1
 
-// Why a version cannot be run, as Kuscia words it.
+// The reasons why a version cannot run, in Kuscia's words.
 const (
-	// ReasonValidateFailed: the serving's own specification.
+	// ReasonValidateFailed: the specification of the serving is invalid.
 	ReasonValidateFailed = "ValidateFailed"
-	// ReasonBuildPartyKitInfoFailed: a party's AppImage, or that and what the party changes of it.
+	// ReasonBuildPartyKitInfoFailed: a party's AppImage is missing or invalid, or the party's overrides do not fit it.
 	ReasonBuildPartyKitInfoFailed = "BuildPartyKitInfoFailed"
-	// ReasonAllocatePortsFailed: the ports of an AppImage.
+	// ReasonAllocatePortsFailed: the ports of an AppImage are invalid.
 	ReasonAllocatePortsFailed = "AllocatePortsFailed"
-	// ReasonFillPartyClusterDefinesFailed: the parties cannot be told of each other.
+	// ReasonFillPartyClusterDefinesFailed: the list of parties (CLUSTER_DEFINE) is too large.
 	ReasonFillPartyClusterDefinesFailed = "FillPartyClusterDefinesFailed"
-	// ReasonCreateConfigMapFailed: the configuration templates.
+	// ReasonCreateConfigMapFailed: the configuration templates cannot be rendered.
 	ReasonCreateConfigMapFailed = "CreateConfigMapFailed"
-	// ReasonCreateServiceFailed: names of Services.
+	// ReasonCreateServiceFailed: names of Services collide.
 	ReasonCreateServiceFailed = "CreateServiceFailed"
 )
 
-// MaxInputConfig is how large an input configuration may be, in bytes: it has to fit an environment variable.
+// MaxInputConfig is the maximum size of an input configuration in bytes: it has to fit into an environment variable.
 const MaxInputConfig = 120 << 10
 
-// ServicePrefix matches the legal prefixes of Services' names.
+// ServicePrefix matches the valid prefixes of Service names.
 var ServicePrefix = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`)
 
-// findings collects the problems of one party, or of the whole.
+// findings collects the problems of one party, or of the whole serving.
 type findings struct {
 	party    int
 	problems []Problem
 }
 
-// about records problems of one reason, each with the same beginning.
+// about returns a function that records problems with the same reason and message prefix.
 func (f *findings) about(reason, prefix string) refusal {
 	return func(format string, args ...any) {
-		f.problems = append(f.problems, Problem{Party: f.party, Reason: reason, Message: prefix + fmt.Sprintf(format, args...)})
+		f.problems = append(f.problems, Problem{Party: f.party, Reason: reason,
+			Message: prefix + fmt.Sprintf(format, args...)})
 	}
 }
 
 type refusal func(format string, args ...any)
 
-// unless records a problem for which one of Kubernetes' rules has reasons.
+// unless records a problem if one of Kubernetes' validation functions returned errors.
 func (refuse refusal) unless(bad []string, format string, args ...any) {
 	if len(bad) > 0 {
 		refuse(format+": %s", append(args, strings.Join(bad, "; "))...)
 	}
 }
 
-// Check is everything that makes a version impossible to render or to run, first of the whole, then by party. Render renders the rest.
+// Check returns every problem that prevents a version from being rendered or run: first those of the whole serving,
+// then by party. A version without problems can be rendered.
 func (v Version) Check() []Problem {
 	problems, cluster := v.checkDeclared(), v.clusterParties()
 	for i := range v.Spec.Parties {
-		d, err := v.deployed(i)
+		d, err := v.renderInput(i)
 		if err != nil || len(d.configs) == 0 || len(d.template.Spec.Containers) == 0 {
 			continue
 		}
-		if _, err := d.configure(d.given(cluster)); err != nil {
-			problems = append(problems, Problem{Party: i, Reason: ReasonCreateConfigMapFailed, Message: partyName(d.party) + ": " + err.Error()})
+		if _, err := d.configure(d.injectedVariables(cluster)); err != nil {
+			problems = append(problems, Problem{Party: i, Reason: ReasonCreateConfigMapFailed,
+				Message: partyName(d.party) + ": " + err.Error()})
 		}
 	}
 	slices.SortStableFunc(problems, func(a, b Problem) int { return a.Party - b.Party })
 	return problems
 }
 
-// checkDeclared is all but the configuration files, which take rendering.
+// checkDeclared checks everything except the configuration files, which need rendering.
 func (v Version) checkDeclared() []Problem {
-	f := &findings{party: Whole}
-	v.checkWhole(f.about(ReasonValidateFailed, ""))
+	f := &findings{party: WholeServing}
+	v.checkServing(f.about(ReasonValidateFailed, ""))
 	v.checkParties(f)
 	if size := len(compact(clusterDefine{Parties: v.clusterParties()})); size > MaxInputConfig {
-		f.about(ReasonFillPartyClusterDefinesFailed, "")("the parties and their services take %d bytes as CLUSTER_DEFINE, "+
-			"which has to fit an environment variable: at most %d, so use fewer parties or fewer ports", size, MaxInputConfig)
+		f.about(ReasonFillPartyClusterDefinesFailed,
+			"")("the parties and their services take %d bytes as CLUSTER_DEFINE, "+
+			"which has to fit an environment variable: at most %d, so use fewer parties or fewer ports", size,
+			MaxInputConfig)
 	}
 	for i := range v.Spec.Parties {
 		f.party = i
@@ -104,7 +109,7 @@ func (v Version) checkDeclared() []Problem {
 	return f.problems
 }
 
-func (v Version) checkWhole(refuse refusal) {
+func (v Version) checkServing(refuse refusal) {
 	bad := validation.IsDNS1123Subdomain(v.ID)
 	refuse.unless(bad, "serving ID %q is not a legal name", v.ID)
 	if len(bad) == 0 {
@@ -113,10 +118,12 @@ func (v Version) checkWhole(refuse refusal) {
 	refuse.unless(validation.IsValidLabelValue(v.UID), "UID %q cannot be a label", v.UID)
 	refuse.unless(validation.IsValidLabelValue(v.AppType), "app type %q cannot be a label", v.AppType)
 	if !slices.Contains([]string{"", affinityNone, affinitySame, affinityAnti}, v.AffinityMode) {
-		refuse("affinity mode %q is not known: use %s, %s or %s, or leave it out", v.AffinityMode, affinityNone, affinitySame, affinityAnti)
+		refuse("affinity mode %q is not known: use %s, %s or %s, or leave it out", v.AffinityMode, affinityNone,
+			affinitySame, affinityAnti)
 	}
 	if size := len(v.Spec.InputConfig); size > MaxInputConfig {
-		refuse("the input config has %d bytes, and at most %d fit an environment variable: put the large part where the application can fetch it",
+		refuse("the input config has %d bytes, and at most %d fit an environment variable: put the large part where "+
+			"the application can fetch it",
 			size, MaxInputConfig)
 	}
 	if strings.ContainsRune(v.Spec.InputConfig, 0) {
@@ -124,7 +131,7 @@ func (v Version) checkWhole(refuse refusal) {
 	}
 }
 
-// checkParties is what concerns the parties among themselves.
+// checkParties checks the parties against each other.
 func (v Version) checkParties(f *findings) {
 	refuse := f.about(ReasonValidateFailed, "")
 	if len(v.Spec.Parties) == 0 {
@@ -136,7 +143,7 @@ func (v Version) checkParties(f *findings) {
 		initiates = initiates || p.DomainID == v.Spec.Initiator
 		key := [2]string{p.DomainID, p.Role}
 		if earlier, twice := first[key]; twice {
-			refuse("parties[%d] is %s once more, which is parties[%d] already: give each party of a domain a role of its own",
+			refuse("parties[%d] is %s again, like parties[%d]: give each party of a domain its own role",
 				i, partyName(p), earlier)
 			continue
 		}
@@ -151,20 +158,21 @@ func (v Version) checkParties(f *findings) {
 	v.checkServiceNames(f.about(ReasonCreateServiceFailed, ""))
 }
 
-// checkServiceNames refuses two Services of one name in one namespace.
+// checkServiceNames refuses two Services with the same name in one namespace.
 func (v Version) checkServiceNames(refuse refusal) {
 	type owner struct{ party, port string }
 	owners := map[[2]string]owner{}
 	for i, p := range v.Spec.Parties {
-		d, err := v.deployed(i)
+		d, err := v.renderInput(i)
 		if err != nil {
 			continue
 		}
-		for _, port := range d.served() {
+		for _, port := range d.exposedPorts() {
 			name := serviceName(p, d.name, port.Name)
 			key := [2]string{p.DomainID, name}
 			if other, taken := owners[key]; taken && other.party != partyName(p) {
-				refuse("Service %s of port %s of %s is also that of port %s of %s: give one of them another service name prefix",
+				refuse("Service %s of port %s of %s is also that of port %s of %s: give one of them another service "+
+					"name prefix",
 					name, port.Name, partyName(p), other.port, other.party)
 			}
 			owners[key] = owner{party: partyName(p), port: port.Name}
@@ -172,7 +180,7 @@ func (v Version) checkServiceNames(refuse refusal) {
 	}
 }
 
-// checkParty is what concerns one party: what it says itself, then what it gets from its AppImage.
+// checkParty checks one party: first its own fields, then what it takes from its AppImage.
 func (v Version) checkParty(f *findings, index int) {
 	p := v.Spec.Parties[index]
 	refuse := f.about(ReasonValidateFailed, partyName(p)+": ")
@@ -181,25 +189,26 @@ func (v Version) checkParty(f *findings, index int) {
 		refuse("service name prefix %q is invalid: regex used for validation is %q", p.ServiceNamePrefix, ServicePrefix)
 	}
 	if v.Replicas(index) < 0 {
-		refuse("replicas must not be negative, and %d are asked for", v.Replicas(index))
+		refuse("replicas must not be negative, but %d are requested", v.Replicas(index))
 	}
 	if s := p.Template.Strategy; s != nil {
 		switch s.Type {
 		case "", appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType:
 			checkStrategy(refuse, s)
 		default:
-			f.about(ReasonValidateFailed, "")("update strategy type should be Recreate or RollingUpdate for party/role %s/%s", p.DomainID, p.Role)
+			f.about(ReasonValidateFailed, "")("update strategy type should be Recreate or RollingUpdate for "+
+				"party/role %s/%s", p.DomainID, p.Role)
 		}
 	}
 	if p.Template.Spec != nil {
-		checkOwnSpec(refuse, p.Template.Spec.DeepCopy())
+		checkPartyTemplate(refuse, p.Template.Spec.DeepCopy())
 	}
-	d, err := v.deployed(index)
+	d, err := v.renderInput(index)
 	if err != nil {
 		f.about(ReasonBuildPartyKitInfoFailed, "")("%s", err)
 		return
 	}
-	if p.Role != "" { // names that come of the ID alone are the whole's
+	if p.Role != "" { // a name that consists of the ID alone is checked by checkServing
 		bad := validation.IsDNS1123Subdomain(d.name)
 		if len(bad) == 0 {
 			bad = validation.IsValidLabelValue(d.name)
@@ -231,7 +240,7 @@ func checkStrategy(refuse refusal, s *appsv1.DeploymentStrategy) {
 
 var percentage = regexp.MustCompile(`^[0-9]{1,9}%$`)
 
-// checkMax reads a number, or that of a percentage.
+// checkMax parses a number or a percentage, and returns its number.
 func checkMax(refuse refusal, field string, value intstr.IntOrString) (int, bool) {
 	if value.Type == intstr.Int && value.IntVal >= 0 {
 		return int(value.IntVal), true
@@ -244,36 +253,36 @@ func checkMax(refuse refusal, field string, value intstr.IntOrString) (int, bool
 	return 0, false
 }
 
-// checkOwnSpec refuses what a party's template says and nobody would honour: anything but its affinity, and names and resources of its
-// containers.
-func checkOwnSpec(refuse refusal, spec *corev1.PodSpec) {
+// checkPartyTemplate refuses fields of a party's template that would be ignored: anything except its affinity, and
+// names and resources of its containers.
+func checkPartyTemplate(refuse refusal, spec *corev1.PodSpec) {
 	containers := spec.Containers
 	spec.Containers, spec.Affinity = nil, nil
 	for _, field := range fieldsOf(spec, &corev1.PodSpec{}) {
-		refuse("template.spec.%s is not taken over: a party has its own affinity and its own resources for containers, "+
-			"anything else is the AppImage's", field)
+		refuse("template.spec.%s is not supported: a party can set its affinity and its containers' resources, "+
+			"everything else comes from the AppImage", field)
 	}
 	seen := map[string]bool{}
 	for _, c := range containers {
 		if seen[c.Name] {
-			refuse("template.spec names container %q twice: put its resources together", c.Name)
+			refuse("template.spec names container %q twice: merge its resources", c.Name)
 		}
 		seen[c.Name] = true
 		if len(c.Resources.Claims) > 0 {
-			refuse("resources.claims of container %s in template.spec is not taken over: leave it out", c.Name)
+			refuse("resources.claims of container %s in template.spec is not supported: leave it out", c.Name)
 		}
 		c.Name, c.Resources = "", corev1.ResourceRequirements{}
 		for _, field := range fieldsOf(&c, &corev1.Container{}) {
-			refuse("%s of a container in template.spec is not taken over: a party has its own resources for a container, "+
-				"anything else is the AppImage's", field)
+			refuse("%s of a container in template.spec is not supported: a party can set its containers' resources, "+
+				"everything else comes from the AppImage", field)
 		}
 	}
 }
 
-// fieldsOf are the fields of an object that differ from those of an empty one, by name.
+// fieldsOf returns the names of the fields in which an object differs from an empty one.
 func fieldsOf(object, empty any) []string {
 	said, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil { // what cannot be written as JSON cannot have been read from it
+	if err != nil { // cannot happen: the object was decoded from JSON
 		return []string{err.Error()}
 	}
 	none, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(empty)
@@ -282,7 +291,7 @@ func fieldsOf(object, empty any) []string {
 }
 
 // checkOwnContainers refuses containers of a party's template that its AppImage does not have.
-func (d deployed) checkOwnContainers(refuse refusal) {
+func (d renderInput) checkOwnContainers(refuse refusal) {
 	if d.party.Template.Spec == nil {
 		return
 	}
@@ -293,7 +302,8 @@ func (d deployed) checkOwnContainers(refuse refusal) {
 	for _, c := range d.party.Template.Spec.Containers {
 		if !slices.Contains(there, c.Name) {
 			refuse("template.spec has a container %q, which AppImage %s does not have: it has %s. "+
-				"Name one of those, or register the AppImage with a container of that name", c.Name, d.party.AppImageRef, strings.Join(there, ", "))
+				"Name one of those, or register the AppImage with a container of that name", c.Name,
+				d.party.AppImageRef, strings.Join(there, ", "))
 		}
 	}
 }

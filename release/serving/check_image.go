@@ -12,8 +12,8 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// checkImage is what concerns the party's template, ports apart.
-func (d deployed) checkImage(f *findings) {
+// checkImage checks the party's template except for its ports.
+func (d renderInput) checkImage(f *findings) {
 	refuse := f.about(ReasonBuildPartyKitInfoFailed,
 		fmt.Sprintf("%s: AppImage %s, deploy template %q: ", partyName(d.party), d.party.AppImageRef, d.template.Name))
 	if d.image.Name == "" || d.image.Tag == "" {
@@ -26,12 +26,13 @@ func (d deployed) checkImage(f *findings) {
 	for _, c := range d.template.Spec.Containers {
 		refuse.unless(validation.IsDNS1123Label(c.Name), "container %q does not have a legal name", c.Name)
 		if seen[c.Name] {
-			refuse("container %s is there twice: rename one", c.Name)
+			refuse("container %s appears twice: rename one", c.Name)
 		}
 		seen[c.Name] = true
 		d.checkEnv(refuse, c)
 		d.checkMounts(refuse, c)
-		checkResources(f.about(ReasonValidateFailed, fmt.Sprintf("%s: container %s ", partyName(d.party), c.Name)), c.Resources)
+		checkResources(f.about(ReasonValidateFailed, fmt.Sprintf("%s: container %s ", partyName(d.party), c.Name)),
+			c.Resources)
 		if c.MetricProbe != nil {
 			metrics++
 		}
@@ -44,16 +45,17 @@ func (d deployed) checkImage(f *findings) {
 	}
 }
 
-// checkEnv refuses variables that are there twice: it would be chance which of them an application reads.
-func (d deployed) checkEnv(refuse refusal, c kuscia.Container) {
+// checkEnv refuses variables that are set twice: which value an application reads would be undefined.
+func (d renderInput) checkEnv(refuse refusal, c kuscia.Container) {
 	ours, seen := map[string]bool{}, map[string]bool{}
-	for _, g := range d.given(nil) {
+	for _, g := range d.injectedVariables(nil) {
 		ours[g.name] = true
 	}
 	for _, e := range c.Env {
 		switch {
 		case ours[e.Name]:
-			refuse("container %s sets %s, which every serving's containers are given: leave it out", c.Name, e.Name)
+			refuse("container %s sets %s, which is injected into every container of a serving: leave it out", c.Name,
+				e.Name)
 		case seen[e.Name]:
 			refuse("container %s sets %s twice: keep one of them", c.Name, e.Name)
 		case e.Name == "":
@@ -63,20 +65,21 @@ func (d deployed) checkEnv(refuse refusal, c kuscia.Container) {
 	}
 }
 
-func (d deployed) checkMounts(refuse refusal, c kuscia.Container) {
+func (d renderInput) checkMounts(refuse refusal, c kuscia.Container) {
 	places := map[string]bool{}
 	for _, m := range c.ConfigVolumeMounts {
 		if _, found := d.configs[m.SubPath]; !found {
-			refuse("container %s mounts the config template %q, which is not there: name one of the configTemplates as subPath", c.Name, m.SubPath)
+			refuse("container %s mounts the config template %q, which does not exist: name one of the "+
+				"configTemplates as subPath", c.Name, m.SubPath)
 		}
 		if m.MountPath == "" || places[m.MountPath] {
-			refuse("container %s mounts %s at %q: give each file a path of its own", c.Name, m.SubPath, m.MountPath)
+			refuse("container %s mounts %s at %q: give each file its own path", c.Name, m.SubPath, m.MountPath)
 		}
 		places[m.MountPath] = true
 	}
 }
 
-// checkResources looks at what a container asks for and may use, with the party's own values.
+// checkResources checks the requests and limits of a container, merged with the party's own values.
 func checkResources(refuse refusal, resources corev1.ResourceRequirements) {
 	negative := func(kind string, list corev1.ResourceList) {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -90,13 +93,14 @@ func checkResources(refuse refusal, resources corev1.ResourceRequirements) {
 	for _, name := range slices.Sorted(maps.Keys(resources.Requests)) {
 		least := resources.Requests[name]
 		if most, bounded := resources.Limits[name]; bounded && least.Cmp(most) > 0 {
-			refuse("asks for %s of %s and may use only %s: the minimum must not be above the maximum", least.String(), name, most.String())
+			refuse("asks for %s of %s and may use only %s: the minimum must not be above the maximum", least.String(),
+				name, most.String())
 		}
 	}
 }
 
-// checkPorts is what concerns the ports of the pod, and all that names one.
-func (d deployed) checkPorts(refuse refusal) {
+// checkPorts checks the ports of the pod, and all references to them.
+func (d renderInput) checkPorts(refuse refusal) {
 	if len(d.ports) > maxPorts {
 		refuse("it has %d ports, and at most %d are possible", len(d.ports), maxPorts)
 		return
@@ -106,7 +110,7 @@ func (d deployed) checkPorts(refuse refusal) {
 		bad := validation.IsValidPortName(p.Name)
 		refuse.unless(bad, "port %q does not have a legal name", p.Name)
 		if names[p.Name] {
-			refuse("duplicate port %q: a pod's ports need names of their own, whichever container they are of", p.Name)
+			refuse("duplicate port %q: port names must be unique in a pod, also across containers", p.Name)
 		}
 		if len(bad) > 0 || names[p.Name] {
 			continue
@@ -121,9 +125,10 @@ func (d deployed) checkPorts(refuse refusal) {
 	d.checkReferences(refuse, names)
 }
 
-func (d deployed) checkPort(refuse refusal, p kuscia.ContainerPort) {
+func (d renderInput) checkPort(refuse refusal, p kuscia.ContainerPort) {
 	if p.Port < 1 || p.Port > 65535 {
-		refuse("port %s has number %d: a number is from 1 to 65535, and 0 or none has one allocated", p.Name, p.Port)
+		refuse("port %s has number %d: use a number from 1 to 65535, or 0 or none to have one allocated", p.Name,
+			p.Port)
 	}
 	if p.Protocol != kuscia.ProtocolHTTP && p.Protocol != kuscia.ProtocolGRPC {
 		refuse("port %s has protocol %q: use %s or %s", p.Name, p.Protocol, kuscia.ProtocolHTTP, kuscia.ProtocolGRPC)
@@ -132,14 +137,16 @@ func (d deployed) checkPort(refuse refusal, p kuscia.ContainerPort) {
 	case kuscia.ScopeLocal:
 	case kuscia.ScopeCluster, kuscia.ScopeDomain:
 		name := serviceName(d.party, d.name, p.Name)
-		refuse.unless(validation.IsDNS1035Label(name), "the Service of port %s would be called %q, which is not a legal name", p.Name, name)
+		refuse.unless(validation.IsDNS1035Label(name),
+			"the Service of port %s would be called %q, which is not a legal name", p.Name, name)
 	default:
-		refuse("port %s has scope %q: use %s, %s or %s", p.Name, p.Scope, kuscia.ScopeCluster, kuscia.ScopeDomain, kuscia.ScopeLocal)
+		refuse("port %s has scope %q: use %s, %s or %s", p.Name, p.Scope, kuscia.ScopeCluster, kuscia.ScopeDomain,
+			kuscia.ScopeLocal)
 	}
 }
 
-// checkReferences looks for the ports that probes and the network policy name.
-func (d deployed) checkReferences(refuse refusal, names map[string]bool) {
+// checkReferences checks the ports that probes and the network policy reference.
+func (d renderInput) checkReferences(refuse refusal, names map[string]bool) {
 	for _, c := range d.template.Spec.Containers {
 		own := map[string]bool{}
 		for _, p := range c.Ports {
@@ -147,14 +154,16 @@ func (d deployed) checkReferences(refuse refusal, names map[string]bool) {
 		}
 		check := func(kind string, probe *corev1.Probe) {
 			if name, found := probePort(probe); found && !own[name] {
-				refuse("%s of container %s asks port %q, which that container does not have: name one of its ports", kind, c.Name, name)
+				refuse("%s of container %s uses port %q, which that container does not have: name one of its ports",
+					kind, c.Name, name)
 			}
 		}
 		check("livenessProbe", c.LivenessProbe)
 		check("readinessProbe", c.ReadinessProbe)
 		check("startupProbe", c.StartupProbe)
 		if c.MetricProbe != nil && !names[c.MetricProbe.Port] {
-			refuse("metricProbe of container %s asks port %q, which is not there: name one of the ports", c.Name, c.MetricProbe.Port)
+			refuse("metricProbe of container %s uses port %q, which does not exist: name one of the ports", c.Name,
+				c.MetricProbe.Port)
 		}
 	}
 	if d.template.NetworkPolicy == nil {
@@ -163,13 +172,13 @@ func (d deployed) checkReferences(refuse refusal, names map[string]bool) {
 	for _, in := range d.template.NetworkPolicy.Ingresses {
 		for _, p := range in.Ports {
 			if !names[p.Port] {
-				refuse("networkPolicy names port %q, which is not there: name one of the ports", p.Port)
+				refuse("networkPolicy names port %q, which does not exist: name one of the ports", p.Port)
 			}
 		}
 	}
 }
 
-// probePort is the name of the port that a probe asks, if it asks one by name.
+// probePort returns the name of the port that a probe uses; false if it uses none by name.
 func probePort(probe *corev1.Probe) (string, bool) {
 	var port intstr.IntOrString
 	switch {

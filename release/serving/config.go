@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/release/serving/config"
 )
 
-// configuration is a party's: the files of its ConfigMap, and what each container mounts, by the container's name.
+// configuration holds the files of a party's ConfigMap, and the mounts of each container by its name.
 type configuration struct {
 	files  map[string]string
 	mounts map[string][]corev1.VolumeMount
@@ -22,31 +22,35 @@ type configuration struct {
 
 const configVolume = "config-template"
 
-// configure renders the templates for each container that mounts them. Where their environments make a difference, the second file is
-// called <container>.<name>. A template that no container mounts gets the environment of the first.
-func (d deployed) configure(given []variable) (configuration, error) {
+// configure renders the templates for each container that mounts them. If the environments of two containers lead to
+// different files, the second file is named <container>.<name>. A template that no container mounts is rendered with
+// the environment of the first container.
+func (d renderInput) configure(given []variable) (configuration, error) {
 	all := configuration{files: map[string]string{}, mounts: map[string][]corev1.VolumeMount{}}
 	keys := map[[2]string]string{}
 	size := 0
 	for _, name := range slices.Sorted(maps.Keys(d.configs)) {
-		for _, c := range d.readers(name) {
+		for _, c := range d.containersMounting(name) {
 			text, err := config.Render(d.configs[name], variablesOf(c, given))
 			if err != nil {
-				return configuration{}, fmt.Errorf("config template %s of AppImage %s %w", name, d.party.AppImageRef, err)
+				return configuration{}, fmt.Errorf("config template %s of AppImage %s %w", name, d.party.AppImageRef,
+					err)
 			}
 			key := name
 			if other, there := all.files[name]; there && other != text {
 				key = c.Name + "." + name
 			}
 			if _, taken := d.configs[key]; taken && key != name {
-				return configuration{}, fmt.Errorf("config template %s of AppImage %s differs for container %s, and the name %s is taken: "+
-					"rename that template", name, d.party.AppImageRef, c.Name, key)
+				return configuration{}, fmt.Errorf(
+					"config template %s of AppImage %s differs for container %s, and the name %s is taken: "+
+						"rename that template", name, d.party.AppImageRef, c.Name, key)
 			}
 			if _, there := all.files[key]; !there {
 				size += len(key) + len(text)
 			}
 			if size > config.MaxSize {
-				return configuration{}, fmt.Errorf("config templates of AppImage %s become larger than %d bytes together: a ConfigMap holds no more",
+				return configuration{}, fmt.Errorf(
+					"config templates of AppImage %s become larger than %d bytes together: a ConfigMap holds no more",
 					d.party.AppImageRef, config.MaxSize)
 			}
 			all.files[key] = text
@@ -55,17 +59,20 @@ func (d deployed) configure(given []variable) (configuration, error) {
 	}
 	for _, c := range d.template.Spec.Containers {
 		for _, m := range c.ConfigVolumeMounts {
-			mount := corev1.VolumeMount{Name: configVolume, MountPath: m.MountPath, SubPath: keys[[2]string{c.Name, m.SubPath}]}
+			mount := corev1.VolumeMount{Name: configVolume, MountPath: m.MountPath,
+				SubPath: keys[[2]string{c.Name, m.SubPath}]}
 			all.mounts[c.Name] = append(all.mounts[c.Name], mount)
 		}
 	}
 	return all, nil
 }
 
-// readers are the containers that mount that file, or the first of all.
-func (d deployed) readers(file string) []kuscia.Container {
+// containersMounting returns the containers that mount the file; if there are none, the first container.
+func (d renderInput) containersMounting(file string) []kuscia.Container {
 	readers := slices.DeleteFunc(slices.Clone(d.template.Spec.Containers), func(c kuscia.Container) bool {
-		return !slices.ContainsFunc(c.ConfigVolumeMounts, func(m kuscia.ConfigVolumeMount) bool { return m.SubPath == file })
+		return !slices.ContainsFunc(c.ConfigVolumeMounts, func(m kuscia.ConfigVolumeMount) bool {
+			return m.SubPath == file
+		})
 	})
 	if len(readers) == 0 {
 		return d.template.Spec.Containers[:1]
@@ -81,11 +88,11 @@ func (c configuration) digest() string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// variable is one of the environment variables that every container gets.
+// variable is an environment variable that every container receives.
 type variable struct{ name, value string }
 
-// given are the variables that every container of a party gets, in Kuscia's order.
-func (d deployed) given(cluster []clusterParty) []variable {
+// injectedVariables returns the variables that every container of a party receives, in Kuscia's order.
+func (d renderInput) injectedVariables(cluster []clusterParty) []variable {
 	all := []variable{
 		{"KUSCIA_DOMAIN_ID", d.party.DomainID},
 		{"CLUSTER_DEFINE", compact(clusterDefine{Parties: cluster, SelfPartyIdx: d.index})},
@@ -105,8 +112,8 @@ func portVariable(port string) string {
 	return "KUSCIA_PORT_" + strings.ToUpper(strings.ReplaceAll(port, "-", "_")) + "_NUMBER"
 }
 
-// envOf is a container's own environment and what every container gets, with dollars doubled: Kubernetes takes $(NAME) and $$ for its
-// own.
+// envOf returns a container's own environment followed by the injected variables. Dollars in their values are doubled,
+// because Kubernetes expands $(NAME) and $$.
 func envOf(c kuscia.Container, given []variable) []corev1.EnvVar {
 	all := slices.Clone(c.Env)
 	for _, v := range given {
@@ -115,7 +122,7 @@ func envOf(c kuscia.Container, given []variable) []corev1.EnvVar {
 	return all
 }
 
-// variablesOf is what a container's configuration files may use: its environment, by names in capitals.
+// variablesOf returns what a container's configuration files may use: its environment, by upper-case name.
 func variablesOf(c kuscia.Container, given []variable) config.Variables {
 	vars := config.Variables{Values: map[string]string{}, Unknown: map[string]bool{}}
 	for _, e := range c.Env {

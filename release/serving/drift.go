@@ -18,11 +18,12 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// FieldManager is the name under which the API server notes which fields of a serving's objects Slipway applied, and so owns.
+// FieldManager is the field manager under which Slipway applies, and therefore owns, fields of a serving's objects.
 const FieldManager = "slipway-serving"
 
-// AppliedDigest is the digest of the fields that Slipway owns, without those of a running operation and the size, which an autoscaler may
-// set. It leaves them as they are. They are what JSON has: maps, lists and scalars.
+// AppliedDigest returns the digest of the fields that Slipway owns, without those of a running operation and the size,
+// which an autoscaler may set. It does not modify fields, which consist of maps, lists and scalars as decoded from
+// JSON.
 func AppliedDigest(fields map[string]any) (string, error) {
 	tree := without(fields, "status")
 	if meta := without(tree["metadata"], "uid", "resourceVersion", "creationTimestamp", "managedFields"); meta != nil {
@@ -40,7 +41,7 @@ func AppliedDigest(fields map[string]any) (string, error) {
 	return shortDigest(raw), nil
 }
 
-// without is a copy of fields that lacks some; nil when it is not fields.
+// without returns a copy of a map without some keys; nil if in is not a map.
 func without(in any, keys ...string) map[string]any {
 	fields, is := in.(map[string]any)
 	if !is {
@@ -53,7 +54,7 @@ func without(in any, keys ...string) map[string]any {
 	return rest
 }
 
-// canonical leaves out what is empty, and brings lists of objects into one order: the API server may keep them in another one.
+// canonical removes empty values and sorts lists of objects, since the API server may store them in another order.
 func canonical(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -89,7 +90,7 @@ func canonicalList(list []any) any {
 	}
 	if objects && len(items) > 1 {
 		for i := range items {
-			items[i].raw, _ = json.Marshal(items[i].value) // what came out of JSON goes into it
+			items[i].raw, _ = json.Marshal(items[i].value) // cannot fail: the value was decoded from JSON
 		}
 		slices.SortStableFunc(items, func(a, b item) int { return bytes.Compare(a.raw, b.raw) })
 	}
@@ -100,7 +101,8 @@ func canonicalList(list []any) any {
 	return out
 }
 
-// KeepSize leaves a size that somebody else has set, an autoscaler say, unless the serving itself asks for another size than before.
+// KeepSize keeps a size that another client has set, for example an autoscaler, unless the serving itself requests
+// another size than before.
 func KeepSize(wanted, is *appsv1.Deployment) {
 	same := is.Annotations[AnnotationReplicas] == wanted.Annotations[AnnotationReplicas]
 	if same && !ownedBy(is).Has(fieldpath.MakePathOrDie("spec", "replicas")) {
@@ -108,7 +110,8 @@ func KeepSize(wanted, is *appsv1.Deployment) {
 	}
 }
 
-// OwnedFields are the fields of an object that Slipway applied, as the API server notes them (fieldsV1); nil when it applied none.
+// OwnedFields returns the fields of an object that Slipway applied, as the API server records them (fieldsV1); nil if
+// it applied none.
 func OwnedFields(object metav1.Object) []byte {
 	for _, entry := range object.GetManagedFields() {
 		if isOurs(entry) && entry.FieldsV1 != nil {
@@ -128,7 +131,8 @@ func ownedBy(object metav1.Object) *fieldpath.Set {
 }
 
 func isOurs(entry metav1.ManagedFieldsEntry) bool {
-	return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+	return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply &&
+		entry.Subresource == ""
 }
 
 func ownedFields(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
@@ -141,7 +145,8 @@ func ownedFields(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
 
 const maxDriftFields = 3
 
-// DriftOf says who has changed what of an object. A field that somebody removed has no owner: then nobody is named.
+// DriftOf returns which field managers have changed which fields of an object. A removed field has no owner, so its
+// change has no manager.
 func DriftOf(kind string, object metav1.Object) []kuscia.Drift {
 	ours := ownedBy(object)
 	var since time.Time
@@ -156,7 +161,7 @@ func DriftOf(kind string, object metav1.Object) []kuscia.Drift {
 		if isOurs(entry) || entry.Subresource != "" || entry.Time != nil && entry.Time.Time.Before(since) {
 			continue
 		}
-		if fields := changed(ownedFields(entry).Difference(ours).Leaves()); len(fields) > 0 {
+		if fields := changedFields(ownedFields(entry).Difference(ours).Leaves()); len(fields) > 0 {
 			fields = fields[:min(len(fields), maxDriftFields)]
 			all = append(all, kuscia.Drift{Object: name, Manager: entry.Manager, Fields: fields, At: entry.Time})
 		}
@@ -168,12 +173,12 @@ func DriftOf(kind string, object metav1.Object) []kuscia.Drift {
 	return all
 }
 
-// changed names the fields that may have been Slipway's: labels and annotations of other names never were.
-func changed(set *fieldpath.Set) (fields []string) {
+// changedFields returns the fields that may have been Slipway's: labels and annotations of other domains never were.
+func changedFields(set *fieldpath.Set) (fields []string) {
 	set.Iterate(func(path fieldpath.Path) {
 		text := strings.TrimPrefix(path.String(), ".")
 		if text == "spec.replicas" || text == "spec.paused" {
-			return // they are anybody's
+			return // every client may change them
 		}
 		foreign := strings.Contains(text, "metadata.annotations") || strings.Contains(text, "metadata.labels")
 		if foreign && !strings.Contains(text, "slipway.io/") && !strings.Contains(text, "kuscia.secretflow/") {
@@ -185,24 +190,26 @@ func changed(set *fieldpath.Set) (fields []string) {
 	return fields
 }
 
-// ReasonObjectsDrifted: somebody else has changed what a party runs.
+// ReasonObjectsDrifted: another client has changed objects of a party.
 const ReasonObjectsDrifted = "ObjectsDrifted"
 
-// After restoreAtOnce restorations against one field manager each next one waits twice as long. No change for restoreForget resets that.
+// After restoreAtOnce restorations against one field manager, the pause before the next one starts at restoreShortest
+// and doubles up to restoreLongest. The count is reset after restoreForget without a change.
 const (
 	restoreAtOnce   = 3
 	restoreShortest = 5 * time.Minute
 	restoreLongest  = time.Hour
 	restoreForget   = 2 * time.Hour
-	// maxRestorations is how many field managers are remembered for each party.
+	// maxRestorations is the maximum number of field managers remembered for each party.
 	maxRestorations = 5
 )
 
-// managerOf is who has changed something, as far as the API server says.
+// managerOf returns the field manager of a change; "somebody", which is stored in the status, if the API server has
+// none.
 func managerOf(d kuscia.Drift) string { return cmp.Or(d.Manager, "somebody") }
 
 func describe(d kuscia.Drift) string {
-	text := fmt.Sprintf("%s has changed %s", managerOf(d), d.Object)
+	text := fmt.Sprintf("%s has changed %s", cmp.Or(d.Manager, "another client"), d.Object)
 	if len(d.Fields) > 0 {
 		text += " (" + strings.Join(d.Fields, ", ") + ")"
 	}
@@ -212,17 +219,17 @@ func describe(d kuscia.Drift) string {
 	return text
 }
 
-// Restoring notes that an operation begins to put back what others have changed: of each of them how often that was.
-func Restoring(kd *kuscia.KusciaDeployment, at time.Time) {
+// RecordRestoration counts, for each field manager, that an operation begins to revert its changes.
+func RecordRestoration(kd *kuscia.KusciaDeployment, at time.Time) {
 	for _, p := range Members(kd) {
 		if entry := statusOf(kd, p); len(entry.Drift) > 0 {
-			entry.Restorations = restored(entry.Restorations, entry.Drift, at)
+			entry.Restorations = countRestorations(entry.Restorations, entry.Drift, at)
 			setStatus(kd, p, entry)
 		}
 	}
 }
 
-func restored(known []kuscia.Restoration, drift []kuscia.Drift, at time.Time) []kuscia.Restoration {
+func countRestorations(known []kuscia.Restoration, drift []kuscia.Drift, at time.Time) []kuscia.Restoration {
 	counts := map[string]kuscia.Restoration{}
 	for _, r := range known {
 		if at.Sub(r.LastAt.Time) < restoreForget {
@@ -242,7 +249,8 @@ func restored(known []kuscia.Restoration, drift []kuscia.Drift, at time.Time) []
 	return all[:min(len(all), maxRestorations)]
 }
 
-// restoreNotBefore is when a party's drift is put back at the earliest, the zero time: at once; against is whom it waits for.
+// restoreNotBefore returns the earliest time at which a party's drift is reverted, the zero time for at once; against
+// is the manager that causes the delay.
 func restoreNotBefore(e kuscia.PartyDeploymentStatus) (at time.Time, against kuscia.Restoration) {
 	for _, d := range e.Drift {
 		for _, r := range e.Restorations {
@@ -258,20 +266,20 @@ func restoreNotBefore(e kuscia.PartyDeploymentStatus) (at time.Time, against kus
 	return at, against
 }
 
-// whyDrifted says what others have changed of a party, and when it is put back.
-func whyDrifted(e kuscia.PartyDeploymentStatus) string {
+// driftMessage describes the drift of a party, and when it is reverted.
+func driftMessage(e kuscia.PartyDeploymentStatus) string {
 	text := describe(e.Drift[0])
 	if more := len(e.Drift) - 1; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	if at, against := restoreNotBefore(e); !at.IsZero() {
-		text += fmt.Sprintf("; it was put back %d times already, so the next time is %s: stop %s, or change the serving instead",
+		text += fmt.Sprintf("; already restored %d times, next at %s: stop %s, or change the serving instead",
 			against.Count, timeText(at), against.Manager)
 	}
 	return text
 }
 
-// drifted says what of a serving somebody else has changed, "" when nothing, and when it is put back at the earliest.
+// drifted describes the drift of a serving, "" if there is none, and returns the earliest time at which it is reverted.
 func drifted(kd *kuscia.KusciaDeployment) (why string, notBefore time.Time) {
 	for _, p := range Members(kd) {
 		entry := statusOf(kd, p)

@@ -21,8 +21,9 @@ func entry(manager, subresource, fields string, at time.Time) metav1.ManagedFiel
 		operation = metav1.ManagedFieldsOperationApply
 	}
 	stamp := metav1.NewTime(at)
-	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, Time: &stamp, FieldsType: "FieldsV1",
-		FieldsV1: metav1.NewFieldsV1(fields)}
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, Time: &stamp,
+		FieldsType: "FieldsV1",
+		FieldsV1:   metav1.NewFieldsV1(fields)}
 }
 
 const (
@@ -40,20 +41,26 @@ func TestDriftOf(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		want    []kuscia.Drift
 	}{
-		"set image": {"who has taken a field over has changed it", []metav1.ManagedFieldsEntry{applied, entry("kubectl-set", "", imageField, later)},
+		"set image": {"the manager that took over a field has changed it",
+			[]metav1.ManagedFieldsEntry{applied, entry("kubectl-set", "", imageField, later)},
 			[]kuscia.Drift{{Object: "Deployment/s1", Manager: "kubectl-set", Fields: []string{paths}, At: &edited}}},
-		"removed": {"a field that is gone has no owner", []metav1.ManagedFieldsEntry{applied}, []kuscia.Drift{{Object: "Deployment/s1"}}},
-		"controllers": {"status and size are nobody's edit, nor are annotations of others",
-			[]metav1.ManagedFieldsEntry{applied, entry("kubectl-set", "", imageField, later), entry("kubectl-edit", "", sizeField, later), entry("autoscaler", "scale", sizeField, later),
+		"removed": {"a removed field has no owner", []metav1.ManagedFieldsEntry{applied},
+			[]kuscia.Drift{{Object: "Deployment/s1"}}},
+		"controllers": {"status, size and annotations of other domains are no drift",
+			[]metav1.ManagedFieldsEntry{applied, entry("kubectl-set", "", imageField, later),
+				entry("kubectl-edit", "", sizeField, later), entry("autoscaler", "scale", sizeField, later),
 				entry("kube-controller-manager", "status", `{"f:status":{"f:replicas":{}}}`, later),
-				entry("kube-controller-manager", "", `{"f:metadata":{"f:annotations":{"f:deployment.kubernetes.io/revision":{}}}}`, later)},
+				entry("kube-controller-manager", "",
+					`{"f:metadata":{"f:annotations":{"f:deployment.kubernetes.io/revision":{}}}}`, later)},
 			[]kuscia.Drift{{Object: "Deployment/s1", Manager: "kubectl-set", Fields: []string{paths}, At: &edited}}},
-		"before": {"what stood before the last apply was not changed since", []metav1.ManagedFieldsEntry{applied, entry("injector", "", imageField, noon.Add(-time.Hour))},
+		"before": {"fields written before the last apply are no drift",
+			[]metav1.ManagedFieldsEntry{applied, entry("injector", "", imageField, noon.Add(-time.Hour))},
 			[]kuscia.Drift{{Object: "Deployment/s1"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tc.want, serving.DriftOf("Deployment", &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "s1", ManagedFields: tc.entries}}), tc.reason)
+			require.Equal(t, tc.want, serving.DriftOf("Deployment",
+				&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "s1", ManagedFields: tc.entries}}), tc.reason)
 		})
 	}
 }
@@ -61,7 +68,8 @@ func TestDriftOf(t *testing.T) {
 func TestKeepSize(t *testing.T) {
 	t.Parallel()
 	sized := func(asked string, entries ...metav1.ManagedFieldsEntry) *appsv1.Deployment {
-		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{serving.AnnotationReplicas: asked}, ManagedFields: entries},
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{serving.AnnotationReplicas: asked}, ManagedFields: entries},
 			Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}
 	}
 	ours := entry(serving.FieldManager, "", sizeField, noon)
@@ -71,10 +79,11 @@ func TestKeepSize(t *testing.T) {
 		is     *appsv1.Deployment
 		keeps  bool
 	}{
-		"ours":                {"a size that is left out would go back to 1", sized("2", ours), false},
-		"an autoscaler's":     {"who has changed the size keeps it", sized("2", theirs), true},
-		"asked anew":          {"another size than before is the serving's word", sized("1", theirs), false},
-		"of an earlier build": {"nothing says what was asked", sized("", theirs), false},
+		"ours": {"Slipway keeps the ownership of its own size: leaving it out would reset it to 1",
+			sized("2", ours), false},
+		"an autoscaler's":     {"a size set by another client is kept", sized("2", theirs), true},
+		"another size":        {"the serving requests another size than before", sized("1", theirs), false},
+		"of an earlier build": {"the previously requested size is unknown", sized("", theirs), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,9 +97,12 @@ func TestKeepSize(t *testing.T) {
 func TestAppliedDigest(t *testing.T) {
 	t.Parallel()
 	of := func(change func(d *appsv1.Deployment)) string {
-		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "s1", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}},
-			Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
-				{Name: "main", Image: "app:one", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}}}}}}}
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "s1", Labels: map[string]string{"a": "b"},
+			Annotations: map[string]string{"c": "d"}},
+			Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)),
+				Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
+					{Name: "main", Image: "app:one", Env: []corev1.EnvVar{{Name: "A", Value: "1"},
+						{Name: "B", Value: "2"}}}}}}}}
 		change(d)
 		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
 		require.NoError(t, err)
@@ -98,23 +110,28 @@ func TestAppliedDigest(t *testing.T) {
 		require.NoError(t, err)
 		again, err := runtime.DefaultUnstructuredConverter.ToUnstructured(d)
 		require.NoError(t, err)
-		require.Equal(t, again, fields, "the fields are left as they are")
+		require.Equal(t, again, fields, "the fields are not modified")
 		return digest
 	}
 	same := of(func(*appsv1.Deployment) {})
-	require.Equal(t, "1b76b0b76f4a15c2", same, "what an earlier build has applied is not taken for changed")
+	require.Equal(t, "1b76b0b76f4a15c2", same, "objects applied by an earlier build do not count as changed")
 	for name, tc := range map[string]struct {
 		reason string
 		change func(d *appsv1.Deployment)
 		same   bool
 	}{
-		"image": {"it is Slipway's", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:two" }, false},
-		"label": {"it is Slipway's", func(d *appsv1.Deployment) { d.Labels["a"] = "x" }, false},
-		"size":  {"it may be an autoscaler's", func(d *appsv1.Deployment) { d.Spec.Replicas = nil }, true},
-		"claim": {"it comes and goes with an operation", func(d *appsv1.Deployment) {
-			d.Labels[workloadops.LabelClaimed], d.Annotations[workloadops.AnnotationClaimedBy] = workloadops.LabelClaimedValue, "me"
+		"image": {"Slipway owns the field", func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Image = "app:two"
+		}, false},
+		"label": {"Slipway owns the field", func(d *appsv1.Deployment) { d.Labels["a"] = "x" }, false},
+		"size":  {"an autoscaler may set it", func(d *appsv1.Deployment) { d.Spec.Replicas = nil }, true},
+		"claim": {"each operation sets and removes it", func(d *appsv1.Deployment) {
+			d.Labels[workloadops.LabelClaimed], d.Annotations[workloadops.AnnotationClaimedBy] =
+				workloadops.LabelClaimedValue, "me"
 		}, true},
-		"status": {"it is the controller's", func(d *appsv1.Deployment) { d.Status.Replicas, d.ResourceVersion, d.UID = 3, "7", "u" }, true},
+		"status": {"the controller writes it", func(d *appsv1.Deployment) {
+			d.Status.Replicas, d.ResourceVersion, d.UID = 3, "7", "u"
+		}, true},
 		"order": {"the API server may keep lists in another order", func(d *appsv1.Deployment) {
 			env := d.Spec.Template.Spec.Containers[0].Env
 			env[0], env[1] = env[1], env[0]
@@ -127,19 +144,19 @@ func TestAppliedDigest(t *testing.T) {
 	}
 }
 
-// drifting is a serving of which kubectl-set has changed bob's image.
+// drifting returns a serving in which kubectl-set has changed bob's image.
 func drifting(restorations ...kuscia.Restoration) *kuscia.KusciaDeployment {
 	kd := pair(&kuscia.Operation{Kind: serving.KindUpdate, Generation: 2, Done: true}, whole, whole)
 	kd.Generation, kd.Finalizers, kd.Status.Served = 2, []string{kuscia.Finalizer}, &kuscia.Served{Digest: "old"}
 	at := metav1.NewTime(noon)
-	kd.Status.PartyDeploymentStatuses["bob"]["s1"] = changed(*whole, func(e *kuscia.PartyDeploymentStatus) {
+	kd.Status.PartyDeploymentStatuses["bob"]["s1"] = changedFields(*whole, func(e *kuscia.PartyDeploymentStatus) {
 		e.Drift = []kuscia.Drift{{Object: "Deployment/s1", Manager: "kubectl-set", Fields: []string{paths}, At: &at}}
 		e.Restorations = restorations
 	})
 	return kd
 }
 
-func TestADriftIsPutBack(t *testing.T) {
+func TestDecide_RevertsDrift(t *testing.T) {
 	t.Parallel()
 	last := metav1.NewTime(noon.Add(time.Minute))
 	why := `party bob: kubectl-set has changed Deployment/s1 (` + paths + `) at 2026-03-01T12:00:00Z`
@@ -148,45 +165,56 @@ func TestADriftIsPutBack(t *testing.T) {
 		known  []kuscia.Restoration
 		wait   time.Time
 	}{
-		"first":     {"it is put back at once", nil, time.Time{}},
-		"third":     {"so is the next one", []kuscia.Restoration{{Manager: "kubectl-set", Count: 2, LastAt: last}}, time.Time{}},
-		"fourth":    {"whoever does it again and again is not fought without end", []kuscia.Restoration{{Manager: "kubectl-set", Count: 3, LastAt: last}}, last.Add(5 * time.Minute)},
-		"sixth":     {"the pause doubles", []kuscia.Restoration{{Manager: "kubectl-set", Count: 5, LastAt: last}}, last.Add(20 * time.Minute)},
-		"hundredth": {"up to an hour", []kuscia.Restoration{{Manager: "kubectl-set", Count: 99, LastAt: last}}, last.Add(time.Hour)},
-		"another":   {"others are counted by themselves", []kuscia.Restoration{{Manager: "flux", Count: 99, LastAt: last}}, time.Time{}},
+		"first": {"it is reverted at once", nil, time.Time{}},
+		"third": {"the third time is reverted at once, too",
+			[]kuscia.Restoration{{Manager: "kubectl-set", Count: 2, LastAt: last}}, time.Time{}},
+		"fourth": {"repeated changes by one manager are reverted with a pause",
+			[]kuscia.Restoration{{Manager: "kubectl-set", Count: 3, LastAt: last}}, last.Add(5 * time.Minute)},
+		"sixth": {"each pause is twice as long",
+			[]kuscia.Restoration{{Manager: "kubectl-set", Count: 5, LastAt: last}}, last.Add(20 * time.Minute)},
+		"hundredth": {"the longest pause is one hour",
+			[]kuscia.Restoration{{Manager: "kubectl-set", Count: 99, LastAt: last}}, last.Add(time.Hour)},
+		"another": {"each manager is counted separately",
+			[]kuscia.Restoration{{Manager: "flux", Count: 99, LastAt: last}}, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, serving.NextAction{Do: serving.DoStart, Kind: serving.KindRecreate, Reason: why, NotBefore: tc.wait}, serving.Decide(drifting(tc.known...)), tc.reason)
+			require.Equal(t, serving.NextAction{Do: serving.DoStart, Kind: serving.KindRecreate, Reason: why,
+				NotBefore: tc.wait}, serving.Decide(drifting(tc.known...)), tc.reason)
 		})
 	}
 	kd := drifting()
 	kd.Status.Operation.Done = false
-	require.Equal(t, serving.DoNothing, serving.Decide(kd).Do, "an operation that is under way comes first")
+	require.Equal(t, serving.DoNothing, serving.Decide(kd).Do, "a running operation comes first")
 }
 
-func TestADriftIsTold(t *testing.T) {
+func TestUpdatePhases_ReportsDrift(t *testing.T) {
 	t.Parallel()
 	kd := drifting()
-	serving.Settle(kd)
-	require.Equal(t, []any{kuscia.PhaseProgressing, serving.ReasonObjectsDrifted}, []any{kd.Status.Phase, kd.Status.Reason})
-	require.Equal(t, `party bob: kubectl-set has changed Deployment/s1 (`+paths+`) at 2026-03-01T12:00:00Z`, kd.Status.Message)
+	serving.UpdatePhases(kd)
+	require.Equal(t, []any{kuscia.PhaseProgressing, serving.ReasonObjectsDrifted},
+		[]any{kd.Status.Phase, kd.Status.Reason})
+	require.Equal(t, `party bob: kubectl-set has changed Deployment/s1 (`+paths+`) at 2026-03-01T12:00:00Z`,
+		kd.Status.Message)
 	require.Equal(t, 1, kd.Status.AvailableParties)
 	kd = drifting(kuscia.Restoration{Manager: "kubectl-set", Count: 3, LastAt: metav1.NewTime(noon)})
-	serving.Settle(kd)
-	require.Contains(t, kd.Status.Message, "it was put back 3 times already, so the next time is 2026-03-01T12:05:00Z: stop kubectl-set, or change the serving instead")
+	serving.UpdatePhases(kd)
+	require.Contains(t, kd.Status.Message, "already restored 3 times, next at 2026-03-01T12:05:00Z: stop "+
+		"kubectl-set, or change the serving instead")
 }
 
-func TestRestorationsAreCounted(t *testing.T) {
+func TestRecordRestoration_CountsPerManager(t *testing.T) {
 	t.Parallel()
 	kd := drifting()
 	of := func() []kuscia.Restoration { return kd.Status.PartyDeploymentStatuses["bob"]["s1"].Restorations }
-	serving.Restoring(kd, noon)
-	serving.Restoring(kd, noon.Add(time.Minute))
-	require.Equal(t, []kuscia.Restoration{{Manager: "kubectl-set", Count: 2, LastAt: metav1.NewTime(noon.Add(time.Minute))}}, of())
+	serving.RecordRestoration(kd, noon)
+	serving.RecordRestoration(kd, noon.Add(time.Minute))
+	require.Equal(t, []kuscia.Restoration{{Manager: "kubectl-set", Count: 2,
+		LastAt: metav1.NewTime(noon.Add(time.Minute))}}, of())
 	require.Empty(t, kd.Status.PartyDeploymentStatuses["alice"]["s1-host"].Restorations, "nothing of alice was changed")
-	serving.Restoring(kd, noon.Add(24*time.Hour))
-	require.Equal(t, []kuscia.Restoration{{Manager: "kubectl-set", Count: 1, LastAt: metav1.NewTime(noon.Add(24 * time.Hour))}}, of(), "after a quiet time it begins anew")
+	serving.RecordRestoration(kd, noon.Add(24*time.Hour))
+	require.Equal(t, []kuscia.Restoration{{Manager: "kubectl-set", Count: 1,
+		LastAt: metav1.NewTime(noon.Add(24 * time.Hour))}}, of(), "the count restarts after two hours without a change")
 }
 
 func TestExpectedOf(t *testing.T) {
@@ -197,9 +225,10 @@ func TestExpectedOf(t *testing.T) {
 	kd.Status.PartyDeploymentStatuses["bob"]["s1"] = bob
 	expected := serving.ExpectedOf(kd, "q")
 	require.Len(t, expected, 1, "alice is on another queue")
-	gone := expected[0].Gone()
-	require.Equal(t, []string{"bob", "s1", "d1", "7"}, []string{gone.Domain, gone.Deployment, gone.Seen.DeploymentUID, gone.Seen.ResourceVersion})
-	require.Equal(t, []string{"Deployment/s1"}, gone.Seen.Missing)
-	require.True(t, serving.Observe(kd, []serving.Observation{gone}, noon), "it is news")
-	require.Empty(t, serving.ExpectedOf(kd, "q"), "what is known to be missing is not asked for again")
+	gone := expected[0].Deleted()
+	require.Equal(t, []string{"bob", "s1", "d1", "7"},
+		[]string{gone.Domain, gone.Deployment, gone.Snapshot.DeploymentUID, gone.Snapshot.ResourceVersion})
+	require.Equal(t, []string{"Deployment/s1"}, gone.Snapshot.Missing)
+	require.True(t, serving.Observe(kd, []serving.Observation{gone}, noon), "the deletion is new")
+	require.Empty(t, serving.ExpectedOf(kd, "q"), "a Deployment known to be missing is not expected")
 }

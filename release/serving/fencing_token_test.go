@@ -11,18 +11,18 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-func TestTokens(t *testing.T) {
+func TestFencingToken_After(t *testing.T) {
 	t.Parallel()
 	order := []struct {
 		reason string
 		token  serving.FencingToken
 	}{
-		{"what nobody has written comes before all", serving.FencingToken{}},
+		{"the zero token comes first", serving.FencingToken{}},
 		{"the creation", serving.FencingToken{Generation: 1, Started: 100}},
-		{"what somebody deleted is put back: another operation of that generation", serving.FencingToken{Generation: 1, Started: 200}},
-		{"an update, whatever the clock says", serving.FencingToken{Generation: 2, Started: 150}},
-		{"its way back", serving.FencingToken{Generation: 2, Started: 150, Back: 1}},
-		{"another try of that generation", serving.FencingToken{Generation: 2, Started: 300}},
+		{"a recreation: another operation of that generation", serving.FencingToken{Generation: 1, Started: 200}},
+		{"an update, whatever its time", serving.FencingToken{Generation: 2, Started: 150}},
+		{"its rollback", serving.FencingToken{Generation: 2, Started: 150, Rollback: 1}},
+		{"another operation of that generation", serving.FencingToken{Generation: 2, Started: 300}},
 	}
 	for i, a := range order {
 		for j, b := range order {
@@ -31,15 +31,17 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-func TestATokenIsReadAsItWasWritten(t *testing.T) {
+func TestTokenOf_ParsesString(t *testing.T) {
 	t.Parallel()
 	object := func(text string) metav1.Object {
-		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{serving.AnnotationToken: text}}}
+		return &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{serving.AnnotationToken: text}}}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		token := serving.FencingToken{
-			Generation: rapid.Int64Range(1, 1<<62).Draw(t, "generation"), Started: rapid.Int64Range(0, 1<<62).Draw(t, "started"),
-			Back: rapid.IntRange(0, 1).Draw(t, "back"),
+			Generation: rapid.Int64Range(1, 1<<62).Draw(t, "generation"),
+			Started:    rapid.Int64Range(0, 1<<62).Draw(t, "started"),
+			Rollback:   rapid.IntRange(0, 1).Draw(t, "back"),
 		}
 		require.Equal(t, token, serving.TokenOf(object(token.String())))
 	})

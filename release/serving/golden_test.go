@@ -16,16 +16,16 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-var update = flag.Bool("update", false, "write what is rendered as what is expected")
+var update = flag.Bool("update", false, "overwrite the golden files with the rendered objects")
 
-// decode reads a document of the home cluster, and nothing in it that its kind does not have.
+// decode strictly decodes a document of the home cluster.
 func decode(t require.TestingT, file string, into any) {
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, yaml.UnmarshalStrict(raw, into), file)
 }
 
-// version puts together what a serving and AppImages of the documents in a folder make.
+// version returns the version of the serving and AppImage documents in a folder.
 func version(t require.TestingT, folder string) serving.Version {
 	var kd kuscia.KusciaDeployment
 	decode(t, filepath.Join(folder, "serving.yaml"), &kd)
@@ -41,7 +41,7 @@ func version(t require.TestingT, folder string) serving.Version {
 	}
 }
 
-// written are a party's objects as YAML documents.
+// written returns a party's objects as YAML documents.
 func written(t require.TestingT, objects serving.Objects) []byte {
 	var out bytes.Buffer
 	write := func(object any) {
@@ -60,14 +60,17 @@ func written(t require.TestingT, objects serving.Objects) []byte {
 	return out.Bytes()
 }
 
-func TestRenderedObjectsAreTheExpectedOnes(t *testing.T) {
+func TestRender_MatchesGoldenFiles(t *testing.T) {
 	t.Parallel()
 	cases := map[string]string{
-		"document":       "the serving and the AppImage of kuscia-deployment.md give the names, ports and environment that the document shows",
-		"document-full":  "what a party has otherwise than its AppImage is taken over for that party alone",
-		"roles":          "roles pick templates and are part of names, a prefix takes the place of the Deployment's name, a network policy says who may call",
-		"two-containers": "containers share the pod's ports, a template that differs between them has a file for each, and paths into JSON variables are followed",
-		"dataproxy":      "a single party with a GRPC port and no input config is a serving too",
+		"document": "the serving and the AppImage of kuscia-deployment.md give the names, ports and environment that " +
+			"the document shows",
+		"document-full": "a party's overrides apply to that party alone",
+		"roles": "roles select templates and are part of names, a prefix replaces the Deployment's name, a network " +
+			"policy limits callers",
+		"two-containers": "containers share the pod's ports, a template that differs between them has one file for " +
+			"each, and paths into JSON variables are resolved",
+		"dataproxy": "a single party with a GRPC port and no input config is a valid serving",
 	}
 	for name, reason := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +93,7 @@ func TestRenderedObjectsAreTheExpectedOnes(t *testing.T) {
 	}
 }
 
-func TestDocumentOfTheStatusFitsTheKind(t *testing.T) {
+func TestKusciaDeployment_DecodesDocumentedStatus(t *testing.T) {
 	t.Parallel()
 	var kd kuscia.KusciaDeployment
 	decode(t, filepath.Join("testdata", "documents", "serving-with-status.yaml"), &kd)
@@ -100,12 +103,14 @@ func TestDocumentOfTheStatusFitsTheKind(t *testing.T) {
 	v := version(t, filepath.Join("testdata", "render", "document"))
 	v.Spec = kd.Spec
 	problems := v.Check()
-	require.Len(t, problems, 1, "the document's full example names a container that its AppImage does not have, and that alone is refused")
+	require.Len(t, problems, 1, "only the container that the AppImage does not have is refused in the document's "+
+		"full example")
 	require.Equal(t, 0, problems[0].Party)
-	require.Contains(t, problems[0].Message, `template.spec has a container "serving", which AppImage secretflow-serving-image does not have: it has secretflow.`)
+	require.Contains(t, problems[0].Message,
+		`template.spec has a container "serving", which AppImage secretflow-serving-image does not have: it has secretflow.`)
 }
 
-func TestConfigurationFileIsSoundJSON(t *testing.T) {
+func TestRender_WritesValidJSONFile(t *testing.T) {
 	t.Parallel()
 	v := version(t, filepath.Join("testdata", "render", "document"))
 	v.Spec.InputConfig = "ends with a quote \" a backslash \\ a bell \a and \""

@@ -2,44 +2,48 @@ package serving
 
 import "time"
 
-// Through is how far a StepCreate has come when it ends.
-type Through string
+// CreatePhase is how far a StepCreate got before it ended.
+type CreatePhase string
 
 const (
-	// ThroughUnknown: nobody says, since its worker has died, or it was stopped. The parties may have been changed.
-	ThroughUnknown Through = ""
-	// ThroughAsked: nothing was written in any party. What the parties answer is whether they can run the version.
-	ThroughAsked Through = "asked"
-	// ThroughBegun: all can, and were begun with. What they answer is whether they run it.
-	ThroughBegun Through = "begun"
+	// CreateUnknown: not reported, because the worker died or the step was stopped. The parties may have been changed.
+	CreateUnknown CreatePhase = ""
+	// CreateChecked: nothing was written in any party. The parties' outcomes are whether they can run the version.
+	CreateChecked CreatePhase = "asked"
+	// CreateApplied: all parties can run the version, and it was applied to all. Their outcomes are whether they run
+	// it.
+	CreateApplied CreatePhase = "begun"
 )
 
-// AtOnce has the parties of a creation be asked and brought to the version by one step (StepCreate), which costs Temporal half as much as two. It is for a creation
-// that nobody waits for in between: every party is there, none has been asked, and nobody has paused it. Otherwise nothing changes.
-func (m *Machine) AtOnce(now time.Time) {
-	if m.s.Apart || m.in.Kind != KindCreate || m.s.Stage != StagePrepare || m.s.Paused != nil || m.s.Inherited || !m.all(func(p PartyState) bool { return p == PartyState{} }) {
+// UseSingleStep lets one step (StepCreate) check all parties of a creation and apply the version to them, which halves
+// the cost in Temporal compared with two steps. It applies only to a creation that needs no waiting in between: every
+// party is reachable, none has been checked yet, and the operation is not paused. Otherwise nothing changes.
+func (m *Machine) UseSingleStep(now time.Time) {
+	if m.s.SingleStepEnded || m.in.Kind != KindCreate || m.s.Stage != StagePrepare || m.s.Paused != nil ||
+		m.s.Inherited || !m.all(func(p PartyState) bool { return p == PartyState{} }) {
 		return
 	}
-	m.s.AtOnce, m.s.Stage, m.s.Committed = true, StageCommit, now
+	m.s.SingleStep, m.s.Stage, m.s.Committed = true, StageCommit, now
 	m.begin(now)
 }
 
-// Apart is told how far a StepCreate has come, and says which step of each party has ended with it. From now on each takes its steps for itself. While nothing was
-// written, or nobody knows, the parties are asked first.
-func (m *Machine) Apart(through Through) (ended Step) {
+// EndSingleStep ends the single step, which got as far as phase, and returns which step of each party has ended with
+// it. From now on each party takes its steps separately. If nothing was written, or the phase is unknown, the parties
+// are checked first.
+func (m *Machine) EndSingleStep(through CreatePhase) (ended Step) {
 	ended = StepPrepare
-	if through == ThroughBegun {
+	if through == CreateApplied {
 		ended = StepApply
 	}
-	if !m.s.AtOnce || m.Over() {
+	if !m.s.SingleStep || m.Finished() {
 		return ended
 	}
-	m.s.AtOnce, m.s.Apart, m.s.Unsure = false, true, through == ThroughUnknown
+	m.s.SingleStep, m.s.SingleStepEnded, m.s.CreateUncertain = false, true, through == CreateUnknown
 	for i := range m.s.Parties {
 		p := &m.s.Parties[i]
-		p.Prepared, p.Begun = through == ThroughBegun, through == ThroughBegun
+		p.Prepared, p.Begun = through == CreateApplied, through == CreateApplied
 	}
-	if through != ThroughBegun {
+	if through != CreateApplied {
 		m.s.Stage, m.s.Committed = StagePrepare, time.Time{}
 	}
 	return ended

@@ -14,44 +14,47 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Verb is what a person can ask of an operation on a serving.
+// Verb is a command of a user to an operation on a serving.
 type Verb = audit.Verb
 
 const (
-	// VerbApprove has the party begin that waits for an approval.
+	// VerbApprove starts the party that waits for an approval.
 	VerbApprove Verb = "approve"
-	// VerbPause holds the operation: no other party begins.
+	// VerbPause pauses the operation: no further party starts.
 	VerbPause Verb = "pause"
-	// VerbResume goes on after a pause.
+	// VerbResume continues after a pause.
 	VerbResume Verb = "resume"
-	// VerbStop ends an update: every party goes back to the version of before.
+	// VerbStop ends an update: every party is rolled back to the previous version.
 	VerbStop Verb = "stop"
 )
 
-// Verbs are all verbs, in the order in which people read them.
+// Verbs are all verbs, in the order in which they are shown to users.
 var Verbs = []Verb{VerbApprove, VerbPause, VerbResume, VerbStop}
 
-// Command is a verb with its payload. All fields but Verb are optional.
+// Command is a verb with its parameters. All fields except Verb are optional.
 type Command struct {
 	Verb   Verb   `json:"verb"`
 	Actor  string `json:"actor,omitempty"`
 	Via    string `json:"via,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Key    string `json:"key,omitempty"`
-	// Party is who is approved, as PartyName calls it, Gate the token of that as it was seen; "" is whoever waits now.
+	// Party is the approved party, in the format of PartyName, Gate its approval gate as last shown; "" means the party
+	// that waits now.
 	Party string `json:"party,omitempty"`
 	Gate  string `json:"gate,omitempty"`
 }
 
 func (c Command) entry(now time.Time) audit.Entry {
-	return audit.Entry{At: stamped(now).Time, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Party: c.Party, Reason: c.Reason, Key: c.Key}
+	return audit.Entry{At: wholeSeconds(now).Time, Actor: c.Actor, Via: c.Via, Verb: c.Verb, Party: c.Party,
+		Reason: c.Reason, Key: c.Key}
 }
 
 const maxShownHistory = 20
 
-// Command carries out a verb and notes it in the history, refused ones too. A refusal changes nothing and says what can be done instead.
+// Command executes a verb and records it in the history, including refused ones. A refusal changes nothing; its text
+// says what to do instead.
 func (m *Machine) Command(c Command, now time.Time) (audit.Outcome, string) {
-	return m.s.Log.Take(c.entry(now), c, func(e *audit.Entry) (done, refusal string) {
+	return m.s.Log.Apply(c.entry(now), c, func(e *audit.Entry) (done, refusal string) {
 		if i, waits := m.waitingParty(); waits && c.Party == "" && c.Verb == VerbApprove {
 			c.Party = m.in.Parties[i].Name()
 			e.Party = c.Party
@@ -63,20 +66,20 @@ func (m *Machine) Command(c Command, now time.Time) (audit.Outcome, string) {
 	})
 }
 
-// Refuse notes a command that could not be read.
+// Refuse records a command that could not be decoded.
 func (m *Machine) Refuse(c Command, why string, now time.Time) {
 	e := c.entry(now)
 	e.Outcome, e.Message = audit.Refused, why
-	m.s.Log.Note(e)
+	m.s.Log.Append(e)
 }
 
-// Audit is the log of what people have sent.
+// Audit returns the log of commands.
 func (m *Machine) Audit() *audit.Log { return &m.s.Log }
 
-// carryOut does what the state allows: either done or refusal is set.
+// carryOut executes a command if the state allows it: either done or refusal is set.
 func (m *Machine) carryOut(c Command, now time.Time) (done, refusal string) {
-	if m.Over() {
-		return "", "the operation is over: " + m.Message()
+	if m.Finished() {
+		return "", "the operation has ended: " + m.Message()
 	}
 	switch c.Verb {
 	case VerbApprove:
@@ -96,38 +99,39 @@ func (m *Machine) approve(c Command, now time.Time) (done, refusal string) {
 	i, waits := m.waitingParty()
 	switch {
 	case !waits && (c.Gate != "" || c.Party != ""):
-		return "", "what is approved is not waited for any more: " + m.Message()
+		return "", "stale approval: no party waits for it any more: " + m.Message()
 	case !waits:
-		return "", "no approval is waited for now: " + m.Message()
+		return "", "no party is waiting for an approval: " + m.Message()
 	case c.Party != m.in.Parties[i].Name():
-		return "", fmt.Sprintf("meant for party %s, but it is %s that waits: look at it again", c.Party, m.in.Parties[i].Name())
+		return "", fmt.Sprintf("the approval is for party %s, but party %s is waiting. Review and retry", c.Party,
+			m.in.Parties[i].Name())
 	case c.Gate != "" && c.Gate != m.gate(i):
-		return "", fmt.Sprintf("the gate is of something else: party %s waits now: look at it again", m.in.Parties[i].Name())
+		return "", fmt.Sprintf("stale approval: party %s is waiting now. Review and retry", m.in.Parties[i].Name())
 	case m.s.Paused != nil:
-		return "", "it is paused: resume it, then approve"
+		return "", "the operation is paused: resume it, then approve"
 	}
 	m.s.Parties[i].Approved = true
 	m.restartClocks(now)
-	return fmt.Sprintf("party %s is approved: it begins", m.in.Parties[i].Name()), ""
+	return fmt.Sprintf("party %s is approved and starts", m.in.Parties[i].Name()), ""
 }
 
 func (m *Machine) pause(c Command, now time.Time) (done, refusal string) {
 	switch {
 	case m.in.Kind == KindDelete:
-		return "", "a deletion cannot be held: what the parties run is being removed"
+		return "", "a deletion cannot be paused: the parties' objects are being deleted"
 	case m.in.Kind == KindRecreate:
-		return "", "what somebody has deleted is being put back: there is nothing to hold"
-	case m.s.Stage == StageBack:
-		return "", "it is on its way back: that cannot be held, wait until it is over"
+		return "", "a recreation cannot be paused: the parties' objects are being restored"
+	case m.s.Stage == StageRollback:
+		return "", "a rollback cannot be paused: wait until it ends"
 	case m.s.Paused != nil:
-		return "", fmt.Sprintf("it is paused already, %s: resume goes on", m.s.Paused.By)
-	case m.s.AtOnce:
-		return "", "the parties are asked and brought to it in one go: there is nothing to hold in between"
+		return "", fmt.Sprintf("already paused %s: send resume to continue", m.s.Paused.By)
+	case m.s.SingleStep:
+		return "", "the parties are checked and updated in one step, which cannot be paused"
 	case m.s.Stage == StageCommit && m.all(func(p PartyState) bool { return p.Begun }):
-		return "", "every party has begun with it: there is nothing left to hold" + m.insteadOfWaiting()
+		return "", "every party has started: there is nothing left to pause" + m.alternativeText()
 	}
-	m.s.Paused = &Hold{By: byWhom(c), Since: now}
-	return "no party begins until it is resumed; what has begun goes on", ""
+	m.s.Paused = &Pause{By: actorText(c), Since: now}
+	return "no party starts until it is resumed; parties that have started continue", ""
 }
 
 func (m *Machine) resume(now time.Time) (done, refusal string) {
@@ -136,62 +140,64 @@ func (m *Machine) resume(now time.Time) (done, refusal string) {
 	}
 	m.s.Paused = nil
 	m.restartClocks(now)
-	return "it goes on", ""
+	return "resumed", ""
 }
 
-// stop takes an update back in all parties: it is all or nothing. Nothing else has a version of before.
+// stop rolls an update back in all parties, since an update is all or nothing. No other operation has a previous
+// version.
 func (m *Machine) stop(c Command) (done, refusal string) {
 	switch {
 	case m.in.Kind == KindCreate:
-		return "", "nothing ran before it, so that there is nothing to go back to: delete the serving, or update it to what is to run"
+		return "", "a creation has no previous version to roll back to: delete the serving, or update it"
 	case m.in.Kind == KindRecreate:
-		return "", "what somebody has deleted is being put back: delete the serving if it is not to run any more"
+		return "", "a recreation cannot be stopped: delete the serving if it should not run any more"
 	case m.in.Kind == KindDelete:
-		return "", "a deletion cannot be taken back: create the serving again when it is gone"
-	case m.s.Stage == StageBack:
-		return "", "every party is on its way back already: wait until that is over"
+		return "", "a deletion cannot be undone: create the serving again when it has been deleted"
+	case m.s.Stage == StageRollback:
+		return "", "every party is being rolled back already: wait until that ends"
 	case m.s.Stage == StagePrepare && !m.s.Inherited:
-		m.s.Stage, m.s.Paused = StageOver, nil
-		m.s.Reason, m.s.Message = ReasonUpdateRolledBack, "stopped "+byWhom(c)+"; nothing was changed in any party"
+		m.s.Stage, m.s.Paused = StageDone, nil
+		m.s.Reason, m.s.Message = ReasonUpdateRolledBack, "stopped "+actorText(c)+"; nothing was changed in any party"
 		return "it ends: nothing was changed in any party", ""
 	}
-	m.goBack("stopped " + byWhom(c))
-	return "every party goes back to the version of before", ""
+	m.rollBack("stopped " + actorText(c))
+	return "every party goes back to the previous version", ""
 }
 
-// byWhom says who sent a command, and why: "by ann: the numbers are bad".
-func byWhom(c Command) string {
-	text := "by " + cmp.Or(c.Actor, "somebody")
+// actorText returns who sent a command, and why: "by ann: the numbers are bad".
+func actorText(c Command) string {
+	text := "by " + cmp.Or(c.Actor, "an unnamed user")
 	if c.Reason != "" {
 		text += ": " + c.Reason
 	}
 	return text
 }
 
-// History is what people have sent, oldest first, as a KusciaDeployment shows it.
+// History returns the commands of users, oldest first, as a KusciaDeployment shows them.
 func (m *Machine) History() []kuscia.AuditEntry {
 	var shown []kuscia.AuditEntry
 	for _, e := range m.s.Log.Entries {
-		shown = append(shown, kuscia.AuditEntry{At: metav1.NewTime(e.At), Actor: e.Actor, Via: e.Via, Verb: string(e.Verb), Party: e.Party,
+		shown = append(shown, kuscia.AuditEntry{At: metav1.NewTime(e.At), Actor: e.Actor, Via: e.Via,
+			Verb: string(e.Verb), Party: e.Party,
 			Reason: e.Reason, Key: e.Key, Outcome: string(e.Outcome), Message: e.Message})
 	}
 	return shown
 }
 
-// last are the newest entries of a history, this many at most.
-func last(history []kuscia.AuditEntry, most int) []kuscia.AuditEntry {
+// newestEntries returns at most that many of the newest entries of a history.
+func newestEntries(history []kuscia.AuditEntry, most int) []kuscia.AuditEntry {
 	return slices.Clone(history[max(len(history)-most, 0):])
 }
 
-// The kinds of waits for a person, as rollouts call them.
+// The kinds of waits for a user, with the same names as for rollouts.
 const (
-	// WaitApproval: somebody says whether the next party begins.
+	// WaitApproval: the next party starts after an approval.
 	WaitApproval = "approval"
-	// WaitResume: somebody has paused the operation.
+	// WaitResume: the operation is paused until it is resumed.
 	WaitResume = "resume"
 )
 
-// The reasons of a status while a person is waited for.
+// The reasons of a status while the operation waits for a user.
 const (
 	ReasonWaitingForApproval = "WaitingForApproval"
 	ReasonPaused             = "Paused"
@@ -199,76 +205,81 @@ const (
 
 var waitReasons = map[string]string{WaitApproval: ReasonWaitingForApproval, WaitResume: ReasonPaused}
 
-// needsApproval says whether a person is asked before a party begins: before each but the first.
+// needsApproval reports whether a party needs an approval before it starts: each one except the first.
 func (m *Machine) needsApproval(party int) bool {
 	p := m.in.Policy
-	return m.in.Kind == KindUpdate && p.Order == OrderSequential && p.Approval == ApprovalBetweenParties && m.sequence()[0] != party
+	return m.in.Kind == KindUpdate && p.Order == OrderSequential && p.Approval == ApprovalBetweenParties &&
+		m.sequence()[0] != party
 }
 
-// waitingParty is the place of the party for which an approval is waited for; false when for none.
+// waitingParty returns the index of the party that waits for an approval; false if there is none.
 func (m *Machine) waitingParty() (party int, waits bool) {
 	if m.s.Stage != StageCommit {
 		return 0, false
 	}
 	for i, p := range m.s.Parties {
-		if !p.Asked.IsZero() && !p.Approved {
+		if !p.ApprovalSince.IsZero() && !p.Approved {
 			return i, true
 		}
 	}
 	return 0, false
 }
 
-// waitsForPerson says that the operation waits for a person.
+// waitsForPerson reports whether the operation waits for a user.
 func (m *Machine) waitsForPerson() bool {
 	_, waits := m.waitingParty()
-	return waits || m.s.Paused != nil && !m.Over()
+	return waits || m.s.Paused != nil && !m.Finished()
 }
 
-// WaitingFor is the person whom the operation waits for, and what they are to send; nil when it waits for nobody.
+// WaitingFor returns the decision of a user that the operation waits for, and the command to send; nil if there is
+// none.
 func (m *Machine) WaitingFor() *kuscia.WaitingFor {
 	if !m.waitsForPerson() {
 		return nil
 	}
 	if m.s.Paused != nil {
-		return &kuscia.WaitingFor{Kind: WaitResume, Since: stamped(m.s.Paused.Since), Message: fmt.Sprintf(
-			"it is paused since %s, %s: no party begins until `slipway serving resume %s`, or the signal `resume`%s",
-			timeText(m.s.Paused.Since), m.s.Paused.By, m.in.ID, m.insteadOfWaiting())}
+		return &kuscia.WaitingFor{Kind: WaitResume, Since: wholeSeconds(m.s.Paused.Since), Message: fmt.Sprintf(
+			"paused since %s %s: no party starts until `slipway serving resume %s` or the signal `resume`%s",
+			timeText(m.s.Paused.Since), m.s.Paused.By, m.in.ID, m.alternativeText())}
 	}
 	i, _ := m.waitingParty()
-	name, since, applied := m.in.Parties[i].Name(), m.s.Parties[i].Asked, 0
+	name, since, applied := m.in.Parties[i].Name(), m.s.Parties[i].ApprovalSince, 0
 	for _, p := range m.s.Parties {
 		if p.Applied {
 			applied++
 		}
 	}
-	return &kuscia.WaitingFor{Kind: WaitApproval, Since: stamped(since), Party: name, Gate: m.gate(i), Message: fmt.Sprintf(
-		"party %s waits for an approval since %s, and %d of %d parties run the new version: "+
-			"`slipway serving approve %s`, or the signal `approve`, has it begin%s",
-		name, timeText(since), applied, len(m.s.Parties), m.in.ID, m.insteadOfWaiting())}
+	return &kuscia.WaitingFor{Kind: WaitApproval, Since: wholeSeconds(since), Party: name, Gate: m.gate(i),
+		Message: fmt.Sprintf(
+			"party %s has been waiting for an approval since %s; %d of %d parties run the new version: "+
+				"`slipway serving approve %s` or the signal `approve` starts it%s",
+			name, timeText(since), applied, len(m.s.Parties), m.in.ID, m.alternativeText())}
 }
 
-// insteadOfWaiting is what else a person can send.
-func (m *Machine) insteadOfWaiting() string {
+// alternativeText returns the other command that a user can send.
+func (m *Machine) alternativeText() string {
 	if m.in.Kind == KindUpdate {
-		return "; `stop` has everybody go back"
+		return "; `stop` rolls every party back"
 	}
 	return ""
 }
 
-// gate stands for one party's turn in one operation.
+// gate returns the approval gate of one party in one operation.
 func (m *Machine) gate(party int) string {
-	return workloadops.Gate(m.run, m.in.UID, strconv.FormatInt(m.in.Generation, 10), m.in.TargetDigest, strconv.Itoa(party))
+	return workloadops.Gate(m.run, m.in.UID, strconv.FormatInt(m.in.Generation, 10), m.in.TargetDigest,
+		strconv.Itoa(party))
 }
 
-// restartClocks notes that a person has let the operation go on: for who has not begun, time counts from now on.
+// restartClocks records that a user has let the operation continue: the deadlines of parties that have not started
+// count from now.
 func (m *Machine) restartClocks(now time.Time) {
 	for i := range m.s.Parties {
 		if !m.s.Parties[i].Begun {
-			m.s.Parties[i].Freed = now
+			m.s.Parties[i].ResumedAt = now
 		}
 	}
 }
 
-func stamped(at time.Time) metav1.Time { return metav1.NewTime(at.UTC().Truncate(time.Second)) }
+func wholeSeconds(at time.Time) metav1.Time { return metav1.NewTime(at.UTC().Truncate(time.Second)) }
 
 func timeText(at time.Time) string { return at.UTC().Format(time.RFC3339) }

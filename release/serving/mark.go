@@ -17,27 +17,31 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Annotations of ours on what a party runs.
+// Slipway's annotations on the objects of a party.
 const (
-	// AnnotationContent is the digest of what an object was last told to be: the same content is not written again.
+	// AnnotationContent is the digest of the content that was last written to an object: the same content is not
+	// written again.
 	AnnotationContent = "slipway.io/serving-content"
-	// AnnotationApplied is the digest of the fields that Slipway owned right after it applied them: another digest means that somebody
-	// changed one.
+	// AnnotationApplied is the digest of the fields that Slipway owned right after it applied them: if their current
+	// digest differs, another client has changed one.
 	AnnotationApplied = "slipway.io/serving-applied"
-	// AnnotationToken is the fencing token of the step that wrote an object last: a step with an earlier token leaves it alone.
+	// AnnotationToken is the fencing token of the step that last wrote an object: a step with an earlier token does not
+	// touch it.
 	AnnotationToken = "slipway.io/serving-token"
-	// AnnotationVersion of a Deployment is the digest of the version that it is of.
+	// AnnotationVersion of a Deployment is the digest of the version that it was rendered from.
 	AnnotationVersion = "slipway.io/serving-version"
-	// AnnotationObjects of a Deployment names what belongs to it, so that whoever watches sees what is missing: "Service/a,ConfigMap/b".
+	// AnnotationObjects of a Deployment lists the objects that belong to it, so that a watcher can detect missing ones:
+	// "Service/a,ConfigMap/b".
 	AnnotationObjects = "slipway.io/serving-objects"
 	// AnnotationEngine of a Deployment is the engine whose worker wrote it.
 	AnnotationEngine = "slipway.io/serving-engine"
-	// AnnotationReplicas of a Deployment is the size that the serving last asked for: while that stays, the size belongs to whoever changed
-	// it.
+	// AnnotationReplicas of a Deployment is the size that the serving last requested: while that is unchanged, Slipway
+	// keeps a size set by another client.
 	AnnotationReplicas = "slipway.io/serving-replicas"
 )
 
-// Mark writes onto a party's objects which version they are of, and onto the Deployment its claim and what belongs to it.
+// Mark sets the annotations and labels on a party's objects: content digest and fencing token on all of them; version,
+// engine, claim, size and the list of objects on the Deployment.
 func Mark(o Objects, req PartyRequest, engine string) {
 	token := req.Token().String()
 	var belongs []string
@@ -61,23 +65,25 @@ func Mark(o Objects, req PartyRequest, engine string) {
 	d.Labels[workloadops.LabelClaimed] = workloadops.LabelClaimedServing
 }
 
-// stamp notes the digest of an object's content, its labels and annotations with it, and the fencing token.
+// stamp records the digest of an object's content, including its labels and annotations, and the fencing token.
 func stamp(meta *metav1.ObjectMeta, content any, token string) {
-	raw, _ := json.Marshal([]any{meta.Labels, meta.Annotations, content}) // it can be: these are Kubernetes' own types
+	// cannot fail: these are Kubernetes' own types
+	raw, _ := json.Marshal([]any{meta.Labels, meta.Annotations, content})
 	meta.Annotations[AnnotationContent], meta.Annotations[AnnotationToken] = shortDigest(raw), token
 }
 
-// Owner is how an object that is already there stands to a serving.
+// Owner is the relation of an existing object to a serving.
 type Owner string
 
-// The owners.
+// The owners: OwnerSame is this serving, OwnerFormer a deleted serving of the same name, whose objects are being
+// removed, OwnerForeign anything else.
 const (
 	OwnerSame    Owner = "same"
 	OwnerFormer  Owner = "former"
 	OwnerForeign Owner = "foreign"
 )
 
-// OwnerOf says whose an object is: this serving's, that of a former serving of the same name, which is being removed, or somebody else's.
+// OwnerOf returns the owner of an object with respect to the serving of that ID and UID.
 func OwnerOf(object metav1.Object, id, uid string) Owner {
 	labels := object.GetLabels()
 	switch {
@@ -89,9 +95,10 @@ func OwnerOf(object metav1.Object, id, uid string) Owner {
 	return OwnerSame
 }
 
-// MayTake says whether an operation may write on a Deployment with this claim: older operations on the same serving have given way. Those of
-// another engine, which has a serving of the same name, have not.
-func MayTake(claim string, req PartyRequest) bool {
+// MayClaim reports whether an operation may write a Deployment with this claim: it may take over claims of older
+// operations on the same serving, which have given way, but not those of another engine, which has a serving of the
+// same name.
+func MayClaim(claim string, req PartyRequest) bool {
 	holder, id, generation := workloadops.ParseHolder(claim), req.ID, req.Generation
 	switch {
 	case holder.WorkflowID == "":
@@ -100,94 +107,101 @@ func MayTake(claim string, req PartyRequest) bool {
 		return false
 	}
 	rest, ours := strings.CutPrefix(holder.WorkflowID, WorkflowPrefix(id))
-	rest, _, _ = strings.Cut(rest, "-") // what follows tells servings of one name apart
+	rest, _, _ = strings.Cut(rest, "-") // the suffix distinguishes servings of the same name
 	n, err := strconv.ParseInt(rest, 10, 64)
 	return ours && err == nil && n <= generation
 }
 
-// FencingToken orders all writes of one serving: an attempt that was frozen and wakes up later learns from it that it is over.
+// FencingToken orders all writes to the objects of one serving: it stops an attempt that was suspended and resumes
+// after a later step has written.
 type FencingToken struct {
-	// Generation is the operation's, Started when that began, in Unix milliseconds of Temporal's clock. A generation may have several
-	// operations.
+	// Generation is that of the operation, Started the time when it began, in Unix milliseconds of Temporal's clock. A
+	// generation may have several operations.
 	Generation, Started int64
-	// Back is 1 for the way back, which comes after the step forward of the same operation.
-	Back int
+	// Rollback is 1 for the rollback of an operation, which comes after its step forward.
+	Rollback int
 }
 
-// Token is the fencing token of the step.
+// Token returns the fencing token of the step.
 func (r PartyRequest) Token() FencingToken {
 	t := FencingToken{Generation: r.Generation, Started: r.Started}
 	if r.Source.Previous {
-		t.Back = 1
+		t.Rollback = 1
 	}
 	return t
 }
 
-// String is the token as AnnotationToken has it.
+// String returns the token in the format of AnnotationToken.
 func (t FencingToken) String() string {
-	return fmt.Sprintf("%d.%d.%d", t.Generation, t.Started, t.Back)
+	return fmt.Sprintf("%d.%d.%d", t.Generation, t.Started, t.Rollback)
 }
 
-// TokenOf is the fencing token with which an object was written last; the zero token, which is before all others, when it has none.
+// TokenOf returns the fencing token with which an object was last written; if it has none, the zero token, which
+// precedes all others.
 func TokenOf(object metav1.Object) FencingToken {
 	var t FencingToken
-	if _, err := fmt.Sscanf(object.GetAnnotations()[AnnotationToken], "%d.%d.%d", &t.Generation, &t.Started, &t.Back); err != nil {
+	if _, err := fmt.Sscanf(object.GetAnnotations()[AnnotationToken], "%d.%d.%d", &t.Generation, &t.Started,
+		&t.Rollback); err != nil {
 		return FencingToken{}
 	}
 	return t
 }
 
-// After says that a token is later than another one.
+// After reports whether the token is later than other.
 func (t FencingToken) After(other FencingToken) bool {
-	return cmp.Or(cmp.Compare(t.Generation, other.Generation), cmp.Compare(t.Started, other.Started), cmp.Compare(t.Back, other.Back)) > 0
+	return cmp.Or(cmp.Compare(t.Generation, other.Generation), cmp.Compare(t.Started, other.Started),
+		cmp.Compare(t.Rollback, other.Rollback)) > 0
 }
 
-// Deployed is how a Deployment stands to a version.
-type Deployed string
+// DeployState is the state of a Deployment with respect to a version.
+type DeployState string
 
 const (
-	// DeployedNot: it runs another version, or does not exist.
-	DeployedNot Deployed = "not"
-	// DeployedComing: its pods are being replaced.
-	DeployedComing Deployed = "coming"
-	// DeployedWhole: it runs the version with all its pods, and nothing else.
-	DeployedWhole Deployed = "whole"
+	// DeployStateOther: it runs another version, or does not exist.
+	DeployStateOther DeployState = "not"
+	// DeployStateProgressing: its pods are being replaced.
+	DeployStateProgressing DeployState = "coming"
+	// DeployStateComplete: all its pods run the version, and there are no others.
+	DeployStateComplete DeployState = "whole"
 )
 
-// Judge says how a Deployment stands to a version, and why in a sentence. nil is a Deployment that does not exist.
-func Judge(d *appsv1.Deployment, version string) (Deployed, string) {
+// DeployStateOf returns the state of a Deployment with respect to a version, and its reason as text. A nil Deployment
+// does not exist.
+func DeployStateOf(d *appsv1.Deployment, version string) (DeployState, string) {
 	if d == nil {
-		return DeployedNot, "it does not exist"
+		return DeployStateOther, "it does not exist"
 	}
 	if d.Annotations[AnnotationVersion] != version {
-		return DeployedNot, "it is of another version"
+		return DeployStateOther, "it runs another version"
 	}
-	if !Settled(d) {
-		return DeployedComing, "its controller has not looked at the change yet"
+	if !StatusIsCurrent(d) {
+		return DeployStateProgressing, "its controller has not observed the change yet"
 	}
-	asked, st := askedReplicas(d), d.Status
-	text := fmt.Sprintf("%d of %d pods are new; of all %d pods %d are available", st.UpdatedReplicas, asked, st.Replicas, st.AvailableReplicas)
+	desired, st := desiredReplicas(d), d.Status
+	text := fmt.Sprintf("%d of %d pods are updated; %d of %d existing pods are available", st.UpdatedReplicas, desired,
+		st.AvailableReplicas, st.Replicas)
 	for _, c := range st.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
-			// It is no verdict: the serving's policy has the deadline, and Kubernetes keeps saying so for a moment after a way back has begun.
+			// Informative only: the deadline is that of the serving's policy, and the condition remains for a moment
+			// after a rollback has begun.
 			text += ": " + c.Message
 		}
 	}
 	if c := CreationFailure(d); c != nil {
 		text += ": its pods cannot be created: " + c.Message
 	}
-	if st.UpdatedReplicas == asked && st.AvailableReplicas == asked && st.Replicas == asked {
-		return DeployedWhole, fmt.Sprintf("all %d pods run it", asked)
+	if st.UpdatedReplicas == desired && st.AvailableReplicas == desired && st.Replicas == desired {
+		return DeployStateComplete, fmt.Sprintf("all %d pods run the version", desired)
 	}
-	return DeployedComing, text
+	return DeployStateProgressing, text
 }
 
-func askedReplicas(d *appsv1.Deployment) int32 { return ptr.Deref(d.Spec.Replicas, 1) }
+func desiredReplicas(d *appsv1.Deployment) int32 { return ptr.Deref(d.Spec.Replicas, 1) }
 
-// Settled says that the numbers of a Deployment's status are of what it is asked now.
-func Settled(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration >= d.Generation }
+// StatusIsCurrent reports whether a Deployment's status reflects its current spec.
+func StatusIsCurrent(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration >= d.Generation }
 
-// ObjectsOf names what belongs to a Deployment, in the order in which it was written.
+// ObjectsOf returns the names of the objects that belong to a Deployment, in the order in which they are written.
 func ObjectsOf(d metav1.Object) []string {
 	return strings.FieldsFunc(d.GetAnnotations()[AnnotationObjects], func(r rune) bool { return r == ',' })
 }

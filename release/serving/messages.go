@@ -12,58 +12,67 @@ import (
 
 // The activities of a party, on its own queue.
 const (
-	// ActivityPrepare checks without a write that a party can run a version. PartyRequest → TogetherResult.
+	// ActivityPrepare checks, without a write, that a party can run a version. PartyRequest → GroupResult.
 	ActivityPrepare = "party.Prepare"
-	// ActivityApply brings a party to a version and waits until it runs. PartyRequest → TogetherResult.
+	// ActivityApply applies a version to a party and waits until it runs. PartyRequest → GroupResult.
 	ActivityApply = "party.Apply"
-	// ActivityCreate does both for all parties of an operation, the second once all have said that they can: PartyRequest with the others → TogetherResult.
+	// ActivityCreate does both for all parties of an operation: it applies the version once all of them have passed the
+	// check. PartyRequest with the others → GroupResult.
 	ActivityCreate = "party.Create"
-	// ActivityRemove removes everything of a serving from a party. PartyRequest → TogetherResult.
+	// ActivityRemove deletes all objects of a serving from a party. PartyRequest → GroupResult.
 	ActivityRemove = "party.Remove"
-	// ActivityCheck says which Deployments of a list are not there. CheckRequest → CheckResult.
+	// ActivityCheck reports which Deployments of a list do not exist. CheckRequest → CheckResult.
 	ActivityCheck = "party.Check"
 )
 
 const (
-	// ActivityBegin writes that an operation has begun, and its record. NoteRequest → BeginResult.
+	// ActivityBegin records in the status that an operation has begun, and creates its record. NoteRequest →
+	// BeginResult.
 	ActivityBegin = "home.BeginServing"
-	// ActivityNote writes how an operation stands, or that it is over, and completes its record then. NoteRequest → nothing.
+	// ActivityNote writes the state of an operation to the status; when it has ended, it also completes its record.
+	// NoteRequest → nothing.
 	ActivityNote = "home.NoteServing"
-	// ActivityRelease removes the finalizer of a deleted KusciaDeployment, and completes the record of its deletion. NoteRequest → nothing.
+	// ActivityRelease removes the finalizer of a deleted KusciaDeployment, and completes the record of its deletion.
+	// NoteRequest → nothing.
 	ActivityRelease = "home.ReleaseServing"
-	// ActivityObserve takes what parties have seen over into the status. ObserveRequest → nothing.
+	// ActivityObserve stores observations of one serving in its status. ObserveRequest → nothing.
 	ActivityObserve = "home.ObserveServing"
 	// ActivityObserveMany does so for many servings. ObserveManyRequest → ObserveManyResult.
 	ActivityObserveMany = "home.ObserveServings"
-	// ActivityExpected lists what a queue's worker should find in its cluster. ExpectedRequest → ExpectedPage.
+	// ActivityExpected lists the Deployments that a queue's worker should find in its cluster. ExpectedRequest →
+	// ExpectedPage.
 	ActivityExpected = "home.ExpectedServings"
 )
 
 // The signals of a Serving, and of a ServingStatus.
 const (
-	// SignalSupersede tells an operation that a newer one waits for it to give way. SupersedeSignal.
+	// SignalSupersede asks an operation to give way to a newer one, which waits for it. SupersedeSignal.
 	SignalSupersede = "supersede"
-	// SignalGaveWay answers it. No payload.
+	// SignalGaveWay is the reply to SignalSupersede. No payload.
 	SignalGaveWay = "gave-way"
-	// SignalPresence tells whether a party's worker is there. PresenceSignal.
+	// SignalPresence reports whether a party's worker is reachable. PresenceSignal.
 	SignalPresence = "presence"
-	// SignalObserved tells a ServingStatus what a party's worker has seen. Observation.
+	// SignalObserved sends an observation of a party's worker to a ServingStatus. Observation.
 	SignalObserved = "observed"
-	// SignalObservedMany tells a ServingStatuses what a party's worker has seen. []Observation.
+	// SignalObservedMany sends observations of a party's worker to a ServingStatuses. []Observation.
 	SignalObservedMany = "observed-many"
 )
 
-// TypeStatus is the workflow type that carries observations of one serving to its status, as workers of earlier versions tell them.
+// TypeStatus is the workflow type that writes observations of one serving to its status; workers of earlier builds
+// start it.
 const TypeStatus = "ServingStatus"
 
-// TypeStatuses is the workflow type that carries observations of many servings to their statuses. []Observation → nothing.
+// TypeStatuses is the workflow type that writes observations of many servings to their statuses. []Observation →
+// nothing.
 const TypeStatuses = "ServingStatuses"
 
-// TypeCheck is the workflow type by which a worker that has just started learns what should be there. ExpectedRequest → nothing.
+// TypeCheck is the workflow type by which a worker that has just started checks the expected Deployments.
+// ExpectedRequest → nothing.
 const TypeCheck = "ServingCheck"
 
-// CheckWorkflowID is the workflow that checks what a worker of a queue should find in the namespaces that it serves; none: in all.
-// Workers of one queue that serve different namespaces each have their own.
+// CheckWorkflowID returns the ID of the workflow that checks the Deployments that a worker of a queue should find in
+// the namespaces that it serves; no namespaces mean all. Workers of one queue that serve different namespaces have
+// different IDs.
 func CheckWorkflowID(queue string, namespaces []string) string {
 	id := "serving-check/" + queue
 	if len(namespaces) == 0 {
@@ -72,14 +81,14 @@ func CheckWorkflowID(queue string, namespaces []string) string {
 	return id + "/" + shortDigest([]byte(strings.Join(slices.Sorted(slices.Values(namespaces)), ",")))
 }
 
-// WorkflowPrefix begins the workflow IDs of all operations on a serving. Each may take over the claims of its predecessors, which gave
-// way.
+// WorkflowPrefix returns the prefix of the workflow IDs of all operations on a serving. Each may take over the claims
+// of its predecessors, which gave way.
 func WorkflowPrefix(id string) string { return "serving/" + id + "/" }
 
-// StatusWorkflowID is the workflow that carries observations of a serving to its status.
+// StatusWorkflowID returns the ID of the workflow that writes observations of a serving to its status.
 func StatusWorkflowID(id string) string { return "serving-status/" + id }
 
-// StatusesWorkflowID is the workflow that carries what the workers of a queue have seen to the statuses.
+// StatusesWorkflowID returns the ID of the workflow that writes the observations of a queue's workers to the statuses.
 func StatusesWorkflowID(queue string) string { return "serving-statuses/" + queue }
 
 // The kinds of operations on a serving.
@@ -88,52 +97,57 @@ const (
 	KindUpdate   = "update"
 	KindRecreate = "recreate"
 	KindDelete   = "delete"
-	// KindRefuse is no workflow: the spec cannot be run.
+	// KindRefuse has no workflow: the spec cannot be run.
 	KindRefuse = "refuse"
 )
 
-// Input is what a Serving workflow is started with. Parties' workers read the versions from the first event of a run,
-// so that they travel once.
+// Input is the input of a Serving workflow. Parties' workers read the versions from the first event of a run, so that
+// they are transferred only once.
 type Input struct {
 	ID         string `json:"id"`
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
 	Kind       string `json:"kind"`
-	// Target is the packed Version that is asked, Previous what the parties go back to when that fails; absent for a creation.
+	// Target is the packed requested Version, Previous the version to which the parties are rolled back on failure;
+	// absent for a creation.
 	Target         []byte        `json:"target,omitempty"`
 	TargetDigest   string        `json:"targetDigest,omitempty"`
 	Previous       []byte        `json:"previous,omitempty"`
 	PreviousDigest string        `json:"previousDigest,omitempty"`
 	Parties        []PartyTarget `json:"parties"`
 	Policy         Policy        `json:"policy"`
-	// Cause says what others have deleted or changed that a recreation puts back.
+	// Cause describes what other clients have deleted or changed and a recreation restores.
 	Cause string `json:"cause,omitempty"`
-	// UnreachableBudgetSeconds is how long a party's cluster may be unreachable for its worker before a new attempt is made.
+	// UnreachableBudgetSeconds is how long a party's cluster may be unreachable for its worker before the activity
+	// fails and is started again.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
-	// Continued is how far the operation is, in a run that was continued as new; nil at a start.
+	// Continued is the state of the operation in a run that was continued as new; nil at a start.
 	Continued *Continued `json:"continued,omitempty"`
-	// Engine is the engine that runs the operation, for its claim; none in operations of an earlier build.
+	// Engine is the engine that runs the operation, for its claim; empty in operations of an earlier build.
 	Engine workloadops.Engine `json:"engine,omitzero"`
 }
 
-// Continued is what an operation takes along into its next run. No party does anything then.
+// Continued is the state that an operation passes to its next run. No step of a party is running at that time.
 type Continued struct {
 	// Began is when its first run began.
 	Began time.Time `json:"began"`
-	// Begun says that the operation is the serving's, and its predecessor has given way: without it that is still to be found out.
+	// Begun is true when the operation is the serving's current one and its predecessor has given way. Otherwise the
+	// next run still has to establish that.
 	Begun bool  `json:"begun,omitempty"`
 	State State `json:"state"`
-	// Waiting are the operations that wait for this one to give way.
+	// Waiting are the workflow IDs of operations that wait for this one to give way.
 	Waiting []string `json:"waiting,omitempty"`
-	// Released says that a deleted serving was let go.
+	// Released is true when the finalizer of the deleted serving has been removed.
 	Released bool `json:"released,omitempty"`
 }
 
-// MaxInput is how many bytes an operation's packed versions may have: they travel in one event of a workflow's history.
+// MaxInput is the maximum size in bytes of an operation's packed versions, which are part of one event of the
+// workflow's history.
 const MaxInput = 1 << 20
 
-// On is the operation on another last good version than it was started with; wrong says why it cannot be.
-func (in Input) On(served kuscia.Served) (on Input, wrong string) {
+// WithServed returns the operation with another last good version than the one it was started with; wrong is the reason
+// if that is impossible.
+func (in Input) WithServed(served kuscia.Served) (on Input, wrong string) {
 	if in.Kind == KindRecreate {
 		in.Target, in.TargetDigest = served.Version, served.Digest
 	} else {
@@ -144,7 +158,8 @@ func (in Input) On(served kuscia.Served) (on Input, wrong string) {
 		return in, err.Error()
 	}
 	if size := len(in.Target) + len(in.Previous); size > MaxInput {
-		return in, fmt.Sprintf("its versions have %d bytes together, and at most %d can be handed to its parties", size, MaxInput)
+		return in, fmt.Sprintf("its versions have %d bytes together, and at most %d can be handed to its parties", size,
+			MaxInput)
 	}
 	parties := make([]kuscia.Party, len(in.Parties))
 	for i, p := range in.Parties {
@@ -161,19 +176,19 @@ type PartyTarget struct {
 	Queue      string `json:"queue"`
 }
 
-// same says whether it is the same party, whatever its role and queue.
-func (p PartyTarget) same(other PartyTarget) bool {
+// sameParty reports whether it is the same party, ignoring role and queue.
+func (p PartyTarget) sameParty(other PartyTarget) bool {
 	return p.Domain == other.Domain && p.Deployment == other.Deployment
 }
 
-// Name is how texts call the party.
+// Name returns the name of the party in texts.
 func (p PartyTarget) Name() string { return PartyName(kuscia.Party{DomainID: p.Domain, Role: p.Role}) }
 
-// Source says where a party's worker reads a version: the first event of a workflow's run.
+// Source is where a party's worker reads a version: the first event of a workflow run.
 type Source struct {
 	WorkflowID string `json:"workflowId"`
 	RunID      string `json:"runId"`
-	// Previous takes Input.Previous instead of Input.Target.
+	// Previous selects Input.Previous instead of Input.Target.
 	Previous bool `json:"previous,omitempty"`
 }
 
@@ -181,86 +196,91 @@ type Source struct {
 type PartyRequest struct {
 	ID  string `json:"id"`
 	UID string `json:"uid"`
-	// Generation is the operation's, Started when it began, in Unix milliseconds: the fencing token.
+	// Generation is that of the operation, Started the time when it began, in Unix milliseconds: the fencing token.
 	Generation int64 `json:"generation"`
 	Started    int64 `json:"started"`
-	// Domain and Deployment say which party of the version it is: another version may have them in another order.
+	// Domain and Deployment identify the party of the version: another version may list the parties in another order.
 	Domain     string `json:"domain"`
 	Deployment string `json:"deployment"`
-	// Version is the digest of the version that Source leads to.
+	// Version is the digest of the version that Source refers to.
 	Version string `json:"version,omitempty"`
 	Source  Source `json:"source"`
-	// Claim is the operation's mark on the Deployment while it works on it.
+	// Claim is the operation's claim on the Deployment while it changes it.
 	Claim           string `json:"claim"`
 	DeadlineSeconds int64  `json:"deadlineSeconds"`
-	// UnreachableBudgetSeconds is how long the cluster may be out of the worker's reach.
+	// UnreachableBudgetSeconds is how long the cluster may be unreachable for the worker.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
-	// KnownFailure is the failure that the operation knows of already: while it is the same, the server retries every OwedRetryInterval and
-	// doesn't report it.
+	// KnownFailure is a failure that was already reported: while it stays the same, Temporal retries every
+	// PersistentRetryInterval without a report.
 	KnownFailure string `json:"told,omitempty"`
-	// SpentSeconds is how much of the deadline is used already.
+	// SpentSeconds is the part of the deadline that is already used.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
-	// Others are requests for the same step of other parties of this queue, which are taken beside this one; none of them has others itself.
+	// Others are requests for the same step of other parties of this queue, which are handled together with this one;
+	// they have no Others themselves.
 	Others []PartyRequest `json:"others,omitempty"`
 }
 
-// OwedRetryInterval is after how long what is owed, and has come to nothing several times, is tried again.
-const OwedRetryInterval = pauseLongest
+// PersistentRetryInterval is the retry interval of a step that must succeed and has failed several times.
+const PersistentRetryInterval = maxRetryPause
 
-// NoteRequest is what an operation has to say to the status.
+// NoteRequest is an update of the serving's status by an operation.
 type NoteRequest struct {
 	ID        string           `json:"id"`
 	UID       string           `json:"uid"`
 	Operation kuscia.Operation `json:"operation"`
-	// Failures are the sentences of the parties that failed, by their place in Parties.
+	// Failures are the failure messages of the parties that failed, by their index in Parties.
 	Failures map[int]string `json:"failures,omitempty"`
-	// Complete is when everything of a party was seen in its place, by its place in Parties.
+	// Complete is when a party was last seen complete, by its index in Parties.
 	Complete map[int]time.Time `json:"complete,omitempty"`
-	// Observed are what parties were seen to run when they had been brought to a version, where that is known.
+	// Observed are the known states of parties after a version was applied to them.
 	Observed []ObserveRequest `json:"observed,omitempty"`
-	// Served says that all parties run Operation.Version, which Source leads to.
+	// Served is true when all parties run Operation.Version, which Source refers to.
 	Served bool   `json:"served,omitempty"`
 	Source Source `json:"source"`
-	// Parties are the operation's. Previous, to begin with, is the digest of the version that it takes to be the last good one.
+	// Parties are those of the operation. Previous is set when it begins: the digest of the version that it considers
+	// the last good one.
 	Parties  []PartyTarget `json:"parties,omitempty"`
 	Previous string        `json:"previous,omitempty"`
-	// Started is when the operation began: its record is of that time. Ending, at the end, is what its record is completed with.
+	// Started is when the operation began, which is the time of its record. Ending is set when it ends, to complete its
+	// record.
 	Started time.Time `json:"started"`
 	Ending  *Ending   `json:"ending,omitempty"`
 }
 
-// BeginResult is what an operation finds.
+// BeginResult is the reply to an operation that begins.
 type BeginResult struct {
-	// Gone: the serving doesn't exist any more, or is another one of its name. Newer: its spec has changed again. There is nothing to do.
-	Gone  bool `json:"gone,omitempty"`
-	Newer bool `json:"newer,omitempty"`
-	// Served is the last good version when it isn't the one of Input any more. Nothing was written; the operation begins again with it.
+	// NotFound: the serving does not exist any more, or another one has its name. Outdated: its spec has changed again.
+	// In both cases there is nothing to do.
+	NotFound bool `json:"gone,omitempty"`
+	Outdated bool `json:"newer,omitempty"`
+	// Served is the last good version if it is not that of Input any more. Nothing was written; the operation begins
+	// again with it.
 	Served *kuscia.Served `json:"served,omitempty"`
-	// Predecessor is the operation that may still be under way; nil when there is none.
+	// Predecessor is the operation that may still be running; nil if there is none.
 	Predecessor *kuscia.Operation `json:"predecessor,omitempty"`
-	// Unrecorded says why the operation has no record, "" when it has one: it goes on without.
+	// Unrecorded is why the operation has no record, "" if it has one. The operation continues without it.
 	Unrecorded string `json:"unrecorded,omitempty"`
 }
 
-// ObserveRequest is a burst of observations of one serving.
+// ObserveRequest is a batch of observations of one serving.
 type ObserveRequest struct {
 	ID           string        `json:"id"`
 	Observations []Observation `json:"observations"`
-	// At is when they were gathered.
+	// At is when they were collected.
 	At time.Time `json:"at"`
 }
 
-// ObserveManyRequest are bursts of observations, one of each serving.
+// ObserveManyRequest holds batches of observations, one for each serving.
 type ObserveManyRequest struct {
 	Servings []ObserveRequest `json:"servings"`
 }
 
-// ObserveManyResult says of which servings the status could not be written yet.
+// ObserveManyResult lists the servings whose status could not be written yet.
 type ObserveManyResult struct {
-	Left []Unwritten `json:"left,omitempty"`
+	Unwritten []Unwritten `json:"left,omitempty"`
 }
 
-// Unwritten is a serving whose status could not be written, and why. Final says that it is of no use to try again.
+// Unwritten is a serving whose status could not be written, and why. Final means that a retry is useless.
 type Unwritten struct {
 	ID      string `json:"id"`
 	Message string `json:"message"`
@@ -273,11 +293,11 @@ type SupersedeSignal struct {
 	Generation int64  `json:"generation"`
 }
 
-// PresenceSignal tells whether the worker of a queue is there.
+// PresenceSignal reports whether the worker of a queue is reachable.
 type PresenceSignal struct {
 	Queue string `json:"queue"`
-	// Unreachable says why it is thought not to be there; "" when it is.
+	// Unreachable is why it is considered unreachable; "" when it is reachable.
 	Unreachable string `json:"away,omitempty"`
-	// Since is when it was last heard of.
+	// Since is when it last reported.
 	Since time.Time `json:"since"`
 }

@@ -12,47 +12,48 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// Observation is what a party's worker has seen of its Deployment.
+// Observation is what a party's worker reports about its Deployment.
 type Observation struct {
-	// ID and UID are the serving's.
-	ID         string `json:"id"`
-	UID        string `json:"uid"`
-	Domain     string `json:"domain"`
-	Deployment string `json:"deployment"`
-	Seen       Seen   `json:"seen"`
+	// ID and UID are those of the serving.
+	ID         string             `json:"id"`
+	UID        string             `json:"uid"`
+	Domain     string             `json:"domain"`
+	Deployment string             `json:"deployment"`
+	Snapshot   DeploymentSnapshot `json:"seen"`
 }
 
-// Look says which Deployment was looked at, how many pods it was asked for, and how old the look is. The object's version says what is
-// older, not a time: workers' clocks differ.
-type Look struct {
+// ObservedDeployment identifies the observed Deployment, its age and its requested size. Observations are ordered by
+// the object's resourceVersion, not by time, because the clocks of workers differ.
+type ObservedDeployment struct {
 	DeploymentUID   string    `json:"deploymentUid"`
 	CreatedAt       time.Time `json:"createdAt"`
 	ResourceVersion string    `json:"resourceVersion"`
 	Replicas        int32     `json:"replicas"`
 }
 
-// Seen is a party's Deployment as its worker saw it.
-type Seen struct {
-	Look
+// DeploymentSnapshot is the state of a party's Deployment as observed by its worker.
+type DeploymentSnapshot struct {
+	ObservedDeployment
 	UpdatedReplicas     int32 `json:"updatedReplicas"`
 	AvailableReplicas   int32 `json:"availableReplicas"`
 	UnavailableReplicas int32 `json:"unavailableReplicas"`
-	// Conditions are the Deployment's.
-	Conditions []SeenCondition `json:"conditions,omitempty"`
-	// Version is the digest of what the Deployment is told to run.
+	// Conditions are those of the Deployment.
+	Conditions []ConditionSnapshot `json:"conditions,omitempty"`
+	// Version is the digest of the version that the Deployment is configured to run.
 	Version string `json:"version,omitempty"`
-	// PodReason and PodMessage are the word of a pod that does not serve.
+	// PodReason and PodMessage explain why a pod does not serve.
 	PodReason  string `json:"podReason,omitempty"`
 	PodMessage string `json:"podMessage,omitempty"`
-	// Missing are the party's objects that somebody else has deleted, Drift what somebody else has changed of them.
+	// Missing are the party's objects that another client has deleted, Drift are changes by other clients.
 	Missing []string       `json:"missing,omitempty"`
 	Drift   []kuscia.Drift `json:"drift,omitempty"`
-	// Token is the fencing token of the step that last wrote the Deployment. What looks the same as before that step is told once more.
+	// Token is the fencing token of the step that last wrote the Deployment. It makes the worker report the state once
+	// more after each step, even if it is unchanged.
 	Token string `json:"token,omitempty"`
 }
 
-// SeenCondition is a condition of a Deployment.
-type SeenCondition struct {
+// ConditionSnapshot is a condition of a Deployment.
+type ConditionSnapshot struct {
 	Type      string    `json:"type"`
 	Status    string    `json:"status"`
 	Reason    string    `json:"reason,omitempty"`
@@ -61,70 +62,81 @@ type SeenCondition struct {
 	ChangedAt time.Time `json:"changedAt"`
 }
 
-// See is what is told of a Deployment; missing are the objects that belong to it and are not there, drift what somebody else has changed.
-func See(d *appsv1.Deployment, missing []string, drift []kuscia.Drift) Seen {
+// NewDeploymentSnapshot returns the snapshot of a Deployment. missing are the objects that belong to it and do not
+// exist, drift are changes by other clients.
+func NewDeploymentSnapshot(d *appsv1.Deployment, missing []string, drift []kuscia.Drift) DeploymentSnapshot {
 	st := d.Status
-	seen := Seen{
-		Look: Look{DeploymentUID: string(d.UID), CreatedAt: d.CreationTimestamp.UTC(), ResourceVersion: d.ResourceVersion,
-			Replicas: askedReplicas(d)},
+	seen := DeploymentSnapshot{
+		ObservedDeployment: ObservedDeployment{DeploymentUID: string(d.UID), CreatedAt: d.CreationTimestamp.UTC(),
+			ResourceVersion: d.ResourceVersion,
+			Replicas:        desiredReplicas(d)},
 		UpdatedReplicas: st.UpdatedReplicas, AvailableReplicas: st.AvailableReplicas,
-		// Of all pods: while an update surges, the new ones are not available beside old ones that are.
+		// All pods count: while an update surges, new pods may be unavailable although as many old ones are available
+		// as requested.
 		UnavailableReplicas: st.UnavailableReplicas,
-		Version:             d.Annotations[AnnotationVersion], Missing: missing, Drift: drift, Token: d.Annotations[AnnotationToken],
+		Version:             d.Annotations[AnnotationVersion], Missing: missing, Drift: drift,
+		Token: d.Annotations[AnnotationToken],
 	}
 	for _, c := range st.Conditions {
-		seen.Conditions = append(seen.Conditions, SeenCondition{
+		seen.Conditions = append(seen.Conditions, ConditionSnapshot{
 			Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: c.Message,
 			UpdatedAt: c.LastUpdateTime.UTC(), ChangedAt: c.LastTransitionTime.UTC()})
 	}
 	return seen
 }
 
-// Gone is what is told of a Deployment that was seen before and is not there any more.
-func (s Seen) Gone(deployment string) Seen {
-	return Seen{Look: s.Look, UnavailableReplicas: s.Replicas, Missing: []string{"Deployment/" + deployment}}
+// Deleted returns the snapshot of a Deployment that was observed before and does not exist any more.
+func (s DeploymentSnapshot) Deleted(deployment string) DeploymentSnapshot {
+	return DeploymentSnapshot{ObservedDeployment: s.ObservedDeployment, UnavailableReplicas: s.Replicas,
+		Missing: []string{"Deployment/" + deployment}}
 }
 
-func (s Seen) entry(at time.Time) kuscia.PartyDeploymentStatus {
+func (s DeploymentSnapshot) entry(at time.Time) kuscia.PartyDeploymentStatus {
 	created, observed := metav1.NewTime(s.CreatedAt), instant.MicroOf(at)
 	e := kuscia.PartyDeploymentStatus{
-		DeploymentUID: s.DeploymentUID, DeploymentVersion: s.ResourceVersion, Replicas: s.Replicas, UpdatedReplicas: s.UpdatedReplicas,
-		AvailableReplicas: s.AvailableReplicas, UnavailableReplicas: s.UnavailableReplicas, CreationTimestamp: &created, Version: s.Version,
+		DeploymentUID: s.DeploymentUID, DeploymentVersion: s.ResourceVersion, Replicas: s.Replicas,
+		UpdatedReplicas:   s.UpdatedReplicas,
+		AvailableReplicas: s.AvailableReplicas, UnavailableReplicas: s.UnavailableReplicas, CreationTimestamp: &created,
+		Version:    s.Version,
 		ObservedAt: &observed, PodReason: s.PodReason, PodMessage: s.PodMessage, Missing: s.Missing, Drift: s.Drift,
 	}
 	for _, c := range s.Conditions {
 		e.Conditions = append(e.Conditions, appsv1.DeploymentCondition{
-			Type: appsv1.DeploymentConditionType(c.Type), Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+			Type: appsv1.DeploymentConditionType(c.Type), Status: corev1.ConditionStatus(c.Status), Reason: c.Reason,
+			Message:        c.Message,
 			LastUpdateTime: metav1.NewTime(c.UpdatedAt), LastTransitionTime: metav1.NewTime(c.ChangedAt)})
 	}
 	return e
 }
 
-// restoredAfter is after how long an older observation counts: none is under way so long, but a cluster restored from a backup counts
-// anew.
-const restoredAfter = 5 * time.Minute
+// observationMaxDelay is the maximum delay of an observation. After that, an older resourceVersion is accepted, since
+// the cluster may have been restored from a backup.
+const observationMaxDelay = 5 * time.Minute
 
-// overtaken says that a look that reached the centre at that time is older than what is known.
-func (s Seen) overtaken(known kuscia.PartyDeploymentStatus, at time.Time) bool {
-	if known.ObservedAt == nil || known.DeploymentUID == "" || at.Sub(known.ObservedAt.Time) > restoredAfter {
+// isStale reports whether a snapshot that reached the centre at that time is older than the known state.
+func (s DeploymentSnapshot) isStale(known kuscia.PartyDeploymentStatus, at time.Time) bool {
+	if known.ObservedAt == nil || known.DeploymentUID == "" || at.Sub(known.ObservedAt.Time) > observationMaxDelay {
 		return false
 	}
-	last := lastSeen(known)
-	// Of the same version what was gathered later counts: a Deployment that is gone is told with the version that it had last.
-	return s.Before(last) || !last.Before(s.Look) && at.Before(known.ObservedAt.Time)
+	last := lastObserved(known)
+	// Of two observations of the same resourceVersion, the later one counts: a deleted Deployment is reported with its
+	// last version.
+	return s.Before(last) || !last.Before(s.ObservedDeployment) && at.Before(known.ObservedAt.Time)
 }
 
-// lastSeen is the look that a party's status is of.
-func lastSeen(known kuscia.PartyDeploymentStatus) Look {
-	l := Look{DeploymentUID: known.DeploymentUID, ResourceVersion: known.DeploymentVersion, Replicas: known.Replicas}
+// lastObserved returns the observed Deployment that a party's status describes.
+func lastObserved(known kuscia.PartyDeploymentStatus) ObservedDeployment {
+	l := ObservedDeployment{DeploymentUID: known.DeploymentUID, ResourceVersion: known.DeploymentVersion,
+		Replicas: known.Replicas}
 	if known.CreationTimestamp != nil {
 		l.CreatedAt = known.CreationTimestamp.UTC()
 	}
 	return l
 }
 
-// Before says that a look is older: at a Deployment that was replaced since, or at a lower resourceVersion of the same one.
-func (l Look) Before(other Look) bool {
+// Before reports whether the observation is older: of a Deployment that was replaced since, or of a lower
+// resourceVersion of the same one.
+func (l ObservedDeployment) Before(other ObservedDeployment) bool {
 	if l.DeploymentUID != other.DeploymentUID {
 		return l.CreatedAt.Before(other.CreatedAt)
 	}
@@ -133,42 +145,45 @@ func (l Look) Before(other Look) bool {
 	return err == nil && wrong == nil && is < was
 }
 
-// A worker doesn't see what was deleted while it wasn't running: when it starts, it is told what it should find.
+// A worker does not observe deletions while it is not running. When it starts, it therefore receives the list of
+// expected Deployments.
 
-// ExpectedRequest asks for one page of the Deployments that a worker of a queue should find in its cluster. "" is the first page.
+// ExpectedRequest requests one page of the Deployments that a worker of a queue should find in its cluster. The cursor
+// "" is the first page.
 type ExpectedRequest struct {
 	Queue string `json:"queue"`
-	// Namespaces are those that the worker serves; none: all.
+	// Namespaces are the namespaces that the worker serves; empty means all.
 	Namespaces []string `json:"namespaces,omitempty"`
 	Cursor     string   `json:"cursor,omitempty"`
 }
 
-// ExpectedPage is one page of them. Next is the cursor of the page after it, "" on the last one.
+// ExpectedPage is one page of expected Deployments. Next is the cursor of the following page, "" on the last one.
 type ExpectedPage struct {
 	Expected []Expected `json:"expected,omitempty"`
 	Next     string     `json:"next,omitempty"`
 }
 
-// Expected is a Deployment that was there when its party's worker told of it last.
+// Expected is a Deployment that existed when its party's worker last reported it.
 type Expected struct {
 	ID         string `json:"id"`
 	UID        string `json:"uid"`
 	Domain     string `json:"domain"`
 	Deployment string `json:"deployment"`
-	Look
+	ObservedDeployment
 }
 
-// CheckRequest has a party's worker look for Deployments.
+// CheckRequest makes a party's worker look for the expected Deployments.
 type CheckRequest struct {
 	Expected []Expected `json:"expected"`
 }
 
-// CheckResult tells of those that are not there.
+// CheckResult lists the expected Deployments that do not exist.
 type CheckResult struct {
-	Gone []Observation `json:"gone,omitempty"`
+	Missing []Observation `json:"gone,omitempty"`
 }
 
-// ExpectedOf are a serving's Deployments that the worker of a queue should find, without those that are known to be missing.
+// ExpectedOf returns a serving's Deployments that the worker of a queue should find, except those that are known to be
+// missing.
 func ExpectedOf(kd *kuscia.KusciaDeployment, queue string) []Expected {
 	if kd.DeletionTimestamp != nil {
 		return nil
@@ -179,12 +194,14 @@ func ExpectedOf(kd *kuscia.KusciaDeployment, queue string) []Expected {
 		if p.Queue != queue || entry.ObservedAt == nil || entry.DeploymentUID == "" || len(entry.Missing) > 0 {
 			continue
 		}
-		all = append(all, Expected{ID: kd.Name, UID: string(kd.UID), Domain: p.Domain, Deployment: p.Deployment, Look: lastSeen(entry)})
+		all = append(all, Expected{ID: kd.Name, UID: string(kd.UID), Domain: p.Domain, Deployment: p.Deployment,
+			ObservedDeployment: lastObserved(entry)})
 	}
 	return all
 }
 
-// Gone tells that the Deployment is not there any more.
-func (e Expected) Gone() Observation {
-	return Observation{ID: e.ID, UID: e.UID, Domain: e.Domain, Deployment: e.Deployment, Seen: Seen{Look: e.Look}.Gone(e.Deployment)}
+// Deleted returns the observation that the Deployment does not exist any more.
+func (e Expected) Deleted() Observation {
+	return Observation{ID: e.ID, UID: e.UID, Domain: e.Domain, Deployment: e.Deployment,
+		Snapshot: DeploymentSnapshot{ObservedDeployment: e.ObservedDeployment}.Deleted(e.Deployment)}
 }

@@ -13,52 +13,53 @@ import (
 // AnnotationPolicy of a KusciaDeployment holds its Policy as JSON.
 const AnnotationPolicy = "slipway.io/policy"
 
-// Order is in which order an update reaches the parties.
+// Order is the order in which an update reaches the parties.
 type Order string
 
 const (
-	// OrderParallel: all at once. The default.
+	// OrderParallel: all parties at once. The default.
 	OrderParallel Order = "parallel"
-	// OrderSequential: one after another, each when the one before runs the new version.
+	// OrderSequential: one party after another, each when the previous one runs the new version.
 	OrderSequential Order = "sequential"
 )
 
-// Approval is whom an update asks before it goes on.
+// Approval is the approval that an update needs to proceed.
 type Approval string
 
 const (
-	// ApprovalNone: nobody. The default.
+	// ApprovalNone: no approval. The default.
 	ApprovalNone Approval = "none"
-	// ApprovalBetweenParties: once a party runs the new version, a person says whether the next one begins.
+	// ApprovalBetweenParties: once a party runs the new version, the next one starts only after an approval.
 	ApprovalBetweenParties Approval = "betweenParties"
 )
 
 const defaultDeadlineSeconds = 600
 
-// Policy is what a serving's operations do otherwise than by default.
+// Policy configures the operations of a serving; zero values are the defaults.
 type Policy struct {
 	// ProgressDeadlineSeconds is how long a party may take to run a version.
 	ProgressDeadlineSeconds int64 `json:"progressDeadlineSeconds,omitempty"`
-	// PartyDeadlineSeconds is how long an update waits for a party that is away.
+	// PartyDeadlineSeconds is how long an update waits for an unreachable party.
 	PartyDeadlineSeconds int64 `json:"partyDeadlineSeconds,omitempty"`
-	// Order is in which order an update reaches the parties, Parties the domains that are first when it is sequential.
+	// Order is the order in which an update reaches the parties. Parties are the domains that come first if the order
+	// is sequential.
 	Order   Order    `json:"order,omitempty"`
 	Parties []string `json:"parties,omitempty"`
-	// Approval is whom an update that reaches one party after another asks in between.
+	// Approval is the approval that a sequential update needs between parties.
 	Approval Approval `json:"approval,omitempty"`
 }
 
-// ProgressDeadline is how long a party may take to run a version.
+// ProgressDeadline returns how long a party may take to run a version.
 func (p Policy) ProgressDeadline() time.Duration {
 	return time.Duration(p.withDefaults().ProgressDeadlineSeconds) * time.Second
 }
 
-// PartyDeadline is how long an update waits for a party that is away.
+// PartyDeadline returns how long an update waits for an unreachable party.
 func (p Policy) PartyDeadline() time.Duration {
 	return time.Duration(p.withDefaults().PartyDeadlineSeconds) * time.Second
 }
 
-// withDefaults is the policy with everything said that it leaves out.
+// withDefaults returns the policy with defaults for absent fields.
 func (p Policy) withDefaults() Policy {
 	p.ProgressDeadlineSeconds = cmp.Or(p.ProgressDeadlineSeconds, defaultDeadlineSeconds)
 	p.PartyDeadlineSeconds = cmp.Or(p.PartyDeadlineSeconds, defaultDeadlineSeconds)
@@ -70,7 +71,7 @@ func (p Policy) withDefaults() Policy {
 // maxDeadlineSeconds is a week.
 const maxDeadlineSeconds = 7 * 24 * 3600
 
-// DecodePolicy reads a policy from JSON or YAML, strictly: every error at once. "" is the default policy.
+// DecodePolicy parses a policy from JSON or YAML strictly and reports every error at once. "" is the default policy.
 func DecodePolicy(data []byte) (Policy, strictyaml.Errors) {
 	if len(data) == 0 {
 		return Policy{}, nil
@@ -93,7 +94,8 @@ func DecodePolicy(data []byte) (Policy, strictyaml.Errors) {
 	if v := m.Optional("parties"); v.Present() {
 		p.Parties = v.Strings()
 		if p.Order != OrderSequential {
-			found.Refuse(0, v.Path(), "says who comes first, which means nothing unless order is sequential")
+			found.Refuse(0, v.Path(),
+				"has no effect unless order is sequential: add order: sequential, or leave it out")
 		}
 	}
 	if v := m.Optional("approval"); v.Present() {
@@ -102,28 +104,30 @@ func DecodePolicy(data []byte) (Policy, strictyaml.Errors) {
 		case p.Approval != ApprovalNone && p.Approval != ApprovalBetweenParties:
 			found.Refuse(0, v.Path(), "must be %s or %s", ApprovalNone, ApprovalBetweenParties)
 		case p.Approval == ApprovalBetweenParties && p.Order != OrderSequential:
-			found.Refuse(0, v.Path(), "is asked for between parties, which means nothing unless order is sequential: "+
+			found.Refuse(0, v.Path(), "has no effect unless order is sequential: "+
 				"add order: sequential, or leave it out")
 		}
 	}
 	return p, found.Sorted()
 }
 
-// CheckParties says which domains the policy names that are no party of the serving, "" when none: they would be ignored.
+// CheckParties returns an error text for the first domain in Parties that is not a party of the serving, which would be
+// ignored; "" if there is none.
 func (p Policy) CheckParties(parties []kuscia.Party) string {
-	for _, i := range p.Strangers(parties) {
-		return fmt.Sprintf("parties[%d] is %s, which is no party of the serving: name one that is, or leave it out", i, p.Parties[i])
+	for _, i := range p.UnknownParties(parties) {
+		return fmt.Sprintf("parties[%d] is %s, which is not a party of the serving: name one of its parties, or "+
+			"leave it out", i, p.Parties[i])
 	}
 	return ""
 }
 
-// Strangers are the places in Parties of the domains that are none of these parties.
-func (p Policy) Strangers(parties []kuscia.Party) []int {
-	var strangers []int
+// UnknownParties returns the indices in Parties of the domains that are none of these parties.
+func (p Policy) UnknownParties(parties []kuscia.Party) []int {
+	var unknown []int
 	for i, domain := range p.Parties {
 		if !slices.ContainsFunc(parties, func(party kuscia.Party) bool { return party.DomainID == domain }) {
-			strangers = append(strangers, i)
+			unknown = append(unknown, i)
 		}
 	}
-	return strangers
+	return unknown
 }

@@ -13,19 +13,21 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// Numbers are allocated from lowestAllocated up to, but without, endAllocated.
+// The allocated port numbers: from lowestAllocated up to, but excluding, endAllocated.
 const (
 	lowestAllocated = 20000
 	endAllocated    = 32767
 )
 
-// maxPorts is how many ports a party's pod may have: far fewer than there are numbers to allocate, so that each finds one.
+// maxPorts is the maximum number of ports of a party's pod: far fewer than the allocatable numbers, so that each port
+// finds one.
 const maxPorts = 256
 
-// maxRounds ends the search for a free number. With at most maxPorts ports a handful of rounds is enough.
+// maxRounds bounds the search for a free number. With at most maxPorts ports a handful of rounds suffices.
 const maxRounds = 1000
 
-// containerPorts are the ports of all containers in the order of the template, with defaults and without allocated numbers.
+// containerPorts returns the ports of all containers in the order of the template, with defaults but without allocated
+// numbers.
 func containerPorts(t kuscia.DeployTemplate) []kuscia.ContainerPort {
 	var ports []kuscia.ContainerPort
 	for _, c := range t.Spec.Containers {
@@ -37,9 +39,9 @@ func containerPorts(t kuscia.DeployTemplate) []kuscia.ContainerPort {
 	return ports
 }
 
-// allocate gives each port without a number one, by serving, party and port name alone: a port keeps its number in every version. Each
-// port has an endless list of choices and takes the first that is free; of two that choose the same one in a round, the lesser name gets
-// it.
+// allocate assigns a number to each port without one. The number depends only on serving, party and port name, so a
+// port keeps it in every version. Each port has an endless sequence of candidates and takes the first free one; if two
+// ports have the same candidate in a round, the one with the lesser name gets it.
 func allocate(id string, party kuscia.Party, ports []kuscia.ContainerPort) {
 	taken := map[int32]bool{}
 	var pending []*kuscia.ContainerPort
@@ -72,25 +74,26 @@ func portChoice(id string, party kuscia.Party, port string, round int) int32 {
 	return lowestAllocated + int32(binary.BigEndian.Uint64(sum[:8])%(endAllocated-lowestAllocated))
 }
 
-// Endpoint is where a port of a party is reached.
+// Endpoint is the address of a party's port.
 type Endpoint struct {
 	PortName string `json:"portName"`
 	Scope    string `json:"scope"`
-	// Endpoint is host and port as Kuscia writes them: a Cluster port, which is reached through Kuscia's gateway, has no number there.
+	// Endpoint is host and port in Kuscia's format: a Cluster port, which is reached through Kuscia's gateway, has no
+	// port number there.
 	Endpoint string `json:"endpoint"`
-	// Port is the number on which the pods listen.
+	// Port is the port number on which the pods listen.
 	Port int32 `json:"port"`
 }
 
-// Endpoints are where a party's Domain and Cluster ports are reached, in the order of the template. A party that can't be rendered has
-// none.
+// Endpoints returns the addresses of a party's Domain and Cluster ports, in the order of the template. A party that
+// cannot be rendered has none.
 func Endpoints(v Version, party int) []Endpoint {
-	d, err := v.deployed(party)
+	d, err := v.renderInput(party)
 	if err != nil {
 		return nil
 	}
 	var all []Endpoint
-	for _, p := range d.served() {
+	for _, p := range d.exposedPorts() {
 		host := serviceName(d.party, d.name, p.Name) + "." + d.party.DomainID + ".svc"
 		if p.Scope == kuscia.ScopeDomain {
 			host = fmt.Sprintf("%s:%d", host, p.Port)
@@ -100,13 +103,13 @@ func Endpoints(v Version, party int) []Endpoint {
 	return all
 }
 
-func (d deployed) served() []kuscia.ContainerPort {
+func (d renderInput) exposedPorts() []kuscia.ContainerPort {
 	return slices.DeleteFunc(slices.Clone(d.ports), func(p kuscia.ContainerPort) bool {
 		return p.Scope != kuscia.ScopeCluster && p.Scope != kuscia.ScopeDomain
 	})
 }
 
-// clusterDefine is CLUSTER_DEFINE: who the parties are and where they are reached. Keys and order are those of Kuscia's message.
+// clusterDefine is CLUSTER_DEFINE: the parties and their addresses. Keys and order are those of Kuscia's message.
 type clusterDefine struct {
 	Parties         []clusterParty `json:"parties"`
 	SelfPartyIdx    int            `json:"selfPartyIdx"`
@@ -124,7 +127,8 @@ type clusterService struct {
 	Endpoints []string `json:"endpoints"`
 }
 
-// clusterParties are all parties in the order of the spec. One that cannot be put together has no services: Check tells of it.
+// clusterParties returns all parties in the order of the spec. A party that cannot be rendered has no services; Check
+// reports it.
 func (v Version) clusterParties() []clusterParty {
 	parties := make([]clusterParty, 0, len(v.Spec.Parties))
 	for i, p := range v.Spec.Parties {
@@ -144,8 +148,8 @@ type allocatedPort struct {
 	Protocol string `json:"protocol"`
 }
 
-// allocatedPorts is ALLOCATED_PORTS: the numbers of all ports of the pod, declared ones too.
-func (d deployed) allocatedPorts() string {
+// allocatedPorts returns ALLOCATED_PORTS: the numbers of all ports of the pod, including declared ones.
+func (d renderInput) allocatedPorts() string {
 	all := make([]allocatedPort, len(d.ports))
 	for i, p := range d.ports {
 		all[i] = allocatedPort{Name: p.Name, Port: p.Port, Scope: string(p.Scope), Protocol: string(p.Protocol)}
@@ -153,15 +157,16 @@ func (d deployed) allocatedPorts() string {
 	return compact(map[string]any{"ports": all})
 }
 
-// compact is the JSON of a message of strings and numbers: such a one always has one.
+// compact encodes a message of strings and numbers as JSON, which cannot fail.
 func compact(message any) string {
 	raw, _ := json.Marshal(message)
 	return string(raw)
 }
 
-// accessDomains are the domains that may call a port, joined by commas, in the order of the spec: by the network policy, else all for a
-// Cluster port. With a single domain there are none.
-func (d deployed) accessDomains(p kuscia.ContainerPort) string {
+// accessDomains returns the domains that may call a port, joined by commas in the order of the spec: those that the
+// network policy allows; without a policy all domains for a Cluster port, and none otherwise. With a single domain the
+// list is empty.
+func (d renderInput) accessDomains(p kuscia.ContainerPort) string {
 	policy := d.template.NetworkPolicy
 	var all, allowed []string
 	for _, party := range d.version.Spec.Parties {
@@ -183,7 +188,7 @@ func (d deployed) accessDomains(p kuscia.ContainerPort) string {
 	return ""
 }
 
-// allows says whether a policy lets a role call a port.
+// allows reports whether a policy lets a role call a port.
 func allows(policy *kuscia.NetworkPolicy, role, port string) bool {
 	return slices.ContainsFunc(policy.Ingresses, func(in kuscia.Ingress) bool {
 		return slices.Contains(in.From.Roles, role) && slices.Contains(in.Ports, kuscia.IngressPort{Port: port})

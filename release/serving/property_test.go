@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// drawVersion makes versions that are mostly sound; those that are not show that Check and Render agree.
+// drawVersion draws versions that are mostly valid; invalid ones show that Check and Render agree.
 func drawVersion(t *rapid.T) serving.Version {
 	id := rapid.StringMatching(`[a-z0-9]([a-z0-9.-]{0,50}[a-z0-9])?`)
 	v := serving.Version{
@@ -45,11 +45,14 @@ func drawVersion(t *rapid.T) serving.Version {
 
 func drawImage(t *rapid.T) kuscia.AppImageSpec {
 	spec := kuscia.AppImageSpec{
-		Image:           kuscia.AppImageInfo{Name: "image", Tag: "1"},
-		ConfigTemplates: rapid.MapOfN(rapid.StringMatching(`[a-z]{1,8}`), rapid.SampledFrom([]string{"plain", "{{.INPUT_CONFIG}} {{.ALLOCATED_PORTS}}", "{{.ME}}"}), 0, 4).Draw(t, "templates"),
+		Image: kuscia.AppImageInfo{Name: "image", Tag: "1"},
+		ConfigTemplates: rapid.MapOfN(rapid.StringMatching(`[a-z]{1,8}`),
+			rapid.SampledFrom([]string{"plain", "{{.INPUT_CONFIG}} {{.ALLOCATED_PORTS}}", "{{.ME}}"}), 0, 4).Draw(t,
+			"templates"),
 	}
 	template := kuscia.DeployTemplate{Name: "t"}
-	names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z]([a-z0-9]{0,13}[a-z0-9])?`), 0, 12, rapid.ID[string]).Draw(t, "ports")
+	names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z]([a-z0-9]{0,13}[a-z0-9])?`), 0, 12,
+		rapid.ID[string]).Draw(t, "ports")
 	for i := range rapid.IntRange(1, 3).Draw(t, "containers") {
 		c := kuscia.Container{Name: fmt.Sprintf("c%d", i), Env: []corev1.EnvVar{{Name: "ME", Value: fmt.Sprint(i)}}}
 		for j, name := range names {
@@ -64,7 +67,8 @@ func drawImage(t *rapid.T) kuscia.AppImageSpec {
 			})
 		}
 		for file := range spec.ConfigTemplates {
-			c.ConfigVolumeMounts = append(c.ConfigVolumeMounts, kuscia.ConfigVolumeMount{MountPath: "/" + file, SubPath: file})
+			c.ConfigVolumeMounts = append(c.ConfigVolumeMounts,
+				kuscia.ConfigVolumeMount{MountPath: "/" + file, SubPath: file})
 		}
 		template.Spec.Containers = append(template.Spec.Containers, c)
 	}
@@ -72,23 +76,23 @@ func drawImage(t *rapid.T) kuscia.AppImageSpec {
 	return spec
 }
 
-func TestPropertiesOfWhatIsRendered(t *testing.T) {
+func TestRender_HoldsInvariants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawVersion(t)
 		problems := v.Check()
 		packed, err := v.Pack()
 		require.NoError(t, err)
-		// Other maps with the same content, so that their order is another.
+		// The copy has other maps with the same content, whose iteration order may differ.
 		again, err := serving.Unpack(packed)
 		require.NoError(t, err)
 		for i := range v.Spec.Parties {
 			objects, err := serving.Render(v, i)
 			if len(problems) > 0 {
-				require.Error(t, err, "what Check finds fault with is not rendered: %+v", problems)
+				require.Error(t, err, "a version with problems is not rendered: %+v", problems)
 				continue
 			}
-			require.NoError(t, err, "what Check finds no fault with is rendered")
+			require.NoError(t, err, "a version without problems is rendered")
 			second, err := serving.Render(again, i)
 			require.NoError(t, err)
 			one, err := json.Marshal(objects)
@@ -110,13 +114,13 @@ func checkNames(t require.TestingT, objects serving.Objects, namespace string) {
 		require.Empty(t, validation.IsValidLabelValue(value))
 	}
 	for key, value := range objects.Deployment.Spec.Selector.MatchLabels {
-		require.Equal(t, value, objects.Deployment.Spec.Template.Labels[key], "the pods are those that the Deployment selects")
+		require.Equal(t, value, objects.Deployment.Spec.Template.Labels[key], "the Deployment selects its pods")
 	}
 	for _, s := range objects.Services {
 		require.Empty(t, validation.IsDNS1035Label(s.Name))
 		require.Equal(t, namespace, s.Namespace)
 		for key, value := range s.Spec.Selector {
-			require.Equal(t, value, objects.Deployment.Spec.Template.Labels[key], "the pods are those that the Service selects")
+			require.Equal(t, value, objects.Deployment.Spec.Template.Labels[key], "the Service selects the pods")
 		}
 	}
 	if objects.ConfigMap != nil {
@@ -128,19 +132,20 @@ func checkNames(t require.TestingT, objects serving.Objects, namespace string) {
 	}
 }
 
-// checkPorts says that a pod's ports have numbers of their own, that its Services lead to them, and that the endpoints are those of the Services.
+// checkPorts requires that a pod's port numbers are unique, that its Services target them, and that the endpoints match
+// the Services.
 func checkPorts(t require.TestingT, objects serving.Objects, endpoints []serving.Endpoint) {
 	numbers, byName := map[int32]bool{}, map[string]int32{}
 	for _, c := range objects.Deployment.Spec.Template.Spec.Containers {
 		mounted := map[string]bool{}
 		for _, m := range c.VolumeMounts {
-			require.Contains(t, objects.ConfigMap.Data, m.SubPath, "what is mounted is there")
+			require.Contains(t, objects.ConfigMap.Data, m.SubPath, "a mounted file exists")
 			mounted[m.MountPath] = true
 		}
 		require.Len(t, mounted, len(c.VolumeMounts))
 		for _, p := range c.Ports {
 			require.Empty(t, validation.IsValidPortNum(int(p.ContainerPort)))
-			require.False(t, numbers[p.ContainerPort], "port %d is there twice", p.ContainerPort)
+			require.False(t, numbers[p.ContainerPort], "port %d appears twice", p.ContainerPort)
 			numbers[p.ContainerPort] = true
 			byName[p.Name] = p.ContainerPort
 		}
@@ -156,7 +161,7 @@ func checkPorts(t require.TestingT, objects serving.Objects, endpoints []serving
 	}
 }
 
-func TestPortKeepsItsNumberWhenOthersComeAndGo(t *testing.T) {
+func TestRender_KeepsPortNumber_WhenOtherPortsChange(t *testing.T) {
 	t.Parallel()
 	number := func(v serving.Version, name string) int32 {
 		objects, err := serving.Render(v, 0)
@@ -168,24 +173,26 @@ func TestPortKeepsItsNumberWhenOthersComeAndGo(t *testing.T) {
 		}
 		return 0
 	}
-	v := sound()
+	v := validVersion()
 	before := number(v, "internal")
 	require.GreaterOrEqual(t, before, int32(20000))
 	require.Less(t, before, int32(32767))
 
-	more := sound()
+	more := validVersion()
 	for i := range 40 {
-		container(&more).Ports = append([]kuscia.ContainerPort{{Name: fmt.Sprintf("a%d", i)}}, container(&more).Ports...)
+		container(&more).Ports = append([]kuscia.ContainerPort{{Name: fmt.Sprintf("a%d", i)}},
+			container(&more).Ports...)
 	}
 	more.Spec.InputConfig = "other"
 	more.UID = "other"
-	require.Equal(t, before, number(more, "internal"), "other ports, before it in order and in name, leave a port's number alone")
+	require.Equal(t, before, number(more, "internal"),
+		"additional ports, before it in order and in name, do not change a port's number")
 
-	clash := sound()
+	clash := validVersion()
 	container(&clash).Ports[0].Port = before
-	require.NotEqual(t, before, number(clash, "internal"), "a number that another port declares is that port's")
+	require.NotEqual(t, before, number(clash, "internal"), "a number declared by another port is not allocated")
 
-	other := sound()
+	other := validVersion()
 	other.ID = "s2"
-	require.NotEqual(t, before, number(other, "internal"), "another serving has numbers of its own")
+	require.NotEqual(t, before, number(other, "internal"), "another serving has other numbers")
 }

@@ -7,47 +7,51 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// ReleaseState is how far an operation on a serving is, or how it ended.
+// ReleaseState is the state of an operation on a serving, or how it ended.
 type ReleaseState string
 
-// All but StateProgressing are final.
+// The states; all except StateProgressing are final.
 const (
 	StateProgressing ReleaseState = "Progressing"
-	// StateSucceeded: every party came to what was asked.
+	// StateSucceeded: every party reached the requested state.
 	StateSucceeded ReleaseState = "Succeeded"
-	// StateRolledBack: it failed or was stopped, and every party runs the version of before.
+	// StateRolledBack: the operation failed or was stopped, and every party runs the previous version.
 	StateRolledBack ReleaseState = "RolledBack"
 	StateFailed     ReleaseState = "Failed"
-	// StateSuperseded: it gave way to a newer operation, which went on from where the parties were.
+	// StateSuperseded: the operation gave way to a newer one, which continued from the current state of the parties.
 	StateSuperseded ReleaseState = "Superseded"
 )
 
-// maxRecorded is how many decisions a record keeps: they travel to it in one event, which Temporal bounds to 2 MiB.
+// maxRecorded is the maximum number of commands in a record: they are transferred in one event, which Temporal limits
+// to 2 MiB.
 const maxRecorded = 100
 
-// Asked is the snapshot of an operation's record: with which run of which workflow it began, and what it was asked.
-type Asked struct {
+// ReleaseRequest is the snapshot in an operation's record: the workflow run that began it, and its input.
+type ReleaseRequest struct {
 	WorkflowID string    `json:"workflowId"`
 	RunID      string    `json:"runId"`
 	StartedAt  time.Time `json:"startedAt"`
-	// Input has no Previous: that is the Target of an earlier record, and known by its digest.
+	// Input has no Previous: that is the Target of an earlier record, identified by its digest.
 	Input Input `json:"input"`
 }
 
-// NewAsked is what an operation was asked.
-func NewAsked(in Input, op kuscia.Operation, started time.Time) Asked {
+// NewReleaseRequest returns the snapshot for the record of an operation.
+func NewReleaseRequest(in Input, op kuscia.Operation, started time.Time) ReleaseRequest {
 	in.Previous, in.Continued = nil, nil
-	return Asked{WorkflowID: op.WorkflowID, RunID: op.RunID, StartedAt: started.UTC().Truncate(time.Microsecond), Input: in}
+	return ReleaseRequest{WorkflowID: op.WorkflowID, RunID: op.RunID,
+		StartedAt: started.UTC().Truncate(time.Microsecond), Input: in}
 }
 
-// perGeneration is how many operations there are of one spec at most: it is brought about once, but for when people ask for it again.
-const perGeneration = 10
+// operationsPerGeneration is the assumed maximum number of operations for one generation: usually there is one, unless
+// users request it again.
+const operationsPerGeneration = 10
 
-// FewOperations says that a serving cannot have had so many operations yet that one of its keep records has to go: to find which, an API server looks at the
-// records of all subjects. An ID that is used once more has left its earlier records behind; those go with the next deletion.
-func FewOperations(in Input, keep int) bool {
-	brings := in.Kind == KindCreate || in.Kind == KindUpdate
-	return brings && in.Generation > 0 && in.Generation <= int64(keep/perGeneration)
+// BelowRecordLimit reports whether a serving cannot yet have more operations than the keep records to retain, so that
+// no record needs to be pruned. Finding out otherwise makes the API server scan the records of all subjects. Records
+// left behind by an earlier serving of the same name are pruned with the next deletion.
+func BelowRecordLimit(in Input, keep int) bool {
+	applies := in.Kind == KindCreate || in.Kind == KindUpdate
+	return applies && in.Generation > 0 && in.Generation <= int64(keep/operationsPerGeneration)
 }
 
 // Ending is how an operation ended.
@@ -56,13 +60,14 @@ type Ending struct {
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message"`
 	At      time.Time    `json:"at"`
-	// History is what people have sent, oldest first; of many the newest.
+	// History lists the commands of users, oldest first; only the newest are kept.
 	History []kuscia.AuditEntry `json:"history,omitempty"`
 }
 
-// Ending is how the operation ended, at that time.
+// Ending returns how the operation ended, at that time.
 func (m *Machine) Ending(now time.Time) Ending {
-	end := Ending{State: StateFailed, Reason: m.s.Reason, Message: m.Message(), At: now.UTC(), History: last(m.History(), maxRecorded)}
+	end := Ending{State: StateFailed, Reason: m.s.Reason, Message: m.Message(), At: now.UTC(),
+		History: newestEntries(m.History(), maxRecorded)}
 	switch {
 	case m.Superseded():
 		end.State, end.Reason = StateSuperseded, ""
@@ -74,53 +79,58 @@ func (m *Machine) Ending(now time.Time) Ending {
 	return end
 }
 
-// Release is one operation on a serving in its history: what it was asked, and how it is or ended.
+// Release is one operation on a serving in its history: its request, and its state or how it ended.
 type Release struct {
 	ID         string       `json:"id"`
 	Kind       string       `json:"kind"`
 	Generation int64        `json:"generation"`
 	State      ReleaseState `json:"state"`
-	// Reason is one word for why it failed, "" when it did not. Message is a sentence on what it does or how it ended.
+	// Reason is one word for the cause of a failure, "" if there is none. Message describes what the operation does or
+	// how it ended.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Version and Previous are the digests of what was asked, and of what served before; "" when there is none.
+	// Version and Previous are the digests of the requested version and of the version that served before; "" if there
+	// is none.
 	Version  string         `json:"version,omitempty"`
 	Previous string         `json:"previous,omitempty"`
 	Parties  []ReleaseParty `json:"parties"`
 	Policy   Policy         `json:"policy"`
-	// StartedAt is when its workflow began, FinishedAt when it was over; nil while it is not.
+	// StartedAt is when its workflow began, FinishedAt when it ended; nil while it is running.
 	StartedAt  time.Time          `json:"startedAt"`
 	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
 	WaitingFor *kuscia.WaitingFor `json:"waitingFor,omitempty"`
-	// History is what people have sent to it, oldest first; of many the newest.
+	// History lists the commands of users, oldest first; only the newest are kept.
 	History  []kuscia.AuditEntry `json:"history"`
 	Workflow *plan.WorkflowRef   `json:"workflow,omitempty"`
 	// Record is the name of its ReleaseRecord.
 	Record string `json:"record"`
 }
 
-// ReleaseParty is a party of an operation and what it was asked to run.
+// ReleaseParty is a party of an operation and what it was requested to run.
 type ReleaseParty struct {
 	Domain string `json:"domain"`
 	Role   string `json:"role,omitempty"`
-	// AppImage is the name of the AppImage that was asked, Image the image of it at that time; both "" for a deletion.
+	// AppImage is the name of the requested AppImage, Image its image at that time; both are "" for a deletion.
 	AppImage string `json:"appImage,omitempty"`
 	Image    string `json:"image,omitempty"`
 }
 
-// Release is what was asked, of which nothing is known yet but that it was begun.
-func (a Asked) Release() Release {
+// Release returns the release as requested, with no known progress yet.
+func (a ReleaseRequest) Release() Release {
 	in := a.Input
 	r := Release{ID: in.ID, Kind: in.Kind, Generation: in.Generation, State: StateProgressing, Message: "it has begun",
-		Version: in.TargetDigest, Previous: in.PreviousDigest, Parties: make([]ReleaseParty, len(in.Parties)), Policy: in.Policy.withDefaults(),
-		StartedAt: a.StartedAt, History: []kuscia.AuditEntry{}, Workflow: &plan.WorkflowRef{ID: a.WorkflowID, RunID: a.RunID}}
+		Version: in.TargetDigest, Previous: in.PreviousDigest, Parties: make([]ReleaseParty, len(in.Parties)),
+		Policy:    in.Policy.withDefaults(),
+		StartedAt: a.StartedAt, History: []kuscia.AuditEntry{},
+		Workflow: &plan.WorkflowRef{ID: a.WorkflowID, RunID: a.RunID}}
 	if in.Cause != "" {
-		r.Message += ", to put back what others have changed: " + in.Cause
+		r.Message += ", to restore what other clients changed: " + in.Cause
 	}
 	version, err := Unpack(in.Target)
 	for i, p := range in.Parties {
 		r.Parties[i] = ReleaseParty{Domain: p.Domain, Role: p.Role}
-		if place, has := version.Place(p.Domain, p.Deployment); has && err == nil { // a deletion asks for no version
+		// a deletion requests no version
+		if place, has := version.PartyIndex(p.Domain, p.Deployment); has && err == nil {
 			name := version.Spec.Parties[place].AppImageRef
 			image := version.AppImages[name].Image
 			r.Parties[i].AppImage, r.Parties[i].Image = name, image.Name+":"+image.Tag
@@ -129,7 +139,7 @@ func (a Asked) Release() Release {
 	return r
 }
 
-// Ended is the release as it ended.
+// Ended returns the release with its ending.
 func (r Release) Ended(end Ending) Release {
 	r.State, r.Reason, r.Message, r.FinishedAt, r.WaitingFor = end.State, end.Reason, end.Message, &end.At, nil
 	if end.History != nil {
@@ -138,6 +148,6 @@ func (r Release) Ended(end Ending) Release {
 	return r
 }
 
-// Knows says that a finished release has all that an ending says: the first one stays, unless something was sent just before the workflow
-// closed.
-func (r Release) Knows(end Ending) bool { return len(end.History) <= len(r.History) }
+// Includes reports whether a finished release contains everything of an ending. The first ending is kept, unless a
+// command was received just before the workflow closed.
+func (r Release) Includes(end Ending) bool { return len(end.History) <= len(r.History) }

@@ -17,16 +17,17 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// Objects are what one party has in its namespace.
+// Objects are the objects of one party in its namespace.
 type Objects struct {
-	// ConfigMap holds the rendered configuration files; nil without templates.
+	// ConfigMap holds the rendered configuration files; nil if there are none.
 	ConfigMap *corev1.ConfigMap
 	// Services are those of the party's Cluster and Domain ports, in the order of the template.
 	Services   []*corev1.Service
 	Deployment *appsv1.Deployment
 }
 
-// AnnotationConfigDigest on pods tells their configuration files apart: a mounted file isn't refreshed in a running pod.
+// AnnotationConfigDigest on pods is the digest of their configuration files. It replaces pods when files change,
+// because a file that is mounted by subPath is not refreshed in a running pod.
 const AnnotationConfigDigest = "slipway.io/config-digest"
 
 // Labels and annotations that Kuscia reads on a party's objects.
@@ -46,24 +47,26 @@ const (
 
 // Settings of every Deployment.
 const (
-	// progressDeadlineSeconds is after how long without progress Kubernetes calls a Deployment stuck.
+	// progressDeadlineSeconds is the time without progress after which Kubernetes reports a Deployment as stuck.
 	progressDeadlineSeconds = 600
-	// revisionHistoryLimit is how many ReplicaSets a person can go back to by hand; Slipway itself goes back by the version that served.
+	// revisionHistoryLimit is the number of ReplicaSets to which a user can roll back manually; Slipway rolls back to
+	// the version that served.
 	revisionHistoryLimit = 10
-	// defaultMax is what of a party may be surged and unavailable when its strategy does not say.
+	// defaultMax is the default of maxSurge and maxUnavailable.
 	defaultMax = "25%"
 )
 
-// Render makes the objects of one party, the same for the same version. It refuses a version with any problem that Check finds.
+// Render renders the objects of one party. The result depends only on the version. It refuses a version that has any
+// problem found by Check.
 func Render(v Version, party int) (Objects, error) {
-	d, err := v.deployed(party)
+	d, err := v.renderInput(party)
 	if err != nil {
 		return Objects{}, failure.New(failure.Refused, "serving %s: %s", v.ID, err)
 	}
 	if problems := v.checkDeclared(); len(problems) > 0 {
 		return Objects{}, failure.New(failure.Refused, "serving %s: %s", v.ID, problems[0].Message)
 	}
-	given := d.given(v.clusterParties())
+	given := d.injectedVariables(v.clusterParties())
 	files, err := d.configure(given)
 	if err != nil {
 		return Objects{}, failure.New(failure.Refused, "serving %s: %s: %s", v.ID, partyName(d.party), err)
@@ -76,16 +79,17 @@ func Render(v Version, party int) (Objects, error) {
 			Data:       files.files,
 		}
 	}
-	for _, p := range d.served() {
+	for _, p := range d.exposedPorts() {
 		objects.Services = append(objects.Services, d.service(p))
 	}
 	return objects, nil
 }
 
-// metadata is on all that is made for a party.
-func (d deployed) metadata(name string) metav1.ObjectMeta {
+// metadata returns the metadata common to all objects of a party.
+func (d renderInput) metadata(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: name, Namespace: d.party.DomainID, Annotations: map[string]string{kuscia.AnnotationInitiator: d.version.Spec.Initiator},
+		Name: name, Namespace: d.party.DomainID,
+		Annotations: map[string]string{kuscia.AnnotationInitiator: d.version.Spec.Initiator},
 		Labels: map[string]string{
 			kuscia.LabelController:     kuscia.ControllerName,
 			kuscia.LabelDeploymentName: d.version.ID,
@@ -96,7 +100,7 @@ func (d deployed) metadata(name string) metav1.ObjectMeta {
 	}
 }
 
-func (d deployed) service(p kuscia.ContainerPort) *corev1.Service {
+func (d renderInput) service(p kuscia.ContainerPort) *corev1.Service {
 	meta := d.metadata(serviceName(d.party, d.name, p.Name))
 	meta.Labels[labelPortScope] = string(p.Scope)
 	if p.Scope == kuscia.ScopeCluster {
@@ -120,8 +124,9 @@ func (d deployed) service(p kuscia.ContainerPort) *corev1.Service {
 	}
 }
 
-// deployment runs the party's pods. Its selector is the same in all versions, since Kubernetes doesn't allow changes of it.
-func (d deployed) deployment(given []variable, files configuration) *appsv1.Deployment {
+// deployment renders the party's Deployment. Its selector is the same in all versions, because Kubernetes does not
+// allow changes of it.
+func (d renderInput) deployment(given []variable, files configuration) *appsv1.Deployment {
 	meta := d.metadata(d.name)
 	meta.Labels[labelServer], meta.Labels[labelClient] = "true", "true"
 	selector := maps.Clone(meta.Labels)
@@ -145,7 +150,7 @@ func (d deployed) deployment(given []variable, files configuration) *appsv1.Depl
 	}
 }
 
-func (d deployed) podAnnotations(files configuration) map[string]string {
+func (d renderInput) podAnnotations(files configuration) map[string]string {
 	annotations := map[string]string{}
 	if len(files.files) > 0 {
 		annotations[AnnotationConfigDigest] = files.digest()
@@ -156,13 +161,13 @@ func (d deployed) podAnnotations(files configuration) map[string]string {
 	for _, c := range d.template.Spec.Containers {
 		if c.MetricProbe != nil {
 			annotations[annotationMetricPath] = c.MetricProbe.Path
-			annotations[annotationMetricPort] = strconv.Itoa(int(d.number(c.MetricProbe.Port)))
+			annotations[annotationMetricPort] = strconv.Itoa(int(d.portNumber(c.MetricProbe.Port)))
 		}
 	}
 	return annotations
 }
 
-func (d deployed) number(port string) int32 {
+func (d renderInput) portNumber(port string) int32 {
 	for _, p := range d.ports {
 		if p.Name == port {
 			return p.Port
@@ -171,8 +176,8 @@ func (d deployed) number(port string) int32 {
 	return 0
 }
 
-// podSpec is what the pods run. Without the scheduler, node selector and toleration of Kuscia's own nodes.
-func (d deployed) podSpec(given []variable, files configuration) corev1.PodSpec {
+// podSpec renders the pod spec, without the scheduler, node selector and toleration of Kuscia's own nodes.
+func (d renderInput) podSpec(given []variable, files configuration) corev1.PodSpec {
 	spec := corev1.PodSpec{
 		AutomountServiceAccountToken: new(bool),
 		Affinity:                     d.affinity(),
@@ -181,17 +186,19 @@ func (d deployed) podSpec(given []variable, files configuration) corev1.PodSpec 
 		spec.Containers = append(spec.Containers, d.container(c, given, files.mounts[c.Name]))
 	}
 	if len(files.mounts) > 0 {
-		spec.Volumes = []corev1.Volume{{Name: configVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: configMapName(d.name)},
-		}}}}
+		spec.Volumes = []corev1.Volume{{Name: configVolume,
+			VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: configMapName(d.name)},
+			}}}}
 	}
 	return spec
 }
 
-func (d deployed) container(c kuscia.Container, given []variable, mounts []corev1.VolumeMount) corev1.Container {
+func (d renderInput) container(c kuscia.Container, given []variable, mounts []corev1.VolumeMount) corev1.Container {
 	var ports []corev1.ContainerPort
 	for _, p := range c.Ports {
-		ports = append(ports, corev1.ContainerPort{Name: p.Name, ContainerPort: d.number(p.Name), Protocol: corev1.ProtocolTCP})
+		ports = append(ports, corev1.ContainerPort{Name: p.Name, ContainerPort: d.portNumber(p.Name),
+			Protocol: corev1.ProtocolTCP})
 	}
 	return corev1.Container{
 		Name:                     c.Name,
@@ -213,7 +220,7 @@ func (d deployed) container(c kuscia.Container, given []variable, mounts []corev
 	}
 }
 
-// strategy is the party's, with what it leaves out as Kuscia has it.
+// strategy returns the party's update strategy with Kuscia's defaults for absent fields.
 func strategy(own *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
 	if own != nil && own.Type == appsv1.RecreateDeploymentStrategyType {
 		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
@@ -235,9 +242,9 @@ const (
 
 const affinityWeight = 100
 
-// affinity is the party's own or its template's; else, by the serving's mode, none, or a preference for the same host or for different
-// hosts.
-func (d deployed) affinity() *corev1.Affinity {
+// affinity returns the party's own affinity or that of its template; else, by the serving's affinity mode, none, or a
+// preference for the same host or for different hosts.
+func (d renderInput) affinity() *corev1.Affinity {
 	if own := d.template.Spec.Affinity; own != nil {
 		return d.selectOwnPods(own.DeepCopy())
 	}
@@ -249,17 +256,20 @@ func (d deployed) affinity() *corev1.Affinity {
 	case affinityNone:
 		return nil
 	case affinitySame:
-		return &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: terms}}
+		return &corev1.Affinity{
+			PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: terms}}
 	}
-	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: terms}}
+	return &corev1.Affinity{
+		PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: terms}}
 }
 
-func (d deployed) ownPods() *metav1.LabelSelector {
+func (d renderInput) ownPods() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{kuscia.LabelWorkload: d.name}}
 }
 
-// selectOwnPods lets terms without a selector mean the party's own pods, whose names the author of an AppImage can't know.
-func (d deployed) selectOwnPods(a *corev1.Affinity) *corev1.Affinity {
+// selectOwnPods makes terms without a selector select the party's own pods, whose labels the author of an AppImage
+// cannot know.
+func (d renderInput) selectOwnPods(a *corev1.Affinity) *corev1.Affinity {
 	fill := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
 		for i := range required {
 			required[i].LabelSelector = cmp.Or(required[i].LabelSelector, d.ownPods())
@@ -272,12 +282,13 @@ func (d deployed) selectOwnPods(a *corev1.Affinity) *corev1.Affinity {
 		fill(near.RequiredDuringSchedulingIgnoredDuringExecution, near.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if apart := a.PodAntiAffinity; apart != nil {
-		fill(apart.RequiredDuringSchedulingIgnoredDuringExecution, apart.PreferredDuringSchedulingIgnoredDuringExecution)
+		fill(apart.RequiredDuringSchedulingIgnoredDuringExecution,
+			apart.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	return a
 }
 
-// DeploymentName is the name of the Deployment of a serving's party with that role: <id> or <id>-<role>.
+// DeploymentName returns the name of the Deployment of a serving's party with that role: <id> or <id>-<role>.
 func DeploymentName(id, role string) string {
 	if role == "" {
 		return id
@@ -287,8 +298,8 @@ func DeploymentName(id, role string) string {
 
 func configMapName(deployment string) string { return deployment + "-configtemplate" }
 
-// serviceName is the name of a port's Service: of the party's prefix, else of the Deployment with its dots as "-", since a Service is a
-// DNS label. A hash replaces the end of a name that is too long.
+// serviceName returns the name of a port's Service: the party's prefix, else the Deployment's name with "-" for its
+// dots, since the name of a Service is a DNS label. The end of a name that is too long is replaced by a hash.
 func serviceName(party kuscia.Party, deployment, port string) string {
 	if party.ServiceNamePrefix != "" {
 		return party.ServiceNamePrefix + "-" + port
@@ -305,7 +316,7 @@ func serviceName(party kuscia.Party, deployment, port string) string {
 	return "svc-" + base[:room] + "-" + shortDigest([]byte(base)) + "-" + port
 }
 
-// PartyName is how lists call a party: its domain, and its role if it has one.
+// PartyName returns the name of a party in lists: its domain, followed by its role if it has one.
 func PartyName(p kuscia.Party) string {
 	if p.Role == "" {
 		return p.DomainID
@@ -313,5 +324,5 @@ func PartyName(p kuscia.Party) string {
 	return p.DomainID + "/" + p.Role
 }
 
-// partyName is how sentences name a party.
+// partyName returns the name of a party in sentences.
 func partyName(p kuscia.Party) string { return "party " + PartyName(p) }

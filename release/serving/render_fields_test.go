@@ -10,7 +10,7 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// fill sets every field to something: texts to "x", numbers to 1.
+// fill sets every field to a value: strings to "x", numbers to 1.
 func fill(v reflect.Value) {
 	if q, is := v.Addr().Interface().(*resource.Quantity); is {
 		*q = resource.MustParse("1")
@@ -46,7 +46,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// setFields are the fields of a struct that are set, in their order.
+// setFields returns the names of the non-zero fields of a struct, in their order.
 func setFields(of any) []string {
 	var set []string
 	for v, i := reflect.ValueOf(of), 0; i < v.NumField(); i++ {
@@ -57,28 +57,32 @@ func setFields(of any) []string {
 	return set
 }
 
-// An AppImage that says all that one can say, and a party that does, have pods with these fields and no others. Whoever adds one here looks
-// whether it reaches beyond the pod, and adds a rule to release/serving/admission if it does.
-func TestWhatPodsCanHave(t *testing.T) {
+// An AppImage and a party with all fields set lead to pods with these fields and no others. Before you add a field
+// here, check whether it reaches beyond the pod; if so, add a rule to release/serving/admission.
+func TestRender_SetsOnlyKnownPodFields(t *testing.T) {
 	t.Parallel()
 	var image kuscia.AppImageSpec
 	var party kuscia.Party
 	fill(reflect.ValueOf(&image).Elem())
 	fill(reflect.ValueOf(&party).Elem())
-	v := Version{ID: "s", Spec: kuscia.KusciaDeploymentSpec{Initiator: "x", Parties: []kuscia.Party{party}}, AppImages: map[string]kuscia.AppImageSpec{"x": image}}
-	d, err := v.deployed(0)
+	v := Version{ID: "s", Spec: kuscia.KusciaDeploymentSpec{Initiator: "x", Parties: []kuscia.Party{party}},
+		AppImages: map[string]kuscia.AppImageSpec{"x": image}}
+	d, err := v.renderInput(0)
 	require.NoError(t, err)
-	files, err := d.configure(d.given(nil))
+	files, err := d.configure(d.injectedVariables(nil))
 	require.NoError(t, err)
-	spec := d.deployment(d.given(nil), files).Spec.Template.Spec
+	spec := d.deployment(d.injectedVariables(nil), files).Spec.Template.Spec
 	require.Equal(t, []string{"Volumes", "Containers", "AutomountServiceAccountToken", "Affinity"}, setFields(spec))
 	require.False(t, *spec.AutomountServiceAccountToken, "no pod gets the token of its service account")
 	require.Len(t, spec.Volumes, 1)
 	require.Equal(t, []string{"ConfigMap"}, setFields(spec.Volumes[0].VolumeSource))
-	require.Equal(t, configMapName(d.name), spec.Volumes[0].ConfigMap.Name, "the one volume is the serving's own ConfigMap")
+	require.Equal(t, configMapName(d.name), spec.Volumes[0].ConfigMap.Name,
+		"the one volume is the serving's own ConfigMap")
 	require.Len(t, spec.Containers, 1)
 	c := spec.Containers[0]
-	require.Equal(t, []string{"Name", "Image", "Command", "Args", "WorkingDir", "Ports", "EnvFrom", "Env", "Resources", "VolumeMounts", "LivenessProbe", "ReadinessProbe",
+	require.Equal(t, []string{"Name", "Image", "Command", "Args", "WorkingDir", "Ports", "EnvFrom", "Env", "Resources",
+		"VolumeMounts", "LivenessProbe", "ReadinessProbe",
 		"StartupProbe", "TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext"}, setFields(c))
-	require.Equal(t, []string{"Name", "ContainerPort", "Protocol"}, setFields(c.Ports[0]), "no port of the node is taken")
+	require.Equal(t, []string{"Name", "ContainerPort", "Protocol"}, setFields(c.Ports[0]),
+		"no port of the node is taken")
 }

@@ -24,30 +24,31 @@ func render(t *testing.T, v serving.Version) serving.Objects {
 	return objects
 }
 
-func TestPartyThatIsNotThereIsRefused(t *testing.T) {
+func TestRender_RefusesUnknownParty(t *testing.T) {
 	t.Parallel()
 	for _, index := range []int{-1, 2} {
-		_, err := serving.Render(sound(), index)
+		_, err := serving.Render(validVersion(), index)
 		var refused *failure.Error
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, failure.Refused, refused.Kind)
-		require.Zero(t, sound().Replicas(index))
-		require.Nil(t, sound().Resources(index))
-		require.Nil(t, serving.Endpoints(sound(), index))
+		require.Zero(t, validVersion().Replicas(index))
+		require.Nil(t, validVersion().Resources(index))
+		require.Nil(t, serving.Endpoints(validVersion(), index))
 	}
 }
 
-func TestEndpointsOfTheDocument(t *testing.T) {
+func TestEndpoints_MatchDocument(t *testing.T) {
 	t.Parallel()
 	v := version(t, filepath.Join("testdata", "render", "document"))
 	require.Equal(t, []serving.Endpoint{
 		{PortName: "service", Scope: "Cluster", Endpoint: "secretflow-serving-service.bob.svc", Port: 53509},
 		{PortName: "internal", Scope: "Domain", Endpoint: "secretflow-serving-internal.bob.svc:53510", Port: 53510},
-		{PortName: "brpc-builtin", Scope: "Domain", Endpoint: "secretflow-serving-brpc-builtin.bob.svc:53511", Port: 53511},
-	}, serving.Endpoints(v, 1), "as the document shows them, in the order of the template")
+		{PortName: "brpc-builtin", Scope: "Domain", Endpoint: "secretflow-serving-brpc-builtin.bob.svc:53511",
+			Port: 53511},
+	}, serving.Endpoints(v, 1), "as in the document, in the order of the template")
 }
 
-func TestRolesPickTemplates(t *testing.T) {
+func TestReplicas_TemplateIsSelectedByRole(t *testing.T) {
 	t.Parallel()
 	roles := func(list ...string) []kuscia.DeployTemplate {
 		var all []kuscia.DeployTemplate
@@ -67,39 +68,43 @@ func TestRolesPickTemplates(t *testing.T) {
 		{"a party without a role has the first without one", roles("client", "", ""), "", 11},
 		{"a party without a role has the first, when all have one", roles("client", "server"), "", 10},
 		{"a comma at the end of a list is not a template without a role", roles("server,", "client,"), "client", 11},
-		{"a part of a role is another role", roles("servers"), "server", 1},
+		{"a prefix of a role is another role", roles("servers"), "server", 1},
 	}
 	for _, c := range cases {
-		v := sound()
+		v := validVersion()
 		image(&v, func(s *kuscia.AppImageSpec) { s.DeployTemplates = c.templates })
 		alice(&v).Role = c.role
 		require.Equal(t, c.replicas, v.Replicas(0), c.reason)
 	}
 }
 
-func TestReplicasAskedFor(t *testing.T) {
+func TestReplicas_Precedence(t *testing.T) {
 	t.Parallel()
-	v := sound()
-	require.Equal(t, int32(1), v.Replicas(0), "nobody says: one")
+	v := validVersion()
+	require.Equal(t, int32(1), v.Replicas(0), "the default")
 	deploy(&v).Replicas = new(int32(3))
-	require.Equal(t, int32(3), v.Replicas(0), "the AppImage says")
+	require.Equal(t, int32(3), v.Replicas(0), "set by the AppImage")
 	template(&v).Replicas = new(int32(0))
-	require.Zero(t, v.Replicas(0), "the party says, and none is a number too")
-	require.Equal(t, int32(3), v.Replicas(1), "what one party says is not another's")
+	require.Zero(t, v.Replicas(0), "set by the party; 0 is a valid number")
+	require.Equal(t, int32(3), v.Replicas(1), "the other party is not affected")
 	require.Zero(t, *render(t, v).Deployment.Spec.Replicas)
 }
 
 func TestResourcesOfAParty(t *testing.T) {
 	t.Parallel()
-	v := sound()
-	container(&v).Resources = corev1.ResourceRequirements{Requests: amounts("cpu", "0.1", "memory", "1024Mi"), Limits: amounts("cpu", "2")}
+	v := validVersion()
+	container(&v).Resources = corev1.ResourceRequirements{Requests: amounts("cpu", "0.1", "memory", "1024Mi"),
+		Limits: amounts("cpu", "2")}
 	deploy(&v).Spec.Containers = append(deploy(&v).Spec.Containers, kuscia.Container{Name: "two"})
-	own(&v, corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: amounts("memory", "2Gi")}}}})
+	own(&v, corev1.PodSpec{Containers: []corev1.Container{{Name: "main",
+		Resources: corev1.ResourceRequirements{Limits: amounts("memory", "2Gi")}}}})
 	require.Equal(t, []serving.ResourceRow{
 		{Container: "main", MinCPU: "100m", MinMemory: "1Gi", MaxMemory: "2Gi"}, {Container: "two"},
-	}, v.Resources(0), "a party's limits take the place of all limits of the template, its requests stay; quantities are canonical")
-	require.Equal(t, "2", v.Resources(1)[0].MaxCPU, "what one party has of its own is not another's")
-	require.Equal(t, amounts("memory", "2Gi"), render(t, v).Deployment.Spec.Template.Spec.Containers[0].Resources.Limits)
+	}, v.Resources(0), "a party's limits replace all limits of the template, its requests stay; quantities are "+
+		"canonical")
+	require.Equal(t, "2", v.Resources(1)[0].MaxCPU, "the other party is not affected")
+	require.Equal(t, amounts("memory", "2Gi"), render(t,
+		v).Deployment.Spec.Template.Spec.Containers[0].Resources.Limits)
 }
 
 func TestStrategyOfTheDeployment(t *testing.T) {
@@ -110,44 +115,45 @@ func TestStrategyOfTheDeployment(t *testing.T) {
 		own      *appsv1.DeploymentStrategy
 		expected appsv1.DeploymentStrategy
 	}{
-		{"nobody says", nil, *rolling(quarter, quarter)},
-		{"no type is rolling", &appsv1.DeploymentStrategy{}, *rolling(quarter, quarter)},
-		{"half said", &appsv1.DeploymentStrategy{Type: "RollingUpdate", RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &one}}, *rolling(one, quarter)},
-		{"all at once", &appsv1.DeploymentStrategy{Type: "Recreate"}, appsv1.DeploymentStrategy{Type: "Recreate"}},
+		{"the default", nil, *rolling(quarter, quarter)},
+		{"without a type it is RollingUpdate", &appsv1.DeploymentStrategy{}, *rolling(quarter, quarter)},
+		{"partly set", &appsv1.DeploymentStrategy{Type: "RollingUpdate",
+			RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &one}}, *rolling(one, quarter)},
+		{"Recreate", &appsv1.DeploymentStrategy{Type: "Recreate"}, appsv1.DeploymentStrategy{Type: "Recreate"}},
 	}
 	for _, c := range cases {
-		v := sound()
+		v := validVersion()
 		template(&v).Strategy = c.own
 		require.Equal(t, c.expected, render(t, v).Deployment.Spec.Strategy, c.reason)
 	}
 }
 
-func TestOtherFilesNeedOtherPods(t *testing.T) {
+func TestRender_ReplacesPods_WhenFilesChange(t *testing.T) {
 	t.Parallel()
-	v := sound()
+	v := validVersion()
 	before := render(t, v).Deployment.Spec.Template
 	image(&v, func(s *kuscia.AppImageSpec) { s.ConfigTemplates["app.conf"] = "other" })
 	after := render(t, v).Deployment.Spec.Template
-	require.NotEqual(t, before, after, "a file that is mounted by its name is not refreshed in a running pod")
+	require.NotEqual(t, before, after, "a file that is mounted by subPath is not refreshed in a running pod")
 	delete(before.Annotations, serving.AnnotationConfigDigest)
 	delete(after.Annotations, serving.AnnotationConfigDigest)
-	require.Equal(t, before, after, "and nothing else of the pod has changed")
+	require.Equal(t, before, after, "nothing else of the pod has changed")
 }
 
-func TestSelectorStaysTheSameThroughUpdates(t *testing.T) {
+func TestRender_KeepsSelector(t *testing.T) {
 	t.Parallel()
-	v := sound()
+	v := validVersion()
 	before := render(t, v).Deployment
 	v.AppType, v.AffinityMode, v.Spec.InputConfig, v.Spec.Initiator = "other", "none", "other", "bob"
 	alice(&v).ServiceNamePrefix = "other"
 	image(&v, func(s *kuscia.AppImageSpec) { s.Image.Tag = "2" })
 	after := render(t, v).Deployment
-	require.Equal(t, before.Spec.Selector, after.Spec.Selector, "Kubernetes lets nobody change it")
+	require.Equal(t, before.Spec.Selector, after.Spec.Selector, "the selector is immutable")
 	require.Equal(t, before.Name, after.Name)
 	require.NotEqual(t, before.Spec.Template, after.Spec.Template)
 }
 
-func TestOnlyAServingIsToldItsID(t *testing.T) {
+func TestRender_SetsServingID_OnlyForServings(t *testing.T) {
 	t.Parallel()
 	names := func(v serving.Version) []string {
 		var all []string
@@ -156,11 +162,12 @@ func TestOnlyAServingIsToldItsID(t *testing.T) {
 		}
 		return all
 	}
-	v := sound()
+	v := validVersion()
 	container(&v).Env = []corev1.EnvVar{{Name: "Z"}, {Name: "A"}}
 	expected := []string{"Z", "A", "KUSCIA_DOMAIN_ID", "CLUSTER_DEFINE", "ALLOCATED_PORTS", "INPUT_CONFIG",
 		"KUSCIA_PORT_SERVICE_NUMBER", "KUSCIA_PORT_INTERNAL_NUMBER", "SERVING_ID"}
-	require.Equal(t, expected, names(v), "the container's own first, then what each is given, in Kuscia's order")
+	require.Equal(t, expected, names(v),
+		"the container's own variables first, then the injected ones in Kuscia's order")
 	v.AppType = "other"
 	require.Equal(t, expected[:len(expected)-1], names(v), "another type of application has no serving ID")
 }
@@ -168,7 +175,7 @@ func TestOnlyAServingIsToldItsID(t *testing.T) {
 func TestAffinity(t *testing.T) {
 	t.Parallel()
 	affinity := func(v serving.Version) *corev1.Affinity { return render(t, v).Deployment.Spec.Template.Spec.Affinity }
-	v := sound()
+	v := validVersion()
 	for _, mode := range []string{"", "anti-affinity"} {
 		v.AffinityMode = mode
 		term := affinity(v).PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0]
@@ -189,9 +196,9 @@ func TestAffinity(t *testing.T) {
 	require.Nil(t, affinity(v).NodeAffinity, "a party's own affinity wins over the template's")
 }
 
-func TestNamesThatAreTooLongAreCut(t *testing.T) {
+func TestRender_ShortensServiceNames(t *testing.T) {
 	t.Parallel()
-	v := sound()
+	v := validVersion()
 	v.ID = strings.Repeat("a", 30) + "." + strings.Repeat("b", 30)
 	var names []string
 	for _, s := range render(t, v).Services {
@@ -200,12 +207,12 @@ func TestNamesThatAreTooLongAreCut(t *testing.T) {
 	require.Equal(t, []string{
 		"svc-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbb-0d5805a5e7271251-service",
 		"svc-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bb-0d5805a5e7271251-internal",
-	}, names, "63 characters, and a hash of the whole tells names apart that begin alike")
+	}, names, "63 characters, with a hash of the full name to keep names unique")
 }
 
-func TestRenderingLeavesTheVersionAlone(t *testing.T) {
+func TestRender_DoesNotModifyVersion(t *testing.T) {
 	t.Parallel()
-	v := sound()
+	v := validVersion()
 	before, err := v.Digest()
 	require.NoError(t, err)
 	objects := render(t, v)
@@ -214,17 +221,18 @@ func TestRenderingLeavesTheVersionAlone(t *testing.T) {
 	slices.Reverse(objects.Services)
 	after, err := v.Digest()
 	require.NoError(t, err)
-	require.Equal(t, before, after, "objects share nothing with what they were made of")
-	require.Equal(t, written(t, render(t, sound())), written(t, render(t, v)))
+	require.Equal(t, before, after, "objects share no memory with their version")
+	require.Equal(t, written(t, render(t, validVersion())), written(t, render(t, v)))
 }
 
-func TestWhoMayCallAPort(t *testing.T) {
+func TestRender_AccessDomains(t *testing.T) {
 	t.Parallel()
 	party := func(domain, role string) kuscia.Party {
 		return kuscia.Party{DomainID: domain, Role: role, AppImageRef: "app"}
 	}
 	policy := func(port string, roles ...string) *kuscia.NetworkPolicy {
-		return &kuscia.NetworkPolicy{Ingresses: []kuscia.Ingress{{From: kuscia.IngressFrom{Roles: roles}, Ports: []kuscia.IngressPort{{Port: port}}}}}
+		return &kuscia.NetworkPolicy{Ingresses: []kuscia.Ingress{{From: kuscia.IngressFrom{Roles: roles},
+			Ports: []kuscia.IngressPort{{Port: port}}}}}
 	}
 	cases := []struct {
 		reason            string
@@ -234,14 +242,16 @@ func TestWhoMayCallAPort(t *testing.T) {
 	}{
 		{"all domains may call a Cluster port, in the order of the spec, each once",
 			[]kuscia.Party{party("carol", "a"), party("alice", "b"), party("carol", "b")}, nil, "carol,alice", ""},
-		{"a single domain needs no leave", []kuscia.Party{party("alice", "a"), party("alice", "b")}, nil, "", ""},
-		{"a policy lets the domains call that have one of its roles", []kuscia.Party{party("alice", "a"), party("bob", "b"), party("carol", "b")},
+		{"a single domain needs no permission", []kuscia.Party{party("alice", "a"), party("alice", "b")}, nil, "", ""},
+		{"a policy allows the domains that have one of its roles",
+			[]kuscia.Party{party("alice", "a"), party("bob", "b"), party("carol", "b")},
 			policy("service", "b", "c"), "bob,carol", ""},
-		{"a policy may be about a Domain port, and then lets nobody call the others", []kuscia.Party{party("alice", "a"), party("bob", "b")},
+		{"a policy may allow a Domain port, and then denies the others",
+			[]kuscia.Party{party("alice", "a"), party("bob", "b")},
 			policy("internal", "a", "b"), "", "alice,bob"},
 	}
 	for _, c := range cases {
-		v := sound()
+		v := validVersion()
 		v.Spec.Parties, v.Spec.Initiator = c.parties, c.parties[0].DomainID
 		deploy(&v).NetworkPolicy = c.policy
 		services := render(t, v).Services

@@ -14,27 +14,28 @@ import (
 
 // The reasons of a status, one word each.
 const (
-	// ReasonUpdateRolledBack: an update failed, and every party is on the former version again, or on its way to it.
+	// ReasonUpdateRolledBack: an update failed or was stopped, and every party runs the previous version again or is
+	// being rolled back.
 	ReasonUpdateRolledBack = "UpdateRolledBack"
-	// ReasonPartyUnreachable: a party's worker does not answer.
+	// ReasonPartyUnreachable: a party's worker or cluster is unreachable.
 	ReasonPartyUnreachable = "PartyUnreachable"
-	// ReasonPartyFailed: a party could not be brought to what was asked.
+	// ReasonPartyFailed: a party could not be brought to the requested state.
 	ReasonPartyFailed = "PartyFailed"
-	// ReasonObjectsMissing: somebody else has deleted what a party runs.
+	// ReasonObjectsMissing: another client has deleted objects of a party.
 	ReasonObjectsMissing = "ObjectsMissing"
 )
 
-// Observe takes over what the parties' workers have seen, unless it is older than what is known or of another serving. It says whether
-// anything is new.
+// Observe stores the observations of the parties' workers in the status, except those that are older than the status or
+// belong to another serving. It reports whether anything changed.
 func Observe(kd *kuscia.KusciaDeployment, observations []Observation, at time.Time) bool {
 	changed := false
 	for _, o := range observations {
 		p, ours := partyOf(kd, o)
 		known := statusOf(kd, p)
-		if !ours || o.Seen.overtaken(known, at) {
+		if !ours || o.Snapshot.isStale(known, at) {
 			continue
 		}
-		seen := o.Seen.entry(at)
+		seen := o.Snapshot.entry(at)
 		seen.Role, seen.Queue, seen.Failure, seen.Restorations = p.Role, known.Queue, known.Failure, known.Restorations
 		seen.Phase, seen.Reason, seen.Message, seen.Unreachable = known.Phase, known.Reason, known.Message, ""
 		if known.ObservedAt == nil || !sameObservation(known, seen) {
@@ -45,7 +46,8 @@ func Observe(kd *kuscia.KusciaDeployment, observations []Observation, at time.Ti
 	return changed
 }
 
-// partyOf is the party that runs a Deployment: one of the spec, or one that an operation has begun with before the spec left it out.
+// partyOf returns the party that a Deployment belongs to: one of the spec, or one that an operation has included before
+// the spec removed it.
 func partyOf(kd *kuscia.KusciaDeployment, o Observation) (p PartyTarget, ours bool) {
 	if o.UID != string(kd.UID) {
 		return p, false
@@ -56,13 +58,13 @@ func partyOf(kd *kuscia.KusciaDeployment, o Observation) (p PartyTarget, ours bo
 		return p, true
 	}
 	named := specParties(kd)
-	if i := slices.IndexFunc(named, p.same); i >= 0 {
+	if i := slices.IndexFunc(named, p.sameParty); i >= 0 {
 		return named[i], true
 	}
 	return p, false
 }
 
-// sameObservation: what was seen at another time is the same when nothing else differs.
+// sameObservation reports whether two observations differ only in their time and resourceVersion.
 func sameObservation(a, b kuscia.PartyDeploymentStatus) bool {
 	a.ObservedAt, b.ObservedAt = nil, nil
 	a.DeploymentVersion, b.DeploymentVersion = "", ""
@@ -85,11 +87,12 @@ func setStatus(kd *kuscia.KusciaDeployment, p PartyTarget, entry kuscia.PartyDep
 	all[p.Domain][p.Deployment] = entry
 }
 
-// MarkUnreachable notes why parties can't be reached, by domain; all others can. It says whether anything is new.
+// MarkUnreachable records why parties are unreachable, by domain; all others are marked reachable. It reports whether
+// anything changed.
 func MarkUnreachable(kd *kuscia.KusciaDeployment, away map[string]string) bool {
 	changed := false
 	for _, p := range specParties(kd) {
-		if entry := statusOf(kd, p); marksAnew(entry, away[p.Domain]) {
+		if entry := statusOf(kd, p); reachabilityChanged(entry, away[p.Domain]) {
 			changed = true
 			entry.Unreachable, entry.Role = away[p.Domain], p.Role
 			setStatus(kd, p, entry)
@@ -98,20 +101,24 @@ func MarkUnreachable(kd *kuscia.KusciaDeployment, away map[string]string) bool {
 	return changed
 }
 
-// IsMarkedUnreachable says that MarkUnreachable would find nothing new.
+// IsMarkedUnreachable reports whether MarkUnreachable would change nothing.
 func IsMarkedUnreachable(kd *kuscia.KusciaDeployment, away map[string]string) bool {
-	return !slices.ContainsFunc(specParties(kd), func(p PartyTarget) bool { return marksAnew(statusOf(kd, p), away[p.Domain]) })
+	return !slices.ContainsFunc(specParties(kd), func(p PartyTarget) bool {
+		return reachabilityChanged(statusOf(kd, p), away[p.Domain])
+	})
 }
 
-// marksAnew says whether it is new that a party is away, for that reason, or that it is there. A sentence that only grows older is nothing new.
-func marksAnew(entry kuscia.PartyDeploymentStatus, away string) bool {
+// reachabilityChanged reports whether a party became reachable or unreachable. A reason that only contains a longer
+// duration is not a change.
+func reachabilityChanged(entry kuscia.PartyDeploymentStatus, away string) bool {
 	return (entry.Unreachable == "") != (away == "")
 }
 
-// MarkFailed notes why parties failed, by the place in parties, which are the operation's: a spec may have them in another order.
+// MarkFailed records why parties failed, by their index in parties. These are the operation's parties: a spec may list
+// them in another order.
 func MarkFailed(kd *kuscia.KusciaDeployment, parties []PartyTarget, failures map[int]string) {
 	for _, p := range Members(kd) {
-		entry, sentence := statusOf(kd, p), failures[slices.IndexFunc(parties, p.same)]
+		entry, sentence := statusOf(kd, p), failures[slices.IndexFunc(parties, p.sameParty)]
 		if entry.Failure != sentence {
 			entry.Failure, entry.Role = sentence, p.Role
 			setStatus(kd, p, entry)
@@ -119,8 +126,8 @@ func MarkFailed(kd *kuscia.KusciaDeployment, parties []PartyTarget, failures map
 	}
 }
 
-// MarkComplete notes when an operation saw a party complete, by the place in parties: what was missing or changed before that is
-// restored.
+// MarkComplete records when an operation saw a party complete, by the index in parties: objects that were missing or
+// changed before that time are restored.
 func MarkComplete(kd *kuscia.KusciaDeployment, parties []PartyTarget, complete map[int]time.Time) {
 	for i, p := range parties {
 		entry := statusOf(kd, p)
@@ -131,8 +138,9 @@ func MarkComplete(kd *kuscia.KusciaDeployment, parties []PartyTarget, complete m
 	}
 }
 
-// Carry keeps the reason of a failed update for a recreation that follows it: it is shown until the next good update.
-func Carry(former, op *kuscia.Operation) {
+// CarryReason keeps the reason of a failed or refused update for a recreation that follows it: it is shown until the
+// next successful update.
+func CarryReason(former, op *kuscia.Operation) {
 	if former == nil || op.Kind != KindRecreate || op.Reason != "" && op.Reason != ReasonPartyUnreachable {
 		return
 	}
@@ -141,8 +149,9 @@ func Carry(former, op *kuscia.Operation) {
 	}
 }
 
-// Begun notes with which parties an operation begins: they stay the serving's until it is deleted, whatever its spec says.
-func Begun(kd *kuscia.KusciaDeployment, parties []PartyTarget) {
+// MarkBegun records the parties of an operation that begins: they belong to the serving until it is deleted, even if
+// its spec removes them.
+func MarkBegun(kd *kuscia.KusciaDeployment, parties []PartyTarget) {
 	kd.Status.Refused = nil
 	for _, p := range parties {
 		entry := statusOf(kd, p)
@@ -151,7 +160,8 @@ func Begun(kd *kuscia.KusciaDeployment, parties []PartyTarget) {
 	}
 }
 
-// specParties are the parties that the spec names, in its order. Queue is where an operation has last begun with the party.
+// specParties returns the parties of the spec, in its order. Queue is the one that an operation last used for the
+// party.
 func specParties(kd *kuscia.KusciaDeployment) []PartyTarget {
 	all := make([]PartyTarget, len(kd.Spec.Parties))
 	for i, p := range kd.Spec.Parties {
@@ -161,20 +171,21 @@ func specParties(kd *kuscia.KusciaDeployment) []PartyTarget {
 	return all
 }
 
-// Members are the parties of a serving: those that its spec names, in its order, and those that it has left out.
+// Members returns the parties of a serving: those of its spec, in its order, and those that the spec has removed.
 func Members(kd *kuscia.KusciaDeployment) []PartyTarget {
-	return append(specParties(kd), LeftOut(kd)...)
+	return append(specParties(kd), RemovedParties(kd)...)
 }
 
-// LeftOut are the parties that an operation has begun with and the spec names no more, in order of domain and Deployment.
-func LeftOut(kd *kuscia.KusciaDeployment) []PartyTarget {
+// RemovedParties returns the parties that an operation has included and the spec no longer lists, ordered by domain and
+// Deployment.
+func RemovedParties(kd *kuscia.KusciaDeployment) []PartyTarget {
 	named := specParties(kd)
 	var left []PartyTarget
 	for _, domain := range slices.Sorted(maps.Keys(kd.Status.PartyDeploymentStatuses)) {
 		for _, deployment := range slices.Sorted(maps.Keys(kd.Status.PartyDeploymentStatuses[domain])) {
 			entry := kd.Status.PartyDeploymentStatuses[domain][deployment]
 			p := PartyTarget{Domain: domain, Role: entry.Role, Deployment: deployment, Queue: entry.Queue}
-			if entry.Queue != "" && !slices.ContainsFunc(named, p.same) {
+			if entry.Queue != "" && !slices.ContainsFunc(named, p.sameParty) {
 				left = append(left, p)
 			}
 		}
@@ -182,9 +193,9 @@ func LeftOut(kd *kuscia.KusciaDeployment) []PartyTarget {
 	return left
 }
 
-// Settle computes the phases of the parties and of the whole. Parties that the spec leaves out don't count, but stay known: they have
-// something to remove.
-func Settle(kd *kuscia.KusciaDeployment) {
+// UpdatePhases computes the phases of the parties and of the serving. Parties that the spec has removed do not count,
+// but are kept: they still have objects to delete.
+func UpdatePhases(kd *kuscia.KusciaDeployment) {
 	st := &kd.Status
 	members, former := Members(kd), st.PartyDeploymentStatuses
 	st.PartyDeploymentStatuses = nil
@@ -192,41 +203,43 @@ func Settle(kd *kuscia.KusciaDeployment) {
 	entries := make([]kuscia.PartyDeploymentStatus, len(members))
 	for i, p := range members {
 		entry, known := former[p.Domain][p.Deployment]
-		judgeParty(st.Operation, &entry)
+		updatePartyPhase(st.Operation, &entry)
 		if known {
 			setStatus(kd, p, entry)
 		}
 		entries[i] = entry
-		if i < st.TotalParties && (entry.Phase == kuscia.PhaseAvailable || entry.Phase == kuscia.PhasePartialAvailable) {
+		if i < st.TotalParties && (entry.Phase == kuscia.PhaseAvailable ||
+			entry.Phase == kuscia.PhasePartialAvailable) {
 			st.AvailableParties++
 		}
 	}
-	if !deletes(st.Operation) { // what a party has to remove that the spec has left out is a deletion's trouble alone
+	if !deletes(st.Operation) { // only a deletion has to remove the objects of parties that the spec has removed
 		members, entries = members[:st.TotalParties], entries[:st.TotalParties]
 	}
-	st.Phase, st.Reason, st.Message = judge(kd, members, entries)
+	st.Phase, st.Reason, st.Message = overallPhase(kd, members, entries)
 }
 
-// isWhole says that a party has everything that its Deployment was asked for, and no pod that is not available.
-func isWhole(e kuscia.PartyDeploymentStatus) bool {
+// isComplete reports whether a party runs everything that its Deployment requests, and no pod is unavailable.
+func isComplete(e kuscia.PartyDeploymentStatus) bool {
 	return e.ObservedAt != nil && len(e.Missing) == 0 && len(e.Drift) == 0 &&
 		e.UpdatedReplicas >= e.Replicas && e.AvailableReplicas >= e.Replicas && e.UnavailableReplicas == 0
 }
 
 func deletes(op *kuscia.Operation) bool { return op != nil && op.Kind == KindDelete }
 
-func judgeParty(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
+func updatePartyPhase(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 	running := op != nil && !op.Done
-	stale := op != nil && op.Version != "" && e.Version != op.Version // the numbers are of another version than what is asked
-	whole := !stale && isWhole(*e)
-	if whole && !running {
+	// the replica counts are of another version than the requested one
+	stale := op != nil && op.Version != "" && e.Version != op.Version
+	complete := !stale && isComplete(*e)
+	if complete && !running {
 		e.Failure = ""
 	}
 	e.Reason, e.Message = "", ""
 	switch {
 	case e.Unreachable != "":
 		e.Phase, e.Reason, e.Message = kuscia.PhaseUnknown, ReasonPartyUnreachable, e.Unreachable
-	case whole && (e.Failure == "" || !deletes(op)): // what cannot be removed is no success
+	case complete && (e.Failure == "" || !deletes(op)): // a party that cannot be deleted is not Available
 		e.Phase = kuscia.PhaseAvailable
 	case e.Failure != "":
 		e.Phase, e.Reason, e.Message = kuscia.PhaseFailed, ReasonPartyFailed, e.Failure
@@ -238,7 +251,7 @@ func judgeParty(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 	case stale:
 		e.Phase = kuscia.PhaseProgressing
 	case len(e.Drift) > 0:
-		e.Phase, e.Reason, e.Message = kuscia.PhaseProgressing, ReasonObjectsDrifted, whyDrifted(*e)
+		e.Phase, e.Reason, e.Message = kuscia.PhaseProgressing, ReasonObjectsDrifted, driftMessage(*e)
 	case running || e.AvailableReplicas == 0 && e.Replicas > 0:
 		e.Phase, e.Reason, e.Message = kuscia.PhaseProgressing, e.PodReason, e.PodMessage
 	default:
@@ -246,40 +259,44 @@ func judgeParty(op *kuscia.Operation, e *kuscia.PartyDeploymentStatus) {
 	}
 }
 
-// whyMissing says why objects are not there: a deletion removes them itself.
+// whyMissing returns why objects are missing: a deletion removes them itself.
 func whyMissing(op *kuscia.Operation, missing string) (reason, message string) {
 	if deletes(op) {
-		return "", "what it ran is being removed; gone already: " + missing
+		return "", "its objects are being removed; already deleted: " + missing
 	}
-	return ReasonObjectsMissing, "somebody has deleted " + missing
+	return ReasonObjectsMissing, "another client has deleted " + missing
 }
 
-func judge(kd *kuscia.KusciaDeployment, members []PartyTarget, entries []kuscia.PartyDeploymentStatus) (kuscia.Phase, string, string) {
+func overallPhase(kd *kuscia.KusciaDeployment, members []PartyTarget,
+	entries []kuscia.PartyDeploymentStatus) (kuscia.Phase, string, string) {
 	op := kd.Status.Operation
 	if op == nil {
 		return kuscia.PhasePending, "", ""
 	}
-	phase, reason, message := worst(members, entries)
+	phase, reason, message := worstPhase(members, entries)
 	switch {
 	case op.Done && op.Reason == ReasonPartyFailed && phase == kuscia.PhaseAvailable:
-		return phase, "", "" // it has been put right since
+		return phase, "", "" // repaired since
 	case op.Done && op.Reason != "" && kd.Status.Served == nil:
 		return kuscia.PhaseFailed, op.Reason, op.Message
 	case !op.Done && phase == kuscia.PhaseFailed && (op.Reason == ReasonUpdateRolledBack || deletes(op)):
-		// The way back, or the removal, itself fails: it is tried again, and yet nobody should wait for it in good faith.
+		// A rollback or deletion that fails is retried, but users must not expect it to succeed.
 	case !op.Done && phase != kuscia.PhaseAvailable || phase == kuscia.PhasePending:
 		phase = kuscia.PhaseProgressing
 	}
-	if op.Reason != "" { // what went wrong is told until it is put right
+	if op.Reason != "" { // the operation's failure is shown until it is repaired
 		reason, message = op.Reason, op.Message
 	}
 	return phase, reason, message
 }
 
-// worst is the worst phase of the parties. Of several in that phase the first says why.
-func worst(members []PartyTarget, entries []kuscia.PartyDeploymentStatus) (phase kuscia.Phase, reason, message string) {
+// worstPhase returns the worst phase of the parties. Of several parties in that phase, the first one provides the
+// reason.
+func worstPhase(members []PartyTarget, entries []kuscia.PartyDeploymentStatus) (phase kuscia.Phase, reason,
+	message string) {
 	for _, candidate := range []kuscia.Phase{
-		kuscia.PhaseFailed, kuscia.PhaseUnknown, kuscia.PhaseProgressing, kuscia.PhasePending, kuscia.PhasePartialAvailable,
+		kuscia.PhaseFailed, kuscia.PhaseUnknown, kuscia.PhaseProgressing, kuscia.PhasePending,
+		kuscia.PhasePartialAvailable,
 	} {
 		i := slices.IndexFunc(entries, func(e kuscia.PartyDeploymentStatus) bool { return e.Phase == candidate })
 		if i < 0 {

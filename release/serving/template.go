@@ -11,48 +11,52 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// deployed is one party with all that its objects are made of.
-type deployed struct {
+// renderInput is one party with everything its objects are rendered from.
+type renderInput struct {
 	version Version
-	// index is the party's in the spec.
+	// index is the party's index in the spec.
 	index   int
 	party   kuscia.Party
 	image   kuscia.AppImageInfo
 	configs map[string]string
-	// template is the AppImage's for the party's role, with the party's own resources and affinity.
+	// template is the AppImage's template for the party's role, merged with the party's own resources and affinity.
 	template kuscia.DeployTemplate
-	// name is the Deployment's.
+	// name is the name of the Deployment.
 	name string
-	// ports are those of all containers in the order of the template, with their numbers.
+	// ports are the ports of all containers in the order of the template, with their numbers.
 	ports []kuscia.ContainerPort
 }
 
-// deployed puts together what a party's objects are made of; the error says what is not there.
-func (v Version) deployed(index int) (deployed, error) {
+// renderInput collects what a party's objects are rendered from; the error names what is missing.
+func (v Version) renderInput(index int) (renderInput, error) {
 	if index < 0 || index >= len(v.Spec.Parties) {
-		return deployed{}, fmt.Errorf("serving %s has %d parties, and none at index %d", v.ID, len(v.Spec.Parties), index)
+		return renderInput{}, fmt.Errorf("serving %s has %d parties, and none at index %d", v.ID, len(v.Spec.Parties),
+			index)
 	}
 	party := v.Spec.Parties[index]
 	image, found := v.AppImages[party.AppImageRef]
 	if !found {
-		return deployed{}, fmt.Errorf("can not get appimage %[1]s from cluster, appimages.kuscia.secretflow %[1]q not found", party.AppImageRef)
+		return renderInput{}, fmt.Errorf("can not get appimage %[1]s from cluster, appimages.kuscia.secretflow %[1]q "+
+			"not found", party.AppImageRef)
 	}
 	template, found := templateOf(image.DeployTemplates, party.Role)
 	if !found {
-		return deployed{}, fmt.Errorf("%s: AppImage %s has no deploy template for role %q: "+
-			"add one for it or one without a role, or name another role", partyName(party), party.AppImageRef, party.Role)
+		return renderInput{}, fmt.Errorf("%s: AppImage %s has no deploy template for role %q: "+
+			"add one for it or one without a role, or name another role", partyName(party), party.AppImageRef,
+			party.Role)
 	}
 	merged := *template.DeepCopy()
 	merge(&merged, party.Template)
 	ports := containerPorts(merged)
 	allocate(v.ID, party, ports)
-	return deployed{
+	return renderInput{
 		version: v, index: index, party: party, image: image.Image, configs: image.ConfigTemplates,
 		template: merged, name: DeploymentName(v.ID, party.Role), ports: ports,
 	}, nil
 }
 
-// templateOf is the first template with that role; else the last one without a role; else, for a party without a role, the first.
+// templateOf returns the first template that lists the role; else the last one without a role; else, for a party
+// without a role, the first.
 func templateOf(templates []kuscia.DeployTemplate, role string) (kuscia.DeployTemplate, bool) {
 	var general *kuscia.DeployTemplate
 	for i, t := range templates {
@@ -74,7 +78,7 @@ func templateOf(templates []kuscia.DeployTemplate, role string) (kuscia.DeployTe
 	return kuscia.DeployTemplate{}, false
 }
 
-// merge takes over what a party says differently from its AppImage: requests and limits, each as a whole, and affinity.
+// merge applies a party's overrides of its AppImage: requests and limits, each replaced completely, and affinity.
 func merge(t *kuscia.DeployTemplate, own kuscia.PartyTemplate) {
 	if own.Spec == nil {
 		return
@@ -97,7 +101,7 @@ func merge(t *kuscia.DeployTemplate, own kuscia.PartyTemplate) {
 	}
 }
 
-// Replicas is how many pods a party is to have: as it says, else as its AppImage's template says, else 1.
+// Replicas returns the desired number of pods of a party: its own, else that of its AppImage's template, else 1.
 func (v Version) Replicas(party int) int32 {
 	if party < 0 || party >= len(v.Spec.Parties) {
 		return 0
@@ -107,12 +111,14 @@ func (v Version) Replicas(party int) int32 {
 	return *cmp.Or(p.Template.Replicas, t.Replicas, new(int32(1)))
 }
 
-// ResourceRow is what one container of a party asks for and may use, as canonical quantities; "" where nothing is said.
+// ResourceRow holds the requests (Min) and limits (Max) of one container of a party, as canonical quantities; "" if not
+// set.
 type ResourceRow struct{ Container, MinCPU, MaxCPU, MinMemory, MaxMemory string }
 
-// Resources are the rows of a party, one for each container of its template. A party that can't be rendered has none.
+// Resources returns the rows of a party, one for each container of its template. A party that cannot be rendered has
+// none.
 func (v Version) Resources(party int) []ResourceRow {
-	d, err := v.deployed(party)
+	d, err := v.renderInput(party)
 	if err != nil {
 		return nil
 	}
@@ -123,7 +129,7 @@ func (v Version) Resources(party int) []ResourceRow {
 	return rows
 }
 
-// RowOf is the row of one container.
+// RowOf returns the row of one container.
 func RowOf(container string, r corev1.ResourceRequirements) ResourceRow {
 	return ResourceRow{Container: container,
 		MinCPU: quantity(r.Requests, corev1.ResourceCPU), MaxCPU: quantity(r.Limits, corev1.ResourceCPU),

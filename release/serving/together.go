@@ -8,36 +8,41 @@ import (
 	"slipway.io/slipway/release/failure"
 )
 
-// MostTogether is how many parties take a step by one activity at most.
-const MostTogether = 16
+// MaxGroup is the maximum number of parties that one activity handles together.
+const MaxGroup = 16
 
-// IsOneGroup says that one activity can be for all parties of an operation: they are not too many, and have one queue.
+// IsOneGroup reports whether one activity can handle all parties of an operation: there are not too many, and they
+// share one queue.
 func (in Input) IsOneGroup() bool {
-	return len(in.Parties) <= MostTogether && !slices.ContainsFunc(in.Parties, func(p PartyTarget) bool { return p.Queue != in.Parties[0].Queue })
+	return len(in.Parties) <= MaxGroup && !slices.ContainsFunc(in.Parties, func(p PartyTarget) bool {
+		return p.Queue != in.Parties[0].Queue
+	})
 }
 
-// TogetherResult is how a step of several parties of one queue has ended, in the order of the request: the first one, then its others. A worker of an
-// earlier build takes the step of the first one only, and answers nothing.
-type TogetherResult struct {
+// GroupResult is how a step of several parties of one queue has ended, in the order of the request: the first party,
+// then its others. A worker of an earlier build handles only the first party, and returns nothing.
+type GroupResult struct {
 	Parties []PartyOutcome `json:"parties"`
-	// Through, of a StepCreate, says of which of its steps the parties' outcomes are.
-	Through Through `json:"through,omitempty"`
+	// CreatePhase is set by a StepCreate: the phase that the parties' outcomes belong to.
+	CreatePhase CreatePhase `json:"through,omitempty"`
 }
 
-// PartyOutcome is how one of them has ended. One that is neither done nor has failed is to be asked alone.
+// PartyOutcome is how the step has ended in one party. A party that has neither succeeded nor failed is executed again
+// in an activity of its own.
 type PartyOutcome struct {
 	Done bool `json:"done,omitempty"`
-	// Seen is what the party runs when it has been brought to a version, if its worker knows of everything that belongs to it.
-	Seen *Seen `json:"seen,omitempty"`
-	// Kind and Message are a failure that is final.
+	// Snapshot is the state of the party after a version was applied, if its worker knows everything that belongs to
+	// it.
+	Snapshot *DeploymentSnapshot `json:"seen,omitempty"`
+	// Kind and Message are a final failure.
 	Kind    failure.Kind `json:"kind,omitempty"`
 	Message string       `json:"message,omitempty"`
-	// SpentSeconds is how much of its deadline one has used that is to be asked alone.
+	// SpentSeconds is the part of the deadline that is already used by a party that is executed again.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
 }
 
-// Of is how the party at that place has ended.
-func (r TogetherResult) Of(place int) PartyOutcome {
+// OutcomeOf returns the outcome of the party at that index.
+func (r GroupResult) OutcomeOf(place int) PartyOutcome {
 	switch {
 	case place < len(r.Parties):
 		return r.Parties[place]
@@ -47,14 +52,14 @@ func (r TogetherResult) Of(place int) PartyOutcome {
 	return PartyOutcome{}
 }
 
-// mostNames is how many parties a summary names: Temporal takes summaries of at most 400 bytes by default (limit.userMetadataSummarySize), and fails a workflow task with
-// a longer one.
-const mostNames = 2
+// maxSummaryNames is the maximum number of parties that a summary names: Temporal accepts summaries of at most 400
+// bytes by default (limit.userMetadataSummarySize), and fails a workflow task with a longer one.
+const maxSummaryNames = 2
 
-// Names is how a summary calls parties: "alice, bob and 3 more".
-func Names(parties []PartyTarget) string {
+// SummaryNames returns the names of parties for a summary: "alice, bob and 3 more".
+func SummaryNames(parties []PartyTarget) string {
 	var names []string
-	for _, p := range parties[:min(len(parties), mostNames)] {
+	for _, p := range parties[:min(len(parties), maxSummaryNames)] {
 		names = append(names, p.Name())
 	}
 	text := strings.Join(names, ", ")

@@ -1,5 +1,5 @@
-// Package serving is what several parties run together: their objects, what is valid, its state, and what its workflow does next. It is
-// pure.
+// Package serving models servings, applications that several parties run together: their objects, validation, status,
+// and the state machine of their operations. It is pure: it does no I/O.
 package serving
 
 import (
@@ -15,20 +15,22 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-// Version is all that decides what the parties of a serving run: the spec of its KusciaDeployment and the AppImages at one moment.
+// Version is everything that determines what the parties of a serving run: the spec of its KusciaDeployment and the
+// AppImages at one point in time.
 type Version struct {
-	// ID is the serving's, UID that of its KusciaDeployment.
+	// ID is the name of the serving, UID that of its KusciaDeployment object.
 	ID  string `json:"id"`
 	UID string `json:"uid"`
-	// AppType is the KusciaDeployment's label of that name, AffinityMode its annotation.
+	// AppType is the value of the KusciaDeployment's label LabelAppType, AffinityMode that of its annotation
+	// AnnotationAffinityMode.
 	AppType      string                      `json:"appType,omitempty"`
 	AffinityMode string                      `json:"affinityMode,omitempty"`
 	Spec         kuscia.KusciaDeploymentSpec `json:"spec"`
-	// AppImages are those that the spec names, by name.
+	// AppImages are those that the spec references, by name.
 	AppImages map[string]kuscia.AppImageSpec `json:"appImages"`
 }
 
-// Digest tells versions apart: 16 hexadecimal digits.
+// Digest returns the identifier of the version: 16 hexadecimal digits.
 func (v Version) Digest() (string, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -37,7 +39,7 @@ func (v Version) Digest() (string, error) {
 	return shortDigest(raw), nil
 }
 
-// digestDigits is how many hexadecimal digits a shortDigest has.
+// digestDigits is the number of hexadecimal digits of a shortDigest.
 const digestDigits = 16
 
 func shortDigest(raw []byte) string {
@@ -45,38 +47,41 @@ func shortDigest(raw []byte) string {
 	return hex.EncodeToString(sum[:])[:digestDigits]
 }
 
-// Place is the place among the version's parties of the one that runs a Deployment; false when none does.
-func (v Version) Place(domain, deployment string) (place int, has bool) {
+// PartyIndex returns the index of the party that runs a Deployment; false if there is none.
+func (v Version) PartyIndex(domain, deployment string) (place int, has bool) {
 	place = slices.IndexFunc(v.Spec.Parties, func(p kuscia.Party) bool {
 		return p.DomainID == domain && DeploymentName(v.ID, p.Role) == deployment
 	})
 	return place, place >= 0
 }
 
-// CheckParties says how the parties of a spec differ from this version's, "" when only in order: none may come or go, since it could not
-// go back.
+// CheckParties returns how the parties of a spec differ from those of this version, "" if at most in order. No party
+// may be added or removed, because a rollback could not undo that.
 func (v Version) CheckParties(parties []kuscia.Party) string {
 	var wrong []string
 	for _, p := range parties {
-		if _, has := v.Place(p.DomainID, DeploymentName(v.ID, p.Role)); !has {
+		if _, has := v.PartyIndex(p.DomainID, DeploymentName(v.ID, p.Role)); !has {
 			wrong = append(wrong, partyName(p)+" is new")
 		}
 	}
 	for _, p := range v.Spec.Parties {
-		if !slices.ContainsFunc(parties, func(other kuscia.Party) bool { return other.DomainID == p.DomainID && other.Role == p.Role }) {
+		if !slices.ContainsFunc(parties, func(other kuscia.Party) bool {
+			return other.DomainID == p.DomainID && other.Role == p.Role
+		}) {
 			wrong = append(wrong, partyName(p)+" is missing")
 		}
 	}
 	if len(wrong) == 0 {
 		return ""
 	}
-	return strings.Join(wrong, ", ") + ": the parties of a serving cannot be changed; put them back, and create another serving for others"
+	return strings.Join(wrong, ", ") + ": the parties of a serving cannot be changed: restore them, or create " +
+		"another serving"
 }
 
-// maxVersion bounds what a packed version may unpack to, in bytes.
+// maxVersion is the maximum size of an unpacked version, in bytes.
 const maxVersion = 32 << 20
 
-// Pack is the version as gzip-compressed JSON, the same bytes for the same version.
+// Pack encodes the version as gzip-compressed JSON, deterministically.
 func (v Version) Pack() ([]byte, error) {
 	packed, err := v1alpha1.EncodeBody(v)
 	if err != nil {
@@ -85,7 +90,7 @@ func (v Version) Pack() ([]byte, error) {
 	return packed, err
 }
 
-// Unpack reads what Pack wrote.
+// Unpack decodes a packed version.
 func Unpack(packed []byte) (Version, error) {
 	var v Version
 	if err := v1alpha1.Decompress(packed, &v, maxVersion); err != nil {
@@ -94,11 +99,12 @@ func Unpack(packed []byte) (Version, error) {
 	return v, nil
 }
 
-// Snapshot is the version that a KusciaDeployment asks for now, with those AppImages that it names and that exist.
+// Snapshot returns the version that a KusciaDeployment currently requests, with those of its AppImages that exist.
 func Snapshot(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) Version {
 	v := Version{
-		ID: kd.Name, UID: string(kd.UID), AppType: kd.Labels[kuscia.LabelAppType], AffinityMode: kd.Annotations[kuscia.AnnotationAffinityMode],
-		Spec: *kd.Spec.DeepCopy(), AppImages: map[string]kuscia.AppImageSpec{},
+		ID: kd.Name, UID: string(kd.UID), AppType: kd.Labels[kuscia.LabelAppType],
+		AffinityMode: kd.Annotations[kuscia.AnnotationAffinityMode],
+		Spec:         *kd.Spec.DeepCopy(), AppImages: map[string]kuscia.AppImageSpec{},
 	}
 	for _, party := range v.Spec.Parties {
 		if image, there := images[party.AppImageRef]; there {
@@ -108,29 +114,30 @@ func Snapshot(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec
 	return v
 }
 
-// Revision is the revision that the spec needs for its AppImages to be run as they are now: a digest of them if they were edited since
-// the version that serves, else its own. A creation that a party has failed at is tried again. An update that is sent twice is one.
+// Revision returns the revision that the spec needs to make an update take its AppImages in their current form: a
+// digest of the version if they were edited since the version that serves, else the current revision. After a failed
+// creation it is new, so that the creation is retried. Sending the same update twice results in the same revision.
 func Revision(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) (string, error) {
-	stays, op := kd.Spec.Revision, kd.Status.Operation
+	current, op := kd.Spec.Revision, kd.Status.Operation
 	switch {
-	case Outdated(kd): // what has not been begun with yet takes the AppImages as they are then
-		return stays, nil
+	case Outdated(kd): // an operation that has not started yet will take the AppImages in their form of then
+		return current, nil
 	case kd.Status.Served == nil && op != nil && op.Done && op.Reason == ReasonPartyFailed:
 		return fmt.Sprintf("after-%d", op.Generation), nil
 	case kd.Status.Served == nil:
-		return stays, nil
+		return current, nil
 	}
 	served, err := Unpack(kd.Status.Served.Version)
 	if err != nil {
-		return stays, err
+		return current, err
 	}
-	known := maps.Clone(served.AppImages) // one that is gone has not been edited
+	known := maps.Clone(served.AppImages) // a deleted AppImage counts as unedited
 	maps.Copy(known, images)
 	version := Snapshot(kd, known)
 	digest, err := version.Digest()
 	underWay := op != nil && !op.Done && op.Version == digest
 	if err != nil || digest == kd.Status.Served.Digest || underWay {
-		return stays, err
+		return current, err
 	}
 	version.Spec.Revision = ""
 	return version.Digest()

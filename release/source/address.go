@@ -4,15 +4,16 @@ import (
 	"net/netip"
 )
 
-// reach is how far an address reaches, which decides what kind of entry allows it.
+// reach classifies an address; it decides what kind of entry allows it.
 type reach int
 
 const (
 	// public: anywhere on the internet.
 	public reach = iota
-	// private: the networks of an organisation or a carrier; a host that resolves to one is allowed by an entry of its name.
+	// private: the networks of an organisation or a carrier; for a host that resolves to one, an entry with its name is
+	// enough.
 	private
-	// special: everything else, which only an entry of the address or its network allows.
+	// special: everything else; only an entry of the address or its network allows it.
 	special
 )
 
@@ -22,8 +23,8 @@ type block struct {
 	name    string
 }
 
-// blocks are the networks that aren't public, the more special before the wider. They follow IANA's registries of special-purpose addresses;
-// the metadata services of clouds that lie in public or private networks are added.
+// blocks are the networks that are not public, narrower ones first. They follow IANA's registries of special-purpose
+// addresses; the metadata services of clouds that use public or private addresses are added.
 var blocks = []block{
 	{netip.MustParsePrefix("168.63.129.16/32"), special, "a cloud's metadata service"},
 	{netip.MustParsePrefix("100.100.100.200/32"), special, "a cloud's metadata service"},
@@ -62,11 +63,13 @@ var blocks = []block{
 	{netip.MustParsePrefix("2001:db8::/32"), special, "documentation"},
 	{netip.MustParsePrefix("3fff::/20"), special, "documentation"},
 	{netip.MustParsePrefix("2000::/3"), public, "public"},
-	// IANA assigns global addresses from 2000::/3 alone. What lies elsewhere is deprecated, of local meaning, or not assigned.
+	// IANA assigns global addresses from 2000::/3 only. Everything else is deprecated, of local meaning, or not
+	// assigned.
 	{netip.MustParsePrefix("::/0"), special, "reserved"},
 }
 
-// classify says how far an address reaches, and what its network is called. It expects what judged returns.
+// classify returns the reach of an address and the description of its network. It expects the result of
+// effectiveAddress.
 func classify(ip netip.Addr) (reach, string) {
 	for _, block := range blocks {
 		if block.network.Contains(ip) {
@@ -82,8 +85,9 @@ var (
 	sixToIV = netip.MustParsePrefix("2002::/16")
 )
 
-// judged is the address that a connection to ip reaches in the end: the IPv4 address for those IPv6 forms that carry one.
-func judged(ip netip.Addr) netip.Addr {
+// effectiveAddress returns the address that a connection to ip finally reaches: for IPv6 forms that carry an IPv4
+// address, that address.
+func effectiveAddress(ip netip.Addr) netip.Addr {
 	ip = ip.WithZone("").Unmap()
 	if !ip.Is6() {
 		return ip

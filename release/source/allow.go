@@ -1,5 +1,5 @@
-// Package source decides from where packages and code may be fetched, and with what: allowed addresses, credentials and limits. It knows
-// no HTTP; activities/source acts on what is decided here.
+// Package source decides from where packages and code may be fetched, and with what: allowed addresses, credentials and
+// limits. It makes no HTTP requests; activities/source applies its decisions.
 package source
 
 import (
@@ -16,27 +16,27 @@ import (
 // AllowSetting is the environment variable that carries an Allow; errors name it.
 const AllowSetting = "SLIPWAY_SOURCE_ALLOW"
 
-// allowIt is how a source becomes an allowed one.
-const allowIt = "allow it with --source-allow (" + AllowSetting + ") of the party's worker"
+// allowHint is the part of an error that explains how to allow a source.
+const allowHint = "allow it with --source-allow (" + AllowSetting + ") of the party's worker"
 
-// EntryPublic is the entry of every public address.
+// EntryPublic is the entry that allows every public address.
 const EntryPublic = "public"
 
-// Allow is the complete list of what sources may be fetched from. The zero value allows nothing.
+// Allow is the complete list of sources that may be fetched from. The zero value allows nothing.
 type Allow struct{ entries []entry }
 
-// entry is one of three: public, a network, or a name. Port 0 is any port.
+// entry is public, a network, or a name. Port 0 is any port.
 type entry struct {
 	public  bool
 	network netip.Prefix
-	// name is a host; below says that it stands for the names under it, itself not included.
-	name  string
-	below bool
-	port  uint16
+	// name is a host. If subdomains is true, it allows the names under it instead, excluding the name itself.
+	name       string
+	subdomains bool
+	port       uint16
 }
 
-// ParseAllow reads entries: `public`, a host name, `*.example.com`, an IP address or a network, each with a port or without. No entry at all
-// means `public`. Blank entries are skipped.
+// ParseAllow parses entries: `public`, a host name, `*.example.com`, an IP address or a network, each with or without a
+// port. No entry at all means `public`. Blank entries are skipped.
 func ParseAllow(entries []string) (Allow, error) {
 	var allow Allow
 	for _, text := range entries {
@@ -82,7 +82,8 @@ func parseEntry(text string) (entry, error) {
 	return parsed.withHost(host)
 }
 
-// splitPort takes the port off an entry; "" if it has none. What contains colons itself stands in brackets if a port follows.
+// splitPort splits the port off an entry; "" if it has none. An IPv6 address or network with a port is written in
+// brackets.
 func splitPort(text string) (host, port string, err error) {
 	if inside, bracketed := strings.CutPrefix(text, "["); bracketed {
 		host, after, closed := strings.Cut(inside, "]")
@@ -97,7 +98,7 @@ func splitPort(text string) (host, port string, err error) {
 	}
 	host, port, hasPort := strings.Cut(text, ":")
 	if hasPort && port == "" {
-		return "", "", errors.New("the port is missing behind the colon")
+		return "", "", errors.New("the port is missing after the colon")
 	}
 	return host, port, nil
 }
@@ -106,30 +107,32 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return netip.Prefix{}, errors.New("this is not a network: write it as 10.0.0.0/8, 10.0.0.0/8:443, fd00::/8 or [fd00::/8]:443")
+		return netip.Prefix{}, errors.New("this is not a network: write it as 10.0.0.0/8, 10.0.0.0/8:443, fd00::/8 " +
+			"or [fd00::/8]:443")
 	case network.Masked() != network:
-		return netip.Prefix{}, fmt.Errorf("the address has bits behind the length of the network: write %s", network.Masked())
+		return netip.Prefix{}, fmt.Errorf("the address has bits beyond the prefix length: write %s", network.Masked())
 	}
 	return network, checkCarried(network)
 }
 
-// checkCarried refuses networks that would never match, because their addresses are judged as the IPv4 addresses that they carry.
+// checkCarried rejects networks that would never match because their addresses are checked as the IPv4 addresses that
+// they carry.
 func checkCarried(network netip.Prefix) error {
 	for _, form := range []netip.Prefix{mapped, nat64, sixToIV} {
 		if form.Bits() <= network.Bits() && form.Overlaps(network) {
-			return fmt.Errorf("addresses of %s are judged as the IPv4 address that they carry: write that", form)
+			return fmt.Errorf("addresses of %s are checked as the IPv4 address that they carry: write that", form)
 		}
 	}
 	return nil
 }
 
 func (e entry) withHost(host string) (entry, error) {
-	host, e.below = strings.CutPrefix(host, "*.")
+	host, e.subdomains = strings.CutPrefix(host, "*.")
 	name, ip, err := canonicalHost(host)
 	switch {
 	case err != nil:
 		return entry{}, err
-	case ip.IsValid() && e.below:
+	case ip.IsValid() && e.subdomains:
 		return entry{}, errors.New("an address has no names under it: write a network, as in 10.0.0.0/8")
 	case ip.IsValid():
 		e.network = netip.PrefixFrom(ip, ip.BitLen())
@@ -141,7 +144,7 @@ func (e entry) withHost(host string) (entry, error) {
 	return e, nil
 }
 
-// isLocalhost says whether a name means this machine, whatever DNS says (RFC 6761).
+// isLocalhost reports whether a name means this machine, regardless of DNS (RFC 6761).
 func isLocalhost(name string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
@@ -155,7 +158,7 @@ func (e entry) String() string {
 		host = e.network.Addr().String()
 	case e.network.IsValid():
 		host = e.network.String()
-	case e.below:
+	case e.subdomains:
 		host = "*." + e.name
 	}
 	if strings.Contains(host, ":") && (e.port != 0 || e.network.IsSingleIP()) {
@@ -170,13 +173,13 @@ func (e entry) String() string {
 func (e entry) hasPort(port uint16) bool { return e.port == 0 || e.port == port }
 
 func (e entry) hasName(name string) bool {
-	if e.below {
+	if e.subdomains {
 		return strings.HasSuffix(name, "."+e.name)
 	}
 	return e.name != "" && e.name == name
 }
 
-// Entries are the entries in canonical spelling, each once, in the order in which they were given.
+// Entries returns the entries in canonical spelling, each once, in the given order.
 func (a Allow) Entries() []string {
 	entries := make([]string, len(a.entries))
 	for i, entry := range a.entries {
@@ -185,8 +188,8 @@ func (a Allow) Entries() []string {
 	return entries
 }
 
-// CheckHost is the quick look before a name is resolved: it refuses a host that no entry can allow, whatever it resolves to. Only CheckAddress
-// says that a connection is allowed.
+// CheckHost is a quick check before a name is resolved: it rejects a host that no entry can allow, whatever it resolves
+// to. Only CheckAddress decides whether a connection is allowed.
 func (a Allow) CheckHost(host string, port uint16) error {
 	name, ip, err := canonicalHost(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 	if err != nil {
@@ -200,17 +203,17 @@ func (a Allow) CheckHost(host string, port uint16) error {
 			return nil
 		}
 	}
-	return failure.New(failure.Refused, "host %s with port %d is not an allowed source: %s", name, port, allowIt)
+	return failure.New(failure.Refused, "host %s with port %d is not an allowed source: %s", name, port, allowHint)
 }
 
-// CheckAddress says whether a connection that is made for a host may go to this address. Call it with the address that is really connected
-// to: what a name resolved to before may be something else.
+// CheckAddress reports whether a connection for a host may go to this address. Call it with the address that is really
+// dialled: the name may have resolved to another one before.
 func (a Allow) CheckAddress(host string, to netip.AddrPort) error {
 	name, literal, err := canonicalHost(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 	if err != nil {
 		return failure.New(failure.Refused, "%v", err)
 	}
-	ip := judged(to.Addr())
+	ip := effectiveAddress(to.Addr())
 	reach, kind := classify(ip)
 	for _, entry := range a.entries {
 		switch {
@@ -226,11 +229,12 @@ func (a Allow) CheckAddress(host string, to netip.AddrPort) error {
 
 func (a Allow) refuse(name string, literal bool, to netip.AddrPort, kind string) error {
 	address := to.String()
-	if ip := judged(to.Addr()); ip.Is4() && !to.Addr().Unmap().Is4() {
+	if ip := effectiveAddress(to.Addr()); ip.Is4() && !to.Addr().Unmap().Is4() {
 		kind = fmt.Sprintf("%s, as it means %s", kind, ip)
 	}
 	if literal {
-		return failure.New(failure.Refused, "address %s (%s) is not an allowed source: %s", address, kind, allowIt)
+		return failure.New(failure.Refused, "address %s (%s) is not an allowed source: %s", address, kind, allowHint)
 	}
-	return failure.New(failure.Refused, "host %s resolves to %s (%s), which is not an allowed source: %s", name, address, kind, allowIt)
+	return failure.New(failure.Refused, "host %s resolves to %s (%s), which is not an allowed source: %s", name,
+		address, kind, allowHint)
 }

@@ -68,7 +68,9 @@ func TestCheckAddressByDefault(t *testing.T) {
 			require.NoError(t, err, address)
 			continue
 		}
-		require.ErrorContains(t, err, "host example.com resolves to "+address+" "+want+", which is not an allowed source: allow it with --source-allow (SLIPWAY_SOURCE_ALLOW) of the party's worker", address)
+		require.ErrorContains(t, err, "host example.com resolves to "+address+" "+want+
+			", which is not an allowed source: allow it with --source-allow (SLIPWAY_SOURCE_ALLOW) of the party's worker",
+			address)
 	}
 }
 
@@ -100,7 +102,7 @@ func TestParseAllow(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, allow, again, text)
 	}
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		"https://example.com":  "this is a URL",
 		"example.com/path":     "not a network",
 		"10.1.0.0/8":           "write 10.0.0.0/8",
@@ -128,21 +130,21 @@ func TestParseAllow(t *testing.T) {
 		"127.1":                "notation that is not supported",
 		"localhost:8000":       "write 127.0.0.1 or [::1]",
 		"*.localhost":          "write 127.0.0.1 or [::1]",
-		"::ffff:10.0.0.1":      "judged as the IPv4 address",
-		"::ffff:10.0.0.0/104":  "judged as the IPv4 address",
-		"64:ff9b::/96":         "judged as the IPv4 address",
-		"2002:7f00:1::/48":     "judged as the IPv4 address",
+		"::ffff:10.0.0.1":      "checked as the IPv4 address",
+		"::ffff:10.0.0.0/104":  "checked as the IPv4 address",
+		"64:ff9b::/96":         "checked as the IPv4 address",
+		"2002:7f00:1::/48":     "checked as the IPv4 address",
 		"a b":                  "not a valid name",
 		"host\nexample.com:80": "not a valid name",
 	} {
 		_, err := source.ParseAllow([]string{"public", text})
-		require.ErrorContains(t, err, says, text)
+		require.ErrorContains(t, err, want, text)
 		require.ErrorContains(t, err, "SLIPWAY_SOURCE_ALLOW", text)
 		require.True(t, failure.Is(err, failure.Refused), text)
 	}
 }
 
-func TestParseAllowOfNothing(t *testing.T) {
+func TestParseAllow_AllowsPublic_WhenEmpty(t *testing.T) {
 	for _, entries := range [][]string{nil, {}, {""}, {" ", ""}} {
 		allow, err := source.ParseAllow(entries)
 		require.NoError(t, err)
@@ -151,7 +153,7 @@ func TestParseAllowOfNothing(t *testing.T) {
 	allow, err := source.ParseAllow([]string{"b", "a", "B."})
 	require.NoError(t, err)
 	require.Equal(t, []string{"b", "a"}, allow.Entries(), "each entry once, in the given order")
-	require.Error(t, source.Allow{}.CheckHost("example.com", 443), "what was never parsed allows nothing")
+	require.Error(t, source.Allow{}.CheckHost("example.com", 443), "the zero value allows nothing")
 	require.Error(t, source.Allow{}.CheckAddress("example.com", netip.MustParseAddrPort("93.184.215.14:443")))
 }
 
@@ -162,7 +164,8 @@ func TestCheckAddressByEntries(t *testing.T) {
 	}{
 		{"the port of an entry counts", "public:443", "a.example", "93.184.215.14:443", true},
 		{"another port", "public:443", "a.example", "93.184.215.14:80", false},
-		{"the list is complete: a host alone does not allow the public", "b.example", "a.example", "93.184.215.14:443", false},
+		{"the list is complete: a host alone does not allow the public", "b.example", "a.example", "93.184.215.14:443",
+			false},
 		{"a host may be private", "nexus.shop.svc", "nexus.shop.svc", "10.96.0.10:8081", true},
 		{"a host may be private, IPv6", "nexus.shop.svc", "nexus.shop.svc", "[fd12::1]:8081", true},
 		{"a host may be behind carrier-grade NAT", "nexus.shop.svc", "nexus.shop.svc", "100.64.1.1:8081", true},
@@ -170,7 +173,7 @@ func TestCheckAddressByEntries(t *testing.T) {
 		{"names are compared in canonical spelling", "a.example", "A.Example.", "10.0.0.1:443", true},
 		{"a host with a port", "a.example:443", "a.example", "10.0.0.1:80", false},
 		{"a name never allows loopback", "a.example", "a.example", "127.0.0.1:443", false},
-		{"nor loopback in disguise", "a.example", "a.example", "[64:ff9b::7f00:1]:443", false},
+		{"nor an embedded loopback address", "a.example", "a.example", "[64:ff9b::7f00:1]:443", false},
 		{"nor mapped", "a.example", "a.example", "[::ffff:127.0.0.1]:443", false},
 		{"nor a metadata service", "a.example", "a.example", "169.254.169.254:80", false},
 		{"nor one inside carrier-grade NAT", "a.example", "a.example", "100.100.100.200:80", false},
@@ -179,9 +182,9 @@ func TestCheckAddressByEntries(t *testing.T) {
 		{"public does not allow private", "public", "a.example", "10.0.0.1:443", false},
 		{"names under a domain", "*.example.com", "a.b.example.com", "10.0.0.1:443", true},
 		{"the domain itself is not under it", "*.example.com", "example.com", "10.0.0.1:443", false},
-		{"a name that only ends alike", "*.example.com", "badexample.com", "10.0.0.1:443", false},
+		{"a name with only the same ending", "*.example.com", "badexample.com", "10.0.0.1:443", false},
 		{"a network", "10.0.0.0/8", "a.example", "10.1.2.3:443", true},
-		{"a network in disguise is that network", "10.0.0.0/8", "a.example", "[64:ff9b::a01:203]:443", true},
+		{"an embedded IPv4 address is in its network", "10.0.0.0/8", "a.example", "[64:ff9b::a01:203]:443", true},
 		{"outside the network", "10.0.0.0/8", "a.example", "11.1.2.3:443", false},
 		{"a network's port", "10.0.0.0/8:443", "a.example", "10.1.2.3:80", false},
 		{"loopback by its address", "127.0.0.1:8000", "127.0.0.1", "127.0.0.1:8000", true},
@@ -189,9 +192,10 @@ func TestCheckAddressByEntries(t *testing.T) {
 		{"a name may lead to an allowed loopback address", "127.0.0.1:8000", "localhost", "127.0.0.1:8000", true},
 		{"another loopback address", "127.0.0.1:8000", "localhost", "127.0.0.2:8000", false},
 		{"IPv6 loopback", "[::1]:80", "::1", "[::1]:80", true},
-		{"every IPv6 address does not mean IPv4 in disguise", "::/0", "a.example", "[64:ff9b::7f00:1]:80", false},
-		{"every IPv4 address, by whoever writes that", "0.0.0.0/0", "a.example", "169.254.169.254:80", true},
-		{"a bad host is allowed by nothing", "0.0.0.0/0", "a..b", "10.0.0.1:80", false},
+		{"every IPv6 address does not include embedded IPv4 addresses", "::/0", "a.example", "[64:ff9b::7f00:1]:80",
+			false},
+		{"every IPv4 address, if the entry says so", "0.0.0.0/0", "a.example", "169.254.169.254:80", true},
+		{"no entry allows an invalid host", "0.0.0.0/0", "a..b", "10.0.0.1:80", false},
 	} {
 		allow, err := source.ParseAllow([]string{c.entry})
 		require.NoError(t, err, c.reason)
@@ -212,11 +216,14 @@ func TestCheckHost(t *testing.T) {
 	}{
 		{"it may resolve to a public address", "public", "a.example", 443, ""},
 		{"it may resolve into the network", "10.0.0.0/8:443", "a.example", 443, ""},
-		{"no entry has the port", "10.0.0.0/8:443", "a.example", 80, "host a.example with port 80 is not an allowed source: allow it with --source-allow (SLIPWAY_SOURCE_ALLOW) of the party's worker"},
-		{"it is named", "a.example", "A.EXAMPLE.", 80, ""},
-		{"another is named", "b.example", "a.example", 80, "not an allowed source"},
+		{"no entry has the port", "10.0.0.0/8:443", "a.example", 80,
+			"host a.example with port 80 is not an allowed source: allow it with --source-allow " +
+				"(SLIPWAY_SOURCE_ALLOW) of the party's worker"},
+		{"its name is allowed", "a.example", "A.EXAMPLE.", 80, ""},
+		{"another name is allowed", "b.example", "a.example", 80, "not an allowed source"},
 		{"an internationalised name", "bücher.example", "BÜCHER.example", 80, ""},
-		{"an address is judged at once", "public", "127.0.0.1", 80, "address 127.0.0.1:80 (loopback) is not an allowed source"},
+		{"an address is checked at once", "public", "127.0.0.1", 80,
+			"address 127.0.0.1:80 (loopback) is not an allowed source"},
 		{"an address with a final dot", "public", "127.0.0.1.", 80, "(loopback)"},
 		{"an address in brackets", "public", "[::1]", 80, "address [::1]:80 (loopback)"},
 		{"an address in wide digits", "public", "１２７。０。０。１", 80, "(loopback)"},
@@ -241,9 +248,10 @@ func TestCheckHost(t *testing.T) {
 	}
 }
 
-// Whatever is written as an entry: its canonical spelling means the same, and a name or `public` opens no special address.
+// For every valid entry, its canonical spelling is equivalent, and a name or `public` allows no special address.
 func FuzzParseAllow(f *testing.F) {
-	for _, seed := range []string{"public", "public:443", "*.example.com:1", "10.0.0.0/8:443", "[::1]:80", "[fd00::/8]:1", "::ffff:1.2.3.4", "bücher.example", "１２７.0.0.1"} {
+	for _, seed := range []string{"public", "public:443", "*.example.com:1", "10.0.0.0/8:443", "[::1]:80",
+		"[fd00::/8]:1", "::ffff:1.2.3.4", "bücher.example", "１２７.0.0.1"} {
 		f.Add(seed, "a.example")
 	}
 	f.Fuzz(func(t *testing.T, text, host string) {
@@ -261,7 +269,8 @@ func FuzzParseAllow(f *testing.F) {
 		}
 		for _, address := range []string{"127.0.0.1:80", "169.254.169.254:80", "[::1]:80", "0.0.0.0:80"} {
 			to := netip.MustParseAddrPort(address)
-			if !strings.HasPrefix(entries[0], to.Addr().String()) && !strings.HasPrefix(entries[0], "["+to.Addr().String()) {
+			if !strings.HasPrefix(entries[0], to.Addr().String()) &&
+				!strings.HasPrefix(entries[0], "["+to.Addr().String()) {
 				require.Error(t, allow.CheckAddress(host, to), "%s allows %s", entries[0], address)
 			}
 		}

@@ -19,52 +19,58 @@ const (
 	keyHosts    = "hosts"
 )
 
-// Credentials are what a source asks for, and the hosts that may be told. They are sent to no other.
+// Credentials are what a source requires, and the hosts to which they may be sent. They are sent to no other host.
 type Credentials struct {
 	Username, Password string
-	// Token is a bearer token, in place of a user name and password.
+	// Token is a bearer token, instead of a user name and password.
 	Token string
-	// Query is appended to the URL, for sources that ask for a signature or key there.
+	// Query is appended to the URL, for sources that expect a signature or key there.
 	Query string
-	// Hosts are as in the Secret: `host` and `host:port` by https alone, `http://host` and `http://host:port` by plain http too.
+	// Hosts are as in the Secret: `host` and `host:port` allow https only, `http://host` and `http://host:port` plain
+	// http too.
 	Hosts []string
 
-	named []authority
+	authorities []authority
 }
 
-// authority is a host that the Secret names. Port 0 is the scheme's own.
+// authority is a host that the Secret lists. Port 0 is the scheme's default.
 type authority struct {
 	host  string
 	port  uint16
 	plain bool
 }
 
-// ParseCredentials reads a Secret's data; secret is its namespace and name, for errors. Keys that are not of a source's credentials are left
-// alone: a Secret may serve others too.
+// ParseCredentials reads a Secret's data; secret is its namespace and name, for errors. Unknown keys are ignored: a
+// Secret may serve other purposes too.
 func ParseCredentials(secret string, data map[string][]byte) (Credentials, error) {
-	// Files that Secrets are made from tend to end in a line break, which belongs to no value.
+	// Files from which Secrets are made tend to end in a line break, which is not part of the value.
 	value := func(key string) string { return strings.TrimRight(string(data[key]), "\r\n") }
-	credentials := Credentials{Username: value(keyUsername), Password: value(keyPassword), Token: value(keyToken), Query: value(keyQuery)}
+	credentials := Credentials{Username: value(keyUsername), Password: value(keyPassword), Token: value(keyToken),
+		Query: value(keyQuery)}
 	credentials.Query = strings.TrimLeft(credentials.Query, "?&")
 	if problem := credentials.problem(data); problem != "" {
 		return Credentials{}, failure.New(failure.Refused, "Secret %s: %s", secret, problem)
 	}
-	for _, text := range strings.FieldsFunc(value(keyHosts), func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
-		named, problem := parseNamed(text)
+	for _, text := range strings.FieldsFunc(value(keyHosts), func(r rune) bool {
+		return r == ',' || unicode.IsSpace(r)
+	}) {
+		named, problem := parseAuthority(text)
 		if problem != "" {
 			return Credentials{}, failure.New(failure.Refused, "Secret %s: %s: %s", secret, keyHosts, problem)
 		}
-		if !slices.Contains(credentials.named, named) {
-			credentials.named, credentials.Hosts = append(credentials.named, named), append(credentials.Hosts, text)
+		if !slices.Contains(credentials.authorities, named) {
+			credentials.authorities, credentials.Hosts = append(credentials.authorities, named),
+				append(credentials.Hosts, text)
 		}
 	}
-	if len(credentials.named) == 0 {
-		return Credentials{}, failure.New(failure.Refused, "Secret %s: the key %s is missing: list the hosts that may see the credentials", secret, keyHosts)
+	if len(credentials.authorities) == 0 {
+		return Credentials{}, failure.New(failure.Refused,
+			"Secret %s: the key %s is missing: list the hosts that may see the credentials", secret, keyHosts)
 	}
 	return credentials, nil
 }
 
-// problem names no value: they are secrets.
+// problem returns what is wrong with the credentials. It quotes no value: they are secrets.
 func (c Credentials) problem(data map[string][]byte) string {
 	_, hasPassword := data[keyPassword]
 	switch {
@@ -88,10 +94,10 @@ func (c Credentials) problem(data map[string][]byte) string {
 
 func notVisible(r rune) bool { return r <= ' ' || r > '~' }
 
-func parseNamed(text string) (authority, string) {
+func parseAuthority(text string) (authority, string) {
 	rest, plain := strings.CutPrefix(strings.ToLower(text), schemeHTTP+"://")
 	rest, secure := strings.CutPrefix(rest, schemeHTTPS+"://")
-	// An entry might be a URL with a password in it, so that none is quoted.
+	// An entry might be a URL with a password, so none is quoted.
 	const how = "an entry is not a host: write host, host:port or http://host[:port], separated by commas, blanks or lines"
 	u, err := url.Parse(schemeHTTPS + "://" + rest)
 	if err != nil || plain && secure || u.User != nil || u.Host != rest || u.Hostname() == "" {
@@ -107,8 +113,9 @@ func parseNamed(text string) (authority, string) {
 	return authority{host: host, port: port, plain: plain}, ""
 }
 
-// Named says whether the Secret names the host, port and scheme of a URL, so that credentials may be sent there.
-func (c Credentials) Named(u *url.URL) bool {
+// Allows reports whether the Secret lists the host, port and scheme of a URL, so that the credentials may be sent
+// there.
+func (c Credentials) Allows(u *url.URL) bool {
 	if u.Scheme != schemeHTTP && u.Scheme != schemeHTTPS {
 		return false
 	}
@@ -116,15 +123,17 @@ func (c Credentials) Named(u *url.URL) bool {
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(c.named, func(named authority) bool {
-		return named.host == host && (u.Scheme == schemeHTTPS || named.plain) && (named.port == port || named.port == 0 && port == defaultPort(u.Scheme))
+	return slices.ContainsFunc(c.authorities, func(named authority) bool {
+		return named.host == host && (u.Scheme == schemeHTTPS || named.plain) &&
+			(named.port == port || named.port == 0 && port == defaultPort(u.Scheme))
 	})
 }
 
-// Authorization is the header of that name for a request to a URL: "" if the Secret doesn't name its host, or has a query alone.
+// Authorization returns the Authorization header for a request to a URL: "" if the Secret does not list its host, or
+// has only a query.
 func (c Credentials) Authorization(u *url.URL) string {
 	switch {
-	case !c.Named(u):
+	case !c.Allows(u):
 		return ""
 	case c.Token != "":
 		return "Bearer " + c.Token
@@ -134,11 +143,11 @@ func (c Credentials) Authorization(u *url.URL) string {
 	return ""
 }
 
-// String names the hosts and no secret, so that credentials can't be printed or logged by mistake.
+// String returns the hosts and no secret, so that credentials cannot be printed or logged by mistake.
 func (c Credentials) String() string { return "credentials for " + strings.Join(c.Hosts, ", ") }
 
-// GoString is String, for %#v.
+// GoString returns String, for %#v.
 func (c Credentials) GoString() string { return c.String() }
 
-// MarshalText is String, for JSON and structured logs: credentials are never serialised.
+// MarshalText returns String, for JSON and structured logs: credentials are never serialised.
 func (c Credentials) MarshalText() ([]byte, error) { return []byte(c.String()), nil }

@@ -1,14 +1,14 @@
 package source
 
-// Limits bound what a package may cost whoever downloads and unpacks it.
+// Limits bound the resources that downloading and unpacking a package may take.
 type Limits struct {
-	// Bytes is the largest size of the package itself.
+	// Bytes is the maximum size of the package itself.
 	Bytes int64
-	// UnpackedBytes is how much its files may take together.
+	// UnpackedBytes is the maximum total size of its files.
 	UnpackedBytes int64
-	// Entries is how many files, folders and links it may have together.
+	// Entries is the maximum number of its files, folders and links.
 	Entries int
 }
 
-// DefaultLimits are those of a worker without settings, and of slipway fetch without flags.
+// DefaultLimits are the limits of a worker without settings, and of slipway fetch without flags.
 var DefaultLimits = Limits{Bytes: 2 << 30, UnpackedBytes: 8 << 30, Entries: 200_000}

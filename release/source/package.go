@@ -10,56 +10,57 @@ import (
 	"strings"
 )
 
-// Package is a code package on its way to the pods of a workload (HTTP_UPLOAD_DEPLOY).
+// Package is a code package to be deployed to a workload's pods (HTTP_UPLOAD_DEPLOY).
 type Package struct {
-	// URL is where the package comes from. Where Hidden says so its query is left out, and it is read again from item Item of task Task:
-	// a query may hold a signature, and whatever reaches a workflow stays readable in its history.
+	// URL is the address of the package. If Hidden is true, its query is left out and read again from item Item of task
+	// Task: a query may hold a signature, and everything that reaches a workflow stays readable in its history.
 	URL    string `json:"url"`
 	Hidden bool   `json:"hidden,omitempty"`
-	// Shown is the URL as it may be shown to everybody (Redact). Workflows can't redact: to parse a URL isn't deterministic by the rules of workflowcheck.
+	// Shown is the URL with secrets removed (Redact). Workflows cannot redact: workflowcheck does not consider URL
+	// parsing deterministic.
 	Shown string `json:"shown,omitempty"`
 	Task  string `json:"task,omitempty"`
 	// Item is counted from 1.
 	Item int `json:"item,omitempty"`
-	// Container is the container that gets the package, MountPath where.
+	// Container is the container that gets the package, MountPath the path there.
 	Container string `json:"container"`
 	MountPath string `json:"mountPath"`
-	// Credentials is the Secret, in the workload's namespace, that opens the source; "": none.
+	// Credentials is the Secret with the source's credentials, in the workload's namespace; "": none.
 	Credentials string `json:"credentials,omitempty"`
-	// File is the name under which the package is kept whole; "": it is unpacked.
+	// File is the name of the file if the package is not unpacked; "": it is unpacked.
 	File string `json:"file,omitempty"`
-	// Built says that a build has made it, which has told its digest.
+	// Built is true if a build made it and reported its digest.
 	Built bool `json:"built,omitempty"`
-	// SHA256 is the digest of its bytes in hexadecimal, and Bytes their number; "" and 0 before the package was fetched.
+	// SHA256 is the digest of its bytes in hexadecimal, and Bytes their number; "" and 0 before the package is fetched.
 	SHA256 string `json:"sha256,omitempty"`
 	Bytes  int64  `json:"bytes,omitempty"`
 }
 
-// shownDigest is how many characters of a digest people are shown.
+// shownDigest is how many characters of a digest are shown to people.
 const shownDigest = 12
 
-// String is the package as people read it: "sha256:0123456789ab (12.5 MiB)".
+// String returns the package for messages: "sha256:0123456789ab (12.5 MiB)".
 func (p Package) String() string {
 	if p.SHA256 == "" {
 		return p.Shown
 	}
 	digest := "sha256:" + p.SHA256[:min(len(p.SHA256), shownDigest)]
-	if p.Bytes == 0 { // known by its digest alone: it was not fetched here
+	if p.Bytes == 0 { // only the digest is known: it was not fetched here
 		return digest
 	}
 	return fmt.Sprintf("%s (%s)", digest, Size(p.Bytes))
 }
 
-// What is what a deploy of it brings, for sentences.
-func (p Package) What() string { return "package " + p.String() }
+// Describe names it in sentences about what a deploy deploys.
+func (p Package) Describe() string { return "package " + p.String() }
 
-// Marker is the same for two packages exactly when pods of one are pods of the other: the same bytes at the same place.
+// Marker returns the same text for two packages exactly if their pods are the same: the same bytes at the same path.
 func (p Package) Marker() string {
 	place := sha256.Sum256([]byte(strings.Join([]string{p.Container, p.MountPath, p.File}, "\x00")))
 	return p.SHA256 + "-" + hex.EncodeToString(place[:4])
 }
 
-// Size is a number of bytes as people read it.
+// Size formats a number of bytes: "12.5 MiB".
 func Size(bytes int64) string {
 	const unit = 1024
 	if bytes < unit {
@@ -72,7 +73,7 @@ func Size(bytes int64) string {
 	return fmt.Sprintf("%.1f %ciB", value, units[0])
 }
 
-// HideQuery is a URL without its query, and whether it had one.
+// HideQuery returns a URL without its query, and whether it had one.
 func HideQuery(rawURL string) (withoutQuery string, hidden bool) {
 	parsed, err := url.Parse(rawURL)
 	if err != nil || parsed.RawQuery == "" {
@@ -82,8 +83,8 @@ func HideQuery(rawURL string) (withoutQuery string, hidden bool) {
 	return parsed.String(), true
 }
 
-// FileOf is the name under which a package from a URL is kept whole: the one that the catalogue gives, else the last segment of the URL's
-// path; "" when neither is the name of a file.
+// FileOf returns the file name of a package that is not unpacked: the one in the catalogue, otherwise the last segment
+// of the URL's path; "" if neither is a file name.
 func FileOf(name, rawURL string) string {
 	parsed, err := url.Parse(rawURL)
 	if err != nil {
@@ -96,18 +97,19 @@ func FileOf(name, rawURL string) string {
 	return cmp.Or(name, last)
 }
 
-// maxFile is how many bytes the name of a file has at most.
-const maxFile = 255
+// maxFileName is the maximum length of a file name in bytes.
+const maxFileName = 255
 
-// ValidFile says what is wrong with the name of a file.
+// ValidFile returns what is wrong with a file name.
 func ValidFile(name string) error {
 	switch {
-	case len(name) > maxFile:
-		return fmt.Errorf("is too long: the name of a file has at most %d characters", maxFile)
+	case len(name) > maxFileName:
+		return fmt.Errorf("is too long: the name of a file has at most %d characters", maxFileName)
 	case name == "" || name == "." || name == "..":
 		return fmt.Errorf("%q is not the name of a file", name)
 	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == '\\' || r < ' ' || r == 0x7f }):
-		return fmt.Errorf("%q is not the name of a file: it has a slash, a backslash or a control character in it", name)
+		return fmt.Errorf("%q is not the name of a file: it has a slash, a backslash or a control character in it",
+			name)
 	}
 	return nil
 }

@@ -6,11 +6,11 @@ import (
 	"unicode"
 )
 
-// Unreadable stands in for what can't be read as a URL, and might be a secret in any part.
+// Unreadable replaces text that is not a URL and might contain a secret anywhere.
 const Unreadable = "(unreadable URL)"
 
-// Redact is a URL as it may be logged, reported and recorded: without user info, and with `?…` in place of a query or fragment, which may be
-// signatures. What isn't a URL with a host is not shown at all.
+// Redact returns a URL that may be logged, reported and recorded: without user info, and with `?…` instead of a query
+// or fragment, which may be signatures. Text that is not a URL with a host becomes Unreadable.
 func Redact(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme == "" || u.Opaque != "" || u.Hostname() == "" || !strings.HasPrefix(u.Path+"/", "/") {

@@ -38,7 +38,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// Whatever surrounds it, a secret in the user info, the query or the fragment isn't shown; and what is shown is a URL without any of them.
+// A secret in the user info, the query or the fragment is never shown, whatever surrounds it; the result is a URL
+// without any of these parts.
 func FuzzRedact(f *testing.F) {
 	f.Add("user", "host", "path", "q=")
 	f.Add("", "[::1]:80", "%2e%2e/a b", "%zz")

@@ -12,24 +12,25 @@ import (
 const (
 	schemeSSH = "ssh"
 	portSSH   = 22
-	// loginSSH is whom Git's hosts know by ssh, when the address names nobody.
+	// loginSSH is the default user for ssh: Git hosts expect it.
 	loginSSH = "git"
 )
 
-// Repository is where a Git repository is.
+// Repository is the address of a Git repository.
 type Repository struct {
-	// URL is the address of one by http or https; "" for one by ssh.
+	// URL is the address for http or https; "" for ssh.
 	URL string
-	// Login, Host, Port and Path are those of one by ssh; Path is as the server is told it.
+	// Login, Host, Port and Path are for ssh; Path is sent to the server unchanged.
 	Login, Host, Path string
 	Port              uint16
 }
 
-// ParseRepository reads the address of a Git repository: http://, https://, ssh://, or user@host:path, which is ssh too. A password has no
-// place in it, nor has a query. The errors are of kind Refused.
+// ParseRepository parses the address of a Git repository: http://, https://, ssh://, or user@host:path, which means ssh
+// too. It must have no password and no query. The errors are of kind Refused.
 func ParseRepository(address string) (Repository, error) {
 	if strings.ContainsFunc(address, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
-		return Repository{}, failure.New(failure.Refused, "the address of the Git repository has a blank or a control character in it: remove it")
+		return Repository{}, failure.New(failure.Refused,
+			"the address of the Git repository has a blank or a control character in it: remove it")
 	}
 	scheme, _, isURL := strings.Cut(address, "://")
 	switch {
@@ -38,20 +39,22 @@ func ParseRepository(address string) (Repository, error) {
 	case strings.EqualFold(scheme, schemeSSH):
 		return parseSSH(address)
 	case strings.EqualFold(scheme, "git"):
-		return Repository{}, failure.New(failure.Refused, "%s: git:// is neither encrypted nor does it say who answers: use https or ssh", RedactRepository(address))
+		return Repository{}, failure.New(failure.Refused,
+			"%s: git:// is neither encrypted nor authenticated: use https or ssh", RedactRepository(address))
 	}
 	at, err := ParseURL(address)
 	if err != nil {
 		return Repository{}, err
 	}
 	if at.RawQuery != "" || at.ForceQuery || at.Fragment != "" {
-		return Repository{}, failure.New(failure.Refused, "%s: the address of a Git repository has no query: put credentials into the Secret that "+
-			"build.credentials names", Redact(address))
+		return Repository{}, failure.New(failure.Refused,
+			"%s: the address of a Git repository has no query: put credentials into the Secret that "+
+				"build.credentials names", Redact(address))
 	}
 	return Repository{URL: strings.TrimSuffix(address, "/")}, nil
 }
 
-// parseShort reads user@host:path. A path that does not begin with a slash is below the home of the user.
+// parseShort parses user@host:path. A path that does not begin with a slash is relative to the user's home.
 func parseShort(address string) (Repository, error) {
 	where, path, ok := strings.Cut(address, ":")
 	login, host, named := strings.Cut(where, "@")
@@ -59,7 +62,8 @@ func parseShort(address string) (Repository, error) {
 		login, host = loginSSH, where
 	}
 	if !ok || path == "" {
-		return Repository{}, failure.New(failure.Refused, "the address of the Git repository has no path: write user@host:path")
+		return Repository{}, failure.New(failure.Refused,
+			"the address of the Git repository has no path: write user@host:path")
 	}
 	return newSSH(login, host, portSSH, path)
 }
@@ -67,11 +71,13 @@ func parseShort(address string) (Repository, error) {
 func parseSSH(address string) (Repository, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return Repository{}, failure.New(failure.Refused, "the address of the Git repository is not a valid URL: write ssh://user@host/path")
+		return Repository{}, failure.New(failure.Refused,
+			"the address of the Git repository is not a valid URL: write ssh://user@host/path")
 	}
 	login, port := u.User.Username(), uint16(portSSH)
 	if _, secret := u.User.Password(); secret {
-		return Repository{}, failure.New(failure.Refused, "%s: a password has no place in an address: put the key into the Secret that build.credentials names",
+		return Repository{}, failure.New(failure.Refused,
+			"%s: the address must not contain a password: put the key into the Secret that build.credentials names",
 			RedactRepository(address))
 	}
 	if u.Port() != "" {
@@ -83,7 +89,8 @@ func parseSSH(address string) (Repository, error) {
 		login = loginSSH
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return Repository{}, failure.New(failure.Refused, "%s: the address of a Git repository has no query", RedactRepository(address))
+		return Repository{}, failure.New(failure.Refused, "%s: the address of a Git repository has no query",
+			RedactRepository(address))
 	}
 	path := u.Path
 	if strings.HasPrefix(path, "/~") { // the home of a user, as Git reads it
@@ -98,17 +105,18 @@ func newSSH(login, host string, port uint16, path string) (Repository, error) {
 	case err != nil:
 		return Repository{}, failure.New(failure.Refused, "the address of the Git repository: %v", err)
 	case strings.Trim(path, "/") == "" || strings.HasPrefix(path, "-"):
-		return Repository{}, failure.New(failure.Refused, "the address of the Git repository on %s has no path that names one", name)
+		return Repository{}, failure.New(failure.Refused,
+			"the address of the Git repository on %s has no path to a repository", name)
 	case login == "" || strings.HasPrefix(login, "-"):
 		return Repository{}, failure.New(failure.Refused, "the address of the Git repository on %s has no user", name)
 	}
 	return Repository{Login: login, Host: name, Port: port, Path: path}, nil
 }
 
-// SSH says whether the repository is reached by ssh.
+// SSH reports whether the repository is reached by ssh.
 func (r Repository) SSH() bool { return r.URL == "" }
 
-// Authority is the host of the repository and its port.
+// Authority returns the host and port of the repository.
 func (r Repository) Authority() (host string, port uint16, err error) {
 	if r.SSH() {
 		return r.Host, r.Port, nil
@@ -120,7 +128,7 @@ func (r Repository) Authority() (host string, port uint16, err error) {
 	return Authority(u)
 }
 
-// RedactRepository is the address of a Git repository as it may be shown: without user, password and query.
+// RedactRepository returns the address of a Git repository without user, password and query.
 func RedactRepository(address string) string {
 	if strings.Contains(address, "://") {
 		return Redact(address)
@@ -132,7 +140,7 @@ func RedactRepository(address string) string {
 	return where[strings.LastIndexByte(where, '@')+1:] + ":" + path
 }
 
-// Address is host and port as they are dialled.
+// Address returns host and port for dialling.
 func (r Repository) Address() string {
 	host := r.Host
 	if strings.Contains(host, ":") {

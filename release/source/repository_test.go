@@ -30,16 +30,16 @@ func TestParseRepository(t *testing.T) {
 		require.NoError(t, err, address)
 		require.Equal(t, want, got, address)
 	}
-	for address, says := range map[string]string{
+	for address, want := range map[string]string{
 		"git://git.test/order.git":                "git:// is neither encrypted",
 		"https://ann:s3cr3t@git.test/order.git":   "user name or password",
-		"ssh://ann:s3cr3t@git.test/order.git":     "a password has no place",
+		"ssh://ann:s3cr3t@git.test/order.git":     "must not contain a password",
 		"https://git.test/order.git?token=s3cr3t": "has no query",
 		"ssh://git.test/order.git?token=s3cr3t":   "has no query",
 		"ssh://git.test":                          "has no path",
 		"ssh://git.test:0/order.git":              "the port is not a number",
 		"git.test":                                "has no path",
-		"git@git.test:-oProxyCommand=s3cr3t":      "has no path that names one",
+		"git@git.test:-oProxyCommand=s3cr3t":      "has no path to a repository",
 		"-oProxyCommand=x@git.test:order.git":     "has no user",
 		"git@-git.test s3cr3t:order.git":          "blank or a control character",
 		"git@0x7f000001:order.git":                "notation that is not supported",
@@ -47,7 +47,7 @@ func TestParseRepository(t *testing.T) {
 	} {
 		_, err := source.ParseRepository(address)
 		require.True(t, failure.Is(err, failure.Refused), address)
-		require.ErrorContains(t, err, says, address)
+		require.ErrorContains(t, err, want, address)
 		require.NotContains(t, err.Error(), "s3cr3t", address)
 	}
 	repository, err := source.ParseRepository("ssh://git@[::1]:2222/order.git")
@@ -68,10 +68,11 @@ func TestRedactRepository(t *testing.T) {
 	}
 }
 
-// Without known hosts nobody could tell who answers, and a key is never printed.
+// A key needs known hosts to authenticate the server, and is never printed.
 func TestParseSSHKey(t *testing.T) {
 	t.Parallel()
-	key, err := source.ParseSSHKey("shop/git", data("ssh-privatekey", "k3y", "known_hosts", "git.test ssh-ed25519 AAAA"))
+	key, err := source.ParseSSHKey("shop/git", data("ssh-privatekey", "k3y", "known_hosts",
+		"git.test ssh-ed25519 AAAA"))
 	require.NoError(t, err)
 	require.NotContains(t, fmt.Sprintf("%v %+v %#v", key, &key, key), "k3y")
 	_, err = source.ParseSSHKey("shop/git", data("ssh-privatekey", "k3y"))

@@ -14,20 +14,22 @@ import (
 const digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 func order() source.Package {
-	return source.Package{URL: "https://packages.test/order.zip", Container: "app", MountPath: "/app", SHA256: digest, Bytes: 3 << 20}
+	return source.Package{URL: "https://packages.test/order.zip", Container: "app", MountPath: "/app", SHA256: digest,
+		Bytes: 3 << 20}
 }
 
-var fetcher = source.Fetcher{Image: "registry.test/slipway:v1", Store: "http://packages.shop:8085", Allow: []string{"public", "10.0.0.0/8"},
+var fetcher = source.Fetcher{Image: "registry.test/slipway:v1", Store: "http://packages.shop:8085",
+	Allow:  []string{"public", "10.0.0.0/8"},
 	Limits: source.Limits{Bytes: 100, UnpackedBytes: 200, Entries: 3}}
 
-// template is a pod template as the API server gives it.
+// template decodes a pod template as the API server returns it.
 func template(t require.TestingT, text string) map[string]any {
 	var out map[string]any
 	require.NoError(t, json.Unmarshal([]byte(text), &out))
 	return out
 }
 
-// typed is the template as Kubernetes reads it: a field that it does not know is an error.
+// typed returns the template as Kubernetes decodes it.
 func typed(t require.TestingT, in map[string]any) corev1.PodTemplateSpec {
 	raw, err := json.Marshal(in)
 	require.NoError(t, err)
@@ -44,29 +46,34 @@ const plain = `{"metadata":{"labels":{"app":"order"}},"spec":{
 		{"name":"app","image":"a","resources":{"requests":{"cpu":"1"}},"securityContext":{"runAsUser":1000,"privileged":true},
 		 "volumeMounts":[{"name":"cache","mountPath":"/cache"}]}]}}`
 
-func TestPutPinsPodsToTheBytes(t *testing.T) {
+func TestPut_PinsPodsToDigest(t *testing.T) {
 	t.Parallel()
 	in := template(t, plain)
-	require.Empty(t, order().Unfit(in))
-	require.False(t, order().StandsIn(in))
+	require.Empty(t, order().UnfitReason(in))
+	require.False(t, order().PresentIn(in))
 	order().Put(in, fetcher, "https://packages.test/order.zip?signature=$(HOME)")
-	require.True(t, order().StandsIn(in))
+	require.True(t, order().PresentIn(in))
 
 	pod := typed(t, in)
 	require.Equal(t, order().Marker(), pod.Annotations[source.AnnotationDeployed])
-	require.Equal(t, digest, source.Packaged(pod.Annotations))
+	require.Equal(t, digest, source.PackageDigest(pod.Annotations))
 	require.Equal(t, "order", pod.Labels["app"])
 	fetch := pod.Spec.InitContainers[0]
-	require.Equal(t, "migrate", pod.Spec.InitContainers[1].Name, "other init containers stay, after the package is there")
+	require.Equal(t, "migrate", pod.Spec.InitContainers[1].Name,
+		"other init containers stay, after the package is there")
 	require.Equal(t, "registry.test/slipway:v1", fetch.Image)
-	require.Equal(t, []string{"fetch", "--sha256", digest, "--to", "/slipway-package", "--max-bytes", "100", "--max-unpacked-bytes", "200",
-		"--max-entries", "3", "--trusted", "http://packages.shop:8085", "--allow", "public", "--allow", "10.0.0.0/8"}, fetch.Args)
-	require.Equal(t, "http://packages.shop:8085/packages/sha256/"+digest+"\nhttps://packages.test/order.zip?signature=$$(HOME)", fetch.Env[0].Value,
+	require.Equal(t, []string{"fetch", "--sha256", digest, "--to", "/slipway-package", "--max-bytes", "100",
+		"--max-unpacked-bytes", "200",
+		"--max-entries", "3", "--trusted", "http://packages.shop:8085", "--allow", "public", "--allow", "10.0.0.0/8"},
+		fetch.Args)
+	require.Equal(t, "http://packages.shop:8085/packages/sha256/"+digest+
+		"\nhttps://packages.test/order.zip?signature=$$(HOME)", fetch.Env[0].Value,
 		"the store first, then the source; Kubernetes must not expand what looks like a variable")
 	require.Equal(t, int64(1000), *fetch.SecurityContext.RunAsUser, "it runs as the user that reads the files")
-	require.Nil(t, fetch.SecurityContext.Privileged, "it gets no rights beyond")
+	require.Nil(t, fetch.SecurityContext.Privileged, "it gets no further rights")
 	require.False(t, *fetch.SecurityContext.AllowPrivilegeEscalation)
-	require.Equal(t, "1", fetch.Resources.Requests.Cpu().String(), "it needs no more of a quota than the container it works for")
+	require.Equal(t, "1", fetch.Resources.Requests.Cpu().String(),
+		"it needs no more quota than the container that gets the package")
 	app := pod.Spec.Containers[1]
 	require.Equal(t, []corev1.VolumeMount{{Name: "cache", MountPath: "/cache"},
 		{Name: source.VolumePackage, MountPath: "/app", SubPath: source.FolderContent}}, app.VolumeMounts)
@@ -83,17 +90,18 @@ func TestPutReplacesAnEarlierPackage(t *testing.T) {
 	after := order()
 	after.MountPath, after.File = "/srv", "order.jar"
 	after.Put(in, source.Fetcher{Image: "x"}, after.URL)
-	require.True(t, after.StandsIn(in))
-	require.False(t, before.StandsIn(in))
+	require.True(t, after.PresentIn(in))
+	require.False(t, before.PresentIn(in))
 	pod := typed(t, in)
 	require.Len(t, pod.Spec.InitContainers, 2)
-	require.Empty(t, pod.Spec.Containers[0].VolumeMounts, "the container that had it before has it no more")
+	require.Empty(t, pod.Spec.Containers[0].VolumeMounts, "the previous container has no mount of it any more")
 	require.Len(t, pod.Spec.Volumes, 2)
-	require.Equal(t, "https://packages.test/order.zip", pod.Spec.InitContainers[0].Env[0].Value, "without a store, from the source")
+	require.Equal(t, "https://packages.test/order.zip", pod.Spec.InitContainers[0].Env[0].Value,
+		"without a store, from the source")
 	require.Contains(t, pod.Spec.InitContainers[0].Args, "order.jar")
 }
 
-func TestStandsIn(t *testing.T) {
+func TestPackagePresentIn(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -101,19 +109,23 @@ func TestStandsIn(t *testing.T) {
 		want   bool
 	}{
 		"Untouched": {"nothing changed", func(map[string]any) {}, true},
-		"OtherImage": {"the image that fetches is not what is deployed: a newer Slipway must not roll pods", func(template map[string]any) {
-			template["spec"].(map[string]any)["initContainers"].([]any)[0].(map[string]any)["image"] = "registry.test/slipway:v2"
-		}, true},
+		"OtherImage": {"the image that fetches is not what is deployed: a newer Slipway must not roll pods",
+			func(template map[string]any) {
+				init := template["spec"].(map[string]any)["initContainers"].([]any)[0].(map[string]any)
+				init["image"] = "registry.test/slipway:v2"
+			}, true},
 		"OtherURL": {"nor is the address: the same bytes are the same package", func(template map[string]any) {
 			template["spec"].(map[string]any)["initContainers"].([]any)[0].(map[string]any)["env"] = []any{}
 		}, true},
-		"NoFetch": {"somebody took the init container out", func(template map[string]any) {
+		"NoFetch": {"another client removed the init container", func(template map[string]any) {
 			delete(template["spec"].(map[string]any), "initContainers")
 		}, false},
-		"NoMount": {"somebody took the mount out", func(template map[string]any) {
+		"NoMount": {"another client removed the mount", func(template map[string]any) {
 			delete(template["spec"].(map[string]any)["containers"].([]any)[1].(map[string]any), "volumeMounts")
 		}, false},
-		"NoMark": {"somebody put another template there", func(template map[string]any) { delete(template, "metadata") }, false},
+		"NoMark": {"another client replaced the template", func(template map[string]any) {
+			delete(template, "metadata")
+		}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +133,7 @@ func TestStandsIn(t *testing.T) {
 			in := template(t, plain)
 			order().Put(in, fetcher, order().URL)
 			tc.change(in)
-			require.Equal(t, tc.want, order().StandsIn(in), tc.reason)
+			require.Equal(t, tc.want, order().PresentIn(in), tc.reason)
 		})
 	}
 }
@@ -131,15 +143,16 @@ func TestUnfit(t *testing.T) {
 	missing, taken := order(), order()
 	missing.Container = "ap"
 	taken.MountPath = "/cache"
-	require.Contains(t, missing.Unfit(template(t, plain)), "it has no container ap, which the catalogue's package.container names: it has sidecar, app")
-	require.Contains(t, taken.Unfit(template(t, plain)), "its container app mounts volume cache at /cache")
+	require.Contains(t, missing.UnfitReason(template(t, plain)),
+		"it has no container ap, which the catalogue's package.container names: it has sidecar, app")
+	require.Contains(t, taken.UnfitReason(template(t, plain)), "its container app mounts volume cache at /cache")
 	in := template(t, plain)
 	order().Put(in, fetcher, order().URL)
-	require.Empty(t, order().Unfit(in), "its own mount is in nobody's way")
+	require.Empty(t, order().UnfitReason(in), "its own mount is no conflict")
 }
 
-// Whatever order packages come in, the template is the one that the last of them makes of a template without any.
-func TestPutForgetsWhatWasThere(t *testing.T) {
+// Regardless of earlier packages, the template equals the one that the last package makes of a template without any.
+func TestPut_DoesNotDependOnEarlierPackages(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(label string) source.Package {
@@ -163,10 +176,10 @@ func TestPutForgetsWhatWasThere(t *testing.T) {
 
 func TestNamesOfPackages(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "app.jar", source.FileOf("app.jar", "https://x/y.jar"), "the catalogue's name goes first")
+	require.Equal(t, "app.jar", source.FileOf("app.jar", "https://x/y.jar"), "the catalogue's name takes precedence")
 	require.Equal(t, "y.jar", source.FileOf("", "https://x/d/y.jar?z=1"))
 	require.Empty(t, source.FileOf("", "https://x/"), "the root names no file")
-	require.Empty(t, source.FileOf("", "https://x/%2e%2e"), "nor does the folder above")
+	require.Empty(t, source.FileOf("", "https://x/%2e%2e"), "nor does the parent folder")
 	url, hidden := source.HideQuery("https://x/y?token=1")
 	require.Equal(t, "https://x/y", url)
 	require.True(t, hidden)
@@ -175,6 +188,6 @@ func TestNamesOfPackages(t *testing.T) {
 	}
 	other := order()
 	other.MountPath = "/elsewhere"
-	require.NotEqual(t, order().Marker(), other.Marker(), "the same bytes at another place are not the same pods")
+	require.NotEqual(t, order().Marker(), other.Marker(), "the same bytes at another path are not the same pods")
 	require.LessOrEqual(t, len(order().Marker()), 100)
 }

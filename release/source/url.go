@@ -16,13 +16,13 @@ import (
 const (
 	schemeHTTP  = "http"
 	schemeHTTPS = "https"
-	// The longest name and label that DNS carries.
+	// The maximum length of a DNS name and of a label.
 	longestName  = 253
 	longestLabel = 63
 )
 
-// ParseURL reads the URL of a source: http or https, with a host and without user info, which belongs into a Secret. Its errors are of kind
-// Refused and show the URL redacted.
+// ParseURL parses the URL of a source: http or https, with a host and without user info, which belongs in a Secret. Its
+// errors are of kind Refused and show the URL redacted.
 func ParseURL(rawURL string) (*url.URL, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -35,7 +35,8 @@ func ParseURL(rawURL string) (*url.URL, error) {
 	return u, nil
 }
 
-// CheckURL says why a URL, of a source or of a redirect, can't be fetched from whatever is allowed. The error doesn't show the URL.
+// CheckURL returns why a URL, of a source or of a redirect, cannot be fetched, regardless of what is allowed. The error
+// does not show the URL.
 func CheckURL(u *url.URL) error {
 	switch {
 	case u.Scheme != schemeHTTP && u.Scheme != schemeHTTPS:
@@ -43,13 +44,14 @@ func CheckURL(u *url.URL) error {
 	case u.Opaque != "" || u.Hostname() == "":
 		return errors.New("the URL names no host: write https://host/path")
 	case u.User != nil:
-		return errors.New("the URL contains a user name or password: put them into a Secret and name it as the credentials")
+		return errors.New("the URL contains a user name or password: put them into a Secret and name it as the " +
+			"credentials")
 	}
 	_, _, err := Authority(u)
 	return err
 }
 
-// Authority is whom an http or https URL addresses: the host in canonical spelling, and the port, the scheme's own if the URL names none.
+// Authority returns the host of an http or https URL in canonical spelling, and its port, by default the scheme's.
 func Authority(u *url.URL) (string, uint16, error) {
 	host, _, err := canonicalHost(u.Hostname())
 	if err != nil {
@@ -77,9 +79,10 @@ func parsePort(text string) (uint16, error) {
 	return uint16(port), nil
 }
 
-// canonicalHost is a host as hosts are compared: names in lower case and in ASCII, without the final dot; addresses in their shortest form,
-// which are also returned as such. Spellings of an address that only some resolvers understand (octal, hexadecimal, one number) are refused,
-// so that nothing reads them differently from the check.
+// canonicalHost returns a host in the form in which hosts are compared: names in lower case and in ASCII, without the
+// final dot; addresses in their shortest form, and also as netip.Addr. It rejects notations of an address that only
+// some resolvers understand (octal, hexadecimal, one number), so that nothing interprets them differently from this
+// check.
 func canonicalHost(host string) (string, netip.Addr, error) {
 	if strings.Contains(host, "%") {
 		return "", netip.Addr{}, errors.New("IPv6 zones are not supported in hosts")
@@ -117,14 +120,16 @@ func checkName(host, name string) error {
 	return nil
 }
 
-// hasOther says whether a label has a character that host names don't have. Underscores are no part of the standard, but are in use.
+// hasOther reports whether a label has a character that is not allowed in host names. Underscores are allowed: they are
+// not in the standard, but in use.
 func hasOther(label string) bool {
 	return strings.ContainsFunc(label, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 	})
 }
 
-// isNumber says whether the last label of a name makes resolvers take the whole for an address; no top-level domain is a number.
+// isNumber reports whether the last label of a name makes resolvers treat the name as an address; no top-level domain
+// is a number.
 func isNumber(label string) bool {
 	digits, hexadecimal := strings.CutPrefix(label, "0x")
 	return !strings.ContainsFunc(digits, func(r rune) bool {

@@ -1,4 +1,5 @@
-// Package strictyaml reads YAML and JSON documents strictly and by nodes: it reports all errors at once, each with its field and line.
+// Package strictyaml reads YAML and JSON documents strictly and by nodes: it reports all errors at once, each with its
+// field and line.
 package strictyaml
 
 import (
@@ -9,19 +10,20 @@ import (
 	"strings"
 )
 
-// FieldError says what is wrong with one field of a document.
+// FieldError is what is wrong with one field of a document.
 type FieldError struct {
-	// Field is the path of the field, lists counted from 0: "deployPlanItems[2].priority"; "" is the document.
+	// Field is the path of the field, with list indexes from 0: "deployPlanItems[2].priority"; "" is the document.
 	Field string `json:"field"`
-	// Item is the number of the item that the field belongs to, counted from 1; 0: the document as a whole.
+	// Item is the number of the item that the field belongs to, counted from 1; 0: the document itself.
 	Item int `json:"item,omitempty"`
-	// Line is where the field stands, counted from 1; 0: not known, since the document was not read from text.
+	// Line is the line of the field, counted from 1; 0: unknown, because the document was not read from text.
 	Line int `json:"line,omitempty"`
-	// Reason is what is wrong and what to do, to be read after the field's name: "must be a whole number, not \"high\"".
+	// Reason is what is wrong and what to do, to be read after the field's name: "must be a whole number, not
+	// \"high\"".
 	Reason string `json:"reason"`
 }
 
-// Where is the place of the error as people read it: "item 3, line 14, deployPlanItems[2].priority".
+// Where returns the position of the error for messages: "item 3, line 14, deployPlanItems[2].priority".
 func (e FieldError) Where() string {
 	var parts []string
 	if e.Item > 0 {
@@ -39,13 +41,13 @@ func (e FieldError) Where() string {
 	return strings.Join(parts, ", ")
 }
 
-// Error is place and reason in one line.
+// Error returns position and reason in one line.
 func (e FieldError) Error() string { return e.Where() + ": " + e.Reason }
 
-// Errors are all that is wrong with a document, in the order of its lines.
+// Errors are all errors in a document, in the order of its lines.
 type Errors []FieldError
 
-// Error lists all errors, one to a line.
+// Error lists all errors, one per line.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, one := range e {
@@ -54,7 +56,7 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err is the list as an error, nil when it is empty: an empty list that is assigned to an error would not be nil.
+// Err returns the list as an error, nil if it is empty: an empty Errors assigned to an error would not be nil.
 func (e Errors) Err() error {
 	if len(e) == 0 {
 		return nil
@@ -62,31 +64,32 @@ func (e Errors) Err() error {
 	return e
 }
 
-// Findings collects what is wrong with one document. The zero value is for a document that wasn't read from text: its errors have no
-// lines.
+// Findings collects the errors of one document. The zero value is for a document that was not read from text: its
+// errors have no lines.
 type Findings struct {
 	errors     Errors
 	lines      map[string]int
 	unreadable map[string]bool
 }
 
-// Refuse records that a rule is broken. A field that could not be read is passed over: what is wrong with it was already said.
+// Refuse records that a field breaks a rule. It ignores a field that could not be read, because that error is already
+// recorded.
 func (f *Findings) Refuse(item int, field, format string, args ...any) {
 	if !f.Unreadable(field) {
 		f.add(item, field, format, args...)
 	}
 }
 
-// Check records what a rule found wrong with a field; nil is nothing.
+// Check records the error that a rule returned for a field; nil records nothing.
 func (f *Findings) Check(item int, field string, err error) {
 	if err != nil {
 		f.Refuse(item, field, "%s", err)
 	}
 }
 
-// Unreadable says whether the field, or what it stands in, could not be read, so that its value means nothing.
+// Unreadable reports whether the field, or a field around it, could not be read, so that its value is meaningless.
 func (f *Findings) Unreadable(field string) bool {
-	for path := range outwards(field) {
+	for path := range enclosingPaths(field) {
 		if f.unreadable[path] {
 			return true
 		}
@@ -94,9 +97,9 @@ func (f *Findings) Unreadable(field string) bool {
 	return false
 }
 
-// Line is the line of the field, or of what it would stand in when it is absent; 0: not known.
+// Line returns the line of the field, or of the nearest field around it if it is absent; 0: unknown.
 func (f *Findings) Line(field string) int {
-	for path := range outwards(field) {
+	for path := range enclosingPaths(field) {
 		if line, ok := f.lines[path]; ok {
 			return line
 		}
@@ -104,8 +107,8 @@ func (f *Findings) Line(field string) int {
 	return 0
 }
 
-// outwards are the path of a field and of all that it stands in; the last is "", the document.
-func outwards(field string) iter.Seq[string] {
+// enclosingPaths returns the path of a field and of every field around it; the last is "", the document.
+func enclosingPaths(field string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for yield(field) && field != "" {
 			field = field[:max(strings.LastIndexAny(field, ".["), 0)]
@@ -113,7 +116,7 @@ func outwards(field string) iter.Seq[string] {
 	}
 }
 
-// Sorted are all errors in the order of the document.
+// Sorted returns all errors in the order of the document.
 func (f *Findings) Sorted() Errors {
 	slices.SortStableFunc(f.errors, func(a, b FieldError) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Item, b.Item))
@@ -122,10 +125,11 @@ func (f *Findings) Sorted() Errors {
 }
 
 func (f *Findings) add(item int, field, format string, args ...any) {
-	f.errors = append(f.errors, FieldError{Item: item, Field: field, Line: f.Line(field), Reason: fmt.Sprintf(format, args...)})
+	f.errors = append(f.errors, FieldError{Item: item, Field: field, Line: f.Line(field),
+		Reason: fmt.Sprintf(format, args...)})
 }
 
-// Join is the path of a key within the field.
+// Join returns the path of a key in a field.
 func Join(field, key string) string {
 	if field == "" {
 		return key
@@ -133,5 +137,5 @@ func Join(field, key string) string {
 	return field + "." + key
 }
 
-// Index is the path of entry n, counted from 0, of the list in the field.
+// Index returns the path of entry n, counted from 0, of the list in a field.
 func Index(field string, n int) string { return fmt.Sprintf("%s[%d]", field, n) }

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// jsonReader turns JSON into the nodes that YAML has, with their lines.
+// jsonReader converts JSON to YAML nodes with their lines.
 type jsonReader struct {
 	data    []byte
 	decoder *json.Decoder
@@ -19,18 +19,18 @@ type jsonReader struct {
 	line   int
 }
 
-// jsonBegin is how JSON begins and YAML hardly ever does.
+// jsonBegin matches the beginning of JSON that hardly any YAML has.
 var jsonBegin = regexp.MustCompile(`^\s*(\{\s*"|\[\s*[\[{"])`)
 
 func looksLikeJSON(data []byte) bool { return jsonBegin.Match(data) }
 
-// jsonError says what is wrong with a text that was meant to be JSON, and on which line.
+// jsonError returns the first syntax error of a text that looks like JSON, with its line.
 func jsonError(data []byte) *FieldError {
-	line, message := 1, "is neither sound JSON nor YAML"
+	line, message := 1, "is neither valid JSON nor YAML"
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(data, new(any)); errors.As(err, &syntax) {
 		line += bytes.Count(data[:syntax.Offset], []byte("\n"))
-		message = "is not sound JSON: " + syntax.Error()
+		message = "is not valid JSON: " + syntax.Error()
 	}
 	return &FieldError{Line: line, Reason: message}
 }
@@ -41,7 +41,7 @@ func parseJSON(data []byte) (*yaml.Node, *FieldError) {
 	r.decoder.UseNumber()
 	root, err := r.node()
 	if err != nil {
-		return nil, &FieldError{Line: r.line, Reason: "is not sound JSON: " + err.Error()}
+		return nil, &FieldError{Line: r.line, Reason: "is not valid JSON: " + err.Error()}
 	}
 	if root.Tag == nullTag {
 		return nil, &FieldError{Line: 1, Reason: "is empty"}
@@ -63,7 +63,7 @@ func (r *jsonReader) node() (*yaml.Node, error) {
 	if delimiter == '[' {
 		node.Kind, node.Tag = yaml.SequenceNode, "!!seq"
 	}
-	// An object's tokens are key, value, key, value: the very order of a mapping node's content.
+	// An object's tokens are key, value, key, value: the same order as a mapping node's content.
 	for r.decoder.More() {
 		child, err := r.node()
 		if err != nil {
@@ -75,7 +75,8 @@ func (r *jsonReader) node() (*yaml.Node, error) {
 	return node, err
 }
 
-// tokenLine is the line of the token just read. A JSON string holds no line break, so a token ends on the line where it began.
+// tokenLine returns the line of the token just read. A JSON string contains no line break, so a token ends on the line
+// where it begins.
 func (r *jsonReader) tokenLine() int {
 	end := r.decoder.InputOffset()
 	r.line += bytes.Count(r.data[r.offset:end], []byte("\n"))

@@ -8,9 +8,9 @@ import (
 
 func repeatedKey(first, again int) string {
 	if first == again {
-		return "is there twice: keep one"
+		return "appears twice: keep one"
 	}
-	return fmt.Sprintf("is there twice (lines %d and %d): keep one", first, again)
+	return fmt.Sprintf("appears twice (lines %d and %d): keep one", first, again)
 }
 
 func unknownKey(key string, known []string) string {
@@ -24,7 +24,7 @@ func unknownKey(key string, known []string) string {
 	return fmt.Sprintf("unknown key %s: did you mean %q?", Quote(key), near)
 }
 
-// List is the words for people: "a, b, c".
+// List joins words for messages: "a, b, c".
 func List[T ~string](words []T) string {
 	var list strings.Builder
 	for i, word := range words {
@@ -36,7 +36,7 @@ func List[T ~string](words []T) string {
 	return list.String()
 }
 
-// DidYouMean is ": did you mean …?" with the word that was probably meant, "" when none is near.
+// DidYouMean returns ": did you mean …?" with the nearest known word, "" if none is near.
 func DidYouMean[T ~string](word string, known []T) string {
 	if near := Nearest(word, known); near != "" {
 		return fmt.Sprintf(": did you mean %s?", near)
@@ -44,8 +44,8 @@ func DidYouMean[T ~string](word string, known []T) string {
 	return ""
 }
 
-// Nearest is the known word that was probably meant: the same but for case, blanks, "-" and "_", else the one with the fewest
-// corrections, or "".
+// Nearest returns the known word that was probably meant: one that differs only in case, blanks, "-" and "_", otherwise
+// the one with the fewest corrections, or "".
 func Nearest[T ~string](word string, known []T) T {
 	bare := bareWord(word)
 	for _, candidate := range known {
@@ -53,7 +53,7 @@ func Nearest[T ~string](word string, known []T) T {
 			return candidate
 		}
 	}
-	best, fewest := T(""), corrections(word)+1
+	best, fewest := T(""), maxCorrections(word)+1
 	for _, candidate := range known {
 		if n := distance(strings.ToLower(word), strings.ToLower(string(candidate)), fewest); n < fewest {
 			best, fewest = candidate, n
@@ -62,8 +62,9 @@ func Nearest[T ~string](word string, known []T) T {
 	return best
 }
 
-// corrections is how many corrections a misspelt word of this length is worth: a short one is soon another word.
-func corrections(word string) int {
+// maxCorrections returns how many corrections are allowed in a misspelt word of this length: a short word soon becomes
+// another one.
+func maxCorrections(word string) int {
 	switch length := utf8.RuneCountInString(word); {
 	case length < 3:
 		return 0
@@ -77,7 +78,8 @@ var joiners = strings.NewReplacer("-", "", "_", "", " ", "")
 
 func bareWord(word string) string { return strings.ToLower(joiners.Replace(word)) }
 
-// distance is how many inserted, left out, replaced and swapped characters separate two words, or limit if their lengths do.
+// distance returns the number of insertions, deletions, replacements and swaps between two words, or limit if their
+// lengths already differ by it.
 func distance(a, b string, limit int) int {
 	from, to := []rune(a), []rune(b)
 	if d := len(from) - len(to); d >= limit || -d >= limit {

@@ -16,10 +16,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxBytes is how large a document may be: what is made of it has to fit one Kubernetes object, for which etcd takes 1.5 MiB.
+// maxBytes is the maximum size of a document: the result must fit into one Kubernetes object, and etcd accepts 1.5 MiB.
 const maxBytes = 3 << 19
 
-// Parse reads one document of YAML or JSON. When it is not sound, or empty, or more than one, that is in the findings and ok is false.
+// Parse reads one document of YAML or JSON. If it is invalid, empty, or more than one, ok is false and found has the
+// error.
 func Parse(data []byte) (root Value, found *Findings, ok bool) {
 	found = &Findings{lines: map[string]int{}, unreadable: map[string]bool{}}
 	node, problem := parseNode(data)
@@ -33,18 +34,20 @@ func Parse(data []byte) (root Value, found *Findings, ok bool) {
 
 func parseNode(data []byte) (*yaml.Node, *FieldError) {
 	if len(data) > maxBytes {
-		return nil, &FieldError{Line: 1, Reason: fmt.Sprintf("is too large: %d bytes, of at most %d; split it", len(data), maxBytes)}
+		return nil, &FieldError{Line: 1, Reason: fmt.Sprintf("is too large: %d bytes, of at most %d; split it",
+			len(data), maxBytes)}
 	}
 	if line := invalidUTF8(data); line > 0 {
 		return nil, &FieldError{Line: line, Reason: "is not UTF-8 text: save the document as UTF-8"}
 	}
-	// JSON has a reader of its own: YAML's knows neither the surrogate pairs of JSON's strings nor keys longer than 1,024 characters.
+	// JSON has its own reader: the YAML library supports neither the surrogate pairs of JSON strings nor keys longer
+	// than 1,024 characters.
 	if json.Valid(data) {
 		return parseJSON(data)
 	}
 	node, problem := parseYAML(data)
-	// The example of the source document closes with an indented "...", which YAML takes for a value or for the end of one. A text in quotes
-	// or in a block keeps its dots.
+	// The example of the source document ends with an indented "...", which YAML reads as a value or as the end of one.
+	// Dots in a quoted text or a block stay.
 	if closed, changed := closeDocument(data); changed && (problem != nil || endsWithDots(node)) {
 		if node, again := parseYAML(closed); again == nil {
 			return node, nil
@@ -56,12 +59,13 @@ func parseNode(data []byte) (*yaml.Node, *FieldError) {
 	return node, problem
 }
 
-// endsWithDots says whether the last value of the document is text without quotes that "..." was added to.
+// endsWithDots reports whether the last value of the document is an unquoted text to which "..." was appended.
 func endsWithDots(node *yaml.Node) bool {
 	for len(node.Content) > 0 {
 		node = node.Content[len(node.Content)-1]
 	}
-	return node.Kind == yaml.ScalarNode && node.Style == 0 && len(node.Value) > len("...") && strings.HasSuffix(node.Value, "...")
+	return node.Kind == yaml.ScalarNode && node.Style == 0 && len(node.Value) > len("...") &&
+		strings.HasSuffix(node.Value, "...")
 }
 
 func parseYAML(data []byte) (*yaml.Node, *FieldError) {
@@ -80,14 +84,15 @@ func parseYAML(data []byte) (*yaml.Node, *FieldError) {
 	var second yaml.Node
 	switch err := decoder.Decode(&second); {
 	case err == nil:
-		return nil, &FieldError{Line: second.Line, Reason: "is followed by a second document: send one document at a time"}
+		return nil, &FieldError{Line: second.Line,
+			Reason: "is followed by a second document: send one document at a time"}
 	case !errors.Is(err, io.EOF):
 		return nil, syntaxError(data, err)
 	}
 	return root, nil
 }
 
-// closeDocument moves an indented "..." that ends the text to the start of its line, where it closes the document.
+// closeDocument moves an indented "..." at the end of the text to the start of its line, where it closes the document.
 func closeDocument(data []byte) (closed []byte, changed bool) {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	for n := len(lines) - 1; n >= 0; n-- {
@@ -103,7 +108,7 @@ func closeDocument(data []byte) (closed []byte, changed bool) {
 	return nil, false
 }
 
-// invalidUTF8 is the line, counted from 1, of the first byte that is not UTF-8; 0: all is.
+// invalidUTF8 returns the line, counted from 1, of the first byte that is not UTF-8; 0: there is none.
 func invalidUTF8(data []byte) int {
 	line := 1
 	for len(data) > 0 {
@@ -119,28 +124,29 @@ func invalidUTF8(data []byte) int {
 	return 0
 }
 
-// yamlPrefix is what the YAML library puts before its message.
+// yamlPrefix is the prefix of the YAML library's messages.
 var yamlPrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntaxError says what the YAML library found wrong, and on which line.
+// syntaxError returns the YAML library's error with the line that causes it.
 func syntaxError(data []byte, err error) *FieldError {
 	message := yamlPrefix.ReplaceAllString(err.Error(), "")
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	n := faultyLine(lines, message, seenLine(data, err))
 	if n > 0 && len(bytes.TrimSpace(lines[n])) == 0 {
-		n-- // the text ends with a line break: what is missing is missing on the line before
+		n-- // the text ends with a line break: the missing part belongs to the line before
 	}
 	if tabIndented(lines[n]) {
 		return &FieldError{Line: n + 1, Reason: "is indented with a tab: YAML is indented with spaces only"}
 	}
 	if strings.Contains(message, "<document start>") {
-		return &FieldError{Line: n + 1, Reason: "goes on after the end of the document: send one document at a time"}
+		return &FieldError{Line: n + 1, Reason: "continues after the end of the document: send one document at a time"}
 	}
-	return &FieldError{Line: n + 1, Reason: "is not sound YAML: " + message}
+	return &FieldError{Line: n + 1, Reason: "is not valid YAML: " + message}
 }
 
-// faultyLine is the index of the line at fault: the last of the shortest beginning of the text that is wrong in the same way. The search
-// begins just before the line where the library saw it, for that often is the begin of the block, or one too small or too large.
+// faultyLine returns the index of the line that causes the error: the last line of the shortest prefix of the text with
+// the same error. The search starts just before the line that the library reports, which is often the start of the
+// block, or off by one.
 func faultyLine(lines [][]byte, message string, seen int) int {
 	wrong := func(n int) bool { return firstProblem(bytes.Join(lines[:n+1], nil)) == message }
 	last := len(lines) - 1
@@ -153,11 +159,12 @@ func faultyLine(lines [][]byte, message string, seen int) int {
 
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 
-// seenLine is where the library saw the error, counted from 1, as far as it can be told: it names no line for some.
+// seenLine returns the line that the library reports, counted from 1. For errors without a line it searches for the
+// cause.
 func seenLine(data []byte, err error) int {
 	match := yamlPrefix.FindStringSubmatch(err.Error())
 	if match != nil && match[1] != "" {
-		line, _ := strconv.Atoi(match[1]) // digits only: at worst too many, which is only a bad begin
+		line, _ := strconv.Atoi(match[1]) // digits only: an overflow just starts the search at a bad line
 		return line
 	}
 	at := bytes.IndexFunc(data, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
@@ -167,7 +174,7 @@ func seenLine(data []byte, err error) int {
 	return 1 + bytes.Count(data[:max(at, 0)], []byte("\n"))
 }
 
-// firstProblem is the message of the first error in the text, "" when it is sound.
+// firstProblem returns the message of the first error in the text, "" if there is none.
 func firstProblem(text []byte) string {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for range 2 {
@@ -189,10 +196,11 @@ func tabIndented(line []byte) bool {
 	return strings.Contains(indent, "\t")
 }
 
-// marker begins or ends a document. YAML allows it at the start of a line only, and nothing else may stand there.
+// marker matches a document marker. YAML allows it only at the start of a line, followed by white space.
 var marker = regexp.MustCompile(`^(---|\.\.\.)([ \t\r\n]|$)`)
 
-// Split takes a text apart at its document markers. Each part keeps its place by blank lines; parts without content are left out.
+// Split splits a text at its document markers. Blank lines keep the line numbers of each part; parts without content
+// are left out.
 func Split(text []byte) [][]byte {
 	var parts [][]byte
 	lines := bytes.SplitAfter(text, []byte("\n"))
@@ -209,7 +217,7 @@ func Split(text []byte) [][]byte {
 			continue
 		}
 		flush(n)
-		// What follows the marker on its line belongs to the document.
+		// Text after the marker on its line belongs to the document.
 		lines[n] = append([]byte("   "), line[3:]...)
 	}
 	flush(len(lines))
@@ -218,7 +226,7 @@ func Split(text []byte) [][]byte {
 
 func hasContent(lines [][]byte) bool {
 	for _, line := range lines {
-		// A directive such as "%YAML 1.2" belongs to the document that follows, and says nothing that matters.
+		// A directive such as "%YAML 1.2" belongs to the following document and has no content.
 		if directive := bytes.HasPrefix(line, []byte("%")); directive {
 			continue
 		}

@@ -20,7 +20,7 @@ const (
 	timestampTag = "!!timestamp"
 )
 
-// Text is a string that is not empty.
+// Text returns a string that is not empty.
 func (v Value) Text() string {
 	if !v.usable() {
 		return ""
@@ -32,7 +32,7 @@ func (v Value) Text() string {
 	return text
 }
 
-// FreeText is a string that people write for people: it may be empty, or without a value.
+// FreeText returns a string for people: it may be empty or null.
 func (v Value) FreeText() string {
 	if v.isNull() || !v.usable() {
 		return ""
@@ -43,7 +43,7 @@ func (v Value) FreeText() string {
 
 func (v Value) text() (text string, ok bool) {
 	switch v.tag() {
-	// YAML 1.2 has no dates: what the library takes for one is a text.
+	// YAML 1.2 has no dates: what the library reads as one is a text.
 	case stringTag, timestampTag:
 		return v.node.Value, true
 	case integerTag, floatTag, booleanTag:
@@ -54,8 +54,8 @@ func (v Value) text() (text string, ok bool) {
 	return "", false
 }
 
-// Truth is true or false.
-func (v Value) Truth() bool {
+// Bool returns a boolean.
+func (v Value) Bool() bool {
 	if !v.usable() {
 		return false
 	}
@@ -66,10 +66,11 @@ func (v Value) Truth() bool {
 	return strings.EqualFold(v.node.Value, "true")
 }
 
-// decimal is a whole number as everybody reads it: no other base, no separators, no leading zero (which YAML 1.1 reads as octal).
+// decimal matches an unambiguous integer: no other base, no separators, no leading zero (which YAML 1.1 reads as
+// octal).
 var decimal = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 
-// Integer is a whole number of 64 bits from least to most, both included.
+// Integer returns a 64-bit integer from least to most, both included.
 func (v Value) Integer(least, most int64) int64 {
 	if !v.usable() {
 		return 0
@@ -93,7 +94,7 @@ func (v Value) Integer(least, most int64) int64 {
 	return number
 }
 
-// NumberOrText is a whole number from least to most, or a text; isText says which.
+// NumberOrText returns an integer from least to most, or a text; isText reports which.
 func (v Value) NumberOrText(least, most int64) (number int64, text string, isText bool) {
 	if v.tag() == stringTag {
 		return 0, v.Text(), true
@@ -101,10 +102,10 @@ func (v Value) NumberOrText(least, most int64) (number int64, text string, isTex
 	return v.Integer(least, most), "", false
 }
 
-// digits is a number without sign, fraction or exponent, of any length.
+// digits matches a number without sign, fraction or exponent, of any length.
 var digits = regexp.MustCompile(`^[0-9]+$`)
 
-// Name is a text, or a whole number in the very spelling of the document: 0111 stays "0111".
+// Name returns a text, or an integer exactly as spelt in the document: 0111 stays "0111".
 func (v Value) Name() string {
 	if !v.usable() {
 		return ""
@@ -122,11 +123,11 @@ func (v Value) Name() string {
 	return ""
 }
 
-// deepest is how deep mappings and lists may stand in one another in a value that is kept as JSON.
-const deepest = 64
+// maxDepth is the maximum nesting depth of a value that is kept as JSON.
+const maxDepth = 64
 
-// Object is a mapping that is kept whole, as JSON; nil when it is absent or no mapping. Repeated keys, anchors and aliases are errors
-// too.
+// Object returns a complete mapping as JSON; nil if it is absent or not a mapping. Repeated keys, anchors and aliases
+// are errors too.
 func (v Value) Object() []byte {
 	if !v.is(yaml.MappingNode, "a mapping") {
 		return nil
@@ -139,13 +140,14 @@ func (v Value) Object() []byte {
 	return raw
 }
 
-// plain is the value as encoding/json has it. Unlike elsewhere nulls are legal: they mean something to whoever the object is for.
+// plain returns the value in the types of encoding/json. Unlike elsewhere nulls are legal: they may have a meaning in
+// the object.
 func (v Value) plain(depth int) any {
 	if v.isNull() || !v.usable() {
 		return nil
 	}
-	if depth > deepest {
-		v.CannotRead("stands more than %d levels deep", deepest)
+	if depth > maxDepth {
+		v.CannotRead("is nested more than %d levels deep", maxDepth)
 		return nil
 	}
 	switch v.node.Kind {

@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Value is one field of a document. A value that is absent reads as the zero value of every type, without an error: rules say what is
-// required.
+// Value is one field of a document. An absent value reads as the zero value of every type, without an error: rules
+// check what is required.
 type Value struct {
 	found *Findings
 	node  *yaml.Node
@@ -17,13 +17,13 @@ type Value struct {
 	path  string
 }
 
-// Present says whether the field is there at all.
+// Present reports whether the field exists.
 func (v Value) Present() bool { return v.node != nil }
 
-// Path is the field's path.
+// Path returns the field's path.
 func (v Value) Path() string { return v.path }
 
-// OfItem marks the value, and all that is in it, as belonging to that item, counted from 1.
+// OfItem assigns the value and everything in it to an item, counted from 1.
 func (v Value) OfItem(item int) Value {
 	v.item = item
 	return v
@@ -35,7 +35,8 @@ func (v Value) CannotRead(format string, args ...any) {
 	v.found.unreadable[v.path] = true
 }
 
-// usable says whether there is a value to read. Anchors and aliases are refused: a short text can't stand for a huge one.
+// usable reports whether there is a value to read. Anchors and aliases are rejected: otherwise a short text could
+// expand to a huge one.
 func (v Value) usable() bool {
 	switch {
 	case v.node == nil:
@@ -44,7 +45,7 @@ func (v Value) usable() bool {
 		v.CannotRead("is an alias (*%s), which is not supported: write the value out", clip(v.node.Value))
 		return false
 	case v.node.Anchor != "":
-		v.CannotRead("carries an anchor (&%s), which is not supported: write the value without it", clip(v.node.Anchor))
+		v.CannotRead("has an anchor (&%s), which is not supported: write the value without it", clip(v.node.Anchor))
 		return false
 	case v.isNull():
 		v.CannotRead("has no value: write one, or leave the key out")
@@ -53,10 +54,10 @@ func (v Value) usable() bool {
 	return true
 }
 
-// isNull says whether the key is there without a value.
+// isNull reports whether the key exists without a value.
 func (v Value) isNull() bool { return v.tag() == nullTag && v.node.Anchor == "" }
 
-// tag is the short tag of a scalar, "" for anything else.
+// tag returns the short tag of a scalar, "" for anything else.
 func (v Value) tag() string {
 	if v.node == nil || v.node.Kind != yaml.ScalarNode {
 		return ""
@@ -64,7 +65,7 @@ func (v Value) tag() string {
 	return v.node.ShortTag()
 }
 
-// is says whether there is a usable value of a kind, which an error calls what.
+// is reports whether the value is usable and of a kind; what is the kind's name in errors.
 func (v Value) is(kind yaml.Kind, what string) bool {
 	if !v.usable() {
 		return false
@@ -76,7 +77,7 @@ func (v Value) is(kind yaml.Kind, what string) bool {
 	return true
 }
 
-// List are the entries of a list.
+// List returns the entries of a list.
 func (v Value) List() []Value {
 	if !v.is(yaml.SequenceNode, "a list") {
 		return nil
@@ -90,7 +91,7 @@ func (v Value) List() []Value {
 	return entries
 }
 
-// Strings are the entries of a list of strings.
+// Strings returns the entries of a list of strings.
 func (v Value) Strings() []string {
 	var all []string
 	for _, entry := range v.List() {
@@ -99,7 +100,7 @@ func (v Value) Strings() []string {
 	return all
 }
 
-// Has says whether the value is a mapping with that key. It reports no errors.
+// Has reports whether the value is a mapping with that key. It records no errors.
 func (v Value) Has(key string) bool {
 	if v.node == nil || v.node.Kind != yaml.MappingNode {
 		return false
@@ -112,12 +113,12 @@ func (v Value) Has(key string) bool {
 	return false
 }
 
-// IsEmptyMapping says whether the value is {}.
+// IsEmptyMapping reports whether the value is {}.
 func (v Value) IsEmptyMapping() bool {
 	return v.node != nil && v.node.Kind == yaml.MappingNode && v.node.Anchor == "" && len(v.node.Content) == 0
 }
 
-// StringMap is a mapping of texts by keys of any name; a text may be empty. It is nil when there is none.
+// StringMap returns a mapping of texts with arbitrary keys; a text may be empty. It is nil if the field is absent.
 func (v Value) StringMap() map[string]string {
 	if !v.is(yaml.MappingNode, "a mapping of texts") {
 		return nil
@@ -136,11 +137,11 @@ func (v Value) StringMap() map[string]string {
 type Mapping struct {
 	value  Value
 	fields map[string]*yaml.Node
-	// keys are those that have a field, in the order of the document.
+	// keys are the keys that have a field, in the order of the document.
 	keys []string
 }
 
-// Mapping reads the value as one with these keys. Keys are case-sensitive; unknown and repeated ones are errors.
+// Mapping reads the value as a mapping with these keys. Keys are case-sensitive; unknown and repeated ones are errors.
 func (v Value) Mapping(known ...string) Mapping {
 	if !v.is(yaml.MappingNode, "a mapping with the keys "+strings.Join(known, ", ")) {
 		return Mapping{value: v}
@@ -148,7 +149,7 @@ func (v Value) Mapping(known ...string) Mapping {
 	return v.readMapping(known)
 }
 
-// readMapping reads a node that is a mapping; without known keys it takes any.
+// readMapping reads a mapping node; with nil it accepts any keys.
 func (v Value) readMapping(known []string) Mapping {
 	m := Mapping{value: v, fields: map[string]*yaml.Node{}}
 	first := map[string]int{}
@@ -180,15 +181,15 @@ func (m Mapping) refuseKey(key *yaml.Node, path, reason string) {
 	found.errors = append(found.errors, FieldError{Item: m.value.item, Field: path, Line: key.Line, Reason: reason})
 }
 
-// Path is the path of the mapping.
+// Path returns the path of the mapping.
 func (m Mapping) Path() string { return m.value.path }
 
-// Field is the value of a key; it may be absent.
+// Field returns the value of a key; it may be absent.
 func (m Mapping) Field(key string) Value {
 	return Value{found: m.value.found, node: m.fields[key], item: m.value.item, path: Join(m.value.path, key)}
 }
 
-// Optional is the value of a key as Kubernetes reads it: a key without a value counts as absent.
+// Optional returns the value of a key as Kubernetes reads it: a key without a value counts as absent.
 func (m Mapping) Optional(key string) Value {
 	v := m.Field(key)
 	if v.isNull() {
@@ -197,7 +198,7 @@ func (m Mapping) Optional(key string) Value {
 	return v
 }
 
-// badKey says why a key cannot be one, "" when it can.
+// badKey returns why a key is not allowed, "" if it is.
 func badKey(key *yaml.Node) string {
 	switch {
 	case key.Kind == yaml.AliasNode:
@@ -212,7 +213,7 @@ func badKey(key *yaml.Node) string {
 	return ""
 }
 
-// describe names what a node holds: "the number 3.5", "a list".
+// describe returns what a node contains: "the number 3.5", "a list".
 func describe(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -228,7 +229,7 @@ func describe(node *yaml.Node) string {
 	case integerTag, floatTag:
 		return "the number " + clip(node.Value)
 	case booleanTag:
-		return "the truth value " + clip(node.Value)
+		return "the boolean " + clip(node.Value)
 	case nullTag:
 		return "nothing"
 	case timestampTag:
@@ -237,16 +238,16 @@ func describe(node *yaml.Node) string {
 	return "a value of the type " + clip(node.ShortTag())
 }
 
-// longest is how much of a document's own text an error repeats, in characters.
-const longest = 80
+// maxQuoted is how many characters of the document's text an error quotes.
+const maxQuoted = 80
 
-// Quote is the text in quotes, shortened when it is long.
+// Quote returns the text in quotes, shortened if it is long.
 func Quote(text string) string { return fmt.Sprintf("%q", clip(text)) }
 
 func clip(text string) string {
 	runes := 0
 	for at := range text {
-		if runes == longest {
+		if runes == maxQuoted {
 			return text[:at] + "…"
 		}
 		runes++

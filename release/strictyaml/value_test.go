@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readField reads the field "f" of a text with one function, and gives what is wrong.
+// readField reads the field "f" of a text with one function, and returns the errors.
 func readField[T any](t *testing.T, text string, read func(Value) T) (T, Errors) {
 	t.Helper()
 	root, found, ok := Parse([]byte(text))
@@ -23,26 +23,29 @@ func TestInteger(t *testing.T) {
 		want         int64
 		refusal      string
 	}{
-		"Plain":       {"a number", "f: 3", 3, ""},
-		"Negative":    {"negative ones are legal", "f: -7", -7, ""},
-		"Signed":      {"so is a plus", "f: +7", 7, ""},
-		"Least":       {"64 bits down", "f: -9223372036854775808", math.MinInt64, ""},
-		"Most":        {"64 bits up", "f: 9223372036854775807", math.MaxInt64, ""},
-		"JSON":        {"the same in JSON", `{"f": 3}`, 3, ""},
-		"Absent":      {"absent is zero and no error: rules say what is required", "{}", 0, ""},
-		"TooLarge":    {"more than 64 bits", "f: 9223372036854775808", 0, "must be from -9223372036854775808 to 9223372036854775807, not 9223372036854775808"},
-		"Huge":        {"much more than 64 bits", "f: 99999999999999999999999", 0, "must be from"},
-		"Fraction":    {"no whole number", "f: 3.5", 0, "must be a whole number in decimal digits without leading zeros, not 3.5"},
+		"Plain":    {"a number", "f: 3", 3, ""},
+		"Negative": {"negative ones are legal", "f: -7", -7, ""},
+		"Signed":   {"so is a plus", "f: +7", 7, ""},
+		"Least":    {"64 bits down", "f: -9223372036854775808", math.MinInt64, ""},
+		"Most":     {"64 bits up", "f: 9223372036854775807", math.MaxInt64, ""},
+		"JSON":     {"the same in JSON", `{"f": 3}`, 3, ""},
+		"Absent":   {"absent is zero and no error: rules say what is required", "{}", 0, ""},
+		"TooLarge": {"more than 64 bits", "f: 9223372036854775808", 0,
+			"must be from -9223372036854775808 to 9223372036854775807, not 9223372036854775808"},
+		"Huge": {"much more than 64 bits", "f: 99999999999999999999999", 0, "must be from"},
+		"Fraction": {"no whole number", "f: 3.5", 0,
+			"must be a whole number in decimal digits without leading zeros, not 3.5"},
 		"Exponent":    {"readers differ on it", "f: 1e3", 0, "without leading zeros, not 1e3"},
 		"LeadingZero": {"readers differ on whether it is octal", "f: 010", 0, "without leading zeros, not 010"},
 		"Hexadecimal": {"not decimal", "f: 0x10", 0, "not 0x10"},
 		"Separated":   {"not decimal digits", "f: 1_000", 0, "not 1_000"},
-		"Quoted":      {"a text is no number", `f: "3"`, 0, `must be a whole number, not the text "3": leave out the quotes`},
-		"Text":        {"a text is no number", "f: high", 0, `must be a whole number, not the text "high"`},
-		"Bool":        {"a truth value is no number", "f: true", 0, "not the truth value true"},
-		"Null":        {"a forgotten value is not zero", "f:", 0, "has no value: write one, or leave the key out"},
-		"List":        {"a list is no number", "f: [3]", 0, "not a list"},
-		"Tagged":      {"a type of somebody's own", "f: !mine 3", 0, "not a value of the type !mine"},
+		"Quoted": {"a text is not a number", `f: "3"`, 0,
+			`must be a whole number, not the text "3": leave out the quotes`},
+		"Text":   {"a text is not a number", "f: high", 0, `must be a whole number, not the text "high"`},
+		"Bool":   {"a boolean is not a number", "f: true", 0, "not the boolean true"},
+		"Null":   {"a forgotten value is not zero", "f:", 0, "has no value: write one, or leave the key out"},
+		"List":   {"a list is not a number", "f: [3]", 0, "not a list"},
+		"Tagged": {"a custom type", "f: !mine 3", 0, "not a value of the type !mine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,18 +61,20 @@ func TestText(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason, text, want, refusal string
 	}{
-		"Plain":    {"a text", "f: x", "x", ""},
-		"Quoted":   {"a number in quotes is a text", `f: "3"`, "3", ""},
-		"YesNo":    {"yes is a text since YAML 1.2", "f: yes", "yes", ""},
-		"Date":     {"a date is a text in YAML 1.2", "f: 2016-07-01", "2016-07-01", ""},
-		"Number":   {"a number is not guessed to be a text", "f: 1.0", "", "must be text, not the number 1.0: put it in quotes"},
-		"Bool":     {"neither is a truth value", "f: true", "", "must be text, not the truth value true: put it in quotes"},
-		"Mapping":  {"a mapping is no text", "f: {a: b}", "", "must be text, not a mapping"},
-		"Null":     {"a forgotten value", "f: ~", "", "has no value"},
-		"Empty":    {"a text without characters means nothing", `f: ""`, "", "is empty: write a value, or leave the key out"},
-		"Anchor":   {"anchors are refused", "f: &a x", "", "carries an anchor (&a)"},
-		"Alias":    {"aliases are refused", "{g: &a x, f: *a}", "", "is an alias (*a)"},
-		"Binary":   {"binary data is no text", "f: !!binary aGk=", "", "must be text, not a value of the type !!binary"},
+		"Plain":  {"a text", "f: x", "x", ""},
+		"Quoted": {"a number in quotes is a text", `f: "3"`, "3", ""},
+		"YesNo":  {"yes is a text since YAML 1.2", "f: yes", "yes", ""},
+		"Date":   {"a date is a text in YAML 1.2", "f: 2016-07-01", "2016-07-01", ""},
+		"Number": {"a number is not guessed to be a text", "f: 1.0", "",
+			"must be text, not the number 1.0: put it in quotes"},
+		"Bool":    {"nor is a boolean", "f: true", "", "must be text, not the boolean true: put it in quotes"},
+		"Mapping": {"a mapping is not a text", "f: {a: b}", "", "must be text, not a mapping"},
+		"Null":    {"a forgotten value", "f: ~", "", "has no value"},
+		"Empty":   {"an empty text has no meaning", `f: ""`, "", "is empty: write a value, or leave the key out"},
+		"Anchor":  {"anchors are refused", "f: &a x", "", "has an anchor (&a)"},
+		"Alias":   {"aliases are refused", "{g: &a x, f: *a}", "", "is an alias (*a)"},
+		"Binary": {"binary data is not a text", "f: !!binary aGk=", "",
+			"must be text, not a value of the type !!binary"},
 		"MergeKey": {"keys are not merged in", "{f: x, <<: {f: y}}", "x", "has a merge key (<<)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +93,7 @@ func TestFreeText(t *testing.T) {
 		"Text":   {"a text", "f: x", "x", ""},
 		"Null":   {"the source document lets a comment be empty", "f:", "", ""},
 		"Empty":  {"likewise", `f: ""`, "", ""},
-		"Number": {"a number is still no text", "f: 3", "", "put it in quotes"},
+		"Number": {"a number is still not a text", "f: 3", "", "put it in quotes"},
 		"Anchor": {"an anchor on nothing is still an anchor", "f: &a", "", "anchor"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,17 +111,19 @@ func TestNameKeepsItsSpelling(t *testing.T) {
 		"Number":      {"a number", "f: 111", "111", ""},
 		"LeadingZero": {"0111 stays 0111", "f: 0111", "0111", ""},
 		"Hexadecimal": {"no arithmetic is done", "f: 0x1F", "0x1F", ""},
-		"Long":        {"more digits than 64 bits hold", "f: 123456789012345678901234567890", "123456789012345678901234567890", ""},
-		"Text":        {"a text", "f: order", "order", ""},
-		"Quoted":      {"a text that looks like a number with an exponent", `f: "1e3"`, "1e3", ""},
-		"JSONNumber":  {"a number in JSON", `{"f": 111}`, "111", ""},
-		"JSONText":    {"a text in JSON", `{"f": "0111"}`, "0111", ""},
-		"Date":        {"a name that looks like a date", "f: 2016-07-01", "2016-07-01", ""},
-		"Exponent":    {"is it 1000 or a name?", "f: 1e3", "", "must be a whole number or text, not the number 1e3: if that is the name, put it in quotes"},
-		"Fraction":    {"is it a number or a name?", "f: 1.5", "", "put it in quotes"},
-		"Bool":        {"a truth value is no name", "f: true", "", "put it in quotes"},
-		"Null":        {"a forgotten name", "f: null", "", "has no value"},
-		"List":        {"a list is no name", "f: [1]", "", "not a list"},
+		"Long": {"more digits than 64 bits hold", "f: 123456789012345678901234567890",
+			"123456789012345678901234567890", ""},
+		"Text":       {"a text", "f: order", "order", ""},
+		"Quoted":     {"a text that looks like a number with an exponent", `f: "1e3"`, "1e3", ""},
+		"JSONNumber": {"a number in JSON", `{"f": 111}`, "111", ""},
+		"JSONText":   {"a text in JSON", `{"f": "0111"}`, "0111", ""},
+		"Date":       {"a name that looks like a date", "f: 2016-07-01", "2016-07-01", ""},
+		"Exponent": {"is it 1000 or a name?", "f: 1e3", "",
+			"must be a whole number or text, not the number 1e3: if that is the name, put it in quotes"},
+		"Fraction": {"is it a number or a name?", "f: 1.5", "", "put it in quotes"},
+		"Bool":     {"a boolean is not a name", "f: true", "", "put it in quotes"},
+		"Null":     {"a forgotten name", "f: null", "", "has no value"},
+		"List":     {"a list is not a name", "f: [1]", "", "not a list"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,13 +137,15 @@ func TestNameKeepsItsSpelling(t *testing.T) {
 func TestObject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ reason, text, want, refusal string }{
-		"Nested":    {"everything JSON has", "f: {a: [1, x, true, null, 1.5, {}], b: 0644}", `{"a":[1,"x",true,null,1.5,{}],"b":420}`, ""},
-		"Unsigned":  {"the largest number JSON readers take", "f: {a: 18446744073709551615}", `{"a":18446744073709551615}`, ""},
+		"Nested": {"everything JSON has", "f: {a: [1, x, true, null, 1.5, {}], b: 0644}",
+			`{"a":[1,"x",true,null,1.5,{}],"b":420}`, ""},
+		"Unsigned": {"the largest number JSON readers take", "f: {a: 18446744073709551615}",
+			`{"a":18446744073709551615}`, ""},
 		"NumberKey": {"a key that is a number is a text in JSON", "f: {1: x}", `{"1":"x"}`, ""},
-		"Repeated":  {"a repeated key deep inside", "f:\n  a: {b: 1, b: 2}\n", `{"a":{"b":1}}`, "f.a.b: is there twice"},
+		"Repeated":  {"a repeated key deep inside", "f:\n  a: {b: 1, b: 2}\n", `{"a":{"b":1}}`, "f.a.b: appears twice"},
 		"Alias":     {"an alias deep inside", "f: {a: &x 1, b: [*x]}", `{"a":null,"b":[null]}`, "f.b[0]: is an alias"},
 		"Infinity":  {"JSON has no infinity", "f: {a: .inf}", `{"a":null}`, "must be text, a number, true or false"},
-		"Text":      {"a text is no mapping", "f: x", "", "must be a mapping, not the text"},
+		"Text":      {"a text is not a mapping", "f: x", "", "must be a mapping, not the text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,22 +169,24 @@ func TestNearest(t *testing.T) {
 	known := []string{"serviceId", "priority", "deployment", "deployLabel", "httpSrcUri"}
 	for word, want := range map[string]string{
 		"ServiceID": "serviceId", "service_id": "serviceId", "service-id": "serviceId", "serviceid": "serviceId",
-		"prioirty": "priority", "priorty": "priority", "deploymnt": "deployment", "deployLable": "deployLabel", "httpSrcUrl": "httpSrcUri",
-		"replicas": "", "x": "", "": "", "--": "", "deploy": "",
+		"prioirty": "priority", "priorty": "priority", "deploymnt": "deployment", "deployLable": "deployLabel",
+		"httpSrcUrl": "httpSrcUri",
+		"replicas":   "", "x": "", "": "", "--": "", "deploy": "",
 	} {
 		require.Equal(t, want, Nearest(word, known), "the key %q", word)
 	}
 }
 
-func TestErrorsReadWell(t *testing.T) {
+func TestErrors_Format(t *testing.T) {
 	t.Parallel()
 	errs := Errors{
 		{Item: 3, Field: "deployPlanItems[2].priority", Line: 14, Reason: "must be a whole number"},
 		{Reason: "is empty"},
 	}
-	require.Equal(t, "item 3, line 14, deployPlanItems[2].priority: must be a whole number\nthe document: is empty", errs.Error())
+	require.Equal(t, "item 3, line 14, deployPlanItems[2].priority: must be a whole number\nthe document: is empty",
+		errs.Error())
 	require.Error(t, errs.Err())
-	require.NoError(t, Errors(nil).Err(), "no errors are no error, also when assigned to one")
+	require.NoError(t, Errors(nil).Err(), "an empty list is a nil error")
 }
 
 func requireRefusal(t *testing.T, errs Errors, want, reason string) {

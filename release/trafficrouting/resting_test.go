@@ -8,7 +8,7 @@ import (
 	"slipway.io/slipway/release/v1alpha1"
 )
 
-func TestWhatIsDoneAboutATrafficRoutingThatNoReleaseChanges(t *testing.T) {
+func TestDecide_WhileNoReleaseChangesTrafficRouting(t *testing.T) {
 	t.Parallel()
 	held := []string{"rollout/default/shop/web@1"}
 	status := func(phase v1alpha1.TrafficRoutingPhase, holders ...string) v1alpha1.TrafficRoutingStatus {
@@ -17,28 +17,40 @@ func TestWhatIsDoneAboutATrafficRoutingThatNoReleaseChanges(t *testing.T) {
 	for _, c := range []struct {
 		reason string
 		seen   v1alpha1.TrafficRouting
-		want   Unattended
+		want   Action
 	}{
-		{"One that somebody has just made is healthy.", v1alpha1.TrafficRouting{Status: status(v1alpha1.TrafficInitial)},
-			Unattended{Show: true, Phase: v1alpha1.TrafficHealthy, Message: "no rollout holds it"}},
-		{"One that shows it needs nothing.", v1alpha1.TrafficRouting{Status: status(v1alpha1.TrafficHealthy)},
-			Unattended{Phase: v1alpha1.TrafficHealthy, Message: "no rollout holds it"}},
-		{"An edit at rest is seen.", v1alpha1.TrafficRouting{Generation: 2, Status: status(v1alpha1.TrafficHealthy)},
-			Unattended{Show: true, Phase: v1alpha1.TrafficHealthy, Message: "no rollout holds it"}},
-		{"What another controller has left as in use is at rest when nobody holds it.", v1alpha1.TrafficRouting{Status: status(v1alpha1.TrafficProgressing)},
-			Unattended{Show: true, Phase: v1alpha1.TrafficHealthy, Message: "no rollout holds it"}},
-		{"While a release uses it, that writes the status.", v1alpha1.TrafficRouting{Generation: 2, Status: status(v1alpha1.TrafficProgressing, held...)}, Unattended{}},
-		{"While the routes are given back as well.", v1alpha1.TrafficRouting{Deleting: true, Status: status(v1alpha1.TrafficFinalizing, held...)}, Unattended{}},
-		{"One that is deleted while it is held says so.", v1alpha1.TrafficRouting{Deleting: true, Status: status(v1alpha1.TrafficProgressing, held...)},
-			Unattended{Show: true, Phase: v1alpha1.TrafficTerminating, Message: "deleted: it goes when it isn't held any more; held by web"}},
-		{"It says it once.", v1alpha1.TrafficRouting{Deleting: true, Status: status(v1alpha1.TrafficTerminating, held...)}, Unattended{}},
-		{"One that is deleted at rest goes, whatever a removed controller has left on it.", v1alpha1.TrafficRouting{Deleting: true,
-			Finalizers: []string{"rollouts.kruise.io/trafficrouting", "progressing.rollouts.kruise.io/web"}, Status: status(v1alpha1.TrafficHealthy)}, Unattended{Free: true}},
-		{"Somebody else's finalizer is theirs.", v1alpha1.TrafficRouting{Deleting: true, Finalizers: []string{"example.com/keep"}, Status: status(v1alpha1.TrafficHealthy)}, Unattended{}},
+		{"A new one becomes healthy.", v1alpha1.TrafficRouting{Status: status(v1alpha1.TrafficInitial)},
+			Action{WriteStatus: true, Phase: v1alpha1.TrafficHealthy, Message: "no rollout holds it"}},
+		{"One that is shown as healthy needs nothing.",
+			v1alpha1.TrafficRouting{Status: status(v1alpha1.TrafficHealthy)},
+			Action{Phase: v1alpha1.TrafficHealthy, Message: "no rollout holds it"}},
+		{"An edit while it is idle is observed.", v1alpha1.TrafficRouting{Generation: 2,
+			Status: status(v1alpha1.TrafficHealthy)},
+			Action{WriteStatus: true, Phase: v1alpha1.TrafficHealthy, Message: "no rollout holds it"}},
+		{"One that another controller left as Progressing becomes healthy if no rollout holds it.",
+			v1alpha1.TrafficRouting{Status: status(v1alpha1.TrafficProgressing)},
+			Action{WriteStatus: true, Phase: v1alpha1.TrafficHealthy, Message: "no rollout holds it"}},
+		{"While a release uses it, the release writes the status.",
+			v1alpha1.TrafficRouting{Generation: 2, Status: status(v1alpha1.TrafficProgressing, held...)}, Action{}},
+		{"Also while its routes are restored.", v1alpha1.TrafficRouting{Deleting: true,
+			Status: status(v1alpha1.TrafficFinalizing, held...)}, Action{}},
+		{"One that is deleted while held shows it.",
+			v1alpha1.TrafficRouting{Deleting: true, Status: status(v1alpha1.TrafficProgressing, held...)},
+			Action{WriteStatus: true, Phase: v1alpha1.TrafficTerminating,
+				Message: "deleted: removed once no rollout holds it; held by web"}},
+		{"It is shown once.", v1alpha1.TrafficRouting{Deleting: true,
+			Status: status(v1alpha1.TrafficTerminating, held...)}, Action{}},
+		{"One that is deleted while idle loses its finalizers, including those of a removed controller.",
+			v1alpha1.TrafficRouting{Deleting: true,
+				Finalizers: []string{"rollouts.kruise.io/trafficrouting", "progressing.rollouts.kruise.io/web"},
+				Status:     status(v1alpha1.TrafficHealthy)}, Action{RemoveFinalizers: true}},
+		{"A finalizer of another controller is left alone.",
+			v1alpha1.TrafficRouting{Deleting: true, Finalizers: []string{"example.com/keep"},
+				Status: status(v1alpha1.TrafficHealthy)}, Action{}},
 	} {
 		if c.seen.Generation == 0 {
 			c.seen.Generation = 1
 		}
-		require.Equal(t, c.want, Look(&c.seen, "web"), c.reason)
+		require.Equal(t, c.want, Decide(&c.seen, "web"), c.reason)
 	}
 }

@@ -1,4 +1,5 @@
-// Package trafficrouting reads the TrafficRouting objects (rollouts.kruise.io/v1alpha1) that several rollouts share for one canary.
+// Package trafficrouting reads the TrafficRouting objects (rollouts.kruise.io/v1alpha1) that several rollouts share for
+// one canary.
 package trafficrouting
 
 import (
@@ -10,36 +11,37 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// What a whole document says.
+// The required values of a full document.
 const (
 	apiVersion = "rollouts.kruise.io/v1alpha1"
 	kind       = "TrafficRouting"
 )
 
-// Document is a TrafficRouting as it was sent.
+// Document is a decoded TrafficRouting.
 type Document struct {
-	// Namespace and Name are what the document says, "" when it does not.
+	// Namespace and Name are those in the document, "" if absent.
 	Namespace, Name string
-	// Spec is its spec as JSON, to be kept.
+	// Spec is its spec as JSON, for storage.
 	Spec json.RawMessage
-	// Shared is what the spec asks, with the defaults filled in. Its name is the document's.
+	// Shared is the decoded spec with the defaults filled in. Its name is the document's.
 	Shared rollout.SharedTraffic
-	// Warnings are sentences on what is legal but probably not meant.
+	// Warnings are sentences about what is legal but probably not meant.
 	Warnings []string
 }
 
-// HeldByAnother says which of the holders is another engine's, and what a person can do; "" when none is.
+// HeldByAnother returns which of the holders belongs to another engine, and what the user can do about it; "" if none
+// does.
 func HeldByAnother(holders []string, engine workloadops.Engine) string {
 	for _, claim := range holders {
 		if h := workloadops.ParseHolder(claim); h.Engine.Differs(engine) {
-			return h.For(engine) + ": " + workloadops.ForeignReason(h)
+			return h.NameFor(engine) + ": " + workloadops.ForeignReason(h)
 		}
 	}
 	return ""
 }
 
-// Decode reads a TrafficRouting from YAML or JSON, strictly, with all errors at once: a whole document, also as kubectl prints it, or the
-// spec alone. The Document means nothing when there are errors.
+// Decode reads a TrafficRouting from YAML or JSON, strictly, and reports all errors at once. It accepts a full
+// document, also as kubectl prints it, or the spec alone. The Document is valid only without errors.
 func Decode(body []byte) (Document, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(body)
 	if !ok {
@@ -62,7 +64,7 @@ func Decode(body []byte) (Document, strictyaml.Errors) {
 	return d, found.Sorted()
 }
 
-// DecodeSpec reads the spec of the stored TrafficRouting of that name.
+// DecodeSpec reads the stored spec of the TrafficRouting of that name.
 func DecodeSpec(name string, spec []byte) (rollout.SharedTraffic, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(spec)
 	if !ok {
@@ -73,7 +75,7 @@ func DecodeSpec(name string, spec []byte) (rollout.SharedTraffic, strictyaml.Err
 	return shared, found.Sorted()
 }
 
-// envelope reads what is around the spec of a whole document.
+// envelope reads everything in a full document except the spec, and returns the spec.
 func (d *Document) envelope(r *strategy.Reader, root strictyaml.Value) (spec strictyaml.Value) {
 	m := root.Mapping("apiVersion", "kind", "metadata", "spec", "status")
 	for _, field := range []struct{ key, want string }{{"apiVersion", apiVersion}, {"kind", kind}} {
@@ -86,7 +88,7 @@ func (d *Document) envelope(r *strategy.Reader, root strictyaml.Value) (spec str
 	}
 	d.Namespace, d.Name, _ = r.Metadata(m.Optional("metadata"))
 	if status := m.Optional("status"); status.Present() {
-		r.Warn(status.Path(), "is not looked at: the engine keeps it")
+		r.Warn(status.Path(), "is ignored: the engine writes it")
 	}
 	spec = m.Optional("spec")
 	if !spec.Present() {
@@ -115,13 +117,15 @@ func readSpec(r *strategy.Reader, v strictyaml.Value) rollout.SharedTraffic {
 func readStrategy(r *strategy.Reader, v strictyaml.Value, routings []strategy.Routing) strategy.Traffic {
 	m := v.Mapping("weight", "matches", "requestHeaderModifier")
 	t := strategy.Traffic{
-		Matches: r.Matches(m.Optional("matches")), RequestHeaderModifier: r.HeaderModifier(m.Optional("requestHeaderModifier")),
+		Matches:               r.Matches(m.Optional("matches")),
+		RequestHeaderModifier: r.HeaderModifier(m.Optional("requestHeaderModifier")),
 	}
 	weight := m.Optional("weight")
 	switch {
 	case weight.Present() && len(t.Matches) > 0:
 		weight.Integer(1, 100)
-		r.Warn(weight.Path(), "is not looked at, since there are matches: only the requests that match go to the new versions")
+		r.Warn(weight.Path(), "is ignored because there are matches: only the requests that match go to the new "+
+			"versions")
 	case weight.Present():
 		n := int32(weight.Integer(1, 100))
 		t.Weight = &n
@@ -132,7 +136,8 @@ func readStrategy(r *strategy.Reader, v strictyaml.Value, routings []strategy.Ro
 	return t
 }
 
-// refuseWeight: a TrafficRouting makes no canary Services, so that a share of the requests can only be told apart by custom objects.
+// refuseWeight rejects a weight on Ingresses and HTTPRoutes. They split requests between Services, and a TrafficRouting
+// makes no canary Service, so only custom objects can separate the versions.
 func refuseWeight(r *strategy.Reader, field string, routings []strategy.Routing) {
 	for _, routing := range routings {
 		what := "Ingress"
@@ -142,8 +147,10 @@ func refuseWeight(r *strategy.Reader, field string, routings []strategy.Routing)
 		case routing.Ingress == nil:
 			continue
 		}
-		r.Refuse(field, "cannot be done by an %s: it sends a share of the requests to a Service, and Service %s stands for both versions, "+
-			"since a TrafficRouting makes no canary Service; use matches, or route by customNetworkRefs", what, routing.Service)
+		r.Refuse(field, "cannot be done by an %s: it sends a share of the requests to a Service, and Service %s "+
+			"serves both versions, "+
+			"since a TrafficRouting makes no canary Service; use matches, or route by customNetworkRefs", what,
+			routing.Service)
 		return
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// example is that of the source document, without its comments.
+// example is the example of the source document, without its comments.
 const example = `apiVersion: rollouts.kruise.io/v1alpha1
 kind: TrafficRouting
 metadata:
@@ -45,16 +45,18 @@ func TestExampleOfTheSourceDocument(t *testing.T) {
 	require.Equal(t, "mse-traffic", d.Name)
 	require.Empty(t, d.Warnings)
 	require.Equal(t, rollout.SharedTraffic{
-		Name:     "mse-traffic",
-		Routings: []strategy.Routing{{Service: "spring-cloud-a", GraceSeconds: 10, Ingress: &strategy.IngressRef{Class: "mse", Name: "spring-cloud-a"}}},
+		Name: "mse-traffic",
+		Routings: []strategy.Routing{{Service: "spring-cloud-a", GraceSeconds: 10,
+			Ingress: &strategy.IngressRef{Class: "mse", Name: "spring-cloud-a"}}},
 		Traffic: strategy.Traffic{
-			Matches:               []strategy.Match{{Headers: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: "User-Agent", Value: "Andriod"}}}},
+			Matches: []strategy.Match{{Headers: []strategy.ValueMatch{{Type: strategy.MatchExact,
+				Name: "User-Agent", Value: "Andriod"}}}},
 			RequestHeaderModifier: &strategy.HeaderModifier{Set: []strategy.Header{{Name: "x-mse-tag", Value: "gray"}}},
 		},
 	}, d.Shared)
 	stored, errs := DecodeSpec("mse-traffic", d.Spec)
-	require.NoError(t, errs.Err(), "what is kept is read again")
-	require.Equal(t, d.Shared, stored, "and is the same")
+	require.NoError(t, errs.Err(), "the stored spec can be decoded")
+	require.Equal(t, d.Shared, stored, "and is unchanged")
 }
 
 func TestSpecAlone(t *testing.T) {
@@ -62,22 +64,35 @@ func TestSpecAlone(t *testing.T) {
 	d, errs := Decode([]byte(byCustom))
 	require.NoError(t, errs.Err())
 	require.EqualValues(t, 20, *d.Shared.Traffic.Weight)
-	require.JSONEq(t, byCustom, string(d.Spec), "the spec is kept as it was sent")
+	require.JSONEq(t, byCustom, string(d.Spec), "the spec is stored unchanged")
 }
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ reason, text, field, contains string }{
-		"Kind":          {"another kind", strings.Replace(example, "kind: TrafficRouting", "kind: Rollout", 1), "kind", "must be TrafficRouting"},
-		"Version":       {"another version", strings.Replace(example, "v1alpha1", "v1beta1", 1), "apiVersion", "must be rollouts.kruise.io/v1alpha1"},
-		"NoSpec":        {"nothing is asked", "apiVersion: rollouts.kruise.io/v1alpha1\nkind: TrafficRouting\n", "spec", "is required"},
-		"NoObject":      {"whose traffic?", `{"strategy":{"matches":[{"path":{}}]}}`, "objectRef", "at least one Service"},
-		"NoStrategy":    {"which requests?", `{"objectRef":[{"service":"a","ingress":{"name":"a"}}]}`, "strategy", "is required"},
-		"NothingSent":   {"no request goes anywhere", strings.Replace(example, "    matches:\n    - headers:\n      - type: Exact\n        name: User-Agent\n        value: Andriod\n", "", 1), "spec.strategy", "sends no request anywhere"},
-		"IngressWeight": {"one Service for both versions", `{"objectRef":[{"service":"a","ingress":{"name":"a"}}],"strategy":{"weight":20}}`, "strategy.weight", "cannot be done by an Ingress"},
-		"RouteWeight":   {"one Service for both versions", `{"objectRef":[{"service":"a","gateway":{"httpRouteName":"a"}}],"strategy":{"weight":20}}`, "strategy.weight", "cannot be done by an HTTPRoute"},
-		"WeightRange":   {"a share", strings.Replace(byCustom, "20", "101", 1), "strategy.weight", "must be from 1 to 100"},
-		"UnknownKey":    {"a key nobody reads", strings.Replace(byCustom, `"weight"`, `"wieght"`, 1), "strategy.wieght", `did you mean "weight"`},
+		"Kind": {"another kind", strings.Replace(example, "kind: TrafficRouting", "kind: Rollout", 1), "kind",
+			"must be TrafficRouting"},
+		"Version": {"another version", strings.Replace(example, "v1alpha1", "v1beta1", 1), "apiVersion",
+			"must be rollouts.kruise.io/v1alpha1"},
+		"NoSpec": {"the spec is missing", "apiVersion: rollouts.kruise.io/v1alpha1\nkind: TrafficRouting\n",
+			"spec", "is required"},
+		"NoObject": {"no Service is named", `{"strategy":{"matches":[{"path":{}}]}}`, "objectRef",
+			"at least one Service"},
+		"NoStrategy": {"no requests are selected", `{"objectRef":[{"service":"a","ingress":{"name":"a"}}]}`,
+			"strategy", "is required"},
+		"NothingSent": {"no request goes anywhere",
+			strings.Replace(example, "    matches:\n    - headers:\n      - type: Exact\n        name: User-Agent\n  "+
+				"      value: Andriod\n", "", 1), "spec.strategy", "sends no request anywhere"},
+		"IngressWeight": {"one Service for both versions",
+			`{"objectRef":[{"service":"a","ingress":{"name":"a"}}],"strategy":{"weight":20}}`, "strategy.weight",
+			"cannot be done by an Ingress"},
+		"RouteWeight": {"one Service for both versions",
+			`{"objectRef":[{"service":"a","gateway":{"httpRouteName":"a"}}],"strategy":{"weight":20}}`,
+			"strategy.weight", "cannot be done by an HTTPRoute"},
+		"WeightRange": {"a share", strings.Replace(byCustom, "20", "101", 1), "strategy.weight",
+			"must be from 1 to 100"},
+		"UnknownKey": {"an unknown key", strings.Replace(byCustom, `"weight"`, `"wieght"`, 1), "strategy.wieght",
+			`did you mean "weight"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,13 +108,13 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestWeightBesideMatchesIsWarnedOf(t *testing.T) {
+func TestDecode_Warns_OfWeightWithMatches(t *testing.T) {
 	t.Parallel()
 	d, errs := Decode([]byte(strings.Replace(example, "  strategy:\n", "  strategy:\n    weight: 5\n", 1)))
 	require.NoError(t, errs.Err())
 	require.Nil(t, d.Shared.Traffic.Weight)
 	require.Len(t, d.Warnings, 1)
-	require.Contains(t, d.Warnings[0], "is not looked at, since there are matches")
+	require.Contains(t, d.Warnings[0], "is ignored because there are matches")
 }
 
 func FuzzDecode(f *testing.F) {
@@ -118,7 +133,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		require.NotEmpty(t, d.Shared.Routings)
 		again, errs := DecodeSpec(d.Name, d.Spec)
-		require.NoError(t, errs.Err(), "what is kept is read again")
-		require.Equal(t, d.Shared, again, "and is the same")
+		require.NoError(t, errs.Err(), "the stored spec can be decoded")
+		require.Equal(t, d.Shared, again, "and is unchanged")
 	})
 }

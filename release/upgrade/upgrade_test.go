@@ -10,7 +10,7 @@ import (
 
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-func TestWhichBuildGetsTheWork(t *testing.T) {
+func TestQueue_Decide_PicksNewestLiveBuild(t *testing.T) {
 	t.Parallel()
 	old := Build{ID: "v1-h4", FirstSeen: noon.Add(-48 * time.Hour), Live: true}
 	newer := Build{ID: "v2-h5", FirstSeen: noon, Live: true}
@@ -24,17 +24,20 @@ func TestWhichBuildGetsTheWork(t *testing.T) {
 			Decision{Build: "v2-h5", Reason: "no worker of the build without an ID runs"}},
 		{"an upgrade takes effect while the old build still runs", Queue{Current: old.ID, Builds: []Build{old, newer}},
 			Decision{Build: "v2-h5", Reason: "it is newer than build v1-h4"}},
-		{"a worker of the old build that starts beside the new one stands by", Queue{Current: newer.ID, Builds: []Build{newer, old}},
+		{"a worker of the old build that starts next to the new one gets no work",
+			Queue{Current: newer.ID, Builds: []Build{newer, old}},
 			Decision{Build: "v2-h5", Reason: "it is the newest build that runs"}},
-		{"when the new build is gone the old one gets the work back", Queue{Current: newer.ID, Builds: []Build{gone(newer), old}},
+		{"when the last worker of the new build has ended, the old one gets the work back",
+			Queue{Current: newer.ID, Builds: []Build{gone(newer), old}},
 			Decision{Build: "v1-h4", Reason: "no worker of build v2-h5 runs", Older: true}},
-		{"workers without an ID are older than all others", Queue{Current: Unversioned, Builds: []Build{{Live: true}, old}},
+		{"workers without an ID are older than all others",
+			Queue{Current: Unversioned, Builds: []Build{{Live: true}, old}},
 			Decision{Build: "v1-h4", Reason: "it is newer than the build without an ID"}},
-		{"they get the work back too", Queue{Current: old.ID, Builds: []Build{{Live: true}, gone(old)}},
+		{"they also get the work back", Queue{Current: old.ID, Builds: []Build{{Live: true}, gone(old)}},
 			Decision{Build: Unversioned, Reason: "no worker of build v1-h4 runs", Older: true}},
-		{"while nobody polls nothing changes", Queue{Current: newer.ID, Builds: []Build{gone(newer), gone(old)}},
+		{"without pollers nothing changes", Queue{Current: newer.ID, Builds: []Build{gone(newer), gone(old)}},
 			Decision{Build: "v2-h5", Reason: "no worker polls"}},
-		{"who manages the choice is not interfered with", Queue{Current: old.ID, Manager: "ops", Builds: []Build{old, newer}},
+		{"a manual choice is respected", Queue{Current: old.ID, Manager: "ops", Builds: []Build{old, newer}},
 			Decision{Build: "v1-h4", Reason: "ops manages which build gets the work"}},
 	}
 	for _, c := range cases {
@@ -42,8 +45,9 @@ func TestWhichBuildGetsTheWork(t *testing.T) {
 	}
 }
 
-// Whatever runs in whatever order: the work goes to a build that runs if there is one, all workers decide alike, and a decision that was carried out stands.
-func TestDecisionsAgreeAndStand(t *testing.T) {
+// For any builds, the work goes to a live build if there is one, all workers decide alike, and a decision that was
+// carried out is stable.
+func TestQueue_Decide_IsDeterministicAndStable(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var q Queue
@@ -59,19 +63,19 @@ func TestDecisionsAgreeAndStand(t *testing.T) {
 		}
 		q.Current = decided
 		if again := q.Decide().Build; again != decided {
-			t.Fatalf("%s does not stand: %s", decided, again)
+			t.Fatalf("%s is not stable: %s", decided, again)
 		}
-		anybody := false
+		anyLive := false
 		for _, b := range q.Builds {
-			anybody = anybody || b.Live
-			if b.ID == decided && !b.Live && anybody {
-				t.Fatalf("%s gets the work and does not run", decided)
+			anyLive = anyLive || b.Live
+			if b.ID == decided && !b.Live && anyLive {
+				t.Fatalf("%s gets the work and is not live", decided)
 			}
 		}
 	})
 }
 
-func TestWhatMayBeRecorded(t *testing.T) {
+func TestQueue_RecordLevel_IsLowestOfRelevantBuilds(t *testing.T) {
 	t.Parallel()
 	const window = 24 * time.Hour
 	cases := []struct {
@@ -79,23 +83,27 @@ func TestWhatMayBeRecorded(t *testing.T) {
 		builds []Build
 		want   int
 	}{
-		{"alone, a build records what it can", []Build{{ID: "v2-h6", Live: true}}, 6},
-		{"while the old build runs it could get the release", []Build{{ID: "v1-h5", Live: true}, {ID: "v2-h6", Live: true}}, 5},
-		{"people may go back to a build that got work an hour ago", []Build{{ID: "v1-h5", LastCurrent: noon.Add(-time.Hour)}}, 5},
-		{"nobody goes back to that of two days ago", []Build{{ID: "v1-h5", LastCurrent: noon.Add(-48 * time.Hour)}}, 6},
-		{"one that never got work and is gone does not count", []Build{{ID: "v1-h5"}}, 6},
-		{"workers without an ID understand what the last of them did", []Build{{ID: Unversioned, LastCurrent: noon.Add(-time.Hour)}}, 4},
-		{"a newer build holds nothing back", []Build{{ID: "v3-h9", Live: true}}, 6},
-		{"an ID that somebody made up says nothing", []Build{{ID: "canary", Live: true}}, 6},
+		{"a single build records its own level", []Build{{ID: "v2-h6", Live: true}}, 6},
+		{"while the old build runs it could get the release",
+			[]Build{{ID: "v1-h5", Live: true}, {ID: "v2-h6", Live: true}}, 5},
+		{"operators may go back to a build that got work an hour ago",
+			[]Build{{ID: "v1-h5", LastCurrent: noon.Add(-time.Hour)}}, 5},
+		{"a build that got work two days ago does not count",
+			[]Build{{ID: "v1-h5", LastCurrent: noon.Add(-48 * time.Hour)}}, 6},
+		{"a build that never got work and is not live does not count", []Build{{ID: "v1-h5"}}, 6},
+		{"workers without an ID have the level of the last such build",
+			[]Build{{ID: Unversioned, LastCurrent: noon.Add(-time.Hour)}}, 4},
+		{"a newer build does not lower the level", []Build{{ID: "v3-h9", Live: true}}, 6},
+		{"an ID without a level is ignored", []Build{{ID: "canary", Live: true}}, 6},
 	}
 	for _, c := range cases {
-		level, reason := Queue{Builds: c.builds}.Record(6, window, noon)
+		level, reason := Queue{Builds: c.builds}.RecordLevel(6, window, noon)
 		require.Equal(t, c.want, level, c.reason)
 		require.NotEmpty(t, reason)
 	}
 }
 
-func TestTheLevelIsPartOfTheID(t *testing.T) {
+func TestLevel_IsReadFromID(t *testing.T) {
 	t.Parallel()
 	level, ok := Level(ID("v1.2.3-4-gabc-dirty", 12))
 	require.True(t, ok)

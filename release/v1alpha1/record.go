@@ -20,75 +20,78 @@ import (
 )
 
 const (
-	// KindTask: one execution of a plan.
+	// KindTask is the kind of one execution of a plan.
 	KindTask = "task"
-	// KindRollout: one release of one workload.
+	// KindRollout is the kind of one release of one workload.
 	KindRollout = "rollout"
-	// KindServing: one operation on a serving.
+	// KindServing is the kind of one operation on a serving.
 	KindServing = "serving"
-	// KindKey: what is left of a pruned record. Its Idempotency-Key still stands for its task, which is shown no more.
+	// KindKey is the kind of what remains of a pruned record: its Idempotency-Key still refers to its task, which is no
+	// longer shown.
 	KindKey = "key"
 )
 
-// KeyLifetime is how long an Idempotency-Key stands for its task.
+// KeyLifetime is how long an Idempotency-Key refers to its task.
 const KeyLifetime = 30 * 24 * time.Hour
 
-// maxBodyBytes is far above a task of 1,000 items: 64 MiB.
+// maxBodyBytes is 64 MiB, far more than the body of a task of 1,000 items.
 const maxBodyBytes = 64 << 20
 
-// SubjectLabel is the value of LabelSubject for a subject that isn't a legal label, such as "<party>/<namespace>/<name>": its digest.
+// SubjectLabel returns the value of LabelSubject for a subject that is not a legal label, such as
+// "<party>/<namespace>/<name>": its digest.
 func SubjectLabel(subject string) string {
 	digest := sha256.Sum256([]byte(subject))
 	return hex.EncodeToString(digest[:20])
 }
 
-// RolloutSubject is the subject of a rollout's records: all releases under one name have the same.
+// RolloutSubject returns the subject of a rollout's records: all releases under one name share it.
 func RolloutSubject(party, namespace, name string) string {
 	return cmp.Or(party, catalog.DefaultParty) + "/" + namespace + "/" + name
 }
 
-// RecordName is the name of the ReleaseRecord of a release: "task-<task ID>", "serving-<run ID>".
+// RecordName returns the name of the ReleaseRecord of a release: "task-<task ID>", "serving-<run ID>".
 func RecordName(kind, id string) string { return kind + "-" + id }
 
-// RevisionOf is the number of a release in the history of its name as its record, of which no more than the metadata is needed, has it; 0: none.
+// RevisionOf returns the number of a release in the history of its name; 0: none. It needs only the metadata of the
+// record.
 func RevisionOf(record metav1.Object) int64 {
 	n, _ := strconv.ParseInt(record.GetLabels()[LabelRevision], 10, 64)
 	return n
 }
 
-// compressors are used again: one takes more than half a MiB, which is a hundred times what it packs here.
+// compressors are reused: a gzip writer takes more than 0.5 MiB, a hundred times what it compresses here.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// EncodeBody is a value as gzip-compressed JSON, the same bytes for the same value.
+// EncodeBody returns a value as gzip-compressed JSON, with the same bytes for the same value.
 func EncodeBody(value any) ([]byte, error) {
 	var buffer bytes.Buffer
 	zipped := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(zipped)
 	zipped.Reset(&buffer)
 	if err := errors.Join(json.NewEncoder(zipped).Encode(value), zipped.Close()); err != nil {
-		return nil, fmt.Errorf("it cannot be written as compressed JSON: %w", err)
+		return nil, fmt.Errorf("cannot encode the body as compressed JSON: %w", err)
 	}
 	return buffer.Bytes(), nil
 }
 
-// DecodeBody reads the body of a record, which EncodeBody wrote, into the value that into points at.
+// DecodeBody decodes the body of a record, written by EncodeBody, into the value that into points to.
 func DecodeBody(body []byte, into any) error {
 	if len(body) == 0 {
 		return errors.New("the record has no body")
 	}
 	if err := Decompress(body, into, maxBodyBytes); err != nil {
-		return fmt.Errorf("the body of a record cannot be read: %w", err)
+		return fmt.Errorf("cannot read the body of the record: %w", err)
 	}
 	return nil
 }
 
-// Decompress reads what EncodeBody wrote, of at most so many bytes once it is decompressed.
+// Decompress decodes what EncodeBody wrote; it fails if that has more than most bytes after decompression.
 func Decompress(body []byte, into any, most int64) error {
 	zipped, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	plain, err := io.ReadAll(io.LimitReader(zipped, most+1)) // to the end, where the checksum is
+	plain, err := io.ReadAll(io.LimitReader(zipped, most+1)) // reads to the end, which verifies the checksum
 	switch {
 	case err != nil:
 		return err

@@ -31,16 +31,18 @@ func TestBodies(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, zipped.Close())
-	for reason, broken := range map[string][]byte{"nothing": nil, "no gzip": []byte("{}"), "cut off": body[:len(body)/2], "more than 64 MiB": bomb.Bytes()} {
+	for reason, broken := range map[string][]byte{"nothing": nil, "not gzip": []byte("{}"),
+		"truncated": body[:len(body)/2], "more than 64 MiB": bomb.Bytes()} {
 		require.Error(t, v1alpha1.DecodeBody(broken, &got), reason)
 	}
 }
 
-// Bodies are compared and addressed by their bytes, and what packs them is used again.
-func TestTheSameBodyIsTheSameBytes(t *testing.T) {
+// Bodies are compared and addressed by their bytes, and compressors are reused.
+func TestEncodeBody_ReturnsSameBytes_ForSameValue(t *testing.T) {
 	t.Parallel()
 	encode := func(n int) []byte {
-		body, err := v1alpha1.EncodeBody(plan.Snapshot{Task: "shop-1", Document: plan.Document{Items: make([]plan.Item, n)}})
+		body, err := v1alpha1.EncodeBody(plan.Snapshot{Task: "shop-1",
+			Document: plan.Document{Items: make([]plan.Item, n)}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -51,9 +53,9 @@ func TestTheSameBodyIsTheSameBytes(t *testing.T) {
 	for i := range 300 {
 		all.Go(func() {
 			if _, err := v1alpha1.EncodeBody(func() {}); err == nil {
-				t.Error("a function is no JSON")
+				t.Error("a function must not be encoded")
 			}
-			assert.Equal(t, first[i%3], encode(i%3), "whatever was packed before, or could not be")
+			assert.Equal(t, first[i%3], encode(i%3), "regardless of what was encoded before, or failed")
 		})
 	}
 	all.Wait()
@@ -78,7 +80,7 @@ func TestNamesOfObjects(t *testing.T) {
 		object := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationID: c.id}}
 		require.Equal(t, c.id, v1alpha1.IDOf(object), c.reason)
 	}
-	require.NotEqual(t, v1alpha1.ObjectName("Order"), v1alpha1.ObjectName("ORDER"), "each spelling is an ID of its own")
+	require.NotEqual(t, v1alpha1.ObjectName("Order"), v1alpha1.ObjectName("ORDER"), "IDs are case-sensitive")
 	forged := &metav1.ObjectMeta{Name: "cart", Annotations: map[string]string{v1alpha1.AnnotationID: "Order"}}
-	require.Equal(t, "cart", v1alpha1.IDOf(forged), "an annotation that does not belong to the name means nothing")
+	require.Equal(t, "cart", v1alpha1.IDOf(forged), "an annotation that does not match the name is ignored")
 }

@@ -10,28 +10,29 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// TrafficRoutingResource is where the API server serves the TrafficRoutings of the source document.
-var TrafficRoutingResource = schema.GroupVersionResource{Group: "rollouts.kruise.io", Version: "v1alpha1", Resource: "trafficroutings"}
+// TrafficRoutingResource is the API resource of TrafficRoutings.
+var TrafficRoutingResource = schema.GroupVersionResource{Group: "rollouts.kruise.io", Version: "v1alpha1",
+	Resource: "trafficroutings"}
 
-// TrafficRoutingKind is their kind.
+// TrafficRoutingKind is the kind of a TrafficRouting.
 const TrafficRoutingKind = "TrafficRouting"
 
-// FinalizerTrafficRouting keeps a TrafficRouting that is held: its last holder has to give the routes back first.
+// FinalizerTrafficRouting keeps a TrafficRouting that is held: its last holder must restore the routes first.
 const FinalizerTrafficRouting = "slipway.io/trafficrouting"
 
-// TrafficRoutingPhase is where a TrafficRouting stands.
+// TrafficRoutingPhase is the phase of a TrafficRouting.
 type TrafficRoutingPhase string
 
 const (
-	// TrafficInitial: no engine has looked at it yet.
+	// TrafficInitial: no engine has processed it yet.
 	TrafficInitial TrafficRoutingPhase = "Initial"
-	// TrafficHealthy: nobody holds it, and its routes are their own.
+	// TrafficHealthy: no rollout holds it, and its routes are unchanged.
 	TrafficHealthy TrafficRoutingPhase = "Healthy"
 	// TrafficProgressing: rollouts hold it.
 	TrafficProgressing TrafficRoutingPhase = "Progressing"
-	// TrafficFinalizing: its last holder is giving the routes back.
+	// TrafficFinalizing: its last holder is restoring the routes.
 	TrafficFinalizing TrafficRoutingPhase = "Finalizing"
-	// TrafficTerminating: somebody has deleted it while rollouts hold it.
+	// TrafficTerminating: it was deleted while rollouts hold it.
 	TrafficTerminating TrafficRoutingPhase = "Terminating"
 )
 
@@ -44,29 +45,30 @@ type TrafficRouting struct {
 	Spec      json.RawMessage
 	Status    TrafficRoutingStatus
 	CreatedAt time.Time
-	// Deleting says that somebody has deleted it and it only waits for its holders.
+	// Deleting is true if it was deleted and exists only until its holders release it.
 	Deleting   bool
 	Finalizers []string
 }
 
-// TrafficRoutingStatus is what the engine keeps of a TrafficRouting.
+// TrafficRoutingStatus is the status that the engine writes to a TrafficRouting.
 // +kubebuilder:object:generate=false
 type TrafficRoutingStatus struct {
 	ObservedGeneration int64               `json:"observedGeneration,omitempty"`
 	Phase              TrafficRoutingPhase `json:"phase"`
 	Message            string              `json:"message"`
-	// Holders are the claims of the rollouts that hold it, in the order in which they came.
+	// Holders are the claims of the rollouts that hold it, in the order in which they joined.
 	Holders []string `json:"holders"`
 }
 
 const trafficClaimPrefix = "trafficrouting/"
 
-// TrafficClaim is the claim under which an engine writes the routes of a TrafficRouting, the same for all its holders.
+// TrafficClaim returns the claim under which an engine writes the routes of a TrafficRouting, the same for all its
+// holders.
 func TrafficClaim(namespace, name string, engine workloadops.Engine) string {
 	return workloadops.Holder{WorkflowID: trafficClaimPrefix + namespace + "/" + name, Engine: engine}.String()
 }
 
-// ParseTrafficClaim reads TrafficClaim; ok is false for any other claim.
+// ParseTrafficClaim parses a TrafficClaim; ok is false for any other claim.
 func ParseTrafficClaim(claim string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(workloadops.ParseHolder(claim).WorkflowID, trafficClaimPrefix)
 	namespace, name, found := strings.Cut(rest, "/")

@@ -23,19 +23,22 @@ var GroupVersion = schema.GroupVersion{Group: "slipway.io", Version: "v1alpha1"}
 const (
 	// LabelKind is the kind of release: "task", "rollout" or "serving".
 	LabelKind = "slipway.io/kind"
-	// LabelSubject is what was released: the plan's name, or the SubjectLabel of a rollout or a serving.
+	// LabelSubject identifies what was released: the plan's name, or the SubjectLabel of a rollout or a serving.
 	LabelSubject = "slipway.io/subject"
 	// LabelIdempotencyKey is the digest of the Idempotency-Key that the release was started with.
 	LabelIdempotencyKey = "slipway.io/idempotency-key"
-	// LabelState is the final state of a completed record, so that records can be told apart without their bodies.
+	// LabelState is the final state of a completed record, so that records can be selected without reading their
+	// bodies.
 	LabelState = "slipway.io/state"
-	// LabelVia is the front door through which the release was started.
+	// LabelVia is the channel (API, CLI, …) through which the release was started.
 	LabelVia = "slipway.io/via"
-	// LabelBringHome marks the record of a rollout that releases nothing, and only restores what one before it left frozen.
-	LabelBringHome = "slipway.io/bring-home"
-	// LabelRevision is the number of a rollout's release in the history of its name; records of earlier builds have none.
+	// LabelRollBackFrozen marks the record of a rollout that releases nothing and only restores what an earlier one
+	// left frozen.
+	LabelRollBackFrozen = "slipway.io/bring-home"
+	// LabelRevision is the number of a rollout's release in the history of its name; records of earlier builds have
+	// none.
 	LabelRevision = "slipway.io/revision"
-	// LabelTask is the task of a plan that a rollout belongs to.
+	// LabelTask is the task of a plan to which a rollout belongs.
 	LabelTask = "slipway.io/task"
 )
 
@@ -66,17 +69,17 @@ type DeployPlan struct {
 	Status DeployPlanStatus `json:"status,omitempty"`
 }
 
-// DeployPlanStatus is what the engine keeps of a plan.
+// DeployPlanStatus is the status that the engine writes to a plan.
 type DeployPlanStatus struct {
-	// Task is the ID of the newest task of the plan. A plan has one live task at most: whoever executes the plan writes its task's ID
-	// here, with the object's resourceVersion as precondition, before the task starts.
+	// Task is the ID of the newest task of the plan. A plan has at most one running task: to execute the plan, the
+	// engine writes the new task's ID here before the task starts, with the object's resourceVersion as precondition.
 	Task string `json:"task,omitempty"`
 	// TaskClaimedAt is when Task was written.
 	TaskClaimedAt *metav1.Time `json:"taskClaimedAt,omitempty"`
 }
 
-// ReleaseRecord is the lasting record of one release: what it was asked, written at its start, and what became of it, written at its end.
-// Temporal forgets closed workflows; records stay.
+// ReleaseRecord is the permanent record of one release: its request, written at its start, and its result, written at
+// its end. Temporal deletes closed workflows after their retention; records stay.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=rrec
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.kind`
@@ -92,49 +95,51 @@ type ReleaseRecord struct {
 	Outcome *ReleaseOutcome `json:"outcome,omitempty"`
 }
 
-// ReleaseRecordSpec is what a release was asked. It never changes.
+// ReleaseRecordSpec describes what a release was asked to do. It is immutable.
 type ReleaseRecordSpec struct {
 	// Kind is the kind of release: "task", "rollout" or "serving".
 	Kind string `json:"kind"`
 	// Subject is what is released: the plan's name, a rollout's "<party>/<namespace>/<name>", or a serving's ID.
 	Subject string `json:"subject"`
-	// Comment is the plan's comment, or what a rollout or a serving's operation does in a few words.
+	// Comment is the plan's comment, or a short description of a rollout or a serving's operation.
 	Comment string `json:"comment,omitempty"`
-	// Workload is the workload that a rollout releases, Style how.
+	// Workload is the workload that a rollout releases, Style its style.
 	Workload *catalog.WorkloadRef `json:"workload,omitempty"`
 	Style    string               `json:"style,omitempty"`
-	// RerunOf is the task that a task runs again, ReverseOf the one that it takes back.
+	// RerunOf is the task that a task repeats, ReverseOf the one that it reverts.
 	RerunOf   string `json:"rerunOf,omitempty"`
 	ReverseOf string `json:"reverseOf,omitempty"`
 	// WorkflowID is the Temporal workflow that runs the release.
 	WorkflowID string `json:"workflowId"`
 	// CreatedAt is when the release was accepted.
 	CreatedAt instant.Micro `json:"createdAt"`
-	// Actor and Reason are who started the release and why, as the caller said.
+	// Actor and Reason are who started the release and why, as reported by the caller.
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// RequestDigest is the SHA-256 of the request's body, so that one Idempotency-Key is not used for two requests.
+	// RequestDigest is the SHA-256 of the request's body, to detect that one Idempotency-Key is used for two requests.
 	RequestDigest string `json:"requestDigest,omitempty"`
-	// Snapshot is what the release runs, gzip-compressed JSON (plan.Snapshot for a task, rollout.Spec for a rollout, serving.Asked for a
-	// serving).
+	// Snapshot is the input of the release as gzip-compressed JSON (plan.Snapshot for a task, rollout.Spec for a
+	// rollout, serving.ReleaseRequest for a serving).
 	Snapshot []byte `json:"snapshot"`
 }
 
-// ReleaseOutcome is what became of a release.
+// ReleaseOutcome is the result of a release.
 type ReleaseOutcome struct {
 	// State is the final state.
 	State      string         `json:"state"`
 	Reason     string         `json:"reason,omitempty"`
 	StartedAt  *instant.Micro `json:"startedAt,omitempty"`
 	FinishedAt *instant.Micro `json:"finishedAt,omitempty"`
-	// RunID is the Temporal run.
+	// RunID is the ID of the Temporal run.
 	RunID string `json:"runId,omitempty"`
-	// Packages are the SHA-256 of the code packages that the release has brought or taken away: a store keeps them as long as the record.
+	// Packages are the SHA-256 digests of the code packages that the release has deployed or removed: a store keeps
+	// them as long as the record.
 	Packages []string `json:"packages,omitempty"`
-	// Services are how many services a task had, and how they ended; absent for others, and for tasks of earlier versions.
+	// Services counts the services of a task and how they ended; absent for other kinds, and for tasks of earlier
+	// versions.
 	Services *plan.ServiceCounts `json:"services,omitempty"`
-	// Body is the whole final object, gzip-compressed JSON (plan.Task for a task, rollout.Status for a rollout, serving.Release for a
-	// serving).
+	// Body is the complete final object as gzip-compressed JSON (plan.Task for a task, rollout.Status for a rollout,
+	// serving.Release for a serving).
 	Body []byte `json:"body"`
 }
 
@@ -148,7 +153,7 @@ type Party struct {
 	Spec PartySpec `json:"spec"`
 }
 
-// PartySpec says how a party is reached.
+// PartySpec specifies how to reach a party.
 type PartySpec struct {
 	// Queue is the Temporal task queue that the party's worker polls; absent: slipway.party.<name>.
 	Queue string `json:"queue,omitempty"`
@@ -164,8 +169,8 @@ type PartySpec struct {
 // AnnotationID holds the ID of an object whose name cannot be its ID.
 const AnnotationID = "slipway.io/id"
 
-// ObjectName is the name of a service's or plan's object: its ID. Kubernetes has no capital letters in names: such an ID is made
-// lower-case and gets a digest, and AnnotationID keeps its spelling.
+// ObjectName returns the name of a service's or plan's object: its ID. Kubernetes names have no capital letters: an ID
+// with capitals is lower-cased and gets a digest, and AnnotationID keeps its spelling.
 func ObjectName(id string) string {
 	lower := strings.ToLower(id)
 	if lower == id {
@@ -175,7 +180,7 @@ func ObjectName(id string) string {
 	return lower + "-" + hex.EncodeToString(digest[:5])
 }
 
-// IDOf is the ID of a service or plan, the reverse of ObjectName.
+// IDOf returns the ID of a service or plan; it reverses ObjectName.
 func IDOf(object metav1.Object) string {
 	if id := object.GetAnnotations()[AnnotationID]; id != "" && ObjectName(id) == object.GetName() {
 		return id

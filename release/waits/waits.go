@@ -1,23 +1,24 @@
-// Package waits says on whom a release's time is spent.
+// Package waits classifies the time that a release spends waiting.
 package waits
 
-// Time is on whom time is spent.
+// Time is the kind of time that a release spends.
 type Time string
 
-// The kinds of time. Together they are a release's age.
+// The kinds of time. Together they make up a release's age.
 const (
-	// Machine is spent by clusters and by Slipway: pods that start, traffic that moves, parties that are out of reach.
+	// Machine is spent on clusters and on Slipway: pods that start, traffic that moves, parties that are unreachable.
 	Machine Time = "machine"
-	// Human is spent by people: approvals, and what somebody has paused, or has to decide after a failure or somebody else's change.
+	// Human is spent on users: approvals, pauses, and decisions after a failure or a drift.
 	Human Time = "human"
-	// Planned is spent because the release was asked to: rests between steps, release windows and freezes.
+	// Planned is spent as configured: timed pauses between steps, release windows and freezes.
 	Planned Time = "planned"
 )
 
 // Times are all kinds of time.
 var Times = []Time{Machine, Human, Planned}
 
-// Of is the time that passes while a release waits for this, the SlipwayWaitingFor of any kind of release; "" is for nothing.
+// Of returns the kind of time of a wait. waitingFor is the SlipwayWaitingFor of any kind of release; "" if it waits for
+// nothing.
 func Of(waitingFor string) Time {
 	switch waitingFor {
 	case "approval", "resume", "drift":

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/waits"
 )
 
-func TestTimes(t *testing.T) {
+func TestOf_ClassifiesEveryKindOfWait(t *testing.T) {
 	t.Parallel()
 	want := map[string]waits.Time{
 		"":                           waits.Machine,
@@ -25,10 +25,10 @@ func TestTimes(t *testing.T) {
 		string(rollout.WaitParty):    waits.Machine,
 	}
 	for _, kind := range rollout.WaitKinds {
-		require.Contains(t, want, string(kind), "every kind of wait is somebody's")
+		require.Contains(t, want, string(kind), "every kind of wait is classified")
 	}
 	for _, kind := range []string{plan.WaitWindow, serving.WaitApproval, serving.WaitResume} {
-		require.Contains(t, want, kind, "tasks and servings wait for the same")
+		require.Contains(t, want, kind, "tasks and servings have the same kinds of wait")
 	}
 	for kind, time := range want {
 		require.Equal(t, time, waits.Of(kind), kind)

@@ -6,19 +6,22 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // an image without files of time zones has them in the binary
+	_ "time/tzdata" // for container images without time zone files
 )
 
-// A wall is what a clock shows, as a time in UTC: calendars are reckoned with walls, which have no gaps and no repeats.
+// A wall time is what a clock shows, stored as a time in UTC. Recurrences are computed with wall times, because they
+// have no gaps and no repetitions.
 
-// wallOf is what the zone's clock shows at an instant.
+// wallOf returns what the zone's clock shows at an instant.
 func wallOf(at time.Time, zone *time.Location) time.Time {
 	local := at.In(zone)
-	return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), 0, time.UTC)
+	return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), 0,
+		time.UTC)
 }
 
-// instantOf is when the zone's clock shows a wall, by RFC 5545, 3.3.5: the first time where it shows it twice. A wall that a change of the clock
-// leaves out is read with the offset before the change: 02:30 is 03:30 on the day when 02:00 becomes 03:00.
+// instantOf returns when the zone's clock shows a wall time, by RFC 5545, 3.3.5: the first occurrence if it occurs
+// twice. A wall time that a clock change skips is read with the offset before the change: 02:30 is 03:30 on the day
+// when 02:00 becomes 03:00.
 func instantOf(wall time.Time, zone *time.Location) time.Time {
 	const day = 24 * time.Hour
 	before, after := offsetAt(wall.Add(-day), zone), offsetAt(wall.Add(day), zone)
@@ -32,38 +35,39 @@ func instantOf(wall time.Time, zone *time.Location) time.Time {
 	return wall.Add(-before)
 }
 
-// offsetAt is how far the zone is ahead of UTC at an instant.
+// offsetAt returns how far the zone is ahead of UTC at an instant.
 func offsetAt(at time.Time, zone *time.Location) time.Duration {
 	_, seconds := at.In(zone).Zone()
 	return time.Duration(seconds) * time.Second
 }
 
-// clock is an instant for people.
+// clock formats an instant for messages.
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// The layouts of a start: RFC 3339 without an offset, seconds left out or not.
+// The layouts of a start: RFC 3339 without an offset, with or without seconds.
 var localLayouts = []string{"2006-01-02T15:04:05", "2006-01-02T15:04"}
 
-// The years in which a time may lie.
+// The years that times must be in.
 const firstYear, lastYear = 2000, 2199
 
 func yearInRange(t time.Time) error {
 	if y := t.Year(); y < firstYear || y > lastYear {
-		return fmt.Errorf("lies in the year %d: years from %d to %d are reckoned with", y, firstYear, lastYear)
+		return fmt.Errorf("is in the year %d: use a year from %d to %d", y, firstYear, lastYear)
 	}
 	return nil
 }
 
-// parseInstant reads a time with an offset.
+// parseInstant parses a time with an offset.
 func parseInstant(text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%s is not a time with an offset: write 2026-12-01T08:00:00Z, or +01:00 in place of Z", quote(text))
+		return time.Time{}, fmt.Errorf("%s is not a time with an offset: write 2026-12-01T08:00:00Z, or +01:00 in "+
+			"place of Z", quote(text))
 	}
 	return at, yearInRange(at)
 }
 
-// parseStart reads a start: what the clock of its zone shows.
+// parseStart parses a start: a wall time of its zone.
 func parseStart(text string, zone *time.Location) (wall time.Time, at *time.Location, err error) {
 	if instant, err := time.Parse(time.RFC3339, text); err == nil {
 		if zone == nil {
@@ -82,22 +86,24 @@ func parseStart(text string, zone *time.Location) (wall time.Time, at *time.Loca
 		}
 		return wall.Truncate(time.Second), zone, yearInRange(wall)
 	}
-	return time.Time{}, nil, fmt.Errorf("%s is not a time: write 2026-12-01T08:00:00 with a timeZone, or 2026-12-01T08:00:00+01:00", quote(text))
+	return time.Time{}, nil, fmt.Errorf("%s is not a time: write 2026-12-01T08:00:00 with a timeZone, or "+
+		"2026-12-01T08:00:00+01:00", quote(text))
 }
 
-// parseZone reads the name of a zone; nil when there is none.
+// parseZone loads the zone of a name; nil if the name is empty.
 func parseZone(name string) (*time.Location, error) {
 	if name == "" {
 		return nil, nil
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
-		return nil, fmt.Errorf("%s is not the name of a time zone: write one of the IANA database, such as Europe/Berlin or UTC", quote(name))
+		return nil, fmt.Errorf("%s is not the name of a time zone: use a name of the IANA database, such as "+
+			"Europe/Berlin or UTC", quote(name))
 	}
 	return zone, nil
 }
 
-// durationForms are 1w2d3h4m5s and P1DT4H, and P2W, with any part left out.
+// durationForms match 1w2d3h4m5s, P1DT4H and P2W, with any part left out.
 var durationForms = []*regexp.Regexp{
 	regexp.MustCompile(`^(?:(\d{1,9})w)?(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?$`),
 	regexp.MustCompile(`^P(?:(\d{1,9})W)?(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})S)?)?$`),
@@ -105,10 +111,10 @@ var durationForms = []*regexp.Regexp{
 
 var durationUnits = []time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour, time.Minute, time.Second}
 
-// longest is how long a window lasts at most.
-const longest = 366 * 24 * time.Hour
+// maxDuration is the maximum duration of a window.
+const maxDuration = 366 * 24 * time.Hour
 
-// parseDuration reads how long a window lasts.
+// parseDuration parses the duration of a window.
 func parseDuration(text string) (time.Duration, error) {
 	for _, form := range durationForms {
 		parts := form.FindStringSubmatch(text)
@@ -118,15 +124,15 @@ func parseDuration(text string) (time.Duration, error) {
 		var sum time.Duration
 		for i, part := range parts[1:] {
 			n, _ := strconv.ParseInt("0"+part, 10, 64)
-			if n > int64(longest/durationUnits[i]) {
+			if n > int64(maxDuration/durationUnits[i]) {
 				return 0, tooLong(text)
 			}
 			sum += time.Duration(n) * durationUnits[i]
 		}
 		switch {
 		case sum <= 0:
-			return 0, fmt.Errorf("is %s, which lasts no time: write 4h, say", quote(text))
-		case sum > longest:
+			return 0, fmt.Errorf("is %s, which is no time at all: write 4h, for example", quote(text))
+		case sum > maxDuration:
 			return 0, tooLong(text)
 		}
 		return sum, nil
@@ -135,5 +141,5 @@ func parseDuration(text string) (time.Duration, error) {
 }
 
 func tooLong(text string) error {
-	return fmt.Errorf("is %s: a window lasts at most %d days", quote(text), longest/(24*time.Hour))
+	return fmt.Errorf("is %s: a window lasts at most %d days", quote(text), maxDuration/(24*time.Hour))
 }

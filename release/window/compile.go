@@ -9,28 +9,28 @@ import (
 	"github.com/teambition/rrule-go"
 )
 
-// compiled is a window that can be reckoned with.
+// compiled is a window in a form that can be evaluated.
 type compiled struct {
 	text  string
 	wall  time.Time
 	zone  *time.Location
 	lasts time.Duration
-	// rule is how it recurs; nil: once.
+	// rule is the recurrence; nil: once.
 	rule *rrule.ROption
 }
 
-// wrong is what is wrong with one key of a window.
+// wrong is a problem with one key of a window.
 type wrong struct {
 	key string
 	err error
 }
 
-// compile reads a window. Each key that is wrong is told.
+// compile parses a window and reports every key that is wrong.
 func (w Window) compile() (c compiled, all []wrong) {
 	zone, err := parseZone(w.TimeZone)
 	if err != nil {
 		all = append(all, wrong{keyTimeZone, err})
-		zone = time.UTC // what else is wrong is told too
+		zone = time.UTC // to find further problems
 	}
 	if c.wall, c.zone, err = parseStart(w.Start, zone); err != nil {
 		all = append(all, wrong{keyStart, err})
@@ -41,7 +41,7 @@ func (w Window) compile() (c compiled, all []wrong) {
 	if w.RRule != "" {
 		option, err := parseRule(w.RRule, cmp.Or(c.zone, time.UTC))
 		if err == nil && len(all) == 0 {
-			err = comes(c.wall, option)
+			err = checkRecurs(c.wall, option)
 		}
 		if err != nil {
 			all = append(all, wrong{keyRRule, err})
@@ -52,19 +52,19 @@ func (w Window) compile() (c compiled, all []wrong) {
 	return c, all
 }
 
-// comes says what is wrong with a rule that no day fits.
-func comes(start time.Time, option rrule.ROption) error {
+// checkRecurs returns an error for a rule that matches no day.
+func checkRecurs(start time.Time, option rrule.ROption) error {
 	next, err := walls(start, option, start)
 	if err != nil {
 		return err
 	}
 	if _, ok := next(); !ok {
-		return fmt.Errorf("never comes: no day from start on fits it")
+		return fmt.Errorf("never occurs: no day from start on matches it")
 	}
 	return nil
 }
 
-// String is how sentences call the window: "from 2026-12-24T18:00:00 (Europe/Berlin) for 4h, FREQ=YEARLY".
+// String returns the window for messages: "from 2026-12-24T18:00:00 (Europe/Berlin) for 4h, FREQ=YEARLY".
 func (w Window) String() string {
 	text := "from " + w.Start
 	if w.TimeZone != "" {
@@ -77,22 +77,22 @@ func (w Window) String() string {
 	return text
 }
 
-// span is one time that a window lasts: begin belongs to it, end does not.
+// span is one occurrence of a window: it includes begin and excludes end.
 type span struct{ begin, end time.Time }
 
-// cursor goes through the spans of a window, forward in time.
+// cursor iterates over the spans of a window, forward in time.
 type cursor struct {
 	window compiled
 	next   func() (time.Time, bool)
-	// spans are those that have not ended, in order; the last one lies ahead unless it is the window's last.
+	// spans are those that have not ended, in order; the last one is in the future unless it is the window's last.
 	spans []span
 	done  bool
 }
 
-// slack is more than any zone's offset and any change of a clock.
+// slack exceeds every zone's offset and every clock change.
 const slack = 48 * time.Hour
 
-// newCursor begins at a time.
+// newCursor returns a cursor that starts at a time.
 func newCursor(c compiled, at time.Time) (*cursor, error) {
 	k := &cursor{window: c}
 	if c.rule == nil {
@@ -109,7 +109,8 @@ func newCursor(c compiled, at time.Time) (*cursor, error) {
 	return k, err
 }
 
-// moveTo drops what has ended at a time, and looks for what comes after it. Times only go forward.
+// moveTo drops the spans that have ended at a time, and loads those up to the first one after it. Times must not
+// decrease.
 func (k *cursor) moveTo(t time.Time) {
 	for !k.done && (len(k.spans) == 0 || !k.spans[len(k.spans)-1].begin.After(t)) {
 		wall, ok := k.next()
@@ -122,7 +123,7 @@ func (k *cursor) moveTo(t time.Time) {
 	k.spans = slices.DeleteFunc(k.spans, func(s span) bool { return !s.end.After(t) })
 }
 
-// at says whether the window lasts at a time, then until when, and when it begins next after that time; nil: never.
+// at reports whether the window is open at a time, until when, and when it opens next after that time; nil: never.
 func (k *cursor) at(t time.Time) (inside bool, end time.Time, next *time.Time) {
 	k.moveTo(t)
 	for _, s := range k.spans {

@@ -22,21 +22,23 @@ const (
 // Keys are the keys of Times in a document.
 var Keys = []string{keyNotBefore, keyWindows, keyFreezes}
 
-// Read reads the times from the mapping that they stand in. CheckTimes holds them against the rules.
+// Read reads the times from the mapping that contains them. CheckTimes validates them.
 func Read(m strictyaml.Mapping) Times {
-	return Times{NotBefore: m.Field(keyNotBefore).Text(), Windows: readWindows(m.Field(keyWindows)), Freezes: readWindows(m.Field(keyFreezes))}
+	return Times{NotBefore: m.Field(keyNotBefore).Text(), Windows: readWindows(m.Field(keyWindows)),
+		Freezes: readWindows(m.Field(keyFreezes))}
 }
 
 func readWindows(v strictyaml.Value) (all []Window) {
 	for _, entry := range v.List() {
 		m := entry.Mapping(keyStart, keyDuration, keyRRule, keyTimeZone)
-		all = append(all, Window{Start: m.Field(keyStart).Text(), Duration: m.Field(keyDuration).Text(), RRule: m.Field(keyRRule).Text(),
+		all = append(all, Window{Start: m.Field(keyStart).Text(), Duration: m.Field(keyDuration).Text(),
+			RRule:    m.Field(keyRRule).Text(),
 			TimeZone: m.Field(keyTimeZone).Text()})
 	}
 	return all
 }
 
-// CheckTimes says what is wrong with the times of the mapping at a path.
+// CheckTimes reports what is wrong with the times of the mapping at a path.
 func (t Times) CheckTimes(parent string, found *strictyaml.Findings) {
 	sound := t.checkNotBefore(strictyaml.Join(parent, keyNotBefore), found)
 	sound = checkWindows(t.Windows, strictyaml.Join(parent, keyWindows), found) && sound
@@ -56,8 +58,8 @@ func (t Times) checkNotBefore(field string, found *strictyaml.Findings) bool {
 }
 
 func checkWindows(all []Window, field string, found *strictyaml.Findings) (sound bool) {
-	if len(all) > MostWindows {
-		found.Refuse(0, field, "has %d entries, of at most %d", len(all), MostWindows)
+	if len(all) > MaxWindows {
+		found.Refuse(0, field, "has %d entries, of at most %d", len(all), MaxWindows)
 		return false
 	}
 	sound = !found.Unreadable(field)
@@ -65,7 +67,8 @@ func checkWindows(all []Window, field string, found *strictyaml.Findings) (sound
 		entry := strictyaml.Index(field, i)
 		missing := map[string]bool{}
 		for _, required := range []struct{ key, value, remedy string }{
-			{keyStart, w.Start, "say when it begins for the first time"}, {keyDuration, w.Duration, "say how long it lasts: 4h, say"}} {
+			{keyStart, w.Start, "give the time when it first begins"},
+			{keyDuration, w.Duration, "give its length, for example 4h"}} {
 			if missing[required.key] = required.value == ""; missing[required.key] {
 				found.Refuse(0, strictyaml.Join(entry, required.key), "is required: %s", required.remedy)
 			}
@@ -81,7 +84,7 @@ func checkWindows(all []Window, field string, found *strictyaml.Findings) (sound
 	return sound
 }
 
-// checkOpens refuses windows that leave no moment to begin in, whenever it is looked at them.
+// checkOpens rejects windows that never open.
 func (t Times) checkOpens(field string, found *strictyaml.Findings) {
 	first := time.Date(lastYear+1, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, w := range t.Windows {
@@ -95,11 +98,11 @@ func (t Times) checkOpens(field string, found *strictyaml.Findings) {
 		first = notBefore
 	}
 	if answer, err := NextOpening(Question{Times: []Times{t}, At: first}); err == nil && answer.Never() {
-		found.Refuse(0, field, "leave no moment to begin in: every one of them lies within a freeze, or is over before notBefore")
+		found.Refuse(0, field, "never open: each of them lies within a freeze or ends before notBefore")
 	}
 }
 
-// TimesNodes are the keys and values of the times in a document, for Read to read again.
+// TimesNodes returns the keys and values of the times in a document, so that Read can read them again.
 func (t Times) TimesNodes() []*yaml.Node {
 	var nodes []*yaml.Node
 	if t.NotBefore != "" {
@@ -123,7 +126,8 @@ func (t Times) TimesNodes() []*yaml.Node {
 
 func (w Window) node() *yaml.Node {
 	node := &yaml.Node{Kind: yaml.MappingNode}
-	for _, field := range [][2]string{{keyStart, w.Start}, {keyDuration, w.Duration}, {keyRRule, w.RRule}, {keyTimeZone, w.TimeZone}} {
+	for _, field := range [][2]string{{keyStart, w.Start}, {keyDuration, w.Duration}, {keyRRule, w.RRule},
+		{keyTimeZone, w.TimeZone}} {
 		if field[1] != "" {
 			node.Content = append(node.Content, text(field[0]), text(field[1]))
 		}

@@ -5,26 +5,29 @@ import (
 	"time"
 )
 
-// Horizon is how far ahead an opening is looked for, after notBefore where there is one: what does not open within it counts as never.
+// Horizon is how far ahead an opening is searched, starting at notBefore if there is one: what does not open within it
+// counts as never.
 const Horizon = 10 * 366 * 24 * time.Hour
 
-// mostSteps bounds one search. Where it is not over by then, the answer says until when it is surely closed, and is asked for again then.
-const mostSteps = 20_000
+// maxSteps bounds one search. If the search has not finished by then, the answer contains a time until which it is
+// closed for certain, and the caller asks again then.
+const maxSteps = 20_000
 
-// calendar is one Times that can be reckoned with.
+// calendar is one Times in a form that can be evaluated.
 type calendar struct {
 	notBefore        time.Time
 	windows, freezes []*cursor
 }
 
-// NextOpening says whether something may begin at the question's time, and if not when and why. It fails only where the times are not sound.
+// NextOpening returns whether work may start at the question's time, and if not, when and why. It fails only if the
+// times are invalid.
 func NextOpening(q Question) (Answer, error) {
 	at := q.At.UTC()
 	all, err := calendars(q.Times, at)
 	if err != nil {
 		return Answer{}, err
 	}
-	first, why := holds(all, at)
+	first, why := closedUntil(all, at)
 	if first.Equal(at) {
 		return Answer{Open: true, Until: openUntil(all, at)}, nil
 	}
@@ -35,11 +38,11 @@ func NextOpening(q Question) (Answer, error) {
 		}
 	}
 	limit = limit.Add(Horizon)
-	for range mostSteps {
+	for range maxSteps {
 		if until.IsZero() || until.After(limit) {
 			return Answer{Reason: why + ", and it does not open again"}, nil
 		}
-		later, _ := holds(all, until)
+		later, _ := closedUntil(all, until)
 		if later.Equal(until) {
 			break
 		}
@@ -84,8 +87,9 @@ func (w Window) cursor(at time.Time) (*cursor, error) {
 	return newCursor(c, at)
 }
 
-// holds is the time until which something surely holds it back, and what does; the time itself when nothing does, the zero time for ever.
-func holds(all []calendar, t time.Time) (until time.Time, why string) {
+// closedUntil returns a time before which work may certainly not start, and why: t itself if it may start at t, the
+// zero time for never.
+func closedUntil(all []calendar, t time.Time) (until time.Time, why string) {
 	for _, c := range all {
 		if t.Before(c.notBefore) {
 			return c.notBefore, "the time to begin (notBefore) is " + clock(c.notBefore)
@@ -100,7 +104,7 @@ func holds(all []calendar, t time.Time) (until time.Time, why string) {
 	}
 	for _, c := range all {
 		if next := c.nextWindow(t); next == nil {
-			return time.Time{}, "the last release window is over"
+			return time.Time{}, "the last release window has ended"
 		} else if next.After(t) {
 			return *next, "no release window is open: the next one begins at " + clock(*next)
 		}
@@ -108,7 +112,8 @@ func holds(all []calendar, t time.Time) (until time.Time, why string) {
 	return t, ""
 }
 
-// nextWindow is when a window is open from a time on: the time itself where one is, or where there are none; nil: never again.
+// nextWindow returns when a window is open from a time on: the time itself if one is open or there are no windows; nil:
+// never again.
 func (c calendar) nextWindow(t time.Time) *time.Time {
 	if len(c.windows) == 0 {
 		return &t
@@ -126,7 +131,7 @@ func (c calendar) nextWindow(t time.Time) *time.Time {
 	return first
 }
 
-// openUntil is how long it stays open at least from a time at which it is; nil: for as long as is looked ahead.
+// openUntil returns how long it stays open at least, from a time at which it is open; nil: at least up to Horizon.
 func openUntil(all []calendar, t time.Time) *time.Time {
 	var until *time.Time
 	for _, c := range all {
@@ -148,31 +153,32 @@ func openUntil(all []calendar, t time.Time) *time.Time {
 	return until
 }
 
-// NeverFrom says whether the times leave no moment to begin in from a time on, and why, to be read after what they are.
-func NeverFrom(at time.Time, times ...Times) (why string, never bool) {
-	answer, err := NextOpening(Question{Times: Of(times...), At: at})
+// NeverOpens reports whether the times never open from a time on, and why, as text that follows their name.
+func NeverOpens(at time.Time, times ...Times) (why string, never bool) {
+	answer, err := NextOpening(Question{Times: Restricting(times...), At: at})
 	switch {
 	case err != nil:
-		return "cannot be reckoned with: " + err.Error(), true
+		return "cannot be evaluated: " + err.Error(), true
 	case answer.Never():
 		return "never open again: " + answer.Reason + "; change them, or leave them out", true
 	}
 	return "", false
 }
 
-// HeldFrom says until when the times hold everything back from a time on, and why; "" where something may begin at once, or never.
-func HeldFrom(at time.Time, times ...Times) string {
-	answer, err := NextOpening(Question{Times: Of(times...), At: at})
+// DelayReason returns until when the times allow no start from a time on, and why; "" if they are open now or never
+// open.
+func DelayReason(at time.Time, times ...Times) string {
+	answer, err := NextOpening(Question{Times: Restricting(times...), At: at})
 	if err != nil || answer.Open || answer.Never() {
 		return ""
 	}
 	return "nothing begins before " + clock(*answer.Until) + ": " + answer.Reason
 }
 
-// Lapsed says that notBefore holds nothing back at a time any more; "" where it does, or where there is none.
+// Lapsed returns a warning if notBefore is in the past at a time; otherwise "".
 func (t Times) Lapsed(at time.Time) string {
 	if first, err := parseInstant(t.NotBefore); err != nil || !first.Before(at) {
 		return ""
 	}
-	return keyNotBefore + " " + t.NotBefore + " is past: it holds nothing back"
+	return keyNotBefore + " " + t.NotBefore + " is in the past and has no effect"
 }

@@ -15,27 +15,30 @@ import (
 
 func quote(text string) string { return strictyaml.Quote(text) }
 
-// What a rule may have, and which of it belongs to some frequencies alone (RFC 5545, 3.3.10). The time of day is the start's own.
+// The parts that a rule may have, and those allowed only for some frequencies (RFC 5545, 3.3.10). The time of day
+// always comes from the start.
 var (
-	ruleParts = []string{"FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYMONTHDAY", "BYDAY", "BYSETPOS"}
-	partsOf   = map[string][]string{"BYWEEKNO": {"YEARLY"}, "BYYEARDAY": {"YEARLY"}, "BYMONTHDAY": {"YEARLY", "MONTHLY", "DAILY"}}
+	ruleParts = []string{"FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYMONTHDAY",
+		"BYDAY", "BYSETPOS"}
+	partsOf = map[string][]string{"BYWEEKNO": {"YEARLY"}, "BYYEARDAY": {"YEARLY"},
+		"BYMONTHDAY": {"YEARLY", "MONTHLY", "DAILY"}}
 	daysParts = []string{"BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYMONTHDAY", "BYDAY"}
 	frequency = []string{"DAILY", "WEEKLY", "MONTHLY", "YEARLY"}
 	weekdays  = []string{"MO", "TU", "WE", "TH", "FR", "SA", "SU"}
 )
 
-// The longest rule in bytes, and the largest numbers in it: what is evaluated stays small.
+// The maximum length of a rule in bytes, and the maximum numbers in it: they bound the evaluation.
 const (
-	longestRule  = 500
-	mostCount    = 10_000
-	mostInterval = 1000
+	maxRuleLength = 500
+	maxCount      = 10_000
+	maxInterval   = 1000
 )
 
-// parseRule reads a recurrence rule into the options of the library, on walls.
+// parseRule parses a recurrence rule into the options of the library, in wall times.
 func parseRule(text string, zone *time.Location) (rrule.ROption, error) {
 	text = strings.TrimPrefix(text, "RRULE:")
-	if len(text) > longestRule {
-		return rrule.ROption{}, fmt.Errorf("is too long: a rule has at most %d characters", longestRule)
+	if len(text) > maxRuleLength {
+		return rrule.ROption{}, fmt.Errorf("is too long: a rule has at most %d characters", maxRuleLength)
 	}
 	parts, err := partsOfRule(text)
 	if err != nil {
@@ -57,7 +60,7 @@ func parseRule(text string, zone *time.Location) (rrule.ROption, error) {
 	return *option, nil
 }
 
-// partsOfRule are the parts of a rule by their names.
+// partsOfRule returns the parts of a rule by name.
 func partsOfRule(text string) (map[string]string, error) {
 	parts := map[string]string{}
 	for part := range strings.SplitSeq(text, ";") {
@@ -65,11 +68,14 @@ func partsOfRule(text string) (map[string]string, error) {
 		_, twice := parts[name]
 		switch {
 		case !ok || value == "":
-			return nil, fmt.Errorf("%s is not a recurrence rule: write FREQ=WEEKLY;BYDAY=TU,TH, say", quote(text))
+			return nil, fmt.Errorf("%s is not a recurrence rule: write, for example, FREQ=WEEKLY;BYDAY=TU,TH",
+				quote(text))
 		case slices.Contains([]string{"BYHOUR", "BYMINUTE", "BYSECOND"}, name):
-			return nil, fmt.Errorf("has %s: the time of day is that of start; write one window for each time of the day", name)
+			return nil, fmt.Errorf(
+				"has %s: the time of day is that of start; write one window for each time of the day", name)
 		case !slices.Contains(ruleParts, name):
-			return nil, fmt.Errorf("has %s: its parts are %s%s", quote(name), strings.Join(ruleParts, ", "), strictyaml.DidYouMean(name, ruleParts))
+			return nil, fmt.Errorf("has %s: its parts are %s%s", quote(name), strings.Join(ruleParts, ", "),
+				strictyaml.DidYouMean(name, ruleParts))
 		case twice:
 			return nil, fmt.Errorf("has %s twice: keep one", name)
 		}
@@ -78,7 +84,7 @@ func partsOfRule(text string) (map[string]string, error) {
 	return parts, nil
 }
 
-// checkParts holds the parts against each other.
+// checkParts checks that the parts are allowed together.
 func checkParts(parts map[string]string) error {
 	freq := parts["FREQ"]
 	_, counts := parts["COUNT"]
@@ -90,7 +96,7 @@ func checkParts(parts map[string]string) error {
 	case counts && ends:
 		return errors.New("has COUNT and UNTIL: keep one")
 	case picks && !slices.ContainsFunc(daysParts, func(name string) bool { return parts[name] != "" }):
-		return errors.New("has BYSETPOS, which picks from days: add BYDAY, say")
+		return errors.New("has BYSETPOS, which selects from days: add BYDAY, for example")
 	case freq != "MONTHLY" && freq != "YEARLY" && strings.ContainsAny(parts["BYDAY"], "0123456789"):
 		return fmt.Errorf("has numbers in BYDAY: they belong to MONTHLY and YEARLY, not to %s", freq)
 	}
@@ -102,7 +108,7 @@ func checkParts(parts map[string]string) error {
 	if err := checkWeekdays(parts); err != nil {
 		return err
 	}
-	for name, most := range map[string]int{"COUNT": mostCount, "INTERVAL": mostInterval} {
+	for name, most := range map[string]int{"COUNT": maxCount, "INTERVAL": maxInterval} {
 		if text, has := parts[name]; has {
 			if n, err := strconv.Atoi(text); err != nil || n < 1 || n > most {
 				return fmt.Errorf("has %s=%s: it is a number from 1 to %d", name, text, most)
@@ -112,7 +118,7 @@ func checkParts(parts map[string]string) error {
 	return nil
 }
 
-// checkWeekdays checks the names of days, with which BYDAY may have numbers (-1FR); the library says what is wrong with those.
+// checkWeekdays checks the names of days, which may have numbers in BYDAY (-1FR); the library checks the numbers.
 func checkWeekdays(parts map[string]string) error {
 	for _, name := range []string{"BYDAY", "WKST"} {
 		if parts[name] == "" {
@@ -130,26 +136,30 @@ func checkWeekdays(parts map[string]string) error {
 	return nil
 }
 
-// withoutUntil leaves out UNTIL, which the library would read in a zone of its own.
+// withoutUntil removes UNTIL, which the library would parse in a zone of its own.
 func withoutUntil(text string) string {
-	parts := slices.DeleteFunc(strings.Split(text, ";"), func(part string) bool { return strings.HasPrefix(part, "UNTIL=") })
+	parts := slices.DeleteFunc(strings.Split(text, ";"), func(part string) bool {
+		return strings.HasPrefix(part, "UNTIL=")
+	})
 	return strings.Join(parts, ";")
 }
 
-// parseUntil reads the last time at which a window may begin, as a wall.
+// parseUntil parses the last time at which a window may begin, as a wall time.
 func parseUntil(text string, zone *time.Location) (time.Time, error) {
 	if at, err := time.Parse("20060102T150405Z", text); err == nil {
 		return wallOf(at, zone), yearInRange(at)
 	}
 	wall, err := time.Parse("20060102T150405", text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("has UNTIL=%s: write 20261231T235959 on the window's own clock, or 20261231T225959Z", text)
+		return time.Time{}, fmt.Errorf("has UNTIL=%s: write 20261231T235959 on the window's own clock, or "+
+			"20261231T225959Z", text)
 	}
 	return wall, yearInRange(wall)
 }
 
-// The Gregorian calendar repeats itself every 400 years, weekdays included. The library looks for a day that fits up to the year 9999: rules are
-// evaluated as far ahead as fits, so that one which never fits ends soon.
+// The Gregorian calendar repeats every 400 years, weekdays included. The library searches for a matching day up to the
+// year 9999. Rules are evaluated shifted as far into the future as possible, so that the search for one that never
+// matches ends soon.
 const (
 	cycleYears = 400
 	ahead      = 19 * cycleYears
@@ -157,7 +167,8 @@ const (
 
 func shift(wall time.Time, years int) time.Time { return wall.AddDate(years, 0, 0) }
 
-// walls are the walls at which a rule begins a window, in order. Those long before from are left out where the rule allows that.
+// walls returns an iterator over the wall times at which a rule begins a window, in order. It skips those long before
+// from if the rule allows that.
 func walls(start time.Time, option rrule.ROption, from time.Time) (func() (time.Time, bool), error) {
 	option.Dtstart = shift(forward(start, option, from), ahead)
 	if !option.Until.IsZero() {
@@ -176,7 +187,8 @@ func walls(start time.Time, option rrule.ROption, from time.Time) (func() (time.
 	}, nil
 }
 
-// forward is a start shortly before from that has the same days after it. A rule that counts is counted from its start.
+// forward returns a start shortly before from with the same occurrences after it. A rule with COUNT is counted from its
+// start.
 func forward(start time.Time, option rrule.ROption, from time.Time) time.Time {
 	days := max(option.Interval, 1)
 	switch {

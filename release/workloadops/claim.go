@@ -5,26 +5,27 @@ import (
 	"strings"
 )
 
-// Engine is a Slipway engine as claims name it: UID tells engines apart, Name is for people.
+// Engine identifies a Slipway engine in a claim: UID is unique, Name is for display.
 type Engine struct {
 	UID  string `json:"uid"`
 	Name string `json:"name"`
 }
 
-// Differs says that two engines are known, and are not the same. A claim of an earlier build names no engine: nobody knows whose it is, and
-// it is asked after as one's own.
+// Differs reports whether both engines are known and not the same. A claim of an earlier build names no engine, so its
+// owner is unknown; it is treated as a claim of this engine.
 func (e Engine) Differs(from Engine) bool {
 	return e.UID != "" && from.UID != "" && e.UID != from.UID
 }
 
-// Holder is who holds a workload: a workflow, its run, and the engine that runs it.
+// Holder is the holder of a workload: a workflow, its run, and the engine that runs it.
 type Holder struct {
 	WorkflowID, RunID string
-	// Engine has no UID where an earlier build, or a person, made the claim.
+	// Engine has no UID if an earlier build or a user wrote the claim.
 	Engine Engine
 }
 
-// String is the claim's value: "<workflow ID>@<run ID>@<engine's name>/<engine's UID>", without an engine "<workflow ID>@<run ID>".
+// String returns the claim's value: "<workflow ID>@<run ID>@<engine's name>/<engine's UID>", without an engine
+// "<workflow ID>@<run ID>".
 func (h Holder) String() string {
 	claim := h.WorkflowID + "@" + h.RunID
 	if h.Engine.UID != "" {
@@ -33,7 +34,7 @@ func (h Holder) String() string {
 	return claim
 }
 
-// ParseHolder reads a claim's value. A value without a run, as a person may write it, is a workflow ID.
+// ParseHolder parses a claim's value. A value without a run, as a user may write it, is a workflow ID.
 func ParseHolder(value string) (h Holder) {
 	value, h.Engine = cutEngine(value)
 	at := strings.LastIndexByte(value, '@')
@@ -45,7 +46,8 @@ func ParseHolder(value string) (h Holder) {
 	return h
 }
 
-// cutEngine takes the engine off a claim's value. No run's ID has a slash in it, so that a value without an engine is not mistaken.
+// cutEngine splits the engine off a claim's value. A run ID contains no slash, so a value without an engine is not
+// misread.
 func cutEngine(value string) (string, Engine) {
 	at := strings.LastIndexByte(value, '@')
 	if at < 0 || !strings.Contains(value[:at], "@") {
@@ -58,36 +60,39 @@ func cutEngine(value string) (string, Engine) {
 	return value[:at], Engine{UID: uid, Name: name}
 }
 
-// For is how people at an engine are told of a holder: its workflow, and its engine where that is another one.
-func (h Holder) For(engine Engine) string {
+// NameFor returns the name of a holder in messages of an engine: its workflow, and its engine if that is another one.
+func (h Holder) NameFor(engine Engine) string {
 	if h.Engine.Differs(engine) {
 		return h.WorkflowID + " of engine " + h.Engine.Name
 	}
 	return h.WorkflowID
 }
 
-// Told is how a release that has a claim tells of the holder of another one.
-func Told(ours, theirs string) string {
-	return ParseHolder(theirs).For(ParseHolder(ours).Engine)
+// HolderName returns the name of the holder of the claim theirs, in messages of the release with the claim ours.
+func HolderName(ours, theirs string) string {
+	return ParseHolder(theirs).NameFor(ParseHolder(ours).Engine)
 }
 
-// IsForeign says that a claim was made by another engine than ours was.
+// IsForeign reports whether the claim theirs was made by another engine than the claim ours.
 func IsForeign(ours, theirs string) bool {
 	return ParseHolder(theirs).Engine.Differs(ParseHolder(ours).Engine)
 }
 
-// MayTakeOver says whether the claim that stands on an object may be replaced by ours: it is the one of the dead workflow that the request
-// names. Another engine's never is, since only that engine knows whether its workflow is dead.
-func MayTakeOver(ours, dead, standing string) bool {
-	return dead != "" && standing == dead && !IsForeign(ours, standing)
+// MayTakeOver reports whether ours may replace the current claim of an object: it must be the claim of the dead
+// workflow that the request names. A claim of another engine is never replaced, because only that engine can tell
+// whether its workflow is dead.
+func MayTakeOver(ours, dead, current string) bool {
+	return dead != "" && current == dead && !IsForeign(ours, current)
 }
 
-// ForeignReason says why another engine's claim isn't taken over, and what a person can do.
+// ForeignReason explains why another engine's claim is not taken over, and what the user can do.
 func ForeignReason(h Holder) string {
-	way := "remove its annotation " + AnnotationClaimedBy
+	remedy := "remove its annotation " + AnnotationClaimedBy
 	if parts := strings.Split(h.WorkflowID, "/"); len(parts) == 4 && parts[0] == "rollout" {
-		way = fmt.Sprintf("bring the workload home with `slipway repair %s/%s --to stable --engine %s`", parts[2], parts[3], h.Engine.Name)
+		remedy = fmt.Sprintf("restore the workload with `slipway repair %s/%s --to stable --engine %s`", parts[2],
+			parts[3], h.Engine.Name)
 	}
-	return fmt.Sprintf("only engine %s can take over its own claims: wait until that release is over, or stop it there; if engine %s is gone "+
-		"for good, %s", h.Engine.Name, h.Engine.Name, way)
+	return fmt.Sprintf("only engine %s can take over its own claims: wait until that release has ended, or stop it "+
+		"there; if engine %s no longer "+
+		"exists, %s", h.Engine.Name, h.Engine.Name, remedy)
 }

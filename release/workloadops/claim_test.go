@@ -10,11 +10,12 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// borrowable are all settings that an operation may borrow, of whatever kind.
-var borrowable = []string{workloadops.PathDeploymentUnavailable, workloadops.PathDeploymentSurge, workloadops.PathUpdateStrategy,
+// borrowable are all settings that an operation may borrow, of any kind of workload.
+var borrowable = []string{workloadops.PathDeploymentUnavailable, workloadops.PathDeploymentSurge,
+	workloadops.PathUpdateStrategy,
 	workloadops.PathUpdateUnavailable, workloadops.PathUpdateSurge}
 
-func TestAClaimIsReadAsItWasWritten(t *testing.T) {
+func TestParseHolder_ReadsWhatStringWrites(t *testing.T) {
 	t.Parallel()
 	engine := workloadops.Engine{UID: "5f0c", Name: "slipway"}
 	for claim, c := range map[string]struct {
@@ -25,7 +26,8 @@ func TestAClaimIsReadAsItWasWritten(t *testing.T) {
 			workloadops.Holder{WorkflowID: "rollout/default/shop/web", RunID: "run-1", Engine: engine}},
 		"trafficrouting/shop/mse@@slipway/5f0c": {"a TrafficRouting's has no run",
 			workloadops.Holder{WorkflowID: "trafficrouting/shop/mse", Engine: engine}},
-		"task/t1/1-111@run-1": {"an earlier build named no engine", workloadops.Holder{WorkflowID: "task/t1/1-111", RunID: "run-1"}},
+		"task/t1/1-111@run-1": {"earlier builds wrote no engine",
+			workloadops.Holder{WorkflowID: "task/t1/1-111", RunID: "run-1"}},
 	} {
 		require.Equal(t, c.holder, workloadops.ParseHolder(claim), c.reason)
 		require.Equal(t, claim, c.holder.String(), c.reason)
@@ -34,49 +36,52 @@ func TestAClaimIsReadAsItWasWritten(t *testing.T) {
 		reason string
 		holder workloadops.Holder
 	}{
-		"somebody":    {"a person may write whatever they like", workloadops.Holder{WorkflowID: "somebody"}},
-		"me@example/": {"an engine comes after a run", workloadops.Holder{WorkflowID: "me", RunID: "example/"}},
-		"a@b@c":       {"and has a UID", workloadops.Holder{WorkflowID: "a@b", RunID: "c"}},
-		"a@b@c/":      {"that is not empty", workloadops.Holder{WorkflowID: "a@b", RunID: "c/"}},
-		"":            {"nobody holds it", workloadops.Holder{}},
+		"by-hand":     {"a user may write any text", workloadops.Holder{WorkflowID: "by-hand"}},
+		"me@example/": {"an engine follows a run", workloadops.Holder{WorkflowID: "me", RunID: "example/"}},
+		"a@b@c":       {"an engine has a UID", workloadops.Holder{WorkflowID: "a@b", RunID: "c"}},
+		"a@b@c/":      {"the UID is not empty", workloadops.Holder{WorkflowID: "a@b", RunID: "c/"}},
+		"":            {"no release holds it", workloadops.Holder{}},
 	} {
 		require.Equal(t, c.holder, workloadops.ParseHolder(claim), c.reason)
 	}
 }
 
-func TestOnlyADeadClaimOfTheSameEngineIsTakenOver(t *testing.T) {
+func TestMayTakeOver_OnlyNamedDeadClaimOfSameEngine(t *testing.T) {
 	t.Parallel()
 	const ours, dead, theirs, old = "w@2@a/uid-a", "w@1@a/uid-a", "w@1@b/uid-b", "w@1"
 	for _, c := range []struct {
-		reason                   string
-		ours, takeOver, standing string
-		may                      bool
+		reason                  string
+		ours, takeOver, current string
+		may                     bool
 	}{
 		{"the dead claim that the request names", ours, dead, dead, true},
-		{"another one than it names", ours, dead, "w@3@a/uid-a", false},
-		{"none is named", ours, "", "", false},
-		{"another engine's, even if it is named", ours, theirs, theirs, false},
-		{"an earlier build's: nobody knows whose it is", ours, old, old, true},
-		{"a release of an earlier build goes by what the centre says", old, dead, dead, true},
-		{"an engine that was renamed is the same", ours, "w@1@former/uid-a", "w@1@former/uid-a", true},
+		{"a claim that the request does not name", ours, dead, "w@3@a/uid-a", false},
+		{"the request names no claim", ours, "", "", false},
+		{"another engine's claim, even if it is named", ours, theirs, theirs, false},
+		{"an earlier build's claim: its engine is unknown", ours, old, old, true},
+		{"a release of an earlier build relies on the centre's answer", old, dead, dead, true},
+		{"a renamed engine is the same engine", ours, "w@1@former/uid-a", "w@1@former/uid-a", true},
 	} {
-		require.Equal(t, c.may, workloadops.MayTakeOver(c.ours, c.takeOver, c.standing), c.reason)
+		require.Equal(t, c.may, workloadops.MayTakeOver(c.ours, c.takeOver, c.current), c.reason)
 	}
 }
 
-func TestAnotherEnginesClaimIsToldWithItsName(t *testing.T) {
+func TestFailClaimed_NamesEngine_OnlyIfForeign(t *testing.T) {
 	t.Parallel()
 	w := catalog.Workload{Namespace: "shop",
-		WorkloadRef: catalog.WorkloadRef{APIVersion: workloadops.APIVersion, Kind: workloadops.KindDeployment, Name: "web"}}
-	told := workloadops.Claimed(w, "w@2@a/uid-a", "rollout/default/shop/web@1@b/uid-b")
-	require.Equal(t, failure.Claimed, told.Failure.Kind)
-	require.Contains(t, told.Failure.Message, "is being released by rollout/default/shop/web of engine b: ")
-	told = workloadops.Claimed(w, "w@2@a/uid-a", "rollout/default/shop/web@1@a/uid-a")
-	require.Contains(t, told.Failure.Message, "is being released by rollout/default/shop/web: ", "one's own engine needs no name")
+		WorkloadRef: catalog.WorkloadRef{APIVersion: workloadops.APIVersion, Kind: workloadops.KindDeployment,
+			Name: "web"}}
+	refused := workloadops.FailClaimed(w, "w@2@a/uid-a", "rollout/default/shop/web@1@b/uid-b")
+	require.Equal(t, failure.Claimed, refused.Failure.Kind)
+	require.Contains(t, refused.Failure.Message, "is being released by rollout/default/shop/web of engine b: ")
+	refused = workloadops.FailClaimed(w, "w@2@a/uid-a", "rollout/default/shop/web@1@a/uid-a")
+	require.Contains(t, refused.Failure.Message, "is being released by rollout/default/shop/web: ",
+		"the release's own engine is not named")
 }
 
-func TestAnOriginalIsFollowedWhereOperationsBorrowOnly(t *testing.T) {
+func TestParseOriginal_RefusesFieldThatOperationsDoNotBorrow(t *testing.T) {
 	t.Parallel()
-	_, err := workloadops.ParseOriginal(`{"operation":"RESTART","borrowed":[{"path":"/spec/template","own":{},"lent":null}]}`, borrowable)
-	require.EqualError(t, err, "somebody has added /spec/template, which no operation borrows")
+	_, err := workloadops.ParseOriginal(
+		`{"operation":"RESTART","borrowed":[{"path":"/spec/template","own":{},"lent":null}]}`, borrowable)
+	require.EqualError(t, err, "another client added /spec/template, which no operation borrows")
 }

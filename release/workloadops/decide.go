@@ -8,79 +8,92 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// operations are the operations by name: how each begins, and how it goes on.
+// operations maps each operation to the functions that decide its first step and the next ones.
 var operations = map[plan.Operation]struct {
-	begin, goOn func(Request, Observed) NextAction
+	begin, next func(Request, Observed) NextAction
 }{
-	plan.Start:   {beginStarting, goOnStarting},
-	plan.Stop:    {beginStopping, goOnStopping},
-	plan.Restart: {beginReplacing, goOnReplacing},
+	plan.Start:   {beginStarting, continueStarting},
+	plan.Stop:    {beginStopping, continueStopping},
+	plan.Restart: {beginReplacing, continueReplacing},
 
-	plan.HTTPUploadDeploy: {beginReplacing, goOnReplacing},
-	plan.Restore:          {beginRestoring, goOnRestoring},
-	plan.CompileDeploy:    {beginReplacing, goOnReplacing},
+	plan.HTTPUploadDeploy: {beginReplacing, continueReplacing},
+	plan.Restore:          {beginRestoring, continueRestoring},
+	plan.CompileDeploy:    {beginReplacing, continueReplacing},
 }
 
-// Validate says what is wrong with a request that no look at the workload could make right; nil when nothing is. The failure is Refused.
+// Validate returns what is wrong with a request irrespective of its workload's state, nil if it is valid. The failure
+// is Refused.
 func Validate(req Request) *failure.Error {
 	ref := req.Workload.WorkloadRef
 	_, known := operations[req.Operation]
 	switch {
-	case ref.APIVersion != APIVersion, ref.Kind != KindDeployment && ref.Kind != KindStatefulSet && ref.Kind != KindDaemonSet:
+	case ref.APIVersion != APIVersion, ref.Kind != KindDeployment && ref.Kind != KindStatefulSet &&
+		ref.Kind != KindDaemonSet:
 		return failure.New(failure.Refused, "%s of %s cannot be released: a plan acts on a Deployment, StatefulSet "+
 			"or DaemonSet of %s", req.Workload, ref.APIVersion, APIVersion)
 	case !known:
-		return failure.New(failure.Refused, "%s: this party's worker does not know the operation %q", req.Workload, req.Operation)
+		return failure.New(failure.Refused, "%s: this party's worker does not know the operation %q", req.Workload,
+			req.Operation)
 	case req.Operation == plan.Restore && req.Restore == nil:
-		return failure.New(failure.Refused, "%s: RESTORE was asked for without what to restore", req.Workload)
+		return failure.New(failure.Refused, "%s: RESTORE was requested without anything to restore", req.Workload)
 	case ref.Kind == KindDaemonSet && !req.replaces():
-		return failure.New(failure.Refused, "%s has no size, since a DaemonSet runs on every node: %s cannot act on it; use RESTART",
+		return failure.New(failure.Refused, "%s has no size, since a DaemonSet runs on every node: %s cannot act on "+
+			"it; use RESTART",
 			req.Workload, req.Operation)
 	case req.Operation.Deploys() && req.Version() == nil:
-		return failure.New(failure.Refused, "%s: %s was asked for without a package or an image", req.Workload, req.Operation)
+		return failure.New(failure.Refused, "%s: %s was requested without a package or an image", req.Workload,
+			req.Operation)
 	case req.Method != plan.Parallel && req.Method != plan.Sequential:
-		return failure.New(failure.Refused, "%s: the method %q is neither PARALLEL nor SEQUENTIAL", req.Workload, req.Method)
+		return failure.New(failure.Refused, "%s: the method %q is neither PARALLEL nor SEQUENTIAL", req.Workload,
+			req.Method)
 	}
 	return nil
 }
 
-// Refuses says why the operation cannot be carried out on the workload as it is, "" when it can. It changes nothing.
-func Refuses(req Request, seen Observed) string {
+// RefusalReason explains why the operation cannot run on the workload in its current state; "" if it can.
+func RefusalReason(req Request, seen Observed) string {
 	if seen.Deleting {
 		return fmt.Sprintf("%s is being deleted", req.Workload)
 	}
 	if seen.Rollout != "" {
-		return fmt.Sprintf("%s is in the middle of a rollout (%s): finish that rollout, roll it back or stop it, then run this again",
-			req.Workload, rolloutNamed(seen.Rollout))
+		return fmt.Sprintf("%s is in the middle of a rollout (%s): finish that rollout, roll it back or stop it, "+
+			"then run this again",
+			req.Workload, rolloutName(seen.Rollout))
 	}
 	if seen.OriginalProblem != "" {
-		return fmt.Sprintf("%s: what an earlier release saved in the annotation %s cannot be read (%s): put its update settings right by hand "+
+		return fmt.Sprintf("%s: the settings that an earlier release saved in the annotation %s cannot be read (%s): "+
+			"correct its update settings by hand "+
 			"and remove that annotation", req.Workload, AnnotationOriginal, seen.OriginalProblem)
 	}
 	switch {
-	case seen.Unkept:
-		return fmt.Sprintf("%s: its cluster doesn't keep the pod template that it had before task %s any more (spec.revisionHistoryLimit, or it was "+
-			"deleted and made again): deploy that version anew", req.Workload, req.Restore.Task)
+	case seen.TemplateMissing:
+		return fmt.Sprintf("%s: its cluster no longer keeps the pod template that it had before task %s "+
+			"(spec.revisionHistoryLimit, or it was "+
+			"deleted and created again): deploy that version again", req.Workload, req.Restore.Task)
 	case req.Operation == plan.Start && seen.Replicas == 0 && req.Workload.Replicas == nil:
-		if _, ok := seen.remembered(); !ok {
-			return fmt.Sprintf("%s has no pods and no size is known to start it with: give it `replicas` in the catalogue, or scale it by hand once",
+		if _, ok := seen.rememberedSize(); !ok {
+			return fmt.Sprintf("%s has no pods and no size is known to start it with: give it `replicas` in the "+
+				"catalogue, or scale it by hand once",
 				req.Workload)
 		}
 	case req.replaces() && seen.Paused:
-		return fmt.Sprintf("%s is paused, so nothing would be %s: resume it with `kubectl rollout resume` first", req.Workload, done(req.Operation))
+		return fmt.Sprintf("%s is paused, so nothing would be %s: resume it with `kubectl rollout resume` first",
+			req.Workload, pastTense(req.Operation))
 	case req.replaces() && seen.UpdateType == UpdateRolling && seen.Partition > 0:
-		return fmt.Sprintf("%s is held at partition %d by an unfinished rollout, so its lower pods would not be %s: finish that "+
-			"rollout (partition 0) first", req.Workload, seen.Partition, done(req.Operation))
+		return fmt.Sprintf("%s is held at partition %d by an unfinished rollout, so its lower pods would not be %s: "+
+			"finish that "+
+			"rollout (partition 0) first", req.Workload, seen.Partition, pastTense(req.Operation))
 	}
 	return ""
 }
 
-// Decide says what to do next for a request, from one look at its workload. It is level-based: it goes by what is seen alone, so that
-// a process that was killed at any point is followed by another that goes on from there. The request must have passed Validate.
+// Decide returns the next action for a request, from one snapshot of its workload. It is level-based: it depends only
+// on the snapshot, so that after a process was killed at any point another one can continue. The request must have
+// passed Validate.
 func Decide(req Request, seen Observed) NextAction {
 	d := decide(req, seen)
-	if d.Action == ActDelete && seen.HeldUp != "" {
-		return heldUp(req, seen, d)
+	if d.Action == ActDelete && seen.BlockedByBudget != "" {
+		return waitForBudget(req, seen, d)
 	}
 	return d
 }
@@ -88,91 +101,97 @@ func Decide(req Request, seen Observed) NextAction {
 func decide(req Request, seen Observed) NextAction {
 	switch {
 	case seen.Deleting:
-		return Fail(failure.New(failure.WorkloadFailed, "%s is being deleted by somebody else: nothing more is done to it", req.Workload))
+		return Fail(failure.New(failure.WorkloadFailed,
+			"%s is being deleted by another client: no further changes are made", req.Workload))
 	case seen.Claim == req.Claim:
-		return proceed(req, seen)
+		return decideHeld(req, seen)
 	case seen.Claim == "":
-		return free(req, seen)
+		return decideFree(req, seen)
 	case seen.Held:
 		return claimLost(req, seen)
 	case MayTakeOver(req.Claim, req.TakeOver, seen.Claim) && (seen.OriginalProblem != "" || seen.Rollout != ""):
-		return Fail(failure.New(failure.Refused, "%s", Refuses(req, seen)))
+		return Fail(failure.New(failure.Refused, "%s", RefusalReason(req, seen)))
 	case MayTakeOver(req.Claim, req.TakeOver, seen.Claim):
-		return takeOver(req, seen, fmt.Sprintf("take over from %s, which has ended", ParseHolder(seen.Claim).WorkflowID))
+		return takeOver(req, seen, fmt.Sprintf("take over from %s, which has ended",
+			ParseHolder(seen.Claim).WorkflowID))
 	}
-	return Claimed(req.Workload, req.Claim, seen.Claim)
+	return FailClaimed(req.Workload, req.Claim, seen.Claim)
 }
 
-func free(req Request, seen Observed) NextAction {
+func decideFree(req Request, seen Observed) NextAction {
 	switch {
 	case seen.Original != nil && !seen.Held:
-		return takeOver(req, seen, "give back first what an earlier release borrowed, whose claim somebody took away")
+		return takeOver(req, seen, "first restore what an earlier release borrowed; its claim was removed")
 	case seen.Ending != nil && seen.Original == nil:
-		// The claim was given back with the last write of this very operation; only its answer was not heard.
-		return answer(*seen.Ending)
+		// The last write of this operation released the claim; only its result was lost.
+		return actionOf(*seen.Ending)
 	case seen.Held:
 		return claimLost(req, seen)
 	}
 	return begin(req, seen)
 }
 
-// proceed decides on a workload that this operation holds.
-func proceed(req Request, seen Observed) NextAction {
+// decideHeld decides on a workload that this operation holds.
+func decideHeld(req Request, seen Observed) NextAction {
 	if seen.Original == nil {
-		problem := "it is gone"
+		problem := "it is missing"
 		if seen.OriginalProblem != "" {
 			problem = seen.OriginalProblem
 		}
-		return NextAction{Action: ActWrite, Reason: "give the claim back: what was saved cannot be read",
-			Write: &Write{Step: "fail", Held: seen.Claim, Release: true},
+		return NextAction{Action: ActWrite, Reason: "release the claim: the saved settings cannot be read",
+			Write: &Write{Step: "fail", ExpectedClaim: seen.Claim, Release: true},
 			Failure: failure.New(failure.WorkloadFailed,
-				"%s: somebody changed the annotation %s while it was being released (%s): look at its size and update settings by hand",
+				"%s: another client changed the annotation %s during the operation (%s): check its size and update "+
+					"settings by hand",
 				req.Workload, AnnotationOriginal, problem)}
 	}
 	if !seen.Original.Begun {
 		return begin(req, seen)
 	}
-	return operations[req.Operation].goOn(req, seen)
+	return operations[req.Operation].next(req, seen)
 }
 
 func begin(req Request, seen Observed) NextAction {
-	if reason := Refuses(req, seen); reason != "" {
+	if reason := RefusalReason(req, seen); reason != "" {
 		return abort(req, seen, failure.New(failure.Refused, "%s", reason))
 	}
 	return operations[req.Operation].begin(req, seen)
 }
 
-// hold is the write that takes the claim and saves what the operation has to know later; the caller adds the change itself.
-func hold(req Request, seen Observed, saved Original) *Write {
+// claimWrite returns the write that sets the claim and saves the workload's original state. The caller adds the change
+// itself.
+func claimWrite(req Request, seen Observed, saved Original) *Write {
 	saved.Operation, saved.Begun, saved.BegunAt = req.Operation, true, seen.Now.UTC()
 	if saved.FromRevision == "" {
 		saved.FromRevision = seen.Revision
 	}
-	if deploys(req.Operation) {
+	if setsVersion(req.Operation) {
 		saved.FromPackage, saved.Before = seen.Package, seen.Template
 	}
 	if req.Workload.WorkloadRef.Kind != KindDaemonSet {
 		saved.FromReplicas = new(seen.Replicas)
 	}
-	return &Write{Step: "begin", Held: seen.Claim, Fresh: true, Claim: req.Claim,
+	return &Write{Step: "begin", ExpectedClaim: seen.Claim, OnlyIfUnchanged: true, Claim: req.Claim,
 		Annotations: map[string]string{AnnotationOriginal: saved.String()}}
 }
 
 func claimLost(req Request, seen Observed) NextAction {
 	return Fail(failure.New(failure.ClaimLost,
-		"%s: somebody took this release's claim away (annotation %s): %s. Nothing more is done to it; look at its size and update settings by "+
-			"hand", req.Workload, AnnotationClaimedBy, HolderNow(req.Claim, seen.Claim)))
+		"%s: another client removed this release's claim (annotation %s): %s. No further changes are made; check its "+
+			"size and update settings "+
+			"by hand", req.Workload, AnnotationClaimedBy, CurrentHolder(req.Claim, seen.Claim)))
 }
 
-func answer(end Ending) NextAction {
+func actionOf(end Ending) NextAction {
 	if end.Failure != nil {
 		return Fail(end.Failure)
 	}
 	return NextAction{Action: ActDone, Reason: end.Result.Message, Result: end.Result}
 }
 
-// rolloutNamed says which rollout has saved something on a workload: its workflow, where that can be read.
-func rolloutNamed(saved string) string {
+// rolloutName returns the workflow ID of the rollout that saved its state on a workload, or the annotation's name if it
+// cannot be read.
+func rolloutName(saved string) string {
 	var s struct {
 		WorkflowID string `json:"workflowId"`
 	}

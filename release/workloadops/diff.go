@@ -6,7 +6,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// ActivityDiff says, without a write, what each request of a batch would change. PreflightRequest → DiffResult.
+// ActivityDiff computes, without a write, what each request of a batch would change. PreflightRequest → DiffResult.
 const ActivityDiff = "workload.Diff"
 
 // DiffResult has one entry for each request of the batch, in its order.
@@ -14,15 +14,15 @@ type DiffResult struct {
 	Workloads []Diff `json:"workloads"`
 }
 
-// Diff is what an operation would change on a workload as it is now.
+// Diff is what an operation would change on a workload in its current state.
 type Diff struct {
-	// Changes says whether anything would change.
+	// Changes is true if the operation would change anything.
 	Changes bool `json:"changes"`
-	// Summary is what would be done first, in a sentence, or why nothing would be.
+	// Summary is a sentence: the first change, or why there is none.
 	Summary string `json:"summary"`
-	// Unknown is what can't be known before the execution, "" when nothing is left open.
+	// Unknown is what cannot be known before the execution; "" if the diff is complete.
 	Unknown string `json:"unknown,omitempty"`
-	// FromReplicas and ToReplicas are the sizes now and in the end, absent for a kind without a size.
+	// FromReplicas and ToReplicas are the current and the final size, absent for a kind without a size.
 	FromReplicas *int32 `json:"fromReplicas,omitempty"`
 	ToReplicas   *int32 `json:"toReplicas,omitempty"`
 	// Pods is how many pods would be replaced.
@@ -38,15 +38,15 @@ type FieldChange struct {
 	// From and To are its values, "" where there is none.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Hidden says that the values may be secret, and aren't told.
+	// Hidden means that the values may be secret and are left out.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
-// NotFetched stands in a diff for what is known once a package was fetched.
+// NotFetched is the placeholder for a value that is known once the package is fetched.
 const NotFetched = "(known once the package is fetched)"
 
-// DiffOf says what an operation would change, from its first decision on a workload as it is. template are the fields that the decision's write
-// would change, as the API server has it.
+// DiffOf returns what an operation would change, from its first decision on the workload's current state. template are
+// the fields that the decision's write would change, according to the API server's dry run.
 func DiffOf(req Request, seen Observed, d NextAction, template []FieldChange) Diff {
 	out := Diff{Summary: d.Reason, FromReplicas: sizeOf(req, seen), ToReplicas: sizeOf(req, seen)}
 	switch d.Action {
@@ -54,32 +54,32 @@ func DiffOf(req Request, seen Observed, d NextAction, template []FieldChange) Di
 		out.Summary = d.Result.Message
 		return out
 	case ActFail:
-		out.Unknown = "nothing would be done as it is now, so what an execution would change once that is over isn't known"
+		out.Unknown = "nothing would be done in its current state; what an execution would change later isn't known"
 		return out
-	case ActWait, ActLook, ActDelete:
+	case ActWait, ActReadPods, ActDelete:
 		out.Unknown = "what comes after that"
 		return out
 	case ActWrite:
 	}
-	if d.Result != nil { // the first write is the last: nothing but a claim is given back
+	if d.Result != nil { // the first write is the last: it only releases the claim
 		return out
 	}
 	out.Changes = true
 	if out.ToReplicas != nil {
-		out.ToReplicas = new(comesTo(req, seen))
+		out.ToReplicas = new(finalSize(req, seen))
 	}
 	out.Template = template
-	if req.replaces() && !req.stops() {
+	if req.replaces() && !req.scalesToZero() {
 		out.Pods = replacedPods(req, seen)
 	}
 	if req.Package != nil && req.Package.SHA256 == "" {
-		out.fetchedLater(seen)
+		out.noteUnfetched(seen)
 	}
 	return out
 }
 
-// comesTo is the size that the workload has in the end.
-func comesTo(req Request, seen Observed) int32 {
+// finalSize returns the size that the workload has after the operation.
+func finalSize(req Request, seen Observed) int32 {
 	switch req.Operation {
 	case plan.Stop:
 		return 0
@@ -92,7 +92,8 @@ func comesTo(req Request, seen Observed) int32 {
 	return seen.Replicas
 }
 
-// replacedPods is how many pods are not of the template that the operation sets: where it is there already, those that its controller has not replaced yet.
+// replacedPods returns how many pods do not have the operation's template. If the template is already set, these are
+// the pods that the workload's controller has not replaced yet.
 func replacedPods(req Request, seen Observed) int32 {
 	if seen.Marker == req.Marker {
 		return max(0, seen.Replicas-seen.Updated)
@@ -100,13 +101,13 @@ func replacedPods(req Request, seen Observed) int32 {
 	return seen.Replicas
 }
 
-// fetchedLater says what of a package is known only once it was fetched.
-func (d *Diff) fetchedLater(seen Observed) {
+// noteUnfetched notes what is unknown until the package is fetched.
+func (d *Diff) noteUnfetched(seen Observed) {
 	d.Unknown = "the package's digest is known once it is fetched"
 	if seen.Package != "" {
 		d.Unknown = fmt.Sprintf("%s: if it is sha256:%s, which runs now, no pod is replaced", d.Unknown, seen.Package)
 	}
 }
 
-// DiffMarker stands for the marker of a task that isn't there.
+// DiffMarker is a placeholder for the marker of a task: a diff has no task.
 const DiffMarker = "(the task)"

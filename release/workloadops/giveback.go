@@ -10,25 +10,28 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// Restore decides how what an unfinished operation borrowed is given back and its claim released.
-// A workload that the request does not hold is left alone.
+// Restore decides how to restore what an unfinished operation borrowed and to release its claim. It does not change a
+// workload that the request does not hold.
 func Restore(req Request, seen Observed) NextAction {
 	if seen.Claim != req.Claim {
-		return NextAction{Action: ActDone, Reason: "nothing to give back",
-			Result: &Result{Message: "nothing to give back: this release does not hold the workload"}}
+		return NextAction{Action: ActDone, Reason: "nothing to restore",
+			Result: &Result{Message: "nothing to restore: this release does not hold the workload"}}
 	}
 	message := "the claim is released; nothing was borrowed"
-	w, notes := giveBack(seen, "restore")
+	w, notes := restoreWrite(seen, "restore")
 	if len(w.Settings) > 0 {
-		message = "its own update settings are given back and the claim is released"
+		message = "its own update settings are restored and the claim is released"
 	}
 	if seen.OriginalProblem != "" {
-		message = "the claim is released, but what was saved cannot be read: look at its size and update settings by hand"
+		message = "the claim is released, but the saved settings cannot be read: check its size and update settings " +
+			"by hand"
 	}
-	return NextAction{Action: ActWrite, Reason: message, Write: w, Result: &Result{Message: message + notes, Changed: true}}
+	return NextAction{Action: ActWrite, Reason: message, Write: w,
+		Result: &Result{Message: message + notes, Changed: true}}
 }
 
-// finish ends the operation well, giving back first what is held.
+// finish ends the operation with success. If it holds the workload, the last write restores what was borrowed and
+// releases the claim.
 func finish(req Request, seen Observed, result Result) NextAction {
 	if o := seen.Original; o != nil && o.Begun {
 		result.Changed = result.Changed || o.Changed
@@ -46,39 +49,42 @@ func finish(req Request, seen Observed, result Result) NextAction {
 	if seen.Claim != req.Claim {
 		return NextAction{Action: ActDone, Reason: result.Message, Result: &result}
 	}
-	w, notes := giveBack(seen, "end")
+	w, notes := restoreWrite(seen, "end")
 	result.Message += notes
 	return NextAction{Action: ActWrite, Reason: result.Message, Write: w, Result: &result}
 }
 
-// abort ends the operation badly, giving back first what is held: the size and the template stay as they are.
+// abort ends the operation with a failure. If it holds the workload, the last write restores what was borrowed and
+// releases the claim; the size and the template stay unchanged.
 func abort(req Request, seen Observed, e *failure.Error) NextAction {
 	if seen.Claim != req.Claim {
 		return Fail(e)
 	}
-	w, notes := giveBack(seen, "fail")
+	w, notes := restoreWrite(seen, "fail")
 	e.Message += notes
 	if o := seen.Original; o != nil && o.Begun {
 		e.Effect = &failure.Effect{Changed: o.Changed, FromRevision: o.FromRevision, ToRevision: seen.Revision,
-			FromReplicas: o.FromReplicas, ToReplicas: sizeOf(req, seen), FromPackage: o.FromPackage, ToPackage: packageOf(req, seen),
-			Before: o.Before, After: seen.Template}
+			FromReplicas: o.FromReplicas, ToReplicas: sizeOf(req, seen), FromPackage: o.FromPackage,
+			ToPackage: packageOf(req, seen),
+			Before:    o.Before, After: seen.Template}
 	}
 	return NextAction{Action: ActWrite, Reason: e.Message, Write: w, Failure: e}
 }
 
-// takeOver gives back what somebody else borrowed and puts this operation's claim in place of theirs, in one write.
+// takeOver restores what the previous holder borrowed and replaces its claim with this operation's, in one write.
 func takeOver(req Request, seen Observed, reason string) NextAction {
-	w, _ := giveBack(seen, "take-over")
-	w.Release, w.Claim, w.Fresh = false, req.Claim, true
+	w, _ := restoreWrite(seen, "take-over")
+	w.Release, w.Claim, w.OnlyIfUnchanged = false, req.Claim, true
 	w.Remove = slices.DeleteFunc(w.Remove, func(name string) bool { return name == AnnotationOriginal })
 	w.Annotations[AnnotationOriginal] = Original{Operation: req.Operation, BegunAt: seen.Now.UTC()}.String()
 	return write(reason, w)
 }
 
-// giveBack is the write that gives everything back and releases the claim. A setting that is no longer what was lent was changed by
-// somebody else meanwhile: theirs stays, and the notes say so.
-func giveBack(seen Observed, step string) (w *Write, notes string) {
-	w = &Write{Step: step, Held: seen.Claim, Release: true, Annotations: map[string]string{}, Remove: []string{AnnotationOriginal}}
+// restoreWrite returns the write that restores all borrowed settings and releases the claim. A setting that no longer
+// has the borrowed value was changed by another client: it stays, and the notes report it.
+func restoreWrite(seen Observed, step string) (w *Write, notes string) {
+	w = &Write{Step: step, ExpectedClaim: seen.Claim, Release: true, Annotations: map[string]string{},
+		Remove: []string{AnnotationOriginal}}
 	o := seen.Original
 	if o == nil {
 		return w, ""
@@ -86,31 +92,33 @@ func giveBack(seen Observed, step string) (w *Write, notes string) {
 	var foreign []string
 	for _, b := range o.Borrowed {
 		switch now := seen.Settings[b.Path]; {
-		case SameJSON(now, b.Lent):
-			w.Settings = append(w.Settings, Setting{Path: b.Path, Value: b.Own, Was: now})
+		case SameJSON(now, b.Temporary):
+			w.Settings = append(w.Settings, Setting{Path: b.Path, Value: b.Own, Expected: now})
 		case !SameJSON(now, b.Own):
 			foreign = append(foreign, b.Path)
 		}
 	}
 	if len(foreign) > 0 {
-		notes = fmt.Sprintf("; somebody else changed %s meanwhile, which is left as it is", strings.Join(foreign, " and "))
+		notes = fmt.Sprintf("; another client changed %s meanwhile, which is left unchanged",
+			strings.Join(foreign, " and "))
 	}
 	markSize(seen, w)
 	return w, notes
 }
 
-// markSize leaves on the workload what a later START or STOP has to know of its size (AnnotationReplicas, AnnotationLeftAt).
+// markSize writes on the workload what a later START or STOP needs to know of its size (AnnotationReplicas,
+// AnnotationLeftAt).
 func markSize(seen Observed, w *Write) {
 	o := seen.Original
 	if o.Size == nil {
 		return
 	}
-	foreign := o.Asked != nil && *o.Asked != seen.Replicas
+	foreign := o.Requested != nil && *o.Requested != seen.Replicas
 	switch {
 	case seen.Replicas == 0:
 		w.Annotations[AnnotationReplicas] = strconv.Itoa(int(*o.Size))
 		w.Remove = append(w.Remove, AnnotationLeftAt)
-	case foreign, o.grows() && seen.Replicas >= *o.Size:
+	case foreign, o.scalesUp() && seen.Replicas >= *o.Size:
 		w.Remove = append(w.Remove, AnnotationReplicas, AnnotationLeftAt)
 	default:
 		w.Annotations[AnnotationReplicas] = strconv.Itoa(int(*o.Size))
@@ -118,20 +126,20 @@ func markSize(seen Observed, w *Write) {
 	}
 }
 
-// grows says whether the operation brings the workload to a size, rather than to none.
-func (o Original) grows() bool {
+// scalesUp reports whether the operation's target size is positive.
+func (o Original) scalesUp() bool {
 	return o.Operation == plan.Start || o.Operation == plan.Restore && o.Target != nil && *o.Target > 0
 }
 
-// packageOf is the code package that the workload runs, where that is the operation's business.
+// packageOf returns the code package that the workload runs, "" if the operation does not change it.
 func packageOf(req Request, seen Observed) string {
-	if !deploys(req.Operation) {
+	if !setsVersion(req.Operation) {
 		return ""
 	}
 	return seen.Package
 }
 
-// sizeOf is the workload's size, nil for a kind that has none.
+// sizeOf returns the workload's size, nil for a kind without a size.
 func sizeOf(req Request, seen Observed) *int32 {
 	if req.Workload.WorkloadRef.Kind == KindDaemonSet {
 		return nil

@@ -20,29 +20,33 @@ const (
 const (
 	// AnnotationClaimedBy holds the workflow, run and engine that are releasing the workload: Holder.String().
 	AnnotationClaimedBy = "slipway.io/claimed-by"
-	// LabelClaimed marks a claimed workload, and every other object that a rollout borrows or makes, so that one filtered watch per party
-	// and kind sees all that rollouts and other operations on workloads hold (SelectClaimed).
+	// LabelClaimed marks a claimed workload, and every other object that a rollout borrows or creates. One filtered
+	// watch per party and kind (SelectClaimed) therefore covers everything that rollouts and other operations hold.
 	LabelClaimed      = "slipway.io/claimed"
 	LabelClaimedValue = "true"
 	SelectClaimed     = LabelClaimed + "=" + LabelClaimedValue
-	// LabelClaimedServing is its value on a Deployment that an operation on a serving holds. SelectClaimed leaves it out: servings have a watch of their own.
+	// LabelClaimedServing is the label's value on a Deployment that an operation on a serving holds. SelectClaimed
+	// excludes it: servings have their own watch.
 	LabelClaimedServing = "serving"
-	// AnnotationReplicas remembers the size of a workload that STOP scaled to zero.
+	// AnnotationReplicas stores the size of a workload that STOP scaled to zero.
 	AnnotationReplicas = "slipway.io/replicas"
-	// AnnotationLeftAt stands beside AnnotationReplicas on a workload that an unfinished START or STOP left half way: the size it was left at.
-	// The remembered size counts only while the workload has no pods or still has that size; once somebody else scales it, theirs counts.
+	// AnnotationLeftAt is set together with AnnotationReplicas on a workload that an unfinished START or STOP left at
+	// an intermediate size: that size. The stored size is valid only while the workload has no pods or still has that
+	// size; after another client scales it, it is stale.
 	AnnotationLeftAt = "slipway.io/left-at"
-	// AnnotationOriginal holds, as JSON, what the running operation borrowed from the workload, to be given back at its end.
+	// AnnotationOriginal holds, as JSON, what the running operation borrowed from the workload and restores at its end.
 	AnnotationOriginal = "slipway.io/original"
-	// AnnotationRestartedBy is stamped on the pod template by RESTART.
+	// AnnotationRestartedBy is set on the pod template by RESTART.
 	AnnotationRestartedBy = "slipway.io/restarted-by"
-	// AnnotationDeployed stands on a pod template, and so on its pods, that a deploy made: the marker of what was deployed.
+	// AnnotationDeployed is set by a deploy on the pod template, and so on its pods: the marker of what was deployed.
 	AnnotationDeployed = source.AnnotationDeployed
-	// AnnotationRollout is what a rollout has saved on a workload, from its first write to its last (rollout.AnnotationSaved).
+	// AnnotationRollout is what a rollout has saved on a workload, from its first write to its last
+	// (rollout.AnnotationSaved).
 	AnnotationRollout = "slipway.io/rollout"
-	// LabelRollout stands on a workload as long as AnnotationRollout does, with a digest of the claim under which that was saved. Without it, or with
-	// another's, the annotation is a stale copy: ReplicaSets keep copies of their Deployment's annotations, and kubectl rollout undo brings them back
-	// long after the rollout; labels stay as they are.
+	// LabelRollout is set on a workload together with AnnotationRollout. Its value is a digest of the claim under which
+	// the annotation was written. Without the label, or with another value, the annotation is a stale copy: ReplicaSets
+	// keep copies of their Deployment's annotations, and kubectl rollout undo restores them long after the rollout; it
+	// does not change labels.
 	LabelRollout = "slipway.io/rollout"
 )
 
@@ -53,7 +57,7 @@ const (
 	UpdateOnDelete = "OnDelete"
 )
 
-// Settings that an operation may borrow, by the path at which they stand in the object.
+// Settings that an operation may borrow, as JSON Pointers into the object.
 const (
 	PathDeploymentUnavailable = "/spec/strategy/rollingUpdate/maxUnavailable"
 	PathDeploymentSurge       = "/spec/strategy/rollingUpdate/maxSurge"
@@ -62,16 +66,17 @@ const (
 	PathUpdateSurge           = "/spec/updateStrategy/rollingUpdate/maxSurge"
 )
 
-// gateLength is how many characters of the digest a gate has.
+// gateLength is the length of a gate, in characters of the digest.
 const gateLength = 16
 
-// Gate is an opaque token of what a person approves: whoever approves sends back what they saw, and what has changed since has another one.
+// Gate returns an opaque token for the state that an approver approves. The approver sends it back; if the state has
+// changed since, the gate differs.
 func Gate(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])[:gateLength]
 }
 
-// IsGate says whether a text can ever have been a gate.
+// IsGate reports whether a text has the form of a gate.
 func IsGate(text string) bool {
 	_, err := hex.DecodeString(text)
 	return err == nil && len(text) == gateLength

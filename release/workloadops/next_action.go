@@ -9,121 +9,123 @@ import (
 	"slipway.io/slipway/release/failure"
 )
 
-// Action is what is to be done next.
+// Action is the kind of the next action.
 type Action string
 
 // The actions that operations and rollouts have in common.
 const (
-	// ActWrite makes NextAction.Write, which may end the job.
+	// ActWrite performs NextAction.Write, which may end the job.
 	ActWrite Action = "write"
-	// ActDelete deletes the pods of NextAction.Delete, each only as it was seen.
+	// ActDelete deletes the pods of NextAction.Delete, each only at the version that was read.
 	ActDelete Action = "delete"
-	// ActLook asks for the workload's pods: the next snapshot must have PodsSeen.
-	ActLook Action = "look"
+	// ActReadPods requests the workload's pods: the next snapshot must have PodsSeen.
+	ActReadPods Action = "look"
 	// ActWait waits until something changes.
 	ActWait Action = "wait"
-	// ActDone ends the job well.
+	// ActDone ends the job with success.
 	ActDone Action = "done"
-	// ActFail ends it with Failure.
+	// ActFail ends the job with Failure.
 	ActFail Action = "fail"
 )
 
-// NextAction is what to do next with a workload, and why.
+// NextAction is the next action on a workload, with its reason.
 type NextAction struct {
 	Action Action
-	// Reason is a sentence for people; it is what a heartbeat says.
+	// Reason is a sentence for users; heartbeats carry it.
 	Reason string
 	Write  *Write
 	Delete []Pod
-	// WatchPods says that it is the pods, not the workload, whose change ends the waiting.
+	// WatchPods means that a change of a pod, not of the workload, ends the wait.
 	WatchPods bool
-	// LookAgain is after how long the pods are to be looked at again though nothing changes; 0: no need.
-	LookAgain time.Duration
-	// Result and Failure are what an operation ends with, after the write where there is one.
+	// RecheckAfter is the time after which the pods are read again even if nothing changed; 0: never.
+	RecheckAfter time.Duration
+	// Result and Failure are the outcome of an operation that ends with this action (after its write, if any).
 	Result  *Result
 	Failure *failure.Error
 }
 
-// Ending is what the operation ends with; false when it goes on.
+// Ending returns the outcome of the operation; false if it continues.
 func (a NextAction) Ending() (Ending, bool) {
 	return Ending{Result: a.Result, Failure: a.Failure}, a.Result != nil || a.Failure != nil
 }
 
-// Write is one change of the workload, made as a whole or not at all.
+// Write is one atomic change of the workload.
 type Write struct {
-	// Step names the write; it is part of the failpoints' names.
+	// Step names the write; failpoint names contain it.
 	Step string
-	// Held is the claim that must be on the workload for the write to be made; "" none.
-	Held string
-	// Fresh says that the write may be made only on the very version that was seen.
-	Fresh bool
-	// Claim is the claim to set with its label, "" leaves them; Release takes both away.
+	// ExpectedClaim is a precondition of the write: the workload's claim; "" for none.
+	ExpectedClaim string
+	// OnlyIfUnchanged is a precondition of the write: the workload still has the version that was read.
+	OnlyIfUnchanged bool
+	// Claim is the claim to set, with its label; "" leaves them. Release removes both.
 	Claim   string
 	Release bool
-	// Annotations to set, and those to take away.
+	// Annotations are set; those in Remove are removed.
 	Annotations map[string]string
 	Remove      []string
-	// Labels to set, and those to take away, beside those of the claim.
+	// Labels are set and those in Unlabel removed, in addition to the claim's label.
 	Labels  map[string]string
 	Unlabel []string
-	// Replicas is the size to ask for, nil leaves it. WasReplicas is what it must be for the write to be made: a late write does not undo a
-	// later one.
-	Replicas    *int32
-	WasReplicas int32
-	Settings    []Setting
-	// Stamp is the marker to put on the pod template, "" leaves it.
+	// Replicas is the size to set, nil leaves it. ExpectedReplicas is a precondition of the write: the current size. It
+	// keeps a late write from undoing a later one.
+	Replicas         *int32
+	ExpectedReplicas int32
+	Settings         []Setting
+	// Stamp is the marker to set on the pod template, "" leaves it.
 	Stamp string
 	// Template is the pod template that a rollout sets, nil leaves it.
 	Template *Template
-	// KeepTemplate is the annotation under which a template is kept as JSON, "": none is. It is the one that stands, or that of the revision
-	// KeepRevision.
+	// KeepTemplate is the annotation that stores a pod template as JSON, "" for none: the current template, or the one
+	// of revision KeepRevision.
 	KeepTemplate string
 	KeepRevision string
 }
 
-// Setting is one field to set, by JSON Pointer; a Value that is empty or null takes the field away. Was is what it must be for the write to
-// be made; empty: it is not looked at.
+// Setting is one field to set, by JSON Pointer; an empty or null Value removes the field. Expected is a precondition of
+// the write: the field's current value; if it is empty, it is not checked.
 type Setting struct {
-	Path  string
-	Value json.RawMessage
-	Was   json.RawMessage
+	Path     string
+	Value    json.RawMessage
+	Expected json.RawMessage
 }
 
-// Template says where a pod template comes from.
+// Template is the source of a pod template.
 type Template struct {
-	// Revision is the revision that it is taken from; "": the request's Change is applied to that of the stable revision.
+	// Revision is the revision whose template is used; "": the request's Change is applied to the stable revision's
+	// template.
 	Revision string
 }
 
-// Next is an action that needs nothing but its reason.
+// Next returns an action that has only a reason.
 func Next(action Action, reason string) NextAction { return NextAction{Action: action, Reason: reason} }
 
-// Fail ends the job with a failure.
+// Fail returns an action that ends the job with a failure.
 func Fail(e *failure.Error) NextAction {
 	return NextAction{Action: ActFail, Reason: e.Message, Failure: e}
 }
 
-// Claimed fails a job whose workload another release holds.
-func Claimed(w catalog.Workload, ours, theirs string) NextAction {
-	e := failure.New(failure.Claimed, "%s is being released by %s: wait until that has ended or stop it, then run this again",
-		w, Told(ours, theirs))
+// FailClaimed returns an action that fails a job because another release holds its workload.
+func FailClaimed(w catalog.Workload, ours, theirs string) NextAction {
+	e := failure.New(failure.Claimed, "%s is being released by %s: wait until that has ended or stop it, then run "+
+		"this again",
+		w, HolderName(ours, theirs))
 	e.Holder = theirs
 	return Fail(e)
 }
 
-// HolderNow says who holds a workload whose claim was taken away from a release.
-func HolderNow(ours, claim string) string {
+// CurrentHolder describes who holds a workload whose claim a release has lost.
+func CurrentHolder(ours, claim string) string {
 	if claim == "" {
-		return "nobody holds it now"
+		return "no release holds it now"
 	}
-	return Told(ours, claim) + " holds it now"
+	return HolderName(ours, claim) + " holds it now"
 }
 
 func write(reason string, w *Write) NextAction {
 	return NextAction{Action: ActWrite, Reason: reason, Write: w}
 }
 
-// SameJSON says whether two JSON values mean the same; null and absent are one.
+// SameJSON reports whether two JSON values are equal; null and absent are equal.
 func SameJSON(a, b json.RawMessage) bool {
 	if AbsentJSON(a) || AbsentJSON(b) {
 		return AbsentJSON(a) == AbsentJSON(b)
@@ -131,7 +133,7 @@ func SameJSON(a, b json.RawMessage) bool {
 	return bytes.Equal(Canonical(a), Canonical(b))
 }
 
-// Canonical is JSON with its keys in order and without blanks; null for nothing, and what is no JSON as it is.
+// Canonical returns JSON with sorted keys and without blanks; null for an empty value, and invalid JSON unchanged.
 func Canonical(raw json.RawMessage) json.RawMessage {
 	var v any
 	if AbsentJSON(raw) {
@@ -144,5 +146,5 @@ func Canonical(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// AbsentJSON says whether a value says that a field is not set.
+// AbsentJSON reports whether a value means that a field is not set.
 func AbsentJSON(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }

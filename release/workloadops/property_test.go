@@ -27,17 +27,19 @@ func request(kind string, op plan.Operation, method plan.Method) workloadops.Req
 		code = &source.Package{SHA256: "0123456789abcdef", Bytes: 2048}
 	}
 	return workloadops.Request{
-		Package: code, Claim: ourClaim, Marker: marker, Operation: op, Method: method, DeadlineSeconds: 600, UnreachableBudgetSeconds: 120,
-		Workload: catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: kind, Name: "order"}},
+		Package: code, Claim: ourClaim, Marker: marker, Operation: op, Method: method, DeadlineSeconds: 600,
+		UnreachableBudgetSeconds: 120,
+		Workload: catalog.Workload{Namespace: "shop",
+			WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: kind, Name: "order"}},
 	}
 }
 
-// TestMain has the property tests try more than rapid's own 100 cases, unless somebody asks for another number.
+// TestMain makes the property tests run 5000 cases instead of rapid's 100, unless the flag rapid.checks is set.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	asked := false
-	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
-	if !asked {
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "rapid.checks" })
+	if !set {
 		if err := flag.Set("rapid.checks", "5000"); err != nil {
 			panic(err)
 		}
@@ -45,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// drawToy makes a random workload with random pods and settings.
+// drawToy returns a random workload with random pods and settings.
 func drawToy(t *rapid.T, kind string, replicas int32) *toyWorkload {
 	w := newToy(kind, replicas)
 	w.ordered = kind == workloadops.KindStatefulSet && rapid.Bool().Draw(t, "keeps its order")
@@ -55,14 +57,17 @@ func drawToy(t *rapid.T, kind string, replicas int32) *toyWorkload {
 	set := func(path, value string) { w.spec.settings[path] = json.RawMessage(value) }
 	switch kind {
 	case workloadops.KindDeployment:
-		w.spec.updateType = rapid.SampledFrom([]string{workloadops.UpdateRolling, workloadops.UpdateRolling, workloadops.UpdateRecreate}).Draw(t, "type")
+		w.spec.updateType = rapid.SampledFrom([]string{workloadops.UpdateRolling, workloadops.UpdateRolling,
+			workloadops.UpdateRecreate}).Draw(t, "type")
 		set(workloadops.PathDeploymentUnavailable, amount.Draw(t, "maxUnavailable"))
 		set(workloadops.PathDeploymentSurge, zero.Draw(t, "maxSurge"))
 	case workloadops.KindStatefulSet:
-		w.spec.updateType = rapid.SampledFrom([]string{workloadops.UpdateRolling, workloadops.UpdateOnDelete}).Draw(t, "type")
+		w.spec.updateType = rapid.SampledFrom([]string{workloadops.UpdateRolling, workloadops.UpdateOnDelete}).Draw(t,
+			"type")
 		set(workloadops.PathUpdateStrategy, `{"type":"`+w.spec.updateType+`"}`)
 	default:
-		w.spec.updateType = rapid.SampledFrom([]string{workloadops.UpdateRolling, workloadops.UpdateOnDelete}).Draw(t, "type")
+		w.spec.updateType = rapid.SampledFrom([]string{workloadops.UpdateRolling, workloadops.UpdateOnDelete}).Draw(t,
+			"type")
 		set(workloadops.PathUpdateUnavailable, amount.Draw(t, "maxUnavailable"))
 		set(workloadops.PathUpdateSurge, `0`)
 	}
@@ -74,7 +79,7 @@ func drawToy(t *rapid.T, kind string, replicas int32) *toyWorkload {
 	return w
 }
 
-// runner drives one operation as the activity does, and can be killed at any point.
+// runner drives one operation like the activity does, and can be killed at any point.
 type runner struct {
 	req      workloadops.Request
 	w        *toyWorkload
@@ -83,14 +88,14 @@ type runner struct {
 	withPods bool
 	result   *workloadops.Result
 	failure  string
-	// ghost is a decision of an attempt that was given up but still runs.
+	// ghost is a decision of an abandoned attempt that still runs.
 	ghost        *workloadops.NextAction
 	ghostVersion int
 	// sizeBefore is the size when it began.
 	sizeBefore int32
 }
 
-// step takes one look and does what is decided. die says whether the process is killed at that point.
+// step reads the workload once and carries out the decision. die reports whether the process is killed at that point.
 func (r *runner) step(die func(where string) bool) {
 	r.w.request = r.req
 	seen := r.w.look(r.withPods)
@@ -113,7 +118,7 @@ func (r *runner) step(die func(where string) bool) {
 		return
 	}
 	switch {
-	case d.Action == workloadops.ActLook:
+	case d.Action == workloadops.ActReadPods:
 		r.withPods = true
 	case !done:
 	case d.Result != nil:
@@ -123,7 +128,7 @@ func (r *runner) step(die func(where string) bool) {
 	}
 }
 
-// forget is what a killed process leaves behind: what it knew of holding the claim may be lost with it.
+// forget resets what a killed process loses: it no longer knows that it held the claim.
 func (r *runner) forget() { r.held, r.withPods = false, false }
 
 func (r *runner) apply(d workloadops.NextAction, version int) bool {
@@ -142,12 +147,14 @@ func (r *runner) apply(d workloadops.NextAction, version int) bool {
 	return true
 }
 
-// TestAnyCrash runs operations in a toy cluster whose parts move in any order, with the process killed anywhere and late decisions of killed attempts still
-// taking effect, and checks after every single move that the size, the settings and the number of pods out are as promised.
-func TestAnyCrash(t *testing.T) {
+// Operations run in a toy cluster whose parts act in any order; the process is killed at any point, and late decisions
+// of killed attempts still take effect. After every single move the size, the settings and the number of unavailable
+// pods are as specified.
+func TestOperation_KeepsItsInvariants_AfterAnyCrash(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]string{workloadops.KindDeployment, workloadops.KindStatefulSet, workloadops.KindDaemonSet}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]string{workloadops.KindDeployment, workloadops.KindStatefulSet,
+			workloadops.KindDaemonSet}).Draw(t, "kind")
 		operations := []plan.Operation{plan.Restart, plan.HTTPUploadDeploy, plan.Restore}
 		if kind != workloadops.KindDaemonSet {
 			operations = append(operations, plan.Start, plan.Stop)
@@ -171,13 +178,13 @@ func TestAnyCrash(t *testing.T) {
 	})
 }
 
-// drawRestoration draws what comes back: a template, a size, or both; from a size that may be none.
+// drawRestoration draws what is restored: a template, a size, or both. The current size may be 0.
 func drawRestoration(t *rapid.T, req *workloadops.Request, replicas *int32) {
 	r := &plan.Restoration{Task: "t0"}
 	sized := req.Workload.WorkloadRef.Kind != workloadops.KindDaemonSet
 	if sized && rapid.Bool().Draw(t, "sized") {
 		*replicas = int32(rapid.IntRange(0, 5).Draw(t, "size now"))
-		r.Replicas, r.Left = n(int32(rapid.IntRange(0, 5).Draw(t, "size before"))), n(*replicas)
+		r.Replicas, r.SizeAfter = n(int32(rapid.IntRange(0, 5).Draw(t, "size before"))), n(*replicas)
 	}
 	if r.Replicas == nil || rapid.Bool().Draw(t, "with a template") {
 		r.Template = &revision.Revision{Template: "before#"}
@@ -191,7 +198,7 @@ func checkRun(t *rapid.T, r *runner) {
 	r.sizeBefore = replicas
 	allowed := max(1, w.out())
 	if restore := r.req.Restore; restore != nil && restore.Replicas != nil {
-		allowed = max(allowed, 2) // the pod that comes up, and one that was out before
+		allowed = max(allowed, 2) // the pod that starts, and one that was unavailable before
 	}
 	sequential := r.req.Method == plan.Sequential && w.spec.updateType != workloadops.UpdateRecreate
 	kills := 0
@@ -204,7 +211,7 @@ func checkRun(t *rapid.T, r *runner) {
 	}
 	for moves := 0; r.result == nil; moves++ {
 		if moves > 2000 {
-			t.Fatalf("it does not come to an end: %+v", w.look(true))
+			t.Fatalf("it does not end: %+v", w.look(true))
 		}
 		switch m := rapid.IntRange(0, 9).Draw(t, "move"); {
 		case m < 4:
@@ -232,7 +239,8 @@ func checkRun(t *rapid.T, r *runner) {
 
 func checkEnd(t *rapid.T, r *runner, before string, first int, replicas int32) {
 	w := r.w
-	for _, name := range []string{workloadops.AnnotationClaimedBy, workloadops.AnnotationOriginal, workloadops.AnnotationLeftAt} {
+	for _, name := range []string{workloadops.AnnotationClaimedBy, workloadops.AnnotationOriginal,
+		workloadops.AnnotationLeftAt} {
 		if _, there := w.annotations[name]; there {
 			t.Fatalf("annotation %s is left", name)
 		}
@@ -248,7 +256,8 @@ func checkEnd(t *rapid.T, r *runner, before string, first int, replicas int32) {
 		}
 	case plan.Stop:
 		if len(w.pods) != 0 || w.annotations[workloadops.AnnotationReplicas] != fmt.Sprint(replicas) {
-			t.Fatalf("stopped with %d pods, remembering %q of %d", len(w.pods), w.annotations[workloadops.AnnotationReplicas], replicas)
+			t.Fatalf("stopped with %d pods, remembering %q of %d", len(w.pods),
+				w.annotations[workloadops.AnnotationReplicas], replicas)
 		}
 	case plan.Restart, plan.HTTPUploadDeploy:
 		for _, p := range w.pods {
@@ -278,7 +287,7 @@ func checkEnd(t *rapid.T, r *runner, before string, first int, replicas int32) {
 	w.spec.replicas = now
 }
 
-// checkRestored checks what a RESTORE has left, and says how many pods there should be.
+// checkRestored checks the outcome of a RESTORE and returns the expected number of pods.
 func checkRestored(t *rapid.T, r *runner, first int, replicas int32) int32 {
 	w, restore := r.w, r.req.Restore
 	if restore.Replicas != nil {
@@ -298,7 +307,8 @@ func checkRestored(t *rapid.T, r *runner, first int, replicas int32) int32 {
 			t.Fatalf("pod %s is of %s", p.name, p.marker)
 		}
 	}
-	if r.result.After == nil || r.result.After.Template != restore.Template.Template || r.result.Before == nil || r.result.Before.Template != "" {
+	if r.result.After == nil || r.result.After.Template != restore.Template.Template || r.result.Before == nil ||
+		r.result.Before.Template != "" {
 		t.Fatalf("the record says %+v to %+v", r.result.Before, r.result.After)
 	}
 	return replicas

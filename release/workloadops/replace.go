@@ -10,18 +10,19 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// replaces says whether a request replaces every pod by one of a template that it changes.
+// replaces reports whether the request changes the pod template, so that every pod is replaced.
 func (r Request) replaces() bool {
-	return r.Operation == plan.Restart || r.Operation == plan.HTTPUploadDeploy || r.Operation == plan.Restore && r.Restore.Template != nil
+	return r.Operation == plan.Restart || r.Operation == plan.HTTPUploadDeploy || r.Operation == plan.Restore &&
+		r.Restore.Template != nil
 }
 
-// deploys says whether an operation brings a version, which the workload may have already.
-func deploys(operation plan.Operation) bool {
+// setsVersion reports whether an operation sets a version, which the workload may already have.
+func setsVersion(operation plan.Operation) bool {
 	return operation.Deploys() || operation == plan.Restore
 }
 
-// done is what an operation that replaces pods has done to them, for sentences.
-func done(operation plan.Operation) string {
+// pastTense returns the past participle of an operation that replaces pods, for messages.
+func pastTense(operation plan.Operation) string {
 	switch operation {
 	case plan.Restart:
 		return "restarted"
@@ -31,8 +32,8 @@ func done(operation plan.Operation) string {
 	return "deployed"
 }
 
-// beginReplacing decides on the first change of RESTART and the deploys: that of the pod template, together with the settings that make the
-// workload's controller replace the pods the way that is asked for.
+// beginReplacing decides on the first change of RESTART and the deploys: it sets the pod template, together with the
+// settings that make the workload's controller replace the pods with the requested method.
 func beginReplacing(req Request, seen Observed) NextAction {
 	if seen.Lagging() && req.Workload.WorkloadRef.Kind == KindDaemonSet {
 		return wait(req, seen, "its controller has not counted its nodes yet")
@@ -42,25 +43,27 @@ func beginReplacing(req Request, seen Observed) NextAction {
 		return finish(req, seen, Result{Message: "nothing to do: it has no pods"})
 	}
 	if stamped && seen.Lagging() {
-		// The pods may all be new: what is not counted yet is no reason to take the workload once more.
+		// All pods may already be new: an outdated status is no reason to claim the workload again.
 		return wait(req, seen, "its controller has not seen the last change yet")
 	}
-	if stamped && replaced(seen) {
-		if deploys(req.Operation) {
-			return finish(req, seen, Result{Message: "nothing to do: it has " + req.what() + " already; " + readyOf(seen)})
+	if stamped && allReplaced(seen) {
+		if setsVersion(req.Operation) {
+			return finish(req, seen, Result{Message: "nothing to do: it has " + req.versionName() + " already; " +
+				readyOf(seen)})
 		}
-		return finish(req, seen, Result{Message: replacedAll(req, seen), Changed: true})
+		return finish(req, seen, Result{Message: replacedMessage(req, seen), Changed: true})
 	}
 	if req.Workload.WorkloadRef.Kind == KindDaemonSet && !seen.PodsSeen {
-		return Next(ActLook, "see which revision its pods are of")
+		return Next(ActReadPods, "see which revision its pods are of")
 	}
-	saved := Original{Changed: !stamped || req.Operation == plan.Restart, ByDeletion: byDeletion(req, seen), FromRevision: podRevision(req, seen, false)}
+	saved := Original{Changed: !stamped || req.Operation == plan.Restart, ByDeletion: byDeletion(req, seen),
+		FromRevision: podRevision(req, seen, false)}
 	saved.Borrowed = borrow(req, seen, saved.ByDeletion)
-	w := hold(req, seen, saved)
+	w := claimWrite(req, seen, saved)
 	for _, b := range saved.Borrowed {
-		w.Settings = append(w.Settings, Setting{Path: b.Path, Value: b.Lent, Was: b.Own})
+		w.Settings = append(w.Settings, Setting{Path: b.Path, Value: b.Temporary, Expected: b.Own})
 	}
-	if deploys(req.Operation) {
+	if setsVersion(req.Operation) {
 		if !stamped {
 			w.Template = &Template{}
 		}
@@ -68,7 +71,7 @@ func beginReplacing(req Request, seen Observed) NextAction {
 		if req.Operation == plan.Restore {
 			where = " back"
 		}
-		return write("put "+req.what()+where+", so that every pod is replaced", w)
+		return write("put "+req.versionName()+where+", so that every pod is replaced", w)
 	}
 	if !stamped {
 		w.Stamp = req.Marker
@@ -76,9 +79,10 @@ func beginReplacing(req Request, seen Observed) NextAction {
 	return write("mark its pod template, so that every pod is replaced", w)
 }
 
-// byDeletion says whether this operation has to delete the pods itself. A workload's controller does it by itself, with two exceptions: it
-// replaces nothing when its update type is OnDelete; and a StatefulSet's begins with the largest ordinal whatever the state of the others,
-// so that SEQUENTIAL would have two pods out when one is not ready to begin with, and PARALLEL is beyond it.
+// byDeletion reports whether this operation has to delete the pods itself. Normally the workload's controller does,
+// with two exceptions. With update type OnDelete it replaces nothing. A StatefulSet's controller begins with the
+// largest ordinal whatever the state of the other pods: if one is not ready, SEQUENTIAL would have two pods out, and
+// PARALLEL is not supported.
 func byDeletion(req Request, seen Observed) bool {
 	if seen.UpdateType == UpdateOnDelete {
 		return true
@@ -97,86 +101,92 @@ func borrow(req Request, seen Observed, byDeletion bool) []Borrowed {
 	none := json.RawMessage(`0`)
 	switch req.Workload.WorkloadRef.Kind {
 	case KindDeployment:
-		return lend(seen, Borrowed{Path: PathDeploymentUnavailable, Lent: unavailable}, Borrowed{Path: PathDeploymentSurge, Lent: none})
+		return changedSettings(seen, Borrowed{Path: PathDeploymentUnavailable, Temporary: unavailable},
+			Borrowed{Path: PathDeploymentSurge, Temporary: none})
 	case KindDaemonSet:
-		return lend(seen, Borrowed{Path: PathUpdateUnavailable, Lent: unavailable}, Borrowed{Path: PathUpdateSurge, Lent: none})
+		return changedSettings(seen, Borrowed{Path: PathUpdateUnavailable, Temporary: unavailable},
+			Borrowed{Path: PathUpdateSurge, Temporary: none})
 	}
 	switch {
 	case byDeletion:
-		// Its controller would delete pods beside us, by name, and might hit one that has just come: it has to hold still.
-		return lend(seen, Borrowed{Path: PathUpdateStrategy, Lent: json.RawMessage(`{"type":"` + UpdateOnDelete + `"}`)})
+		// The controller would also delete pods, by name, and might hit a new one: OnDelete keeps it from doing so.
+		return changedSettings(seen, Borrowed{Path: PathUpdateStrategy,
+			Temporary: json.RawMessage(`{"type":"` + UpdateOnDelete + `"}`)})
 	case len(seen.Settings[PathUpdateUnavailable]) > 0:
-		return lend(seen, Borrowed{Path: PathUpdateUnavailable, Lent: json.RawMessage(`1`)})
+		return changedSettings(seen, Borrowed{Path: PathUpdateUnavailable, Temporary: json.RawMessage(`1`)})
 	}
 	return nil
 }
 
-// lend keeps of the wanted settings those that differ from what they are, with what they are.
-func lend(seen Observed, wanted ...Borrowed) []Borrowed {
+// changedSettings returns those of the wanted settings that differ from the current ones, together with the current
+// values.
+func changedSettings(seen Observed, wanted ...Borrowed) []Borrowed {
 	var out []Borrowed
 	for _, b := range wanted {
 		b.Own = seen.Settings[b.Path]
-		if !SameJSON(b.Own, b.Lent) {
+		if !SameJSON(b.Own, b.Temporary) {
 			out = append(out, b)
 		}
 	}
 	return out
 }
 
-func goOnReplacing(req Request, seen Observed) NextAction {
+func continueReplacing(req Request, seen Observed) NextAction {
 	if seen.Marker != req.Marker {
-		return changedTemplate(req, seen)
+		return failTemplateChanged(req, seen)
 	}
 	if seen.Replicas == 0 && !seen.Lagging() {
-		return finish(req, seen, Result{Message: withoutPods(req, seen)})
+		return finish(req, seen, Result{Message: noPodsMessage(req, seen)})
 	}
 	if seen.Original.ByDeletion {
-		return goOnDeleting(req, seen)
+		return continueDeleting(req, seen)
 	}
-	if !replaced(seen) {
-		return wait(req, seen, replacing(req, seen))
+	if !allReplaced(seen) {
+		return wait(req, seen, replacingMessage(req, seen))
 	}
-	return ended(req, seen)
+	return finishReplacing(req, seen)
 }
 
-// changedTemplate ends an operation whose template somebody else has changed meanwhile.
-func changedTemplate(req Request, seen Observed) NextAction {
+// failTemplateChanged fails an operation whose pod template another client has changed.
+func failTemplateChanged(req Request, seen Observed) NextAction {
 	return abort(req, seen, failure.New(failure.WorkloadFailed,
-		"%s: somebody else changed its pod template while it was being %s (an undo?): see what runs there, then execute %s again",
-		req.Workload, done(req.Operation), req.Operation))
+		"%s: another client changed its pod template while it was being %s (an undo?): check what runs there, then "+
+			"execute %s again",
+		req.Workload, pastTense(req.Operation), req.Operation))
 }
 
-// ended gives the answer of a RESTART whose numbers are complete, once the old pods are gone.
-func ended(req Request, seen Observed) NextAction {
+// finishReplacing ends an operation whose pods are all new according to the status, once the old pods are deleted.
+func finishReplacing(req Request, seen Observed) NextAction {
 	kind := req.Workload.WorkloadRef.Kind
 	if kind == KindDaemonSet || kind == KindDeployment && seen.Terminating == nil {
 		if !seen.PodsSeen {
-			return Next(ActLook, "see whether an old pod is left")
+			return Next(ActReadPods, "see whether an old pod is left")
 		}
-		if n := onTheirWayOut(seen); n > 0 {
-			d := wait(req, seen, fmt.Sprintf("%s, %s still on the way out", readyOf(seen), pods(n)))
+		if n := terminatingPods(seen); n > 0 {
+			d := wait(req, seen, fmt.Sprintf("%s, %s still terminating", readyOf(seen), podsAre(n)))
 			d.WatchPods = true
 			return d
 		}
 	}
-	message := replacedAll(req, seen)
+	message := replacedMessage(req, seen)
 	if seen.UpdateType == UpdateRecreate {
 		message += "; its update type is Recreate, so all of them went down before new ones came up"
 	}
 	return finish(req, seen, Result{Message: message, ToRevision: podRevision(req, seen, true)})
 }
 
-// replaced says, by the numbers of the status, that every pod is of the newest template and ready and no other is left.
-func replaced(seen Observed) bool {
+// allReplaced reports whether, according to the status, every pod has the newest template and is ready, and no other
+// pod is left.
+func allReplaced(seen Observed) bool {
 	return seen.ready() && seen.Updated >= seen.Replicas && seen.Total <= seen.Updated && !seen.terminating()
 }
 
-func onTheirWayOut(seen Observed) int32 {
+func terminatingPods(seen Observed) int32 {
 	return seen.CountPods(func(p Pod) bool { return p.Deleting })
 }
 
-// podRevision is the revision of a DaemonSet's pods, made by this operation or before it, since the object itself does not name one. Others:
-// "".
+// podRevision returns the revision of a DaemonSet's pods, read from the pods since the object itself names none: with
+// made, of the pods that this operation created, otherwise of the older ones. It is "" for other kinds.
 func podRevision(req Request, seen Observed, made bool) string {
 	if req.Workload.WorkloadRef.Kind != KindDaemonSet {
 		return ""
@@ -189,41 +199,43 @@ func podRevision(req Request, seen Observed, made bool) string {
 	return ""
 }
 
-func replacedAll(req Request, seen Observed) string {
-	if deploys(req.Operation) {
-		return done(req.Operation) + " " + req.what() + ": " + readyOf(seen)
+func replacedMessage(req Request, seen Observed) string {
+	if setsVersion(req.Operation) {
+		return pastTense(req.Operation) + " " + req.versionName() + ": " + readyOf(seen)
 	}
-	return done(req.Operation) + ": " + readyOf(seen)
+	return pastTense(req.Operation) + ": " + readyOf(seen)
 }
 
-// withoutPods is the end of an operation whose workload has no pods that could be replaced.
-func withoutPods(req Request, seen Observed) string {
+// noPodsMessage returns the result message of an operation whose workload has no pods to replace.
+func noPodsMessage(req Request, seen Observed) string {
 	if from := seen.Original.FromReplicas; from == nil || *from > 0 {
-		return done(req.Operation) + ": somebody else scaled it to zero meanwhile, so it has no pods"
+		return pastTense(req.Operation) + ": another client scaled it to zero meanwhile, so it has no pods"
 	}
-	return done(req.Operation) + " " + req.what() + ": it has no pods, and those that START brings up have it"
+	return pastTense(req.Operation) + " " + req.versionName() +
+		": it has no pods, and those that START brings up have it"
 }
 
-func replacing(req Request, seen Observed) string {
+func replacingMessage(req Request, seen Observed) string {
 	updated := min(seen.Updated, seen.Replicas)
 	if seen.Lagging() {
 		updated = 0
 	}
-	text := fmt.Sprintf("%s, %d of %d %s", readyOf(seen), updated, seen.Replicas, done(req.Operation))
+	text := fmt.Sprintf("%s, %d of %d %s", readyOf(seen), updated, seen.Replicas, pastTense(req.Operation))
 	if seen.terminating() && updated == seen.Replicas {
-		text += fmt.Sprintf(", %s still on the way out", pods(*seen.Terminating))
+		text += fmt.Sprintf(", %s still terminating", podsAre(*seen.Terminating))
 	}
 	return text
 }
 
-// goOnDeleting decides on an operation that deletes the pods itself. Only pods that were not made from the marked template are deleted, and
-// only after the workload's controller has seen that template, so that no pod is taken twice.
-func goOnDeleting(req Request, seen Observed) NextAction {
+// continueDeleting decides on an operation that deletes the pods itself. It deletes only pods that were not created
+// from the marked template, and only after the workload's controller has seen that template, so that no pod is replaced
+// twice.
+func continueDeleting(req Request, seen Observed) NextAction {
 	if seen.Lagging() {
 		return wait(req, seen, "its controller has not seen the change yet")
 	}
 	if !seen.PodsSeen {
-		return Next(ActLook, "see which pods are still to be "+done(req.Operation))
+		return Next(ActReadPods, "see which pods are still to be "+pastTense(req.Operation))
 	}
 	old := oldPods(req, seen)
 	next := old
@@ -231,20 +243,22 @@ func goOnDeleting(req Request, seen Observed) NextAction {
 		next = nextPod(seen, old)
 	}
 	if len(next) > 0 {
-		return deletePods(next, "delete %s, %d still to be %s", names(next), len(old), done(req.Operation))
+		return deletePods(next, "delete %s, %d still to be %s", podNames(next), len(old), pastTense(req.Operation))
 	}
-	if len(old) > 0 || onTheirWayOut(seen) > 0 || alive(seen) < seen.Replicas || !seen.ready() || unavailable(seen) > 0 {
-		taken := max(0, seen.Replicas-int32(len(old))-max(0, seen.Replicas-alive(seen)))
-		d := wait(req, seen, fmt.Sprintf("%s, %d of %d %s", readyOf(seen), taken, seen.Replicas, done(req.Operation)))
+	if len(old) > 0 || terminatingPods(seen) > 0 || alivePods(seen) < seen.Replicas || !seen.ready() ||
+		unavailablePods(seen) > 0 {
+		taken := max(0, seen.Replicas-int32(len(old))-max(0, seen.Replicas-alivePods(seen)))
+		d := wait(req, seen, fmt.Sprintf("%s, %d of %d %s", readyOf(seen), taken, seen.Replicas,
+			pastTense(req.Operation)))
 		d.WatchPods = true
 		return d
 	}
-	return ended(req, seen)
+	return finishReplacing(req, seen)
 }
 
-// oldPods are the pods still to be deleted, in the order in which they are taken: those that are not ready first, since taking them puts no
-// further pod out (from the smallest ordinal, the order in which a StatefulSet makes them again); then from the largest ordinal, as a
-// StatefulSet's own update does.
+// oldPods returns the pods still to be deleted, in deletion order. Pods that are not ready come first, since deleting
+// them makes no further pod unavailable (smallest ordinal first, the order in which a StatefulSet creates them again).
+// The others follow, largest ordinal first, as in a StatefulSet's own update.
 func oldPods(req Request, seen Observed) []Pod {
 	old := slices.DeleteFunc(slices.Clone(seen.Pods), func(p Pod) bool { return p.Marker == req.Marker || !p.Alive() })
 	slices.SortFunc(old, func(a, b Pod) int {
@@ -262,26 +276,26 @@ func oldPods(req Request, seen Observed) []Pod {
 	return old
 }
 
-// nextPod is the one pod that SEQUENTIAL may take now, if any: one that is out already, else one of the ready ones when all the others are
-// there and ready.
+// nextPod returns the one pod that SEQUENTIAL may delete now, if any: an unready one, otherwise a ready one if all the
+// others exist and are ready.
 func nextPod(seen Observed, old []Pod) []Pod {
-	if len(old) == 0 || onTheirWayOut(seen) > 0 {
+	if len(old) == 0 || terminatingPods(seen) > 0 {
 		return nil
 	}
-	if old[0].Ready && (alive(seen) < seen.Replicas || unavailable(seen) > 0 || !seen.ready()) {
+	if old[0].Ready && (alivePods(seen) < seen.Replicas || unavailablePods(seen) > 0 || !seen.ready()) {
 		return nil
 	}
 	return old[:1]
 }
 
-// alive is the number of pods that are there and neither on their way out nor at their end.
-func alive(seen Observed) int32 { return seen.CountPods(Pod.Alive) }
+// alivePods returns the number of pods that are neither terminating nor finished.
+func alivePods(seen Observed) int32 { return seen.CountPods(Pod.Alive) }
 
-func unavailable(seen Observed) int32 {
+func unavailablePods(seen Observed) int32 {
 	return seen.CountPods(func(p Pod) bool { return p.Alive() && !p.Available })
 }
 
-func names(list []Pod) string {
+func podNames(list []Pod) string {
 	if len(list) == 1 {
 		return "pod " + list[0].Name
 	}

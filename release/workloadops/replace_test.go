@@ -14,12 +14,14 @@ import (
 
 func raw(text string) json.RawMessage { return json.RawMessage(text) }
 
-func TestRestartBorrows(t *testing.T) {
+func TestRestart_BorrowsUpdateSettings_ByKindAndMethod(t *testing.T) {
 	t.Parallel()
 	statefulSet := running(3)
-	statefulSet.Settings = map[string]json.RawMessage{workloadops.PathUpdateStrategy: raw(`{"type":"RollingUpdate","rollingUpdate":{"partition":0}}`)}
+	statefulSet.Settings = map[string]json.RawMessage{workloadops.PathUpdateStrategy: raw(
+		`{"type":"RollingUpdate","rollingUpdate":{"partition":0}}`)}
 	limited := statefulSet
-	limited.Settings = map[string]json.RawMessage{workloadops.PathUpdateStrategy: raw(`{}`), workloadops.PathUpdateUnavailable: raw(`2`)}
+	limited.Settings = map[string]json.RawMessage{workloadops.PathUpdateStrategy: raw(`{}`),
+		workloadops.PathUpdateUnavailable: raw(`2`)}
 	unready := statefulSet
 	unready.Available = 2
 	onDelete := statefulSet
@@ -27,9 +29,11 @@ func TestRestartBorrows(t *testing.T) {
 	recreate := running(3)
 	recreate.UpdateType = workloadops.UpdateRecreate
 	daemonSet := with(running(3), workloadops.Pod{Name: "d", Revision: "abc"})
-	daemonSet.Settings = map[string]json.RawMessage{workloadops.PathUpdateUnavailable: raw(`0`), workloadops.PathUpdateSurge: raw(`"10%"`)}
+	daemonSet.Settings = map[string]json.RawMessage{workloadops.PathUpdateUnavailable: raw(`0`),
+		workloadops.PathUpdateSurge: raw(`"10%"`)}
 	as := running(3)
-	as.Settings = map[string]json.RawMessage{workloadops.PathDeploymentUnavailable: raw(`1`), workloadops.PathDeploymentSurge: raw(`0`)}
+	as.Settings = map[string]json.RawMessage{workloadops.PathDeploymentUnavailable: raw(`1`),
+		workloadops.PathDeploymentSurge: raw(`0`)}
 	cases := map[string]struct {
 		reason     string
 		kind       string
@@ -38,22 +42,37 @@ func TestRestartBorrows(t *testing.T) {
 		settings   []workloadops.Setting
 		byDeletion bool
 	}{
-		"Deployment, one by one": {"one pod out, none beyond the size", workloadops.KindDeployment, plan.Sequential, running(3), []workloadops.Setting{
-			{Path: workloadops.PathDeploymentUnavailable, Value: raw(`1`), Was: raw(`"25%"`)}, {Path: workloadops.PathDeploymentSurge, Value: raw(`0`), Was: raw(`"25%"`)}}, false},
-		"Deployment, all at once": {"all pods out, none beyond the size", workloadops.KindDeployment, plan.Parallel, running(3), []workloadops.Setting{
-			{Path: workloadops.PathDeploymentUnavailable, Value: raw(`"100%"`), Was: raw(`"25%"`)}, {Path: workloadops.PathDeploymentSurge, Value: raw(`0`), Was: raw(`"25%"`)}}, false},
-		"as it is":                {"what is as it should be is not borrowed", workloadops.KindDeployment, plan.Sequential, as, nil, false},
-		"Recreate":                {"a type Recreate is handled as such", workloadops.KindDeployment, plan.Sequential, recreate, nil, false},
-		"StatefulSet, one by one": {"its own update takes one pod at a time", workloadops.KindStatefulSet, plan.Sequential, statefulSet, nil, false},
-		"StatefulSet that takes more": {"a limit of its own is borrowed", workloadops.KindStatefulSet, plan.Sequential, limited, []workloadops.Setting{
-			{Path: workloadops.PathUpdateUnavailable, Value: raw(`1`), Was: raw(`2`)}}, false},
-		"StatefulSet, all at once": {"pods are deleted, and its own update holds still: it would delete beside us, by name", workloadops.KindStatefulSet, plan.Parallel, statefulSet, []workloadops.Setting{
-			{Path: workloadops.PathUpdateStrategy, Value: raw(`{"type":"OnDelete"}`), Was: statefulSet.Settings[workloadops.PathUpdateStrategy]}}, true},
-		"StatefulSet with a pod out": {"its own update would take a second pod: it holds still meanwhile", workloadops.KindStatefulSet, plan.Sequential, unready, []workloadops.Setting{
-			{Path: workloadops.PathUpdateStrategy, Value: raw(`{"type":"OnDelete"}`), Was: statefulSet.Settings[workloadops.PathUpdateStrategy]}}, true},
-		"StatefulSet, OnDelete": {"it replaces nothing by itself", workloadops.KindStatefulSet, plan.Sequential, onDelete, nil, true},
-		"DaemonSet, one by one": {"one node at a time, none twice", workloadops.KindDaemonSet, plan.Sequential, daemonSet, []workloadops.Setting{
-			{Path: workloadops.PathUpdateUnavailable, Value: raw(`1`), Was: raw(`0`)}, {Path: workloadops.PathUpdateSurge, Value: raw(`0`), Was: raw(`"10%"`)}}, false},
+		"Deployment, one by one": {"one pod unavailable, none beyond the size", workloadops.KindDeployment,
+			plan.Sequential, running(3), []workloadops.Setting{
+				{Path: workloadops.PathDeploymentUnavailable, Value: raw(`1`), Expected: raw(`"25%"`)},
+				{Path: workloadops.PathDeploymentSurge, Value: raw(`0`), Expected: raw(`"25%"`)}}, false},
+		"Deployment, all at once": {"all pods unavailable, none beyond the size", workloadops.KindDeployment,
+			plan.Parallel, running(3), []workloadops.Setting{
+				{Path: workloadops.PathDeploymentUnavailable, Value: raw(`"100%"`), Expected: raw(`"25%"`)},
+				{Path: workloadops.PathDeploymentSurge, Value: raw(`0`), Expected: raw(`"25%"`)}}, false},
+		"already set": {"a setting that already has the wanted value is not borrowed",
+			workloadops.KindDeployment, plan.Sequential, as, nil, false},
+		"Recreate": {"the type Recreate has no settings to borrow", workloadops.KindDeployment,
+			plan.Sequential, recreate, nil, false},
+		"StatefulSet, one by one": {"its own update replaces one pod at a time", workloadops.KindStatefulSet,
+			plan.Sequential, statefulSet, nil, false},
+		"StatefulSet that takes more": {"a limit of its own is borrowed", workloadops.KindStatefulSet, plan.Sequential,
+			limited, []workloadops.Setting{
+				{Path: workloadops.PathUpdateUnavailable, Value: raw(`1`), Expected: raw(`2`)}}, false},
+		"StatefulSet, all at once": {"the engine deletes the pods; OnDelete keeps the controller from deleting pods " +
+			"as well", workloadops.KindStatefulSet, plan.Parallel, statefulSet, []workloadops.Setting{
+			{Path: workloadops.PathUpdateStrategy, Value: raw(`{"type":"OnDelete"}`),
+				Expected: statefulSet.Settings[workloadops.PathUpdateStrategy]}}, true},
+		"StatefulSet with a pod out": {"its own update would make a second pod unavailable: OnDelete prevents that",
+			workloadops.KindStatefulSet, plan.Sequential, unready, []workloadops.Setting{
+				{Path: workloadops.PathUpdateStrategy, Value: raw(`{"type":"OnDelete"}`),
+					Expected: statefulSet.Settings[workloadops.PathUpdateStrategy]}}, true},
+		"StatefulSet, OnDelete": {"it replaces nothing by itself", workloadops.KindStatefulSet, plan.Sequential,
+			onDelete, nil, true},
+		"DaemonSet, one by one": {"one node at a time, without surge", workloadops.KindDaemonSet, plan.Sequential,
+			daemonSet, []workloadops.Setting{
+				{Path: workloadops.PathUpdateUnavailable, Value: raw(`1`), Expected: raw(`0`)},
+				{Path: workloadops.PathUpdateSurge, Value: raw(`0`), Expected: raw(`"10%"`)}}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -71,15 +90,16 @@ func TestRestartBorrows(t *testing.T) {
 	}
 }
 
-func TestRestart(t *testing.T) {
+func TestRestart_DecidesByStatus(t *testing.T) {
 	t.Parallel()
 	under := func(updated, available int32) workloadops.Observed {
-		s := ours(running(3), workloadops.Original{Operation: plan.Restart, Changed: true, FromRevision: "6", FromReplicas: n(3)})
+		s := ours(running(3), workloadops.Original{Operation: plan.Restart, Changed: true, FromRevision: "6",
+			FromReplicas: n(3)})
 		s.Marker, s.Updated, s.Available, s.Terminating = marker, updated, available, n(0)
 		return s
 	}
 	undone := under(3, 3)
-	undone.Marker = "somebody's"
+	undone.Marker = "another"
 	stamped := running(3)
 	stamped.Marker = marker
 	stampedHalf := stamped
@@ -101,19 +121,31 @@ func TestRestart(t *testing.T) {
 		seen   workloadops.Observed
 		want   verdict
 	}{
-		"no pods":        {"a stopped workload has nothing to restart and is not stamped", running(0), verdict{action: workloadops.ActDone, says: "nothing to do: it has no pods"}},
-		"done before":    {"a template that carries the marker, with every pod of it, was restarted by this very release", stamped, verdict{action: workloadops.ActDone, says: "restarted: 3 of 3"}},
-		"stamped before": {"a template that carries the marker is not stamped again", stampedHalf, verdict{action: workloadops.ActWrite, says: "mark"}},
-		"goes on":        {"pods are being replaced", under(1, 2), verdict{action: workloadops.ActWait, says: "2 of 3 pods are ready, 1 of 3 restarted"}},
-		"old pod":        {"an old pod on its way out is still an old pod", oldPod, verdict{action: workloadops.ActWait, says: "1 pod is still on the way out"}},
-		"uncounted":      {"a status that does not count those needs a look", uncounted, verdict{action: workloadops.ActLook}},
-		"one too many":   {"a pod beyond the size is an old one", surplus, verdict{action: workloadops.ActWait}},
-		"done":           {"every pod new and ready", under(3, 3), verdict{action: workloadops.ActWrite, says: "restarted: 3 of 3 pods are ready"}},
-		"recreated":      {"the type Recreate is said", recreated, verdict{action: workloadops.ActWrite, says: "its update type is Recreate"}},
-		"undone":         {"a template that somebody puts back is not fought over", undone, verdict{workloadops.ActWrite, "somebody else changed its pod template", failure.WorkloadFailed}},
-		"stopped":        {"a workload that somebody stops meanwhile has no pods to replace", zero, verdict{action: workloadops.ActWrite, says: "scaled it to zero meanwhile"}},
-		"paused":         {"a paused Deployment would never restart", paused, verdict{workloadops.ActFail, "kubectl rollout resume", failure.Refused}},
-		"held":           {"an unfinished rollout holds it", held, verdict{workloadops.ActFail, "held at partition 2", failure.Refused}},
+		"no pods": {"a stopped workload has nothing to restart and is not stamped", running(0),
+			verdict{action: workloadops.ActDone, says: "nothing to do: it has no pods"}},
+		"done before": {"a template with the marker, and all pods of it, were restarted by this release", stamped,
+			verdict{action: workloadops.ActDone, says: "restarted: 3 of 3"}},
+		"stamped before": {"a template with the marker is not stamped again", stampedHalf,
+			verdict{action: workloadops.ActWrite, says: "mark"}},
+		"goes on": {"pods are being replaced", under(1, 2),
+			verdict{action: workloadops.ActWait, says: "2 of 3 pods are ready, 1 of 3 restarted"}},
+		"old pod": {"a terminating old pod is still an old pod", oldPod,
+			verdict{action: workloadops.ActWait, says: "1 pod is still terminating"}},
+		"uncounted": {"if the status does not count terminating pods, the pods are read", uncounted,
+			verdict{action: workloadops.ActReadPods}},
+		"one too many": {"a pod beyond the size is an old pod", surplus, verdict{action: workloadops.ActWait}},
+		"done": {"every pod new and ready", under(3, 3),
+			verdict{action: workloadops.ActWrite, says: "restarted: 3 of 3 pods are ready"}},
+		"recreated": {"the message mentions the type Recreate", recreated,
+			verdict{action: workloadops.ActWrite, says: "its update type is Recreate"}},
+		"undone": {"a template that another client restores is not overwritten", undone,
+			verdict{workloadops.ActWrite, "another client changed its pod template", failure.WorkloadFailed}},
+		"stopped": {"a workload that another client stops meanwhile has no pods to replace", zero,
+			verdict{action: workloadops.ActWrite, says: "scaled it to zero meanwhile"}},
+		"paused": {"a paused Deployment would never restart", paused,
+			verdict{workloadops.ActFail, "kubectl rollout resume", failure.Refused}},
+		"held": {"an unfinished rollout has set its partition", held,
+			verdict{workloadops.ActFail, "held at partition 2", failure.Refused}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -124,13 +156,14 @@ func TestRestart(t *testing.T) {
 				require.Empty(t, d.Write.Stamp, tc.reason)
 			}
 			if name == "done" {
-				require.Equal(t, workloadops.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true, FromRevision: "6", ToRevision: "7", FromReplicas: n(3), ToReplicas: n(3)}, *d.Result)
+				require.Equal(t, workloadops.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true,
+					FromRevision: "6", ToRevision: "7", FromReplicas: n(3), ToReplicas: n(3)}, *d.Result)
 			}
 		})
 	}
 }
 
-func TestRestartByDeletion(t *testing.T) {
+func TestRestart_DeletesPodsInOrder(t *testing.T) {
 	t.Parallel()
 	fresh := func(ordinal int32, ready bool) workloadops.Pod {
 		return workloadops.Pod{Name: podName(ordinal), Ordinal: ordinal, Marker: marker, Ready: ready, Available: ready}
@@ -151,18 +184,30 @@ func TestRestartByDeletion(t *testing.T) {
 		delete    []string
 		done      bool
 	}{
-		"all":           {"PARALLEL deletes all old pods", plan.Parallel, 3, []workloadops.Pod{old(0, true), old(1, true), old(2, true)}, []string{"s-2", "s-1", "s-0"}, false},
-		"rest":          {"but no new one", plan.Parallel, 2, []workloadops.Pod{fresh(0, false), old(1, true), leaving(2)}, []string{"s-1"}, false},
-		"largest":       {"SEQUENTIAL begins with the largest ordinal", plan.Sequential, 3, []workloadops.Pod{old(0, true), old(1, true), old(2, true)}, []string{"s-2"}, false},
-		"next":          {"and goes on when that is ready again", plan.Sequential, 3, []workloadops.Pod{old(0, true), old(1, true), fresh(2, true)}, []string{"s-1"}, false},
-		"not ready":     {"not before", plan.Sequential, 2, []workloadops.Pod{old(0, true), old(1, true), fresh(2, false)}, nil, false},
-		"settling":      {"nor before minReadySeconds", plan.Sequential, 3, []workloadops.Pod{old(0, true), old(1, true), settling}, nil, false},
-		"status behind": {"nor before the status agrees", plan.Sequential, 2, []workloadops.Pod{old(0, true), old(1, true), fresh(2, true)}, nil, false},
-		"leaving":       {"nor while one is on its way out", plan.Sequential, 3, []workloadops.Pod{old(0, true), old(1, true), leaving(2)}, nil, false},
-		"missing":       {"nor while one is missing", plan.Sequential, 3, []workloadops.Pod{old(0, true), old(1, true)}, nil, false},
-		"sick first":    {"one that is out already puts no further pod out", plan.Sequential, 1, []workloadops.Pod{old(0, true), old(1, false), old(2, false)}, []string{"s-1"}, false},
-		"done":          {"all new and ready", plan.Sequential, 3, []workloadops.Pod{fresh(0, true), fresh(1, true), fresh(2, true)}, nil, true},
-		"last starting": {"all new, one not ready yet", plan.Parallel, 2, []workloadops.Pod{fresh(0, true), fresh(1, true), fresh(2, false)}, nil, false},
+		"all": {"PARALLEL deletes all old pods", plan.Parallel, 3,
+			[]workloadops.Pod{old(0, true), old(1, true), old(2, true)}, []string{"s-2", "s-1", "s-0"}, false},
+		"rest": {"but no new one", plan.Parallel, 2,
+			[]workloadops.Pod{fresh(0, false), old(1, true), leaving(2)}, []string{"s-1"}, false},
+		"largest": {"SEQUENTIAL begins with the largest ordinal", plan.Sequential, 3,
+			[]workloadops.Pod{old(0, true), old(1, true), old(2, true)}, []string{"s-2"}, false},
+		"next": {"it continues when that pod is ready again", plan.Sequential, 3,
+			[]workloadops.Pod{old(0, true), old(1, true), fresh(2, true)}, []string{"s-1"}, false},
+		"not ready": {"it does not continue before", plan.Sequential, 2,
+			[]workloadops.Pod{old(0, true), old(1, true), fresh(2, false)}, nil, false},
+		"settling": {"it waits for minReadySeconds", plan.Sequential, 3,
+			[]workloadops.Pod{old(0, true), old(1, true), settling}, nil, false},
+		"status behind": {"it waits until the status agrees", plan.Sequential, 2,
+			[]workloadops.Pod{old(0, true), old(1, true), fresh(2, true)}, nil, false},
+		"leaving": {"it waits while a pod is terminating", plan.Sequential, 3,
+			[]workloadops.Pod{old(0, true), old(1, true), leaving(2)}, nil, false},
+		"missing": {"it waits while a pod is missing", plan.Sequential, 3,
+			[]workloadops.Pod{old(0, true), old(1, true)}, nil, false},
+		"sick first": {"deleting an unready pod makes no further pod unavailable", plan.Sequential, 1,
+			[]workloadops.Pod{old(0, true), old(1, false), old(2, false)}, []string{"s-1"}, false},
+		"done": {"all new and ready", plan.Sequential, 3,
+			[]workloadops.Pod{fresh(0, true), fresh(1, true), fresh(2, true)}, nil, true},
+		"last starting": {"all new, one not ready yet", plan.Parallel, 2,
+			[]workloadops.Pod{fresh(0, true), fresh(1, true), fresh(2, false)}, nil, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -183,16 +228,17 @@ func TestRestartByDeletion(t *testing.T) {
 			}
 			seen.ObservedGeneration--
 			d = workloadops.Decide(request(workloadops.KindStatefulSet, plan.Restart, tc.method), seen)
-			require.Empty(t, d.Delete, "a controller that has not seen the new template would make the old pod again")
+			require.Empty(t, d.Delete, "a controller that has not seen the new template would create the old pod again")
 		})
 	}
 }
 
 func podName(ordinal int32) string { return "s-" + string(rune('0'+ordinal)) }
 
-func TestWaiting(t *testing.T) {
+func TestWait_EndsByPodStatusOrDeadline(t *testing.T) {
 	t.Parallel()
-	bad, crash, invalid, never := sick("p", "ImagePullBackOff", time.Hour), sick("p", "CrashLoopBackOff", time.Hour), sick("p", "InvalidImageName", 0), sick("p", "NotReady", time.Hour)
+	bad, crash, invalid, never := sick("p", "ImagePullBackOff", time.Hour), sick("p", "CrashLoopBackOff", time.Hour),
+		sick("p", "InvalidImageName", 0), sick("p", "NotReady", time.Hour)
 	fresh := sick("p", "ImagePullBackOff", 20*time.Second)
 	cases := map[string]struct {
 		reason   string
@@ -203,79 +249,106 @@ func TestWaiting(t *testing.T) {
 		want     verdict
 		again    time.Duration
 	}{
-		"early":          {"trouble that has just begun may pass", 600, 30 * time.Second, "", []workloadops.Pod{fresh}, verdict{action: workloadops.ActWait, says: "0 of 3 pods are ready: pod p: ImagePullBackOff: its message"}, 40 * time.Second},
-		"a minute":       {"after a minute it does not", 600, time.Minute, "", []workloadops.Pod{bad}, verdict{workloadops.ActWrite, "Deployment shop/order: 0 of 3 pods are ready after 60 s: pod p: ImagePullBackOff: its message", failure.WorkloadFailed}, 0},
-		"from before":    {"trouble of before the operation counts from its begin", 600, 10 * time.Second, "", []workloadops.Pod{bad}, verdict{action: workloadops.ActWait}, 50 * time.Second},
-		"half the time":  {"half of a short deadline is enough", 20, 10 * time.Second, "", []workloadops.Pod{crash}, verdict{workloadops.ActWrite, "after 10 s: pod p: CrashLoopBackOff", failure.WorkloadFailed}, 0},
-		"hopeless":       {"a name that is no image name fails at once", 600, time.Second, "", []workloadops.Pod{invalid}, verdict{workloadops.ActWrite, "after 1 s: pod p: InvalidImageName", failure.WorkloadFailed}, 0},
-		"never ready":    {"a pod that is merely not ready has the whole deadline", 600, 599 * time.Second, "", []workloadops.Pod{never}, verdict{action: workloadops.ActWait}, 0},
-		"deadline":       {"and no more", 600, 600 * time.Second, "", []workloadops.Pod{never}, verdict{workloadops.ActWrite, "after 600 s: pod p: NotReady: its message", failure.WorkloadFailed}, 0},
-		"no pod":         {"the workload knows why it has no pods", 600, 601 * time.Second, "exceeded quota", nil, verdict{workloadops.ActWrite, "after 600 s: its pods cannot be created: exceeded quota", failure.WorkloadFailed}, 0},
-		"nobody knows":   {"when nobody knows, it says where to look", 600, 600 * time.Second, "", nil, verdict{workloadops.ActWrite, "no pod says why: look at `kubectl describe` of it", failure.WorkloadFailed}, 0},
-		"worst of them":  {"the pod in the worst trouble speaks", 600, time.Second, "", []workloadops.Pod{never, sick("q", "ErrImagePull", 0)}, verdict{action: workloadops.ActWait, says: "pod q: ErrImagePull"}, 60 * time.Second},
-		"on its way out": {"a pod on its way out is no trouble", 600, time.Hour / 10, "", []workloadops.Pod{{Name: "p", Deleting: true, Reason: "CrashLoopBackOff", Since: now.Add(-time.Hour)}}, verdict{action: workloadops.ActWait}, 0},
+		"early": {"trouble that has just begun may pass", 600, 30 * time.Second, "", []workloadops.Pod{fresh},
+			verdict{action: workloadops.ActWait, says: "0 of 3 pods are ready: pod p: ImagePullBackOff: its message"},
+			40 * time.Second},
+		"a minute": {"after a minute it rarely passes", 600, time.Minute, "", []workloadops.Pod{bad},
+			verdict{workloadops.ActWrite, "Deployment shop/order: 0 of 3 pods are ready after 60 s: pod p: " +
+				"ImagePullBackOff: its message", failure.WorkloadFailed}, 0},
+		"from before": {"trouble from before the operation counts from the operation's start", 600, 10 * time.Second,
+			"", []workloadops.Pod{bad}, verdict{action: workloadops.ActWait}, 50 * time.Second},
+		"half the time": {"half of a short deadline is enough", 20, 10 * time.Second, "", []workloadops.Pod{crash},
+			verdict{workloadops.ActWrite, "after 10 s: pod p: CrashLoopBackOff", failure.WorkloadFailed}, 0},
+		"hopeless": {"a name that is no image name fails at once", 600, time.Second, "",
+			[]workloadops.Pod{invalid}, verdict{workloadops.ActWrite, "after 1 s: pod p: InvalidImageName",
+				failure.WorkloadFailed}, 0},
+		"never ready": {"a pod that is merely unready may use the whole deadline", 600, 599 * time.Second, "",
+			[]workloadops.Pod{never}, verdict{action: workloadops.ActWait}, 0},
+		"deadline": {"it fails at the deadline", 600, 600 * time.Second, "", []workloadops.Pod{never},
+			verdict{workloadops.ActWrite, "after 600 s: pod p: NotReady: its message", failure.WorkloadFailed}, 0},
+		"no pod": {"the workload's status explains why it has no pods", 600, 601 * time.Second,
+			"exceeded quota", nil, verdict{workloadops.ActWrite,
+				"after 600 s: its pods cannot be created: exceeded quota", failure.WorkloadFailed}, 0},
+		"no reason": {"without a reason, the message says where to look", 600, 600 * time.Second, "", nil,
+			verdict{workloadops.ActWrite, "no pod reports a reason: check it with `kubectl describe`",
+				failure.WorkloadFailed}, 0},
+		"worst of them": {"the reason is that of the pod in the worst state", 600, time.Second, "",
+			[]workloadops.Pod{never, sick("q", "ErrImagePull", 0)},
+			verdict{action: workloadops.ActWait, says: "pod q: ErrImagePull"}, 60 * time.Second},
+		"on its way out": {"a terminating pod does not count", 600, time.Hour / 10, "",
+			[]workloadops.Pod{{Name: "p", Deleting: true, Reason: "CrashLoopBackOff", Since: now.Add(-time.Hour)}},
+			verdict{action: workloadops.ActWait}, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			req := request(workloadops.KindDeployment, plan.Start, plan.Parallel)
 			req.DeadlineSeconds = tc.deadline
-			seen := ours(running(3), workloadops.Original{Operation: plan.Start, Size: n(3), Asked: n(3), Changed: true})
-			seen.Available, seen.Elapsed, seen.Trouble = 0, tc.elapsed, tc.trouble
+			seen := ours(running(3), workloadops.Original{Operation: plan.Start, Size: n(3), Requested: n(3),
+				Changed: true})
+			seen.Available, seen.Elapsed, seen.CreationProblem = 0, tc.elapsed, tc.trouble
 			d := workloadops.Decide(req, with(seen, tc.pods...))
 			check(t, tc.reason, tc.want, d)
-			require.Equal(t, tc.again, d.LookAgain, tc.reason)
+			require.Equal(t, tc.again, d.RecheckAfter, tc.reason)
 			if d.Failure != nil {
-				require.True(t, d.Write.Release, "the claim is given back")
+				require.True(t, d.Write.Release, "the claim is released")
 				require.Nil(t, d.Write.Replicas, "nothing is rolled back")
 			}
 		})
 	}
 }
 
-func TestTheDeadlineAsksThePodsFirst(t *testing.T) {
+func TestWait_ReadsPodsBeforeFailingAtDeadline(t *testing.T) {
 	t.Parallel()
-	seen := ours(running(3), workloadops.Original{Operation: plan.Start, Size: n(3), Asked: n(3)})
+	seen := ours(running(3), workloadops.Original{Operation: plan.Start, Size: n(3), Requested: n(3)})
 	seen.Available, seen.Elapsed = 0, time.Hour
-	check(t, "the failure carries the pod's own message", verdict{action: workloadops.ActLook}, workloadops.Decide(request(workloadops.KindDeployment, plan.Start, plan.Parallel), seen))
+	check(t, "the failure carries the pod's own message", verdict{action: workloadops.ActReadPods},
+		workloadops.Decide(request(workloadops.KindDeployment, plan.Start, plan.Parallel), seen))
 }
 
-func TestOnlyTheRestartsOwnPodsFailIt(t *testing.T) {
+func TestRestart_IsNotFailedByOldPod(t *testing.T) {
 	t.Parallel()
 	seen := ours(running(3), workloadops.Original{Operation: plan.Restart, Changed: true})
 	seen.Marker, seen.Available, seen.Updated, seen.Elapsed = marker, 2, 1, 5*time.Minute
 	old := sick("old", "CrashLoopBackOff", time.Hour)
 	old.Marker = ""
 	d := workloadops.Decide(request(workloadops.KindDeployment, plan.Restart, plan.Sequential), with(seen, old))
-	check(t, "a restart is the remedy of an old pod's trouble, not its victim", verdict{action: workloadops.ActWait, says: "pod old: CrashLoopBackOff"}, d)
+	check(t, "a restart may fix an old pod, so an old pod does not fail it",
+		verdict{action: workloadops.ActWait, says: "pod old: CrashLoopBackOff"}, d)
 }
 
-func TestAStatefulSetsStuckPodIsFreed(t *testing.T) {
+func TestStatefulSet_StuckPodOfOldTemplateIsDeleted(t *testing.T) {
 	t.Parallel()
 	req := request(workloadops.KindStatefulSet, plan.Start, plan.Parallel)
-	seen := ours(running(3), workloadops.Original{Operation: plan.Start, Size: n(3), Asked: n(3)})
+	seen := ours(running(3), workloadops.Original{Operation: plan.Start, Size: n(3), Requested: n(3)})
 	seen.Available, seen.OrderedReady, seen.Revision = 1, true, "s-new"
 	stuck := sick("s-1", "ImagePullBackOff", time.Second)
 	stuck.Ordinal, stuck.Revision = 1, "s-old"
 	d := workloadops.Decide(req, with(seen, stuck))
-	check(t, "its controller would wait for it for ever", verdict{action: workloadops.ActDelete, says: "stuck on an older template"}, d)
+	check(t, "its controller would wait for it forever",
+		verdict{action: workloadops.ActDelete, says: "stuck on an older template"}, d)
 	stuck.Revision = "s-new"
-	check(t, "a pod of the newest template is its own fault", verdict{action: workloadops.ActWait}, workloadops.Decide(req, with(seen, stuck)))
+	check(t, "a pod of the newest template is not deleted", verdict{action: workloadops.ActWait},
+		workloadops.Decide(req, with(seen, stuck)))
 	stuck.Revision, stuck.Reason = "s-old", "NotReady"
-	check(t, "a pod that may still become ready is left", verdict{action: workloadops.ActWait}, workloadops.Decide(req, with(seen, stuck)))
+	check(t, "a pod that may still become ready is not deleted", verdict{action: workloadops.ActWait},
+		workloadops.Decide(req, with(seen, stuck)))
 }
 
-func TestGivingBackLeavesOthersEditsAlone(t *testing.T) {
+func TestRestore_KeepsChangesByOtherClients(t *testing.T) {
 	t.Parallel()
 	borrowed := []workloadops.Borrowed{
-		{Path: workloadops.PathDeploymentUnavailable, Own: raw(`"25%"`), Lent: raw(`1`)},
-		{Path: workloadops.PathDeploymentSurge, Own: raw(`"25%"`), Lent: raw(`0`)},
+		{Path: workloadops.PathDeploymentUnavailable, Own: raw(`"25%"`), Temporary: raw(`1`)},
+		{Path: workloadops.PathDeploymentSurge, Own: raw(`"25%"`), Temporary: raw(`0`)},
 	}
 	seen := ours(running(3), workloadops.Original{Operation: plan.Restart, Borrowed: borrowed})
-	seen.Settings = map[string]json.RawMessage{workloadops.PathDeploymentUnavailable: raw(`1`), workloadops.PathDeploymentSurge: raw(`2`)}
+	seen.Settings = map[string]json.RawMessage{workloadops.PathDeploymentUnavailable: raw(`1`),
+		workloadops.PathDeploymentSurge: raw(`2`)}
 	d := workloadops.Restore(request(workloadops.KindDeployment, plan.Restart, plan.Sequential), seen)
-	require.Equal(t, []workloadops.Setting{{Path: workloadops.PathDeploymentUnavailable, Value: raw(`"25%"`), Was: raw(`1`)}}, d.Write.Settings)
-	require.Contains(t, d.Result.Message, "somebody else changed "+workloadops.PathDeploymentSurge+" meanwhile, which is left as it is")
+	require.Equal(t, []workloadops.Setting{{Path: workloadops.PathDeploymentUnavailable, Value: raw(`"25%"`),
+		Expected: raw(`1`)}}, d.Write.Settings)
+	require.Contains(t, d.Result.Message, "another client changed "+workloadops.PathDeploymentSurge+
+		" meanwhile, which is left unchanged")
 	require.True(t, d.Write.Release)
 	require.Contains(t, d.Write.Remove, workloadops.AnnotationOriginal)
 }
@@ -287,15 +360,27 @@ func TestValidate(t *testing.T) {
 		change func(*workloadops.Request)
 		says   string
 	}{
-		"kind":      {"other kinds are refused until they are built", func(r *workloadops.Request) { r.Workload.WorkloadRef.Kind = "Job" }, "Job shop/order of apps/v1 cannot be released"},
-		"version":   {"so are other API versions", func(r *workloadops.Request) { r.Workload.WorkloadRef.APIVersion = "apps/v1beta1" }, "of apps/v1beta1 cannot be released"},
-		"operation": {"so are operations of a later build", func(r *workloadops.Request) { r.Operation = "MOVE" }, `does not know the operation "MOVE"`},
-		"build":     {"nothing can be deployed that was not built", func(r *workloadops.Request) { r.Operation = plan.CompileDeploy }, "without a package or an image"},
-		"package":   {"nothing can be deployed without a package", func(r *workloadops.Request) { r.Operation = plan.HTTPUploadDeploy }, "without a package"},
+		"kind": {"other kinds are refused", func(r *workloadops.Request) {
+			r.Workload.WorkloadRef.Kind = "Job"
+		}, "Job shop/order of apps/v1 cannot be released"},
+		"version": {"other API versions are refused", func(r *workloadops.Request) {
+			r.Workload.WorkloadRef.APIVersion = "apps/v1beta1"
+		}, "of apps/v1beta1 cannot be released"},
+		"operation": {"operations of a later build are refused", func(r *workloadops.Request) {
+			r.Operation = "MOVE"
+		}, `does not know the operation "MOVE"`},
+		"build": {"nothing can be deployed without a built image", func(r *workloadops.Request) {
+			r.Operation = plan.CompileDeploy
+		}, "without a package or an image"},
+		"package": {"nothing can be deployed without a package", func(r *workloadops.Request) {
+			r.Operation = plan.HTTPUploadDeploy
+		}, "without a package"},
 		"DaemonSet": {"a DaemonSet has no size", func(r *workloadops.Request) {
 			r.Workload.WorkloadRef.Kind, r.Operation = workloadops.KindDaemonSet, plan.Start
 		}, "START cannot act on it; use RESTART"},
-		"method": {"an unknown method is not taken for the default", func(r *workloadops.Request) { r.Method = "" }, `the method "" is neither`},
+		"method": {"an empty method is not replaced by the default", func(r *workloadops.Request) {
+			r.Method = ""
+		}, `the method "" is neither`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -311,15 +396,17 @@ func TestValidate(t *testing.T) {
 	require.Nil(t, workloadops.Validate(request(workloadops.KindStatefulSet, plan.Restart, plan.Sequential)))
 }
 
-// A restart that is over is asked for once more before the workload's controller has seen its last write, the one that gave everything back.
-func TestARestartThatIsOverIsNotBegunAgain(t *testing.T) {
+// A completed restart is requested again before the workload's controller has seen its last write, which restored the
+// borrowed settings.
+func TestRestart_IsNotRepeated_WhenStatusLags(t *testing.T) {
 	t.Parallel()
 	seen := running(3)
 	seen.Marker, seen.Generation = marker, seen.ObservedGeneration+1
 	req := request(workloadops.KindDeployment, plan.Restart, plan.Sequential)
-	require.Equal(t, workloadops.ActWait, workloadops.Decide(req, seen).Action, "what is not counted yet is no reason to take the workload once more")
+	require.Equal(t, workloadops.ActWait, workloadops.Decide(req, seen).Action,
+		"an outdated status is no reason to claim the workload again")
 	seen.ObservedGeneration = seen.Generation
 	d := workloadops.Decide(req, seen)
-	require.Equal(t, workloadops.ActDone, d.Action, "once it is counted, the restart is seen to be over")
+	require.Equal(t, workloadops.ActDone, d.Action, "once the status is current, the restart is complete")
 	require.Contains(t, d.Result.Message, "restarted: 3 of 3 pods are ready")
 }

@@ -7,21 +7,23 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// RESTORE has up to two parts. A workload with pods gets its template first and its size then, so that pods that come up are of the restored version.
-// One that is to have none loses its pods first, so that none is replaced on its way out.
+// RESTORE has up to two parts, template and size. If the target has pods, the template comes first, so that new pods
+// have the restored version. If the target size is 0, the pods are removed first, so that no pod is replaced before it
+// is removed.
 
-// stops says whether the operation ends with no pod.
-func (r Request) stops() bool {
-	return r.Operation == plan.Stop || r.Operation == plan.Restore && r.Restore.Replicas != nil && *r.Restore.Replicas == 0
+// scalesToZero reports whether the operation ends without pods.
+func (r Request) scalesToZero() bool {
+	return r.Operation == plan.Stop || r.Operation == plan.Restore && r.Restore.Replicas != nil &&
+		*r.Restore.Replicas == 0
 }
 
-// templated says whether RESTORE still has to put the template back.
-func templated(req Request, seen Observed) bool {
+// needsTemplate reports whether RESTORE still has to restore the template.
+func needsTemplate(req Request, seen Observed) bool {
 	return req.Restore.Template != nil && seen.Marker != req.Marker
 }
 
-// restoredSize is the size that RESTORE brings a workload to: its own where the task left that alone, or where somebody has set another one
-// since.
+// restoredSize returns the target size of RESTORE. It is the current size if the task did not change the size, or if
+// another client has changed it since.
 func restoredSize(req Request, seen Observed) int32 {
 	r := req.Restore
 	switch {
@@ -29,7 +31,7 @@ func restoredSize(req Request, seen Observed) int32 {
 		return seen.Replicas
 	case *r.Replicas == 0 || seen.Replicas == 0:
 		return *r.Replicas
-	case r.Left != nil && *r.Left != seen.Replicas:
+	case r.SizeAfter != nil && *r.SizeAfter != seen.Replicas:
 		return seen.Replicas
 	}
 	return *r.Replicas
@@ -39,7 +41,7 @@ func restoredSize(req Request, seen Observed) int32 {
 func beginRestoring(req Request, seen Observed) NextAction {
 	target := restoredSize(req, seen)
 	switch {
-	case req.stops() && (seen.Replicas > 0 || !templated(req, seen)):
+	case req.scalesToZero() && (seen.Replicas > 0 || !needsTemplate(req, seen)):
 		return beginStopping(req, seen)
 	case seen.Replicas == 0 && target > 0:
 		return beginSizing(req, seen, target)
@@ -48,45 +50,48 @@ func beginRestoring(req Request, seen Observed) NextAction {
 		if d.Result != nil && target != seen.Replicas {
 			return beginSizing(req, seen, target)
 		}
-		return alsoSays(d, "", leftSize(req, seen))
+		return extendMessage(d, "", keptSizeNote(req, seen))
 	case target != seen.Replicas:
 		return beginSizing(req, seen, target)
 	case seen.ready():
-		return finish(req, seen, Result{Message: "nothing to do: " + readyOf(seen) + leftSize(req, seen)})
+		return finish(req, seen, Result{Message: "nothing to do: " + readyOf(seen) + keptSizeNote(req, seen)})
 	}
-	return write("it has its size already: wait until its pods are ready", hold(req, seen, Original{Target: new(target), Asked: new(target)}))
+	return write("it already has its size: wait until its pods are ready",
+		claimWrite(req, seen, Original{Target: new(target), Requested: new(target)}))
 }
 
-// leftSize tells of a size that somebody has set since the task, and that is left.
-func leftSize(req Request, seen Observed) string {
-	if r := req.Restore; r.Replicas != nil && seen.Replicas > 0 && *r.Replicas != seen.Replicas && !req.stops() {
-		return fmt.Sprintf("; somebody else, an autoscaler for instance, has set its size since then, which is left (%d before, %d now)",
+// keptSizeNote returns a note on a size that another client has set since the task, and that RESTORE keeps.
+func keptSizeNote(req Request, seen Observed) string {
+	if r := req.Restore; r.Replicas != nil && seen.Replicas > 0 && *r.Replicas != seen.Replicas && !req.scalesToZero() {
+		return fmt.Sprintf("; another client, such as an autoscaler, has changed its size since then, which is left "+
+			"unchanged (%d before, %d now)",
 			*r.Replicas, seen.Replicas)
 	}
 	return ""
 }
 
-// beginSizing decides on the first change of the size, with which the template comes where it is not there yet: the workload has no pods then.
+// beginSizing decides on the first change of the size. If the workload has no pods, the same write restores the
+// template.
 func beginSizing(req Request, seen Observed, target int32) NextAction {
-	first := towards(req, seen.Replicas, target)
+	first := nextSize(req, seen.Replicas, target)
 	if req.Method == plan.Sequential && seen.Replicas > 0 && !seen.ready() {
-		first = seen.Replicas // no further pod may be missing beside those that are
+		first = seen.Replicas // no further pod may become unavailable
 	}
-	w := hold(req, seen, Original{Size: new(target), Target: new(target), Asked: new(first), Changed: true})
-	w.Replicas, w.WasReplicas = new(first), seen.Replicas
-	reason := fmt.Sprintf("scale it from %d to %d%s", seen.Replicas, first, onTheWay(first, target))
+	w := claimWrite(req, seen, Original{Size: new(target), Target: new(target), Requested: new(first), Changed: true})
+	w.Replicas, w.ExpectedReplicas = new(first), seen.Replicas
+	reason := fmt.Sprintf("scale it from %d to %d%s", seen.Replicas, first, targetNote(first, target))
 	if first == seen.Replicas {
 		reason = fmt.Sprintf("wait until its pods are ready, on the way to %d", target)
 	}
-	if templated(req, seen) {
+	if needsTemplate(req, seen) {
 		w.Template = &Template{}
-		reason = "put " + req.what() + " back and " + reason
+		reason = "put " + req.versionName() + " back and " + reason
 	}
 	return write(reason, w)
 }
 
-// towards is the next size on the way to another one: SEQUENTIAL goes pod by pod.
-func towards(req Request, from, to int32) int32 {
+// nextSize returns the next size between from and to: SEQUENTIAL changes it by one pod at a time.
+func nextSize(req Request, from, to int32) int32 {
 	switch {
 	case req.Method != plan.Sequential || from == to:
 		return to
@@ -96,53 +101,56 @@ func towards(req Request, from, to int32) int32 {
 	return from - 1
 }
 
-func goOnRestoring(req Request, seen Observed) NextAction {
+func continueRestoring(req Request, seen Observed) NextAction {
 	o := seen.Original
 	switch {
-	case o.Asked == nil:
-		return goOnTemplate(req, seen)
+	case o.Requested == nil:
+		return continueTemplate(req, seen)
 	case o.Target == nil:
-		return goOnToNone(req, seen)
+		return continueToZero(req, seen)
 	}
-	return goOnSizing(req, seen)
+	return continueSizing(req, seen)
 }
 
-// goOnTemplate replaces the pods, and goes on with the size once they are of the restored template.
-func goOnTemplate(req Request, seen Observed) NextAction {
-	d := goOnReplacing(req, seen)
+// continueTemplate replaces the pods, and continues with the size once all have the restored template.
+func continueTemplate(req Request, seen Observed) NextAction {
+	d := continueReplacing(req, seen)
 	target := restoredSize(req, seen)
 	if d.Result == nil || seen.Replicas == 0 {
 		return d
 	}
 	if target == seen.Replicas {
-		return alsoSays(d, "", leftSize(req, seen))
+		return extendMessage(d, "", keptSizeNote(req, seen))
 	}
 	next := *seen.Original
-	next.Size, next.Target, next.Asked, next.Changed = new(target), new(target), new(towards(req, seen.Replicas, target)), true
-	return write(fmt.Sprintf("its pods are %s: scale it from %d to %d", done(req.Operation), seen.Replicas, *next.Asked),
-		&Write{Step: "size", Held: seen.Claim, Replicas: next.Asked, WasReplicas: seen.Replicas,
+	next.Size, next.Target, next.Requested, next.Changed = new(target), new(target),
+		new(nextSize(req, seen.Replicas, target)), true
+	return write(fmt.Sprintf("its pods are %s: scale it from %d to %d", pastTense(req.Operation), seen.Replicas,
+		*next.Requested),
+		&Write{Step: "size", ExpectedClaim: seen.Claim, Replicas: next.Requested, ExpectedReplicas: seen.Replicas,
 			Annotations: map[string]string{AnnotationOriginal: next.String()}})
 }
 
-// goOnToNone takes the pods away, and puts the template back once there is none.
-func goOnToNone(req Request, seen Observed) NextAction {
-	d := goOnStopping(req, seen)
+// continueToZero removes the pods, and restores the template once none is left.
+func continueToZero(req Request, seen Observed) NextAction {
+	d := continueStopping(req, seen)
 	switch {
 	case d.Result == nil:
 		return d
-	case templated(req, seen):
+	case needsTemplate(req, seen):
 		next := *seen.Original
 		next.Changed = true
-		return write("no pod is left: put "+req.what()+" back", &Write{Step: "template", Held: seen.Claim, Fresh: true, Template: &Template{},
-			Annotations: map[string]string{AnnotationOriginal: next.String()}})
+		return write("no pod is left: put "+req.versionName()+" back",
+			&Write{Step: "template", ExpectedClaim: seen.Claim, OnlyIfUnchanged: true, Template: &Template{},
+				Annotations: map[string]string{AnnotationOriginal: next.String()}})
 	case req.Restore.Template != nil:
-		return alsoSays(d, "restored "+req.what()+"; ", "")
+		return extendMessage(d, "restored "+req.versionName()+"; ", "")
 	}
 	return d
 }
 
-// alsoSays adds to what a result says.
-func alsoSays(d NextAction, before, after string) NextAction {
+// extendMessage adds text before and after the result's message, if there is a result.
+func extendMessage(d NextAction, before, after string) NextAction {
 	if d.Result != nil {
 		d.Result.Message = before + d.Result.Message + after
 		d.Reason = d.Result.Message
@@ -150,31 +158,33 @@ func alsoSays(d NextAction, before, after string) NextAction {
 	return d
 }
 
-// goOnSizing goes to the size step by step. Whoever scales it meanwhile wants that size: it is not fought over.
-func goOnSizing(req Request, seen Observed) NextAction {
+// continueSizing changes the size step by step. It keeps a size that another client sets meanwhile.
+func continueSizing(req Request, seen Observed) NextAction {
 	o := seen.Original
 	target, note := *o.Target, ""
-	switch foreign := *o.Asked != seen.Replicas; {
-	case templated(req, seen):
-		return changedTemplate(req, seen)
+	switch foreign := *o.Requested != seen.Replicas; {
+	case needsTemplate(req, seen):
+		return failTemplateChanged(req, seen)
 	case foreign && seen.Replicas == 0:
 		return abort(req, seen, failure.New(failure.WorkloadFailed,
-			"%s: somebody else scaled it to zero while it was being restored", req.Workload))
+			"%s: another client scaled it to zero while it was being restored", req.Workload))
 	case foreign:
-		target, note = seen.Replicas, fmt.Sprintf("; somebody else scaled it from %d to %d meanwhile", *o.Asked, seen.Replicas)
+		target, note = seen.Replicas, fmt.Sprintf("; another client scaled it from %d to %d meanwhile", *o.Requested,
+			seen.Replicas)
 	}
 	switch {
 	case !seen.Lagging() && seen.Total > seen.Replicas:
 		return waitForEnd(req, seen)
 	case !seen.ready() || seen.terminating():
-		return wait(req, seen, readyOf(seen)+onTheWay(seen.Replicas, target)+note)
+		return wait(req, seen, readyOf(seen)+targetNote(seen.Replicas, target)+note)
 	case shrunk(req, seen) && !seen.PodsSeen:
-		return Next(ActLook, "see whether a pod beyond its size is left")
-	case shrunk(req, seen) && left(seen) > seen.Replicas:
+		return Next(ActReadPods, "check whether a pod beyond its size is left")
+	case shrunk(req, seen) && remainingPods(seen) > seen.Replicas:
 		return waitForEnd(req, seen)
 	case seen.Replicas != target:
-		next := towards(req, seen.Replicas, target)
-		return write(fmt.Sprintf("%s: scale it from %d to %d%s", readyOf(seen), seen.Replicas, next, onTheWay(next, target)), step(seen, next))
+		next := nextSize(req, seen.Replicas, target)
+		return write(fmt.Sprintf("%s: scale it from %d to %d%s", readyOf(seen), seen.Replicas, next,
+			targetNote(next, target)), step(seen, next))
 	}
 	message := "restored: " + readyOf(seen)
 	if !o.Changed {
@@ -183,7 +193,8 @@ func goOnSizing(req Request, seen Observed) NextAction {
 	return finish(req, seen, Result{Message: message + note})
 }
 
-// shrunk says that pods were taken away whose end the status doesn't tell: the pods themselves do.
+// shrunk reports whether pods were removed whose termination the status does not show, so that the pods themselves have
+// to be read.
 func shrunk(req Request, seen Observed) bool {
 	from := seen.Original.FromReplicas
 	return from != nil && *from > seen.Replicas && !countsTerminating(req, seen)

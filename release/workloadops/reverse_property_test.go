@@ -13,18 +13,19 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// shop is a catalogue whose workloads live in toy clusters.
+// shop is a catalogue whose workloads run in toy clusters.
 type shop struct {
 	services  map[plan.ServiceID]catalog.Service
 	workloads map[string]*toyWorkload
 	names     []string
-	// scaled are the workloads that an autoscaler has given another size.
+	// scaled are the workloads whose size an autoscaler has changed.
 	scaled map[string]bool
 	tasks  int
 }
 
 func drawShop(t *rapid.T) *shop {
-	s := &shop{services: map[plan.ServiceID]catalog.Service{}, workloads: map[string]*toyWorkload{}, scaled: map[string]bool{}}
+	s := &shop{services: map[plan.ServiceID]catalog.Service{}, workloads: map[string]*toyWorkload{},
+		scaled: map[string]bool{}}
 	for i := range rapid.IntRange(1, 3).Draw(t, "services") {
 		var service catalog.Service
 		service.Package = &catalog.Package{Container: "app", MountPath: "/app"}
@@ -55,13 +56,14 @@ func drawShop(t *rapid.T) *shop {
 	return s
 }
 
-// drawPlan draws items of all deployments; a service may come twice, in two waves.
+// drawPlan draws items with all kinds of operations; a service may occur twice, in two waves.
 func (s *shop) drawPlan(t *rapid.T) plan.Document {
 	var d plan.Document
 	taken := map[string]bool{}
 	for range rapid.IntRange(1, 6).Draw(t, "items") {
 		id := plan.ServiceID(fmt.Sprint(rapid.IntRange(0, len(s.services)-1).Draw(t, "service")))
-		item := plan.Item{ServiceID: id, Priority: int64(rapid.IntRange(0, 2).Draw(t, "priority")), HTTPSrcURI: "http://web.test/app.zip",
+		item := plan.Item{ServiceID: id, Priority: int64(rapid.IntRange(0, 2).Draw(t, "priority")),
+			HTTPSrcURI:          "http://web.test/app.zip",
 			ContainerExecMethod: rapid.SampledFrom([]plan.Method{plan.Parallel, plan.Sequential}).Draw(t, "method")}
 		operations := []plan.Operation{plan.Restart, plan.HTTPUploadDeploy}
 		if !hasDaemonSet(s.services[id]) {
@@ -85,17 +87,18 @@ func hasDaemonSet(service catalog.Service) bool {
 	return false
 }
 
-// execute runs a plan to its end, as a task does, and is the task as its record has it.
+// execute runs a plan to its end, like a task does, and returns the task as it is recorded.
 func (s *shop) execute(t *rapid.T, d plan.Document, records ...plan.Task) plan.Task {
 	s.tasks++
-	task := plan.Task{ID: fmt.Sprintf("t%d", s.tasks), Plan: "shop", State: plan.TaskSucceeded, Services: make([]plan.ServiceStatus, len(d.Items))}
+	task := plan.Task{ID: fmt.Sprintf("t%d", s.tasks), Plan: "shop", State: plan.TaskSucceeded,
+		Services: make([]plan.ServiceStatus, len(d.Items))}
 	recorded := map[string]plan.Recorded{}
 	for _, r := range records {
 		recorded[r.ID] = plan.Recorded{Task: r}
 	}
 	restorations, wrong := plan.ResolveRestorations(d, s.services, recorded)
 	for _, w := range wrong {
-		if !strings.Contains(w.Reason, "has changed nothing") { // what one item did, another may have undone
+		if !strings.Contains(w.Reason, "has changed nothing") { // another item may have undone the change
 			t.Fatalf("the plan is refused: %v", wrong)
 		}
 	}
@@ -103,7 +106,8 @@ func (s *shop) execute(t *rapid.T, d plan.Document, records ...plan.Task) plan.T
 	for _, wave := range d.Waves() {
 		for _, i := range wave.Items {
 			item := d.Items[i]
-			task.Services[i] = plan.ServiceStatus{ServiceID: item.ServiceID, Priority: item.Priority, Deployment: item.Deployment, State: plan.ItemSucceeded}
+			task.Services[i] = plan.ServiceStatus{ServiceID: item.ServiceID, Priority: item.Priority,
+				Deployment: item.Deployment, State: plan.ItemSucceeded}
 			for _, req := range workloadops.Requests(snap, i) {
 				req.Claim, req.Marker = fmt.Sprintf("task/%s/%d@run", task.ID, i), fmt.Sprintf("%s/%d", task.ID, i)
 				task.Services[i].Workloads = append(task.Services[i].Workloads, s.run(t, req))
@@ -113,7 +117,7 @@ func (s *shop) execute(t *rapid.T, d plan.Document, records ...plan.Task) plan.T
 	return task
 }
 
-// run brings one workload to what is asked.
+// run carries out a request on one workload.
 func (s *shop) run(t *rapid.T, req workloadops.Request) plan.WorkloadStatus {
 	ref := req.Workload.WorkloadRef
 	w := s.workloads[ref.Name]
@@ -121,7 +125,7 @@ func (s *shop) run(t *rapid.T, req workloadops.Request) plan.WorkloadStatus {
 	r := &runner{req: req, w: w}
 	for turns := 0; r.result == nil; turns++ {
 		if turns > 500 || r.failure != "" {
-			t.Fatalf("%s %s does not come to an end (%s): %+v", req.Operation, ref.Name, r.failure, w.look(true))
+			t.Fatalf("%s %s does not end (%s): %+v", req.Operation, ref.Name, r.failure, w.look(true))
 		}
 		r.step(func(string) bool { return false })
 		w.sync()
@@ -130,11 +134,12 @@ func (s *shop) run(t *rapid.T, req workloadops.Request) plan.WorkloadStatus {
 		}
 	}
 	result := r.result
-	return plan.WorkloadStatus{Party: "default", Namespace: "shop", Kind: ref.Kind, Name: ref.Name, State: plan.ItemSucceeded, Changed: result.Changed,
+	return plan.WorkloadStatus{Party: "default", Namespace: "shop", Kind: ref.Kind, Name: ref.Name,
+		State: plan.ItemSucceeded, Changed: result.Changed,
 		FromReplicas: result.FromReplicas, ToReplicas: result.ToReplicas, Before: result.Before, After: result.After}
 }
 
-// autoscale gives workloads with pods other sizes.
+// autoscale changes the sizes of some workloads that have pods.
 func (s *shop) autoscale(t *rapid.T) {
 	for _, name := range s.names {
 		w := s.workloads[name]
@@ -153,18 +158,19 @@ func (s *shop) autoscale(t *rapid.T) {
 	}
 }
 
-// specs are the specs as texts, without restart stamps.
+// specs returns the specs in a comparable form, without restart stamps.
 func (s *shop) specs() map[string]toySpec {
 	specs := map[string]toySpec{}
 	for name, w := range s.workloads {
 		spec := w.spec
-		spec.marker, spec.settings = versionIn(spec.marker), map[string]json.RawMessage{"all": json.RawMessage(fmt.Sprint(w.spec.settings))}
+		spec.marker, spec.settings = versionIn(spec.marker),
+			map[string]json.RawMessage{"all": json.RawMessage(fmt.Sprint(w.spec.settings))}
 		specs[name] = spec
 	}
 	return specs
 }
 
-// reverse is the reverse plan of a task, as its report has it; false when there is nothing to reverse.
+// reverse returns the reverse plan from a task's report; false if there is nothing to reverse.
 func reverse(t *rapid.T, task plan.Task, d plan.Document) (plan.Document, bool) {
 	report := plan.NewReport(task, plan.Snapshot{Document: d})
 	if report.Reverse.Document == nil {
@@ -180,7 +186,7 @@ func reverse(t *rapid.T, task plan.Task, d plan.Document) (plan.Document, bool) 
 	return back, true
 }
 
-// byService takes back all items of a service at once.
+// byService returns a plan that reverses all items of a service at once.
 func byService(d plan.Document) plan.Document {
 	seen := map[plan.ServiceID]bool{}
 	var all plan.Document
@@ -193,9 +199,10 @@ func byService(d plan.Document) plan.Document {
 	return all
 }
 
-// TestReverseOfReverse executes random plans, their reverses and the reverses of these: every spec is as the plan left it, but for the stamps of restarts
-// and for sizes that an autoscaler set; and after the reverse alone, as it was before the plan.
-func TestReverseOfReverse(t *testing.T) {
+// Random plans, their reverses and the reverses of those are executed. After the reverse every spec is as before the
+// plan, after the second reverse as after the plan, except for the stamps of restarts and for sizes that an autoscaler
+// set.
+func TestReverse_RestoresBothWays_ForRandomPlans(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawShop(t)

@@ -10,12 +10,13 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// TestRolloutInTheWay leaves a workload alone that carries a rollout's saved state: restarting it would move pods behind the split's back.
-func TestRolloutInTheWay(t *testing.T) {
+// A workload with a rollout's saved state is not changed: a restart would move pods that the rollout's split controls.
+func TestDecide_Refuses_WhenRolloutIsUnfinished(t *testing.T) {
 	t.Parallel()
 	const dead = "rollout/default/shop/order@run-0"
 	for _, op := range []plan.Operation{plan.Start, plan.Stop, plan.Restart} {
-		for reason, claim := range map[string]string{"a frozen split has no claim": "", "the rollout that held it has ended without bringing it home": dead} {
+		for reason, claim := range map[string]string{"a frozen split has no claim": "",
+			"the rollout that held it has ended without restoring it": dead} {
 			seen := running(3)
 			seen.Rollout, seen.Claim = `{"name":"order","workflowId":"rollout/default/shop/order"}`, claim
 			req := request(workloadops.KindDeployment, op, plan.Parallel)
@@ -23,8 +24,9 @@ func TestRolloutInTheWay(t *testing.T) {
 			d := workloadops.Decide(req, seen)
 			require.Equal(t, workloadops.ActFail, d.Action, "%s: %s", reason, d.Reason)
 			require.Equal(t, failure.Refused, d.Failure.Kind, reason)
-			require.Contains(t, d.Reason, "in the middle of a rollout (rollout/default/shop/order): finish that rollout, roll it back or stop it", reason)
-			require.Contains(t, workloadops.Refuses(req, seen), "in the middle of a rollout", reason)
+			require.Contains(t, d.Reason, "in the middle of a rollout (rollout/default/shop/order): finish that "+
+				"rollout, roll it back or stop it", reason)
+			require.Contains(t, workloadops.RefusalReason(req, seen), "in the middle of a rollout", reason)
 		}
 	}
 }

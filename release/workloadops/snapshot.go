@@ -13,65 +13,73 @@ import (
 	"slipway.io/slipway/release/revision"
 )
 
-// Snapshot is one look at a workload: what operations and rollouts both decide by.
+// Snapshot is the observed state of a workload: the input of decisions of both operations and rollouts.
 type Snapshot struct {
-	// Claim is the value of AnnotationClaimedBy, "" when nobody holds the workload.
+	// Claim is the value of AnnotationClaimedBy, "" if no release holds the workload.
 	Claim              string
 	Generation         int64
 	ObservedGeneration int64
 	Deleting           bool
-	// Replicas is the size that is asked for; of a DaemonSet the number of nodes that should run it.
+	// Replicas is the requested size; of a DaemonSet the number of nodes that should run it.
 	Replicas int32
-	// Total, Ready, Available and Updated are the status's numbers of pods; Updated counts those of the newest template.
+	// Total, Ready, Available and Updated are the numbers of pods in the status; Updated counts those of the newest
+	// template.
 	Total     int32
 	Ready     int32
 	Available int32
 	Updated   int32
-	// Settings are the fields that may be borrowed, as they stand, by JSON Pointer; a field that is not set is absent.
+	// Settings are the current values of the fields that may be borrowed, by JSON Pointer; a field that is not set is
+	// absent.
 	Settings map[string]json.RawMessage
-	// Trouble is what the workload itself says about pods that cannot be created, "" when it says nothing.
-	Trouble string
-	// Pods are the workload's own pods; they are there only when PodsSeen.
+	// CreationProblem is the reason in the workload's status why pods cannot be created, "" if there is none.
+	CreationProblem string
+	// Pods are the workload's own pods; they are set only if PodsSeen.
 	Pods     []Pod
 	PodsSeen bool
-	// HeldUp is the sentence on the PodDisruptionBudget that kept pods from being taken a moment ago, with its name; "" when none did.
-	HeldUp string
+	// BlockedByBudget is a sentence that names the PodDisruptionBudget that has just refused an eviction; "" if none
+	// has.
+	BlockedByBudget string
 	// Elapsed is how much of the deadline is used.
 	Elapsed time.Duration
-	// Still is how long the pods of a rollout have not come on.
-	Still time.Duration
-	Now   time.Time
+	// StalledFor is how long the numbers of a rollout's pods have not changed.
+	StalledFor time.Duration
+	Now        time.Time
 }
 
-// AskAgain is after how long a deletion that a PodDisruptionBudget holds up is tried again: its status is not watched.
-const AskAgain = 2 * time.Second
+// BudgetRetryInterval is the time between two attempts of an eviction that a PodDisruptionBudget refuses: budgets are
+// not watched.
+const BudgetRetryInterval = 2 * time.Second
 
-// Lagging says that the workload's controller has not yet looked at the newest spec: its status speaks of an older one.
+// Lagging reports whether the workload's controller has not yet observed the newest spec, so that the status describes
+// an older one.
 func (s Snapshot) Lagging() bool { return s.ObservedGeneration < s.Generation }
 
-// CountPods is how many of the pods that were seen are so.
-func (s Snapshot) CountPods(are func(Pod) bool) int32 {
+// CountPods returns how many of the pods match.
+func (s Snapshot) CountPods(matches func(Pod) bool) int32 {
 	n := int32(0)
 	for _, p := range s.Pods {
-		if are(p) {
+		if matches(p) {
 			n++
 		}
 	}
 	return n
 }
 
-// Observed is a snapshot with what only operations decide by.
+// Observed is a snapshot with the inputs that only operations need.
 type Observed struct {
 	Snapshot
-	// Original is what the holder saved; nil when nothing is saved. OriginalProblem says why it could not be read.
+	// Original is what the holder saved; nil if nothing is saved. OriginalProblem explains why it could not be read.
 	Original        *Original
 	OriginalProblem string
-	// Rollout is AnnotationRollout: an unfinished rollout has the workload's split in its hands, with or without a claim; "" when none has.
+	// Rollout is the value of AnnotationRollout: an unfinished rollout controls the workload's split, with or without a
+	// claim; "" if there is none.
 	Rollout string
-	// Held says that this operation was already seen to hold the claim; Ending is what it was about to answer when it gave the claim back.
+	// Held means that this operation has already held the claim. Ending is the result that it was about to return when
+	// it released the claim.
 	Held   bool
 	Ending *Ending
-	// Terminating is the number of pods on their way out that Total leaves out; nil when the status does not say.
+	// Terminating is the number of terminating pods, which Total does not include; nil if the status has no such
+	// number.
 	Terminating *int32
 	// UpdateType is UpdateRolling, UpdateRecreate or UpdateOnDelete.
 	UpdateType   string
@@ -79,63 +87,64 @@ type Observed struct {
 	Paused       bool
 	OrderedReady bool
 	FirstOrdinal int32
-	// Remembered and LeftAt are the texts of AnnotationReplicas and AnnotationLeftAt, "" when absent.
+	// Remembered and LeftAt are the values of AnnotationReplicas and AnnotationLeftAt, "" if absent.
 	Remembered string
 	LeftAt     string
-	// Marker is what the pod template carries of the request's kind (Request.MarkerName): for a deploy, it is there only while the template is
-	// wholly as the deploy made it.
+	// Marker is the pod template's marker of the request's kind (Request.MarkerName). For a deploy it is set only while
+	// the template is unchanged since the deploy.
 	Marker string
-	// Package is the SHA-256 of the code package that the template runs, "" for none.
+	// Package is the SHA-256 of the template's code package, "" for none.
 	Package string
 	// Revision is the template's: a Deployment's revision number, a StatefulSet's update revision, "" for a DaemonSet.
 	Revision string
-	// Template is the pod template as a record keeps it; nil where the operation changes none.
+	// Template is the pod template in the form that records keep; nil if the operation does not change it.
 	Template *revision.Revision
-	// Unkept says that the cluster doesn't keep the pod template that RESTORE is to bring back any more.
-	Unkept bool
+	// TemplateMissing means that the cluster no longer keeps the pod template that RESTORE should restore.
+	TemplateMissing bool
 }
 
-// Ending is the answer of an operation, kept by whoever runs it from before the last write on, so that it is not lost with the process. One
-// of the two is set.
+// Ending is the result of an operation. The activity stores it in its heartbeat before the last write, so that it
+// survives a crash. One of the fields is set.
 type Ending struct {
 	Result  *Result        `json:"result,omitempty"`
 	Failure *failure.Error `json:"failure,omitempty"`
 }
 
-// Original is what an operation saves on the workload (AnnotationOriginal), so that anybody can give back what was borrowed.
+// Original is what an operation saves on the workload (AnnotationOriginal), so that any later operation can restore
+// what it borrowed.
 type Original struct {
 	Operation plan.Operation `json:"operation"`
-	// Begun says that the first change was made; until then the workload is only held.
+	// Begun means that the first change was made; until then the workload is only claimed.
 	Begun   bool      `json:"begun"`
 	BegunAt time.Time `json:"begunAt"`
-	// Borrowed are the settings that were changed for the time of the operation.
+	// Borrowed are the settings that are changed during the operation.
 	Borrowed []Borrowed `json:"borrowed,omitempty"`
-	// Size is what START comes back to and what STOP remembers; Asked the size that the operation itself last asked for.
-	Size  *int32 `json:"size,omitempty"`
-	Asked *int32 `json:"asked,omitempty"`
-	// FromReplicas, FromRevision and FromPackage are what the workload was before.
+	// Size is the size that START restores and STOP remembers. Requested is the size that the operation last set.
+	Size      *int32 `json:"size,omitempty"`
+	Requested *int32 `json:"asked,omitempty"`
+	// FromReplicas, FromRevision and FromPackage are the workload's size, revision and package before the operation.
 	FromReplicas *int32 `json:"fromReplicas,omitempty"`
 	FromRevision string `json:"fromRevision,omitempty"`
 	FromPackage  string `json:"fromPackage,omitempty"`
 	// Before is the revision before an operation that changes the pod template.
 	Before *revision.Revision `json:"before,omitempty"`
-	// Target is the size that RESTORE comes to in the end, where that is another one.
+	// Target is the final size of RESTORE, if the size changes.
 	Target *int32 `json:"target,omitempty"`
-	// ByDeletion says that RESTART deletes the pods itself instead of leaving that to the workload's controller.
+	// ByDeletion means that the operation deletes the pods itself instead of relying on the workload's controller.
 	ByDeletion bool `json:"byDeletion,omitempty"`
-	// Changed says whether the operation changed more than the claim.
+	// Changed is true if the operation changed more than the claim.
 	Changed bool `json:"changed,omitempty"`
 }
 
-// Borrowed is one setting changed for the time of an operation: its own value and the one lent to it, as JSON.
+// Borrowed is one setting that is changed during an operation: its own value and the temporary one, as JSON.
 type Borrowed struct {
-	Path string          `json:"path"`
-	Own  json.RawMessage `json:"own"`
-	Lent json.RawMessage `json:"lent"`
+	Path      string          `json:"path"`
+	Own       json.RawMessage `json:"own"`
+	Temporary json.RawMessage `json:"lent"`
 }
 
-// ParseOriginal reads the annotation AnnotationOriginal of a workload of whose kind an operation may borrow these settings. What would give
-// back another one was written by somebody else: it is refused.
+// ParseOriginal parses the annotation AnnotationOriginal. borrowable are the settings that an operation may borrow from
+// the workload's kind. An annotation with any other setting was written by another client and is refused.
 func ParseOriginal(text string, borrowable []string) (*Original, error) {
 	var o Original
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -143,129 +152,132 @@ func ParseOriginal(text string, borrowable []string) (*Original, error) {
 	}
 	for _, b := range o.Borrowed {
 		if !slices.Contains(borrowable, b.Path) {
-			return nil, fmt.Errorf("somebody has added %s, which no operation borrows", b.Path)
+			return nil, fmt.Errorf("another client added %s, which no operation borrows", b.Path)
 		}
 	}
 	return &o, nil
 }
 
-// String is the annotation's value.
+// String returns the annotation's value.
 func (o Original) String() string {
 	raw, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // an Original is plain data that was JSON before: it always marshals
+		panic(err) // an Original is plain data: it always marshals
 	}
 	return string(raw)
 }
 
-// size reads a size that was written on the workload; ok is false when there is none that makes sense.
-func size(text string) (n int32, ok bool) {
+// parseSize parses a size from an annotation; ok is false if it is not a positive int32.
+func parseSize(text string) (n int32, ok bool) {
 	v, err := strconv.ParseInt(text, 10, 64)
 	return int32(v), err == nil && v >= 1 && v <= math.MaxInt32
 }
 
-// remembered is the size to come back to, when it still counts (see AnnotationLeftAt).
-func (o Observed) remembered() (int32, bool) {
-	n, ok := size(o.Remembered)
+// rememberedSize returns the size that START should restore, if it is still valid (see AnnotationLeftAt).
+func (o Observed) rememberedSize() (int32, bool) {
+	n, ok := parseSize(o.Remembered)
 	if !ok || o.Replicas == 0 {
 		return n, ok
 	}
-	left, ok := size(o.LeftAt)
+	left, ok := parseSize(o.LeftAt)
 	return n, ok && left == o.Replicas && n > left
 }
 
-// ready says that as many pods as asked for are ready and have been so for minReadySeconds.
+// ready reports whether the requested number of pods is available (ready for minReadySeconds).
 func (o Observed) ready() bool { return !o.Lagging() && o.Available >= o.Replicas }
 
-// terminating says that the status counts pods on their way out, and that there are some.
+// terminating reports whether the status counts terminating pods and there are some.
 func (o Observed) terminating() bool { return o.Terminating != nil && *o.Terminating > 0 }
 
-// PatienceLimit is how long a trouble that a pod rarely gets over by itself may last before the operation fails early; half the deadline
-// when that is shorter.
+// PatienceLimit is how long a pod may have a problem that rarely passes by itself, before the operation fails early. It
+// is half the deadline if that is shorter.
 const PatienceLimit = 60 * time.Second
 
-// Pod is what a decision goes by of one pod.
+// Pod is the state of one pod that decisions depend on.
 type Pod struct {
 	Name string
 	UID  string
-	// Version is the pod's resourceVersion: a pod is deleted only as it was seen, so that a late decision of an abandoned attempt does no
-	// harm.
+	// Version is the pod's resourceVersion: a pod is deleted only at the version that was read, so that a late decision
+	// of an abandoned attempt does no harm.
 	Version string
-	// Revision is the hash or name of the pod's revision, and Marker the one of the template that it was made from (Request.MarkerName).
+	// Revision is the hash or name of the pod's revision. Marker is the marker of the template that it was created from
+	// (Request.MarkerName).
 	Revision string
 	Marker   string
 	// Ordinal is a StatefulSet pod's number, -1 for others.
 	Ordinal int32
-	// RolloutID and Batch are the labels by which a release numbers the pods that it has brought; "" without them.
+	// RolloutID and Batch are the labels with which a release marks the pods of its batches; "" without them.
 	RolloutID, Batch string
-	// Ready says that the pod is ready; Available that it has been so for the workload's minReadySeconds.
+	// Ready means that the pod is ready; Available, that it has been ready for the workload's minReadySeconds.
 	Ready     bool
 	Available bool
-	// Deleting says that the pod is on its way out; Finished that it has run to its end and never runs again (phase Succeeded or Failed).
+	// Deleting means that the pod is terminating; Finished, that it never runs again (phase Succeeded or Failed).
 	Deleting bool
 	Finished bool
-	// Since is when the pod stopped being ready, or was made.
+	// Since is when the pod stopped being ready, or was created.
 	Since time.Time
-	// Reason and Message are the pod's own word on why it is not ready: "ImagePullBackOff", `Back-off pulling image "x:bad"`.
+	// Reason and Message explain why the pod is not ready, from its status: "ImagePullBackOff", `Back-off pulling image
+	// "x:bad"`.
 	Reason  string
 	Message string
 }
 
-// Alive says that the pod is neither on its way out nor at its end.
+// Alive reports whether the pod is neither terminating nor finished.
 func (p Pod) Alive() bool { return !p.Deleting && !p.Finished }
 
-// trouble says how a pod's reason is judged.
-type trouble int
+// severity rates a pod's reason for not being ready.
+type severity int
 
 const (
-	noTrouble trouble = iota
-	// unclear: it may pass at any time; judged at the deadline only.
+	noProblem severity = iota
+	// unclear: it may pass at any time; it fails the operation only at the deadline.
 	unclear
-	// lasting: it rarely passes by itself; fails the operation once it has lasted (PatienceLimit).
-	lasting
-	// hopeless: it cannot pass; fails the operation at once.
-	hopeless
+	// persistent: it rarely passes by itself; it fails the operation after PatienceLimit.
+	persistent
+	// fatal: it cannot pass; it fails the operation at once.
+	fatal
 )
 
-var judgement = map[string]trouble{
-	"InvalidImageName":           hopeless,
-	"ImagePullBackOff":           lasting,
-	"ErrImagePull":               lasting,
-	"ErrImageNeverPull":          lasting,
-	"ImageInspectError":          lasting,
-	"RegistryUnavailable":        lasting,
-	"CrashLoopBackOff":           lasting,
-	"CreateContainerConfigError": lasting,
-	"CreateContainerError":       lasting,
-	"RunContainerError":          lasting,
-	"StartError":                 lasting,
+var severities = map[string]severity{
+	"InvalidImageName":           fatal,
+	"ImagePullBackOff":           persistent,
+	"ErrImagePull":               persistent,
+	"ErrImageNeverPull":          persistent,
+	"ImageInspectError":          persistent,
+	"RegistryUnavailable":        persistent,
+	"CrashLoopBackOff":           persistent,
+	"CreateContainerConfigError": persistent,
+	"CreateContainerError":       persistent,
+	"RunContainerError":          persistent,
+	"StartError":                 persistent,
 }
 
-func (p Pod) trouble() trouble {
+func (p Pod) severity() severity {
 	if p.Ready || !p.Alive() {
-		return noTrouble
+		return noProblem
 	}
-	if t, ok := judgement[p.Reason]; ok {
+	if t, ok := severities[p.Reason]; ok {
 		return t
 	}
 	return unclear
 }
 
-// Stuck says that the pod is in trouble that it rarely gets over by itself (PatienceLimit).
-func (p Pod) Stuck() bool { return p.trouble() >= lasting }
+// Stuck reports whether the pod has a problem that rarely passes by itself (PatienceLimit).
+func (p Pod) Stuck() bool { return p.severity() >= persistent }
 
-// PatienceLeft is how long a pod that is stuck may still be so; nothing is left to a hopeless one. Trouble from before the job counts from
-// its begin.
+// PatienceLeft returns how long a stuck pod may remain stuck; 0 if its problem cannot pass. A problem from before the
+// job counts from the start of the job.
 func (s Snapshot) PatienceLeft(p Pod, deadline time.Duration) time.Duration {
-	if p.trouble() == hopeless {
+	if p.severity() == fatal {
 		return 0
 	}
 	patience := min(deadline/2, PatienceLimit)
 	return min(patience, patience-min(s.Elapsed, s.Now.Sub(p.Since)))
 }
 
-// WorstPod is the word of the pod that explains most, by rank: "pod order-abc: ImagePullBackOff: Back-off pulling"; "" when none has one.
-func WorstPod(pods []Pod, rank func(Pod) int) string {
+// WorstPodReason returns the reason of the pod with the highest rank: "pod order-abc: ImagePullBackOff: Back-off
+// pulling"; "" if no pod has one.
+func WorstPodReason(pods []Pod, rank func(Pod) int) string {
 	var worst *Pod
 	for i := range pods {
 		p := &pods[i]

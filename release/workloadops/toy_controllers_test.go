@@ -8,8 +8,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// sync is one step of the workload's controller. It acts on the spec that it had read when it last looked, and only then reads the newest: whatever is changed
-// meanwhile is done by the old one first.
+// sync runs one step of the workload's controller. It acts on the spec that it read last, and only then reads the
+// newest one: a change made meanwhile takes effect in the next step.
 func (w *toyWorkload) sync() {
 	spec, generation := w.spec, w.generation
 	w.spec, w.generation = w.view, w.viewed
@@ -27,7 +27,7 @@ func (w *toyWorkload) sync() {
 	w.version++
 }
 
-// refresh has the controller read the newest spec.
+// refresh makes the controller read the newest spec.
 func (w *toyWorkload) refresh() {
 	w.view, w.viewed = w.spec, w.generation
 	w.view.settings = maps.Clone(w.spec.settings)
@@ -61,7 +61,7 @@ func (w *toyWorkload) syncDeployment() {
 			old = append(old, p)
 		}
 	}
-	// Unready pods are always taken first, as a ReplicaSet does.
+	// Unready pods are removed first, like a ReplicaSet does.
 	unreadyFirst := func(list []*toyPod) {
 		sort.SliceStable(list, func(i, j int) bool { return !list[i].ready && list[j].ready })
 	}

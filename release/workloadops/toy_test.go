@@ -20,13 +20,13 @@ type toyPod struct {
 	uid     int
 	version int
 	ordinal int32
-	// marker is the whole template that it was made from.
+	// marker is the complete template that it was created from.
 	marker   string
 	ready    bool
 	deleting bool
 }
 
-// toySpec is the part of a workload that its controller goes by.
+// toySpec is the part of a workload that its controller acts on.
 type toySpec struct {
 	replicas   int32
 	updateType string
@@ -39,12 +39,13 @@ func versionIn(marker string) string { version, _, _ := strings.Cut(marker, "#")
 
 func stampIn(marker string) string { _, stamp, _ := strings.Cut(marker, "#"); return stamp }
 
-// markerFor is what a request sees of a template.
+// markerFor returns the marker of a template from the view of a request.
 func markerFor(req workloadops.Request, template string) string {
 	switch {
 	case req.Operation == plan.Restart:
 		return stampIn(template)
-	case req.Restore != nil && req.Restore.Template != nil && versionIn(template) == versionIn(req.Restore.Template.Template):
+	case req.Restore != nil && req.Restore.Template != nil &&
+		versionIn(template) == versionIn(req.Restore.Template.Template):
 		return req.Marker
 	case req.Restore != nil:
 		return ""
@@ -52,7 +53,7 @@ func markerFor(req workloadops.Request, template string) string {
 	return versionIn(template)
 }
 
-// templateFor is the template that a request sets.
+// templateFor returns the template that a request sets.
 func templateFor(req workloadops.Request, now string) string {
 	if req.Restore != nil {
 		return req.Restore.Template.Template
@@ -60,9 +61,9 @@ func templateFor(req workloadops.Request, now string) string {
 	return req.Marker + "#" + stampIn(now)
 }
 
-// toyWorkload is a workload with a controller that behaves like Kubernetes' own, one small step at a time.
+// toyWorkload is a workload with a controller that behaves like the one of Kubernetes, in small steps.
 type toyWorkload struct {
-	// request is the operation that looks.
+	// request is the operation that reads the workload.
 	request           workloadops.Request
 	kind              string
 	ordered           bool
@@ -77,13 +78,15 @@ type toyWorkload struct {
 	pods    []*toyPod
 	lastUID int
 
-	// view is the spec that the controller has read, of that generation; observed the generation that its status speaks of.
+	// view and viewed are the spec that the controller has read and its generation; observed is the generation of its
+	// status.
 	view     toySpec
 	viewed   int64
 	observed int64
 	status   workloadops.Observed
 
-	// deletedNew are the pods made since the restart began that somebody deleted all the same: restarted twice. before is the last pod of before.
+	// deletedNew are pods that were created since the restart began and deleted nevertheless: restarted twice. before
+	// is the UID of the last older pod.
 	deletedNew []string
 	restarting bool
 	before     int
@@ -147,10 +150,10 @@ func (w *toyWorkload) ready() int32 {
 	return n
 }
 
-// out is the number of pods that are asked for and do not serve.
+// out returns the number of requested pods that are not ready.
 func (w *toyWorkload) out() int32 { return max(0, w.spec.replicas-w.ready()) }
 
-// report writes the status from the pods, for the spec that the controller goes by.
+// report writes the status from the pods, for the spec that the controller has read.
 func (w *toyWorkload) report() {
 	w.observed = w.generation
 	s := workloadops.Observed{}
@@ -175,7 +178,7 @@ func (w *toyWorkload) report() {
 	w.status = s
 }
 
-// look is one read of the workload.
+// look reads the workload once.
 func (w *toyWorkload) look(withPods bool) workloadops.Observed {
 	s := w.status
 	s.Claim = w.annotations[workloadops.AnnotationClaimedBy]
@@ -187,7 +190,8 @@ func (w *toyWorkload) look(withPods bool) workloadops.Observed {
 		s.Original = o
 	}
 	s.Generation, s.ObservedGeneration = w.generation, w.observed
-	s.Replicas, s.UpdateType, s.OrderedReady, s.Marker = w.spec.replicas, w.spec.updateType, w.ordered, markerFor(w.request, w.spec.marker)
+	s.Replicas, s.UpdateType, s.OrderedReady, s.Marker = w.spec.replicas, w.spec.updateType, w.ordered,
+		markerFor(w.request, w.spec.marker)
 	s.Settings = maps.Clone(w.spec.settings)
 	s.Remembered, s.LeftAt = w.annotations[workloadops.AnnotationReplicas], w.annotations[workloadops.AnnotationLeftAt]
 	s.Revision, s.Template = "rev-"+w.spec.marker, &revision.Revision{Template: w.spec.marker}
@@ -195,23 +199,26 @@ func (w *toyWorkload) look(withPods bool) workloadops.Observed {
 	if withPods {
 		s.PodsSeen = true
 		for _, p := range w.pods {
-			s.Pods = append(s.Pods, workloadops.Pod{Name: p.name, UID: fmt.Sprint(p.uid), Version: fmt.Sprint(p.version), Revision: "rev-" + p.marker, Marker: markerFor(w.request, p.marker), Ordinal: p.ordinal,
-				Ready: p.ready, Available: p.ready, Deleting: p.deleting, Since: s.Now})
+			s.Pods = append(s.Pods, workloadops.Pod{Name: p.name, UID: fmt.Sprint(p.uid),
+				Version: fmt.Sprint(p.version), Revision: "rev-" + p.marker, Marker: markerFor(w.request, p.marker),
+				Ordinal: p.ordinal,
+				Ready:   p.ready, Available: p.ready, Deleting: p.deleting, Since: s.Now})
 		}
 	}
 	return s
 }
 
-// write makes a write if its preconditions hold, and says whether it did.
+// write performs a write if its preconditions hold, and reports whether it did.
 func (w *toyWorkload) write(in *workloadops.Write, version int) bool {
-	if in.Fresh && version != w.version || w.annotations[workloadops.AnnotationClaimedBy] != in.Held {
+	if in.OnlyIfUnchanged && version != w.version ||
+		w.annotations[workloadops.AnnotationClaimedBy] != in.ExpectedClaim {
 		return false
 	}
-	if in.Replicas != nil && in.WasReplicas != w.spec.replicas {
+	if in.Replicas != nil && in.ExpectedReplicas != w.spec.replicas {
 		return false
 	}
 	for _, s := range in.Settings {
-		if now := w.spec.settings[s.Path]; string(now) != string(s.Was) {
+		if now := w.spec.settings[s.Path]; string(now) != string(s.Expected) {
 			return false
 		}
 	}
@@ -253,7 +260,7 @@ func (w *toyWorkload) write(in *workloadops.Write, version int) bool {
 	return true
 }
 
-// specText is the spec as one comparable text.
+// specText returns the spec as one comparable text.
 func (w *toyWorkload) specText() string {
 	keys := slices.Sorted(maps.Keys(w.spec.settings))
 	text := fmt.Sprint(w.spec.replicas, w.spec.updateType, w.spec.marker)
@@ -263,7 +270,7 @@ func (w *toyWorkload) specText() string {
 	return text
 }
 
-// kubelet makes one pod ready, or takes one away that is on its way out.
+// kubelet makes one pod ready, or removes it if it is terminating.
 func (w *toyWorkload) kubelet(pick func(n int) int) {
 	if len(w.pods) == 0 {
 		return

@@ -10,37 +10,38 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// wait decides between waiting on, freeing a stuck pod, and giving up: at the deadline, or earlier when a pod is in trouble that does not
-// pass. progress says how far it is, like "2 of 3 pods are ready".
+// wait decides whether to wait, to delete a stuck pod, or to fail: at the deadline, or earlier if a pod has a problem
+// that does not pass. progress describes how far the operation is: "2 of 3 pods are ready".
 func wait(req Request, seen Observed, progress string) NextAction {
 	deadline := time.Duration(req.DeadlineSeconds) * time.Second
 	expired := seen.Elapsed >= deadline
 	if expired && !seen.PodsSeen {
-		return Next(ActLook, "the time is up: see what the pods say")
+		return Next(ActReadPods, "the deadline has passed: check the pods")
 	}
 	var again time.Duration
 	if seen.PodsSeen {
 		if stuck := stuckPods(req, seen); len(stuck) > 0 && !expired {
-			return deletePods(stuck, "delete %s, which is stuck on an older template: a StatefulSet does not replace it by itself", names(stuck))
+			return deletePods(stuck, "delete %s, which is stuck on an older template: a StatefulSet does not replace "+
+				"it by itself", podNames(stuck))
 		}
 		left, troubled := patienceLeft(req, seen, deadline)
 		if expired || troubled && left <= 0 {
 			spent := min(seen.Elapsed, deadline).Round(time.Second)
 			return abort(req, seen, failure.New(failure.WorkloadFailed, "%s: %s after %d s: %s",
-				req.Workload, progress, int64(spent/time.Second), why(req, seen)))
+				req.Workload, progress, int64(spent/time.Second), failureReason(req, seen)))
 		}
-		if reason := podReason(req, seen); reason != "" {
+		if reason := worstPodReason(req, seen); reason != "" {
 			progress += ": " + reason
 		}
 		again = left
 	}
-	return NextAction{Action: ActWait, Reason: progress + meanwhile(seen), LookAgain: again}
+	return NextAction{Action: ActWait, Reason: progress + blockingChange(seen), RecheckAfter: again}
 }
 
-// patienceLeft is how long the pod whose trouble lasts longest may still have it, and whether there is such a pod.
+// patienceLeft returns the shortest PatienceLeft of all stuck pods that count, and whether there is such a pod.
 func patienceLeft(req Request, seen Observed, deadline time.Duration) (left time.Duration, troubled bool) {
 	for _, p := range seen.Pods {
-		if !p.Stuck() || !counts(req, p) {
+		if !p.Stuck() || !canFailOperation(req, p) {
 			continue
 		}
 		if own := seen.PatienceLeft(p, deadline); !troubled || own < left {
@@ -50,10 +51,11 @@ func patienceLeft(req Request, seen Observed, deadline time.Duration) (left time
 	return left, troubled
 }
 
-// counts says whether a pod's trouble is the operation's: STOP takes every pod away, RESTART and the deploys those from before them.
-func counts(req Request, p Pod) bool {
+// canFailOperation reports whether a problem of this pod can fail the operation. STOP removes every pod, and RESTART
+// and deploys remove the older ones, so problems of those do not count.
+func canFailOperation(req Request, p Pod) bool {
 	switch {
-	case req.stops():
+	case req.scalesToZero():
 		return false
 	case req.replaces():
 		return p.Marker == req.Marker
@@ -62,15 +64,17 @@ func counts(req Request, p Pod) bool {
 	}
 }
 
-// stuckPods are pods of an older template that are in lasting trouble and that a StatefulSet which keeps its order would wait for without
-// end. They are out already, so that taking them puts no further pod out; one at a time is taken.
+// stuckPods returns the pods of an older template with a persistent problem, for which an ordered StatefulSet would
+// wait forever. They are already unavailable, so that deleting them makes no further pod unavailable; at most one is
+// returned.
 func stuckPods(req Request, seen Observed) []Pod {
-	if req.Workload.WorkloadRef.Kind != KindStatefulSet || req.stops() || !seen.OrderedReady || seen.Lagging() ||
-		seen.Revision == "" || seen.UpdateType != UpdateRolling || onTheirWayOut(seen) > 0 {
+	if req.Workload.WorkloadRef.Kind != KindStatefulSet || req.scalesToZero() || !seen.OrderedReady || seen.Lagging() ||
+		seen.Revision == "" || seen.UpdateType != UpdateRolling || terminatingPods(seen) > 0 {
 		return nil
 	}
 	stuck := slices.DeleteFunc(slices.Clone(seen.Pods), func(p Pod) bool {
-		return !p.Stuck() || p.Revision == "" || p.Revision == seen.Revision || p.Ordinal < seen.FirstOrdinal+seen.Partition
+		return !p.Stuck() || p.Revision == "" || p.Revision == seen.Revision ||
+			p.Ordinal < seen.FirstOrdinal+seen.Partition
 	})
 	slices.SortFunc(stuck, func(a, b Pod) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	return stuck[:min(1, len(stuck))]
@@ -80,63 +84,66 @@ func deletePods(list []Pod, format string, args ...any) NextAction {
 	return NextAction{Action: ActDelete, Delete: list, Reason: fmt.Sprintf(format, args...)}
 }
 
-// heldUp waits for a PodDisruptionBudget that keeps pods from being taken: within the deadline, which names it when it has passed. A pod that
-// does not serve is not held up.
-func heldUp(req Request, seen Observed, d NextAction) NextAction {
-	progress := fmt.Sprintf("%s, %s still to go", readyOf(seen), names(d.Delete))
+// waitForBudget waits for a PodDisruptionBudget that refuses evictions, until the deadline, whose failure names it. A
+// budget does not block the eviction of an unready pod.
+func waitForBudget(req Request, seen Observed, d NextAction) NextAction {
+	progress := fmt.Sprintf("%s, %s still to go", readyOf(seen), podNames(d.Delete))
 	next := wait(req, seen, progress)
 	if next.Action == ActWait {
-		next.Reason, next.LookAgain, next.WatchPods = progress+": "+seen.HeldUp, AskAgain, true
+		next.Reason, next.RecheckAfter, next.WatchPods = progress+": "+seen.BlockedByBudget, BudgetRetryInterval, true
 	}
 	return next
 }
 
-// why is the best explanation that can be given: a pod's own word, else the workload's, else where to look.
-func why(req Request, seen Observed) string {
-	if seen.HeldUp != "" {
-		return seen.HeldUp
+// failureReason returns the best explanation available: a pod's reason, otherwise the workload's, otherwise where to
+// look.
+func failureReason(req Request, seen Observed) string {
+	if seen.BlockedByBudget != "" {
+		return seen.BlockedByBudget
 	}
-	if reason := podReason(req, seen); reason != "" {
-		return reason + meanwhile(seen)
+	if reason := worstPodReason(req, seen); reason != "" {
+		return reason + blockingChange(seen)
 	}
-	if seen.Trouble != "" {
-		return "its pods cannot be created: " + seen.Trouble + meanwhile(seen)
+	if seen.CreationProblem != "" {
+		return "its pods cannot be created: " + seen.CreationProblem + blockingChange(seen)
 	}
-	if note := meanwhile(seen); note != "" {
+	if note := blockingChange(seen); note != "" {
 		return note[2:]
 	}
 	if seen.Lagging() {
-		return "its controller has not looked at the change: is kube-controller-manager running?"
+		return "its controller has not processed the change: is kube-controller-manager running?"
 	}
-	return "no pod says why: look at `kubectl describe` of it"
+	return "no pod reports a reason: check it with `kubectl describe`"
 }
 
-// podReason is the word of the pod that is in the worst trouble.
-func podReason(req Request, seen Observed) string {
-	return WorstPod(seen.Pods, func(p Pod) int { return rank(req, p) })
+// worstPodReason returns the reason of the pod with the worst problem.
+func worstPodReason(req Request, seen Observed) string {
+	return WorstPodReason(seen.Pods, func(p Pod) int { return rank(req, p) })
 }
 
-// rank orders pods by how much they explain: trouble of pods that count first.
+// rank orders pods by how well they explain a failure: the worst problems first, and of equal ones those of pods that
+// can fail the operation.
 func rank(req Request, p Pod) int {
-	r := int(p.trouble()) * 2
-	if counts(req, p) {
+	r := int(p.severity()) * 2
+	if canFailOperation(req, p) {
 		r++
 	}
-	if req.stops() && p.Deleting {
+	if req.scalesToZero() && p.Deleting {
 		r += 10
 	}
 	return r
 }
 
-// meanwhile says what somebody set meanwhile that keeps the workload from moving.
-func meanwhile(seen Observed) string {
+// blockingChange describes a change by another client that keeps the workload from progressing, "" if there is none.
+func blockingChange(seen Observed) string {
 	switch {
 	case seen.Original == nil || seen.Original.Operation == plan.Start || seen.Original.Operation == plan.Stop:
 		return ""
 	case seen.Paused:
-		return "; somebody paused it meanwhile: `kubectl rollout resume` lets it go on"
+		return "; another client paused it meanwhile: continue it with `kubectl rollout resume`"
 	case seen.UpdateType == UpdateRolling && seen.Partition > 0:
-		return fmt.Sprintf("; somebody set its partition to %d meanwhile: 0 lets it go on", seen.Partition)
+		return fmt.Sprintf("; another client set its partition to %d meanwhile: set it to 0 to continue",
+			seen.Partition)
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-// Package recent answers a question once for all who ask it at about the same time.
+// Package recent shares the result of a read among all callers that ask at about the same time.
 package recent
 
 import (
@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// most is how many answers are kept at once.
-const most = 1000
+// maxAnswers is how many answers are cached at once.
+const maxAnswers = 1000
 
-// Answers keeps answers for a moment. Nobody who asks after a Forget gets an answer that was begun before it. The zero value is ready; a nil
-// one keeps nothing.
-type Answers struct {
+// Cache keeps answers for a short time. A Get after Forget never returns a value whose read started before the Forget.
+// The zero value is ready; a nil Cache keeps nothing.
+type Cache struct {
 	mu   sync.Mutex
 	kept map[string]*answer
 }
 
-// answer is what one question is answered with.
+// answer is the result of one read.
 type answer struct {
-	// begun is when it was begun to be read: how old it may be is up to who asks. until is when it may make room for others.
-	begun, until time.Time
-	// before is the answer that is given while this one is being read; nil: who asks waits.
-	before *answer
-	// done is closed when value or err are there.
+	// started is when the read began; each caller decides how old it may be. until is when the answer may be evicted.
+	started, until time.Time
+	// previous is the answer that is returned while this one is being read; nil: callers wait.
+	previous *answer
+	// done is closed when value or err is set.
 	done  chan struct{}
 	value any
 	err   error
@@ -39,22 +39,25 @@ func (a *answer) ready() bool {
 	}
 }
 
-// Get answers a question from what is being read, or was begun to be read at most so long ago; else it reads. Everybody gets the same value: nobody
-// may change it. An error is told to those who wait for it, and not kept. Reading goes on when whoever asked first goes away: it has to have
-// limits of its own.
-func Get[V any](ctx context.Context, a *Answers, question string, fresh time.Duration, read func(context.Context) (V, error)) (V, error) {
-	return GetLately(ctx, a, question, fresh, 0, read)
+// Get returns an answer whose read is in progress, or started at most fresh ago; otherwise it reads. All callers get
+// the same value, which they must not modify. An error is returned to the waiting callers and not cached. A read
+// continues when its first caller leaves, so it needs its own timeout.
+func Get[V any](ctx context.Context, a *Cache, question string, fresh time.Duration,
+	read func(context.Context) (V, error)) (V, error) {
+	return GetStale(ctx, a, question, fresh, 0, read)
 }
 
-// GetLately does as Get, but nobody waits while there is an answer that is older than fresh by less than spare: it is given once more while it is read anew.
-func GetLately[V any](ctx context.Context, a *Answers, question string, fresh, spare time.Duration, read func(context.Context) (V, error)) (V, error) {
+// GetStale is like Get, but does not wait while there is an answer that is older than fresh by less than spare: that
+// one is returned while it is read again.
+func GetStale[V any](ctx context.Context, a *Cache, question string, fresh, spare time.Duration,
+	read func(context.Context) (V, error)) (V, error) {
 	if a == nil {
 		return read(ctx)
 	}
 	var none V
-	found, begun := a.find(question, fresh, spare)
-	if begun != nil {
-		go a.answer(question, begun, func() (any, error) { return read(context.WithoutCancel(ctx)) })
+	found, started := a.find(question, fresh, spare)
+	if started != nil {
+		go a.fetch(question, started, func() (any, error) { return read(context.WithoutCancel(ctx)) })
 	}
 	select {
 	case <-found.done:
@@ -67,79 +70,80 @@ func GetLately[V any](ctx context.Context, a *Answers, question string, fresh, s
 	return found.value.(V), nil
 }
 
-// find is the answer to a question, perhaps one that is still to come; begun is one that nobody reads yet.
-func (a *Answers) find(question string, fresh, spare time.Duration) (found, begun *answer) {
+// find returns the answer to a question, possibly one still being read; started is a new one that the caller has to
+// read.
+func (a *Cache) find(question string, fresh, spare time.Duration) (found, started *answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
 	found = a.kept[question]
 	switch {
 	case found == nil:
-	case found.ready() && now.Sub(found.begun) < fresh:
+	case found.ready() && now.Sub(found.started) < fresh:
 		return found, nil
 	case !found.ready():
-		return found.orBefore(now.Add(-fresh - spare)), nil
+		return found.orPrevious(now.Add(-fresh - spare)), nil
 	}
-	if len(a.kept) >= most {
+	if len(a.kept) >= maxAnswers {
 		a.sweep(now)
 	}
-	begun = &answer{begun: now, until: now.Add(fresh + spare), before: found, done: make(chan struct{})}
+	started = &answer{started: now, until: now.Add(fresh + spare), previous: found, done: make(chan struct{})}
 	if a.kept == nil {
 		a.kept = map[string]*answer{}
 	}
-	a.kept[question] = begun
-	return begun.orBefore(now.Add(-fresh - spare)), begun
+	a.kept[question] = started
+	return started.orPrevious(now.Add(-fresh - spare)), started
 }
 
-// orBefore is the answer before this one if that was begun after the oldest that may be given.
-func (a *answer) orBefore(oldest time.Time) *answer {
-	if a.before != nil && a.before.begun.After(oldest) {
-		return a.before
+// orPrevious returns the previous answer if its read started after oldest, otherwise this one.
+func (a *answer) orPrevious(oldest time.Time) *answer {
+	if a.previous != nil && a.previous.started.After(oldest) {
+		return a.previous
 	}
 	return a
 }
 
-// answer reads, and tells all who wait.
-func (a *Answers) answer(question string, to *answer, read func() (any, error)) {
+// fetch reads the answer and wakes all waiting callers.
+func (a *Cache) fetch(question string, to *answer, read func() (any, error)) {
 	defer func() {
 		if value := recover(); value != nil {
 			to.err = fmt.Errorf("panic: %v", value)
 		}
-		a.settle(question, to)
+		a.finish(question, to)
 		close(to.done)
 	}()
 	to.value, to.err = read()
 }
 
-// settle forgets the answer before this one, or this one if it is an error.
-func (a *Answers) settle(question string, of *answer) {
+// finish drops the previous answer, or this one if it is an error.
+func (a *Cache) finish(question string, of *answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	before := of.before
-	of.before = nil
+	before := of.previous
+	of.previous = nil
 	switch {
 	case of.err == nil || a.kept[question] != of:
 	case before != nil:
-		a.kept[question] = before // who asks while it may still be given has it read anew
+		a.kept[question] = before // a caller within its spare time starts another read
 	default:
 		delete(a.kept, question)
 	}
 }
 
-// sweep forgets what is too old to be given to anybody, and everything if that is not enough.
-func (a *Answers) sweep(now time.Time) {
+// sweep evicts expired answers, and all if that is not enough.
+func (a *Cache) sweep(now time.Time) {
 	for question, found := range a.kept {
 		if !now.Before(found.until) && found.ready() {
 			delete(a.kept, question)
 		}
 	}
-	if len(a.kept) >= most {
+	if len(a.kept) >= maxAnswers {
 		clear(a.kept)
 	}
 }
 
-// Forget is for whoever has changed something: from now on everything is read anew.
-func (a *Answers) Forget() {
+// Forget drops all answers after a change: everything is read again.
+func (a *Cache) Forget() {
 	if a == nil {
 		return
 	}

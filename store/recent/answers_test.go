@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// counter answers with how often it was asked, after a while.
+// counter returns how often it was read, after a while.
 type counter struct {
 	asked atomic.Int64
 	takes time.Duration
@@ -25,10 +25,10 @@ func (c *counter) read(context.Context) (int64, error) {
 	return n, nil
 }
 
-func TestOneAnswerDoesForAll(t *testing.T) {
+func TestGet_SharesOneReadAmongCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var a Answers
+		var a Cache
 		c := &counter{takes: 30 * time.Millisecond}
 		ask := func() int64 {
 			n, err := Get(t.Context(), &a, "list", 100*time.Millisecond, c.read)
@@ -37,13 +37,13 @@ func TestOneAnswerDoesForAll(t *testing.T) {
 		}
 		var all sync.WaitGroup
 		for range 50 {
-			all.Go(func() { require.EqualValues(t, 1, ask(), "who asks while it is read gets that") })
+			all.Go(func() { require.EqualValues(t, 1, ask(), "callers during the read share it") })
 		}
 		all.Wait()
 		time.Sleep(69 * time.Millisecond)
-		require.EqualValues(t, 1, ask(), "who asks 99 ms after it was begun does, too")
+		require.EqualValues(t, 1, ask(), "callers within 99 ms of its start do too")
 		time.Sleep(time.Millisecond)
-		require.EqualValues(t, 2, ask(), "after 100 ms it is read anew")
+		require.EqualValues(t, 2, ask(), "after 100 ms it is read again")
 		c.takes = time.Second
 		time.Sleep(time.Second)
 		for range 5 {
@@ -51,39 +51,40 @@ func TestOneAnswerDoesForAll(t *testing.T) {
 			time.Sleep(150 * time.Millisecond)
 		}
 		all.Wait()
-		require.EqualValues(t, 3, c.asked.Load(), "what takes longer than an answer is kept is read once at a time")
+		require.EqualValues(t, 3, c.asked.Load(), "a read that takes longer than its lifetime is not repeated "+
+			"concurrently")
 	})
 }
 
-// How old an answer may be is up to who asks for it, whatever whoever had it read would have taken.
-func TestWhoAsksSaysHowOldAnAnswerMayBe(t *testing.T) {
+// Each caller decides how old an answer may be, regardless of the caller that started the read.
+func TestGet_RespectsEachCallersMaximumAge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var a Answers
+		var a Cache
 		var c counter
 		expect := func(want int64, fresh, spare time.Duration, reason string) {
-			n, err := GetLately(t.Context(), &a, "namespace", fresh, spare, c.read)
+			n, err := GetStale(t.Context(), &a, "namespace", fresh, spare, c.read)
 			require.NoError(t, err)
 			require.Equal(t, want, n, reason)
 			synctest.Wait()
 		}
-		expect(1, time.Minute, 0, "nothing is known")
+		expect(1, time.Minute, 0, "nothing is cached")
 		time.Sleep(time.Second)
-		expect(2, time.Second, 0, "it is as old as it may not be for this one")
+		expect(2, time.Second, 0, "it is too old for this caller")
 		time.Sleep(time.Second)
-		expect(2, time.Minute, 0, "it is young enough for this one")
-		expect(3, 0, 0, "this one relies on nothing that was read before")
+		expect(2, time.Minute, 0, "it is recent enough for this caller")
+		expect(3, 0, 0, "this caller accepts no cached answer")
 		time.Sleep(time.Second)
-		expect(3, time.Millisecond, time.Minute, "this one takes the one before, and has it read anew")
-		expect(4, time.Millisecond, time.Minute, "which it was")
+		expect(3, time.Millisecond, time.Minute, "this caller takes the previous answer, and starts another read")
+		expect(4, time.Millisecond, time.Minute, "the new answer")
 	})
 }
 
-// Whoever has changed something sees the change: also if the answer of before is still being read.
+// After a change, Forget makes it visible, even if an older read is still in progress.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var a Answers
+		var a Cache
 		c := &counter{takes: 30 * time.Millisecond}
 		var before sync.WaitGroup
 		before.Go(func() {
@@ -96,7 +97,7 @@ func TestForget(t *testing.T) {
 		for range 2 {
 			n, err := Get(t.Context(), &a, "list", time.Minute, c.read)
 			require.NoError(t, err)
-			require.EqualValues(t, 2, n, "the answer that was begun before doesn't come back")
+			require.EqualValues(t, 2, n, "an answer whose read started before does not come back")
 			before.Wait()
 		}
 	})
@@ -104,22 +105,22 @@ func TestForget(t *testing.T) {
 
 func TestErrorsAreNotKept(t *testing.T) {
 	t.Parallel()
-	var a Answers
+	var a Cache
 	away := errors.New("away")
 	_, err := Get(t.Context(), &a, "list", time.Hour, func(context.Context) (int, error) { return 0, away })
 	require.ErrorIs(t, err, away)
 	_, err = Get(t.Context(), &a, "list", time.Hour, func(context.Context) (int, error) { panic("no") })
-	require.ErrorContains(t, err, "panic: no", "a reader that panics takes nobody with it")
+	require.ErrorContains(t, err, "panic: no", "a panic in a read becomes an error")
 	n, err := Get(t.Context(), &a, "list", time.Hour, func(context.Context) (int, error) { return 7, nil })
 	require.NoError(t, err)
 	require.Equal(t, 7, n)
 }
 
-// Whoever asked first may go away: the others get their answer.
-func TestTheFirstGoesAway(t *testing.T) {
+// The first caller may leave: the others get their answer.
+func TestGet_ContinuesRead_WhenFirstCallerLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var a Answers
+		var a Cache
 		c := &counter{takes: time.Second}
 		ctx, leave := context.WithCancel(t.Context())
 		first := make(chan error, 1)
@@ -138,36 +139,37 @@ func TestTheFirstGoesAway(t *testing.T) {
 
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
-	var a Answers
-	for n := range 5 * most {
+	var a Cache
+	for n := range 5 * maxAnswers {
 		got, err := Get(t.Context(), &a, fmt.Sprint(n), time.Hour, func(context.Context) (int, error) { return n, nil })
 		require.NoError(t, err)
 		require.Equal(t, n, got)
 	}
-	require.LessOrEqual(t, len(a.kept), most)
-	var nothing *Answers
+	require.LessOrEqual(t, len(a.kept), maxAnswers)
+	var nothing *Cache
 	nothing.Forget()
 	got, err := Get(t.Context(), nothing, "list", time.Hour, func(context.Context) (int, error) { return 1, nil })
 	require.NoError(t, err)
 	require.Equal(t, 1, got)
 }
 
-// Where an answer may be given a little longer, nobody waits while it is read anew.
-func TestNobodyWaitsWhileAnAnswerIsReadAnew(t *testing.T) {
+// With spare time, no caller waits while an answer is read again.
+func TestGetStale_DoesNotWait_WithinSpareTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var a Answers
+		var a Cache
 		c := &counter{takes: 30 * time.Millisecond}
 		var fail atomic.Bool
 		ask := func() (int64, time.Duration) {
 			began := time.Now()
-			n, err := GetLately(t.Context(), &a, "list", 100*time.Millisecond, 50*time.Millisecond, func(ctx context.Context) (int64, error) {
-				n, err := c.read(ctx)
-				if fail.Load() {
-					err = errors.New("away")
-				}
-				return n, err
-			})
+			n, err := GetStale(t.Context(), &a, "list", 100*time.Millisecond, 50*time.Millisecond,
+				func(ctx context.Context) (int64, error) {
+					n, err := c.read(ctx)
+					if fail.Load() {
+						err = errors.New("away")
+					}
+					return n, err
+				})
 			require.NoError(t, err)
 			return n, time.Since(began)
 		}
@@ -176,21 +178,21 @@ func TestNobodyWaitsWhileAnAnswerIsReadAnew(t *testing.T) {
 			require.Equal(t, want, n, reason)
 			require.Equal(t, waits, took, reason)
 		}
-		expect(1, 30*time.Millisecond, "the first one waits")
+		expect(1, 30*time.Millisecond, "the first caller waits")
 		time.Sleep(80 * time.Millisecond)
-		expect(1, 0, "it is 110 ms old: given once more, and read anew")
+		expect(1, 0, "it is 110 ms old: returned once more, and read again")
 		time.Sleep(10 * time.Millisecond)
 		expect(1, 0, "it is being read")
 		time.Sleep(25 * time.Millisecond)
-		expect(2, 0, "it was read")
+		expect(2, 0, "the new answer")
 		require.EqualValues(t, 2, c.asked.Load())
 		time.Sleep(200 * time.Millisecond)
-		expect(3, 30*time.Millisecond, "what is too old is not given any more")
+		expect(3, 30*time.Millisecond, "an expired answer is not returned")
 		time.Sleep(80 * time.Millisecond)
 		fail.Store(true)
-		expect(3, 0, "it is read anew, which will fail")
+		expect(3, 0, "it is read again, which will fail")
 		time.Sleep(35 * time.Millisecond)
-		expect(3, 0, "what was known is given as long as it may be")
+		expect(3, 0, "the previous answer is returned until it expires")
 		fail.Store(false)
 		time.Sleep(30 * time.Millisecond)
 		n, _ := ask()

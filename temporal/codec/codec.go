@@ -12,18 +12,19 @@ import (
 	"slipway.io/slipway/release/sealed"
 )
 
-// metadataKeyID names the key in the metadata of a sealed payload: Temporal's own samples call it so.
+// metadataKeyID is the metadata entry with the key's ID; Temporal's own samples use the same name.
 const metadataKeyID = "encryption-key-id"
 
-// Codec seals and opens payloads. A sealed one is nonce and ciphertext of the whole payload, metadata included; the key's ID is authenticated with it.
+// Codec encrypts and decrypts payloads. An encrypted payload consists of nonce and ciphertext of the whole payload,
+// including its metadata; the key's ID is authenticated.
 type Codec struct{ keys *Keys }
 
 var _ converter.PayloadCodec = Codec{}
 
-// New is the codec of these keys.
+// New returns the codec of these keys.
 func New(keys *Keys) Codec { return Codec{keys: keys} }
 
-// Encode seals payloads with the current key. Those that are sealed already stay what they are.
+// Encode encrypts payloads with the current key. Encrypted payloads are unchanged.
 func (c Codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	id, sealer := c.keys.current()
 	if sealer == nil {
@@ -49,8 +50,8 @@ func (c Codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error)
 	return result, nil
 }
 
-// Decode opens payloads. Those that are not sealed stay what they are: they are from before there were keys. So do those whose key is missing or wrong:
-// what can't be opened must not keep from being read what stands beside it, and whoever needs it finds a payload of an encoding that he does not know.
+// Decode decrypts payloads. Unencrypted ones are unchanged: they are older than the keys. So are those whose key is
+// missing or wrong: they must not block the other payloads of a message, and a reader of one sees an unknown encoding.
 func (c Codec) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	result := make([]*commonpb.Payload, len(payloads))
 	for i, payload := range payloads {
@@ -60,7 +61,7 @@ func (c Codec) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error)
 		}
 		opened, err := c.open(payload)
 		if err != nil {
-			c.keys.tell(err)
+			c.keys.logError(err)
 			continue
 		}
 		result[i] = opened
@@ -75,12 +76,13 @@ func (c Codec) open(payload *commonpb.Payload) (*commonpb.Payload, error) {
 		return nil, fmt.Errorf("cannot decrypt a payload: the key %q is not in %s", id, c.keys.folder)
 	}
 	if len(payload.GetData()) < opener.NonceSize() {
-		return nil, errors.New("cannot decrypt a payload: it is cut off")
+		return nil, errors.New("cannot decrypt a payload: it is truncated")
 	}
 	nonce, closed := payload.GetData()[:opener.NonceSize()], payload.GetData()[opener.NonceSize():]
 	plain, err := opener.Open(nil, nonce, closed, []byte(id))
 	if err != nil {
-		return nil, fmt.Errorf("cannot decrypt a payload with the key %q in %s: the file has a different key, or the payload was modified", id, c.keys.folder)
+		return nil, fmt.Errorf("cannot decrypt a payload with the key %q in %s: the file has a different key, or the "+
+			"payload was modified", id, c.keys.folder)
 	}
 	opened := &commonpb.Payload{}
 	if err := proto.Unmarshal(plain, opened); err != nil {

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// folder writes files into a folder of keys, which is made if dir is "".
+// folder writes files into a key folder, a new one if dir is "".
 func folder(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
 	if dir == "" {
@@ -44,7 +44,8 @@ func payload(t *testing.T, value any) *commonpb.Payload {
 	return p
 }
 
-func one(t *testing.T, do func([]*commonpb.Payload) ([]*commonpb.Payload, error), p *commonpb.Payload) *commonpb.Payload {
+func one(t *testing.T, do func([]*commonpb.Payload) ([]*commonpb.Payload, error),
+	p *commonpb.Payload) *commonpb.Payload {
 	t.Helper()
 	result, err := do([]*commonpb.Payload{p})
 	require.NoError(t, err)
@@ -52,7 +53,7 @@ func one(t *testing.T, do func([]*commonpb.Payload) ([]*commonpb.Payload, error)
 	return result[0]
 }
 
-func TestPayloadsAreSealed(t *testing.T) {
+func TestPayloadsAreEncrypted(t *testing.T) {
 	t.Parallel()
 	keys, err := OpenKeys(folder(t, "", map[string]string{"old": key(1), "new": key(2), "current": "new\n"}), nil)
 	require.NoError(t, err)
@@ -60,17 +61,18 @@ func TestPayloadsAreSealed(t *testing.T) {
 	plain := payload(t, "marked secret")
 	before := proto.Clone(plain)
 	sealed := one(t, codec.Encode, plain)
-	require.True(t, proto.Equal(before, plain), "what is sealed stays as it was: its owner may use it again")
+	require.True(t, proto.Equal(before, plain), "the input is unchanged: its owner may use it again")
 	require.NotContains(t, sealed.String(), "marked secret")
-	require.NotContains(t, sealed.String(), "json/plain", "nor can its encoding be read")
+	require.NotContains(t, sealed.String(), "json/plain", "its encoding is hidden too")
 	require.Equal(t, "new", string(sealed.GetMetadata()["encryption-key-id"]))
 	require.True(t, proto.Equal(plain, one(t, codec.Decode, sealed)))
-	require.NotEqual(t, sealed.GetData(), one(t, codec.Encode, plain).GetData(), "the same text is never sealed to the same bytes")
-	require.True(t, proto.Equal(sealed, one(t, codec.Encode, sealed)), "what is sealed is not sealed again")
-	require.True(t, proto.Equal(plain, one(t, codec.Decode, plain)), "payloads of before there were keys are read as they are")
+	require.NotEqual(t, sealed.GetData(), one(t, codec.Encode, plain).GetData(),
+		"the same text is never sealed to the same bytes")
+	require.True(t, proto.Equal(sealed, one(t, codec.Encode, sealed)), "an encrypted payload is not encrypted again")
+	require.True(t, proto.Equal(plain, one(t, codec.Decode, plain)), "payloads older than the keys are read unchanged")
 }
 
-func TestWhatCannotBeOpenedStaysSealed(t *testing.T) {
+func TestUndecryptablePayloadIsUnchanged(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "", map[string]string{"a": key(1), "current": "a"})
 	theirs, err := OpenKeys(dir, nil)
@@ -81,12 +83,20 @@ func TestWhatCannotBeOpenedStaysSealed(t *testing.T) {
 		change       func(p *commonpb.Payload)
 		keys         map[string]string
 	}{
-		{"The key is missing here.", `cannot decrypt a payload: the key "a" is not in `, nil, map[string]string{"b": key(2), "current": "b"}},
-		{"Another key has its name.", `cannot decrypt a payload with the key "a"`, nil, map[string]string{"a": key(2), "current": "a"}},
-		{"Somebody changed it.", `or the payload was modified`, func(p *commonpb.Payload) { p.Data[len(p.Data)-1] ^= 1 }, map[string]string{"a": key(1), "current": "a"}},
-		{"Somebody named another key.", `cannot decrypt a payload with the key "b"`, func(p *commonpb.Payload) { p.Metadata["encryption-key-id"] = []byte("b") },
+		{"The key is missing here.", `cannot decrypt a payload: the key "a" is not in `, nil,
+			map[string]string{"b": key(2), "current": "b"}},
+		{"Another key has its name.", `cannot decrypt a payload with the key "a"`, nil,
+			map[string]string{"a": key(2), "current": "a"}},
+		{"It was modified.", `or the payload was modified`, func(p *commonpb.Payload) {
+			p.Data[len(p.Data)-1] ^= 1
+		}, map[string]string{"a": key(1), "current": "a"}},
+		{"The key ID was modified.", `cannot decrypt a payload with the key "b"`, func(p *commonpb.Payload) {
+			p.Metadata["encryption-key-id"] = []byte("b")
+		},
 			map[string]string{"a": key(1), "b": key(1), "current": "a"}},
-		{"It was cut off.", "it is cut off", func(p *commonpb.Payload) { p.Data = p.Data[:5] }, map[string]string{"a": key(1), "current": "a"}},
+		{"It was truncated.", "it is truncated", func(p *commonpb.Payload) {
+			p.Data = p.Data[:5]
+		}, map[string]string{"a": key(1), "current": "a"}},
 	} {
 		var log bytes.Buffer
 		keys, err := OpenKeys(folder(t, "", c.keys), slog.New(slog.NewTextHandler(&log, nil)))
@@ -95,12 +105,13 @@ func TestWhatCannotBeOpenedStaysSealed(t *testing.T) {
 		if c.change != nil {
 			c.change(p)
 		}
-		both, err := New(keys).Decode([]*commonpb.Payload{p, payload(t, "beside")})
+		both, err := New(keys).Decode([]*commonpb.Payload{p, payload(t, "another")})
 		require.NoError(t, err, c.reason)
 		require.True(t, proto.Equal(p, both[0]), c.reason)
-		require.True(t, proto.Equal(payload(t, "beside"), both[1]), "what stands beside it is read all the same")
+		require.True(t, proto.Equal(payload(t, "another"), both[1]), "the other payloads are still read")
 		require.Contains(t, strings.ReplaceAll(log.String(), `\"`, `"`), c.says, c.reason)
-		require.Error(t, converter.GetDefaultDataConverter().FromPayload(both[0], new(string)), "nobody takes it for a value")
+		require.Error(t, converter.GetDefaultDataConverter().FromPayload(both[0], new(string)),
+			"it cannot be mistaken for a value")
 	}
 }
 
@@ -115,32 +126,37 @@ func TestKeysAreRotatedWhileTheProcessRuns(t *testing.T) {
 	require.NoError(t, err)
 	second := one(t, New(elsewhere).Encode, payload(t, "second"))
 	folder(t, dir, map[string]string{"b": key(2)})
-	require.True(t, proto.Equal(payload(t, "second"), one(t, New(here).Decode, second)), "another process had the new key first: the folder is looked at at once")
+	require.True(t, proto.Equal(payload(t, "second"), one(t, New(here).Decode, second)),
+		"another process had the new key first: the folder is read at once")
 	folder(t, dir, map[string]string{"current": "b"})
 	_, err = here.files.Again()
 	require.NoError(t, err)
 	require.Equal(t, "b", string(one(t, New(here).Encode, payload(t, "third")).GetMetadata()["encryption-key-id"]))
-	require.True(t, proto.Equal(payload(t, "first"), one(t, New(here).Decode, first)), "payloads of before are read as long as their key is there")
+	require.True(t, proto.Equal(payload(t, "first"), one(t, New(here).Decode, first)),
+		"older payloads can be read as long as their key exists")
 
 	folder(t, dir, map[string]string{"current": "c"})
 	_, err = here.files.Again()
 	require.ErrorContains(t, err, `names the key "c", but there is no file `+filepath.Join(dir, "c"))
 	require.ErrorContains(t, here.Err(), `names the key "c"`)
-	require.Equal(t, "b", string(one(t, New(here).Encode, payload(t, "fourth")).GetMetadata()["encryption-key-id"]), "a slip in the folder stops nothing")
+	require.Equal(t, "b", string(one(t, New(here).Encode, payload(t, "fourth")).GetMetadata()["encryption-key-id"]),
+		"a mistake in the folder stops nothing")
 }
 
-func TestFoldersThatAreNoKeys(t *testing.T) {
+func TestOpenKeys_RejectsInvalidFolders(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reason string
 		files  map[string]string
 		says   string
 	}{
-		{"Nothing is in it.", nil, "has no keys: write one file per key"},
-		{"The current one is missing.", map[string]string{"a": key(1), "current": "b"}, `names the key "b", but there is no file`},
-		{"A key is too short.", map[string]string{"a": "c2hvcnQ=", "current": "a"}, "a is not a key: want 32 bytes in base64"},
+		{"It is empty.", nil, "has no keys: write one file per key"},
+		{"The current key is missing.", map[string]string{"a": key(1), "current": "b"},
+			`names the key "b", but there is no file`},
+		{"A key is too short.", map[string]string{"a": "c2hvcnQ=", "current": "a"},
+			"a is not a key: want 32 bytes in base64"},
 		{"A key is not in base64.", map[string]string{"a": "?", "current": "a"}, "a is not a key"},
-		{"A name that is none.", map[string]string{"a b": key(1), "current": "a b"}, "is not a valid key ID"},
+		{"A name is invalid.", map[string]string{"a b": key(1), "current": "a b"}, "is not a valid key ID"},
 	} {
 		_, err := OpenKeys(folder(t, "", c.files), nil)
 		require.ErrorContains(t, err, c.says, c.reason)
@@ -152,7 +168,7 @@ func TestFoldersThatAreNoKeys(t *testing.T) {
 	require.ErrorContains(t, err, "no such file")
 }
 
-// As a volume of a Secret: files are links into a folder that is replaced as a whole.
+// A mounted Secret: the files are links into a folder that is replaced as one.
 func TestKeysOfAMountedSecret(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -176,35 +192,40 @@ func TestKeysOfAMountedSecret(t *testing.T) {
 	require.Equal(t, "b", id)
 }
 
-func TestTheCodecServerAnswersTheUIAlone(t *testing.T) {
+func TestCodecServerAnswersOnlyTheUI(t *testing.T) {
 	t.Parallel()
 	keys, err := OpenKeys(folder(t, "", map[string]string{"a": key(1), "current": "a"}), nil)
 	require.NoError(t, err)
-	h := NewHandler(keys, HandlerOptions{Origin: "https://temporal.example/ui", Authenticate: func(r *http.Request) error {
-		if r.Header.Get("Authorization") != "Bearer token" {
-			return http.ErrNoCookie
-		}
-		return nil
-	}})
+	h := NewHandler(keys, HandlerOptions{Origin: "https://temporal.example/ui",
+		Authenticate: func(r *http.Request) error {
+			if r.Header.Get("Authorization") != "Bearer token" {
+				return http.ErrNoCookie
+			}
+			return nil
+		}})
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	remote := converter.NewRemotePayloadCodec(converter.RemotePayloadCodecOptions{Endpoint: server.URL, ModifyRequest: func(r *http.Request) error {
-		r.Header.Set("Authorization", "Bearer token")
-		r.Header.Set("Origin", "https://temporal.example")
-		return nil
-	}})
-	require.True(t, proto.Equal(payload(t, "x"), one(t, remote.Decode, one(t, New(keys).Encode, payload(t, "x")))), "as the Temporal UI asks")
-	require.True(t, proto.Equal(payload(t, "y"), one(t, New(keys).Decode, one(t, remote.Encode, payload(t, "y")))), "what is typed into it is sealed")
+	remote := converter.NewRemotePayloadCodec(converter.RemotePayloadCodecOptions{Endpoint: server.URL,
+		ModifyRequest: func(r *http.Request) error {
+			r.Header.Set("Authorization", "Bearer token")
+			r.Header.Set("Origin", "https://temporal.example")
+			return nil
+		}})
+	require.True(t, proto.Equal(payload(t, "x"), one(t, remote.Decode, one(t, New(keys).Encode, payload(t, "x")))),
+		"as requested by Temporal's UI")
+	require.True(t, proto.Equal(payload(t, "y"), one(t, New(keys).Decode, one(t, remote.Encode, payload(t, "y")))),
+		"text typed there is encrypted")
 
 	for _, c := range []struct {
 		reason, method, origin, token string
 		status                        int
 	}{
-		{"A browser asks first.", http.MethodOptions, "https://temporal.example", "", http.StatusNoContent},
-		{"Of a page of another site.", http.MethodOptions, "https://evil.example", "", http.StatusForbidden},
-		{"Which may send the request all the same.", http.MethodPost, "https://evil.example", "Bearer token", http.StatusForbidden},
+		{"A browser's preflight.", http.MethodOptions, "https://temporal.example", "", http.StatusNoContent},
+		{"A preflight for another site's page.", http.MethodOptions, "https://evil.example", "", http.StatusForbidden},
+		{"Another site's page sends the request anyway.", http.MethodPost, "https://evil.example", "Bearer token",
+			http.StatusForbidden},
 		{"Without the token.", http.MethodPost, "https://temporal.example", "", http.StatusUnauthorized},
-		{"A program says no origin.", http.MethodPost, "", "Bearer token", http.StatusOK},
+		{"A program sends no origin.", http.MethodPost, "", "Bearer token", http.StatusOK},
 	} {
 		r := httptest.NewRequest(c.method, "/decode", strings.NewReader(`{"payloads":[]}`))
 		for name, value := range map[string]string{"Origin": c.origin, "Authorization": c.token} {
@@ -221,7 +242,7 @@ func TestTheCodecServerAnswersTheUIAlone(t *testing.T) {
 	}
 }
 
-func TestKeysThatNobodyUsesYet(t *testing.T) {
+func TestKeysDecryptOnly_WithoutCurrentKey(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, "", map[string]string{"a": key(1)})
 	keys, err := OpenKeys(dir, nil)
@@ -230,17 +251,18 @@ func TestKeysThatNobodyUsesYet(t *testing.T) {
 	require.True(t, proto.Equal(plain, one(t, New(keys).Encode, plain)), "nothing is sealed before a key is current")
 	elsewhere, err := OpenKeys(folder(t, "", map[string]string{"a": key(1), "current": "a"}), nil)
 	require.NoError(t, err)
-	require.True(t, proto.Equal(plain, one(t, New(keys).Decode, one(t, New(elsewhere).Encode, plain))), "but what others seal is read")
+	require.True(t, proto.Equal(plain, one(t, New(keys).Decode, one(t, New(elsewhere).Encode, plain))),
+		"but payloads encrypted by other processes are read")
 }
 
-// fromElsewhere has what a workflow is given be sealed by another process.
+// fromElsewhere makes another process encrypt the workflow's input.
 type fromElsewhere struct {
-	careful
+	blockingConverter
 	codec Codec
 }
 
 func (f fromElsewhere) ToPayloads(values ...any) (*commonpb.Payloads, error) {
-	plain, err := f.careful.ToPayloads(values...)
+	plain, err := f.blockingConverter.ToPayloads(values...)
 	if err != nil {
 		return nil, err
 	}
@@ -248,24 +270,27 @@ func (f fromElsewhere) ToPayloads(values ...any) (*commonpb.Payloads, error) {
 	return &commonpb.Payloads{Payloads: sealed}, err
 }
 
-// A workflow that meets what it can't read stops, and goes on where there is the key; the SDK would fail it.
-func TestAWorkflowStopsAtWhatItCannotRead(t *testing.T) {
+// A workflow that gets an unreadable payload stops until a process has the key; the SDK alone would fail it.
+func TestWorkflowStops_AtUndecryptablePayload(t *testing.T) {
 	t.Parallel()
 	keys, err := OpenKeys(folder(t, "", map[string]string{"a": key(1), "current": "a"}), nil)
 	require.NoError(t, err)
 	sealed := one(t, New(keys).Encode, payload(t, "x"))
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
-	env.SetDataConverter(fromElsewhere{careful{DataConverter: converter.GetDefaultDataConverter()}, New(keys)})
+	env.SetDataConverter(fromElsewhere{blockingConverter{DataConverter: converter.GetDefaultDataConverter()},
+		New(keys)})
 	env.ExecuteWorkflow(func(workflow.Context, string) error { return nil }, "x")
-	require.ErrorContains(t, env.GetWorkflowError(), "is encrypted with a key that this process doesn't have", "the panic that fails its task")
-	require.Error(t, NewDataConverter().FromPayload(sealed, new(string)), "elsewhere it is an error")
+	require.ErrorContains(t, env.GetWorkflowError(), "is encrypted with a key that this process doesn't have",
+		"the panic fails the workflow task")
+	require.Error(t, NewDataConverter().FromPayload(sealed, new(string)), "outside of workflows it is an error")
 }
 
-func TestOriginsAreAsBrowsersNameThem(t *testing.T) {
+func TestOriginOf(t *testing.T) {
 	t.Parallel()
 	for base, origin := range map[string]string{
-		"https://Temporal.example/ui": "https://temporal.example", "https://t.example:443": "https://t.example", "http://t.example:80/": "http://t.example",
+		"https://Temporal.example/ui": "https://temporal.example", "https://t.example:443": "https://t.example",
+		"http://t.example:80/":  "http://t.example",
 		"http://127.0.0.1:8233": "http://127.0.0.1:8233", "https://t.example:80": "https://t.example:80",
 	} {
 		require.Equal(t, origin, originOf(base))

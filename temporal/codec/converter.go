@@ -10,42 +10,43 @@ import (
 	"slipway.io/slipway/release/sealed"
 )
 
-// NewDataConverter is a client's own data converter, but that a workflow which meets a payload that this process can't open stops there, until a process with
-// the key goes on with it. The SDK would fail it for good, as one that was given something else than it takes.
+// NewDataConverter returns the default data converter with one difference: a workflow that gets a payload which this
+// process cannot decrypt stops there, until a process with the key continues it. The SDK would fail it permanently with
+// a decoding error.
 func NewDataConverter() converter.DataConverter {
-	return careful{DataConverter: converter.GetDefaultDataConverter()}
+	return blockingConverter{DataConverter: converter.GetDefaultDataConverter()}
 }
 
-type careful struct {
+type blockingConverter struct {
 	converter.DataConverter
 	inWorkflow bool
 }
 
-var _ workflow.ContextAware = careful{}
+var _ workflow.ContextAware = blockingConverter{}
 
-// WithWorkflowContext is for workflow code.
-func (c careful) WithWorkflowContext(workflow.Context) converter.DataConverter {
+// WithWorkflowContext returns the converter for workflow code.
+func (c blockingConverter) WithWorkflowContext(workflow.Context) converter.DataConverter {
 	c.inWorkflow = true
 	return c
 }
 
-// WithContext is for everything else, where an error is enough.
-func (c careful) WithContext(context.Context) converter.DataConverter { return c }
+// WithContext returns the converter for all other code, where an error suffices.
+func (c blockingConverter) WithContext(context.Context) converter.DataConverter { return c }
 
-// FromPayload reads one value.
-func (c careful) FromPayload(payload *commonpb.Payload, into any) error {
-	c.stop(payload)
+// FromPayload decodes one value.
+func (c blockingConverter) FromPayload(payload *commonpb.Payload, into any) error {
+	c.panicIfSealed(payload)
 	return c.DataConverter.FromPayload(payload, into)
 }
 
-// FromPayloads reads several values.
-func (c careful) FromPayloads(payloads *commonpb.Payloads, into ...any) error {
-	c.stop(payloads.GetPayloads()...)
+// FromPayloads decodes several values.
+func (c blockingConverter) FromPayloads(payloads *commonpb.Payloads, into ...any) error {
+	c.panicIfSealed(payloads.GetPayloads()...)
 	return c.DataConverter.FromPayloads(payloads, into...)
 }
 
-// stop panics: the SDK fails the workflow's task then, and makes it again.
-func (c careful) stop(payloads ...*commonpb.Payload) {
+// panicIfSealed panics on an encrypted payload in workflow code: the SDK then fails the workflow task and retries it.
+func (c blockingConverter) panicIfSealed(payloads ...*commonpb.Payload) {
 	for _, payload := range payloads {
 		if c.inWorkflow && isSealed(payload) {
 			panic(sealed.Unreadable)

@@ -8,23 +8,24 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// HandlerOptions say who may have payloads opened.
+// HandlerOptions configure who may decrypt payloads.
 type HandlerOptions struct {
-	// Origin is the Temporal UI's base URL: its pages alone, of all that a browser shows, are answered.
+	// Origin is the Temporal UI's base URL. Of all web pages, only its pages are served.
 	Origin string
-	// Authenticate says why a request is refused; nil: none is.
+	// Authenticate returns why a request is refused; nil: all requests are accepted.
 	Authenticate func(*http.Request) error
 }
 
-// NewHandler answers POST /encode and POST /decode as Temporal's remote codecs do (https://docs.temporal.io/codec-server), and the questions that
-// browsers ask before.
+// NewHandler serves POST /encode and POST /decode like Temporal's remote codecs
+// (https://docs.temporal.io/codec-server), and browsers' CORS preflight requests.
 func NewHandler(keys *Keys, o HandlerOptions) http.Handler {
 	opened := converter.NewPayloadCodecHTTPHandler(New(keys))
 	origin := originOf(o.Origin)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if asking := r.Header.Get("Origin"); asking != "" {
 			if asking != origin {
-				http.Error(w, "requests from pages of "+asking+" are refused: only the Temporal UI at "+origin+" (--temporal-ui) may ask", http.StatusForbidden)
+				http.Error(w, "requests from pages of "+asking+" are refused: only the Temporal UI at "+origin+
+					" (--temporal-ui) may ask", http.StatusForbidden)
 				return
 			}
 			allow(w.Header(), origin)
@@ -43,8 +44,8 @@ func NewHandler(keys *Keys, o HandlerOptions) http.Handler {
 	})
 }
 
-// allow answers a browser that asks for a page of another site (https://fetch.spec.whatwg.org/#http-cors-protocol), also where that page is of a public
-// address and this server is not (https://wicg.github.io/private-network-access).
+// allow sets the CORS headers (https://fetch.spec.whatwg.org/#http-cors-protocol), also for a page on a public address
+// when this server is on a private one (https://wicg.github.io/private-network-access).
 func allow(h http.Header, origin string) {
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Add("Vary", "Origin")
@@ -54,12 +55,13 @@ func allow(h http.Header, origin string) {
 	h.Set("Access-Control-Allow-Private-Network", "true")
 }
 
-// originOf is a URL as a browser names it in Origin.
+// originOf returns the Origin header that browsers send for a URL.
 func originOf(base string) string {
 	parsed, err := url.Parse(base)
 	if err != nil {
 		return ""
 	}
 	origin := strings.ToLower(parsed.Scheme + "://" + parsed.Host)
-	return strings.TrimSuffix(origin, map[string]string{"http": ":80", "https": ":443"}[parsed.Scheme]) // browsers leave the usual port out
+	// browsers omit the default port
+	return strings.TrimSuffix(origin, map[string]string{"http": ":80", "https": ":443"}[parsed.Scheme])
 }

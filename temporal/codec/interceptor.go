@@ -11,11 +11,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// NewInterceptor seals what a client sends to Temporal and opens what it receives: arguments, results, memos, details of heartbeats, summaries, and the
-// messages and stacks of failures. Search attributes stay readable, since Temporal compares them.
+// NewInterceptor encrypts what a client sends to Temporal and decrypts what it receives: arguments, results, memos,
+// heartbeat details, summaries, and the messages and stack traces of failures. Search attributes stay readable, since
+// Temporal compares them.
 //
-// It stands in the connection rather than in the client's data converter, so that whatever reads Temporal's answers itself (the memo of a list, the details
-// of an activity that runs, the first event of a history) finds them open.
+// It works on the connection rather than in the client's data converter, so that code that reads Temporal's responses
+// directly (the memo in a list, the details of a pending activity, the first event of a history) gets decrypted values.
 func NewInterceptor(keys *Keys) (grpc.UnaryClientInterceptor, error) {
 	codec := New(keys)
 	payloads, err := proxy.NewPayloadVisitorInterceptor(proxy.PayloadVisitorInterceptorOptions{
@@ -44,12 +45,15 @@ func NewInterceptor(keys *Keys) (grpc.UnaryClientInterceptor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
-		// Both change requests in place; what the client's retries and its memory hold is to stay plain.
+	return func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, call grpc.UnaryInvoker,
+		options ...grpc.CallOption) error {
+		// Both interceptors change requests in place; the client's own copies, for retries and caches, must stay
+		// unencrypted.
 		if message, ok := request.(proto.Message); ok {
 			request = proto.Clone(message)
 		}
-		sealed := func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, options ...grpc.CallOption) error {
+		sealed := func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn,
+			options ...grpc.CallOption) error {
 			return payloads(ctx, method, request, reply, to, call, options...)
 		}
 		return failures(ctx, method, request, reply, to, sealed, options...)

@@ -1,10 +1,10 @@
-// Package codec encrypts what Temporal keeps of releases, so that whoever reads its database or its API sees IDs, names, times and search attributes, and
-// nothing that a release was asked or has answered.
+// Package codec encrypts what Temporal stores about releases. A reader of its database or API sees IDs, names, times
+// and search attributes, but no inputs or results of releases.
 //
-// Each payload is sealed by AES-256-GCM under a key that has an ID. The keys stand in a folder: a file for each, named by its ID, with 32 bytes in base64
-// (`openssl rand -base64 32`), and a file named current with the ID of the one that new payloads are sealed with. Without that file nothing is sealed, and
-// what is sealed can be read: so all processes get the keys before one of them uses them. A Secret of Kubernetes that is mounted as a
-// volume is such a folder.
+// Each payload is encrypted by AES-256-GCM with a key that has an ID. The keys are in a folder: one file per key, named
+// by its ID, with 32 bytes in base64 (`openssl rand -base64 32`), and a file named current with the ID of the key for
+// new payloads. Without that file nothing is encrypted, but encrypted payloads can be read: all processes get the keys
+// before one of them uses them. A Kubernetes Secret mounted as a volume is such a folder.
 package codec
 
 import (
@@ -25,42 +25,44 @@ import (
 	"slipway.io/slipway/reload"
 )
 
-// CurrentFile is the file of a folder of keys with the ID of the key that payloads are sealed with.
+// CurrentFile is the file in a key folder with the ID of the key for new payloads.
 const CurrentFile = "current"
 
 // keyBytes is the length of a key of AES-256.
 const keyBytes = 32
 
-// pause is how old what was read of the folder may be.
-const pause = time.Second
+// maxAge is the maximum age of the cached folder content.
+const maxAge = time.Second
 
-// keyID is what a key may be called: it stands in the metadata of each payload, and names a file and an entry of a Secret.
+// keyID matches valid key IDs: an ID is in the metadata of each payload, and names a file and an entry of a Secret.
 var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Keys are the keys of a folder, as it is now.
+// Keys are the current keys of a folder.
 type Keys struct {
 	folder string
 	files  *reload.Files[keyring]
 	log    *slog.Logger
 
 	mu sync.Mutex
-	// told are the messages that were logged, and when; missing when a key was last looked for in vain.
-	told, missing map[string]time.Time
+	// logged are the logged messages and their times; missing are the IDs of keys not found and when they were looked
+	// up.
+	logged, missing map[string]time.Time
 }
 
-// keyring is what a folder contained at one moment.
+// keyring is the content of a folder at one moment.
 type keyring struct {
 	current string
 	ciphers map[string]cipher.AEAD
 }
 
-// OpenKeys follows a folder of keys. The error names the file that is wrong and says how to make one that is right. log may be nil.
+// OpenKeys follows a folder of keys. The error names the invalid file and how to correct it. log may be nil.
 func OpenKeys(folder string, log *slog.Logger) (*Keys, error) {
-	files, err := reload.New(func() (keyring, error) { return readKeys(folder) }, pause, folder)
+	files, err := reload.New(func() (keyring, error) { return readKeys(folder) }, maxAge, folder)
 	if err != nil {
 		return nil, err
 	}
-	return &Keys{folder: folder, files: files, log: log, told: map[string]time.Time{}, missing: map[string]time.Time{}}, nil
+	return &Keys{folder: folder, files: files, log: log, logged: map[string]time.Time{},
+		missing: map[string]time.Time{}}, nil
 }
 
 func readKeys(folder string) (keyring, error) {
@@ -76,7 +78,8 @@ func readKeys(folder string) (keyring, error) {
 			continue
 		}
 		if !keyID.MatchString(id) {
-			return keyring{}, fmt.Errorf("%s is not a valid key ID: use at most 63 letters, digits, dots, dashes and underscores", path)
+			return keyring{}, fmt.Errorf("%s is not a valid key ID: use at most 63 letters, digits, dots, dashes and "+
+				"underscores", path)
 		}
 		sealer, err := readKey(path)
 		if err != nil {
@@ -90,13 +93,15 @@ func readKeys(folder string) (keyring, error) {
 	case errors.Is(err, fs.ErrNotExist) && len(ring.ciphers) > 0:
 		return ring, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return keyring{}, fmt.Errorf("%s has no keys: write one file per key to it, and the ID of the key for new payloads to the file %s", folder, CurrentFile)
+		return keyring{}, fmt.Errorf("%s has no keys: write one file per key to it, and the ID of the key for new "+
+			"payloads to the file %s", folder, CurrentFile)
 	case err != nil:
 		return keyring{}, err
 	}
 	ring.current = strings.TrimSpace(string(text))
 	if ring.ciphers[ring.current] == nil {
-		return keyring{}, fmt.Errorf("%s names the key %q, but there is no file %s", path, ring.current, filepath.Join(folder, filepath.Base(ring.current)))
+		return keyring{}, fmt.Errorf("%s names the key %q, but there is no file %s", path, ring.current,
+			filepath.Join(folder, filepath.Base(ring.current)))
 	}
 	return ring, nil
 }
@@ -108,7 +113,8 @@ func readKey(path string) (cipher.AEAD, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(key) != keyBytes {
-		return nil, fmt.Errorf("%s is not a key: want %d bytes in base64 (`openssl rand -base64 %d`)", path, keyBytes, keyBytes)
+		return nil, fmt.Errorf("%s is not a key: want %d bytes in base64 (`openssl rand -base64 %d`)", path, keyBytes,
+			keyBytes)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -117,61 +123,63 @@ func readKey(path string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// current is the key that payloads are sealed with, and its ID; nil when none is, since the keys are to be known to all processes first.
+// current returns the key for new payloads and its ID; nil if there is none, as long as the keys are being distributed
+// to all processes.
 func (k *Keys) current() (id string, sealer cipher.AEAD) {
 	ring := k.read(k.files.Get)
 	return ring.current, ring.ciphers[ring.current]
 }
 
-// find is the key of an ID; nil when the folder has none. Another process may have been given a new one first, so that the folder is looked at again.
+// find returns the key with this ID; nil if the folder has none. Another process may have received a new key first, so
+// an unknown ID makes it read the folder again.
 func (k *Keys) find(id string) cipher.AEAD {
 	if sealer := k.read(k.files.Get).ciphers[id]; sealer != nil {
 		return sealer
 	}
-	if k.lately(k.missing, id, pause) {
+	if k.seenWithin(k.missing, id, maxAge) {
 		return nil
 	}
 	return k.read(k.files.Again).ciphers[id]
 }
 
-// read is what the folder contains. While it can't be used what it contained before is.
+// read returns the folder's content, or the previous content while the folder is invalid.
 func (k *Keys) read(get func() (keyring, error)) keyring {
 	ring, err := get()
 	if err != nil {
-		k.tell(fmt.Errorf("the payload keys are invalid, still using the previous ones: %w", err))
+		k.logError(fmt.Errorf("the payload keys are invalid, still using the previous ones: %w", err))
 	}
 	return ring
 }
 
-// toldAgain is how soon the same message is logged again at the earliest.
-const toldAgain = time.Minute
+// logInterval is the minimum time between two log entries of the same message.
+const logInterval = time.Minute
 
-// tell logs what is wrong, but not again and again.
-func (k *Keys) tell(err error) {
-	if k.log != nil && !k.lately(k.told, err.Error(), toldAgain) {
+// logError logs an error, at most once per logInterval.
+func (k *Keys) logError(err error) {
+	if k.log != nil && !k.seenWithin(k.logged, err.Error(), logInterval) {
 		k.log.Error("encrypted payloads", "error", err)
 	}
 }
 
-// mostKept bounds what is remembered of messages and keys: payloads of others may name any.
-const mostKept = 1000
+// maxRemembered bounds the remembered messages and keys: foreign payloads may contain any ID.
+const maxRemembered = 1000
 
-// lately says whether this was asked about a text within the last while, and remembers that it was.
-func (k *Keys) lately(kept map[string]time.Time, text string, within time.Duration) bool {
+// seenWithin reports whether text was recorded within the given time, and records it.
+func (k *Keys) seenWithin(kept map[string]time.Time, text string, within time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
-	if was, is := kept[text]; is && now.Sub(was) < within {
+	if last, is := kept[text]; is && now.Sub(last) < within {
 		return true
 	}
-	if len(kept) >= mostKept {
+	if len(kept) >= maxRemembered {
 		clear(kept)
 	}
 	kept[text] = now
 	return false
 }
 
-// Err says what is wrong with the folder now.
+// Err returns what is currently wrong with the folder.
 func (k *Keys) Err() error {
 	_, err := k.files.Get()
 	return err

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// readAPIKey reads an API key. Blanks and new lines around it are no part of it.
+// readAPIKey reads an API key, without surrounding white space.
 func readAPIKey(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -24,8 +24,8 @@ func readAPIKey(path string) (string, error) {
 	return key, nil
 }
 
-// nameIdentity says in errors of missing rights by which file this process has shown who it is.
-func nameIdentity(o Options) grpc.UnaryClientInterceptor {
+// explainRefusals adds to permission errors which file this process has used to identify itself.
+func explainRefusals(o Options) grpc.UnaryClientInterceptor {
 	shown := "has no API key (--temporal-api-key-file) and no client certificate (--temporal-cert-file)"
 	switch {
 	case o.APIKeyFile != "":
@@ -33,14 +33,16 @@ func nameIdentity(o Options) grpc.UnaryClientInterceptor {
 	case o.CertFile != "":
 		shown = "uses the client certificate " + o.CertFile + " (--temporal-cert-file)"
 	}
-	return func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	return func(ctx context.Context, method string, request, reply any, to *grpc.ClientConn, call grpc.UnaryInvoker,
+		options ...grpc.CallOption) error {
 		err := call(ctx, method, request, reply, to, options...)
-		told, ok := status.FromError(err)
-		if !ok || told.Code() != codes.PermissionDenied && told.Code() != codes.Unauthenticated {
+		refusal, ok := status.FromError(err)
+		if !ok || refusal.Code() != codes.PermissionDenied && refusal.Code() != codes.Unauthenticated {
 			return err
 		}
-		refused := told.Proto()
-		refused.Message = fmt.Sprintf("%s: the Temporal server at %s rejected %s; this process %s", refused.GetMessage(), o.Address, method[strings.LastIndexByte(method, '/')+1:], shown)
+		refused := refusal.Proto()
+		refused.Message = fmt.Sprintf("%s: the Temporal server at %s rejected %s; this process %s",
+			refused.GetMessage(), o.Address, method[strings.LastIndexByte(method, '/')+1:], shown)
 		return status.FromProto(refused).Err()
 	}
 }

@@ -7,23 +7,23 @@ import (
 	"slipway.io/slipway/reload"
 )
 
-// followed is what files contain, or contained before while they can't be used: they may be in the middle of being replaced.
-type followed[T any] struct {
+// reloadedFiles is the value of files, or the previous value while they are invalid: they may just be being replaced.
+type reloadedFiles[T any] struct {
 	files *reload.Files[T]
 	log   *slog.Logger
 
-	mu   sync.Mutex
-	told string
+	mu        sync.Mutex
+	lastError string
 }
 
-// follow fails if the files can't be used now.
-func follow[T any](log *slog.Logger, load func() (T, error), paths ...string) (*followed[T], error) {
-	files, err := reload.New(load, pause, paths...)
-	return &followed[T]{files: files, log: log}, err
+// openFiles fails if the files are invalid now.
+func openFiles[T any](log *slog.Logger, load func() (T, error), paths ...string) (*reloadedFiles[T], error) {
+	files, err := reload.New(load, maxAge, paths...)
+	return &reloadedFiles[T]{files: files, log: log}, err
 }
 
-// get tells the log of files that can't be used once, until that is over or something else is wrong: it is called for each request.
-func (f *followed[T]) get() T {
+// get returns the value. It logs an error once, until it is resolved or changes: it is called for each request.
+func (f *reloadedFiles[T]) get() T {
 	value, err := f.files.Get()
 	text := ""
 	if err != nil {
@@ -31,9 +31,9 @@ func (f *followed[T]) get() T {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if text != "" && text != f.told && f.log != nil {
+	if text != "" && text != f.lastError && f.log != nil {
 		f.log.Warn("a file for Temporal is invalid, still using its previous content", "error", err)
 	}
-	f.told = text
+	f.lastError = text
 	return value
 }

@@ -12,14 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A key that is emptied before it is written anew breaks no request, and is told of once.
-func TestAFileThatIsInvalidForAWhile(t *testing.T) {
+// A key file that is emptied before it is rewritten breaks no request, and is logged once.
+func TestReloadedFileKeepsPreviousValue_WhileInvalid(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "key")
 	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
 	var log bytes.Buffer
 	write("first")
-	key, err := follow(slog.New(slog.NewTextHandler(&log, nil)), func() (string, error) { return readAPIKey(path) }, path)
+	key, err := openFiles(slog.New(slog.NewTextHandler(&log, nil)), func() (string, error) {
+		return readAPIKey(path)
+	}, path)
 	require.NoError(t, err)
 	write("")
 	_, err = key.files.Again()

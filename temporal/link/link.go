@@ -1,5 +1,5 @@
-// Package link is a process's connection to Temporal: TLS, a client certificate or an API key, and payloads that only Slipway can read. What it needs of
-// secrets stands in files, which are read again when they change.
+// Package link is a process's connection to Temporal: TLS, a client certificate or an API key, and encrypted payloads.
+// The secrets are in files, which are read again when they change.
 package link
 
 import (
@@ -15,78 +15,83 @@ import (
 	"slipway.io/slipway/temporal/codec"
 )
 
-// Options say how Temporal is reached. Paths that are empty stand for nothing.
+// Options configure the connection to Temporal. Empty paths mean that there is no such file.
 type Options struct {
 	// Address is host:port.
 	Address string
 	// TLS is one of the modes; "" is TLSAuto.
 	TLS string
-	// CAFile holds the CAs, in PEM form, that Temporal's certificate may come from; without it those of the system do.
+	// CAFile holds the CAs, in PEM form, for Temporal's certificate; "" means the system's CAs.
 	CAFile string
 	// CertFile and KeyFile are the client certificate, with its chain, and its key.
 	CertFile, KeyFile string
-	// ServerName is what Temporal's certificate is for, where that is not the host of Address.
+	// ServerName is the name in Temporal's certificate, if that is not the host of Address.
 	ServerName string
 	// APIKeyFile holds the API key.
 	APIKeyFile string
-	// CodecKeyDir holds the keys of payloads, as package codec describes.
+	// CodecKeyDir is the folder of payload keys; see package codec.
 	CodecKeyDir string
-	// Log is told of files that can't be used any more while what was read before still is.
+	// Log gets warnings about files that became invalid while their previous content is still used.
 	Log *slog.Logger
 }
 
 // The modes of TLS.
 const (
-	// TLSAuto is TLSOn where a file for it, a server name or an API key is given, else TLSOff.
+	// TLSAuto is TLSOn if a TLS file, a server name or an API key is given, else TLSOff.
 	TLSAuto = "auto"
-	// TLSOn has every connection encrypted.
+	// TLSOn encrypts every connection.
 	TLSOn = "on"
-	// TLSOff is for a Temporal on this machine, or behind a proxy that encrypts.
+	// TLSOff is for a Temporal server on this machine, or behind a proxy that encrypts.
 	TLSOff = "off"
 )
 
-// pause is how old what was read of a file may be.
-const pause = time.Second
+// maxAge is the maximum age of a file's cached content.
+const maxAge = time.Second
 
-// encrypts says whether connections are to be encrypted.
-func (o Options) encrypts() bool {
+// usesTLS reports whether connections are encrypted.
+func (o Options) usesTLS() bool {
 	given := o.CAFile != "" || o.CertFile != "" || o.KeyFile != "" || o.ServerName != "" || o.APIKeyFile != ""
 	return o.TLS == TLSOn || o.TLS != TLSOff && given
 }
 
-// check finds settings that contradict each other.
+// check rejects contradictory settings.
 func (o Options) check() error {
 	switch {
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		return errors.New("--temporal-cert-file and --temporal-key-file belong together: give both, or neither")
 	case o.TLS == TLSOff && (o.CAFile != "" || o.CertFile != "" || o.ServerName != ""):
-		return errors.New("--temporal-tls=off contradicts --temporal-ca-file, --temporal-cert-file and --temporal-server-name: remove them, or turn TLS on")
+		return errors.New("--temporal-tls=off contradicts --temporal-ca-file, --temporal-cert-file and " +
+			"--temporal-server-name: remove them, or turn TLS on")
 	}
 	return nil
 }
 
-// Apply adds what the options say to those of a client. An error is one of the settings, and names the file.
+// Apply adds the options to those of a client. An error is about a setting, and names the file.
 func Apply(o Options, to *client.Options) error {
 	if err := o.check(); err != nil {
 		return err
 	}
 	to.DataConverter = codec.NewDataConverter()
 	connection := &to.ConnectionOptions
-	connection.GrpcCompression = &client.GrpcCompressionNone{} // it takes 4 % of a busy worker's CPU, and large payloads are packed already
-	connection.TLSDisabled = true                              // by the SDK: TLS is that of the credentials below, whose files may change
+	// compression takes 4 % of a busy worker's CPU, and large payloads are compressed already
+	connection.GrpcCompression = &client.GrpcCompressionNone{}
+	// the SDK's own TLS: the credentials below do it, since their files may change
+	connection.TLSDisabled = true
 	credentials, err := newCredentials(o)
 	if err != nil {
 		return err
 	}
 	connection.DialOptions = append(connection.DialOptions, grpc.WithTransportCredentials(credentials))
 	if o.APIKeyFile != "" {
-		key, err := follow(o.Log, func() (string, error) { return readAPIKey(o.APIKeyFile) }, o.APIKeyFile)
+		key, err := openFiles(o.Log, func() (string, error) { return readAPIKey(o.APIKeyFile) }, o.APIKeyFile)
 		if err != nil {
 			return err
 		}
-		to.Credentials = client.NewAPIKeyDynamicCredentials(func(context.Context) (string, error) { return key.get(), nil })
+		to.Credentials = client.NewAPIKeyDynamicCredentials(func(context.Context) (string, error) {
+			return key.get(), nil
+		})
 	}
-	connection.DialOptions = append(connection.DialOptions, grpc.WithChainUnaryInterceptor(nameIdentity(o)))
+	connection.DialOptions = append(connection.DialOptions, grpc.WithChainUnaryInterceptor(explainRefusals(o)))
 	if o.CodecKeyDir == "" {
 		return nil
 	}

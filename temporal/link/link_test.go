@@ -15,48 +15,48 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestWhenConnectionsAreEncrypted(t *testing.T) {
+func TestOptionsUsesTLS(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reason string
 		o      Options
 		want   bool
 	}{
-		{"Nothing asks for it.", Options{}, false},
-		{"It is asked for.", Options{TLS: TLSOn}, true},
+		{"Nothing requires it.", Options{}, false},
+		{"It is requested.", Options{TLS: TLSOn}, true},
 		{"A CA.", Options{TLS: TLSAuto, CAFile: "ca"}, true},
 		{"A certificate.", Options{TLS: TLSAuto, CertFile: "cert", KeyFile: "key"}, true},
 		{"A server name.", Options{TLS: TLSAuto, ServerName: "temporal.example"}, true},
-		{"An API key must not be read on the way.", Options{TLS: TLSAuto, APIKeyFile: "key"}, true},
+		{"An API key must not be sent in clear text.", Options{TLS: TLSAuto, APIKeyFile: "key"}, true},
 		{"Unless a proxy encrypts.", Options{TLS: TLSOff, APIKeyFile: "key"}, false},
 	} {
-		require.Equal(t, c.want, c.o.encrypts(), c.reason)
+		require.Equal(t, c.want, c.o.usesTLS(), c.reason)
 	}
 }
 
-func TestSettingsThatCannotBeUsed(t *testing.T) {
+func TestApply_RejectsInvalidSettings(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
-	gone := filepath.Join(t.TempDir(), "gone")
+	missing := filepath.Join(t.TempDir(), "missing")
 	for _, c := range []struct {
 		o    Options
 		says string
 	}{
 		{Options{CertFile: "cert"}, "belong together"},
 		{Options{TLS: TLSOff, CAFile: "ca"}, "--temporal-tls=off contradicts"},
-		{Options{CAFile: gone}, "--temporal-ca-file cannot be read: open " + gone},
+		{Options{CAFile: missing}, "--temporal-ca-file cannot be read: open " + missing},
 		{Options{CAFile: empty}, empty + ", holds no certificate"},
 		{Options{CertFile: empty, KeyFile: empty}, "--temporal-cert-file " + empty},
-		{Options{APIKeyFile: gone}, "--temporal-api-key-file: open " + gone},
+		{Options{APIKeyFile: missing}, "--temporal-api-key-file: open " + missing},
 		{Options{APIKeyFile: empty}, empty + " is empty"},
-		{Options{CodecKeyDir: gone}, "--temporal-codec-key-dir: stat " + gone},
+		{Options{CodecKeyDir: missing}, "--temporal-codec-key-dir: stat " + missing},
 	} {
 		require.ErrorContains(t, Apply(c.o, &client.Options{}), c.says)
 	}
 }
 
-func TestWhatIsUsedIsNamed(t *testing.T) {
+func TestPermissionErrorNamesIdentity(t *testing.T) {
 	t.Parallel()
 	refuse := func(code codes.Code) grpc.UnaryInvoker {
 		return func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
@@ -64,18 +64,23 @@ func TestWhatIsUsedIsNamed(t *testing.T) {
 		}
 	}
 	ask := func(o Options, code codes.Code) error {
-		return nameIdentity(o)(context.Background(), "/temporal.api.workflowservice.v1.WorkflowService/PollWorkflowTaskQueue", nil, nil, nil, refuse(code))
+		return explainRefusals(o)(context.Background(),
+			"/temporal.api.workflowservice.v1.WorkflowService/PollWorkflowTaskQueue", nil, nil, nil, refuse(code))
 	}
 	err := ask(Options{Address: "t:7233", APIKeyFile: "/run/key"}, codes.PermissionDenied)
 	require.Equal(t, codes.PermissionDenied, status.Code(err))
-	require.ErrorContains(t, err, "the Temporal server at t:7233 rejected PollWorkflowTaskQueue; this process uses the API key in /run/key (--temporal-api-key-file)")
-	require.ErrorContains(t, ask(Options{CertFile: "c.pem"}, codes.Unauthenticated), "uses the client certificate c.pem")
-	require.ErrorContains(t, ask(Options{}, codes.Unauthenticated), "has no API key (--temporal-api-key-file) and no client certificate")
-	require.NotContains(t, ask(Options{APIKeyFile: "/run/key"}, codes.Unavailable).Error(), "/run/key", "other errors are not about rights")
+	require.ErrorContains(t, err, "the Temporal server at t:7233 rejected PollWorkflowTaskQueue; this process uses "+
+		"the API key in /run/key (--temporal-api-key-file)")
+	require.ErrorContains(t, ask(Options{CertFile: "c.pem"}, codes.Unauthenticated),
+		"uses the client certificate c.pem")
+	require.ErrorContains(t, ask(Options{}, codes.Unauthenticated),
+		"has no API key (--temporal-api-key-file) and no client certificate")
+	require.NotContains(t, ask(Options{APIKeyFile: "/run/key"}, codes.Unavailable).Error(), "/run/key",
+		"other errors are not about permissions")
 }
 
-// A server that wants TLS ends a connection without it; one without TLS answers a handshake with something else.
-func TestAServerOfTheOtherKindIsNamed(t *testing.T) {
+// A server that requires TLS closes an unencrypted connection; one without TLS answers a handshake with something else.
+func TestTLSMismatchIsExplained(t *testing.T) {
 	t.Parallel()
 	serve := func(answer string) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -106,5 +111,6 @@ func TestAServerOfTheOtherKindIsNamed(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	says(Options{Address: serve("")}, "if it requires TLS, set --temporal-tls=on")
-	says(Options{Address: serve("HTTP/1.1 400 Bad Request\r\n\r\n"), TLS: TLSOn}, "does not use TLS: set --temporal-tls=off")
+	says(Options{Address: serve("HTTP/1.1 400 Bad Request\r\n\r\n"), TLS: TLSOn},
+		"does not use TLS: set --temporal-tls=off")
 }

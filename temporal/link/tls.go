@@ -12,15 +12,16 @@ import (
 	"slipway.io/slipway/reload"
 )
 
-// transport encrypts connections with what the files contain when a connection is made: gRPC's own credentials are made of one configuration for good.
-type transport struct {
+// tlsCredentials encrypts connections with the files' content at the time of the connection: gRPC's own credentials use
+// one fixed configuration.
+type tlsCredentials struct {
 	credentials.TransportCredentials
 	options Options
-	config  *followed[*tls.Config]
+	config  *reloadedFiles[*tls.Config]
 }
 
 func newCredentials(o Options) (credentials.TransportCredentials, error) {
-	if !o.encrypts() {
+	if !o.usesTLS() {
 		return newPlain(o), nil
 	}
 	var paths []string
@@ -29,11 +30,11 @@ func newCredentials(o Options) (credentials.TransportCredentials, error) {
 			paths = append(paths, path)
 		}
 	}
-	config, err := follow(o.Log, func() (*tls.Config, error) { return readTLS(o) }, paths...)
+	config, err := openFiles(o.Log, func() (*tls.Config, error) { return readTLS(o) }, paths...)
 	if err != nil {
 		return nil, err
 	}
-	return transport{TransportCredentials: credentials.NewTLS(config.get()), options: o, config: config}, nil
+	return tlsCredentials{TransportCredentials: credentials.NewTLS(config.get()), options: o, config: config}, nil
 }
 
 func readTLS(o Options) (*tls.Config, error) {
@@ -47,16 +48,18 @@ func readTLS(o Options) (*tls.Config, error) {
 	if o.CertFile != "" {
 		own, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("--temporal-cert-file %s with --temporal-key-file %s: %w", o.CertFile, o.KeyFile, err)
+			return nil, fmt.Errorf("--temporal-cert-file %s with --temporal-key-file %s: %w", o.CertFile, o.KeyFile,
+				err)
 		}
 		config.Certificates = []tls.Certificate{own}
 	}
 	return config, nil
 }
 
-// ClientHandshake is that of gRPC, with the files as they are. Files that can't be read now leave what was read of them before in use: they may be in the
-// middle of being replaced.
-func (t transport) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+// ClientHandshake implements credentials.TransportCredentials with the current files. Files that cannot be read leave
+// their previous content in use: they may just be being replaced.
+func (t tlsCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn,
+	credentials.AuthInfo, error) {
 	connection, info, err := credentials.NewTLS(t.config.get()).ClientHandshake(ctx, authority, raw)
 	if err != nil {
 		return nil, nil, t.explain(err)
@@ -70,47 +73,52 @@ func (t transport) ClientHandshake(ctx context.Context, authority string, raw ne
 	}}, info, nil
 }
 
-// Clone is asked for by gRPC, once for each client.
-func (t transport) Clone() credentials.TransportCredentials {
+// Clone implements credentials.TransportCredentials; gRPC calls it once per client.
+func (t tlsCredentials) Clone() credentials.TransportCredentials {
 	t.TransportCredentials = t.TransportCredentials.Clone()
 	return t
 }
 
-// explain names the file that an error of TLS is about.
-func (t transport) explain(err error) error {
+// explain adds to a TLS error which file or setting it is about.
+func (t tlsCredentials) explain(err error) error {
 	var alert *net.OpError
 	var foreign *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
 	o := t.options
 	switch {
 	case errors.As(err, &plain):
-		return fmt.Errorf("the server at %s does not use TLS: set --temporal-tls=off and remove the TLS files: %w", o.Address, err)
+		return fmt.Errorf("the server at %s does not use TLS: set --temporal-tls=off and remove the TLS files: %w",
+			o.Address, err)
 	case errors.As(err, &foreign) && o.CAFile != "":
-		return fmt.Errorf("the certificate of the Temporal server at %s is not trusted: check %s (--temporal-ca-file) and --temporal-server-name: %w", o.Address, o.CAFile, err)
+		return fmt.Errorf("the certificate of the Temporal server at %s is not trusted: check %s "+
+			"(--temporal-ca-file) and --temporal-server-name: %w", o.Address, o.CAFile, err)
 	case errors.As(err, &foreign):
-		return fmt.Errorf("the certificate of the Temporal server at %s is not trusted: set --temporal-ca-file, or check --temporal-server-name: %w", o.Address, err)
+		return fmt.Errorf("the certificate of the Temporal server at %s is not trusted: set --temporal-ca-file, or "+
+			"check --temporal-server-name: %w", o.Address, err)
 	case errors.As(err, &alert) && alert.Op == "remote error" && o.CertFile != "":
-		return fmt.Errorf("the Temporal server at %s rejected the client certificate %s (--temporal-cert-file): %w", o.Address, o.CertFile, err)
+		return fmt.Errorf("the Temporal server at %s rejected the client certificate %s (--temporal-cert-file): %w",
+			o.Address, o.CertFile, err)
 	case errors.As(err, &alert) && alert.Op == "remote error":
-		return fmt.Errorf("the Temporal server at %s requires a client certificate: set --temporal-cert-file and --temporal-key-file: %w", o.Address, err)
+		return fmt.Errorf("the Temporal server at %s requires a client certificate: set --temporal-cert-file and "+
+			"--temporal-key-file: %w", o.Address, err)
 	}
 	return fmt.Errorf("TLS with Temporal at %s: %w", o.Address, err)
 }
 
-// firstRead explains why a server ends a connection before it has said anything: with TLS 1.3 it refuses a client's certificate only after the client's
-// handshake is over.
+// firstRead explains why a server closes a connection before it has sent anything: with TLS 1.3 it refuses a client
+// certificate only after the client's handshake.
 type firstRead struct {
 	net.Conn
-	explain func(error) error
-	heard   bool
+	explain  func(error) error
+	received bool
 }
 
-// Read explains the error of the first one.
+// Read explains an error of the first read.
 func (c *firstRead) Read(into []byte) (int, error) {
 	n, err := c.Conn.Read(into)
-	if !c.heard && err != nil && n == 0 {
+	if !c.received && err != nil && n == 0 {
 		err = c.explain(err)
 	}
-	c.heard = c.heard || n > 0
+	c.received = c.received || n > 0
 	return n, err
 }

@@ -1,4 +1,4 @@
-// Package presence learns from Temporal which queues are polled: the heartbeats of workers are Temporal's own.
+// Package presence finds out from Temporal which queues are polled, by the heartbeats that the SDK's workers send.
 package presence
 
 import (
@@ -25,36 +25,38 @@ type Finder struct {
 	Namespace string
 }
 
-// callTimeout is how long asking may take.
+// callTimeout bounds one query.
 const callTimeout = 3 * time.Second
 
-// workersPage is how many workers are asked for at once.
+// workersPage is the page size of a list of workers.
 const workersPage = 500
 
-// errNoHeartbeats says that Temporal keeps no heartbeats of workers, so that their absence says nothing.
+// errNoHeartbeats means that Temporal keeps no workers' heartbeats, so that their absence means nothing.
 var errNoHeartbeats = errors.New("this Temporal server does not keep workers' heartbeats")
 
-// Of says of each queue who polls it. Nobody waits for it in vain: what cannot be learnt is unknown.
+// Of returns which workers poll each queue. It never waits longer than callTimeout: what cannot be found out is
+// unknown.
 func (f Finder) Of(ctx context.Context, queues ...string) map[string]party.Presence {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	heard, unheard := f.heartbeats(ctx, queues)
-	nobody := func(queue string) bool { return len(heard[queue]) == 0 }
-	var silence error
-	if unheard == nil && slices.ContainsFunc(queues, nobody) {
-		silence = f.keepsHeartbeats(ctx)
+	workers, listErr := f.heartbeats(ctx, queues)
+	noWorkers := func(queue string) bool { return len(workers[queue]) == 0 }
+	var supportErr error
+	if listErr == nil && slices.ContainsFunc(queues, noWorkers) {
+		supportErr = f.keepsHeartbeats(ctx)
 	}
 	found := make(map[string]party.Presence, len(queues))
 	for _, queue := range queues {
-		unknown := unheard
-		if nobody(queue) {
-			unknown = cmp.Or(unheard, silence)
+		unknown := listErr
+		if noWorkers(queue) {
+			unknown = cmp.Or(listErr, supportErr)
 		}
 		if unknown != nil {
-			found[queue] = party.UnknownPresence(fmt.Sprintf("whether a worker polls queue %s is unknown: %s", queue, whyUnknown(unknown)))
+			found[queue] = party.UnknownPresence(fmt.Sprintf("whether a worker polls queue %s is unknown: %s", queue,
+				whyUnknown(unknown)))
 			continue
 		}
-		found[queue] = party.Judge(queue, heard[queue], time.Now())
+		found[queue] = party.PresenceOf(queue, workers[queue], time.Now())
 	}
 	return found
 }
@@ -67,26 +69,27 @@ func whyUnknown(err error) string {
 	return err.Error()
 }
 
-// heartbeats are the last heartbeats of the workers of these queues, by queue.
+// heartbeats returns the last heartbeats of the workers of these queues, by queue.
 func (f Finder) heartbeats(ctx context.Context, queues []string) (map[string][]party.Worker, error) {
-	heard := map[string][]party.Worker{}
+	workers := map[string][]party.Worker{}
 	for token, more := []byte(nil), len(queues) > 0; more; more = len(token) > 0 {
 		page, err := f.Temporal.WorkflowService().ListWorkers(ctx, &workflowservice.ListWorkersRequest{
 			Namespace: f.Namespace, PageSize: workersPage, NextPageToken: token, Query: workersQuery(queues)})
 		if err != nil {
 			return nil, err
 		}
-		infos := page.GetWorkersInfo() //nolint:staticcheck // what is to take its place does not say when the worker was last heard of
+		//nolint:staticcheck // its replacement does not contain the time of the last heartbeat
+		infos := page.GetWorkersInfo()
 		if len(infos) == 0 && len(page.GetWorkers()) > 0 {
 			return nil, errNoHeartbeats
 		}
 		for _, info := range infos {
 			heartbeat := info.GetWorkerHeartbeat()
-			heard[heartbeat.GetTaskQueue()] = append(heard[heartbeat.GetTaskQueue()], workerOf(heartbeat))
+			workers[heartbeat.GetTaskQueue()] = append(workers[heartbeat.GetTaskQueue()], workerOf(heartbeat))
 		}
 		token = page.GetNextPageToken()
 	}
-	return heard, nil
+	return workers, nil
 }
 
 func workersQuery(queues []string) string {
@@ -99,14 +102,16 @@ func workersQuery(queues []string) string {
 
 func workerOf(heartbeat *workerpb.WorkerHeartbeat) party.Worker {
 	status := heartbeat.GetStatus()
-	return party.Worker{Identity: heartbeat.GetWorkerIdentity(), Host: heartbeat.GetHostInfo().GetHostName(), Build: heartbeat.GetDeploymentVersion().GetBuildId(),
+	return party.Worker{Identity: heartbeat.GetWorkerIdentity(), Host: heartbeat.GetHostInfo().GetHostName(),
+		Build:     heartbeat.GetDeploymentVersion().GetBuildId(),
 		StartedAt: heartbeat.GetStartTime().AsTime(), LastSeenAt: heartbeat.GetHeartbeatTime().AsTime(),
 		Stopping: status == enumspb.WORKER_STATUS_SHUTTING_DOWN || status == enumspb.WORKER_STATUS_SHUTDOWN}
 }
 
-// keepsHeartbeats is nil when Temporal takes heartbeats, so that a queue without any has no worker.
+// keepsHeartbeats returns nil if Temporal accepts heartbeats, so that a queue without any has no worker.
 func (f Finder) keepsHeartbeats(ctx context.Context) error {
-	described, err := f.Temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: f.Namespace})
+	described, err := f.Temporal.WorkflowService().DescribeNamespace(ctx,
+		&workflowservice.DescribeNamespaceRequest{Namespace: f.Namespace})
 	if err != nil {
 		return err
 	}

@@ -33,14 +33,15 @@ var (
 	recordsResource     = v1alpha1.GroupVersion.WithResource("releaserecords")
 )
 
-// seen is what a rollout was seen to write: the annotations of its Deployment in mid-release and after it, and its record at the end.
-type seen struct {
+// probeWrites is what one observed rollout wrote: the annotations of its Deployment during and after the release, and
+// its record at the end.
+type probeWrites struct {
 	begun, ended map[string]string
 	record       unstructured.Unstructured
 }
 
-// seenOf has one rollout go.
-func seenOf(t *testing.T, e *harness.Engine) (s seen) {
+// observeRollout runs one rollout and returns what it wrote.
+func observeRollout(t *testing.T, e *harness.Engine) (s probeWrites) {
 	const name = "probe"
 	e.Deployment(name, rolloutPods, markCompared)
 	watched, err := e.Kube.AppsV1().Deployments(e.Apps).Watch(t.Context(), metav1.ListOptions{})
@@ -66,86 +67,91 @@ func seenOf(t *testing.T, e *harness.Engine) (s seen) {
 	require.NoError(t, err)
 	require.Len(t, records.Items, 1)
 	s.record = records.Items[0]
-	clearAway(t, e, e.Apps)
+	deleteCompared(t, e, e.Apps)
 	return s
 }
 
-// annotationsOf are the annotations that are not the native controller's.
+// annotationsOf returns the annotations that the native controller did not set.
 func annotationsOf(d *appsv1.Deployment) map[string]string {
 	own := maps.Clone(d.Annotations)
 	maps.DeleteFunc(own, func(key, _ string) bool { return strings.HasPrefix(key, "deployment.kubernetes.io/") })
 	return own
 }
 
-// floor writes what a rollout writes.
+// floor writes what a rollout writes, without an engine: a lower bound for the cost of a release.
 type floor struct {
-	// id tells its records and workflows from those of others.
+	// id is part of the names of its records and workflows and makes them unique.
 	id       string
-	seen     seen
+	seen     probeWrites
 	objects  dynamic.Interface
 	kube     kubernetes.Interface
 	apps     string
 	promises bool
-	// body writes what a release writes to its workload, and its events.
+	// body writes to the workload what a release writes, and its events.
 	body func(ctx context.Context, name string) error
-	// checks are asked before a release begins; nil: it is not checked.
-	checks *gather.Questions[string, struct{}]
+	// checks batches the checks before a release begins; nil: releases are not checked.
+	checks *gather.Batcher[string, struct{}]
 
 	mu    sync.Mutex
 	ready map[string]chan struct{}
 }
 
-// newFloor begins to watch the Deployments, until its context ends.
-func newFloor(ctx context.Context, t *testing.T, e *harness.Engine, s seen) *floor {
-	f := unwatched(t, e, s)
+// newFloor returns a floor that watches the Deployments until the context ends.
+func newFloor(ctx context.Context, t *testing.T, e *harness.Engine, s probeWrites) *floor {
+	f := newUnwatchedFloor(t, e, s)
 	f.watch(ctx, t, deploymentsResource)
 	return f
 }
 
-// unwatched waits for nothing by itself.
-func unwatched(t *testing.T, e *harness.Engine, s seen) *floor {
+// newUnwatchedFloor returns a floor without watches.
+func newUnwatchedFloor(t *testing.T, e *harness.Engine, s probeWrites) *floor {
 	objects, err := kube.NewUntyped(e.REST)
 	require.NoError(t, err)
-	f := &floor{id: harness.RandomName("floor"), seen: s, objects: objects, kube: e.Kube, apps: e.Apps, ready: map[string]chan struct{}{}}
+	f := &floor{id: harness.RandomName("floor"), seen: s, objects: objects, kube: e.Kube, apps: e.Apps,
+		ready: map[string]chan struct{}{}}
 	f.body = f.release
 	return f
 }
 
-// promising keeps the promises too, and watches the ReplicaSets for them.
-func (f *floor) promising(ctx context.Context, t *testing.T) *floor {
+// withPromises makes the floor keep the engine's promises too, and watch the ReplicaSets for them.
+func (f *floor) withPromises(ctx context.Context, t *testing.T) *floor {
 	f.promises = true
 	f.watch(ctx, t, replicaSetsResource)
 	return f
 }
 
-// checking checks each release before it begins.
-func (f *floor) checking() *floor {
-	f.checks = &gather.Questions[string, struct{}]{}
+// withChecks makes the floor check each release before it begins.
+func (f *floor) withChecks() *floor {
+	f.checks = &gather.Batcher[string, struct{}]{}
 	return f
 }
 
 func (f *floor) watch(ctx context.Context, t *testing.T, resource schema.GroupVersionResource) {
 	look := func(*unstructured.Unstructured) {}
 	if resource == deploymentsResource {
-		look = f.look
+		look = f.observe
 	}
-	f.follow(ctx, t, resource, f.apps, look)
+	f.watchObjects(ctx, t, resource, f.apps, look)
 }
 
-// follow has look see each object of a kind in a namespace, as it is and at each change, until its context ends.
-func (f *floor) follow(ctx context.Context, t *testing.T, resource schema.GroupVersionResource, namespace string, look func(o *unstructured.Unstructured)) {
-	informer := dynamicinformer.NewFilteredDynamicInformer(f.objects, resource, namespace, 0, cache.Indexers{}, nil).Informer()
-	told := func(object any) {
+// watchObjects calls look with each object of a kind in a namespace, at first and after each change, until its context
+// ends.
+func (f *floor) watchObjects(ctx context.Context, t *testing.T, resource schema.GroupVersionResource, namespace string,
+	look func(o *unstructured.Unstructured)) {
+	informer := dynamicinformer.NewFilteredDynamicInformer(f.objects, resource, namespace, 0, cache.Indexers{},
+		nil).Informer()
+	notify := func(object any) {
 		if o, is := object.(*unstructured.Unstructured); is {
 			look(o)
 		}
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: told, UpdateFunc: func(_, object any) { told(object) }})
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: notify,
+		UpdateFunc: func(_, object any) { notify(object) }})
 	require.NoError(t, err)
 	go informer.RunWithContext(ctx)
 }
 
-// whenReady is closed when the new pods of a Deployment serve.
+// whenReady returns a channel that is closed when the new pods of a Deployment serve.
 func (f *floor) whenReady(name string) chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,21 +161,23 @@ func (f *floor) whenReady(name string) chan struct{} {
 	return f.ready[name]
 }
 
-func (f *floor) look(o *unstructured.Unstructured) {
+func (f *floor) observe(o *unstructured.Unstructured) {
 	number := func(field string) int64 {
 		n, _, _ := unstructured.NestedInt64(o.Object, "status", field)
 		return n
 	}
 	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
-	if len(containers) == 0 || containers[0].(map[string]any)["image"] != image(o.GetName(), ":v2") || number("observedGeneration") < o.GetGeneration() ||
-		number("updatedReplicas") != rolloutPods || number("availableReplicas") != rolloutPods || number("replicas") != rolloutPods {
+	if len(containers) == 0 || containers[0].(map[string]any)["image"] != image(o.GetName(), ":v2") ||
+		number("observedGeneration") < o.GetGeneration() ||
+		number("updatedReplicas") != rolloutPods || number("availableReplicas") != rolloutPods ||
+		number("replicas") != rolloutPods {
 		return
 	}
-	f.isReady(o.GetName())
+	f.markReady(o.GetName())
 }
 
-// isReady tells those who wait for that Deployment.
-func (f *floor) isReady(name string) {
+// markReady wakes those who wait for that Deployment.
+func (f *floor) markReady(name string) {
 	ready := f.whenReady(name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,7 +188,7 @@ func (f *floor) isReady(name string) {
 	}
 }
 
-// loop releases all of them at once.
+// loop releases n Deployments at once.
 func (f *floor) loop(t *testing.T, n int) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -204,7 +212,7 @@ func (f *floor) records() dynamic.ResourceInterface {
 
 func (f *floor) recordName(name string) string { return f.id + "-" + name }
 
-// record makes the record of a release.
+// record creates the record of a release.
 func (f *floor) record(ctx context.Context, name string) error {
 	record := f.seen.record.DeepCopy()
 	record.SetName(f.recordName(name))
@@ -214,37 +222,37 @@ func (f *floor) record(ctx context.Context, name string) error {
 	return err
 }
 
-// complete notes the end in the record.
+// complete writes the end into the record.
 func (f *floor) complete(ctx context.Context, name string) error {
 	patch := []byte(`{"metadata":{"labels":{"floor":"over"}}}`)
 	_, err := f.records().Patch(ctx, f.recordName(name), types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 
-// begins is the write with which a release of a Deployment begins.
-func (f *floor) begins(name string) []byte {
+// beginPatch returns the write with which the release of a Deployment begins.
+func (f *floor) beginPatch(name string) []byte {
 	container := map[string]any{"name": "app", "image": image(name, ":v2")}
 	begin, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": f.seen.begun},
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}})
 	return begin
 }
 
-// try has the API server say whether a release may begin.
-func (f *floor) try(ctx context.Context, name string) error {
-	return f.patch(ctx, name, f.begins(name), metav1.DryRunAll)
+// dryRun asks the API server whether a release may begin.
+func (f *floor) dryRun(ctx context.Context, name string) error {
+	return f.patch(ctx, name, f.beginPatch(name), metav1.DryRunAll)
 }
 
-// release writes what a rollout writes to the workload, and its events.
+// release writes to the workload what a rollout writes, and its events.
 func (f *floor) release(ctx context.Context, name string) error {
 	if f.checks == nil {
-		if err := f.try(ctx, name); err != nil {
+		if err := f.dryRun(ctx, name); err != nil {
 			return err
 		}
 	}
-	if err := f.patch(ctx, name, f.begins(name)); err != nil {
+	if err := f.patch(ctx, name, f.beginPatch(name)); err != nil {
 		return err
 	}
-	if err := f.tell(ctx, name); err != nil {
+	if err := f.recordEvent(ctx, name); err != nil {
 		return err
 	}
 	select {
@@ -263,17 +271,21 @@ func (f *floor) release(ctx context.Context, name string) error {
 	if err := f.patch(ctx, name, end); err != nil {
 		return err
 	}
-	return f.tell(ctx, name)
+	return f.recordEvent(ctx, name)
 }
 
 func (f *floor) patch(ctx context.Context, name string, patch []byte, dry ...string) error {
-	_, err := f.objects.Resource(deploymentsResource).Namespace(f.apps).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{DryRun: dry})
+	_, err := f.objects.Resource(deploymentsResource).Namespace(f.apps).Patch(ctx, name, types.StrategicMergePatchType,
+		patch, metav1.PatchOptions{DryRun: dry})
 	return err
 }
 
-func (f *floor) tell(ctx context.Context, name string) error {
-	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Namespace: f.apps}, Reason: "Floor", Message: "what a rollout tells of itself",
-		Type: corev1.EventTypeNormal, InvolvedObject: corev1.ObjectReference{Kind: "Deployment", APIVersion: "apps/v1", Name: name, Namespace: f.apps}}
+func (f *floor) recordEvent(ctx context.Context, name string) error {
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Namespace: f.apps}, Reason: "Floor",
+		Message: "event of a rollout",
+		Type:    corev1.EventTypeNormal, InvolvedObject: corev1.ObjectReference{Kind: "Deployment",
+			APIVersion: "apps/v1",
+			Name:       name, Namespace: f.apps}}
 	_, err := f.kube.CoreV1().Events(f.apps).Create(ctx, event, metav1.CreateOptions{})
 	return err
 }
@@ -285,7 +297,8 @@ func (f *floor) read(ctx context.Context, name string) error {
 		return err
 	}
 	labels, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "selector", "matchLabels")
-	selector := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels}), Limit: 500}
+	selector := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(
+		&metav1.LabelSelector{MatchLabels: labels}), Limit: 500}
 	_, err = f.objects.Resource(replicaSetsResource).Namespace(f.apps).List(ctx, selector)
 	return err
 }

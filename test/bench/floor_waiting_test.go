@@ -21,18 +21,21 @@ import (
 )
 
 const (
-	// idleWorker is set for a process of this program that is a worker with nothing to do: it names the namespace that it polls.
+	// idleWorker is set for a process of this program that is an idle worker. Its value is the namespace that the
+	// worker polls.
 	idleWorker = "SLIPWAY_BENCH_IDLE_WORKER"
-	// idlePollers is how many ask for tasks of one kind and queue at once, as Slipway's workers do.
+	// idlePollers is the number of pollers per kind of task and queue, as in Slipway's workers.
 	idlePollers = 4
 )
 
-// What a worker of Temporal's SDK takes that has nothing to do, and tells as often as Slipway's that it is there: what one that waits can't go below.
+// TestSoakWaitingFloor measures an idle worker of Temporal's SDK with the heartbeat interval of Slipway's workers: a
+// lower bound for an idle Slipway worker.
 func TestSoakWaitingFloor(t *testing.T) {
 	harness.Soak(t)
 	stack := harness.SharedStack(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), idleWorker+"="+stack.TemporalNamespace(t), "SLIPWAY_TEST_TEMPORAL_ADDRESS="+stack.TemporalAddress)
+	cmd.Env = append(os.Environ(), idleWorker+"="+stack.TemporalNamespace(t),
+		"SLIPWAY_TEST_TEMPORAL_ADDRESS="+stack.TemporalAddress)
 	cmd.Stderr = os.Stderr
 	alive, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -48,20 +51,23 @@ func TestSoakWaitingFloor(t *testing.T) {
 
 	began := cpu(cmd.Process.Pid)
 	peak := watchRSS(cmd.Process.Pid)
-	<-time.NewTimer(waitsWatched).C
-	used := (cpu(cmd.Process.Pid) - began) / waitsWatched.Minutes()
-	fmt.Printf("\na worker that has nothing to do, over %s\n", waitsWatched)
+	<-time.NewTimer(waitingObserved).C
+	used := (cpu(cmd.Process.Pid) - began) / waitingObserved.Minutes()
+	fmt.Printf("\nan idle worker, over %s\n", waitingObserved)
 	fmt.Printf("  CPU per minute %.2f s; memory at most %d MiB\n\n", used, peak()>>20)
-	noted(t, "CPU a minute, s", used)
+	recordFigure(t, "CPU a minute, s", used)
 	require.Positive(t, used, "nothing was measured")
-	harness.Covered(t, 1, "workers with nothing to do")
+	harness.Covered(t, 1, "idle workers")
 }
 
-// waitIdle is the worker of TestSoakWaitingFloor: it has a queue for workflows and one for a party, and lives until the test closes its input.
-func waitIdle(namespace string) error {
-	silent := log.NewStructuredLogger(slog.New(slog.DiscardHandler)) // what is printed says that it is ready
-	c, err := client.Dial(client.Options{HostPort: os.Getenv("SLIPWAY_TEST_TEMPORAL_ADDRESS"), Namespace: namespace, Logger: silent,
-		WorkerHeartbeatInterval: party.Interval})
+// runIdleWorker is the worker of TestSoakWaitingFloor. It has a queue for workflows and one for a party, and runs until
+// the test closes its input.
+func runIdleWorker(namespace string) error {
+	// the only output is the line that reports readiness
+	silent := log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	c, err := client.Dial(client.Options{HostPort: os.Getenv("SLIPWAY_TEST_TEMPORAL_ADDRESS"), Namespace: namespace,
+		Logger:                  silent,
+		WorkerHeartbeatInterval: party.HeartbeatInterval})
 	if err != nil {
 		return err
 	}
@@ -70,7 +76,9 @@ func waitIdle(namespace string) error {
 		w := worker.New(c, queue, worker.Options{DisableWorkflowWorker: queue == floorParty,
 			MaxConcurrentActivityTaskPollers: idlePollers, MaxConcurrentWorkflowTaskPollers: idlePollers})
 		if queue == floorQueue {
-			w.RegisterWorkflowWithOptions(func(workflow.Context) error { return nil }, workflow.RegisterOptions{Name: "Nothing"})
+			w.RegisterWorkflowWithOptions(func(workflow.Context) error {
+				return nil
+			}, workflow.RegisterOptions{Name: "Nothing"})
 		}
 		w.RegisterActivity(func(context.Context) error { return nil })
 		if err := w.Start(); err != nil {

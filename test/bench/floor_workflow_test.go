@@ -21,17 +21,19 @@ import (
 
 const (
 	floorQueue, floorParty = "floor", "floor-party"
-	// floorReads is how often a rollout reads its workload and its revisions, the first time of these to be checked.
+	// floorReads is the number of reads of the workload and its revisions per rollout; the first one is part of the
+	// check.
 	floorReads = 3
-	// floorTells is how often an attempt tells that it is there when nothing else is to be told, and floorMissed after how long without it is missed.
-	floorTells, floorMissed = 4 * time.Second, 10 * time.Second
-	// floorShown is how often an attempt tells while steps pass.
-	floorShown = 2 * time.Second
+	// heartbeatInterval is the interval of heartbeats without progress; after heartbeatTimeout without a heartbeat the
+	// attempt counts as lost.
+	heartbeatInterval, heartbeatTimeout = 4 * time.Second, 10 * time.Second
+	// progressInterval is the interval of heartbeats while steps progress.
+	progressInterval = 2 * time.Second
 )
 
 var floorState = temporal.NewSearchAttributeKeyKeyword(workloadops.SearchAttributeState)
 
-// workflows releases each of n Deployments by a workflow of one activity.
+// workflows releases n Deployments, each with a workflow of one activity.
 func (f *floor) workflows(t *testing.T, e *harness.Engine, n int) {
 	w := floorWorker(e, floorQueue, n)
 	w.RegisterWorkflowWithOptions(floorWorkflow, workflow.RegisterOptions{Name: "Floor"})
@@ -48,7 +50,7 @@ func (f *floor) workflows(t *testing.T, e *harness.Engine, n int) {
 	defer party.Stop()
 	allClosed(t, n, func(i int) (client.WorkflowRun, error) {
 		name := deploymentName(i)
-		if err := f.allowed(t.Context(), e, name); err != nil {
+		if err := f.checkRelease(t.Context(), e, name); err != nil {
 			return nil, err
 		}
 		if err := f.record(t.Context(), name); err != nil {
@@ -56,19 +58,22 @@ func (f *floor) workflows(t *testing.T, e *harness.Engine, n int) {
 		}
 		options, kind := client.StartWorkflowOptions{TaskQueue: floorQueue, ID: f.recordName(name)}, "Floor"
 		if f.promises {
-			kind, options.TypedSearchAttributes = "Promises", temporal.NewSearchAttributes(floorState.ValueSet(string(rollout.PhaseProgressing)))
+			kind, options.TypedSearchAttributes = "Promises",
+				temporal.NewSearchAttributes(floorState.ValueSet(string(rollout.PhaseProgressing)))
 		}
 		return e.Workflows.ExecuteWorkflow(t.Context(), options, kind, name, f.queue())
 	})
 }
 
-// floorWorker takes up to n activities of a queue at once. It lets heartbeats through as often as Slipway's.
+// floorWorker returns a worker that runs up to n activities of a queue at once, with the heartbeat throttling of
+// Slipway's workers.
 func floorWorker(e *harness.Engine, queue string, n int) worker.Worker {
-	return worker.New(e.Workflows, queue, worker.Options{MaxConcurrentActivityExecutionSize: n, MaxHeartbeatThrottleInterval: floorShown,
-		DisableWorkflowWorker: queue == floorParty})
+	return worker.New(e.Workflows, queue, worker.Options{MaxConcurrentActivityExecutionSize: n,
+		MaxHeartbeatThrottleInterval: progressInterval,
+		DisableWorkflowWorker:        queue == floorParty})
 }
 
-// allClosed starts n workflows at once, and waits until all are over.
+// allClosed starts n workflows at once and waits until all have closed.
 func allClosed(t *testing.T, n int, start func(i int) (client.WorkflowRun, error)) {
 	runs := make([]client.WorkflowRun, n)
 	each(n, func(i int) {
@@ -76,13 +81,13 @@ func allClosed(t *testing.T, n int, start func(i int) (client.WorkflowRun, error
 		require.NoError(t, err)
 		runs[i] = run
 	})
-	require.NotContains(t, runs, nil, "not all of them were started")
+	require.NotContains(t, runs, nil, "not all workflows were started")
 	for _, run := range runs {
 		require.NoError(t, run.Get(t.Context(), nil))
 	}
 }
 
-// queue is where activities are asked for.
+// queue returns the task queue of the activities.
 func (f *floor) queue() string {
 	if f.checks != nil {
 		return floorParty
@@ -90,29 +95,32 @@ func (f *floor) queue() string {
 	return floorQueue
 }
 
-// allowed has a release checked, together with others that begin with it.
-func (f *floor) allowed(ctx context.Context, e *harness.Engine, name string) error {
+// checkRelease checks a release, in one batch with others that begin at the same time.
+func (f *floor) checkRelease(ctx context.Context, e *harness.Engine, name string) error {
 	if f.checks == nil {
 		return nil
 	}
-	_, err := f.checks.Ask(ctx, floorParty, name, len(name), func(ctx context.Context, names []string) ([]struct{}, error) {
-		run, err := e.Workflows.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: floorQueue}, "Check", names)
-		if err != nil {
-			return nil, err
-		}
-		return make([]struct{}, len(names)), run.Get(ctx, nil)
-	})
+	_, err := f.checks.Do(ctx, floorParty, name, len(name),
+		func(ctx context.Context, names []string) ([]struct{}, error) {
+			run, err := e.Workflows.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: floorQueue}, "Check",
+				names)
+			if err != nil {
+				return nil, err
+			}
+			return make([]struct{}, len(names)), run.Get(ctx, nil)
+		})
 	return err
 }
 
-// floorCheck is one activity, of a party.
+// floorCheck runs the check activity on a party's queue.
 func floorCheck(ctx workflow.Context, names []string) error {
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: floorParty, StartToCloseTimeout: longestWait,
-		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}})
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: floorParty,
+		StartToCloseTimeout: maxWait,
+		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1}})
 	return workflow.ExecuteActivity(ctx, "Check", names).Get(ctx, nil)
 }
 
-// check reads the workloads, and has the API server say whether their releases may begin.
+// check reads the workloads and asks the API server whether their releases may begin.
 func (f *floor) check(ctx context.Context, names []string) error {
 	if _, err := f.kube.CoreV1().Namespaces().Get(ctx, f.apps, metav1.GetOptions{}); err != nil {
 		return err
@@ -123,34 +131,36 @@ func (f *floor) check(ctx context.Context, names []string) error {
 			if err := f.read(ctx, name); err != nil {
 				return err
 			}
-			return f.try(ctx, name)
+			return f.dryRun(ctx, name)
 		})
 	}
 	return checks.Wait()
 }
 
-// floorWorkflow is one activity.
+// floorWorkflow runs one activity.
 func floorWorkflow(ctx workflow.Context, name, _ string) error {
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: longestWait, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}})
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: maxWait,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}})
 	return workflow.ExecuteActivity(ctx, "Release", name).Get(ctx, nil)
 }
 
-// promisesWorkflow has the commands of a rollout.
+// promisesWorkflow issues the same commands as the workflow of a rollout.
 func promisesWorkflow(ctx workflow.Context, name, queue string) error {
 	workflow.GetVersion(ctx, "floor", workflow.DefaultVersion, 1)
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: queue, StartToCloseTimeout: longestWait, HeartbeatTimeout: floorMissed,
-		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}})
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: queue, StartToCloseTimeout: maxWait,
+		HeartbeatTimeout: heartbeatTimeout,
+		RetryPolicy:      &temporal.RetryPolicy{MaximumAttempts: 1}})
 	if err := workflow.ExecuteActivity(ctx, "Release", name).Get(ctx, nil); err != nil {
 		return err
 	}
 	if err := workflow.UpsertTypedSearchAttributes(ctx, floorState.ValueSet(string(rollout.PhaseHealthy))); err != nil {
 		return err
 	}
-	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: longestWait})
+	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: maxWait})
 	return workflow.ExecuteLocalActivity(ctx, "Complete", name).Get(ctx, nil)
 }
 
-// attempt is the activity.
+// attempt is the activity that releases one Deployment.
 func (f *floor) attempt(ctx context.Context, name string) error {
 	if !f.promises {
 		if err := f.body(ctx, name); err != nil {
@@ -158,9 +168,9 @@ func (f *floor) attempt(ctx context.Context, name string) error {
 		}
 		return f.complete(ctx, name)
 	}
-	reads, every := floorReads, floorTells
+	reads, every := floorReads, heartbeatInterval
 	if f.checks != nil {
-		reads, every = floorReads-1, floorShown
+		reads, every = floorReads-1, progressInterval
 	} else if _, err := f.kube.CoreV1().Namespaces().Get(ctx, f.apps, metav1.GetOptions{}); err != nil {
 		return err
 	}
@@ -169,16 +179,16 @@ func (f *floor) attempt(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	ctx, over := context.WithCancel(ctx)
-	defer over()
-	go f.keepTelling(ctx, every)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go f.heartbeat(ctx, every)
 	err := f.body(ctx, name)
 	activity.RecordHeartbeat(ctx, f.seen.begun)
 	return err
 }
 
-// keepTelling tells at once, and again and again then, of as much as a rollout does.
-func (f *floor) keepTelling(ctx context.Context, every time.Duration) {
+// heartbeat sends a heartbeat at once and then at every interval, with details of the size that a rollout sends.
+func (f *floor) heartbeat(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {

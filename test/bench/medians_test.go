@@ -8,19 +8,19 @@ import (
 	"testing"
 )
 
-// figures are what the tests of this run have measured, each as often as it was run (go test -count).
+// figures are the results of this run's tests; a test that ran several times (go test -count) has several values.
 var figures = struct {
 	mu sync.Mutex
-	// order is that in which tests and figures came first.
+	// order is the order in which the figures first appeared.
 	order []figure
 	by    map[figure][]float64
 }{by: map[figure][]float64{}}
 
-// figure is one figure of a test.
+// figure names one result of a test.
 type figure struct{ test, name string }
 
-// noted notes what a test has measured.
-func noted(t *testing.T, name string, value float64) {
+// recordFigure adds a measured value.
+func recordFigure(t *testing.T, name string, value float64) {
 	f := figure{t.Name(), name}
 	figures.mu.Lock()
 	defer figures.mu.Unlock()
@@ -30,16 +30,17 @@ func noted(t *testing.T, name string, value float64) {
 	figures.by[f] = append(figures.by[f], value)
 }
 
-// median is the one in the middle; of an even number the lower one of the two.
+// median returns the middle value, or the lower of the two middle values.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[(len(sorted)-1)/2]
 }
 
-// TestMain prints the medians when all was measured more than once. A process of this program may be a part of a test instead.
+// TestMain prints the medians if the tests ran more than once. With idleWorker set, the process is the idle worker of a
+// test instead.
 func TestMain(m *testing.M) {
 	if namespace := os.Getenv(idleWorker); namespace != "" {
-		if err := waitIdle(namespace); err != nil {
+		if err := runIdleWorker(namespace); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

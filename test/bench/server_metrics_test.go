@@ -16,7 +16,8 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// served are the requests that an API server has answered so far, by verb and resource: "PATCH deployments/status". They are everybody's.
+// served are the requests that an API server has answered so far, from all clients, by verb and resource: "PATCH
+// deployments/status".
 type served map[string]float64
 
 // requestsServed reads them from the API server's own metrics.
@@ -50,25 +51,25 @@ func labelsOf(m *dto.Metric) map[string]string {
 	return labels
 }
 
-// since are the requests that came after those of before.
+// since returns the requests after before.
 func (s served) since(before served) served {
-	came := served{}
+	added := served{}
 	for what, n := range s {
 		if n -= before[what]; n > 0 {
-			came[what] = n
+			added[what] = n
 		}
 	}
-	return came
+	return added
 }
 
-// printServed prints what two runs asked of the API server, per object that was changed: the most frequent first.
+// printServed prints the requests of two runs to the API server per changed object, the most frequent first.
 func printServed(n int, plain, ours served) {
 	all := maps.Clone(plain)
 	for what, count := range ours {
 		all[what] = max(all[what], count)
 	}
 	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return int(all[b] - all[a]) })
-	fmt.Printf("  requests that the API server answered, everybody's, per object\n")
+	fmt.Printf("  requests that the API server answered, from all clients, per object\n")
 	for _, what := range names {
 		if all[what] < float64(n) { // less than one each
 			break

@@ -14,17 +14,17 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// usage is what something took: CPU in seconds, memory in bytes.
+// usage is the consumption of a measured function: CPU in seconds, memory in bytes.
 type usage struct {
 	wall time.Duration
-	// by is the CPU of each process.
+	// by is the CPU by process.
 	by                   map[string]float64
 	serverRSS, workerRSS int64
 }
 
-// The processes that are measured: ours, and those of the local stack.
+// The measured processes: Slipway's, and those of the local stack.
 var (
-	oursParts    = []string{"slipway server", "slipway worker"}
+	slipwayParts = []string{"slipway server", "slipway worker"}
 	controlParts = []string{"kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kwok-controller"}
 )
 
@@ -35,18 +35,18 @@ func (u usage) sum(parts ...string) (seconds float64) {
 	return seconds
 }
 
-func (u usage) slipway() float64  { return u.sum(oursParts...) }
+func (u usage) slipway() float64  { return u.sum(slipwayParts...) }
 func (u usage) temporal() float64 { return u.sum("temporal") }
 func (u usage) control() float64  { return u.sum(controlParts...) }
 
-// measure does something and tells what it took.
+// measure calls do and returns its usage.
 func measure(t *testing.T, e *harness.Engine, do func()) usage {
 	t.Helper()
-	pids := map[string]int{oursParts[0]: e.Processes[0].PID(), oursParts[1]: e.Processes[1].PID()}
+	pids := map[string]int{slipwayParts[0]: e.Processes[0].PID(), slipwayParts[1]: e.Processes[1].PID()}
 	for _, part := range append([]string{"temporal"}, controlParts...) {
 		pids[part] = stackPID(t, part)
 	}
-	serverPeak, workerPeak := watchRSS(pids[oursParts[0]]), watchRSS(pids[oursParts[1]])
+	serverPeak, workerPeak := watchRSS(pids[slipwayParts[0]]), watchRSS(pids[slipwayParts[1]])
 	before := map[string]float64{}
 	for part, pid := range pids {
 		before[part] = cpu(pid)
@@ -60,10 +60,10 @@ func measure(t *testing.T, e *harness.Engine, do func()) usage {
 	return u
 }
 
-// ticksPerSecond is the unit of /proc/<pid>/stat on Linux: it is the same on every architecture that Go runs on.
+// ticksPerSecond is the unit of /proc/<pid>/stat on Linux, the same on every architecture that Go supports.
 const ticksPerSecond = 100
 
-// cpu is what a process has used so far, in seconds.
+// cpu returns the CPU time that a process has used so far, in seconds.
 func cpu(pid int) float64 {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -79,7 +79,7 @@ func cpu(pid int) float64 {
 	return total
 }
 
-// stackPID is the process of a part of the local stack.
+// stackPID returns the process ID of a part of the local stack.
 func stackPID(t *testing.T, part string) int {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), ".dev", "run", part+".pid"))

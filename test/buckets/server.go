@@ -1,4 +1,4 @@
-// Package buckets runs a server of S3 for tests: versitygw, which keeps objects as files.
+// Package buckets runs an S3 server for tests: versitygw, which keeps objects as files.
 package buckets
 
 import (
@@ -23,16 +23,16 @@ import (
 	"slipway.io/slipway/test/programs"
 )
 
-// Name is the bucket that a server has.
+// Name is the bucket of every server.
 const Name = "packages"
 
 // The credentials of every server.
 const accessKey, secretKey = "slipway", "slipway-secret"
 
-// Environment is what a program has to have in its environment to use a server.
+// Environment holds the environment variables that a program needs to use a server.
 var Environment = map[string]string{"AWS_ACCESS_KEY_ID": accessKey, "AWS_SECRET_ACCESS_KEY": secretKey}
 
-// Server is one server with one empty bucket. Its process can be killed: the address stays.
+// Server is a server with one empty bucket. Its process can be killed and started again at the same address.
 type Server struct {
 	// URL is its endpoint.
 	URL string
@@ -44,15 +44,16 @@ type Server struct {
 	folder  string
 	socket  string
 	process *exec.Cmd
-	// before is asked about each request first.
-	before atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+	// interceptor is called first for each request.
+	interceptor atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 }
 
-// Start runs a server, which ends with the test. A test without the local stack is skipped, since the server is built with it.
+// Start starts a server, which ends with the test. Without the local stack the test is skipped, because the server is
+// built with it.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	program := filepath.Join(programs.Folder(t, "s3"), "versitygw")
-	folder, err := os.MkdirTemp("", "s3") // a path that is short enough for a socket
+	folder, err := os.MkdirTemp("", "s3") // the path of a socket must be short
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	s := &Server{t: t, program: program, folder: folder, socket: filepath.Join(folder, "socket")}
@@ -61,13 +62,14 @@ func Start(t testing.TB) *Server {
 	s.URL = front.URL
 	s.Run()
 	t.Cleanup(s.Kill)
-	s.S3, err = minio.New(front.Listener.Addr().String(), &minio.Options{Creds: credentials.NewStaticV4(accessKey, secretKey, "")})
+	s.S3, err = minio.New(front.Listener.Addr().String(),
+		&minio.Options{Creds: credentials.NewStaticV4(accessKey, secretKey, "")})
 	require.NoError(t, err)
 	require.NoError(t, s.S3.MakeBucket(context.Background(), Name, minio.MakeBucketOptions{}))
 	return s
 }
 
-// proxy passes requests on to the socket of the server, with the host that they were signed for.
+// proxy forwards requests to the socket of the server, with the host for which they were signed.
 func (s *Server) proxy() http.Handler {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", s.socket)
@@ -82,23 +84,26 @@ func (s *Server) proxy() http.Handler {
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if before := s.before.Load(); before == nil || !(*before)(w, r) {
+		if before := s.interceptor.Load(); before == nil || !(*before)(w, r) {
 			to.ServeHTTP(w, r)
 		}
 	})
 }
 
-// Before has a function see each request first. If it says true, it has answered.
-func (s *Server) Before(see func(http.ResponseWriter, *http.Request) bool) { s.before.Store(&see) }
+// Intercept makes a function see each request first. If it returns true, it has answered the request.
+func (s *Server) Intercept(see func(http.ResponseWriter, *http.Request) bool) {
+	s.interceptor.Store(&see)
+}
 
-// Run starts the process, and waits until it answers.
+// Run starts the process and waits until it accepts connections.
 func (s *Server) Run() {
 	s.t.Helper()
 	for _, name := range []string{"objects", "attributes"} {
 		require.NoError(s.t, os.MkdirAll(filepath.Join(s.folder, name), 0o750))
 	}
 	_ = os.Remove(s.socket) // a killed process leaves it
-	s.process = exec.Command(s.program, "--port", s.socket, "--access", accessKey, "--secret", secretKey, "--quiet", "--keep-alive", "posix",
+	s.process = exec.Command(s.program, "--port", s.socket, "--access", accessKey, "--secret", secretKey, "--quiet",
+		"--keep-alive", "posix",
 		"--sidecar", filepath.Join(s.folder, "attributes"), filepath.Join(s.folder, "objects"))
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(s.t, s.process.Start())
@@ -108,13 +113,13 @@ func (s *Server) Run() {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// Kill ends the process as a crash does.
+// Kill kills the process, like a crash.
 func (s *Server) Kill() {
 	_ = s.process.Process.Kill()
 	_ = s.process.Wait()
 }
 
-// Keys are the names of all objects in the bucket, sorted.
+// Keys returns the names of all objects in the bucket, sorted.
 func (s *Server) Keys() []string {
 	s.t.Helper()
 	var keys []string
@@ -125,7 +130,7 @@ func (s *Server) Keys() []string {
 	return keys
 }
 
-// Uploads are the names of the objects that are being uploaded.
+// Uploads returns the names of the objects with incomplete uploads.
 func (s *Server) Uploads() []string {
 	s.t.Helper()
 	var keys []string

@@ -1,3 +1,3 @@
-// Package chart tests the Helm chart of deploy/helm: what it renders, that the API server takes it, that the engine works with no other rights than those that
-// it gives, and that it is upgraded under releases that are on their way.
+// Package chart tests the Helm chart of deploy/helm: what it renders, that the API server accepts it, that the
+// permissions it grants suffice for the engine, and that it can be upgraded while releases are running.
 package chart

@@ -16,16 +16,16 @@ import (
 	"slipway.io/slipway/test/programs"
 )
 
-// helm is the program.
+// helm returns the path of the program.
 func helm(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(programs.Folder(t, "helm"), "helm")
 }
 
-// chartDir is the chart as it lies in the repository.
+// chartDir returns the chart's folder in the repository.
 func chartDir() string { return filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy/helm/slipway") }
 
-// tryHelm runs helm with folders of the test's own, and without the environment's idea of a cluster.
+// tryHelm runs helm with its own folders and without the environment's cluster.
 func tryHelm(t testing.TB, args ...string) (out, errors string, err error) {
 	t.Helper()
 	home := t.TempDir()
@@ -35,14 +35,15 @@ func tryHelm(t testing.TB, args ...string) (out, errors string, err error) {
 			command.Env = append(command.Env, variable)
 		}
 	}
-	command.Env = append(command.Env, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+filepath.Join(home, "none"))
+	command.Env = append(command.Env, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home,
+		"KUBECONFIG="+filepath.Join(home, "none"))
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err = command.Run()
 	return stdout.String(), stderr.String(), err
 }
 
-// mustHelm is what helm prints when it succeeds.
+// mustHelm returns the output of a helm command, which must succeed.
 func mustHelm(t testing.TB, args ...string) string {
 	t.Helper()
 	out, errors, err := tryHelm(t, args...)
@@ -53,10 +54,11 @@ func mustHelm(t testing.TB, args ...string) string {
 // render renders the chart without a cluster.
 func render(t testing.TB, args ...string) []*unstructured.Unstructured {
 	t.Helper()
-	return objectsOf(t, mustHelm(t, append([]string{"template", "slipway", chartDir(), "--namespace", "slipway"}, args...)...))
+	return objectsOf(t, mustHelm(t, append([]string{"template", "slipway", chartDir(), "--namespace", "slipway"},
+		args...)...))
 }
 
-// objectsOf are the objects of a manifest.
+// objectsOf returns the objects of a manifest.
 func objectsOf(t testing.TB, manifest string) []*unstructured.Unstructured {
 	t.Helper()
 	var objects []*unstructured.Unstructured
@@ -65,14 +67,14 @@ func objectsOf(t testing.TB, manifest string) []*unstructured.Unstructured {
 		text, err := yaml.YAMLToJSONStrict(document)
 		require.NoError(t, err, "%s", document)
 		if string(text) != "null" {
-			require.NoError(t, object.UnmarshalJSON(text), "%s", document) // numbers as the API server's clients have them
+			require.NoError(t, object.UnmarshalJSON(text), "%s", document) // decodes numbers like API clients
 			objects = append(objects, object)
 		}
 	}
 	return objects
 }
 
-// find is the only object of that kind and name.
+// find returns the only object of that kind and name.
 func find(t testing.TB, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	var found []*unstructured.Unstructured
@@ -85,7 +87,7 @@ func find(t testing.TB, objects []*unstructured.Unstructured, kind, name string)
 	return found[0]
 }
 
-// values writes a file of values.
+// values writes a file of values and returns its path.
 func values(t testing.TB, content map[string]any) string {
 	t.Helper()
 	text, err := yaml.Marshal(content)
@@ -95,8 +97,8 @@ func values(t testing.TB, content map[string]any) string {
 	return path
 }
 
-// everything are the values with every option of an engine.
-func everything(t testing.TB) map[string]any {
+// allOptions returns values with every option of an engine.
+func allOptions(t testing.TB) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile("testdata/everything.yaml")
 	require.NoError(t, err)

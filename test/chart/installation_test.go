@@ -21,13 +21,13 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// probePatience is how long a probe waits for its answer.
+// probePatience is the timeout of a probe.
 const probePatience = 5 * time.Second
 
-// token is that of the API of every installation.
+// token is the API token of every installation.
 const token = "the-token-of-the-chart's-tests"
 
-// installation is a release of the chart on a cluster, whose pods are processes of the test.
+// installation is a release of the chart on a cluster. Its pods are processes of the test.
 type installation struct {
 	node
 	release, namespace string
@@ -40,8 +40,9 @@ type installation struct {
 func install(t testing.TB, stack harness.Stack, namespace string, content map[string]any) *installation {
 	t.Helper()
 	i := &installation{node: node{t: t, stack: stack}, release: harness.RandomName("slipway"), namespace: namespace}
-	_, err := stack.Kube.CoreV1().Secrets(namespace).Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "slipway-api-token"},
-		StringData: map[string]string{"token": token}}, metav1.CreateOptions{})
+	_, err := stack.Kube.CoreV1().Secrets(namespace).Create(context.Background(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "slipway-api-token"},
+			StringData: map[string]string{"token": token}}, metav1.CreateOptions{})
 	require.True(t, err == nil || apierrors.IsAlreadyExists(err), "%v", err)
 	i.helm("install", i.release, chartDir(), "--values", values(t, content))
 	t.Cleanup(func() { _, _, _ = i.tryHelm("uninstall", i.release, "--ignore-not-found") })
@@ -59,15 +60,17 @@ func (i *installation) helm(args ...string) string {
 	return out
 }
 
-// deployment is that of a component.
+// deployment returns the Deployment of a component.
 func (i *installation) deployment(component string) *appsv1.Deployment {
 	i.t.Helper()
-	d, err := i.stack.Kube.AppsV1().Deployments(i.namespace).Get(context.Background(), i.release+"-"+component, metav1.GetOptions{})
+	d, err := i.stack.Kube.AppsV1().Deployments(i.namespace).Get(context.Background(), i.release+"-"+component,
+		metav1.GetOptions{})
 	require.NoError(i.t, err)
 	return d
 }
 
-// run starts the pods of all components, as many as the Deployments ask for, and waits until they are ready. It answers with the workers.
+// run starts the pods of the components, as many as the Deployments require, and waits until they are ready. It returns
+// the workers.
 func (i *installation) run(components ...string) (workers []*pod) {
 	i.t.Helper()
 	for _, component := range components {
@@ -88,7 +91,9 @@ func (i *installation) run(components ...string) (workers []*pod) {
 
 func (i *installation) waitReady(p *pod) {
 	i.t.Helper()
-	require.Eventually(i.t, func() bool { return p.ready() == nil || p.Ended() }, harness.Patience, harness.Tick, "a pod doesn't get ready: %v", p.ready)
+	require.Eventually(i.t, func() bool {
+		return p.ready() == nil || p.Ended()
+	}, harness.Patience, harness.Tick, "a pod did not become ready: %v", p.ready)
 	require.NoError(i.t, p.ready(), "%s", p.Output())
 }
 
@@ -98,7 +103,7 @@ func (i *installation) backends() []*pod {
 	return append([]*pod(nil), i.servers...)
 }
 
-// replace does what the Deployment's strategy says: of each pod a new one is ready before the old one goes.
+// replace does a rolling update by the Deployment's strategy: each new pod is ready before an old one is stopped.
 func (i *installation) replace(component string, old []*pod) (now []*pod) {
 	i.t.Helper()
 	d := i.deployment(component)
@@ -117,7 +122,7 @@ func (i *installation) replace(component string, old []*pod) (now []*pod) {
 	return now
 }
 
-// service plays the Service of the API: it leads to one of the servers.
+// service acts as the Service of the API: it forwards to one of the servers.
 func (i *installation) service() (address string) {
 	return harness.Balance(i.t, func() (servers []*url.URL) {
 		for _, server := range i.backends() {
@@ -127,8 +132,8 @@ func (i *installation) service() (address string) {
 	})
 }
 
-// playWebhooks plays the Service of the webhooks, on this port.
-func (i *installation) playWebhooks(port int) {
+// proxyWebhooks acts as the Service of the webhooks, on this port.
+func (i *installation) proxyWebhooks(port int) {
 	i.t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	require.NoError(i.t, err)
@@ -162,10 +167,11 @@ func (i *installation) forward(from net.Conn) {
 	_, _ = io.Copy(from, to)
 }
 
-// engine is the client's view of the installation.
+// engine returns a client's view of the installation.
 func (i *installation) engine(temporalNamespace, apps string) *harness.Engine {
 	url := i.service()
-	e := &harness.Engine{Stack: i.stack, URL: url, KusciaURL: url, Token: token, Apps: apps, Home: i.namespace, TemporalNamespace: temporalNamespace,
-		Workflows: i.stack.Temporal(i.t, temporalNamespace)}
-	return e.In(i.t)
+	e := &harness.Engine{Stack: i.stack, URL: url, KusciaURL: url, Token: token, Apps: apps, Home: i.namespace,
+		TemporalNamespace: temporalNamespace,
+		Workflows:         i.stack.Temporal(i.t, temporalNamespace)}
+	return e.WithT(i.t)
 }

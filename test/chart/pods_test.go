@@ -18,28 +18,29 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// pod is a process that runs what a Deployment of the chart says: its container's arguments and environment, with the files of its volumes, and the token
-// of its service account as the only credential.
+// pod is a process that runs a container of a Deployment of the chart: with its arguments and environment, the files of
+// its volumes, and the token of its ServiceAccount as the only credential.
 type pod struct {
 	*harness.Process
-	// address is that of the API, or of a worker's health and metrics; webhooks is that of a server's webhooks.
+	// address is that of the API, or of a worker's health and metrics endpoint; webhooks is that of a server's
+	// webhooks.
 	address, webhooks string
 	probes            []*corev1.Probe
 	client            *http.Client
 }
 
-// listens is an argument that names a port of the pod, on every interface.
+// listens matches an argument that names a port of the pod, on every interface.
 var listens = regexp.MustCompile(`^(--[a-z-]*listen)=:(\d+)$`)
 
-// node runs pods of Deployments that are on a cluster, as kubelets do.
+// node runs pods of Deployments, like a kubelet.
 type node struct {
 	t     testing.TB
 	stack harness.Stack
-	// add are arguments that pods get besides.
-	add []string
+	// extraArgs are additional arguments of the pods.
+	extraArgs []string
 }
 
-// start runs one more pod of a Deployment.
+// start starts one more pod of a Deployment.
 func (n node) start(d *appsv1.Deployment) *pod {
 	n.t.Helper()
 	spec := d.Spec.Template.Spec
@@ -48,7 +49,8 @@ func (n node) start(d *appsv1.Deployment) *pod {
 	require.True(n.t, *spec.AutomountServiceAccountToken)
 	account := n.stack.Login(n.t, d.Namespace, spec.ServiceAccountName)
 	files := n.mount(d.Namespace, spec.Volumes, container.VolumeMounts)
-	p := &pod{client: &http.Client{Timeout: probePatience}, probes: []*corev1.Probe{container.StartupProbe, container.ReadinessProbe}}
+	p := &pod{client: &http.Client{Timeout: probePatience},
+		probes: []*corev1.Probe{container.StartupProbe, container.ReadinessProbe}}
 	args := []string{}
 	for _, arg := range container.Args {
 		args = append(args, n.translate(arg, files, p))
@@ -57,11 +59,12 @@ func (n node) start(d *appsv1.Deployment) *pod {
 	for _, variable := range container.Env {
 		env = append(env, variable.Name+"="+variable.Value)
 	}
-	p.Process = harness.Run(n.t, n.stack.Binary("slipway"), append(append(args, "--kubeconfig", account.Kubeconfig), n.add...), env)
+	p.Process = harness.Run(n.t, n.stack.Binary("slipway"),
+		append(append(args, "--kubeconfig", account.Kubeconfig), n.extraArgs...), env)
 	return p
 }
 
-// translate is an argument with the files and ports of this machine in place of the pod's.
+// translate returns an argument with the files and ports of this machine instead of the pod's.
 func (n node) translate(arg string, files map[string]string, p *pod) string {
 	if listen := listens.FindStringSubmatch(arg); listen != nil {
 		address := "127.0.0.1:" + harness.FreePort(n.t)
@@ -81,7 +84,7 @@ func (n node) translate(arg string, files map[string]string, p *pod) string {
 	return arg
 }
 
-// mount writes what volumes hold, and says where it lies: by the folders of the pod.
+// mount writes the content of volumes and returns the local folders by mount path.
 func (n node) mount(namespace string, volumes []corev1.Volume, mounts []corev1.VolumeMount) map[string]string {
 	n.t.Helper()
 	folders := map[string]string{}
@@ -102,13 +105,15 @@ func (n node) mount(namespace string, volumes []corev1.Volume, mounts []corev1.V
 func (n node) contents(namespace string, volume corev1.Volume) map[string][]byte {
 	n.t.Helper()
 	if volume.Secret != nil {
-		secret, err := n.stack.Kube.CoreV1().Secrets(namespace).Get(context.Background(), volume.Secret.SecretName, metav1.GetOptions{})
+		secret, err := n.stack.Kube.CoreV1().Secrets(namespace).Get(context.Background(), volume.Secret.SecretName,
+			metav1.GetOptions{})
 		require.NoError(n.t, err)
 		return secret.Data
 	}
 	require.NotNil(n.t, volume.ConfigMap, "volume %s", volume.Name)
 	files := map[string][]byte{}
-	found, err := n.stack.Kube.CoreV1().ConfigMaps(namespace).Get(context.Background(), volume.ConfigMap.Name, metav1.GetOptions{})
+	found, err := n.stack.Kube.CoreV1().ConfigMaps(namespace).Get(context.Background(), volume.ConfigMap.Name,
+		metav1.GetOptions{})
 	require.NoError(n.t, err)
 	for name, text := range found.Data {
 		files[name] = []byte(text)
@@ -116,7 +121,7 @@ func (n node) contents(namespace string, volume corev1.Volume) map[string][]byte
 	return files
 }
 
-// ready says whether all of the Deployment's own probes succeed that decide whether a pod is.
+// ready returns nil if the startup and readiness probes of the Deployment succeed.
 func (p *pod) ready() error {
 	for _, probe := range p.probes {
 		response, err := p.client.Get(fmt.Sprintf("http://%s%s", p.address, probe.HTTPGet.Path))

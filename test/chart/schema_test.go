@@ -21,7 +21,7 @@ import (
 	"slipway.io/slipway/test/programs"
 )
 
-// databases are an installation whose Temporal keeps what it has in a PostgreSQL of the test.
+// databases is an installation whose Temporal databases are in a PostgreSQL of the test.
 type databases struct {
 	*installation
 	compose.Database
@@ -30,22 +30,24 @@ type databases struct {
 
 const schemaSelector = "app.kubernetes.io/component=temporal-schema"
 
-// The databases are brought along before anything of the installation is there, and before any upgrade; if they can't be, Helm stops there.
-func TestSoakTemporalsSchemaComesFirst(t *testing.T) {
+// TestSoakTemporalSchemaJob_RunsBeforeInstallAndUpgrade checks that the databases are set up before the installation
+// and updated before each upgrade. If that fails, Helm stops.
+func TestSoakTemporalSchemaJob_RunsBeforeInstallAndUpgrade(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	d := newDatabases(t)
 	jobs := d.stack.Kube.BatchV1().Jobs(d.namespace)
-	d.playJobs(t)
+	d.runJobPods(t)
 
 	d.helm("install", d.release, chartDir(), "--values", values(t, d.values))
 	d.RequireSchema(t, "temporal", "temporal_visibility")
 	left, err := jobs.List(context.Background(), metav1.ListOptions{})
 	require.NoError(t, err)
-	require.Empty(t, left.Items, "a Job that succeeded is cleaned away")
+	require.Empty(t, left.Items, "a successful Job must be deleted")
 	history := d.Query(t, "temporal", "SELECT count(*) FROM schema_update_history")
 	d.helm("upgrade", d.release, chartDir(), "--values", values(t, d.values))
-	require.Equal(t, history, d.Query(t, "temporal", "SELECT count(*) FROM schema_update_history"), "what is up to date stays as it is")
+	require.Equal(t, history, d.Query(t, "temporal", "SELECT count(*) FROM schema_update_history"),
+		"an up-to-date schema must not change")
 
 	d.Query(t, "postgres", "CREATE ROLE plain LOGIN PASSWORD '"+d.Password+"'")
 	d.values["temporalSchema"].(map[string]any)["user"] = "plain"
@@ -53,16 +55,17 @@ func TestSoakTemporalsSchemaComesFirst(t *testing.T) {
 	_, errors, err := d.tryHelm("upgrade", d.release, chartDir(), "--values", values(t, d.values))
 	require.Error(t, err)
 	require.Contains(t, errors, "pre-upgrade hooks failed")
-	require.EqualValues(t, 2, *d.deployment("server").Spec.Replicas, "nothing is upgraded whose databases aren't")
+	require.EqualValues(t, 2, *d.deployment("server").Spec.Replicas, "nothing may be upgraded before its databases")
 	failed, err := jobs.List(context.Background(), metav1.ListOptions{LabelSelector: schemaSelector})
 	require.NoError(t, err)
-	require.Len(t, failed.Items, 1, "it stays with its pods, whose logs say why")
+	require.Len(t, failed.Items, 1, "the failed Job must stay, with the logs of its pods")
 
-	// A user without rights gets along when the databases are there and are its own.
+	// A user without the right to create databases suffices if it owns existing ones.
 	for _, name := range []string{"own", "own_visibility"} {
 		d.Query(t, "postgres", "CREATE DATABASE "+name+" OWNER plain")
 	}
-	d.values["temporalSchema"].(map[string]any)["databases"] = map[string]any{"default": "own", "visibility": "own_visibility", "create": false}
+	d.values["temporalSchema"].(map[string]any)["databases"] = map[string]any{"default": "own",
+		"visibility": "own_visibility", "create": false}
 	d.helm("upgrade", d.release, chartDir(), "--values", values(t, d.values))
 	d.RequireSchema(t, "own", "own_visibility")
 	require.EqualValues(t, 5, *d.deployment("server").Spec.Replicas)
@@ -85,11 +88,12 @@ func readFile(t testing.TB, path string) string {
 	return string(text)
 }
 
-// secret makes a Secret of one entry.
+// secret creates a Secret with one entry.
 func (d *databases) secret(name, key, value string) {
 	d.t.Helper()
-	_, err := d.stack.Kube.CoreV1().Secrets(d.namespace).Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name},
-		StringData: map[string]string{key: value}}, metav1.CreateOptions{})
+	_, err := d.stack.Kube.CoreV1().Secrets(d.namespace).Create(context.Background(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name},
+			StringData: map[string]string{key: value}}, metav1.CreateOptions{})
 	require.NoError(d.t, err)
 }
 
@@ -97,21 +101,26 @@ func newDatabases(t *testing.T) *databases {
 	t.Helper()
 	stack := harness.SharedStack(t)
 	home, shop := stack.Namespace(t, "home"), stack.Namespace(t, "shop")
-	d := &databases{installation: &installation{node: node{t: t, stack: stack}, release: harness.RandomName("slipway"), namespace: home}, Database: compose.StartDatabase(t)}
+	d := &databases{installation: &installation{node: node{t: t, stack: stack}, release: harness.RandomName("slipway"),
+		namespace: home}, Database: compose.StartDatabase(t)}
 	d.secret("database", "password", d.Password)
-	d.values = map[string]any{"watchNamespaces": []string{shop}, "servingNamespace": map[string]any{"name": shop, "create": false}, "crds": map[string]any{"install": false},
-		"temporalSchema": map[string]any{"enabled": true, "image": "temporalio/admin-tools:1.32.1", "host": d.Host, "port": number(t, d.Port), "user": d.User, "passwordSecret": map[string]any{"name": "database"},
-			// No node has it: what runs the pods is the test.
+	d.values = map[string]any{"watchNamespaces": []string{shop},
+		"servingNamespace": map[string]any{"name": shop, "create": false}, "crds": map[string]any{"install": false},
+		"temporalSchema": map[string]any{"enabled": true, "image": "temporalio/admin-tools:1.32.1", "host": d.Host,
+			"port": number(t, d.Port), "user": d.User, "passwordSecret": map[string]any{"name": "database"},
+			// No node has this label: the test itself runs the pods.
 			"nodeSelector": map[string]any{"slipway.test/node": "none"}}}
 	t.Cleanup(func() { _, _, _ = d.tryHelm("uninstall", d.release, "--ignore-not-found") })
 	return d
 }
 
-// playJobs runs what pods of the Job run, with the environment that their containers get, and ends the pods as it ends.
-func (d *databases) playJobs(t *testing.T) {
+// runJobPods runs the commands of the Job's pods, with the environment of their containers, and sets the pods' phase to
+// the outcome.
+func (d *databases) runJobPods(t *testing.T) {
 	t.Helper()
 	path := programs.Folder(t, "compose")
-	pods, err := d.stack.Kube.CoreV1().Pods(d.namespace).Watch(t.Context(), metav1.ListOptions{LabelSelector: schemaSelector})
+	pods, err := d.stack.Kube.CoreV1().Pods(d.namespace).Watch(t.Context(),
+		metav1.ListOptions{LabelSelector: schemaSelector})
 	require.NoError(t, err)
 	go func() {
 		for event := range pods.ResultChan() {
@@ -147,12 +156,14 @@ func (d *databases) runPod(t *testing.T, pod *corev1.Pod, path string) {
 		phase = corev1.PodFailed
 	}
 	patch := fmt.Appendf(nil, `{"status":{"phase":%q}}`, phase)
-	_, err := d.stack.Kube.CoreV1().Pods(d.namespace).Patch(t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err := d.stack.Kube.CoreV1().Pods(d.namespace).Patch(t.Context(), pod.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	assert.True(t, err == nil || t.Context().Err() != nil, "%v", err)
 }
 
-// The Job is of the Temporal that compose and the tests run, whose server checks the schema when it starts.
-func TestSchemaJobIsOfTheTestedTemporal(t *testing.T) {
+// TestSchemaJob_HasImageOfTestedTemporal checks that the Job's image is that of compose, whose server checks the schema
+// at its start.
+func TestSchemaJob_HasImageOfTestedTemporal(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "docker-compose.yml"))
 	job := find(t, render(t, sets["Everything"]...), "Job", "engine-temporal-schema")

@@ -19,31 +19,35 @@ import (
 	"slipway.io/slipway/test/sources"
 )
 
-// guest is a party whose workers are a release of the chart, at an engine that may do everything.
-type guest struct {
+// partyInstallation is a party whose workers are a release of the chart, with an engine that has all permissions.
+type partyInstallation struct {
 	*installation
 	engine *harness.Engine
 	party  string
 }
 
-// invite has such a party, with something of every kind that it may release.
-func invite(t *testing.T) *guest {
+// newPartyInstallation creates such a party with workloads of every kind that it may release.
+func newPartyInstallation(t *testing.T) *partyInstallation {
 	t.Helper()
 	e := harness.Start(t, harness.Options{})
 	party := e.Apps
-	content := map[string]any{"mode": "party", "party": map[string]any{"name": party}, "temporal": temporalValues(e.Stack, e.TemporalNamespace),
-		"servings": map[string]any{"enabled": true}, "builds": map[string]any{"enabled": true}, "guard": map[string]any{"reader": true},
+	content := map[string]any{"mode": "party", "party": map[string]any{"name": party},
+		"temporal": temporalValues(e.Stack, e.TemporalNamespace),
+		"servings": map[string]any{"enabled": true}, "builds": map[string]any{"enabled": true},
+		"guard":    map[string]any{"reader": true},
 		"packages": map[string]any{"sourceAllow": []string{"127.0.0.0/8"}},
 		"rbac":     map[string]any{"credentials": []string{"credentials"}, "istio": true, "openKruise": true},
 		"worker":   workerValues(e.Stack, 1)}
-	g := &guest{installation: install(t, e.Stack, party, content), engine: e, party: party}
+	g := &partyInstallation{installation: install(t, e.Stack, party, content), engine: e, party: party}
 	answer := e.Call(http.MethodPut, "/api/v1/parties/"+party, "namespace: "+party+"\n")
 	require.Equal(t, http.StatusCreated, answer.Status, "%s", answer.Body)
-	harness.LabelNamespace(t, e.Kube, party, guard.LabelGuard, "nobodys") // it could be guarded, and isn't
+	// the namespace can be guarded, but no guard has this name
+	harness.LabelNamespace(t, e.Kube, party, guard.LabelGuard, "nobodys")
 	kruise.Install(t, e.REST)
 	for _, kind := range harness.Kinds {
-		object := e.Unmade(kind, strings.ToLower(kind.Title))
-		_, err := e.Dynamic(t).Resource(kind.GVR).Namespace(party).Create(context.Background(), object, metav1.CreateOptions{})
+		object := e.SubjectObject(kind, strings.ToLower(kind.Title))
+		_, err := e.Dynamic(t).Resource(kind.GVR).Namespace(party).Create(context.Background(), object,
+			metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 	e.WaitReadyPods("deployment", harness.SubjectSize)
@@ -57,17 +61,19 @@ func invite(t *testing.T) *guest {
 	return g
 }
 
-// catalogue has plans of each deployment.
-func (g *guest) catalogue(t *testing.T) {
+// catalogue stores services and plans for each way of deployment.
+func (g *partyInstallation) catalogue(t *testing.T) {
 	e := g.engine
-	_, err := e.Kube.CoreV1().Secrets(g.party).Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "credentials"},
-		StringData: map[string]string{"token": "t", "hosts": "http://127.0.0.1"}}, metav1.CreateOptions{})
+	_, err := e.Kube.CoreV1().Secrets(g.party).Create(context.Background(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "credentials"},
+			StringData: map[string]string{"token": "t", "hosts": "http://127.0.0.1"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	repository := sources.NewGit(t, "", "").Repository(t, "shop")
 	repository.Push("main", map[string]string{"app.txt": "one"})
 	service := func(id, kind, extra string) {
 		ref := fmt.Sprintf("{apiVersion: apps/v1, kind: %s, name: %s}", kind, strings.ToLower(kind))
-		a := e.Call(http.MethodPut, "/api/v1/services/"+id, fmt.Sprintf("workloads:\n- {party: %s, namespace: %s, workloadRef: %s}\n%s", g.party, g.party, ref, extra))
+		a := e.Call(http.MethodPut, "/api/v1/services/"+id,
+			fmt.Sprintf("workloads:\n- {party: %s, namespace: %s, workloadRef: %s}\n%s", g.party, g.party, ref, extra))
 		require.Equal(t, http.StatusCreated, a.Status, "%s", a.Body)
 	}
 	service("web", "Deployment", "")
@@ -76,15 +82,17 @@ func (g *guest) catalogue(t *testing.T) {
 	service("packed", "Deployment", "package: {container: app, mountPath: /app, credentials: credentials}\n")
 	service("built", "Deployment", "build:\n  image: \"registry.test/web:{{commit}}\"\n"+
 		"  jobTemplate: {spec: {template: {spec: {containers: [{name: build, image: x}]}}}}\n")
-	for id, item := range map[string]string{"web": "deployment: RESTART", "db": "deployment: RESTART", "agent": "deployment: RESTART",
+	for id, item := range map[string]string{"web": "deployment: RESTART", "db": "deployment: RESTART",
+		"agent":  "deployment: RESTART",
 		"packed": "deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: 'http://127.0.0.1/app.zip'",
 		"built":  "deployment: COMPILE_DEPLOY, compileRepoPath: '" + repository.URL + "', compileRepoBranch: main"} {
 		e.PutPlan(id, "deployPlanItems: [{serviceId: "+id+", "+item+"}]")
 	}
 }
 
-// fresh is a new worker of the party, which takes its leave when the test is over: Temporal would wait for a dead one to take tasks.
-func (g *guest) fresh(t *testing.T) *pod {
+// startWorker starts a new worker of the party and stops it gracefully at the end of the test: Temporal would wait for
+// a killed one to take tasks.
+func (g *partyInstallation) startWorker(t *testing.T) *pod {
 	node := g.node
 	node.t = t
 	worker := node.start(g.deployment("worker"))
@@ -93,15 +101,19 @@ func (g *guest) fresh(t *testing.T) *pod {
 	return worker
 }
 
-// checks is what somebody is told who starts a worker of the party, and then asks what a release would do.
-func (g *guest) checks(t *testing.T) []func() string {
-	worker, e := g.fresh(t), g.engine.In(t)
+// releaseChecks starts a worker of the party and returns its output and the answers of preflight checks.
+func (g *partyInstallation) releaseChecks(t *testing.T) []func() string {
+	worker, e := g.startWorker(t), g.engine.WithT(t)
 	texts := []func() string{worker.Output}
 	for _, plan := range []string{"web", "db", "agent", "packed", "built"} {
-		texts = append(texts, func() string { return string(e.Call(http.MethodPost, "/api/v1/plans/"+plan+"/diff", "").Body) })
+		texts = append(texts, func() string {
+			return string(e.Call(http.MethodPost, "/api/v1/plans/"+plan+"/diff", "").Body)
+		})
 	}
 	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
-		texts = append(texts, func() string { return g.validate(e, harness.Deployment, "deployment", style, harness.NoProvider) })
+		texts = append(texts, func() string {
+			return g.validate(e, harness.Deployment, "deployment", style, harness.NoProvider)
+		})
 	}
 	for _, provider := range harness.Providers {
 		texts = append(texts, func() string {
@@ -116,19 +128,22 @@ func (g *guest) checks(t *testing.T) []func() string {
 	return texts
 }
 
-// serves is what somebody is told who asks for a serving of the party.
-func (g *guest) serves(t *testing.T) []func() string {
-	worker := g.fresh(t)
-	e, id, image := g.engine.In(t), harness.RandomName("serving"), harness.RandomName("image")
+// servingReports creates a serving of the party and returns the worker's output and the serving's state.
+func (g *partyInstallation) servingReports(t *testing.T) []func() string {
+	worker := g.startWorker(t)
+	e, id, image := g.engine.WithT(t), harness.RandomName("serving"), harness.RandomName("image")
 	createServing(e, id, image, g.party)
 	t.Cleanup(func() {
 		e.MustKuscia("/api/v1/serving/delete", fmt.Sprintf(`{"serving_id":%q}`, id))
 		e.MustKuscia("/api/v1/appimage/delete", fmt.Sprintf(`{"name":%q}`, image))
 	})
-	return []func() string{worker.Output, func() string { return string(e.Call(http.MethodGet, "/api/v1/servings/"+id, "").Body) }}
+	return []func() string{worker.Output, func() string {
+		return string(e.Call(http.MethodGet, "/api/v1/servings/"+id, "").Body)
+	}}
 }
 
-func (g *guest) validate(e *harness.Engine, kind harness.Kind, name string, style strategy.Style, provider harness.Provider) string {
+func (g *partyInstallation) validate(e *harness.Engine, kind harness.Kind, name string, style strategy.Style,
+	provider harness.Provider) string {
 	step, routings := harness.Step("25%", -1), []strategy.Routing(nil)
 	if provider != harness.NoProvider {
 		step, routings = harness.Step("25%", 20), e.RoutingOf(provider, name)
@@ -138,42 +153,45 @@ func (g *guest) validate(e *harness.Engine, kind harness.Kind, name string, styl
 			routings[0].Custom = append(routings[0].Custom, rule)
 		}
 	}
-	r := harness.Rollout{Kind: kind, Name: name, More: map[string]any{"party": g.party},
+	r := harness.Rollout{Kind: kind, Name: name, ExtraFields: map[string]any{"party": g.party},
 		Strategy: strategy.Strategy{Style: style, Routings: routings, Steps: []strategy.Step{step}}}
 	body, _ := json.Marshal(r.Body(g.party))
 	return string(e.Call(http.MethodPost, "/api/v1/rollouts/validate", string(body)).Body) + "\n"
 }
 
-// reading is where a right that is lacking is told.
-func (g *guest) reading(r right) func(*testing.T) []func() string {
-	if r.part() == "-party-servings" {
-		return g.serves
+// reportSources returns the function whose reports must name a missing permission.
+func (g *partyInstallation) reportSources(r grantedRule) func(*testing.T) []func() string {
+	if r.roleSuffix() == "-party-servings" {
+		return g.servingReports
 	}
-	return g.checks
+	return g.releaseChecks
 }
 
-// A right of a party that is taken away is named by the check before a release, or by the state of a serving.
-func TestLongRightsOfAPartyAreNamed(t *testing.T) {
+// TestLongMissingPartyPermission_IsReported checks that the check before a release, or the state of a serving, names a
+// permission that a party lacks.
+func TestLongMissingPartyPermission_IsReported(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	g := invite(t)
-	for _, r := range sample(g.rights(), 5) {
-		t.Run(r.String(), func(t *testing.T) { r.requireNamed(t, false, g.reading(r)) })
+	g := newPartyInstallation(t)
+	for _, r := range sample(g.grantedRules(), 5) {
+		t.Run(r.String(), func(t *testing.T) { r.requireReported(t, false, g.reportSources(r)) })
 	}
 }
 
-func TestSoakEveryRightOfAPartyIsNamed(t *testing.T) {
+func TestSoakEveryMissingPartyPermission_IsReported(t *testing.T) {
 	harness.Soak(t)
-	g := invite(t)
-	for _, text := range g.checks(t) {
-		require.NotContains(t, text(), "may not", "whoever has all rights lacks none")
+	g := newPartyInstallation(t)
+	for _, text := range g.releaseChecks(t) {
+		require.NotContains(t, text(), "may not", "with all permissions none may be reported")
 	}
-	table := append(g.rights(), withoutWatch(g.rights())...)
+	table := append(g.grantedRules(), watchRules(g.grantedRules())...)
 	for _, r := range table {
-		if r.verb == "watch" && (r.part() == "-party-servings" || r.permissions[0].Resource == "replicasets") {
-			continue // what can't be watched is listed instead (deploy/rbac/party.yaml), or noticed when an operation begins
+		if r.verb == "watch" && (r.roleSuffix() == "-party-servings" || r.permissions[0].Resource == "replicasets") {
+			// objects that cannot be watched are listed instead (deploy/rbac/party.yaml), or checked when an operation
+			// begins
+			continue
 		}
-		t.Run(r.String(), func(t *testing.T) { r.requireNamed(t, false, g.reading(r)) })
+		t.Run(r.String(), func(t *testing.T) { r.requireReported(t, false, g.reportSources(r)) })
 	}
 	harness.Covered(t, len(table), "rights of a party")
 }

@@ -21,28 +21,28 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// right is one rule of a role that a release of the chart has.
-type right struct {
+// grantedRule is one rule of a role of the chart's release.
+type grantedRule struct {
 	installation *installation
 	role         *unstructured.Unstructured
 	rule         int
-	// verb is the only one that is meant; "": the whole rule.
+	// verb limits the rule to one verb; "": the whole rule.
 	verb string
-	// permissions are what it grants, one by one.
+	// permissions are the single permissions that the rule grants.
 	permissions []authorizationv1.ResourceAttributes
 }
 
-func (r right) String() string {
-	return fmt.Sprintf("%s%s-%d%s", r.role.GetKind(), r.part(), r.rule, r.verb)
+func (r grantedRule) String() string {
+	return fmt.Sprintf("%s%s-%d%s", r.role.GetKind(), r.roleSuffix(), r.rule, r.verb)
 }
 
-// part is the role's name without what is the release's.
-func (r right) part() string {
+// roleSuffix returns the role's name without the release's prefix.
+func (r grantedRule) roleSuffix() string {
 	return strings.TrimPrefix(r.role.GetName(), r.installation.release+"-"+r.installation.namespace)
 }
 
-// rights is the table of everything that a release is granted.
-func (i *installation) rights() (table []right) {
+// grantedRules returns everything that a release is granted.
+func (i *installation) grantedRules() (table []grantedRule) {
 	i.t.Helper()
 	objects := objectsOf(i.t, i.helm("get", "manifest", i.release))
 	for _, object := range objects {
@@ -52,17 +52,18 @@ func (i *installation) rights() (table []right) {
 		var role rbacv1.Role
 		require.NoError(i.t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role))
 		for n, rule := range role.Rules {
-			table = append(table, right{i, object, n, "", permissionsOf(rule, boundIn(objects, object))})
+			table = append(table, grantedRule{i, object, n, "", permissionsOf(rule, boundIn(objects, object))})
 		}
 	}
 	require.NotEmpty(i.t, table)
 	return table
 }
 
-// boundIn is the namespace that a role is bound in, "" for the whole cluster.
+// boundIn returns the namespace in which a role is bound, "" for the whole cluster.
 func boundIn(objects []*unstructured.Unstructured, role *unstructured.Unstructured) string {
 	for _, object := range objects {
-		if name, _, _ := unstructured.NestedString(object.Object, "roleRef", "name"); object.GetKind() == "RoleBinding" && name == role.GetName() {
+		if name, _, _ := unstructured.NestedString(object.Object, "roleRef",
+			"name"); object.GetKind() == "RoleBinding" && name == role.GetName() {
 			return object.GetNamespace()
 		}
 	}
@@ -78,7 +79,8 @@ func permissionsOf(rule rbacv1.PolicyRule, namespace string) (out []authorizatio
 		resource, subresource, _ := strings.Cut(resource, "/")
 		for _, verb := range rule.Verbs {
 			for _, name := range names {
-				out = append(out, authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: resource, Subresource: subresource, Verb: verb,
+				out = append(out, authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: resource,
+					Subresource: subresource, Verb: verb,
 					Namespace: namespace, Name: name})
 			}
 		}
@@ -86,11 +88,11 @@ func permissionsOf(rule rbacv1.PolicyRule, namespace string) (out []authorizatio
 	return out
 }
 
-// take takes away what the rule grants, from all roles of the release, until the test is over.
-func (r right) take(t *testing.T) {
+// revoke removes the rule's permissions from all roles of the release until the test ends.
+func (r grantedRule) revoke(t *testing.T) {
 	t.Helper()
 	rules := map[*unstructured.Unstructured][]any{}
-	for _, other := range r.installation.rights() {
+	for _, other := range r.installation.grantedRules() {
 		if _, known := rules[other.role]; !known {
 			rules[other.role] = []any{}
 		}
@@ -106,20 +108,24 @@ func (r right) take(t *testing.T) {
 	}
 	account := r.installation.account(t)
 	require.Eventually(t, func() bool {
-		return !slices.ContainsFunc(r.permissions, func(p authorizationv1.ResourceAttributes) bool { return account.MayDo(t, p) })
+		return !slices.ContainsFunc(r.permissions, func(p authorizationv1.ResourceAttributes) bool {
+			return account.MayDo(t, p)
+		})
 	},
-		harness.Patience, harness.Tick, "%s: something else grants it", r)
+		harness.Patience, harness.Tick, "%s: another role still grants it", r)
 }
 
-// without is what is left of a rule if another right is taken away, nil for nothing.
-func (r right) without(other right) any {
+// without returns the rule without the permissions of another rule, nil if nothing is left.
+func (r grantedRule) without(other grantedRule) any {
 	rule := r.role.Object["rules"].([]any)[r.rule]
 	if !r.overlaps(other) {
 		return rule
 	}
 	left := runtime.DeepCopyJSON(rule.(map[string]any))
 	left["verbs"] = slices.DeleteFunc(left["verbs"].([]any), func(verb any) bool {
-		return slices.ContainsFunc(other.permissions, func(p authorizationv1.ResourceAttributes) bool { return p.Verb == verb })
+		return slices.ContainsFunc(other.permissions, func(p authorizationv1.ResourceAttributes) bool {
+			return p.Verb == verb
+		})
 	})
 	if len(left["verbs"].([]any)) == 0 {
 		return nil
@@ -127,11 +133,13 @@ func (r right) without(other right) any {
 	return left
 }
 
-// withoutWatch are the rules of a table with which something can be watched, and that verb alone.
-func withoutWatch(table []right) (narrow []right) {
+// watchRules returns the rules that grant watch, limited to that verb.
+func watchRules(table []grantedRule) (narrow []grantedRule) {
 	for _, r := range table {
 		r.verb = "watch"
-		r.permissions = slices.DeleteFunc(slices.Clone(r.permissions), func(p authorizationv1.ResourceAttributes) bool { return p.Verb != r.verb })
+		r.permissions = slices.DeleteFunc(slices.Clone(r.permissions), func(p authorizationv1.ResourceAttributes) bool {
+			return p.Verb != r.verb
+		})
 		if len(r.permissions) > 0 {
 			narrow = append(narrow, r)
 		}
@@ -139,19 +147,21 @@ func withoutWatch(table []right) (narrow []right) {
 	return narrow
 }
 
-// overlaps says whether both grant some right.
-func (r right) overlaps(other right) bool {
+// overlaps reports whether both rules grant a common permission.
+func (r grantedRule) overlaps(other grantedRule) bool {
 	return slices.ContainsFunc(r.permissions, func(p authorizationv1.ResourceAttributes) bool {
 		return slices.ContainsFunc(other.permissions, func(q authorizationv1.ResourceAttributes) bool {
 			here, named := p.Namespace == q.Namespace || p.Namespace == "", p.Name == q.Name || p.Name == ""
-			return here && named && p.Group == q.Group && p.Resource == q.Resource && p.Subresource == q.Subresource && p.Verb == q.Verb
+			return here && named && p.Group == q.Group && p.Resource == q.Resource && p.Subresource == q.Subresource &&
+				p.Verb == q.Verb
 		})
 	})
 }
 
 func (i *installation) write(t *testing.T, role *unstructured.Unstructured, rules []any) {
 	t.Helper()
-	roles := i.stack.Dynamic(t).Resource(rbacv1.SchemeGroupVersion.WithResource(strings.ToLower(role.GetKind()) + "s")).Namespace(role.GetNamespace())
+	roles := i.stack.Dynamic(t).Resource(rbacv1.SchemeGroupVersion.WithResource(strings.ToLower(role.GetKind()) +
+		"s")).Namespace(role.GetNamespace())
 	live, err := roles.Get(context.Background(), role.GetName(), metav1.GetOptions{})
 	require.NoError(t, err)
 	live.Object["rules"] = rules
@@ -159,17 +169,18 @@ func (i *installation) write(t *testing.T, role *unstructured.Unstructured, rule
 	require.NoError(t, err)
 }
 
-// account is that of the release's pods.
+// account returns the account of the release's pods.
 func (i *installation) account(t testing.TB) harness.Account {
 	t.Helper()
 	return i.stack.Login(t, i.namespace, i.deployment("worker").Spec.Template.Spec.ServiceAccountName)
 }
 
-// unnamed are those of the permissions that a text doesn't name, in the words of Slipway or in those of the API server.
-func unnamed(text string, lost []authorizationv1.ResourceAttributes) (missing []string) {
+// unreported returns the permissions that a text does not name, in the wording of Slipway or of the API server.
+func unreported(text string, lost []authorizationv1.ResourceAttributes) (missing []string) {
 	text = strings.ReplaceAll(text, `\"`, `"`)
 	for _, p := range lost {
-		if !strings.Contains(text, p.Verb+" "+resourceOf(p)) && !strings.Contains(text, fmt.Sprintf("cannot %s resource %q", p.Verb, resourceOf(p))) {
+		if !strings.Contains(text, p.Verb+" "+resourceOf(p)) &&
+			!strings.Contains(text, fmt.Sprintf("cannot %s resource %q", p.Verb, resourceOf(p))) {
 			missing = append(missing, p.Verb+" "+resourceOf(p))
 		}
 	}
@@ -180,31 +191,32 @@ func resourceOf(p authorizationv1.ResourceAttributes) string {
 	return strings.TrimSuffix(p.Resource+"/"+p.Subresource, "/")
 }
 
-// requireNamed takes a right away, and looks for it in what somebody reads who looks for the reason: one text after the other. If not
-// every verb of it has to be named, one of each resource has: who checks something stops at the first that is missing.
-func (r right) requireNamed(t *testing.T, every bool, read func(t *testing.T) []func() string) {
+// requireReported revokes a rule and requires that the reports name it. The reports are read one after the other.
+// Unless every verb must be named, one verb of each resource is enough: a check stops at the first missing permission.
+func (r grantedRule) requireReported(t *testing.T, every bool, read func(t *testing.T) []func() string) {
 	t.Helper()
-	r.take(t)
+	r.revoke(t)
 	sources := read(t)
 	texts := make([]string, len(sources))
 	var missing []string
 	for until := time.Now().Add(30 * time.Second); time.Now().Before(until); time.Sleep(harness.Tick) {
 		for n, source := range sources {
 			texts[n] = source()
-			if missing = unnamed(strings.Join(texts, "\n"), r.permissions); !every {
-				missing = r.wholly(missing)
+			if missing = unreported(strings.Join(texts, "\n"), r.permissions); !every {
+				missing = r.unreportedResources(missing)
 			}
 			if len(missing) == 0 {
 				return
 			}
 		}
 	}
-	t.Fatalf("%s: nothing names %v:\n%s", r, missing, strings.Join(texts, "\n"))
+	t.Fatalf("%s: no report names %v:\n%s", r, missing, strings.Join(texts, "\n"))
 }
 
-// wholly are those of the missing names of whose resource no verb is named. What a serving lacks is told by its first object that is refused, one after the other.
-func (r right) wholly(missing []string) []string {
-	if r.part() == "-party-servings" && len(missing) < len(r.permissions) {
+// unreportedResources returns the missing permissions of whose resource no verb is named. A serving reports only the
+// first refused object.
+func (r grantedRule) unreportedResources(missing []string) []string {
+	if r.roleSuffix() == "-party-servings" && len(missing) < len(r.permissions) {
 		return nil
 	}
 	named := func(p authorizationv1.ResourceAttributes) bool {
@@ -212,12 +224,14 @@ func (r right) wholly(missing []string) []string {
 	}
 	return slices.DeleteFunc(slices.Clone(missing), func(one string) bool {
 		_, resource, _ := strings.Cut(one, " ")
-		return slices.ContainsFunc(r.permissions, func(p authorizationv1.ResourceAttributes) bool { return resourceOf(p) == resource && named(p) })
+		return slices.ContainsFunc(r.permissions, func(p authorizationv1.ResourceAttributes) bool {
+			return resourceOf(p) == resource && named(p)
+		})
 	})
 }
 
-// startOfTheCentre is what new processes of an engine say at their start.
-func (i *installation) startOfTheCentre(t *testing.T) []func() string {
+// centreStartReports starts new processes of an engine and returns their output and readiness.
+func (i *installation) centreStartReports(t *testing.T) []func() string {
 	node := i.node
 	node.t = t
 	server, worker := node.start(i.deployment("server")), node.start(i.deployment("worker"))
@@ -232,8 +246,8 @@ func (i *installation) startOfTheCentre(t *testing.T) []func() string {
 	}}
 }
 
-// sample is every nth of the table, so that each part of it has its turn.
-func sample(table []right, n int) (some []right) {
+// sample returns every nth rule, so that each part of the table is covered.
+func sample(table []grantedRule, n int) (some []grantedRule) {
 	for i, r := range table {
 		if i%n == 0 {
 			some = append(some, r)
@@ -242,35 +256,38 @@ func sample(table []right, n int) (some []right) {
 	return some
 }
 
-// A right of the centre that is taken away is named by a process that starts.
-func TestLongRightsOfTheCentreAreNamed(t *testing.T) {
+// TestLongMissingCentrePermission_IsReported checks that a process names, at its start, a permission that the centre
+// lacks.
+func TestLongMissingCentrePermission_IsReported(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	stack := harness.SharedStack(t)
-	content := engineValues(stack, stack.TemporalNamespace(t), stack.Namespace(t, "servings"), stack.Namespace(t, "apps"))
+	content := engineValues(stack, stack.TemporalNamespace(t), stack.Namespace(t, "servings"),
+		stack.Namespace(t, "apps"))
 	centre := install(t, stack, stack.Namespace(t, "home"), content)
-	for _, r := range sample(centre.ofTheCentre(), 6) {
-		t.Run(r.String(), func(t *testing.T) { r.requireNamed(t, true, centre.startOfTheCentre) })
+	for _, r := range sample(centre.centreRules(), 6) {
+		t.Run(r.String(), func(t *testing.T) { r.requireReported(t, true, centre.centreStartReports) })
 	}
 }
 
-// ofTheCentre are the rights that aren't those of a party.
-func (i *installation) ofTheCentre() []right {
-	return slices.DeleteFunc(i.rights(), func(r right) bool {
-		return strings.HasPrefix(r.part(), "-party") || r.part() == "-rollout-approver" || r.part() == "-guard-reader"
+// centreRules returns the rules that do not belong to a party, an approver or a guard reader.
+func (i *installation) centreRules() []grantedRule {
+	return slices.DeleteFunc(i.grantedRules(), func(r grantedRule) bool {
+		return strings.HasPrefix(r.roleSuffix(), "-party") || r.roleSuffix() == "-rollout-approver" ||
+			r.roleSuffix() == "-guard-reader"
 	})
 }
 
-func TestSoakEveryRightOfTheCentreIsNamed(t *testing.T) {
+func TestSoakEveryMissingCentrePermission_IsReported(t *testing.T) {
 	harness.Soak(t)
 	p := harness.NewPrivateStack(t)
 	apps, home := p.Namespace(t, "apps"), p.Namespace(t, "home")
 	content := engineValues(p.Stack, p.TemporalNamespace(t), p.Namespace(t, "servings"), apps)
 	content["rollouts"] = map[string]any{"enabled": true}
 	centre := install(t, p.Stack, home, content)
-	table := centre.ofTheCentre()
+	table := centre.centreRules()
 	for _, r := range table {
-		t.Run(r.String(), func(t *testing.T) { r.requireNamed(t, true, centre.startOfTheCentre) })
+		t.Run(r.String(), func(t *testing.T) { r.requireReported(t, true, centre.centreStartReports) })
 	}
 	harness.Covered(t, len(table), "rights of the centre")
 }

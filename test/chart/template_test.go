@@ -17,9 +17,10 @@ import (
 )
 
 // sets are the values that the tests render with: the defaults, every option of an engine, and a party.
-var sets = map[string][]string{"Defaults": nil, "Everything": {"--values", "testdata/everything.yaml"}, "Party": {"--values", "testdata/party.yaml"}}
+var sets = map[string][]string{"Defaults": nil, "Everything": {"--values", "testdata/everything.yaml"},
+	"Party": {"--values", "testdata/party.yaml"}}
 
-func TestLintIsContent(t *testing.T) {
+func TestHelmLint_Passes(t *testing.T) {
 	t.Parallel()
 	for name, args := range sets {
 		t.Run(name, func(t *testing.T) {
@@ -29,21 +30,24 @@ func TestLintIsContent(t *testing.T) {
 	}
 }
 
-// What is packaged doesn't refer to the repository any more, and renders the same.
-func TestPackageHasWhatTheRepositoryHas(t *testing.T) {
+// TestPackagedChart_RendersLikeRepository checks that the packaged chart renders the same without the repository.
+func TestPackagedChart_RendersLikeRepository(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	mustHelm(t, "package", chartDir(), "--destination", folder, "--version", "9.8.7", "--app-version", "v9")
 	packaged := filepath.Join(folder, "slipway-9.8.7.tgz")
-	out := mustHelm(t, "template", "slipway", packaged, "--namespace", "slipway", "--values", "testdata/everything.yaml", "--set", "image.digest=,image.tag=")
+	out := mustHelm(t, "template", "slipway", packaged, "--namespace", "slipway", "--values",
+		"testdata/everything.yaml", "--set", "image.digest=,image.tag=")
 	objects := objectsOf(t, out)
 	assert.Len(t, objects, len(render(t, sets["Everything"]...)))
 	worker := find(t, objects, "Deployment", "engine-worker")
-	assert.Contains(t, containerOf(t, worker)["args"], "--image=registry.example/slipway:v9", "the version of the application is the default tag")
+	assert.Contains(t, containerOf(t, worker)["args"], "--image=registry.example/slipway:v9",
+		"the application version must be the default tag")
 }
 
-// Wrong values are refused before anything is rendered, by sentences that name them.
-func TestWrongValuesAreNamed(t *testing.T) {
+// TestInvalidValues_AreReported checks that invalid values are refused before anything is rendered, with messages that
+// name them.
+func TestInvalidValues_AreReported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, set, want string }{
 		{"UnknownValue", "replicas=3", "additional properties 'replicas' not allowed"},
@@ -51,7 +55,8 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		{"NoNumber", "server.replicas=two", "at '/server/replicas': got string, want integer"},
 		{"NoServer", "server.replicas=0", "at '/server/replicas': minimum: got 0, want 1"},
 		{"UnknownMode", "mode=both", "at '/mode': value must be one of 'engine', 'party'"},
-		{"AddressWithoutPort", "temporal.address=temporal", "at '/temporal/address': 'temporal' does not match pattern"},
+		{"AddressWithoutPort", "temporal.address=temporal",
+			"at '/temporal/address': 'temporal' does not match pattern"},
 		{"Digest", "image.digest=sha256:12", "at '/image/digest'"},
 		{"NamespaceInCapitals", "watchNamespaces={Shop}", "at '/watchNamespaces/0': 'Shop' does not match pattern"},
 		{"NamespaceTwice", "watchNamespaces={shop,shop}", "at '/watchNamespaces': items at 0 and 1 are equal"},
@@ -60,28 +65,39 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		{"ServiceType", "api.service.type=Headless", "at '/api/service/type'"},
 		{"Gate", "rollouts.gate=shut", "at '/rollouts/gate'"},
 		{"NoSources", "packages.sourceAllow=null", "at '/packages': missing property 'sourceAllow'"},
-		{"OpenAPI", "api.tokenSecret.name=", "anybody could release: name a Secret with the token of the API (api.tokenSecret)"},
-		{"ClientsWithoutTLS", "api.clientCASecret.name=ca", "api.clientCASecret asks clients for certificates, which takes TLS: set api.tlsSecret too"},
+		{"OpenAPI", "api.tokenSecret.name=", "the API would be open to every client: name a Secret with its token " +
+			"(api.tokenSecret)"},
+		{"ClientsWithoutTLS", "api.clientCASecret.name=ca",
+			"api.clientCASecret requires client certificates, which need TLS: set api.tlsSecret too"},
 		{"PartyWithoutName", "mode=party", "mode party runs the workers of one party: set party.name"},
 		{"EngineWithParty", "party.name=alice", "set mode to party, or leave party.name out"},
 		{"PartyWithKuscia", "mode=party,party.name=alice,kuscia.enabled=true", "kuscia.enabled belongs to the engine"},
-		{"PartyWithRollouts", "mode=party,party.name=alice,rollouts.enabled=true", "rollouts.enabled belongs to the engine"},
+		{"PartyWithRollouts", "mode=party,party.name=alice,rollouts.enabled=true",
+			"rollouts.enabled belongs to the engine"},
 		{"KusciaWithoutCertificate", "kuscia.enabled=true", "kuscia.enabled needs kuscia.tlsSecret"},
-		{"KusciaWithoutCA", "kuscia.enabled=true,kuscia.tlsSecret.name=a,kuscia.tokenSecret.name=b", "kuscia.protocol MTLS needs kuscia.caSecret"},
-		{"SchemaOfNoDatabase", "temporalSchema.enabled=true,temporalSchema.host=db", "temporalSchema.enabled needs temporalSchema.image"},
+		{"KusciaWithoutCA", "kuscia.enabled=true,kuscia.tlsSecret.name=a,kuscia.tokenSecret.name=b",
+			"kuscia.protocol MTLS needs kuscia.caSecret"},
+		{"SchemaOfNoDatabase", "temporalSchema.enabled=true,temporalSchema.host=db",
+			"temporalSchema.enabled needs temporalSchema.image"},
 		{"SchemaWithoutTLS", "temporalSchema.tls.caSecret.name=ca", "has no effect without temporalSchema.tls.enabled"},
-		{"SchemaOfAParty", "mode=party,party.name=alice,temporalSchema.enabled=true", "temporalSchema.enabled belongs to the engine"},
+		{"SchemaOfAParty", "mode=party,party.name=alice,temporalSchema.enabled=true",
+			"temporalSchema.enabled belongs to the engine"},
 		{"SchemaHostWithPort", "temporalSchema.host=db:5432", "at '/temporalSchema/host'"},
 		{"TLSOff", "temporal.tls=off,temporal.caSecret.name=ca", "temporal.tls is off, but temporal.caSecret"},
-		{"TokenWithoutStore", "packages.storeTokenSecret.name=t", "packages.store doesn't say where that is"},
+		{"TokenWithoutStore", "packages.storeTokenSecret.name=t", "packages.store is empty"},
 		{"TwoInstallers", "crds.byServer=true", "crds.install and crds.byServer both install the definitions"},
-		{"GateWithoutWebhook", "rollouts.enabled=true,rollouts.gate=webhook,rollouts.webhook.enabled=false", "rollouts.gate webhook holds nothing"},
+		{"GateWithoutWebhook", "rollouts.enabled=true,rollouts.gate=webhook,rollouts.webhook.enabled=false",
+			"rollouts.gate webhook holds nothing"},
 		{"IdentitiesWithoutGuard", "guard.identities={me}", "guard.identities has no effect without guard.install"},
-		{"SelectorWithoutGuard", "guard.namespaceSelector.matchLabels.team=shop", "guard.namespaceSelector has no effect without guard.install"},
-		{"GateWithoutRollouts", "guard.install=true,crds.kruise=false", "guard.gate holds what Rollouts name, whose definition the chart is told not to install"},
-		{"NobodysAccount", "serviceAccount.create=false", "serviceAccount.name has to name an account that exists"},
-		{"OwnFlag", "server.extraArgs={--listen=:9999}", "server.extraArgs has --listen, which the chart sets by itself"},
-		{"OwnFlagOfWorkers", "worker.extraArgs={--log-level=debug}", "worker.extraArgs has --log-level, which the chart sets by itself"},
+		{"SelectorWithoutGuard", "guard.namespaceSelector.matchLabels.team=shop",
+			"guard.namespaceSelector has no effect without guard.install"},
+		{"GateWithoutRollouts", "guard.install=true,crds.kruise=false",
+			"guard.gate needs the definition of Rollouts, which crds.kruise: false leaves out"},
+		{"AccountWithoutName", "serviceAccount.create=false", "set serviceAccount.name to an existing account"},
+		{"OwnFlag", "server.extraArgs={--listen=:9999}",
+			"server.extraArgs has --listen, which the chart sets by itself"},
+		{"OwnFlagOfWorkers", "worker.extraArgs={--log-level=debug}",
+			"worker.extraArgs has --log-level, which the chart sets by itself"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -93,8 +109,8 @@ func TestWrongValuesAreNamed(t *testing.T) {
 	}
 }
 
-// Every value says in the schema what it is for, and the schema knows no value that the chart doesn't have.
-func TestSchemaDescribesEveryValue(t *testing.T) {
+// TestValuesSchema_DescribesEveryValue checks that the schema describes every value of the chart, and no other.
+func TestValuesSchema_DescribesEveryValue(t *testing.T) {
 	t.Parallel()
 	var schema, defaults map[string]any
 	text, err := os.ReadFile(filepath.Join(chartDir(), "values.schema.json"))
@@ -121,7 +137,8 @@ func TestSchemaDescribesEveryValue(t *testing.T) {
 				continue
 			}
 			assert.Equal(t, false, property["additionalProperties"], at)
-			if value, is := have[name].(map[string]any); is && !strings.Contains(at, ".resources") && !strings.HasSuffix(at, "namespaceSelector") {
+			if value, is := have[name].(map[string]any); is && !strings.Contains(at, ".resources") &&
+				!strings.HasSuffix(at, "namespaceSelector") {
 				compare(at, property, value)
 			}
 		}
@@ -132,7 +149,7 @@ func TestSchemaDescribesEveryValue(t *testing.T) {
 	compare("", schema, defaults)
 }
 
-// Pods run without any privilege, on a file system that they can't write to.
+// TestPodsHaveNoPrivileges checks that pods run without privileges and with a read-only file system.
 func TestPodsHaveNoPrivileges(t *testing.T) {
 	t.Parallel()
 	for set, args := range sets {
@@ -147,7 +164,8 @@ func TestPodsHaveNoPrivileges(t *testing.T) {
 			kinds[object.GetKind()]++
 			pod, _, _ := unstructured.NestedMap(object.Object, "spec", "template", "spec")
 			security, _, _ := unstructured.NestedMap(pod, "securityContext")
-			assert.Equal(t, map[string]any{"runAsNonRoot": true, "runAsUser": int64(65532), "runAsGroup": int64(65532), "fsGroup": int64(65532),
+			assert.Equal(t, map[string]any{"runAsNonRoot": true, "runAsUser": int64(65532), "runAsGroup": int64(65532),
+				"fsGroup":        int64(65532),
 				"seccompProfile": map[string]any{"type": "RuntimeDefault"}}, security, set)
 			container := containerOf(t, object)
 			assert.Equal(t, map[string]any{"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
@@ -159,15 +177,18 @@ func TestPodsHaveNoPrivileges(t *testing.T) {
 				assert.Contains(t, container, probe, set)
 			}
 		}
-		assert.Equal(t, map[string]map[string]int{"Defaults": {"Deployment": 2}, "Everything": {"Deployment": 2, "Job": 1}, "Party": {"Deployment": 1}}[set], kinds)
+		assert.Equal(t, map[string]map[string]int{"Defaults": {"Deployment": 2},
+			"Everything": {"Deployment": 2, "Job": 1}, "Party": {"Deployment": 1}}[set], kinds)
 	}
 }
 
-// A party's workers have no right in the centre, and nothing of the centre is installed beside them.
-func TestPartyHasNothingOfTheCentre(t *testing.T) {
+// TestPartyChart_HasNoCentrePermissions checks that a party's workers have no permission in the centre, and that
+// nothing of the centre is installed with them.
+func TestPartyChart_HasNoCentrePermissions(t *testing.T) {
 	t.Parallel()
 	for _, object := range render(t, sets["Party"]...) {
-		assert.NotContains(t, []string{"Service", "CustomResourceDefinition", "Namespace"}, object.GetKind(), object.GetName())
+		assert.NotContains(t, []string{"Service", "CustomResourceDefinition", "Namespace"}, object.GetKind(),
+			object.GetName())
 		if strings.HasSuffix(object.GetKind(), "Role") {
 			assert.NotContains(t, object.GetName(), "centre")
 			rules, err := json.Marshal(object.Object["rules"])
@@ -178,22 +199,26 @@ func TestPartyHasNothingOfTheCentre(t *testing.T) {
 	}
 }
 
-// The guard of the chart is the one that `slipway guard install` makes for the accounts of the release.
-func TestGuardIsThatOfTheCommand(t *testing.T) {
+// TestChartGuard_EqualsGuardOfCommand checks that the chart's guard equals that of `slipway guard install` for the
+// accounts of the release.
+func TestChartGuard_EqualsGuardOfCommand(t *testing.T) {
 	t.Parallel()
-	identities := []string{"system:serviceaccount:team-a:blue-slipway", "system:serviceaccount:{namespace}:slipway-party"}
+	identities := []string{"system:serviceaccount:team-a:blue-slipway",
+		"system:serviceaccount:{namespace}:slipway-party"}
 	for name, c := range map[string]struct {
 		gate    bool
 		options guard.Options
 	}{
-		"Whole":       {true, guard.Options{}},
+		"Complete":    {true, guard.Options{}},
 		"WithoutGate": {false, guard.Options{NoGate: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.options.Name, c.options.Identities = "blue-slipway-team-a-guard", identities
-			file := values(t, map[string]any{"guard": map[string]any{"install": true, "gate": c.gate, "identities": identities[1:]}})
-			rendered := objectsOf(t, mustHelm(t, "template", "blue", chartDir(), "--namespace", "team-a", "--values", file))
+			file := values(t, map[string]any{"guard": map[string]any{"install": true, "gate": c.gate,
+				"identities": identities[1:]}})
+			rendered := objectsOf(t, mustHelm(t, "template", "blue", chartDir(), "--namespace", "team-a", "--values",
+				file))
 			wanted := guard.Policies(c.options, "v1", "v1")
 			for _, want := range wanted {
 				have := find(t, rendered, want.GetKind(), want.GetName())
@@ -214,8 +239,9 @@ func TestGuardIsThatOfTheCommand(t *testing.T) {
 	}
 }
 
-// Definitions are those of the repository, stay behind, and are known as Slipway's although Helm has labelled them as its own.
-func TestDefinitionsStay(t *testing.T) {
+// TestDefinitions_AreKept_OnUninstall checks that definitions equal the repository's, are kept on uninstall, and are
+// recognised as Slipway's despite Helm's labels.
+func TestDefinitions_AreKept_OnUninstall(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
 	for _, object := range render(t) {
@@ -239,8 +265,9 @@ func TestDefinitionsStay(t *testing.T) {
 	}
 	assert.Len(t, names, 8)
 	converted := find(t, render(t, "--set", "rollouts.enabled=true"), "CustomResourceDefinition", definition.Name)
-	assert.JSONEq(t, `{"strategy":"Webhook","webhook":{"clientConfig":{"service":{"name":"slipway-webhook","namespace":"slipway","path":"/convert","port":443}},`+
-		`"conversionReviewVersions":["v1"]}}`, asJSON(t, converted.Object["spec"].(map[string]any)["conversion"]))
+	assert.JSONEq(t,
+		`{"strategy":"Webhook","webhook":{"clientConfig":{"service":{"name":"slipway-webhook","namespace":"slipway","path":"/convert","port":443}},`+
+			`"conversionReviewVersions":["v1"]}}`, asJSON(t, converted.Object["spec"].(map[string]any)["conversion"]))
 	for _, object := range render(t, "--set", "crds.kruise=false,crds.kuscia=false") {
 		if object.GetKind() == "CustomResourceDefinition" {
 			assert.Contains(t, object.GetName(), ".slipway.io")

@@ -26,41 +26,42 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// A chart with everything that it can install in a cluster is upgraded, and rolled back, while a canary and a release by kubectl are on their way:
-// processes are replaced in the order of docs/operations.md. Both releases end as if nothing had happened. An uninstall leaves definitions, records and servings.
-func TestLongUpgradeInTheMiddleOfACanary(t *testing.T) {
+// TestLongUpgrade_ContinuesReleases_InMidCanary upgrades a chart with everything that it can install in a cluster, and
+// rolls it back, during a canary and a release by kubectl. Processes are replaced in the order of docs/operations.md.
+// Both releases must end normally. An uninstall keeps definitions, records and servings.
+func TestLongUpgrade_ContinuesReleases_InMidCanary(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	p := harness.NewPrivateStack(t)
 	removeDefinitions(t, p.Stack)
-	u := &upgraded{t: t, port: number(t, harness.FreePort(t))}
+	u := &upgradeTest{t: t, port: number(t, harness.FreePort(t))}
 	u.install(p.Stack)
 	u.startCanary()
 	u.declareRollout()
 
 	u.change("upgrade", u.release, chartDir(), "--values", u.values("debug"))
 	require.Contains(t, u.deployment("worker").Spec.Template.Spec.Containers[0].Args, "--log-level=debug")
-	u.passStep(1)
+	u.approveStep(1)
 	u.change("rollback", u.release, "1")
 	require.Contains(t, u.deployment("worker").Spec.Template.Spec.Containers[0].Args, "--log-level=info")
-	u.passStep(2)
+	u.approveStep(2)
 	u.engine.WaitPhase("front", rollout.PhaseHealthy)
 	u.finishRollout()
 	u.uninstall()
 }
 
-// upgraded is an installation in mid-release.
-type upgraded struct {
+// upgradeTest is an installation during releases.
+type upgradeTest struct {
 	*installation
 	t      *testing.T
 	port   int
 	engine *harness.Engine
-	// temporal, apps and servings are the namespaces.
+	// temporal, apps and servings are the names of namespaces.
 	temporal, apps, servings string
 	workers                  []*pod
 }
 
-// removeDefinitions has the cluster look as one that Slipway has never been on.
+// removeDefinitions deletes all definitions, as on a cluster where Slipway was never installed.
 func removeDefinitions(t *testing.T, stack harness.Stack) {
 	t.Helper()
 	client, err := apiextensions.NewForConfig(stack.REST)
@@ -68,19 +69,22 @@ func removeDefinitions(t *testing.T, stack harness.Stack) {
 	list, err := client.CustomResourceDefinitions().List(context.Background(), metav1.ListOptions{})
 	require.NoError(t, err)
 	for _, crd := range list.Items {
-		require.NoError(t, client.CustomResourceDefinitions().Delete(context.Background(), crd.Name, metav1.DeleteOptions{}))
-		// There are no objects yet. Whoever cleans up behind a definition tries again only after minutes if the API server was still preparing to serve it.
+		require.NoError(t, client.CustomResourceDefinitions().Delete(context.Background(), crd.Name,
+			metav1.DeleteOptions{}))
+		// There are no objects yet. The API server's finalizer retries only after minutes if it was still preparing to
+		// serve the definition, so remove the finalizers.
 		free := []byte(`{"metadata":{"finalizers":null}}`)
-		_, err := client.CustomResourceDefinitions().Patch(context.Background(), crd.Name, types.MergePatchType, free, metav1.PatchOptions{})
+		_, err := client.CustomResourceDefinitions().Patch(context.Background(), crd.Name, types.MergePatchType, free,
+			metav1.PatchOptions{})
 		require.True(t, err == nil || apierrors.IsNotFound(err), "%v", err)
 	}
 	require.Eventually(t, func() bool {
 		list, err := client.CustomResourceDefinitions().List(context.Background(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0
-	}, harness.Patience, harness.Tick, "definitions don't go away")
+	}, harness.Patience, harness.Tick, "definitions still exist")
 }
 
-// number is a port as values have it.
+// number returns a port as a number, as values need it.
 func number(t testing.TB, port string) int {
 	t.Helper()
 	n, err := strconv.Atoi(port)
@@ -88,49 +92,53 @@ func number(t testing.TB, port string) int {
 	return n
 }
 
-func (u *upgraded) content(stack harness.Stack, level string) map[string]any {
+func (u *upgradeTest) content(stack harness.Stack, level string) map[string]any {
 	return map[string]any{
-		"temporal": temporalValues(stack, u.temporal), "watchNamespaces": []string{u.apps}, "log": map[string]any{"level": level},
+		"temporal": temporalValues(stack, u.temporal), "watchNamespaces": []string{u.apps},
+		"log":              map[string]any{"level": level},
 		"servingNamespace": map[string]any{"name": u.servings}, "servings": map[string]any{"enabled": true},
-		"rollouts": map[string]any{"enabled": true, "webhook": map[string]any{"port": u.port}}, "guard": map[string]any{"install": true},
-		"worker": workerValues(stack, 2),
+		"rollouts": map[string]any{"enabled": true, "webhook": map[string]any{"port": u.port}},
+		"guard":    map[string]any{"install": true},
+		"worker":   workerValues(stack, 2),
 	}
 }
 
-func (u *upgraded) values(level string) string { return values(u.t, u.content(u.stack, level)) }
+func (u *upgradeTest) values(level string) string { return values(u.t, u.content(u.stack, level)) }
 
-func (u *upgraded) install(stack harness.Stack) {
+func (u *upgradeTest) install(stack harness.Stack) {
 	u.temporal, u.servings = stack.TemporalNamespace(u.t), harness.RandomName("servings")
 	u.apps = stack.Namespace(u.t, "apps")
 	home := stack.Namespace(u.t, "home")
 	harness.LabelNamespace(u.t, stack.Kube, u.apps, guard.LabelGuard, "")
 	harness.LabelNamespace(u.t, stack.Kube, u.apps, kruise.KeyEngine, home)
 	u.installation = install(u.t, stack, home, u.content(stack, "info"))
-	u.reach()
+	u.routeWebhooks()
 	u.workers = u.run("worker", "server")
 	u.engine = u.installation.engine(u.temporal, u.apps)
 }
 
-// reach has the API server reach the webhooks by the chart's Service, which is given the name of this machine.
-func (u *upgraded) reach() {
-	u.playWebhooks(u.port)
+// routeWebhooks lets the API server reach the webhooks through the chart's Service, which gets the name of this
+// machine.
+func (u *upgradeTest) routeWebhooks() {
+	u.proxyWebhooks(u.port)
 	patch := `{"spec":{"type":"ExternalName","externalName":"localhost","clusterIP":null,"clusterIPs":null}}`
 	services := u.stack.Kube.CoreV1().Services(u.namespace)
-	_, err := services.Patch(context.Background(), u.release+"-webhook", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := services.Patch(context.Background(), u.release+"-webhook", types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	require.NoError(u.t, err)
 }
 
-// change runs helm, and then replaces the processes: workers first.
-func (u *upgraded) change(args ...string) {
+// change runs helm and then replaces the processes, workers first.
+func (u *upgradeTest) change(args ...string) {
 	u.t.Helper()
 	before := u.definition()
 	u.helm(args...)
-	assert.Equal(u.t, before.Spec, u.definition().Spec, "Helm takes nothing back that servers have written into the definition")
+	assert.Equal(u.t, before.Spec, u.definition().Spec, "Helm must keep what servers have written into the definition")
 	u.workers = u.replace("worker", u.workers)
 	u.replace("server", u.backends())
 }
 
-func (u *upgraded) definition() *apiextensionsv1.CustomResourceDefinition {
+func (u *upgradeTest) definition() *apiextensionsv1.CustomResourceDefinition {
 	u.t.Helper()
 	client, err := apiextensions.NewForConfig(u.stack.REST)
 	require.NoError(u.t, err)
@@ -139,65 +147,78 @@ func (u *upgraded) definition() *apiextensionsv1.CustomResourceDefinition {
 	return found
 }
 
-func (u *upgraded) startCanary() {
+func (u *upgradeTest) startCanary() {
 	e := u.engine
 	e.Subject(harness.Deployment, "front", nil)
 	e.Route(harness.Nginx, "front")
-	e.StartRollout(harness.Rollout{Kind: harness.Deployment, Name: "front", Strategy: strategy.Strategy{Style: strategy.StylePartition,
-		Routings: e.RoutingOf(harness.Nginx, "front"), Steps: []strategy.Step{harness.Step("25%", 20), harness.Step("50%", 50)}}})
-	e.WaitRest("front", 1)
+	e.StartRollout(harness.Rollout{Kind: harness.Deployment, Name: "front",
+		Strategy: strategy.Strategy{Style: strategy.StylePartition,
+			Routings: e.RoutingOf(harness.Nginx, "front"),
+			Steps:    []strategy.Step{harness.Step("25%", 20), harness.Step("50%", 50)}}})
+	e.WaitForApproval("front", 1)
 }
 
-// passStep approves the step that the canary has waited at, whatever has become of the processes.
-func (u *upgraded) passStep(step int) {
-	at := u.engine.WaitRest("front", step)
+// approveStep approves the step at which the canary waits, with the processes replaced.
+func (u *upgradeTest) approveStep(step int) {
+	at := u.engine.WaitForApproval("front", step)
 	require.Equal(u.t, []int32{20, 50}[step-1], at.Traffic.CanaryWeight)
-	u.isGuarded()
+	u.requireGuarded()
 	u.engine.Approve("front", at)
 }
 
-// isGuarded looks for the guard: what the canary has borrowed is put back when somebody else edits it.
-func (u *upgraded) isGuarded() {
+// requireGuarded checks the guard: it reverts another client's edit of a field that the canary has borrowed.
+func (u *upgradeTest) requireGuarded() {
 	u.t.Helper()
 	edit := []byte(`{"spec":{"selector":{"app":"other"}}}`)
-	edited, err := u.stack.Kube.CoreV1().Services(u.apps).Patch(context.Background(), "front", types.MergePatchType, edit,
+	edited, err := u.stack.Kube.CoreV1().Services(u.apps).Patch(context.Background(), "front", types.MergePatchType,
+		edit,
 		metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	require.NoError(u.t, err)
 	require.Equal(u.t, "front", edited.Spec.Selector["app"])
 }
 
-// declareRollout has a Rollout of v1alpha1, which servers convert, hold a workload whose image then changes.
-func (u *upgraded) declareRollout() {
+// declareRollout creates a Rollout in v1alpha1, which servers convert, and changes the image of its workload, which is
+// then held.
+func (u *upgradeTest) declareRollout() {
 	e := u.engine
 	e.Subject(harness.Deployment, "declared", nil)
-	declared := &unstructured.Unstructured{Object: map[string]any{"apiVersion": rolloutalpha.GroupVersion.String(), "kind": v1beta1.Kind,
-		"metadata": map[string]any{"name": "declared", "annotations": map[string]any{"rollouts.kruise.io/rolling-style": "partition"}},
+	declared := &unstructured.Unstructured{Object: map[string]any{"apiVersion": rolloutalpha.GroupVersion.String(),
+		"kind": v1beta1.Kind,
+		"metadata": map[string]any{"name": "declared",
+			"annotations": map[string]any{"rollouts.kruise.io/rolling-style": "partition"}},
 		"spec": map[string]any{
-			"objectRef": map[string]any{"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "declared"}},
-			"strategy":  map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"replicas": "25%"}, map[string]any{"replicas": "50%"}}}}}}}
-	_, err := e.Dynamic(u.t).Resource(rolloutalpha.Resource).Namespace(u.apps).Create(context.Background(), declared, metav1.CreateOptions{})
+			"objectRef": map[string]any{"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
+				"name": "declared"}},
+			"strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"replicas": "25%"},
+				map[string]any{"replicas": "50%"}}}}}}}
+	_, err := e.Dynamic(u.t).Resource(rolloutalpha.Resource).Namespace(u.apps).Create(context.Background(), declared,
+		metav1.CreateOptions{})
 	require.NoError(u.t, err)
-	require.Eventually(u.t, func() bool { return e.Object(harness.Deployment, "declared").GetLabels()["slipway.io/gate"] != "" }, harness.Patience, harness.Tick,
-		"the Rollout's workload isn't marked")
+	require.Eventually(u.t, func() bool {
+		return e.Object(harness.Deployment, "declared").GetLabels()["slipway.io/gate"] != ""
+	}, harness.Patience, harness.Tick,
+		"the Rollout's workload has no gate label")
 	e.SetImage(harness.Deployment, "declared", harness.NewImage("declared"))
-	e.WaitRest("declared", 1)
+	e.WaitForApproval("declared", 1)
 }
 
-func (u *upgraded) finishRollout() {
+func (u *upgradeTest) finishRollout() {
 	for step := range 2 {
-		u.engine.Approve("declared", u.engine.WaitRest("declared", step+1))
+		u.engine.Approve("declared", u.engine.WaitForApproval("declared", step+1))
 	}
 	u.engine.WaitPhase("declared", rollout.PhaseHealthy)
 	require.Eventually(u.t, func() bool {
-		phase, _, _ := unstructured.NestedString(u.engine.Custom(rolloutalpha.Resource, "declared").Object, "status", "phase")
+		phase, _, _ := unstructured.NestedString(u.engine.ReadObject(rolloutalpha.Resource, "declared").Object,
+			"status", "phase")
 		return phase == "Healthy"
-	}, harness.Patience, harness.Tick, "a client of v1alpha1 doesn't see the end")
+	}, harness.Patience, harness.Tick, "a client of v1alpha1 does not see the end")
 }
 
-// uninstall ends the engine, and looks for what has to stay.
-func (u *upgraded) uninstall() {
+// uninstall uninstalls the engine and checks what must remain.
+func (u *upgradeTest) uninstall() {
 	u.helm("uninstall", u.release)
-	_, err := u.stack.Kube.AppsV1().Deployments(u.namespace).Get(context.Background(), u.release+"-worker", metav1.GetOptions{})
+	_, err := u.stack.Kube.AppsV1().Deployments(u.namespace).Get(context.Background(), u.release+"-worker",
+		metav1.GetOptions{})
 	require.True(u.t, apierrors.IsNotFound(err), "%v", err)
 	require.Len(u.t, u.definitions(), 8)
 	all := u.stack.Dynamic(u.t).Resource(v1alpha1.GroupVersion.WithResource("releaserecords")).Namespace(u.namespace)
@@ -207,7 +228,7 @@ func (u *upgraded) uninstall() {
 	namespace, err := u.stack.Kube.CoreV1().Namespaces().Get(context.Background(), u.servings, metav1.GetOptions{})
 	require.NoError(u.t, err)
 	require.Equal(u.t, corev1.NamespaceActive, namespace.Status.Phase)
-	// The same release is installed once more over what it has left, and another one takes that over.
+	// The same release can be installed over its leftovers, and another release can take them over.
 	u.helm("install", u.release, chartDir(), "--values", u.values("info"))
 	u.helm("uninstall", u.release)
 	other := harness.RandomName("slipway")
@@ -217,8 +238,8 @@ func (u *upgraded) uninstall() {
 	}
 }
 
-// definitions are Slipway's on the cluster.
-func (u *upgraded) definitions() []apiextensionsv1.CustomResourceDefinition {
+// definitions returns Slipway's definitions on the cluster.
+func (u *upgradeTest) definitions() []apiextensionsv1.CustomResourceDefinition {
 	u.t.Helper()
 	client, err := apiextensions.NewForConfig(u.stack.REST)
 	require.NoError(u.t, err)

@@ -15,25 +15,27 @@ import (
 	"slipway.io/slipway/test/programs"
 )
 
-// container runs what a service of the file runs, on this machine: its entry point, command, environment and health check, with paths
-// and addresses of the container replaced by those of here. What is not replaced stays as the file has it.
+// container runs on this machine what a service of the compose file runs in a container: its entry point, command,
+// environment and health check, with the container's paths and addresses replaced. Everything else stays as in the
+// file.
 type container struct {
 	service types.ServiceConfig
-	// paths replace paths of the container in every word and value.
+	// paths replace paths of the container in every argument and value.
 	paths map[string]string
-	// values replace the value of one variable.
+	// values replace the values of single variables.
 	values map[string]string
-	// checks replace a part of the health check's words.
+	// checks replace substrings in the arguments of the health check.
 	checks map[string]string
 	// path is the folder of the image's programs.
 	path string
-	// before are words in front of the command, for an image whose own start script cannot run here.
-	before []string
+	// prefix precedes the command, for an image whose own start script cannot run here.
+	prefix []string
 }
 
 func newContainer(t *testing.T, service types.ServiceConfig, project *types.Project) *container {
 	t.Helper()
-	c := &container{service: service, paths: map[string]string{}, values: map[string]string{}, checks: map[string]string{}}
+	c := &container{service: service, paths: map[string]string{}, values: map[string]string{},
+		checks: map[string]string{}}
 	for _, config := range service.Configs {
 		c.paths[config.Target] = project.Configs[config.Source].File
 	}
@@ -43,10 +45,10 @@ func newContainer(t *testing.T, service types.ServiceConfig, project *types.Proj
 	return c
 }
 
-// replace gives a variable another value; the file's has to be as the caller thinks.
+// replace gives a variable another value. The file's value must be old.
 func (c *container) replace(old, value, variable string) {
 	if has := c.service.Environment[variable]; has == nil || *has != old {
-		panic("the file gives " + variable + " another value than " + old)
+		panic("the file's value of " + variable + " is not " + old)
 	}
 	c.values[variable] = value
 }
@@ -59,12 +61,12 @@ func (c *container) add(variable, value string) {
 	c.values[variable] = value
 }
 
-// secret is the file that has the password here.
+// secret sets the local file that holds the password.
 func (c *container) secret(file string) {
 	c.paths["/run/secrets/"+c.service.Secrets[0].Source] = file
 }
 
-func (c *container) here(word string) string {
+func (c *container) translate(word string) string {
 	if other, ok := c.paths[word]; ok {
 		return other
 	}
@@ -72,11 +74,11 @@ func (c *container) here(word string) string {
 }
 
 func (c *container) environment() []string {
-	// Of the machine's environment only what programs need to run at all.
+	// Of the machine's environment, pass only what programs need to run at all.
 	env := []string{"PATH=" + c.path + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + os.TempDir()}
 	for variable, value := range c.service.Environment {
 		if _, replaced := c.values[variable]; !replaced {
-			env = append(env, variable+"="+c.here(*value))
+			env = append(env, variable+"="+c.translate(*value))
 		}
 	}
 	for variable, value := range c.values {
@@ -86,9 +88,9 @@ func (c *container) environment() []string {
 }
 
 func (c *container) words() []string {
-	words := slices.Concat(c.before, c.service.Entrypoint, c.service.Command)
+	words := slices.Concat(c.prefix, c.service.Entrypoint, c.service.Command)
 	for n, word := range words {
-		words[n] = c.here(word)
+		words[n] = c.translate(word)
 	}
 	return words
 }
@@ -100,25 +102,25 @@ func (c *container) command(ctx context.Context) *exec.Cmd {
 	return command
 }
 
-// runJob runs a job to its end, which must be a success.
+// runJob runs a job, which must succeed, and returns its output.
 func (c *container) runJob(t *testing.T) string {
 	t.Helper()
 	c.path = programs.Folder(t, "compose")
-	ctx, cancel := context.WithTimeout(t.Context(), patienceOfAJob)
+	ctx, cancel := context.WithTimeout(t.Context(), jobTimeout)
 	defer cancel()
 	out, err := c.command(ctx).CombinedOutput()
 	require.NoError(t, err, "%s: %s", c.service.Name, out)
 	return string(out)
 }
 
-// healthy says whether the file's own health check of the service succeeds.
+// healthy reports whether the file's health check of the service succeeds.
 func (c *container) healthy() bool {
 	var words []string
 	for _, word := range c.service.HealthCheck.Test[1:] {
 		for old, other := range c.checks {
 			word = strings.ReplaceAll(word, old, other)
 		}
-		words = append(words, c.here(word))
+		words = append(words, c.translate(word))
 	}
 	check := exec.Command(words[0], words[1:]...)
 	check.Env = c.environment()

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ignored are the patterns of .dockerignore: plain ones match at the top, those that begin with **/ in every folder.
+// ignored returns the patterns of .dockerignore: plain ones match at the top, those that begin with **/ in every
+// folder.
 func ignored(t testing.TB) []string {
 	t.Helper()
 	var patterns []string
@@ -21,7 +22,7 @@ func ignored(t testing.TB) []string {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		require.False(t, strings.HasPrefix(line, "!"), "this reader knows no exceptions: %s", line)
+		require.False(t, strings.HasPrefix(line, "!"), "exceptions are not supported: %s", line)
 		patterns = append(patterns, line)
 	}
 	return patterns
@@ -40,13 +41,13 @@ func isIgnored(patterns []string, name string) bool {
 	return false
 }
 
-// copyContext makes the build context: what Docker would send to the builder.
+// copyContext copies the build context, which Docker would send to the builder.
 func copyContext(t *testing.T) string {
 	t.Helper()
 	from, to, patterns := root(t), t.TempDir(), ignored(t)
 	require.NoError(t, filepath.WalkDir(from, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			// Other tests make and remove files meanwhile; nothing that the image needs.
+			// Other tests create and delete files meanwhile, but none that the image needs.
 			if os.IsNotExist(err) {
 				return nil
 			}
@@ -91,28 +92,29 @@ func copyFile(from, to string) error {
 	return target.Close()
 }
 
-func TestWhatTheImageIsNotBuiltFrom(t *testing.T) {
+func TestDockerignore_ExcludesFilesTheImageDoesNotNeed(t *testing.T) {
 	t.Parallel()
 	patterns := ignored(t)
 	for name, reason := range map[string]string{
 		".dev":                      "the local stack's binaries and database are large",
-		".git":                      "the history is large, and any commit would build everything anew",
-		".env":                      "it has a password",
+		".git":                      "the history is large, and any commit would rebuild everything",
+		".env":                      "it contains a password",
 		".env.example":              "it changes nothing in the image",
-		"kubeconfig":                "it has credentials",
-		"api-token":                 "it is one",
-		"docker-compose.yml":        "a change of the stack does not build the image anew",
-		"docs":                      "a change of the documentation does not build the image anew",
-		"README.md":                 "a change of the documentation does not build the image anew",
-		"test":                      "tests are no part of the program",
-		"release/plan/plan_test.go": "tests are no part of the program",
-		"workflows/testdata":        "tests are no part of the program",
-		"deploy/dev":                "the local stack is no part of the program",
-		"deploy/compose":            "a change of the stack does not build the image anew",
+		"kubeconfig":                "it contains credentials",
+		"api-token":                 "it is a credential",
+		"docker-compose.yml":        "a change of the stack must not rebuild the image",
+		"docs":                      "a change of the documentation must not rebuild the image",
+		"README.md":                 "a change of the documentation must not rebuild the image",
+		"test":                      "tests are not part of the program",
+		"release/plan/plan_test.go": "tests are not part of the program",
+		"workflows/testdata":        "tests are not part of the program",
+		"deploy/dev":                "the local stack is not part of the program",
+		"deploy/compose":            "a change of the stack must not rebuild the image",
 	} {
 		require.True(t, isIgnored(patterns, name), "%s: %s", name, reason)
 	}
-	for _, name := range []string{"go.mod", "go.sum", "LICENSE", "cmd", "cmd/slipway/main.go", "deploy", "deploy/crds", "deploy/image/licences.sh", "api/docs.html", "release", "release/plan"} {
-		require.False(t, isIgnored(patterns, name), "%s belongs to the program", name)
+	for _, name := range []string{"go.mod", "go.sum", "LICENSE", "cmd", "cmd/slipway/main.go", "deploy", "deploy/crds",
+		"deploy/image/licences.sh", "api/docs.html", "release", "release/plan"} {
+		require.False(t, isIgnored(patterns, name), "%s is part of the program", name)
 	}
 }

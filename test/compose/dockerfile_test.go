@@ -7,19 +7,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// instruction is one of a Dockerfile, its continued lines joined.
+// instruction is an instruction of a Dockerfile, with its continued lines joined.
 type instruction struct {
 	name, arguments string
 }
 
-// stage is what begins with a FROM.
+// stage is a build stage, which begins with FROM.
 type stage struct {
 	base         string
 	name         string
 	instructions []instruction
 }
 
-// all are the arguments of every instruction of that name.
+// all returns the arguments of every instruction of that name.
 func (s stage) all(name string) []string {
 	var found []string
 	for _, i := range s.instructions {
@@ -30,14 +30,15 @@ func (s stage) all(name string) []string {
 	return found
 }
 
-// parseDockerfile reads the simple Dockerfiles that this repository has: no heredocs, no other escape character, no variables in FROM.
+// parseDockerfile parses the simple Dockerfiles of this repository: no heredocs, no other escape character, no
+// variables in FROM.
 func parseDockerfile(t *testing.T, text string) []stage {
 	t.Helper()
 	var stages []stage
 	for _, line := range logicalLines(text) {
 		name, arguments, _ := strings.Cut(line, " ")
 		arguments = strings.TrimSpace(arguments)
-		require.NotContains(t, arguments, "<<", "this parser knows no heredocs")
+		require.NotContains(t, arguments, "<<", "heredocs are not supported")
 		if name == "FROM" {
 			stages = append(stages, newStage(t, arguments))
 			continue

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-func TestMountedFilesExistAndAreSound(t *testing.T) {
+func TestMountedFiles_ExistAndAreValid(t *testing.T) {
 	t.Parallel()
 	project := load(t, example(t), composeFile)
 	mounted := map[string]bool{}
@@ -23,7 +23,7 @@ func TestMountedFilesExistAndAreSound(t *testing.T) {
 		mounted[filepath.Base(config.File)] = true
 		info, err := os.Stat(config.File)
 		require.NoError(t, err)
-		require.Equal(t, os.FileMode(0o444), info.Mode()&0o444, "%s: the container's user is not the owner of the file", name)
+		require.Equal(t, os.FileMode(0o444), info.Mode()&0o444, "%s: the container's user does not own the file", name)
 		switch filepath.Ext(config.File) {
 		case ".sh":
 			out, err := exec.Command("sh", "-n", config.File).CombinedOutput()
@@ -38,12 +38,13 @@ func TestMountedFilesExistAndAreSound(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(root(t), "deploy/compose", pattern))
 		require.NoError(t, err)
 		for _, file := range files {
-			require.True(t, mounted[filepath.Base(file)], "nothing mounts %s", file)
+			require.True(t, mounted[filepath.Base(file)], "%s is not mounted", file)
 		}
 	}
 }
 
-// requireDynamicConfig checks the form of Temporal's dynamic configuration; the long tests have the server check the keys.
+// requireDynamicConfig checks the form of Temporal's dynamic configuration. The long tests let the server check the
+// keys.
 func requireDynamicConfig(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -64,10 +65,11 @@ func requireDynamicConfig(t *testing.T, file string) {
 
 var mountPath = regexp.MustCompile(`^/slipway/[a-z.-]+$`)
 
-// A container that names a file of ours has it mounted there, and has nothing mounted that it does not name.
-func TestFilesAreWhereTheContainersLook(t *testing.T) {
+// TestMountedFiles_MatchPathsInContainers checks that each container has exactly those files mounted whose paths it
+// names.
+func TestMountedFiles_MatchPathsInContainers(t *testing.T) {
 	t.Parallel()
-	inEveryArrangement(t, func(t *testing.T, project *types.Project) {
+	forEachSetup(t, func(t *testing.T, project *types.Project) {
 		for name, service := range project.Services {
 			words := append(slices.Clone(service.Entrypoint), service.Command...)
 			for _, value := range service.Environment {

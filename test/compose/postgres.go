@@ -17,37 +17,40 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// postgres is a PostgreSQL server of one test: its own data, its own port, password needed.
+// postgres is the PostgreSQL server of one test, with its own data and port. It requires a password.
 type postgres struct {
 	host, port, user, passwordFile string
 	bin                            string
 	password                       string
 	folder                         string
-	as                             *syscall.Credential
+	credential                     *syscall.Credential
 	server                         *exec.Cmd
-	// flags are those of the server besides.
+	// flags are additional flags of the server.
 	flags []string
 }
 
-// startPostgres runs a server until the test ends. Its superuser and password are what the image makes of the same environment.
+// startPostgres runs a server until the test ends. Its superuser and password are those that the image derives from the
+// same environment.
 func startPostgres(t *testing.T, name, password string) *postgres {
 	t.Helper()
-	// Not t.TempDir(): PostgreSQL refuses to run as root, and who it runs as must get at the folder.
+	// Not t.TempDir(): PostgreSQL refuses to run as root, and its user must have access to the folder.
 	folder, err := os.MkdirTemp("", "slipway-postgres-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	return startPostgresIn(t, folder, name, password)
 }
 
-// startPostgresIn keeps the data in this folder.
+// startPostgresIn is startPostgres with its data in this folder.
 func startPostgresIn(t *testing.T, folder, name, password string) *postgres {
 	t.Helper()
-	p := &postgres{host: "127.0.0.1", port: harness.FreePort(t), user: name, password: password, bin: postgresBinaries(t), folder: folder,
-		passwordFile: filepath.Join(folder, "password"), as: ordinaryUser(t, folder)}
+	p := &postgres{host: "127.0.0.1", port: harness.FreePort(t), user: name, password: password,
+		bin: postgresBinaries(t), folder: folder,
+		passwordFile: filepath.Join(folder, "password"), credential: ordinaryUser(t, folder)}
 	require.NoError(t, os.WriteFile(p.passwordFile, []byte(password+"\n"), 0o444))
-	initdb := exec.Command(filepath.Join(p.bin, "initdb"), "--pgdata", p.data(), "--username", name, "--pwfile", p.passwordFile,
+	initdb := exec.Command(filepath.Join(p.bin, "initdb"), "--pgdata", p.data(), "--username", name, "--pwfile",
+		p.passwordFile,
 		"--auth", "scram-sha-256", "--encoding", "UTF8", "--no-sync")
-	initdb.Dir, initdb.SysProcAttr = folder, &syscall.SysProcAttr{Credential: p.as}
+	initdb.Dir, initdb.SysProcAttr = folder, &syscall.SysProcAttr{Credential: p.credential}
 	out, err := initdb.CombinedOutput()
 	require.NoError(t, err, "initdb: %s", out)
 	t.Cleanup(func() {
@@ -65,20 +68,21 @@ func (p *postgres) data() string { return filepath.Join(p.folder, "data") }
 
 func (p *postgres) log() string { return filepath.Join(p.folder, "log") }
 
-// start runs the server with its data.
+// start starts the server with its data.
 func (p *postgres) start(t *testing.T) {
 	t.Helper()
 	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
 	defer log.Close()
-	flags := append([]string{"-D", p.data(), "-p", p.port, "-c", "listen_addresses=" + p.host, "-c", "unix_socket_directories=" + p.folder, "-c", "fsync=off"}, p.flags...)
+	flags := append([]string{"-D", p.data(), "-p", p.port, "-c", "listen_addresses=" + p.host, "-c",
+		"unix_socket_directories=" + p.folder, "-c", "fsync=off"}, p.flags...)
 	p.server = exec.Command(filepath.Join(p.bin, "postgres"), flags...)
 	p.server.Dir, p.server.Stdout, p.server.Stderr = p.folder, log, log
-	p.server.SysProcAttr = &syscall.SysProcAttr{Credential: p.as, Pdeathsig: syscall.SIGQUIT}
+	p.server.SysProcAttr = &syscall.SysProcAttr{Credential: p.credential, Pdeathsig: syscall.SIGQUIT}
 	require.NoError(t, p.server.Start())
 }
 
-// stop ends the server; it may be called twice. That is an immediate shutdown: connections of what the test has started do not hold it up.
+// stop ends the server; it may be called twice. It is an immediate shutdown, which does not wait for open connections.
 func (p *postgres) stop() {
 	if p.server == nil {
 		return
@@ -88,7 +92,8 @@ func (p *postgres) stop() {
 	p.server = nil
 }
 
-// postgresBinaries is the folder of PostgreSQL's programs: the one that SLIPWAY_TEST_POSTGRES_BIN names, or the newest of Debian's.
+// postgresBinaries returns the folder of PostgreSQL's programs: SLIPWAY_TEST_POSTGRES_BIN, or that of Debian's newest
+// version.
 func postgresBinaries(t *testing.T) string {
 	t.Helper()
 	if folder := os.Getenv("SLIPWAY_TEST_POSTGRES_BIN"); folder != "" {
@@ -106,11 +111,13 @@ func postgresBinaries(t *testing.T) string {
 	if file, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(file)
 	}
-	t.Skip("needs PostgreSQL: install Debian's package postgresql, or name the folder of initdb and postgres by SLIPWAY_TEST_POSTGRES_BIN")
+	t.Skip("needs PostgreSQL: install Debian's package postgresql, or set SLIPWAY_TEST_POSTGRES_BIN to the folder of " +
+		"initdb and postgres")
 	return ""
 }
 
-// ordinaryUser gives the folder to a user that PostgreSQL agrees to run as. Nil: the test's own user is one.
+// ordinaryUser gives the folder to a user as which PostgreSQL can run. It returns nil if the test's own user is not
+// root.
 func ordinaryUser(t *testing.T, folder string) *syscall.Credential {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -129,8 +136,8 @@ func ordinaryUser(t *testing.T, folder string) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-// answers says whether the check that the file has for the database succeeds here.
-func (p *postgres) answers(t *testing.T, check []string) bool {
+// isReady reports whether the file's health check of the database succeeds.
+func (p *postgres) isReady(t *testing.T, check []string) bool {
 	t.Helper()
 	require.Equal(t, "pg_isready", check[0])
 	program := filepath.Join(p.bin, check[0])
@@ -140,21 +147,24 @@ func (p *postgres) answers(t *testing.T, check []string) bool {
 	return exec.Command(program, append(slices.Clone(check[1:]), "--port="+p.port)...).Run() == nil
 }
 
-// waitReady returns when the database answers the file's own health check.
+// waitReady returns when the file's health check of the database succeeds.
 func (p *postgres) waitReady(t *testing.T, check []string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return p.answers(t, check) }, harness.Patience, harness.Tick, "PostgreSQL does not answer %v", check)
+	require.Eventually(t, func() bool {
+		return p.isReady(t, check)
+	}, harness.Patience, harness.Tick, "PostgreSQL does not answer %v", check)
 }
 
-// query returns the rows of a statement, one text each, fields separated by |.
+// query returns the rows of a statement, one string each, fields separated by |.
 func (p *postgres) query(t *testing.T, database, statement string) []string {
 	t.Helper()
-	command := exec.Command("psql", "--no-psqlrc", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1", "--host", p.host, "--port", p.port, "--username", p.user, "--dbname", database, "--command", statement)
+	command := exec.Command("psql", "--no-psqlrc", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1", "--host",
+		p.host, "--port", p.port, "--username", p.user, "--dbname", database, "--command", statement)
 	command.Env = append(os.Environ(), "PGPASSWORD="+p.password, "PGCONNECT_TIMEOUT=10")
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s: %s", statement, out)
 	return strings.Fields(string(out))
 }
 
-// patienceOfAJob is how long a job of the file may take here.
-const patienceOfAJob = 3 * time.Minute
+// jobTimeout is the maximum duration of a job of the file.
+const jobTimeout = 3 * time.Minute

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// moduleFolder is where the source of a module is that the programs are built from.
+// moduleFolder returns the source folder of a module from which the programs are built.
 func moduleFolder(t *testing.T, module string) string {
 	t.Helper()
 	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module)

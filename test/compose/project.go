@@ -17,15 +17,16 @@ const (
 	hostNetworkFile = "deploy/compose/host-network.yml"
 )
 
-// arrangements are the ways in which the documentation says to start the stack.
-var arrangements = map[string][]string{
+// setups are the combinations of files with which the documentation starts the stack.
+var setups = map[string][]string{
 	"Default":     {composeFile},
 	"HostNetwork": {composeFile, hostNetworkFile},
 }
 
-// inEveryArrangement runs a check on the project of each arrangement, with the variables of .env.example and the three that it leaves open.
-func inEveryArrangement(t *testing.T, check func(t *testing.T, project *types.Project)) {
-	for name, files := range arrangements {
+// forEachSetup runs a check on the project of each setup, with the variables of .env.example and the three that have no
+// default.
+func forEachSetup(t *testing.T, check func(t *testing.T, project *types.Project)) {
+	for name, files := range setups {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			check(t, load(t, example(t), files...))
@@ -33,7 +34,7 @@ func inEveryArrangement(t *testing.T, check func(t *testing.T, project *types.Pr
 	}
 }
 
-// root is the folder of the repository.
+// root returns the folder of the repository.
 func root(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs("../..")
@@ -49,7 +50,7 @@ func readFile(t testing.TB, name string) string {
 	return string(text)
 }
 
-// exampleFile is .env.example as Docker Compose reads an .env.
+// exampleFile returns the variables of .env.example.
 func exampleFile(t testing.TB) map[string]string {
 	t.Helper()
 	variables, err := dotenv.Read(filepath.Join(root(t), ".env.example"))
@@ -57,7 +58,7 @@ func exampleFile(t testing.TB) map[string]string {
 	return variables
 }
 
-// example is what a person has who has filled .env.example in.
+// example returns .env.example with the missing values filled in.
 func example(t testing.TB) map[string]string {
 	t.Helper()
 	variables := exampleFile(t)
@@ -72,7 +73,7 @@ const (
 	sampleToken    = "a-token-of-the-tests"
 )
 
-// without is a copy of the variables that lacks one.
+// without returns a copy of the variables without one.
 func without(variables map[string]string, name string) map[string]string {
 	rest := maps.Clone(variables)
 	delete(rest, name)
@@ -86,7 +87,8 @@ func load(t testing.TB, variables map[string]string, files ...string) *types.Pro
 	return project
 }
 
-// tryLoad reads the files as Docker Compose does, with these variables and nothing of the environment of whoever runs the tests.
+// tryLoad reads the files as Docker Compose does, with only these variables and not the environment of the test
+// process.
 func tryLoad(t testing.TB, variables map[string]string, files ...string) (*types.Project, error) {
 	t.Helper()
 	details := types.ConfigDetails{WorkingDir: root(t), Environment: variables}
@@ -96,7 +98,7 @@ func tryLoad(t testing.TB, variables map[string]string, files ...string) (*types
 	return loader.LoadWithContext(t.Context(), details)
 }
 
-// isJob says whether a service runs to its end: others wait for that.
+// isJob reports whether a service runs to completion, for which other services wait.
 func isJob(project *types.Project, name string) bool {
 	for _, service := range project.Services {
 		if service.DependsOn[name].Condition == types.ServiceConditionCompletedSuccessfully {

@@ -20,8 +20,8 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// call sends a request to the API, which must answer with this status, and returns the answer's body. A 503 is what the API answers on
-// a machine that is busy with other tests: then the request is repeated, as it asks.
+// call sends a request to the API, which must answer with this status, and returns the body. The API answers 503 on a
+// busy machine: the request is then repeated, as the API asks.
 func call(t *testing.T, method, address, body string, want int) []byte {
 	t.Helper()
 	var status int
@@ -30,7 +30,7 @@ func call(t *testing.T, method, address, body string, want int) []byte {
 	require.Eventually(t, func() bool {
 		status, answer, err = tryCall(method, address, body)
 		return err != nil || status != http.StatusServiceUnavailable
-	}, harness.Patience, 5*harness.Tick, "%s %s: still nobody answers", method, address)
+	}, harness.Patience, 5*harness.Tick, "%s %s: the API still answers 503", method, address)
 	require.NoError(t, err)
 	require.Equal(t, want, status, "%s %s: %s", method, address, answer)
 	return answer
@@ -53,7 +53,8 @@ func tryCall(method, address, body string) (status int, answer []byte, err error
 	return response.StatusCode, answer, err
 }
 
-// release stops a Deployment by a plan, and finds the task in the list, which is a query of visibility.
+// release stops a Deployment with a plan and finds the task in the list, which is a query of Temporal's visibility
+// store.
 func release(t *testing.T, stack harness.Stack, api, namespace string) {
 	t.Helper()
 	replicas := int32(2)
@@ -62,23 +63,27 @@ func release(t *testing.T, stack harness.Stack, api, namespace string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "order"},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "order:1"}}}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "order:1"}}}},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
-	service := fmt.Sprintf("workloads:\n- {namespace: %s, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: order}}\n", namespace)
+	service := fmt.Sprintf("workloads:\n- {namespace: %s, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: "+
+		"order}}\n", namespace)
 	call(t, http.MethodPut, api+"/api/v1/services/111", service, http.StatusCreated)
-	call(t, http.MethodPut, api+"/api/v1/plans/shop", "deployPlanItems:\n- {serviceId: 111, deployment: STOP}\n", http.StatusCreated)
+	call(t, http.MethodPut, api+"/api/v1/plans/shop", "deployPlanItems:\n- {serviceId: 111, deployment: STOP}\n",
+		http.StatusCreated)
 	var accepted struct{ ID string }
-	require.NoError(t, json.Unmarshal(call(t, http.MethodPost, api+"/api/v1/plans/shop/execute", "", http.StatusAccepted), &accepted))
+	require.NoError(t, json.Unmarshal(call(t, http.MethodPost, api+"/api/v1/plans/shop/execute", "",
+		http.StatusAccepted), &accepted))
 	task := accepted.ID
 	require.NotEmpty(t, task)
 	var seen struct{ State, Reason, FinishedAt string }
 	require.Eventually(t, func() bool {
 		_, answer, err := tryCall(http.MethodGet, api+"/api/v1/tasks/"+task, "")
 		return err == nil && json.Unmarshal(answer, &seen) == nil && seen.FinishedAt != ""
-	}, harness.Patience, 5*harness.Tick, "the task does not end")
+	}, harness.Patience, 5*harness.Tick, "the task did not end")
 	require.Equal(t, "Succeeded", seen.State, seen.Reason)
 	stopped, err := stack.Kube.AppsV1().Deployments(namespace).Get(t.Context(), "order", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -87,31 +92,34 @@ func release(t *testing.T, stack harness.Stack, api, namespace string) {
 	require.Eventually(t, func() bool {
 		status, list, err := tryCall(http.MethodGet, api+"/api/v1/tasks?state=Succeeded", "")
 		return err == nil && status == http.StatusOK && strings.Contains(string(list), `"`+task+`"`)
-	}, harness.Patience, 5*harness.Tick, "the task does not show up in the list")
+	}, harness.Patience, 5*harness.Tick, "the task is missing from the list")
 }
 
-// requireUI reads the namespaces through the Web UI, which has to ask the server for them.
-func (r *running) requireUI(t *testing.T) {
+// requireUI reads the namespaces through the Web UI, which queries the server for them.
+func (r *localStack) requireUI(t *testing.T) {
 	t.Helper()
 	ui := "http://127.0.0.1:" + r.ports["temporal-ui:8080"]
 	require.Contains(t, string(call(t, http.MethodGet, ui+"/api/v1/namespaces", "", http.StatusOK)), `"shop"`)
-	require.Contains(t, string(call(t, http.MethodGet, ui+"/api/v1/settings", "", http.StatusOK)), `"DefaultNamespace":"shop"`, "the UI opens where Slipway works")
+	require.Contains(t, string(call(t, http.MethodGet, ui+"/api/v1/settings", "", http.StatusOK)),
+		`"DefaultNamespace":"shop"`, "the UI must open Slipway's namespace")
 }
 
-// requireLittleLoad holds what the stack takes at rest against what the file gives it.
-func (r *running) requireLittleLoad(t *testing.T) {
+// requireLowLoad compares the stack's connections and memory when idle with the limits in the file.
+func (r *localStack) requireLowLoad(t *testing.T) {
 	t.Helper()
-	connections := r.database.query(t, "postgres", "SELECT count(*) FROM pg_stat_activity WHERE datname LIKE 'temporal%'")
+	connections := r.database.query(t, "postgres",
+		"SELECT count(*) FROM pg_stat_activity WHERE datname LIKE 'temporal%'")
 	most := r.database.query(t, "postgres", "SHOW max_connections")
 	require.Less(t, number(t, connections[0]), number(t, most[0]))
 	temporal := r.project.Services["temporal"].Environment
 	pools := 4 * (number(t, *temporal["SQL_MAX_CONNS"]) + number(t, *temporal["SQL_VIS_MAX_CONNS"]))
-	require.Less(t, pools, number(t, most[0])-10, "even full pools leave connections for the schema job and for a person")
+	require.Less(t, pools, number(t, most[0])-10, "full pools must leave connections for the schema job and an "+
+		"operator")
 	t.Logf("Temporal has %s of PostgreSQL's %s connections", connections[0], most[0])
 	for name, process := range r.processes {
 		used, limit := residentBytes(t, process.PID()), int64(r.project.Services[name].MemLimit)
 		t.Logf("%s: %d MiB of %d MiB", name, used>>20, limit>>20)
-		require.Less(t, used, limit*2/3, "%s has room to grow", name)
+		require.Less(t, used, limit*2/3, "%s must use less than two thirds of its memory limit", name)
 	}
 }
 

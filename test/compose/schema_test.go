@@ -15,7 +15,7 @@ import (
 	"slipway.io/slipway/test/programs"
 )
 
-// schemaJob is an empty PostgreSQL, and the file's job that sets its databases up.
+// schemaJob returns an empty PostgreSQL and the file's job that sets up its databases.
 func schemaJob(t *testing.T) (Database, *container) {
 	t.Helper()
 	project := load(t, example(t), composeFile)
@@ -27,8 +27,9 @@ func schemaJob(t *testing.T) (Database, *container) {
 	return database, job
 }
 
-// The job of the file sets up both databases on a real PostgreSQL, and changes nothing the second time.
-func TestLongSchema(t *testing.T) {
+// TestLongSchemaJob_SetsUpDatabasesOnce checks that the job sets up both databases on a real PostgreSQL, and changes
+// nothing the second time.
+func TestLongSchemaJob_SetsUpDatabasesOnce(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	database, job := schemaJob(t)
@@ -37,28 +38,32 @@ func TestLongSchema(t *testing.T) {
 	database.RequireSchema(t, "temporal", "temporal_visibility")
 	before := fingerprint(t, database)
 	job.runJob(t)
-	require.Equal(t, before, fingerprint(t, database), "a second `up` changes nothing")
+	require.Equal(t, before, fingerprint(t, database), "a second `up` must change nothing")
 }
 
 func requireNoSchema(t *testing.T, database Database) {
 	t.Helper()
-	require.NotContains(t, database.Query(t, "postgres", "SELECT datname FROM pg_database"), "temporal_visibility", "the test begins with nothing")
+	require.NotContains(t, database.Query(t, "postgres", "SELECT datname FROM pg_database"), "temporal_visibility",
+		"the database must be empty at first")
 }
 
-// fingerprint is every column of every table, and the log of the schema's updates.
+// fingerprint returns every column of every table, and the history of schema updates.
 func fingerprint(t *testing.T, database Database) []string {
 	t.Helper()
 	var all []string
 	for _, name := range []string{"temporal", "temporal_visibility"} {
-		all = append(all, database.Query(t, name, "SELECT table_name || '.' || column_name || ':' || udt_name FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1")...)
-		all = append(all, database.Query(t, name, "SELECT version_partition || '/' || year || '/' || month || '/' || new_version || '/' || old_version FROM schema_update_history ORDER BY update_time")...)
+		all = append(all, database.Query(t, name, "SELECT table_name || '.' || column_name || ':' || udt_name FROM "+
+			"information_schema.columns WHERE table_schema = 'public' ORDER BY 1")...)
+		all = append(all, database.Query(t, name, "SELECT version_partition || '/' || year || '/' || month || '/' || "+
+			"new_version || '/' || old_version FROM schema_update_history ORDER BY update_time")...)
 	}
 	require.NotEmpty(t, all)
 	return all
 }
 
-// A password that Temporal's configuration cannot carry is refused before anything is written.
-func TestPasswordsThatCannotBeUsed(t *testing.T) {
+// TestDatabasePassword_IsRefused_WhenUnsupported checks that a password which Temporal's configuration cannot contain
+// is refused before anything is written.
+func TestDatabasePassword_IsRefused_WhenUnsupported(t *testing.T) {
 	t.Parallel()
 	project := load(t, example(t), composeFile)
 	for password, want := range map[string]string{
@@ -76,16 +81,18 @@ func TestPasswordsThatCannotBeUsed(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(password), 0o600))
 		for _, service := range []string{"temporal-schema", "temporal"} {
 			job := newContainer(t, project.Services[service], project)
-			job.service.Command = types.ShellCommand{"sh", "-c", `echo "the password came through: $SQL_PASSWORD"; [ "$SQL_PASSWORD" = "$POSTGRES_PWD" ]`}
+			job.service.Command = types.ShellCommand{"sh", "-c",
+				`echo "the password came through: $SQL_PASSWORD"; [ "$SQL_PASSWORD" = "$POSTGRES_PWD" ]`}
 			job.secret(file)
 			out, err := job.command(context.Background()).CombinedOutput()
 			require.Contains(t, string(out), want, "%s with the password %q", service, password)
-			require.Equal(t, strings.HasPrefix(want, "the password"), err == nil, "%s with the password %q: %s", service, password, out)
+			require.Equal(t, strings.HasPrefix(want, "the password"), err == nil, "%s with the password %q: %s",
+				service, password, out)
 		}
 	}
 }
 
-func TestLongSchemaJobFailsWhenTheDatabaseIsAway(t *testing.T) {
+func TestLongSchemaJob_Fails_WhenDatabaseUnreachable(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	project := load(t, example(t), composeFile)
@@ -98,24 +105,28 @@ func TestLongSchemaJobFailsWhenTheDatabaseIsAway(t *testing.T) {
 	job.path = programs.Folder(t, "compose")
 	out, err := job.command(t.Context()).CombinedOutput()
 	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit, "a failed job must not look like one that is done")
+	require.ErrorAs(t, err, &exit, "a failed job must exit with an error")
 	require.Contains(t, string(out), "connection refused")
 }
 
-// Databases of an earlier Temporal are brought to the schema of this version by the job that runs before the server, with what they hold.
-func TestLongSchemaOfAnEarlierTemporal(t *testing.T) {
+// TestLongSchemaJob_UpgradesEarlierSchema checks that the job, which runs before the server, upgrades an earlier
+// Temporal's databases and keeps their data.
+func TestLongSchemaJob_UpgradesEarlierSchema(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	database, job := schemaJob(t)
 	const earlier = "1.9"
 	before := *job
-	before.service.Command = types.ShellCommand{"sh", "-c", `temporal-sql-tool --database temporal create-database && temporal-sql-tool --database temporal setup-schema --version 0.0 &&
+	before.service.Command = types.ShellCommand{"sh", "-c",
+		`temporal-sql-tool --database temporal create-database && temporal-sql-tool --database temporal setup-schema --version 0.0 &&
 		temporal-sql-tool --database temporal update-schema --schema-name postgresql/v12/temporal --version ` + earlier}
 	before.runJob(t)
 	require.Equal(t, []string{earlier}, database.Query(t, "temporal", "SELECT curr_version FROM schema_version"))
-	database.Query(t, "temporal", "INSERT INTO cluster_membership (membership_partition, host_id, rpc_address, rpc_port, role, session_start, last_heartbeat, record_expiry) "+
+	database.Query(t, "temporal", "INSERT INTO cluster_membership (membership_partition, host_id, rpc_address, "+
+		"rpc_port, role, session_start, last_heartbeat, record_expiry) "+
 		"VALUES (0, 'abc', 'earlier', 1, 1, now(), now(), now())")
 	job.runJob(t)
 	database.RequireSchema(t, "temporal", "temporal_visibility")
-	require.Equal(t, []string{"earlier"}, database.Query(t, "temporal", "SELECT rpc_address FROM cluster_membership"), "what it holds stays")
+	require.Equal(t, []string{"earlier"}, database.Query(t, "temporal", "SELECT rpc_address FROM cluster_membership"),
+		"the data must stay")
 }

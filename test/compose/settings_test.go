@@ -17,15 +17,15 @@ import (
 	"slipway.io/slipway/cli/settings"
 )
 
-// binaryInImage is where the image has the program.
+// binaryInImage is the path of the program in the image.
 const binaryInImage = "/usr/bin/slipway"
 
 var slipwayServices = map[string]settings.Group{"slipway-server": settings.Server, "slipway-worker": settings.Worker}
 
-// What the file sets is what the process runs with: known by name, a sound value, and taken by that command. It changes the environment
-// of the test's own process, so it does not run beside others.
-func TestSlipwaySettings(t *testing.T) {
-	for arrangement, files := range arrangements {
+// TestSlipwaySettings_TakeEffect checks that each SLIPWAY_ variable in the file is a valid setting of its command and
+// takes effect. It changes the environment of the test process, so it does not run in parallel.
+func TestSlipwaySettings_TakeEffect(t *testing.T) {
+	for arrangement, files := range setups {
 		project := load(t, example(t), files...)
 		for name, group := range slipwayServices {
 			t.Run(arrangement+"/"+name, func(t *testing.T) {
@@ -47,56 +47,64 @@ func requireSettings(t *testing.T, group settings.Group, service types.ServiceCo
 	settings.Register(flags, group)
 	_, provenance, err := settings.Load(flags)
 	require.NoError(t, err)
-	heeded := map[string]string{}
+	effective := map[string]string{}
 	for _, entry := range provenance.Entries {
 		if entry.Source.String() == "env "+entry.Env {
-			heeded[entry.Env] = entry.Value
+			effective[entry.Env] = entry.Value
 		}
 	}
 	for variable, value := range service.Environment {
 		if strings.HasPrefix(variable, "SLIPWAY_") && *value != "" {
-			require.Equal(t, *value, heeded[variable], "`slipway %s` has no setting %s", group, variable)
+			require.Equal(t, *value, effective[variable], "`slipway %s` has no setting %s", group, variable)
 		}
 	}
 }
 
-// A setting with an address of a container's own would be out of reach, so these must be set.
-func TestSlipwaySettingsThatAContainerNeeds(t *testing.T) {
+// TestSlipwaySettings_RequiredInContainersAreSet checks settings whose defaults are local addresses, which would be
+// unreachable from other containers.
+func TestSlipwaySettings_RequiredInContainersAreSet(t *testing.T) {
 	t.Parallel()
-	inEveryArrangement(t, func(t *testing.T, project *types.Project) {
+	forEachSetup(t, func(t *testing.T, project *types.Project) {
 		for name, needs := range map[string][]string{
-			"slipway-server": {"SLIPWAY_LISTEN", "SLIPWAY_TEMPORAL_ADDRESS", "SLIPWAY_KUBECONFIG", "SLIPWAY_TEMPORAL_UI", "SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE"},
-			"slipway-worker": {"SLIPWAY_METRICS_LISTEN", "SLIPWAY_TEMPORAL_ADDRESS", "SLIPWAY_KUBECONFIG", "SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE"},
+			"slipway-server": {"SLIPWAY_LISTEN", "SLIPWAY_TEMPORAL_ADDRESS", "SLIPWAY_KUBECONFIG",
+				"SLIPWAY_TEMPORAL_UI", "SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE"},
+			"slipway-worker": {"SLIPWAY_METRICS_LISTEN", "SLIPWAY_TEMPORAL_ADDRESS", "SLIPWAY_KUBECONFIG",
+				"SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE"},
 		} {
 			for _, variable := range needs {
 				require.NotNil(t, project.Services[name].Environment[variable], "%s needs %s", name, variable)
 			}
 		}
 		server, worker := project.Services["slipway-server"].Environment, project.Services["slipway-worker"].Environment
-		for _, variable := range []string{"SLIPWAY_TEMPORAL_ADDRESS", "SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE", "SLIPWAY_KUBECONFIG", "SLIPWAY_CONTEXT"} {
-			require.Equal(t, *server[variable], *worker[variable], "server and worker work on the same %s", variable)
+		for _, variable := range []string{"SLIPWAY_TEMPORAL_ADDRESS", "SLIPWAY_TEMPORAL_NAMESPACE", "SLIPWAY_NAMESPACE",
+			"SLIPWAY_KUBECONFIG", "SLIPWAY_CONTEXT"} {
+			require.Equal(t, *server[variable], *worker[variable], "server and worker must have the same %s", variable)
 		}
-		require.Equal(t, *server["SLIPWAY_TEMPORAL_NAMESPACE"], *project.Services["temporal-namespace"].Environment["TEMPORAL_NAMESPACE"],
-			"the namespace that is created is the one that is used")
+		require.Equal(t, *server["SLIPWAY_TEMPORAL_NAMESPACE"],
+			*project.Services["temporal-namespace"].Environment["TEMPORAL_NAMESPACE"],
+			"the created namespace must be the used one")
 		ui := project.Services["temporal-ui"].Ports[0]
-		require.Equal(t, "http://127.0.0.1:"+ui.Published, *server["SLIPWAY_TEMPORAL_UI"], "links lead to where the UI is published")
+		require.Equal(t, "http://127.0.0.1:"+ui.Published, *server["SLIPWAY_TEMPORAL_UI"],
+			"links must lead to the published UI")
 	})
 }
 
 func TestKubeconfigIsMountedWhereItIsRead(t *testing.T) {
 	t.Parallel()
-	inEveryArrangement(t, func(t *testing.T, project *types.Project) {
+	forEachSetup(t, func(t *testing.T, project *types.Project) {
 		for name := range slipwayServices {
 			service := project.Services[name]
 			require.Equal(t, *service.Environment["SLIPWAY_KUBECONFIG"], service.Volumes[0].Target, name)
-			require.Equal(t, filepath.Join(root(t), "kubeconfig"), service.Volumes[0].Source, "%s: a relative path begins where the file is", name)
+			require.Equal(t, filepath.Join(root(t), "kubeconfig"), service.Volumes[0].Source,
+				"%s: a relative path must be relative to the file", name)
 			require.True(t, service.Volumes[0].ReadOnly, name)
 		}
-		require.Len(t, project.Services["slipway-worker"].Volumes, 1, "a worker serves no API and needs no token")
+		require.Len(t, project.Services["slipway-worker"].Volumes, 1,
+			"a worker serves no API and must not get the token")
 	})
 }
 
-// binary is slipway as `make test` has built it.
+// binary returns the path of slipway as built by `make test`.
 func binary(t testing.TB) string {
 	t.Helper()
 	folder := os.Getenv("SLIPWAY_TEST_BIN")
@@ -106,17 +114,18 @@ func binary(t testing.TB) string {
 	return filepath.Join(folder, "slipway")
 }
 
-// What listens on every address of a container can be reached by whatever is in its network.
-func TestTheAPIAsksForAToken(t *testing.T) {
+// TestAPI_RequiresToken: the server listens on every address of its container, so it must require a token.
+func TestAPI_RequiresToken(t *testing.T) {
 	t.Parallel()
-	inEveryArrangement(t, func(t *testing.T, project *types.Project) {
+	forEachSetup(t, func(t *testing.T, project *types.Project) {
 		server := project.Services["slipway-server"]
 		require.Len(t, server.Volumes, 2)
 		token := server.Volumes[1]
-		require.Equal(t, *server.Environment["SLIPWAY_API_TOKEN_FILE"], token.Target, "the token is mounted where it is read")
+		require.Equal(t, *server.Environment["SLIPWAY_API_TOKEN_FILE"], token.Target,
+			"the token must be mounted where it is read")
 		require.Equal(t, filepath.Join(root(t), "api-token"), token.Source)
 		require.True(t, token.ReadOnly)
-		require.False(t, bool(token.Bind.CreateHostPath), "a missing file is an error, not a folder")
+		require.False(t, bool(token.Bind.CreateHostPath), "a missing file must be an error, not create a folder")
 	})
 }
 
@@ -126,27 +135,31 @@ func TestCommandsExist(t *testing.T) {
 	for name, group := range slipwayServices {
 		help, err := exec.Command(slipway, string(group), "--help").CombinedOutput()
 		require.NoError(t, err, "%s", help)
-		require.Contains(t, string(help), "\n  slipway "+string(group)+" [flags]", "%s runs a command that exists", name)
+		require.Contains(t, string(help), "\n  slipway "+string(group)+" [flags]", "%s must run an existing command",
+			name)
 	}
 }
 
-// The health checks of Slipway's containers, run for real against a process that is ready and one that is not.
+// TestSlipwayHealthChecks runs the health checks of Slipway's containers against a process that is ready and one that
+// is not.
 func TestSlipwayHealthChecks(t *testing.T) {
 	t.Parallel()
 	slipway := binary(t)
-	inEveryArrangement(t, func(t *testing.T, project *types.Project) {
+	forEachSetup(t, func(t *testing.T, project *types.Project) {
 		for name := range slipwayServices {
 			service := project.Services[name]
 			check := []string(service.HealthCheck.Test)
 			require.Equal(t, []string{"CMD", binaryInImage, "healthcheck"}, check[:3], name)
 			require.Len(t, check, 4, name)
-			asked, err := url.Parse(check[3])
+			address, err := url.Parse(check[3])
 			require.NoError(t, err)
-			require.Equal(t, listenPort(t, service), asked.Port(), "%s asks where the process listens", name)
-			require.Equal(t, "/readyz", asked.Path)
+			require.Equal(t, listenPort(t, service), address.Port(),
+				"%s must check the port on which the process listens", name)
+			require.Equal(t, "/readyz", address.Path)
 
 			for status, ends := range map[int]int{http.StatusOK: 0, http.StatusServiceUnavailable: 1} {
-				require.Equal(t, ends, healthcheckExit(t, slipway, check[2], asked.Path, status), "%s: exit code when /readyz answers %d", name, status)
+				require.Equal(t, ends, healthcheckExit(t, slipway, check[2], address.Path, status),
+					"%s: exit code when /readyz answers %d", name, status)
 			}
 		}
 	})

@@ -12,9 +12,9 @@ import (
 	"slipway.io/slipway/test/programs"
 )
 
-// The whole stack: each service is started when what it waits for is there and no earlier, with the file's own commands, environments
-// and health checks. It then carries out a release, with Temporal on PostgreSQL.
-func TestLongTheStackReleases(t *testing.T) {
+// TestLongComposeStack_RunsRelease starts each service as soon as its dependencies allow, with the file's own commands,
+// environments and health checks, and then carries out a release, with Temporal on PostgreSQL.
+func TestLongComposeStack_RunsRelease(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	stack := harness.SharedStack(t)
@@ -24,7 +24,8 @@ func TestLongTheStackReleases(t *testing.T) {
 	variables["TEMPORAL_NAMESPACE"] = "shop"
 	variables["SLIPWAY_API_TOKEN_FILE"] = filepath.Join(t.TempDir(), "api-token")
 	require.NoError(t, os.WriteFile(variables["SLIPWAY_API_TOKEN_FILE"], []byte(sampleToken), 0o600))
-	r := &running{project: load(t, variables, composeFile), containers: map[string]*container{}, processes: map[string]*harness.Process{}, ports: map[string]string{}}
+	r := &localStack{project: load(t, variables, composeFile), containers: map[string]*container{},
+		processes: map[string]*harness.Process{}, ports: map[string]string{}}
 	bin, apps := programs.Folder(t, "compose"), stack.Namespace(t, "apps")
 	r.build(t, bin, stack.Binary("slipway"))
 
@@ -42,7 +43,7 @@ func TestLongTheStackReleases(t *testing.T) {
 		}
 	}
 	r.database.requireSchema(t, "temporal", "temporal_visibility")
-	r.requireLittleLoad(t)
+	r.requireLowLoad(t)
 	r.requireUI(t)
 
 	for name := range r.project.Services {
@@ -53,36 +54,40 @@ func TestLongTheStackReleases(t *testing.T) {
 	release(t, stack, "http://127.0.0.1:"+r.ports["slipway-server:8080"], apps)
 
 	r.database.stop()
-	require.Eventually(t, func() bool { return !r.containers["temporal"].healthy() }, harness.Patience, 5*harness.Tick, "Temporal without its database is not healthy")
+	require.Eventually(t, func() bool {
+		return !r.containers["temporal"].healthy()
+	}, harness.Patience, 5*harness.Tick, "Temporal must be unhealthy without its database")
 }
 
-// build makes a container of each service: what differs here from there is in this function and the ones below, and nowhere else.
-func (r *running) build(t *testing.T, bin, slipway string) {
+// build creates the container of each service. This function and those below contain all differences from the file.
+func (r *localStack) build(t *testing.T, bin, slipway string) {
 	t.Helper()
 	r.buildTemporal(t, bin)
 	r.buildUI(t)
 	r.buildSlipway(t, slipway)
 }
 
-func (r *running) buildUI(t *testing.T) {
+func (r *localStack) buildUI(t *testing.T) {
 	t.Helper()
 	c := r.containers["temporal-ui"]
-	// As the image's start script has it, in the folder that the image has.
-	c.before = []string{filepath.Join(c.path, "temporal-ui-server"), "--root", moduleFolder(t, "github.com/temporalio/ui-server/v2"), "--env", "docker", "start"}
+	// The command of the image's start script, with the folder of the image.
+	c.prefix = []string{filepath.Join(c.path, "temporal-ui-server"), "--root",
+		moduleFolder(t, "github.com/temporalio/ui-server/v2"), "--env", "docker", "start"}
 	c.replace("temporal:7233", "127.0.0.1:"+r.port(t, "temporal:7233"), "TEMPORAL_ADDRESS")
 	c.replace("8080", r.port(t, "temporal-ui:8080"), "TEMPORAL_UI_PORT")
 	c.checks["127.0.0.1:8080"] = "127.0.0.1:" + r.port(t, "temporal-ui:8080")
 }
 
-func (r *running) buildSlipway(t *testing.T, slipway string) {
+func (r *localStack) buildSlipway(t *testing.T, slipway string) {
 	t.Helper()
 	for _, variable := range []string{"SLIPWAY_KUSCIA_LISTEN", "SLIPWAY_KUSCIA_GRPC_LISTEN"} {
 		r.containers["slipway-server"].add(variable, "127.0.0.1:0")
 	}
-	listens := map[string][2]string{"slipway-server": {"SLIPWAY_LISTEN", "8080"}, "slipway-worker": {"SLIPWAY_METRICS_LISTEN", "9090"}}
+	listens := map[string][2]string{"slipway-server": {"SLIPWAY_LISTEN", "8080"},
+		"slipway-worker": {"SLIPWAY_METRICS_LISTEN", "9090"}}
 	for name, listen := range listens {
 		c := r.containers[name]
-		c.before = []string{slipway}
+		c.prefix = []string{slipway}
 		c.paths[binaryInImage] = slipway
 		c.replace("temporal:7233", "127.0.0.1:"+r.port(t, "temporal:7233"), "SLIPWAY_TEMPORAL_ADDRESS")
 		c.replace("0.0.0.0:"+listen[1], "127.0.0.1:"+r.port(t, name+":"+listen[1]), listen[0])

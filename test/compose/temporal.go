@@ -14,21 +14,22 @@ import (
 	"slipway.io/slipway/test/programs"
 )
 
-// Temporal is that of the compose file, on PostgreSQL, for tests of what engines do on it. Workloads are those of the shared stack.
+// Temporal is the Temporal server of the compose file, on PostgreSQL, for tests of engines. Workloads run on the shared
+// stack.
 type Temporal struct {
 	harness.Stack
 	t *testing.T
-	r *running
+	r *localStack
 }
 
-// StartTemporal starts one that ends with the test.
+// StartTemporal starts a server that ends with the test.
 func StartTemporal(t *testing.T) *Temporal { return startTemporal(t, "") }
 
-// StartTemporalOnSmallDisk is StartTemporal with a database whose disk is so large, in MiB.
+// StartTemporalOnSmallDisk is StartTemporal with a database on a disk of this size, in MiB.
 func StartTemporalOnSmallDisk(t *testing.T, size int) *Temporal {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("a small disk is mounted, which takes root: run the tests as root")
+		t.Skip("mounting a small disk needs root: run the tests as root")
 	}
 	folder, err := os.MkdirTemp("", "slipway-disk-")
 	require.NoError(t, err)
@@ -40,56 +41,58 @@ func StartTemporalOnSmallDisk(t *testing.T, size int) *Temporal {
 	return startTemporal(t, folder)
 }
 
-// startTemporal keeps the database in a folder; in one of its own without.
+// startTemporal starts a server with its database in this folder; "" means a new one.
 func startTemporal(t *testing.T, folder string) *Temporal {
 	t.Helper()
 	x := &Temporal{Stack: harness.SharedStack(t), t: t}
-	x.r = &running{project: load(t, example(t), composeFile), folder: folder,
+	x.r = &localStack{project: load(t, example(t), composeFile), folder: folder,
 		containers: map[string]*container{}, processes: map[string]*harness.Process{}, ports: map[string]string{}}
 	x.r.buildTemporal(t, programs.Folder(t, "compose"))
 	for _, name := range startOrder(t, x.r.project) {
-		if x.isOfTemporal(name) {
+		if x.isTemporalService(name) {
 			x.r.start(t, name)
 			if !isJob(x.r.project, name) {
 				x.r.waitHealthy(t, name)
 			}
 		}
 	}
-	x.TemporalAddress, x.TemporalUI, x.KeepsBuilds = "127.0.0.1:"+x.r.port(t, "temporal:7233"), "http://127.0.0.1:1", true
+	x.TemporalAddress, x.TemporalUI, x.KeepsBuilds = "127.0.0.1:"+x.r.port(t, "temporal:7233"), "http://127.0.0.1:1",
+		true
 	return x
 }
 
-func (x *Temporal) isOfTemporal(service string) bool {
-	return service == "postgresql" || service == "temporal" || service == "temporal-schema" || service == "temporal-namespace"
+func (x *Temporal) isTemporalService(service string) bool {
+	return service == "postgresql" || service == "temporal" || service == "temporal-schema" ||
+		service == "temporal-namespace"
 }
 
-// StopDatabase ends PostgreSQL as a crash does.
+// StopDatabase stops PostgreSQL immediately, like a crash.
 func (x *Temporal) StopDatabase() { x.r.database.stop() }
 
-// StartDatabase starts it with its data, unless it runs.
+// StartDatabase starts PostgreSQL with its data, unless it runs.
 func (x *Temporal) StartDatabase() {
 	x.t.Helper()
-	if !x.r.database.answers(x.t, x.r.project.Services["postgresql"].HealthCheck.Test[1:]) {
+	if !x.r.database.isReady(x.t, x.r.project.Services["postgresql"].HealthCheck.Test[1:]) {
 		x.r.database.stop()
 		x.r.database.start(x.t)
 	}
 	x.r.waitHealthy(x.t, "postgresql")
 }
 
-// KillServer ends the Temporal server as a crash does.
+// KillServer kills the Temporal server, like a crash.
 func (x *Temporal) KillServer() { x.r.processes["temporal"].Kill() }
 
-// StartServer starts it again, as the compose file has Docker do.
+// StartServer starts the Temporal server again, as Docker does by the compose file.
 func (x *Temporal) StartServer() {
 	x.t.Helper()
 	x.r.start(x.t, "temporal")
 	x.r.waitHealthy(x.t, "temporal")
 }
 
-// databases are those of Temporal.
+// databases are the databases of Temporal.
 var databases = []string{"temporal", "temporal_visibility"}
 
-// Dump writes both databases to files of a folder, as docs/operations.md says.
+// Dump writes both databases to files in a folder, with the commands of docs/operations.md.
 func (x *Temporal) Dump(folder string) {
 	x.t.Helper()
 	for _, name := range databases {
@@ -97,7 +100,7 @@ func (x *Temporal) Dump(folder string) {
 	}
 }
 
-// Restore has both databases be what they were at the dump. The Temporal server must not run meanwhile.
+// Restore restores both databases from a dump. The Temporal server must not run meanwhile.
 func (x *Temporal) Restore(folder string) {
 	x.t.Helper()
 	for _, name := range databases {
@@ -108,13 +111,14 @@ func (x *Temporal) Restore(folder string) {
 func (x *Temporal) client(program string, args ...string) {
 	x.t.Helper()
 	d := x.r.database
-	command := exec.Command(filepath.Join(d.bin, program), append([]string{"--host=" + d.host, "--port=" + d.port, "--username=" + d.user}, args...)...)
+	command := exec.Command(filepath.Join(d.bin, program),
+		append([]string{"--host=" + d.host, "--port=" + d.port, "--username=" + d.user}, args...)...)
 	command.Env = append(os.Environ(), "PGPASSWORD="+d.password)
 	out, err := command.CombinedOutput()
 	require.NoError(x.t, err, "%s: %s", program, out)
 }
 
-// FillDisk takes what is left of the database's disk, and returns what gives it back.
+// FillDisk fills the database's disk and returns a function that frees the space.
 func (x *Temporal) FillDisk() (free func()) {
 	x.t.Helper()
 	name := filepath.Join(x.r.database.folder, "filled")

@@ -1,4 +1,4 @@
-// Package definitions installs custom resource definitions that tests need.
+// Package definitions installs the custom resource definitions that tests need.
 package definitions
 
 import (
@@ -15,18 +15,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// patience is how long a test waits for the API server to serve a new resource.
+// patience is the timeout for the API server to serve a new resource.
 const patience = time.Minute
 
 var (
 	installing sync.Mutex
-	// installed has the addresses and names of what this process has seen served: the API server compiles the rules of a definition even to say that it is there.
+	// installed holds the address and name of each set that this process has seen served: even a Create that fails with
+	// AlreadyExists makes the API server compile the rules of a definition.
 	installed = map[string]bool{}
 )
 
-// Install sees to it that the API server serves what the definitions define, a set under a name. They stay when the test is over. Several tests may
-// install the same at once.
-func Install(t testing.TB, config *rest.Config, set string, read func(t testing.TB) []*apiextensionsv1.CustomResourceDefinition) {
+// Install makes the API server serve a named set of definitions. They stay after the test. Several tests may install
+// the same set at once.
+func Install(t testing.TB, config *rest.Config, set string,
+	read func(t testing.TB) []*apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	installing.Lock()
 	defer installing.Unlock()

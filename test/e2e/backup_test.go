@@ -17,21 +17,21 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// What the home cluster keeps is dumped, lost and restored by the commands of docs/operations.md, while a canary waits: it goes on. Catalogue, plans, records
-// and servings are as they were, and can be released again.
-func TestLongHomeClusterIsRestored(t *testing.T) {
+// The home cluster's state is dumped, deleted and restored by the commands of docs/operations.md while a canary waits.
+// The canary continues; the catalogue, plans, records and servings are restored and can be released again.
+func TestLongWaitingCanary_Continues_AfterHomeClusterRestore(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	p := harness.NewPrivateStack(t) // the commands are about all namespaces
-	e := harness.Start(t, harness.Options{Stack: &p.Stack, Apart: true})
-	u := unite(t, e)
+	p := harness.NewPrivateStack(t) // the commands cover all namespaces
+	e := harness.Start(t, harness.Options{Stack: &p.Stack, SeparateWorker: true})
+	u := newTwoParties(t, e)
 	u.create("score", serving.Policy{})
 	u.WaitServing("score", "Available", harness.ServingAvailable)
 	u.update("score", u.better, u.better)
 	u.WaitServing("score", "the update", harness.ServingAvailable)
-	r := place(t, e, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
+	r := prepareUnobserved(t, e, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
 	r.StartRollout(r.rollout)
-	gate := r.WaitRest(r.rollout.Name, 1).WaitingFor.Gate
+	gate := r.WaitForApproval(r.rollout.Name, 1).WaitingFor.Gate
 	e.Deployment("web", 1, nil)
 	e.WaitReadyPods("web", 1)
 	e.PutService("1", "", "Deployment/web")
@@ -44,7 +44,7 @@ func TestLongHomeClusterIsRestored(t *testing.T) {
 	for _, process := range e.Processes {
 		require.NoError(t, process.Stop())
 	}
-	b.lose()
+	b.deleteHomeState()
 	b.run(b.commands("kubectl apply --server-side"))
 	for _, party := range []string{u.alice, u.bob} {
 		b.run(strings.ReplaceAll(b.commands("kubectl -n NAMESPACE delete"), "NAMESPACE", party))
@@ -54,12 +54,12 @@ func TestLongHomeClusterIsRestored(t *testing.T) {
 	e.Worker(o)
 	e.WaitReady()
 
-	require.Equal(t, plan.TaskSucceeded, e.Task(task).State, "records are there")
+	require.Equal(t, plan.TaskSucceeded, e.Task(task).State, "records are restored")
 	e.WaitTask(e.Execute("restart"), plan.TaskSucceeded)
-	status := r.WaitRest(r.rollout.Name, 1)
+	status := r.WaitForApproval(r.rollout.Name, 1)
 	require.Equal(t, gate, status.WaitingFor.Gate)
 	for step := 1; step < len(r.rollout.Strategy.Steps); step++ {
-		r.Approve(r.rollout.Name, r.WaitRest(r.rollout.Name, step))
+		r.Approve(r.rollout.Name, r.WaitForApproval(r.rollout.Name, step))
 	}
 	r.WaitPhase(r.rollout.Name, rollout.PhaseHealthy)
 	u.WaitServing("score", "Available", harness.ServingAvailable)
@@ -71,14 +71,15 @@ func TestLongHomeClusterIsRestored(t *testing.T) {
 	require.Eventually(t, func() bool { return u.Serving(u.Home, "score") == nil }, harness.Patience, harness.Tick)
 }
 
-// backup runs commands of the documentation.
+// backup runs commands from the documentation.
 type backup struct {
 	t      *testing.T
 	e      *harness.Engine
 	folder string
 }
 
-// commands are those of docs/operations.md that begin so, up to the end of their block, for the engine of the test.
+// commands returns the code block of docs/operations.md that starts with first, with the namespaces of the test's
+// engine.
 func (b backup) commands(first string) string {
 	b.t.Helper()
 	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "docs/operations.md"))
@@ -98,8 +99,8 @@ func (b backup) run(commands string) {
 	require.NoError(b.t, err, "%s\n%s", commands, out)
 }
 
-// lose deletes what the home cluster keeps, as nobody but a disaster can.
-func (b backup) lose() {
+// deleteHomeState deletes everything that the engine stores in the home cluster.
+func (b backup) deleteHomeState() {
 	b.run(strings.ReplaceAll(`
 kubectl -n HOME patch kusciadeployment score --type merge -p '{"metadata":{"finalizers":null}}'
 kubectl -n HOME delete releaseservices.slipway.io,deployplans.slipway.io,parties.slipway.io,releaserecords.slipway.io,kusciadeployments.kuscia.secretflow --all

@@ -17,28 +17,31 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// A person pauses and resumes a task from the Temporal UI, in a real browser, with nothing but its page.
-func TestLongTemporalUI(t *testing.T) {
+// A user pauses and resumes a task in the Temporal UI, in a real browser, without any other client.
+func TestLongTask_IsPausedAndResumed_InTemporalUI(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
 	e.Deployment("slow", 2, func(d *appsv1.Deployment) {
-		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/behaviour": "slow", "dev.slipway.io/ready-after": "20s"}
+		d.Spec.Template.Annotations = map[string]string{"dev.slipway.io/behaviour": "slow",
+			"dev.slipway.io/ready-after": "20s"}
 	})
 	e.Deployment("later", 1, nil)
 	e.WaitReadyPods("slow", 2)
 	e.WaitReadyPods("later", 1)
 	e.PutService("seen-1", "displayName: slow one\n", "Deployment/slow")
 	e.PutService("seen-2", "", "Deployment/later")
-	e.PutPlan("seen", "comment: seen in a browser\ndeployPlanItems:\n- {serviceId: seen-1, priority: 2, deployment: RESTART, containerExecMethod: SEQUENTIAL}\n- {serviceId: seen-2, priority: 1, deployment: RESTART}\n")
+	e.PutPlan("seen", "comment: seen in a browser\ndeployPlanItems:\n- {serviceId: seen-1, priority: 2, deployment: "+
+		"RESTART, containerExecMethod: SEQUENTIAL}\n- {serviceId: seen-2, priority: 1, deployment: RESTART}\n")
 	id := e.Execute("seen")
 	task := e.WaitTask(id, plan.TaskRunning)
 	b := openBrowser(t)
 
 	b.visit(task.Workflow.URL)
-	// The page's Markdown is drawn in frames.
-	b.until("read what it is doing and how to pause it", `[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("wave 1 of 2") && s.includes("slipway task pause"); })`)
-	b.shoot("details.png")
+	// The page renders Markdown in iframes.
+	b.waitUntil("read the current details and how to pause the task",
+		`[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("wave 1 of 2") && s.includes("slipway task pause"); })`)
+	b.screenshot("details.png")
 
 	b.visit(task.Workflow.URL)
 	b.sendSignal("pause", []string{"approve", "pause", "resume", "stop"})
@@ -47,7 +50,7 @@ func TestLongTemporalUI(t *testing.T) {
 	require.Equal(t, "temporal", paused.History[0].Via)
 
 	b.visit(task.Workflow.URL)
-	b.shoot("paused.png")
+	b.screenshot("paused.png")
 	b.sendSignal("resume", nil)
 	require.Equal(t, plan.TaskSucceeded, e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed).State)
 }
@@ -64,7 +67,8 @@ func openBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Skip("needs Debian's chromium: deploy/dev/install-debian.sh installs it")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1500, 1100),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.WindowSize(1500, 1100),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
 	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
@@ -79,8 +83,8 @@ func (b *browser) visit(url string) {
 	require.NoError(b.t, chromedp.Do(b.ctx, chromedp.Navigate(url)))
 }
 
-// until evaluates a script until it answers true.
-func (b *browser) until(what, script string) {
+// waitUntil evaluates a script until it returns true.
+func (b *browser) waitUntil(what, script string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, browserPatience)
 	defer cancel()
@@ -89,8 +93,8 @@ func (b *browser) until(what, script string) {
 		if err == nil {
 			return
 		}
-		if ctx.Err() != nil { // before that, the page may have been in the middle of loading
-			b.shoot("failed.png")
+		if ctx.Err() != nil { // earlier errors may come from a page that is still loading
+			b.screenshot("failed.png")
 			require.NoError(b.t, err, what)
 		}
 	}
@@ -98,17 +102,20 @@ func (b *browser) until(what, script string) {
 
 const browserPatience = 30 * time.Second
 
-// visible finds elements that a person can see, by selector and exact text.
+// visible defines a JavaScript function that finds a visible element by selector and exact text.
 const visible = `const visible = (selector, text) => [...document.querySelectorAll(selector)].find(e => e.textContent.trim() === text && e.getClientRects().length > 0);`
 
-// click presses what a person would find by its text.
+// click clicks the visible element with this text.
 func (b *browser) click(selector, text string) {
 	b.t.Helper()
-	b.until("click "+text, fmt.Sprintf(`(() => { %s const e = visible(%q, %q); if (!e || e.disabled) return false; e.click(); return true; })()`, visible, selector, text))
+	b.waitUntil("click "+text,
+		fmt.Sprintf(
+			`(() => { %s const e = visible(%q, %q); if (!e || e.disabled) return false; e.click(); return true; })()`,
+			visible, selector, text))
 }
 
-// shoot keeps a picture of the page in the folder that SLIPWAY_TEST_PICTURES names.
-func (b *browser) shoot(name string) {
+// screenshot saves a picture and the HTML of the page in the folder named by SLIPWAY_TEST_PICTURES.
+func (b *browser) screenshot(name string) {
 	dir := os.Getenv("SLIPWAY_TEST_PICTURES")
 	if dir == "" {
 		return
@@ -121,27 +128,32 @@ func (b *browser) shoot(name string) {
 	}
 }
 
-// sendSignal does what a person does: More Actions, Send a Signal, choose it from the menu, submit with an empty payload.
-// menu are signals that the menu has to list, each with a description.
+// sendSignal sends a signal as a user does: More Actions, Send a Signal, choose it from the menu, submit with an empty
+// payload. menu lists signals that the menu must show, each with a description.
 func (b *browser) sendSignal(name string, menu []string) {
 	b.t.Helper()
-	b.until("see a running workflow", `document.body.innerText.includes("Request Cancellation")`)
-	b.shoot("page-" + name + ".png")
+	b.waitUntil("see a running workflow", `document.body.innerText.includes("Request Cancellation")`)
+	b.screenshot("page-" + name + ".png")
 	b.click("button", "More Actions")
-	b.shoot("menu-" + name + ".png")
+	b.screenshot("menu-" + name + ".png")
 	b.click("[role=menuitem]", "Send a Signal")
-	b.shoot("modal-" + name + ".png")
-	// The page has each dialog more than once; one of them is open.
+	b.screenshot("modal-" + name + ".png")
+	// The page contains each dialog more than once; only one is open.
 	in := func(script string, args ...any) string {
-		return fmt.Sprintf(`(() => { const d = document.querySelector("dialog[open]"); if (!d) return false; `+script+` })()`, args...)
+		return fmt.Sprintf(`(() => { const d = document.querySelector("dialog[open]"); if (!d) return false; `+script+
+			` })()`, args...)
 	}
 	option := `const o = [...d.querySelectorAll("[role=option]")].find(e => e.innerText.trim().startsWith(%q)); `
-	b.until("open the list of signals", in(`d.querySelector("[data-testid=signal-select-button]").click(); return true;`))
+	b.waitUntil("open the list of signals",
+		in(`d.querySelector("[data-testid=signal-select-button]").click(); return true;`))
 	for _, choice := range menu {
-		b.until("see "+choice+" in the menu with a description", in(option+`return o && o.innerText.trim().length > %d;`, choice, len(choice)+20))
+		b.waitUntil("see "+choice+" in the menu with a description",
+			in(option+`return o && o.innerText.trim().length > %d;`, choice, len(choice)+20))
 	}
-	b.until("choose "+name, in(option+`if (!o) return false; o.click(); return true;`, name))
-	b.until("see "+name+" chosen", in(`return d.querySelector("[data-testid=signal-select-button] input").value === %q;`, name))
-	b.shoot("chosen-" + name + ".png")
-	b.until("submit", in(`const e = d.querySelector("[data-testid=confirm-modal-button]"); if (e.disabled) return false; e.click(); return true;`))
+	b.waitUntil("choose "+name, in(option+`if (!o) return false; o.click(); return true;`, name))
+	b.waitUntil("see "+name+" chosen",
+		in(`return d.querySelector("[data-testid=signal-select-button] input").value === %q;`, name))
+	b.screenshot("chosen-" + name + ".png")
+	b.waitUntil("submit",
+		in(`const e = d.querySelector("[data-testid=confirm-modal-button]"); if (e.disabled) return false; e.click(); return true;`))
 }

@@ -24,8 +24,8 @@ import (
 	"slipway.io/slipway/test/sources"
 )
 
-// makesAPackage is a repository's own script, which makes an archive of what is in it and uploads that.
-const makesAPackage = `git archive --format=tar.gz --output=/tmp/app.tar.gz HEAD
+// packageBuildScript is a repository's build.sh: it archives the repository and uploads the archive.
+const packageBuildScript = `git archive --format=tar.gz --output=/tmp/app.tar.gz HEAD
 rest=${SLIPWAY_BUILD_PACKAGE#http://}
 host=${rest%%/*}
 exec 3<>"/dev/tcp/${host%:*}/${host#*:}"
@@ -35,11 +35,12 @@ head -n 1 <&3 | grep 201
 printf '%s sha256:%s' "$SLIPWAY_BUILD_PACKAGE" "$(sha256sum /tmp/app.tar.gz | cut -d' ' -f1)" >/dev/termination-log
 `
 
-// A build that makes a package goes on as HTTP_UPLOAD_DEPLOY does: the package is fetched, checked and pinned. Bytes that the build has not told are
-// refused.
+// A build that yields a package continues like HTTP_UPLOAD_DEPLOY: the package is fetched, checked and pinned. The
+// engine refuses bytes whose digest differs from the one that the build reported.
 func TestBuiltPackageIsDeployed(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, harness.Options{Args: []string{"--source-allow", "127.0.0.0/8", "--image", "registry.test/slipway:v1"}})
+	e := harness.Start(t, harness.Options{Args: []string{"--source-allow", "127.0.0.0/8", "--image",
+		"registry.test/slipway:v1"}})
 	b := newBuilder(t, e)
 	web := sources.NewFiles(t)
 	uploads := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,9 +59,10 @@ func TestBuiltPackageIsDeployed(t *testing.T) {
 	t.Cleanup(uploads.Close)
 	e.Deployment("order", 2, nil)
 	e.WaitReadyPods("order", 2)
-	e.PutService("112", "package: {container: app, mountPath: /app}\n"+buildOf(`package: "`+uploads.URL+`/order-{{commit}}.tar.gz"`, loggedIn, clone), "Deployment/order")
+	e.PutService("112", "package: {container: app, mountPath: /app}\n"+
+		buildSpec(`package: "`+uploads.URL+`/order-{{commit}}.tar.gz"`, loginEnv, cloneScript), "Deployment/order")
 	e.PutPlan("compile", compilePlan("112", b.repository, "main"))
-	commit := b.repository.Push("main", map[string]string{"app.txt": "one", "build.sh": makesAPackage})
+	commit := b.repository.Push("main", map[string]string{"app.txt": "one", "build.sh": packageBuildScript})
 
 	task := b.run(t, "compile")
 	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
@@ -71,17 +73,17 @@ func TestBuiltPackageIsDeployed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "sha256:"+service.Package.SHA256, d.Spec.Template.Annotations[source.AnnotationPackage])
 	require.Equal(t, 1, web.Downloads("/order-"+commit+".tar.gz"))
-	e.Record(plan.ItemWorkflowID(task.ID, 1, "112"), "service-release-build-package")
+	e.RecordHistory(plan.ItemWorkflowID(task.ID, 1, "112"), "service-release-build-package")
 
-	web.Put("/order-"+commit+".tar.gz", zipOf(t, "index.html", "somebody else's"))
+	web.Put("/order-"+commit+".tar.gz", zipOf(t, "index.html", "replaced"))
 	failed := b.run(t, "compile")
 	require.Equal(t, plan.TaskFailed, failed.State)
 	require.Contains(t, failed.Reason, "is not what the build of service 112 has made")
-	require.Len(t, jobs(t, e, "112"), 1)
+	require.Len(t, buildJobs(t, e, "112"), 1)
 }
 
-// The samples are what the catalogue takes, and their Jobs what an API server takes.
-func TestSamplesOfBuilds(t *testing.T) {
+// The catalogue accepts examples/builds/services.yaml, and an API server accepts the Jobs.
+func TestBuildSamples_AreAccepted_ByCatalogueAndAPIServer(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
 	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "examples", "builds", "services.yaml"))
@@ -98,8 +100,10 @@ func TestSamplesOfBuilds(t *testing.T) {
 		require.NoError(t, wrong.Err())
 		digest, err := build.TemplateDigest(service.Build.JobTemplate.Raw)
 		require.NoError(t, err)
-		request := build.Request{Namespace: e.Apps, Commit: "0123456789abcdef0123456789abcdef01234567", By: "task/a/1-" + object.Metadata.Name,
-			Order: build.Order{Service: object.Metadata.Name, Repository: "https://git.example.com/shop/order.git", Branch: "main", Image: service.Build.Image,
+		request := build.Request{Namespace: e.Apps, Commit: "0123456789abcdef0123456789abcdef01234567",
+			By: "task/a/1-" + object.Metadata.Name,
+			Order: build.Order{Service: object.Metadata.Name, Repository: "https://git.example.com/shop/order.git",
+				Branch: "main", Image: service.Build.Image,
 				Package: service.Build.Package, TemplateSHA256: digest, DeadlineSeconds: service.BuildDeadline()}}
 		job, err := request.Job(service.Build.JobTemplate.Raw)
 		require.NoError(t, err)

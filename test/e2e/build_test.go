@@ -20,33 +20,33 @@ import (
 	"slipway.io/slipway/test/sources"
 )
 
-// shellImage is an image whose containers are run as processes.
+// shellImage is an image whose containers the player runs as processes.
 const shellImage = "shell:local"
 
-// clone is a script that fetches the commit which the environment names, and runs what is in the repository.
-const clone = `set -eu
+// cloneScript fetches the commit named by the environment and runs the repository's build.sh.
+const cloneScript = `set -eu
 git -c http.extraHeader="Authorization: Basic $LOGIN" clone --quiet --no-checkout "$SLIPWAY_GIT_URL" /tmp/code
 cd /tmp/code
 git checkout --quiet --detach "$SLIPWAY_GIT_COMMIT"
 exec bash -eu build.sh
 `
 
-// cloneOpenly is clone for a repository that needs no login.
-const cloneOpenly = `set -eu
+// anonymousCloneScript is cloneScript for a repository that needs no login.
+const anonymousCloneScript = `set -eu
 git clone --quiet --no-checkout "$SLIPWAY_GIT_URL" /tmp/code
 cd /tmp/code
 git checkout --quiet --detach "$SLIPWAY_GIT_COMMIT"
 exec bash -eu build.sh
 `
 
-// makesAnImage is a repository's own script, which stands for the build of an image.
-const makesAnImage = `echo "compiling $SLIPWAY_GIT_COMMIT of branch $SLIPWAY_GIT_BRANCH for service $SLIPWAY_SERVICE"
+// imageBuildScript is a repository's build.sh that simulates the build of an image.
+const imageBuildScript = `echo "compiling $SLIPWAY_GIT_COMMIT of branch $SLIPWAY_GIT_BRANCH for service $SLIPWAY_SERVICE"
 echo "fetched from http://me:pa55word@mirror.test/lib?signature=123"
 [ ! -e broken ] || { echo "order.c:3: syntax error"; exit 3; }
 printf '%s@sha256:%s\n' "$SLIPWAY_BUILD_IMAGE" "$(sha256sum app.txt | cut -d' ' -f1)" >/dev/termination-log
 `
 
-// builder is an engine whose namespace has a player, and a repository that needs a login.
+// builder is an engine whose namespace has a player, with a repository that needs a login.
 type builder struct {
 	*harness.Engine
 	repository *sources.Repository
@@ -56,18 +56,20 @@ func newBuilder(t *testing.T, e *harness.Engine) *builder {
 	t.Helper()
 	git := sources.NewGit(t, "ann", "s3cr3t")
 	player.Start(t, e.Stack, player.Options{Namespace: e.Apps, Images: map[string]string{shellImage: "/bin/bash"}})
-	_, err := e.Kube.CoreV1().Secrets(e.Apps).Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "git"},
-		StringData: map[string]string{"username": "ann", "password": "s3cr3t", "hosts": git.URL,
-			"login": base64.StdEncoding.EncodeToString([]byte("ann:s3cr3t"))}}, metav1.CreateOptions{})
+	_, err := e.Kube.CoreV1().Secrets(e.Apps).Create(context.Background(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "git"},
+			StringData: map[string]string{"username": "ann", "password": "s3cr3t", "hosts": git.URL,
+				"login": base64.StdEncoding.EncodeToString([]byte("ann:s3cr3t"))}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return &builder{e, git.Repository(t, "order")}
 }
 
-// loggedIn has the Job know what the Secret of newBuilder knows.
-const loggedIn = "[{name: LOGIN, valueFrom: {secretKeyRef: {name: git, key: login}}}]"
+// loginEnv passes the login from the Secret of newBuilder to the Job.
+const loginEnv = "[{name: LOGIN, valueFrom: {secretKeyRef: {name: git, key: login}}}]"
 
-// buildOf is the catalogue's build of a service whose Job runs a script. Without an environment the repository needs no login.
-func buildOf(yields, env, script string) string {
+// buildSpec returns the catalogue's build section of a service whose Job runs a script. With an empty env the
+// repository needs no login.
+func buildSpec(yields, env, script string) string {
 	if env != "" {
 		yields, env = yields+"\n  credentials: git", "env: "+env
 	}
@@ -88,15 +90,17 @@ func buildOf(yields, env, script string) string {
 `, yields, shellImage, script, env)
 }
 
-// compilePlan compiles a branch.
+// compilePlan returns a plan that compiles a branch.
 func compilePlan(service string, repository *sources.Repository, branch string) string {
-	return "deployPlanItems: [{serviceId: " + service + ", deployment: COMPILE_DEPLOY, compileRepoPath: '" + repository.URL + "', compileRepoBranch: " + branch + "}]"
+	return "deployPlanItems: [{serviceId: " + service + ", deployment: COMPILE_DEPLOY, compileRepoPath: '" +
+		repository.URL + "', compileRepoBranch: " + branch + "}]"
 }
 
-// jobs are the Jobs of a service's builds.
-func jobs(t *testing.T, e *harness.Engine, service string) []batchv1.Job {
+// buildJobs returns the Jobs of a service's builds.
+func buildJobs(t *testing.T, e *harness.Engine, service string) []batchv1.Job {
 	t.Helper()
-	list, err := e.Kube.BatchV1().Jobs(e.Apps).List(context.Background(), metav1.ListOptions{LabelSelector: build.LabelService + "=" + service})
+	list, err := e.Kube.BatchV1().Jobs(e.Apps).List(context.Background(),
+		metav1.ListOptions{LabelSelector: build.LabelService + "=" + service})
 	require.NoError(t, err)
 	return list.Items
 }
@@ -108,28 +112,29 @@ func imageOf(t *testing.T, e *harness.Engine, deployment string) string {
 	return d.Spec.Template.Spec.Containers[0].Image
 }
 
-// run executes a plan to its end.
+// run executes a plan and waits until its task ends.
 func (b *builder) run(t *testing.T, name string) plan.Task {
 	t.Helper()
-	return b.In(t).WaitTask(b.In(t).Execute(name), plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted)
+	return b.WithT(t).WaitTask(b.WithT(t).Execute(name), plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted)
 }
 
-// A branch is built by a Job that really builds, and the image that it yields is rolled out by its digest. A commit is built once; a build that fails
-// touches no pod.
+// A Job builds a branch, and the resulting image is rolled out by its digest. A commit is built once; a failed build
+// changes no pod.
 func TestBuildIsDeployed(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{Args: []string{"--source-allow", "127.0.0.0/8"}})
 	b := newBuilder(t, e)
 	e.Deployment("order", 2, nil)
 	e.WaitReadyPods("order", 2)
-	e.PutService("111", buildOf(`image: "registry.test/order:{{commit}}"`, loggedIn, clone), "Deployment/order")
+	e.PutService("111", buildSpec(`image: "registry.test/order:{{commit}}"`, loginEnv, cloneScript), "Deployment/order")
 	e.PutPlan("compile", compilePlan("111", b.repository, "main"))
-	first := b.repository.Push("main", map[string]string{"app.txt": "one", "build.sh": makesAnImage})
+	first := b.repository.Push("main", map[string]string{"app.txt": "one", "build.sh": imageBuildScript})
 
 	before := e.PodUIDs("order")
 	task := b.run(t, "compile")
 	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
-	const one = "registry.test/order@sha256:7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed" // sha256sum of "one"
+	// sha256sum of "one"
+	const one = "registry.test/order@sha256:7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
 	require.Equal(t, one, imageOf(t, e, "order"))
 	for uid := range e.PodUIDs("order") {
 		require.NotContains(t, before, uid, "every pod is replaced")
@@ -139,14 +144,14 @@ func TestBuildIsDeployed(t *testing.T) {
 	require.Equal(t, first, shown.Commit)
 	require.Equal(t, one, shown.Image)
 	require.False(t, shown.Reused)
-	made := jobs(t, e, "111")
+	made := buildJobs(t, e, "111")
 	require.Len(t, made, 1)
 	require.Equal(t, shown.Job, made[0].Name)
 	require.Equal(t, first, made[0].Annotations[build.AnnotationCommit])
 	report := string(e.Call(http.MethodGet, "/api/v1/tasks/"+task.ID+"/report", "", "Accept", "text/markdown").Body)
 	require.Contains(t, report, first)
 	require.Contains(t, report, one)
-	e.Record(plan.ItemWorkflowID(task.ID, 1, "111"), "service-release-build-image")
+	e.RecordHistory(plan.ItemWorkflowID(task.ID, 1, "111"), "service-release-build-image")
 	requireHiddenInHistories(t, e, task.ID, "http.extraHeader") // the Job's template is a manifest
 
 	t.Run("SameCommit", func(t *testing.T) {
@@ -156,7 +161,7 @@ func TestBuildIsDeployed(t *testing.T) {
 		require.Equal(t, "nothing to do", again.Services[0].Reason)
 		require.True(t, again.Services[0].Build.Reused, "the same commit is not built again")
 		require.Equal(t, uids, e.PodUIDs("order"))
-		require.Len(t, jobs(t, e, "111"), 1)
+		require.Len(t, buildJobs(t, e, "111"), 1)
 	})
 	t.Run("FailedBuild", func(t *testing.T) {
 		uids := e.PodUIDs("order")
@@ -166,28 +171,30 @@ func TestBuildIsDeployed(t *testing.T) {
 		require.Contains(t, failed.Reason, "container build ended with exit code 3: order.c:3: syntax error")
 		log := failed.Services[0].Build.Log
 		require.Contains(t, log, "compiling "+failed.Services[0].Build.Commit+" of branch main for service 111\n")
-		require.Contains(t, log, "http://mirror.test/lib?…", "who can read a report may not learn what a URL hides")
+		require.Contains(t, log, "http://mirror.test/lib?…", "a report hides credentials and queries of URLs")
 		require.NotContains(t, log, "pa55word")
 		require.Equal(t, plan.ItemSkipped, failed.Services[0].Workloads[0].State)
 		require.Equal(t, one, imageOf(t, e, "order"))
-		require.Equal(t, uids, e.PodUIDs("order"), "no pod is touched")
-		e.Record(plan.ItemWorkflowID(failed.ID, 1, "111"), "service-release-build-failed")
+		require.Equal(t, uids, e.PodUIDs("order"), "no pod is replaced")
+		e.RecordHistory(plan.ItemWorkflowID(failed.ID, 1, "111"), "service-release-build-failed")
 
-		was := jobs(t, e, "111")
+		was := buildJobs(t, e, "111")
 		b.run(t, "compile")
-		now := jobs(t, e, "111")
+		now := buildJobs(t, e, "111")
 		require.Len(t, now, len(was))
-		require.NotEqual(t, was, now, "a build that failed is tried again by the next task")
+		require.NotEqual(t, was, now, "the next task retries a failed build")
 	})
-	t.Run("Moved", func(t *testing.T) {
-		second := b.repository.Push("repaired", map[string]string{"broken": "", "app.txt": "two", "build.sh": strings.ReplaceAll(makesAnImage, "broken", "no-such")})
+	t.Run("AnotherBranch", func(t *testing.T) {
+		second := b.repository.Push("repaired", map[string]string{"broken": "", "app.txt": "two",
+			"build.sh": strings.ReplaceAll(imageBuildScript, "broken", "no-such")})
 		e.PutPlan("compile", compilePlan("111", b.repository, "repaired"))
 		next := b.run(t, "compile")
 		require.Equal(t, plan.TaskSucceeded, next.State, next.Reason)
 		require.Equal(t, second, next.Services[0].Build.Commit)
-		require.Equal(t, "registry.test/order@sha256:3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3", imageOf(t, e, "order"))
+		require.Equal(t, "registry.test/order@sha256:3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3",
+			imageOf(t, e, "order"))
 	})
-	t.Run("NoBranch", func(t *testing.T) {
+	t.Run("UnknownBranch", func(t *testing.T) {
 		e.PutPlan("compile", compilePlan("111", b.repository, "no-such"))
 		failed := b.run(t, "compile")
 		require.Equal(t, plan.TaskFailed, failed.State)

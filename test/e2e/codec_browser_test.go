@@ -14,8 +14,9 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// An encrypted release is read in the Temporal UI, in a real browser, through the codec server: its summary, its details and what was asked. Without it they are not.
-func TestLongEncryptedReleaseInTheTemporalUI(t *testing.T) {
+// The summary, the details and the input of an encrypted release are readable in the Temporal UI, in a real browser,
+// through the codec server, and unreadable without it.
+func TestLongEncryptedRelease_IsReadableInTemporalUI_ThroughCodecServer(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	keys := t.TempDir()
@@ -24,37 +25,44 @@ func TestLongEncryptedReleaseInTheTemporalUI(t *testing.T) {
 	}
 	e := harness.Start(t, harness.Options{Args: []string{"--temporal-codec-key-dir", keys}})
 	port := harness.FreePort(t)
-	codec := harness.Run(t, e.Binary("slipway"), []string{"codec", "--temporal-codec-key-dir", keys, "--temporal-ui", e.TemporalUI, "--codec-listen", "127.0.0.1:" + port}, nil)
-	require.Eventually(t, func() bool { return strings.Contains(codec.Output(), "serving the codec") }, harness.Patience, harness.Tick)
-	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
-	status := r.rest(1)
-	const says = "waits for somebody to approve it"
+	codec := harness.Run(t, e.Binary("slipway"), []string{"codec", "--temporal-codec-key-dir", keys, "--temporal-ui",
+		e.TemporalUI, "--codec-listen", "127.0.0.1:" + port}, nil)
+	require.Eventually(t, func() bool {
+		return strings.Contains(codec.Output(), "serving the codec")
+	}, harness.Patience, harness.Tick)
+	r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.NoProvider), nil)
+	status := r.waitPaused(1)
+	const says = "waiting for approval"
 	require.Contains(t, status.Reason, says)
 
 	b := openBrowser(t)
 	details := func(want string) string {
-		return fmt.Sprintf(`[...document.querySelectorAll("iframe")].some(f => (f.contentDocument?.body?.innerText ?? f.srcdoc).includes(%q)) || document.body.innerText.includes(%q)`, want, want)
+		return fmt.Sprintf(
+			`[...document.querySelectorAll("iframe")].some(f => (f.contentDocument?.body?.innerText ?? f.srcdoc).includes(%q)) || document.body.innerText.includes(%q)`, want, want)
 	}
 	b.visit(r.url())
-	b.until("see that the page has come without what is encrypted", details("No Current Details"))
-	_, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](fmt.Sprintf(`localStorage.setItem("endpoint", JSON.stringify("http://127.0.0.1:%s")), localStorage.setItem("overrideRemoteCodecConfiguration", "true"), true`, port)))
+	b.waitUntil("see the page without the encrypted details", details("No Current Details"))
+	_, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](
+		fmt.Sprintf(
+			`localStorage.setItem("endpoint", JSON.stringify("http://127.0.0.1:%s")), localStorage.setItem("overrideRemoteCodecConfiguration", "true"), true`, port)))
 	require.NoError(t, err)
 	b.visit(r.url())
-	b.until("read what it waits for and what to send", details(says))
-	b.until("read the summary", details("partition in 3 steps"))
-	b.shoot("codec-details.png")
+	b.waitUntil("read the awaited condition and what to send", details(says))
+	b.waitUntil("read the summary", details("partition in 3 steps"))
+	b.screenshot("codec-details.png")
 	b.visit(strings.TrimSuffix(r.url(), "user-metadata") + "history")
-	b.until("read what was asked", `document.body.innerText.includes("workloadRef")`)
-	b.shoot("codec-history.png")
+	b.waitUntil("read the input", `document.body.innerText.includes("workloadRef")`)
+	b.screenshot("codec-history.png")
 	r.approveAll(1)
-	r.endsNew()
+	r.requirePromoted()
 }
 
-// url is the page of the rollout's run in the Temporal UI.
+// url returns the page of the rollout's run in the Temporal UI.
 func (r *release) url() string {
 	r.t.Helper()
 	described, err := r.Workflows.DescribeWorkflowExecution(r.t.Context(), r.RolloutID(r.rollout.Name), "")
 	require.NoError(r.t, err)
 	run := described.GetWorkflowExecutionInfo().GetExecution()
-	return fmt.Sprintf("%s/namespaces/%s/workflows/%s/%s/user-metadata", r.TemporalUI, r.TemporalNamespace, strings.ReplaceAll(run.GetWorkflowId(), "/", "%2F"), run.GetRunId())
+	return fmt.Sprintf("%s/namespaces/%s/workflows/%s/%s/user-metadata", r.TemporalUI, r.TemporalNamespace,
+		strings.ReplaceAll(run.GetWorkflowId(), "/", "%2F"), run.GetRunId())
 }

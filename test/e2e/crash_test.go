@@ -17,21 +17,22 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// crashPlan has a SEQUENTIAL restart, a STOP and a START, one after another.
+// crashPlan has a SEQUENTIAL restart, a STOP and a START in three waves.
 const crashPlan = `deployPlanItems:
 - {serviceId: restarted, priority: 3, deployment: RESTART, containerExecMethod: SEQUENTIAL}
 - {serviceId: stopped, priority: 2, deployment: STOP}
 - {serviceId: started, priority: 1, deployment: START}
 `
 
-// supervised is an engine of which one process is killed at points of the test's choice and comes back at once, as under a supervisor.
+// supervised is an engine whose process is killed at points chosen by the test and restarted at once, as under a
+// supervisor.
 type supervised struct {
 	*harness.Engine
-	t   *testing.T
-	arm string
-	log string
-	// again starts the process anew.
-	again func() *harness.Process
+	t          *testing.T
+	armFile    string
+	passedFile string
+	// restart starts the process again.
+	restart func() *harness.Process
 
 	mu      sync.Mutex
 	process *harness.Process
@@ -40,31 +41,33 @@ type supervised struct {
 	done    chan struct{}
 }
 
-// newSupervised is one whose worker dies; env is added to the worker's.
+// newSupervised returns an engine whose worker is killed; env is added to the worker's environment.
 func newSupervised(t *testing.T, env ...string) *supervised {
-	return supervisedAs(t, harness.Options{Binary: "slipway-failpoints", WorkerEnv: env})
+	return newSupervisedWith(t, harness.Options{Binary: "slipway-failpoints", WorkerEnv: env})
 }
 
-// supervisedAs is one whose worker dies, of another binary or with more in its environment.
-func supervisedAs(t *testing.T, o harness.Options) *supervised {
-	c := aboutToDie(t)
-	o.Apart, o.WorkerEnv = true, append(c.env(), o.WorkerEnv...)
+// newSupervisedWith is newSupervised with another binary or more options.
+func newSupervisedWith(t *testing.T, o harness.Options) *supervised {
+	c := newUnstartedSupervised(t)
+	o.SeparateWorker, o.WorkerEnv = true, append(c.env(), o.WorkerEnv...)
 	c.Engine = harness.Start(t, o)
-	c.process, c.again = c.Processes[1], func() *harness.Process { return c.Worker(o) }
+	c.process, c.restart = c.Processes[1], func() *harness.Process { return c.Worker(o) }
 	c.superviseUntilTheEnd()
 	return c
 }
 
-// aboutToDie is one of which no process runs yet.
-func aboutToDie(t *testing.T) *supervised {
+// newUnstartedSupervised returns a supervised engine without a running process.
+func newUnstartedSupervised(t *testing.T) *supervised {
 	dir := t.TempDir()
-	return &supervised{t: t, arm: filepath.Join(dir, "arm"), log: filepath.Join(dir, "log"), done: make(chan struct{})}
+	return &supervised{t: t, armFile: filepath.Join(dir, "arm"), passedFile: filepath.Join(dir, "log"),
+		done: make(chan struct{})}
 }
 
-// env is the environment of the process that dies.
+// env returns the environment of the process that is killed.
 func (c *supervised) env() []string {
-	return []string{"SLIPWAY_FAILPOINTS_FILE=" + c.arm, "SLIPWAY_FAILPOINTS_LOG=" + c.log,
-		"SLIPWAY_HEARTBEAT_TIMEOUT=4s", "SLIPWAY_STICKY_CACHE=0"} // a death is noticed in 4 s, not in 10, and no workflow task waits for the dead worker
+	return []string{"SLIPWAY_FAILPOINTS_FILE=" + c.armFile, "SLIPWAY_FAILPOINTS_LOG=" + c.passedFile,
+		// Temporal notices a death after 4 s instead of 10 s, and no workflow task waits for the dead worker
+		"SLIPWAY_HEARTBEAT_TIMEOUT=4s", "SLIPWAY_STICKY_CACHE=0"}
 }
 
 func (c *supervised) superviseUntilTheEnd() {
@@ -78,7 +81,7 @@ func (c *supervised) superviseUntilTheEnd() {
 	})
 }
 
-// crashed is one that runs crashPlan.
+// crashed is a supervised engine that runs crashPlan.
 type crashed struct{ *supervised }
 
 func newCrashed(t *testing.T) *crashed {
@@ -104,12 +107,12 @@ func (c *supervised) supervise() {
 			return
 		}
 		c.deaths++
-		c.process = c.again()
+		c.process = c.restart()
 		c.mu.Unlock()
 	}
 }
 
-// killNow kills the process as a crash does; the supervisor brings it back.
+// killNow kills the process as a crash would; the supervisor restarts it.
 func (c *supervised) killNow() {
 	c.mu.Lock()
 	process := c.process
@@ -117,13 +120,13 @@ func (c *supervised) killNow() {
 	process.Kill()
 }
 
-func (c *supervised) dead() int {
+func (c *supervised) deathCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deaths
 }
 
-// reset brings the workloads back to where the plan begins.
+// reset scales the workloads to the sizes that they have before the plan.
 func (c *crashed) reset() {
 	c.t.Helper()
 	c.ScaleDeployment("stopped", 2)
@@ -133,8 +136,8 @@ func (c *crashed) reset() {
 	c.WaitReadyPods("started", 0)
 }
 
-// changes counts how often the spec of each Deployment has changed.
-func (c *crashed) changes() map[string]int64 {
+// specGenerations returns metadata.generation of each Deployment, which counts the changes of its spec.
+func (c *crashed) specGenerations() map[string]int64 {
 	g := map[string]int64{}
 	for _, name := range []string{"restarted", "stopped", "started"} {
 		g[name] = c.DeploymentGeneration(name)
@@ -142,96 +145,103 @@ func (c *crashed) changes() map[string]int64 {
 	return g
 }
 
-// release runs the plan once and checks that it did everything once.
-func (c *crashed) release(during func(id string)) map[string]int64 {
+// runPlan runs the plan once, checks that every change was made once and returns the number of spec changes of each
+// Deployment.
+func (c *crashed) runPlan(during func(id string)) map[string]int64 {
 	c.t.Helper()
 	c.reset()
-	before, old := c.changes(), c.PodUIDs("restarted")
+	before, old := c.specGenerations(), c.PodUIDs("restarted")
 	watch := observer.Start(c.t, c.Kube, c.Apps)
-	defer watch.Stop() // a hundred releases would each be watched to the end of the last
+	defer watch.Stop() // otherwise each of a hundred watches would last until the end of the test
 	id := c.Execute("crash")
 	during(id)
 	task := c.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted)
 	require.Equal(c.t, plan.TaskSucceeded, task.State, task.Reason)
 	restarted := observer.Name{Kind: "Deployment", Name: "restarted"}
-	watch.RequireAtMostOneOut(c.t, restarted)
+	watch.RequireAtMostOneUnavailable(c.t, restarted)
 	seen := watch.Timeline(c.t)
-	require.Len(c.t, seen.Made[restarted], 3, "each of three pods is replaced once, no pod is restarted twice:\n%s", seen)
+	require.Len(c.t, seen.Created[restarted], 3, "each of three pods is replaced once, no pod is restarted twice:\n%s",
+		seen)
 	for uid := range c.PodUIDs("restarted") {
 		require.NotContains(c.t, old, uid, "every pod is replaced")
 	}
 	c.WaitReadyPods("stopped", 0)
 	c.WaitReadyPods("started", 2)
-	made := c.changes()
+	made := c.specGenerations()
 	for name := range made {
 		made[name] -= before[name]
 	}
 	return made
 }
 
-// crashLanes is how many engines share the failpoints: a death is noticed after seconds, in which the machine has nothing to do.
+// crashLanes is the number of engines that share the failpoints. Temporal notices a death only after seconds, during
+// which the machine is idle.
 const crashLanes = 5
 
-// The worker dies before or after an external write of a plan, and comes back: the task succeeds as if nothing had been. This is one death in five of those of
-// TestSoakWorkerKilledAtEveryFailpoint.
-func TestLongWorkerKilledAtFailpoints(t *testing.T) {
+// The worker dies before or after an external write of a plan and restarts: the task succeeds as without a crash. This
+// test takes every fifth kill of TestSoakTask_Succeeds_WhenWorkerKilledAtEveryFailpoint.
+func TestLongTask_Succeeds_WhenWorkerKilledAtFailpoints(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	dieInLane(t, 0, crashLanes)
+	killWorkerInLane(t, 0, crashLanes)
 }
 
-// The worker dies before and after every external write of a plan, each time once.
-func TestSoakWorkerKilledAtEveryFailpoint(t *testing.T) {
+// The worker dies once before and once after every external write of a plan.
+func TestSoakTask_Succeeds_WhenWorkerKilledAtEveryFailpoint(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	for lane := range crashLanes {
 		t.Run(fmt.Sprintf("Lane%d", lane+1), func(t *testing.T) {
 			t.Parallel()
-			dieInLane(t, lane, crashLanes)
+			killWorkerInLane(t, lane, crashLanes)
 		})
 	}
 }
 
-// dieInLane has the worker die at one in so many of the failpoints of a plan.
-func dieInLane(t *testing.T, lane, lanes int) {
+// killWorkerInLane kills the worker at every lanes-th failpoint of a plan, starting with number lane.
+func killWorkerInLane(t *testing.T, lane, lanes int) {
 	t.Helper()
 	c := newCrashed(t)
-	clean := c.release(func(string) {})
-	points := c.points()
+	clean := c.runPlan(func(string) {})
+	points := c.passedFailpoints()
 	require.Greater(t, len(points), lanes, "the run without a crash passes failpoints")
 	kills := 0
 	for n := lane; n < len(points); n += lanes {
-		c.dieAt(n+1, points[n], clean)
+		c.killAtFailpoint(n+1, points[n], clean)
 		kills++
 	}
 	harness.Covered(t, kills, "kills of a worker at failpoints of a plan")
 }
 
-// dieAt kills the worker at the n-th failpoint of a release, and wants as many changes as without a crash.
-func (c *crashed) dieAt(n int, point string, clean map[string]int64) {
+// killAtFailpoint kills the worker at the n-th failpoint of a plan and requires as many changes as without a crash.
+func (c *crashed) killAtFailpoint(n int, point string, clean map[string]int64) {
 	c.t.Logf("kill at failpoint %d: %s", n, point)
-	died := c.dead()
-	require.NoError(c.t, os.WriteFile(c.arm, fmt.Appendf(nil, `{"after":%d}`, n-1), 0o600))
-	made := c.release(func(string) {
-		require.Eventually(c.t, func() bool { return c.dead() > died }, harness.Patience, harness.Tick, "the worker never came by failpoint %d, %s", n, point)
+	died := c.deathCount()
+	require.NoError(c.t, os.WriteFile(c.armFile, fmt.Appendf(nil, `{"after":%d}`, n-1), 0o600))
+	made := c.runPlan(func(string) {
+		require.Eventually(c.t, func() bool {
+			return c.deathCount() > died
+		}, harness.Patience, harness.Tick, "the worker never reached failpoint %d, %s", n, point)
 	})
-	require.Equal(c.t, clean, made, "a repeated write leaves the generation unchanged: as many changes as without a crash at %s", point)
+	require.Equal(c.t, clean, made, "a repeated write leaves the generation unchanged: as many changes as without a "+
+		"crash at %s", point)
 }
 
-func (c *supervised) points() []string {
-	raw, err := os.ReadFile(c.log)
+// passedFailpoints returns the failpoints that the process has passed.
+func (c *supervised) passedFailpoints() []string {
+	raw, err := os.ReadFile(c.passedFile)
 	require.NoError(c.t, err)
 	return strings.Split(strings.TrimSpace(string(raw)), "\n")
 }
 
 // The worker dies at random moments of a plan.
-func TestLongWorkerKilledAtRandom(t *testing.T) {
+func TestLongTask_Succeeds_WhenWorkerKilledAtRandom(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	killWorker(t, 3)
 }
 
-func TestSoakWorkerKilledAtRandom(t *testing.T) {
+func TestSoakTask_Succeeds_WhenWorkerKilledAtRandom(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	killWorker(t, 100)
@@ -241,10 +251,10 @@ func killWorker(t *testing.T, kills int) {
 	t.Helper()
 	random := harness.Random(t)
 	c := newCrashed(t)
-	clean := c.release(func(string) {})
+	clean := c.runPlan(func(string) {})
 	for range kills {
 		moment := time.Duration(random.Int64N(int64(4 * time.Second)))
-		made := c.release(func(id string) {
+		made := c.runPlan(func(id string) {
 			timer := time.NewTimer(moment)
 			defer timer.Stop()
 			<-timer.C
@@ -256,14 +266,15 @@ func killWorker(t *testing.T, kills int) {
 	harness.Covered(t, kills, "random kills of a worker during a plan")
 }
 
-// The API process dies at random moments: tasks go on, and a repeated request with the same key is the same task.
-func TestLongServerKilledAtRandom(t *testing.T) {
+// The API server process dies at random moments: tasks continue, and a repeated request with the same key returns the
+// same task.
+func TestLongTask_IsStartedOnce_WhenServerKilledAtRandom(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	killServer(t, 3)
 }
 
-func TestSoakServerKilledAtRandom(t *testing.T) {
+func TestSoakTask_IsStartedOnce_WhenServerKilledAtRandom(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	killServer(t, 50)
@@ -272,7 +283,7 @@ func TestSoakServerKilledAtRandom(t *testing.T) {
 func killServer(t *testing.T, kills int) {
 	t.Helper()
 	random := harness.Random(t)
-	o := harness.Options{Apart: true}
+	o := harness.Options{SeparateWorker: true}
 	e := harness.Start(t, o)
 	e.Deployment("one", 2, nil)
 	e.WaitReadyPods("one", 2)
@@ -297,7 +308,8 @@ func killServer(t *testing.T, kills int) {
 		id := e.Execute("again", "Idempotency-Key", key)
 		task := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
-		require.Equal(t, id, e.Execute("again", "Idempotency-Key", key), "one key, one task, whatever died in between")
+		require.Equal(t, id, e.Execute("again", "Idempotency-Key", key),
+			"one key starts one task, even with a crash in between")
 	}
 	tasks := e.Call(http.MethodGet, "/api/v1/tasks?plan=again", "")
 	require.Equal(t, kills, strings.Count(string(tasks.Body), `"createdAt"`), "as many tasks as keys: %s", tasks.Body)

@@ -10,9 +10,9 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// With a sticky cache of 0 every workflow task replays its history from the start: what is not deterministic would fail here.
-// The histories are those that the replay test keeps.
-func TestEveryTaskReplayed(t *testing.T) {
+// With a sticky cache of 0 every workflow task replays its history from the start, so nondeterministic workflow code
+// fails here. The replay test keeps these histories.
+func TestWorkflows_AreDeterministic_WithoutStickyCache(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{Binary: "slipway-failpoints", Env: []string{"SLIPWAY_STICKY_CACHE=0"}})
 	e.Deployment("one", 2, slowToReady)
@@ -25,19 +25,24 @@ func TestEveryTaskReplayed(t *testing.T) {
 	e.PutPlan("shop", threeServices)
 
 	id := e.Execute("shop")
-	e.WaitFor(id, "two services running", func(task plan.Task) bool { return task.Services[1].State == plan.ItemRunning })
+	e.WaitTaskUntil(id, "two services running", func(task plan.Task) bool {
+		return task.Services[1].State == plan.ItemRunning
+	})
 	require.Equal(t, http.StatusOK, e.Verb(id, "pause", `{"actor":"ann","key":"p"}`).Status)
 	e.WaitTask(id, plan.TaskPaused)
 	require.Equal(t, http.StatusConflict, e.Verb(id, "pause", `{"actor":"bob"}`).Status)
 	require.NoError(t, e.Workflows.SignalWorkflow(t.Context(), plan.WorkflowID(id), "", "resume", nil))
 	require.Equal(t, plan.TaskSucceeded, e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed).State)
-	e.Record(plan.WorkflowID(id), "task-paused-and-resumed")
-	e.Record(plan.ItemWorkflowID(id, 1, "one"), "item-restarted")
-	e.RecordNewest("Preflight", "preflight")
+	e.RecordHistory(plan.WorkflowID(id), "task-paused-and-resumed")
+	e.RecordHistory(plan.ItemWorkflowID(id, 1, "one"), "item-restarted")
+	e.RecordNewestHistory("Preflight", "preflight")
 
 	id = e.Execute("shop")
-	e.WaitFor(id, "two services running", func(task plan.Task) bool { return task.Services[1].State == plan.ItemRunning })
+	e.WaitTaskUntil(id, "two services running", func(task plan.Task) bool {
+		return task.Services[1].State == plan.ItemRunning
+	})
 	require.NoError(t, e.Workflows.CancelWorkflow(t.Context(), plan.WorkflowID(id), ""))
-	require.Equal(t, plan.TaskStopped, e.WaitTask(id, plan.TaskStopped, plan.TaskFailed).State, "Temporal's Cancel means stop")
-	e.Record(plan.WorkflowID(id), "task-cancelled")
+	require.Equal(t, plan.TaskStopped, e.WaitTask(id, plan.TaskStopped, plan.TaskFailed).State,
+		"Temporal's Cancel means stop")
+	e.RecordHistory(plan.WorkflowID(id), "task-cancelled")
 }

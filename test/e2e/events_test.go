@@ -13,11 +13,11 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// Whoever describes a workload with kubectl sees what releases do to it, and what they want a person for.
-func TestWorkloadsTellOfTheirReleases(t *testing.T) {
+// `kubectl describe` of a workload shows what releases do to it and where they wait for a user.
+func TestWorkloadEvents_DescribeReleases(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
-	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
+	r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.NoProvider), nil)
 	described := func(want ...string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -28,13 +28,14 @@ func TestWorkloadsTellOfTheirReleases(t *testing.T) {
 				}
 			}
 			return true
-		}, harness.Patience, harness.Tick, "%s in\n%s", want, r.Kubectl("describe", "deployment", "order", "-n", r.Apps))
+		}, harness.Patience, harness.Tick, "%s in\n%s", want,
+			r.Kubectl("describe", "deployment", "order", "-n", r.Apps))
 	}
 	id := "rollout/default/" + r.Apps + "/order"
-	r.rest(1)
-	described("Normal ReleaseBegan", id+" has begun", "Normal ReleaseRests", id+": step 1: ")
+	r.waitPaused(1)
+	described("Normal ReleaseBegan", id+" has started", "Normal ReleaseRests", id+": step 1: ")
 	r.approveAll(1)
-	r.endsNew()
+	r.requirePromoted()
 	described("Normal ReleaseEnded", id+" has ended: all pods are of the new version")
 
 	bad := r.rollout
@@ -47,9 +48,9 @@ func TestWorkloadsTellOfTheirReleases(t *testing.T) {
 	r.WaitPhase("order", rollout.PhaseRolledBack)
 	described("all pods are of the stable version")
 
-	r.PutService("told-"+r.Apps, "", "Deployment/order")
-	r.PutPlan("told-"+r.Apps, "deployPlanItems: [{serviceId: told-"+r.Apps+", deployment: RESTART}]")
-	task := r.Execute("told-" + r.Apps)
+	r.PutService("events-"+r.Apps, "", "Deployment/order")
+	r.PutPlan("events-"+r.Apps, "deployPlanItems: [{serviceId: events-"+r.Apps+", deployment: RESTART}]")
+	task := r.Execute("events-" + r.Apps)
 	require.Equal(t, plan.TaskSucceeded, r.WaitTask(task, plan.TaskSucceeded, plan.TaskFailed).State)
 	described("Normal ReleaseEnded", "task/"+task)
 }

@@ -24,36 +24,38 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// pair is one workload twice: where nothing holds it, and where the policies do.
+// pair is one workload in two namespaces: one without policies and one with them.
 type pair struct {
 	t      *testing.T
 	stack  harness.Stack
 	kind   harness.Kind
 	hold   hold.Kind
 	random *rand.Rand
-	// free and held are the namespaces.
+	// free is the namespace without policies, held the one with them.
 	free, held string
 	name       string
 	rollouts   []v1beta1.Rollout
 	clients    map[string]dynamic.Interface
 }
 
-// What the policies make of a random edit of a random workload is what the same decision in Go makes of it, on which clusters without such policies rely.
-func decidesAlike(t *testing.T, g *harness.Guard) {
+// testPoliciesMatchGo checks that the policies change a random edit of a random workload exactly as hold.Kind.Decide
+// does, which is used on clusters without such policies.
+func testPoliciesMatchGo(t *testing.T, g *harness.Guard) {
 	s := harness.SharedStack(t)
 	free, held := s.Namespace(t, "free"), s.Namespace(t, "gated")
-	g.Over(t, held)
+	g.EnforceOn(t, held)
 	for _, kind := range harness.Kinds {
 		for _, named := range []bool{true, false} {
 			t.Run(fmt.Sprint(kind.Title, "/named ", named), func(t *testing.T) {
 				t.Parallel()
 				seed := rand.Uint64()
 				t.Logf("the seed is %d", seed)
-				k, _ := hold.Of(kind.GVR.Group, kind.GVR.Resource)
-				p := &pair{t: t, stack: s, kind: kind, hold: k, random: rand.New(rand.NewPCG(seed, 1)), free: free, held: held, name: harness.RandomName("web"),
+				k, _ := hold.KindFor(kind.GVR.Group, kind.GVR.Resource)
+				p := &pair{t: t, stack: s, kind: kind, hold: k, random: rand.New(rand.NewPCG(seed, 1)), free: free,
+					held: held, name: harness.RandomName("web"),
 					clients: map[string]dynamic.Interface{}}
 				if named {
-					p.nameIt()
+					p.createRollout()
 				}
 				p.create()
 				changed := 0
@@ -75,37 +77,46 @@ func (p *pair) in(namespace, user string) dynamic.ResourceInterface {
 	client := p.clients[user]
 	if client == nil {
 		var err error
-		client, err = dynamic.NewForConfig(p.stack.As(user))
+		client, err = dynamic.NewForConfig(p.stack.Impersonate(user))
 		require.NoError(p.t, err)
 		p.clients[user] = client
 	}
 	return client.Resource(p.kind.GVR).Namespace(namespace)
 }
 
-// nameIt makes a Rollout that names the workload, and returns when the policies know it.
-func (p *pair) nameIt() {
+// createRollout creates a Rollout that refers to the workload.
+func (p *pair) createRollout() {
 	ref := p.kind.Ref(p.name)
-	r := v1beta1.Rollout{Spec: v1beta1.RolloutSpec{WorkloadRef: v1beta1.ObjectRef{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}}}
+	r := v1beta1.Rollout{Spec: v1beta1.RolloutSpec{WorkloadRef: v1beta1.ObjectRef{APIVersion: ref.APIVersion,
+		Kind: ref.Kind, Name: ref.Name}}}
 	r.Name = p.name
 	p.rollouts = []v1beta1.Rollout{r}
-	_, err := p.stack.Dynamic(p.t).Resource(v1beta1.Resource).Namespace(p.held).Create(context.Background(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1beta1.GroupVersion.String(), "kind": v1beta1.Kind, "metadata": map[string]any{"name": r.Name},
-		"spec": map[string]any{"workloadRef": map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name},
-			"strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"replicas": "50%"}}}}}}}, metav1.CreateOptions{})
+	_, err := p.stack.Dynamic(p.t).Resource(v1beta1.Resource).Namespace(p.held).Create(context.Background(),
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": v1beta1.GroupVersion.String(), "kind": v1beta1.Kind,
+			"metadata": map[string]any{"name": r.Name},
+			"spec": map[string]any{"workloadRef": map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind,
+				"name": ref.Name},
+				"strategy": map[string]any{
+					"canary": map[string]any{"steps": []any{map[string]any{"replicas": "50%"}}}}}}},
+		metav1.CreateOptions{})
 	require.NoError(p.t, err)
 }
 
-// create makes the workload in both namespaces. No pod of it is ever made: it is the API server that is tested.
+// create makes the workload in both namespaces and waits until the policies know the Rollout. No pod is ever scheduled:
+// the test is about the API server.
 func (p *pair) create() {
 	object := func() *unstructured.Unstructured {
-		o := (&harness.Engine{}).In(p.t).Unmade(p.kind, p.name)
-		_ = unstructured.SetNestedStringMap(o.Object, map[string]string{"no": "node"}, "spec", "template", "spec", "nodeSelector")
+		o := (&harness.Engine{}).WithT(p.t).SubjectObject(p.kind, p.name)
+		_ = unstructured.SetNestedStringMap(o.Object, map[string]string{"no": "node"}, "spec", "template", "spec",
+			"nodeSelector")
 		return o
 	}
 	_, err := p.in(p.free, "kruise").Create(context.Background(), object(), metav1.CreateOptions{})
 	require.NoError(p.t, err)
 	require.Eventually(p.t, func() bool {
-		o, err := p.in(p.held, "anna").Create(context.Background(), object(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		o, err := p.in(p.held, "anna").Create(context.Background(), object(),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		require.NoError(p.t, err)
 		patch := p.hold.Decide(hold.Edit{New: object().Object, User: "anna", Rollouts: p.rollouts})
 		want := jsonpatch.Apply(object().Object, patch)
@@ -117,26 +128,27 @@ func (p *pair) create() {
 
 func (p *pair) maybe() bool { return p.random.IntN(2) == 0 }
 
-func (p *pair) one(of ...any) any { return of[p.random.IntN(len(of))] }
+func (p *pair) oneOf(of ...any) any { return of[p.random.IntN(len(of))] }
 
-// value is something that may stand in the field that holds.
+// value is a random value for the field that holds the workload.
 func (p *pair) value() any {
 	switch p.hold.Value.(type) {
 	case bool:
-		return p.one(true, false)
+		return p.oneOf(true, false)
 	case int64:
-		return p.one(p.hold.Value, int64(0), int64(3))
+		return p.oneOf(p.hold.Value, int64(0), int64(3))
 	}
 	if p.kind.Kind == "DaemonSet" {
-		return p.one("OnDelete", "RollingUpdate")
+		return p.oneOf("OnDelete", "RollingUpdate")
 	}
-	return p.one("100%", "20%", int64(2), `odd "\ value`, "line\nbreak")
+	return p.oneOf("100%", "20%", int64(2), `odd "\ value`, "line\nbreak")
 }
 
 func (p *pair) fieldOp() jsonpatch.Op {
 	if p.kind == harness.StatefulSet || p.kind.Custom() && p.kind.Kind != "CloneSet" {
-		return jsonpatch.Add("/spec/updateStrategy", p.one(map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"partition": p.value()}},
-			map[string]any{"type": "RollingUpdate"}, map[string]any{"type": "OnDelete"}))
+		return jsonpatch.Add("/spec/updateStrategy",
+			p.oneOf(map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"partition": p.value()}},
+				map[string]any{"type": "RollingUpdate"}, map[string]any{"type": "OnDelete"}))
 	}
 	return jsonpatch.Add(p.hold.Pointer, p.value())
 }
@@ -147,18 +159,19 @@ func (p *pair) marks() map[string]any {
 		out[gate.AnnotationWhy] = "Rollout web holds this"
 	}
 	if p.maybe() {
-		out[gate.AnnotationHeld] = p.one(p.hold.Said(p.value(), true), p.hold.Said(nil, false), "{}", `{"/spec/other":1}`)
+		out[gate.AnnotationHeld] = p.oneOf(p.hold.HeldText(p.value(), true), p.hold.HeldText(nil, false), "{}",
+			`{"/spec/other":1}`)
 	}
 	if p.maybe() {
-		out[gate.AnnotationBy] = p.one("anna", "bob")
+		out[gate.AnnotationBy] = p.oneOf("anna", "bob")
 	}
 	if p.maybe() {
-		out["slipway.io/recover"] = p.one("a", "b")
+		out["slipway.io/recover"] = p.oneOf("a", "b")
 	}
 	return out
 }
 
-// state brings both workloads to the same random state, as the engine, and answers with it.
+// state sets both workloads to the same random state, as the engine, and returns it.
 func (p *pair) state() *unstructured.Unstructured {
 	labels := map[string]any{"team": "shop"}
 	if p.random.IntN(3) > 0 {
@@ -167,78 +180,88 @@ func (p *pair) state() *unstructured.Unstructured {
 	if p.random.IntN(4) == 0 {
 		labels["slipway.io/claimed"] = "true"
 	}
-	ops := []jsonpatch.Op{jsonpatch.Add("/metadata/labels", labels), jsonpatch.Add("/metadata/annotations", p.marks()), p.fieldOp()}
+	ops := []jsonpatch.Op{jsonpatch.Add("/metadata/labels", labels), jsonpatch.Add("/metadata/annotations", p.marks()),
+		p.fieldOp()}
 	if p.kind.Kind != "DaemonSet" {
-		ops = append(ops, jsonpatch.Add("/spec/replicas", p.one(int64(0), int64(2))))
+		ops = append(ops, jsonpatch.Add("/spec/replicas", p.oneOf(int64(0), int64(2))))
 	}
 	body, err := json.Marshal(ops)
 	require.NoError(p.t, err)
 	var out *unstructured.Unstructured
 	for _, namespace := range []string{p.held, p.free} {
-		out, err = p.in(namespace, harness.EngineUser).Patch(context.Background(), p.name, types.JSONPatchType, body, metav1.PatchOptions{})
+		out, err = p.in(namespace, harness.EngineUser).Patch(context.Background(), p.name, types.JSONPatchType, body,
+			metav1.PatchOptions{})
 		require.NoError(p.t, err, "%s", body)
 	}
 	return out
 }
 
-// edit is a random edit.
+// edit returns a random edit.
 func (p *pair) edit() []jsonpatch.Op {
 	var ops []jsonpatch.Op
 	template := "/spec/template/metadata"
 	all := []jsonpatch.Op{
-		jsonpatch.Add("/spec/template/spec/containers/0/image", p.one("registry.test/web:v2", harness.StableImage(p.name))),
-		jsonpatch.Add(template+"/annotations", p.one(map[string]any{"at": "noon"}, map[string]any{})),
-		jsonpatch.Add(template+"/labels", p.one(map[string]any{"app": p.name, "pod-template-hash": "x"}, map[string]any{"app": p.name, "tier": "web"})),
+		jsonpatch.Add("/spec/template/spec/containers/0/image",
+			p.oneOf("registry.test/web:v2", harness.StableImage(p.name))),
+		jsonpatch.Add(template+"/annotations", p.oneOf(map[string]any{"at": "noon"}, map[string]any{})),
+		jsonpatch.Add(template+"/labels", p.oneOf(map[string]any{"app": p.name, "pod-template-hash": "x"},
+			map[string]any{"app": p.name, "tier": "web"})),
 		jsonpatch.Add("/metadata/annotations", p.marks()),
-		jsonpatch.Add("/metadata/labels", p.one(map[string]any{gate.Label: "other"}, map[string]any{"team": "pay"}, map[string]any{"team": "pay", gate.Label: "web"})),
+		jsonpatch.Add("/metadata/labels", p.oneOf(map[string]any{gate.Label: "other"}, map[string]any{"team": "pay"},
+			map[string]any{"team": "pay", gate.Label: "web"})),
 		jsonpatch.Remove("/metadata/annotations"),
 		jsonpatch.Remove("/metadata/labels"),
 		jsonpatch.Add(jsonpatch.Annotation("slipway.io/repair"), "anna"),
 		p.fieldOp(),
 	}
 	if p.kind.Kind != "DaemonSet" {
-		all = append(all, jsonpatch.Add("/spec/replicas", p.one(int64(0), int64(2))))
+		all = append(all, jsonpatch.Add("/spec/replicas", p.oneOf(int64(0), int64(2))))
 	}
-	gone := map[string]bool{}
+	removed := map[string]bool{}
 	for _, op := range all {
-		if p.random.IntN(3) > 0 || gone[op.Path] || op.Path == jsonpatch.Annotation("slipway.io/repair") && (gone["/metadata/annotations"] || p.maybe()) {
+		if p.random.IntN(3) > 0 || removed[op.Path] || op.Path == jsonpatch.Annotation("slipway.io/repair") &&
+			(removed["/metadata/annotations"] || p.maybe()) {
 			continue
 		}
-		gone[op.Path] = op.Value == nil
+		removed[op.Path] = op.Value == nil
 		ops = append(ops, op)
 	}
 	return ops
 }
 
-// compare tries an edit on both workloads, without a lasting effect, and says whether the policies changed it.
+// compare dry-runs an edit on both workloads and reports whether the policies changed it.
 func (p *pair) compare(old *unstructured.Unstructured, ops []jsonpatch.Op) bool {
 	p.t.Helper()
 	body, err := json.Marshal(ops)
 	require.NoError(p.t, err)
-	user := p.one("anna", "bob").(string)
+	user := p.oneOf("anna", "bob").(string)
 	try := func(namespace string) (*unstructured.Unstructured, error) {
-		return p.in(namespace, user).Patch(context.Background(), p.name, types.JSONPatchType, body, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return p.in(namespace, user).Patch(context.Background(), p.name, types.JSONPatchType, body,
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	}
 	free, err := try(p.free)
 	if apierrors.IsInvalid(err) {
-		return false // nobody may write this
+		return false // the API server rejects this edit in any namespace
 	}
 	require.NoError(p.t, err, "%s", body)
 	held, err := try(p.held)
-	if apierrors.IsForbidden(err) && slices.ContainsFunc(ops, func(op jsonpatch.Op) bool { return strings.HasPrefix(op.Path, "/metadata/") }) {
-		return false // the guard refuses others' edits of the marks of a claimed workload
+	if apierrors.IsForbidden(err) && slices.ContainsFunc(ops, func(op jsonpatch.Op) bool {
+		return strings.HasPrefix(op.Path, "/metadata/")
+	}) {
+		return false // the guard refuses edits of a claimed workload's marks by other clients
 	}
 	require.NoError(p.t, err, "%s", body)
 	patch := p.hold.Decide(hold.Edit{Old: old.Object, New: free.Object, User: user, Rollouts: p.rollouts})
 	want := &unstructured.Unstructured{Object: jsonpatch.Apply(free.Object, patch)}
 	require.Equal(p.t, want.Object["spec"], held.Object["spec"], "%s\nof %v", body, old.Object)
 	require.Equal(p.t, want.GetLabels(), held.GetLabels(), "%s\nof %v", body, old.Object)
-	require.Equal(p.t, theirAnnotations(want), theirAnnotations(held), "%s\nof %v", body, old.Object)
+	require.Equal(p.t, annotationsWithoutRevision(want), annotationsWithoutRevision(held), "%s\nof %v", body,
+		old.Object)
 	return len(patch) > 0
 }
 
-// theirAnnotations are the annotations but for one that its controller adds when it likes.
-func theirAnnotations(o *unstructured.Unstructured) map[string]string {
+// annotationsWithoutRevision returns the annotations without the one that the Deployment controller adds at any time.
+func annotationsWithoutRevision(o *unstructured.Unstructured) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, o.GetAnnotations())
 	delete(out, "deployment.kubernetes.io/revision")

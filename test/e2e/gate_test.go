@@ -22,10 +22,10 @@ import (
 	"slipway.io/slipway/test/kruise"
 )
 
-// anna's name has everything that a careless policy trips over.
+// anna is a user name with every character that a careless policy mishandles.
 const anna = `anna "o'neil" \ shop`
 
-// gated is one workload that a Rollout names, in a cluster without a process of Slipway.
+// gated is a workload referred to by a Rollout, in a cluster without a running engine.
 type gated struct {
 	*harness.Engine
 	t    *testing.T
@@ -34,64 +34,71 @@ type gated struct {
 	name string
 }
 
-// saved is what AnnotationHeld says of a workload of harness.Subject; asked is an edit of the field by its owner, and what it says then.
-var saved = map[harness.Kind]struct {
-	own   string
-	asked any
-	said  string
+// heldValues has, by kind: original, the AnnotationHeld value of a workload of harness.Subject; edit, a change of the
+// held field by the workload's owner; afterEdit, the AnnotationHeld value after that edit.
+var heldValues = map[harness.Kind]struct {
+	original  string
+	edit      any
+	afterEdit string
 }{
-	harness.Deployment:          {`{"/spec/paused":null}`, nil, `{"/spec/paused":null}`},
-	harness.StatefulSet:         {`{"/spec/updateStrategy/rollingUpdate/partition":null}`, int64(3), `{"/spec/updateStrategy/rollingUpdate/partition":3}`},
-	harness.DaemonSet:           {`{"/spec/updateStrategy/type":"RollingUpdate"}`, "RollingUpdate", `{"/spec/updateStrategy/type":"RollingUpdate"}`},
-	harness.CloneSet:            {`{"/spec/updateStrategy/partition":0}`, "20%", `{"/spec/updateStrategy/partition":"20%"}`},
-	harness.AdvancedStatefulSet: {`{"/spec/updateStrategy/rollingUpdate/partition":0}`, int64(2), `{"/spec/updateStrategy/rollingUpdate/partition":2}`},
-	harness.AdvancedDaemonSet:   {`{"/spec/updateStrategy/rollingUpdate/partition":0}`, int64(1), `{"/spec/updateStrategy/rollingUpdate/partition":1}`},
+	harness.Deployment: {`{"/spec/paused":null}`, nil, `{"/spec/paused":null}`},
+	harness.StatefulSet: {`{"/spec/updateStrategy/rollingUpdate/partition":null}`, int64(3),
+		`{"/spec/updateStrategy/rollingUpdate/partition":3}`},
+	harness.DaemonSet: {`{"/spec/updateStrategy/type":"RollingUpdate"}`, "RollingUpdate",
+		`{"/spec/updateStrategy/type":"RollingUpdate"}`},
+	harness.CloneSet: {`{"/spec/updateStrategy/partition":0}`, "20%",
+		`{"/spec/updateStrategy/partition":"20%"}`},
+	harness.AdvancedStatefulSet: {`{"/spec/updateStrategy/rollingUpdate/partition":0}`, int64(2),
+		`{"/spec/updateStrategy/rollingUpdate/partition":2}`},
+	harness.AdvancedDaemonSet: {`{"/spec/updateStrategy/rollingUpdate/partition":0}`, int64(1),
+		`{"/spec/updateStrategy/rollingUpdate/partition":1}`},
 }
 
-// With nothing of Slipway alive, a change of template of a workload that a Rollout names moves no pod, whatever else is edited.
-func TestGate(t *testing.T) {
+// Without a running engine, a template change of a workload that a Rollout refers to replaces no pod, whatever else is
+// edited.
+func TestGate_HoldsTemplateChange_WithoutEngine(t *testing.T) {
 	t.Parallel()
-	g, e := withGate(t)
-	gateBeside(t, g, e)
-	gateHolds(t, e, []harness.Kind{harness.Deployment})
+	g, e := newGateEngine(t)
+	testGateForAllKinds(t, g, e)
+	testGateByKind(t, e, []harness.Kind{harness.Deployment})
 }
 
-// Of a kind that is held by the name of its strategy.
-func TestLongGate(t *testing.T) {
+// A DaemonSet is held by the name of its update strategy.
+func TestLongGate_HoldsDaemonSet_WithoutEngine(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	_, e := withGate(t)
-	gateHolds(t, e, []harness.Kind{harness.DaemonSet})
+	_, e := newGateEngine(t)
+	testGateByKind(t, e, []harness.Kind{harness.DaemonSet})
 }
 
-// Of every kind.
-func TestSoakGate(t *testing.T) {
+func TestSoakGate_HoldsEveryKind_WithoutEngine(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	g, e := withGate(t)
-	gateBeside(t, g, e)
-	gateHolds(t, e, harness.Kinds)
+	g, e := newGateEngine(t)
+	testGateForAllKinds(t, g, e)
+	testGateByKind(t, e, harness.Kinds)
 }
 
-// withGate is a namespace that a guard holds for, without a process of Slipway.
-func withGate(t *testing.T) (*harness.Guard, *harness.Engine) {
+// newGateEngine returns a namespace that a guard covers, without a running engine.
+func newGateEngine(t *testing.T) (*harness.Guard, *harness.Engine) {
 	t.Helper()
 	kruise.Install(t, harness.SharedStack(t).REST)
 	g := harness.SharedGuard(t)
-	e := harness.Nobody(t)
-	g.Over(t, e.Apps)
+	e := harness.NewWithoutProcesses(t)
+	g.EnforceOn(t, e.Apps)
 	kruise.Start(t, e.REST, e.Apps)
 	return g, e
 }
 
-// gateBeside is what is the same for all kinds.
-func gateBeside(t *testing.T, g *harness.Guard, e *harness.Engine) {
+// testGateForAllKinds runs the cases that do not depend on the kind.
+func testGateForAllKinds(t *testing.T, g *harness.Guard, e *harness.Engine) {
 	t.Helper()
 	t.Run("Passes", func(t *testing.T) {
 		t.Parallel()
-		passes(t, newGated(t, e, harness.Deployment))
+		testPasses(t, newGated(t, e, harness.Deployment))
 	})
-	for name, test := range map[string]func(*testing.T, *harness.Guard){"Status": statusOfRollouts, "Approvers": approversRole, "Random": decidesAlike} {
+	for name, test := range map[string]func(*testing.T, *harness.Guard){"Status": testRolloutStatusEdits,
+		"Approvers": testApproverRole, "Random": testPoliciesMatchGo} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, g)
@@ -99,34 +106,34 @@ func gateBeside(t *testing.T, g *harness.Guard, e *harness.Engine) {
 	}
 	t.Run("GuardAlone", func(t *testing.T) {
 		t.Parallel()
-		guardAlone(t, harness.Nobody(t))
+		testGuardWithoutGate(t, harness.NewWithoutProcesses(t))
 	})
 }
 
-func gateHolds(t *testing.T, e *harness.Engine, kinds []harness.Kind) {
+func testGateByKind(t *testing.T, e *harness.Engine, kinds []harness.Kind) {
 	t.Helper()
 	for _, kind := range kinds {
-		if kind.Custom() { // the stack's own controllers alone know how an undo is made
+		if kind.Custom() { // the stack simulates `rollout undo` only for native kinds
 			continue
 		}
 		t.Run("Applied/"+kind.Title, func(t *testing.T) {
 			t.Parallel()
-			appliesAgain(t, e, kind)
+			testRepeatedApply(t, e, kind)
 		})
 		t.Run("AppliedByTheServer/"+kind.Title, func(t *testing.T) {
 			t.Parallel()
-			appliesAgain(t, e, kind, "--server-side", "--force-conflicts")
+			testRepeatedApply(t, e, kind, "--server-side", "--force-conflicts")
 		})
 		t.Run("Undone/"+kind.Title, func(t *testing.T) {
 			t.Parallel()
-			undone(t, e, kind)
+			testKubectlUndo(t, e, kind)
 		})
 	}
 	t.Run("Claimed", func(t *testing.T) {
 		for _, kind := range kinds {
 			t.Run(kind.Title, func(t *testing.T) {
 				t.Parallel()
-				newGated(t, e, kind).holdsWhileClaimed()
+				newGated(t, e, kind).testHoldWhileClaimed()
 			})
 		}
 	})
@@ -134,7 +141,7 @@ func gateHolds(t *testing.T, e *harness.Engine, kinds []harness.Kind) {
 		for _, kind := range kinds {
 			t.Run(kind.Title, func(t *testing.T) {
 				t.Parallel()
-				heldByRollout(t, e, kind, true)
+				testHoldByRollout(t, e, kind, true)
 			})
 		}
 	})
@@ -142,50 +149,53 @@ func gateHolds(t *testing.T, e *harness.Engine, kinds []harness.Kind) {
 		for _, kind := range kinds {
 			t.Run(kind.Title, func(t *testing.T) {
 				t.Parallel()
-				newGated(t, e, kind).holds()
+				newGated(t, e, kind).testHold()
 			})
 		}
 	})
 }
 
-// newGated makes a workload and returns when the API server holds it.
+// newGated creates a workload and returns when the API server holds its template changes.
 func newGated(t *testing.T, e *harness.Engine, kind harness.Kind) *gated {
 	t.Helper()
-	w := ungated(t, e, kind)
+	w := describeGated(t, e, kind)
 	w.Subject(kind, w.name, nil)
-	w.PatchObject(kind, w.name, `{"metadata":{"labels":{"slipway.io/gate":"web"},"annotations":{"slipway.io/gate":"Rollout web holds this workload"}}}`)
-	w.inForce()
+	w.PatchObject(kind, w.name,
+		`{"metadata":{"labels":{"slipway.io/gate":"web"},"annotations":{"slipway.io/gate":"Rollout web holds this workload"}}}`)
+	w.waitInForce()
 	return w
 }
 
-// ungated is a workload before it is made.
-func ungated(t *testing.T, e *harness.Engine, kind harness.Kind) *gated {
+// ungated describes a workload that does not exist yet.
+func describeGated(t *testing.T, e *harness.Engine, kind harness.Kind) *gated {
 	t.Helper()
-	k, ok := hold.Of(kind.GVR.Group, kind.GVR.Resource)
+	k, ok := hold.KindFor(kind.GVR.Group, kind.GVR.Resource)
 	require.True(t, ok)
-	return &gated{Engine: e.In(t), t: t, kind: kind, hold: k, name: harness.RandomName("web")}
+	return &gated{Engine: e.WithT(t), t: t, kind: kind, hold: k, name: harness.RandomName("web")}
 }
 
-// inForce returns when the API server would hold a change of the template.
-func (w *gated) inForce() {
+// waitInForce waits until the API server would hold a change of the template.
+func (w *gated) waitInForce() {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
 		o, err := w.try(anna, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, w.image("v2"))
-		return err == nil && at(o, w.hold.Pointer) == w.hold.Value
-	}, harness.Patience, harness.Tick, "the API server does not hold it")
+		return err == nil && valueAt(o, w.hold.Pointer) == w.hold.Value
+	}, harness.Patience, harness.Tick, "the API server does not hold the workload")
 }
 
 func (w *gated) image(version string) jsonpatch.Op {
-	return jsonpatch.Op{Op: "replace", Path: "/spec/template/spec/containers/0/image", Value: "registry.test/" + w.name + ":" + version}
+	return jsonpatch.Op{Op: "replace", Path: "/spec/template/spec/containers/0/image",
+		Value: "registry.test/" + w.name + ":" + version}
 }
 
 func (w *gated) try(user string, o metav1.PatchOptions, ops ...jsonpatch.Op) (*unstructured.Unstructured, error) {
 	w.t.Helper()
-	client, err := dynamic.NewForConfig(w.As(user))
+	client, err := dynamic.NewForConfig(w.Impersonate(user))
 	require.NoError(w.t, err)
 	body, err := json.Marshal(ops)
 	require.NoError(w.t, err)
-	return client.Resource(w.kind.GVR).Namespace(w.Apps).Patch(context.Background(), w.name, types.JSONPatchType, body, o)
+	return client.Resource(w.kind.GVR).Namespace(w.Apps).Patch(context.Background(), w.name, types.JSONPatchType, body,
+		o)
 }
 
 func (w *gated) edit(user string, ops ...jsonpatch.Op) *unstructured.Unstructured {
@@ -195,10 +205,11 @@ func (w *gated) edit(user string, ops ...jsonpatch.Op) *unstructured.Unstructure
 	return after
 }
 
-// requireHeld is that the workload is held, with what stood before and who changed it.
+// requireHeld requires that the workload is held and that its annotations name the original value and the user who
+// changed the template.
 func (w *gated) requireHeld(o *unstructured.Unstructured, said, by, why string) {
 	w.t.Helper()
-	require.Equal(w.t, w.hold.Value, at(o, w.hold.Pointer), why)
+	require.Equal(w.t, w.hold.Value, valueAt(o, w.hold.Pointer), why)
 	require.Equal(w.t, said, o.GetAnnotations()[gate.AnnotationHeld], why)
 	require.Equal(w.t, by, o.GetAnnotations()[gate.AnnotationBy], why)
 	require.Equal(w.t, "web", o.GetLabels()[gate.Label], why)
@@ -208,47 +219,50 @@ func (w *gated) requireHeld(o *unstructured.Unstructured, said, by, why string) 
 	require.Len(w.t, held, 1)
 }
 
-// requireOldPods waits until the workload's own controller has seen the last edit and has as many pods as asked: all of the old template.
+// requireOldPods waits until the workload's own controller has observed the last edit and has want ready pods, and
+// requires that all have the old template.
 func (w *gated) requireOldPods(want int) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
 		o := w.Object(w.kind, w.name)
-		return at(o, "/status/observedGeneration") == o.GetGeneration()
-	}, harness.Patience, harness.Tick, "its controller does not look at it")
+		return valueAt(o, "/status/observedGeneration") == o.GetGeneration()
+	}, harness.Patience, harness.Tick, "its controller does not observe the edit")
 	w.WaitReadyPods(w.name, want)
-	pods, err := w.Kube.CoreV1().Pods(w.Apps).List(context.Background(), metav1.ListOptions{LabelSelector: "app=" + w.name})
+	pods, err := w.Kube.CoreV1().Pods(w.Apps).List(context.Background(),
+		metav1.ListOptions{LabelSelector: "app=" + w.name})
 	require.NoError(w.t, err)
 	for _, p := range pods.Items {
 		require.Equal(w.t, harness.StableImage(w.name), p.Spec.Containers[0].Image, p.Name)
 	}
 }
 
-func (w *gated) holds() {
-	before, own := w.PodUIDs(w.name), saved[w.kind]
+func (w *gated) testHold() {
+	before, own := w.PodUIDs(w.name), heldValues[w.kind]
 	o := w.edit(anna, w.image("v2"))
-	w.requireHeld(o, own.own, anna, "a change of template is held")
+	w.requireHeld(o, own.original, anna, "a change of template is held")
 	w.requireOldPods(harness.SubjectSize)
-	require.Equal(w.t, before, w.PodUIDs(w.name), "no pod has moved")
+	require.Equal(w.t, before, w.PodUIDs(w.name), "no pod is replaced")
 
-	w.requireHeld(w.edit("bob", w.image("v3")), own.own, "bob", "a second change keeps what stood before the first")
+	w.requireHeld(w.edit("bob", w.image("v3")), own.original, "bob", "a second change keeps the original of the first")
 	o = w.edit(anna, jsonpatch.Add("/metadata/labels", map[string]any{"team": "pay"}))
-	w.requireHeld(o, own.own, "bob", "an edit of labels passes, and drops none of ours")
+	w.requireHeld(o, own.original, "bob", "an edit of labels passes, but removes no mark of the engine")
 	require.Equal(w.t, "pay", o.GetLabels()["team"])
 	o = w.edit(anna, jsonpatch.Add("/metadata/annotations", map[string]any{"note": "mine"}))
-	w.requireHeld(o, own.own, "bob", "so does an edit that replaces all annotations")
+	w.requireHeld(o, own.original, "bob", "so does an edit that replaces all annotations")
 	require.Equal(w.t, "mine", o.GetAnnotations()["note"])
 	o = w.edit(anna, jsonpatch.Remove("/metadata/annotations"), w.image("v4"))
-	w.requireHeld(o, own.own, anna, "together with the template, as an undo does")
+	w.requireHeld(o, own.original, anna, "also together with the template, as an undo does")
 	require.NotContains(w.t, o.GetAnnotations(), "note")
-	o = w.edit(anna, jsonpatch.Add(jsonpatch.Annotation(gate.AnnotationHeld), "{}"), jsonpatch.Add(jsonpatch.Annotation(gate.AnnotationBy), "carol"))
-	w.requireHeld(o, own.own, anna, "nobody but the engine edits the marks")
+	o = w.edit(anna, jsonpatch.Add(jsonpatch.Annotation(gate.AnnotationHeld), "{}"),
+		jsonpatch.Add(jsonpatch.Annotation(gate.AnnotationBy), "carol"))
+	w.requireHeld(o, own.original, anna, "only the engine edits the marks")
 
-	ask := jsonpatch.Add(w.hold.Pointer, own.asked)
-	if own.asked == nil {
+	ask := jsonpatch.Add(w.hold.Pointer, own.edit)
+	if own.edit == nil {
 		ask = jsonpatch.Remove(w.hold.Pointer)
 	}
 	o = w.edit(anna, ask)
-	w.requireHeld(o, own.said, anna, "an edit of the field does not open the gate, and is kept for later")
+	w.requireHeld(o, own.afterEdit, anna, "an edit of the field does not open the gate, and is saved for later")
 	again := w.edit(anna, ask)
 	require.Equal(w.t, o.GetGeneration(), again.GetGeneration(), "the same edit again changes nothing")
 	require.Equal(w.t, o.GetAnnotations(), again.GetAnnotations())
@@ -256,17 +270,20 @@ func (w *gated) holds() {
 	size := harness.SubjectSize
 	if w.kind.Kind != "DaemonSet" {
 		size++
-		w.requireHeld(w.edit(anna, jsonpatch.Op{Op: "replace", Path: "/spec/replicas", Value: size}), own.said, anna, "its size can be changed")
+		w.requireHeld(w.edit(anna, jsonpatch.Op{Op: "replace", Path: "/spec/replicas", Value: size}), own.afterEdit,
+			anna, "its size can be changed")
 	}
 	w.requireOldPods(size)
-	o = w.edit(harness.EngineUser, jsonpatch.Remove(jsonpatch.Annotation(gate.AnnotationHeld)), jsonpatch.Remove(jsonpatch.Annotation(gate.AnnotationBy)),
-		jsonpatch.Add(jsonpatch.Label("slipway.io/claimed"), "true"), jsonpatch.Op{Op: "replace", Path: w.hold.Pointer, Value: w.other()})
-	require.Equal(w.t, w.other(), at(o, w.hold.Pointer), "the engine lets go")
+	o = w.edit(harness.EngineUser, jsonpatch.Remove(jsonpatch.Annotation(gate.AnnotationHeld)),
+		jsonpatch.Remove(jsonpatch.Annotation(gate.AnnotationBy)),
+		jsonpatch.Add(jsonpatch.Label("slipway.io/claimed"), "true"),
+		jsonpatch.Op{Op: "replace", Path: w.hold.Pointer, Value: w.openValue()})
+	require.Equal(w.t, w.openValue(), valueAt(o, w.hold.Pointer), "the engine opens the gate")
 	require.NotContains(w.t, o.GetAnnotations(), gate.AnnotationHeld)
 }
 
-// other is a value that does not hold.
-func (w *gated) other() any {
+// openValue returns a value of the field that does not hold the workload.
+func (w *gated) openValue() any {
 	switch w.hold.Value.(type) {
 	case bool:
 		return nil
@@ -276,17 +293,17 @@ func (w *gated) other() any {
 	return int64(2)
 }
 
-// What isn't a change of template of a running workload passes untouched.
-func passes(t *testing.T, w *gated) {
+// testPasses checks that edits other than a template change of a running workload pass unchanged.
+func testPasses(t *testing.T, w *gated) {
 	t.Helper()
 	o := w.edit(anna, jsonpatch.Add("/spec/minReadySeconds", 3), jsonpatch.Add("/spec/paused", true))
-	require.NotContains(t, o.GetAnnotations(), gate.AnnotationHeld, "an owner's pause is theirs")
+	require.NotContains(t, o.GetAnnotations(), gate.AnnotationHeld, "a pause by the owner is no hold")
 	require.NotContains(t, o.GetAnnotations(), gate.AnnotationBy)
-	w.requireHeld(w.edit(anna, w.image("v2")), `{"/spec/paused":true}`, anna, "and is known when the template changes")
+	w.requireHeld(w.edit(anna, w.image("v2")), `{"/spec/paused":true}`, anna, "and is saved when the template changes")
 	o = w.edit(anna, jsonpatch.Add("/spec/paused", false))
-	w.requireHeld(o, `{"/spec/paused":null}`, anna, "their resume is heard, though the workload stays held")
+	w.requireHeld(o, `{"/spec/paused":null}`, anna, "the owner's resume is saved, though the workload stays held")
 	o = w.edit(anna, jsonpatch.Add(jsonpatch.Annotation("slipway.io/repair"), "anna"), jsonpatch.Remove("/spec/paused"))
-	require.Nil(t, at(o, "/spec/paused"), "who takes the workload over does as they like")
+	require.Nil(t, valueAt(o, "/spec/paused"), "a user who repairs the workload may edit anything")
 
 	w.name = harness.RandomName("new")
 	labelled := func(o map[string]any) {
@@ -295,61 +312,68 @@ func passes(t *testing.T, w *gated) {
 	}
 	w.Subject(w.kind, w.name, labelled)
 	o = w.Object(w.kind, w.name)
-	require.Nil(t, at(o, "/spec/paused"), "a new workload is not held")
+	require.Nil(t, valueAt(o, "/spec/paused"), "a new workload is not held")
 	o = w.edit(anna, w.image("v2"))
-	require.Nil(t, at(o, "/spec/paused"), "nor one without pods")
+	require.Nil(t, valueAt(o, "/spec/paused"), "nor one without pods")
 	require.Equal(t, anna, o.GetAnnotations()[gate.AnnotationBy])
 	o = w.edit(anna, w.image("v3"), jsonpatch.Add("/spec/replicas", 1))
-	require.Equal(t, true, at(o, "/spec/paused"), "but one that gets pods in the same edit")
+	require.Equal(t, true, valueAt(o, "/spec/paused"), "but one that gets pods in the same edit")
 }
 
-// holdsWhileClaimed is that a release's own settings are for its own template only, and that its marks stay, whoever replaces them with the template.
-func (w *gated) holdsWhileClaimed() {
-	pointer := pods.Borrowed()[pods.Key(w.kind.Ref(w.name))]
+// testHoldWhileClaimed checks that a release's own settings apply to its own template only, and that its marks survive
+// an edit that replaces them with the template.
+func (w *gated) testHoldWhileClaimed() {
+	pointer := pods.BorrowedFields()[pods.Key(w.kind.Ref(w.name))]
 	settings := map[string]any{}
 	for _, p := range pointer {
 		settings[p] = nil
 	}
 	body, err := json.Marshal(map[string]any{"name": "web", "settings": settings})
 	require.NoError(w.t, err)
-	marks := map[string]any{"slipway.io/claimed-by": guardHolder, "slipway.io/rollout": string(body), gate.AnnotationWhy: "Rollout web holds this workload"}
-	open := jsonpatch.Op{Op: "replace", Path: w.hold.Pointer, Value: w.other()}
-	if w.other() == nil {
+	marks := map[string]any{"slipway.io/claimed-by": guardHolder, "slipway.io/rollout": string(body),
+		gate.AnnotationWhy: "Rollout web holds this workload"}
+	open := jsonpatch.Op{Op: "replace", Path: w.hold.Pointer, Value: w.openValue()}
+	if w.openValue() == nil {
 		open = jsonpatch.Add(w.hold.Pointer, false)
 	} else if w.kind == harness.StatefulSet {
-		open = jsonpatch.Add("/spec/updateStrategy/rollingUpdate", map[string]any{"partition": w.other()})
+		open = jsonpatch.Add("/spec/updateStrategy/rollingUpdate", map[string]any{"partition": w.openValue()})
 	}
-	before := w.edit(harness.EngineUser, jsonpatch.Add(jsonpatch.Label("slipway.io/claimed"), "true"), jsonpatch.Add("/metadata/annotations", marks), open)
-	require.Equal(w.t, w.other(), at(before, w.hold.Pointer))
+	before := w.edit(harness.EngineUser, jsonpatch.Add(jsonpatch.Label("slipway.io/claimed"), "true"),
+		jsonpatch.Add("/metadata/annotations", marks), open)
+	require.Equal(w.t, w.openValue(), valueAt(before, w.hold.Pointer))
 
 	o := w.edit(anna, jsonpatch.Add(w.hold.Pointer, w.hold.Value))
-	require.Equal(w.t, w.other(), at(o, w.hold.Pointer), "an edit of the field alone is put back")
-	o = w.edit(anna, w.image("v2"), jsonpatch.Add("/metadata/annotations", map[string]any{"slipway.io/claimed-by": "stale", "slipway.io/recover": "stale"}), open)
-	require.Equal(w.t, w.hold.Value, at(o, w.hold.Pointer), "another template is held at once")
+	require.Equal(w.t, w.openValue(), valueAt(o, w.hold.Pointer), "an edit of the field alone is reverted")
+	o = w.edit(anna, w.image("v2"), jsonpatch.Add("/metadata/annotations",
+		map[string]any{"slipway.io/claimed-by": "stale", "slipway.io/recover": "stale"}), open)
+	require.Equal(w.t, w.hold.Value, valueAt(o, w.hold.Pointer), "another template is held at once")
 	for name, value := range marks {
-		require.Equal(w.t, value, o.GetAnnotations()[name], "an undo replaces all annotations, ours are put back")
+		require.Equal(w.t, value, o.GetAnnotations()[name],
+			"an undo replaces all annotations; the engine's are restored")
 	}
-	require.NotContains(w.t, o.GetAnnotations(), "slipway.io/recover", "and what it brings of old ones is dropped")
+	require.NotContains(w.t, o.GetAnnotations(), "slipway.io/recover",
+		"and the engine's old annotations that it adds are dropped")
 	require.Equal(w.t, anna, o.GetAnnotations()[gate.AnnotationBy])
 	require.NotContains(w.t, o.GetAnnotations(), gate.AnnotationHeld, "the originals are saved already")
 	_, err = w.try(anna, metav1.PatchOptions{}, jsonpatch.Add(jsonpatch.Annotation("slipway.io/claimed-by"), "anna"))
 	require.True(w.t, apierrors.IsForbidden(err), "a lone edit of the marks is refused: %v", err)
 }
 
-// heldByRollout is that a Rollout holds what it names before anybody has labelled it.
-func heldByRollout(t *testing.T, e *harness.Engine, kind harness.Kind, byPolicy bool) {
-	w := ungated(t, e, kind)
+// testHoldByRollout checks that a Rollout holds the workload that it refers to before the engine has labelled it.
+func testHoldByRollout(t *testing.T, e *harness.Engine, kind harness.Kind, byPolicy bool) {
+	w := describeGated(t, e, kind)
 	w.Subject(kind, w.name, nil)
 	name, label := w.name, w.name
-	if kind == harness.Deployment { // longer than a label may be: its beginning, until the engine says more
+	// longer than a label value: the policy uses a prefix until the engine writes the full mark
+	if kind == harness.Deployment {
 		name += strings.Repeat("-long", 20)
 		label = name[:62] + "x"
 	}
-	w.rollout(name)
-	w.inForce()
+	w.createRollout(name)
+	w.waitInForce()
 	o := w.edit(anna, w.image("v2"))
-	require.Equal(t, w.hold.Value, at(o, w.hold.Pointer))
-	require.Equal(t, saved[kind].own, o.GetAnnotations()[gate.AnnotationHeld])
+	require.Equal(t, w.hold.Value, valueAt(o, w.hold.Pointer))
+	require.Equal(t, heldValues[kind].original, o.GetAnnotations()[gate.AnnotationHeld])
 	require.Equal(t, anna, o.GetAnnotations()[gate.AnnotationBy])
 	if byPolicy {
 		require.Equal(t, label, o.GetLabels()[gate.Label])
@@ -360,13 +384,17 @@ func heldByRollout(t *testing.T, e *harness.Engine, kind harness.Kind, byPolicy 
 	w.requireOldPods(harness.SubjectSize)
 }
 
-// rollout makes a Rollout that names the workload.
-func (w *gated) rollout(name string) {
+// createRollout creates a Rollout that refers to the workload.
+func (w *gated) createRollout(name string) {
 	w.t.Helper()
 	ref := w.kind.Ref(w.name)
-	_, err := w.Dynamic(w.t).Resource(v1beta1.Resource).Namespace(w.Apps).Create(context.Background(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1beta1.GroupVersion.String(), "kind": v1beta1.Kind, "metadata": map[string]any{"name": name},
-		"spec": map[string]any{"workloadRef": map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name},
-			"strategy": map[string]any{"canary": map[string]any{"steps": []any{map[string]any{"replicas": "50%"}}}}}}}, metav1.CreateOptions{})
+	_, err := w.Dynamic(w.t).Resource(v1beta1.Resource).Namespace(w.Apps).Create(context.Background(),
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": v1beta1.GroupVersion.String(), "kind": v1beta1.Kind, "metadata": map[string]any{"name": name},
+			"spec": map[string]any{"workloadRef": map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind,
+				"name": ref.Name},
+				"strategy": map[string]any{
+					"canary": map[string]any{"steps": []any{map[string]any{"replicas": "50%"}}}}}}},
+		metav1.CreateOptions{})
 	require.NoError(w.t, err)
 }

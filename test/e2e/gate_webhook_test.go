@@ -25,83 +25,92 @@ import (
 	"slipway.io/slipway/test/kruise"
 )
 
-// serveGate serves the gate's webhook for one namespace, as clusters without policies have it.
-func serveGate(t *testing.T, e *harness.Engine) *webhook.Server {
+// serveGateWebhook serves the gate's webhook for one namespace, as on clusters without mutating admission policies.
+func serveGateWebhook(t *testing.T, e *harness.Engine) *webhook.Server {
 	t.Helper()
 	harness.LabelNamespace(t, e.Kube, e.Apps, guard.LabelGuard, e.Apps)
 	home, err := store.New(e.REST, e.Apps, e.Apps)
 	require.NoError(t, err)
 	cluster := kube.NewCluster(e.Kube, e.Dynamic(t), nil)
-	options := guard.Options{Name: e.Apps, Identities: []string{harness.EngineUser}, Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{guard.LabelGuard: e.Apps}}}
-	endpoint := webhook.NewGate(webhook.Gate{Engine: func(user, _ string) bool { return user == harness.EngineUser }, Rollouts: home.RolloutsIn,
+	options := guard.Options{Name: e.Apps, Identities: []string{harness.EngineUser},
+		Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{guard.LabelGuard: e.Apps}}}
+	endpoint := webhook.NewGate(webhook.Gate{Engine: func(user, _ string) bool {
+		return user == harness.EngineUser
+	}, Rollouts: home.RolloutsIn,
 		Publish: func(ctx context.Context, client admission.WebhookClientConfig) (time.Duration, error) {
 			return 0, cluster.PutGate(ctx, guard.Webhooks(options, client))
 		}})
 	t.Cleanup(func() { require.NoError(t, cluster.RemoveGate(context.Background(), options.Name)) })
 	address := net.JoinHostPort("127.0.0.1", harness.FreePort(t))
-	local, _ := webhook.AddressOf(address)
-	server := webhook.NewServer(webhook.Options{Listen: address, Address: local, Source: webhook.Own{Secrets: home, Now: time.Now},
+	local, _ := webhook.LocalAddress(address)
+	server := webhook.NewServer(webhook.Options{Listen: address, Address: local,
+		Source:    webhook.SelfSigned{Secrets: home, Now: time.Now},
 		Endpoints: []webhook.Endpoint{endpoint}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	require.NoError(t, server.Start(context.Background()))
 	return server
 }
 
-// By webhook the gate holds what it holds by policy; without its server, a change of the template of what is labelled is refused, and all else goes on.
-func TestLongGateByWebhook(t *testing.T) {
+// The webhook holds the same changes as the policies. While its server is down, template changes of labelled workloads
+// are refused, and all other edits pass.
+func TestLongGateWebhook_HoldsTemplateChange(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	e := harness.Nobody(t)
+	e := harness.NewWithoutProcesses(t)
 	kruise.Install(t, e.REST)
 	e.InstallRollouts(t)
 	kruise.Start(t, e.REST, e.Apps)
-	server := serveGate(t, e)
+	server := serveGateWebhook(t, e)
 	t.Run("Holds", func(t *testing.T) {
-		for _, kind := range []harness.Kind{harness.Deployment, harness.StatefulSet, harness.DaemonSet, harness.CloneSet} {
+		for _, kind := range []harness.Kind{harness.Deployment, harness.StatefulSet, harness.DaemonSet,
+			harness.CloneSet} {
 			t.Run(kind.Title, func(t *testing.T) {
 				t.Parallel()
-				newGated(t, e, kind).holds()
+				newGated(t, e, kind).testHold()
 			})
 			t.Run("ByRollout/"+kind.Title, func(t *testing.T) {
 				t.Parallel()
-				heldByRollout(t, e, kind, false)
+				testHoldByRollout(t, e, kind, false)
 			})
 		}
 		t.Run("Passes", func(t *testing.T) {
 			t.Parallel()
-			passes(t, newGated(t, e, harness.Deployment))
+			testPasses(t, newGated(t, e, harness.Deployment))
 		})
 	})
-	c := commanded{t: t, stack: e.Stack, namespace: e.Apps}
-	w := ungated(t, e, harness.Deployment)
+	c := commandedRollout{t: t, stack: e.Stack, namespace: e.Apps}
+	w := describeGated(t, e, harness.Deployment)
 	w.name = "web"
-	w.rollout("web")
-	c.waiting()
+	w.createRollout("web")
+	c.resetToPaused()
 	o, err := c.patch(anna, `{"status":{"slipway":{"by":"the boss"},"canaryStatus":{"currentStepState":"StepReady"}}}`)
 	require.NoError(t, err)
-	require.Equal(t, anna, at(o, "/status/slipway/by"), "commands have a name")
+	require.Equal(t, anna, valueAt(o, "/status/slipway/by"), "commands carry their sender's name")
 
 	labelled := newGated(t, e, harness.Deployment)
 	require.NoError(t, server.Stop(context.Background()))
 	_, err = labelled.try(anna, metav1.PatchOptions{}, labelled.image("v2"))
 	require.True(t, apierrors.IsInternalError(err), "without its server, a labelled template can't be changed: %v", err)
-	after := labelled.edit(anna, jsonpatch.Add("/spec/replicas", 2), jsonpatch.Add("/metadata/labels/team", "pay"), jsonpatch.Add("/spec/minReadySeconds", 1))
-	require.EqualValues(t, 2, at(after, "/spec/replicas"), "everything else can be edited")
+	after := labelled.edit(anna, jsonpatch.Add("/spec/replicas", 2), jsonpatch.Add("/metadata/labels/team", "pay"),
+		jsonpatch.Add("/spec/minReadySeconds", 1))
+	require.EqualValues(t, 2, valueAt(after, "/spec/replicas"), "everything else can be edited")
 	labelled.edit(harness.EngineUser, labelled.image("v2"))
-	free := ungated(t, e, harness.Deployment)
+	free := describeGated(t, e, harness.Deployment)
 	free.Subject(free.kind, free.name, nil)
-	require.NotContains(t, free.edit(anna, free.image("v2")).GetLabels(), gate.Label, "and what no Rollout names is made and changed as always")
+	require.NotContains(t, free.edit(anna, free.image("v2")).GetLabels(), gate.Label,
+		"and a workload without a Rollout is created and edited as usual")
 	_, err = c.patch(anna, approval)
-	require.Error(t, err, "nobody sends a command without a name")
+	require.Error(t, err, "a command whose sender is unknown is refused")
 }
 
-// The setting and the cluster say whether the API server is told of the webhook.
-func TestGateIsPublishedWhereItIsWanted(t *testing.T) {
+// The setting and the cluster's features decide whether the engine registers the webhook with the API server.
+func TestGateWebhook_IsPublished_DependingOnSettingAndCluster(t *testing.T) {
 	t.Parallel()
 	s := harness.SharedStack(t)
 	name := harness.RandomName("gate")
 	configurations := s.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	publish := func(by string) error {
-		_, err := (&cliguard.Gate{Config: s.REST, Name: name, By: by}).Publish(context.Background(), admission.WebhookClientConfig{URL: new("https://127.0.0.1:1/mutate")})
+		_, err := (&cliguard.Gate{Config: s.REST, Name: name, Mode: by}).Publish(context.Background(),
+			admission.WebhookClientConfig{URL: new("https://127.0.0.1:1/mutate")})
 		require.NoError(t, err, by)
 		_, err = configurations.Get(context.Background(), name, metav1.GetOptions{})
 		return err
@@ -109,20 +118,21 @@ func TestGateIsPublishedWhereItIsWanted(t *testing.T) {
 	t.Cleanup(func() { require.True(t, apierrors.IsNotFound(publish(settings.GateOff))) })
 	require.True(t, apierrors.IsNotFound(publish(settings.GateAuto)), "this cluster has policies")
 	require.NoError(t, publish(settings.GateWebhook))
-	_, err := configurations.Patch(context.Background(), name, types.MergePatchType, []byte(`{"webhooks":null}`), metav1.PatchOptions{})
+	_, err := configurations.Patch(context.Background(), name, types.MergePatchType, []byte(`{"webhooks":null}`),
+		metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.NoError(t, publish(settings.GateWebhook))
 	found, err := configurations.Get(context.Background(), name, metav1.GetOptions{})
 	require.NoError(t, err)
-	require.Len(t, found.Webhooks, 13, "two for each kind, and one for commands; what somebody takes away comes back")
+	require.Len(t, found.Webhooks, 13, "two for each kind, and one for commands; removed ones are restored")
 	version := found.ResourceVersion
 	require.NoError(t, publish(settings.GateWebhook))
 	found, err = configurations.Get(context.Background(), name, metav1.GetOptions{})
 	require.NoError(t, err)
-	require.Equal(t, version, found.ResourceVersion, "what is right is not written again")
-	require.True(t, apierrors.IsNotFound(publish(settings.GatePolicy)), "a webhook that nobody serves would refuse edits")
+	require.Equal(t, version, found.ResourceVersion, "an unchanged configuration is not written again")
+	require.True(t, apierrors.IsNotFound(publish(settings.GatePolicy)), "a webhook without a server would refuse edits")
 	require.NoError(t, publish(settings.GateWebhook))
 	require.NoError(t, (&cliguard.Gate{Config: s.REST, Name: name}).Withdraw(context.Background()))
 	_, err = configurations.Get(context.Background(), name, metav1.GetOptions{})
-	require.True(t, apierrors.IsNotFound(err), "a server without webhooks takes back what an earlier one has said")
+	require.True(t, apierrors.IsNotFound(err), "a server without webhooks deletes an earlier server's configuration")
 }

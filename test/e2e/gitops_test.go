@@ -17,11 +17,11 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// gitopsCells are the releases that a neighbour works against: every kind and every style, each with traffic.
+// gitopsCells are the releases that a GitOps tool syncs over: every kind and every style, each with traffic.
 var gitopsCells = []cell{
-	deploymentBy(strategy.StylePartition, harness.Nginx),
-	deploymentBy(strategy.StyleCanary, harness.Nginx),
-	deploymentBy(strategy.StyleBlueGreen, harness.Nginx),
+	deploymentCell(strategy.StylePartition, harness.Nginx),
+	deploymentCell(strategy.StyleCanary, harness.Nginx),
+	deploymentCell(strategy.StyleBlueGreen, harness.Nginx),
 	{harness.StatefulSet, strategy.StylePartition, harness.Gateway},
 	{harness.DaemonSet, strategy.StylePartition, harness.Nginx},
 	{harness.CloneSet, strategy.StylePartition, harness.Nginx},
@@ -30,33 +30,34 @@ var gitopsCells = []cell{
 	{harness.AdvancedDaemonSet, strategy.StylePartition, harness.Nginx},
 }
 
-// commit is what the manifest says of the image while the release runs.
+// commit selects the image in the manifest while the release runs.
 type commit string
 
 const (
 	oldImage commit = "OldImage"
 	newImage commit = "NewImage"
-	// mergedImage: the neighbour begins when the first step rests, with the new image, as when the change is merged while a release waits.
+	// mergedImage: the tool begins to sync when the first step waits, with the new image, as when the change is merged
+	// during a release.
 	mergedImage commit = "MergedImage"
 )
 
-// gitopsRow is a release with a neighbour who applies the whole manifest every second.
+// gitopsRow is a release during which a GitOps tool applies the whole manifest every second.
 type gitopsRow struct {
 	cell
-	tool   harness.Tool
-	commit commit
-	back   bool
+	tool     harness.Tool
+	commit   commit
+	rollback bool
 }
 
 func (row gitopsRow) String() string {
 	end := "Through"
-	if row.back {
+	if row.rollback {
 		end = "Back"
 	}
 	return fmt.Sprintf("%s/%s/%s/%s", row.cell, row.tool.Title, row.commit, end)
 }
 
-// gitopsRows are all: each cell with each tool, the old and the new image in the manifest, through and back.
+// gitopsRows are all rows: each cell with each tool and each image in the manifest, to the new version and rolled back.
 func gitopsRows() []gitopsRow {
 	var rows []gitopsRow
 	for _, c := range gitopsCells {
@@ -69,41 +70,44 @@ func gitopsRows() []gitopsRow {
 	return rows
 }
 
-// among is a release in a neighbour's reach: its manifest is what the neighbour has applied first.
-type among struct {
+// gitopsRelease is a release of objects that a GitOps tool applied first and keeps applying.
+type gitopsRelease struct {
 	*release
-	neighbour *harness.Neighbour
-	manifest  []*unstructured.Unstructured
+	tool     *harness.Applier
+	manifest []*unstructured.Unstructured
 }
 
-func amongNeighbours(t *testing.T, e *harness.Engine, c cell, tool harness.Tool, change func(object map[string]any, r *harness.Rollout)) *among {
+func newGitopsRelease(t *testing.T, e *harness.Engine, c cell, tool harness.Tool,
+	change func(object map[string]any, r *harness.Rollout)) *gitopsRelease {
 	t.Helper()
-	r := place(t, e, c, change)
+	r := prepareUnobserved(t, e, c, change)
 	manifest := r.Manifest(c.kind, r.rollout.Name, c.provider)
-	n := r.Neighbour(t, tool, manifest)
+	n := r.StartApplier(t, tool, manifest)
 	n.Sync(t)
-	require.Empty(t, n.Diff(t), "what was applied is what is there")
-	r.follow()
-	return &among{r, n, manifest}
+	require.Empty(t, n.Diff(t), "the objects match the manifest")
+	r.startObserver()
+	return &gitopsRelease{r, n, manifest}
 }
 
-// declare commits an image.
-func (a *among) declare(image string) {
+// commitImage commits an image.
+func (a *gitopsRelease) commitImage(image string) {
 	a.t.Helper()
-	a.neighbour.Declare(a.t, harness.WithImage(a.manifest, image))
+	a.tool.Declare(a.t, harness.WithImage(a.manifest, image))
 }
 
-// threeRounds has the neighbour go round three times more, and then waits until nothing moves.
-func (a *among) threeRounds(row string) {
+// waitThreeSyncs waits for three more syncs, pauses the tool and waits until nothing changes any more.
+func (a *gitopsRelease) waitThreeSyncs(row string) {
 	a.t.Helper()
-	rounds := a.neighbour.Rounds()
-	require.Eventually(a.t, func() bool { return a.neighbour.Rounds() > rounds+2 }, harness.Patience, harness.Tick, "%s: three rounds", row)
-	a.neighbour.Pause()
-	a.watch.WaitStill(a.t)
+	rounds := a.tool.Rounds()
+	require.Eventually(a.t, func() bool {
+		return a.tool.Rounds() > rounds+2
+	}, harness.Patience, harness.Tick, "%s: three syncs", row)
+	a.tool.Pause()
+	a.watch.WaitSettled(a.t)
 }
 
-// along approves each step until the rollout is over, or waits for somebody to decide.
-func (a *among) along() rollout.Status {
+// approveUntilDone approves each step until the rollout has ended or waits for a decision.
+func (a *gitopsRelease) approveUntilDone() rollout.Status {
 	a.t.Helper()
 	approved := ""
 	for {
@@ -112,22 +116,24 @@ func (a *among) along() rollout.Status {
 				return s.Phase.Final()
 			}
 			kind := s.WaitingFor.Kind
-			return kind == rollout.WaitDrift || kind == rollout.WaitResume || kind == rollout.WaitApproval && s.WaitingFor.Gate != approved
+			return kind == rollout.WaitDrift || kind == rollout.WaitResume || kind == rollout.WaitApproval &&
+				s.WaitingFor.Gate != approved
 		})
 		if status.WaitingFor == nil || status.WaitingFor.Kind != rollout.WaitApproval {
 			return status
 		}
 		gate := status.WaitingFor.Gate
 		body := fmt.Sprintf(`{"actor":"ann","step":%d,"gate":%q}`, status.CurrentStepIndex, gate)
-		if a.RolloutVerb(a.rollout.Name, "approve", body).Status == http.StatusOK { // else it has moved on: it is looked at again
+		// otherwise the rollout has moved on; read it again
+		if a.RolloutVerb(a.rollout.Name, "approve", body).Status == http.StatusOK {
 			approved = gate
 		}
 	}
 }
 
-// A neighbour that applies the whole manifest every second through a release, with traffic, with the engine alive: each kind and style with each tool, with
-// the old and with the new image in the manifest, to the new version and back.
-func TestSoakGitops(t *testing.T) {
+// A GitOps tool applies the whole manifest every second during a release with traffic, while the engine runs: each kind
+// and style with each tool, with the old and with the new image in the manifest, to the new version and rolled back.
+func TestSoakRelease_KeepsPromises_DuringGitOpsSyncs(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	e := harness.Shared(t)
@@ -141,22 +147,22 @@ func TestSoakGitops(t *testing.T) {
 	})
 }
 
-// run goes through a row. Whatever the neighbour does, no promise about pods and traffic is broken. The release ends as asked, or waits for somebody and
-// names the neighbour; then the neighbour is told to leave it alone, and the release goes on. Where the neighbour's image is that of the end, the next sync is
-// quiet; else it brings its image back, and is quiet after that.
+// run executes a row. The tool breaks no promise about pods and traffic. The release ends as requested, or waits for a
+// user and names the tool; then the tool is paused and the release continues. If the manifest has the final image, the
+// next sync changes nothing; otherwise it writes its image, and the sync after that changes nothing.
 func (row gitopsRow) run(t *testing.T, e *harness.Engine, guard *harness.Guard) {
 	t.Helper()
-	a := amongNeighbours(t, e, row.cell, row.tool, nil)
+	a := newGitopsRelease(t, e, row.cell, row.tool, nil)
 	if guard != nil {
-		guard.Over(t, a.Apps)
+		guard.EnforceOn(t, a.Apps)
 	}
 	if row.commit == mergedImage {
 		a.StartRollout(a.rollout)
-		a.rest(1)
+		a.waitPaused(1)
 	}
-	a.watch.Neighbour(t)
+	a.watch.ForeignChanges(t)
 	if row.commit != mergedImage {
-		a.neighbour.Every(time.Second)
+		a.tool.SyncEvery(time.Second)
 		a.StartRollout(a.rollout)
 		a.WaitRollout(a.rollout.Name, "its first pods", func(s rollout.Status) bool {
 			return s.CanaryReplicas > 0 || s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift
@@ -165,39 +171,39 @@ func (row gitopsRow) run(t *testing.T, e *harness.Engine, guard *harness.Guard) 
 	git, end, image := harness.StableImage(a.rollout.Name), rollout.PhaseHealthy, a.rollout.NewestImage()
 	if row.commit != oldImage {
 		git = a.rollout.NewestImage()
-		a.declare(git)
+		a.commitImage(git)
 	}
 	if row.commit == mergedImage {
-		a.neighbour.Every(time.Second)
+		a.tool.SyncEvery(time.Second)
 	}
-	if row.back {
+	if row.rollback {
 		end, image = rollout.PhaseRolledBack, harness.StableImage(a.rollout.Name)
 		a.MustVerb(a.rollout.Name, "rollback", `{"actor":"ann"}`)
 	}
-	status := a.along()
-	t.Logf("with the neighbour: %s, step %d: %s", status.Phase, status.CurrentStepIndex, status.Reason)
+	status := a.approveUntilDone()
+	t.Logf("with syncs: %s, step %d: %s", status.Phase, status.CurrentStepIndex, status.Reason)
 	for !status.Phase.Final() {
-		require.Contains(t, status.Reason, row.tool.Manager, "it says who is in its way")
-		a.neighbour.Pause()
-		a.watch.WaitStill(t)
-		a.watch.Sheltered(t)
-		a.MustVerb(a.rollout.Name, "retry", `{"actor":"ann","reason":"the neighbour leaves it alone now"}`)
-		status = a.along()
-		t.Logf("without: %s, step %d: %s", status.Phase, status.CurrentStepIndex, status.Reason)
+		require.Contains(t, status.Reason, row.tool.Manager, "the reason names the tool")
+		a.tool.Pause()
+		a.watch.WaitSettled(t)
+		a.watch.TrafficProtected(t)
+		a.MustVerb(a.rollout.Name, "retry", `{"actor":"ann","reason":"the tool is paused"}`)
+		status = a.approveUntilDone()
+		t.Logf("without syncs: %s, step %d: %s", status.Phase, status.CurrentStepIndex, status.Reason)
 	}
-	a.neighbour.Pause()
+	a.tool.Pause()
 	a.watch.RequirePromises(t)
 	require.Equal(t, end, status.Phase, status.Reason)
 	if git != image {
-		a.declare(image)
-		a.neighbour.Sync(t)
-		a.watch.WaitStill(t) // kubectl's diff has the status in it, which changes with the pods
+		a.commitImage(image)
+		a.tool.Sync(t)
+		a.watch.WaitSettled(t) // kubectl's diff includes the status, which changes with the pods
 	}
-	require.Empty(t, a.neighbour.Diff(t), "the next sync is quiet")
+	require.Empty(t, a.tool.Diff(t), "the next sync changes nothing")
 }
 
 // One release with each library, to the end.
-func TestLongGitops(t *testing.T) {
+func TestLongRelease_KeepsPromises_DuringGitOpsSyncs(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
@@ -212,63 +218,65 @@ func TestLongGitops(t *testing.T) {
 	})
 }
 
-// With the engine dead nobody puts anything back, and a Deployment that rests in place needs nobody: a neighbour that applies the whole manifest every second
-// moves no pod of it, with the old and with the new image, and no request meets nothing. Its maxSurge adds one, which goes again with the next write of the
-// engine. When the engine is back, it goes on, or says who was there.
-func TestLongGitopsWithoutTheEngine(t *testing.T) {
+// With the engine dead no process restores fields, and a Deployment that waits in place needs none: a GitOps tool that
+// applies the whole manifest every second, with the old or the new image, moves no pod of it, and every request finds a
+// ready pod. The manifest's maxSurge adds one pod, which the engine's next write removes. After a restart the engine
+// continues, or reports which client wrote.
+func TestLongWaitingDeployment_KeepsPods_DuringGitOpsSyncsWithoutEngine(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	withoutTheEngine(t, harness.Flux)
+	syncWithoutEngine(t, harness.Flux)
 }
 
-// The other tools.
-func TestSoakGitopsWithoutTheEngine(t *testing.T) {
+// This test covers the other tools.
+func TestSoakWaitingDeployment_KeepsPods_DuringGitOpsSyncsWithoutEngine(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	withoutTheEngine(t, harness.KubectlApply, harness.ArgoServerSide, harness.KubectlForce, harness.ArgoClientSide)
+	syncWithoutEngine(t, harness.KubectlApply, harness.ArgoServerSide, harness.KubectlForce, harness.ArgoClientSide)
 }
 
-func withoutTheEngine(t *testing.T, tools ...harness.Tool) {
+func syncWithoutEngine(t *testing.T, tools ...harness.Tool) {
 	t.Helper()
 	o := harness.Options{}
 	e := harness.Start(t, o)
-	rows := map[string]*among{}
+	rows := map[string]*gitopsRelease{}
 	for _, tool := range tools {
 		for _, commit := range []commit{oldImage, newImage} {
 			row := gitopsRow{gitopsCells[0], tool, commit, false}
-			a := amongNeighbours(t, e, row.cell, tool, nil)
+			a := newGitopsRelease(t, e, row.cell, tool, nil)
 			a.StartRollout(a.rollout)
 			a.approve(1)
-			a.rest(2)
+			a.waitPaused(2)
 			rows[row.String()] = a
 			if commit == newImage {
-				a.declare(a.rollout.NewestImage())
+				a.commitImage(a.rollout.NewestImage())
 			}
 		}
 	}
 	e.Processes[0].Kill()
 	made := map[string]int{}
 	for row, a := range rows {
-		made[row] = a.watch.Made(t)
-		a.watch.Neighbour(t)
-		a.neighbour.Every(time.Second)
+		made[row] = a.watch.PodsCreated(t)
+		a.watch.ForeignChanges(t)
+		a.tool.SyncEvery(time.Second)
 	}
 	for row, a := range rows {
-		a.threeRounds(row)
-		require.Contains(t, []observer.Count{{Stable: 2, StableReady: 2, New: 2, NewReady: 2}, {Stable: 2, StableReady: 2, New: 3, NewReady: 3},
+		a.waitThreeSyncs(row)
+		require.Contains(t, []observer.Count{{Stable: 2, StableReady: 2, New: 2, NewReady: 2},
+			{Stable: 2, StableReady: 2, New: 3, NewReady: 3},
 			{Stable: 3, StableReady: 3, New: 2, NewReady: 2}}, a.watch.Count(t), "%s: no pod moves", row)
-		require.LessOrEqual(t, a.watch.Made(t), made[row]+1, "%s: no pod is made anew", row)
+		require.LessOrEqual(t, a.watch.PodsCreated(t), made[row]+1, "%s: no pod is replaced", row)
 		a.watch.RequirePromises(t)
 	}
 	e.Dev(o)
 	e.WaitReady()
 	for _, row := range slices.Sorted(maps.Keys(rows)) {
 		a := rows[row]
-		status := a.along()
+		status := a.approveUntilDone()
 		t.Logf("%s: %s, step %d: %s", row, status.Phase, status.CurrentStepIndex, status.Reason)
 		if !status.Phase.Final() {
 			a.MustVerb(a.rollout.Name, "retry", `{"actor":"ann"}`)
-			status = a.along()
+			status = a.approveUntilDone()
 		}
 		require.Equal(t, rollout.PhaseHealthy, status.Phase, status.Reason)
 		a.watch.RequirePromises(t)

@@ -10,10 +10,11 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// guardCommand runs `slipway guard` with a kubeconfig, and answers with its exit code and output.
-func guardCommand(t *testing.T, s harness.Stack, kubeconfig string, args ...string) (code int, out string) {
+// runGuardCommand runs `slipway guard` with a kubeconfig and returns its exit code and output.
+func runGuardCommand(t *testing.T, s harness.Stack, kubeconfig string, args ...string) (code int, out string) {
 	t.Helper()
-	command := exec.Command(s.Binary("slipway"), append([]string{"guard"}, append(args, "--kubeconfig", kubeconfig)...)...)
+	command := exec.Command(s.Binary("slipway"), append([]string{"guard"},
+		append(args, "--kubeconfig", kubeconfig)...)...)
 	raw, err := command.CombinedOutput()
 	if err != nil {
 		var exit *exec.ExitError
@@ -22,41 +23,43 @@ func guardCommand(t *testing.T, s harness.Stack, kubeconfig string, args ...stri
 	return command.ProcessState.ExitCode(), string(raw)
 }
 
-// Install, status and remove work with a kubeconfig alone, can be repeated, and say what is so.
+// install, status and remove need only a kubeconfig, are idempotent and report the result.
 func TestGuardCommands(t *testing.T) {
 	t.Parallel()
 	s := harness.SharedStack(t)
 	name := harness.RandomName("guard")
 	run := func(want int, args ...string) string {
 		t.Helper()
-		code, out := guardCommand(t, s, s.Kubeconfig, append(args, "--name", name)...)
+		code, out := runGuardCommand(t, s, s.Kubeconfig, append(args, "--name", name)...)
 		require.Equal(t, want, code, "%v: %s", args, out)
 		return out
 	}
-	require.Contains(t, run(0, "remove"), "is not installed: nothing to remove")
+	require.Contains(t, run(0, "remove"), "is not installed; nothing to remove")
 	install := []string{"install", "--engine-identity", "engine", "--namespace-selector", "slipway.io/guard=" + name}
 	t.Cleanup(func() { run(0, "remove") })
 	out := run(0, append(install, "--object", "canaries.mesh.example.com")...)
-	require.Regexp(t, `passes for +engine\n`, out)
+	require.Regexp(t, `allowed +engine\n`, out)
 	require.Regexp(t, `namespaces +slipway.io/guard=`+name, out)
-	require.Regexp(t, `deployments.apps +yes +v1 +spec.minReadySeconds, spec.paused, spec.progressDeadlineSeconds, spec.revisionHistoryLimit, spec.strategy\n`, out)
+	require.Regexp(t,
+		`deployments.apps +yes +v1 +spec.minReadySeconds, spec.paused, spec.progressDeadlineSeconds, spec.revisionHistoryLimit, spec.strategy\n`, out)
 	require.Regexp(t, `canaries.mesh.example.com +yes`, out)
-	require.NotContains(t, run(0, install...), "canaries.mesh.example.com", "what is no longer asked for is taken away")
+	require.NotContains(t, run(0, install...), "canaries.mesh.example.com", "objects no longer listed are removed")
 	first := run(0, install...)
-	require.Equal(t, first, run(0, install...), "it can be repeated")
+	require.Equal(t, first, run(0, install...), "install is idempotent")
 
-	_, err := exec.Command(s.Binary("kubectl"), "--kubeconfig", s.Kubeconfig, "delete", "mutatingadmissionpolicybinding", name+"-services").Output()
+	_, err := exec.Command(s.Binary("kubectl"), "--kubeconfig", s.Kubeconfig, "delete",
+		"mutatingadmissionpolicybinding", name+"-services").Output()
 	require.NoError(t, err)
-	code, out := guardCommand(t, s, s.Kubeconfig, "status")
+	code, out := runGuardCommand(t, s, s.Kubeconfig, "status")
 	require.Equal(t, 3, code, "not everything is guarded")
 	require.Regexp(t, `services +no: its binding is missing`, out)
 	run(0, install...)
-	require.Contains(t, run(0, "remove"), "The guard "+name+" is removed")
-	_, out = guardCommand(t, s, s.Kubeconfig, "status")
+	require.Contains(t, run(0, "remove"), "The guard "+name+" was removed")
+	_, out = runGuardCommand(t, s, s.Kubeconfig, "status")
 	require.NotContains(t, out, name)
 }
 
-// Wrong usage and missing rights are said as such.
+// Wrong usage and missing permissions are reported as such.
 func TestGuardCommandErrors(t *testing.T) {
 	t.Parallel()
 	s := harness.SharedStack(t)
@@ -72,23 +75,29 @@ func TestGuardCommandErrors(t *testing.T) {
 		code                     int
 		args                     []string
 	}{
-		"Install":  {"Who may not write policies is told whom to ask.", anna, "you may not install the guard on this cluster: ask an administrator", 1, []string{"install", "--name", "annas"}},
-		"Status":   {"Who may not read them neither.", anna, "you may not read the guard on this cluster", 1, []string{"status"}},
-		"Selector": {"A selector that is none.", s.Kubeconfig, "is no label selector", 2, []string{"install", "--namespace-selector", "a=b=c"}},
-		"Object":   {"A kind without its group.", s.Kubeconfig, "names no kind of custom object", 2, []string{"install", "--object", "canaries"}},
-		"Nowhere":  {"A cluster that does not answer.", nowhere(t), "can't be reached", 1, []string{"install"}},
+		"Install": {"A user who may not write policies is referred to an administrator.", anna,
+			"you are not allowed to install the guard in this cluster: ask a cluster administrator", 1,
+			[]string{"install", "--name", "annas"}},
+		"Status": {"So is a user who may not read them.", anna,
+			"you are not allowed to read the guard in this cluster", 1, []string{"status"}},
+		"Selector": {"An invalid selector.", s.Kubeconfig, "is not a label selector", 2,
+			[]string{"install", "--namespace-selector", "a=b=c"}},
+		"Object": {"A kind without its group.", s.Kubeconfig, "is not a custom resource", 2,
+			[]string{"install", "--object", "canaries"}},
+		"Unreachable": {"A cluster that does not answer.", unreachableKubeconfig(t), "cannot reach the cluster", 1,
+			[]string{"install"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, out := guardCommand(t, s, c.kubeconfig, c.args...)
+			code, out := runGuardCommand(t, s, c.kubeconfig, c.args...)
 			require.Contains(t, out, c.says, c.reason)
 			require.Equal(t, c.code, code, "%s: %s", c.reason, out)
 		})
 	}
 }
 
-// nowhere is the kubeconfig of a cluster that does not answer.
-func nowhere(t *testing.T) string {
+// unreachableKubeconfig returns a kubeconfig of a cluster that does not answer.
+func unreachableKubeconfig(t *testing.T) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(harness.SharedStack(t).Kubeconfig)
 	require.NoError(t, err)

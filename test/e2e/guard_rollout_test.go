@@ -22,34 +22,36 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// beginGuarded is begin behind a guard.
-func beginGuarded(t *testing.T, e *harness.Engine, g *harness.Guard, c cell, change func(object map[string]any)) *release {
+// beginGuarded starts a release behind a guard.
+func beginGuarded(t *testing.T, e *harness.Engine, g *harness.Guard, c cell,
+	change func(object map[string]any)) *release {
 	t.Helper()
 	r := prepare(t, e, c, func(object map[string]any, _ *harness.Rollout) {
 		if change != nil {
 			change(object)
 		}
 	})
-	g.Over(t, r.Apps)
+	g.EnforceOn(t, r.Apps)
 	r.StartRollout(r.rollout)
 	return r
 }
 
-// neighbour applies a manifest every second, as a GitOps controller that heals does, by server-side apply with force.
-type neighbour struct {
+// manifestApplier applies a manifest every second by server-side apply with force, as a GitOps controller with
+// self-healing does.
+type manifestApplier struct {
 	manifest atomic.Pointer[[]byte]
 	applied  atomic.Int64
 }
 
-func (n *neighbour) sets(t *testing.T, manifest map[string]any) {
+func (n *manifestApplier) setManifest(t *testing.T, manifest map[string]any) {
 	t.Helper()
 	raw, err := json.Marshal(manifest)
 	require.NoError(t, err)
 	n.manifest.Store(&raw)
 }
 
-// heals applies until the test ends.
-func (n *neighbour) heals(t *testing.T, r *release) {
+// start applies the manifest until the test ends.
+func (n *manifestApplier) start(t *testing.T, r *release) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -59,9 +61,10 @@ func (n *neighbour) heals(t *testing.T, r *release) {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			_, err := workloads.Patch(ctx, r.rollout.Name, types.ApplyPatchType, *n.manifest.Load(), metav1.PatchOptions{FieldManager: "gitops", Force: &force})
+			_, err := workloads.Patch(ctx, r.rollout.Name, types.ApplyPatchType, *n.manifest.Load(),
+				metav1.PatchOptions{FieldManager: "gitops", Force: &force})
 			if err != nil && ctx.Err() == nil {
-				t.Errorf("the neighbour's apply failed: %v", err)
+				t.Errorf("the apply of the manifest failed: %v", err)
 			}
 			n.applied.Add(1)
 			select {
@@ -72,23 +75,27 @@ func (n *neighbour) heals(t *testing.T, r *release) {
 	}()
 }
 
-// waits returns when the neighbour has applied that often from now on.
-func (n *neighbour) waits(t *testing.T, times int64) {
+// waitApplies waits for that many further applies.
+func (n *manifestApplier) waitApplies(t *testing.T, times int64) {
 	t.Helper()
 	until := n.applied.Load() + times
-	require.Eventually(t, func() bool { return n.applied.Load() >= until }, harness.Patience, harness.Tick, "the neighbour applies")
+	require.Eventually(t, func() bool {
+		return n.applied.Load() >= until
+	}, harness.Patience, harness.Tick, "the manifest is applied")
 }
 
-// Behind the guard a canary in place goes to its end while somebody else applies the manifest every second, whole: strategy, limits and all. With the engine
-// dead at a rest even the manifest with the old image moves no pod.
-func TestLongGuardedCanaryUnderANeighbour(t *testing.T) {
+// Behind the guard, an in-place canary completes while another client applies the whole manifest every second,
+// including strategy and limits. With the engine dead at a waiting step, even a manifest with the old image moves no
+// pod.
+func TestLongGuardedCanary_Completes_WhenManifestAppliedEverySecond(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e, g := harness.StartGuarded(t)
 	manifest := map[string]any{}
-	r := beginGuarded(t, e, g, deploymentBy(strategy.StylePartition, harness.Nginx), func(object map[string]any) {
+	r := beginGuarded(t, e, g, deploymentCell(strategy.StylePartition, harness.Nginx), func(object map[string]any) {
 		spec := object["spec"].(map[string]any)
-		spec["minReadySeconds"], spec["progressDeadlineSeconds"], spec["paused"], spec["revisionHistoryLimit"] = int64(1), int64(600), false, int64(5)
+		spec["minReadySeconds"], spec["progressDeadlineSeconds"], spec["paused"],
+			spec["revisionHistoryLimit"] = int64(1), int64(600), false, int64(5)
 		manifest = runtime.DeepCopyJSON(object)
 	})
 	fresh := runtime.DeepCopyJSON(manifest)
@@ -96,22 +103,22 @@ func TestLongGuardedCanaryUnderANeighbour(t *testing.T) {
 	require.NoError(t, err)
 	containers[0].(map[string]any)["image"] = r.rollout.NewestImage()
 	require.NoError(t, unstructured.SetNestedSlice(fresh, containers, "spec", "template", "spec", "containers"))
-	r.rest(1)
-	var n neighbour
-	n.sets(t, fresh)
-	n.heals(t, r)
-	n.waits(t, 3)
+	r.waitPaused(1)
+	var n manifestApplier
+	n.setManifest(t, fresh)
+	n.start(t, r)
+	n.waitApplies(t, 3)
 	r.watch.RequirePromises(t)
 
 	e.Processes[0].Kill()
-	n.waits(t, 3)
-	n.sets(t, manifest)
-	n.waits(t, 5)
-	require.Equal(t, true, at(r.object(), "/spec/paused"), "the rest is kept, whatever is applied")
+	n.waitApplies(t, 3)
+	n.setManifest(t, manifest)
+	n.waitApplies(t, 5)
+	require.Equal(t, true, valueAt(r.object(), "/spec/paused"), "the Deployment stays paused, whatever is applied")
 	r.watch.WaitCount(t, observer.Count{Stable: 3, StableReady: 3, New: 1, NewReady: 1})
 	r.watch.RequirePromises(t)
-	n.sets(t, fresh)
-	n.waits(t, 2)
+	n.setManifest(t, fresh)
+	n.waitApplies(t, 2)
 
 	e.Processes[0] = e.Dev(harness.Options{})
 	e.WaitReady()
@@ -119,127 +126,141 @@ func TestLongGuardedCanaryUnderANeighbour(t *testing.T) {
 	r.approve(2)
 	r.WaitPhase(r.rollout.Name, rollout.PhaseHealthy)
 	r.watch.RequirePromises(t)
-	require.Nil(t, at(r.object(), "/spec/paused"), "it is given back")
+	require.Nil(t, valueAt(r.object(), "/spec/paused"), "spec.paused is restored")
 }
 
-// A canary goes to its end behind the guard: nothing that the engine or a native controller writes is held up. Nor does anything begin unsaid that isn't guarded.
-func TestLongGuardedRollouts(t *testing.T) {
+// Rollouts complete behind the guard, which blocks no write of the engine or of a native controller. The preflight
+// warns about objects that the guard does not cover.
+func TestLongGuardedRollouts_Complete(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e, g := harness.StartGuarded(t)
 	t.Run("Preflight", func(t *testing.T) {
 		t.Parallel()
-		saysWhatIsNotGuarded(t, e, g)
+		testGuardPreflight(t, e, g)
 	})
-	guardedToTheEnd(t, e, g, deploymentBy(strategy.StylePartition, harness.Nginx), deploymentBy(strategy.StyleBlueGreen, harness.NoProvider),
+	completeGuardedCells(t, e, g, deploymentCell(strategy.StylePartition, harness.Nginx),
+		deploymentCell(strategy.StyleBlueGreen, harness.NoProvider),
 		cell{harness.StatefulSet, strategy.StylePartition, harness.Istio})
 }
 
-// The style and the kinds that TestLongGuardedRollouts leaves out.
-func TestSoakGuardedRollouts(t *testing.T) {
+// This test covers a style and kinds that TestLongGuardedRollouts_Complete omits.
+func TestSoakGuardedRollouts_Complete(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	e, g := harness.StartGuarded(t)
-	guardedToTheEnd(t, e, g, deploymentBy(strategy.StyleCanary, harness.Gateway), cell{harness.DaemonSet, strategy.StylePartition, harness.NoProvider},
+	completeGuardedCells(t, e, g, deploymentCell(strategy.StyleCanary, harness.Gateway),
+		cell{harness.DaemonSet, strategy.StylePartition, harness.NoProvider},
 		cell{harness.CloneSet, strategy.StylePartition, harness.Nginx})
 }
 
-func guardedToTheEnd(t *testing.T, e *harness.Engine, g *harness.Guard, cells ...cell) {
+func completeGuardedCells(t *testing.T, e *harness.Engine, g *harness.Guard, cells ...cell) {
 	t.Helper()
 	for _, c := range cells {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			goesToItsEnd(t, e, g, c)
+			completeGuarded(t, e, g, c)
 		})
 	}
 }
 
-func goesToItsEnd(t *testing.T, e *harness.Engine, g *harness.Guard, c cell) {
+func completeGuarded(t *testing.T, e *harness.Engine, g *harness.Guard, c cell) {
 	t.Helper()
 	r := beginGuarded(t, e, g, c, nil)
 	r.approveAll(1)
-	r.endsNew()
+	r.requirePromoted()
 }
 
-// With the engine dead and the guard in force, a person brings the workload home: by slipway repair, and by the commands that stand on it.
-func TestLongRepairBehindTheGuard(t *testing.T) {
+// With the engine dead and the guard in force, a user restores the workload by `slipway repair` or by the commands in
+// its annotation.
+func TestLongRepair_RestoresWorkload_BehindGuardWithoutEngine(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	repairGuarded(t, []guardedRepair{
-		{"repair", deploymentBy(strategy.StylePartition, harness.Nginx), rollout.SideStable, (*release).repair},
-		{"recover", deploymentBy(strategy.StylePartition, harness.Gateway), rollout.SideNew, (*release).recover},
-		{"blue-green", deploymentBy(strategy.StyleBlueGreen, harness.Nginx), rollout.SideStable, (*release).repair},
-		{"blue-green-recover", deploymentBy(strategy.StyleBlueGreen, harness.NoProvider), rollout.SideStable, (*release).recover},
-		{"extra", deploymentBy(strategy.StyleCanary, harness.Istio), rollout.SideNew, (*release).repair},
-		{"partition", cell{harness.CloneSet, strategy.StylePartition, harness.Gateway}, rollout.SideStable, (*release).recover},
+	repairBehindGuard(t, []guardedRepair{
+		{"repair", deploymentCell(strategy.StylePartition, harness.Nginx), rollout.SideStable, (*release).repair},
+		{"recover", deploymentCell(strategy.StylePartition, harness.Gateway), rollout.SideNew, (*release).recover},
+		{"blue-green", deploymentCell(strategy.StyleBlueGreen, harness.Nginx), rollout.SideStable, (*release).repair},
+		{"blue-green-recover", deploymentCell(strategy.StyleBlueGreen, harness.NoProvider), rollout.SideStable,
+			(*release).recover},
+		{"extra", deploymentCell(strategy.StyleCanary, harness.Istio), rollout.SideNew, (*release).repair},
+		{"partition", cell{harness.CloneSet, strategy.StylePartition, harness.Gateway}, rollout.SideStable,
+			(*release).recover},
 	})
 }
 
 type guardedRepair struct {
-	title string
-	cell  cell
-	to    rollout.Side
-	bring func(r *release, to rollout.Side)
+	title   string
+	cell    cell
+	to      rollout.Side
+	restore func(r *release, to rollout.Side)
 }
 
-func repairGuarded(t *testing.T, cells []guardedRepair) {
+func repairBehindGuard(t *testing.T, cells []guardedRepair) {
 	t.Helper()
 	e, g := harness.StartGuarded(t)
 	var waiting []*stranded
 	for _, c := range cells {
 		r := beginGuarded(t, e, g, c.cell, nil)
-		r.rest(1)
-		waiting = append(waiting, &stranded{release: r, title: c.title, to: c.to, bring: c.bring})
+		r.waitPaused(1)
+		waiting = append(waiting, &stranded{release: r, title: c.title, to: c.to, restore: c.restore})
 	}
 	e.Processes[0].Kill()
 	for _, r := range waiting {
 		t.Run(r.title, func(t *testing.T) {
 			t.Parallel()
-			r.comesHome(t)
+			r.requireRepaired(t)
 		})
 	}
 }
 
-// Somebody takes the workload over while the engine lives: the engine writes nothing more to it, and says so until they give it back.
-func TestSomebodyTakesTheWorkloadOver(t *testing.T) {
+// A user takes the workload over while the engine runs: the engine writes nothing to it, and reports so, until the user
+// removes the annotation.
+func TestEngine_WritesNothing_WhileUserRepairsWorkload(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
-	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
-	r.rest(1)
+	r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.NoProvider), nil)
+	r.waitPaused(1)
 	r.Kubectl("-n", r.Apps, "annotate", "deployment", r.rollout.Name, "slipway.io/repair=anna")
-	status := r.WaitRollout(r.rollout.Name, "it waits for anna", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift })
-	require.Contains(t, status.Reason, fmt.Sprintf("Deployment %s/%s is being repaired by anna: nothing is written to it", r.Apps, r.rollout.Name))
+	status := r.WaitRollout(r.rollout.Name, "it waits for anna", func(s rollout.Status) bool {
+		return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift
+	})
+	require.Contains(t, status.Reason, fmt.Sprintf(
+		"Deployment %s/%s is being repaired by anna: nothing is written to it", r.Apps, r.rollout.Name))
 	r.PatchObject(r.rollout.Kind, r.rollout.Name, `{"spec":{"minReadySeconds":5}}`)
 	r.MustVerb(r.rollout.Name, "retry", "")
-	r.WaitRollout(r.rollout.Name, "it goes on waiting for anna", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift })
-	require.EqualValues(t, 5, at(r.object(), "/spec/minReadySeconds"), "a retry changes nothing while anna works")
+	r.WaitRollout(r.rollout.Name, "it still waits for anna", func(s rollout.Status) bool {
+		return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift
+	})
+	require.EqualValues(t, 5, valueAt(r.object(), "/spec/minReadySeconds"), "a retry changes nothing while anna works")
 	r.Kubectl("-n", r.Apps, "annotate", "deployment", r.rollout.Name, "slipway.io/repair-")
-	r.verb("rollback", "")
-	r.endsStable()
+	r.sendVerb("rollback", "")
+	r.requireRolledBack()
 }
 
-// A repair while the engine lives is not disturbed by it: the engine writes nothing meanwhile, and finds its claim gone afterwards.
-func TestRepairBesideALivingEngine(t *testing.T) {
+// A running engine does not disturb a repair: it writes nothing meanwhile, and finds its claim deleted afterwards.
+func TestRepair_IsNotDisturbed_ByRunningEngine(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
-	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
-	r.rest(1)
-	r.watch.Leaving(t)
+	r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
+	r.waitPaused(1)
+	r.watch.MarkMoving(t)
 	r.repair(rollout.SideStable)
-	r.watch.WaitStill(t)
-	r.requireHome(observer.End{})
+	r.watch.WaitSettled(t)
+	r.requireRestored(observer.End{})
 	r.MustVerb(r.rollout.Name, "stop", `{"to":"frozen"}`)
 	r.WaitPhase(r.rollout.Name, rollout.PhaseCancelled)
-	r.requireHome(observer.End{})
+	r.requireRestored(observer.End{})
 }
 
-// Before a rollout starts, people are told what the API server doesn't guard. An engine that the guard takes for somebody else is refused: it could not work.
-func saysWhatIsNotGuarded(t *testing.T, engine *harness.Engine, g *harness.Guard) {
+// testGuardPreflight checks that the preflight warns about objects that the API server does not guard, and that an
+// engine unknown to the guard is refused, because the guard would block its writes.
+func testGuardPreflight(t *testing.T, engine *harness.Engine, g *harness.Guard) {
 	t.Helper()
-	e := engine.For(t)
+	e := engine.ForTest(t)
 	e.Subject(harness.Deployment, "web", nil)
-	rollout := harness.Rollout{Kind: harness.Deployment, Name: "web", Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: deploymentBy(
-		strategy.StylePartition, harness.NoProvider).steps()}}
+	rollout := harness.Rollout{Kind: harness.Deployment, Name: "web",
+		Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: deploymentCell(
+			strategy.StylePartition, harness.NoProvider).steps()}}
 	warnings := func(e *harness.Engine) string {
 		body, err := json.Marshal(rollout.Body(e.Apps))
 		require.NoError(t, err)
@@ -250,17 +271,21 @@ func saysWhatIsNotGuarded(t *testing.T, engine *harness.Engine, g *harness.Guard
 		}, harness.Patience, harness.Tick, "the check is answered")
 		return string(answer.Body)
 	}
-	require.NotContains(t, warnings(e), "guard", "its namespace wants no guard")
+	require.NotContains(t, warnings(e), "guard", "its namespace asks for no guard")
 	harness.LabelNamespace(t, e.Kube, e.Apps, guard.LabelGuard, "nobody")
 	require.Contains(t, warnings(e), "the API server doesn't guard this release against edits by others")
-	g.Over(t, e.Apps)
-	require.Eventually(t, func() bool { return !strings.Contains(warnings(e), "guard") }, harness.Patience, harness.Tick, "everything is guarded")
+	g.EnforceOn(t, e.Apps)
+	require.Eventually(t, func() bool {
+		return !strings.Contains(warnings(e), "guard")
+	}, harness.Patience, harness.Tick, "everything is guarded")
 
 	stranger := harness.Shared(t)
 	stranger.Subject(harness.Deployment, "web", nil)
-	g.Over(t, stranger.Apps)
+	g.EnforceOn(t, stranger.Apps)
 	require.Eventually(t, func() bool {
 		return strings.Contains(warnings(stranger), "the guard "+g.Name+" of this cluster doesn't know this engine")
 	}, harness.Patience, harness.Tick, "it names the guard")
-	require.Eventually(t, func() bool { return stranger.TryStartRollout(rollout).Status == 422 }, harness.Patience, harness.Tick, "and it is not started")
+	require.Eventually(t, func() bool {
+		return stranger.TryStartRollout(rollout).Status == 422
+	}, harness.Patience, harness.Tick, "and the rollout is not started")
 }

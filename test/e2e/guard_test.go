@@ -25,58 +25,63 @@ import (
 	"slipway.io/slipway/test/routes"
 )
 
-// guarded is an object of one kind that a release has borrowed.
+// guarded is an object of one kind whose fields a release has borrowed.
 type guarded struct {
 	name   string
 	gvr    schema.GroupVersionResource
 	object map[string]any
-	// fields are edits of each borrowed field, by JSON Pointer.
+	// fields has an edit of each borrowed field, by JSON Pointer.
 	fields map[string]any
 }
 
-// theirs are values that nobody has set before, by kind and borrowed field. A field without one fails the test.
-var theirs = map[string]map[string]any{
+// otherClientEdits are edits by other clients, by kind and borrowed field. A borrowed field without an edit fails the
+// test.
+var otherClientEdits = map[string]map[string]any{
 	"apps/Deployment": {"/spec/strategy": map[string]any{"type": "Recreate"}, "/spec/minReadySeconds": int64(7),
 		"/spec/progressDeadlineSeconds": int64(777), "/spec/paused": true, "/spec/revisionHistoryLimit": int64(3)},
 	"apps/StatefulSet": {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
 	"apps/DaemonSet":   {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
 	"apps.kruise.io/CloneSet": {"/spec/updateStrategy": map[string]any{"type": "ReCreate", "partition": int64(3)},
-		"/spec/minReadySeconds": int64(2147483646)}, // as the gate, which doesn't fit into every kind of number
+		// the value that the engine sets to hold pods; it does not fit into every number type
+		"/spec/minReadySeconds": int64(2147483646)},
 	"apps.kruise.io/StatefulSet": {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
 	"apps.kruise.io/DaemonSet":   {"/spec/updateStrategy": map[string]any{"type": "OnDelete"}},
 }
 
-// Each borrowed field of each kind, edited by somebody else, is put back by the API server, whether the field was there before or not, and
-// the rest of the same edit goes through. The engine's own edit passes, and so does everybody's once somebody has taken the object over.
-func TestGuardPutsBackWhatIsBorrowed(t *testing.T) {
+// The API server reverts an edit of a borrowed field by another client, for each field of each kind, whether the field
+// was set before or not, and applies the rest of the same edit. Edits by the engine pass, and so do all edits after a
+// user has taken the object over.
+func TestGuard_RevertsEdits_OfBorrowedFields(t *testing.T) {
 	t.Parallel()
 	stack := harness.SharedStack(t)
 	routes.Install(t, stack.REST)
 	kruise.Install(t, stack.REST)
 	g := harness.SharedGuard(t)
-	t.Run("AllLabels", func(t *testing.T) {
+	t.Run("AllLabelsRemoved", func(t *testing.T) {
 		t.Parallel()
-		keepsALabelOfMany(t, stack, g)
+		testBorrowedLabelIsKept(t, stack, g)
 	})
-	t.Run("TheRest", func(t *testing.T) {
+	t.Run("NotBorrowed", func(t *testing.T) {
 		t.Parallel()
-		leavesTheRestAlone(t, g)
+		testUnborrowedFields(t, g)
 	})
 	namespace := stack.Namespace(t, "guarded")
-	g.Over(t, namespace)
+	g.EnforceOn(t, namespace)
 	stranger := stack.Dynamic(t)
-	engine, err := dynamic.NewForConfig(stack.As(harness.EngineUser))
+	engine, err := dynamic.NewForConfig(stack.Impersonate(harness.EngineUser))
 	require.NoError(t, err)
 	for _, k := range traffic.Kinds() {
 		require.True(t, slices.ContainsFunc(routesToGuard(), func(c guarded) bool {
-			return c.gvr.Group == k.Group && c.gvr.Resource == k.Resource && !slices.ContainsFunc(k.Pointers, func(p string) bool { return c.fields[p] == nil })
+			return c.gvr.Group == k.Group && c.gvr.Resource == k.Resource &&
+				!slices.ContainsFunc(k.Pointers, func(p string) bool { return c.fields[p] == nil })
 		}), "%s: there is an edit for every borrowed field", k.Resource)
 	}
 	for _, c := range slices.Concat(workloadsToGuard(t), routesToGuard()) {
 		for pointer, value := range c.fields {
 			t.Run(c.name+pointer, func(t *testing.T) {
 				t.Parallel()
-				b := &borrowed{t: t, guarded: c, pointer: pointer, namespace: namespace, stranger: stranger, engine: engine}
+				b := &borrowed{t: t, guarded: c, pointer: pointer, namespace: namespace, otherClient: stranger,
+					engine: engine}
 				b.check(value)
 			})
 		}
@@ -86,10 +91,10 @@ func TestGuardPutsBackWhatIsBorrowed(t *testing.T) {
 // borrowed is one borrowed field of one object.
 type borrowed struct {
 	guarded
-	t                  *testing.T
-	pointer, namespace string
-	stranger, engine   dynamic.Interface
-	version            int
+	t                   *testing.T
+	pointer, namespace  string
+	otherClient, engine dynamic.Interface
+	version             int
 }
 
 func (b *borrowed) check(value any) {
@@ -100,32 +105,33 @@ func (b *borrowed) check(value any) {
 	require.NoError(b.t, err)
 	own, _ := jsonpatch.At(object.Object, b.pointer)
 
-	after := b.edit(b.stranger, object, jsonpatch.Add(b.pointer, value))
-	b.requireField(after, own, "somebody else's edit is put back")
+	after := b.edit(b.otherClient, object, jsonpatch.Add(b.pointer, value))
+	b.requireField(after, own, "another client's edit is reverted")
 	after = b.edit(b.engine, after, jsonpatch.Add(b.pointer, value))
-	lent, _ := jsonpatch.At(after.Object, b.pointer)
-	require.NotEqual(b.t, own, lent, "the engine's edit passes")
+	engineValue, _ := jsonpatch.At(after.Object, b.pointer)
+	require.NotEqual(b.t, own, engineValue, "the engine's edit passes")
 	undo := jsonpatch.Add(b.pointer, own)
 	if own == nil {
 		undo = jsonpatch.Remove(b.pointer)
 	}
-	after = b.edit(b.stranger, after, undo)
-	b.requireField(after, lent, "nor can anybody undo what the engine has written")
+	after = b.edit(b.otherClient, after, undo)
+	b.requireField(after, engineValue, "another client cannot undo the engine's edit")
 
-	_, err = b.patch(b.stranger, after, jsonpatch.Add(jsonpatch.Annotation("slipway.io/held-by"), "somebody"))
-	require.True(b.t, apierrors.IsForbidden(err), "the marks are the engine's: %v", err)
-	require.ErrorContains(b.t, err, "slipway.io/held-by belongs to the running release rollout/default/shop/web:", "and it names the release")
+	_, err = b.patch(b.otherClient, after, jsonpatch.Add(jsonpatch.Annotation("slipway.io/held-by"), "somebody"))
+	require.True(b.t, apierrors.IsForbidden(err), "only the engine edits the marks: %v", err)
+	require.ErrorContains(b.t, err, "slipway.io/held-by belongs to the running release rollout/default/shop/web:",
+		"and the error names the release")
 
-	after = b.edit(b.stranger, after, jsonpatch.Add(jsonpatch.Annotation("slipway.io/repair"), "anna"), undo)
-	b.requireField(after, own, "who takes the object over may edit it")
-	after = b.edit(b.stranger, after, jsonpatch.Add(b.pointer, value))
-	require.NotEqual(b.t, own, at(after, b.pointer), "and goes on editing it")
-	after = b.edit(b.stranger, after, jsonpatch.Remove(jsonpatch.Annotation("slipway.io/repair")))
-	after = b.edit(b.stranger, after, undo)
-	require.NotEqual(b.t, own, at(after, b.pointer), "until they give it back")
+	after = b.edit(b.otherClient, after, jsonpatch.Add(jsonpatch.Annotation("slipway.io/repair"), "anna"), undo)
+	b.requireField(after, own, "a user who takes the object over may edit it")
+	after = b.edit(b.otherClient, after, jsonpatch.Add(b.pointer, value))
+	require.NotEqual(b.t, own, valueAt(after, b.pointer), "and edit it again")
+	after = b.edit(b.otherClient, after, jsonpatch.Remove(jsonpatch.Annotation("slipway.io/repair")))
+	after = b.edit(b.otherClient, after, undo)
+	require.NotEqual(b.t, own, valueAt(after, b.pointer), "until the annotation is removed")
 }
 
-func at(o *unstructured.Unstructured, pointer string) any {
+func valueAt(o *unstructured.Unstructured, pointer string) any {
 	value, _ := jsonpatch.At(o.Object, pointer)
 	return value
 }
@@ -134,26 +140,29 @@ func (b *borrowed) in(client dynamic.Interface) dynamic.ResourceInterface {
 	return client.Resource(b.gvr).Namespace(b.namespace)
 }
 
-func (b *borrowed) patch(client dynamic.Interface, o *unstructured.Unstructured, ops ...jsonpatch.Op) (*unstructured.Unstructured, error) {
+func (b *borrowed) patch(client dynamic.Interface, o *unstructured.Unstructured,
+	ops ...jsonpatch.Op) (*unstructured.Unstructured, error) {
 	body, err := json.Marshal(ops)
 	require.NoError(b.t, err)
 	return b.in(client).Patch(context.Background(), o.GetName(), types.JSONPatchType, body, metav1.PatchOptions{})
 }
 
-// edit makes an edit together with a harmless one, which goes through whatever becomes of the other.
-func (b *borrowed) edit(client dynamic.Interface, o *unstructured.Unstructured, ops ...jsonpatch.Op) *unstructured.Unstructured {
+// edit makes an edit together with a harmless one, which the API server must apply in any case.
+func (b *borrowed) edit(client dynamic.Interface, o *unstructured.Unstructured,
+	ops ...jsonpatch.Op) *unstructured.Unstructured {
 	b.t.Helper()
 	b.version++
 	label := fmt.Sprint("v", b.version)
 	after, err := b.patch(client, o, append(ops, jsonpatch.Add("/metadata/labels/edit", label))...)
 	require.NoError(b.t, err)
-	require.Equal(b.t, label, after.GetLabels()["edit"], "the rest of the edit goes through")
+	require.Equal(b.t, label, after.GetLabels()["edit"], "the rest of the edit is applied")
 	return after
 }
 
 func (b *borrowed) requireField(o *unstructured.Unstructured, want any, why string) {
 	b.t.Helper()
-	require.True(b.t, reflect.DeepEqual(want, at(o, b.pointer)), "%s: %v, not %v", why, at(o, b.pointer), want)
+	require.True(b.t, reflect.DeepEqual(want, valueAt(o, b.pointer)), "%s: %v, not %v", why, valueAt(o, b.pointer),
+		want)
 }
 
 const guardHolder = "rollout/default/shop/web@run-1"
@@ -164,25 +173,29 @@ func workloadsToGuard(t *testing.T) []guarded {
 	for _, kind := range harness.Kinds {
 		ref := kind.Ref("web")
 		saved := map[string]any{}
-		for _, pointer := range pods.Borrowed()[pods.Key(ref)] {
+		for _, pointer := range pods.BorrowedFields()[pods.Key(ref)] {
 			saved[pointer] = nil
-			require.Contains(t, theirs[pods.Key(ref)], pointer, "this table has an edit for every borrowed field")
+			require.Contains(t, otherClientEdits[pods.Key(ref)], pointer,
+				"this table has an edit for every borrowed field")
 		}
 		settings, err := json.Marshal(map[string]any{"name": "web", "settings": saved})
 		require.NoError(t, err)
 		spec := map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": "none"}},
 			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "none"}},
-				"spec": map[string]any{"nodeSelector": map[string]any{"no": "node"}, "containers": []any{map[string]any{"name": "app", "image": "registry.test/web:v1"}}}}}
+				"spec": map[string]any{"nodeSelector": map[string]any{"no": "node"},
+					"containers": []any{map[string]any{"name": "app", "image": "registry.test/web:v1"}}}}}
 		if kind.Kind != "DaemonSet" {
 			spec["replicas"] = int64(0)
 		}
 		if kind.Kind == "StatefulSet" {
 			spec["serviceName"] = "web"
 		}
-		out = append(out, guarded{name: kind.Title, gvr: kind.GVR, fields: theirs[pods.Key(ref)], object: map[string]any{
-			"apiVersion": ref.APIVersion, "kind": ref.Kind, "spec": spec,
-			"metadata": map[string]any{"labels": map[string]any{"slipway.io/claimed": "true"}, "annotations": map[string]any{
-				"slipway.io/claimed-by": guardHolder, "slipway.io/rollout": string(settings)}}}})
+		out = append(out, guarded{name: kind.Title, gvr: kind.GVR, fields: otherClientEdits[pods.Key(ref)],
+			object: map[string]any{
+				"apiVersion": ref.APIVersion, "kind": ref.Kind, "spec": spec,
+				"metadata": map[string]any{"labels": map[string]any{"slipway.io/claimed": "true"},
+					"annotations": map[string]any{
+						"slipway.io/claimed-by": guardHolder, "slipway.io/rollout": string(settings)}}}})
 	}
 	return out
 }
@@ -193,32 +206,36 @@ func routesToGuard() []guarded {
 		return []any{map[string]any{"backendRefs": []any{map[string]any{"name": service, "port": int64(80)}}}}
 	}
 	ingress := func(service string) map[string]any {
-		return map[string]any{"defaultBackend": map[string]any{"service": map[string]any{"name": service, "port": map[string]any{"number": int64(80)}}}}
+		return map[string]any{"defaultBackend": map[string]any{"service": map[string]any{"name": service,
+			"port": map[string]any{"number": int64(80)}}}}
 	}
 	weight := jsonpatch.Annotation("nginx.ingress.kubernetes.io/canary-weight")
 	tag := jsonpatch.Label("mesh.example/tag")
 	return []guarded{
-		held("Service", "v1", "services", map[string]any{"ports": port, "selector": map[string]any{"app": "web", "v": "1"}},
+		heldObject("Service", "v1", "services", map[string]any{"ports": port,
+			"selector": map[string]any{"app": "web", "v": "1"}},
 			map[string]any{"/spec/selector": map[string]any{"app": "web"}}),
-		held("Ingress", "networking.k8s.io/v1", "ingresses", ingress("web-canary"),
+		heldObject("Ingress", "networking.k8s.io/v1", "ingresses", ingress("web-canary"),
 			map[string]any{"/spec": ingress("web"), weight: "90"}),
-		held("HTTPRoute", "gateway.networking.k8s.io/v1", "httproutes", map[string]any{"rules": rule("web-canary")},
+		heldObject("HTTPRoute", "gateway.networking.k8s.io/v1", "httproutes",
+			map[string]any{"rules": rule("web-canary")},
 			map[string]any{"/spec/rules": rule("web")}),
-		held("VirtualService", "networking.istio.io/v1", "virtualservices", map[string]any{"hosts": []any{"web"}},
+		heldObject("VirtualService", "networking.istio.io/v1", "virtualservices", map[string]any{"hosts": []any{"web"}},
 			map[string]any{"/spec": map[string]any{"hosts": []any{"web", "other"}}, tag: "theirs"}),
-		held("DestinationRule", "networking.istio.io/v1", "destinationrules", map[string]any{"host": "web"},
+		heldObject("DestinationRule", "networking.istio.io/v1", "destinationrules", map[string]any{"host": "web"},
 			map[string]any{"/spec": map[string]any{"host": "other"}, tag: "theirs"}),
-		held("HorizontalPodAutoscaler", "autoscaling/v2", "horizontalpodautoscalers", map[string]any{"minReplicas": int64(4), "maxReplicas": int64(4),
-			"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+		heldObject("HorizontalPodAutoscaler", "autoscaling/v2", "horizontalpodautoscalers",
+			map[string]any{"minReplicas": int64(4), "maxReplicas": int64(4),
+				"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
 			map[string]any{"/spec/minReplicas": int64(2), "/spec/maxReplicas": int64(9)}),
 	}
 }
 
-// held is an object of which these fields are borrowed.
-func held(kind, version, resource string, spec, fields map[string]any) guarded {
+// heldObject returns an object whose fields a release has borrowed.
+func heldObject(kind, version, resource string, spec, fields map[string]any) guarded {
 	group, err := schema.ParseGroupVersion(version)
 	if err != nil {
-		panic(err) // a constant
+		panic(err) // the version is a constant
 	}
 	var undo []jsonpatch.Op
 	for _, pointer := range slices.Sorted(maps.Keys(fields)) {
@@ -226,7 +243,7 @@ func held(kind, version, resource string, spec, fields map[string]any) guarded {
 	}
 	restore, err := json.Marshal(undo)
 	if err != nil {
-		panic(err) // plain data
+		panic(err) // the operations always marshal
 	}
 	return guarded{name: kind, gvr: group.WithResource(resource), fields: fields, object: map[string]any{
 		"apiVersion": version, "kind": kind, "spec": spec,
@@ -234,43 +251,49 @@ func held(kind, version, resource string, spec, fields map[string]any) guarded {
 			"slipway.io/held-by": guardHolder, "slipway.io/restore": string(restore)}}}}
 }
 
-// What nobody has borrowed is nobody's to guard: fields that the release hasn't saved, and objects without a mark.
-func leavesTheRestAlone(t *testing.T, g *harness.Guard) {
+// testUnborrowedFields checks that the guard ignores fields that the release has not saved, and objects without a mark.
+func testUnborrowedFields(t *testing.T, g *harness.Guard) {
 	t.Helper()
 	e := harness.Shared(t)
-	g.Over(t, e.Apps)
+	g.EnforceOn(t, e.Apps)
 	e.Subject(harness.Deployment, "free", nil)
-	e.PatchObject(harness.Deployment, "free", `{"metadata":{"annotations":{"slipway.io/replicas":"3"}},"spec":{"minReadySeconds":3}}`)
-	require.EqualValues(t, 3, at(e.Object(harness.Deployment, "free"), "/spec/minReadySeconds"), "it is not borrowed")
+	e.PatchObject(harness.Deployment, "free",
+		`{"metadata":{"annotations":{"slipway.io/replicas":"3"}},"spec":{"minReadySeconds":3}}`)
+	require.EqualValues(t, 3, valueAt(e.Object(harness.Deployment, "free"), "/spec/minReadySeconds"),
+		"it is not borrowed")
 	e.Subject(harness.Deployment, "held", nil)
 	e.SetImage(harness.Deployment, "held", harness.NewImage("held"))
-	e.PatchObject(harness.Deployment, "held", `{"metadata":{"labels":{"slipway.io/claimed":"true"},"annotations":{"slipway.io/claimed-by":"`+guardHolder+
-		`","slipway.io/rollout":"{\"settings\":{\"/spec/paused\":null}}"}}}`)
+	e.PatchObject(harness.Deployment, "held",
+		`{"metadata":{"labels":{"slipway.io/claimed":"true"},"annotations":{"slipway.io/claimed-by":"`+guardHolder+
+			`","slipway.io/rollout":"{\"settings\":{\"/spec/paused\":null}}"}}}`)
 	e.PatchObject(harness.Deployment, "held", `{"spec":{"minReadySeconds":3,"paused":true}}`)
 	after := e.Object(harness.Deployment, "held")
-	require.EqualValues(t, 3, at(after, "/spec/minReadySeconds"), "this field is not borrowed")
-	require.Nil(t, at(after, "/spec/paused"), "this one is")
+	require.EqualValues(t, 3, valueAt(after, "/spec/minReadySeconds"), "this field is not borrowed")
+	require.Nil(t, valueAt(after, "/spec/paused"), "this one is")
 	e.Scale(harness.Deployment, "held", 2)
 	e.WaitReadyPods("held", 2)
 	e.Kubectl("-n", e.Apps, "rollout", "status", "deployment", "held")
 	undo := e.TryKubectl("-n", e.Apps, "rollout", "undo", "deployment", "held")
-	require.Contains(t, undo, "belongs to the running release rollout/default/shop/web", "an undo brings back the annotations of an old revision too")
-	require.NotEmpty(t, e.Object(harness.Deployment, "held").GetAnnotations()["deployment.kubernetes.io/revision"], "its controller writes what it writes")
+	require.Contains(t, undo, "belongs to the running release rollout/default/shop/web",
+		"an undo also restores the annotations of an old revision")
+	require.NotEmpty(t, e.Object(harness.Deployment, "held").GetAnnotations()["deployment.kubernetes.io/revision"],
+		"its controller may write its own annotation")
 	out := e.TryKubectl("-n", e.Apps, "label", "deployment", "held", "slipway.io/claimed-")
 	require.Contains(t, out, "slipway.io/claimed belongs to the running release rollout/default/shop/web")
-	require.Contains(t, out, "slipway.io/repair=<your name>", "it names the way out")
+	require.Contains(t, out, "slipway.io/repair=<your name>", "the error says how to take the workload over")
 	e.Kubectl("-n", e.Apps, "delete", "deployment", "held")
 }
 
-// By default the engine's account of deploy/rbac passes everywhere, and that of a party's worker in its own namespace.
-func TestGuardKnowsTheAccountsOfTheManifests(t *testing.T) {
+// By default the guard lets the engine's service account of deploy/rbac edit everywhere, and that of a party's worker
+// in its own namespace.
+func TestGuard_AdmitsServiceAccounts_OfRBACManifests(t *testing.T) {
 	t.Parallel()
 	s := harness.SharedStack(t)
 	g := s.InstallGuardFor(t)
 	namespace := s.Namespace(t, "guarded")
-	g.Over(t, namespace)
+	g.EnforceOn(t, namespace)
 	services := func(user string) dynamic.ResourceInterface {
-		client, err := dynamic.NewForConfig(s.As(user))
+		client, err := dynamic.NewForConfig(s.Impersonate(user))
 		require.NoError(t, err)
 		return client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "services"}).Namespace(namespace)
 	}
@@ -289,31 +312,33 @@ func TestGuardKnowsTheAccountsOfTheManifests(t *testing.T) {
 		{"another account", "system:serviceaccount:" + namespace + ":default", false},
 	} {
 		want := fmt.Sprint("v", i)
-		after, err := services(c.user).Patch(context.Background(), "web", types.MergePatchType, []byte(`{"spec":{"selector":{"v":"`+want+`"}}}`), metav1.PatchOptions{})
+		after, err := services(c.user).Patch(context.Background(), "web", types.MergePatchType,
+			[]byte(`{"spec":{"selector":{"v":"`+want+`"}}}`), metav1.PatchOptions{})
 		require.NoError(t, err, c.reason)
-		require.Equal(t, c.passes, at(after, "/spec/selector/v") == want, c.reason)
+		require.Equal(t, c.passes, valueAt(after, "/spec/selector/v") == want, c.reason)
 	}
 }
 
-// An edit that takes all labels away takes none that is borrowed.
-func keepsALabelOfMany(t *testing.T, s harness.Stack, g *harness.Guard) {
+// testBorrowedLabelIsKept checks that an edit that removes all labels leaves the borrowed one.
+func testBorrowedLabelIsKept(t *testing.T, s harness.Stack, g *harness.Guard) {
 	t.Helper()
 	namespace := s.Namespace(t, "guarded")
-	g.Over(t, namespace)
-	object := held("VirtualService", "networking.istio.io/v1", "virtualservices", map[string]any{"hosts": []any{"web"}}, map[string]any{jsonpatch.Label("tag"): nil})
+	g.EnforceOn(t, namespace)
+	object := heldObject("VirtualService", "networking.istio.io/v1", "virtualservices",
+		map[string]any{"hosts": []any{"web"}}, map[string]any{jsonpatch.Label("tag"): nil})
 	object.object["metadata"].(map[string]any)["labels"] = map[string]any{"tag": "ours", "team": "shop"}
-	b := &borrowed{t: t, guarded: object, namespace: namespace, stranger: s.Dynamic(t)}
+	b := &borrowed{t: t, guarded: object, namespace: namespace, otherClient: s.Dynamic(t)}
 	service := &unstructured.Unstructured{Object: object.object}
 	service.SetName("web")
-	service, err := b.in(b.stranger).Create(context.Background(), service, metav1.CreateOptions{})
+	service, err := b.in(b.otherClient).Create(context.Background(), service, metav1.CreateOptions{})
 	require.NoError(t, err)
-	after, err := b.patch(b.stranger, service, jsonpatch.Remove("/metadata/labels"))
+	after, err := b.patch(b.otherClient, service, jsonpatch.Remove("/metadata/labels"))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"tag": "ours"}, after.GetLabels())
 }
 
-// With deploy/rbac/guard-reader.yaml a worker may read the guard, and nothing without it.
-func TestTheGuardsReader(t *testing.T) {
+// With deploy/rbac/guard-reader.yaml a worker may read the guard's policies; without it, it may not.
+func TestGuardReaderRole_AllowsReadingOnly(t *testing.T) {
 	t.Parallel()
 	s := harness.SharedStack(t)
 	namespace := s.Namespace(t, "apps")

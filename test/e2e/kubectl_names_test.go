@@ -17,28 +17,29 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// knownName is a label or annotation that tools of Kruise Rollouts look for while a step rests.
-type knownName struct {
+// kruiseKey is a label or annotation that tools of Kruise Rollouts read while a step waits.
+type kruiseKey struct {
 	reason string
 	on     *unstructured.Unstructured
-	// key is a label's, or an annotation's.
+	// label is true for a label, false for an annotation.
 	label bool
 	key   string
-	// want is its value, or is contained in it where that is JSON.
+	// want must be contained in its value.
 	want string
 }
 
-func (n knownName) value() string {
+func (n kruiseKey) value() string {
 	if n.label {
 		return n.on.GetLabels()[n.key]
 	}
 	return n.on.GetAnnotations()[n.key]
 }
 
-// at is an object of the namespace; nil when it isn't there.
-func (d *declared) at(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
+// getObject returns an object of the namespace; nil if it does not exist.
+func (d *declared) getObject(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
 	d.t.Helper()
-	found, err := d.Dynamic(d.t).Resource(resource).Namespace(d.Apps).Get(context.Background(), name, metav1.GetOptions{})
+	found, err := d.Dynamic(d.t).Resource(resource).Namespace(d.Apps).Get(context.Background(), name,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -46,89 +47,102 @@ func (d *declared) at(resource schema.GroupVersionResource, name string) *unstru
 	return found
 }
 
-// Resources of what a release makes beside a workload.
+// Resources of the objects that a release creates.
 var (
 	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	services    = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 	ingresses   = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
 )
 
-// knownNames are those that a cell has at its first rest.
-func (d *declared) knownNames(c cell) []knownName {
+// kruiseKeys returns the keys of a cell at its first waiting step.
+func (d *declared) kruiseKeys(c cell) []kruiseKey {
 	d.t.Helper()
-	r, o, name := d.asked(), d.object(), d.rollout.Name
-	names := []knownName{
-		{"who releases the workload", o, false, rollout.AnnotationInProgressing, fmt.Sprintf(`{"rolloutName":%q}`, name)},
-		{"what served before", o, true, rollout.LabelStableRevision, common(r).StableRevision},
+	r, o, name := d.get(), d.object(), d.rollout.Name
+	names := []kruiseKey{
+		{"which Rollout releases the workload", o, false, rollout.AnnotationInProgressing,
+			fmt.Sprintf(`{"rolloutName":%q}`, name)},
+		{"the stable revision", o, true, rollout.LabelStableRevision, commonStatus(r).StableRevision},
 	}
 	if c.kind == harness.Deployment {
-		names = append(names, knownName{"how far its new pods are", o, false, rollout.AnnotationExtraStatus, `"updatedReadyReplicas":`})
+		names = append(names, kruiseKey{"the progress of its new pods", o, false, rollout.AnnotationExtraStatus,
+			`"updatedReadyReplicas":`})
 	}
 	switch c.style {
 	case strategy.StyleBlueGreen:
-		names = append(names, knownName{"the limits of before", o, false, rollout.AnnotationOriginalStrategy, `"maxUnavailable":`})
+		names = append(names, kruiseKey{"the original limits", o, false, rollout.AnnotationOriginalStrategy,
+			`"maxUnavailable":`})
 	case strategy.StyleCanary:
-		extra := d.at(deployments, name+strategy.CanarySuffix)
+		extra := d.getObject(deployments, name+strategy.CanarySuffix)
 		require.NotNil(d.t, extra, "the extra Deployment")
-		names = append(names, knownName{"beside which workload it stands", extra, true, rollout.LabelCanaryDeployment, name})
+		names = append(names, kruiseKey{"the workload that it belongs to", extra, true, rollout.LabelCanaryDeployment,
+			name})
 	}
 	if c.provider == harness.Istio {
-		names = append(names, knownName{"what the routes were", d.at(harness.VirtualServices, name), false, rollout.AnnotationOriginalSpec, `{"spec":{`})
+		names = append(names, kruiseKey{"the original routes", d.getObject(harness.VirtualServices, name), false,
+			rollout.AnnotationOriginalSpec, `{"spec":{`})
 	}
 	return names
 }
 
-// requireKnownNames wants what other tools look for at the first rest: on the Rollout, the workload and its pods, and on what was made beside it.
-func (d *declared) requireKnownNames(c cell) {
+// requireKruiseKeys requires the labels and annotations that other tools read at the first waiting step, on the
+// Rollout, the workload, its pods and the objects that the release created.
+func (d *declared) requireKruiseKeys(c cell) {
 	d.t.Helper()
-	for _, n := range d.knownNames(c) {
+	for _, n := range d.kruiseKeys(c) {
 		require.NotEmpty(d.t, n.value(), "%s %s has no %s: %s", n.on.GetKind(), n.on.GetName(), n.key, n.reason)
 		require.Contains(d.t, n.value(), n.want, "%s: %s", n.key, n.reason)
 	}
-	r := d.asked()
-	require.Equal(d.t, common(r).RolloutHash, r.Annotations[kruise.AnnotationHash], "what the object and its status say of the strategy")
-	for resource, made := range map[schema.GroupVersionResource]bool{services: c.provider != harness.NoProvider, ingresses: c.provider == harness.Nginx} {
-		require.Equal(d.t, made, d.at(resource, d.rollout.Name+strategy.CanarySuffix) != nil, "%s %s-canary", resource.Resource, d.rollout.Name)
+	r := d.get()
+	require.Equal(d.t, commonStatus(r).RolloutHash, r.Annotations[kruise.AnnotationHash],
+		"the hash of the strategy is the same in the object and its status")
+	for resource, made := range map[schema.GroupVersionResource]bool{services: c.provider != harness.NoProvider,
+		ingresses: c.provider == harness.Nginx} {
+		require.Equal(d.t, made, d.getObject(resource, d.rollout.Name+strategy.CanarySuffix) != nil, "%s %s-canary",
+			resource.Resource, d.rollout.Name)
 	}
-	if c == deploymentBy(strategy.StyleBlueGreen, c.provider) {
-		surge, _, err := unstructured.NestedFieldNoCopy(d.object().Object, "spec", "strategy", "rollingUpdate", "maxSurge")
+	if c == deploymentCell(strategy.StyleBlueGreen, c.provider) {
+		surge, _, err := unstructured.NestedFieldNoCopy(d.object().Object, "spec", "strategy", "rollingUpdate",
+			"maxSurge")
 		require.NoError(d.t, err)
-		require.Equal(d.t, d.rollout.Strategy.Steps[0].Replicas.String(), fmt.Sprint(surge), "maxSurge is as the step has it")
+		require.Equal(d.t, d.rollout.Strategy.Steps[0].Replicas.String(), fmt.Sprint(surge),
+			"maxSurge is the step's replicas")
 	}
 	d.requireNumbered()
 }
 
-// requireNumbered wants the pods of the first step, and no others, to have its number.
+// requireNumbered requires that exactly the pods of the first step have its batch number.
 func (d *declared) requireNumbered() {
 	d.t.Helper()
-	r, numbered := d.asked(), 0
-	pods, err := d.Kube.CoreV1().Pods(d.Apps).List(context.Background(), metav1.ListOptions{LabelSelector: rollout.LabelRolloutID + "=" + common(r).ObservedRolloutID})
+	r, numbered := d.get(), 0
+	pods, err := d.Kube.CoreV1().Pods(d.Apps).List(context.Background(),
+		metav1.ListOptions{LabelSelector: rollout.LabelRolloutID + "=" + commonStatus(r).ObservedRolloutID})
 	require.NoError(d.t, err)
 	for _, p := range pods.Items {
-		require.Equal(d.t, "1", p.Labels[rollout.LabelBatchID], "the first step has brought it")
+		require.Equal(d.t, "1", p.Labels[rollout.LabelBatchID], "the pod is of the first step")
 		numbered++
 	}
-	brought := int32(0)
+	created := int32(0)
 	switch {
 	case r.Status.CanaryStatus != nil:
-		brought = r.Status.CanaryStatus.CanaryReplicas
+		created = r.Status.CanaryStatus.CanaryReplicas
 	case r.Status.BlueGreenStatus != nil:
-		brought = r.Status.BlueGreenStatus.UpdatedReplicas
+		created = r.Status.BlueGreenStatus.UpdatedReplicas
 	}
-	require.Equal(d.t, int(brought), numbered, "every pod of the step is numbered, and no other")
+	require.Equal(d.t, int(created), numbered, "exactly the pods of the step are numbered")
 }
 
-// requireNamesGone wants nothing of these names on what stays, once the release is over.
-func (d *declared) requireNamesGone(c cell) {
+// requireNoKruiseKeys requires that none of these keys remains on the objects after the release.
+func (d *declared) requireNoKruiseKeys(c cell) {
 	d.t.Helper()
-	stays := []*unstructured.Unstructured{d.object()}
+	remaining := []*unstructured.Unstructured{d.object()}
 	if c.provider == harness.Istio {
-		stays = append(stays, d.at(harness.VirtualServices, d.rollout.Name))
+		remaining = append(remaining, d.getObject(harness.VirtualServices, d.rollout.Name))
 	}
-	for _, o := range stays {
+	for _, o := range remaining {
 		for _, keys := range []map[string]string{o.GetAnnotations(), o.GetLabels()} {
 			for key := range keys {
-				require.False(d.t, strings.HasPrefix(key, "rollouts.kruise.io/"), "%s %s still has %s", o.GetKind(), o.GetName(), key)
+				require.False(d.t, strings.HasPrefix(key, "rollouts.kruise.io/"), "%s %s still has %s", o.GetKind(),
+					o.GetName(), key)
 			}
 		}
 	}

@@ -9,26 +9,29 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// A Rollout is applied, an image is set, and each step approved by a patch of the status: the release goes through its steps, and each command is
-// on record with the name of who sent it.
+// A Rollout is applied, an image is set, and each step is approved by a patch of the status: the release goes through
+// its steps, and each command is recorded with the name of its sender.
 func TestKubectlRelease(t *testing.T) {
 	t.Parallel()
-	releasedByKubectl(t, deploymentBy(strategy.StylePartition, harness.Nginx), cell{harness.StatefulSet, strategy.StylePartition, harness.NoProvider})
+	releasedByKubectl(t, deploymentCell(strategy.StylePartition, harness.Nginx),
+		cell{harness.StatefulSet, strategy.StylePartition, harness.NoProvider})
 }
 
 // The other kinds, styles and providers.
 func TestLongKubectlRelease(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	releasedByKubectl(t, deploymentBy(strategy.StyleCanary, harness.Nginx), deploymentBy(strategy.StyleBlueGreen, harness.Istio),
-		cell{harness.DaemonSet, strategy.StylePartition, harness.NoProvider}, cell{harness.CloneSet, strategy.StylePartition, harness.NoProvider},
-		deploymentBy(strategy.StylePartition, harness.Gateway))
+	releasedByKubectl(t, deploymentCell(strategy.StyleCanary, harness.Nginx),
+		deploymentCell(strategy.StyleBlueGreen, harness.Istio),
+		cell{harness.DaemonSet, strategy.StylePartition, harness.NoProvider},
+		cell{harness.CloneSet, strategy.StylePartition, harness.NoProvider},
+		deploymentCell(strategy.StylePartition, harness.Gateway))
 }
 
 // Every kind, style and provider.
 func TestSoakKubectlRelease(t *testing.T) {
 	harness.Soak(t)
-	releasedByKubectl(t, cells()...)
+	releasedByKubectl(t, allCells()...)
 }
 
 func releasedByKubectl(t *testing.T, cells ...cell) {
@@ -39,25 +42,27 @@ func releasedByKubectl(t *testing.T, cells ...cell) {
 			d := declare(t, e, g, c, nil)
 			d.setImage("alice", harness.NewImage(d.rollout.Name))
 			d.waitStep(1)
-			d.requireKnownNames(c)
+			d.requireKruiseKeys(c)
 			d.approve(1)
 			d.approve(2)
 			if c.style == strategy.StyleBlueGreen {
 				d.approve(3)
 			}
-			r := d.ends(true)
-			require.Equal(t, int32(-1), common(r).NextStepIndex, "nothing is to come")
+			r := d.waitEnd(true)
+			require.Equal(t, int32(-1), commonStatus(r).NextStepIndex, "there is no next step")
 			history := d.history()
-			require.Contains(t, history, "start by alice (kubectl): accepted", "who has set the image has started the release")
-			require.Contains(t, history, "approve by approver (kubectl): accepted", "who has approved is named by the API server")
-			d.endsNew()
-			d.requireNamesGone(c)
+			require.Contains(t, history, "start by alice (kubectl): accepted",
+				"the user who set the image is the actor of the start")
+			require.Contains(t, history, "approve by approver (kubectl): accepted",
+				"the approver's name is the one that the API server authenticated")
+			d.requirePromoted()
+			d.requireNoKruiseKeys(c)
 		})
 	}
 }
 
-// cells are all places of the matrix.
-func cells() (all []cell) {
+// allCells returns all cells of the matrix.
+func allCells() (all []cell) {
 	for _, p := range matrix() {
 		all = append(all, p.cell)
 	}

@@ -27,28 +27,30 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// secret is what must stand nowhere in Temporal that can be read without a key.
+// secret must appear nowhere in Temporal that is readable without a key.
 const secret = "marked-5ecret"
 
-// A Temporal with TLS, client certificates and API keys keeps of a plan, a rollout and a serving nothing that can be read without a key, and whatever the
-// engine shows is replaced while they wait.
-func TestLockedTemporal(t *testing.T) {
+// A Temporal with TLS, client certificates and API keys stores nothing of a plan, a rollout and a serving that is
+// readable without a key. The engine's certificate, API key and codec key are rotated while the releases wait.
+func TestLockedTemporal_StoresNothingReadable_AcrossKeyRotation(t *testing.T) {
 	t.Parallel()
-	l := harness.NewLockedTemporal(t)
-	e := harness.Start(t, harness.Options{Stack: &l.Stack, Args: l.Flags(), WorkerEnv: packageEnvironment, Apart: true})
+	l := harness.NewSecureTemporal(t)
+	e := harness.Start(t, harness.Options{Stack: &l.Stack, Args: l.Flags(), WorkerEnv: packageEnvironment,
+		SeparateWorker: true})
 	p := newPlanWithCanary(t, e, "locked")
-	p.waits("locked")
+	p.waitApproval("locked")
 	e.Deployment("alone", 2, nil)
 	e.WaitReadyPods("alone", 2)
-	e.StartRollout(harness.Rollout{Kind: harness.Deployment, Name: "alone", Strategy: strategy.Strategy{Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}},
-		Image: "registry.test/" + secret + ":v2", More: map[string]any{"reason": secret}})
-	e.WaitRest("alone", 1)
-	u := unite(t, e)
+	e.StartRollout(harness.Rollout{Kind: harness.Deployment, Name: "alone",
+		Strategy: strategy.Strategy{Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}},
+		Image:    "registry.test/" + secret + ":v2", ExtraFields: map[string]any{"reason": secret}})
+	e.WaitForApproval("alone", 1)
+	u := newTwoParties(t, e)
 	u.createWith("locked", secret)
 	u.WaitServing("locked", "available", harness.ServingAvailable)
 
 	l.NewClientCA()
-	l.ShowCertificate()
+	l.RenewClientCertificate()
 	l.AcceptKey("another")
 	l.Write("api-key", "another")
 	l.UseCodecKey("second")
@@ -57,36 +59,38 @@ func TestLockedTemporal(t *testing.T) {
 	require.Eventually(t, func() bool {
 		answer, err := e.TryCall(http.MethodGet, "/readyz", "")
 		return err == nil && answer.Status == http.StatusOK
-	}, harness.Patience, harness.Tick, "the engine shows the new certificate and key")
+	}, harness.Patience, harness.Tick, "the engine uses the new certificate and key")
 	e.MustVerb("alone", "approve", fmt.Sprintf(`{"step":1,"actor":"ann","reason":%q}`, secret))
 	e.WaitPhase("alone", rollout.PhaseHealthy)
 	p.Approve("locked-canary", p.Rollout("locked-canary"))
-	over := p.WaitTask(p.task, plan.TaskSucceeded, plan.TaskFailed)
-	require.Equal(t, plan.TaskSucceeded, over.State, over.Reason)
+	ended := p.WaitTask(p.task, plan.TaskSucceeded, plan.TaskFailed)
+	require.Equal(t, plan.TaskSucceeded, ended.State, ended.Reason)
 	u.remove("locked")
 
-	sealed := everything(t, l.Temporal(t, e.TemporalNamespace), e.TemporalNamespace)
-	require.NotContains(t, string(sealed.raw), secret, "nothing can be read without a key")
+	sealed := readTemporal(t, l.Temporal(t, e.TemporalNamespace), e.TemporalNamespace)
+	require.NotContains(t, string(sealed.raw), secret, "nothing is readable without a key")
 	keys, err := codec.OpenKeys(filepath.Join(l.Dir, "codec-keys"), nil)
 	require.NoError(t, err)
-	opened := sealed.open(t, codec.New(keys))
-	require.GreaterOrEqual(t, strings.Count(opened, secret), 5, "and it is there for who has the keys")
+	opened := sealed.decrypt(t, codec.New(keys))
+	require.GreaterOrEqual(t, strings.Count(opened, secret), 5, "and it is readable with the keys")
 	for _, id := range []string{"first", "second"} {
-		require.Contains(t, string(sealed.raw), id, "payloads of before and after the rotation name their keys")
+		require.Contains(t, string(sealed.raw), id, "payloads from before and after the rotation name their keys")
 	}
 }
 
-// kept is all that Temporal keeps of a namespace, as a client without keys reads it.
-type kept struct {
+// temporalContents is everything that Temporal stores of a namespace, as read by a client without keys.
+type temporalContents struct {
 	histories []*workflowservice.GetWorkflowExecutionHistoryResponse
 	raw       []byte
 }
 
-func everything(t *testing.T, from client.Client, namespace string) (all kept) {
+// readTemporal reads all workflows of a namespace and their histories.
+func readTemporal(t *testing.T, from client.Client, namespace string) (all temporalContents) {
 	t.Helper()
 	var runs []*workflowpb.WorkflowExecutionInfo
 	for token := []byte(nil); ; {
-		page, err := from.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: namespace, NextPageToken: token})
+		page, err := from.ListWorkflow(context.Background(),
+			&workflowservice.ListWorkflowExecutionsRequest{Namespace: namespace, NextPageToken: token})
 		require.NoError(t, err)
 		raw, err := proto.Marshal(page)
 		require.NoError(t, err)
@@ -98,8 +102,10 @@ func everything(t *testing.T, from client.Client, namespace string) (all kept) {
 	}
 	require.GreaterOrEqual(t, len(runs), 6, "a task, its items, rollouts and operations on a serving")
 	for _, run := range runs {
-		history, err := from.WorkflowService().GetWorkflowExecutionHistory(context.Background(), &workflowservice.GetWorkflowExecutionHistoryRequest{
-			Namespace: namespace, Execution: run.GetExecution(), HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT})
+		history, err := from.WorkflowService().GetWorkflowExecutionHistory(context.Background(),
+			&workflowservice.GetWorkflowExecutionHistoryRequest{
+				Namespace: namespace, Execution: run.GetExecution(),
+				HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT})
 		require.NoError(t, err)
 		raw, err := proto.Marshal(history)
 		require.NoError(t, err)
@@ -108,33 +114,37 @@ func everything(t *testing.T, from client.Client, namespace string) (all kept) {
 	return all
 }
 
-// open is what stands in the payloads of all histories for who has the keys.
-func (k kept) open(t *testing.T, with codec.Codec) string {
+// decrypt returns the decrypted payloads of all histories.
+func (k temporalContents) decrypt(t *testing.T, with codec.Codec) string {
 	t.Helper()
 	var all strings.Builder
 	for _, history := range k.histories {
-		require.NoError(t, proxy.VisitPayloads(context.Background(), history, proxy.VisitPayloadsOptions{SkipSearchAttributes: true,
-			Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
-				opened, err := with.Decode(payloads)
-				for _, payload := range opened {
-					all.Write(payload.GetData())
-				}
-				return payloads, err
-			}}))
+		require.NoError(t, proxy.VisitPayloads(context.Background(), history,
+			proxy.VisitPayloadsOptions{SkipSearchAttributes: true,
+				Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload,
+					error) {
+					opened, err := with.Decode(payloads)
+					for _, payload := range opened {
+						all.Write(payload.GetData())
+					}
+					return payloads, err
+				}}))
 	}
 	return all.String()
 }
 
-// createWith asks for a serving of both parties with such an input.
-func (u *union) createWith(id, input string) {
+// createWith creates a serving of both parties with an input.
+func (u *twoParties) createWith(id, input string) {
 	u.t.Helper()
-	u.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":%q,"serving_input_config":"{\"n\":\"%s\"}","initiator":%q,"parties":[
+	u.MustKuscia("/api/v1/serving/create", fmt.Sprintf(
+		`{"serving_id":%q,"serving_input_config":"{\"n\":\"%s\"}","initiator":%q,"parties":[
 		{"domain_id":%q,"app_image":%q,"replicas":1},{"domain_id":%q,"app_image":%q,"replicas":1}]}`, id, input, u.alice, u.alice, u.good, u.bob, u.good))
 	u.policy(id, serving.Policy{})
 }
 
-// A worker that lacks the keys stops at an encrypted release and fails nothing; where the keys are known it goes on.
-func TestEncryptedReleaseMeetsAWorkerWithoutKeys(t *testing.T) {
+// A worker without the keys stops at an encrypted release and fails nothing. A worker with the keys continues the
+// release.
+func TestEncryptedRelease_WaitsForWorkerWithKeys(t *testing.T) {
 	t.Parallel()
 	keys := t.TempDir()
 	write := func(name, content string) {
@@ -142,18 +152,19 @@ func TestEncryptedReleaseMeetsAWorkerWithoutKeys(t *testing.T) {
 	}
 	write("first", base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	write("current", "first")
-	with := harness.Options{Args: []string{"--temporal-codec-key-dir", keys}, Apart: true}
+	with := harness.Options{Args: []string{"--temporal-codec-key-dir", keys}, SeparateWorker: true}
 	e := harness.Start(t, with)
 	e.Deployment("web", 2, nil)
 	e.WaitReadyPods("web", 2)
-	e.StartRollout(harness.Rollout{Kind: harness.Deployment, Name: "web", Strategy: strategy.Strategy{Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}}})
-	waits := e.WaitRest("web", 1)
+	e.StartRollout(harness.Rollout{Kind: harness.Deployment, Name: "web",
+		Strategy: strategy.Strategy{Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}}})
+	waits := e.WaitForApproval("web", 1)
 
 	e.Processes[1].Kill()
 	without := e.Worker(harness.Options{})
 	approve := fmt.Sprintf(`{"actor":"ann","step":1,"gate":%q,"key":"once"}`, waits.WaitingFor.Gate)
 	a := e.RolloutVerb("web", "approve", approve)
-	require.Equal(t, http.StatusServiceUnavailable, a.Status, "nobody can read the release: %s", a.Body)
+	require.Equal(t, http.StatusServiceUnavailable, a.Status, "no worker can read the release: %s", a.Body)
 	require.Eventually(t, func() bool {
 		return strings.Contains(without.Output(), "encrypted with a key that this process doesn't have")
 	}, harness.Patience, harness.Tick,
@@ -168,31 +179,41 @@ func TestEncryptedReleaseMeetsAWorkerWithoutKeys(t *testing.T) {
 	require.Equal(t, rollout.PhaseHealthy, e.WaitPhase("web", rollout.PhaseHealthy).Phase)
 }
 
-// A Temporal that nobody has prepared, and a key that may not prepare it: the engine says what is missing and how somebody adds it, and goes on once it is
-// there. A key that is wrong, and one that is taken away, are named with their files.
-func TestLockedTemporalSaysWhatIsMissing(t *testing.T) {
+// Temporal lacks the search attributes, and the API key may not add them: the worker logs what is missing and the
+// command that adds it, and continues once it exists. A wrong or a removed key is reported with its file.
+func TestWorker_LogsMissingSetup_OfLockedTemporal(t *testing.T) {
 	t.Parallel()
-	l := harness.NewLockedTemporal(t)
+	l := harness.NewSecureTemporal(t)
 	namespace := l.TemporalNamespace(t)
 	run := func(extra ...string) *harness.Process {
 		home := l.Namespace(t, "home")
-		return harness.Run(t, l.Binary("slipway"), append(append([]string{"worker", "--kubeconfig", l.Kubeconfig, "--temporal-address", l.TemporalAddress,
-			"--temporal-namespace", namespace, "--namespace", home, "--serving-namespace", home, "--watch-namespaces", home}, l.Flags()...), extra...), nil)
+		return harness.Run(t, l.Binary("slipway"),
+			append(append([]string{"worker", "--kubeconfig", l.Kubeconfig, "--temporal-address", l.TemporalAddress,
+				"--temporal-namespace", namespace, "--namespace", home, "--serving-namespace", home,
+				"--watch-namespaces",
+				home}, l.Flags()...), extra...), nil)
 	}
 	says := func(p *harness.Process, want string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(p.Output(), want) }, harness.Patience, harness.Tick, "the log never says %q", want)
+		require.Eventually(t, func() bool {
+			return strings.Contains(p.Output(), want)
+		}, harness.Patience, harness.Tick, "the log never says %q", want)
 	}
 	p := run()
-	says(p, "temporal operator search-attribute create --namespace "+namespace+" --name SlipwayKind --type Keyword --name SlipwayName")
+	says(p, "temporal operator search-attribute create --namespace "+namespace+
+		" --name SlipwayKind --type Keyword --name SlipwayName")
 	l.AddSearchAttributes(t, namespace)
 	says(p, "polling")
 	l.Write("wrong", "no-such-key")
-	says(run("--temporal-api-key-file", filepath.Join(l.Dir, "wrong")), "this process uses the API key in "+filepath.Join(l.Dir, "wrong")+" (--temporal-api-key-file)")
+	says(run("--temporal-api-key-file", filepath.Join(l.Dir, "wrong")),
+		"this process uses the API key in "+filepath.Join(l.Dir, "wrong")+" (--temporal-api-key-file)")
 	cert, key := harness.NewAuthority(t).Issue()
-	says(run("--temporal-cert-file", cert, "--temporal-key-file", key), "rejected the client certificate "+cert+" (--temporal-cert-file)")
+	says(run("--temporal-cert-file", cert, "--temporal-key-file", key),
+		"rejected the client certificate "+cert+" (--temporal-cert-file)")
 	says(run("--temporal-ca-file", cert), "is not trusted: check "+cert+" (--temporal-ca-file)")
-	says(run("--temporal-tls", "off", "--temporal-ca-file", "", "--temporal-cert-file", "", "--temporal-key-file", ""), "if it requires TLS, set --temporal-tls=on")
+	says(run("--temporal-tls", "off", "--temporal-ca-file", "", "--temporal-cert-file", "", "--temporal-key-file", ""),
+		"if it requires TLS, set --temporal-tls=on")
 	l.Write(filepath.Join("bad-keys", "current"), "gone")
-	says(run("--temporal-codec-key-dir", filepath.Join(l.Dir, "bad-keys")), filepath.Join(l.Dir, "bad-keys", "current")+` names the key "gone", but there is no file`)
+	says(run("--temporal-codec-key-dir", filepath.Join(l.Dir, "bad-keys")),
+		filepath.Join(l.Dir, "bad-keys", "current")+` names the key "gone", but there is no file`)
 }

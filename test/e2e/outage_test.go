@@ -12,8 +12,9 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// The API server is away for longer than the budget: the task is interrupted, not failed, and resume goes on where it was.
-func TestLongClusterAway(t *testing.T) {
+// The API server is down for longer than the budget: the task is interrupted, not failed, and resume continues from
+// where it was.
+func TestLongTask_IsInterrupted_WhenClusterUnreachable(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	p := harness.NewPrivateStack(t)
@@ -24,44 +25,48 @@ func TestLongClusterAway(t *testing.T) {
 	e.WaitReadyPods("two", 1)
 	e.PutService("1", "", "Deployment/one")
 	e.PutService("2", "", "Deployment/two")
-	e.PutPlan("shop", "deployPlanItems:\n- {serviceId: 1, priority: 2, deployment: RESTART, containerExecMethod: SEQUENTIAL}\n- {serviceId: 2, priority: 1, deployment: RESTART}\n")
+	e.PutPlan("shop", "deployPlanItems:\n- {serviceId: 1, priority: 2, deployment: RESTART, containerExecMethod: "+
+		"SEQUENTIAL}\n- {serviceId: 2, priority: 1, deployment: RESTART}\n")
 	id := e.Execute("shop")
-	e.WaitFor(id, "a first new pod", func(task plan.Task) bool {
+	e.WaitTaskUntil(id, "a first new pod", func(task plan.Task) bool {
 		return task.Services[0].State == plan.ItemRunning && e.DeploymentGeneration("one") > 1
 	})
 	stamped := e.DeploymentGeneration("one")
 
 	p.Kill(harness.PartAPIServer)
 	task := e.WaitTask(id, plan.TaskInterrupted, plan.TaskFailed)
-	require.Equal(t, plan.TaskInterrupted, task.State, "system trouble is not a failure: %s", task.Reason)
+	require.Equal(t, plan.TaskInterrupted, task.State, "an outage is not a failure: %s", task.Reason)
 	require.NotEmpty(t, task.Reason)
 	p.StartPart(harness.PartAPIServer)
 
 	require.Eventually(t, func() bool {
-		answer, err := e.TryCall(http.MethodPost, "/api/v1/tasks/"+id+"/resume", `{"actor":"ann","reason":"it is back"}`)
+		answer, err := e.TryCall(http.MethodPost, "/api/v1/tasks/"+id+"/resume",
+			`{"actor":"ann","reason":"it is back"}`)
 		return err == nil && answer.Status == http.StatusOK
 	}, harness.Patience, harness.Tick, "the task is never resumed")
 	task = e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
 	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
-	e.Record(plan.WorkflowID(id), "task-interrupted-and-resumed")
-	e.Record(plan.ItemWorkflowID(id, 1, "1"), "item-interrupted-and-resumed")
-	require.LessOrEqual(t, e.DeploymentGeneration("one"), stamped+1, "resume stamps nothing again: it gives back the strategy at most")
+	e.RecordHistory(plan.WorkflowID(id), "task-interrupted-and-resumed")
+	e.RecordHistory(plan.ItemWorkflowID(id, 1, "1"), "item-interrupted-and-resumed")
+	require.LessOrEqual(t, e.DeploymentGeneration("one"), stamped+1,
+		"resume does not restart the pods again: at most it restores the strategy")
 }
 
-// Temporal is killed at random moments of a task and comes back on its file: the task goes on, and nothing is done twice.
-func TestLongTemporalKilledAtRandom(t *testing.T) {
+// Temporal is killed at random moments of a task and restarts on its database file: the task continues, and nothing is
+// done twice.
+func TestLongTask_Succeeds_WhenTemporalKilledAtRandom(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	killTemporal(t, 1)
 }
 
-func TestSoakTemporalKilledAtRandom(t *testing.T) {
+func TestSoakTask_Succeeds_WhenTemporalKilledAtRandom(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	killTemporal(t, 20)
 }
 
-// killTemporal runs so many tasks with three deaths of Temporal each.
+// killTemporal runs tasks and kills Temporal three times during each.
 func killTemporal(t *testing.T, tasks int) {
 	t.Helper()
 	random := harness.Random(t)
@@ -83,16 +88,16 @@ func killTemporal(t *testing.T, tasks int) {
 		task := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
 		one := observer.Name{Kind: "Deployment", Name: "one"}
-		watch.RequireAtMostOneOut(t, one)
+		watch.RequireAtMostOneUnavailable(t, one)
 		seen := watch.Timeline(t)
-		require.Len(t, seen.Made[one], 3, "no pod is restarted twice:\n%s", seen)
+		require.Len(t, seen.Created[one], 3, "no pod is restarted twice:\n%s", seen)
 		watch.Stop()
 	}
 	harness.Covered(t, 3*tasks, "random kills of Temporal")
 }
 
-// `slipway dev` needs nothing but a kubeconfig and an address: here those of another stack.
-func TestLongAnotherStack(t *testing.T) {
+// `slipway dev` needs only a kubeconfig and Temporal's address, here those of a private stack.
+func TestLongDev_RunsTask_OnPrivateStack(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	p := harness.NewPrivateStack(t)

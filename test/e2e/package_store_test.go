@@ -24,15 +24,16 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// The party's store has what a template, a revision or a record names, and loses the rest: here no revision is kept, and one record of the plan.
-func TestLongPackageStoreIsSwept(t *testing.T) {
+// The party's store keeps the packages that a template, a revision or a record refers to, and removes the others. Here
+// the Deployment keeps no old revision, and the plan keeps one record.
+func TestLongPackageStore_RemovesUnreferencedPackages(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	packageStoreIsSwept(t, harness.Options{Args: []string{"--package-dir", filepath.Join(t.TempDir(), "packages")}})
+	testPackageSweep(t, harness.Options{Args: []string{"--package-dir", filepath.Join(t.TempDir(), "packages")}})
 }
 
-// So does a store in a bucket, of which nothing else is left there.
-func TestLongPackageStoreInABucketIsSwept(t *testing.T) {
+// A store in a bucket does the same and leaves nothing else in the bucket.
+func TestLongPackageBucket_RemovesUnreferencedPackages(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	server := buckets.Start(t)
@@ -41,13 +42,14 @@ func TestLongPackageStoreInABucketIsSwept(t *testing.T) {
 	for name, value := range buckets.Environment {
 		o.Env = append(o.Env, name+"="+value)
 	}
-	packageStoreIsSwept(t, o)
-	require.Len(t, server.Keys(), 2, "the package that is named, and its times")
+	testPackageSweep(t, o)
+	require.Len(t, server.Keys(), 2, "the referenced package, and its times")
 }
 
-func packageStoreIsSwept(t *testing.T, o harness.Options) {
+func testPackageSweep(t *testing.T, o harness.Options) {
 	store := "http://127.0.0.1:" + harness.FreePort(t)
-	o.Args = append(o.Args, "--source-allow", "127.0.0.0/8", "--package-listen", store[len("http://"):], "--package-keep", "1s", "--record-limit", "1")
+	o.Args = append(o.Args, "--source-allow", "127.0.0.0/8", "--package-listen", store[len("http://"):],
+		"--package-keep", "1s", "--record-limit", "1")
 	e := harness.Start(t, o)
 	web := sources.NewFiles(t)
 	e.Deployment("front", 2, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32) })
@@ -69,45 +71,48 @@ func packageStoreIsSwept(t *testing.T, o harness.Options) {
 		require.Equal(t, digests[len(digests)-1], task.Services[0].Workloads[0].ToPackage)
 		require.True(t, has(digests[len(digests)-1]))
 		if text == "one" {
-			e.Record(plan.ItemWorkflowID(task.ID, 1, "111"), "service-release-package-stored")
+			e.RecordHistory(plan.ItemWorkflowID(task.ID, 1, "111"), "service-release-package-stored")
 		}
 	}
-	// Each execution sweeps once the pause of the sweep before it is over; the same bytes roll nothing meanwhile.
+	// Each execution sweeps, unless the previous sweep was too recent; the same bytes change nothing meanwhile.
 	require.Eventually(t, func() bool {
 		task := e.WaitTask(e.Execute("upload"), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
 		return !has(digests[0]) && !has(digests[1])
-	}, harness.Patience, harness.Tick, "what nothing names any more is removed")
-	require.True(t, has(digests[2]), "what the pods run stays")
-	e.RecordNewest(workflows.TypePackageSweep, "package-sweep")
+	}, harness.Patience, harness.Tick, "unreferenced packages are removed")
+	require.True(t, has(digests[2]), "the package that the pods run is kept")
+	e.RecordNewestHistory(workflows.TypePackageSweep, "package-sweep")
 }
 
-// The manifests for a party's store are such that the API server takes them as they are, and their arguments are settings of the command.
-func TestManifestsOfThePackageStore(t *testing.T) {
+// The API server accepts the manifests of deploy/packages unchanged, and the command accepts their arguments.
+func TestPackageStoreManifests_AreAccepted_ByAPIServer(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
 	for _, name := range []string{"store.yaml", "store-s3.yaml"} {
-		t.Run(name, func(t *testing.T) { takesManifest(t, e, name) })
+		t.Run(name, func(t *testing.T) { testManifestIsAccepted(t, e, name) })
 	}
 }
 
-func takesManifest(t *testing.T, e *harness.Engine, name string) {
+func testManifestIsAccepted(t *testing.T, e *harness.Engine, name string) {
 	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy", "packages", name))
 	require.NoError(t, err)
 	resources := map[string]schema.GroupVersionResource{"Service": {Version: "v1", Resource: "services"},
-		"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"}, "Deployment": {Group: "apps", Version: "v1", Resource: "deployments"},
-		"PodDisruptionBudget": {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}}
+		"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"},
+		"Deployment":            {Group: "apps", Version: "v1", Resource: "deployments"},
+		"PodDisruptionBudget":   {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}}
 	for _, document := range strictyaml.Split(text) {
 		var object unstructured.Unstructured
 		require.NoError(t, yaml.Unmarshal(document, &object.Object))
 		object.SetNamespace(e.Apps)
-		_, err := e.Dynamic(t).Resource(resources[object.GetKind()]).Namespace(e.Apps).Create(context.Background(), &object,
+		_, err := e.Dynamic(t).Resource(resources[object.GetKind()]).Namespace(e.Apps).Create(context.Background(),
+			&object,
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 		require.NoError(t, err, object.GetKind())
 		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
 		for _, container := range containers {
 			args, _, _ := unstructured.NestedStringSlice(container.(map[string]any), "args")
-			help, err := exec.Command(e.Binary("slipway"), append(args, "--help")...).CombinedOutput() // reads every flag first
+			// the command parses every flag before it prints the help
+			help, err := exec.Command(e.Binary("slipway"), append(args, "--help")...).CombinedOutput()
 			require.NoError(t, err, "%s", help)
 		}
 	}

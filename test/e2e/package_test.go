@@ -21,7 +21,7 @@ import (
 	"slipway.io/slipway/test/sources"
 )
 
-// zipOf is an archive of one file.
+// zipOf returns an archive of one file.
 func zipOf(t *testing.T, name, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -34,7 +34,7 @@ func zipOf(t *testing.T, name, text string) []byte {
 	return b.Bytes()
 }
 
-// putPackage overwrites the package at a path with one that holds this text, and is its digest.
+// putPackage replaces the package at a path with one that contains the text, and returns its digest.
 func putPackage(t *testing.T, web *sources.Files, path, text string) string {
 	t.Helper()
 	content := zipOf(t, "index.html", text)
@@ -43,12 +43,13 @@ func putPackage(t *testing.T, web *sources.Files, path, text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// packagePlan deploys a service's package.
+// packagePlan returns a plan that deploys a service's package.
 func packagePlan(service, uri, extra string) string {
-	return "deployPlanItems: [{serviceId: " + service + ", deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: '" + uri + "'" + extra + "}]"
+	return "deployPlanItems: [{serviceId: " + service + ", deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: '" + uri + "'" +
+		extra + "}]"
 }
 
-// templates are the pod templates of a Deployment and a StatefulSet of these names.
+// templates returns the pod templates of a Deployment and a StatefulSet.
 func templates(t *testing.T, e *harness.Engine, deployment, statefulSet string) []corev1.PodTemplateSpec {
 	t.Helper()
 	d, err := e.Kube.AppsV1().Deployments(e.Apps).Get(context.Background(), deployment, metav1.GetOptions{})
@@ -58,8 +59,8 @@ func templates(t *testing.T, e *harness.Engine, deployment, statefulSet string) 
 	return []corev1.PodTemplateSpec{d.Spec.Template, s.Spec.Template}
 }
 
-// A package that its owner overwrites every day: each execution deploys what is there then, the same bytes roll nothing, and one that is gone touches
-// nothing.
+// The owner replaces a package at the same URL: each execution deploys the current bytes, unchanged bytes change
+// nothing, and a missing package changes nothing.
 func TestPackageIsDeployed(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{Args: packageOptions})
@@ -94,20 +95,20 @@ func TestPackageIsDeployed(t *testing.T) {
 	require.Equal(t, web.URL+"/latest.zip?…", shown.URL)
 	report := e.Call(http.MethodGet, "/api/v1/tasks/"+task.ID+"/report", "").Body
 	require.Contains(t, string(report), first)
-	require.NotContains(t, string(report), "s3cr3t", "a signature is nobody's business")
+	require.NotContains(t, string(report), "s3cr3t", "a report hides the signature")
 	requireHiddenInHistories(t, e, task.ID, "s3cr3t")
 
 	t.Run("SameBytes", func(t *testing.T) {
-		e, uids := e.In(t), e.PodUIDs("front")
+		e, uids := e.WithT(t), e.PodUIDs("front")
 		generation := generations(t, e)
 		again := e.WaitTask(e.Execute("upload"), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, again.State, again.Reason)
-		require.Equal(t, "nothing to do", again.Services[0].Reason, "the same digest rolls nothing")
+		require.Equal(t, "nothing to do", again.Services[0].Reason, "the same digest changes nothing")
 		require.Equal(t, generation, generations(t, e))
 		require.Equal(t, uids, e.PodUIDs("front"))
 	})
 	t.Run("Overwritten", func(t *testing.T) {
-		e := e.In(t)
+		e := e.WithT(t)
 		second := putPackage(t, web, "/latest.zip", "two")
 		next := e.WaitTask(e.Execute("upload"), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, next.State, next.Reason)
@@ -116,20 +117,20 @@ func TestPackageIsDeployed(t *testing.T) {
 			require.Len(t, template.Spec.InitContainers, 1)
 		}
 	})
-	t.Run("Gone", func(t *testing.T) {
-		e := e.In(t)
+	t.Run("Removed", func(t *testing.T) {
+		e := e.WithT(t)
 		web.Remove("/latest.zip")
 		generation := generations(t, e)
 		failed := e.WaitTask(e.Execute("upload"), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskFailed, failed.State)
 		require.Contains(t, failed.Reason, "404")
 		require.NotContains(t, failed.Reason, "s3cr3t")
-		require.Equal(t, generation, generations(t, e), "nothing is touched")
+		require.Equal(t, generation, generations(t, e), "nothing is changed")
 	})
 	require.NotContains(t, e.Processes[0].Output(), "s3cr3t", "nor is it logged")
 }
 
-// generations are those of the two workloads.
+// generations returns those of the two workloads.
 func generations(t *testing.T, e *harness.Engine) []int64 {
 	t.Helper()
 	d, err := e.Kube.AppsV1().Deployments(e.Apps).Get(context.Background(), "front", metav1.GetOptions{})
@@ -139,7 +140,8 @@ func generations(t *testing.T, e *harness.Engine) []int64 {
 	return []int64{d.Generation, s.Generation}
 }
 
-// requireHiddenInHistories reads the histories of a task and its first item.
+// requireHiddenInHistories requires that a secret appears neither in the history of a task nor in that of its first
+// item.
 func requireHiddenInHistories(t *testing.T, e *harness.Engine, task, secret string) {
 	t.Helper()
 	for _, workflow := range []string{plan.WorkflowID(task), plan.ItemWorkflowID(task, 1, "111")} {
@@ -154,7 +156,7 @@ func requireHiddenInHistories(t *testing.T, e *harness.Engine, task, secret stri
 	}
 }
 
-// What a URL must not reach, nobody who writes a plan reaches.
+// An author of a plan cannot make the engine fetch from a forbidden address.
 func TestPackagesOfForbiddenAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
@@ -162,17 +164,21 @@ func TestPackagesOfForbiddenAddressesAreRefused(t *testing.T) {
 	e.Deployment("web", 1, nil)
 	e.WaitReadyPods("web", 1)
 	e.PutService("forbidden", "package: {container: app, mountPath: /app}\n", "Deployment/web")
-	for name, uri := range map[string]string{"loopback": web.URL + "/a.zip", "metadata": "http://169.254.169.254/latest/meta-data", "private": "http://10.0.0.1/a.zip",
+	for name, uri := range map[string]string{"loopback": web.URL + "/a.zip",
+		"metadata": "http://169.254.169.254/latest/meta-data", "private": "http://10.0.0.1/a.zip",
 		"mapped": "http://[::ffff:127.0.0.1]/a.zip"} {
 		t.Run(name, func(t *testing.T) {
 			e.PutPlan("forbidden-"+name, packagePlan("forbidden", uri, ""))
 			a := e.Call(http.MethodPost, "/api/v1/plans/forbidden-"+name+"/execute", "")
 			require.Equal(t, http.StatusUnprocessableEntity, a.Status, "%s", a.Body)
-			require.Contains(t, string(a.Body), "allow it with --source-allow (SLIPWAY_SOURCE_ALLOW) of the party's worker")
-			require.Equal(t, "deployPlanItems[0].httpSrcUri", a.Problem().Errors[0].Field, "what is at fault is the URL, not the service")
+			require.Contains(t, string(a.Body),
+				"allow it with --source-allow (SLIPWAY_SOURCE_ALLOW) of the party's worker")
+			require.Equal(t, "deployPlanItems[0].httpSrcUri", a.Problem().Errors[0].Field,
+				"the error refers to the URL, not to the service")
 		})
 	}
-	a := e.Call(http.MethodPut, "/api/v1/plans/forbidden-user", packagePlan("forbidden", "https://user:s3cr3t@packages.test/a.zip", ""))
+	a := e.Call(http.MethodPut, "/api/v1/plans/forbidden-user",
+		packagePlan("forbidden", "https://user:s3cr3t@packages.test/a.zip", ""))
 	require.Equal(t, http.StatusBadRequest, a.Status)
 	require.NotContains(t, string(a.Body), "s3cr3t")
 	require.Zero(t, web.Downloads("/a.zip"))

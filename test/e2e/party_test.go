@@ -18,17 +18,17 @@ import (
 	"slipway.io/slipway/test/sources"
 )
 
-// hosted is a party with a worker of its own, which has only the permissions of deploy/rbac/party.yaml in one namespace, at a centre that has only those
-// of deploy/rbac/centre.yaml.
+// hosted is a party with its own worker, which has only the permissions of deploy/rbac/party.yaml in one namespace. The
+// centre has only those of deploy/rbac/centre.yaml.
 type hosted struct {
 	*harness.Engine
 	t      *testing.T
 	worker *harness.Process
-	// alice is the account of the party's worker, centre that of the centre.
+	// alice is the account of the party's worker, centre is the account of the centre.
 	alice, centre harness.Account
 }
 
-func host(t *testing.T) *hosted {
+func newHosted(t *testing.T) *hosted {
 	t.Helper()
 	h := &hosted{t: t}
 	h.Engine = harness.Start(t, harness.Options{Kubeconfig: func(e *harness.Engine) string {
@@ -41,13 +41,15 @@ func host(t *testing.T) *hosted {
 	return h
 }
 
-func (h *hosted) work() {
+// startWorker starts the party's worker and waits until the party is reachable.
+func (h *hosted) startWorker() {
 	h.t.Helper()
-	h.worker = h.PartyWorker("alice", h.alice.Kubeconfig, "--image", "registry.test/slipway:v1", "--source-allow", "127.0.0.0/8")
+	h.worker = h.PartyWorker("alice", h.alice.Kubeconfig, "--image", "registry.test/slipway:v1", "--source-allow",
+		"127.0.0.0/8")
 	h.waitReachable(party.Reachable)
 }
 
-// waitReachable waits until the party is as asked and answers why.
+// waitReachable waits for the party's reachability and returns the reason.
 func (h *hosted) waitReachable(want party.Reachability) (reason string) {
 	h.t.Helper()
 	var state struct {
@@ -57,27 +59,30 @@ func (h *hosted) waitReachable(want party.Reachability) (reason string) {
 	require.Eventually(h.t, func() bool {
 		a := h.Call(http.MethodGet, "/api/v1/parties/alice", "")
 		return a.Status == http.StatusOK && json.Unmarshal(a.Body, &state) == nil && state.Reachable == want
-	}, harness.Patience, harness.Tick, "party alice does not come to %s: %+v", want, &state)
+	}, harness.Patience, harness.Tick, "party alice does not become %s: %+v", want, &state)
 	return state.Reason
 }
 
-// service makes a service of one workload of the party, and a plan that restarts it.
+// service creates a service of one workload of the party, and a plan that restarts it.
 func (h *hosted) service(kind, name string) {
 	h.t.Helper()
-	a := h.Call(http.MethodPut, "/api/v1/services/"+name, fmt.Sprintf("workloads:\n- {party: alice, namespace: %s, workloadRef: {apiVersion: apps/v1, kind: %s, name: %s}}\n",
-		h.Apps, kind, name))
+	a := h.Call(http.MethodPut, "/api/v1/services/"+name,
+		fmt.Sprintf(
+			"workloads:\n- {party: alice, namespace: %s, workloadRef: {apiVersion: apps/v1, kind: %s, name: %s}}\n",
+			h.Apps, kind, name))
 	require.Equal(h.t, http.StatusCreated, a.Status, "%s", a.Body)
 	h.PutPlan(name, "deployPlanItems:\n- {serviceId: "+name+", deployment: RESTART}\n")
 }
 
-// rollOut starts a rollout of the party whose steps go on by themselves.
-func (h *hosted) rollOut(c cell, name string, change func(r *harness.Rollout)) {
+// startTimedRollout starts a rollout of the party whose steps wait only for a second each.
+func (h *hosted) startTimedRollout(c cell, name string, change func(r *harness.Rollout)) {
 	h.t.Helper()
 	h.Subject(c.kind, name, nil)
 	h.Route(c.provider, name)
-	r := harness.Rollout{Kind: c.kind, Name: name, More: map[string]any{"party": "alice"}, Strategy: strategy.Strategy{Style: c.style, Routings: h.RoutingOf(c.provider, name)}}
+	r := harness.Rollout{Kind: c.kind, Name: name, ExtraFields: map[string]any{"party": "alice"},
+		Strategy: strategy.Strategy{Style: c.style, Routings: h.RoutingOf(c.provider, name)}}
 	for _, step := range c.steps() {
-		r.Strategy.Steps = append(r.Strategy.Steps, harness.Timed(step, time.Second))
+		r.Strategy.Steps = append(r.Strategy.Steps, harness.TimedStep(step, time.Second))
 	}
 	if change != nil {
 		change(&r)
@@ -95,26 +100,28 @@ func (h *hosted) waitHealthy(name string) {
 	require.Equal(h.t, rollout.PhaseHealthy, last.Phase, "%s: %s", name, last.Reason)
 }
 
-// A party's worker with the permissions of deploy/rbac/party.yaml releases what its namespace holds in every way that there is, and sees nothing else; the
-// centre needs no more than deploy/rbac/centre.yaml.
-func TestLongPartyWithItsOwnAccount(t *testing.T) {
+// A party's worker with only the permissions of deploy/rbac/party.yaml can execute every kind of release in its
+// namespace and read nothing else. The centre needs no more than deploy/rbac/centre.yaml.
+func TestLongPartyWorker_ExecutesEveryRelease_WithItsRoleOnly(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	h := host(t)
-	h.work()
-	h.seesNothingElse()
-	h.restarts()
-	h.uploads()
-	h.compiles()
-	h.rollsOut()
+	h := newHosted(t)
+	h.startWorker()
+	h.requireNoOtherAccess()
+	h.testRestart()
+	h.testUpload()
+	h.testCompile()
+	h.testRollouts()
 }
 
-// uploads has the party's own worker fetch a package. A query can't reach it, since Temporal's histories are not to have it.
-func (h *hosted) uploads() {
+// testUpload makes the party's worker fetch a package. A URL with a query is refused, because the query must not be
+// stored in Temporal's histories.
+func (h *hosted) testUpload() {
 	web := sources.NewFiles(h.t)
 	web.Put("/shop.zip", zipOf(h.t, "index.html", "hello"))
-	a := h.Call(http.MethodPut, "/api/v1/services/web", fmt.Sprintf("workloads:\n- {party: alice, namespace: %s, workloadRef: {apiVersion: apps/v1, "+
-		"kind: Deployment, name: web}}\npackage: {container: app, mountPath: /app}\n", h.Apps))
+	a := h.Call(http.MethodPut, "/api/v1/services/web",
+		fmt.Sprintf("workloads:\n- {party: alice, namespace: %s, workloadRef: {apiVersion: apps/v1, "+
+			"kind: Deployment, name: web}}\npackage: {container: app, mountPath: /app}\n", h.Apps))
 	require.Equal(h.t, http.StatusOK, a.Status, "%s", a.Body)
 	h.PutPlan("upload", packagePlan("web", web.URL+"/shop.zip", ""))
 	task := h.WaitTask(h.Execute("upload"), plan.TaskSucceeded, plan.TaskFailed)
@@ -129,14 +136,16 @@ func (h *hosted) uploads() {
 	require.NotContains(h.t, string(a.Body), "s3cr3t")
 }
 
-// compiles has the party's own worker build, once it may.
-func (h *hosted) compiles() {
+// testCompile makes the party's worker build, once it has the permission.
+func (h *hosted) testCompile() {
 	git := sources.NewGit(h.t, "", "")
 	repository := git.Repository(h.t, "order")
-	commit := repository.Push("main", map[string]string{"app.txt": "one", "build.sh": makesAnImage})
+	commit := repository.Push("main", map[string]string{"app.txt": "one", "build.sh": imageBuildScript})
 	player.Start(h.t, h.Stack, player.Options{Namespace: h.Apps, Images: map[string]string{shellImage: "/bin/bash"}})
-	a := h.Call(http.MethodPut, "/api/v1/services/built", fmt.Sprintf("workloads:\n- {party: alice, namespace: %s, workloadRef: {apiVersion: apps/v1, "+
-		"kind: Deployment, name: web}}\n", h.Apps)+buildOf(`image: "registry.test/web:{{commit}}"`, "", cloneOpenly))
+	a := h.Call(http.MethodPut, "/api/v1/services/built",
+		fmt.Sprintf("workloads:\n- {party: alice, namespace: %s, workloadRef: {apiVersion: apps/v1, "+
+			"kind: Deployment, name: web}}\n", h.Apps)+
+			buildSpec(`image: "registry.test/web:{{commit}}"`, "", anonymousCloneScript))
 	require.Equal(h.t, http.StatusCreated, a.Status, "%s", a.Body)
 	h.PutPlan("compile", compilePlan("built", repository, "main"))
 	a = h.Call(http.MethodPost, "/api/v1/plans/compile/execute", "")
@@ -150,23 +159,27 @@ func (h *hosted) compiles() {
 	require.Equal(h.t, task.Services[0].Build.Image, imageOf(h.t, h.Engine, "web"))
 }
 
-func (h *hosted) seesNothingElse() {
+func (h *hosted) requireNoOtherAccess() {
 	elsewhere := h.Namespace(h.t, "elsewhere")
-	for _, resource := range []string{"pods", "services", "configmaps", "secrets", "apps/deployments", "networking.k8s.io/ingresses"} {
+	for _, resource := range []string{"pods", "services", "configmaps", "secrets", "apps/deployments",
+		"networking.k8s.io/ingresses"} {
 		for _, namespace := range []string{elsewhere, h.Home, ""} {
 			for _, verb := range []string{"get", "list", "watch", "patch", "delete"} {
-				require.False(h.t, h.alice.May(h.t, verb, resource, namespace), "alice's worker may not %s %s in namespace %q", verb, resource, namespace)
+				require.False(h.t, h.alice.May(h.t, verb, resource, namespace),
+					"alice's worker may not %s %s in namespace %q", verb, resource, namespace)
 			}
 		}
 	}
-	require.True(h.t, h.alice.May(h.t, "list", "pods", h.Apps), "the same question has another answer at home")
-	require.False(h.t, h.alice.May(h.t, "get", "secrets", h.Apps), "nor has it the secrets of its own namespace")
+	require.True(h.t, h.alice.May(h.t, "list", "pods", h.Apps), "the worker may list pods in its own namespace")
+	require.False(h.t, h.alice.May(h.t, "get", "secrets", h.Apps),
+		"the worker may not read secrets, even in its own namespace")
 	for _, resource := range []string{"pods", "secrets", "apps/deployments"} {
-		require.False(h.t, h.centre.May(h.t, "list", resource, h.Apps), "the centre may not list %s of a party", resource)
+		require.False(h.t, h.centre.May(h.t, "list", resource, h.Apps), "the centre may not list %s of a party",
+			resource)
 	}
 }
 
-func (h *hosted) restarts() {
+func (h *hosted) testRestart() {
 	h.Deployment("web", 2, nil)
 	h.StatefulSet("db", 2, nil)
 	for name, kind := range map[string]string{"web": "Deployment", "db": "StatefulSet"} {
@@ -176,20 +189,21 @@ func (h *hosted) restarts() {
 		task := h.WaitTask(h.Execute(name), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(h.t, plan.TaskSucceeded, task.State, task.Reason)
 		for uid := range h.PodUIDs(name) {
-			require.NotContains(h.t, before, uid, "every pod is new")
+			require.NotContains(h.t, before, uid, "every pod is replaced")
 		}
 	}
 }
 
-func (h *hosted) rollsOut() {
-	h.rollOut(deploymentBy(strategy.StylePartition, harness.Nginx), "in-place", nil)
-	h.rollOut(deploymentBy(strategy.StyleCanary, harness.Gateway), "beside", nil)
-	h.rollOut(cell{harness.StatefulSet, strategy.StylePartition, harness.Nginx}, "ordered", nil)
+func (h *hosted) testRollouts() {
+	h.startTimedRollout(deploymentCell(strategy.StylePartition, harness.Nginx), "in-place", nil)
+	h.startTimedRollout(deploymentCell(strategy.StyleCanary, harness.Gateway), "beside", nil)
+	h.startTimedRollout(cell{harness.StatefulSet, strategy.StylePartition, harness.Nginx}, "ordered", nil)
 	h.Autoscaler(harness.Deployment, "twice")
-	h.rollOut(deploymentBy(strategy.StyleBlueGreen, harness.Nginx), "twice", nil)
-	h.rollOut(deploymentBy(strategy.StyleCanary, harness.Gateway), "shared", func(r *harness.Rollout) {
-		a := h.Call(http.MethodPut, "/api/v1/trafficroutings/"+h.Apps+"/gray", fmt.Sprintf(`{"objectRef":[{"service":%q,"gateway":{"httpRouteName":%q},"gracePeriodSeconds":1}],`+
-			`"strategy":{"matches":[{"headers":[{"type":"Exact","name":"x-tag","value":"gray"}]}],"requestHeaderModifier":{"set":[{"name":"x-gray","value":"yes"}]}}}`, r.Name, r.Name))
+	h.startTimedRollout(deploymentCell(strategy.StyleBlueGreen, harness.Nginx), "twice", nil)
+	h.startTimedRollout(deploymentCell(strategy.StyleCanary, harness.Gateway), "shared", func(r *harness.Rollout) {
+		a := h.Call(http.MethodPut, "/api/v1/trafficroutings/"+h.Apps+"/gray",
+			fmt.Sprintf(`{"objectRef":[{"service":%q,"gateway":{"httpRouteName":%q},"gracePeriodSeconds":1}],`+
+				`"strategy":{"matches":[{"headers":[{"type":"Exact","name":"x-tag","value":"gray"}]}],"requestHeaderModifier":{"set":[{"name":"x-gray","value":"yes"}]}}}`, r.Name, r.Name))
 		require.Equal(h.t, http.StatusCreated, a.Status, "%s", a.Body)
 		r.Strategy.Routings, r.Strategy.TrafficRoutingRef = nil, "gray"
 		for i := range r.Strategy.Steps {
@@ -201,40 +215,44 @@ func (h *hosted) rollsOut() {
 	}
 }
 
-// A party whose worker was stopped is shown so, and a start that it would have to answer says when it was last seen.
-func TestLongPartyWithoutItsWorker(t *testing.T) {
+// A party whose worker stopped is shown as unreachable, and a start that needs it reports when the worker was last
+// seen.
+func TestLongParty_IsUnreachable_WhenWorkerStopped(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	h := host(t)
+	h := newHosted(t)
 	require.Contains(t, h.waitReachable(party.Unreachable), "was ever seen")
 	h.Subject(harness.Deployment, "web", nil)
 	h.service("Deployment", "web")
-	r := harness.Rollout{Kind: harness.Deployment, Name: "web", More: map[string]any{"party": "alice"},
+	r := harness.Rollout{Kind: harness.Deployment, Name: "web", ExtraFields: map[string]any{"party": "alice"},
 		Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: []strategy.Step{harness.Step("100%", -1)}}}
-	never := h.unanswered(func() harness.Answer { return h.TryStartRollout(r) })
+	never := h.requireUnavailable(func() harness.Answer { return h.TryStartRollout(r) })
 	require.Contains(t, never, "no worker of queue slipway.party.alice was ever seen")
 
-	h.work()
+	h.startWorker()
 	require.NoError(t, h.worker.Stop())
-	require.Contains(t, h.waitReachable(party.Unreachable), "was stopped at", "who takes leave is gone at once")
-	require.Contains(t, h.unanswered(func() harness.Answer { return h.Call(http.MethodPost, "/api/v1/plans/web/execute", "") }), "was stopped at")
+	require.Contains(t, h.waitReachable(party.Unreachable), "was stopped at", "a stopped worker is reported at once")
+	require.Contains(t, h.requireUnavailable(func() harness.Answer {
+		return h.Call(http.MethodPost, "/api/v1/plans/web/execute", "")
+	}), "was stopped at")
 
-	h.work()
+	h.startWorker()
 	h.worker.Kill()
-	require.Contains(t, h.waitReachable(party.Unreachable), "is silent for more than 20s", "who is killed is gone after 20 seconds")
-	h.work()
+	require.Contains(t, h.waitReachable(party.Unreachable), "has been silent for more than 20s",
+		"a killed worker is reported after 20 seconds")
+	h.startWorker()
 	h.StartRollout(r)
 	h.waitHealthy("web")
 }
 
-// unanswered is the detail of the 503 of a start that a party without a worker would have to answer.
-func (h *hosted) unanswered(start func() harness.Answer) string {
+// requireUnavailable requires that a start is answered by a 503 that names the party, and returns its detail.
+func (h *hosted) requireUnavailable(start func() harness.Answer) string {
 	h.t.Helper()
 	var a harness.Answer
 	require.Eventually(h.t, func() bool {
 		a = start()
 		return a.Status == http.StatusServiceUnavailable && json.Valid(a.Body) && len(a.Problem().Errors) > 0
 	}, harness.Patience, harness.Tick, "a start is not answered by 503 that names the party: %d %s", &a.Status, &a.Body)
-	require.Contains(h.t, a.Problem().Detail, "no worker of party alice takes work", "the answer is as it always was")
+	require.Contains(h.t, a.Problem().Detail, "no worker of party alice takes work", "the detail names the party")
 	return a.Problem().Detail
 }

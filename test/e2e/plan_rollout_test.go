@@ -19,7 +19,7 @@ import (
 	"slipway.io/slipway/test/sources"
 )
 
-// canaryService has its deploys released by a Rollout of two steps, the first of which waits for a person.
+// canaryService releases its deployments by a rollout of two steps, the first of which waits for an approval.
 const canaryService = "package: {container: app, mountPath: /app}\n" + canarySteps
 
 const canarySteps = `strategy: {canary: {steps: [{replicas: 1}, {replicas: "100%"}]}}
@@ -28,10 +28,10 @@ const canarySteps = `strategy: {canary: {steps: [{replicas: 1}, {replicas: "100%
 // packageOptions let a worker fetch from this machine.
 var packageOptions = []string{"--source-allow", "127.0.0.0/8", "--image", "registry.test/slipway:v1"}
 
-// packageEnvironment are the same options for workers that run apart.
+// packageEnvironment has the same options for workers in a separate process.
 var packageEnvironment = []string{"SLIPWAY_SOURCE_ALLOW=127.0.0.0/8", "SLIPWAY_IMAGE=registry.test/slipway:v1"}
 
-// planWithCanary has a canary in its middle wave, behind one and before another service.
+// planWithCanary is a plan of three waves with a canary in the middle one.
 type planWithCanary struct {
 	*harness.Engine
 	web    *sources.Files
@@ -41,7 +41,7 @@ type planWithCanary struct {
 
 func newPlanWithCanary(t *testing.T, e *harness.Engine, name string) *planWithCanary {
 	t.Helper()
-	p := &planWithCanary{Engine: e.In(t), web: sources.NewFiles(t)}
+	p := &planWithCanary{Engine: e.WithT(t), web: sources.NewFiles(t)}
 	first, canary, last := name+"-first", name+"-canary", name+"-last"
 	for _, workload := range []string{first, canary, last} {
 		p.Deployment(workload, 2, nil)
@@ -53,17 +53,20 @@ func newPlanWithCanary(t *testing.T, e *harness.Engine, name string) *planWithCa
 	p.PutService(canary, canaryService, "Deployment/"+canary)
 	p.PutService(last, "", "Deployment/"+last)
 	p.digest = putPackage(t, p.web, "/app.zip", name)
-	p.PutPlan(name, "deployPlanItems:\n- {serviceId: "+first+", priority: 3, deployment: RESTART}\n- {serviceId: "+canary+
-		", priority: 2, deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: '"+p.web.URL+"/app.zip'}\n- {serviceId: "+last+", priority: 1, deployment: STOP}\n")
+	p.PutPlan(name, "deployPlanItems:\n- {serviceId: "+first+", priority: 3, deployment: RESTART}\n- {serviceId: "+
+		canary+
+		", priority: 2, deployment: HTTP_UPLOAD_DEPLOY, httpSrcUri: '"+p.web.URL+"/app.zip'}\n- {serviceId: "+last+
+		", priority: 1, deployment: STOP}\n")
 	p.task = p.Execute(name)
 	return p
 }
 
-// waits waits until the task shows that its canary waits for an approval.
-func (p *planWithCanary) waits(name string) (plan.Task, rollout.Status) {
-	task := p.WaitFor(p.task, "the canary waits for an approval", func(task plan.Task) bool {
+// waitApproval waits until the task shows that its canary waits for an approval.
+func (p *planWithCanary) waitApproval(name string) (plan.Task, rollout.Status) {
+	task := p.WaitTaskUntil(p.task, "the canary waits for an approval", func(task plan.Task) bool {
 		w := task.Services[1].Workloads
-		return len(w) == 1 && w[0].Rollout != nil && w[0].Rollout.WaitingFor != nil && w[0].Rollout.WaitingFor.Kind == string(rollout.WaitApproval)
+		return len(w) == 1 && w[0].Rollout != nil && w[0].Rollout.WaitingFor != nil &&
+			w[0].Rollout.WaitingFor.Kind == string(rollout.WaitApproval)
 	})
 	return task, p.Rollout(name + "-canary")
 }
@@ -75,25 +78,25 @@ func (p *planWithCanary) markdownReport(t *testing.T) string {
 	return string(report.Body)
 }
 
-func (p *planWithCanary) packaged(t *testing.T, name string) string {
+func (p *planWithCanary) packageOf(t *testing.T, name string) string {
 	t.Helper()
 	d, err := p.Kube.AppsV1().Deployments(p.Apps).Get(context.Background(), name+"-canary", metav1.GetOptions{})
 	require.NoError(t, err)
-	return source.Packaged(d.Spec.Template.Annotations)
+	return source.PackageDigest(d.Spec.Template.Annotations)
 }
 
-// The middle wave of a plan is a canary: it waits for a person without an event, is shown in the task's tree, is approved as any rollout, and pause and
-// stop of the task leave it alone unless they say otherwise.
+// The middle wave of a plan is a canary. It waits for an approval without adding events, is shown in the task's tree
+// and is approved like any rollout. Pause and stop of the task do not affect it unless the request says so.
 func TestPlanWithCanary(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{Args: packageOptions})
 	t.Run("Approved", func(t *testing.T) {
 		t.Parallel()
 		p := newPlanWithCanary(t, e, "approved")
-		task, status := p.waits("approved")
+		task, status := p.waitApproval("approved")
 		require.Equal(t, plan.ItemSucceeded, task.Services[0].State)
 		require.Equal(t, plan.ItemPending, task.Services[2].State, "the next wave waits for the canary")
-		require.Contains(t, task.Services[1].Reason, "step 1 of 2 is done: it waits for somebody to approve it")
+		require.Contains(t, task.Services[1].Reason, "step 1 of 2 is done: waiting for approval")
 		require.Equal(t, p.task, status.Task)
 		require.Equal(t, p.digest, status.Package)
 		item := plan.ItemWorkflowID(p.task, 2, "approved-canary")
@@ -102,11 +105,12 @@ func TestPlanWithCanary(t *testing.T) {
 		require.Equal(t, http.StatusOK, p.Verb(p.task, "pause", `{"actor":"ann"}`).Status)
 		paused := p.Task(p.task)
 		require.Equal(t, plan.TaskPausing, paused.State)
-		require.Contains(t, paused.Reason, "service approved-canary", "who is waited for is named")
-		require.Equal(t, before[1], p.Events(item), "a rollout that waits costs its item no event, and a pause is not its business")
+		require.Contains(t, paused.Reason, "service approved-canary", "the awaited service is named")
+		require.Equal(t, before[1], p.Events(item),
+			"neither a waiting rollout nor a pause of the task adds an event to the item")
 		p.Approve("approved-canary", status)
 		p.WaitTask(p.task, plan.TaskPaused)
-		require.Equal(t, p.digest, p.packaged(t, "approved"))
+		require.Equal(t, p.digest, p.packageOf(t, "approved"))
 		require.Equal(t, http.StatusOK, p.Verb(p.task, "resume", "").Status)
 		over := p.WaitTask(p.task, plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, over.State, over.Reason)
@@ -114,30 +118,33 @@ func TestPlanWithCanary(t *testing.T) {
 		require.Equal(t, string(rollout.PhaseHealthy), w.Rollout.Phase)
 		require.Equal(t, p.digest, w.ToPackage)
 		require.True(t, w.Changed)
-		told := p.markdownReport(t)
-		require.Contains(t, told, "rollout "+p.Apps+"/approved-canary", "the rollout is named")
-		require.Regexp(t, `\| rollout \S+/approved-canary \| approve of step 1 \| accepted \|`, told, "who approved it is a decision of the task")
-		require.Regexp(t, `\| ann \| http \| task \| pause \| accepted \|`, told)
-		require.Contains(t, told, "| Deployment "+p.Apps+"/approved-canary | Succeeded | 2 |", "its size is known")
-		p.Record(item, "service-release-rollout")
-		p.Record(plan.WorkflowID(p.task), "task-rollout-paused")
-		p.Record(p.RolloutID("approved-canary"), "rollout-of-a-plan-package")
+		markdown := p.markdownReport(t)
+		require.Contains(t, markdown, "rollout "+p.Apps+"/approved-canary", "the rollout is named")
+		require.Regexp(t, `\| rollout \S+/approved-canary \| approve of step 1 \| accepted \|`, markdown,
+			"the approval is listed as a decision of the task")
+		require.Regexp(t, `\| ann \| http \| task \| pause \| accepted \|`, markdown)
+		require.Contains(t, markdown, "| Deployment "+p.Apps+"/approved-canary | Succeeded | 2 |", "its size is known")
+		p.RecordHistory(item, "service-release-rollout")
+		p.RecordHistory(plan.WorkflowID(p.task), "task-rollout-paused")
+		p.RecordHistory(p.RolloutID("approved-canary"), "rollout-of-a-plan-package")
 
 		again := p.WaitTask(p.Execute("approved"), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, again.State, again.Reason)
-		require.Equal(t, "nothing to do", again.Services[1].Reason, "the same bytes roll nothing, and need no approval")
+		require.Equal(t, "nothing to do", again.Services[1].Reason,
+			"the same bytes change nothing and need no approval")
 
 		back := reverse(t, p.Engine, p.task, http.StatusCreated)
-		succeeds(p.Engine, t, back.Name)
-		require.Empty(t, p.packaged(t, "approved"), "RESTORE takes back what a rollout has brought, without steps")
+		mustSucceed(p.Engine, t, back.Name)
+		require.Empty(t, p.packageOf(t, "approved"), "RESTORE reverts the rollout's package, without steps")
 	})
 	t.Run("Stopped", func(t *testing.T) {
 		t.Parallel()
 		p := newPlanWithCanary(t, e, "stopped")
-		p.waits("stopped")
+		p.waitApproval("stopped")
 		stopping := p.Verb(p.task, "stop", `{"actor":"ann"}`)
 		require.Equal(t, http.StatusOK, stopping.Status, string(stopping.Body))
-		require.Equal(t, rollout.PhaseProgressing, p.Rollout("stopped-canary").Phase, "a stop of the task leaves the rollout alone")
+		require.Equal(t, rollout.PhaseProgressing, p.Rollout("stopped-canary").Phase,
+			"a stop of the task does not stop the rollout")
 		require.Contains(t, p.Task(p.task).Reason, "service stopped-canary")
 		again := p.Verb(p.task, "stop", `{}`)
 		require.Equal(t, http.StatusConflict, again.Status)
@@ -145,41 +152,44 @@ func TestPlanWithCanary(t *testing.T) {
 		wrong := p.Verb(p.task, "stop", `{"to":"stabel"}`)
 		require.Equal(t, http.StatusBadRequest, wrong.Status)
 
-		require.Equal(t, http.StatusOK, p.Verb(p.task, "stop", `{"actor":"ann","reason":"called off","to":"stable"}`).Status)
+		require.Equal(t, http.StatusOK, p.Verb(p.task, "stop",
+			`{"actor":"ann","reason":"called off","to":"stable"}`).Status)
 		over := p.WaitTask(p.task, plan.TaskStopped, plan.TaskFailed)
 		require.Equal(t, plan.TaskStopped, over.State, over.Reason)
 		require.Equal(t, plan.ItemSkipped, over.Services[2].State)
 		ended := p.WaitPhase("stopped-canary", rollout.PhaseRolledBack)
 		last := ended.History[len(ended.History)-1]
 		require.Equal(t, "ann", last.Actor, "the rollout's record names who stopped it")
-		require.Empty(t, p.packaged(t, "stopped"))
-		p.Record(plan.ItemWorkflowID(p.task, 2, "stopped-canary"), "service-release-rollout-stopped")
-		p.Record(plan.WorkflowID(p.task), "task-rollout-stopped")
+		require.Empty(t, p.packageOf(t, "stopped"))
+		p.RecordHistory(plan.ItemWorkflowID(p.task, 2, "stopped-canary"), "service-release-rollout-stopped")
+		p.RecordHistory(plan.WorkflowID(p.task), "task-rollout-stopped")
 	})
 	t.Run("Compiled", func(t *testing.T) {
 		t.Parallel()
-		b := newBuilder(t, e.In(t))
+		b := newBuilder(t, e.WithT(t))
 		b.Deployment("compiled", 2, nil)
 		b.WaitReadyPods("compiled", 2)
 		before := imageOf(t, b.Engine, "compiled")
-		b.PutService("compiled", buildOf(`image: "registry.test/order:{{commit}}"`, loggedIn, clone)+canarySteps, "Deployment/compiled")
+		b.PutService("compiled", buildSpec(`image: "registry.test/order:{{commit}}"`, loginEnv, cloneScript)+
+			canarySteps, "Deployment/compiled")
 		b.PutPlan("compiled", compilePlan("compiled", b.repository, "main"))
-		b.repository.Push("main", map[string]string{"app.txt": "one", "build.sh": makesAnImage})
+		b.repository.Push("main", map[string]string{"app.txt": "one", "build.sh": imageBuildScript})
 		id := b.Execute("compiled")
-		b.Approve("compiled", b.WaitRest("compiled", 1))
+		b.Approve("compiled", b.WaitForApproval("compiled", 1))
 		task := b.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
-		require.Equal(t, task.Services[0].Build.Image, imageOf(t, b.Engine, "compiled"), "what was built is released by a rollout")
+		require.Equal(t, task.Services[0].Build.Image, imageOf(t, b.Engine, "compiled"),
+			"a rollout releases the built image")
 		again := b.run(t, "compiled")
 		require.Equal(t, plan.TaskSucceeded, again.State, again.Reason)
 		require.Equal(t, "nothing to do", again.Services[0].Reason, "the same commit needs no build and no approval")
 		back := reverse(t, b.Engine, id, http.StatusCreated)
-		succeeds(b.Engine, t, back.Name)
+		mustSucceed(b.Engine, t, back.Name)
 		require.Equal(t, before, imageOf(t, b.Engine, "compiled"))
 	})
-	t.Run("Taken", func(t *testing.T) {
+	t.Run("OtherRolloutRuns", func(t *testing.T) {
 		t.Parallel()
-		e := e.In(t)
+		e := e.WithT(t)
 		e.Deployment("taken", 2, nil)
 		e.WaitReadyPods("taken", 2)
 		web := sources.NewFiles(t)
@@ -187,48 +197,54 @@ func TestPlanWithCanary(t *testing.T) {
 		e.PutService("taken", canaryService, "Deployment/taken")
 		e.PutPlan("taken", packagePlan("taken", web.URL+"/app.zip", ""))
 		e.StartRollout(harness.Rollout{Name: "taken", Kind: harness.Deployment,
-			Strategy: strategy.Strategy{Style: strategy.StylePartition, Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}}})
-		other := e.WaitRest("taken", 1)
+			Strategy: strategy.Strategy{Style: strategy.StylePartition,
+				Steps: []strategy.Step{harness.Step("1", -1), harness.Step("100%", -1)}}})
+		other := e.WaitForApproval("taken", 1)
 		diff := e.Call(http.MethodPost, "/api/v1/plans/taken/diff", "")
 		require.Equal(t, http.StatusOK, diff.Status, "an execution is accepted: %s", diff.Body)
 		require.Contains(t, string(diff.Body), "the item fails if that still runs when it begins")
 		over := e.WaitTask(e.Execute("taken"), plan.TaskFailed, plan.TaskSucceeded)
 		require.Equal(t, plan.TaskFailed, over.State)
 		require.Contains(t, over.Reason, "runs already, and was not started by this task")
-		require.Equal(t, other.Record, e.Rollout("taken").Record, "the other rollout goes on, and no record of another is left")
+		require.Equal(t, other.Record, e.Rollout("taken").Record,
+			"the other rollout continues, and there is no record of a second one")
 	})
 	t.Run("RolledBack", func(t *testing.T) {
 		t.Parallel()
 		p := newPlanWithCanary(t, e, "back")
-		_, status := p.waits("back")
+		_, status := p.waitApproval("back")
 		blocked := p.Call(http.MethodPost, "/api/v1/plans/back/execute", "{}")
 		require.Equal(t, http.StatusConflict, blocked.Status)
 		p.MustVerb("back-canary", "rollback", `{"actor":"ann","reason":"errors since step 1"}`)
 		over := p.WaitTask(p.task, plan.TaskFailed, plan.TaskSucceeded)
 		require.Equal(t, plan.TaskFailed, over.State)
-		require.Contains(t, over.Reason, "RolledBack", "a rollout that is rolled back fails its service")
+		require.Contains(t, over.Reason, "RolledBack", "a rolled-back rollout fails its service")
 		require.Equal(t, status.Record, over.Services[1].Workloads[0].Rollout.Record)
 		report := string(p.Call(http.MethodGet, "/api/v1/tasks/"+p.task+"/report", "").Body)
 		require.Contains(t, report, "RolledBack")
-		told := p.markdownReport(t)
-		require.Regexp(t, `\| ann \| http \| rollout \S+/back-canary \| rollback of step 1 \| accepted \| errors since step 1 \|`, told)
-		require.NotContains(t, told, "look at it before you reverse it by hand", "everything is of the stable version")
+		markdown := p.markdownReport(t)
+		require.Regexp(t,
+			`\| ann \| http \| rollout \S+/back-canary \| rollback of step 1 \| accepted \| errors since step 1 \|`,
+			markdown)
+		require.NotContains(t, markdown, "check it before you reverse it by hand", "all pods have the stable version")
 		p.Kubectl("delete", "releaserecord", status.Record, "-n", p.Home)
-		require.Contains(t, p.markdownReport(t), "It is not known what was decided on rollout "+p.Apps+"/back-canary: its record is not kept any more.")
+		require.Contains(t, p.markdownReport(t), "The decisions on rollout "+p.Apps+
+			"/back-canary are not known: its record is no longer kept.")
 	})
 }
 
-// The canary in the middle of a plan is approved from the Temporal UI, in a real browser, with nothing but its page.
-func TestLongPlanWithCanaryInTheTemporalUI(t *testing.T) {
+// The canary in the middle of a plan is approved in the Temporal UI, in a real browser, without any other client.
+func TestLongPlanWithCanary_IsApproved_InTemporalUI(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Start(t, harness.Options{Args: packageOptions})
 	p := newPlanWithCanary(t, e, "seen")
-	task, status := p.waits("seen")
+	task, status := p.waitApproval("seen")
 	b := openBrowser(t)
 	b.visit(task.Workflow.URL)
-	b.until("read whom the task waits for", `[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("seen-canary, which may wait for an approval"); })`)
-	b.shoot("plan-with-canary.png")
+	b.waitUntil("read which service the task waits for",
+		`[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("seen-canary, which may wait for an approval"); })`)
+	b.screenshot("plan-with-canary.png")
 	b.visit(status.Workflow.URL)
 	b.sendSignal("approve", []string{"approve", "rollback", "stop"})
 	over := p.WaitTask(p.task, plan.TaskSucceeded, plan.TaskFailed)
@@ -243,10 +259,10 @@ func TestLongPlanWithCanaryInTheTemporalUI(t *testing.T) {
 	require.Equal(t, 1, approvals)
 }
 
-// crashedCanary runs a plan whose item is a rollout, with a worker that dies.
+// crashedCanary runs a plan whose item is a rollout, with a worker that is killed.
 type crashedCanary struct{ *supervised }
 
-// release deploys another package, and wants one rollout of it, whatever died.
+// release deploys another package and requires one rollout of it, despite the kill in during.
 func (c *crashedCanary) release(web *sources.Files, text string, during func()) {
 	c.t.Helper()
 	digest := putPackage(c.t, web, "/app.zip", text)
@@ -260,20 +276,22 @@ func (c *crashedCanary) release(web *sources.Files, text string, during func()) 
 	task := c.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted)
 	require.Equal(c.t, plan.TaskSucceeded, task.State, task.Reason)
 	require.Equal(c.t, digest, task.Services[0].Workloads[0].ToPackage)
-	require.LessOrEqual(c.t, web.Downloads("/app.zip")-downloads, 2, "a death costs one more download at most: the package has no store here")
+	require.LessOrEqual(c.t, web.Downloads("/app.zip")-downloads, 2,
+		"a kill costs at most one more download: there is no package store here")
 	require.Greater(c.t, c.DeploymentGeneration("canary"), generation)
 	history := c.Call(http.MethodGet, "/api/v1/rollouts/"+c.Apps+"/canary/history", "")
 	require.Equal(c.t, http.StatusOK, history.Status)
-	require.Equal(c.t, 1, strings.Count(string(history.Body), `"task":"`+id+`"`), "one rollout for the task, and one record: %s", history.Body)
+	require.Equal(c.t, 1, strings.Count(string(history.Body), `"task":"`+id+`"`),
+		"one rollout for the task, and one record: %s", history.Body)
 }
 
-func TestSoakPlanWithCanaryKilledAtEveryFailpoint(t *testing.T) {
+func TestSoakPlanWithCanary_StartsOneRollout_WhenWorkerKilledAtEveryFailpoint(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	killCanaryAt(t, func(string) bool { return true })
+	killWorkerDuringCanary(t, func(string) bool { return true })
 }
 
-func killCanaryAt(t *testing.T, chosen func(point string) bool) {
+func killWorkerDuringCanary(t *testing.T, chosen func(point string) bool) {
 	t.Helper()
 	c := &crashedCanary{newSupervised(t, "SLIPWAY_SOURCE_ALLOW=127.0.0.0/8", "SLIPWAY_IMAGE=registry.test/slipway:v1")}
 	web := sources.NewFiles(t)
@@ -282,21 +300,24 @@ func killCanaryAt(t *testing.T, chosen func(point string) bool) {
 	c.PutService("canary", canaryService, "Deployment/canary")
 	c.PutPlan("crash", packagePlan("canary", web.URL+"/app.zip", ""))
 	c.release(web, "clean", func() {})
-	points, kills := c.points(), 0
+	points, kills := c.passedFailpoints(), 0
 	for n, point := range points {
 		if !chosen(point) {
 			continue
 		}
 		kills++
 		t.Logf("kill at failpoint %d: %s", n+1, point)
-		died := c.dead()
-		require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, `{"after":%d}`, n), 0o600))
+		died := c.deathCount()
+		require.NoError(t, os.WriteFile(c.armFile, fmt.Appendf(nil, `{"after":%d}`, n), 0o600))
 		c.release(web, fmt.Sprintf("killed at %d", n+1), func() {
-			if strings.HasPrefix(point, "rollout.record.begin") { // others may come only with the approval
-				require.Eventually(t, func() bool { return c.dead() > died }, harness.Patience, harness.Tick, "the worker never came by failpoint %d, %s", n+1, point)
+			// the worker may reach other failpoints only after the approval
+			if strings.HasPrefix(point, "rollout.record.begin") {
+				require.Eventually(t, func() bool {
+					return c.deathCount() > died
+				}, harness.Patience, harness.Tick, "the worker never reached failpoint %d, %s", n+1, point)
 			}
 		})
-		require.Greater(t, c.dead(), died, "the worker never came by failpoint %d, %s", n+1, point)
+		require.Greater(t, c.deathCount(), died, "the worker never reached failpoint %d, %s", n+1, point)
 	}
 	require.Positive(t, kills, "the run without a crash passes failpoints: %v", points)
 	harness.Covered(t, kills, "kills of a worker at failpoints of a plan's rollout")

@@ -26,7 +26,8 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// abandoned is a rollout whose engine has died: the activities of a party's worker have brought it somewhere, and nobody goes on.
+// abandoned is a rollout whose engine has died: a party worker's activities have executed some of its steps, and no
+// process continues it.
 type abandoned struct {
 	*release
 	pods    *workload.Activities
@@ -42,16 +43,20 @@ func abandon(t *testing.T, stack harness.Stack, c cell) *abandoned {
 	engine := &harness.Engine{Stack: stack}
 	r := prepare(t, engine, c, nil)
 	objects, log := r.Dynamic(t), slog.New(slog.DiscardHandler)
-	routes, err := traffic.New(r.Kube, objects, traffic.Options{Logger: log, Sandbox: []string{r.Binary("slipway"), scriptbox.Argument}})
+	routes, err := traffic.New(r.Kube, objects, traffic.Options{Logger: log,
+		Sandbox: []string{r.Binary("slipway"), scriptbox.Argument}})
 	require.NoError(t, err)
 	a := &abandoned{release: r, routes: routes, pods: workload.New(r.Kube, objects, workload.Options{Logger: log})}
 	t.Cleanup(a.pods.Stop)
 	a.subject = rollout.Subject{
-		Workload: catalog.Workload{Namespace: r.Apps, WorkloadRef: c.kind.Ref(r.rollout.Name)}, Name: r.rollout.Name, DeadlineSeconds: 60,
-		Claim: workloadops.Holder{WorkflowID: rollout.WorkflowID("", r.Apps, r.rollout.Name), RunID: "dead"}.String(),
+		Workload: catalog.Workload{Namespace: r.Apps, WorkloadRef: c.kind.Ref(r.rollout.Name)}, Name: r.rollout.Name,
+		DeadlineSeconds: 60,
+		Claim: workloadops.Holder{WorkflowID: rollout.WorkflowID("", r.Apps, r.rollout.Name),
+			RunID: "dead"}.String(),
 	}
-	a.begun = patiently(t, func(ctx context.Context) (rollout.BeginResult, error) {
-		return a.pods.Begin(ctx, rollout.BeginRequest{Subject: a.subject, Strategy: r.rollout.Strategy, Change: a.change()})
+	a.begun = retryUntilReady(t, func(ctx context.Context) (rollout.BeginResult, error) {
+		return a.pods.Begin(ctx, rollout.BeginRequest{Subject: a.subject, Strategy: r.rollout.Strategy,
+			Change: a.change()})
 	})
 	return a
 }
@@ -60,8 +65,8 @@ func (a *abandoned) change() strategy.Change {
 	return strategy.Change{Images: map[string]string{"app": a.rollout.NewestImage()}}
 }
 
-// patiently calls an activity until it is done.
-func patiently[T any](t *testing.T, call func(context.Context) (T, error)) T {
+// retryUntilReady calls an activity until it returns anything but NotReady.
+func retryUntilReady[T any](t *testing.T, call func(context.Context) (T, error)) T {
 	t.Helper()
 	for deadline := time.Now().Add(harness.Patience); ; {
 		result, err := call(context.Background())
@@ -74,70 +79,75 @@ func patiently[T any](t *testing.T, call func(context.Context) (T, error)) T {
 	}
 }
 
-// goTo goes through the steps as the workflow does, up to one of them; routed says whether its traffic is moved too.
-func (a *abandoned) goTo(step int, routed bool) {
+// moveToStep executes the steps up to this one as the workflow does; routed is true if the last step's traffic is moved
+// too.
+func (a *abandoned) moveToStep(step int, routed bool) {
 	a.t.Helper()
 	for n := 1; n <= step; n++ {
-		a.watch.GoTo(a.t, n)
+		a.watch.AllowStep(a.t, n)
 		s := a.rollout.Strategy.Steps[n-1]
-		a.before(s)
-		a.moved = patiently(a.t, func(ctx context.Context) (rollout.MoveResult, error) {
-			return a.pods.Move(ctx, rollout.MoveRequest{Subject: a.subject, Step: n, Style: a.rollout.Strategy.Style, Replicas: s.Replicas, Change: a.change(),
-				Template: a.moved.Template, Rest: true})
+		a.prepareTraffic(s)
+		a.moved = retryUntilReady(a.t, func(ctx context.Context) (rollout.MoveResult, error) {
+			return a.pods.Move(ctx, rollout.MoveRequest{Subject: a.subject, Step: n, Style: a.rollout.Strategy.Style,
+				Replicas: s.Replicas, Change: a.change(),
+				Template: a.moved.Template, Settle: true})
 		})
 		if s.Routes() && a.rollout.Strategy.HasTraffic() && (routed || n < step) {
-			a.route(rollout.RouteEnsure, s.Asks())
+			a.route(rollout.RouteEnsure, s.DesiredTraffic())
 		}
 	}
 }
 
-// before sees to the Services and routes before a step's pods: the stable Service is pinned while stable pods stay, and all is given back before
-// they go.
-func (a *abandoned) before(s strategy.Step) {
+// prepareTraffic prepares the Services and routes before a step moves pods: the stable Service is pinned while stable
+// pods remain, and everything is restored before the last of them are removed.
+func (a *abandoned) prepareTraffic(s strategy.Step) {
 	a.t.Helper()
 	switch {
 	case !a.rollout.Strategy.HasTraffic():
 	case s.Routes():
 		a.route(rollout.RoutePin, strategy.Traffic{})
 	default:
-		for _, action := range []rollout.RouteAction{rollout.RouteUnpin, rollout.RouteToStable, rollout.RouteRemoveCanary} {
+		for _, action := range []rollout.RouteAction{rollout.RouteUnpin, rollout.RouteToStable,
+			rollout.RouteRemoveCanary} {
 			a.route(action, strategy.Traffic{})
 		}
 	}
 }
 
-func (a *abandoned) route(action rollout.RouteAction, asked strategy.Traffic) {
+func (a *abandoned) route(action rollout.RouteAction, split strategy.Traffic) {
 	a.t.Helper()
-	patiently(a.t, func(ctx context.Context) (rollout.RouteResult, error) {
-		return a.routes.Route(ctx, rollout.RouteRequest{Subject: a.subject, Action: action, Routings: a.rollout.Strategy.Routings, Traffic: asked,
+	retryUntilReady(a.t, func(ctx context.Context) (rollout.RouteResult, error) {
+		return a.routes.Route(ctx, rollout.RouteRequest{Subject: a.subject, Action: action,
+			Routings: a.rollout.Strategy.Routings, Traffic: split,
 			StableHash: a.begun.StableHash, CanaryHash: a.moved.CanaryHash})
 	})
 }
 
-// leaving tells the observer that somebody brings the workload home.
-func (a *abandoned) leaving(to rollout.Side) {
+// expectEnd informs the observer that the workload is about to be repaired.
+func (a *abandoned) expectEnd(to rollout.Side) {
 	a.t.Helper()
 	if to == rollout.SideNew {
-		a.watch.Finishing(a.t)
+		a.watch.AllowFinish(a.t)
 		return
 	}
-	a.watch.Leaving(a.t)
+	a.watch.MarkMoving(a.t)
 }
 
-// home wants everything to be whole, of one version, with nothing of the rollout left.
-func (a *abandoned) home(to rollout.Side) {
+// requireEnded requires that all pods are ready and of one version, with nothing of the rollout left.
+func (a *abandoned) requireEnded(to rollout.Side) {
 	a.t.Helper()
 	if to == rollout.SideNew {
-		a.requireHome(observer.End{Images: a.change().Images})
+		a.requireRestored(observer.End{Images: a.change().Images})
 		return
 	}
-	a.requireHome(observer.End{})
+	a.requireRestored(observer.End{})
 }
 
-// repair runs `slipway repair` with nothing but a kubeconfig.
+// repair runs `slipway repair` with only a kubeconfig.
 func (a *abandoned) repair(to rollout.Side) (output string, code int) {
 	a.t.Helper()
-	c := exec.Command(a.Binary("slipway"), "repair", a.Apps+"/"+a.rollout.Name, "--to", string(to), "--kubeconfig", a.Kubeconfig, "--yes", "--timeout", "2m")
+	c := exec.Command(a.Binary("slipway"), "repair", a.Apps+"/"+a.rollout.Name, "--to", string(to), "--kubeconfig",
+		a.Kubeconfig, "--yes", "--timeout", "2m")
 	c.Env = []string{"HOME=" + a.t.TempDir(), "PATH=/nowhere"}
 	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
@@ -148,56 +158,61 @@ func (a *abandoned) repair(to rollout.Side) (output string, code int) {
 	return string(out), exit.ExitCode()
 }
 
-// state is where a rollout was abandoned.
-type state struct {
+// abandonedState is the point at which a rollout was abandoned.
+type abandonedState struct {
 	cell
 	step   int
 	routed bool
 }
 
-func (s state) String() string {
+func (s abandonedState) String() string {
 	at := "AfterPods"
 	if s.routed {
-		at = "AtRest"
+		at = "Waiting"
 	}
 	return fmt.Sprintf("%s/Step%d%s", s.cell, s.step, at)
 }
 
-// abandonedStates are the states from which a workload is brought home: each step of each style with traffic, at rest and between pods and traffic.
-func abandonedStates() []state {
-	var all []state
+// abandonedStates are the states from which a workload is repaired: each step of each style with traffic, waiting and
+// between pods and traffic.
+func abandonedStates() []abandonedState {
+	var all []abandonedState
 	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 		for step := 0; step <= 3; step++ {
 			for _, routed := range []bool{true, false} {
 				if routed || step > 0 {
-					all = append(all, state{deploymentBy(style, harness.Nginx), step, routed})
+					all = append(all, abandonedState{deploymentCell(style, harness.Nginx), step, routed})
 				}
 			}
 		}
 	}
-	return append(all, state{deploymentBy(strategy.StylePartition, harness.NoProvider), 2, true})
+	return append(all, abandonedState{deploymentCell(strategy.StylePartition, harness.NoProvider), 2, true})
 }
 
-// inTheMiddle is the state of each style from which `make test` brings workloads home: the soak takes the others.
-func (s state) inTheMiddle() bool { return s.routed && s.step == 2 && s.provider == harness.Nginx }
+// isMiddle selects the state of each style from which `make test` repairs workloads; the soak covers the others.
+func (s abandonedState) isMiddle() bool {
+	return s.routed && s.step == 2 && s.provider == harness.Nginx
+}
 
-// byCommands is a state from which `make test` does so by the commands of slipway.io/recover.
-func (s state) byCommands() bool { return s.inTheMiddle() && s.style != strategy.StyleCanary }
+// byCommands selects the states from which `make test` repairs workloads by the commands of slipway.io/recover.
+func (s abandonedState) byCommands() bool { return s.isMiddle() && s.style != strategy.StyleCanary }
 
-// `slipway repair` brings a workload home from a state of each style, to either side, with a kubeconfig alone; no request meets an empty Service on the way.
-func TestRepair(t *testing.T) {
+// `slipway repair` restores a workload from a state of each style, to either side, with only a kubeconfig. No request
+// meets an empty Service meanwhile.
+func TestRepair_RestoresWorkload_WithoutEngine(t *testing.T) {
 	t.Parallel()
-	repairFrom(t, state.inTheMiddle)
+	repairFrom(t, abandonedState.isMiddle)
 }
 
-// From each state that TestRepair leaves out: at the other steps, and between pods and traffic.
-func TestSoakRepair(t *testing.T) {
+// This test covers the states that TestRepair_RestoresWorkload_WithoutEngine omits: the other steps, and those between
+// pods and traffic.
+func TestSoakRepair_RestoresWorkload_WithoutEngine(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	repairFrom(t, func(s state) bool { return !s.inTheMiddle() })
+	repairFrom(t, func(s abandonedState) bool { return !s.isMiddle() })
 }
 
-func repairFrom(t *testing.T, takes func(state) bool) {
+func repairFrom(t *testing.T, takes func(abandonedState) bool) {
 	t.Helper()
 	stack := harness.SharedStack(t)
 	for _, s := range abandonedStates() {
@@ -208,17 +223,17 @@ func repairFrom(t *testing.T, takes func(state) bool) {
 			t.Run(fmt.Sprintf("%s/To_%s", s, to), func(t *testing.T) {
 				t.Parallel()
 				a := abandon(t, stack, s.cell)
-				a.goTo(s.step, s.routed)
-				a.leaving(to)
+				a.moveToStep(s.step, s.routed)
+				a.expectEnd(to)
 				out, code := a.repair(to)
 				if s.step == 0 && to == rollout.SideNew {
-					require.Equal(t, 1, code, "nothing says yet what the new version is\n%s", out)
+					require.Equal(t, 1, code, "no pod defines the new version yet\n%s", out)
 					require.Contains(t, out, "has no pod of the new version yet")
 					out, code = a.repair(rollout.SideStable)
 					to = rollout.SideStable
 				}
 				require.Equal(t, 0, code, out)
-				a.home(to)
+				a.requireEnded(to)
 				again, code := a.repair(to)
 				require.Equal(t, 3, code, again)
 				require.Contains(t, again, "there is nothing to repair")
@@ -228,19 +243,19 @@ func repairFrom(t *testing.T, takes func(state) bool) {
 }
 
 // The commands of slipway.io/recover do the same with kubectl.
-func TestRecoverCommands(t *testing.T) {
+func TestRecoverCommands_RestoreWorkload_WithoutEngine(t *testing.T) {
 	t.Parallel()
-	recoverFrom(t, state.byCommands)
+	recoverFrom(t, abandonedState.byCommands)
 }
 
-// From the states that TestRecoverCommands leaves out.
-func TestSoakRecoverCommands(t *testing.T) {
+// This test covers the states that TestRecoverCommands_RestoreWorkload_WithoutEngine omits.
+func TestSoakRecoverCommands_RestoreWorkload_WithoutEngine(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	recoverFrom(t, func(s state) bool { return s.step > 0 && !s.byCommands() })
+	recoverFrom(t, func(s abandonedState) bool { return s.step > 0 && !s.byCommands() })
 }
 
-func recoverFrom(t *testing.T, takes func(state) bool) {
+func recoverFrom(t *testing.T, takes func(abandonedState) bool) {
 	t.Helper()
 	stack := harness.SharedStack(t)
 	for _, s := range abandonedStates() {
@@ -251,20 +266,21 @@ func recoverFrom(t *testing.T, takes func(state) bool) {
 			t.Run(fmt.Sprintf("%s/To_%s", s, to), func(t *testing.T) {
 				t.Parallel()
 				a := abandon(t, stack, s.cell)
-				a.goTo(s.step, s.routed)
-				a.leaving(to)
+				a.moveToStep(s.step, s.routed)
+				a.expectEnd(to)
 				script := a.commands(to)
 				c := exec.Command("sh", "-c", script)
-				c.Env = []string{"HOME=" + t.TempDir(), "KUBECONFIG=" + a.Kubeconfig, "PATH=" + a.Bin + ":" + os.Getenv("PATH")}
+				c.Env = []string{"HOME=" + t.TempDir(), "KUBECONFIG=" + a.Kubeconfig,
+					"PATH=" + a.Bin + ":" + os.Getenv("PATH")}
 				out, err := c.CombinedOutput()
 				require.NoError(t, err, "%s\n%s", script, out)
-				a.home(to)
+				a.requireEnded(to)
 			})
 		}
 	}
 }
 
-// commands are those of the annotation for one side.
+// commands returns the annotation's commands for one side.
 func (a *abandoned) commands(to rollout.Side) string {
 	a.t.Helper()
 	text := a.object().GetAnnotations()[rollout.AnnotationRecover]
@@ -278,57 +294,60 @@ func (a *abandoned) commands(to rollout.Side) string {
 	return stable
 }
 
-// A repair that is killed at any moment is finished by the next one.
-func TestRepairIsFinishedByTheNext(t *testing.T) {
+// The next repair finishes one that was killed at any moment.
+func TestRepair_IsFinishedByNextRun_WhenKilled(t *testing.T) {
 	t.Parallel()
 	repairKilled(t, map[strategy.Style]rollout.Side{strategy.StyleCanary: rollout.SideNew})
 }
 
-// The other styles.
-func TestLongRepairIsFinishedByTheNext(t *testing.T) {
+// This test covers the other styles.
+func TestLongRepair_IsFinishedByNextRun_WhenKilled(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	repairKilled(t, map[strategy.Style]rollout.Side{strategy.StylePartition: rollout.SideStable, strategy.StyleBlueGreen: rollout.SideStable})
+	repairKilled(t, map[strategy.Style]rollout.Side{strategy.StylePartition: rollout.SideStable,
+		strategy.StyleBlueGreen: rollout.SideStable})
 }
 
-// repairKilled has a repair killed later and later, until one comes to its end.
+// repairKilled kills a repair later and later, until one completes.
 func repairKilled(t *testing.T, styles map[strategy.Style]rollout.Side) {
 	t.Helper()
 	stack := harness.SharedStack(t)
 	for style, to := range styles {
 		t.Run(string(style), func(t *testing.T) {
 			t.Parallel()
-			a := abandon(t, stack, deploymentBy(style, harness.Nginx))
-			a.goTo(2, true)
-			a.leaving(to)
+			a := abandon(t, stack, deploymentCell(style, harness.Nginx))
+			a.moveToStep(2, true)
+			a.expectEnd(to)
 			for kill := 1; ; kill++ {
 				require.Less(t, kill, 100, "it never ends")
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(kill)*700*time.Millisecond)
-				c := exec.CommandContext(ctx, a.Binary("slipway"), "repair", a.Apps+"/"+a.rollout.Name, "--to", string(to), "--kubeconfig", a.Kubeconfig, "--yes")
+				c := exec.CommandContext(ctx, a.Binary("slipway"), "repair", a.Apps+"/"+a.rollout.Name, "--to",
+					string(to), "--kubeconfig", a.Kubeconfig, "--yes")
 				out, err := c.CombinedOutput()
 				cancel()
 				if code := c.ProcessState.ExitCode(); code == 0 || code == 3 {
-					break // 3: the one before was killed after its last write
+					break // 3: the previous repair was killed after its last write
 				}
 				require.Equal(t, -1, c.ProcessState.ExitCode(), "it fails only because it is killed: %v\n%s", err, out)
 			}
-			a.home(to)
+			a.requireEnded(to)
 		})
 	}
 }
 
-// A frozen split has no claim: the repair takes one of its own.
-func TestRepairOfAFrozenSplit(t *testing.T) {
+// A frozen split has no claim: the repair sets its own.
+func TestRepair_PromotesFrozenSplit_WithoutClaim(t *testing.T) {
 	t.Parallel()
-	a := abandon(t, harness.SharedStack(t), deploymentBy(strategy.StylePartition, harness.Nginx))
-	a.goTo(2, true)
-	patiently(t, func(ctx context.Context) (rollout.MoveResult, error) {
-		return a.pods.Finish(ctx, rollout.FinishRequest{Subject: a.subject, Action: rollout.FinishFreeze, To: rollout.SideStable})
+	a := abandon(t, harness.SharedStack(t), deploymentCell(strategy.StylePartition, harness.Nginx))
+	a.moveToStep(2, true)
+	retryUntilReady(t, func(ctx context.Context) (rollout.MoveResult, error) {
+		return a.pods.Finish(ctx, rollout.FinishRequest{Subject: a.subject, Action: rollout.FinishFreeze,
+			To: rollout.SideStable})
 	})
-	require.Empty(t, a.claim(), "a frozen split is nobody's")
-	a.leaving(rollout.SideNew)
+	require.Empty(t, a.claim(), "a frozen split has no claim")
+	a.expectEnd(rollout.SideNew)
 	out, code := a.repair(rollout.SideNew)
 	require.Equal(t, 0, code, out)
-	require.Contains(t, out, "nobody holds it")
-	a.home(rollout.SideNew)
+	require.Contains(t, out, "no workflow holds it")
+	a.requireEnded(rollout.SideNew)
 }

@@ -15,10 +15,11 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// rerun runs a task again.
+// rerun runs a task again and returns the ID of the new task.
 func rerun(t *testing.T, e *harness.Engine, task, key string) string {
 	t.Helper()
-	a := e.Call(http.MethodPost, "/api/v1/tasks/"+task+"/rerun", `{"actor":"ann","reason":"the image is there now"}`, "Idempotency-Key", key)
+	a := e.Call(http.MethodPost, "/api/v1/tasks/"+task+"/rerun", `{"actor":"ann","reason":"the image is there now"}`,
+		"Idempotency-Key", key)
 	require.Equal(t, http.StatusAccepted, a.Status, "%s", a.Body)
 	var started schema.ExecuteResult
 	require.NoError(t, json.Unmarshal(a.Body, &started))
@@ -26,12 +27,15 @@ func rerun(t *testing.T, e *harness.Engine, task, key string) string {
 	return started.ID
 }
 
-// A task that failed in its second wave is run again: from what failed on, with the catalogue of now, once however often it is asked for.
-func TestRerun(t *testing.T) {
+// A task that failed in its second wave is run again: from the failed item on, with the current catalogue, and once
+// however often the request is repeated.
+func TestRerun_StartsAtFailedItem_WithCurrentCatalogue(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
 	e.Deployment("fine", 1, nil)
-	e.Deployment("pale", 1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "registry.test/pale:bad" })
+	e.Deployment("pale", 1, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Image = "registry.test/pale:bad"
+	})
 	e.Deployment("late", 1, nil)
 	e.WaitReadyPods("fine", 1)
 	e.WaitReadyPods("late", 1)
@@ -51,14 +55,15 @@ func TestRerun(t *testing.T) {
 	pale.Spec.Template.Spec.Containers[0].Image = "registry.test/pale:v2"
 	_, err = e.Kube.AppsV1().Deployments(e.Apps).Update(context.Background(), pale, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	e.PutService("pale", "deadlineSeconds: 60\n", "Deployment/pale") // the catalogue is taken as it is now
+	e.PutService("pale", "deadlineSeconds: 60\n", "Deployment/pale") // the rerun uses the current catalogue
 	uids := e.PodUIDs("fine")
 	id := rerun(t, e, failed.ID, "pipeline-7")
 	require.Equal(t, id, rerun(t, e, failed.ID, "pipeline-7"), "a repeat is the same task")
 	again := e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed)
 	require.Equal(t, plan.TaskSucceeded, again.State, again.Reason)
 	require.Equal(t, failed.ID, again.RerunOf)
-	require.Equal(t, []plan.ServiceID{"late", "pale"}, []plan.ServiceID{again.Services[0].ServiceID, again.Services[1].ServiceID}, "what succeeded is not run again")
+	require.Equal(t, []plan.ServiceID{"late", "pale"},
+		[]plan.ServiceID{again.Services[0].ServiceID, again.Services[1].ServiceID}, "what succeeded is not run again")
 	require.False(t, again.Services[0].StartedAt.Before(*again.Services[1].FinishedAt), "the order of waves is kept")
 	require.Equal(t, uids, e.PodUIDs("fine"))
 
@@ -66,7 +71,8 @@ func TestRerun(t *testing.T) {
 	require.Equal(t, http.StatusConflict, refused.Status, "%s", refused.Body)
 	require.Contains(t, string(refused.Body), "succeeded, so nothing of it is to be run again")
 	require.Equal(t, http.StatusNotFound, e.Call(http.MethodPost, "/api/v1/tasks/nobody/rerun", "").Status)
-	require.Equal(t, http.StatusUnprocessableEntity, e.Call(http.MethodPost, "/api/v1/tasks/"+id+"/reverse", "").Status, "restarts leave nothing to take back")
+	require.Equal(t, http.StatusUnprocessableEntity, e.Call(http.MethodPost, "/api/v1/tasks/"+id+"/reverse", "").Status,
+		"restarts leave nothing to take back")
 
 	var history schema.TaskList
 	require.Eventually(t, func() bool {

@@ -15,17 +15,18 @@ import (
 	"slipway.io/slipway/test/sources"
 )
 
-// reversed is an engine that executes the reverse of a plan, and dies.
+// reversed is an engine that is killed while it executes the reverse of a plan.
 type reversed struct {
 	*supervised
-	// back takes the plan back, forth brings its changes again.
+	// back is the plan that reverts the original plan, forth the plan that reverts back.
 	back, forth string
-	// before is what back comes to.
-	before map[string]specOf
+	// before has the specs that back restores.
+	before map[string]workloadSpec
 }
 
 func newReversed(t *testing.T) *reversed {
-	c := &reversed{supervised: newSupervised(t, "SLIPWAY_SOURCE_ALLOW=127.0.0.0/8", "SLIPWAY_IMAGE=registry.test/slipway:v1")}
+	c := &reversed{supervised: newSupervised(t, "SLIPWAY_SOURCE_ALLOW=127.0.0.0/8",
+		"SLIPWAY_IMAGE=registry.test/slipway:v1")}
 	web := sources.NewFiles(t)
 	putPackage(t, web, "/app.zip", "one")
 	for name, replicas := range map[string]int32{"deployed": 2, "stopped": 2, "started": 0} {
@@ -40,20 +41,21 @@ func newReversed(t *testing.T) *reversed {
 - {serviceId: started, priority: 1, deployment: START, containerExecMethod: SEQUENTIAL}
 `)
 	c.before = c.specs()
-	first := succeeds(c.Engine, t, "shop")
+	first := mustSucceed(c.Engine, t, "shop")
 	c.back = reverse(t, c.Engine, first.ID, http.StatusCreated).Name
-	c.forth = reverse(t, c.Engine, succeeds(c.Engine, t, c.back).ID, http.StatusCreated).Name
+	c.forth = reverse(t, c.Engine, mustSucceed(c.Engine, t, c.back).ID, http.StatusCreated).Name
 	return c
 }
 
-func (c *reversed) specs() map[string]specOf {
+func (c *reversed) specs() map[string]workloadSpec {
 	return specs(c.t, c.Engine, []string{"deployed", "stopped", "started"}, nil)
 }
 
-// takesBack executes the plan, arms a kill, and executes the reverse, in which the process may die: everything is restored, and done once.
-func (c *reversed) takesBack(arm, during func()) map[string]int64 {
+// runReverse executes forth, arms a kill and executes back, during which the process may die. Everything must be
+// restored, and every change made once.
+func (c *reversed) runReverse(arm, during func()) map[string]int64 {
 	c.t.Helper()
-	succeeds(c.Engine, c.t, c.forth)
+	mustSucceed(c.Engine, c.t, c.forth)
 	made := map[string]int64{}
 	for name := range c.before {
 		made[name] = -c.DeploymentGeneration(name)
@@ -66,8 +68,9 @@ func (c *reversed) takesBack(arm, during func()) map[string]int64 {
 	task := c.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted)
 	require.Equal(c.t, plan.TaskSucceeded, task.State, task.Reason)
 	deployed := observer.Name{Kind: "Deployment", Name: "deployed"}
-	watch.RequireAtMostOneOut(c.t, deployed)
-	require.Len(c.t, watch.Timeline(c.t).Made[deployed], 2, "each of two pods is replaced once:\n%s", watch.Timeline(c.t))
+	watch.RequireAtMostOneUnavailable(c.t, deployed)
+	require.Len(c.t, watch.Timeline(c.t).Created[deployed], 2, "each of two pods is replaced once:\n%s",
+		watch.Timeline(c.t))
 	require.Equal(c.t, c.before, c.specs())
 	for name := range c.before {
 		made[name] += c.DeploymentGeneration(name)
@@ -75,32 +78,36 @@ func (c *reversed) takesBack(arm, during func()) map[string]int64 {
 	return made
 }
 
-// The same at every one of them.
-func TestSoakReverseWithKills(t *testing.T) {
+// The worker dies at every failpoint of a reverse plan.
+func TestSoakReversePlan_RestoresOnce_WhenWorkerKilledAtEveryFailpoint(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	for lane := range crashLanes {
 		t.Run(fmt.Sprintf("Lane%d", lane+1), func(t *testing.T) {
 			t.Parallel()
-			reverseDies(t, lane, crashLanes)
+			killDuringReverse(t, lane, crashLanes)
 		})
 	}
 }
 
-func reverseDies(t *testing.T, lane, lanes int) {
+func killDuringReverse(t *testing.T, lane, lanes int) {
 	c := newReversed(t)
 	passed := 0
-	clean := c.takesBack(func() { passed = len(c.points()) }, func() {})
-	points := c.points()[passed:]
-	require.True(t, slices.ContainsFunc(points, func(p string) bool { return p == "workload.patch.before/RESTORE/begin" }), "%v", points)
+	clean := c.runReverse(func() { passed = len(c.passedFailpoints()) }, func() {})
+	points := c.passedFailpoints()[passed:]
+	require.True(t, slices.ContainsFunc(points, func(p string) bool {
+		return p == "workload.patch.before/RESTORE/begin"
+	}), "%v", points)
 	kills := 0
 	for n := lane; n < len(points); n += lanes {
 		t.Logf("kill at failpoint %d: %s", n+1, points[n])
-		died := c.dead()
-		made := c.takesBack(func() {
-			require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, `{"after":%d}`, n), 0o600))
+		died := c.deathCount()
+		made := c.runReverse(func() {
+			require.NoError(t, os.WriteFile(c.armFile, fmt.Appendf(nil, `{"after":%d}`, n), 0o600))
 		}, func() {
-			require.Eventually(t, func() bool { return c.dead() > died }, harness.Patience, harness.Tick, "the worker never came by %s", points[n])
+			require.Eventually(t, func() bool {
+				return c.deathCount() > died
+			}, harness.Patience, harness.Tick, "the worker never reached %s", points[n])
 		})
 		require.Equal(t, clean, made, "as many changes as without a crash at %s", points[n])
 		kills++
@@ -108,14 +115,15 @@ func reverseDies(t *testing.T, lane, lanes int) {
 	harness.Covered(t, kills, "kills of a worker at failpoints of a reverse plan")
 }
 
-// The server dies right before and right after it saves the plan that takes a task back: whoever asks again gets that plan, which is there once.
-func TestLongServerDiesWhileItReverses(t *testing.T) {
+// The server dies just before and just after it saves the plan that reverts a task. A repeated request returns that
+// plan, which exists once.
+func TestLongReversePlan_IsSavedOnce_WhenServerKilled(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	c := aboutToDie(t)
-	o := harness.Options{Binary: "slipway-failpoints", Apart: true, Env: c.env()}
+	c := newUnstartedSupervised(t)
+	o := harness.Options{Binary: "slipway-failpoints", SeparateWorker: true, Env: c.env()}
 	c.Engine = harness.Start(t, o)
-	c.process, c.again = c.Processes[0], func() *harness.Process { return c.Server(o) }
+	c.process, c.restart = c.Processes[0], func() *harness.Process { return c.Server(o) }
 	c.superviseUntilTheEnd()
 	c.Deployment("front", 1, nil)
 	c.WaitReadyPods("front", 1)
@@ -125,15 +133,16 @@ func TestLongServerDiesWhileItReverses(t *testing.T) {
 		name  string
 		again int
 	}{{"plan.reverse.before", http.StatusCreated}, {"plan.reverse.after", http.StatusOK}} {
-		task := succeeds(c.Engine, t, "halt")
-		require.NoError(t, os.WriteFile(c.arm, fmt.Appendf(nil, `{"name":%q}`, point.name), 0o600))
-		_, err := http.Post(c.URL+"/api/v1/tasks/"+task.ID+"/reverse", "application/json", nil) //nolint:bodyclose // there is none
+		task := mustSucceed(c.Engine, t, "halt")
+		require.NoError(t, os.WriteFile(c.armFile, fmt.Appendf(nil, `{"name":%q}`, point.name), 0o600))
+		//nolint:bodyclose // there is none
+		_, err := http.Post(c.URL+"/api/v1/tasks/"+task.ID+"/reverse", "application/json", nil)
 		require.Error(t, err, "the server dies at %s", point.name)
-		require.Eventually(t, func() bool { return c.dead() == n+1 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return c.deathCount() == n+1 }, harness.Patience, harness.Tick)
 		c.WaitReady()
 		back := reverse(t, c.Engine, task.ID, point.again)
 		require.Equal(t, back.Document, reverse(t, c.Engine, task.ID, http.StatusOK).Document)
-		succeeds(c.Engine, t, back.Name)
+		mustSucceed(c.Engine, t, back.Name)
 		c.WaitReadyPods("front", 1)
 	}
 }

@@ -23,27 +23,28 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// specOf is what RESTORE brings back of a workload: its template but for the stamp of a restart, its size, and how its pods are replaced.
-type specOf struct {
+// workloadSpec is the part of a workload that RESTORE reverts: its template without a restart's stamp, its size and its
+// update strategy.
+type workloadSpec struct {
 	Template corev1.PodTemplateSpec
 	Replicas int32
 	Update   any
 }
 
-// specs are those of Deployments and StatefulSets of these names.
-func specs(t *testing.T, e *harness.Engine, deployments, statefulSets []string) map[string]specOf {
+// specs returns those of the Deployments and StatefulSets of these names.
+func specs(t *testing.T, e *harness.Engine, deployments, statefulSets []string) map[string]workloadSpec {
 	t.Helper()
-	all := map[string]specOf{}
+	all := map[string]workloadSpec{}
 	for _, name := range deployments {
 		d, err := e.Kube.AppsV1().Deployments(e.Apps).Get(context.Background(), name, metav1.GetOptions{})
 		require.NoError(t, err)
 		require.NotContains(t, d.Annotations, workloadops.AnnotationClaimedBy)
-		all[name] = specOf{d.Spec.Template, *d.Spec.Replicas, d.Spec.Strategy}
+		all[name] = workloadSpec{d.Spec.Template, *d.Spec.Replicas, d.Spec.Strategy}
 	}
 	for _, name := range statefulSets {
 		s, err := e.Kube.AppsV1().StatefulSets(e.Apps).Get(context.Background(), name, metav1.GetOptions{})
 		require.NoError(t, err)
-		all[name] = specOf{s.Spec.Template, *s.Spec.Replicas, s.Spec.UpdateStrategy}
+		all[name] = workloadSpec{s.Spec.Template, *s.Spec.Replicas, s.Spec.UpdateStrategy}
 	}
 	for name, spec := range all {
 		delete(spec.Template.Annotations, workloadops.AnnotationRestartedBy)
@@ -55,7 +56,7 @@ func specs(t *testing.T, e *harness.Engine, deployments, statefulSets []string) 
 	return all
 }
 
-// reverse creates the plan that takes back a task.
+// reverse creates the plan that reverts a task.
 func reverse(t *testing.T, e *harness.Engine, task string, status int) (out schema.ReversePlan) {
 	t.Helper()
 	a := e.Call(http.MethodPost, "/api/v1/tasks/"+task+"/reverse", "")
@@ -64,16 +65,17 @@ func reverse(t *testing.T, e *harness.Engine, task string, status int) (out sche
 	return out
 }
 
-// succeeds executes a plan to its good end.
-func succeeds(e *harness.Engine, t *testing.T, name string) plan.Task {
+// mustSucceed executes a plan and requires that its task succeeds.
+func mustSucceed(e *harness.Engine, t *testing.T, name string) plan.Task {
 	t.Helper()
 	task := e.WaitTask(e.Execute(name), plan.TaskSucceeded, plan.TaskFailed)
 	require.Equal(t, plan.TaskSucceeded, task.State, "%s: %+v", task.Reason, task.Services)
 	return task
 }
 
-// A plan of all kinds is reversed, and the reverse is reversed: every spec is as it was, but for the stamps of restarts.
-func TestReverseOfReverse(t *testing.T) {
+// A plan of all kinds is reversed, and the reverse is reversed: every spec is equal to the previous one, except for the
+// stamps of restarts.
+func TestReverseOfReverse_RestoresResultOfPlan(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{Args: packageOptions})
 	web := sources.NewFiles(t)
@@ -99,10 +101,12 @@ func TestReverseOfReverse(t *testing.T) {
 `)
 	before := specs(t, e, deployments, statefulSets)
 	requireDiff(t, e, "shop", before, map[string]string{
-		"front": "3 to 3, replaces 3, metadata.annotations.slipway.io/package: (known once the package is fetched)", "back": "2 to 2, replaces 2, spec.initContainers[slipway-fetch]: {…}",
-		"cart": "2 to 0, replaces 0", "idle": "0 to 2, replaces 0", "mail": "1 to 1, replaces 1, metadata.annotations.slipway.io/restarted-by: (the task)"})
-	e.RecordNewest(workflows.TypePreflight, "preflight-diff")
-	first := succeeds(e, t, "shop")
+		"front": "3 to 3, replaces 3, metadata.annotations.slipway.io/package: (known once the package is fetched)",
+		"back":  "2 to 2, replaces 2, spec.initContainers[slipway-fetch]: {…}",
+		"cart":  "2 to 0, replaces 0", "idle": "0 to 2, replaces 0",
+		"mail": "1 to 1, replaces 1, metadata.annotations.slipway.io/restarted-by: (the task)"})
+	e.RecordNewestHistory(workflows.TypePreflight, "preflight-diff")
+	first := mustSucceed(e, t, "shop")
 	after := specs(t, e, deployments, statefulSets)
 	require.Equal(t, "sha256:"+digest, after["front"].Template.Annotations[source.AnnotationPackage])
 	require.NotEqual(t, before, after)
@@ -111,38 +115,42 @@ func TestReverseOfReverse(t *testing.T) {
 	require.Len(t, back.Document.Items, 3, "RESTART leaves nothing to restore")
 	again := reverse(t, e, first.ID, http.StatusOK)
 	require.Equal(t, back.Name, again.Name, "a repeat finds the same plan")
-	requireDiff(t, e, back.Name, after, map[string]string{"front": "3 to 3, replaces 3, metadata.annotations.slipway.io/package: ",
-		"back": "2 to 2, replaces 2, spec.initContainers[slipway-fetch]: ", "cart": "0 to 2, replaces 0", "idle": "2 to 0, replaces 0"})
-	restored := succeeds(e, t, back.Name)
+	requireDiff(t, e, back.Name, after, map[string]string{"front": "3 to 3, replaces 3, " +
+		"metadata.annotations.slipway.io/package: ",
+		"back": "2 to 2, replaces 2, spec.initContainers[slipway-fetch]: ", "cart": "0 to 2, replaces 0",
+		"idle": "2 to 0, replaces 0"})
+	restored := mustSucceed(e, t, back.Name)
 	require.Equal(t, first.ID, restored.ReverseOf)
 	require.Equal(t, before, specs(t, e, deployments, statefulSets))
-	require.Equal(t, digest, restored.Services[2].Workloads[0].FromPackage, "its record keeps the package that it took away, which its own reverse restores")
+	require.Equal(t, digest, restored.Services[2].Workloads[0].FromPackage,
+		"its record keeps the package that it removed, which its own reverse restores")
 	for name, size := range map[string]int{"front": 3, "cart": 2, "mail": 1, "back": 2, "idle": 0} {
 		e.WaitReadyPods(name, size)
 	}
-	e.Record(plan.ItemWorkflowID(restored.ID, 3, "111"), "service-release-restore")
-	e.Record(plan.WorkflowID(restored.ID), "deploy-plan-reverse")
+	e.RecordHistory(plan.ItemWorkflowID(restored.ID, 3, "111"), "service-release-restore")
+	e.RecordHistory(plan.WorkflowID(restored.ID), "deploy-plan-reverse")
 
 	forth := reverse(t, e, restored.ID, http.StatusCreated)
-	succeeds(e, t, forth.Name)
-	require.Equal(t, after, specs(t, e, deployments, statefulSets), "the reverse of the reverse is what the plan has left")
+	mustSucceed(e, t, forth.Name)
+	require.Equal(t, after, specs(t, e, deployments, statefulSets),
+		"the reverse of the reverse restores the plan's result")
 
 	requireDiff(t, e, forth.Name, after, map[string]string{"front": "", "back": "", "cart": "", "idle": ""})
 	uids := e.PodUIDs("front")
-	nothing := succeeds(e, t, forth.Name)
+	nothing := mustSucceed(e, t, forth.Name)
 	for _, service := range nothing.Services {
-		require.Equal(t, "nothing to do", service.Reason, "a template that equals what stands rolls nothing")
+		require.Equal(t, "nothing to do", service.Reason, "an unchanged template changes nothing")
 	}
 	require.Equal(t, uids, e.PodUIDs("front"))
 }
 
-// requireDiff asks what an execution of a plan would change: for each workload its sizes, the pods that are replaced, and a field; "" for nothing. The
-// specs stay as they are.
-func requireDiff(t *testing.T, e *harness.Engine, name string, now map[string]specOf, want map[string]string) {
+// requireDiff requires what an execution of a plan would change: for each workload its sizes, the number of replaced
+// pods and one field; "" for no change. The request itself must change no spec.
+func requireDiff(t *testing.T, e *harness.Engine, name string, now map[string]workloadSpec, want map[string]string) {
 	t.Helper()
 	a := e.Call(http.MethodPost, "/api/v1/plans/"+name+"/diff", "")
 	require.Equal(t, http.StatusOK, a.Status, "%s", a.Body)
-	require.NotContains(t, string(a.Body), "s3cr3t", "queries of URLs aren't shown")
+	require.NotContains(t, string(a.Body), "s3cr3t", "a diff hides the queries of URLs")
 	var diff schema.PlanDiff
 	require.NoError(t, json.Unmarshal(a.Body, &diff))
 	seen := 0
@@ -159,12 +167,16 @@ func requireDiff(t *testing.T, e *harness.Engine, name string, now map[string]sp
 			} else if s, f, some := strings.Cut(want[w.Name], ", spec"); some {
 				sizes, field = s, "spec"+f
 			}
-			require.Equal(t, sizes, fmt.Sprintf("%d to %d, replaces %d", *w.FromReplicas, *w.ToReplicas, w.Pods), "%s: %s", w.Name, a.Body)
+			require.Equal(t, sizes, fmt.Sprintf("%d to %d, replaces %d", *w.FromReplicas, *w.ToReplicas, w.Pods),
+				"%s: %s", w.Name, a.Body)
 			if field != "" {
-				require.True(t, slices.ContainsFunc(w.Template, func(f workloadops.FieldChange) bool { return f.Field+": "+f.To == field }), "%s: %s", w.Name, a.Body)
+				require.True(t, slices.ContainsFunc(w.Template, func(f workloadops.FieldChange) bool {
+					return f.Field+": "+f.To == field
+				}), "%s: %s", w.Name, a.Body)
 			}
 		}
 	}
 	require.Equal(t, len(want), seen)
-	require.Equal(t, now, specs(t, e, []string{"front", "cart", "mail"}, []string{"back", "idle"}), "nothing is changed")
+	require.Equal(t, now, specs(t, e, []string{"front", "cart", "mail"}, []string{"back", "idle"}),
+		"nothing is changed")
 }

@@ -18,16 +18,17 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// A release that has a record, and that Temporal knows nothing of, is not shown as being started for ever beside the one that runs: after a restore of
-// Temporal's database, the one before is the newest that it knows.
-func TestHistoryTellsWhatTemporalHasForgotten(t *testing.T) {
+// A release that has a record but no workflow, as after a restore of Temporal's database, is shown as failed, not as
+// starting forever; the release that Temporal knows is shown as running.
+func TestRolloutHistory_ShowsFailed_WhenTemporalLostWorkflow(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{})
-	r := place(t, e, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
+	r := prepareUnobserved(t, e, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
 	r.StartRollout(r.rollout)
-	status := r.WaitRest(r.rollout.Name, 1)
+	status := r.WaitForApproval(r.rollout.Name, 1)
 
-	records := e.Dynamic(t).Resource(schema.GroupVersionResource{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "releaserecords"}).
+	records := e.Dynamic(t).Resource(schema.GroupVersionResource{Group: v1alpha1.GroupVersion.Group,
+		Version: v1alpha1.GroupVersion.Version, Resource: "releaserecords"}).
 		Namespace(e.Home)
 	known, err := records.Get(context.Background(), status.Record, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -37,7 +38,8 @@ func TestHistoryTellsWhatTemporalHasForgotten(t *testing.T) {
 		record.SetGroupVersionKind(known.GroupVersionKind())
 		record.SetName(name)
 		record.SetLabels(known.GetLabels())
-		require.NoError(t, unstructured.SetNestedField(record.Object, time.Now().Add(-age).UTC().Format(metav1.RFC3339Micro), "spec", "createdAt"))
+		require.NoError(t, unstructured.SetNestedField(record.Object,
+			time.Now().Add(-age).UTC().Format(metav1.RFC3339Micro), "spec", "createdAt"))
 		_, err := records.Create(context.Background(), record, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
@@ -52,6 +54,6 @@ func TestHistoryTellsWhatTemporalHasForgotten(t *testing.T) {
 		return a.Status == http.StatusOK && json.Unmarshal(a.Body, &history) == nil && len(history.Items) == 2
 	}, harness.Patience, harness.Tick, "the server has seen both: %+v", &history)
 	require.Equal(t, rollout.PhaseFailed, history.Items[0].Rollout.Phase)
-	require.Contains(t, history.Items[0].Rollout.Reason, "no workflow of it is known")
+	require.Contains(t, history.Items[0].Rollout.Reason, "it was accepted, but has no workflow")
 	require.Equal(t, rollout.PhaseProgressing, history.Items[1].Rollout.Phase, "the one that Temporal knows runs")
 }

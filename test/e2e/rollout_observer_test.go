@@ -8,15 +8,15 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// The observer and the native controllers mean the same by a workload's own limits: a plain update of each kind, by no hand of ours, breaks no promise, and ends with
-// everything else as it was.
-func TestObserverOfPlainUpdates(t *testing.T) {
+// The observer interprets a workload's own limits as the native controllers do: a plain update of each kind, without
+// the engine, breaks no promise and changes nothing else.
+func TestObserver_AcceptsPlainUpdates(t *testing.T) {
 	t.Parallel()
 	observePlainUpdates(t, []harness.Kind{harness.Deployment, harness.StatefulSet})
 }
 
-// Of every kind.
-func TestSoakObserverOfPlainUpdates(t *testing.T) {
+// This test covers every kind.
+func TestSoakObserver_AcceptsPlainUpdates(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	observePlainUpdates(t, harness.Kinds)
@@ -29,11 +29,11 @@ func observePlainUpdates(t *testing.T, kinds []harness.Kind) {
 		t.Run(kind.Title, func(t *testing.T) {
 			t.Parallel()
 			r := prepare(t, e, cell{kind, strategy.StylePartition, harness.Nginx}, nil)
-			r.watch.Finishing(t)
+			r.watch.AllowFinish(t)
 			r.SetImage(kind, r.rollout.Name, r.rollout.NewestImage())
 			r.watch.WaitCount(t, observer.Count{New: harness.SubjectSize, NewReady: harness.SubjectSize})
-			r.watch.WaitStill(t)
-			r.requireHome(observer.End{Images: map[string]string{"app": r.rollout.NewestImage()}})
+			r.watch.WaitSettled(t)
+			r.requireRestored(observer.End{Images: map[string]string{"app": r.rollout.NewestImage()}})
 		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// release is one observed rollout of one workload that a test has made for it.
+// release is an observed rollout of a workload that the test created for it.
 type release struct {
 	*harness.Engine
 	t       *testing.T
@@ -24,7 +24,7 @@ type release struct {
 	watch   *observer.RolloutWatch
 }
 
-// cell is a place in the matrix of kind, style and provider.
+// cell is a combination of kind, style and provider.
 type cell struct {
 	kind     harness.Kind
 	style    strategy.Style
@@ -33,13 +33,14 @@ type cell struct {
 
 func (c cell) String() string { return fmt.Sprintf("%s/%s/%s", c.kind.Title, c.style, c.provider) }
 
-// deploymentBy is the cell of most tests.
-func deploymentBy(style strategy.Style, provider harness.Provider) cell {
+// deploymentCell is the cell of most tests.
+func deploymentCell(style strategy.Style, provider harness.Provider) cell {
 	return cell{harness.Deployment, style, provider}
 }
 
-// steps are the three of most tests: a quarter of the pods with 20 % of the traffic, half of both, all. A partition's last step leaves traffic to the pods,
-// since it leaves no stable one; a blue-green begins without traffic and ends with all of it.
+// steps are the three steps of most tests: 25 % of the pods with 20 % of the traffic, 50 % of both, all. The last step
+// of a partition routes no traffic, because no stable pod remains; a blue-green begins without traffic and ends with
+// all of it.
 func (c cell) steps() []strategy.Step {
 	traffic := [3]int32{20, 50, -1}
 	switch {
@@ -51,30 +52,37 @@ func (c cell) steps() []strategy.Step {
 		traffic[2] = 100
 	}
 	switch {
-	case c.style == strategy.StyleBlueGreen && c.kind == harness.CloneSet: // one grows beyond a half in its first step only
-		return []strategy.Step{harness.Step("100%", traffic[0]), harness.Step("100%", traffic[1]), harness.Step("100%", traffic[2])}
+	// a CloneSet can exceed half of its size only in the first step
+	case c.style == strategy.StyleBlueGreen && c.kind == harness.CloneSet:
+		return []strategy.Step{harness.Step("100%", traffic[0]), harness.Step("100%", traffic[1]),
+			harness.Step("100%", traffic[2])}
 	case c.style == strategy.StyleBlueGreen:
-		return []strategy.Step{harness.Step("50%", traffic[0]), harness.Step("100%", traffic[1]), harness.Step("100%", traffic[2])}
+		return []strategy.Step{harness.Step("50%", traffic[0]), harness.Step("100%", traffic[1]),
+			harness.Step("100%", traffic[2])}
 	}
-	return []strategy.Step{harness.Step("25%", traffic[0]), harness.Step("50%", traffic[1]), harness.Step("100%", traffic[2])}
+	return []strategy.Step{harness.Step("25%", traffic[0]), harness.Step("50%", traffic[1]),
+		harness.Step("100%", traffic[2])}
 }
 
-// prepare makes a workload and its routes in a namespace of their own and begins to observe them. change may alter the workload and the rollout.
-func prepare(t *testing.T, engine *harness.Engine, c cell, change func(object map[string]any, r *harness.Rollout)) *release {
+// prepare creates a workload and its routes in a new namespace and starts the observer. change may alter the workload
+// and the rollout.
+func prepare(t *testing.T, engine *harness.Engine, c cell,
+	change func(object map[string]any, r *harness.Rollout)) *release {
 	t.Helper()
-	r := place(t, engine, c, change)
-	r.follow()
+	r := prepareUnobserved(t, engine, c, change)
+	r.startObserver()
 	return r
 }
 
-// place is prepare before anybody observes.
-func place(t *testing.T, engine *harness.Engine, c cell, change func(object map[string]any, r *harness.Rollout)) *release {
+// prepareUnobserved is prepare without the observer.
+func prepareUnobserved(t *testing.T, engine *harness.Engine, c cell,
+	change func(object map[string]any, r *harness.Rollout)) *release {
 	t.Helper()
 	const name = "order"
-	e := engine.For(t)
+	e := engine.ForTest(t)
 	r := harness.Rollout{Kind: c.kind, Name: name, Strategy: strategy.Strategy{Style: c.style, Steps: c.steps()}}
 	if c.provider != harness.NoProvider {
-		// The routings name what is made below.
+		// The routings refer to the routes that are created below.
 		r.Strategy.Routings = e.RoutingOf(c.provider, name)
 	}
 	if c.kind.Custom() {
@@ -88,99 +96,106 @@ func place(t *testing.T, engine *harness.Engine, c cell, change func(object map[
 	})
 	e.Route(c.provider, name)
 	if c.style == strategy.StyleBlueGreen {
-		e.Autoscaler(c.kind, name) // it would scale what a blue-green doubles
+		e.Autoscaler(c.kind, name) // it would scale the workload that a blue-green doubles
 	}
 	return &release{Engine: e, t: t, rollout: r}
 }
 
-// follow begins to observe: what is there now has to be there again at the end.
-func (r *release) follow() {
+// startObserver starts the observer: the current objects must exist again at the end.
+func (r *release) startObserver() {
 	r.t.Helper()
 	s := r.rollout.Strategy
-	r.watch = observer.FollowRollout(r.t, r.REST, r.Apps, observer.Rollout{Workload: r.rollout.Kind.Observed(r.rollout.Name), Style: s.Style, Steps: s.Steps, Routings: s.Routings})
+	r.watch = observer.FollowRollout(r.t, r.REST, r.Apps,
+		observer.Rollout{Workload: r.rollout.Kind.ObserverName(r.rollout.Name), Style: s.Style, Steps: s.Steps,
+			Routings: s.Routings})
 }
 
-// begin is prepare, and starts the rollout.
-func begin(t *testing.T, engine *harness.Engine, c cell, change func(object map[string]any, r *harness.Rollout)) *release {
+// startRelease is prepare and starts the rollout.
+func startRelease(t *testing.T, engine *harness.Engine, c cell,
+	change func(object map[string]any, r *harness.Rollout)) *release {
 	t.Helper()
 	r := prepare(t, engine, c, change)
 	r.StartRollout(r.rollout)
 	return r
 }
 
-// rest waits until the rollout rests at a step, which is exactly what was asked for.
-func (r *release) rest(step int) rollout.Status {
+// waitPaused waits until the rollout is paused at a step; from then on pods and traffic must be exactly as the step
+// requires.
+func (r *release) waitPaused(step int) rollout.Status {
 	r.t.Helper()
-	status := r.WaitRest(r.rollout.Name, step)
-	r.watch.Resting(r.t, step)
+	status := r.WaitForApproval(r.rollout.Name, step)
+	r.watch.MarkPaused(r.t, step)
 	return status
 }
 
-// approve waits for the step's rest and approves it. What comes next is the next step, or the end.
+// approve waits until the step is paused and approves it. The next step or the end follows.
 func (r *release) approve(step int) {
 	r.t.Helper()
-	status := r.rest(step)
-	r.watch.GoTo(r.t, step+1)
+	status := r.waitPaused(step)
+	r.watch.AllowStep(r.t, step+1)
 	r.Approve(r.rollout.Name, status)
 }
 
-// waits says whether a step waits for a person.
-func (r *release) waits(step int) bool {
+// needsApproval reports whether a step waits for an approval.
+func (r *release) needsApproval(step int) bool {
 	steps := r.rollout.Strategy.Steps
-	passes := step == len(steps) && r.rollout.Strategy.Style != strategy.StyleBlueGreen && steps[step-1].Replicas.String() == "100%"
+	passes := step == len(steps) && r.rollout.Strategy.Style != strategy.StyleBlueGreen &&
+		steps[step-1].Replicas.String() == "100%"
 	return !passes && steps[step-1].PauseSeconds == nil
 }
 
-// approveAll goes through the steps from one on to the end.
+// approveAll approves all steps from one on.
 func (r *release) approveAll(from int) {
 	r.t.Helper()
 	for step := from; step <= len(r.rollout.Strategy.Steps); step++ {
-		if r.waits(step) {
+		if r.needsApproval(step) {
 			r.approve(step)
 		}
 	}
 }
 
-// verb sends a verb that has to be accepted, with the observer told that the rest is over.
-func (r *release) verb(verb, body string) rollout.Status {
+// sendVerb sends a verb that must be accepted, and informs the observer that the rollout leaves its step.
+func (r *release) sendVerb(verb, body string) rollout.Status {
 	r.t.Helper()
-	r.watch.Leaving(r.t)
+	r.watch.MarkMoving(r.t)
 	return r.MustVerb(r.rollout.Name, verb, body)
 }
 
-// endsNew waits for the end at the new version, and wants everything borrowed given back.
-func (r *release) endsNew() rollout.Status {
+// requirePromoted waits for the end at the new version and requires that everything borrowed is restored.
+func (r *release) requirePromoted() rollout.Status {
 	r.t.Helper()
 	status := r.WaitPhase(r.rollout.Name, rollout.PhaseHealthy)
-	r.record()
-	r.requireHome(observer.End{Images: map[string]string{"app": r.rollout.NewestImage()}})
+	r.recordHistory()
+	r.requireRestored(observer.End{Images: map[string]string{"app": r.rollout.NewestImage()}})
 	return status
 }
 
-// endsStable waits for the end at the stable version, and wants everything to be as it was before.
-func (r *release) endsStable() rollout.Status {
+// requireRolledBack waits for the end at the stable version and requires that everything is restored.
+func (r *release) requireRolledBack() rollout.Status {
 	r.t.Helper()
 	status := r.WaitPhase(r.rollout.Name, rollout.PhaseRolledBack)
-	r.record()
-	r.requireHome(observer.End{})
+	r.recordHistory()
+	r.requireRestored(observer.End{})
 	return status
 }
 
-// record keeps the rollout's history for the replay test, by the name of the test that made it (see harness.Engine.Record).
-func (r *release) record() {
+// recordHistory keeps the rollout's history for the replay test, under the name of the test (see
+// harness.Engine.RecordHistory).
+func (r *release) recordHistory() {
 	r.t.Helper()
 	name := strings.TrimPrefix(r.t.Name(), "TestRollout")
-	r.Record(r.RolloutID(r.rollout.Name), "rollout-"+strings.ToLower(strings.NewReplacer("/", "-", ",", "", " ", "-", "_", "-").Replace(name)))
+	r.RecordHistory(r.RolloutID(r.rollout.Name), "rollout-"+
+		strings.ToLower(strings.NewReplacer("/", "-", ",", "", " ", "-", "_", "-").Replace(name)))
 }
 
-func (r *release) requireHome(end observer.End) {
+func (r *release) requireRestored(end observer.End) {
 	r.t.Helper()
 	r.watch.RequirePromises(r.t)
-	r.watch.RequireNothingOfOurs(r.t)
-	r.watch.RequireHome(r.t, end)
+	r.watch.RequireNoLeftovers(r.t)
+	r.watch.RequireFinalised(r.t, end)
 }
 
-// claim is who holds the workload, "" for nobody.
+// claim returns the holder of the workload, "" if there is none.
 func (r *release) claim() string {
 	return r.object().GetAnnotations()[workloadops.AnnotationClaimedBy]
 }
@@ -190,10 +205,10 @@ func (r *release) object() *unstructured.Unstructured {
 	return r.Object(r.rollout.Kind, r.rollout.Name)
 }
 
-// observerEndUntouched: nothing has happened.
-var observerEndUntouched = observer.End{}
+// untouchedEnd is the end state of a workload that the release has not changed.
+var untouchedEnd = observer.End{}
 
-// slowPods makes every pod take that long to get ready.
+// slowPods makes every pod take that long to become ready.
 func slowPods(object map[string]any, after time.Duration) {
 	annotations := map[string]any{"dev.slipway.io/behaviour": "slow", "dev.slipway.io/ready-after": after.String()}
 	_ = unstructured.SetNestedMap(object, annotations, "spec", "template", "metadata", "annotations")

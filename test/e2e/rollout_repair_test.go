@@ -18,42 +18,44 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// With everything of ours dead, `slipway repair` and the commands of slipway.io/recover bring the workload home to either side, from the rest of a step: whole,
-// with nothing of ours left, and no traffic meets an empty Service on the way. TestRepair and TestRecoverCommands take the states of a Deployment both
-// ways.
-func TestLongRolloutRepair(t *testing.T) {
+// With the engine dead, `slipway repair` and the commands of slipway.io/recover restore the workload to either side
+// from a waiting step: complete, without any mark of the engine, and without a request to an empty Service.
+// TestRepair_RestoresWorkload_WithoutEngine and TestRecoverCommands_RestoreWorkload_WithoutEngine cover the states of a
+// Deployment in both ways.
+func TestLongRepair_RestoresWorkload_FromWaitingStep(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	repairCells(t, func(turn int, place placed) bool { return place.reason != "" && (turn%12 == 0 || turn%8 == 4) })
+	repairCells(t, func(turn int, place matrixCell) bool { return place.reason != "" && (turn%12 == 0 || turn%8 == 4) })
 }
 
-// Every cell, from the rest of each step, to either side.
-func TestSoakRolloutRepair(t *testing.T) {
+// Every cell, from each waiting step, to either side.
+func TestSoakRepair_RestoresWorkload_FromWaitingStep(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	repairCells(t, func(int, placed) bool { return true })
+	repairCells(t, func(int, matrixCell) bool { return true })
 }
 
-// stranded is a rollout at the rest of a step, whose engine is about to die.
+// stranded is a rollout at a waiting step whose engine is about to be killed.
 type stranded struct {
 	*release
-	title string
-	to    rollout.Side
-	bring func(r *release, to rollout.Side)
+	title   string
+	to      rollout.Side
+	restore func(r *release, to rollout.Side)
 }
 
-// repairCells brings rollouts to the rest of a step, a dozen at a time on one engine, kills it, and has somebody bring each workload home to one side.
-func repairCells(t *testing.T, takes func(turn int, place placed) bool) {
+// repairCells brings rollouts to a waiting step, a dozen at a time on one engine, kills the engine and repairs each
+// workload to one side.
+func repairCells(t *testing.T, takes func(turn int, place matrixCell) bool) {
 	t.Helper()
 	ways := []struct {
-		name  string
-		bring func(r *release, to rollout.Side)
+		name    string
+		restore func(r *release, to rollout.Side)
 	}{{"repair", (*release).repair}, {"recover", (*release).recover}}
 	var cases []func(t *testing.T, e *harness.Engine) *stranded
 	for i, place := range matrix() {
 		for step := 1; step <= 3; step++ {
 			if step == 3 && place.style != strategy.StyleBlueGreen {
-				continue // a canary's last step passes by itself
+				continue // only the last step of a blue-green waits
 			}
 			for n, to := range []rollout.Side{rollout.SideStable, rollout.SideNew} {
 				turn := i + step + n
@@ -63,7 +65,8 @@ func repairCells(t *testing.T, takes func(turn int, place placed) bool) {
 				way := ways[turn/4%2]
 				cases = append(cases, func(t *testing.T, e *harness.Engine) *stranded {
 					title := fmt.Sprintf("%s/%d/%s/%s", place, step, to, way.name)
-					return &stranded{release: strand(t, e, place.cell, step), title: title, to: to, bring: way.bring}
+					return &stranded{release: startStranded(t, e, place.cell, step), title: title, to: to,
+						restore: way.restore}
 				})
 			}
 		}
@@ -83,50 +86,51 @@ func repairTogether(t *testing.T, cases []func(*testing.T, *harness.Engine) *str
 	}
 	wg.Wait()
 	e.Processes[0].Kill()
-	t.Run("home", func(t *testing.T) {
+	t.Run("repair", func(t *testing.T) {
 		for _, r := range waiting {
-			require.NotNil(t, r, "its rollout never came to rest")
+			require.NotNil(t, r, "its rollout never reached its step")
 			t.Run(r.title, func(t *testing.T) {
 				t.Parallel()
-				r.comesHome(t)
+				r.requireRepaired(t)
 			})
 		}
 	})
 }
 
-// strand brings a rollout to the rest of a step.
-func strand(t *testing.T, e *harness.Engine, c cell, step int) *release {
-	r := begin(t, e, c, nil)
+// startStranded starts a rollout and waits until it is paused at a step.
+func startStranded(t *testing.T, e *harness.Engine, c cell, step int) *release {
+	r := startRelease(t, e, c, nil)
 	for n := 1; n < step; n++ {
 		r.approve(n)
 	}
-	r.rest(step)
+	r.waitPaused(step)
 	return r
 }
 
-// comesHome has somebody bring the workload home, and wants everything to be whole.
-func (r *stranded) comesHome(t *testing.T) {
-	r.t, r.Engine = t, r.In(t)
+// requireRepaired repairs the workload and requires that everything is restored.
+func (r *stranded) requireRepaired(t *testing.T) {
+	r.t, r.Engine = t, r.WithT(t)
 	end := observer.End{}
-	if r.watch.Leaving(t); r.to == rollout.SideNew {
-		r.watch.Finishing(t)
+	if r.watch.MarkMoving(t); r.to == rollout.SideNew {
+		r.watch.AllowFinish(t)
 		end.Images = map[string]string{"app": r.rollout.NewestImage()}
 	}
-	r.bring(r.release, r.to)
-	r.watch.WaitStill(t)
-	r.requireHome(end)
+	r.restore(r.release, r.to)
+	r.watch.WaitSettled(t)
+	r.requireRestored(end)
 }
 
-// repair is what a person has whose engine is gone: the binary and a kubeconfig.
+// repair runs `slipway repair` as a user without an engine does: with the binary and a kubeconfig.
 func (r *release) repair(to rollout.Side) {
 	r.t.Helper()
-	out, err := exec.Command(r.Binary("slipway"), "repair", r.Apps+"/"+r.rollout.Name, "--engine", r.Home, "--kind", strings.ToLower(r.rollout.Kind.Title), "--to", string(to),
+	out, err := exec.Command(r.Binary("slipway"), "repair", r.Apps+"/"+r.rollout.Name, "--engine", r.Home, "--kind",
+		strings.ToLower(r.rollout.Kind.Title), "--to", string(to),
 		"--kubeconfig", r.Kubeconfig, "--yes").CombinedOutput()
 	require.NoError(r.t, err, "%s", out)
 	r.t.Logf("%s", out)
 }
 
-// recover runs the part of the annotation's commands that leads to one side, as a person would paste it.
+// recover runs the annotation's commands for one side, as a user would paste them.
 func (r *release) recover(to rollout.Side) {
 	r.t.Helper()
 	text := r.object().GetAnnotations()[rollout.AnnotationRecover]
@@ -138,6 +142,6 @@ func (r *release) recover(to rollout.Side) {
 	require.NoError(r.t, os.WriteFile(script, []byte(part), 0o600))
 	command := exec.Command("bash", script)
 	command.Env = append(os.Environ(), "KUBECONFIG="+r.Kubeconfig, "PATH="+r.Bin+":"+os.Getenv("PATH"))
-	out, _ := command.CombinedOutput() // a patch that is empty had nothing to give back, the text says
+	out, _ := command.CombinedOutput() // the output explains that an empty patch had nothing to restore
 	r.t.Logf("%s\n%s", part, out)
 }

@@ -26,68 +26,75 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// A row of the table: something that a rollout borrows or makes, what somebody else does to it, and in which state of a step.
-type row struct {
+// driftRow is a case of the drift table: a field or object that a rollout borrows or creates, the change that another
+// client makes to it, and the state of the step.
+type driftRow struct {
 	cell
 	state string
-	// field is a borrowed field of the workload by its JSON Pointer; "": object is an object beside the workload.
-	field  string
-	object lent
-	// deleted: the field, or the object, is taken away; otherwise it is changed.
+	// field is the JSON Pointer of a borrowed field of the workload; "" if the case is about object.
+	field string
+	// object is an object other than the workload.
+	object borrowedObject
+	// deleted is true when the field or object is deleted, false when it is changed.
 	deleted bool
 }
 
-func (r row) String() string {
-	deed, what := "Changed", r.object.String()
+func (r driftRow) String() string {
+	change, what := "Changed", r.object.String()
 	if r.deleted {
-		deed = "Deleted"
+		change = "Deleted"
 	}
 	if r.field != "" {
 		what = strings.ReplaceAll(strings.TrimPrefix(r.field, "/"), "/", ".")
 	}
-	return fmt.Sprintf("%s/%s/%s/%s", r.cell, r.state, what, deed)
+	return fmt.Sprintf("%s/%s/%s/%s", r.cell, r.state, what, change)
 }
 
-// lent is an object beside the workload that carries the label of borrowed ones.
-type lent struct {
+// borrowedObject is an object other than the workload that carries the label of borrowed objects.
+type borrowedObject struct {
 	resource schema.GroupVersionResource
 	canary   bool
 }
 
-func (l lent) String() string {
+func (l borrowedObject) String() string {
 	if l.canary {
 		return l.resource.Resource + "-canary"
 	}
 	return l.resource.Resource
 }
 
-func (l lent) name() string {
+func (l borrowedObject) name() string {
 	if l.canary {
 		return "order" + strategy.CanarySuffix
 	}
 	return "order"
 }
 
-// theirFields are what somebody else writes into a borrowed field: the first that changes anything. A technique that borrows another field has to be given its
-// line here.
-var theirFields = map[string][]string{
-	"/spec/strategy":                {`{"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"60%","maxSurge":1}}}}`},
+// foreignFieldPatches are the patches that another client sends for a borrowed field, by JSON Pointer; the first one
+// that changes the field is used. A technique that borrows another field needs an entry here.
+var foreignFieldPatches = map[string][]string{
+	"/spec/strategy": {
+		`{"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"60%","maxSurge":1}}}}`},
 	"/spec/minReadySeconds":         {`{"spec":{"minReadySeconds":5}}`},
 	"/spec/progressDeadlineSeconds": {`{"spec":{"progressDeadlineSeconds":700}}`},
 	"/spec/paused":                  {`{"spec":{"paused":false}}`, `{"spec":{"paused":true}}`},
 	"/spec/revisionHistoryLimit":    {`{"spec":{"revisionHistoryLimit":1}}`},
-	"/spec/updateStrategy":          {`{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`, `{"spec":{"updateStrategy":{"maxSurge":1}}}`},
+	"/spec/updateStrategy": {`{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`,
+		`{"spec":{"updateStrategy":{"maxSurge":1}}}`},
 }
 
 var (
 	servicesResource  = corev1.SchemeGroupVersion.WithResource("services")
 	ingressesResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
-	scalersResource   = schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}
+	scalersResource   = schema.GroupVersionResource{Group: "autoscaling", Version: "v2",
+		Resource: "horizontalpodautoscalers"}
 )
 
-// theirObjects are what somebody else changes of an object. A kind that a rollout borrows or makes besides has to be given its line here.
-var theirObjects = map[lent]string{
-	{servicesResource, false}:        `{"spec":{"selector":{"pod-template-hash":null,"controller-revision-hash":null}}}`,
+// foreignObjectPatches are the patches that another client sends for an object. Another kind that a rollout borrows or
+// creates needs an entry here.
+var foreignObjectPatches = map[borrowedObject]string{
+	{servicesResource,
+		false}: `{"spec":{"selector":{"pod-template-hash":null,"controller-revision-hash":null}}}`,
 	{servicesResource, true}:         `{"spec":{"selector":{"app":"nobody"}}}`,
 	{ingressesResource, true}:        `{"metadata":{"annotations":{"nginx.ingress.kubernetes.io/canary-weight":"77"}}}`,
 	{harness.HTTPRoutes, false}:      `{"spec":{"rules":[{"backendRefs":[{"name":"order","port":80}]}]}}`,
@@ -96,20 +103,23 @@ var theirObjects = map[lent]string{
 	{harness.Deployment.GVR, true}:   `{"spec":{"replicas":0}}`,
 }
 
-// notOurs are objects of the user's that a release cannot make again: it waits for a person who does.
-func (r row) notOurs() bool {
+// cannotRecreate reports whether the case deletes an object of the user that a release cannot create again; the release
+// waits for the user.
+func (r driftRow) cannotRecreate() bool {
 	return r.deleted && r.field == "" && !r.object.canary && r.object.resource != scalersResource
 }
 
-// watched are the kinds of object in which those are looked for that carry the label.
-var watchedKinds = []schema.GroupVersionResource{servicesResource, ingressesResource, harness.HTTPRoutes, harness.VirtualServices, scalersResource,
+// watchedKinds are the kinds in which borrowedObjects searches for the label.
+var watchedKinds = []schema.GroupVersionResource{servicesResource, ingressesResource, harness.HTTPRoutes,
+	harness.VirtualServices, scalersResource,
 	harness.Deployment.GVR}
 
-// lentOf are the objects beside the workload that carry the label of borrowed ones now.
-func (r *release) lentOf() (found []lent) {
+// borrowedObjects returns the objects other than the workload that currently carry the label of borrowed objects.
+func (r *release) borrowedObjects() (found []borrowedObject) {
 	r.t.Helper()
 	for _, kind := range watchedKinds {
-		list, err := r.Dynamic(r.t).Resource(kind).Namespace(r.Apps).List(context.Background(), metav1.ListOptions{LabelSelector: workloadops.SelectClaimed})
+		list, err := r.Dynamic(r.t).Resource(kind).Namespace(r.Apps).List(context.Background(),
+			metav1.ListOptions{LabelSelector: workloadops.SelectClaimed})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -118,52 +128,57 @@ func (r *release) lentOf() (found []lent) {
 			if o.GetName() == r.rollout.Name && kind == r.rollout.Kind.GVR {
 				continue // the workload itself
 			}
-			found = append(found, lent{kind, strings.HasSuffix(o.GetName(), strategy.CanarySuffix)})
+			found = append(found, borrowedObject{kind, strings.HasSuffix(o.GetName(), strategy.CanarySuffix)})
 		}
 	}
 	return found
 }
 
-// fieldRows are the rows of the borrowed fields of a technique, in every state.
-func fieldRows(t *testing.T) (rows []row) {
+// fieldRows returns the cases for the borrowed fields of every technique, in every state.
+func fieldRows(t *testing.T) (rows []driftRow) {
 	t.Helper()
 	for _, place := range matrix() {
 		if place.provider != harness.Nginx {
-			continue // whoever brings the traffic, the fields are the same
+			continue // the borrowed fields do not depend on the traffic provider
 		}
 		technique, known := pods.TechniqueOf(place.kind.Ref("order"), place.style)
 		require.True(t, known)
 		for _, field := range technique.Pointers() {
-			require.Contains(t, theirFields, field, "a field that a technique borrows has no row: say in theirFields what somebody else writes into it")
-			rows = append(rows, inEveryState(row{cell: place.cell, field: field})...)
+			require.Contains(t, foreignFieldPatches, field,
+				"a field that a technique borrows has no case: add the patch of another client to foreignFieldPatches")
+			rows = append(rows, inEveryState(driftRow{cell: place.cell, field: field})...)
 		}
 	}
 	return rows
 }
 
-// objectRows are the rows of the objects that a rollout of a Deployment borrows or makes with a provider: those that carry the label when a step rests.
-func objectRows(t *testing.T, e *harness.Engine) (rows []row) {
+// objectRows returns the cases for the objects that a rollout of a Deployment borrows or creates with each provider:
+// those that carry the label while a step waits.
+func objectRows(t *testing.T, e *harness.Engine) (rows []driftRow) {
 	t.Helper()
 	for _, c := range styles {
 		for _, provider := range harness.Providers {
 			t.Run("Found/"+string(c.style)+"/"+string(provider), func(t *testing.T) {
-				r := begin(t, e, deploymentBy(c.style, provider), nil)
+				r := startRelease(t, e, deploymentCell(c.style, provider), nil)
 				r.approve(1)
-				r.rest(2)
-				for _, object := range r.lentOf() {
-					require.Contains(t, theirObjects, object, "an object that a rollout borrows or makes has no row: say in theirObjects what somebody else changes of it")
-					rows = append(rows, inEveryState(row{cell: deploymentBy(c.style, provider), object: object})...)
+				r.waitPaused(2)
+				for _, object := range r.borrowedObjects() {
+					require.Contains(t, foreignObjectPatches, object,
+						"an object that a rollout borrows or creates has no case: add the patch of another client to "+
+							"foreignObjectPatches")
+					rows = append(rows, inEveryState(
+						driftRow{cell: deploymentCell(c.style, provider), object: object})...)
 				}
-				require.GreaterOrEqual(t, len(r.lentOf()), 3, "the Services and what routes to them carry the label")
-				r.verb("rollback", "")
-				r.endsStable()
+				require.GreaterOrEqual(t, len(r.borrowedObjects()), 3, "the Services and their routes carry the label")
+				r.sendVerb("rollback", "")
+				r.requireRolledBack()
 			})
 		}
 	}
 	return rows
 }
 
-func inEveryState(base row) (rows []row) {
+func inEveryState(base driftRow) (rows []driftRow) {
 	for _, name := range slices.Sorted(maps.Keys(stepStates)) {
 		if fits := stepStates[name].fits; fits != nil && !fits(base.cell) {
 			continue
@@ -177,43 +192,49 @@ func inEveryState(base row) (rows []row) {
 	return rows
 }
 
-// Every borrowed field and object, changed or deleted by somebody else in every state of a step: no request meets nobody, no pod goes below the floor, and what
-// the rollout wrote is put back and on record, or it waits for a person.
-func TestSoakRolloutTableOfFields(t *testing.T) {
+// Another client changes or deletes every borrowed field and object in every state of a step. Every request finds a
+// ready pod, the number of ready pods stays above the limit, and the rollout restores and records its own value, or
+// waits for the user.
+func TestSoakRolloutRestoresBorrowedFields_InEveryState(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	e := harness.Shared(t)
 	runRows(t, e, fieldRows(t))
 }
 
-func TestSoakRolloutTableOfObjects(t *testing.T) {
+func TestSoakRolloutRestoresBorrowedObjects_InEveryState(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	e := harness.Shared(t)
 	runRows(t, e, objectRows(t, e))
 }
 
-// A route.
-func TestRolloutBorrowedObjectsAmongNeighbours(t *testing.T) {
+// The canary Ingress.
+func TestRolloutRestoresCanaryIngress_WhenDeletedWhilePaused(t *testing.T) {
 	t.Parallel()
-	runRows(t, harness.Shared(t), []row{
-		{cell: deploymentBy(strategy.StyleCanary, harness.Nginx), state: "Paused", object: lent{ingressesResource, true}, deleted: true},
+	runRows(t, harness.Shared(t), []driftRow{
+		{cell: deploymentCell(strategy.StyleCanary, harness.Nginx), state: "Paused",
+			object: borrowedObject{ingressesResource, true}, deleted: true},
 	})
 }
 
-// One row of each other kind of object.
-func TestLongRolloutBorrowedObjectsAmongNeighbours(t *testing.T) {
+// One case of each other kind of object.
+func TestLongRolloutRestoresBorrowedObjects_OneCasePerKind(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	runRows(t, harness.Shared(t), []row{
-		{cell: deploymentBy(strategy.StylePartition, harness.Gateway), state: "AtRest", object: lent{servicesResource, false}},
-		{cell: deploymentBy(strategy.StylePartition, harness.Gateway), state: "AtRest", object: lent{harness.HTTPRoutes, false}},
-		{cell: deploymentBy(strategy.StyleCanary, harness.Istio), state: "AtRest", object: lent{harness.Deployment.GVR, true}, deleted: true},
-		{cell: deploymentBy(strategy.StyleBlueGreen, harness.Istio), state: "AtRest", object: lent{scalersResource, false}},
+	runRows(t, harness.Shared(t), []driftRow{
+		{cell: deploymentCell(strategy.StylePartition, harness.Gateway), state: "AtApproval",
+			object: borrowedObject{servicesResource, false}},
+		{cell: deploymentCell(strategy.StylePartition, harness.Gateway), state: "AtApproval",
+			object: borrowedObject{harness.HTTPRoutes, false}},
+		{cell: deploymentCell(strategy.StyleCanary, harness.Istio), state: "AtApproval",
+			object: borrowedObject{harness.Deployment.GVR, true}, deleted: true},
+		{cell: deploymentCell(strategy.StyleBlueGreen, harness.Istio), state: "AtApproval",
+			object: borrowedObject{scalersResource, false}},
 	})
 }
 
-func runRows(t *testing.T, e *harness.Engine, rows []row) {
+func runRows(t *testing.T, e *harness.Engine, rows []driftRow) {
 	t.Helper()
 	var done atomic.Int32
 	t.Run("rows", func(t *testing.T) {
@@ -226,95 +247,111 @@ func runRows(t *testing.T, e *harness.Engine, rows []row) {
 			})
 		}
 	})
-	harness.Covered(t, int(done.Load()), "things that somebody else changed or deleted in the middle of a rollout")
+	harness.Covered(t, int(done.Load()), "changes and deletions by another client during a rollout")
 }
 
-// run goes through a row. false: in this state there is nothing to change or to delete, or the API server refuses it.
-func (r row) run(t *testing.T, e *harness.Engine) bool {
+// run executes the case. It returns false if there was nothing to change or delete in this state, or the API server
+// refused the change.
+func (r driftRow) run(t *testing.T, e *harness.Engine) bool {
 	t.Helper()
 	state := stepStates[r.state]
-	rel := begin(t, e, r.cell, state.prepare)
+	rel := startRelease(t, e, r.cell, state.prepare)
 	state.reach(rel)
 	kind, name := r.object.resource, r.object.name()
 	if r.field != "" {
 		kind, name = rel.rollout.Kind.GVR, rel.rollout.Name
 	}
-	before := rel.written(kind, name, r.field)
-	rel.watch.SomebodyElse(t)
-	if state.moves && rel.rollout.Kind.Kind == "DaemonSet" {
-		// Its own controller replaces unready old pods beside as many as may be out, and does not see at once what the engine has just taken.
-		rel.watch.PodTaken(t)
+	before := rel.readValue(kind, name, r.field)
+	rel.watch.ForeignChange(t)
+	if state.podsMoving && rel.rollout.Kind.Kind == "DaemonSet" {
+		// Its controller replaces unready old pods in addition to maxUnavailable, and does not see at once which pods
+		// the engine has just deleted.
+		rel.watch.ForeignPodDeletion(t)
 	}
-	did := (before != nil || r.field != "" && !r.deleted) && r.does(rel, kind, name, before)
+	changed := (before != nil || r.field != "" && !r.deleted) && r.applyForeignChange(rel, kind, name, before)
 	switch {
-	case state.back:
+	case state.rollingBack:
 		rel.endsStableAfter()
-	case state.through:
+	case state.promoting:
 		rel.endsEitherWay()
-	case did:
-		rel.isMended(r, state, kind, name, before)
+	case changed:
+		rel.requireReverted(r, state, kind, name, before)
 		rel.MustVerb(rel.rollout.Name, "rollback", "")
 		rel.endsStableAfter()
 	default:
 		rel.MustVerb(rel.rollout.Name, "stop", "")
 		rel.endsStableAfter()
 	}
-	return did
+	return changed
 }
 
-// isMended waits until what somebody else has done is put back, or a person is waited for.
-func (r *release) isMended(one row, state stepState, kind schema.GroupVersionResource, name string, before any) {
+// requireReverted waits until the foreign change is reverted, or the rollout waits for the user.
+func (r *release) requireReverted(one driftRow, state stepState, kind schema.GroupVersionResource, name string,
+	before any) {
 	r.t.Helper()
-	theirs := r.written(kind, name, one.field)
-	status := r.WaitRollout(r.rollout.Name, "put back, or waiting for a person", func(s rollout.Status) bool {
-		return r.heldByThem(s) || state.moves && s.CurrentStepState == rollout.StatePaused || one.told(s) || one.harmless() ||
-			one.recorded(s) && !one.madeLater()
-	})
-	held := r.heldByThem(status) || one.told(status) && !one.madeLater()
-	if !held && !one.madeLater() && !one.harmless() && !state.moves {
+	theirs := r.readValue(kind, name, one.field)
+	status := r.WaitRollout(r.rollout.Name, "the change to be reverted, or a wait for the user",
+		func(s rollout.Status) bool {
+			return r.waitsForDrift(s) || state.podsMoving && s.CurrentStepState == rollout.StatePaused ||
+				one.deletionRecorded(s) || one.harmless() ||
+				one.recorded(s) && !one.recreatedOnResume()
+		})
+	held := r.waitsForDrift(status) || one.deletionRecorded(status) && !one.recreatedOnResume()
+	if !held && !one.recreatedOnResume() && !one.harmless() && !state.podsMoving {
 		now := theirs
 		require.Eventually(r.t, func() bool {
-			now = r.written(kind, name, one.field)
-			// Half way through a step a partition is put to where the pods are by then.
-			return reflect.DeepEqual(before, now) || one.field == "/spec/updateStrategy" && one.state == "HeldHalfWay" && !reflect.DeepEqual(theirs, now)
-		}, harness.Patience, harness.Tick, "it is not put back to %v", before)
+			now = r.readValue(kind, name, one.field)
+			// In the middle of a step the partition is set to match the pods that are new by then.
+			return reflect.DeepEqual(before, now) || one.field == "/spec/updateStrategy" &&
+				one.state == "PausedMidStep" && !reflect.DeepEqual(theirs, now)
+		}, harness.Patience, harness.Tick, "it is not restored to %v", before)
 	}
-	require.Equal(r.t, one.notOurs(), held, "only what cannot be made again waits for a person: %s", status.Reason)
-	r.watch.WaitStill(r.t)
+	require.Equal(r.t, one.cannotRecreate(), held,
+		"the rollout waits for the user only if it cannot recreate the object: %s", status.Reason)
+	r.watch.WaitSettled(r.t)
 	r.watch.RequirePromises(r.t)
 }
 
-// harmless is what nothing has to follow from: an autoscaler that is gone scales nothing.
-func (r row) harmless() bool {
+// harmless reports whether the case needs no reaction: a deleted autoscaler scales nothing.
+func (r driftRow) harmless() bool {
 	return r.deleted && r.field == "" && r.object.resource == scalersResource
 }
 
-// recorded says whether the history tells that it was put back.
-func (r row) recorded(s rollout.Status) bool {
-	return slices.ContainsFunc(s.History, func(e audit.Entry) bool { return e.Verb == "restored" || e.Verb == "rerouted" })
-}
-
-// told says whether the history of a rollout that waits for a person already, since it has failed, tells what was deleted besides.
-func (r row) told(s rollout.Status) bool {
+// recorded reports whether the history has an entry of the restore.
+func (r driftRow) recorded(s rollout.Status) bool {
 	return slices.ContainsFunc(s.History, func(e audit.Entry) bool {
-		return r.state == "Failed" && strings.Contains(e.Message, "was deleted by somebody else") || r.madeLater() && strings.Contains(e.Message, "it is made again")
+		return e.Verb == "restored" || e.Verb == "rerouted"
 	})
 }
 
-// madeLater says that it is an extra Deployment that is deleted while somebody holds the rollout, or it has failed: how large it is to be is decided when it goes on.
-func (r row) madeLater() bool {
-	return r.deleted && r.object == lent{harness.Deployment.GVR, true} && (r.state == "HeldHalfWay" || r.state == "Failed")
+// deletionRecorded reports whether the history of a rollout that already waits for the user has an entry of the
+// deletion.
+func (r driftRow) deletionRecorded(s rollout.Status) bool {
+	return slices.ContainsFunc(s.History, func(e audit.Entry) bool {
+		return r.state == "Failed" && strings.Contains(e.Message, "was deleted by another client") ||
+			r.recreatedOnResume() && strings.Contains(e.Message, "it is created again")
+	})
 }
 
-func (r *release) heldByThem(s rollout.Status) bool {
+// recreatedOnResume reports whether the case deletes the canary Deployment while the rollout is paused in mid-step or
+// has failed. Its size is decided when the rollout continues.
+func (r driftRow) recreatedOnResume() bool {
+	return r.deleted && r.object == borrowedObject{harness.Deployment.GVR, true} &&
+		(r.state == "PausedMidStep" || r.state == "Failed")
+}
+
+// waitsForDrift reports whether the rollout waits because of a change by another client.
+func (r *release) waitsForDrift(s rollout.Status) bool {
 	return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitDrift
 }
 
-// does what somebody else does; false: it changes nothing, or the API server refuses it, as a progressDeadlineSeconds below the gate.
-func (r row) does(rel *release, kind schema.GroupVersionResource, name string, before any) bool {
+// applyForeignChange makes the change of the other client. It returns false if that changes nothing or the API server
+// refuses it, for example a progressDeadlineSeconds that does not exceed minReadySeconds.
+func (r driftRow) applyForeignChange(rel *release, kind schema.GroupVersionResource, name string, before any) bool {
 	rel.t.Helper()
 	objects := rel.Dynamic(rel.t).Resource(kind).Namespace(rel.Apps)
-	gone := func(err error) bool { return apierrors.IsNotFound(err) && stepStates[r.state].back } // the way back takes the traffic first
+	// a rollback removes the traffic objects first
+	gone := func(err error) bool { return apierrors.IsNotFound(err) && stepStates[r.state].rollingBack }
 	if r.field == "" && r.deleted {
 		err := objects.Delete(context.Background(), name, metav1.DeleteOptions{})
 		if gone(err) {
@@ -324,45 +361,48 @@ func (r row) does(rel *release, kind schema.GroupVersionResource, name string, b
 		return true
 	}
 	for _, patch := range r.patches() {
-		patched, err := objects.Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "neighbour"})
+		patched, err := objects.Patch(context.Background(), name, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{FieldManager: "neighbour"})
 		if apierrors.IsInvalid(err) || gone(err) {
 			continue
 		}
 		require.NoError(rel.t, err)
-		if !reflect.DeepEqual(before, writtenOf(patched, r.field)) {
+		if !reflect.DeepEqual(before, valueOf(patched, r.field)) {
 			return true
 		}
 	}
 	return false
 }
 
-func (r row) patches() []string {
+func (r driftRow) patches() []string {
 	last := r.field[strings.LastIndexByte(r.field, '/')+1:]
 	switch {
 	case r.field == "":
-		return []string{theirObjects[r.object]}
+		return []string{foreignObjectPatches[r.object]}
 	case r.deleted:
 		return []string{fmt.Sprintf(`{"spec":{%q:null}}`, last)}
 	case r.kind == harness.CloneSet:
-		return append([]string{strings.ReplaceAll(theirFields[r.field][0], `{"rollingUpdate":{"partition":0}}`, `{"partition":0}`)}, theirFields[r.field][1:]...)
+		return append([]string{strings.ReplaceAll(foreignFieldPatches[r.field][0], `{"rollingUpdate":{"partition":0}}`,
+			`{"partition":0}`)}, foreignFieldPatches[r.field][1:]...)
 	default:
-		return theirFields[r.field]
+		return foreignFieldPatches[r.field]
 	}
 }
 
-// written is what stands in a field, or of an object but its metadata; nil when it is not there.
-func (r *release) written(kind schema.GroupVersionResource, name, field string) any {
+// readValue reads the object and returns its valueOf; nil if the object does not exist.
+func (r *release) readValue(kind schema.GroupVersionResource, name, field string) any {
 	r.t.Helper()
 	o, err := r.Dynamic(r.t).Resource(kind).Namespace(r.Apps).Get(context.Background(), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	require.NoError(r.t, err)
-	return writtenOf(o, field)
+	return valueOf(o, field)
 }
 
-// writtenOf is what stands in a field, or of an object. Of metadata the annotations of routes count.
-func writtenOf(o *unstructured.Unstructured, field string) any {
+// valueOf returns the value of the field, or, if field is "", the spec and the canary weight annotation of an object
+// that carries the label of borrowed objects.
+func valueOf(o *unstructured.Unstructured, field string) any {
 	if field != "" {
 		value, _, _ := unstructured.NestedFieldCopy(o.Object, strings.Split(strings.TrimPrefix(field, "/"), "/")...)
 		return value
@@ -371,30 +411,33 @@ func writtenOf(o *unstructured.Unstructured, field string) any {
 		return nil
 	}
 	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
-	for _, given := range []string{"clusterIP", "clusterIPs"} {
-		delete(spec, given) // by the API server, to an object that is made again
+	for _, assigned := range []string{"clusterIP", "clusterIPs"} {
+		delete(spec, assigned) // the API server assigns new ones to a recreated object
 	}
 	return map[string]any{"spec": spec, "weight": o.GetAnnotations()["nginx.ingress.kubernetes.io/canary-weight"]}
 }
 
-// endsEitherWay waits for the end at the new version, or for a person, who then goes back.
+// endsEitherWay waits until the release ends at the new version, or waits for the user; it then rolls back.
 func (r *release) endsEitherWay() {
 	r.t.Helper()
-	status := r.WaitRollout(r.rollout.Name, "the end, or a person", func(s rollout.Status) bool { return s.Phase.Final() || r.heldByThem(s) })
+	status := r.WaitRollout(r.rollout.Name, "the end, or a wait for the user", func(s rollout.Status) bool {
+		return s.Phase.Final() || r.waitsForDrift(s)
+	})
 	if status.Phase.Final() {
 		require.Equal(r.t, rollout.PhaseHealthy, status.Phase, status.Reason)
 		r.watch.RequirePromises(r.t)
-		r.watch.RequireNothingOfOurs(r.t)
+		r.watch.RequireNoLeftovers(r.t)
 		return
 	}
 	r.MustVerb(r.rollout.Name, "rollback", "")
 	r.endsStableAfter()
 }
 
-// endsStableAfter waits for the end at the stable version. What somebody else has deleted of theirs is not there.
+// endsStableAfter waits for the end at the stable version. It does not require the objects of the user that another
+// client deleted.
 func (r *release) endsStableAfter() {
 	r.t.Helper()
 	r.WaitPhase(r.rollout.Name, rollout.PhaseRolledBack)
 	r.watch.RequirePromises(r.t)
-	r.watch.RequireNothingOfOurs(r.t)
+	r.watch.RequireNoLeftovers(r.t)
 }

@@ -15,8 +15,9 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// What a step costs in the real history: at most 8 events without traffic and approval, 30 with both. Two rollouts that differ by four steps tell.
-func TestLongRolloutEventBudget(t *testing.T) {
+// A step costs at most 8 history events without traffic and approval, and 30 with both. The test compares two rollouts
+// that differ by four steps.
+func TestLongRolloutStep_StaysWithinEventBudget(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
@@ -33,23 +34,24 @@ func TestLongRolloutEventBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			events := func(percents ...int) int {
-				r := begin(t, e, deploymentBy(strategy.StylePartition, tc.provider), func(object map[string]any, r *harness.Rollout) {
-					_ = unstructured.SetNestedField(object, int64(10), "spec", "replicas")
-					r.Strategy.Steps = nil
-					for _, percent := range percents {
-						traffic := int32(-1)
-						if tc.provider != harness.NoProvider && percent < 100 {
-							traffic = int32(percent)
+				r := startRelease(t, e, deploymentCell(strategy.StylePartition, tc.provider),
+					func(object map[string]any, r *harness.Rollout) {
+						_ = unstructured.SetNestedField(object, int64(10), "spec", "replicas")
+						r.Strategy.Steps = nil
+						for _, percent := range percents {
+							traffic := int32(-1)
+							if tc.provider != harness.NoProvider && percent < 100 {
+								traffic = int32(percent)
+							}
+							step := harness.Step(fmt.Sprintf("%d%%", percent), traffic)
+							if !tc.approved {
+								step = harness.TimedStep(step, 0)
+							}
+							r.Strategy.Steps = append(r.Strategy.Steps, step)
 						}
-						step := harness.Step(fmt.Sprintf("%d%%", percent), traffic)
-						if !tc.approved {
-							step = harness.Timed(step, 0)
-						}
-						r.Strategy.Steps = append(r.Strategy.Steps, step)
-					}
-				})
+					})
 				r.approveAll(1)
-				r.endsNew()
+				r.requirePromoted()
 				return r.Events(r.RolloutID(r.rollout.Name))
 			}
 			few, many := events(10, 100), events(10, 20, 30, 40, 50, 100)
@@ -59,25 +61,25 @@ func TestLongRolloutEventBudget(t *testing.T) {
 	}
 }
 
-// A step waits for approval, while the worker is restarted twice: not one event more.
-func TestRolloutWaitsForFree(t *testing.T) {
+// A step that waits for approval adds no history event, even when the worker is restarted twice.
+func TestRolloutAtApproval_AddsNoEvents_WhenWorkerRestarts(t *testing.T) {
 	t.Parallel()
-	waitsForFree(t, 5*time.Second)
+	testNoEventsWhileWaiting(t, 5*time.Second)
 }
 
-// A minute of it.
-func TestLongRolloutWaitsForFree(t *testing.T) {
+// The same for a minute.
+func TestLongRolloutAtApproval_AddsNoEvents_WhenWorkerRestarts(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	waitsForFree(t, time.Minute)
+	testNoEventsWhileWaiting(t, time.Minute)
 }
 
-func waitsForFree(t *testing.T, howLong time.Duration) {
+func testNoEventsWhileWaiting(t *testing.T, duration time.Duration) {
 	t.Helper()
-	o := harness.Options{Apart: true}
+	o := harness.Options{SeparateWorker: true}
 	e := harness.Start(t, o)
-	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
-	r.rest(1)
+	r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
+	r.waitPaused(1)
 	before := r.Events(r.RolloutID(r.rollout.Name))
 	worker := e.Processes[1]
 	for range 2 {
@@ -85,39 +87,41 @@ func waitsForFree(t *testing.T, howLong time.Duration) {
 		worker = e.Worker(o)
 		e.WaitReady()
 	}
-	rest := time.NewTimer(howLong)
-	<-rest.C
+	timer := time.NewTimer(duration)
+	<-timer.C
 	after := r.History(r.RolloutID(r.rollout.Name))
-	require.Len(t, after, before, "waiting is free, and the history has gone on: %v", after[min(before, len(after)):])
-	r.watch.Resting(t, 1)
+	require.Len(t, after, before, "waiting must not add events, but the history has new ones: %v",
+		after[min(before, len(after)):])
+	r.watch.MarkPaused(t, 1)
 	r.approveAll(1)
-	r.endsNew()
+	r.requirePromoted()
 }
 
-// The same approval twice is one; one for a step that is past, or by a stale gate, is refused and recorded.
-func TestRolloutApprovals(t *testing.T) {
+// A repeated approval counts once; an approval for an earlier step or with a stale gate is refused and recorded.
+func TestRolloutApprovals_RepeatedStaleAndExpired(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
 	t.Run("TwiceAndStale", func(t *testing.T) {
 		t.Parallel()
-		r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
-		first := r.rest(1)
-		r.watch.GoTo(t, 2)
+		r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.NoProvider), nil)
+		first := r.waitPaused(1)
+		r.watch.AllowStep(t, 2)
 		body := fmt.Sprintf(`{"actor":"ann","reason":"good","step":1,"gate":%q,"key":"click-1"}`, first.WaitingFor.Gate)
 		r.MustVerb(r.rollout.Name, "approve", body)
-		second := r.rest(2)
+		second := r.waitPaused(2)
 		again := r.MustVerb(r.rollout.Name, "approve", body)
-		require.Equal(t, 2, again.CurrentStepIndex, "the same click again approves nothing more")
-		require.Len(t, approvals(r.Rollout(r.rollout.Name)), 1, "and is one decision")
+		require.Equal(t, 2, again.CurrentStepIndex, "the repeated request approves no further step")
+		require.Len(t, acceptedApprovals(r.Rollout(r.rollout.Name)), 1, "and is recorded once")
 		for reason, stale := range map[string]string{
-			"meant for a step that is past":      `{"actor":"bob","step":1}`,
-			"with a gate of an earlier visit":    fmt.Sprintf(`{"actor":"bob","gate":%q}`, first.WaitingFor.Gate),
-			"with the right step, the old gate":  fmt.Sprintf(`{"actor":"bob","step":2,"gate":%q}`, first.WaitingFor.Gate),
-			"a gate that nobody has ever issued": `{"actor":"bob","gate":"nonsense"}`,
+			"for an earlier step":             `{"actor":"bob","step":1}`,
+			"with a gate of an earlier visit": fmt.Sprintf(`{"actor":"bob","gate":%q}`, first.WaitingFor.Gate),
+			"with the right step, an old gate": fmt.Sprintf(`{"actor":"bob","step":2,"gate":%q}`,
+				first.WaitingFor.Gate),
+			"with a gate that was never issued": `{"actor":"bob","gate":"nonsense"}`,
 		} {
 			a := r.RolloutVerb(r.rollout.Name, "approve", stale)
 			require.Equal(t, http.StatusConflict, a.Status, "%s: %s", reason, a.Body)
-			require.Contains(t, string(a.Body), second.WaitingFor.Gate, "%s: the answer has the fresh state", reason)
+			require.Contains(t, string(a.Body), second.WaitingFor.Gate, "%s: the answer has the current gate", reason)
 		}
 		refused := 0
 		for _, d := range r.Rollout(r.rollout.Name).History {
@@ -126,35 +130,39 @@ func TestRolloutApprovals(t *testing.T) {
 			}
 		}
 		require.Equal(t, 4, refused, "each refusal is recorded with its reason")
-		r.watch.Resting(t, 2)
+		r.watch.MarkPaused(t, 2)
 		r.approveAll(2)
-		r.endsNew()
+		r.requirePromoted()
 	})
 	t.Run("Expiry", func(t *testing.T) {
 		t.Parallel()
 		for policy, end := range map[string]func(r *release){
-			"rollback": func(r *release) { r.endsStable() },
+			"rollback": func(r *release) { r.requireRolledBack() },
 			"pause": func(r *release) {
-				r.WaitRollout(r.rollout.Name, "expired", func(s rollout.Status) bool { return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitResume })
-				require.Equal(r.t, http.StatusConflict, r.RolloutVerb(r.rollout.Name, "approve", `{"step":1}`).Status, "an expired approval is late")
+				r.WaitRollout(r.rollout.Name, "expired", func(s rollout.Status) bool {
+					return s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitResume
+				})
+				require.Equal(r.t, http.StatusConflict, r.RolloutVerb(r.rollout.Name, "approve", `{"step":1}`).Status,
+					"an expired gate cannot be approved")
 				r.MustVerb(r.rollout.Name, "resume", "")
 				r.approveAll(1)
-				r.endsNew()
+				r.requirePromoted()
 			},
 		} {
 			t.Run(policy, func(t *testing.T) {
 				t.Parallel()
-				r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), func(_ map[string]any, r *harness.Rollout) {
-					r.Policy = map[string]any{"approvals": map[string]any{"expiresSeconds": 3, "onExpiry": policy}}
-					r.Strategy.Steps = []strategy.Step{harness.Step("25%", -1), harness.Step("100%", -1)}
-				})
+				r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.NoProvider),
+					func(_ map[string]any, r *harness.Rollout) {
+						r.Policy = map[string]any{"approvals": map[string]any{"expiresSeconds": 3, "onExpiry": policy}}
+						r.Strategy.Steps = []strategy.Step{harness.Step("25%", -1), harness.Step("100%", -1)}
+					})
 				end(r)
 			})
 		}
 	})
 }
 
-func approvals(s rollout.Status) []audit.Entry {
+func acceptedApprovals(s rollout.Status) []audit.Entry {
 	var found []audit.Entry
 	for _, d := range s.History {
 		if d.Verb == rollout.VerbApprove && d.Outcome == audit.Accepted {
@@ -164,24 +172,25 @@ func approvals(s rollout.Status) []audit.Entry {
 	return found
 }
 
-// A person approves a step from the Temporal UI, in a real browser, with nothing but its page.
-func TestLongRolloutApprovedInTemporalUI(t *testing.T) {
+// An approver uses only the page of the workflow in the Temporal UI, in a real browser.
+func TestLongRolloutStep_IsApprovedInTemporalUI(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e := harness.Shared(t)
-	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
-	status := r.rest(1)
+	r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
+	status := r.waitPaused(1)
 	b := openBrowser(t)
 	b.visit(status.Workflow.URL)
-	b.until("read where it is and how to approve it", `[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("step 1 of 3") && s.includes("approve"); })`)
-	b.shoot("rollout-details.png")
-	r.watch.GoTo(t, 2)
+	b.waitUntil("read where it is and how to approve it",
+		`[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return s.includes("step 1 of 3") && s.includes("approve"); })`)
+	b.screenshot("rollout-details.png")
+	r.watch.AllowStep(t, 2)
 	b.visit(status.Workflow.URL)
 	b.sendSignal("approve", []string{"approve", "pause", "rollback", "stop"})
-	status = r.rest(2)
-	approved := approvals(status)
-	require.Len(t, approved, 1, "an empty payload approves the step that waits")
+	status = r.waitPaused(2)
+	approved := acceptedApprovals(status)
+	require.Len(t, approved, 1, "a signal without payload approves the waiting step")
 	require.Equal(t, "temporal", approved[0].Via)
 	r.approveAll(2)
-	r.endsNew()
+	r.requirePromoted()
 }

@@ -18,8 +18,8 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// Rollouts that start at about the same time are checked by one activity; each of them is told what is wrong with it, and nothing else.
-func TestRolloutsStartedTogether(t *testing.T) {
+// Rollouts that start at about the same time share one preflight activity; each request gets only its own result.
+func TestRolloutsStartedTogether_ShareOnePreflight(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{})
 	const n = 12
@@ -30,48 +30,52 @@ func TestRolloutsStartedTogether(t *testing.T) {
 		e.WaitReadyPods(fmt.Sprintf("web-%d", i), 1)
 	}
 	started := func(name, image string) harness.Rollout {
-		return harness.Rollout{Kind: harness.Deployment, Name: name, Image: image, Strategy: strategy.Strategy{Style: strategy.StylePartition,
-			Steps: []strategy.Step{harness.Step("100%", -1)}}}
+		return harness.Rollout{Kind: harness.Deployment, Name: name, Image: image,
+			Strategy: strategy.Strategy{Style: strategy.StylePartition,
+				Steps: []strategy.Step{harness.Step("100%", -1)}}}
 	}
-	e.StartRollout(started("web-0", "registry.test/web:v2")) // by now the worker is known to answer
+	e.StartRollout(started("web-0", "registry.test/web:v2")) // the first start waits until the worker answers
 	var all sync.WaitGroup
 	answers := make([]harness.Answer, n)
 	missing := harness.Answer{}
 	for i := 1; i < n; i++ {
 		all.Go(func() { answers[i] = e.TryStartRollout(started(fmt.Sprintf("web-%d", i), "registry.test/web:v2")) })
 	}
-	all.Go(func() { missing = e.TryStartRollout(started("nobody", "registry.test/web:v2")) })
+	all.Go(func() { missing = e.TryStartRollout(started("absent", "registry.test/web:v2")) })
 	all.Wait()
 	for i := 1; i < n; i++ {
 		require.Equal(t, http.StatusAccepted, answers[i].Status, "%s", answers[i].Body)
 		e.WaitPhase(fmt.Sprintf("web-%d", i), rollout.PhaseHealthy)
 	}
 	require.Equal(t, http.StatusUnprocessableEntity, missing.Status, "%s", missing.Body)
-	require.Contains(t, string(missing.Body), "nobody")
+	require.Contains(t, string(missing.Body), "absent")
 
-	id := checkedTogether(t, e)
-	require.NotEmpty(t, id, "no two of them were checked by one activity")
-	e.Record(id, "preflight-together")
+	id := sharedPreflight(t, e)
+	require.NotEmpty(t, id, "no two of them shared a preflight activity")
+	e.RecordHistory(id, "preflight-together")
 }
 
-// checkedTogether is a preflight of several rollouts that took one activity; "" when there is none.
-func checkedTogether(t *testing.T, e *harness.Engine) string {
-	list, err := e.Workflows.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: e.TemporalNamespace,
-		Query: "WorkflowType = '" + workflows.TypePreflight + "'"})
+// sharedPreflight returns the workflow ID of a preflight of several rollouts that needed one activity; "" if there is
+// none.
+func sharedPreflight(t *testing.T, e *harness.Engine) string {
+	list, err := e.Workflows.ListWorkflow(t.Context(),
+		&workflowservice.ListWorkflowExecutionsRequest{Namespace: e.TemporalNamespace,
+			Query: "WorkflowType = '" + workflows.TypePreflight + "'"})
 	require.NoError(t, err)
 	for _, info := range list.GetExecutions() {
 		events := e.History(info.GetExecution().GetWorkflowId())
 		var in workflows.PreflightInput
-		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(events[0].GetWorkflowExecutionStartedEventAttributes().GetInput(), &in))
-		if len(in.Rollouts) > 1 && scheduled(events) == 1 {
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(
+			events[0].GetWorkflowExecutionStartedEventAttributes().GetInput(), &in))
+		if len(in.Rollouts) > 1 && scheduledActivities(events) == 1 {
 			return info.GetExecution().GetWorkflowId()
 		}
 	}
 	return ""
 }
 
-// scheduled is how many activities a history has.
-func scheduled(events []*historypb.HistoryEvent) (n int) {
+// scheduledActivities returns the number of activities in a history.
+func scheduledActivities(events []*historypb.HistoryEvent) (n int) {
 	for _, event := range events {
 		if event.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED {
 			n++

@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// manyWorkloads is the size that a service is tried at.
+	// manyWorkloads is the number of workloads of the tested service.
 	manyWorkloads = 300
-	// eventsPerWorkload is a promise: what a service's history has for each of its workloads, in one run of its workflow. Temporal ends a run at 51,200.
+	// eventsPerWorkload is the guaranteed maximum of history events per workload in one run of a service's workflow.
+	// Temporal ends a run at 51,200 events.
 	eventsPerWorkload = 10
-	// workloadsPatience is how long a release of all of them may take.
+	// workloadsPatience is the time limit for a release of all of them.
 	workloadsPatience = 25 * time.Minute
 )
 
 // 300 workloads of one service are restarted, one after another and all at once.
-func TestSoakServiceOfManyWorkloads(t *testing.T) {
+func TestSoakServiceOfManyWorkloads_StaysWithinEventBudget(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
 	for _, method := range []string{"SEQUENTIAL", "PARALLEL"} {
@@ -29,22 +30,27 @@ func TestSoakServiceOfManyWorkloads(t *testing.T) {
 			t.Parallel()
 			e := harness.Start(t, harness.Options{})
 			e.PutService("large", "", makeWorkloads(e, manyWorkloads)...)
-			e.PutPlan("restart", fmt.Sprintf("deployPlanItems:\n- {serviceId: large, priority: 1, deployment: RESTART, containerExecMethod: %s}\n", method))
+			e.PutPlan("restart", fmt.Sprintf("deployPlanItems:\n- {serviceId: large, priority: 1, deployment: "+
+				"RESTART, containerExecMethod: %s}\n", method))
 			began := time.Now()
 			id := e.Execute("restart")
 			var task plan.Task
-			require.Eventually(t, func() bool { task = e.Task(id); return task.FinishedAt != nil }, workloadsPatience, time.Second, "it never came to an end")
+			require.Eventually(t, func() bool {
+				task = e.Task(id)
+				return task.FinishedAt != nil
+			}, workloadsPatience, time.Second, "the task never ended")
 			require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
 			require.Len(t, task.Services[0].Workloads, manyWorkloads)
 			events := e.Events(plan.ItemWorkflowID(id, 1, "large"))
-			t.Logf("%s: %s, %d events in the last run of its workflow", method, time.Since(began).Round(time.Second), events)
+			t.Logf("%s: %s, %d events in the last run of its workflow", method, time.Since(began).Round(time.Second),
+				events)
 			require.LessOrEqual(t, events, eventsPerWorkload*manyWorkloads)
 			harness.Covered(t, manyWorkloads, "workloads of one service, "+method)
 		})
 	}
 }
 
-// makeWorkloads makes so many Deployments of one pod, and says how a service names them.
+// makeWorkloads creates n Deployments of one pod and returns their references for a service.
 func makeWorkloads(e *harness.Engine, n int) []string {
 	refs := make([]string, n)
 	for i := range refs {

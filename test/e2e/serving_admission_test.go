@@ -11,10 +11,11 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// A party that has not invited servings refuses one, in the status and in Kuscia's answer, and takes the same update once it has.
-func TestServingIsInvited(t *testing.T) {
+// A party whose namespace lacks the servings label refuses a serving, in the status and in Kuscia's answer. It takes
+// the same update after the namespace was labelled.
+func TestServing_IsRefused_WhenNamespaceIsNotLabelled(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Shared(t))
+	u := newTwoParties(t, harness.Shared(t))
 	harness.LabelNamespace(t, u.Kube, u.bob, admission.LabelServings, "")
 	u.create("guest", serving.Policy{})
 	kd := u.WaitServing("guest", "bob's refusal", func(kd *kuscia.KusciaDeployment) bool {
@@ -25,7 +26,7 @@ func TestServingIsInvited(t *testing.T) {
 	q := u.query("guest")
 	require.Equal(t, "Failed", q.Status.State)
 	require.Contains(t, q.Status.Message, "namespace "+u.bob+" does not take servings")
-	require.Zero(t, leftOf(t, u.Engine, u.bob, "guest"))
+	require.Zero(t, remainingObjects(t, u.Engine, u.bob, "guest"))
 
 	harness.LabelNamespace(t, u.Kube, u.bob, admission.LabelServings, admission.ServingsAllowed)
 	u.update("guest", u.good, u.good)
@@ -36,37 +37,44 @@ func TestServingIsInvited(t *testing.T) {
 	kd = u.WaitServing("guest", "the refused update", harness.ServingDone)
 	require.Equal(t, serving.ReasonUpdateRolledBack, kd.Status.Reason)
 	require.Contains(t, kd.Status.Message, "namespace "+u.bob+" does not take servings")
-	require.Equal(t, kuscia.PhaseAvailable, kd.Status.Phase, "what runs goes on")
-	require.Equal(t, []string{"v1", "v1"}, []string{u.tag(u.alice, "guest"), u.tag(u.bob, "guest")}, "nobody was touched")
+	require.Equal(t, kuscia.PhaseAvailable, kd.Status.Phase, "the previous version keeps running")
+	require.Equal(t, []string{"v1", "v1"}, []string{u.tag(u.alice, "guest"), u.tag(u.bob, "guest")},
+		"no party was changed")
 	u.remove("guest")
-	require.Eventually(t, func() bool { return u.Serving(u.Home, "guest") == nil }, harness.Patience, harness.Tick, "a deletion asks for no invitation")
-	require.Zero(t, leftOf(t, u.Engine, u.alice, "guest")+leftOf(t, u.Engine, u.bob, "guest"))
+	require.Eventually(t, func() bool {
+		return u.Serving(u.Home, "guest") == nil
+	}, harness.Patience, harness.Tick, "a deletion does not need the label")
+	require.Zero(t, remainingObjects(t, u.Engine, u.alice, "guest")+remainingObjects(t, u.Engine, u.bob, "guest"))
 }
 
-// What a party's namespace forbids of pods is the party's refusal, in the API server's words and within seconds; everybody goes back.
-func TestServingOfPodsThatAPartyForbids(t *testing.T) {
+// A namespace that forbids the pods (Pod Security) makes its party refuse the update within seconds, with the API
+// server's message; every party rolls back.
+func TestServingUpdate_IsRolledBack_WhenNamespaceForbidsPods(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Shared(t))
+	u := newTwoParties(t, harness.Shared(t))
 	u.create("strict", serving.Policy{})
 	u.WaitServing("strict", "Available", harness.ServingAvailable)
 	harness.LabelNamespace(t, u.Kube, u.bob, "pod-security.kubernetes.io/enforce", "restricted")
 	u.update("strict", u.better, u.better)
-	kd := u.WaitServing("strict", "the version of before", func(kd *kuscia.KusciaDeployment) bool {
+	kd := u.WaitServing("strict", "the previous version", func(kd *kuscia.KusciaDeployment) bool {
 		return harness.ServingDone(kd) && kd.Status.Phase == kuscia.PhaseAvailable
 	})
 	require.Equal(t, serving.ReasonUpdateRolledBack, kd.Status.Reason)
-	require.Contains(t, kd.Status.Message, "party "+u.bob+": namespace "+u.bob+" does not allow the pods of Deployment strict")
+	require.Contains(t, kd.Status.Message, "party "+u.bob+": namespace "+u.bob+
+		" does not allow the pods of Deployment strict")
 	require.Contains(t, kd.Status.Message, `violates PodSecurity "restricted:latest"`)
 	require.Contains(t, u.query("strict").Status.Message, "violates PodSecurity")
 	require.Equal(t, []string{"v1", "v1"}, []string{u.tag(u.alice, "strict"), u.tag(u.bob, "strict")})
 }
 
-// A party's worker with a policy of its own refuses what the policy names, whoever is at the centre; the status and Kuscia's answer name the rule. Its
-// other setting brings servings into a namespace that does not invite them.
-func TestServingAgainstAPartysPolicy(t *testing.T) {
+// A party's worker with its own policy refuses what the policy forbids, regardless of the centre; the status and
+// Kuscia's answer name the rule. The setting --servings-in-any-namespace admits servings into a namespace without the
+// label.
+func TestServingUpdate_IsRolledBack_WhenPartyPolicyForbidsIt(t *testing.T) {
 	t.Parallel()
 	policy := writeFile(t, "images:\n  allowedPrefixes: [x]\nsecrets:\n  allowed: []\n")
-	u := unite(t, harness.Start(t, harness.Options{Args: []string{"--serving-policy-file", policy, "--servings-in-any-namespace"}}))
+	u := newTwoParties(t, harness.Start(t, harness.Options{Args: []string{"--serving-policy-file", policy,
+		"--servings-in-any-namespace"}}))
 	harness.LabelNamespace(t, u.Kube, u.bob, admission.LabelServings, "")
 	const id = "ruled"
 	u.create(id, serving.Policy{})
@@ -77,13 +85,16 @@ func TestServingAgainstAPartysPolicy(t *testing.T) {
 		"secrets.allowed":        `{"image":{"name":"x","tag":"v2"},"deployTemplates":[{"name":"app","spec":{"containers":[{"name":"app","envFrom":[{"secretRef":{"name":"db"}}]}]}}]}`,
 	} {
 		image := harness.RandomName("image")
-		u.Kubectl("apply", "-f", writeFile(t, `{"apiVersion":"kuscia.secretflow/v1alpha1","kind":"AppImage","metadata":{"name":"`+image+`"},"spec":`+spec+`}`))
-		u.dropAfter(image)
+		u.Kubectl("apply", "-f",
+			writeFile(t, `{"apiVersion":"kuscia.secretflow/v1alpha1","kind":"AppImage","metadata":{"name":"`+image+
+				`"},"spec":`+spec+`}`))
+		u.deleteAfterTest(image)
 		u.update(id, u.better, image)
 		kd := u.WaitServing(id, "the refusal by "+rule, harness.ServingDone)
 		require.Equal(t, serving.ReasonUpdateRolledBack, kd.Status.Reason, "%s: %+v", rule, kd.Status)
-		require.Contains(t, kd.Status.Message, "the party's policy refuses Deployment "+u.bob+"/"+id+": container app: ")
+		require.Contains(t, kd.Status.Message, "the party's policy refuses Deployment "+u.bob+"/"+id+
+			": container app: ")
 		require.Contains(t, u.query(id).Status.Message, "(rule "+rule+")")
-		require.Equal(t, []string{"v1", "v1"}, []string{u.tag(u.alice, id), u.tag(u.bob, id)}, "nobody was touched")
+		require.Equal(t, []string{"v1", "v1"}, []string{u.tag(u.alice, id), u.tag(u.bob, id)}, "no party was changed")
 	}
 }

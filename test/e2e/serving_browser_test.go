@@ -11,25 +11,26 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// A person sees in the Temporal UI, in a real browser, which party an operation waits for, since when, and what to do.
-func TestLongServingWaitsInTemporalUI(t *testing.T) {
+// The Temporal UI, in a real browser, shows which party an operation waits for, since when, and what to do.
+func TestLongServing_ShowsMissingPartyInTemporalUI(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	a := ally(t)
-	a.work(a.alice)
+	a := newPartiesWithWorkers(t)
+	a.startWorkers(a.alice)
 	a.create("seen", serving.Policy{})
-	a.waitAway("seen", a.bob)
+	a.waitUnreachable("seen", a.bob)
 	b := openBrowser(t)
 	b.visit(a.operationURL("seen"))
-	b.until("read whom it waits for", `[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return ["waited for", "as long as it takes", "slipway worker --party ", "goes on by itself"].every(part => s.includes(part)); })`)
-	b.shoot("serving-details.png")
+	b.waitUntil("read which party it waits for",
+		`[...document.querySelectorAll("iframe")].some(f => { const s = f.contentDocument?.body?.innerText ?? f.srcdoc; return ["waited for", "as long as it takes", "slipway worker --party ", "continues by itself"].every(part => s.includes(part)); })`)
+	b.screenshot("serving-details.png")
 	b.visit(a.operationURL("seen"))
-	b.until("see a running workflow", `document.body.innerText.includes("Request Cancellation")`)
-	b.shoot("serving-history.png")
+	b.waitUntil("see a running workflow", `document.body.innerText.includes("Request Cancellation")`)
+	b.screenshot("serving-history.png")
 }
 
-// operationURL is the page of a serving's operation in the Temporal UI.
-func (u *union) operationURL(id string) string {
+// operationURL returns the URL of a serving's operation in the Temporal UI.
+func (u *twoParties) operationURL(id string) string {
 	u.t.Helper()
 	a := u.Call(http.MethodGet, "/api/v1/servings/"+id, "")
 	require.Equal(u.t, http.StatusOK, a.Status, "%s", a.Body)

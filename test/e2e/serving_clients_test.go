@@ -16,16 +16,21 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// servingClient is one of the ways in which a client of Kuscia's messages calls.
+// servingClient makes Kuscia's five serving calls over one of the two transports.
 type servingClient interface {
-	CreateServing(context.Context, *kusciapb.CreateServingRequest, ...grpc.CallOption) (*kusciapb.CreateServingResponse, error)
-	QueryServing(context.Context, *kusciapb.QueryServingRequest, ...grpc.CallOption) (*kusciapb.QueryServingResponse, error)
-	UpdateServing(context.Context, *kusciapb.UpdateServingRequest, ...grpc.CallOption) (*kusciapb.UpdateServingResponse, error)
-	DeleteServing(context.Context, *kusciapb.DeleteServingRequest, ...grpc.CallOption) (*kusciapb.DeleteServingResponse, error)
-	BatchQueryServingStatus(context.Context, *kusciapb.BatchQueryServingStatusRequest, ...grpc.CallOption) (*kusciapb.BatchQueryServingStatusResponse, error)
+	CreateServing(context.Context, *kusciapb.CreateServingRequest, ...grpc.CallOption) (*kusciapb.CreateServingResponse,
+		error)
+	QueryServing(context.Context, *kusciapb.QueryServingRequest, ...grpc.CallOption) (*kusciapb.QueryServingResponse,
+		error)
+	UpdateServing(context.Context, *kusciapb.UpdateServingRequest, ...grpc.CallOption) (*kusciapb.UpdateServingResponse,
+		error)
+	DeleteServing(context.Context, *kusciapb.DeleteServingRequest, ...grpc.CallOption) (*kusciapb.DeleteServingResponse,
+		error)
+	BatchQueryServingStatus(context.Context, *kusciapb.BatchQueryServingStatusRequest,
+		...grpc.CallOption) (*kusciapb.BatchQueryServingStatusResponse, error)
 }
 
-// protobufOverHTTP is the way that Kuscia's own clients take besides gRPC.
+// protobufOverHTTP is the transport that Kuscia's own clients use in addition to gRPC.
 type protobufOverHTTP struct{ url string }
 
 func post[A proto.Message](ctx context.Context, url string, request proto.Message, answer A) (A, error) {
@@ -50,60 +55,71 @@ func post[A proto.Message](ctx context.Context, url string, request proto.Messag
 	return answer, proto.Unmarshal(text, answer)
 }
 
-func (c protobufOverHTTP) CreateServing(ctx context.Context, r *kusciapb.CreateServingRequest, _ ...grpc.CallOption) (*kusciapb.CreateServingResponse, error) {
+func (c protobufOverHTTP) CreateServing(ctx context.Context, r *kusciapb.CreateServingRequest,
+	_ ...grpc.CallOption) (*kusciapb.CreateServingResponse, error) {
 	return post(ctx, c.url+"/api/v1/serving/create", r, &kusciapb.CreateServingResponse{})
 }
 
-func (c protobufOverHTTP) QueryServing(ctx context.Context, r *kusciapb.QueryServingRequest, _ ...grpc.CallOption) (*kusciapb.QueryServingResponse, error) {
+func (c protobufOverHTTP) QueryServing(ctx context.Context, r *kusciapb.QueryServingRequest,
+	_ ...grpc.CallOption) (*kusciapb.QueryServingResponse, error) {
 	return post(ctx, c.url+"/api/v1/serving/query", r, &kusciapb.QueryServingResponse{})
 }
 
-func (c protobufOverHTTP) UpdateServing(ctx context.Context, r *kusciapb.UpdateServingRequest, _ ...grpc.CallOption) (*kusciapb.UpdateServingResponse, error) {
+func (c protobufOverHTTP) UpdateServing(ctx context.Context, r *kusciapb.UpdateServingRequest,
+	_ ...grpc.CallOption) (*kusciapb.UpdateServingResponse, error) {
 	return post(ctx, c.url+"/api/v1/serving/update", r, &kusciapb.UpdateServingResponse{})
 }
 
-func (c protobufOverHTTP) DeleteServing(ctx context.Context, r *kusciapb.DeleteServingRequest, _ ...grpc.CallOption) (*kusciapb.DeleteServingResponse, error) {
+func (c protobufOverHTTP) DeleteServing(ctx context.Context, r *kusciapb.DeleteServingRequest,
+	_ ...grpc.CallOption) (*kusciapb.DeleteServingResponse, error) {
 	return post(ctx, c.url+"/api/v1/serving/delete", r, &kusciapb.DeleteServingResponse{})
 }
 
-func (c protobufOverHTTP) BatchQueryServingStatus(ctx context.Context, r *kusciapb.BatchQueryServingStatusRequest, _ ...grpc.CallOption) (*kusciapb.BatchQueryServingStatusResponse, error) {
+func (c protobufOverHTTP) BatchQueryServingStatus(ctx context.Context, r *kusciapb.BatchQueryServingStatusRequest,
+	_ ...grpc.CallOption) (*kusciapb.BatchQueryServingStatusResponse, error) {
 	return post(ctx, c.url+"/api/v1/serving/status/batchQuery", r, &kusciapb.BatchQueryServingStatusResponse{})
 }
 
-// The five calls do the same as protobuf over HTTP and over gRPC.
-func TestServingsByGeneratedClients(t *testing.T) {
+// The five calls work the same as protobuf over HTTP and over gRPC.
+func TestServingCalls_WorkOverHTTPAndGRPC(t *testing.T) {
 	t.Parallel()
-	u := unite(t, harness.Shared(t))
+	u := newTwoParties(t, harness.Shared(t))
 	connection, err := grpc.NewClient(u.KusciaGRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = connection.Close() })
-	for id, client := range map[string]servingClient{"by-http": protobufOverHTTP{u.KusciaURL}, "by-grpc": kusciapb.NewServingServiceClient(connection)} {
+	for id, client := range map[string]servingClient{"by-http": protobufOverHTTP{u.KusciaURL},
+		"by-grpc": kusciapb.NewServingServiceClient(connection)} {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
-			callsAll(t, u, id, client)
+			testAllCalls(t, u, id, client)
 		})
 	}
 }
 
-func callsAll(t *testing.T, u *union, id string, client servingClient) {
+func testAllCalls(t *testing.T, u *twoParties, id string, client servingClient) {
 	t.Helper()
 	ctx, one := t.Context(), int32(1)
-	created, err := client.CreateServing(ctx, &kusciapb.CreateServingRequest{ServingId: id, Initiator: u.alice, Parties: []*kusciapb.ServingParty{
-		{DomainId: u.alice, AppImage: u.good, Replicas: &one}, {DomainId: u.bob, AppImage: u.good, Replicas: &one}}})
+	created, err := client.CreateServing(ctx, &kusciapb.CreateServingRequest{ServingId: id, Initiator: u.alice,
+		Parties: []*kusciapb.ServingParty{
+			{DomainId: u.alice, AppImage: u.good, Replicas: &one},
+			{DomainId: u.bob, AppImage: u.good, Replicas: &one}}})
 	require.NoError(t, err)
 	require.Zero(t, created.GetStatus().GetCode(), created.GetStatus().GetMessage())
 	require.Eventually(t, func() bool {
 		q, err := client.QueryServing(ctx, &kusciapb.QueryServingRequest{ServingId: id})
 		return err == nil && q.GetData().GetStatus().GetState() == "Available"
 	}, harness.Patience, harness.Tick)
-	updated, err := client.UpdateServing(ctx, &kusciapb.UpdateServingRequest{ServingId: id, Parties: []*kusciapb.ServingParty{{DomainId: u.bob, AppImage: u.better}}})
+	updated, err := client.UpdateServing(ctx, &kusciapb.UpdateServingRequest{ServingId: id,
+		Parties: []*kusciapb.ServingParty{{DomainId: u.bob, AppImage: u.better}}})
 	require.NoError(t, err)
 	require.Zero(t, updated.GetStatus().GetCode(), updated.GetStatus().GetMessage())
 	require.Eventually(t, func() bool {
-		b, err := client.BatchQueryServingStatus(ctx, &kusciapb.BatchQueryServingStatusRequest{ServingIds: []string{id}})
-		return err == nil && len(b.GetData().GetServings()) == 1 && b.GetData().GetServings()[0].GetStatus().GetState() == "Available" && u.tag(u.bob, id) == "v2"
+		b, err := client.BatchQueryServingStatus(ctx,
+			&kusciapb.BatchQueryServingStatusRequest{ServingIds: []string{id}})
+		return err == nil && len(b.GetData().GetServings()) == 1 &&
+			b.GetData().GetServings()[0].GetStatus().GetState() == "Available" && u.tag(u.bob, id) == "v2"
 	}, harness.Patience, harness.Tick)
-	require.Equal(t, "v1", u.tag(u.alice, id), "alice was not asked to change")
+	require.Equal(t, "v1", u.tag(u.alice, id), "the update does not name alice")
 	deleted, err := client.DeleteServing(ctx, &kusciapb.DeleteServingRequest{ServingId: id})
 	require.NoError(t, err)
 	require.Zero(t, deleted.GetStatus().GetCode(), deleted.GetStatus().GetMessage())

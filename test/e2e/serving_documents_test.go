@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// document is an example of Kuscia's documents, unchanged (kuscia-serving-api, kuscia-deployment).
+// document returns an unchanged example of Kuscia's documents (kuscia-serving-api, kuscia-deployment).
 func document(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "kuscia", name))
@@ -22,7 +22,7 @@ func document(t *testing.T, name string) string {
 	return string(text)
 }
 
-// writeFile is a file of the test's own with that text.
+// writeFile writes the text into a temporary file and returns its path.
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "document")
@@ -32,8 +32,8 @@ func writeFile(t *testing.T, text string) string {
 
 const success = `{"status":{"code":0,"message":"success","details":[]}}`
 
-// queried is what a query answers.
-type queried struct {
+// queryAnswer is the answer to a query.
+type queryAnswer struct {
 	Initiator string `json:"initiator"`
 	Parties   []struct {
 		DomainID       string            `json:"domain_id"`
@@ -66,10 +66,10 @@ type servingStatus struct {
 	} `json:"party_statuses"`
 }
 
-// The documents' own examples work as they stand: over HTTP and by kubectl, with parties alice and bob.
-func TestServingsOfTheDocuments(t *testing.T) {
+// The examples of Kuscia's documents work unchanged: over HTTP and by kubectl, with parties alice and bob.
+func TestServingExamplesOfKusciaDocuments_Work(t *testing.T) {
 	t.Parallel()
-	own := harness.NewPrivateStack(t).Stack // the documents' names are everybody's
+	own := harness.NewPrivateStack(t).Stack // the names in the documents are not unique to this test
 	e := harness.Start(t, harness.Options{Stack: &own, Args: []string{"--serving-namespace", kuscia.Namespace}})
 	e.NamedNamespace(t, "alice")
 	e.NamedNamespace(t, "bob")
@@ -87,9 +87,10 @@ func TestServingsOfTheDocuments(t *testing.T) {
 
 func overHTTP(t *testing.T, e *harness.Engine) {
 	t.Helper()
-	require.Equal(t, success, e.Kuscia("/api/v1/serving/create", document(t, "create.json")).Text) //nolint:testifylint // clients look for its very bytes
-	query := func() queried {
-		var q queried
+	//nolint:testifylint // clients compare these exact bytes
+	require.Equal(t, success, e.Kuscia("/api/v1/serving/create", document(t, "create.json")).Text)
+	query := func() queryAnswer {
+		var q queryAnswer
 		a := e.MustKuscia("/api/v1/serving/query", document(t, "query.json"))
 		require.NoError(t, json.Unmarshal(a.Data, &q), "%s", a.Text)
 		return q
@@ -100,8 +101,10 @@ func overHTTP(t *testing.T, e *harness.Engine) {
 	q := query()
 	require.Equal(t, "alice", q.Initiator)
 	require.Equal(t, []string{"alice", "bob"}, []string{q.Parties[0].DomainID, q.Parties[1].DomainID})
-	require.Equal(t, map[string]string{"type": "RollingUpdate", "max_surge": "25%", "max_unavailable": "25%"}, q.Parties[0].UpdateStrategy)
-	require.Equal(t, []map[string]string{{"container_name": "secretflow", "min_cpu": "100m", "max_cpu": "100m", "min_memory": "100Mi", "max_memory": "100Mi"}}, q.Parties[0].Resources)
+	require.Equal(t, map[string]string{"type": "RollingUpdate", "max_surge": "25%", "max_unavailable": "25%"},
+		q.Parties[0].UpdateStrategy)
+	require.Equal(t, []map[string]string{{"container_name": "secretflow", "min_cpu": "100m", "max_cpu": "100m",
+		"min_memory": "100Mi", "max_memory": "100Mi"}}, q.Parties[0].Resources)
 	require.Equal(t, 2, q.Status.Total)
 	require.Equal(t, 2, q.Status.Available)
 	for i, domain := range []string{"alice", "bob"} {
@@ -112,7 +115,8 @@ func overHTTP(t *testing.T, e *harness.Engine) {
 		for _, endpoint := range p.Endpoints {
 			endpoints = append(endpoints, endpoint.PortName+" "+endpoint.Scope+" "+endpoint.Endpoint)
 		}
-		require.ElementsMatch(t, []string{"service Cluster serving-01-service." + domain + ".svc", "internal Domain serving-01-internal." + domain + ".svc:53510",
+		require.ElementsMatch(t, []string{"service Cluster serving-01-service." + domain + ".svc",
+			"internal Domain serving-01-internal." + domain + ".svc:53510",
 			"brpc-builtin Domain serving-01-brpc-builtin." + domain + ".svc:53511"}, endpoints)
 	}
 	var batch struct {
@@ -121,11 +125,13 @@ func overHTTP(t *testing.T, e *harness.Engine) {
 			Status servingStatus `json:"status"`
 		} `json:"servings"`
 	}
-	require.NoError(t, json.Unmarshal(e.MustKuscia("/api/v1/serving/status/batchQuery", document(t, "batchQuery.json")).Data, &batch))
+	require.NoError(t, json.Unmarshal(e.MustKuscia("/api/v1/serving/status/batchQuery",
+		document(t, "batchQuery.json")).Data, &batch))
 	require.Equal(t, "serving-01", batch.Servings[0].ID)
 	require.Equal(t, q.Status, batch.Servings[0].Status)
 
-	require.Equal(t, success, e.Kuscia("/api/v1/serving/update", document(t, "update.json")).Text) //nolint:testifylint // clients look for its very bytes
+	//nolint:testifylint // clients compare these exact bytes
+	require.Equal(t, success, e.Kuscia("/api/v1/serving/update", document(t, "update.json")).Text)
 	require.Eventually(t, func() bool {
 		q := query()
 		d, err := e.Kube.AppsV1().Deployments("bob").Get(t.Context(), "serving-01", metav1.GetOptions{})
@@ -133,17 +139,19 @@ func overHTTP(t *testing.T, e *harness.Engine) {
 			d.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().String() == "200Mi"
 	}, harness.Patience, harness.Tick)
 
-	require.Equal(t, success, e.Kuscia("/api/v1/serving/delete", document(t, "delete.json")).Text) //nolint:testifylint // clients look for its very bytes
+	//nolint:testifylint // clients compare these exact bytes
+	require.Equal(t, success, e.Kuscia("/api/v1/serving/delete", document(t, "delete.json")).Text)
 	a := e.Kuscia("/api/v1/serving/query", document(t, "query.json"))
-	require.Equal(t, 11601, a.Status.Code, "it is not found at once: %s", a.Text)
+	require.Equal(t, 11601, a.Status.Code, "the serving is not found immediately after the deletion: %s", a.Text)
 	require.Equal(t, `kusciadeployments.kuscia.secretflow "serving-01" not found`, a.Status.Message)
 	require.Eventually(t, func() bool {
-		return e.Serving(kuscia.Namespace, "serving-01") == nil && leftOf(t, e, "alice", "serving-01") == 0 && leftOf(t, e, "bob", "serving-01") == 0
-	}, harness.Patience, harness.Tick, "nothing is left of it in either party")
+		return e.Serving(kuscia.Namespace, "serving-01") == nil && remainingObjects(t, e, "alice", "serving-01") == 0 &&
+			remainingObjects(t, e, "bob", "serving-01") == 0
+	}, harness.Patience, harness.Tick, "no object of it is left in either party")
 }
 
-// leftOf counts what is left of a serving in a namespace.
-func leftOf(t *testing.T, e *harness.Engine, namespace, id string) int {
+// remainingObjects counts the objects of a serving in a namespace.
+func remainingObjects(t *testing.T, e *harness.Engine, namespace, id string) int {
 	t.Helper()
 	options := metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=" + id}
 	services, err := e.Kube.CoreV1().Services(namespace).List(t.Context(), options)
@@ -165,10 +173,12 @@ func byKubectl(t *testing.T, e *harness.Engine) {
 	require.Equal(t, []string{id, "2", "2", "Available"}, strings.Fields(lines[1])[:4])
 	require.Eventually(t, func() bool {
 		var status kuscia.KusciaDeploymentStatus
-		require.NoError(t, json.Unmarshal([]byte(e.Kubectl("get", "kd", id, "-n", kuscia.Namespace, "-o", "jsonpath={.status}")), &status))
+		require.NoError(t, json.Unmarshal([]byte(e.Kubectl("get", "kd", id, "-n", kuscia.Namespace, "-o",
+			"jsonpath={.status}")), &status))
 		for _, domain := range []string{"alice", "bob"} {
 			s := status.PartyDeploymentStatuses[domain][id]
-			if s.Replicas != 1 || s.AvailableReplicas != 1 || s.UpdatedReplicas != 1 || s.UnavailableReplicas != 0 || s.Phase != kuscia.PhaseAvailable || len(s.Conditions) != 2 {
+			if s.Replicas != 1 || s.AvailableReplicas != 1 || s.UpdatedReplicas != 1 || s.UnavailableReplicas != 0 ||
+				s.Phase != kuscia.PhaseAvailable || len(s.Conditions) != 2 {
 				return false
 			}
 		}
@@ -176,18 +186,23 @@ func byKubectl(t *testing.T, e *harness.Engine) {
 	}, harness.Patience, harness.Tick)
 	selector := "kuscia.secretflow/kd-name=" + id
 	names := func(kind string) []string {
-		return strings.Fields(e.Kubectl("get", kind, "-l", selector, "-n", "alice", "-o", "jsonpath={.items[*].metadata.name}"))
+		return strings.Fields(e.Kubectl("get", kind, "-l", selector, "-n", "alice", "-o",
+			"jsonpath={.items[*].metadata.name}"))
 	}
 	require.Equal(t, []string{id + "-brpc-builtin", id + "-internal", id + "-service"}, names("service"))
 	require.Equal(t, []string{id + "-configtemplate"}, names("cm"))
 	require.Equal(t, []string{id}, names("deployment"))
 	require.Len(t, names("pod"), 1)
-	require.Equal(t, "None 53510", e.Kubectl("get", "service", id+"-internal", "-n", "alice", "-o", "jsonpath={.spec.clusterIP} {.spec.ports[0].port}"))
-	var q queried
+	require.Equal(t, "None 53510", e.Kubectl("get", "service", id+"-internal", "-n", "alice", "-o",
+		"jsonpath={.spec.clusterIP} {.spec.ports[0].port}"))
+	var q queryAnswer
 	require.NoError(t, json.Unmarshal(e.MustKuscia("/api/v1/serving/query", `{"serving_id":"`+id+`"}`).Data, &q))
 	require.Equal(t, "Available", q.Status.State, "HTTP shows the same serving")
-	require.Equal(t, int64(1), e.Serving(kuscia.Namespace, id).Generation, "what was applied is left as it was applied")
+	require.Equal(t, int64(1), e.Serving(kuscia.Namespace, id).Generation,
+		"the engine does not change the applied spec")
 	e.Kubectl("delete", "kd", id, "-n", kuscia.Namespace)
-	require.Zero(t, leftOf(t, e, "alice", id)+leftOf(t, e, "bob", id), "kubectl returns when everything is gone")
-	require.Contains(t, e.TryKubectl("get", "kd", id, "-n", kuscia.Namespace), `Error from server (NotFound): kusciadeployments.kuscia.secretflow "`+id+`" not found`)
+	require.Zero(t, remainingObjects(t, e, "alice", id)+remainingObjects(t, e, "bob", id),
+		"kubectl delete returns after all objects are deleted")
+	require.Contains(t, e.TryKubectl("get", "kd", id, "-n", kuscia.Namespace),
+		`Error from server (NotFound): kusciadeployments.kuscia.secretflow "`+id+`" not found`)
 }

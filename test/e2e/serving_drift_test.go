@@ -13,34 +13,40 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// What somebody edits of a party is put back, and the record says who it was; a size that somebody has set stays; who does not give up is not fought for ever.
-func TestLongServingPutsBackWhatOthersEdit(t *testing.T) {
+// Edits of a party's objects by another client are reverted, and the record names the client. A size set by another
+// client stays. After 3 reverts the engine stops.
+func TestLongServing_RevertsEditsByOtherClients_UpToALimit(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	u := unite(t, harness.Start(t, harness.Options{}))
+	u := newTwoParties(t, harness.Start(t, harness.Options{}))
 	u.create("edited", serving.Policy{})
 	u.WaitServing("edited", "Available", harness.ServingAvailable)
 
 	u.Kubectl("scale", "deployment", "edited", "-n", u.bob, "--replicas=3")
 	u.Kubectl("set", "image", "deployment/edited", "-n", u.bob, "app=x:hacked")
-	require.Eventually(t, func() bool { return u.tag(u.bob, "edited") == "v1" }, harness.Patience, harness.Tick, "the image is put back")
+	require.Eventually(t, func() bool {
+		return u.tag(u.bob, "edited") == "v1"
+	}, harness.Patience, harness.Tick, "the image is reverted")
 	kd := u.WaitServing("edited", "Available again", func(kd *kuscia.KusciaDeployment) bool {
 		return harness.ServingAvailable(kd) && kd.Status.Operation.Kind == serving.KindRecreate
 	})
-	require.Equal(t, int32(3), *u.deployment(u.bob, "edited").Spec.Replicas, "the size is whoever has set it last")
+	require.Equal(t, int32(3), *u.deployment(u.bob, "edited").Spec.Replicas,
+		"the size stays as kubectl scale has set it")
 	require.Equal(t, []string{"kubectl-set"}, managers(kd, u.bob, "edited"))
 	u.waitHistory("edited", 2, serving.StateSucceeded)
-	require.Contains(t, u.history("edited")[0].Message, "kubectl-set has changed Deployment/edited", "the record says who it was")
+	require.Contains(t, u.history("edited")[0].Message, "kubectl-set has changed Deployment/edited",
+		"the record names the client")
 
 	core := u.Kube.CoreV1()
 	for _, value := range []string{"hacked once", "hacked twice"} {
-		_, err := core.ConfigMaps(u.alice).Patch(t.Context(), "edited-configtemplate", types.MergePatchType, []byte(`{"data":{"app.conf":"`+value+`"}}`),
+		_, err := core.ConfigMaps(u.alice).Patch(t.Context(), "edited-configtemplate", types.MergePatchType,
+			[]byte(`{"data":{"app.conf":"`+value+`"}}`),
 			metav1.PatchOptions{FieldManager: "somebody"})
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			files, err := core.ConfigMaps(u.alice).Get(t.Context(), "edited-configtemplate", metav1.GetOptions{})
 			return err == nil && !strings.Contains(files.Data["app.conf"], "hacked")
-		}, harness.Patience, harness.Tick, "files are put back")
+		}, harness.Patience, harness.Tick, "the files are reverted")
 		u.WaitServing("edited", "Available again", harness.ServingAvailable)
 	}
 
@@ -50,18 +56,20 @@ func TestLongServingPutsBackWhatOthersEdit(t *testing.T) {
 		u.WaitServing("edited", "Available again", harness.ServingAvailable)
 	}
 	u.Kubectl("set", "image", "deployment/edited", "-n", u.bob, "app=x:hacked")
-	kd = u.WaitServing("edited", "the end of the fight", func(kd *kuscia.KusciaDeployment) bool { return strings.Contains(kd.Status.Message, "stop kubectl-set") })
+	kd = u.WaitServing("edited", "the end of the reverts", func(kd *kuscia.KusciaDeployment) bool {
+		return strings.Contains(kd.Status.Message, "stop kubectl-set")
+	})
 	require.Equal(t, serving.ReasonObjectsDrifted, kd.Status.Reason)
 	require.Contains(t, kd.Status.Message, "put back 3 times already")
-	require.Equal(t, "hacked", u.tag(u.bob, "edited"), "it waits")
-	u.noneOpen("edited")
+	require.Equal(t, "hacked", u.tag(u.bob, "edited"), "the engine does not revert the edit any more")
+	u.waitNoOpenOperation("edited")
 	u.update("edited", u.better, u.better)
 	u.WaitServing("edited", "the new version", harness.ServingAvailable)
-	require.Equal(t, "v2", u.tag(u.bob, "edited"), "an update waits for nobody")
-	require.Equal(t, int32(3), *u.deployment(u.bob, "edited").Spec.Replicas, "it asks for the same size as before")
+	require.Equal(t, "v2", u.tag(u.bob, "edited"), "an update writes the new version nevertheless")
+	require.Equal(t, int32(3), *u.deployment(u.bob, "edited").Spec.Replicas, "the update keeps the size")
 }
 
-// managers are those against whom something of a party was put back.
+// managers returns the field managers whose edits of a party were reverted.
 func managers(kd *kuscia.KusciaDeployment, domain, deployment string) (names []string) {
 	for _, r := range kd.Status.PartyDeploymentStatuses[domain][deployment].Restorations {
 		names = append(names, r.Manager)
@@ -69,12 +77,12 @@ func managers(kd *kuscia.KusciaDeployment, domain, deployment string) (names []s
 	return names
 }
 
-// What was deleted and edited while a party's worker was away is put right when it starts.
-func TestLongServingIsComparedWhenAWorkerStarts(t *testing.T) {
+// Deletions and edits that happen while a party's worker is down are reverted when it starts.
+func TestLongServing_RevertsDrift_WhenPartyWorkerStarts(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	a := ally(t)
-	a.work(a.alice, a.bob)
+	a := newPartiesWithWorkers(t)
+	a.startWorkers(a.alice, a.bob)
 	a.create("left", serving.Policy{})
 	a.create("kept", serving.Policy{})
 	for _, id := range []string{"left", "kept"} {
@@ -90,12 +98,14 @@ func TestLongServingIsComparedWhenAWorkerStarts(t *testing.T) {
 		require.NoError(t, a.Kube.CoreV1().Services(a.bob).Delete(t.Context(), s.Name, metav1.DeleteOptions{}))
 	}
 	a.Kubectl("set", "image", "deployment/kept", "-n", a.bob, "app=x:hacked")
-	a.work(a.bob)
-	require.Eventually(t, func() bool { return a.tag(a.bob, "left") == "v1" && a.tag(a.bob, "kept") == "v1" }, harness.Patience, harness.Tick)
+	a.startWorkers(a.bob)
+	require.Eventually(t, func() bool {
+		return a.tag(a.bob, "left") == "v1" && a.tag(a.bob, "kept") == "v1"
+	}, harness.Patience, harness.Tick)
 	for _, id := range []string{"left", "kept"} {
 		a.WaitServing(id, "Available again", func(kd *kuscia.KusciaDeployment) bool {
 			return harness.ServingAvailable(kd) && kd.Status.Operation.Kind == serving.KindRecreate
 		})
-		a.noneOpen(id)
+		a.waitNoOpenOperation(id)
 	}
 }

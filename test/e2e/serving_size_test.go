@@ -16,20 +16,23 @@ import (
 )
 
 const (
-	// manyParties is the size that a serving is tried at.
+	// manyParties is the number of parties of the tested serving.
 	manyParties = 200
-	// manyPatience is how long that may take.
+	// manyPatience is the time limit for its creation, and for its deletion.
 	manyPatience = 10 * time.Minute
-	// maxManyEvents is a promise: what the history of its creation has for each party, besides a few; Temporal ends a workflow at 51,200.
+	// maxManyEvents is the guaranteed maximum of history events per party and operation. Temporal ends a workflow at
+	// 51,200 events.
 	maxManyEvents = 20
 )
 
-// A serving of 200 parties comes to be Available, and goes, as one workflow each.
-// It runs before the tests that run side by side: two cores that make hundreds of workloads at once have everything else wait for minutes.
-func TestSoakServingOfManyParties(t *testing.T) { //nolint:paralleltest // it would starve the others
+// A serving of 200 parties becomes Available and is deleted, with one workflow for each. It runs before the parallel
+// tests: on two cores, creating hundreds of workloads at once would delay every other test by minutes.
+//
+//nolint:paralleltest // it would starve the others
+func TestSoakServingOfManyParties_StaysWithinEventBudget(t *testing.T) {
 	harness.Soak(t)
 	e := harness.Start(t, harness.Options{})
-	u := &union{Engine: e, t: t}
+	u := &twoParties{Engine: e, t: t}
 	image := u.image("v1")
 	parties, domains := make([]string, manyParties), make([]string, manyParties)
 	for i := range parties {
@@ -37,15 +40,16 @@ func TestSoakServingOfManyParties(t *testing.T) { //nolint:paralleltest // it wo
 		parties[i] = fmt.Sprintf(`{"domain_id":%q,"app_image":%q,"replicas":1}`, domains[i], image)
 	}
 	began := time.Now()
-	u.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":"many","initiator":%q,"parties":[%s]}`, domains[0], strings.Join(parties, ",")))
+	u.MustKuscia("/api/v1/serving/create", fmt.Sprintf(`{"serving_id":"many","initiator":%q,"parties":[%s]}`,
+		domains[0], strings.Join(parties, ",")))
 	var kd *kuscia.KusciaDeployment
 	require.Eventually(t, func() bool {
 		kd = e.Serving(e.Home, "many")
 		return kd != nil && harness.ServingAvailable(kd)
-	}, manyPatience, time.Second, "it never came to be Available: %+v", kd)
+	}, manyPatience, time.Second, "the serving never became Available: %+v", kd)
 	created := time.Since(began)
 	require.Equal(t, manyParties, kd.Status.AvailableParties)
-	u.requireSmall("creation", kd.Status.Operation.WorkflowID, created)
+	u.requireSmallHistory("creation", kd.Status.Operation.WorkflowID, created)
 
 	began = time.Now()
 	u.remove("many")
@@ -58,11 +62,11 @@ func TestSoakServingOfManyParties(t *testing.T) { //nolint:paralleltest // it wo
 	services, err := e.Kube.CoreV1().Services("").List(t.Context(), selector)
 	require.NoError(t, err)
 	require.Empty(t, services.Items)
-	u.requireSmall("deletion", fmt.Sprintf("%s%d", serving.WorkflowPrefix("many"), kd.Generation+1), gone)
+	u.requireSmallHistory("deletion", fmt.Sprintf("%s%d", serving.WorkflowPrefix("many"), kd.Generation+1), gone)
 }
 
-// requireSmall prints how large an operation was, and wants its history to stay within bounds.
-func (u *union) requireSmall(what, workflow string, took time.Duration) {
+// requireSmallHistory logs the size of an operation and requires its history to stay within maxManyEvents per party.
+func (u *twoParties) requireSmallHistory(what, workflow string, took time.Duration) {
 	u.t.Helper()
 	described, err := u.Workflows.DescribeWorkflowExecution(context.Background(), workflow, "")
 	require.NoError(u.t, err)
@@ -70,7 +74,8 @@ func (u *union) requireSmall(what, workflow string, took time.Duration) {
 	first, err := u.Workflows.GetWorkflowHistory(context.Background(), workflow, "", false, 0).Next()
 	require.NoError(u.t, err)
 	input := first.GetWorkflowExecutionStartedEventAttributes().GetInput().Size()
-	u.t.Logf("%s of %d parties: %s, input %d bytes, history %d events and %d bytes", what, manyParties, took.Round(100*time.Millisecond), input,
+	u.t.Logf("%s of %d parties: %s, input %d bytes, history %d events and %d bytes", what, manyParties,
+		took.Round(100*time.Millisecond), input,
 		info.GetHistoryLength(), info.GetHistorySizeBytes())
 	require.LessOrEqual(u.t, info.GetHistoryLength(), int64(maxManyEvents*manyParties))
 }

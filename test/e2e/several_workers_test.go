@@ -20,28 +20,29 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// Three servers and four workers over one Temporal on PostgreSQL, killed at any time: nothing is lost and nothing happens twice.
-func TestLongSeveralServersAndWorkers(t *testing.T) {
+// Three servers and four workers share one Temporal on PostgreSQL and are killed at random times. Every release
+// completes, and none runs twice.
+func TestLongSeveralServersAndWorkers_RunEveryReleaseOnce_WhenKilled(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	severalUnderKills(t, 8)
+	testSeveralUnderKills(t, 8)
 }
 
-func TestSoakSeveralServersAndWorkers(t *testing.T) {
+func TestSoakSeveralServersAndWorkers_RunEveryReleaseOnce_WhenKilled(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	severalUnderKills(t, 200)
+	testSeveralUnderKills(t, 200)
 }
 
-// several is an engine of three servers and four workers, of which each is killed and started again.
-type several struct {
+// severalProcesses is an engine of three servers and four workers, each of which is killed and restarted.
+type severalProcesses struct {
 	*harness.Engine
-	t    *testing.T
-	pets []*pet
-	// writes are how often what a round makes is written when nothing is killed.
+	t         *testing.T
+	processes []*restartable
+	// writes is the number of writes per kind of object in a round without kills.
 	writes map[string]int64
-	// union is two parties, with images from before anything is killed.
-	union *union
+	// parties are two parties with AppImages that are registered before the first kill.
+	parties *twoParties
 }
 
 const (
@@ -49,29 +50,36 @@ const (
 	severalWorkers = 4
 )
 
-func startSeveral(t *testing.T, stack *harness.Stack) *several {
+func startSeveral(t *testing.T, stack *harness.Stack) *severalProcesses {
 	t.Helper()
-	o := harness.Options{Apart: true, Stack: stack}
+	o := harness.Options{SeparateWorker: true, Stack: stack}
 	first := harness.Start(t, o)
 	servers := []*harness.Engine{first}
-	s := &several{t: t, writes: map[string]int64{}, pets: []*pet{newPet(first.Processes[0], func() *harness.Process { return first.Server(o) })}}
+	s := &severalProcesses{t: t, writes: map[string]int64{},
+		processes: []*restartable{newRestartable(first.Processes[0], func() *harness.Process {
+			return first.Server(o)
+		})}}
 	for len(servers) < severalServers {
-		other, process := first.Beside(o)
+		other, process := first.SecondServer(o)
 		servers = append(servers, other)
-		s.pets = append(s.pets, newPet(process, func() *harness.Process { return other.Server(o) }))
+		s.processes = append(s.processes, newRestartable(process, func() *harness.Process { return other.Server(o) }))
 	}
 	for range severalWorkers - 1 {
-		s.pets = append(s.pets, newPet(first.Worker(o), func() *harness.Process { return first.Worker(o) }))
+		s.processes = append(s.processes, newRestartable(first.Worker(o), func() *harness.Process {
+			return first.Worker(o)
+		}))
 	}
-	s.pets = append(s.pets, newPet(first.Processes[1], func() *harness.Process { return first.Worker(o) }))
+	s.processes = append(s.processes, newRestartable(first.Processes[1], func() *harness.Process {
+		return first.Worker(o)
+	}))
 	for _, server := range servers {
 		server.WaitReady()
 	}
-	s.union, s.Engine = unite(t, first), first.Balanced(servers...)
+	s.parties, s.Engine = newTwoParties(t, first), first.Balanced(servers...)
 	return s
 }
 
-func severalUnderKills(t *testing.T, kills int) {
+func testSeveralUnderKills(t *testing.T, kills int) {
 	t.Helper()
 	temporal := compose.StartTemporal(t)
 	s := startSeveral(t, &temporal.Stack)
@@ -80,11 +88,11 @@ func severalUnderKills(t *testing.T, kills int) {
 	for n, round := range rounds {
 		round(t, fmt.Sprintf("clean-%d", n))
 	}
-	var over atomic.Bool
+	var finished atomic.Bool
 	var wg sync.WaitGroup
 	for n, round := range rounds {
 		wg.Go(func() {
-			for i := 0; !over.Load() && !t.Failed(); i++ {
+			for i := 0; !finished.Load() && !t.Failed(); i++ {
 				round(t, fmt.Sprintf("round-%d-%d", n, i))
 			}
 		})
@@ -95,78 +103,89 @@ func severalUnderKills(t *testing.T, kills int) {
 		}
 		timer := time.NewTimer(500*time.Millisecond + time.Duration(random.Int64N(int64(3*time.Second))))
 		<-timer.C
-		victim := random.IntN(len(s.pets))
+		victim := random.IntN(len(s.processes))
 		t.Logf("%s: kill %d of %d, process %d", time.Now().Format("15:04:05.000"), n+1, kills, victim)
-		s.pets[victim].kill()
+		s.processes[victim].kill()
 	}
-	over.Store(true)
+	finished.Store(true)
 	wg.Wait()
 	s.requireEachOnce()
 	harness.Covered(t, kills, "random kills of three servers and four workers")
 }
 
-// restartsOnce executes a plan; a request whose server dies is sent again with its key.
-func (s *several) restartsOnce(t *testing.T, name string) {
-	e := s.For(t)
+// restartsOnce executes a plan with a RESTART; a request whose server is killed is repeated with its idempotency key.
+func (s *severalProcesses) restartsOnce(t *testing.T, name string) {
+	e := s.ForTest(t)
 	e.Deployment("restarted", 3, nil)
 	e.WaitReadyPods("restarted", 3)
-	s.again("service", func() bool {
-		a := e.Call(http.MethodPut, "/api/v1/services/"+name, fmt.Sprintf("workloads: [{namespace: %s, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: restarted}}]", e.Apps))
+	s.retryUntil("service", func() bool {
+		a := e.Call(http.MethodPut, "/api/v1/services/"+name,
+			fmt.Sprintf("workloads: [{namespace: %s, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: "+
+				"restarted}}]", e.Apps))
 		return a.Status == http.StatusOK || a.Status == http.StatusCreated
 	})
-	s.again("plan", func() bool {
-		a := e.Call(http.MethodPut, "/api/v1/plans/"+name, "deployPlanItems: [{serviceId: "+name+", deployment: RESTART, containerExecMethod: SEQUENTIAL}]")
+	s.retryUntil("plan", func() bool {
+		a := e.Call(http.MethodPut, "/api/v1/plans/"+name,
+			"deployPlanItems: [{serviceId: "+name+", deployment: RESTART, containerExecMethod: SEQUENTIAL}]")
 		return a.Status == http.StatusOK || a.Status == http.StatusCreated
 	})
 	generation := e.DeploymentGeneration("restarted")
 	watch := observer.Start(t, e.Kube, e.Apps)
 	defer watch.Stop()
-	task := e.WaitTask(e.Execute(name, "Idempotency-Key", name), plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted)
+	task := e.WaitTask(e.Execute(name, "Idempotency-Key", name), plan.TaskSucceeded, plan.TaskFailed,
+		plan.TaskInterrupted)
 	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
 	seen := watch.Timeline(t)
-	require.Len(t, seen.Made[observer.Name{Kind: "Deployment", Name: "restarted"}], 3, "each of three pods is replaced once:\n%s", seen)
-	s.asWithoutKills("restarted Deployment", e.DeploymentGeneration("restarted")-generation)
+	require.Len(t, seen.Created[observer.Name{Kind: "Deployment", Name: "restarted"}], 3,
+		"each of three pods is replaced once:\n%s", seen)
+	s.requireSameWrites("restarted Deployment", e.DeploymentGeneration("restarted")-generation)
 }
 
-// rollsOut goes through a canary with traffic, with an approval at each step.
-func (s *several) rollsOut(t *testing.T, name string) {
-	r := prepare(t, s.Engine, deploymentBy(strategy.StyleCanary, harness.Nginx), nil)
+// testRollouts runs a canary with traffic and an approval at each step.
+func (s *severalProcesses) rollsOut(t *testing.T, name string) {
+	r := prepare(t, s.Engine, deploymentCell(strategy.StyleCanary, harness.Nginx), nil)
 	body, err := json.Marshal(r.rollout.Body(r.Apps))
 	require.NoError(t, err)
-	s.again("start", func() bool {
+	s.retryUntil("start", func() bool {
 		a := r.Call(http.MethodPost, "/api/v1/rollouts", string(body), "Idempotency-Key", name)
-		require.Contains(t, []int{http.StatusAccepted, http.StatusOK, http.StatusServiceUnavailable, http.StatusUnprocessableEntity}, a.Status, "%s", a.Body)
+		require.Contains(t, []int{http.StatusAccepted, http.StatusOK, http.StatusServiceUnavailable,
+			http.StatusUnprocessableEntity}, a.Status, "%s", a.Body)
 		return a.Status == http.StatusAccepted || a.Status == http.StatusOK
 	})
 	r.approveAll(1)
-	r.endsNew()
+	r.requirePromoted()
 	r.watch.RequirePromises(t)
 }
 
-// serves has a serving declared, which the controllers of all three servers see, and waits for it to come up and go away.
-func (s *several) serves(t *testing.T, name string) {
-	u := s.union
+// serves applies a serving, which the controllers of all three servers watch, waits until it is Available, and deletes
+// it.
+func (s *severalProcesses) serves(t *testing.T, name string) {
+	u := s.parties
 	seen := map[string]*observer.Observer{}
 	for _, party := range []string{u.alice, u.bob} {
 		seen[party] = observer.Start(t, u.Kube, party)
 		defer seen[party].Stop()
 	}
-	u.Kubectl("apply", "-f", writeFile(t, fmt.Sprintf(`{"apiVersion":"kuscia.secretflow/v1alpha1","kind":"KusciaDeployment","metadata":{"name":%q,"namespace":%q},
+	u.Kubectl("apply", "-f", writeFile(t, fmt.Sprintf(
+		`{"apiVersion":"kuscia.secretflow/v1alpha1","kind":"KusciaDeployment","metadata":{"name":%q,"namespace":%q},
 		"spec":{"initiator":%q,"parties":[{"domainID":%q,"appImageRef":%q,"template":{"replicas":2}},{"domainID":%q,"appImageRef":%q,"template":{"replicas":2}}]}}`,
 		name, u.Home, u.alice, u.alice, u.good, u.bob, u.good)))
-	u.WaitServing(name, "up", harness.ServingAvailable)
+	u.WaitServing(name, "Available", harness.ServingAvailable)
 	for _, party := range []string{u.alice, u.bob} {
-		made := seen[party].Timeline(t).Made[observer.Name{Kind: "Deployment", Name: u.deployment(party, name).Name}]
-		require.Len(t, made, 2, "%s makes each of two pods once", party)
+		made := seen[party].Timeline(t).Created[observer.Name{Kind: "Deployment", Name: u.deployment(party, name).Name}]
+		require.Len(t, made, 2, "%s creates each of two pods once", party)
 	}
 	u.Kubectl("delete", "kd", name, "-n", u.Home)
 	for _, party := range []string{u.alice, u.bob} {
-		require.Eventually(t, func() bool { return u.deployment(party, name) == nil }, harness.Patience, harness.Tick, "what %s served is gone", party)
+		require.Eventually(t, func() bool {
+			return u.deployment(party, name) == nil
+		}, harness.Patience, harness.Tick, "the Deployment of %s is deleted", party)
 	}
 }
 
-// asWithoutKills wants as many writes of an object as the first time, when nothing was killed. A repeated write leaves the generation unchanged.
-func (s *several) asWithoutKills(what string, writes int64) {
+// requireSameWrites requires the same number of writes of an object as in the first round, which has no kills. A
+// repeated identical write leaves the generation unchanged.
+func (s *severalProcesses) requireSameWrites(what string, writes int64) {
 	s.t.Helper()
 	if _, known := s.writes[what]; !known {
 		s.writes[what] = writes
@@ -174,28 +193,32 @@ func (s *several) asWithoutKills(what string, writes int64) {
 	require.Equal(s.t, s.writes[what], writes, "writes of the %s", what)
 }
 
-func (s *several) again(what string, ask func() bool) {
+// retryUntil repeats a request until it returns true.
+func (s *severalProcesses) retryUntil(what string, request func() bool) {
 	s.t.Helper()
-	require.Eventually(s.t, ask, harness.Patience, harness.Tick, "%s: still nobody answers", what)
+	require.Eventually(s.t, request, harness.Patience, harness.Tick, "%s: still no successful answer", what)
 }
 
-// requireEachOnce wants one workflow for each task and rollout, and for each operation on a serving, all of them completed.
-func (s *several) requireEachOnce() {
+// requireEachOnce requires exactly one completed workflow per task, rollout and operation on a serving.
+func (s *severalProcesses) requireEachOnce() {
 	s.t.Helper()
 	var listed *workflowservice.ListWorkflowExecutionsResponse
-	s.again("visibility", func() bool {
+	s.retryUntil("visibility", func() bool {
 		var err error
-		listed, err = s.Workflows.ListWorkflow(s.t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: "ExecutionStatus != 'Completed'"})
+		listed, err = s.Workflows.ListWorkflow(s.t.Context(),
+			&workflowservice.ListWorkflowExecutionsRequest{Query: "ExecutionStatus != 'Completed'"})
 		return err == nil && len(listed.Executions) == 0
 	})
-	listed, err := s.Workflows.ListWorkflow(s.t.Context(), &workflowservice.ListWorkflowExecutionsRequest{PageSize: 1000, Query: "WorkflowType IN ('DeployPlan', 'Rollout', 'Serving')"})
+	listed, err := s.Workflows.ListWorkflow(s.t.Context(),
+		&workflowservice.ListWorkflowExecutionsRequest{PageSize: 1000,
+			Query: "WorkflowType IN ('DeployPlan', 'Rollout', 'Serving')"})
 	require.NoError(s.t, err)
 	var ids []string
 	for _, x := range listed.Executions {
 		ids = append(ids, x.GetExecution().GetWorkflowId())
 	}
 	slices.Sort(ids)
-	require.Equal(s.t, slices.Compact(slices.Clone(ids)), ids, "each once")
+	require.Equal(s.t, slices.Compact(slices.Clone(ids)), ids, "no workflow ID occurs twice")
 	s.t.Logf("%d releases", len(ids))
 	require.NotEmpty(s.t, ids)
 }

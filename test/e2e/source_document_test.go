@@ -20,8 +20,8 @@ import (
 	"slipway.io/slipway/test/sources"
 )
 
-// documentPlan is the example of the source document, with a third service that is compiled, and as people write it: with tabs before comments, keys of other
-// deployments, and dots at the end.
+// documentPlan is the example of the source document, with a third service that is compiled. Like the original it has
+// tabs before comments, keys of other operations, and dots at the end.
 const documentPlan = `comment: 这是一个发布计划的注释		# 此次编排发布的备注,可以为空
 
 deployPlanItems:   			# 发布计划的具体内容
@@ -48,15 +48,17 @@ deployPlanItems:   			# 发布计划的具体内容
    ...
 `
 
-// The source document's own example runs whole: a package by HTTP into the pods of one label, a build of a branch that moves between two runs, a service that
-// stops; wave after wave, with a report of all of it. The pods' containers and the build are real processes.
-func TestTheExampleOfTheSourceDocument(t *testing.T) {
+// The example of the source document runs completely: a package by HTTP into the pods of one label, a build of a branch
+// that changes between two runs, and a STOP, one wave after another, with a report of everything. The pods' containers
+// and the build are real processes.
+func TestSourceDocumentPlan_UploadsBuildsAndStops(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{Args: packageOptions})
 	web, git := sources.NewFiles(t), sources.NewGit(t, "", "")
 	repository := git.Repository(t, "built")
-	played := player.Start(t, e.Stack, player.Options{Namespace: e.Apps, Images: map[string]string{shellImage: "/bin/bash",
-		"registry.test/slipway:v1": e.Binary("slipway")}})
+	played := player.Start(t, e.Stack, player.Options{Namespace: e.Apps,
+		Images: map[string]string{shellImage: "/bin/bash",
+			"registry.test/slipway:v1": e.Binary("slipway")}})
 	e.Deployment("front", 2, func(d *appsv1.Deployment) { player.Mark(&d.Spec.Template.ObjectMeta) })
 	for name, replicas := range map[string]int32{"unlabelled": 1, "stopped": 2, "built": 2} {
 		e.Deployment(name, replicas, nil)
@@ -64,18 +66,20 @@ func TestTheExampleOfTheSourceDocument(t *testing.T) {
 	for name, replicas := range map[string]int{"front": 2, "unlabelled": 1, "stopped": 2, "built": 2} {
 		e.WaitReadyPods(name, replicas)
 	}
-	labelled := "workloads:\n- {namespace: " + e.Apps + ", workloadRef: {apiVersion: apps/v1, kind: Deployment, name: front}, labels: [label1]}\n" +
-		"- {namespace: " + e.Apps + ", workloadRef: {apiVersion: apps/v1, kind: Deployment, name: unlabelled}, labels: [label2]}\n" +
+	labelled := "workloads:\n- {namespace: " + e.Apps +
+		", workloadRef: {apiVersion: apps/v1, kind: Deployment, name: front}, labels: [label1]}\n- {namespace: " +
+		"" + e.Apps + ", workloadRef: {apiVersion: apps/v1, kind: Deployment, name: unlabelled}, labels: [label2]}\n" +
 		"package: {container: app, mountPath: /app}\n"
 	require.Equal(t, http.StatusCreated, e.Call(http.MethodPut, "/api/v1/services/111", labelled).Status)
 	e.PutService("222", "", "Deployment/stopped")
-	e.PutService("333", buildOf(`image: "registry.test/built:{{commit}}"`, "", cloneOpenly), "Deployment/built")
+	e.PutService("333", buildSpec(`image: "registry.test/built:{{commit}}"`, "", anonymousCloneScript),
+		"Deployment/built")
 	e.PutPlan("document", strings.NewReplacer("WEB", web.URL, "GIT", repository.URL).Replace(documentPlan))
 	untouched := e.DeploymentGeneration("unlabelled")
 
 	for run, text := range []string{"one", "two"} {
 		digest := putPackage(t, web, "/example.zip", text)
-		commit := repository.Push("master", map[string]string{"app.txt": text, "build.sh": makesAnImage})
+		commit := repository.Push("master", map[string]string{"app.txt": text, "build.sh": imageBuildScript})
 		e.ScaleDeployment("stopped", 2)
 		e.WaitReadyPods("stopped", 2)
 
@@ -84,37 +88,42 @@ func TestTheExampleOfTheSourceDocument(t *testing.T) {
 		uploaded, stopped, built := task.Services[0], task.Services[1], task.Services[2]
 		require.Equal(t, digest, uploaded.Package.SHA256)
 		require.Equal(t, commit, built.Build.Commit)
-		require.False(t, built.Build.Reused, "run %d has a commit of its own", run+1)
+		require.False(t, built.Build.Reused, "run %d has a different commit", run+1)
 		require.Equal(t, built.Build.Image, imageOf(t, e, "built"))
-		require.Len(t, jobs(t, e, "333"), run+1)
+		require.Len(t, buildJobs(t, e, "333"), run+1)
 		e.WaitReadyPods("stopped", 0)
-		require.Equal(t, untouched, e.DeploymentGeneration("unlabelled"), "deployLabel leaves out what doesn't carry the label")
-		inOrder(t, uploaded.FinishedAt, built.StartedAt)
-		inOrder(t, built.FinishedAt, stopped.StartedAt)
+		require.Equal(t, untouched, e.DeploymentGeneration("unlabelled"),
+			"deployLabel skips workloads without the label")
+		requireInOrder(t, uploaded.FinishedAt, built.StartedAt)
+		requireInOrder(t, built.FinishedAt, stopped.StartedAt)
 
 		pods := e.PodUIDs("front")
 		require.Len(t, pods, 2)
-		list, err := e.Kube.CoreV1().Pods(e.Apps).List(context.Background(), metav1.ListOptions{LabelSelector: "app=front"})
+		list, err := e.Kube.CoreV1().Pods(e.Apps).List(context.Background(),
+			metav1.ListOptions{LabelSelector: "app=front"})
 		require.NoError(t, err)
 		for _, pod := range list.Items {
 			if pod.DeletionTimestamp != nil {
 				continue
 			}
-			content, err := os.ReadFile(filepath.Join(played.Volume(pod.Name, source.VolumePackage), source.FolderContent, "index.html"))
+			content, err := os.ReadFile(filepath.Join(played.Volume(pod.Name, source.VolumePackage),
+				source.FolderContent, "index.html"))
 			require.NoError(t, err)
-			require.Equal(t, text, string(content), "every pod has the very bytes that were fetched")
+			require.Equal(t, text, string(content), "every pod has exactly the fetched content")
 		}
 		report := string(e.Call(http.MethodGet, "/api/v1/tasks/"+task.ID+"/report", "", "Accept", "text/markdown").Body)
-		for _, part := range []string{"这是一个发布计划的注释", digest, commit, built.Build.Image, "### Service 111: HTTP\\_UPLOAD\\_DEPLOY", "### Service 222: STOP", "Reverse plan"} {
-			require.Contains(t, strings.ReplaceAll(report, "HTTP_UPLOAD", "HTTP\\_UPLOAD"), strings.ReplaceAll(part, "\\_DEPLOY", "_DEPLOY"), "the report is complete")
+		for _, part := range []string{"这是一个发布计划的注释", digest, commit, built.Build.Image,
+			"### Service 111: HTTP\\_UPLOAD\\_DEPLOY", "### Service 222: STOP", "Reverse plan"} {
+			require.Contains(t, strings.ReplaceAll(report, "HTTP_UPLOAD", "HTTP\\_UPLOAD"),
+				strings.ReplaceAll(part, "\\_DEPLOY", "_DEPLOY"), "the report is complete")
 		}
 	}
 }
 
-// inOrder wants one wave to end before the next begins.
-func inOrder(t *testing.T, ended, began *time.Time) {
+// requireInOrder requires one wave to end before the next begins.
+func requireInOrder(t *testing.T, ended, began *time.Time) {
 	t.Helper()
 	require.NotNil(t, ended)
 	require.NotNil(t, began)
-	require.False(t, began.Before(*ended), "a wave begins when the one before is over")
+	require.False(t, began.Before(*ended), "a wave begins after the previous one has ended")
 }

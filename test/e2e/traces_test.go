@@ -18,7 +18,7 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// collector takes spans by OTLP over HTTP, as an OpenTelemetry collector does.
+// collector receives spans by OTLP over HTTP, like an OpenTelemetry collector.
 type collector struct {
 	mu    sync.Mutex
 	spans []*tracepb.Span
@@ -37,15 +37,15 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, of := range sent.ResourceSpans {
-		for _, scope := range of.ScopeSpans {
+	for _, resource := range sent.ResourceSpans {
+		for _, scope := range resource.ScopeSpans {
 			c.spans = append(c.spans, scope.Spans...)
 		}
 	}
 }
 
-// under are the names of the spans in the trace of the first span with this name.
-func (c *collector) under(name string) (names []string) {
+// spansInTraceOf returns the names of the spans in the trace of the first span with this name.
+func (c *collector) spansInTraceOf(name string) (names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var trace []byte
@@ -63,38 +63,39 @@ func (c *collector) under(name string) (names []string) {
 	return names
 }
 
-// The request that starts a release, its workflow, its activities and what they ask of Kubernetes are one trace, also where server and worker are two processes.
-func TestARequestAndWhatComesOfItAreOneTrace(t *testing.T) {
+// The request that starts a release, its workflow, its activities and their Kubernetes requests are one trace, also if
+// server and worker are two processes.
+func TestTrace_ConnectsRequestWorkflowAndActivities(t *testing.T) {
 	t.Parallel()
 	c := &collector{}
 	listener := httptest.NewServer(c)
 	t.Cleanup(listener.Close)
-	e := harness.Start(t, harness.Options{Apart: true, Args: []string{"--trace-endpoint", listener.URL}})
-	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
-	r.rest(1)
+	e := harness.Start(t, harness.Options{SeparateWorker: true, Args: []string{"--trace-endpoint", listener.URL}})
+	r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.NoProvider), nil)
+	r.waitPaused(1)
 	r.approveAll(1)
-	r.endsNew()
+	r.requirePromoted()
 	const start = "POST /api/v1/rollouts"
 	for _, want := range []string{"RunWorkflow:Rollout", "RunActivity:rollout.Leg", "Kubernetes PATCH"} {
 		require.Eventually(t, func() bool {
-			return strings.Contains(strings.Join(c.under(start), "\n"), want)
+			return strings.Contains(strings.Join(c.spansInTraceOf(start), "\n"), want)
 		}, harness.Patience, harness.Tick, "%s is in the trace of %s", want, start)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.spans {
-		require.NotContains(t, s.Name, "/events", "a stream, by which the test has followed the rollout, lasts for hours")
+		require.NotContains(t, s.Name, "/events", "event streams, which last for hours, have no span")
 	}
 }
 
-// A collector that is away costs nothing but its spans.
-func TestWithoutACollector(t *testing.T) {
+// An unreachable collector loses the spans, but does not affect releases.
+func TestTrace_DoesNotAffectReleases_WhenCollectorIsUnreachable(t *testing.T) {
 	t.Parallel()
 	e := harness.Start(t, harness.Options{Args: []string{"--trace-endpoint", "http://127.0.0.1:1"}})
-	r := begin(t, e, deploymentBy(strategy.StylePartition, harness.NoProvider), nil)
-	r.rest(1)
+	r := startRelease(t, e, deploymentCell(strategy.StylePartition, harness.NoProvider), nil)
+	r.waitPaused(1)
 	r.approveAll(1)
-	r.endsNew()
-	require.NoError(t, e.Processes[0].Stop(), "it ends in peace")
-	require.Contains(t, e.Processes[0].Output(), "spans can't be sent to the collector")
+	r.requirePromoted()
+	require.NoError(t, e.Processes[0].Stop(), "the engine shuts down cleanly")
+	require.Contains(t, e.Processes[0].Output(), "cannot send spans to the collector")
 }

@@ -1,4 +1,5 @@
-// Package e2e runs Slipway's own binary against a real Temporal server and a real Kubernetes API, and asks of it what its users would.
+// Package e2e runs Slipway's binary against a real Temporal server and a real Kubernetes API, and tests it through its
+// user interfaces.
 package e2e
 
 import (
@@ -13,9 +14,9 @@ import (
 	"slipway.io/slipway/test/observer"
 )
 
-// The example of the source document, with its two services in the catalogue: 111 has the larger priority and goes first.
-// Its operation HTTP_UPLOAD_DEPLOY is not built yet; each operation that is built takes its place in turn.
-func TestSourceDocumentExample(t *testing.T) {
+// The example of the source document with its two services: 111 has the larger priority and runs first. START, STOP and
+// RESTART take the place of its HTTP_UPLOAD_DEPLOY, which TestSourceDocumentPlan_UploadsBuildsAndStops covers.
+func TestSourceDocumentExample_RunsWavesByPriority(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason    string
@@ -23,11 +24,11 @@ func TestSourceDocumentExample(t *testing.T) {
 		replicas  int32
 		want      int
 	}{
-		"Start":   {"START brings a stopped service back to the catalogue's size", "START", 0, 2},
-		"Stop":    {"STOP takes every pod away", "STOP", 2, 0},
+		"Start":   {"START scales a stopped service to the size in the catalogue", "START", 0, 2},
+		"Stop":    {"STOP deletes every pod", "STOP", 2, 0},
 		"Restart": {"RESTART replaces every pod", "RESTART", 2, 2},
 	}
-	for name, tc := range cases { // one after another: the services of the document have names of their own
+	for name, tc := range cases { // not parallel: the cases share the service names of the document
 		t.Run(name, func(t *testing.T) {
 			e := harness.Shared(t)
 			e.Deployment("first", tc.replicas, nil)
@@ -63,7 +64,8 @@ deployPlanItems:   			# 发布计划的具体内容
 			require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
 			requireFirstDoneBeforeSecond(t, watched.Timeline(t))
 			first, second := task.Services[0], task.Services[1]
-			require.False(t, second.StartedAt.Before(*first.FinishedAt), "222 has the smaller priority: it begins when 111 is done")
+			require.False(t, second.StartedAt.Before(*first.FinishedAt),
+				"222 has the smaller priority: it begins after 111 has finished")
 			e.WaitReadyPods("first", tc.want)
 			e.WaitReadyPods("second", 0)
 			if tc.operation == "RESTART" {
@@ -75,7 +77,8 @@ deployPlanItems:   			# 发布计划的具体内容
 	}
 }
 
-// requireFirstDoneBeforeSecond reads the watch in its order: when 222's Deployment is first changed, 111's has changed and is whole again.
+// requireFirstDoneBeforeSecond requires that 111's Deployment is changed, fully available and released before the first
+// change of 222's.
 func requireFirstDoneBeforeSecond(t *testing.T, seen *observer.Timeline) {
 	t.Helper()
 	first, second := observer.Name{Kind: "Deployment", Name: "first"}, observer.Name{Kind: "Deployment", Name: "second"}
@@ -86,14 +89,14 @@ func requireFirstDoneBeforeSecond(t *testing.T, seen *observer.Timeline) {
 		}
 		w := m.Workloads[first]
 		require.Greater(t, w.Generation, before[first].Generation, "222 is changed before 111 is:\n%s", seen)
-		require.Zero(t, w.Out(), "222 is changed before 111 is whole:\n%s", seen)
-		require.Empty(t, w.Claim, "222 is changed before 111 is given back:\n%s", seen)
+		require.Zero(t, w.UnavailablePods(), "222 is changed before 111 is fully available:\n%s", seen)
+		require.Empty(t, w.Claim, "222 is changed before the claim of 111 is released:\n%s", seen)
 		return
 	}
 	t.Fatalf("the watch never saw 222 change:\n%s", seen)
 }
 
-func TestPauseResumeAndStopWhileServicesDeploy(t *testing.T) {
+func TestTaskPauseAndStop_LetRunningServicesFinish(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
 	e.Deployment("one", 2, slowToReady)
@@ -115,21 +118,23 @@ func TestPauseResumeAndStopWhileServicesDeploy(t *testing.T) {
 	}
 	for _, tc := range cases {
 		id := e.Execute("shop")
-		e.WaitFor(id, "two services running", func(task plan.Task) bool {
+		e.WaitTaskUntil(id, "two services running", func(task plan.Task) bool {
 			return task.Services[0].State == plan.ItemRunning && task.Services[1].State == plan.ItemRunning
 		})
 		answer := e.Verb(id, tc.verb, `{"actor":"ann","reason":"lunch"}`)
 		require.Equal(t, http.StatusOK, answer.Status, "%s", answer.Body)
-		require.Contains(t, string(answer.Body), string(tc.through), "what runs is left to finish first")
+		require.Contains(t, string(answer.Body), string(tc.through), "running services finish first")
 		task := e.WaitTask(id, tc.reached, plan.TaskFailed)
 		require.Equal(t, tc.reached, task.State, task.Reason)
 		require.Equal(t, []plan.ItemState{plan.ItemSucceeded, plan.ItemSucceeded, tc.thereYet},
-			[]plan.ItemState{task.Services[0].State, task.Services[1].State, task.Services[2].State}, "both finish, nothing new starts")
+			[]plan.ItemState{task.Services[0].State, task.Services[1].State, task.Services[2].State},
+			"both finish, nothing new starts")
 		require.Equal(t, "ann", task.History[0].Actor)
 		if tc.verb == "pause" {
 			require.Equal(t, http.StatusConflict, e.Verb(id, "pause", "").Status, "a paused task is not paused again")
 			require.Equal(t, http.StatusOK, e.Verb(id, "resume", `{"key":"again"}`).Status)
-			require.Equal(t, http.StatusOK, e.Verb(id, "resume", `{"key":"again"}`).Status, "the same key is the same command")
+			require.Equal(t, http.StatusOK, e.Verb(id, "resume", `{"key":"again"}`).Status,
+				"the same key is the same command")
 			require.Equal(t, plan.TaskSucceeded, e.WaitTask(id, plan.TaskSucceeded, plan.TaskFailed).State)
 			continue
 		}
@@ -139,7 +144,7 @@ func TestPauseResumeAndStopWhileServicesDeploy(t *testing.T) {
 	}
 }
 
-func TestOneOfTwoFails(t *testing.T) {
+func TestTask_Fails_WhenServiceFailsDuringPauseOrStop(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"pause", "stop"} {
 		t.Run(verb, func(t *testing.T) {
@@ -158,22 +163,22 @@ func TestOneOfTwoFails(t *testing.T) {
 - {serviceId: later-VERB, priority: 1, deployment: RESTART}
 `, "VERB", verb))
 			id := e.Execute("failing-" + verb)
-			e.WaitFor(id, "both running", func(task plan.Task) bool {
+			e.WaitTaskUntil(id, "both running", func(task plan.Task) bool {
 				return task.Services[0].State == plan.ItemRunning && task.Services[1].State == plan.ItemRunning
 			})
 			require.Equal(t, http.StatusOK, e.Verb(id, verb, "").Status)
 			task := e.WaitTask(id, plan.TaskFailed, plan.TaskStopped, plan.TaskPaused)
-			require.Equal(t, plan.TaskFailed, task.State, "a failure meanwhile goes straight to Failed")
-			require.Contains(t, task.Services[0].Reason, "ImagePullBackOff", "the pod's own message is told")
-			require.Equal(t, plan.ItemSucceeded, task.Services[1].State, "what runs beside it is left to finish")
+			require.Equal(t, plan.TaskFailed, task.State, "a failure during the verb fails the task")
+			require.Contains(t, task.Services[0].Reason, "ImagePullBackOff", "the reason has the pod's own message")
+			require.Equal(t, plan.ItemSucceeded, task.Services[1].State, "the other running service finishes")
 			require.Equal(t, plan.ItemSkipped, task.Services[2].State, "nothing new starts")
-			e.Record(plan.WorkflowID(id), "task-failed-"+verb)
-			e.Record(plan.ItemWorkflowID(id, 1, "one"), "item-failed")
+			e.RecordHistory(plan.WorkflowID(id), "task-failed-"+verb)
+			e.RecordHistory(plan.ItemWorkflowID(id, 1, "one"), "item-failed")
 		})
 	}
 }
 
-func TestNothingToDo(t *testing.T) {
+func TestStart_SucceedsWithoutWrite_WhenAlreadyRunning(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
 	e.Deployment("one", 2, nil)
@@ -183,11 +188,12 @@ func TestNothingToDo(t *testing.T) {
 	generation := e.DeploymentGeneration("one")
 	task := e.WaitTask(e.Execute("idle"), plan.TaskSucceeded, plan.TaskFailed)
 	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
-	require.Contains(t, task.Services[0].Workloads[0].Message, "nothing to do", "a workload that is as asked is a success that says so")
+	require.Contains(t, task.Services[0].Workloads[0].Message, "nothing to do",
+		"a workload in the requested state succeeds with that message")
 	require.Equal(t, generation, e.DeploymentGeneration("one"), "nothing was written")
 }
 
-func TestIdempotencyKey(t *testing.T) {
+func TestIdempotencyKey_MakesOneTaskPerKey(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
 	e.Deployment("one", 1, nil)
@@ -197,13 +203,14 @@ func TestIdempotencyKey(t *testing.T) {
 	id := e.Execute("keyed", "Idempotency-Key", "build-17")
 	require.Equal(t, id, e.Execute("keyed", "Idempotency-Key", "build-17"), "the same key twice is one task")
 	e.WaitTask(id, plan.TaskSucceeded)
-	require.Equal(t, id, e.Execute("keyed", "Idempotency-Key", "build-17"), "also when the task is over")
-	other := e.Call(http.MethodPost, "/api/v1/plans/keyed/execute", `{"reason":"another body"}`, "Idempotency-Key", "build-17")
+	require.Equal(t, id, e.Execute("keyed", "Idempotency-Key", "build-17"), "also after the task has ended")
+	other := e.Call(http.MethodPost, "/api/v1/plans/keyed/execute", `{"reason":"another body"}`, "Idempotency-Key",
+		"build-17")
 	require.Equal(t, http.StatusConflict, other.Status, "the same key with another body is refused")
 	require.NotEqual(t, id, e.Execute("keyed", "Idempotency-Key", "build-18"), "another key is another task")
 }
 
-func TestReportAndDelete(t *testing.T) {
+func TestReport_HasUsableReversePlan_AndTaskIsDeletable(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
 	e.Deployment("one", 2, nil)
@@ -216,18 +223,19 @@ func TestReportAndDelete(t *testing.T) {
 
 	markdown := e.Call(http.MethodGet, "/api/v1/tasks/"+id+"/report", "", "Accept", "text/markdown")
 	require.Equal(t, http.StatusOK, markdown.Status)
-	require.Contains(t, string(markdown.Body), "Deployment", "the report names what was done to which workload")
+	require.Contains(t, string(markdown.Body), "Deployment", "the report names the workload")
 	reverse := between(t, string(markdown.Body), "```yaml\n", "```")
 	e.PutPlan("undo", reverse)
 	require.Equal(t, plan.TaskSucceeded, e.WaitTask(e.Execute("undo"), plan.TaskSucceeded, plan.TaskFailed).State)
 	e.WaitReadyPods("one", 2)
 
 	require.Equal(t, http.StatusNoContent, e.Call(http.MethodDelete, "/api/v1/tasks/"+id, "").Status)
-	require.Equal(t, http.StatusNotFound, e.Call(http.MethodGet, "/api/v1/tasks/"+id, "").Status, "a deleted task is gone")
+	require.Equal(t, http.StatusNotFound, e.Call(http.MethodGet, "/api/v1/tasks/"+id, "").Status,
+		"a deleted task is not found")
 }
 
-// A task runs the plan and the catalogue as they were when it was executed, whatever is put there meanwhile.
-func TestTheCatalogueChangesMeanwhile(t *testing.T) {
+// A task runs the plan and the services as stored when it was started; later changes do not affect it.
+func TestTask_IgnoresLaterChangesOfPlanAndServices(t *testing.T) {
 	t.Parallel()
 	e := harness.Shared(t)
 	e.Deployment("slow", 2, slowToReady)
@@ -238,9 +246,12 @@ func TestTheCatalogueChangesMeanwhile(t *testing.T) {
 	}
 	e.PutService("first-asked", "", "Deployment/slow")
 	e.PutService("changing", "", "Deployment/asked")
-	e.PutPlan("catalogue", "deployPlanItems:\n- {serviceId: first-asked, priority: 2, deployment: RESTART}\n- {serviceId: changing, priority: 1, deployment: STOP}\n")
+	e.PutPlan("catalogue", "deployPlanItems:\n- {serviceId: first-asked, priority: 2, deployment: RESTART}\n- "+
+		"{serviceId: changing, priority: 1, deployment: STOP}\n")
 	id := e.Execute("catalogue")
-	e.WaitFor(id, "the first wave running", func(task plan.Task) bool { return task.Services[0].State == plan.ItemRunning })
+	e.WaitTaskUntil(id, "the first wave running", func(task plan.Task) bool {
+		return task.Services[0].State == plan.ItemRunning
+	})
 	e.PutService("changing", "", "Deployment/other")
 	e.PutPlan("catalogue", "deployPlanItems: [{serviceId: changing, deployment: STOP}]")
 

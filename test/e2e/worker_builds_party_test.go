@@ -16,38 +16,42 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// A party that is a build behind keeps working, and is shown so; it is updated, and goes back, while a canary of it is under way.
-func TestLongPartyThatIsABuildBehind(t *testing.T) {
+// A party whose worker has the previous build keeps working, and the API shows that build. The worker is updated and
+// downgraded while a canary runs.
+func TestLongPartyWorker_KeepsWorking_WithPreviousBuild(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	h := &hosted{t: t, Engine: harness.Start(t, harness.Options{Stack: harness.NewOwnTemporal(t)})}
 	h.alice = h.Account(t, "party.yaml", h.Apps)
-	require.Equal(t, http.StatusCreated, h.Call(http.MethodPut, "/api/v1/parties/alice", "namespace: "+h.Apps+"\n").Status)
+	require.Equal(t, http.StatusCreated, h.Call(http.MethodPut, "/api/v1/parties/alice",
+		"namespace: "+h.Apps+"\n").Status)
 	behind := *h.Engine
 	behind.Bin = t.TempDir()
 	require.NoError(t, os.Symlink(h.Binary("slipway-previous"), filepath.Join(behind.Bin, "slipway")))
 	h.worker = behind.PartyWorker("alice", h.alice.Kubeconfig)
 	h.waitReachable(party.Reachable)
-	require.Equal(t, []string{""}, h.builds(), "a build that tells no ID")
+	require.Equal(t, []string{""}, h.builds(), "the previous build reports no ID")
 
 	h.Deployment("web", 2, nil)
 	h.WaitReadyPods("web", 2)
 	h.service("Deployment", "web")
 	task := h.WaitTask(h.Execute("web"), plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted)
 	require.Equal(t, plan.TaskSucceeded, task.State, task.Reason)
-	h.rollOut(deploymentBy(strategy.StyleCanary, harness.Nginx), "first", nil)
+	h.startTimedRollout(deploymentCell(strategy.StyleCanary, harness.Nginx), "first", nil)
 	h.waitHealthy("first")
 
-	h.rollOut(deploymentBy(strategy.StyleCanary, harness.Nginx), "second", nil)
+	h.startTimedRollout(deploymentCell(strategy.StyleCanary, harness.Nginx), "second", nil)
 	current := h.PartyWorker("alice", h.alice.Kubeconfig)
-	require.Eventually(t, func() bool { return len(h.builds()) == 2 }, harness.Patience, harness.Tick, "both are shown")
+	require.Eventually(t, func() bool {
+		return len(h.builds()) == 2
+	}, harness.Patience, harness.Tick, "the API shows both builds")
 	h.waitHealthy("second")
 	require.NoError(t, current.Stop())
-	h.rollOut(deploymentBy(strategy.StyleCanary, harness.Nginx), "third", nil)
+	h.startTimedRollout(deploymentCell(strategy.StyleCanary, harness.Nginx), "third", nil)
 	h.waitHealthy("third")
 }
 
-// builds are those of the workers of the party.
+// builds returns the build IDs of the party's workers.
 func (h *hosted) builds() (builds []string) {
 	h.t.Helper()
 	var state struct{ Workers []struct{ Build string } }

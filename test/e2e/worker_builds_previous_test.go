@@ -19,60 +19,69 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-func TestSoakBuildBesideTheOneBefore(t *testing.T) {
+// Releases continue while workers of the previous and the current build run side by side and are killed.
+func TestSoakReleasesContinue_WithPreviousAndCurrentBuild(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	besideTheBuildBefore(t, 40)
+	runWithPreviousBuild(t, 40)
 }
 
-// besideTheBuildBefore has releases of all kinds begin by the build before, go on under load and random kills while both run, and end by the build before, which is gone back to.
-func besideTheBuildBefore(t *testing.T, kills int) {
+// runWithPreviousBuild starts releases of all kinds on the previous build, continues them under random kills while both
+// builds run, and ends them on the previous build after a downgrade.
+func runWithPreviousBuild(t *testing.T, kills int) {
 	t.Helper()
-	previous := harness.Options{Binary: "slipway-previous", Apart: true, Stack: harness.NewOwnTemporal(t)}
+	previous := harness.Options{Binary: "slipway-previous", SeparateWorker: true, Stack: harness.NewOwnTemporal(t)}
 	b := &twoBuilds{Engine: harness.Start(t, previous), t: t}
-	u := unite(t, b.Engine)
-	waiting := begin(t, b.Engine, deploymentBy(strategy.StyleCanary, harness.Nginx), nil)
-	waiting.rest(1)
+	u := newTwoParties(t, b.Engine)
+	waiting := startRelease(t, b.Engine, deploymentCell(strategy.StyleCanary, harness.Nginx), nil)
+	waiting.waitPaused(1)
 	u.createOf("before", u.good, u.good, serving.Policy{})
-	u.WaitServing("before", "up", harness.ServingAvailable)
+	u.WaitServing("before", "Available", harness.ServingAvailable)
 	task := b.pausedTask()
 
-	current := harness.Options{Apart: true, Stack: previous.Stack}
+	current := harness.Options{SeparateWorker: true, Stack: previous.Stack}
 	b.Processes[0].Kill()
 	server := b.Server(current)
-	before := newPet(b.Processes[1], func() *harness.Process { return b.Worker(previous) })
-	now := newPet(b.Worker(current), func() *harness.Process { return b.Worker(current) })
-	require.Eventually(t, func() bool { return b.getsWork("slipway") != upgrade.Unversioned }, harness.Patience, harness.Tick, "this build gets the work")
+	before := newRestartable(b.Processes[1], func() *harness.Process { return b.Worker(previous) })
+	now := newRestartable(b.Worker(current), func() *harness.Process { return b.Worker(current) })
+	require.Eventually(t, func() bool {
+		return b.currentBuild("slipway") != upgrade.Unversioned
+	}, harness.Patience, harness.Tick, "this build gets the work")
 	b.WaitReady()
 	waiting.approve(1)
-	waiting.rest(2)
+	waiting.waitPaused(2)
 	random := harness.Random(t)
 	for range kills {
-		b.underKill([]*pet{before, now}[random.IntN(2)], random)
+		b.rolloutUnderKill([]*restartable{before, now}[random.IntN(2)], random)
 	}
 	u.update("before", u.better, u.better)
-	u.WaitServing("before", "of the new version", func(s *kuscia.KusciaDeployment) bool {
+	u.WaitServing("before", "Available in the new version", func(s *kuscia.KusciaDeployment) bool {
 		return harness.ServingAvailable(s) && u.tag(u.alice, "before") == "v2"
 	})
 
-	now.end()
-	require.Eventually(t, func() bool { return b.getsWork("slipway") == upgrade.Unversioned }, harness.Patience, harness.Tick, "the build before gets the work back")
+	now.stop()
+	require.Eventually(t, func() bool {
+		return b.currentBuild("slipway") == upgrade.Unversioned
+	}, harness.Patience, harness.Tick, "the previous build gets the work back")
 	require.NoError(t, server.Stop())
 	b.Server(previous)
 	b.WaitReady()
 	waiting.approve(2)
 	waiting.approveAll(3)
-	waiting.endsNew()
+	waiting.requirePromoted()
 	waiting.watch.RequirePromises(t)
 	require.Equal(t, http.StatusOK, b.Verb(task, "resume", "{}").Status)
-	require.Equal(t, plan.TaskSucceeded, b.WaitTask(task, plan.TaskSucceeded, plan.TaskFailed, plan.TaskInterrupted).State)
+	require.Equal(t, plan.TaskSucceeded, b.WaitTask(task, plan.TaskSucceeded, plan.TaskFailed,
+		plan.TaskInterrupted).State)
 	u.remove("before")
-	require.Eventually(t, func() bool { return b.Serving(b.Home, "before") == nil }, harness.Patience, harness.Tick, "the serving is deleted")
-	before.end()
-	harness.Covered(t, kills, "random kills of a worker beside one of another build")
+	require.Eventually(t, func() bool {
+		return b.Serving(b.Home, "before") == nil
+	}, harness.Patience, harness.Tick, "the serving is deleted")
+	before.stop()
+	harness.Covered(t, kills, "random kills of a worker while workers of two builds run")
 }
 
-// pausedTask is a task that is paused between two services.
+// pausedTask starts a task and pauses it between two services.
 func (b *twoBuilds) pausedTask() (id string) {
 	b.t.Helper()
 	for _, name := range []string{"first", "second"} {
@@ -80,20 +89,24 @@ func (b *twoBuilds) pausedTask() (id string) {
 		b.WaitReadyPods(name, 2)
 		b.PutService(name, "", "Deployment/"+name)
 	}
-	b.PutPlan("paused", "deployPlanItems: [{serviceId: first, deployment: RESTART, priority: 2}, {serviceId: second, deployment: RESTART, priority: 1}]")
+	b.PutPlan("paused", "deployPlanItems: [{serviceId: first, deployment: RESTART, priority: 2}, {serviceId: second, "+
+		"deployment: RESTART, priority: 1}]")
 	id = b.Execute("paused")
-	b.WaitFor(id, "the first running", func(task plan.Task) bool { return task.Services[0].State == plan.ItemRunning })
+	b.WaitTaskUntil(id, "the first running", func(task plan.Task) bool {
+		return task.Services[0].State == plan.ItemRunning
+	})
 	require.Equal(b.t, http.StatusOK, b.Verb(id, "pause", "{}").Status)
 	b.WaitTask(id, plan.TaskPaused)
 	return id
 }
 
-// The build before this one tells no ID. People may go back to it for as long as the window all the same, also when none of its workers is left and this one's
-// have been started again: releases that begin record what it understands.
-func TestSoakReleasesRecordWhatABuildWithoutAnIDUnderstands(t *testing.T) {
+// The previous build reports no ID. The operator may nevertheless return to it within the rollback window, also after
+// all its workers have ended and the current workers were restarted: new releases record a history version that the
+// previous build can replay.
+func TestSoakNewReleases_AreReplayableByBuildWithoutID(t *testing.T) {
 	harness.Soak(t)
 	t.Parallel()
-	previous := harness.Options{Binary: "slipway-previous", Apart: true, Stack: harness.NewOwnTemporal(t)}
+	previous := harness.Options{Binary: "slipway-previous", SeparateWorker: true, Stack: harness.NewOwnTemporal(t)}
 	b := &twoBuilds{Engine: harness.Start(t, previous), t: t}
 	before := b.recorded()
 	require.NoError(t, b.Processes[1].Stop())
@@ -105,71 +118,72 @@ func TestSoakReleasesRecordWhatABuildWithoutAnIDUnderstands(t *testing.T) {
 	}
 }
 
-// The build before this one doesn't take work by itself. A worker of this build that has just died still counts as there: the last one to end hands the work over all the same.
-func TestLongLastWorkerEndsJustAfterAnotherDied(t *testing.T) {
+// The previous build does not take over work by itself. A just killed worker of the current build still counts as
+// running; the last worker to end hands the work over nevertheless.
+func TestLongLastWorker_HandsWorkOver_WhenAnotherWasJustKilled(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
-	previous := harness.Options{Binary: "slipway-previous", Apart: true, Stack: harness.NewOwnTemporal(t)}
+	previous := harness.Options{Binary: "slipway-previous", SeparateWorker: true, Stack: harness.NewOwnTemporal(t)}
 	b := &twoBuilds{Engine: harness.Start(t, previous), t: t}
-	dies, ends := b.Worker(buildOptions(newer)), b.Worker(buildOptions(newer))
+	killed, stopped := b.Worker(buildOptions(newer)), b.Worker(buildOptions(newer))
 	b.waitWork(newer)
-	b.waitHeard(newer, 2)
-	dies.Kill()
-	require.NoError(t, ends.Stop())
+	b.waitWorkers(newer, 2)
+	killed.Kill()
+	require.NoError(t, stopped.Stop())
 	b.waitWork(upgrade.Unversioned)
 	b.recorded()
 }
 
-// waitHeard waits until Temporal has heard of so many workers of a build on both queues.
-func (b *twoBuilds) waitHeard(id string, n int) {
+// waitWorkers waits until Temporal reports n workers of a build on both queues.
+func (b *twoBuilds) waitWorkers(id string, n int) {
 	b.t.Helper()
 	finder := presence.Finder{Temporal: b.Workflows, Namespace: b.TemporalNamespace}
 	for _, queue := range []string{catalog.EngineQueue, catalog.PartyQueue(catalog.DefaultParty)} {
 		require.Eventually(b.t, func() bool {
-			heard := 0
+			found := 0
 			for _, worker := range finder.Of(b.t.Context(), queue)[queue].Workers {
 				if worker.Build == id {
-					heard++
+					found++
 				}
 			}
-			return heard == n
-		}, harness.Patience, harness.Tick, "%d workers of %s are heard of on queue %s", n, upgrade.Name(id), queue)
+			return found == n
+		}, harness.Patience, harness.Tick, "%d workers of %s on queue %s", n, upgrade.Name(id), queue)
 	}
 }
 
-// underKill runs a rollout to its end while a worker is killed at a random moment.
-func (b *twoBuilds) underKill(victim *pet, random *rand.Rand) {
+// rolloutUnderKill runs a rollout to its end while a worker is killed at a random time.
+func (b *twoBuilds) rolloutUnderKill(victim *restartable, random *rand.Rand) {
 	b.t.Helper()
-	r := begin(b.t, b.Engine, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
-	moment := time.Duration(random.Int64N(int64(6 * time.Second)))
-	kill := time.AfterFunc(moment, victim.kill)
+	r := startRelease(b.t, b.Engine, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
+	delay := time.Duration(random.Int64N(int64(6 * time.Second)))
+	kill := time.AfterFunc(delay, victim.kill)
 	defer kill.Stop()
-	r.rest(1)
+	r.waitPaused(1)
 	r.approveAll(1)
-	r.endsNew()
+	r.requirePromoted()
 	r.watch.RequirePromises(b.t)
 }
 
-// pet is a process that is killed again and again, and comes back each time.
-type pet struct {
+// restartable is a process that is restarted after each kill.
+type restartable struct {
 	mu      sync.Mutex
 	process *harness.Process
-	again   func() *harness.Process
+	restart func() *harness.Process
 }
 
-func newPet(process *harness.Process, again func() *harness.Process) *pet {
-	return &pet{process: process, again: again}
+func newRestartable(process *harness.Process, again func() *harness.Process) *restartable {
+	return &restartable{process: process, restart: again}
 }
 
-func (p *pet) kill() {
+func (p *restartable) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.process.Kill()
-	p.process = p.again()
+	p.process = p.restart()
 }
 
-// end has it end in peace.
-func (p *pet) end() {
+// end stops the process gracefully, without a restart.
+func (p *restartable) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_ = p.process.Stop()

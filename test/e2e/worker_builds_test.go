@@ -18,20 +18,21 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// twoBuilds is an engine whose workers are of two builds: the same program, which says that it is another one.
+// twoBuilds is an engine whose workers have two build IDs: the same program, with the ID set by the environment.
 type twoBuilds struct {
 	*harness.Engine
 	t *testing.T
 }
 
-// older and newer are their IDs.
+// older and newer are the two build IDs.
 var older, newer = upgrade.ID("older", workflows.HistoryLevel), upgrade.ID("newer", workflows.HistoryLevel)
 
 func buildOptions(id string) harness.Options {
-	return harness.Options{Binary: "slipway-failpoints", Apart: true, WorkerEnv: []string{"SLIPWAY_TEST_BUILD=" + id}}
+	return harness.Options{Binary: "slipway-failpoints", SeparateWorker: true,
+		WorkerEnv: []string{"SLIPWAY_TEST_BUILD=" + id}}
 }
 
-// startBuild is an engine whose worker is of this build, on a Temporal of its own.
+// startBuild starts an engine whose worker has this build ID, on its own Temporal.
 func startBuild(t *testing.T, id string) *twoBuilds {
 	t.Helper()
 	o := buildOptions(id)
@@ -39,7 +40,7 @@ func startBuild(t *testing.T, id string) *twoBuilds {
 	return &twoBuilds{Engine: harness.Start(t, o), t: t}
 }
 
-// worker starts one of a build, which is to take the work.
+// worker starts a worker with this build ID and waits until it gets the work.
 func (b *twoBuilds) worker(id string, args ...string) *harness.Process {
 	b.t.Helper()
 	o := buildOptions(id)
@@ -53,65 +54,76 @@ func (b *twoBuilds) worker(id string, args ...string) *harness.Process {
 func (b *twoBuilds) waitWork(id string) {
 	b.t.Helper()
 	for _, queue := range []string{catalog.EngineQueue, catalog.PartyQueue(catalog.DefaultParty)} {
-		require.Eventually(b.t, func() bool { return b.getsWork(queue) == id }, harness.Patience, harness.Tick, "%s gets the work on queue %s", upgrade.Name(id), queue)
+		require.Eventually(b.t, func() bool {
+			return b.currentBuild(queue) == id
+		}, harness.Patience, harness.Tick, "%s gets the work on queue %s", upgrade.Name(id), queue)
 	}
 }
 
-func (b *twoBuilds) getsWork(queue string) string {
-	described, err := b.Workflows.WorkflowService().DescribeTaskQueue(b.t.Context(), &workflowservice.DescribeTaskQueueRequest{
-		Namespace: b.TemporalNamespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY})
+// currentBuild returns the build ID that gets the work of the queue.
+func (b *twoBuilds) currentBuild(queue string) string {
+	described, err := b.Workflows.WorkflowService().DescribeTaskQueue(b.t.Context(),
+		&workflowservice.DescribeTaskQueueRequest{
+			Namespace: b.TemporalNamespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue},
+			TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY})
 	require.NoError(b.t, err)
 	return described.GetVersioningInfo().GetCurrentDeploymentVersion().GetBuildId()
 }
 
-// workedOn are the builds that worked on a workflow, in order.
+// workedOn returns the build IDs that executed a workflow, in order.
 func (b *twoBuilds) workedOn(workflowID string) (builds []string) {
 	for _, event := range b.History(workflowID) {
-		if by := event.GetWorkflowTaskCompletedEventAttributes().GetDeploymentVersion().GetBuildId(); by != "" && (len(builds) == 0 || builds[len(builds)-1] != by) {
+		if by := event.GetWorkflowTaskCompletedEventAttributes().GetDeploymentVersion().GetBuildId(); by != "" &&
+			(len(builds) == 0 || builds[len(builds)-1] != by) {
 			builds = append(builds, by)
 		}
 	}
 	return builds
 }
 
-// A canary waits while the workers are replaced by those of a newer build, while those are killed, come back, and are gone back from. Each build goes on where the other one stopped.
-func TestLongCanaryGoesFromBuildToBuild(t *testing.T) {
+// A canary continues across builds: the workers are upgraded, killed, restarted and downgraded while it waits. Each
+// build continues where the other one stopped.
+func TestLongCanary_ContinuesAcrossBuilds(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	b := startBuild(t, older)
-	r := begin(t, b.Engine, deploymentBy(strategy.StyleCanary, harness.Nginx), nil)
-	r.rest(1)
+	r := startRelease(t, b.Engine, deploymentCell(strategy.StyleCanary, harness.Nginx), nil)
+	r.waitPaused(1)
 
 	first := b.worker(newer)
 	r.approve(1)
-	r.rest(2)
-	require.Equal(t, []string{older, newer}, b.workedOn(r.RolloutID(r.rollout.Name)), "an upgrade takes effect while workers of the old build still run")
+	r.waitPaused(2)
+	require.Equal(t, []string{older, newer}, b.workedOn(r.RolloutID(r.rollout.Name)),
+		"an upgrade takes effect while workers of the old build still run")
 
 	first.Kill()
 	b.waitWork(older)
 	again := b.worker(newer)
-	require.Equal(t, newer, b.getsWork(catalog.EngineQueue), "a build that comes back is still the newer one")
+	require.Equal(t, newer, b.currentBuild(catalog.EngineQueue),
+		"the newer build gets the work again after its restart")
 	require.NoError(t, again.Stop())
-	require.Equal(t, older, b.getsWork(catalog.EngineQueue), "the last worker of a build hands the work over before it ends")
+	require.Equal(t, older, b.currentBuild(catalog.EngineQueue),
+		"the last worker of a build hands the work over before it ends")
 	r.approve(2)
 	r.approveAll(3)
-	r.endsNew()
+	r.requirePromoted()
 	require.Equal(t, []string{older, newer, older}, b.workedOn(r.RolloutID(r.rollout.Name)))
 	r.watch.RequirePromises(t)
 }
 
-// recorded is the version of the loop that a canary records, which begins and ends now.
+// recorded runs a rollout and returns the version of the loop in its history.
 func (b *twoBuilds) recorded() int {
 	b.t.Helper()
-	r := begin(b.t, b.Engine, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
-	r.rest(1)
+	r := startRelease(b.t, b.Engine, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
+	r.waitPaused(1)
 	r.approveAll(1)
-	r.endsNew()
+	r.requirePromoted()
 	return loopVersion(b.t, r.History(r.RolloutID(r.rollout.Name)))
 }
 
-// While workers run that replay less than this build records, and for as long as people may go back to them, releases record no more than those understand.
-func TestLongReleasesRecordWhatTheBuildOfBeforeUnderstands(t *testing.T) {
+// New releases record a history version that older running workers can replay, and that older builds can replay within
+// the rollback window.
+func TestLongNewReleases_AreReplayableByOlderBuild_WithinRollbackWindow(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	const understood = 2
@@ -119,22 +131,23 @@ func TestLongReleasesRecordWhatTheBuildOfBeforeUnderstands(t *testing.T) {
 	b := startBuild(t, before)
 	old := b.Processes[1]
 	current := b.worker(newer)
-	require.Equal(t, understood, b.recorded(), "the old build runs and could get the release")
+	require.Equal(t, understood, b.recorded(), "the old build still runs and could get the release")
 	require.NoError(t, old.Stop())
 	require.NoError(t, current.Stop())
 	current = b.worker(newer)
-	require.Equal(t, understood, b.recorded(), "people may go back to the old build")
+	require.Equal(t, understood, b.recorded(), "the operator may return to the old build")
 	require.NoError(t, current.Stop())
 	b.worker(newer, "--rollback-window=1s")
-	require.Greater(t, b.recorded(), understood, "the time to go back is over")
+	require.Greater(t, b.recorded(), understood, "the rollback window has ended")
 }
 
-// loopVersion is the version of the loop that a history goes by.
+// loopVersion returns the version of the loop that a history records.
 func loopVersion(t *testing.T, events []*historypb.HistoryEvent) (version int) {
 	t.Helper()
 	for _, event := range events {
 		if marker := event.GetMarkerRecordedEventAttributes(); marker.GetMarkerName() == "Version" {
-			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(marker.GetDetails()["version"], &version))
+			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(marker.GetDetails()["version"],
+				&version))
 			return version
 		}
 	}
@@ -142,18 +155,18 @@ func loopVersion(t *testing.T, events []*historypb.HistoryEvent) (version int) {
 	return 0
 }
 
-// Without versioning workers take work as they always did, also where workers that told their build were before.
-func TestLongWithoutWorkerVersioning(t *testing.T) {
+// Without worker versioning workers take work without a build ID, also if versioned workers ran before.
+func TestLongWorkers_TakeWork_WithoutWorkerVersioning(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	b := startBuild(t, older)
 	require.NoError(t, b.Processes[1].Stop())
 	b.worker(upgrade.Unversioned, "--worker-versioning=false")
 	b.WaitReady()
-	r := begin(t, b.Engine, deploymentBy(strategy.StylePartition, harness.Nginx), nil)
-	r.rest(1)
+	r := startRelease(t, b.Engine, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
+	r.waitPaused(1)
 	require.Equal(t, http.StatusOK, b.Call(http.MethodGet, "/readyz", "").Status)
 	r.approveAll(1)
-	r.endsNew()
+	r.requirePromoted()
 	require.Empty(t, b.workedOn(r.RolloutID(r.rollout.Name)))
 }

@@ -31,7 +31,7 @@ type Account struct {
 	kube kubernetes.Interface
 }
 
-// resources are where the kinds of those manifests are found.
+// resources are the API resources of the kinds in those manifests.
 var resources = map[string]schema.GroupVersionResource{
 	"ServiceAccount":     {Version: "v1", Resource: "serviceaccounts"},
 	"Role":               {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
@@ -40,16 +40,17 @@ var resources = map[string]schema.GroupVersionResource{
 	"ClusterRoleBinding": {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
 }
 
-// Account applies a manifest of deploy/rbac as it is, with its namespace replaced by that one, and gets a token for its ServiceAccount. Objects
-// without a namespace are called after it too, so that tests do not share them.
+// Account applies a manifest of deploy/rbac in the given namespace and creates a token for its ServiceAccount. The
+// namespace is also appended to the names of cluster-scoped objects, so that tests do not share them.
 func (s Stack) Account(t testing.TB, manifest, namespace string) Account {
 	t.Helper()
 	account := s.Grant(t, manifest, namespace)
-	require.NotEmpty(t, account, "%s has a ServiceAccount", manifest)
+	require.NotEmpty(t, account, "%s has no ServiceAccount", manifest)
 	return s.Login(t, namespace, account)
 }
 
-// Grant applies a manifest of deploy/rbac as Account does, and answers with the ServiceAccount in it, "" when it has none.
+// Grant applies a manifest of deploy/rbac as Account does and returns the name of its ServiceAccount, "" if it has
+// none.
 func (s Stack) Grant(t testing.TB, manifest, namespace string) (account string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(os.Getenv("SLIPWAY_TEST_ROOT"), "deploy", "rbac", manifest))
@@ -58,7 +59,7 @@ func (s Stack) Grant(t testing.TB, manifest, namespace string) (account string) 
 		object := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal(document, &object.Object), manifest)
 		if object.GetKind() == "Namespace" {
-			s.shareNamespace(t, object.GetName())
+			s.ensureSharedNamespace(t, object.GetName())
 			continue
 		}
 		if object.GetKind() == "ServiceAccount" {
@@ -69,16 +70,16 @@ func (s Stack) Grant(t testing.TB, manifest, namespace string) (account string) 
 	return account
 }
 
-// engineNamespace is what those manifests call the engine's namespace: a test has one of its own in its place.
+// engineNamespace is the engine's namespace in those manifests; each test uses its own namespace instead.
 const engineNamespace = "slipway"
 
-// shareNamespace makes a namespace that the engines of all tests have in common.
-func (s Stack) shareNamespace(t testing.TB, name string) {
+// ensureSharedNamespace creates a namespace that the engines of all tests share.
+func (s Stack) ensureSharedNamespace(t testing.TB, name string) {
 	t.Helper()
 	if name == engineNamespace {
 		return
 	}
-	makeNamespace(t, s.Kube, name)
+	ensureNamespace(t, s.Kube, name)
 }
 
 func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, namespace string) {
@@ -90,7 +91,7 @@ func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, namespace 
 		require.NoError(t, unstructured.SetNestedSlice(object.Object, subjects, "subjects"))
 	}
 	resource, known := resources[object.GetKind()]
-	require.True(t, known, "%s is a kind of those manifests", object.GetKind())
+	require.True(t, known, "unknown kind in a manifest: %s", object.GetKind())
 	objects := s.Dynamic(t).Resource(resource)
 	if !strings.HasPrefix(object.GetKind(), "Cluster") {
 		object.SetNamespace(namespace)
@@ -105,16 +106,18 @@ func (s Stack) grant(t testing.TB, object *unstructured.Unstructured, namespace 
 	_, err := objects.Create(context.Background(), object, metav1.CreateOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := objects.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		if err := objects.Delete(context.Background(), object.GetName(),
+			metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 			require.NoError(t, err)
 		}
 	})
 }
 
-// Login makes a token for a ServiceAccount, and a kubeconfig with nothing else.
+// Login creates a token for a ServiceAccount and a kubeconfig that holds only this token.
 func (s Stack) Login(t testing.TB, namespace, name string) Account {
 	t.Helper()
-	token, err := s.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(context.Background(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := s.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(context.Background(), name,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	ca := s.REST.CAData
 	if s.REST.CAFile != "" {
@@ -122,7 +125,8 @@ func (s Stack) Login(t testing.TB, namespace, name string) Account {
 		require.NoError(t, err)
 	}
 	config := clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: s.REST.Host, CertificateAuthorityData: ca, InsecureSkipTLSVerify: s.REST.Insecure}},
+		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: s.REST.Host, CertificateAuthorityData: ca,
+			InsecureSkipTLSVerify: s.REST.Insecure}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: token.Status.Token}},
 		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u", Namespace: namespace}},
 		CurrentContext: "x",
@@ -136,21 +140,24 @@ func (s Stack) Login(t testing.TB, namespace, name string) Account {
 	return Account{Kubeconfig: path, kube: kube}
 }
 
-// May asks the API server whether the account may do that: "get", "apps/deployments", in a namespace ("": in the whole cluster).
+// May asks the API server whether the account may use a verb on a resource in a namespace, for example "get" on
+// "apps/deployments". Namespace "" means the whole cluster.
 func (a Account) May(t testing.TB, verb, resource, namespace string) bool {
 	t.Helper()
 	group, plural, grouped := strings.Cut(resource, "/")
 	if !grouped {
 		group, plural = "", resource
 	}
-	return a.MayDo(t, authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: plural, Namespace: namespace})
+	return a.MayDo(t, authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: plural,
+		Namespace: namespace})
 }
 
-// MayDo is May for whatever an API server can be asked.
+// MayDo is May for arbitrary resource attributes.
 func (a Account) MayDo(t testing.TB, what authorizationv1.ResourceAttributes) bool {
 	t.Helper()
-	review, err := a.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(context.Background(), &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}, metav1.CreateOptions{})
+	review, err := a.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(context.Background(),
+		&authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return review.Status.Allowed
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ports that tests listen on lie below those that Linux gives to outgoing connections (32768 and up): a process that is killed and started
-// again finds its port free. They lie below those that a private stack chooses from, too (deploy/dev/lib/settings.sh). And
-// Temporal keeps its ports in PostgreSQL as numbers of 15 bits.
+// Test ports lie below Linux's ephemeral ports (32768 and up), so a process that is killed and started again finds its
+// port free. They also lie below the ports of private stacks (deploy/dev/lib/settings.sh). Temporal stores its ports in
+// PostgreSQL as 15-bit numbers.
 const firstPort, lastPort = 10000, 20200
 
-// FreePort is a port of 127.0.0.1 that is this test's own until it ends, also while nothing listens on it, and for the tests of other packages. It is
-// claimed by a socket in Linux's abstract namespace, which goes with the process.
+// FreePort returns a port of 127.0.0.1 that belongs to this test until it ends, even while no process listens on it,
+// and across test packages. It is reserved by a socket in Linux's abstract namespace, which disappears with the
+// process.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	for range 1000 {

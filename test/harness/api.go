@@ -16,7 +16,7 @@ import (
 	"slipway.io/slipway/release/plan"
 )
 
-// Answer is an HTTP answer, read whole.
+// Answer is an HTTP response with its complete body.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -36,14 +36,14 @@ type Problem struct {
 	} `json:"errors"`
 }
 
-// Problem reads the body as a problem.
+// Problem decodes the body as a problem.
 func (a Answer) Problem() Problem {
 	var p Problem
 	_ = json.Unmarshal(a.Body, &p)
 	return p
 }
 
-// Call sends one request. The body is sent as it is, as YAML unless it begins with a brace.
+// Call sends one request. The body is sent unchanged, as YAML unless it begins with a brace.
 func (e *Engine) Call(method, path, body string, headers ...string) Answer {
 	e.t.Helper()
 	a, err := e.TryCall(method, path, body, headers...)
@@ -51,7 +51,7 @@ func (e *Engine) Call(method, path, body string, headers ...string) Answer {
 	return a
 }
 
-// TryCall is Call for a server that may be away.
+// TryCall is Call for a server that may be unreachable.
 func (e *Engine) TryCall(method, path, body string, headers ...string) (Answer, error) {
 	request, err := http.NewRequest(method, e.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -85,14 +85,16 @@ func (e *Engine) authorize(request *http.Request) {
 	}
 }
 
-// PutService puts a service of these workloads (kind/name) in the apps namespace into the catalogue; extra is further YAML.
+// PutService stores a service in the catalogue with these workloads (kind/name) of the apps namespace; extra is further
+// YAML.
 func (e *Engine) PutService(id, extra string, workloads ...string) {
 	e.t.Helper()
 	var b strings.Builder
 	b.WriteString("workloads:\n")
 	for _, w := range workloads {
 		kind, name, _ := strings.Cut(w, "/")
-		fmt.Fprintf(&b, "- namespace: %s\n  workloadRef: {apiVersion: apps/v1, kind: %s, name: %s}\n", e.Apps, kind, name)
+		fmt.Fprintf(&b, "- namespace: %s\n  workloadRef: {apiVersion: apps/v1, kind: %s, name: %s}\n", e.Apps, kind,
+			name)
 	}
 	b.WriteString(extra)
 	a := e.Call(http.MethodPut, "/api/v1/services/"+id, b.String())
@@ -106,10 +108,12 @@ func (e *Engine) PutPlan(name, document string) {
 	require.Contains(e.t, []int{http.StatusOK, http.StatusCreated}, a.Status, "put plan %s: %s", name, a.Body)
 }
 
-// Execute runs a plan and returns the task's ID.
+// Execute runs a plan and returns the ID of the task.
 func (e *Engine) Execute(name string, headers ...string) string {
 	e.t.Helper()
-	a := e.repeated(func() Answer { return e.Call(http.MethodPost, "/api/v1/plans/"+name+"/execute", "", headers...) })
+	a := e.retryWhileUnavailable(func() Answer {
+		return e.Call(http.MethodPost, "/api/v1/plans/"+name+"/execute", "", headers...)
+	})
 	require.Equal(e.t, http.StatusAccepted, a.Status, "execute %s: %s", name, a.Body)
 	var accepted struct {
 		ID string `json:"id"`
@@ -138,10 +142,10 @@ func (e *Engine) tryTask(id string) (plan.Task, error) {
 	return task, json.Unmarshal(a.Body, &task)
 }
 
-// WaitTask returns the task when it is in one of these states; of a final one, when its workflow has closed as well.
+// WaitTask returns the task when it is in one of these states; for a final state, when its workflow has closed as well.
 func (e *Engine) WaitTask(id string, states ...plan.TaskState) plan.Task {
 	e.t.Helper()
-	task := e.WaitFor(id, fmt.Sprintf("state %v", states), func(t plan.Task) bool {
+	task := e.WaitTaskUntil(id, fmt.Sprintf("state %v", states), func(t plan.Task) bool {
 		for _, s := range states {
 			if t.State == s && (!s.Final() || t.FinishedAt != nil) {
 				return true
@@ -152,14 +156,14 @@ func (e *Engine) WaitTask(id string, states ...plan.TaskState) plan.Task {
 	if task.State.Final() {
 		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
-		_ = e.Workflows.GetWorkflow(ctx, plan.WorkflowID(id), "").Get(ctx, nil) // how it ended is in the task
+		_ = e.Workflows.GetWorkflow(ctx, plan.WorkflowID(id), "").Get(ctx, nil) // the task holds the outcome
 		require.NoError(e.t, ctx.Err(), "task %s does not close", id)
 	}
 	return task
 }
 
-// WaitFor returns the task when it is as asked.
-func (e *Engine) WaitFor(id, what string, is func(plan.Task) bool) plan.Task {
+// WaitTaskUntil returns the task when is reports true. what describes that state in the failure message.
+func (e *Engine) WaitTaskUntil(id, what string, is func(plan.Task) bool) plan.Task {
 	e.t.Helper()
 	var last plan.Task
 	if !assert.Eventually(e.t, func() bool {
@@ -169,7 +173,7 @@ func (e *Engine) WaitFor(id, what string, is func(plan.Task) bool) plan.Task {
 		}
 		last = task
 		return is(task)
-	}, Patience, Tick, "task %s never came to %s", id, what) {
+	}, Patience, Tick, "task %s never reached %s", id, what) {
 		e.t.Fatalf("task %s last was %s: %s\n%+v", id, last.State, last.Reason, last.Services)
 	}
 	return last

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Balanced is the engine behind an address that leads to any of its servers.
+// Balanced returns the engine behind an address that is balanced over its servers.
 func (e *Engine) Balanced(servers ...*Engine) *Engine {
 	e.t.Helper()
 	var all []*url.URL
@@ -26,10 +26,11 @@ func (e *Engine) Balanced(servers ...*Engine) *Engine {
 	return &balanced
 }
 
-// Balance is an address that leads to any of the servers that there are at a time, as a Kubernetes Service does: one that can't be reached is left out. A request
-// whose server dies is answered 503.
+// Balance returns an address that forwards to one of the current servers, as a Kubernetes Service does. It skips
+// servers that cannot be reached. A request whose server dies is answered with 503.
 func Balance(t testing.TB, servers func() []*url.URL) (address string) {
-	forward := &httputil.ReverseProxy{Transport: balancer(servers), FlushInterval: -1, Rewrite: func(*httputil.ProxyRequest) {},
+	forward := &httputil.ReverseProxy{Transport: balancer(servers), FlushInterval: -1,
+		Rewrite: func(*httputil.ProxyRequest) {},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}}
@@ -43,7 +44,8 @@ func Balance(t testing.TB, servers func() []*url.URL) (address string) {
 
 type balancer func() []*url.URL
 
-// RoundTrip asks a server that accepts connections; one that accepts them and then breaks off may have heard the request.
+// RoundTrip sends the request to a server that accepts connections. It does not retry: a server that breaks the
+// connection may have received the request.
 func (b balancer) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 	servers := b()
 	for _, i := range rand.Perm(len(servers)) {

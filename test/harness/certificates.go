@@ -18,21 +18,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Authority makes certificates for a test.
+// Authority is a CA that issues certificates for a test.
 type Authority struct {
 	t    testing.TB
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
-	// File is the CA's certificate.
+	// File is the path of the CA's certificate.
 	File string
 }
 
-// NewAuthority is a CA of its own.
+// NewAuthority creates a CA.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t}
 	var raw []byte
-	a.key, raw = a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	a.key, raw = a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "test CA"}, IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
 	var err error
 	a.cert, err = x509.ParseCertificate(raw)
 	require.NoError(t, err)
@@ -63,17 +64,19 @@ func (a *Authority) write(kind string, raw []byte) string {
 	return path
 }
 
-// Issue makes a certificate that is good for a server on this machine, and for a client.
+// Issue makes a certificate that is valid for a server on this machine and for a client.
 func (a *Authority) Issue() (certFile, keyFile string) {
 	a.t.Helper()
-	key, raw := a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "kusciaapi"}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	key, raw := a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "kusciaapi"}, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}, a.cert)
 	text, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(a.t, err)
 	return a.write("CERTIFICATE", raw), a.write("PRIVATE KEY", text)
 }
 
-// Client is how a client connects that trusts the authority; with a certificate of its own if signer is not nil.
+// Client returns the TLS configuration of a client that trusts the authority. If signer is not nil, the client has a
+// certificate of signer.
 func (a *Authority) Client(signer *Authority) *tls.Config {
 	a.t.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}

@@ -5,24 +5,24 @@ import (
 	"sync/atomic"
 )
 
-// Counter counts those requests of a client that Match takes.
+// Counter counts the requests of a client for which Match returns true.
 type Counter struct {
 	Match func(*http.Request) bool
 	count atomic.Int32
 }
 
-// Count is how many there were.
+// Count returns the number of counted requests.
 func (c *Counter) Count() int { return int(c.count.Load()) }
 
-// Wrap counts what goes through a transport.
-func (c *Counter) Wrap(next http.RoundTripper) http.RoundTripper { return counted{next, c} }
+// Wrap returns a transport that counts its requests.
+func (c *Counter) Wrap(next http.RoundTripper) http.RoundTripper { return countingTransport{next, c} }
 
-type counted struct {
+type countingTransport struct {
 	next http.RoundTripper
 	by   *Counter
 }
 
-func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if c.by.Match(r) {
 		c.by.count.Add(1)
 	}

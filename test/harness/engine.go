@@ -11,29 +11,31 @@ import (
 	"slipway.io/slipway/release/kruise"
 )
 
-// Engine is one Slipway with a Temporal namespace and an engine namespace of its own, and a namespace for what it releases.
+// Engine is a Slipway installation with its own Temporal namespace, its own engine namespace, and a namespace for the
+// workloads it releases.
 type Engine struct {
 	Stack
-	// URL is the address of the HTTP API, and Token what it asks for, if it asks for one.
+	// URL is the address of the HTTP API; Token is its bearer token, "" if it requires none.
 	URL, Token string
-	// KusciaURL and KusciaGRPC are the addresses of Kuscia's API over HTTP and gRPC. It is guarded by nothing, unless the options say otherwise.
+	// KusciaURL and KusciaGRPC are the addresses of Kuscia's API over HTTP and gRPC. Without options it requires no
+	// authentication.
 	KusciaURL, KusciaGRPC string
-	// Apps is the namespace of the workloads, Home that of the engine and of its servings.
+	// Apps is the namespace of the workloads; Home is the namespace of the engine and its servings.
 	Apps, Home string
-	// TemporalNamespace holds the engine's workflows, and Workflows is a client of it.
+	// TemporalNamespace holds the engine's workflows; Workflows is a client of it.
 	TemporalNamespace string
 	Workflows         client.Client
-	// Processes are the engine's: one of `slipway dev`, unless the options say otherwise.
+	// Processes are the engine's processes: one `slipway dev`, unless the options differ.
 	Processes []*Process
 
 	listen, kusciaListen string
-	// kubeconfig is that of the processes.
+	// kubeconfig is the kubeconfig of the processes.
 	kubeconfig string
 	t          testing.TB
 }
 
-// For is the same engine for another test, or a part of one, with a namespace of its own for the workloads.
-func (e *Engine) For(t testing.TB) *Engine {
+// ForTest returns the same engine for another test or subtest, with a separate namespace for the workloads.
+func (e *Engine) ForTest(t testing.TB) *Engine {
 	t.Helper()
 	other := *e
 	other.t, other.Apps = t, e.Namespace(t, "apps")
@@ -41,35 +43,35 @@ func (e *Engine) For(t testing.TB) *Engine {
 	return &other
 }
 
-// In is the same engine and the same namespace for a part of the test.
-func (e *Engine) In(t testing.TB) *Engine {
+// WithT returns the same engine and namespace for a subtest.
+func (e *Engine) WithT(t testing.TB) *Engine {
 	other := *e
 	other.t = t
 	return &other
 }
 
-// Options say how an engine is run.
+// Options define how an engine is run.
 type Options struct {
 	// Binary is the program's name, "slipway" by default.
 	Binary string
-	// Args and Env are added to those of every process, WorkerEnv to those of workers that run apart.
+	// Args and Env are added to those of every process, WorkerEnv to those of separate workers.
 	Args, Env, WorkerEnv []string
-	// Apart runs server and worker as two processes; Processes are then [server, worker].
-	Apart bool
+	// SeparateWorker runs server and worker as two processes; Processes are then [server, worker].
+	SeparateWorker bool
 	// Stack is the stack to run on; the shared one by default.
 	Stack *Stack
-	// Kubeconfig makes the kubeconfig of the processes once the engine's namespaces are there; the stack's own by default.
+	// Kubeconfig makes the kubeconfig of the processes once the engine's namespaces exist; nil: the stack's own.
 	Kubeconfig func(e *Engine) (path string)
 }
 
-// Nobody is an engine of which no process runs, with a namespace for workloads.
-func Nobody(t testing.TB) *Engine {
+// NewWithoutProcesses returns an engine without processes, with a namespace for workloads.
+func NewWithoutProcesses(t testing.TB) *Engine {
 	t.Helper()
 	stack := SharedStack(t)
 	return &Engine{Stack: stack, t: t, Apps: stack.Namespace(t, "apps")}
 }
 
-// Start runs an engine until it is ready.
+// Start starts an engine and waits until it is ready.
 func Start(t testing.TB, o Options) *Engine {
 	t.Helper()
 	var stack Stack
@@ -85,12 +87,12 @@ func Start(t testing.TB, o Options) *Engine {
 	if stack.Prepare != nil {
 		stack.Prepare(t, e.TemporalNamespace)
 	}
-	LabelNamespace(t, e.Kube, e.Apps, kruise.KeyEngine, e.Home) // the Rollouts there are this engine's
+	LabelNamespace(t, e.Kube, e.Apps, kruise.KeyEngine, e.Home) // this engine serves the Rollouts in that namespace
 	e.URL, e.KusciaURL, e.kubeconfig = "http://"+e.listen, "http://"+e.kusciaListen, stack.Kubeconfig
 	if o.Kubeconfig != nil {
 		e.kubeconfig = o.Kubeconfig(e)
 	}
-	if o.Apart {
+	if o.SeparateWorker {
 		e.Processes = []*Process{e.Server(o), e.Worker(o)}
 	} else {
 		e.Processes = []*Process{e.Dev(o)}
@@ -99,8 +101,8 @@ func Start(t testing.TB, o Options) *Engine {
 	return e
 }
 
-// Beside is the same engine at another address, where another server process of it serves.
-func (e *Engine) Beside(o Options) (other *Engine, server *Process) {
+// SecondServer starts another server process of the engine at another address. The returned engine uses that address.
+func (e *Engine) SecondServer(o Options) (other *Engine, server *Process) {
 	e.t.Helper()
 	copied := *e
 	copied.listen, copied.kusciaListen, copied.KusciaGRPC = freeAddress(e.t), freeAddress(e.t), freeAddress(e.t)
@@ -108,21 +110,22 @@ func (e *Engine) Beside(o Options) (other *Engine, server *Process) {
 	return &copied, copied.Server(o)
 }
 
-// Dev starts another process of server and worker in one.
+// Dev starts another process that is both server and worker.
 func (e *Engine) Dev(o Options) *Process {
-	return e.process(o, e.serving("dev")...)
+	return e.process(o, e.serverArgs("dev")...)
 }
 
 // Server starts another server process.
 func (e *Engine) Server(o Options) *Process {
-	return e.process(o, e.serving("server")...)
+	return e.process(o, e.serverArgs("server")...)
 }
 
-// serving are the arguments of a command that serves the engine's addresses.
-func (e *Engine) serving(command string) []string {
-	args := []string{command, "--listen", e.listen, "--kuscia-listen", e.kusciaListen, "--kuscia-grpc-listen", e.KusciaGRPC,
+// serverArgs returns the arguments of a command that serves the engine's addresses.
+func (e *Engine) serverArgs(command string) []string {
+	args := []string{command, "--listen", e.listen, "--kuscia-listen", e.kusciaListen, "--kuscia-grpc-listen",
+		e.KusciaGRPC,
 		"--temporal-ui", e.TemporalUI, "--install-crds=true"}
-	if command == "dev" { // the guard of one engine would hold for the workloads of all, and its webhooks would convert for all
+	if command == "dev" { // one engine's guard and conversion webhooks would affect the workloads of all
 		args = append(args, "--install-guard=false", "--webhook-listen=")
 	}
 	return args
@@ -134,19 +137,22 @@ func (e *Engine) Worker(o Options) *Process {
 	return e.process(o, "worker")
 }
 
-// PartyWorker starts a worker that serves one party only, in the engine's namespace of the workloads, with a kubeconfig of its own.
+// PartyWorker starts a worker that serves only one party, in the engine's namespace of the workloads, with its own
+// kubeconfig.
 func (e *Engine) PartyWorker(party, kubeconfig string, args ...string) *Process {
 	return e.PartyWorkerIn(party, e.Apps, kubeconfig, args...)
 }
 
 // PartyWorkerIn is PartyWorker in another namespace.
 func (e *Engine) PartyWorkerIn(party, namespace, kubeconfig string, args ...string) *Process {
-	return Run(e.t, e.Binary("slipway"), append([]string{"worker", "--party", party, "--watch-namespaces", namespace, "--kubeconfig", kubeconfig,
-		"--temporal-address", e.TemporalAddress, "--temporal-namespace", e.TemporalNamespace}, args...), e.versioning())
+	return Run(e.t, e.Binary("slipway"), append([]string{"worker", "--party", party, "--watch-namespaces", namespace,
+		"--kubeconfig", kubeconfig,
+		"--temporal-address", e.TemporalAddress, "--temporal-namespace", e.TemporalNamespace}, args...),
+		e.versioningEnv())
 }
 
-// versioning has workers tell Temporal their build where it keeps builds.
-func (s Stack) versioning() []string {
+// versioningEnv turns worker versioning off unless Temporal keeps builds.
+func (s Stack) versioningEnv() []string {
 	if s.KeepsBuilds {
 		return nil
 	}
@@ -158,11 +164,12 @@ func (e *Engine) process(o Options, args ...string) *Process {
 	if binary == "" {
 		binary = "slipway"
 	}
-	args = append(args, "--kubeconfig", e.kubeconfig, "--temporal-address", e.TemporalAddress, "--temporal-namespace", e.TemporalNamespace, "--namespace", e.Home, "--serving-namespace", e.Home)
-	return Run(e.t, e.Binary(binary), append(args, o.Args...), append(e.versioning(), o.Env...))
+	args = append(args, "--kubeconfig", e.kubeconfig, "--temporal-address", e.TemporalAddress, "--temporal-namespace",
+		e.TemporalNamespace, "--namespace", e.Home, "--serving-namespace", e.Home)
+	return Run(e.t, e.Binary(binary), append(args, o.Args...), append(e.versioningEnv(), o.Env...))
 }
 
-// WaitReady returns when every dependency of the server, its workers included, is there.
+// WaitReady returns when the server reports ready, which includes its dependencies and workers.
 func (e *Engine) WaitReady() {
 	e.t.Helper()
 	require.Eventually(e.t, func() bool {
@@ -172,5 +179,5 @@ func (e *Engine) WaitReady() {
 		}
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
-	}, Patience, Tick, "the engine does not get ready")
+	}, Patience, Tick, "the engine did not become ready")
 }

@@ -23,24 +23,26 @@ import (
 // EngineUser is the identity of engines that tests run behind a guard.
 const EngineUser = "slipway-test-engine"
 
-// Guard is a guard in the API server that tests have installed, for namespaces of their own.
+// Guard is a guard that a test installed in the API server, for namespaces of tests.
 type Guard struct {
 	Name  string
 	stack Stack
 }
 
-// InstallGuard installs a guard that lets EngineUser pass, and no other. It holds for no namespace yet.
+// InstallGuard installs a guard that lets only EngineUser pass. No namespace is under it yet.
 func (s Stack) InstallGuard(t testing.TB) *Guard {
 	t.Helper()
 	return s.InstallGuardFor(t, EngineUser)
 }
 
-// InstallGuardFor installs a guard that lets these users pass; without any, those that pass by default.
+// InstallGuardFor installs a guard that lets these users pass; without users, the default ones.
 func (s Stack) InstallGuardFor(t testing.TB, users ...string) *Guard {
 	t.Helper()
 	g := &Guard{Name: RandomName("guard"), stack: s}
 	run := func(args ...string) {
-		out, err := exec.Command(s.Binary("slipway"), append([]string{"guard"}, append(args, "--name", g.Name, "--kubeconfig", s.Kubeconfig)...)...).CombinedOutput()
+		out, err := exec.Command(s.Binary("slipway"),
+			append([]string{"guard"}, append(args, "--name", g.Name, "--kubeconfig",
+				s.Kubeconfig)...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		t.Logf("guard %s: %s", args[0], out)
 	}
@@ -53,47 +55,52 @@ func (s Stack) InstallGuardFor(t testing.TB, users ...string) *Guard {
 	return g
 }
 
-// Over has the guard hold for a namespace, and waits until it does.
-func (g *Guard) Over(t testing.TB, namespace string) {
+// EnforceOn puts a namespace under the guard and waits until the guard is in force.
+func (g *Guard) EnforceOn(t testing.TB, namespace string) {
 	t.Helper()
 	LabelNamespace(t, g.stack.Kube, namespace, guard.LabelGuard, g.Name)
 	services := g.stack.Kube.CoreV1().Services(namespace)
-	probe := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{rollout.AnnotationHeldBy: "probe",
-		rollout.AnnotationRestore: `[{"op":"remove","path":"/spec/selector"}]`}},
+	probe := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "probe",
+		Annotations: map[string]string{rollout.AnnotationHeldBy: "probe",
+			rollout.AnnotationRestore: `[{"op":"remove","path":"/spec/selector"}]`}},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": "probe"}}}
 	_, err := services.Create(context.Background(), probe, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		_, refused := services.Patch(context.Background(), probe.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"slipway.io/held-by":null}}}`),
+		_, refused := services.Patch(context.Background(), probe.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"slipway.io/held-by":null}}}`),
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-		kept, err := services.Patch(context.Background(), probe.Name, types.MergePatchType, []byte(`{"spec":{"selector":{"app":"other"}}}`),
+		kept, err := services.Patch(context.Background(), probe.Name, types.MergePatchType,
+			[]byte(`{"spec":{"selector":{"app":"other"}}}`),
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return apierrors.IsForbidden(refused) && err == nil && kept.Spec.Selector["app"] == "probe"
 	}, Patience, Tick, "the guard is not in force")
 	require.NoError(t, services.Delete(context.Background(), probe.Name, metav1.DeleteOptions{}))
 }
 
-// OverStatus waits until the guard keeps what Slipway says in a Rollout's status from whom rollouts writes for. It is a
-// dry run: a write that got through would leave the next try nothing to change, and an unchanged status is never refused.
-func (g *Guard) OverStatus(t testing.TB, rollouts dynamic.ResourceInterface, name string) {
+// WaitStatusProtected waits until the guard refuses status writes to a Rollout by the user of the client rollouts. It
+// uses a dry run: a write that succeeded would leave no change for the next attempt, and an unchanged status is never
+// refused.
+func (g *Guard) WaitStatusProtected(t testing.TB, rollouts dynamic.ResourceInterface, name string) {
 	t.Helper()
 	var got *unstructured.Unstructured
 	require.Eventually(t, func() bool {
 		var err error
-		got, err = rollouts.Patch(context.Background(), name, types.MergePatchType, []byte(`{"status":{"message":"not the engine's"}}`),
+		got, err = rollouts.Patch(context.Background(), name, types.MergePatchType,
+			[]byte(`{"status":{"message":"not the engine's"}}`),
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
 		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 	}, Patience, Tick, "the guard %s is not in force over the status of %v", g.Name, &got)
 }
 
-// As is the stack's administrator in another's name.
-func (s Stack) As(user string) *rest.Config {
+// Impersonate returns the administrator's client configuration under another user name.
+func (s Stack) Impersonate(user string) *rest.Config {
 	config := rest.CopyConfig(s.REST)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
 	return config
 }
 
-// KubeconfigAs is a kubeconfig of the stack's administrator in another's name.
+// KubeconfigAs writes a kubeconfig of the stack's administrator under another user name and returns its path.
 func (s Stack) KubeconfigAs(t testing.TB, user string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(s.Kubeconfig)
@@ -106,14 +113,14 @@ func (s Stack) KubeconfigAs(t testing.TB, user string) string {
 	return path
 }
 
-// StartGuarded runs an engine of EngineUser behind the guard that the tests of the package share.
+// StartGuarded starts an engine as EngineUser and returns it with the guard that the tests of the package share.
 func StartGuarded(t testing.TB) (*Engine, *Guard) {
 	t.Helper()
-	return StartGuardedAs(t, Options{})
+	return StartGuardedWith(t, Options{})
 }
 
-// StartGuardedAs is StartGuarded of an engine that is run so.
-func StartGuardedAs(t testing.TB, o Options) (*Engine, *Guard) {
+// StartGuardedWith is StartGuarded with options.
+func StartGuardedWith(t testing.TB, o Options) (*Engine, *Guard) {
 	t.Helper()
 	g := SharedGuard(t)
 	o.Kubeconfig = func(e *Engine) string { return e.KubeconfigAs(t, EngineUser) }

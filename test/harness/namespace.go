@@ -20,7 +20,7 @@ import (
 	"slipway.io/slipway/release/serving/admission"
 )
 
-// NewNamespace is a Kubernetes namespace for one test, and goes away with it.
+// NewNamespace creates a Kubernetes namespace for one test and deletes it when the test ends.
 func NewNamespace(t testing.TB, kube kubernetes.Interface, prefix string) string {
 	t.Helper()
 	name := RandomName(prefix)
@@ -29,23 +29,26 @@ func NewNamespace(t testing.TB, kube kubernetes.Interface, prefix string) string
 	return name
 }
 
-// makeNamespace makes a namespace unless it is there.
-func makeNamespace(t testing.TB, kube kubernetes.Interface, name string) {
+// ensureNamespace creates a namespace unless it exists.
+func ensureNamespace(t testing.TB, kube kubernetes.Interface, name string) {
 	t.Helper()
 	if err := createNamespace(kube, name); !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err)
 	}
 }
 
-// createNamespace makes a namespace that invites servings, since most of what makes one is a party, and that no guard of the stack holds for.
+// createNamespace creates a namespace that allows servings, because most callers use it as a party. No guard and no
+// other engine of the stack applies to it.
 func createNamespace(kube kubernetes.Interface, name string) error {
-	_, err := kube.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
-		Labels: map[string]string{admission.LabelServings: admission.ServingsAllowed, guard.LabelGuard: guard.NamespaceOff,
-			kruise.KeyEngine: "nobody"}}}, metav1.CreateOptions{})
+	_, err := kube.CoreV1().Namespaces().Create(context.Background(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels: map[string]string{admission.LabelServings: admission.ServingsAllowed,
+				guard.LabelGuard: guard.NamespaceOff,
+				kruise.KeyEngine: "nobody"}}}, metav1.CreateOptions{})
 	return err
 }
 
-// LabelNamespace gives a namespace a label; with an empty value it takes the label away.
+// LabelNamespace sets a label of a namespace; an empty value removes the label.
 func LabelNamespace(t testing.TB, kube kubernetes.Interface, namespace, label, value string) {
 	t.Helper()
 	labels := map[string]any{label: value}
@@ -54,12 +57,14 @@ func LabelNamespace(t testing.TB, kube kubernetes.Interface, namespace, label, v
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 	require.NoError(t, err)
-	_, err = kube.CoreV1().Namespaces().Patch(context.Background(), namespace, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = kube.CoreV1().Namespaces().Patch(context.Background(), namespace, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	require.NoError(t, err)
 }
 
-// contents are the collections in which tests leave something behind; what owns goes before what it owns. Events expire by themselves.
-var contents = []struct {
+// collections are the API collections in which tests leave objects; owners come before what they own. Events are not
+// listed: they expire.
+var collections = []struct {
 	version string
 	kinds   []string
 }{
@@ -79,12 +84,14 @@ var contents = []struct {
 	{"api/v1", []string{"services", "pods", "resourcequotas", "secrets", "configmaps", "serviceaccounts"}},
 }
 
-// held are the kinds of which an engine holds objects by finalizers; with the engine gone they would keep their namespace for ever.
-var held = []string{"apis/rollouts.kruise.io/v1beta1/namespaces/%s/rollouts",
-	"apis/kuscia.secretflow/v1alpha1/namespaces/%s/kusciadeployments", "apis/rollouts.kruise.io/v1alpha1/namespaces/%s/trafficroutings"}
+// finalizedCollections hold objects with finalizers of an engine. When the engine has ended, these finalizers would
+// block the deletion of the namespace.
+var finalizedCollections = []string{"apis/rollouts.kruise.io/v1beta1/namespaces/%s/rollouts",
+	"apis/kuscia.secretflow/v1alpha1/namespaces/%s/kusciadeployments",
+	"apis/rollouts.kruise.io/v1alpha1/namespaces/%s/trafficroutings"}
 
-// removeNamespace empties a namespace and takes it away. Left to itself Kubernetes deletes and lists every kind that it knows, again and again while a
-// pod is left: half of all requests of a test run were those.
+// removeNamespace empties a namespace and deletes it. Kubernetes' own namespace controller deletes and lists every kind
+// it has, repeatedly while a pod is left: those were half of all requests of a test run.
 func removeNamespace(kube kubernetes.Interface, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -92,29 +99,31 @@ func removeNamespace(kube kubernetes.Interface, name string) {
 		return
 	}
 	now, client := metav1.NewDeleteOptions(0), kube.CoreV1().RESTClient()
-	for _, path := range held {
-		letGo(ctx, client, fmt.Sprintf(path, name))
+	for _, path := range finalizedCollections {
+		removeFinalizers(ctx, client, fmt.Sprintf(path, name))
 	}
-	for _, c := range contents {
+	for _, c := range collections {
 		for _, kind := range c.kinds {
 			err := client.Delete().AbsPath(c.version, "namespaces", name, kind).Body(now).Do(ctx).Error()
-			if err != nil && !apierrors.IsNotFound(err) { // a kind that is not installed is not there
-				return // what is left is Kubernetes' to delete, which begins after some seconds
+			if err != nil && !apierrors.IsNotFound(err) { // the kind is not installed
+				return // Kubernetes deletes the rest after some seconds
 			}
 		}
 	}
-	_, _ = kube.CoreV1().Namespaces().Finalize(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.UpdateOptions{})
+	_, _ = kube.CoreV1().Namespaces().Finalize(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.UpdateOptions{})
 }
 
-// letGo takes the finalizers off the objects of a collection.
-func letGo(ctx context.Context, client rest.Interface, collection string) {
+// removeFinalizers removes the finalizers of the objects of a collection.
+func removeFinalizers(ctx context.Context, client rest.Interface, collection string) {
 	raw, err := client.Get().AbsPath(collection).Do(ctx).Raw()
 	var found metav1.PartialObjectMetadataList
 	if err != nil || json.Unmarshal(raw, &found) != nil {
 		return
 	}
 	for _, object := range found.Items {
-		patch := client.Patch(types.MergePatchType).AbsPath(collection, object.Name).Body([]byte(`{"metadata":{"finalizers":null}}`))
+		patch := client.Patch(types.MergePatchType).AbsPath(collection,
+			object.Name).Body([]byte(`{"metadata":{"finalizers":null}}`))
 		_ = patch.Do(ctx).Error()
 	}
 }

@@ -27,18 +27,19 @@ import (
 	"slipway.io/slipway/test/programs"
 )
 
-// Tool is a way to apply a manifest again and again.
+// Tool is a program that applies a manifest repeatedly.
 type Tool struct {
-	// Title tells them apart in the names of tests.
+	// Title is unique and is part of subtest names.
 	Title string
-	// Manager is the field manager that it writes as.
+	// Manager is the tool's field manager.
 	Manager string
 	// program is one of test/gitops, "" for kubectl.
 	program string
 	args    []string
 }
 
-// The tools: kubectl both ways, and GitOps controllers with their own libraries (test/gitops).
+// The tools: kubectl with client-side and server-side apply, and GitOps controllers with their own libraries
+// (test/gitops).
 var (
 	KubectlApply   = Tool{"KubectlApply", "kubectl-client-side-apply", "", nil}
 	KubectlForce   = Tool{"KubectlForce", "kubectl", "", []string{"--server-side", "--force-conflicts"}}
@@ -47,10 +48,11 @@ var (
 	ArgoServerSide = Tool{"ArgoServerSide", "argocd-controller", "gitops-argo", []string{"--server-side"}}
 )
 
-// Tools are all of them.
+// Tools are all tools.
 var Tools = []Tool{KubectlApply, KubectlForce, Flux, ArgoClientSide, ArgoServerSide}
 
-// Ignoring is the tool with fields that it leaves alone, each as Deployment/spec/paused. GitOps controllers know that.
+// Ignoring returns the tool with fields that it does not apply, each in the form Deployment/spec/paused. Only GitOps
+// controllers support that.
 func (t Tool) Ignoring(fields ...string) Tool {
 	t.args = slices.Clone(t.args)
 	for _, field := range fields {
@@ -59,8 +61,8 @@ func (t Tool) Ignoring(fields ...string) Tool {
 	return t
 }
 
-// Neighbour applies a manifest with a tool.
-type Neighbour struct {
+// Applier applies a manifest with a tool.
+type Applier struct {
 	tool     Tool
 	manifest string
 	kubectl  func(args ...string) (out string, code int)
@@ -72,23 +74,24 @@ type Neighbour struct {
 	stop    func()
 }
 
-// NeighbourResult is what a round made of one object, or would make of it.
-type NeighbourResult struct {
+// ApplyResult is the result of a round for one object. For a diff it describes what the round would change.
+type ApplyResult struct {
 	Object  string `json:"object"`
 	Changed bool   `json:"changed"`
-	Said    string `json:"said"`
+	Message string `json:"said"`
 }
 
-// Neighbour starts a tool for a manifest. It does nothing until it is told to.
-func (e *Engine) Neighbour(t testing.TB, tool Tool, manifest []*unstructured.Unstructured) *Neighbour {
+// StartApplier starts a tool for a manifest. The tool runs a round only on request.
+func (e *Engine) StartApplier(t testing.TB, tool Tool, manifest []*unstructured.Unstructured) *Applier {
 	t.Helper()
 	dir := t.TempDir()
-	n := &Neighbour{tool: tool, manifest: filepath.Join(dir, "manifest.json"), stop: func() {}}
+	n := &Applier{tool: tool, manifest: filepath.Join(dir, "manifest.json"), stop: func() {}}
 	n.Declare(t, manifest)
 	t.Cleanup(n.Pause)
 	if tool.program == "" {
 		n.kubectl = func(args ...string) (string, int) {
-			cmd := exec.Command(e.Binary("kubectl"), append(args, "--kubeconfig", e.Kubeconfig, "--cache-dir", filepath.Join(dir, "cache"))...)
+			cmd := exec.Command(e.Binary("kubectl"),
+				append(args, "--kubeconfig", e.Kubeconfig, "--cache-dir", filepath.Join(dir, "cache"))...)
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			if err != nil && !errors.As(err, &exit) {
@@ -99,7 +102,8 @@ func (e *Engine) Neighbour(t testing.TB, tool Tool, manifest []*unstructured.Uns
 		return n
 	}
 	programs.Folder(t, "gitops")
-	cmd := exec.Command(e.Binary(tool.program), append([]string{"--kubeconfig", e.Kubeconfig, "--manifest", n.manifest}, tool.args...)...)
+	cmd := exec.Command(e.Binary(tool.program), append([]string{"--kubeconfig", e.Kubeconfig, "--manifest", n.manifest},
+		tool.args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said bytes.Buffer
@@ -119,8 +123,8 @@ func (e *Engine) Neighbour(t testing.TB, tool Tool, manifest []*unstructured.Uns
 	return n
 }
 
-// Declare is what the manifest says from now on: a commit.
-func (n *Neighbour) Declare(t testing.TB, manifest []*unstructured.Unstructured) {
+// Declare replaces the manifest, like a commit.
+func (n *Applier) Declare(t testing.TB, manifest []*unstructured.Unstructured) {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": manifest})
 	require.NoError(t, err)
@@ -128,44 +132,45 @@ func (n *Neighbour) Declare(t testing.TB, manifest []*unstructured.Unstructured)
 	require.NoError(t, os.Rename(n.manifest+".new", n.manifest))
 }
 
-// Sync does a round, which has to succeed.
-func (n *Neighbour) Sync(t testing.TB) []NeighbourResult {
+// Sync runs a round, which must succeed.
+func (n *Applier) Sync(t testing.TB) []ApplyResult {
 	t.Helper()
-	return n.must(t, "sync")
+	return n.mustRound(t, "sync")
 }
 
-// Diff is what a round would change, by object.
-func (n *Neighbour) Diff(t testing.TB) []string {
+// Diff returns what a round would change, by object.
+func (n *Applier) Diff(t testing.TB) []string {
 	t.Helper()
 	var changed []string
-	for _, r := range n.must(t, "diff") {
+	for _, r := range n.mustRound(t, "diff") {
 		if r.Changed {
-			changed = append(changed, r.Object+": "+r.Said)
+			changed = append(changed, r.Object+": "+r.Message)
 		}
 	}
 	return changed
 }
 
-// Health is how the tool sees an object of the manifest.
-func (n *Neighbour) Health(t testing.TB, object string) string {
+// Health returns the tool's health status of an object of the manifest.
+func (n *Applier) Health(t testing.TB, object string) string {
 	t.Helper()
-	for _, r := range n.must(t, "health") {
+	for _, r := range n.mustRound(t, "health") {
 		if r.Object == object {
-			return r.Said
+			return r.Message
 		}
 	}
 	return ""
 }
 
-func (n *Neighbour) must(t testing.TB, do string) []NeighbourResult {
+func (n *Applier) mustRound(t testing.TB, do string) []ApplyResult {
 	t.Helper()
 	results, err := n.round(do)
 	require.NoError(t, err, "%s: %s", n.tool.Title, do)
 	return results
 }
 
-// Every does a round at once and then one each so often, until Pause. One that fails, as an outage or a refusal makes it, is followed by the next.
-func (n *Neighbour) Every(interval time.Duration) {
+// SyncEvery runs a round at once and then one per interval, until Pause. A round that fails because of an outage or a
+// refusal does not end the series.
+func (n *Applier) SyncEvery(interval time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	n.stop = func() {
@@ -187,20 +192,20 @@ func (n *Neighbour) Every(interval time.Duration) {
 	}()
 }
 
-// Pause ends what Every began, when the round under way is over.
-func (n *Neighbour) Pause() {
+// Pause ends SyncEvery after the current round.
+func (n *Applier) Pause() {
 	n.stop()
 	n.stop = func() {}
 }
 
-// Rounds is how many rounds are over.
-func (n *Neighbour) Rounds() int {
+// Rounds returns the number of completed rounds.
+func (n *Applier) Rounds() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.rounds
 }
 
-func (n *Neighbour) round(do string) ([]NeighbourResult, error) {
+func (n *Applier) round(do string) ([]ApplyResult, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	defer func() { n.rounds++ }()
@@ -215,8 +220,8 @@ func (n *Neighbour) round(do string) ([]NeighbourResult, error) {
 		return nil, err
 	}
 	var answer struct {
-		Results []NeighbourResult `json:"results"`
-		Error   string            `json:"error"`
+		Results []ApplyResult `json:"results"`
+		Error   string        `json:"error"`
 	}
 	if err := json.Unmarshal(line, &answer); err != nil {
 		return nil, err
@@ -227,27 +232,29 @@ func (n *Neighbour) round(do string) ([]NeighbourResult, error) {
 	return answer.Results, nil
 }
 
-func (n *Neighbour) byKubectl(do string) ([]NeighbourResult, error) {
+func (n *Applier) byKubectl(do string) ([]ApplyResult, error) {
 	verb := map[string]string{"sync": "apply", "diff": "diff"}[do]
 	out, code := n.kubectl(append([]string{verb, "-f", n.manifest}, n.tool.args...)...)
 	switch {
 	case do == "diff" && code == 1 && strings.Contains(out, "\n+++ "):
-		return []NeighbourResult{{Object: "manifest", Changed: true, Said: out}}, nil
+		return []ApplyResult{{Object: "manifest", Changed: true, Message: out}}, nil
 	case code != 0:
 		return nil, fmt.Errorf("kubectl %s: %s", verb, out)
 	}
-	return []NeighbourResult{{Object: "manifest", Said: out}}, nil
+	return []ApplyResult{{Object: "manifest", Message: out}}, nil
 }
 
-// services is the one kind that every route needs.
+// services is the resource of Services, which every route needs.
 var services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 
-// routeOf are the kinds that Route makes beside the Service.
+// routeOf maps a provider to the kind that Route creates in addition to the Service.
 var routeOf = map[Provider]schema.GroupVersionResource{
-	Nginx: {Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, Gateway: HTTPRoutes, Istio: VirtualServices,
+	Nginx: {Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, Gateway: HTTPRoutes,
+	Istio: VirtualServices,
 }
 
-// Manifest is what somebody has declared of a workload of Subject and of its routes, with every default spelled out: the most that a manifest can claim.
+// Manifest returns the declaration of a workload of Subject and its routes with every default spelled out: the most
+// fields that a manifest can own.
 func (e *Engine) Manifest(kind Kind, name string, provider Provider) []*unstructured.Unstructured {
 	e.t.Helper()
 	kinds := []schema.GroupVersionResource{kind.GVR}
@@ -266,17 +273,18 @@ func (e *Engine) Manifest(kind Kind, name string, provider Provider) []*unstruct
 	return manifest
 }
 
-// declared is an object as its owner has written it.
+// declared returns an object without the fields that the API server and the engine set.
 func declared(live *unstructured.Unstructured) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: observer.Declared(live)}
-	for _, field := range [][]string{{"metadata", "uid"}, {"metadata", "creationTimestamp"}, {"spec", "template", "metadata", "creationTimestamp"},
+	for _, field := range [][]string{{"metadata", "uid"}, {"metadata", "creationTimestamp"},
+		{"spec", "template", "metadata", "creationTimestamp"},
 		{"spec", "clusterIP"}, {"spec", "clusterIPs"}} {
 		unstructured.RemoveNestedField(o.Object, field...)
 	}
 	return o
 }
 
-// WithImage is a manifest whose workload runs another image.
+// WithImage returns the manifest with another image for its workload.
 func WithImage(manifest []*unstructured.Unstructured, image string) []*unstructured.Unstructured {
 	changed := append([]*unstructured.Unstructured{manifest[0].DeepCopy()}, manifest[1:]...)
 	containers, _, _ := unstructured.NestedSlice(changed[0].Object, "spec", "template", "spec", "containers")

@@ -23,11 +23,11 @@ const (
 	PartAPIServer = "kube-apiserver"
 )
 
-// privateStacks bounds how many private stacks there are at once: each is a control plane that takes a core while it starts. Two tests that have two of them
-// each can never wait for one another.
+// privateStacks limits the number of simultaneous private stacks: each is a control plane that takes a core while it
+// starts. With 3 slots, two tests with two stacks each cannot deadlock.
 var privateStacks = make(chan struct{}, 3)
 
-// NewPrivateStack brings up a stack of the test's own, on ports of its own, which ends with the test.
+// NewPrivateStack starts a separate stack on its own ports. It ends with the test.
 func NewPrivateStack(t testing.TB) *PrivateStack {
 	t.Helper()
 	shared := SharedStack(t)
@@ -36,35 +36,36 @@ func NewPrivateStack(t testing.TB) *PrivateStack {
 	t.Cleanup(func() {
 		defer func() { <-privateStacks }()
 		if t.Failed() {
-			p.logEnds()
+			p.logTails()
 		}
 		p.control("down", "--delete")
 	})
 	p.control("up")
 	env := p.env()
-	p.Stack = NewStack(t, env["SLIPWAY_DEV_KUBECONFIG"], env["SLIPWAY_DEV_TEMPORAL_ADDRESS"], env["SLIPWAY_DEV_TEMPORAL_UI"])
+	p.Stack = NewStack(t, env["SLIPWAY_DEV_KUBECONFIG"], env["SLIPWAY_DEV_TEMPORAL_ADDRESS"],
+		env["SLIPWAY_DEV_TEMPORAL_UI"])
 	p.Bin = shared.Bin
 	return p
 }
 
-// logEnds logs the end of each part's log: with the stack they are gone.
-func (p *PrivateStack) logEnds() {
+// logTails logs the end of each part's log before the stack is deleted.
+func (p *PrivateStack) logTails() {
 	files, _ := filepath.Glob(filepath.Join(p.dir, "logs", "*.log"))
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err == nil {
-			p.t.Logf("the end of %s:\n%s", filepath.Base(file), text[max(0, len(text)-logEnd):])
+			p.t.Logf("the end of %s:\n%s", filepath.Base(file), text[max(0, len(text)-logTailBytes):])
 		}
 	}
 }
 
-// logEnd is how much of a log's end is shown, in bytes.
-const logEnd = 3000
+// logTailBytes is the number of bytes of a log's end that are logged.
+const logTailBytes = 3000
 
-// Kill ends a part as a crash does.
+// Kill kills a part, like a crash.
 func (p *PrivateStack) Kill(part string) { p.control("kill", part) }
 
-// StartPart starts a part again with its data and waits until it serves; behind the API server, also what follows it.
+// StartPart starts a part again with its data and waits until it serves; for the API server, also what depends on it.
 func (p *PrivateStack) StartPart(part string) { p.control("start", part) }
 
 func (p *PrivateStack) control(args ...string) {

@@ -23,7 +23,7 @@ type Process struct {
 	log  *logBuffer
 }
 
-// logBuffer keeps what a process writes, for the failure message.
+// logBuffer keeps the output of a process for the failure message.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -41,13 +41,13 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
-// Run starts a program with these arguments and additions to the environment.
+// Run starts a program with these arguments and additional environment variables.
 func Run(t testing.TB, path string, args, env []string) *Process {
 	t.Helper()
 	p := &Process{cmd: exec.Command(path, args...), done: make(chan struct{}), log: &logBuffer{}}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	// A process whose test dies must not outlive it.
+	// The kernel kills the process when the test process dies.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, p.cmd.Start())
 	go func() {
@@ -63,20 +63,20 @@ func Run(t testing.TB, path string, args, env []string) *Process {
 	return p
 }
 
-// Kill ends the process as a crash does, and waits for it.
+// Kill kills the process, like a crash, and waits for its end.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Stop asks the process to end and waits for it.
+// Stop sends SIGTERM to the process and waits for its end.
 func (p *Process) Stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	<-p.done
 	return p.err
 }
 
-// Ended says whether the process is over.
+// Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
@@ -86,13 +86,13 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Done is closed when the process is over.
+// Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Output is what the process has written so far.
+// Output returns what the process has written so far.
 func (p *Process) Output() string { return p.log.String() }
 
-// PID is the process's number.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 const tailBytes = 8000

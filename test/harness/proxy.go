@@ -17,26 +17,29 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// CountingProxy stands between an engine and the API server and counts what the engine asks of it.
+// CountingProxy is a proxy between an engine and the API server that counts the engine's requests.
 type CountingProxy struct {
 	// Kubeconfig is a file that leads through the proxy.
 	Kubeconfig string
 
 	mu       sync.Mutex
 	requests map[string]int
-	// asked counts the requests of each kind by method and resource.
-	asked map[string]map[string]int
+	// byResource counts the requests of each kind (read, write, watch) by method and resource.
+	byResource map[string]map[string]int
 }
 
-// NewCountingProxy is a proxy to the stack's API server. It ends with the test.
+// NewCountingProxy starts a proxy to the stack's API server. It ends with the test.
 func NewCountingProxy(t testing.TB, s Stack) *CountingProxy {
 	t.Helper()
-	p := &CountingProxy{requests: map[string]int{}, asked: map[string]map[string]int{"read": {}, "write": {}, "watch": {}}}
+	p := &CountingProxy{requests: map[string]int{},
+		byResource: map[string]map[string]int{"read": {}, "write": {}, "watch": {}}}
 	to, err := url.Parse(s.REST.Host)
 	require.NoError(t, err)
 	through, err := rest.TransportFor(rest.CopyConfig(s.REST))
 	require.NoError(t, err)
-	forward := &httputil.ReverseProxy{Transport: through, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	forward := &httputil.ReverseProxy{Transport: through, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.count(r)
 		forward.ServeHTTP(w, r)
@@ -46,7 +49,8 @@ func NewCountingProxy(t testing.TB, s Stack) *CountingProxy {
 		server.Close()
 	})
 	p.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	config := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {}}]\n"+
+	config := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\nusers: "+
+		"[{name: u, user: {}}]\n"+
 		"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n", server.URL)
 	require.NoError(t, os.WriteFile(p.Kubeconfig, []byte(config), 0o600))
 	return p
@@ -55,8 +59,9 @@ func NewCountingProxy(t testing.TB, s Stack) *CountingProxy {
 func (p *CountingProxy) count(r *http.Request) {
 	kind := "read"
 	switch {
-	case r.URL.Query().Has("dryRun") || strings.HasSuffix(r.URL.Path, "accessreviews") || strings.HasSuffix(r.URL.Path, "rulesreviews"):
-		// A question that has to be asked by POST or PATCH: nothing is written.
+	case r.URL.Query().Has("dryRun") || strings.HasSuffix(r.URL.Path, "accessreviews") ||
+		strings.HasSuffix(r.URL.Path, "rulesreviews"):
+		// A dry run or an access review uses POST or PATCH but writes nothing.
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		kind = "write"
 	case r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1":
@@ -65,14 +70,15 @@ func (p *CountingProxy) count(r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.requests[kind]++
-	p.asked[kind][r.Method+" "+resource(r.URL.Path)]++
+	p.byResource[kind][r.Method+" "+resource(r.URL.Path)]++
 }
 
-// resource is the path of a request without the names of a namespace and an object: `apps/v1 deployments`.
+// resource returns the path of a request without the names of namespace and object, for example `apps/v1 deployments`.
 func resource(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	if len(parts) > 1 && parts[0] == "apis" {
-		parts = append([]string{parts[1] + "/" + strings.Join(parts[2:min(3, len(parts))], "")}, parts[min(3, len(parts)):]...)
+		parts = append([]string{parts[1] + "/" + strings.Join(parts[2:min(3, len(parts))], "")},
+			parts[min(3, len(parts)):]...)
 	} else if parts[0] == "api" && len(parts) > 1 {
 		parts = parts[1:]
 	}
@@ -82,14 +88,15 @@ func resource(path string) string {
 	return strings.Join(parts[:min(2, len(parts))], " ")
 }
 
-// Asked is a copy of what was asked until now of a kind (read, write, watch), by method and resource.
-func (p *CountingProxy) Asked(kind string) map[string]int {
+// RequestsByResource returns a copy of the counts of a kind (read, write, watch) by method and resource.
+func (p *CountingProxy) RequestsByResource(kind string) map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.asked[kind])
+	return maps.Clone(p.byResource[kind])
 }
 
-// Requests are how many there were until now: writes, reads and questions (dry runs, access reviews), and watches begun.
+// Requests returns the number of requests so far: writes, reads (with dry runs and access reviews), and started
+// watches.
 func (p *CountingProxy) Requests() (writes, reads, watches int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 
 var identities = regexp.MustCompile(`"identity":\s*"[^"]*"`)
 
-// Record keeps the history of a workflow for the replay test, in the folder that SLIPWAY_RECORD_HISTORIES names; without it, it does
-// nothing. A history that is there already stays: histories are never recorded again.
-func (e *Engine) Record(workflowID, name string) {
+// RecordHistory saves the history of a workflow for the replay test, in the folder SLIPWAY_RECORD_HISTORIES; without
+// that variable it does nothing. An existing history is not overwritten.
+func (e *Engine) RecordHistory(workflowID, name string) {
 	e.t.Helper()
 	dir := os.Getenv("SLIPWAY_RECORD_HISTORIES")
 	if dir == "" {
@@ -30,7 +30,8 @@ func (e *Engine) Record(workflowID, name string) {
 		return
 	}
 	var history historypb.History
-	it := e.Workflows.GetWorkflowHistory(context.Background(), workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	it := e.Workflows.GetWorkflowHistory(context.Background(), workflowID, "", false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for it.HasNext() {
 		event, err := it.Next()
 		require.NoError(e.t, err)
@@ -38,7 +39,8 @@ func (e *Engine) Record(workflowID, name string) {
 	}
 	raw, err := temporalproto.CustomJSONMarshalOptions{}.Marshal(&history)
 	require.NoError(e.t, err)
-	raw = identities.ReplaceAll(raw, []byte(`"identity":"slipway"`)) // who recorded it is nobody's business
+	// the recorder's host and process are not published
+	raw = identities.ReplaceAll(raw, []byte(`"identity":"slipway"`))
 	require.NoError(e.t, os.MkdirAll(dir, 0o755))
 	f, err := os.Create(path)
 	require.NoError(e.t, err)
@@ -49,18 +51,20 @@ func (e *Engine) Record(workflowID, name string) {
 	require.NoError(e.t, f.Close())
 }
 
-// RecordNewest is Record for the newest workflow of a type that has no name of its own.
-func (e *Engine) RecordNewest(workflowType, name string) {
+// RecordNewestHistory is RecordHistory for the newest completed workflow of a type, for workflows whose ID the test
+// does not have.
+func (e *Engine) RecordNewestHistory(workflowType, name string) {
 	e.t.Helper()
 	var id string
 	require.Eventually(e.t, func() bool {
 		list, err := e.Workflows.ListWorkflow(context.Background(), &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: e.TemporalNamespace, Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Completed'", workflowType)})
+			Namespace: e.TemporalNamespace, Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Completed'",
+				workflowType)})
 		if err != nil || len(list.GetExecutions()) == 0 {
 			return false
 		}
 		id = list.GetExecutions()[0].GetExecution().GetWorkflowId()
 		return true
 	}, Patience, Tick, "no workflow of type %s has completed", workflowType)
-	e.Record(id, name)
+	e.RecordHistory(id, name)
 }

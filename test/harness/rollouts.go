@@ -19,20 +19,20 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// Rollout is what a test asks to be released.
+// Rollout describes the rollout that a test starts.
 type Rollout struct {
 	Kind     Kind
 	Name     string
 	Strategy strategy.Strategy
-	// Policy is sent as it is.
+	// Policy is sent unchanged.
 	Policy map[string]any
-	// Image is the new one of the container "app"; "" is NewImage.
+	// Image is the new image of the container "app"; "" means NewImage.
 	Image string
-	// More are further fields of the body.
-	More map[string]any
+	// ExtraFields are further fields of the body.
+	ExtraFields map[string]any
 }
 
-// NewestImage is the image that the rollout releases.
+// NewestImage returns the image that the rollout releases.
 func (r Rollout) NewestImage() string {
 	if r.Image == "" {
 		return NewImage(r.Name)
@@ -40,14 +40,15 @@ func (r Rollout) NewestImage() string {
 	return r.Image
 }
 
-// Body is the body of POST /api/v1/rollouts, with the strategy as the source document writes it (v1beta1).
+// Body returns the body of POST /api/v1/rollouts, with the strategy in the form of a source document (v1beta1).
 func (r Rollout) Body(namespace string) map[string]any {
-	body := map[string]any{"namespace": namespace, "name": r.Name, "workloadRef": r.Kind.Ref(r.Name), "strategy": document(r.Strategy),
-		"images": map[string]string{"app": r.NewestImage()}}
+	body := map[string]any{"namespace": namespace, "name": r.Name, "workloadRef": r.Kind.Ref(r.Name),
+		"strategy": document(r.Strategy),
+		"images":   map[string]string{"app": r.NewestImage()}}
 	if r.Policy != nil {
 		body["policy"] = r.Policy
 	}
-	for field, value := range r.More {
+	for field, value := range r.ExtraFields {
 		body[field] = value
 	}
 	return body
@@ -123,7 +124,7 @@ func routingDocument(r strategy.Routing) map[string]any {
 	return out
 }
 
-// Step is a step that waits for a person; traffic below 0 asks nothing of the traffic.
+// Step returns a step that waits for approval. With traffic below 0 the step sets no traffic weight.
 func Step(replicas string, traffic int32) strategy.Step {
 	s := strategy.Step{Replicas: intstr.Parse(replicas)}
 	if traffic >= 0 {
@@ -132,14 +133,14 @@ func Step(replicas string, traffic int32) strategy.Step {
 	return s
 }
 
-// Timed is a step that goes on by itself.
-func Timed(s strategy.Step, pause time.Duration) strategy.Step {
+// TimedStep returns the step with a timed pause, after which the rollout continues without approval.
+func TimedStep(s strategy.Step, pause time.Duration) strategy.Step {
 	seconds := int64(pause / time.Second)
 	s.PauseSeconds = &seconds
 	return s
 }
 
-// TryStartRollout asks for a rollout.
+// TryStartRollout sends a request to start a rollout and returns the answer.
 func (e *Engine) TryStartRollout(r Rollout) Answer {
 	e.t.Helper()
 	body, err := json.Marshal(r.Body(e.Apps))
@@ -147,29 +148,30 @@ func (e *Engine) TryStartRollout(r Rollout) Answer {
 	return e.Call(http.MethodPost, "/api/v1/rollouts", string(body))
 }
 
-// StartRollout starts a rollout.
+// StartRollout starts a rollout; the engine must accept it.
 func (e *Engine) StartRollout(r Rollout) {
 	e.t.Helper()
-	a := e.repeated(func() Answer { return e.TryStartRollout(r) })
+	a := e.retryWhileUnavailable(func() Answer { return e.TryStartRollout(r) })
 	require.Equal(e.t, http.StatusAccepted, a.Status, "start rollout %s: %s", r.Name, a.Body)
 }
 
-// repeated does what the answer says: it asks again until somebody answers, as a worker that was just killed or is just starting does not, and until a workload
-// that was made a moment ago has settled.
-func (e *Engine) repeated(ask func() Answer) Answer {
+// retryWhileUnavailable repeats a request while the engine answers 503 (its worker was just killed or is starting), or
+// 422 because a new workload has not settled.
+func (e *Engine) retryWhileUnavailable(ask func() Answer) Answer {
 	e.t.Helper()
 	var a Answer
 	require.Eventually(e.t, func() bool {
 		a = ask()
-		settling := a.Status == http.StatusUnprocessableEntity && strings.Contains(string(a.Body), "then run this again")
+		settling := a.Status == http.StatusUnprocessableEntity &&
+			strings.Contains(string(a.Body), "then run this again")
 		return a.Status != http.StatusServiceUnavailable && !settling
-	}, Patience, 200*time.Millisecond, "still nobody answers")
+	}, Patience, 200*time.Millisecond, "the engine still answers 503 or reports an unsettled workload")
 	return a
 }
 
 func (e *Engine) rolloutPath(name string) string { return "/api/v1/rollouts/" + e.Apps + "/" + name }
 
-// Rollout reads a rollout.
+// Rollout reads the status of a rollout.
 func (e *Engine) Rollout(name string) rollout.Status {
 	e.t.Helper()
 	a := e.Call(http.MethodGet, e.rolloutPath(name), "")
@@ -188,7 +190,7 @@ func (e *Engine) RolloutVerb(name, verb, body string) Answer {
 	return e.Call(http.MethodPost, e.rolloutPath(name)+"/"+verb, body)
 }
 
-// MustVerb sends a verb that has to be accepted. One whose outcome is unknown is repeated with the same key.
+// MustVerb sends a verb that must be accepted. A request whose outcome is unknown is repeated with the same key.
 func (e *Engine) MustVerb(name, verb, body string) rollout.Status {
 	e.t.Helper()
 	fields := map[string]any{}
@@ -200,31 +202,33 @@ func (e *Engine) MustVerb(name, verb, body string) rollout.Status {
 	}
 	keyed, err := json.Marshal(fields)
 	require.NoError(e.t, err)
-	a := e.repeated(func() Answer { return e.RolloutVerb(name, verb, string(keyed)) })
+	a := e.retryWhileUnavailable(func() Answer { return e.RolloutVerb(name, verb, string(keyed)) })
 	require.Equal(e.t, http.StatusOK, a.Status, "%s %s: %s", verb, name, a.Body)
 	var status rollout.Status
 	require.NoError(e.t, json.Unmarshal(a.Body, &status), "%s", a.Body)
 	return status
 }
 
-// Undo has the version before, or the one that body names, released again.
+// Undo releases the previous version again, or the one that body names.
 func (e *Engine) Undo(name, body string) rollout.Status {
 	e.t.Helper()
-	a := e.repeated(func() Answer { return e.RolloutVerb(name, "undo", body) })
+	a := e.retryWhileUnavailable(func() Answer { return e.RolloutVerb(name, "undo", body) })
 	require.Equal(e.t, http.StatusAccepted, a.Status, "undo %s: %s", name, a.Body)
 	var status rollout.Status
 	require.NoError(e.t, json.Unmarshal(a.Body, &status), "%s", a.Body)
 	return status
 }
 
-// Approve sends the approval of the step that waits, with its gate.
+// Approve approves the waiting step with its gate.
 func (e *Engine) Approve(name string, at rollout.Status) rollout.Status {
 	e.t.Helper()
 	require.NotNil(e.t, at.WaitingFor, "rollout %s waits for nothing: %s", name, at.Reason)
-	return e.MustVerb(name, "approve", fmt.Sprintf(`{"actor":"ann","reason":"looks good","step":%d,"gate":%q}`, at.CurrentStepIndex, at.WaitingFor.Gate))
+	return e.MustVerb(name, "approve", fmt.Sprintf(`{"actor":"ann","reason":"looks good","step":%d,"gate":%q}`,
+		at.CurrentStepIndex, at.WaitingFor.Gate))
 }
 
-// WaitRollout follows a rollout's events and returns it when it is as asked.
+// WaitRollout follows a rollout's events and returns the first status for which is reports true. what describes that
+// status in the failure message.
 func (e *Engine) WaitRollout(name, what string, is func(rollout.Status) bool) rollout.Status {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
@@ -237,17 +241,19 @@ func (e *Engine) WaitRollout(name, what string, is func(rollout.Status) bool) ro
 			return last
 		}
 		trouble = err
-		select { // the server may be away, or have closed the stream
+		select { // the server may be unreachable, or may have closed the stream
 		case <-time.After(Tick):
 		case <-ctx.Done():
 		}
 	}
 	shown, _ := json.MarshalIndent(last, "", " ")
-	e.t.Fatalf("rollout %s never came to %s (%v); it last was %s, step %d, %s: %s\n%s", name, what, trouble, last.Phase, last.CurrentStepIndex, last.CurrentStepState, last.Reason, shown)
+	e.t.Fatalf("rollout %s never reached %s (%v); it last was %s, step %d, %s: %s\n%s", name, what, trouble, last.Phase,
+		last.CurrentStepIndex, last.CurrentStepState, last.Reason, shown)
 	return last
 }
 
-func (e *Engine) followRollout(ctx context.Context, name string, last *rollout.Status, is func(rollout.Status) bool) (bool, error) {
+func (e *Engine) followRollout(ctx context.Context, name string, last *rollout.Status,
+	is func(rollout.Status) bool) (bool, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+e.rolloutPath(name)+"/events", nil)
 	if err != nil {
 		return false, err
@@ -283,44 +289,51 @@ func (e *Engine) followRollout(ctx context.Context, name string, last *rollout.S
 	return false, lines.Err()
 }
 
-// WaitRest returns when a rollout rests at a step until somebody approves. One that has failed, or is over, ends the test.
-func (e *Engine) WaitRest(name string, step int) rollout.Status {
+// WaitForApproval returns when a rollout waits for approval at a step. The test fails if the rollout has failed or
+// ended.
+func (e *Engine) WaitForApproval(name string, step int) rollout.Status {
 	e.t.Helper()
-	status := e.WaitRollout(name, fmt.Sprintf("rest at step %d", step), func(s rollout.Status) bool {
-		rests := s.CurrentStepIndex == step && s.CurrentStepState == rollout.StatePaused && s.WaitingFor != nil && s.WaitingFor.Kind == rollout.WaitApproval
-		return rests || s.Phase == rollout.PhaseFailed || s.Phase.Final()
+	status := e.WaitRollout(name, fmt.Sprintf("approval of step %d", step), func(s rollout.Status) bool {
+		waiting := s.CurrentStepIndex == step && s.CurrentStepState == rollout.StatePaused && s.WaitingFor != nil &&
+			s.WaitingFor.Kind == rollout.WaitApproval
+		return waiting || s.Phase == rollout.PhaseFailed || s.Phase.Final()
 	})
-	require.Equal(e.t, rollout.PhaseProgressing, status.Phase, "rollout %s on its way to step %d: %s", name, step, status.Reason)
+	require.Equal(e.t, rollout.PhaseProgressing, status.Phase, "rollout %s on its way to step %d: %s", name, step,
+		status.Reason)
 	return status
 }
 
-// WaitPhase returns the rollout when it is in that phase; of a final one, when its workflow has closed as well. Another final phase ends the test.
+// WaitPhase returns the rollout when it is in that phase; for a final phase, when its workflow has closed as well. The
+// test fails on any other final phase.
 func (e *Engine) WaitPhase(name string, phase rollout.Phase) rollout.Status {
 	e.t.Helper()
-	status := e.WaitRollout(name, "phase "+string(phase), func(s rollout.Status) bool { return s.Phase == phase || s.Phase.Final() })
+	status := e.WaitRollout(name, "phase "+string(phase), func(s rollout.Status) bool {
+		return s.Phase == phase || s.Phase.Final()
+	})
 	require.Equal(e.t, phase, status.Phase, "rollout %s: %s", name, status.Reason)
 	if phase.Final() {
 		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
-		_ = e.Workflows.GetWorkflow(ctx, e.RolloutID(name), "").Get(ctx, nil) // how it ended is in the status
+		_ = e.Workflows.GetWorkflow(ctx, e.RolloutID(name), "").Get(ctx, nil) // the status holds the outcome
 		require.NoError(e.t, ctx.Err(), "rollout %s does not close", name)
 	}
 	return status
 }
 
-// RolloutID is the ID of a rollout's workflow.
+// RolloutID returns the ID of a rollout's workflow.
 func (e *Engine) RolloutID(name string) string { return rollout.WorkflowID("", e.Apps, name) }
 
-// Events is how many events the history of a workflow has.
+// Events returns the number of events in the history of a workflow.
 func (e *Engine) Events(workflowID string) int {
 	e.t.Helper()
 	return len(e.History(workflowID))
 }
 
-// History are the events of a workflow.
+// History returns the events of a workflow.
 func (e *Engine) History(workflowID string) (events []*historypb.HistoryEvent) {
 	e.t.Helper()
-	it := e.Workflows.GetWorkflowHistory(context.Background(), workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	it := e.Workflows.GetWorkflowHistory(context.Background(), workflowID, "", false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for it.HasNext() {
 		event, err := it.Next()
 		require.NoError(e.t, err)

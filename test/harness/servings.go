@@ -18,7 +18,7 @@ import (
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 )
 
-// KusciaAnswer is an answer of Kuscia's API as JSON.
+// KusciaAnswer is a response of Kuscia's API as JSON.
 type KusciaAnswer struct {
 	Text   string `json:"-"`
 	Status struct {
@@ -46,7 +46,7 @@ func (e *Engine) Kuscia(path, body string) KusciaAnswer {
 	return a
 }
 
-// MustKuscia is Kuscia for what has to succeed.
+// MustKuscia is Kuscia for a request that must succeed.
 func (e *Engine) MustKuscia(path, body string) KusciaAnswer {
 	e.t.Helper()
 	a := e.Kuscia(path, body)
@@ -54,12 +54,13 @@ func (e *Engine) MustKuscia(path, body string) KusciaAnswer {
 	return a
 }
 
-// Serving reads a KusciaDeployment; nil when there is none.
+// Serving reads a KusciaDeployment; nil if it does not exist.
 func (e *Engine) Serving(namespace, id string) *kuscia.KusciaDeployment {
 	e.t.Helper()
 	objects, err := dynamic.NewForConfig(e.REST)
 	require.NoError(e.t, err)
-	found, err := objects.Resource(kuscia.KusciaDeploymentResource).Namespace(namespace).Get(context.Background(), id, metav1.GetOptions{})
+	found, err := objects.Resource(kuscia.KusciaDeploymentResource).Namespace(namespace).Get(context.Background(), id,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -69,40 +70,41 @@ func (e *Engine) Serving(namespace, id string) *kuscia.KusciaDeployment {
 	return kd
 }
 
-// WaitServing returns a serving of the engine's own namespace when it is as asked.
+// WaitServing returns a serving of the engine's own namespace when is reports true.
 func (e *Engine) WaitServing(id, what string, is func(*kuscia.KusciaDeployment) bool) *kuscia.KusciaDeployment {
 	e.t.Helper()
 	return e.WaitServingIn(e.Home, id, what, is)
 }
 
-// WaitServingIn returns a serving when it is as asked.
-func (e *Engine) WaitServingIn(namespace, id, what string, is func(*kuscia.KusciaDeployment) bool) *kuscia.KusciaDeployment {
+// WaitServingIn returns a serving when is reports true. what describes that state in the failure message.
+func (e *Engine) WaitServingIn(namespace, id, what string,
+	is func(*kuscia.KusciaDeployment) bool) *kuscia.KusciaDeployment {
 	e.t.Helper()
 	var last *kuscia.KusciaDeployment
 	if !assert.Eventually(e.t, func() bool {
 		last = e.Serving(namespace, id)
 		return last != nil && is(last)
-	}, Patience, Tick, "serving %s never came to %s", id, what) {
+	}, Patience, Tick, "serving %s never reached %s", id, what) {
 		text, _ := json.MarshalIndent(last, "", " ")
 		e.t.Fatalf("serving %s last was %s", id, text)
 	}
 	return last
 }
 
-// ServingDone says that the newest generation of a serving was brought about, whatever came of it.
+// ServingDone reports whether the operation for the newest generation of a serving is done, successfully or not.
 func ServingDone(kd *kuscia.KusciaDeployment) bool {
 	op := kd.Status.Operation
 	return op != nil && op.Done && op.Generation == kd.Generation
 }
 
-// ServingAvailable says that the newest generation of a serving runs, whole.
+// ServingAvailable reports whether the newest generation of a serving is available in all parties.
 func ServingAvailable(kd *kuscia.KusciaDeployment) bool {
 	return ServingDone(kd) && kd.Status.Phase == kuscia.PhaseAvailable && kd.Status.Reason == ""
 }
 
-// NamedNamespace makes a namespace of that very name, which goes away with the test.
+// NamedNamespace creates a namespace of exactly that name and deletes it when the test ends.
 func (s Stack) NamedNamespace(t testing.TB, name string) {
 	t.Helper()
-	makeNamespace(t, s.Kube, name)
+	ensureNamespace(t, s.Kube, name)
 	t.Cleanup(func() { removeNamespace(s.Kube, name) })
 }

@@ -15,30 +15,31 @@ import (
 	"slipway.io/slipway/store"
 )
 
-// shared is what the tests of a package have in common.
+// shared is what the tests of a package share.
 var shared struct {
 	sync.Mutex
 	engine *Engine
 	guard  *Guard
-	// ends are the tests that it was made by, main says that they are ended.
-	ends []*lasting
+	// ends are the package-lifetime TBs of the tests that created something shared; main is true once Main has run.
+	ends []*packageTB
 	main bool
 }
 
-// share makes something that belongs to the package from then on. shared is locked.
+// share creates something that belongs to the package from then on. The caller holds the lock of shared.
 func share[V any](t testing.TB, make func(t testing.TB) V) V {
 	t.Helper()
-	require.True(t, shared.main, "the TestMain of this package has to call harness.Main, which ends what its tests share")
-	l := &lasting{TB: t}
+	require.True(t, shared.main, "the TestMain of this package must call harness.Main, which ends what its tests share")
+	l := &packageTB{TB: t}
 	shared.ends = append(shared.ends, l)
 	made := make(l)
 	l.made.Store(true)
 	return made
 }
 
-// Shared is the engine that the tests of a package have in common, with a namespace of the test's own for the workloads: twenty engines would each
-// follow every pod of the cluster. It is for a test that neither breaks it nor needs settings of its own, and whose services, plans and servings have
-// names that no other test of the package has. The package's TestMain calls Main.
+// Shared returns the engine that the tests of a package share, with a separate namespace for the test's workloads.
+// Twenty engines would each watch every pod of the cluster. A test may use it if it neither breaks the engine nor needs
+// its own settings, and if the names of its services, plans and servings are unique in the package. The package's
+// TestMain calls Main.
 func Shared(t testing.TB) *Engine {
 	t.Helper()
 	SharedStack(t)
@@ -47,24 +48,25 @@ func Shared(t testing.TB) *Engine {
 	if shared.engine == nil {
 		shared.engine = share(t, func(t testing.TB) *Engine { return Start(t, Options{}) })
 	}
-	e := shared.engine.For(t)
+	e := shared.engine.ForTest(t)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the end of what the shared engine has written:\n%s", tail(e.Processes[0].Output()))
+			t.Logf("the end of the shared engine's output:\n%s", tail(e.Processes[0].Output()))
 		}
 	})
 	return e
 }
 
-// SharedGuard is a guard that the tests of a package have in common, which lets EngineUser pass, and no other. It holds for no namespace yet. A guard is
-// two dozen policies, which the API server compiles, and asks about each write of everybody. The package's TestMain calls Main.
+// SharedGuard returns the guard that the tests of a package share. It lets only EngineUser pass. No namespace is under
+// it yet. A guard is two dozen policies, which the API server compiles and evaluates for each write of every client.
+// The package's TestMain calls Main.
 func SharedGuard(t testing.TB) *Guard {
 	t.Helper()
 	stack := SharedStack(t)
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.guard == nil {
-		stack.InstallRollouts(t) // without them a guard has no policy for them
+		stack.InstallRollouts(t) // a guard is installed without policies for kinds that do not exist
 		shared.guard = share(t, stack.InstallGuard)
 	}
 	return shared.guard
@@ -72,7 +74,7 @@ func SharedGuard(t testing.TB) *Guard {
 
 var installingRollouts sync.Mutex
 
-// InstallRollouts sees to it that the API server knows Rollouts.
+// InstallRollouts installs Slipway's custom resource definitions, Rollout among them.
 func (s Stack) InstallRollouts(t testing.TB) {
 	t.Helper()
 	installingRollouts.Lock()
@@ -82,7 +84,7 @@ func (s Stack) InstallRollouts(t testing.TB) {
 	require.NoError(t, home.EnsureCRDs(context.Background()))
 }
 
-// Main runs the tests of a package and ends what they had in common, and what else is to be ended.
+// Main runs the tests of a package, calls ends, and then ends what the tests shared.
 func Main(m *testing.M, ends ...func()) {
 	shared.main = true
 	code := m.Run()
@@ -97,26 +99,27 @@ func Main(m *testing.M, ends ...func()) {
 	os.Exit(code)
 }
 
-// lasting is the test that something shared belongs to. Once that is made it lasts until the end of the package.
-type lasting struct {
+// packageTB is the TB of something shared. Its cleanups run at the end of the package. Once made is true, failures
+// count against the package.
+type packageTB struct {
 	testing.TB
 	made, failed atomic.Bool
 	mu           sync.Mutex
 	ends         []func()
 }
 
-// Cleanup keeps what is to be done at the end of the package.
-func (l *lasting) Cleanup(end func()) {
+// Cleanup registers a function for the end of the package.
+func (l *packageTB) Cleanup(end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ends = append(l.ends, end)
 }
 
-// Failed says no: each test says for itself.
-func (l *lasting) Failed() bool { return false }
+// Failed returns false: each test reports its own failure.
+func (l *packageTB) Failed() bool { return false }
 
-// Errorf fails the test, or later the package.
-func (l *lasting) Errorf(format string, args ...any) {
+// Errorf fails the test; once the shared thing is made, it fails the package.
+func (l *packageTB) Errorf(format string, args ...any) {
 	if !l.made.Load() {
 		l.TB.Errorf(format, args...)
 		return
@@ -125,8 +128,8 @@ func (l *lasting) Errorf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }
 
-// FailNow ends the test, or later what is being ended.
-func (l *lasting) FailNow() {
+// FailNow ends the test; once the shared thing is made, it ends the current goroutine.
+func (l *packageTB) FailNow() {
 	if !l.made.Load() {
 		l.TB.FailNow()
 	}
@@ -134,15 +137,15 @@ func (l *lasting) FailNow() {
 	runtime.Goexit()
 }
 
-// Logf says it at once, also when the test is over.
-func (l *lasting) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+// Logf writes to stderr at once, even after the test has ended.
+func (l *packageTB) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
-// end ends it, newest first, and says whether all went well.
-func (l *lasting) end() bool {
+// end runs the cleanups, newest first, and reports whether all succeeded.
+func (l *packageTB) end() bool {
 	l.made.Store(true)
 	for _, end := range slices.Backward(l.ends) {
 		var ending sync.WaitGroup
-		ending.Go(end) // one that fails ends alone
+		ending.Go(end) // FailNow ends only this goroutine
 		ending.Wait()
 	}
 	return !l.failed.Load()

@@ -1,4 +1,5 @@
-// Package harness runs Slipway as its users do: its own binary, a real Temporal server and a real Kubernetes API, one engine for each test.
+// Package harness runs Slipway as users do: with its own binary, a real Temporal server and a real Kubernetes API, one
+// engine for each test.
 package harness
 
 import (
@@ -27,19 +28,21 @@ import (
 // Patience is how long a test waits for a state before it gives up.
 const Patience = 2 * time.Minute
 
-// Tick is how often a state is looked at: more often would keep both cores busy with the questions of a dozen tests alone.
+// Tick is the interval between checks of a state. A shorter one would keep both cores busy with the requests of a dozen
+// tests.
 const Tick = 150 * time.Millisecond
 
-// Stack is where a test's engine finds Temporal and Kubernetes.
+// Stack holds the addresses and clients of the Temporal and Kubernetes that a test's engine uses.
 type Stack struct {
 	Kubeconfig      string
 	TemporalAddress string
 	TemporalUI      string
-	// TemporalLocks add what a client of the tests' own has to show to Temporal; nil: nothing.
-	TemporalLocks func(*client.Options)
-	// Prepare adds what engines may not add themselves to a namespace of Temporal; nil: they may.
+	// TemporalClientOptions adds the credentials that the tests' own clients need for Temporal; nil: none.
+	TemporalClientOptions func(*client.Options)
+	// Prepare adds to a Temporal namespace what engines have no permission to add; nil: nothing.
 	Prepare func(t testing.TB, namespace string)
-	// KeepsBuilds says that Temporal keeps the builds of workers in all namespaces, which the shared one doesn't: that costs two cores where there are thousands.
+	// KeepsBuilds is true if Temporal keeps the builds of workers in all namespaces. The shared one does not: with
+	// thousands of namespaces that costs two cores.
 	KeepsBuilds bool
 	// Bin is the folder of the binaries.
 	Bin  string
@@ -47,16 +50,17 @@ type Stack struct {
 	REST *rest.Config
 }
 
-// SharedStack is the local stack that `make test` brings up. Without it the test is skipped.
+// SharedStack returns the local stack that `make test` starts. Without it the test is skipped.
 func SharedStack(t testing.TB) Stack {
 	t.Helper()
 	if os.Getenv("SLIPWAY_TEST_STACK") == "" {
 		t.Skip("needs the local stack: run it by `make test`")
 	}
-	return NewStack(t, os.Getenv("SLIPWAY_TEST_KUBECONFIG"), os.Getenv("SLIPWAY_TEST_TEMPORAL_ADDRESS"), os.Getenv("SLIPWAY_TEST_TEMPORAL_UI"))
+	return NewStack(t, os.Getenv("SLIPWAY_TEST_KUBECONFIG"), os.Getenv("SLIPWAY_TEST_TEMPORAL_ADDRESS"),
+		os.Getenv("SLIPWAY_TEST_TEMPORAL_UI"))
 }
 
-// NewStack is a stack at these addresses.
+// NewStack returns a stack at these addresses.
 func NewStack(t testing.TB, kubeconfig, temporal, ui string) Stack {
 	t.Helper()
 	s := Stack{Kubeconfig: kubeconfig, TemporalAddress: temporal, TemporalUI: ui, Bin: os.Getenv("SLIPWAY_TEST_BIN")}
@@ -68,20 +72,20 @@ func NewStack(t testing.TB, kubeconfig, temporal, ui string) Stack {
 	return s
 }
 
-// RandomName is a name that no other test has.
+// RandomName returns a name that no other test has.
 func RandomName(prefix string) string {
 	var b [4]byte
 	_, _ = rand.Read(b[:])
 	return prefix + "-" + hex.EncodeToString(b[:])
 }
 
-// Namespace is a Kubernetes namespace for one test.
+// Namespace creates a Kubernetes namespace for one test.
 func (s Stack) Namespace(t testing.TB, prefix string) string {
 	t.Helper()
 	return NewNamespace(t, s.Kube, prefix)
 }
 
-// TemporalNamespace registers a Temporal namespace for one test and waits until it can be used.
+// TemporalNamespace registers a Temporal namespace for one test and waits until it is usable.
 func (s Stack) TemporalNamespace(t testing.TB) string {
 	t.Helper()
 	name := RandomName("test")
@@ -103,7 +107,7 @@ func (s Stack) TemporalNamespace(t testing.TB) string {
 	return name
 }
 
-// Temporal is a client of one Temporal namespace.
+// Temporal returns a client of one Temporal namespace.
 func (s Stack) Temporal(t testing.TB, namespace string) client.Client {
 	t.Helper()
 	c, err := client.NewLazyClient(s.temporalOptions(namespace))
@@ -114,13 +118,13 @@ func (s Stack) Temporal(t testing.TB, namespace string) client.Client {
 
 func (s Stack) temporalOptions(namespace string) client.Options {
 	options := client.Options{HostPort: s.TemporalAddress, Namespace: namespace, Logger: quiet()}
-	if s.TemporalLocks != nil {
-		s.TemporalLocks(&options)
+	if s.TemporalClientOptions != nil {
+		s.TemporalClientOptions(&options)
 	}
 	return options
 }
 
 func quiet() log.Logger { return log.NewStructuredLogger(discard) }
 
-// Binary is the path of a built program.
+// Binary returns the path of a built program.
 func (s Stack) Binary(name string) string { return filepath.Join(s.Bin, name) }

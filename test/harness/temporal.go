@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// NewOwnTemporal is the shared stack with a Temporal server of the test's own that keeps the builds of workers.
+// NewOwnTemporal returns the shared stack with a separate Temporal server that keeps the builds of workers.
 func NewOwnTemporal(t testing.TB) *Stack {
 	t.Helper()
 	stack := SharedStack(t)
@@ -25,24 +25,28 @@ type temporalServer struct {
 	process *Process
 }
 
-// newTemporalServer is one that does not run yet, in the place of the stack's.
+// newTemporalServer prepares a server, without starting it, and makes the stack use it.
 func newTemporalServer(t testing.TB, stack *Stack) *temporalServer {
 	t.Helper()
 	s := &temporalServer{t: t, path: stack.Binary("temporal-dev"), dir: t.TempDir()}
 	for i := range s.ports {
 		_, s.ports[i], _ = strings.Cut(freeAddress(t), ":")
 	}
-	stack.TemporalAddress, stack.TemporalUI, stack.KeepsBuilds = "127.0.0.1:"+s.ports[0], "http://127.0.0.1:"+s.ports[1], true
+	stack.TemporalAddress, stack.TemporalUI, stack.KeepsBuilds = "127.0.0.1:"+s.ports[0],
+		"http://127.0.0.1:"+s.ports[1], true
 	return s
 }
 
-// restart starts it with its data.
+// restart starts the server, or restarts it with its data.
 func (s *temporalServer) restart(flags ...string) {
 	s.t.Helper()
 	if s.process != nil {
 		s.process.Kill()
 	}
-	args := append([]string{"--port", s.ports[0], "--ui-port", s.ports[1], "--db-filename", filepath.Join(s.dir, "temporal.db"), "--namespace-workers"}, flags...)
+	args := append([]string{"--port", s.ports[0], "--ui-port", s.ports[1], "--db-filename",
+		filepath.Join(s.dir, "temporal.db"), "--namespace-workers"}, flags...)
 	s.process = Run(s.t, s.path, args, nil)
-	require.Eventually(s.t, func() bool { return strings.Contains(s.process.Output(), "Temporal serves on") }, Patience, Tick, "the test's Temporal does not come up")
+	require.Eventually(s.t, func() bool {
+		return strings.Contains(s.process.Output(), "Temporal serves on")
+	}, Patience, Tick, "the test's Temporal does not come up")
 }

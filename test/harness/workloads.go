@@ -16,15 +16,17 @@ func template(name, image string) (corev1.PodTemplateSpec, *metav1.LabelSelector
 	grace := int64(1)
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "app", Image: image}}},
+		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{Name: "app", Image: image}}},
 	}, &metav1.LabelSelector{MatchLabels: labels}
 }
 
-// Deployment creates a Deployment in the apps namespace; change may alter it first.
+// Deployment creates a Deployment in the apps namespace; change, if not nil, may alter it first.
 func (e *Engine) Deployment(name string, replicas int32, change func(*appsv1.Deployment)) {
 	e.t.Helper()
 	pods, selector := template(name, "registry.test/"+name+":v1")
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: pods}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: pods}}
 	if change != nil {
 		change(d)
 	}
@@ -32,7 +34,7 @@ func (e *Engine) Deployment(name string, replicas int32, change func(*appsv1.Dep
 	require.NoError(e.t, err)
 }
 
-// StatefulSet creates a StatefulSet in the apps namespace; change may alter it first.
+// StatefulSet creates a StatefulSet in the apps namespace; change, if not nil, may alter it first.
 func (e *Engine) StatefulSet(name string, replicas int32, change func(*appsv1.StatefulSet)) {
 	e.t.Helper()
 	pods, selector := template(name, "registry.test/"+name+":v1")
@@ -45,10 +47,12 @@ func (e *Engine) StatefulSet(name string, replicas int32, change func(*appsv1.St
 	require.NoError(e.t, err)
 }
 
-// ReadyPods is how many pods of a workload of this package are ready and stay.
+// ReadyPods returns the number of ready pods of a workload that are not being deleted. It selects pods by the label
+// app=name.
 func (e *Engine) ReadyPods(name string) int {
 	e.t.Helper()
-	pods, err := e.Kube.CoreV1().Pods(e.Apps).List(context.Background(), metav1.ListOptions{LabelSelector: "app=" + name})
+	pods, err := e.Kube.CoreV1().Pods(e.Apps).List(context.Background(),
+		metav1.ListOptions{LabelSelector: "app=" + name})
 	require.NoError(e.t, err)
 	ready := 0
 	for _, p := range pods.Items {
@@ -71,13 +75,16 @@ func isReady(p corev1.Pod) bool {
 // WaitReadyPods returns when a workload has exactly that many ready pods.
 func (e *Engine) WaitReadyPods(name string, want int) {
 	e.t.Helper()
-	require.Eventually(e.t, func() bool { return e.ReadyPods(name) == want }, Patience, Tick, "%s never had %d ready pods", name, want)
+	require.Eventually(e.t, func() bool {
+		return e.ReadyPods(name) == want
+	}, Patience, Tick, "%s never had %d ready pods", name, want)
 }
 
-// PodUIDs are the identities of the pods of a workload.
+// PodUIDs returns the names of a workload's pods by UID.
 func (e *Engine) PodUIDs(name string) map[string]string {
 	e.t.Helper()
-	pods, err := e.Kube.CoreV1().Pods(e.Apps).List(context.Background(), metav1.ListOptions{LabelSelector: "app=" + name})
+	pods, err := e.Kube.CoreV1().Pods(e.Apps).List(context.Background(),
+		metav1.ListOptions{LabelSelector: "app=" + name})
 	require.NoError(e.t, err)
 	uids := map[string]string{}
 	for _, p := range pods.Items {
@@ -86,7 +93,7 @@ func (e *Engine) PodUIDs(name string) map[string]string {
 	return uids
 }
 
-// DeploymentGeneration counts the changes of a Deployment's spec.
+// DeploymentGeneration returns the generation of a Deployment, which counts the changes of its spec.
 func (e *Engine) DeploymentGeneration(name string) int64 {
 	e.t.Helper()
 	d, err := e.Kube.AppsV1().Deployments(e.Apps).Get(context.Background(), name, metav1.GetOptions{})
@@ -94,10 +101,11 @@ func (e *Engine) DeploymentGeneration(name string) int64 {
 	return d.Generation
 }
 
-// ScaleDeployment sets the size of a Deployment.
+// ScaleDeployment sets the size of a Deployment and removes the annotation slipway.io/replicas.
 func (e *Engine) ScaleDeployment(name string, replicas int32) {
 	e.t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"replicas":%d},"metadata":{"annotations":{"slipway.io/replicas":null}}}`, replicas)
-	_, err := e.Kube.AppsV1().Deployments(e.Apps).Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := e.Kube.AppsV1().Deployments(e.Apps).Patch(context.Background(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	require.NoError(e.t, err)
 }

@@ -11,19 +11,20 @@ import (
 
 const instanceLabel = "apps.kruise.io/cloneset-instance-id"
 
-// clonePod is what the arithmetic of a CloneSet goes by.
+// clonePod is a pod with the properties that diffClone uses; serving means available.
 type clonePod struct {
 	pod                     *corev1.Pod
 	updated, ready, serving bool
 }
 
-// cloneSettings are a CloneSet's settings in pods.
+// cloneSettings are a CloneSet's settings, resolved to numbers of pods.
 type cloneSettings struct {
 	replicas, partition, maxUnavailable, maxSurge int
 }
 
-// cloneDiff is what there is to do: at most one of create and remove is not empty.
+// cloneDiff is the next change of the pods: at most one of create and remove is not empty.
 type cloneDiff struct {
+	// create is the number of pods to create, createOld how many of them are of the current revision.
 	create    int
 	createOld int
 	remove    []*corev1.Pod
@@ -38,7 +39,8 @@ func (c *controller) syncCloneSet(ctx context.Context, s *set, h *history, all [
 	var pods []clonePod
 	for _, p := range all {
 		if active(p) {
-			pods = append(pods, clonePod{p, p.Labels[appsv1.ControllerRevisionHashLabelKey] == h.update.Name, ready(p), c.available(k, p, s.Spec.MinReadySeconds)})
+			pods = append(pods, clonePod{p, p.Labels[appsv1.ControllerRevisionHashLabelKey] == h.update.Name, ready(p),
+				c.available(k, p, s.Spec.MinReadySeconds)})
 		}
 	}
 	d := diffClone(settings, pods, s.Spec.UpdateStrategy.Paused)
@@ -66,7 +68,7 @@ func settingsOfClone(s *set) (cloneSettings, error) {
 	if out.partition, err = scaled(u.Partition, "0", out.replicas, true); err != nil {
 		return out, err
 	}
-	// A share below 100 % does not keep every pod old.
+	// A percentage below 100 % updates at least one pod.
 	if u.Partition != nil && u.Partition.StrVal != "" && u.Partition.StrVal != "100%" && out.replicas > 1 {
 		out.partition = min(out.partition, out.replicas-1)
 	}
@@ -81,8 +83,9 @@ func settingsOfClone(s *set) (cloneSettings, error) {
 	return out, err
 }
 
-// diffClone is one step towards the settings. Scaling comes before updating. A surge is never larger than the number of pods that are still to be updated,
-// and pods that serve (available ones) are only taken as far as maxUnavailable allows; all as OpenKruise does it.
+// diffClone returns the next step towards the settings, by the rules of OpenKruise: scaling precedes updating, a surge
+// is never larger than the number of pods that are still to be updated, and available pods are only removed as far as
+// maxUnavailable allows.
 func diffClone(s cloneSettings, pods []clonePod, paused bool) cloneDiff {
 	old, updated := split(pods)
 	unserving := 0
@@ -114,13 +117,13 @@ func split(pods []clonePod) (old, updated []clonePod) {
 			old = append(old, p)
 		}
 	}
-	sortToGo(old)
-	sortToGo(updated)
+	sortForRemoval(old)
+	sortForRemoval(updated)
 	return old, updated
 }
 
-// sortToGo puts those in front that are missed least: not ready ones, then the youngest.
-func sortToGo(pods []clonePod) {
+// sortForRemoval sorts pods in the order of removal: not ready, not available, then youngest first.
+func sortForRemoval(pods []clonePod) {
 	rank := func(p clonePod) int {
 		switch {
 		case !p.ready:
@@ -141,7 +144,7 @@ func sortToGo(pods []clonePod) {
 	})
 }
 
-// scaleIn picks the pods that are too many: old ones down to the partition, then updated ones; of the ready ones no more than the limit.
+// scaleIn returns the surplus pods: old ones down to the partition, then updated ones; at most limit of the ready ones.
 func scaleIn(old, updated []clonePod, excess, excessOld, limit int) []*corev1.Pod {
 	fromOld := min(excess, excessOld, len(old))
 	chosen := append(slices.Clone(old[:fromOld]), updated[:min(excess-fromOld, len(updated))]...)
@@ -158,7 +161,8 @@ func scaleIn(old, updated []clonePod, excess, excessOld, limit int) []*corev1.Po
 	return out
 }
 
-// replace picks the old pods to be made anew: at most that many pods may be unavailable, among the updated ones and altogether.
+// replace returns the old pods to replace. At most limit pods may be unavailable, counted among the updated pods and
+// among all pods.
 func replace(old, updated []clonePod, number, limit int) []*corev1.Pod {
 	unserving, unservingNew := 0, 0
 	for _, p := range old {
@@ -216,7 +220,8 @@ func cloneStatus(s *set, h *history, pods []clonePod, settings cloneSettings) ma
 		current = h.update.Name
 	}
 	return map[string]any{
-		"replicas": int64(len(pods)), "readyReplicas": readyPods, "availableReplicas": available, "updatedReplicas": updated,
+		"replicas": int64(len(pods)), "readyReplicas": readyPods, "availableReplicas": available,
+		"updatedReplicas":      updated,
 		"updatedReadyReplicas": updatedReady, "updatedAvailableReplicas": updatedAvailable,
 		"expectedUpdatedReplicas": int64(settings.replicas - settings.partition),
 		"currentRevision":         current, "updateRevision": h.update.Name, "labelSelector": selectorText(s),

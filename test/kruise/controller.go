@@ -21,14 +21,14 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// key names one workload of one kind.
+// key identifies a workload.
 type key struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
 }
 
-// controller moves the pods of the workloads of some namespaces. Watches tell it when to look; what it goes by, it reads from the API server, so that it never
-// acts on a view that is out of date.
+// controller reconciles the pods of the workloads in some namespaces. Watches only trigger it; every decision is based
+// on fresh reads from the API server, so that it never acts on stale data.
 type controller struct {
 	dynamic dynamic.Interface
 	kube    kubernetes.Interface
@@ -37,17 +37,18 @@ type controller struct {
 	now     func() time.Time
 }
 
-// Start installs the kinds and runs the controller for these namespaces until the test ends.
+// Start installs the definitions and runs the controller for these namespaces until the test ends.
 func Start(t testing.TB, config *rest.Config, namespaces ...string) {
 	t.Helper()
-	require.NotEmpty(t, namespaces, "name the namespaces to run in: other tests have controllers of their own")
+	require.NotEmpty(t, namespaces, "name the namespaces to run in: other tests run their own controllers")
 	Install(t, config)
 	own := rest.CopyConfig(config)
 	own.QPS, own.Burst = 500, 1000
 	c := &controller{
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](20*time.Millisecond, 2*time.Second)),
-		log:   slog.New(slog.NewTextHandler(t.Output(), nil)).With("part", "kruise"),
-		now:   time.Now,
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[key](20*time.Millisecond, 2*time.Second)),
+		log: slog.New(slog.NewTextHandler(t.Output(), nil)).With("part", "kruise"),
+		now: time.Now,
 	}
 	var err error
 	c.dynamic, err = dynamic.NewForConfig(own)
@@ -65,13 +66,13 @@ func Start(t testing.TB, config *rest.Config, namespaces ...string) {
 		running.Go(func() { informer.RunWithContext(ctx) })
 		require.True(t, cache.WaitForCacheSync(ctx.Done(), informer.HasSynced))
 	}
-	// A few at a time: the workloads of one namespace do not wait for each other.
+	// Four workers, so that workloads do not wait for each other.
 	for range 4 {
 		running.Go(func() { c.work(ctx) })
 	}
 }
 
-// informers watch the workloads, and the pods that they own.
+// informers returns informers of the workloads and of their pods.
 func (c *controller) informers(t testing.TB, namespaces []string) []cache.SharedIndexInformer {
 	t.Helper()
 	var all []cache.SharedIndexInformer
@@ -79,7 +80,9 @@ func (c *controller) informers(t testing.TB, namespaces []string) []cache.Shared
 		for _, resource := range []schema.GroupVersionResource{CloneSets, StatefulSets, DaemonSets} {
 			client := c.dynamic.Resource(resource).Namespace(namespace)
 			informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					return client.List(ctx, o)
+				},
 				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 					return client.Watch(ctx, o)
 				},
@@ -89,8 +92,12 @@ func (c *controller) informers(t testing.TB, namespaces []string) []cache.Shared
 		}
 		pods := c.kube.CoreV1().Pods(namespace)
 		informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return pods.Watch(ctx, o) },
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return pods.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return pods.Watch(ctx, o)
+			},
 		}, c.kube), &corev1.Pod{}, 0, nil)
 		listen(t, informer, c.podChanged)
 		all = append(all, informer)
@@ -100,15 +107,17 @@ func (c *controller) informers(t testing.TB, namespaces []string) []cache.Shared
 
 func listen(t testing.TB, informer cache.SharedIndexInformer, changed func(metav1.Object)) {
 	t.Helper()
-	tell := func(obj any) {
-		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
+	notify := func(obj any) {
+		if deleted, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = deleted.Obj
 		}
 		if m, ok := obj.(metav1.Object); ok {
 			changed(m)
 		}
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell})
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: notify, UpdateFunc: func(_, obj any) {
+		notify(obj)
+	}, DeleteFunc: notify})
 	require.NoError(t, err)
 }
 
@@ -117,8 +126,10 @@ func (c *controller) podChanged(pod metav1.Object) {
 	if owner == nil {
 		return
 	}
-	for kind, resource := range map[string]schema.GroupVersionResource{"CloneSet": CloneSets, "StatefulSet": StatefulSets, "DaemonSet": DaemonSets} {
-		if gv, err := schema.ParseGroupVersion(owner.APIVersion); err == nil && gv.Group == resource.Group && owner.Kind == kind {
+	for kind, resource := range map[string]schema.GroupVersionResource{"CloneSet": CloneSets,
+		"StatefulSet": StatefulSets, "DaemonSet": DaemonSets} {
+		if gv, err := schema.ParseGroupVersion(owner.APIVersion); err == nil && gv.Group == resource.Group &&
+			owner.Kind == kind {
 			c.queue.Add(key{resource, pod.GetNamespace(), owner.Name})
 		}
 	}
@@ -131,7 +142,7 @@ func (c *controller) work(ctx context.Context) {
 			return
 		}
 		if err := c.sync(ctx, k); err != nil && ctx.Err() == nil {
-			c.log.Info("tried again", "kind", k.resource.Resource, "name", k.name, "error", err)
+			c.log.Info("sync failed, retrying", "kind", k.resource.Resource, "name", k.name, "error", err)
 			c.queue.AddRateLimited(k)
 		} else {
 			c.queue.Forget(k)
@@ -140,7 +151,7 @@ func (c *controller) work(ctx context.Context) {
 	}
 }
 
-// sync takes one look at a workload and does what there is to do.
+// sync reconciles a workload once and writes its status.
 func (c *controller) sync(ctx context.Context, k key) error {
 	u, err := c.dynamic.Resource(k.resource).Namespace(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

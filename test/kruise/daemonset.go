@@ -17,8 +17,8 @@ type nodePods struct {
 	pods []*corev1.Pod
 }
 
-// one is the pod that stays on the node, nil when there is none or it is on its way out.
-func (n nodePods) one() *corev1.Pod {
+// activePod returns the active pod of the node; nil if there is none.
+func (n nodePods) activePod() *corev1.Pod {
 	for _, p := range n.pods {
 		if active(p) {
 			return p
@@ -36,7 +36,7 @@ func (c *controller) syncDaemonSet(ctx context.Context, s *set, h *history, all 
 	hash := h.update.hash()
 	for _, n := range nodes {
 		if len(n.pods) == 0 {
-			// A node that lacks its pod always gets the newest: the partition only keeps pods from being replaced.
+			// A node without a pod always gets one of the newest revision: the partition only prevents replacement.
 			if err := c.createDaemon(ctx, s, h.update, n.node); err != nil {
 				return nil, err
 			}
@@ -64,9 +64,10 @@ func (c *controller) syncDaemonSet(ctx context.Context, s *set, h *history, all 
 	return c.daemonStatus(s, k, hash, nodes), nil
 }
 
-// nodes are the schedulable nodes that the workload's template selects, by name, with their pods.
+// nodes returns the nodes that match the template's nodeSelector, sorted by name, with their pods.
 func (c *controller) nodes(ctx context.Context, s *set, all []*corev1.Pod) ([]nodePods, error) {
-	list, err := c.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(s.Spec.Template.Spec.NodeSelector).String()})
+	list, err := c.kube.CoreV1().Nodes().List(ctx,
+		metav1.ListOptions{LabelSelector: labels.SelectorFromSet(s.Spec.Template.Spec.NodeSelector).String()})
 	if err != nil {
 		return nil, err
 	}
@@ -84,37 +85,38 @@ func (c *controller) nodes(ctx context.Context, s *set, all []*corev1.Pod) ([]no
 	return out, nil
 }
 
-// outdated picks the old pods to be made anew. As many nodes as the partition says keep theirs, those in front by name; nodes that have the newest pod, or none,
-// count first among the others. Old pods that do not serve go at once, the rest within the limit.
+// outdated returns the old pods to replace. The first nodes by name keep their pods, as many as the partition; nodes
+// with the newest pod or none are counted first among the other nodes. Old pods that are not available are replaced at
+// once, the others within the limit.
 func outdated(nodes []nodePods, hash string, partition, limit int, serving func(*corev1.Pod) bool) []*corev1.Pod {
 	var done, rest []nodePods
 	for _, n := range slices.Backward(nodes) {
-		if p := n.one(); p == nil || p.Labels[appsv1.ControllerRevisionHashLabelKey] == hash {
+		if p := n.activePod(); p == nil || p.Labels[appsv1.ControllerRevisionHashLabelKey] == hash {
 			done = append(done, n)
 		} else {
 			rest = append(rest, n)
 		}
 	}
-	turn := append(done, rest...)
-	turn = turn[:max(min(len(nodes)-partition, len(turn)), 0)]
-	out := 0
-	var unwell, well []*corev1.Pod
-	for _, n := range turn {
-		p := n.one()
+	candidates := append(done, rest...)
+	candidates = candidates[:max(min(len(nodes)-partition, len(candidates)), 0)]
+	unavailable := 0
+	var notServing, inService []*corev1.Pod
+	for _, n := range candidates {
+		p := n.activePod()
 		switch {
 		case p == nil:
-			out++
+			unavailable++
 		case p.Labels[appsv1.ControllerRevisionHashLabelKey] == hash:
 			if !serving(p) {
-				out++
+				unavailable++
 			}
 		case !serving(p):
-			unwell = append(unwell, p)
+			notServing = append(notServing, p)
 		default:
-			well = append(well, p)
+			inService = append(inService, p)
 		}
 	}
-	return append(unwell, well[:min(max(limit-out, 0), len(well))]...)
+	return append(notServing, inService[:min(max(limit-unavailable, 0), len(inService))]...)
 }
 
 func (c *controller) createDaemon(ctx context.Context, s *set, r *revision, node string) error {
@@ -130,7 +132,7 @@ func (c *controller) createDaemon(ctx context.Context, s *set, r *revision, node
 func (c *controller) daemonStatus(s *set, k key, hash string, nodes []nodePods) map[string]any {
 	var scheduled, readyPods, available, updated int64
 	for _, n := range nodes {
-		p := n.one()
+		p := n.activePod()
 		if p == nil {
 			continue
 		}
@@ -140,7 +142,9 @@ func (c *controller) daemonStatus(s *set, k key, hash string, nodes []nodePods) 
 		updated += count(p.Labels[appsv1.ControllerRevisionHashLabelKey] == hash)
 	}
 	return map[string]any{
-		"desiredNumberScheduled": int64(len(nodes)), "currentNumberScheduled": scheduled, "numberMisscheduled": int64(0), "numberReady": readyPods,
-		"numberAvailable": available, "numberUnavailable": int64(len(nodes)) - available, "updatedNumberScheduled": updated, "daemonSetHash": hash,
+		"desiredNumberScheduled": int64(len(nodes)), "currentNumberScheduled": scheduled,
+		"numberMisscheduled": int64(0), "numberReady": readyPods,
+		"numberAvailable": available, "numberUnavailable": int64(len(nodes)) - available,
+		"updatedNumberScheduled": updated, "daemonSetHash": hash,
 	}
 }

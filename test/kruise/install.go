@@ -17,7 +17,7 @@ import (
 //go:embed crds/*.yaml
 var crds embed.FS
 
-// Install sees to it that the API server serves the three kinds.
+// Install installs the definitions of the three kinds.
 func Install(t testing.TB, config *rest.Config) {
 	t.Helper()
 	definitions.Install(t, config, "kruise", read)

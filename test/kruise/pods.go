@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pods are those that the workload owns, on their way out or not.
+// pods returns the pods that the workload owns, including terminating ones.
 func (c *controller) pods(ctx context.Context, s *set) ([]*corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(s.Spec.Selector)
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *controller) pods(ctx context.Context, s *set) ([]*corev1.Pod, error) {
 	return own, nil
 }
 
-// active says whether a pod is neither over nor on its way out.
+// active reports whether a pod is neither terminated nor terminating.
 func active(p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded
 }
@@ -53,7 +53,8 @@ func readySince(p *corev1.Pod) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// available says whether a pod has been ready for so many seconds. One that will be is looked at again then.
+// available reports whether a pod has been ready for that many seconds. If it is ready, but not long enough, the
+// workload is queued again for that time.
 func (c *controller) available(k key, p *corev1.Pod, seconds int32) bool {
 	since, is := readySince(p)
 	if !is || seconds == 0 {
@@ -66,7 +67,7 @@ func (c *controller) available(k key, p *corev1.Pod, seconds int32) bool {
 	return left <= 0
 }
 
-// newPod is a pod of a revision, still without a name.
+// newPod returns a pod of a revision, without a name.
 func newPod(s *set, r *revision, labels map[string]string) (*corev1.Pod, error) {
 	template, err := r.template()
 	if err != nil {
@@ -84,16 +85,17 @@ func (c *controller) create(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// remove deletes a pod as it was seen.
+// remove deletes the pod with this UID.
 func (c *controller) remove(ctx context.Context, p *corev1.Pod) error {
-	err := c.kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}})
+	err := c.kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return err
 }
 
-// report writes the status, where it differs from what it was.
+// report writes the status if it has changed.
 func (c *controller) report(ctx context.Context, k key, u *unstructured.Unstructured, status map[string]any) error {
 	status["observedGeneration"] = u.GetGeneration()
 	before, _, _ := unstructured.NestedMap(u.Object, "status")
@@ -104,14 +106,15 @@ func (c *controller) report(ctx context.Context, k key, u *unstructured.Unstruct
 	if err != nil {
 		return err
 	}
-	_, err = c.dynamic.Resource(k.resource).Namespace(k.namespace).Patch(ctx, k.name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
+	_, err = c.dynamic.Resource(k.resource).Namespace(k.namespace).Patch(ctx, k.name, types.MergePatchType, body,
+		metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-// randomID is the part of a name that makes it unique.
+// randomID returns a random suffix for a unique name.
 func randomID() string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	id := make([]byte, 5)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// hashLabel is on a ControllerRevision of a CloneSet or an Advanced StatefulSet.
+// hashLabel is the label with the hash on a ControllerRevision of a CloneSet or an Advanced StatefulSet.
 const hashLabel = "controller.kubernetes.io/hash"
 
 // revision is one version of a pod template.
@@ -23,7 +23,7 @@ type revision struct {
 	*appsv1.ControllerRevision
 }
 
-// hash is the short one; the revision's name is that of the workload and the hash.
+// hash returns the hash label; the name of the revision consists of the workload's name and the hash.
 func (r *revision) hash() string {
 	if h := r.Labels[hashLabel]; h != "" {
 		return h
@@ -43,12 +43,13 @@ func (r *revision) template() (*corev1.PodTemplateSpec, error) {
 	return &data.Spec.Template, nil
 }
 
-// history is a workload's revisions: that of its template, and that which it had before.
+// history has two revisions of a workload: update is that of its template, current the one before the update.
 type history struct {
 	update, current *revision
 }
 
-// revisions finds the revision of the workload's template, or makes it; the one that the status names as current is kept until the update is complete.
+// revisions finds or creates the revision of the workload's template, and reads the revision that the status names as
+// current.
 func (c *controller) revisions(ctx context.Context, s *set) (*history, error) {
 	known, err := c.ownRevisions(ctx, s)
 	if err != nil {
@@ -86,7 +87,7 @@ func (c *controller) revisions(ctx context.Context, s *set) (*history, error) {
 	if h.current == nil {
 		h.current = h.update
 	}
-	return h, c.forget(ctx, s, h, known)
+	return h, c.deleteOldRevisions(ctx, s, h, known)
 }
 
 func (c *controller) ownRevisions(ctx context.Context, s *set) ([]*revision, error) {
@@ -115,9 +116,10 @@ func (c *controller) createRevision(ctx context.Context, s *set, data []byte, nu
 		labels[hashLabel] = hash
 	}
 	r := &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name + "-" + hash, Labels: labels, OwnerReferences: []metav1.OwnerReference{s.owner()}},
-		Data:       runtime.RawExtension{Raw: data},
-		Revision:   number,
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name + "-" + hash, Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{s.owner()}},
+		Data:     runtime.RawExtension{Raw: data},
+		Revision: number,
 	}
 	made, err := c.kube.AppsV1().ControllerRevisions(s.Namespace).Create(ctx, r, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -126,36 +128,37 @@ func (c *controller) createRevision(ctx context.Context, s *set, data []byte, nu
 	return &revision{made}, err
 }
 
-// forget deletes the oldest revisions beyond the limit that no pod can have.
-func (c *controller) forget(ctx context.Context, s *set, h *history, known []*revision) error {
+// deleteOldRevisions deletes the oldest revisions beyond the limit, except update and current.
+func (c *controller) deleteOldRevisions(ctx context.Context, s *set, h *history, known []*revision) error {
 	limit := 10
 	if s.Spec.RevisionHistoryLimit != nil {
 		limit = int(*s.Spec.RevisionHistoryLimit)
 	}
-	over := len(known) - limit - 2
+	excess := len(known) - limit - 2
 	for _, r := range known {
-		if over <= 0 {
+		if excess <= 0 {
 			return nil
 		}
 		if r.Name == h.update.Name || r.Name == h.current.Name {
 			continue
 		}
-		if err := c.kube.AppsV1().ControllerRevisions(s.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := c.kube.AppsV1().ControllerRevisions(s.Namespace).Delete(ctx, r.Name,
+			metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-		over--
+		excess--
 	}
 	return nil
 }
 
-// patchOf is what a revision keeps: a patch that gives the workload this template again.
+// patchOf returns the data of a revision: a patch that restores this template.
 func patchOf(s *set) ([]byte, error) {
 	template := maps.Clone(s.template)
 	template["$patch"] = "replace"
 	return json.Marshal(map[string]any{"spec": map[string]any{"template": template}})
 }
 
-// canonical is JSON with its keys in order.
+// canonical returns the JSON with sorted keys.
 func canonical(raw []byte) []byte {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {

@@ -11,19 +11,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ordered is one look at an Advanced StatefulSet.
-type ordered struct {
+// statefulSync is one reconciliation of an Advanced StatefulSet.
+type statefulSync struct {
 	c *controller
 	s *set
 	h *history
 	k key
-	// slots are the pods of the ordinals that are asked for, nil where there is none; beyond are the others, by ordinal.
-	slots  []*corev1.Pod
+	// slots are the pods of the requested ordinals; nil for a missing pod.
+	slots []*corev1.Pod
+	// beyond are the pods of higher ordinals, sorted by ordinal.
 	beyond []*corev1.Pod
 }
 
-func (c *controller) syncStatefulSet(ctx context.Context, s *set, h *history, all []*corev1.Pod) (map[string]any, error) {
-	o := &ordered{c: c, s: s, h: h, k: key{StatefulSets, s.Namespace, s.Name}, slots: make([]*corev1.Pod, s.replicas())}
+func (c *controller) syncStatefulSet(ctx context.Context, s *set, h *history, all []*corev1.Pod) (map[string]any,
+	error) {
+	o := &statefulSync{c: c, s: s, h: h, k: key{StatefulSets, s.Namespace, s.Name},
+		slots: make([]*corev1.Pod, s.replicas())}
 	far := map[int]*corev1.Pod{}
 	highest := -1
 	for _, p := range all {
@@ -55,19 +58,21 @@ func (c *controller) syncStatefulSet(ctx context.Context, s *set, h *history, al
 	return o.status(all), nil
 }
 
-// inOrder says whether one pod comes and goes at a time.
-func (o *ordered) inOrder() bool { return o.s.Spec.PodManagementPolicy != appsv1.ParallelPodManagement }
+// inOrder reports whether pods are created and removed one at a time.
+func (o *statefulSync) inOrder() bool {
+	return o.s.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
+}
 
-func (o *ordered) updated(p *corev1.Pod) bool {
+func (o *statefulSync) updated(p *corev1.Pod) bool {
 	return p.Labels[appsv1.ControllerRevisionHashLabelKey] == o.h.update.Name
 }
 
-func (o *ordered) available(p *corev1.Pod) bool {
+func (o *statefulSync) available(p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil && o.c.available(o.k, p, o.s.Spec.UpdateStrategy.RollingUpdate.MinReadySeconds)
 }
 
-// scale makes pods that are missing and removes those that are too many. done says that the pods may be updated now.
-func (o *ordered) scale(ctx context.Context) (done bool, err error) {
+// scale creates missing pods and removes surplus ones. done is true when the pods may be updated.
+func (o *statefulSync) scale(ctx context.Context) (done bool, err error) {
 	for n, p := range o.slots {
 		switch {
 		case p != nil && !active(p) && p.DeletionTimestamp == nil:
@@ -94,8 +99,8 @@ func (o *ordered) scale(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// create makes the pod of an ordinal: below the partition of the current revision, from there on of the new one.
-func (o *ordered) create(ctx context.Context, n int) error {
+// create creates the pod of an ordinal: of the current revision below the partition, otherwise of the new one.
+func (o *statefulSync) create(ctx context.Context, n int) error {
 	r := o.h.update
 	if n < int(o.s.Spec.UpdateStrategy.RollingUpdate.Partition) {
 		r = o.h.current
@@ -113,8 +118,9 @@ func (o *ordered) create(ctx context.Context, n int) error {
 	return o.c.create(ctx, pod)
 }
 
-// update deletes old pods from the highest ordinal down to the partition, no more than maxUnavailable of them out at a time.
-func (o *ordered) update(ctx context.Context) error {
+// update deletes old pods from the highest ordinal down to the partition; at most maxUnavailable pods are unavailable
+// at a time.
+func (o *statefulSync) update(ctx context.Context) error {
 	u := o.s.Spec.UpdateStrategy
 	if u.Type == onDelete || u.RollingUpdate.Paused {
 		return nil
@@ -123,25 +129,25 @@ func (o *ordered) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out := 0
+	unavailable := 0
 	for n := len(o.slots) - 1; n >= int(u.RollingUpdate.Partition); n-- {
 		p := o.slots[n]
 		if p != nil && !o.updated(p) && p.DeletionTimestamp == nil {
 			if err := o.c.remove(ctx, p); err != nil {
 				return err
 			}
-			out++
+			unavailable++
 		} else if p == nil || !o.updated(p) || !o.available(p) {
-			out++
+			unavailable++
 		}
-		if out >= max(limit, 1) {
+		if unavailable >= max(limit, 1) {
 			return nil
 		}
 	}
 	return nil
 }
 
-func (o *ordered) status(all []*corev1.Pod) map[string]any {
+func (o *statefulSync) status(all []*corev1.Pod) map[string]any {
 	var readyPods, available, updated, updatedReady, updatedAvailable, current int64
 	for _, p := range all {
 		readyPods += count(ready(p))
@@ -149,14 +155,16 @@ func (o *ordered) status(all []*corev1.Pod) map[string]any {
 		updated += count(p.DeletionTimestamp == nil && o.updated(p))
 		updatedReady += count(ready(p) && o.updated(p))
 		updatedAvailable += count(o.available(p) && o.updated(p))
-		current += count(p.DeletionTimestamp == nil && p.Labels[appsv1.ControllerRevisionHashLabelKey] == o.h.current.Name)
+		current += count(p.DeletionTimestamp == nil &&
+			p.Labels[appsv1.ControllerRevisionHashLabelKey] == o.h.current.Name)
 	}
 	name := o.h.current.Name
 	if n := int64(len(o.slots)); updated == n && readyPods == n && int64(len(all)) == n {
 		name, current = o.h.update.Name, updated
 	}
 	return map[string]any{
-		"replicas": int64(len(all)), "readyReplicas": readyPods, "availableReplicas": available, "currentReplicas": current,
+		"replicas": int64(len(all)), "readyReplicas": readyPods, "availableReplicas": available,
+		"currentReplicas": current,
 		"updatedReplicas": updated, "updatedReadyReplicas": updatedReady, "updatedAvailableReplicas": updatedAvailable,
 		"currentRevision": name, "updateRevision": o.h.update.Name, "labelSelector": selectorText(o.s),
 	}

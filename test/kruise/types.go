@@ -11,20 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// The resources of the three kinds, in the versions in which they are stored.
+// CloneSets, StatefulSets and DaemonSets are the resources of the three kinds, in their storage versions.
 var (
 	CloneSets    = schema.GroupVersionResource{Group: "apps.kruise.io", Version: "v1alpha1", Resource: "clonesets"}
 	StatefulSets = schema.GroupVersionResource{Group: "apps.kruise.io", Version: "v1beta1", Resource: "statefulsets"}
 	DaemonSets   = schema.GroupVersionResource{Group: "apps.kruise.io", Version: "v1alpha1", Resource: "daemonsets"}
 )
 
-// set is a workload of one of the three kinds: the fields that the controller honours.
+// set is a workload of one of the three kinds, with the fields that the controller uses.
 type set struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              spec   `json:"spec"`
 	Status            status `json:"status"`
-	// template is the pod template as it stands in the object, unknown fields included.
+	// template is the unparsed pod template, including unknown fields.
 	template map[string]any
 }
 
@@ -38,7 +38,7 @@ type spec struct {
 	UpdateStrategy       strategy                       `json:"updateStrategy"`
 }
 
-// strategy is a CloneSet's in its own fields; the other kinds have theirs in RollingUpdate.
+// strategy is the update strategy. A CloneSet uses the direct fields, the other kinds those of RollingUpdate.
 type strategy struct {
 	Type           string              `json:"type"`
 	Partition      *intstr.IntOrString `json:"partition"`
@@ -55,7 +55,7 @@ type rollingUpdate struct {
 	Paused          bool                `json:"paused"`
 }
 
-// status is what the controller reads back of its own.
+// status has the fields of its own status that the controller reads.
 type status struct {
 	CurrentRevision string `json:"currentRevision"`
 }
@@ -75,7 +75,7 @@ func newSet(u *unstructured.Unstructured) (*set, error) {
 	return s, err
 }
 
-// replicas is the size asked for.
+// replicas returns the requested number of pods.
 func (s *set) replicas() int {
 	if s.Spec.Replicas == nil {
 		return 1
@@ -83,12 +83,12 @@ func (s *set) replicas() int {
 	return int(*s.Spec.Replicas)
 }
 
-// owner is the reference by which the workload owns pods and revisions.
+// owner returns the owner reference for the pods and revisions of the workload.
 func (s *set) owner() metav1.OwnerReference {
 	return *metav1.NewControllerRef(s, schema.FromAPIVersionAndKind(s.APIVersion, s.Kind))
 }
 
-// scaled is a number, or a share of the whole; other is what an absent one means.
+// scaled resolves a number or a percentage of whole; other is the default of an absent value.
 func scaled(value *intstr.IntOrString, other string, whole int, up bool) (int, error) {
 	v := intstr.Parse(other)
 	if value != nil {

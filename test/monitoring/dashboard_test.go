@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exceptions is the file in which dashboard-linter finds what a dashboard may do otherwise, and why.
+// exceptions is dashboard-linter's file of allowed deviations with their reasons.
 type exceptions struct {
 	Exclusions map[string]struct {
 		Reason  string `yaml:"reason"`
@@ -19,7 +19,7 @@ type exceptions struct {
 	} `yaml:"exclusions"`
 }
 
-// excepted says whether a panel is excepted from a rule.
+// excepted reports whether a panel is excepted from a rule.
 func (e exceptions) excepted(rule, title string) bool {
 	for _, entry := range e.Exclusions[rule].Entries {
 		if entry.Panel == title {
@@ -29,11 +29,12 @@ func (e exceptions) excepted(rule, title string) bool {
 	return false
 }
 
-// The rules of dashboard-linter, named as it names them. The program itself can't be had where the tests run.
+// TestDashboardVariables checks rules of dashboard-linter under their names there. The program itself is not available
+// where the tests run.
 func TestDashboardVariables(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)
-	require.False(t, d.Editable, "uneditable-dashboard: the file is the source")
+	require.False(t, d.Editable, "uneditable-dashboard: edits must be made in the file")
 	variables := map[string]variable{}
 	for _, v := range d.Templating.List {
 		variables[v.Name] = v
@@ -53,7 +54,7 @@ func TestDashboardVariables(t *testing.T) {
 	}
 }
 
-// units are those of Grafana that the panels use.
+// units are the Grafana units that the panels use.
 var units = []string{"short", "s", "bytes", "percentunit", "reqps"}
 
 func TestDashboardPanels(t *testing.T) {
@@ -63,7 +64,7 @@ func TestDashboardPanels(t *testing.T) {
 	readYAML(t, path(".lint"), &allowed)
 	ids, titles := map[int]bool{}, map[string]bool{}
 	for _, p := range d.data() {
-		require.False(t, ids[p.ID] || titles[p.Title], "panel %d, %s, is there once", p.ID, p.Title)
+		require.False(t, ids[p.ID] || titles[p.Title], "ID or title of panel %d, %s, is not unique", p.ID, p.Title)
 		ids[p.ID], titles[p.Title] = true, true
 		require.NotEmpty(t, p.Title, "panel-title-description-rule")
 		require.NotEmpty(t, p.Description, "panel-title-description-rule: %s", p.Title)
@@ -77,7 +78,7 @@ func TestDashboardPanels(t *testing.T) {
 	for rule, exclusion := range allowed.Exclusions {
 		require.NotEmpty(t, exclusion.Reason, rule)
 		for _, entry := range exclusion.Entries {
-			require.True(t, titles[entry.Panel], "%s: there is a panel %q", rule, entry.Panel)
+			require.True(t, titles[entry.Panel], "%s: there is no panel %q", rule, entry.Panel)
 			require.Equal(t, d.Title, entry.Dashboard)
 		}
 	}
@@ -86,7 +87,7 @@ func TestDashboardPanels(t *testing.T) {
 var (
 	selectors = regexp.MustCompile(`[a-z_]+\{[^}]*\}`)
 	ranges    = regexp.MustCompile(`\[([^\]]*)\]`)
-	counted   = regexp.MustCompile(`([a-z]+)\((slipway|temporal|process)_[a-z_]+_(total|count|sum|bucket)\{`)
+	counters  = regexp.MustCompile(`([a-z]+)\((slipway|temporal|process)_[a-z_]+_(total|count|sum|bucket)\{`)
 	matchers  = regexp.MustCompile(`\{[^}]*\}`)
 )
 
@@ -105,12 +106,12 @@ func checkTarget(t *testing.T, allowed exceptions, p panel, to target) {
 			require.Equal(t, "$__rate_interval", span[1], "target-rate-interval-rule: %s", p.Title)
 		}
 	}
-	for _, counter := range counted.FindAllStringSubmatch(to.Expr, -1) {
+	for _, counter := range counters.FindAllStringSubmatch(to.Expr, -1) {
 		require.Contains(t, []string{"rate", "increase"}, counter[1], "target-counter-agg-rule: %s", p.Title)
 	}
 }
 
-// Panels lie on Grafana's grid of 24 columns, and none on another.
+// TestDashboardLayout checks that panels fit on Grafana's grid of 24 columns and do not overlap.
 func TestDashboardLayout(t *testing.T) {
 	t.Parallel()
 	taken := map[[2]int]string{}
@@ -119,7 +120,7 @@ func TestDashboardLayout(t *testing.T) {
 		for x := range p.GridPos.W {
 			for y := range p.GridPos.H {
 				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
-				require.Empty(t, taken[at], "%s lies on %s", p.Title, taken[at])
+				require.Empty(t, taken[at], "%s overlaps %s", p.Title, taken[at])
 				taken[at] = p.Title
 			}
 		}

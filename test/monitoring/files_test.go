@@ -12,13 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// root is this repository.
+// root is the folder of the repository.
 const root = "../.."
 
-// path is a file of deploy/monitoring.
+// path returns the path of a file in deploy/monitoring.
 func path(name string) string { return filepath.Join(root, "deploy", "monitoring", name) }
 
-// ruleFile is a file of rules of Prometheus.
+// ruleFile is a rule file of Prometheus.
 type ruleFile struct {
 	Groups []ruleGroup `yaml:"groups"`
 }
@@ -44,7 +44,7 @@ func readRules(t *testing.T) ruleFile {
 	return f
 }
 
-// alerts are all rules of the file.
+// alerts returns all rules of the file.
 func (f ruleFile) alerts() (all []rule) {
 	for _, g := range f.Groups {
 		all = append(all, g.Rules...)
@@ -52,7 +52,7 @@ func (f ruleFile) alerts() (all []rule) {
 	return all
 }
 
-// readYAML reads a file that has no other fields than what it is read into.
+// readYAML decodes a file, which must not have fields that are unknown to the target.
 func readYAML(t *testing.T, file string, into any) {
 	t.Helper()
 	f, err := os.Open(file)
@@ -63,7 +63,7 @@ func readYAML(t *testing.T, file string, into any) {
 	require.NoError(t, d.Decode(into), file)
 }
 
-// dashboard is what is checked of a dashboard of Grafana.
+// dashboard holds the checked fields of a Grafana dashboard.
 type dashboard struct {
 	Title      string  `json:"title"`
 	UID        string  `json:"uid"`
@@ -122,7 +122,7 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
-// data are the panels that show something; the others are the headings of rows.
+// data returns the panels with data, without the row headings.
 func (d dashboard) data() (panels []panel) {
 	for _, p := range d.Panels {
 		if p.Type != "row" {
@@ -132,11 +132,11 @@ func (d dashboard) data() (panels []panel) {
 	return panels
 }
 
-var aVariable = regexp.MustCompile(`\$(__)?[a-z_]+`)
+var grafanaVariable = regexp.MustCompile(`\$(__)?[a-z_]+`)
 
-// expression is a query as Grafana sends it, with a range of this length in the place of its own ranges.
+// expression returns a query as Grafana sends it, with span instead of its own ranges.
 func (v dashboard) expression(expr, span string) string {
-	return aVariable.ReplaceAllStringFunc(expr, func(name string) string {
+	return grafanaVariable.ReplaceAllStringFunc(expr, func(name string) string {
 		if strings.HasPrefix(name, "$__") {
 			return span
 		}

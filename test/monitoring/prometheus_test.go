@@ -23,22 +23,23 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// prometheus is a server of one test.
+// prometheus is the Prometheus server of one test.
 type prometheus struct {
 	t   *testing.T
 	url string
-	// fired are the names of the alerts that have been seen to fire.
+	// fired are the names of the alerts that have fired.
 	fired map[string]bool
 }
 
-// scrapeInterval is how often the rehearsal scrapes and evaluates. Its rules look back for window instead of minutes, and for longWindow instead of hours.
+// scrapeInterval is the scrape and evaluation interval of the rehearsal. Its rules use window instead of ranges in
+// minutes, and longWindow instead of ranges in hours.
 const (
 	scrapeInterval = time.Second
 	window         = "20s"
 	longWindow     = "40s"
 )
 
-// startPrometheus scrapes the targets of these jobs and follows the rules.
+// startPrometheus starts a server that scrapes the targets of these jobs and evaluates the rules.
 func startPrometheus(t *testing.T, rules ruleFile, jobs map[string][]string) *prometheus {
 	t.Helper()
 	program, dir := findPrometheus(t), t.TempDir()
@@ -51,24 +52,27 @@ func startPrometheus(t *testing.T, rules ruleFile, jobs map[string][]string) *pr
 	}
 	var scrapes []map[string]any
 	for _, job := range slices.Sorted(maps.Keys(jobs)) {
-		scrapes = append(scrapes, map[string]any{"job_name": job, "static_configs": []any{map[string]any{"targets": jobs[job]}}})
+		scrapes = append(scrapes, map[string]any{"job_name": job,
+			"static_configs": []any{map[string]any{"targets": jobs[job]}}})
 	}
 	interval := scrapeInterval.String()
 	config := write("prometheus.yml", map[string]any{
-		"global":     map[string]any{"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+		"global": map[string]any{"scrape_interval": interval, "scrape_timeout": interval,
+			"evaluation_interval": interval},
 		"rule_files": []string{write("rules.yaml", rules)}, "scrape_configs": scrapes})
 	address := "127.0.0.1:" + harness.FreePort(t)
-	harness.Run(t, program, []string{"--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address,
+	harness.Run(t, program, []string{"--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"),
+		"--web.listen-address", address,
 		"--log.level", "warn"}, nil)
 	p := &prometheus{t: t, url: "http://" + address, fired: map[string]bool{}}
 	require.Eventually(t, func() bool {
 		response, err := http.Get(p.url + "/-/ready")
 		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
-	}, harness.Patience, harness.Tick, "Prometheus does not get ready")
+	}, harness.Patience, harness.Tick, "Prometheus did not become ready")
 	return p
 }
 
-// findPrometheus is the program. A test is skipped without it.
+// findPrometheus returns the path of the program. Without it the test is skipped.
 func findPrometheus(t *testing.T) string {
 	t.Helper()
 	program, err := exec.LookPath("prometheus")
@@ -78,7 +82,7 @@ func findPrometheus(t *testing.T) string {
 	return program
 }
 
-// get asks Prometheus' API and reads the data of the answer.
+// get queries Prometheus' API and decodes the data of the response.
 func (p *prometheus) get(path string, values url.Values, into any) error {
 	response, err := http.Get(p.url + path + "?" + values.Encode())
 	if err != nil {
@@ -102,7 +106,7 @@ func (p *prometheus) get(path string, values url.Values, into any) error {
 	return nil
 }
 
-// sample is one series of the answer to a query.
+// sample is one series of a query result.
 type sample struct {
 	labels map[string]string
 	value  float64
@@ -130,7 +134,7 @@ func (p *prometheus) query(expr string) ([]sample, error) {
 	return samples, nil
 }
 
-// number is the only value of an expression.
+// number returns the only value of an expression.
 func (p *prometheus) number(expr string) float64 {
 	p.t.Helper()
 	samples, err := p.query(expr)
@@ -139,7 +143,7 @@ func (p *prometheus) number(expr string) float64 {
 	return samples[0].value
 }
 
-// firing are the alerts that fire now, each as its name and some of its labels: `SlipwayFight kind=rollout`.
+// firing returns the alerts that fire now, each as its name and some of its labels: `SlipwayFight kind=rollout`.
 func (p *prometheus) firing() (all []string) {
 	p.t.Helper()
 	var data struct {
@@ -156,7 +160,8 @@ func (p *prometheus) firing() (all []string) {
 		text := a.Labels["alertname"]
 		p.fired[text] = true
 		for _, label := range []string{"kind", "party", "job", "workflow_type"} {
-			aggregated := label == "job" && (a.Labels["kind"] != "" || a.Labels["party"] != "" || a.Labels["workflow_type"] != "")
+			aggregated := label == "job" && (a.Labels["kind"] != "" || a.Labels["party"] != "" ||
+				a.Labels["workflow_type"] != "")
 			if value := a.Labels[label]; value != "" && !aggregated {
 				text += " " + label + "=" + value
 			}
@@ -166,15 +171,17 @@ func (p *prometheus) firing() (all []string) {
 	return all
 }
 
-// waitFiring returns when all of these alerts fire at once.
+// waitFiring returns when all of these alerts fire at the same time.
 func (p *prometheus) waitFiring(alerts ...string) {
 	p.t.Helper()
 	var missing []string
 	require.Eventually(p.t, func() bool {
 		now := p.firing()
-		missing = slices.DeleteFunc(slices.Clone(alerts), func(alert string) bool { return slices.Contains(now, alert) })
+		missing = slices.DeleteFunc(slices.Clone(alerts), func(alert string) bool {
+			return slices.Contains(now, alert)
+		})
 		return len(missing) == 0
-	}, harness.Patience, scrapeInterval/2, "these do not fire: %v", &missing)
+	}, harness.Patience, scrapeInterval/2, "these alerts do not fire: %v", &missing)
 }
 
 // waitCleared returns when none of these alerts fires.
@@ -183,7 +190,7 @@ func (p *prometheus) waitCleared(alerts ...string) {
 	require.Eventually(p.t, func() bool {
 		now := p.firing()
 		return !slices.ContainsFunc(alerts, func(alert string) bool { return slices.Contains(now, alert) })
-	}, harness.Patience, scrapeInterval/2, "one of these does not clear: %v", alerts)
+	}, harness.Patience, scrapeInterval/2, "one of these alerts does not clear: %v", alerts)
 }
 
 // waitQuiet returns when no alert fires.
@@ -193,7 +200,7 @@ func (p *prometheus) waitQuiet() {
 	require.Eventually(p.t, func() bool {
 		left = p.firing()
 		return len(left) == 0
-	}, harness.Patience, scrapeInterval/2, "these still fire: %v", &left)
+	}, harness.Patience, scrapeInterval/2, "these alerts still fire: %v", &left)
 }
 
 var (
@@ -202,8 +209,8 @@ var (
 	longThreshold = regexp.MustCompile(`> (8 \* 3600|\d{3,})$`)
 )
 
-// hurried are the rules with short windows, waits for releases of 2 seconds, and without the time for which a condition has to hold.
-func (f ruleFile) hurried() ruleFile {
+// shortened returns the rules with short windows, with thresholds of 2 seconds for waiting releases, and without `for`.
+func (f ruleFile) shortened() ruleFile {
 	var out ruleFile
 	for _, g := range f.Groups {
 		g.Rules = slices.Clone(g.Rules)
@@ -218,16 +225,16 @@ func (f ruleFile) hurried() ruleFile {
 	return out
 }
 
-// panelsSeen keeps which queries of a dashboard have answered with data.
-type panelsSeen struct {
+// dashboardCoverage records which queries of a dashboard have returned data.
+type dashboardCoverage struct {
 	mu      sync.Mutex
 	answers map[string]bool
 }
 
-func newPanelsSeen() *panelsSeen { return &panelsSeen{answers: map[string]bool{}} }
+func newDashboardCoverage() *dashboardCoverage { return &dashboardCoverage{answers: map[string]bool{}} }
 
-// look sends every query of the dashboard, as Grafana does.
-func (s *panelsSeen) look(p *prometheus, d dashboard) {
+// queryAll sends every query of the dashboard, as Grafana does.
+func (s *dashboardCoverage) queryAll(p *prometheus, d dashboard) {
 	p.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,8 +247,8 @@ func (s *panelsSeen) look(p *prometheus, d dashboard) {
 	}
 }
 
-// empty are the queries that have never answered with data.
-func (s *panelsSeen) empty() (never []string) {
+// empty returns the queries that have never returned data.
+func (s *dashboardCoverage) empty() (never []string) {
 	for query, answered := range s.answers {
 		if !answered {
 			never = append(never, query)
@@ -252,11 +259,12 @@ func (s *panelsSeen) empty() (never []string) {
 
 var labelValues = regexp.MustCompile(`^label_values\((.+), ([a-z]+)\)$`)
 
-// choices are what a variable of the dashboard offers.
+// choices returns the values that a variable of the dashboard offers.
 func (p *prometheus) choices(d dashboard, v variable) (values []string) {
 	p.t.Helper()
 	parts := labelValues.FindStringSubmatch(v.Query)
 	require.NotNil(p.t, parts, v.Query)
-	require.NoError(p.t, p.get("/api/v1/label/"+parts[2]+"/values", url.Values{"match[]": {d.expression(parts[1], window)}}, &values))
+	require.NoError(p.t, p.get("/api/v1/label/"+parts[2]+"/values",
+		url.Values{"match[]": {d.expression(parts[1], window)}}, &values))
 	return values
 }

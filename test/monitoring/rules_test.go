@@ -1,4 +1,5 @@
-// Package monitoring tests deploy/monitoring: what can be said of the files, and a rehearsal with a real Prometheus that scrapes a real engine.
+// Package monitoring tests deploy/monitoring: the files themselves, and a rehearsal with a real Prometheus that scrapes
+// a real engine.
 package monitoring
 
 import (
@@ -13,32 +14,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who gets an alert reads what it is about and what to do next; docs/operations.md says more, and of no alert that there isn't.
+// TestEveryAlertIsDocumented checks that each alert names its subject and links to a runbook, and that
+// docs/operations.md lists exactly the existing alerts.
 func TestEveryAlertIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
 	require.NoError(t, err)
 	headings := anchors(string(text))
 	documented := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(Slipway[A-Za-z]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(Slipway[A-Za-z]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(
+		string(text), -1) {
 		documented[row[1]] = row[2]
 	}
 	alerts := map[string]string{}
 	for _, r := range readRules(t).alerts() {
 		alerts[r.Alert] = r.Labels["severity"]
 		require.Contains(t, []string{"critical", "warning", "info"}, r.Labels["severity"], r.Alert)
-		require.Equal(t, []string{"description", "runbook_url", "summary"}, slices.Sorted(maps.Keys(r.Annotations)), r.Alert)
+		require.Equal(t, []string{"description", "runbook_url", "summary"}, slices.Sorted(maps.Keys(r.Annotations)),
+			r.Alert)
 		file, heading, _ := strings.Cut(r.Annotations["runbook_url"], "#")
 		require.Equal(t, "docs/operations.md", file, r.Alert)
-		require.Contains(t, headings, heading, "%s: docs/operations.md has that heading", r.Alert)
+		require.Contains(t, headings, heading, "%s: docs/operations.md lacks the linked heading", r.Alert)
 		if !strings.HasPrefix(r.Expr, "absent(") {
-			require.Contains(t, r.Annotations["description"], "{{ $labels.", "%s names what it is about", r.Alert)
+			require.Contains(t, r.Annotations["description"], "{{ $labels.", "%s must name its subject", r.Alert)
 		}
 	}
-	require.Equal(t, alerts, documented, "docs/operations.md lists the alerts and their severities")
+	require.Equal(t, alerts, documented, "docs/operations.md must list all alerts with their severities")
 }
 
-// anchors are the headings of a document as links name them.
+// anchors returns the link anchors of a document's headings.
 func anchors(document string) (all []string) {
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(document, -1) {
 		kept := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
@@ -63,7 +67,7 @@ type ruleTests struct {
 	} `yaml:"tests"`
 }
 
-// Every alert has a unit test in which it is quiet, fires and is quiet again.
+// TestEveryAlertHasAUnitTest checks that every alert has a unit test in which it is quiet, fires and is quiet again.
 func TestEveryAlertHasAUnitTest(t *testing.T) {
 	t.Parallel()
 	var tests ruleTests
@@ -75,6 +79,7 @@ func TestEveryAlertHasAUnitTest(t *testing.T) {
 		}
 	}
 	for _, r := range readRules(t).alerts() {
-		require.Equal(t, []bool{false, true, false}, seen[r.Alert], "%s is quiet, fires and is quiet again", r.Alert)
+		require.Equal(t, []bool{false, true, false}, seen[r.Alert], "%s must be quiet, fire and be quiet again",
+			r.Alert)
 	}
 }

@@ -23,33 +23,37 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// feed is one of the watches.
+// feed is the list and watch of one kind.
 type feed struct {
 	list  func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
 	watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
-	// version is where the watch goes on after it broke.
+	// version is the resourceVersion at which a broken watch continues.
 	version string
 }
 
-// resource is what a typed client and a dynamic one have in common.
+// resource is the common part of a typed and a dynamic client.
 type resource[List runtime.Object] interface {
 	List(ctx context.Context, options metav1.ListOptions) (List, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
 func feedOf[List runtime.Object](r resource[List]) *feed {
-	return &feed{list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return r.List(ctx, o) }, watch: r.Watch}
+	return &feed{list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return r.List(ctx, o)
+	}, watch: r.Watch}
 }
 
 func feedsOfPlans(client kubernetes.Interface, ns string) []*feed {
 	core, apps := client.CoreV1(), client.AppsV1()
-	return []*feed{feedOf(core.Pods(ns)), feedOf(apps.Deployments(ns)), feedOf(apps.StatefulSets(ns)), feedOf(apps.DaemonSets(ns))}
+	return []*feed{feedOf(core.Pods(ns)), feedOf(apps.Deployments(ns)), feedOf(apps.StatefulSets(ns)),
+		feedOf(apps.DaemonSets(ns))}
 }
 
-// customGroups are the API groups whose kinds a rollout touches where a cluster has them.
+// customGroups are the API groups of custom kinds that a rollout may change.
 var customGroups = []string{"apps.kruise.io", "gateway.networking.k8s.io", "networking.istio.io"}
 
-// feedsOfRollouts are all kinds that a rollout may touch, or that show what it does. A custom kind is followed when the cluster knows it by now.
+// feedsOfRollouts returns feeds of all kinds that a rollout may change or that show its effects. A custom kind is
+// included if it is installed at this time.
 func feedsOfRollouts(t *testing.T, config *rest.Config, ns string) []*feed {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
@@ -57,7 +61,8 @@ func feedsOfRollouts(t *testing.T, config *rest.Config, ns string) []*feed {
 	custom, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
 	feeds := append(feedsOfPlans(client, ns),
-		feedOf(client.AppsV1().ReplicaSets(ns)), feedOf(client.CoreV1().Services(ns)), feedOf(client.DiscoveryV1().EndpointSlices(ns)),
+		feedOf(client.AppsV1().ReplicaSets(ns)), feedOf(client.CoreV1().Services(ns)),
+		feedOf(client.DiscoveryV1().EndpointSlices(ns)),
 		feedOf(client.NetworkingV1().Ingresses(ns)), feedOf(client.AutoscalingV2().HorizontalPodAutoscalers(ns)))
 	for _, gvr := range customResources(t, client) {
 		feeds = append(feeds, feedOf(forObjects{custom.Resource(gvr).Namespace(ns)}))
@@ -65,7 +70,7 @@ func feedsOfRollouts(t *testing.T, config *rest.Config, ns string) []*feed {
 	return feeds
 }
 
-// customResources are the namespaced resources of customGroups that can be watched.
+// customResources returns the namespaced, watchable resources of customGroups.
 func customResources(t *testing.T, client kubernetes.Interface) []schema.GroupVersionResource {
 	t.Helper()
 	groups, err := client.Discovery().ServerGroups()
@@ -80,9 +85,11 @@ func customResources(t *testing.T, client kubernetes.Interface) []schema.GroupVe
 			list, err := client.Discovery().ServerResourcesForGroupVersion(version.GroupVersion)
 			require.NoError(t, err)
 			for _, r := range list.APIResources {
-				if r.Namespaced && !strings.Contains(r.Name, "/") && slices.Contains(r.Verbs, "watch") && !known[r.Name] {
+				if r.Namespaced && !strings.Contains(r.Name, "/") && slices.Contains(r.Verbs, "watch") &&
+					!known[r.Name] {
 					known[r.Name] = true
-					found = append(found, schema.GroupVersionResource{Group: group.Name, Version: version.Version, Resource: r.Name})
+					found = append(found, schema.GroupVersionResource{Group: group.Name, Version: version.Version,
+						Resource: r.Name})
 				}
 			}
 		}
@@ -90,7 +97,7 @@ func customResources(t *testing.T, client kubernetes.Interface) []schema.GroupVe
 	return found
 }
 
-// forObjects makes a dynamic client look like a typed one.
+// forObjects adapts a dynamic client to the resource interface.
 type forObjects struct{ r dynamic.ResourceInterface }
 
 func (f forObjects) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
@@ -101,7 +108,7 @@ func (f forObjects) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	return f.r.Watch(ctx, o)
 }
 
-// key names an object among all kinds.
+// key returns a name that is unique over all kinds.
 func key(obj runtime.Object) string {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -110,7 +117,8 @@ func key(obj runtime.Object) string {
 	return kindOf(obj) + "/" + m.GetName()
 }
 
-// kindOf is an object's kind; one of a group that is not built in has the group behind it, since a kind alone is not unique: there are two StatefulSets.
+// kindOf returns an object's kind. The kind of a custom resource is followed by its group, because a kind alone is not
+// unique: there are two StatefulSets.
 func kindOf(obj runtime.Object) string {
 	switch o := obj.(type) {
 	case *corev1.Pod:

@@ -17,11 +17,13 @@ import (
 	"slipway.io/slipway/release/gate"
 )
 
-// snapshot is what people have declared, by kind and name, without what the API server and the native controllers write.
+// snapshot is what users have declared, by kind and name, without the fields that the API server and the native
+// controllers write.
 type snapshot map[string]map[string]any
 
-// notOurs are annotations that native controllers keep, and what a workload carries for as long as a Rollout names it.
-var notOurs = []string{"deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation", gate.AnnotationWhy, gate.AnnotationBy}
+// ignoredAnnotations are annotations that native controllers maintain, and those of a workload that a Rollout names.
+var ignoredAnnotations = []string{"deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation",
+	gate.AnnotationWhy, gate.AnnotationBy}
 
 func (w world) snapshot() snapshot {
 	s := snapshot{}
@@ -33,7 +35,8 @@ func (w world) snapshot() snapshot {
 	return s
 }
 
-// derived says whether an object is a native controller's: it copies names from what people and Slipway make, and it, and nobody else, takes it away.
+// derived reports whether an object belongs to a native controller, which creates it from declared objects and alone
+// deletes it.
 func derived(obj runtime.Object) bool {
 	switch obj.(type) {
 	case *corev1.Pod, *appsv1.ReplicaSet, *discoveryv1.EndpointSlice:
@@ -42,7 +45,7 @@ func derived(obj runtime.Object) bool {
 	return false
 }
 
-// Declared is an object without what the API server and the native controllers write.
+// Declared returns an object without the fields that the API server and the native controllers write.
 func Declared(obj runtime.Object) map[string]any {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj.DeepCopyObject())
 	if err != nil {
@@ -52,7 +55,7 @@ func Declared(obj runtime.Object) map[string]any {
 	for _, field := range []string{"resourceVersion", "managedFields", "generation"} {
 		unstructured.RemoveNestedField(object, "metadata", field)
 	}
-	for _, annotation := range notOurs {
+	for _, annotation := range ignoredAnnotations {
 		unstructured.RemoveNestedField(object, "metadata", "annotations", annotation)
 	}
 	unstructured.RemoveNestedField(object, "metadata", "labels", gate.Label)
@@ -64,53 +67,58 @@ func Declared(obj runtime.Object) map[string]any {
 	return object
 }
 
-// End is how a rollout is to have ended.
+// End is the expected end of a rollout.
 type End struct {
-	// Images are the new version's, by container; nil: the workload is to be of the stable version.
+	// Images are the new version's images by container; nil: the workload must be of the stable version.
 	Images map[string]string
-	// Size is what the workload was scaled to meanwhile; 0: it was not.
+	// Size is the size to which the workload was scaled meanwhile; 0: it was not scaled.
 	Size int64
-	// LetGo says that the release has let go: the workload's own controller brings the pods to one revision in its own time.
-	LetGo bool
+	// Released is true if the release ended without waiting: the workload's own controller moves the pods to one
+	// revision in its own time.
+	Released bool
 }
 
-// RequireHome fails the test unless everything is as it was before the rollout but for what the release changes: pods of one revision only, all ready;
-// nothing that the rollout made is left; every object that it borrowed is equal to what it was, field by field.
-func (w *RolloutWatch) RequireHome(t *testing.T, end End) {
+// RequireFinalised fails the test unless everything is as before the rollout except for the released change: pods of
+// one revision only, all ready; no object of the rollout is left; every borrowed object is restored, field by field.
+func (w *RolloutWatch) RequireFinalised(t *testing.T, end End) {
 	t.Helper()
 	now := w.now(t)
-	want, key := maps.Clone(w.before), w.asked.Workload.Kind+"/"+w.asked.Workload.Name
+	want, key := maps.Clone(w.before), w.spec.Workload.Kind+"/"+w.spec.Workload.Name
 	want[key] = runtime.DeepCopyJSON(want[key])
 	setImages(want[key], end.Images)
 	if end.Size > 0 {
 		require.NoError(t, unstructured.SetNestedField(want[key], end.Size, "spec", "replicas"))
 	}
 	have := now.snapshot()
-	require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have)), "objects of before and after: nothing is missing, nothing of the rollout's is left")
+	require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have)),
+		"objects before and after: none may be missing, none of the rollout may be left")
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		require.Equal(t, want[name], have[name], "%s is what it was", name)
+		require.Equal(t, want[name], have[name], "%s must be restored", name)
 	}
-	if end.LetGo {
-		name := w.asked.Workload
+	if end.Released {
+		name := w.spec.Workload
 		require.Eventually(t, func() bool {
 			now := w.now(t)
 			revisions, size := now.revisions(name), sizeOf(now.workload(name))
 			return len(revisions) == 1 && now.count(name, revisions[0]) == Count{Stable: size, StableReady: size}
-		}, time.Minute, 50*time.Millisecond, "the workload's own controller brings every pod to one revision")
+		}, time.Minute, 50*time.Millisecond, "the workload's own controller did not move every pod to one revision")
 	}
 	w.requireOneRevision(t, end.Images != nil)
 }
 
 func (w *RolloutWatch) requireOneRevision(t *testing.T, isNew bool) {
 	t.Helper()
-	name := w.asked.Workload
+	name := w.spec.Workload
 	now := w.now(t)
 	revisions, size := now.revisions(name), sizeOf(now.workload(name))
-	require.Len(t, revisions, 1, "pods of one revision only")
-	require.Equal(t, isNew, revisions[0] != w.stable, "pods of revision %s, that of before was %s", revisions[0], w.stable)
+	require.Len(t, revisions, 1, "the pods must have one revision")
+	require.Equal(t, isNew, revisions[0] != w.stable, "the pods have revision %s, the revision before was %s",
+		revisions[0], w.stable)
 	c := now.count(name, revisions[0])
-	require.Equal(t, Count{Stable: size, StableReady: size}, c, "as many pods as asked for, all ready")
-	require.Eventually(t, func() bool { return len(w.now(t).podsOf(w.asked.extra())) == 0 }, 30*time.Second, 50*time.Millisecond, "pods of the extra workload are left")
+	require.Equal(t, Count{Stable: size, StableReady: size}, c, "the workload must have its size, with all pods ready")
+	require.Eventually(t, func() bool {
+		return len(w.now(t).podsOf(w.spec.extraWorkload())) == 0
+	}, 30*time.Second, 50*time.Millisecond, "pods of the extra workload still exist")
 }
 
 // setImages changes a workload's template as a release of these images does.
@@ -131,24 +139,24 @@ func setImages(object map[string]any, images map[string]string) {
 	}
 }
 
-// ofGate says whether a name is one that a workload carries for as long as a Rollout names it. What is held is no such name.
-func ofGate(name string) bool {
+// isGateMark reports whether a name is one of the marks of a workload that a Rollout names. A hold has other names.
+func isGateMark(name string) bool {
 	return name == gate.Label || name == gate.AnnotationWhy || name == gate.AnnotationBy
 }
 
-// RequireNothingOfOurs fails the test when an object that people or Slipway have made still carries a name of Slipway's. Of the objects that are excused
-// ("Deployment/order") somebody else has brought it back.
-func (w *RolloutWatch) RequireNothingOfOurs(t *testing.T, excused ...string) {
+// RequireNoLeftovers fails the test if a declared object still has an annotation or label of Slipway. Excused objects
+// ("Deployment/order") may have some: another client has restored them.
+func (w *RolloutWatch) RequireNoLeftovers(t *testing.T, excused ...string) {
 	t.Helper()
 	for key, obj := range w.now(t) {
 		if derived(obj) || slices.Contains(excused, key) {
 			continue
 		}
 		for name := range metaOf(obj).GetAnnotations() {
-			require.False(t, strings.HasPrefix(name, "slipway.io/") && !ofGate(name), "%s carries %s", key, name)
+			require.False(t, strings.HasPrefix(name, "slipway.io/") && !isGateMark(name), "%s carries %s", key, name)
 		}
 		for name := range metaOf(obj).GetLabels() {
-			require.False(t, strings.HasPrefix(name, "slipway.io/") && !ofGate(name), "%s carries %s", key, name)
+			require.False(t, strings.HasPrefix(name, "slipway.io/") && !isGateMark(name), "%s carries %s", key, name)
 		}
 	}
 }

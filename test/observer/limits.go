@@ -8,27 +8,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Limits are how far a workload lets its pods be out or in excess, as its owner has set them.
+// Limits are the limits of a workload for unavailable and excess pods, as its owner has set them.
 type Limits struct {
-	// Unavailable is how many may be out, Surge how many may be there beyond the workload's size; each a number or a share.
+	// Unavailable is the maximum of unavailable pods, Surge the maximum of pods beyond the workload's size; each a
+	// number or a percentage.
 	Unavailable, Surge intstr.IntOrString
-	// unavailableUp and surgeUp say that a share is rounded up, as the kind's own controller does.
+	// unavailableUp and surgeUp are true if a percentage is rounded up, as the kind's own controller does.
 	unavailableUp, surgeUp bool
-	// atLeastOne: a kind that cannot surge has to let one pod out, whatever its share comes to.
+	// atLeastOne is true for a kind that cannot surge: one pod may be unavailable even if the percentage yields none.
 	atLeastOne bool
 }
 
-// Out is how many pods of a workload of that size may be out.
-func (l Limits) Out(size int32) int32 {
+// MaxUnavailable returns how many pods of a workload of that size may be unavailable.
+func (l Limits) MaxUnavailable(size int32) int32 {
 	out := scaled(l.Unavailable, size, l.unavailableUp)
-	if out == 0 && (l.atLeastOne || l.Over(size) == 0) {
+	if out == 0 && (l.atLeastOne || l.MaxSurge(size) == 0) {
 		return 1
 	}
 	return out
 }
 
-// Over is how many pods beyond its size a workload may have.
-func (l Limits) Over(size int32) int32 { return scaled(l.Surge, size, l.surgeUp) }
+// MaxSurge returns how many pods beyond its size a workload may have.
+func (l Limits) MaxSurge(size int32) int32 { return scaled(l.Surge, size, l.surgeUp) }
 
 func scaled(value intstr.IntOrString, of int32, up bool) int32 {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(of), up)
@@ -44,7 +45,7 @@ func limitsOf(obj runtime.Object) Limits {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
 		if o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-			// It promises nothing: every pod may be out at once.
+			// It has no limit: every pod may be unavailable at once.
 			return Limits{Unavailable: intstr.FromString("100%"), Surge: none}
 		}
 		l := Limits{Unavailable: quarter, Surge: quarter, surgeUp: true}
@@ -70,7 +71,7 @@ func limitsOf(obj runtime.Object) Limits {
 	return Limits{Unavailable: none, Surge: none}
 }
 
-// limitsOfCustom reads those of a CloneSet, and of an Advanced StatefulSet or DaemonSet.
+// limitsOfCustom reads the limits of a CloneSet, an Advanced StatefulSet or an Advanced DaemonSet.
 func limitsOfCustom(o *unstructured.Unstructured) Limits {
 	l := Limits{Unavailable: intstr.FromInt32(1), Surge: intstr.FromInt32(0), unavailableUp: true, surgeUp: true}
 	at := []string{"spec", "updateStrategy", "rollingUpdate"}
@@ -104,7 +105,7 @@ func or(value *intstr.IntOrString, fallback intstr.IntOrString) intstr.IntOrStri
 	return *value
 }
 
-// sizeOf is how many pods a workload is asked to have.
+// sizeOf returns the desired number of pods of a workload.
 func sizeOf(obj runtime.Object) int32 {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:

@@ -1,5 +1,5 @@
-// Package observer watches a test's namespace and replays, in order of resourceVersion, what happened there, so that a test can check at every single change what
-// must never be otherwise.
+// Package observer watches a test's namespace and replays its changes in the order of resourceVersion, so that a test
+// can check invariants after every single change.
 package observer
 
 import (
@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Observer records every change of one namespace that its feeds tell of.
+// Observer records every change of one namespace that its feeds report.
 type Observer struct {
 	feeds  []*feed
 	cancel context.CancelFunc
@@ -28,7 +28,7 @@ type Observer struct {
 	mu      sync.Mutex
 	first   []runtime.Object
 	changes []change
-	times   map[uint64]time.Time // when each change was told
+	times   map[uint64]time.Time // when each change arrived
 	gap     error
 }
 
@@ -39,8 +39,8 @@ type change struct {
 	object  runtime.Object
 }
 
-// Start begins to observe the workloads of apps/v1 and the pods of a namespace; the observer ends with the test. What is there already is the
-// state that the record begins with.
+// Start begins to observe the apps/v1 workloads and the pods of a namespace; the observer ends with the test. The
+// existing objects are the first state of the record.
 func Start(t *testing.T, client kubernetes.Interface, namespace string) *Observer {
 	t.Helper()
 	return start(t, feedsOfPlans(client, namespace))
@@ -67,13 +67,14 @@ func start(t *testing.T, feeds []*feed) *Observer {
 	return o
 }
 
-// Stop ends the watching and keeps what was seen; the end of the test stops what is left.
+// Stop ends the watches and keeps the record. At the end of the test it is called again.
 func (o *Observer) Stop() {
 	o.cancel()
 	o.ending.Wait()
 }
 
-// Timeline is what happened until now. It waits until every change that the API server has made so far has arrived.
+// Timeline returns what has happened until now. It waits until every change that the API server has made so far has
+// arrived.
 func (o *Observer) Timeline(t *testing.T) *Timeline {
 	t.Helper()
 	o.catchUp(t)
@@ -90,26 +91,29 @@ func (o *Observer) catchUp(t *testing.T) {
 	until := time.Now().Add(time.Minute)
 	for lags := o.lag(t); lags != ""; lags = o.lag(t) {
 		require.True(t, time.Now().Before(until), "the watches do not catch up: %s", lags)
-		time.Sleep(50 * time.Millisecond) // until the next look
+		time.Sleep(50 * time.Millisecond) // until the next check
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	require.NoError(t, o.gap, "the record is not complete")
+	require.NoError(t, o.gap, "the record has a gap")
 }
 
-// RequireAtMostOneOut fails the test when more than one pod of a service was out at any moment while a release held it.
-func (o *Observer) RequireAtMostOneOut(t *testing.T, service ...Name) {
+// RequireAtMostOneUnavailable fails the test if more than one pod of a service was unavailable at any moment while a
+// release claimed it.
+func (o *Observer) RequireAtMostOneUnavailable(t *testing.T, service ...Name) {
 	t.Helper()
 	tl := o.Timeline(t)
-	most, at := tl.MostOut(service...)
-	require.LessOrEqual(t, most, int32(1), "pods of %v out at once, after version %d (%s):\n%s", service, at.Version, at.What, tl)
+	most, at := tl.MostUnavailable(service...)
+	require.LessOrEqual(t, most, int32(1), "unavailable pods of %v at once, after version %d (%s):\n%s", service,
+		at.Version, at.What, tl)
 }
 
-// lag compares what was recorded with what is there: "" when it is the same, else the first difference.
+// lag compares the record with the present objects. It returns "" if they are equal, else the first difference.
 func (o *Observer) lag(t *testing.T) string {
-	there := map[string]string{}
+	present := map[string]string{}
 	for _, f := range o.feeds {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // each: a busy API server takes a while for all of them
+		// each: a busy API server takes a while for all of them
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		list, err := f.list(ctx, metav1.ListOptions{})
 		cancel()
 		if err != nil {
@@ -118,7 +122,7 @@ func (o *Observer) lag(t *testing.T) string {
 		items, err := meta.ExtractList(list)
 		require.NoError(t, err)
 		for _, item := range items {
-			there[key(item)] = versionText(item)
+			present[key(item)] = versionText(item)
 		}
 	}
 	o.mu.Lock()
@@ -126,36 +130,36 @@ func (o *Observer) lag(t *testing.T) string {
 	if o.gap != nil {
 		return ""
 	}
-	known := map[string]string{}
+	recorded := map[string]string{}
 	for _, item := range o.first {
-		known[key(item)] = versionText(item)
+		recorded[key(item)] = versionText(item)
 	}
 	for _, c := range o.changes {
 		if c.kind == watch.Deleted {
-			delete(known, key(c.object))
+			delete(recorded, key(c.object))
 		} else {
-			known[key(c.object)] = versionText(c.object)
+			recorded[key(c.object)] = versionText(c.object)
 		}
 	}
-	for name, version := range there {
-		if known[name] != version {
-			return fmt.Sprintf("%s is of version %s, known of %q", name, version, known[name])
+	for name, version := range present {
+		if recorded[name] != version {
+			return fmt.Sprintf("%s has version %s, recorded is %q", name, version, recorded[name])
 		}
-		delete(known, name)
+		delete(recorded, name)
 	}
-	for name := range known {
-		return name + " is gone, and known"
+	for name := range recorded {
+		return name + " is deleted, but still recorded"
 	}
 	return ""
 }
 
-// follow records one watch, and begins it again where it broke, for as long as the API server is away.
+// follow records one watch and restarts it whenever it breaks, also while the API server is unreachable.
 func (o *Observer) follow(ctx context.Context, f *feed) {
 	for ctx.Err() == nil {
 		w, err := f.watch(ctx, metav1.ListOptions{ResourceVersion: f.version, AllowWatchBookmarks: true})
 		if err != nil {
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-				o.broke(err)
+				o.setGap(err)
 				return
 			}
 			select {
@@ -173,11 +177,11 @@ func (o *Observer) follow(ctx context.Context, f *feed) {
 	}
 }
 
-// record takes one event; false ends the watch, which is then begun again.
+// record records one event; false means that the watch must be restarted.
 func (o *Observer) record(f *feed, event watch.Event) bool {
 	if event.Type == watch.Error {
 		if err := apierrors.FromObject(event.Object); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			o.broke(err)
+			o.setGap(err)
 		}
 		return false
 	}
@@ -187,7 +191,7 @@ func (o *Observer) record(f *feed, event watch.Event) bool {
 	}
 	version, err := strconv.ParseUint(f.version, 10, 64)
 	if err != nil {
-		o.broke(err)
+		o.setGap(err)
 		return false
 	}
 	o.mu.Lock()
@@ -197,7 +201,7 @@ func (o *Observer) record(f *feed, event watch.Event) bool {
 	return true
 }
 
-func (o *Observer) broke(err error) {
+func (o *Observer) setGap(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.gap = err

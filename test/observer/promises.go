@@ -14,7 +14,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// Rollout says what an observed rollout was asked to do.
+// Rollout is the definition of an observed rollout.
 type Rollout struct {
 	Workload Name
 	Style    strategy.Style
@@ -22,10 +22,13 @@ type Rollout struct {
 	Routings []strategy.Routing
 }
 
-// extra is the name of the extra workload that the style canary makes.
-func (r Rollout) extra() Name { return Name{r.Workload.Kind, r.Workload.Name + strategy.CanarySuffix} }
+// extraWorkload returns the name of the extra workload that the style canary creates.
+func (r Rollout) extraWorkload() Name {
+	return Name{r.Workload.Kind, r.Workload.Name + strategy.CanarySuffix}
+}
 
-// target is how many new pods a step asks for at a size: the share rounded up, computed here once more, since the observer is to find the product's mistakes.
+// target returns the number of new pods that a step asks for at a size, with percentages rounded up. It does not use
+// the product's code, whose mistakes the observer must find.
 func (r Rollout) target(step int, size int32) int32 {
 	asked := r.Steps[step-1].Replicas
 	if asked.Type == intstr.Int {
@@ -38,16 +41,17 @@ func (r Rollout) target(step int, size int32) int32 {
 	return n
 }
 
-// reach is the furthest step that a rollout comes to by itself once it is let go on to a step; beyond the last: it finishes.
+// reach returns the furthest step that a rollout reaches without approval once it may go to a step; len(Steps)+1 means
+// that it finishes.
 func (r Rollout) reach(step int) int {
-	for step <= len(r.Steps) && r.passes(step) {
+	for step <= len(r.Steps) && r.passesAutomatically(step) {
 		step++
 	}
 	return step
 }
 
-// passes says whether a step needs nobody: it has a timer, or it is a canary's last at 100 %.
-func (r Rollout) passes(step int) bool {
+// passesAutomatically reports whether a step needs no approval: it has a timer, or it is a canary's last one at 100 %.
+func (r Rollout) passesAutomatically(step int) bool {
 	s := r.Steps[step-1]
 	last := step == len(r.Steps)
 	if r.Style == strategy.StyleBlueGreen {
@@ -56,95 +60,102 @@ func (r Rollout) passes(step int) bool {
 	return s.PauseSeconds != nil || last && s.Replicas == intstr.FromString("100%")
 }
 
-// mark is what the test knew at a moment: that the rollout may go as far as a step, that it rests there, or that it is on its way to an end.
+// mark is what the test has declared at a moment: how far the rollout may go, whether it waits at a step, or that
+// another client interferes.
 type mark struct {
 	version uint64
 	reach   int
-	// resting is the step at which the rollout rests, 0 while it moves.
-	resting int
-	// foreign says that somebody else has changed the workload or what routes to it.
+	// pausedAt is the step at which the rollout waits, 0 while it moves.
+	pausedAt int
+	// foreign is true if another client has changed the workload or its routes.
 	foreign bool
-	// taken is how many pods somebody else has deleted so far.
-	taken int32
-	// grace is how long requests may meet nobody after somebody else's change, where that is longer than shelterWithin.
+	// deletedPods is the number of pods that another client has deleted so far.
+	deletedPods int32
+	// grace is how long requests may have no endpoint after another client's change, if that is longer than
+	// protectWithin.
 	grace time.Duration
 }
 
-// Broken is one breach of a promise.
-type Broken struct {
+// Breach is one broken promise.
+type Breach struct {
 	Version       uint64
 	Promise, What string
 }
 
-func (b Broken) String() string { return fmt.Sprintf("%d: %s: %s", b.Version, b.Promise, b.What) }
+func (b Breach) String() string { return fmt.Sprintf("%d: %s: %s", b.Version, b.Promise, b.What) }
 
 // The promises (issue: the observer).
 const (
-	PromiseAvailable = "never fewer ready pods than the workload's own maxUnavailable allows"
-	PromiseSurge     = "never more pods than surge allows"
-	PromiseBatch     = "never more new pods than the steps so far ask for"
-	PromiseRest      = "at rest exactly the asked number of new pods"
-	PromiseOrder     = "pods are moved before traffic"
-	PromiseTraffic   = "at rest the traffic is split as asked"
-	PromiseNowhere   = "no traffic to a Service that serves nobody"
-	PromiseWhole     = "the workload stays where it is"
+	PromiseAvailable      = "never fewer ready pods than the workload's own maxUnavailable allows"
+	PromiseSurge          = "never more pods than surge allows"
+	PromiseBatch          = "never more new pods than the steps so far ask for"
+	PromisePaused         = "while waiting, exactly the requested number of new pods"
+	PromiseOrder          = "pods are moved before traffic"
+	PromiseTraffic        = "while waiting, the traffic is split as requested"
+	PromiseReachable      = "no traffic to a Service without ready pods"
+	PromiseWorkloadExists = "the workload is never deleted"
 )
 
-// moment is where a replay stands: a version, what changed, and what the test knew.
+// moment is one point of a replay: the version and mark in force, and what changed.
 type moment struct {
 	mark
 	what string
-	// seen is when it was; the zero time where that is not known.
+	// seen is the time of the moment; zero if it is not known.
 	seen time.Time
 }
 
 // judge replays a rollout and collects the breaches.
 type judge struct {
 	Rollout
-	limits Limits
-	stable string
-	marks  []mark
-	scene  *scene
+	limits    Limits
+	stable    string
+	marks     []mark
+	evaluator *trafficEvaluator
 
-	broken []Broken
-	drawn  []string
-	// last is what was drawn last about a subject.
-	last map[string]string
-	// nowhere is since when requests of a kind meet nobody.
-	nowhere map[string]lostSince
-	// size is the workload's at the moment before, sizedFrom what it was before somebody else changed it at sizedAt.
+	broken []Breach
+	trace  []string
+	// lastTrace is the last traced line by subject.
+	lastTrace map[string]string
+	// unreachable holds since when requests of a kind have no endpoint.
+	unreachable map[string]unreachableSince
+	// size is the workload's size at the previous moment; sizedFrom is its size before another client changed it at
+	// sizedAt.
 	size, sizedFrom int32
 	sizedAt         time.Time
-	// kills are when the worker was killed.
+	// kills are the times at which the worker was killed.
 	kills []time.Time
-	// seen is when the change of a version arrived.
+	// seen is the time at which the change of a version arrived.
 	seen map[uint64]time.Time
-	// newReady is how many new pods were ready at the moment before; newBefore how many before some of them went, at fellAt.
+	// newReady is the number of ready new pods at the previous moment; newBefore is the number before it last fell, at
+	// fellAt.
 	newReady, newBefore int32
 	fellAt              time.Time
-	// sent is the share of each kind of request that went to the new version at the moment before.
+	// sent is the share of each kind of request that went to the new version at the previous moment.
 	sent map[string]float64
-	// deployment is the workload as it was at the moment before, turned that somebody else has turned it round in the middle of an update.
+	// deployment is the workload at the previous moment; reversed is true after another client changed its template in
+	// the middle of an update.
 	deployment *appsv1.Deployment
-	turned     bool
-	// updatedAt is when more than one of its ReplicaSets last had pods.
+	reversed   bool
+	// updatedAt is the last time at which more than one of its ReplicaSets had pods.
 	updatedAt time.Time
-	// floor, ceiling, most and mostExtra move with the size of the workload.
+	// floor, ceiling, most and mostExtra follow the size of the workload.
 	floor, ceiling, most, mostExtra bound
 }
 
 func newJudge(asked Rollout, limits Limits, stable string, marks []mark) *judge {
-	return &judge{Rollout: asked, limits: limits, stable: stable, marks: marks, scene: newScene(), last: map[string]string{}, sent: map[string]float64{},
-		nowhere: map[string]lostSince{}}
+	return &judge{Rollout: asked, limits: limits, stable: stable, marks: marks, evaluator: newTrafficEvaluator(),
+		lastTrace: map[string]string{}, sent: map[string]float64{},
+		unreachable: map[string]unreachableSince{}}
 }
 
-// bound is a limit that depends on a size: once somebody scales the workload, the pods need a moment to follow.
+// bound is a limit that depends on the size. After a change of size it waits until the pods have followed.
 type bound struct {
 	value int32
 	known bool
 }
 
-// atLeast is the limit for a number that must not fall below: lowered at once, raised when the number has come up to it.
+// atLeast returns the limit for a number that must not fall below it: lowered at once, raised once the number has
+// reached it.
 func (b *bound) atLeast(limit, count int32) int32 {
 	if !b.known || limit <= b.value || count >= limit {
 		b.value, b.known = limit, true
@@ -152,7 +163,8 @@ func (b *bound) atLeast(limit, count int32) int32 {
 	return b.value
 }
 
-// atMost is the limit for a number that must not rise above: raised at once, lowered when the number has come down to it.
+// atMost returns the limit for a number that must not exceed it: raised at once, lowered once the number has fallen to
+// it.
 func (b *bound) atMost(limit, count int32) int32 {
 	if !b.known || limit >= b.value || count <= limit {
 		b.value, b.known = limit, true
@@ -160,7 +172,8 @@ func (b *bound) atMost(limit, count int32) int32 {
 	return b.value
 }
 
-// judge replays what happened until now, and when. What the test knew of a moment is looked at in that moment, whether or not something changes afterwards.
+// judge replays what has happened until now. Each mark is judged at its own moment, whether or not something changes
+// afterwards.
 func (j *judge) judge(first []runtime.Object, changes []change, seen map[uint64]time.Time) {
 	j.seen = maps.Clone(seen)
 	j.seen[math.MaxUint64] = time.Now()
@@ -169,14 +182,14 @@ func (j *judge) judge(first []runtime.Object, changes []change, seen map[uint64]
 		moments = append(moments, change{version: m.version})
 	}
 	moments = append(moments, change{version: math.MaxUint64})
-	replay(first, moments, j.show)
+	replay(first, moments, j.judgeMoment)
 }
 
 func (j *judge) breach(at moment, promise, format string, args ...any) {
-	j.broken = append(j.broken, Broken{at.version, promise, fmt.Sprintf(format, args...) + ", after " + at.what})
+	j.broken = append(j.broken, Breach{at.version, promise, fmt.Sprintf(format, args...) + ", after " + at.what})
 }
 
-// markAt is the mark that holds at a version.
+// markAt returns the mark in force at a version.
 func (j *judge) markAt(version uint64) mark {
 	now := mark{reach: j.reach(1)}
 	for _, m := range j.marks {
@@ -188,24 +201,24 @@ func (j *judge) markAt(version uint64) mark {
 	return now
 }
 
-// show judges one moment.
-func (j *judge) show(version uint64, what string, w world) {
+// judgeMoment judges one moment.
+func (j *judge) judgeMoment(version uint64, what string, w world) {
 	at := moment{j.markAt(version), what, j.seen[version]}
 	obj := w.workload(j.Workload)
 	if obj == nil {
-		j.breach(at, PromiseWhole, "%s is gone", j.Workload)
+		j.breach(at, PromiseWorkloadExists, "%s is deleted", j.Workload)
 		return
 	}
-	size, c, extra := sizeOf(obj), w.count(j.Workload, j.stable), w.count(j.extra(), "")
-	j.drawLine(at, "pods", fmt.Sprintf("asked %d, stable %d (%d ready), new %d (%d ready), extra %d (%d ready)",
+	size, c, extra := sizeOf(obj), w.count(j.Workload, j.stable), w.count(j.extraWorkload(), "")
+	j.traceLine(at, "pods", fmt.Sprintf("asked %d, stable %d (%d ready), new %d (%d ready), extra %d (%d ready)",
 		size, c.Stable, c.StableReady, c.New, c.NewReady, extra.All(), extra.Ready()))
-	j.drawFields(at, obj)
-	j.noteTurn(at, obj, w, c, size)
+	j.traceFields(at, obj)
+	j.noteReversal(at, obj, w, c, size)
 	sizes := j.sizesFor(at, size)
-	j.judgePods(at, sizes, c, w.dismissed(j.Workload))
+	j.judgePods(at, sizes, c, w.surplusPods(j.Workload))
 	if j.Style == strategy.StyleCanary {
 		if most := j.mostExtra.atMost(j.largest(min(at.reach, len(j.Steps)), size), extra.All()); extra.All() > most {
-			j.breach(at, PromiseBatch, "%s has %d pods, %d are asked for at most", j.extra(), extra.All(), most)
+			j.breach(at, PromiseBatch, "%s has %d pods, at most %d are allowed", j.extraWorkload(), extra.All(), most)
 		}
 		c.New, c.NewReady = c.New+extra.New, c.NewReady+extra.NewReady
 	}
@@ -213,63 +226,68 @@ func (j *judge) show(version uint64, what string, w world) {
 		j.newBefore, j.fellAt = j.newReady, at.seen
 	}
 	j.newReady = c.NewReady
-	j.judgeRest(at, size, c)
+	j.judgePaused(at, size, c)
 	j.judgeTraffic(at, w, sizes.least, c)
 }
 
-// sizes are a workload's size and those that others may go by: for a moment after somebody else has changed it that may be the one before.
+// sizes are a workload's size and its bounds. For a moment after another client has changed the size, controllers may
+// still use the previous one.
 type sizes struct{ asked, least, most int32 }
 
 func (j *judge) sizesFor(at moment, size int32) sizes {
 	if size != j.size {
 		j.sizedFrom, j.sizedAt, j.size = j.size, at.seen, size
 	}
-	if at.foreign && j.sizedFrom > 0 && at.seen.Sub(j.sizedAt) < followsWithin {
+	if at.foreign && j.sizedFrom > 0 && at.seen.Sub(j.sizedAt) < resizeLag {
 		return sizes{size, min(size, j.sizedFrom), max(size, j.sizedFrom)}
 	}
 	return sizes{size, size, size}
 }
 
-// judgeRest counts while the test knows the rollout to rest: the new pods that were asked for, all ready, and the old ones that belong beside them.
-func (j *judge) judgeRest(at moment, size int32, c Count) {
-	if at.resting == 0 {
+// judgePaused checks the counts while the rollout waits: the requested new pods and the remaining stable ones, all
+// ready.
+func (j *judge) judgePaused(at moment, size int32, c Count) {
+	if at.pausedAt == 0 {
 		return
 	}
-	want := Count{New: j.target(at.resting, size), Stable: size}
+	want := Count{New: j.target(at.pausedAt, size), Stable: size}
 	if j.Style == strategy.StylePartition {
 		want.Stable -= want.New
 	}
 	want.NewReady, want.StableReady = want.New, want.Stable
 	if c != want {
-		j.breach(at, PromiseRest, "step %d asks for %d new pods beside %d, there are %d (%d ready) beside %d (%d ready)",
-			at.resting, want.New, want.Stable, c.New, c.NewReady, c.Stable, c.StableReady)
+		j.breach(at, PromisePaused, "step %d asks for %d new and %d stable pods, there are %d new (%d ready) and %d "+
+			"stable (%d ready)",
+			at.pausedAt, want.New, want.Stable, c.New, c.NewReady, c.Stable, c.StableReady)
 	}
 }
 
 func (j *judge) judgePods(at moment, sizes sizes, c Count, dismissed int32) {
 	size := sizes.asked
-	if floor := j.floor.atLeast(sizes.least-j.limits.Out(size)-j.excused(size)-at.taken, c.Ready()); c.Ready() < floor {
+	if floor := j.floor.atLeast(sizes.least-j.limits.MaxUnavailable(size)-j.reversalAllowance(size)-at.deletedPods,
+		c.Ready()); c.Ready() < floor {
 		j.breach(at, PromiseAvailable, "%d of %d pods are ready, at least %d must be", c.Ready(), size, floor)
 	}
-	over := j.limits.Over(size)
+	over := j.limits.MaxSurge(size)
 	if j.Style == strategy.StyleBlueGreen {
 		over = max(over, j.largest(min(at.reach, len(j.Steps)), size))
 	}
 	all := c.All() - dismissed
 	if ceiling := j.ceiling.atMost(sizes.most+over, all); all > ceiling {
-		j.breach(at, PromiseSurge, "there are %d pods, at most %d may be", all, ceiling)
+		j.breach(at, PromiseSurge, "there are %d pods, at most %d are allowed", all, ceiling)
 	}
-	if most := j.most.atMost(j.mostNew(at, size), c.New); c.New > most && !at.foreign { // theirs, of whatever version, count with the surge
-		j.breach(at, PromiseBatch, "%s has %d new pods, %d are asked for at most", j.Workload, c.New, most)
+	// another client's pods, of any version, count with the surge
+	if most := j.most.atMost(j.mostNew(at, size), c.New); c.New > most && !at.foreign {
+		j.breach(at, PromiseBatch, "%s has %d new pods, at most %d are allowed", j.Workload, c.New, most)
 	}
 }
 
-// mostNew is how many new pods the workload itself may have: what the steps so far ask for, or all once the rollout finishes.
-// With the style canary the new version belongs into the extra workload until then.
+// mostNew returns how many new pods the workload itself may have: those of the steps so far, or all once the rollout
+// finishes. With the style canary the new version runs in the extra workload until then.
 func (j *judge) mostNew(at moment, size int32) int32 {
 	switch {
 	case at.reach > len(j.Steps):
-		return size + j.limits.Over(size)
+		return size + j.limits.MaxSurge(size)
 	case j.Style == strategy.StyleCanary:
 		return 0
 	default:
@@ -277,7 +295,7 @@ func (j *judge) mostNew(at moment, size int32) int32 {
 	}
 }
 
-// largest is the largest target of the steps up to one of them.
+// largest returns the largest target of the steps up to upTo.
 func (j *judge) largest(upTo int, size int32) int32 {
 	most := int32(0)
 	for step := 1; step <= upTo; step++ {
@@ -286,17 +304,17 @@ func (j *judge) largest(upTo int, size int32) int32 {
 	return most
 }
 
-// drawLine keeps one line for each moment at which something about a subject changed, to be printed when a promise is broken.
-func (j *judge) drawLine(at moment, about, line string) {
-	if j.last[about] == line {
+// traceLine keeps one line per change of a subject. The lines are printed when a promise is broken.
+func (j *judge) traceLine(at moment, about, line string) {
+	if j.lastTrace[about] == line {
 		return
 	}
-	j.last[about] = line
-	j.drawn = append(j.drawn, fmt.Sprintf("%d %s → %s: %s", at.version, at.what, about, line))
+	j.lastTrace[about] = line
+	j.trace = append(j.trace, fmt.Sprintf("%d %s → %s: %s", at.version, at.what, about, line))
 }
 
-// drawFields keeps a line for each change of the fields by which a Deployment's own controller moves pods.
-func (j *judge) drawFields(at moment, obj runtime.Object) {
+// traceFields keeps a line for each change of the fields by which a Deployment's own controller moves pods.
+func (j *judge) traceFields(at moment, obj runtime.Object) {
 	d, ok := obj.(*appsv1.Deployment)
 	if !ok {
 		return
@@ -309,5 +327,6 @@ func (j *judge) drawFields(at moment, obj runtime.Object) {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		images = append(images, c.Image)
 	}
-	j.drawLine(at, j.Workload.Name, fmt.Sprintf("paused %t, minReadySeconds %d%s, images %v", d.Spec.Paused, d.Spec.MinReadySeconds, limits, images))
+	j.traceLine(at, j.Workload.Name, fmt.Sprintf("paused %t, minReadySeconds %d%s, images %v", d.Spec.Paused,
+		d.Spec.MinReadySeconds, limits, images))
 }

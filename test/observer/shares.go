@@ -14,35 +14,37 @@ import (
 	"slipway.io/slipway/test/shares"
 )
 
-// split is where requests of one kind go, in percent.
+// split is the distribution of requests of one kind, in percent.
 type split struct {
-	// ByService is what the routes send to each Service, as far as it has an endpoint.
+	// ByService is the share that the routes send to each Service that has an endpoint.
 	ByService map[string]float64
-	// New is what arrives at pods of another version than the stable one.
+	// New is the share that reaches pods of another version than the stable one.
 	New float64
-	// Nowhere is what meets no endpoint.
-	Nowhere float64
+	// Unreachable is the share that reaches no endpoint.
+	Unreachable float64
 }
 
-// scene evaluates routes, and remembers what it has converted: at each moment of a replay but one object is another.
-type scene struct {
+// trafficEvaluator evaluates routes. It caches converted objects, since only one object changes from moment to moment
+// of a replay.
+type trafficEvaluator struct {
 	converted map[runtime.Object]traffic.Object
-	// revisions are those of all pods that there ever were: one that is gone stands in the endpoints for a moment longer.
+	// revisions are the revisions of all pods ever seen: endpoints may name a deleted pod for a moment.
 	revisions map[string]string
 }
 
-func newScene() *scene {
-	return &scene{converted: map[runtime.Object]traffic.Object{}, revisions: map[string]string{}}
+func newTrafficEvaluator() *trafficEvaluator {
+	return &trafficEvaluator{converted: map[runtime.Object]traffic.Object{}, revisions: map[string]string{}}
 }
 
-// split asks the evaluator twice: with the pods behind the Services, for who is served, and with the Services themselves as endpoints, for what the routes say.
-func (s *scene) split(w world, stable string, routing strategy.Routing, like strategy.Match) (split, error) {
+// split calls the evaluator twice: with the pods behind the Services, to find who is served, and with the Services
+// themselves as endpoints, to find what the routes send.
+func (s *trafficEvaluator) split(w world, stable string, routing strategy.Routing, like strategy.Match) (split, error) {
 	objects := s.objects(w)
 	served, err := shares.Of(objects, routing, probe(like))
 	if err != nil {
 		return split{}, err
 	}
-	out := split{ByService: map[string]float64{}, Nowhere: 100 * served.Nowhere}
+	out := split{ByService: map[string]float64{}, Unreachable: 100 * served.Unreachable}
 	for revision, share := range served.ByRevision {
 		if revision != stable {
 			out.New += 100 * share
@@ -51,7 +53,7 @@ func (s *scene) split(w world, stable string, routing strategy.Routing, like str
 	objects.EndpointSlices, objects.Revisions = nil, map[string]string{}
 	for _, obj := range w {
 		if svc, ok := obj.(*corev1.Service); ok && w.hasReadyEndpoint(svc.Name) {
-			objects.EndpointSlices = append(objects.EndpointSlices, standIn(svc.Name))
+			objects.EndpointSlices = append(objects.EndpointSlices, serviceAsEndpoint(svc.Name))
 			objects.Revisions[svc.Name] = svc.Name
 		}
 	}
@@ -62,13 +64,13 @@ func (s *scene) split(w world, stable string, routing strategy.Routing, like str
 	return out, err
 }
 
-// standIn is an EndpointSlice whose one endpoint is the Service itself.
-func standIn(service string) traffic.Object {
+// serviceAsEndpoint returns an EndpointSlice whose only endpoint is the Service itself.
+func serviceAsEndpoint(service string) traffic.Object {
 	return traffic.Object{"metadata": traffic.Object{"labels": traffic.Object{discoveryv1.LabelServiceName: service}},
 		"endpoints": []any{traffic.Object{"targetRef": traffic.Object{"name": service}}}}
 }
 
-func (s *scene) objects(w world) shares.Objects {
+func (s *trafficEvaluator) objects(w world) shares.Objects {
 	out := shares.Objects{Revisions: s.revisions}
 	for _, obj := range w {
 		switch o := obj.(type) {
@@ -94,19 +96,19 @@ func (s *scene) objects(w world) shares.Objects {
 	return out
 }
 
-func (s *scene) convert(obj runtime.Object) traffic.Object {
+func (s *trafficEvaluator) convert(obj runtime.Object) traffic.Object {
 	if known, ok := s.converted[obj]; ok {
 		return known
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
-		object = traffic.Object{} // what cannot be read is not there: the evaluator then says so
+		object = traffic.Object{} // the evaluator then reports the object as missing
 	}
 	s.converted[obj] = object
 	return object
 }
 
-// probe is a request that a match is met by.
+// probe returns a request that satisfies a match.
 func probe(like strategy.Match) shares.Probe {
 	p := shares.Probe{Headers: map[string]string{}, Query: map[string]string{}}
 	if like.Path != nil {
@@ -121,7 +123,7 @@ func probe(like strategy.Match) shares.Probe {
 	return p
 }
 
-// example is a value that a pattern matches, for the plain patterns that the tests use.
+// example returns a value that matches a pattern, for the simple patterns that the tests use.
 func example(kind strategy.MatchType, value string) string {
 	if kind != strategy.MatchRegularExpression {
 		return value

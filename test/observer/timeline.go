@@ -16,56 +16,59 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Name names a workload of the namespace that is observed.
+// Name is the name of a workload in the observed namespace.
 type Name struct{ Kind, Name string }
 
 func (n Name) String() string { return n.Kind + " " + n.Name }
 
-// Workload is what a moment knows of one workload.
+// Workload is the state of one workload at a moment.
 type Workload struct {
 	Name
-	// Asked is the size that is asked for; of a DaemonSet the number of nodes that should run it.
+	// Asked is the desired size; for a DaemonSet the number of nodes that should run it.
 	Asked int32
-	// Serving is the number of its pods that are ready and not on their way out; Left that of all that have not run to their end.
+	// Serving is the number of its pods that are ready and not being deleted; Left that of all pods that have not
+	// completed.
 	Serving int32
 	Left    int32
-	// Claim is who holds it.
+	// Claim is the holder of the claim.
 	Claim      string
 	Generation int64
 	Object     runtime.Object
 }
 
-// Out is the number of pods that are asked for and do not serve.
-func (w Workload) Out() int32 { return max(0, w.Asked-w.Serving) }
+// UnavailablePods returns the number of desired pods that do not serve.
+func (w Workload) UnavailablePods() int32 { return max(0, w.Asked-w.Serving) }
 
 // Moment is the state of the namespace after one change.
 type Moment struct {
 	Version uint64
-	// What says what changed: "MODIFIED Pod order-0".
+	// What describes the change: "MODIFIED Pod order-0".
 	What      string
 	Workloads map[Name]Workload
 }
 
-// Timeline is everything that happened, in order.
+// Timeline is everything that has happened, in order.
 type Timeline struct {
 	Moments []Moment
-	// Made are the pods that were made since the observer began, of each workload, in order, but for those that the node struck down.
-	Made map[Name][]Pod
+	// Created are the pods that were created since the observer began, by workload and in order, except those that the
+	// node deleted.
+	Created map[Name][]Pod
 }
 
 // Pod is one pod, by name and identity.
 type Pod struct{ Name, UID string }
 
-// state is what is there while a timeline is replayed.
+// state holds the objects at a moment of the replay.
 type state struct {
 	pods      map[string]*corev1.Pod
 	workloads map[Name]runtime.Object
-	// asked are the pods, by UID, that somebody asked to go with a grace period.
-	asked map[string]bool
+	// deletedGracefully are the UIDs of pods whose deletion was requested with a grace period.
+	deletedGracefully map[string]bool
 }
 
 func newTimeline(first []runtime.Object, changes []change) (*Timeline, error) {
-	s := state{pods: map[string]*corev1.Pod{}, workloads: map[Name]runtime.Object{}, asked: map[string]bool{}}
+	s := state{pods: map[string]*corev1.Pod{}, workloads: map[Name]runtime.Object{},
+		deletedGracefully: map[string]bool{}}
 	known := map[string]bool{}
 	for _, obj := range first {
 		s.put(obj)
@@ -73,13 +76,13 @@ func newTimeline(first []runtime.Object, changes []change) (*Timeline, error) {
 			known[string(pod.UID)] = true
 		}
 	}
-	tl := &Timeline{Moments: []Moment{s.moment(0, "begin")}, Made: map[Name][]Pod{}}
+	tl := &Timeline{Moments: []Moment{s.moment(0, "begin")}, Created: map[Name][]Pod{}}
 	sorted := slices.Clone(changes)
 	slices.SortStableFunc(sorted, func(a, b change) int { return cmp.Compare(a.version, b.version) })
 	for _, c := range sorted {
 		if c.kind == watch.Deleted {
-			if pod, ok := c.object.(*corev1.Pod); ok && s.struck(pod) {
-				tl.strike(pod)
+			if pod, ok := c.object.(*corev1.Pod); ok && s.deletedByNode(pod) {
+				tl.dropPod(pod)
 			}
 			s.drop(c.object)
 		} else {
@@ -89,27 +92,28 @@ func newTimeline(first []runtime.Object, changes []change) (*Timeline, error) {
 			known[string(pod.UID)] = true
 			owner, ok := ownerOf(pod)
 			if !ok {
-				return nil, fmt.Errorf("pod %s is of no workload", pod.Name)
+				return nil, fmt.Errorf("pod %s belongs to no workload", pod.Name)
 			}
-			tl.Made[owner] = append(tl.Made[owner], Pod{pod.Name, string(pod.UID)})
+			tl.Created[owner] = append(tl.Created[owner], Pod{pod.Name, string(pod.UID)})
 		}
 		tl.Moments = append(tl.Moments, s.moment(c.version, string(c.kind)+" "+key(c.object)))
 	}
 	return tl, nil
 }
 
-// struck says whether a pod went that nobody had asked to go: every controller, and Slipway, leaves a pod its grace period. Only the node
-// that KWOK plays deletes without one, by name, and under load it may hit the successor of a pod that it deletes twice. That is no restart of
-// anybody's. (The API server marks a pod with a grace period of 0 as well before it takes it away.)
-func (s *state) struck(gone *corev1.Pod) bool {
-	grace := gone.Spec.TerminationGracePeriodSeconds
-	return !s.asked[string(gone.UID)] && grace != nil && *grace > 0
+// deletedByNode reports whether a pod was deleted without a graceful deletion request. Every controller, and Slipway,
+// gives a pod its grace period. Only KWOK's simulated node deletes without one, by name, and under load it may delete
+// the successor of a pod that it deletes twice. That is not a restart by a client. (The API server also marks a pod
+// with a grace period of 0 before it deletes it.)
+func (s *state) deletedByNode(pod *corev1.Pod) bool {
+	grace := pod.Spec.TerminationGracePeriodSeconds
+	return !s.deletedGracefully[string(pod.UID)] && grace != nil && *grace > 0
 }
 
-// strike takes a pod that was struck off the list of those that were made.
-func (tl *Timeline) strike(pod *corev1.Pod) {
+// dropPod removes a pod that the node deleted from the created ones.
+func (tl *Timeline) dropPod(pod *corev1.Pod) {
 	if owner, ok := ownerOf(pod); ok {
-		tl.Made[owner] = slices.DeleteFunc(tl.Made[owner], func(p Pod) bool { return p.UID == string(pod.UID) })
+		tl.Created[owner] = slices.DeleteFunc(tl.Created[owner], func(p Pod) bool { return p.UID == string(pod.UID) })
 	}
 }
 
@@ -118,7 +122,7 @@ func (s *state) put(obj runtime.Object) {
 	case *corev1.Pod:
 		s.pods[o.Name] = o
 		if grace := o.DeletionGracePeriodSeconds; o.DeletionTimestamp != nil && grace != nil && *grace > 0 {
-			s.asked[string(o.UID)] = true
+			s.deletedGracefully[string(o.UID)] = true
 		}
 	case *appsv1.Deployment, *appsv1.StatefulSet, *appsv1.DaemonSet:
 		s.workloads[nameOf(obj)] = obj
@@ -161,7 +165,8 @@ func nameOf(obj runtime.Object) Name {
 
 func workload(name Name, obj runtime.Object) Workload {
 	m, _ := obj.(metav1.Object)
-	w := Workload{Name: name, Claim: m.GetAnnotations()[workloadops.AnnotationClaimedBy], Generation: m.GetGeneration(), Object: obj}
+	w := Workload{Name: name, Claim: m.GetAnnotations()[workloadops.AnnotationClaimedBy], Generation: m.GetGeneration(),
+		Object: obj}
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
 		w.Asked = *o.Spec.Replicas
@@ -182,7 +187,7 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// ownerOf is the workload of a pod. A Deployment's is read off the name of the ReplicaSet between them.
+// ownerOf returns the workload of a pod. For a Deployment it is derived from the name of the ReplicaSet.
 func ownerOf(pod *corev1.Pod) (Name, bool) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -196,14 +201,15 @@ func ownerOf(pod *corev1.Pod) (Name, bool) {
 	return Name{"Deployment", owner.Name[:len(owner.Name)-len(suffix)]}, true
 }
 
-// MostOut is the largest number of pods of a service that were out at once while one of its workloads was held by a release, and the moment of it.
-func (tl *Timeline) MostOut(service ...Name) (most int32, at Moment) {
+// MostUnavailable returns the largest number of pods of a service that were unavailable at once while a release claimed
+// one of its workloads, and that moment.
+func (tl *Timeline) MostUnavailable(service ...Name) (most int32, at Moment) {
 	for _, m := range tl.Moments {
 		held, out := false, int32(0)
 		for _, name := range service {
 			w := m.Workloads[name]
 			held = held || w.Claim != ""
-			out += w.Out()
+			out += w.UnavailablePods()
 		}
 		if held && out > most {
 			most, at = out, m
@@ -212,7 +218,7 @@ func (tl *Timeline) MostOut(service ...Name) (most int32, at Moment) {
 	return most, at
 }
 
-// Generations are the different generations that a workload went through, in order: how often its spec was changed.
+// Generations returns the generations of a workload in order, one for each change of its spec.
 func (tl *Timeline) Generations(name Name) []int64 {
 	var out []int64
 	for _, m := range tl.Moments {
@@ -223,11 +229,13 @@ func (tl *Timeline) Generations(name Name) []int64 {
 	return out
 }
 
-// Claimed are the workloads in the order in which they were first held.
+// Claimed returns the workloads in the order in which they were first claimed.
 func (tl *Timeline) Claimed() []Name {
 	var out []Name
 	for _, m := range tl.Moments {
-		for _, name := range slices.SortedFunc(maps.Keys(m.Workloads), func(a, b Name) int { return cmp.Compare(a.String(), b.String()) }) {
+		for _, name := range slices.SortedFunc(maps.Keys(m.Workloads), func(a, b Name) int {
+			return cmp.Compare(a.String(), b.String())
+		}) {
 			if m.Workloads[name].Claim != "" && !slices.Contains(out, name) {
 				out = append(out, name)
 			}
@@ -236,14 +244,17 @@ func (tl *Timeline) Claimed() []Name {
 	return out
 }
 
-// String draws the moments at which a workload's numbers changed, one line each, to be printed when a test fails.
+// String returns one line for each moment at which a workload's numbers changed, to be printed when a test fails.
 func (tl *Timeline) String() string {
 	var text string
 	last := map[Name]string{}
 	for _, m := range tl.Moments {
-		for _, name := range slices.SortedFunc(maps.Keys(m.Workloads), func(a, b Name) int { return cmp.Compare(a.String(), b.String()) }) {
+		for _, name := range slices.SortedFunc(maps.Keys(m.Workloads), func(a, b Name) int {
+			return cmp.Compare(a.String(), b.String())
+		}) {
 			w := m.Workloads[name]
-			line := fmt.Sprintf("%s: asked %d, serving %d, left %d, generation %d, claim %q", name, w.Asked, w.Serving, w.Left, w.Generation, w.Claim)
+			line := fmt.Sprintf("%s: asked %d, serving %d, left %d, generation %d, claim %q", name, w.Asked, w.Serving,
+				w.Left, w.Generation, w.Claim)
 			if line != last[name] {
 				last[name] = line
 				text += fmt.Sprintf("%d %s → %s\n", m.Version, m.What, line)

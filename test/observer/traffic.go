@@ -15,146 +15,162 @@ import (
 	"slipway.io/slipway/test/shares"
 )
 
-// tolerance, in percent, allows for weights that are whole numbers.
+// tolerance, in percent, allows for weights in whole numbers.
 const tolerance = 0.5
 
-// judgeTraffic looks at each routing with a request like any other, and with one like each of those that the steps send to the new version.
+// judgeTraffic checks each routing with an ordinary request, and with one request for each match that the steps send to
+// the new version.
 func (j *judge) judgeTraffic(at moment, w world, size int32, c Count) {
 	for _, routing := range j.Routings {
 		for _, like := range j.requests() {
-			now, err := j.scene.split(w, j.stable, routing, like)
+			now, err := j.evaluator.split(w, j.stable, routing, like)
 			if missing := (shares.MissingError{}); at.foreign && errors.As(err, &missing) {
-				continue // an object of the user's that somebody else has deleted: a release cannot make it again, and waits for a person
+				// another client deleted a user's object: a release cannot recreate it and waits for an operator
+				continue
 			}
 			if err != nil {
-				j.breach(at, PromiseNowhere, "the routes of %s cannot be read: %v", routing.Service, err)
+				j.breach(at, PromiseReachable, "the routes of %s cannot be read: %v", routing.Service, err)
 				continue
 			}
 			about := "requests " + describe(like) + " to " + routing.Service
-			j.drawLine(at, about, fmt.Sprintf("%v, new version %.1f %%, nowhere %.1f %%", now.ByService, now.New, now.Nowhere))
-			j.judgeNowhere(at, w, routing, about, now)
+			j.traceLine(at, about, fmt.Sprintf("%v, new version %.1f %%, nowhere %.1f %%", now.ByService, now.New,
+				now.Unreachable))
+			j.judgeReachable(at, w, routing, about, now)
 			j.judgeOrder(at, w, size, c, about, like, now.ByService[routing.CanaryService()])
-			if at.resting > 0 {
+			if at.pausedAt > 0 {
 				j.judgeSplit(at, about, like, now, now.ByService[routing.CanaryService()])
 			}
 		}
 	}
 }
 
-// shelterWithin is how long requests may meet nobody behind somebody else's deed: a second, until the worker has unpinned or unrouted, and another for a busy machine.
-const shelterWithin = 2 * time.Second
+// protectWithin is how long requests may have no endpoint after another client's change: a second until the worker has
+// unpinned or unrouted, and another for a busy machine.
+const protectWithin = 2 * time.Second
 
-// remadeWithin is how long requests may meet nobody since somebody else has deleted the canary Service itself: no hand of a release's is faster than the worker, which
-// makes it again within a second, unless it was killed in the middle of the release's write, which nobody goes on with before that death is noticed (10 s; 4 s in
-// tests). From then on that it is there again its endpoints have as long as those of any other.
-const remadeWithin = 15 * time.Second
+// recreateWithin is how long requests may have no endpoint after another client has deleted the canary Service itself.
+// The worker recreates it within a second, unless it was killed in the middle of the release's write: then no worker
+// continues before the death is detected (10 s; 4 s in tests). Once the Service exists again, its endpoints have the
+// usual time.
+const recreateWithin = 15 * time.Second
 
-// lostSince is since when requests of a kind meet nobody, and whether that is because the canary Service is not there.
-type lostSince struct {
-	at   time.Time
-	gone bool
+// unreachableSince is the time since when requests of a kind have no endpoint. serviceMissing is true if the canary
+// Service does not exist.
+type unreachableSince struct {
+	at             time.Time
+	serviceMissing bool
 }
 
-// backWithin is how long a worker that was killed is away: until its process runs again, and has read again what it watches. What holds meanwhile is the matter of
-// the guard, and of what stands on the objects; that no pinned Service serves nobody is kept by a worker that runs.
-const backWithin = 10 * time.Second
+// restartWithin is how long a killed worker is away: until its process runs again and has filled its watch caches.
+// Meanwhile the guard and the marks on the objects protect the release; only a running worker makes sure that a pinned
+// Service has ready pods.
+const restartWithin = 10 * time.Second
 
-// away is how long no worker was to be there, of the time since requests met nobody.
-func (j *judge) away(since, now time.Time) (away time.Duration) {
+// workerDowntime returns how long no worker may have been running, of the time since requests had no endpoint.
+func (j *judge) workerDowntime(since, now time.Time) (downtime time.Duration) {
 	for _, killed := range j.kills {
-		if since.Before(killed.Add(backWithin)) && now.After(killed) {
-			away += backWithin
+		if since.Before(killed.Add(restartWithin)) && now.After(killed) {
+			downtime += restartWithin
 		}
 	}
-	return away
+	return downtime
 }
 
-// followsWithin is how long a size that somebody else has just changed need not be what others go by: a write of the routes may be on its way, and the workload's own
-// controller makes its pods more and fewer in an order of its own.
-const followsWithin = 2 * time.Second
+// resizeLag is how long others may still use the previous size after another client has changed it: a write of the
+// routes may be in flight, and the workload's own controller adds and deletes pods in its own order.
+const resizeLag = 2 * time.Second
 
-// justGoneWithin is how old the engine's knowledge of the pods may be when it writes routes: somebody else's deed may just have taken them.
-const justGoneWithin = time.Second
+// maxReadAge is how old the engine's read of the pods may be when it writes routes: another client may have deleted
+// some since.
+const maxReadAge = time.Second
 
-func (j *judge) judgeNowhere(at moment, w world, routing strategy.Routing, about string, now split) {
+func (j *judge) judgeReachable(at moment, w world, routing strategy.Routing, about string, now split) {
 	lost := ""
-	if now.Nowhere > 0 {
-		lost = fmt.Sprintf("%.1f %% of %s meet no endpoint", now.Nowhere, about)
+	if now.Unreachable > 0 {
+		lost = fmt.Sprintf("%.1f %% of %s have no endpoint", now.Unreachable, about)
 	}
 	for _, service := range slices.Sorted(maps.Keys(now.ByService)) {
 		if lost == "" && now.ByService[service] > 0 && !w.serves(service) {
-			lost = fmt.Sprintf("%.1f %% of %s go to Service %s, of whose pods none is ready", now.ByService[service], about, service)
+			lost = fmt.Sprintf("%.1f %% of %s go to Service %s, which has no ready pod", now.ByService[service], about,
+				service)
 		}
 	}
 	if lost == "" && at.foreign && !w.serves(routing.Service) {
-		lost = fmt.Sprintf("Service %s serves nobody", routing.Service)
+		lost = fmt.Sprintf("Service %s has no ready pod", routing.Service)
 	}
-	if _, theirs := w["Service/"+routing.Service]; at.foreign && !theirs {
-		lost = "" // somebody else has deleted the user's own Service: a release cannot make it again, and waits for a person
+	if _, exists := w["Service/"+routing.Service]; at.foreign && !exists {
+		lost = "" // another client deleted the user's Service: a release cannot recreate it and waits for an operator
 	}
-	since, before := j.nowhere[about]
-	_, there := w["Service/"+routing.CanaryService()]
-	gone, within := !there && w.serves(routing.Service), max(shelterWithin, at.grace)
-	if gone {
-		within = remadeWithin
+	since, before := j.unreachable[about]
+	_, exists := w["Service/"+routing.CanaryService()]
+	missing, within := !exists && w.serves(routing.Service), max(protectWithin, at.grace)
+	if missing {
+		within = recreateWithin
 	}
 	switch {
 	case lost == "":
-		delete(j.nowhere, about)
+		delete(j.unreachable, about)
 	case !at.foreign:
-		j.breach(at, PromiseNowhere, "%s", lost)
+		j.breach(at, PromiseReachable, "%s", lost)
 	case at.seen.IsZero():
-	case !before, since.gone && !gone:
-		j.nowhere[about] = lostSince{at.seen, gone}
-	case at.seen.Sub(since.at) > within+j.away(since.at, at.seen):
-		j.breach(at, PromiseNowhere, "%s for %s", lost, at.seen.Sub(since.at))
+	case !before, since.serviceMissing && !missing:
+		j.unreachable[about] = unreachableSince{at.seen, missing}
+	case at.seen.Sub(since.at) > within+j.workerDowntime(since.at, at.seen):
+		j.breach(at, PromiseReachable, "%s for %s", lost, at.seen.Sub(since.at))
 	}
 }
 
-// judgeOrder: the share that routes send to the canary Service never rises before the pods of the first step that asks for as much.
-// What an unpinned stable Service sends to new pods is no such share: it follows the pods. Judged when it rises: what becomes of the pods
-// afterwards is another matter.
+// judgeOrder checks that the share that routes send to the canary Service never rises before the pods of the first step
+// with that share are ready. What an unpinned stable Service sends to new pods does not count: it follows the pods. It
+// is judged only when the share rises; later losses of pods are judged elsewhere.
 func (j *judge) judgeOrder(at moment, w world, size int32, c Count, about string, like strategy.Match, share float64) {
 	before := j.sent[about]
 	j.sent[about] = share
 	if share <= before || at.foreign && (strings.Contains(at.what, " EndpointSlice/") || j.writtenByOthers(at, w)) {
-		return // somebody else's weight; or the endpoints of a canary Service that somebody else had emptied, or deleted, are back: the routes say what they said before
+		// another client's weight; or endpoints of a canary Service that another client had emptied or deleted are
+		// restored: the routes are unchanged
+		return
 	}
-	// More than any step asks for is what a blue-green's end does, when all its pods are there.
+	// Only the end of a blue-green sends more than any step asks for, when all its pods are ready.
 	need := j.largest(len(j.Steps), size)
 	for step := range j.Steps {
-		if j.asked(step+1, like) >= share-tolerance {
+		if j.wantedShare(step+1, like) >= share-tolerance {
 			need = j.target(step+1, size)
 			break
 		}
 	}
-	justGone := at.foreign && j.newBefore >= need && at.seen.Sub(j.fellAt) <= justGoneWithin // the write was on its way
+	justGone := at.foreign && j.newBefore >= need && at.seen.Sub(j.fellAt) <= maxReadAge // the write was in flight
 	if c.NewReady < need && !justGone {
-		j.breach(at, PromiseOrder, "%.1f %% of %s are sent to the new version with %d pods ready; so much is for %d", share, about, c.NewReady, need)
+		j.breach(at, PromiseOrder, "%.1f %% of %s are sent to the new version with %d pods ready; that share needs %d",
+			share, about, c.NewReady, need)
 	}
 }
 
-// writtenByOthers says whether what has changed in a moment was last written by somebody else, or perhaps so: times are whole seconds.
+// writtenByOthers reports whether the changed object was last written by another client, or possibly so: times are
+// whole seconds.
 func (j *judge) writtenByOthers(at moment, w world) bool {
 	_, changed, _ := strings.Cut(at.what, " ")
 	o, err := meta.Accessor(w[changed])
 	return err == nil && len(o.GetManagedFields()) > 0 && !fieldmanager.LastIsSlipway(o)
 }
 
-// judgeSplit: at rest the canary Service gets what the step asks, and where that is something it arrives at the new version.
+// judgeSplit checks, while the rollout waits, that the canary Service gets the step's share, and that it reaches the
+// new version if the step routes.
 func (j *judge) judgeSplit(at moment, about string, like strategy.Match, now split, share float64) {
-	asked := j.asked(at.resting, like)
+	asked := j.wantedShare(at.pausedAt, like)
 	if share < asked-tolerance || share > asked+tolerance {
-		j.breach(at, PromiseTraffic, "step %d sends %.0f %% of %s to the new version, the routes send %.1f %%", at.resting, asked, about, share)
+		j.breach(at, PromiseTraffic, "step %d sends %.0f %% of %s to the new version, the routes send %.1f %%",
+			at.pausedAt, asked, about, share)
 	}
-	if j.Steps[at.resting-1].Routes() && (now.New < asked-tolerance || now.New > asked+tolerance) {
-		j.breach(at, PromiseTraffic, "step %d sends %.0f %% of %s to the new version, %.1f %% arrive there", at.resting, asked, about, now.New)
+	if j.Steps[at.pausedAt-1].Routes() && (now.New < asked-tolerance || now.New > asked+tolerance) {
+		j.breach(at, PromiseTraffic, "step %d sends %.0f %% of %s to the new version, %.1f %% arrive there",
+			at.pausedAt, asked, about, now.New)
 	}
 }
 
-// asked is the share of such requests that a step sends to the new version, in percent.
-func (j *judge) asked(step int, like strategy.Match) float64 {
-	asks := j.Steps[step-1].Asks()
+// wantedShare returns the share of such requests that a step sends to the new version, in percent.
+func (j *judge) wantedShare(step int, like strategy.Match) float64 {
+	asks := j.Steps[step-1].DesiredTraffic()
 	if len(asks.Matches) > 0 {
 		for _, match := range asks.Matches {
 			if describe(match) == describe(like) {
@@ -169,7 +185,7 @@ func (j *judge) asked(step int, like strategy.Match) float64 {
 	return float64(*asks.Weight)
 }
 
-// requests are the kinds of request to look at.
+// requests returns the kinds of request to check.
 func (j *judge) requests() []strategy.Match {
 	all := []strategy.Match{{}}
 	for _, step := range j.Steps {

@@ -10,8 +10,9 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// Two of four ready pods are the native controller's doing where somebody else has turned its update round, and a breach everywhere else.
-func TestATurnInMidUpdateIsTheirs(t *testing.T) {
+// TestUnavailablePods_AreExcused_WhenAnotherClientReversesUpdate: two of four pods ready are excused where another
+// client reversed the native update, and a breach everywhere else.
+func TestUnavailablePods_AreExcused_WhenAnotherClientReversesUpdate(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason        string
@@ -19,10 +20,10 @@ func TestATurnInMidUpdateIsTheirs(t *testing.T) {
 		paused        bool
 		broken        bool
 	}{
-		{"somebody else, in the middle of an update", true, true, false, false},
-		{"somebody else, at rest: its controller counts right", true, false, false, true},
-		{"nobody else is there", false, true, false, true},
-		{"of a paused one no pod may move", true, true, true, true},
+		{"another client, in the middle of an update", true, true, false, false},
+		{"another client, between updates: the controller's counts are right", true, false, false, true},
+		{"no other client", false, true, false, true},
+		{"a paused Deployment must not replace pods", true, true, true, true},
 	} {
 		s := newStory()
 		d := s.first[0].(*appsv1.Deployment)
@@ -37,13 +38,14 @@ func TestATurnInMidUpdateIsTheirs(t *testing.T) {
 			s.put(set("new", 1))
 		}
 		if tc.foreign {
-			s.theirs()
+			s.foreign()
 		}
-		turned := d.DeepCopy()
-		turned.Spec.Template.Labels = map[string]string{"app": "order", "version": "2"}
-		s.put(turned).put(podOf("order", "n1", "new", true), set("old", 0)) // nothing is over while its pods have not followed
-		s.gone(podOf("order", "s1", "old", true), podOf("order", "s2", "old", true), podOf("order", "s3", "old", true))
-		broken := s.judge(asked(strategy.StyleCanary, false)).broken
+		reversed := d.DeepCopy()
+		reversed.Spec.Template.Labels = map[string]string{"app": "order", "version": "2"}
+		s.put(reversed).put(podOf("order", "n1", "new", true), set("old", 0)) // the pods have not followed yet
+		s.deleted(podOf("order", "s1", "old", true), podOf("order", "s2", "old", true),
+			podOf("order", "s3", "old", true))
+		broken := s.judge(storyRollout(strategy.StyleCanary, false)).broken
 		require.Equal(t, tc.broken, len(broken) > 0, "%s: %v", tc.reason, broken)
 	}
 }

@@ -16,10 +16,11 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// world is everything that is there at one moment of a replay.
+// world holds all objects at one moment of a replay, by key.
 type world map[string]runtime.Object
 
-// replay shows the world at its beginning and after every change, in order of resourceVersion. A change without an object is a moment to look at.
+// replay calls show with the world at its beginning and after every change, in the order of resourceVersion. A change
+// without an object is a mark.
 func replay(first []runtime.Object, changes []change, show func(version uint64, what string, w world)) {
 	w := world{}
 	for _, obj := range first {
@@ -31,7 +32,7 @@ func replay(first []runtime.Object, changes []change, show func(version uint64, 
 	for _, c := range sorted {
 		switch {
 		case c.object == nil:
-			show(c.version, "a word of the test", w)
+			show(c.version, "a mark of the test", w)
 			continue
 		case c.kind == watch.Deleted:
 			delete(w, key(c.object))
@@ -42,10 +43,10 @@ func replay(first []runtime.Object, changes []change, show func(version uint64, 
 	}
 }
 
-// workload is an object by its name, nil when it is not there.
+// workload returns a workload by name, nil if it does not exist.
 func (w world) workload(name Name) runtime.Object { return w[name.Kind+"/"+name.Name] }
 
-// podsOf are the pods of a workload that have not run to their end.
+// podsOf returns the pods of a workload that have not completed.
 func (w world) podsOf(name Name) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, obj := range w {
@@ -60,22 +61,22 @@ func (w world) podsOf(name Name) []*corev1.Pod {
 	return pods
 }
 
-// revisionOf tells a pod's revision: the value of the label that its kind of workload puts there.
+// revisionOf returns a pod's revision: the value of the label that its kind of workload sets.
 func revisionOf(pod *corev1.Pod, owner Name) string {
 	return pod.Labels[rollout.RevisionLabel(kindWithoutGroup(owner.Kind))]
 }
 
-// Count is how many pods of a workload there are.
+// Count is the number of pods of a workload by version.
 type Count struct {
-	// Stable and New are those of the version that served before and of another; the second number is that of the ready ones.
-	// A pod on its way out is not counted.
+	// Stable and New count the pods of the previous version and of any other; StableReady and NewReady the ready ones
+	// among them. Pods that are being deleted do not count.
 	Stable, StableReady, New, NewReady int32
 }
 
-// All is how many there are of both versions.
+// All returns the number of pods of both versions.
 func (c Count) All() int32 { return c.Stable + c.New }
 
-// Ready is how many of both versions are ready.
+// Ready returns the number of ready pods of both versions.
 func (c Count) Ready() int32 { return c.StableReady + c.NewReady }
 
 func (w world) count(name Name, stable string) Count {
@@ -97,18 +98,20 @@ func (w world) count(name Name, stable string) Count {
 	return c
 }
 
-// dismissed is how many pods of a Deployment their ReplicaSets ask for no longer. The Deployment's own controller takes them off one ReplicaSet and adds to
-// another in one go, and it is the two ReplicaSets' controllers whether a pod goes or comes first: for milliseconds there may be one more than surge allows, by
-// no decision of a release.
-func (w world) dismissed(name Name) int32 {
-	there := map[string]int32{}
+// surplusPods returns the number of a Deployment's pods beyond the sizes of their ReplicaSets. The Deployment's own
+// controller shrinks one ReplicaSet and grows another in one pass, and the order in which their pods are deleted and
+// created is up to the ReplicaSet controller: for milliseconds there may be one pod more than surge allows, without a
+// decision of a release.
+func (w world) surplusPods(name Name) int32 {
+	running := map[string]int32{}
 	for _, pod := range w.podsOf(name) {
-		if owner := metav1.GetControllerOf(pod); pod.DeletionTimestamp == nil && owner != nil && owner.Kind == "ReplicaSet" {
-			there[owner.Name]++
+		if owner := metav1.GetControllerOf(pod); pod.DeletionTimestamp == nil && owner != nil &&
+			owner.Kind == "ReplicaSet" {
+			running[owner.Name]++
 		}
 	}
 	dismissed := int32(0)
-	for replicaSet, pods := range there {
+	for replicaSet, pods := range running {
 		if rs, ok := w["ReplicaSet/"+replicaSet].(*appsv1.ReplicaSet); ok && rs.Spec.Replicas != nil {
 			dismissed += max(0, pods-*rs.Spec.Replicas)
 		}
@@ -116,11 +119,12 @@ func (w world) dismissed(name Name) int32 {
 	return dismissed
 }
 
-// serves says whether a request to a Service meets a pod: one of the Service's endpoints is ready, and so is one of the pods that it selects.
+// serves reports whether a request to a Service reaches a pod: one of the Service's endpoints is ready, and so is one
+// of the pods that it selects.
 //
-// Endpoints follow the pods within milliseconds, by the hand of the native controller, so that a pod that is gone may stand in them for a moment:
-// every rolling update has that, and one such endpoint among living ones is no failure of a release. A Service fails when no endpoint of it is
-// ready (a client finds nobody), or when no pod of it is (whatever the endpoints still say).
+// The native controller updates endpoints within milliseconds, so that a deleted pod may remain in them for a moment.
+// Every rolling update has that, and one such endpoint among live ones is no failure of a release. A Service fails when
+// no endpoint of it is ready, or when no pod of it is (even if endpoints still claim so).
 func (w world) serves(service string) bool {
 	svc, ok := w["Service/"+service].(*corev1.Service)
 	if !ok {
@@ -147,14 +151,15 @@ func (w world) hasReadyEndpoint(service string) bool {
 func (w world) hasReadyPod(selector map[string]string) bool {
 	selects := labels.SelectorFromSet(selector)
 	for _, obj := range w {
-		if pod, ok := obj.(*corev1.Pod); ok && pod.DeletionTimestamp == nil && ready(pod) && selects.Matches(labels.Set(pod.Labels)) {
+		if pod, ok := obj.(*corev1.Pod); ok && pod.DeletionTimestamp == nil && ready(pod) &&
+			selects.Matches(labels.Set(pod.Labels)) {
 			return true
 		}
 	}
 	return false
 }
 
-// kindWithoutGroup is the kind as a workloadRef has it.
+// kindWithoutGroup returns the kind in the form of a workloadRef.
 func kindWithoutGroup(kind string) string {
 	bare, _, _ := strings.Cut(kind, ".")
 	return bare

@@ -13,21 +13,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// runner runs one container of a pod, again and again if need be.
+// runner runs one container of a pod, with restarts if needed.
 type runner struct {
 	*play
 	container *corev1.Container
-	// of and at are where its status is.
-	of   []corev1.ContainerStatus
-	at   int
-	init bool
+	// statuses and index locate the status of the container.
+	statuses []corev1.ContainerStatus
+	index    int
+	init     bool
 }
 
 func (p *play) newRunner(c *corev1.Container, of []corev1.ContainerStatus, at int) *runner {
-	return &runner{play: p, container: c, of: of, at: at, init: at < len(p.pod.Spec.InitContainers) && c == &p.pod.Spec.InitContainers[at]}
+	return &runner{play: p, container: c, statuses: of, index: at, init: at < len(p.pod.Spec.InitContainers) &&
+		c == &p.pod.Spec.InitContainers[at]}
 }
 
-// run runs the container until it need not or must not run again, and says whether it has succeeded.
+// run runs the container until it need not or must not run again, and reports whether it succeeded.
 func (r *runner) run() bool {
 	wait := r.options.Backoff
 	for restarts := int32(0); ; restarts++ {
@@ -35,16 +36,20 @@ func (r *runner) run() bool {
 		if !begun {
 			return false
 		}
-		if !r.again(end.ExitCode) || r.ending() {
+		if !r.shouldRestart(end.ExitCode) || r.ending() {
 			r.change(func(s *corev1.ContainerStatus) {
-				s.Ready, s.Started, s.State = r.init && end.ExitCode == 0, new(bool), corev1.ContainerState{Terminated: end}
+				s.Ready, s.Started, s.State = r.init && end.ExitCode == 0, new(bool),
+					corev1.ContainerState{Terminated: end}
 			})
 			return end.ExitCode == 0
 		}
 		r.change(func(s *corev1.ContainerStatus) {
 			s.Ready, s.Started, s.LastTerminationState = false, new(bool), corev1.ContainerState{Terminated: end}
-			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: fmt.Sprintf(
-				"back-off %s restarting failed container=%s pod=%s_%s(%s)", wait, s.Name, r.pod.Name, r.pod.Namespace, r.pod.UID)}}
+			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff",
+				Message: fmt.Sprintf(
+					"back-off %s restarting failed container=%s pod=%s_%s(%s)", wait, s.Name, r.pod.Name,
+					r.pod.Namespace,
+					r.pod.UID)}}
 		})
 		if !r.pause(wait) {
 			r.change(func(s *corev1.ContainerStatus) { s.State = corev1.ContainerState{Terminated: end} })
@@ -54,10 +59,10 @@ func (r *runner) run() bool {
 	}
 }
 
-func (r *runner) change(by func(*corev1.ContainerStatus)) { r.status.change(r.of, r.at, by) }
+func (r *runner) change(by func(*corev1.ContainerStatus)) { r.status.change(r.statuses, r.index, by) }
 
-// again says whether the container is to run again after it has ended so.
-func (r *runner) again(code int32) bool {
+// shouldRestart reports whether the container must run again after this exit code.
+func (r *runner) shouldRestart(code int32) bool {
 	switch r.pod.Spec.RestartPolicy {
 	case corev1.RestartPolicyNever:
 		return false
@@ -68,15 +73,16 @@ func (r *runner) again(code int32) bool {
 	}
 }
 
-// attempt runs the container once. It has not begun when the pod is to end before what it needs is there.
+// attempt runs the container once. begun is false if the pod must end before the container's inputs exist.
 func (r *runner) attempt(restarts int32) (end *corev1.ContainerStateTerminated, begun bool) {
 	s, err := r.sandbox()
 	for ; err != nil; s, err = r.sandbox() {
 		why := err.Error()
 		r.change(func(s *corev1.ContainerStatus) {
-			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: why}}
+			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError",
+				Message: why}}
 		})
-		if !r.pause(again) {
+		if !r.pause(retryInterval) {
 			return nil, false
 		}
 	}
@@ -95,10 +101,10 @@ func (r *runner) attempt(restarts int32) (end *corev1.ContainerStateTerminated, 
 	return r.process(s, started), true
 }
 
-// idle is a container without a process.
+// idle waits for the end of a container without a process.
 func (r *runner) idle() {
 	select {
-	case <-r.asked:
+	case <-r.endRequested:
 	case <-r.ctx.Done():
 	}
 }
@@ -130,7 +136,7 @@ func (r *runner) process(s *sandbox, started metav1.Time) *corev1.ContainerState
 	return end
 }
 
-// await waits for a process, and ends it when its pod is to end: within the grace by a signal, then as a crash.
+// await waits for a process. When the pod must end, it sends SIGTERM, and SIGKILL after the grace period.
 func (r *runner) await(cmd *exec.Cmd) int32 {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
@@ -138,7 +144,7 @@ func (r *runner) await(cmd *exec.Cmd) int32 {
 	case err := <-done:
 		return exitCode(err)
 	case <-r.ctx.Done():
-	case <-r.asked:
+	case <-r.endRequested:
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case err := <-done:
@@ -147,7 +153,7 @@ func (r *runner) await(cmd *exec.Cmd) int32 {
 		case <-time.After(r.grace):
 		}
 	}
-	_ = cmd.Process.Kill() // it is the first of its process namespace: all the others go with it
+	_ = cmd.Process.Kill() // it is the first process of its PID namespace: all others end with it
 	return exitCode(<-done)
 }
 
@@ -165,18 +171,19 @@ func exitCode(err error) int32 {
 	return int32(exit.ExitCode())
 }
 
-// longestMessage is how much of a termination message Kubernetes keeps.
-const longestMessage = 4096
+// maxMessageBytes is how much of a termination message Kubernetes keeps.
+const maxMessageBytes = 4096
 
 func terminationMessage(path string) string {
 	text, _ := os.ReadFile(path)
-	return string(text[:min(len(text), longestMessage)])
+	return string(text[:min(len(text), maxMessageBytes)])
 }
 
-// sandbox is what the container's process needs; nil for a container without a process.
+// sandbox returns the sandbox of the container's process; nil for a container without a process.
 func (r *runner) sandbox() (*sandbox, error) {
 	if r.init && r.container.RestartPolicy != nil {
-		return nil, fmt.Errorf("init container %s has a restartPolicy: the player plays no init container that goes on", r.container.Name)
+		return nil, fmt.Errorf("init container %s has a restartPolicy: the player does not support sidecar init "+
+			"containers", r.container.Name)
 	}
 	program, played := r.options.Images[r.container.Image]
 	if !played {
@@ -191,8 +198,9 @@ func (r *runner) sandbox() (*sandbox, error) {
 		return nil, err
 	}
 	folder := filepath.Join(r.folder, "containers", r.container.Name)
-	s := &sandbox{root: filepath.Join(folder, "root"), termination: filepath.Join(folder, "termination"), env: env.list(), folder: r.container.WorkingDir}
-	if err := s.make(); err != nil {
+	s := &sandbox{root: filepath.Join(folder, "root"), termination: filepath.Join(folder, "termination"),
+		env: env.list(), folder: r.container.WorkingDir}
+	if err := s.create(); err != nil {
 		return nil, err
 	}
 	s.mounts = append(mounts, mount{from: s.termination, to: r.container.TerminationMessagePath})
@@ -209,7 +217,7 @@ func (r *runner) sandbox() (*sandbox, error) {
 	return s, nil
 }
 
-// identity is whom the process runs as; 0 is root.
+// identity returns the user and groups of the process; 0 is root.
 func identity(pod *corev1.Pod, c *corev1.Container) (user, group int64, groups []int64) {
 	of := func(values ...*int64) int64 {
 		for _, v := range values {

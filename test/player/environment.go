@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// environment are the variables of a container. The shell that starts it passes on only names that are names of its own variables.
+// environment holds the variables of a container. The shell that starts the container passes on only valid shell
+// variable names.
 type environment map[string]string
 
 func (e environment) list() []string {
@@ -25,7 +26,8 @@ func (e environment) list() []string {
 
 var reference = regexp.MustCompile(`\$\$|\$\([^()]*\)`)
 
-// expand puts the values of variables in the place of $(NAME); $$ is a dollar, and what is not known stays.
+// expand replaces $(NAME) with the value of the variable. $$ becomes a dollar sign, and an unknown variable stays
+// unchanged.
 func (e environment) expand(text string) string {
 	return reference.ReplaceAllStringFunc(text, func(found string) string {
 		if found == "$$" {
@@ -39,10 +41,10 @@ func (e environment) expand(text string) string {
 }
 
 func (p *play) environment(c *corev1.Container) (environment, error) {
-	name, path, _ := strings.Cut(searched, "=")
+	name, path, _ := strings.Cut(searchPath, "=")
 	env := environment{name: path, "HOME": "/root", "HOSTNAME": p.pod.Name}
 	for _, from := range c.EnvFrom {
-		data, err := p.all(from)
+		data, err := p.envFromSource(from)
 		if err != nil {
 			return nil, err
 		}
@@ -55,30 +57,30 @@ func (p *play) environment(c *corev1.Container) (environment, error) {
 			env[v.Name] = env.expand(v.Value)
 			continue
 		}
-		value, there, err := p.value(v.ValueFrom)
+		value, found, err := p.envValue(v.ValueFrom)
 		if err != nil {
 			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
 		}
-		if there {
+		if found {
 			env[v.Name] = value
 		}
 	}
 	return env, nil
 }
 
-func (p *play) all(from corev1.EnvFromSource) (map[string][]byte, error) {
+func (p *play) envFromSource(from corev1.EnvFromSource) (map[string][]byte, error) {
 	switch {
 	case from.SecretRef != nil:
 		return p.secret(from.SecretRef.Name, from.SecretRef.Optional)
 	case from.ConfigMapRef != nil:
 		return p.configMap(from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
 	default:
-		return nil, fmt.Errorf("the player takes variables from Secrets and ConfigMaps only")
+		return nil, fmt.Errorf("the player supports variables from Secrets and ConfigMaps only")
 	}
 }
 
-// value is that of one variable, and whether it has one.
-func (p *play) value(from *corev1.EnvVarSource) (value string, there bool, err error) {
+// envValue returns the value of one variable and reports whether it has one.
+func (p *play) envValue(from *corev1.EnvVarSource) (value string, found bool, err error) {
 	var data map[string][]byte
 	var key, name string
 	var optional *bool
@@ -90,21 +92,22 @@ func (p *play) value(from *corev1.EnvVarSource) (value string, there bool, err e
 		key, name, optional = from.SecretKeyRef.Key, "Secret "+from.SecretKeyRef.Name, from.SecretKeyRef.Optional
 		data, err = p.secret(from.SecretKeyRef.Name, optional)
 	case from.ConfigMapKeyRef != nil:
-		key, name, optional = from.ConfigMapKeyRef.Key, "ConfigMap "+from.ConfigMapKeyRef.Name, from.ConfigMapKeyRef.Optional
+		key, name, optional = from.ConfigMapKeyRef.Key, "ConfigMap "+from.ConfigMapKeyRef.Name,
+			from.ConfigMapKeyRef.Optional
 		data, err = p.configMap(from.ConfigMapKeyRef.Name, optional)
 	default:
-		return "", false, fmt.Errorf("the player takes values from fields, Secrets and ConfigMaps only")
+		return "", false, fmt.Errorf("the player supports values from fields, Secrets and ConfigMaps only")
 	}
-	text, there := data[key]
-	if err == nil && !there && !isTrue(optional) {
+	text, found := data[key]
+	if err == nil && !found && !isTrue(optional) {
 		err = fmt.Errorf("%s has no key %s", name, key)
 	}
-	return string(text), there, err
+	return string(text), found, err
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// field is a field of the pod, by the paths of the downward API.
+// field returns a field of the pod by its downward API path.
 func (p *play) field(path string) (string, error) {
 	for kind, values := range map[string]map[string]string{"labels": p.pod.Labels, "annotations": p.pod.Annotations} {
 		if key, is := strings.CutPrefix(path, "metadata."+kind+"['"); is {
@@ -118,11 +121,13 @@ func (p *play) field(path string) (string, error) {
 			return strings.Join(lines, "\n"), nil
 		}
 	}
-	fields := map[string]string{"metadata.name": p.pod.Name, "metadata.namespace": p.pod.Namespace, "metadata.uid": string(p.pod.UID),
-		"spec.nodeName": p.pod.Spec.NodeName, "spec.serviceAccountName": p.pod.Spec.ServiceAccountName, "status.podIP": p.status.ip}
+	fields := map[string]string{"metadata.name": p.pod.Name, "metadata.namespace": p.pod.Namespace,
+		"metadata.uid":  string(p.pod.UID),
+		"spec.nodeName": p.pod.Spec.NodeName, "spec.serviceAccountName": p.pod.Spec.ServiceAccountName,
+		"status.podIP": p.status.ip}
 	value, known := fields[path]
 	if !known {
-		return "", fmt.Errorf("the player knows no field %s", path)
+		return "", fmt.Errorf("the player does not support the field %s", path)
 	}
 	return value, nil
 }

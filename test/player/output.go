@@ -7,25 +7,25 @@ import (
 	"sync"
 )
 
-// What is kept of the output of a container, and of its end for a termination message, in bytes and lines: the latter as Kubernetes does.
+// The limits of a container's stored output and, as in Kubernetes, of its end in a termination message.
 const (
-	longestOutput       = 4 << 20
-	longestTail         = 2048
-	longestTailInLines  = 80
-	outputIsCutFromHere = "\n… more than the player keeps\n"
+	maxOutputBytes = 4 << 20
+	maxTailBytes   = 2048
+	maxTailLines   = 80
+	truncationNote = "\n… more than the player keeps\n"
 )
 
-// output is what a container writes, in a file.
+// output stores the output of a container in a file.
 type output struct {
 	path string
 
 	mu      sync.Mutex
 	written int
-	// last is the end of what the present run has written.
-	last []byte
+	// lastBytes is the end of the output of the present run.
+	lastBytes []byte
 }
 
-// output is that of a container of a pod of that name.
+// output returns the output of a container by pod name.
 func (p *Player) output(pod, container string) *output {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,29 +36,29 @@ func (p *Player) output(pod, container string) *output {
 	return p.logs[key]
 }
 
-// begin begins another run.
+// begin marks the start of another run.
 func (o *output) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.last = nil
+	o.lastBytes = nil
 }
 
-// Write never fails, so that a container never ends because of what it writes.
+// Write never fails, so that a container never ends because of its output.
 func (o *output) Write(text []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.last = append(o.last, text...)
-	o.last = append([]byte(nil), o.last[max(0, len(o.last)-longestTail):]...)
-	keep := text[:min(len(text), longestOutput-o.written)]
+	o.lastBytes = append(o.lastBytes, text...)
+	o.lastBytes = append([]byte(nil), o.lastBytes[max(0, len(o.lastBytes)-maxTailBytes):]...)
+	keep := text[:min(len(text), maxOutputBytes-o.written)]
 	o.written += len(keep)
-	if len(keep) > 0 && o.written == longestOutput {
-		keep = append(keep[:len(keep):len(keep)], outputIsCutFromHere...)
+	if len(keep) > 0 && o.written == maxOutputBytes {
+		keep = append(keep[:len(keep):len(keep)], truncationNote...)
 	}
-	o.keep(keep)
+	o.appendFile(keep)
 	return len(text), nil
 }
 
-func (o *output) keep(text []byte) {
+func (o *output) appendFile(text []byte) {
 	if len(text) == 0 || os.MkdirAll(filepath.Dir(o.path), 0o700) != nil {
 		return
 	}
@@ -73,6 +73,6 @@ func (o *output) keep(text []byte) {
 func (o *output) tail() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	lines := strings.SplitAfter(string(o.last), "\n")
-	return strings.Join(lines[max(0, len(lines)-1-longestTailInLines):], "")
+	lines := strings.SplitAfter(string(o.lastBytes), "\n")
+	return strings.Join(lines[max(0, len(lines)-1-maxTailLines):], "")
 }

@@ -1,11 +1,13 @@
-// Package player plays the containers of marked pods of the local stack as processes. The stack's nodes run nothing: its stages write the status of
-// a pod. A marked pod is left to a player, which does what a kubelet does: it makes the pod's volumes, runs its init containers one after the other
-// and then its containers, begins again what fails as the restart policy says, writes the pod's status, and ends the pod when it is deleted.
+// Package player runs the containers of marked pods of the local stack as processes. The stack's nodes are simulated:
+// its KWOK stages only write the status of a pod. A player does a kubelet's work for marked pods: it creates the pod's
+// volumes, runs its init containers one after the other and then its containers, restarts failed ones by the restart
+// policy, writes the pod's status, and ends the pod when it is deleted.
 //
-// A process has a file system of its own: that of the machine, of which it changes a copy that goes with it, with the pod's volumes mounted in it. The
-// network is the machine's. Not played are probes (a container is ready while it runs), lifecycle hooks, resources, activeDeadlineSeconds of a pod (a
-// Job's own works), and changes of a running pod; what a volume or a variable is made of is read when the pod begins. A pod with an init container that
-// goes on, or with a volume or variable of another kind than emptyDir, secret, configMap, projected and downwardAPI, waits and says why.
+// A process has its own file system: a discarded copy-on-write overlay of the machine's, with the pod's volumes mounted
+// in it. The network is the machine's. Not supported are probes (a container is ready while it runs), lifecycle hooks,
+// resources, activeDeadlineSeconds of a pod (that of a Job works), and changes of a running pod; the sources of volumes
+// and variables are read when the pod starts. A pod with a sidecar init container, or with a volume or variable of
+// another kind than emptyDir, secret, configMap, projected and downwardAPI, waits and shows the reason.
 package player
 
 import (
@@ -27,8 +29,9 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// The annotations of the local stack (deploy/dev/kwok/behaviour.jq). No stage knows the behaviour "played", so that a pod that has it stays Pending. Once
-// a player has it, the two times keep the stages from completing and deleting it: they are for a pod whose player has died.
+// The annotations of the local stack (deploy/dev/kwok/behaviour.jq). No stage handles the behaviour "played", so that
+// such a pod stays Pending. While a player runs the pod, the two times delay the stages that complete and delete it.
+// They take effect only if the player has died.
 const (
 	annotationBehaviour = "dev.slipway.io/behaviour"
 	behaviourPlayed     = "played"
@@ -38,23 +41,24 @@ const (
 	completeAfter, deleteAfter = "24h", "10m"
 )
 
-// Mark gives a pod, or the template of pods, to the player of its namespace.
+// Mark assigns a pod, or a pod template, to the player of its namespace.
 func Mark(pod *metav1.ObjectMeta) {
 	metav1.SetMetaDataAnnotation(pod, annotationBehaviour, behaviourPlayed)
 }
 
-// Options are what a player plays, and with what.
+// Options configure a player.
 type Options struct {
-	// Namespace is where it looks for marked pods.
+	// Namespace is the namespace of the marked pods.
 	Namespace string
-	// Images are the programs of this machine that stand for the entry points of images. A container of another image has no process: an init container
-	// succeeds at once, another is ready at once and runs until its pod goes.
+	// Images maps images to programs of this machine that replace their entry points. A container of another image has
+	// no process: an init container succeeds at once; another container is ready at once and runs until its pod ends.
 	Images map[string]string
-	// Backoff is how long a container that has ended waits before it runs again: at first, it doubles up to eight times that. 0: one second.
+	// Backoff is the first delay before an ended container runs again. It doubles up to eight times its value. 0 means
+	// one second.
 	Backoff time.Duration
 }
 
-// Player plays the marked pods of a namespace.
+// Player runs the marked pods of a namespace.
 type Player struct {
 	options Options
 	kube    kubernetes.Interface
@@ -67,23 +71,25 @@ type Player struct {
 	playing sync.WaitGroup
 }
 
-// Start plays the marked pods of a namespace until the test ends, and skips the test where processes cannot have a file system of their own.
+// Start runs the marked pods of a namespace until the test ends. It skips the test if processes cannot have their own
+// file system.
 func Start(t testing.TB, stack harness.Stack, options Options) *Player {
 	t.Helper()
 	if options.Backoff == 0 {
 		options.Backoff = time.Second
 	}
 	ctx, end := context.WithCancel(context.Background())
-	p := &Player{options: options, kube: stack.Kube, folder: t.TempDir(), ctx: ctx, plays: map[types.UID]*play{}, logs: map[string]*output{}}
-	if err := probe(filepath.Join(p.folder, "probe")); err != nil {
+	p := &Player{options: options, kube: stack.Kube, folder: t.TempDir(), ctx: ctx, plays: map[types.UID]*play{},
+		logs: map[string]*output{}}
+	if err := checkSupport(filepath.Join(p.folder, "probe")); err != nil {
 		end()
 		t.Skipf("needs root and mount namespaces with overlay file systems, to run containers as processes: %v", err)
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(stack.Kube, 0, informers.WithNamespace(options.Namespace))
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { p.see(object.(*corev1.Pod)) },
-		UpdateFunc: func(_, object any) { p.see(object.(*corev1.Pod)) },
-		DeleteFunc: p.lose,
+		AddFunc:    func(object any) { p.podChanged(object.(*corev1.Pod)) },
+		UpdateFunc: func(_, object any) { p.podChanged(object.(*corev1.Pod)) },
+		DeleteFunc: p.podDeleted,
 	})
 	require.NoError(t, err)
 	factory.Start(ctx.Done())
@@ -91,13 +97,13 @@ func Start(t testing.TB, stack harness.Stack, options Options) *Player {
 		end()
 		factory.Shutdown()
 		p.playing.Wait()
-		p.leave()
+		p.releasePods()
 	})
 	return p
 }
 
-// see takes in a pod that is new or has changed.
-func (p *Player) see(pod *corev1.Pod) {
+// podChanged handles a new or changed pod.
+func (p *Player) podChanged(pod *corev1.Pod) {
 	if pod.Annotations[annotationBehaviour] != behaviourPlayed || pod.Spec.NodeName == "" {
 		return
 	}
@@ -110,12 +116,12 @@ func (p *Player) see(pod *corev1.Pod) {
 		p.playing.Go(one.run)
 	}
 	if pod.DeletionTimestamp != nil {
-		one.ask(pod.DeletionGracePeriodSeconds)
+		one.requestEnd(pod.DeletionGracePeriodSeconds)
 	}
 }
 
-// lose takes in that a pod is no more, whoever has deleted it: nothing of it may go on.
-func (p *Player) lose(object any) {
+// podDeleted handles the deletion of a pod's object by any client: all its processes must end.
+func (p *Player) podDeleted(object any) {
 	if unseen, is := object.(cache.DeletedFinalStateUnknown); is {
 		object = unseen.Obj
 	}
@@ -131,8 +137,8 @@ func (p *Player) lose(object any) {
 	}
 }
 
-// leave gives the pods that are left back to the stages of the stack, which delete them when they are asked to.
-func (p *Player) leave() {
+// releasePods returns the remaining pods to the stages of the stack, which delete them on request.
+func (p *Player) releasePods() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	pods := p.kube.CoreV1().Pods(p.options.Namespace)
@@ -148,13 +154,13 @@ func (p *Player) leave() {
 	}
 }
 
-// Logs is what the container of a pod has written so far, in all its runs.
+// Logs returns what the container of a pod has written so far, in all its runs.
 func (p *Player) Logs(pod, container string) string {
-	text, _ := os.ReadFile(p.output(pod, container).path) // not there: nothing was written
+	text, _ := os.ReadFile(p.output(pod, container).path) // no file: nothing was written
 	return string(text)
 }
 
-// Volume is the folder of a volume of a pod, "" when the player has no such pod. It goes with the pod.
+// Volume returns the folder of a volume of a pod, "" if the player does not run the pod. It is deleted with the pod.
 func (p *Player) Volume(pod, volume string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

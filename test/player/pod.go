@@ -15,43 +15,44 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// again is how long the player waits before it tries again what the API server or a missing object has kept it from.
-const again = 300 * time.Millisecond
+// retryInterval is the delay before the player repeats a failed request or looks again for a missing object.
+const retryInterval = 300 * time.Millisecond
 
-// play is one pod and what runs of it.
+// play is one pod and its processes.
 type play struct {
 	*Player
 	pod    *corev1.Pod
 	folder string
 	status *status
 
-	// ctx ends when nothing of the pod may go on any longer.
+	// ctx ends when all processes of the pod must end.
 	ctx  context.Context
 	kill context.CancelFunc
-	// asked is closed when the pod is to end within its grace.
-	asked   chan struct{}
-	askOnce sync.Once
-	grace   time.Duration
+	// endRequested is closed when the pod must end within its grace period.
+	endRequested chan struct{}
+	endOnce      sync.Once
+	grace        time.Duration
 }
 
 func newPlay(p *Player, pod *corev1.Pod) *play {
 	ctx, kill := context.WithCancel(p.ctx)
-	return &play{Player: p, pod: pod, folder: filepath.Join(p.folder, string(pod.UID)), status: newStatus(pod), ctx: ctx, kill: kill, asked: make(chan struct{})}
+	return &play{Player: p, pod: pod, folder: filepath.Join(p.folder, string(pod.UID)), status: newStatus(pod),
+		ctx: ctx, kill: kill, endRequested: make(chan struct{})}
 }
 
-// ask says that the pod is to end.
-func (p *play) ask(grace *int64) {
-	p.askOnce.Do(func() {
+// requestEnd makes the pod end.
+func (p *play) requestEnd(grace *int64) {
+	p.endOnce.Do(func() {
 		if grace != nil {
 			p.grace = time.Duration(*grace) * time.Second
 		}
-		close(p.asked)
+		close(p.endRequested)
 	})
 }
 
 func (p *play) ending() bool {
 	select {
-	case <-p.asked:
+	case <-p.endRequested:
 		return true
 	case <-p.ctx.Done():
 		return true
@@ -60,21 +61,21 @@ func (p *play) ending() bool {
 	}
 }
 
-// pause waits, and says no when the pod is to end before.
+// pause waits; it returns false if the pod must end before.
 func (p *play) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-p.asked:
+	case <-p.endRequested:
 		return false
 	case <-p.ctx.Done():
 		return false
 	}
 }
 
-// run plays the pod until its object is gone.
+// run runs the pod until its object is deleted.
 func (p *play) run() {
 	defer p.kill()
 	defer os.RemoveAll(p.folder)
@@ -82,21 +83,21 @@ func (p *play) run() {
 		var reports sync.WaitGroup
 		defer reports.Wait()
 		reports.Go(p.report)
-		p.perform()
+		p.runContainers()
 	}
 	select {
-	case <-p.asked:
+	case <-p.endRequested:
 	case <-p.ctx.Done():
 		return
 	}
-	p.persist(p.write)
-	p.persist(p.remove)
+	p.retry(p.write)
+	p.retry(p.remove)
 	p.kill()
 }
 
-// perform runs the containers until each has come to its end.
-func (p *play) perform() {
-	p.persist(func(ctx context.Context) error {
+// runContainers runs the containers until all have ended.
+func (p *play) runContainers() {
+	p.retry(func(ctx context.Context) error {
 		return p.annotate(ctx, map[string]any{annotationComplete: completeAfter, annotationDelete: deleteAfter})
 	})
 	if !p.prepare() || !p.initialize() {
@@ -109,21 +110,21 @@ func (p *play) perform() {
 	containers.Wait()
 }
 
-// prepare makes the volumes, which may have to wait for what they are made of. It says no when the pod is to end before.
+// prepare creates the volumes and retries until their sources exist. It returns false if the pod must end before.
 func (p *play) prepare() bool {
 	for {
 		err := p.makeVolumes()
 		if err == nil {
 			return !p.ending()
 		}
-		p.status.hold(err.Error())
-		if !p.pause(again) {
+		p.status.setWaitingMessage(err.Error())
+		if !p.pause(retryInterval) {
 			return false
 		}
 	}
 }
 
-// initialize runs the init containers and says whether the containers are to follow.
+// initialize runs the init containers and reports whether the containers may start.
 func (p *play) initialize() bool {
 	for i := range p.pod.Spec.InitContainers {
 		if !p.newRunner(&p.pod.Spec.InitContainers[i], p.status.inits, i).run() {
@@ -133,26 +134,27 @@ func (p *play) initialize() bool {
 	return !p.ending()
 }
 
-// persist does something until it succeeds or the pod's object is gone.
-func (p *play) persist(do func(context.Context) error) {
+// retry calls do until it succeeds or the pod's object is deleted.
+func (p *play) retry(do func(context.Context) error) {
 	for p.ctx.Err() == nil {
 		err := do(p.ctx)
-		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict: another pod of that name
+		// a conflict means another pod of that name
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return
 		}
 		select {
-		case <-time.After(again):
+		case <-time.After(retryInterval):
 		case <-p.ctx.Done():
 		}
 	}
 }
 
-// report writes the status whenever it has changed.
+// report writes the status after each change.
 func (p *play) report() {
 	for {
 		select {
 		case <-p.status.changed:
-			p.persist(p.write)
+			p.retry(p.write)
 		case <-p.ctx.Done():
 			return
 		}
@@ -160,8 +162,8 @@ func (p *play) report() {
 }
 
 func (p *play) write(ctx context.Context) error {
-	p.status.writing.Lock()
-	defer p.status.writing.Unlock()
+	p.status.writeMu.Lock()
+	defer p.status.writeMu.Unlock()
 	return p.patch(ctx, map[string]any{"status": p.status.document()}, "status")
 }
 
@@ -169,7 +171,7 @@ func (p *play) annotate(ctx context.Context, annotations map[string]any) error {
 	return p.patch(ctx, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 }
 
-// patch changes this pod and no other of its name.
+// patch changes this pod, and no other pod of the same name.
 func (p *play) patch(ctx context.Context, change map[string]any, subresources ...string) error {
 	metadata, _ := change["metadata"].(map[string]any)
 	if metadata == nil {
@@ -181,11 +183,12 @@ func (p *play) patch(ctx context.Context, change map[string]any, subresources ..
 	if err != nil {
 		return fmt.Errorf("pod %s: %w", p.pod.Name, err)
 	}
-	_, err = p.kube.CoreV1().Pods(p.pod.Namespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, subresources...)
+	_, err = p.kube.CoreV1().Pods(p.pod.Namespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType, body,
+		metav1.PatchOptions{}, subresources...)
 	return err
 }
 
-// remove takes the object of a pod away that has ended.
+// remove deletes the object of an ended pod.
 func (p *play) remove(ctx context.Context) error {
 	now := int64(0)
 	return p.kube.CoreV1().Pods(p.pod.Namespace).Delete(ctx, p.pod.Name,

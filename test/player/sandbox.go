@@ -10,28 +10,28 @@ import (
 	"syscall"
 )
 
-// sandbox is what a container's process runs in: namespaces of mounts and processes of its own.
+// sandbox is the environment of a container's process: its own mount and PID namespaces.
 type sandbox struct {
-	// root is an empty folder, on which the process alone sees its file system.
+	// root is an empty folder on which the process alone sees its file system.
 	root string
-	// termination is the file for its termination message.
+	// termination is the file for the termination message.
 	termination string
 	mounts      []mount
 	env, args   []string
-	// folder is its working folder; "": the root.
+	// folder is the working folder; "" means the root.
 	folder      string
 	user, group int64
 	groups      []int64
 }
 
-// mount is a folder or file of the machine and where the process sees it.
+// mount maps a folder or file of the machine to a path in the sandbox.
 type mount struct {
 	from, to string
 	readOnly bool
 }
 
-// make makes its folder and an empty file for the message, also for a user other than root.
-func (s *sandbox) make() error {
+// create creates the root folder and an empty file for the message that any user may write.
+func (s *sandbox) create() error {
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
 		return err
 	}
@@ -41,7 +41,8 @@ func (s *sandbox) make() error {
 	return os.Chmod(s.termination, 0o666)
 }
 
-// entrypoint is where the process finds a program of the machine: where it is, or in /usr/bin.
+// entrypoint returns the path of a machine's program in the sandbox: its own path below /bin and /usr, else a mount in
+// /usr/bin.
 func (s *sandbox) entrypoint(program string) string {
 	for _, system := range []string{"/bin/", "/usr/"} {
 		if strings.HasPrefix(program, system) {
@@ -53,9 +54,10 @@ func (s *sandbox) entrypoint(program string) string {
 	return at
 }
 
-// outside makes the root: the file system of the machine under one that takes all changes and goes with the process, new /proc, /tmp and /dev, and the
-// mounts in a folder where inside finds them. Where a mount belongs only the inside can tell, since links lead elsewhere there.
-const outside = `set -e
+// setupScript creates the root: an overlay on the machine's file system that takes all changes and disappears with the
+// process, new /proc, /tmp and /dev, and the mounts in the folder .mounts. The part of the script inside the root moves
+// the mounts to their places, since links resolve differently there.
+const setupScript = `set -e
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs "$root"
 cd "$root"
@@ -74,30 +76,33 @@ ln -s fd/2 dev/stderr
 mkdir .mounts
 `
 
-// script is what a shell does before the process takes its place.
+// script returns the shell script that sets up the sandbox and then executes the process.
 func (s *sandbox) script() string {
 	var out, in strings.Builder
-	fmt.Fprintf(&out, "root=%s\n%s", quote(s.root), outside)
+	fmt.Fprintf(&out, "root=%s\n%s", quote(s.root), setupScript)
 	in.WriteString("set -e\n")
 	mounts := slices.Clone(s.mounts)
-	slices.SortStableFunc(mounts, func(a, b mount) int { return strings.Compare(filepath.Clean(a.to), filepath.Clean(b.to)) })
+	slices.SortStableFunc(mounts, func(a, b mount) int {
+		return strings.Compare(filepath.Clean(a.to), filepath.Clean(b.to))
+	})
 	for i, m := range mounts {
 		from, at, to := quote(m.from), fmt.Sprintf(".mounts/%d", i), quote(m.to)
 		fmt.Fprintf(&out, "if [ -d %s ]; then mkdir %s; else : >%s; fi\nmount --bind %s %s\n", from, at, at, from, at)
-		fmt.Fprintf(&in, "if [ -d /%s ]; then mkdir -p %s; else mkdir -p %s; [ -e %s ] || : >%s; fi\n", at, to, quote(filepath.Dir(m.to)), to, to)
+		fmt.Fprintf(&in, "if [ -d /%s ]; then mkdir -p %s; else mkdir -p %s; [ -e %s ] || : >%s; fi\n", at, to,
+			quote(filepath.Dir(m.to)), to, to)
 		fmt.Fprintf(&in, "mount --bind /%s %s\numount /%s\n", at, to, at)
 		if m.readOnly {
 			fmt.Fprintf(&in, "mount -o remount,bind,ro %s\n", to)
 		}
 	}
 	folder := quote(filepath.Join("/", s.folder))
-	fmt.Fprintf(&in, "rm -r /.mounts\nmkdir -p %s\ncd %s\nexec %s\"$@\"\n", folder, folder, s.become())
+	fmt.Fprintf(&in, "rm -r /.mounts\nmkdir -p %s\ncd %s\nexec %s\"$@\"\n", folder, folder, s.setprivPrefix())
 	fmt.Fprintf(&out, "exec chroot . /bin/sh -c %s sh \"$@\"\n", quote(in.String()))
 	return out.String()
 }
 
-// become is the command that gives up being root, if the process is to be another.
-func (s *sandbox) become() string {
+// setprivPrefix returns the command prefix that drops root, "" if the process runs as root.
+func (s *sandbox) setprivPrefix() string {
 	if s.user == 0 && s.group == 0 && len(s.groups) == 0 {
 		return ""
 	}
@@ -110,22 +115,24 @@ func (s *sandbox) become() string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// command is the process, not yet started.
+// command returns the process, not yet started.
 func (s *sandbox) command() *exec.Cmd {
 	cmd := exec.Command("/bin/sh", append([]string{"-c", s.script(), "sh"}, s.args...)...)
 	cmd.Env = s.env
-	// A process whose test dies must not outlive it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	// The kernel kills the process when the test process dies.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
-// searched is where programs are looked for.
-const searched = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// searchPath is the PATH of containers.
+const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// probe says why this machine does not let a process have a file system of its own.
-func probe(folder string) error {
-	s := &sandbox{root: filepath.Join(folder, "root"), termination: filepath.Join(folder, "termination"), env: []string{searched}, args: []string{"true"}}
-	if err := s.make(); err != nil {
+// checkSupport returns an error if this machine does not allow a process its own file system.
+func checkSupport(folder string) error {
+	s := &sandbox{root: filepath.Join(folder, "root"), termination: filepath.Join(folder, "termination"),
+		env: []string{searchPath}, args: []string{"true"}}
+	if err := s.create(); err != nil {
 		return err
 	}
 	s.mounts = []mount{{from: s.termination, to: "/dev/termination-log"}}

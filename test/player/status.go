@@ -10,21 +10,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// status is what a kubelet would tell of a pod.
+// status is the status of a pod as a kubelet would report it.
 type status struct {
 	pod     *corev1.Pod
 	ip      string
 	started metav1.Time
 	changed chan struct{}
-	// writing is held by whoever writes it, so that no older one comes after.
-	writing sync.Mutex
+	// writeMu is held during a write, so that no older status overwrites a newer one.
+	writeMu sync.Mutex
 
 	mu           sync.Mutex
 	inits, mains []corev1.ContainerStatus
 	conditions   map[corev1.PodConditionType]condition
 }
 
-// condition is one of a pod. Reason and message are told also when empty, so that those of before go.
+// condition is a pod condition. Empty reasons and messages are written too, so that previous ones are removed.
 type condition struct {
 	Type    corev1.PodConditionType `json:"type"`
 	Status  corev1.ConditionStatus  `json:"status"`
@@ -38,8 +38,9 @@ func newStatus(pod *corev1.Pod) *status {
 	if len(pod.Spec.InitContainers) > 0 {
 		creating = "PodInitializing"
 	}
-	return &status{pod: pod, ip: address(pod), started: metav1.Now(), changed: make(chan struct{}, 1), conditions: map[corev1.PodConditionType]condition{},
-		inits: waiting(pod.Spec.InitContainers, creating), mains: waiting(pod.Spec.Containers, creating)}
+	return &status{pod: pod, ip: address(pod), started: metav1.Now(), changed: make(chan struct{}, 1),
+		conditions: map[corev1.PodConditionType]condition{},
+		inits:      waiting(pod.Spec.InitContainers, creating), mains: waiting(pod.Spec.Containers, creating)}
 }
 
 func waiting(containers []corev1.Container, reason string) []corev1.ContainerStatus {
@@ -51,7 +52,8 @@ func waiting(containers []corev1.Container, reason string) []corev1.ContainerSta
 	return statuses
 }
 
-// address is one of those that KWOK does not give to its pods. Nothing listens there: the processes are in the machine's network.
+// address returns an IP that KWOK does not assign to its pods. Nothing listens there: the processes use the machine's
+// network.
 func address(pod *corev1.Pod) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(pod.UID))
@@ -64,13 +66,13 @@ func (s *status) change(of []corev1.ContainerStatus, i int, by func(*corev1.Cont
 	s.mu.Lock()
 	by(&of[i])
 	s.mu.Unlock()
-	s.tell()
+	s.notify()
 }
 
-// hold says what the pod waits for before it can begin.
-func (s *status) hold(why string) {
+// setWaitingMessage shows what the pod waits for before it can start.
+func (s *status) setWaitingMessage(why string) {
 	s.mu.Lock()
-	defer s.tell()
+	defer s.notify()
 	defer s.mu.Unlock()
 	for _, of := range [][]corev1.ContainerStatus{s.inits, s.mains} {
 		for i := range of {
@@ -79,14 +81,14 @@ func (s *status) hold(why string) {
 	}
 }
 
-func (s *status) tell() {
+func (s *status) notify() {
 	select {
 	case s.changed <- struct{}{}:
-	default: // it is to be written anyway
+	default: // a write is pending already
 	}
 }
 
-// document is the status as it is written: PodScheduled and what others say of the pod stay.
+// document returns the status to write. PodScheduled and conditions of other writers stay.
 func (s *status) document() map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +102,8 @@ func (s *status) document() map[string]any {
 		s.conditions[c.Type] = c
 		conditions = append(conditions, c)
 	}
-	document := map[string]any{"phase": phase, "startTime": s.started, "podIP": s.ip, "podIPs": []corev1.PodIP{{IP: s.ip}}, "conditions": conditions,
+	document := map[string]any{"phase": phase, "startTime": s.started, "podIP": s.ip,
+		"podIPs": []corev1.PodIP{{IP: s.ip}}, "conditions": conditions,
 		"containerStatuses": clone(s.mains)}
 	if len(s.inits) > 0 {
 		document["initContainerStatuses"] = clone(s.inits)
@@ -116,7 +119,7 @@ func clone(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return out
 }
 
-// phaseOf is the phase of a pod. A container that will run again is waiting, never terminated.
+// phaseOf returns the phase of a pod. A container that will run again is waiting, never terminated.
 func phaseOf(inits, mains []corev1.ContainerStatus) corev1.PodPhase {
 	for _, c := range inits {
 		switch {
@@ -126,7 +129,7 @@ func phaseOf(inits, mains []corev1.ContainerStatus) corev1.PodPhase {
 			return corev1.PodFailed
 		}
 	}
-	var running, unbegun, failed bool
+	var running, notStarted, failed bool
 	for _, c := range mains {
 		switch {
 		case c.State.Terminated != nil:
@@ -134,11 +137,11 @@ func phaseOf(inits, mains []corev1.ContainerStatus) corev1.PodPhase {
 		case c.State.Running != nil || c.LastTerminationState.Terminated != nil:
 			running = true
 		default:
-			unbegun = true
+			notStarted = true
 		}
 	}
 	switch {
-	case unbegun:
+	case notStarted:
 		return corev1.PodPending
 	case running:
 		return corev1.PodRunning
@@ -149,9 +152,12 @@ func phaseOf(inits, mains []corev1.ContainerStatus) corev1.PodPhase {
 	}
 }
 
-// conditionsOf are the conditions that a kubelet writes, and the readiness gates, which are True with the containers as on the rest of the stack.
-func conditionsOf(phase corev1.PodPhase, gates []corev1.PodReadinessGate, inits, mains []corev1.ContainerStatus) []condition {
-	initialized := allReady(corev1.PodInitialized, inits, "ContainersNotInitialized", "containers with incomplete status")
+// conditionsOf returns the conditions of a kubelet, and the readiness gates, which become True with the containers as
+// elsewhere on the stack.
+func conditionsOf(phase corev1.PodPhase, gates []corev1.PodReadinessGate, inits,
+	mains []corev1.ContainerStatus) []condition {
+	initialized := allReady(corev1.PodInitialized, inits, "ContainersNotInitialized",
+		"containers with incomplete status")
 	ready := allReady(corev1.PodReady, mains, "ContainersNotReady", "containers with unready status")
 	switch phase {
 	case corev1.PodSucceeded:
@@ -179,5 +185,6 @@ func allReady(kind corev1.PodConditionType, of []corev1.ContainerStatus, reason,
 	if len(names) == 0 {
 		return condition{Type: kind, Status: corev1.ConditionTrue}
 	}
-	return condition{Type: kind, Status: corev1.ConditionFalse, Reason: reason, Message: fmt.Sprintf("%s: [%s]", message, strings.Join(names, " "))}
+	return condition{Type: kind, Status: corev1.ConditionFalse, Reason: reason,
+		Message: fmt.Sprintf("%s: [%s]", message, strings.Join(names, " "))}
 }

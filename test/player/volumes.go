@@ -11,16 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// file is one of a volume that is made of objects.
+// file is a file of a volume with the content of an object.
 type file struct {
 	text []byte
 	mode int32
 }
 
-// volume is the folder of a volume.
+// volume returns the folder of a volume.
 func (p *play) volume(name string) string { return filepath.Join(p.folder, "volumes", name) }
 
-// makeVolumes makes those volumes that are not there yet.
+// makeVolumes creates the volumes that do not exist yet.
 func (p *play) makeVolumes() error {
 	for i := range p.pod.Spec.Volumes {
 		v := &p.pod.Spec.Volumes[i]
@@ -38,17 +38,19 @@ func (p *play) makeVolumes() error {
 	return nil
 }
 
-// files are what is in a volume at first.
+// files returns the initial content of a volume.
 func (p *play) files(v *corev1.Volume) (map[string]file, error) {
 	switch {
 	case v.EmptyDir != nil:
 		return nil, nil
 	case v.Secret != nil:
 		data, err := p.secret(v.Secret.SecretName, v.Secret.Optional)
-		return chosen("Secret "+v.Secret.SecretName, data, v.Secret.Items, v.Secret.DefaultMode, v.Secret.Optional, err)
+		return selectKeys("Secret "+v.Secret.SecretName, data, v.Secret.Items, v.Secret.DefaultMode, v.Secret.Optional,
+			err)
 	case v.ConfigMap != nil:
 		data, err := p.configMap(v.ConfigMap.Name, v.ConfigMap.Optional)
-		return chosen("ConfigMap "+v.ConfigMap.Name, data, v.ConfigMap.Items, v.ConfigMap.DefaultMode, v.ConfigMap.Optional, err)
+		return selectKeys("ConfigMap "+v.ConfigMap.Name, data, v.ConfigMap.Items, v.ConfigMap.DefaultMode,
+			v.ConfigMap.Optional, err)
 	case v.DownwardAPI != nil:
 		return p.fields(v.DownwardAPI.Items, v.DownwardAPI.DefaultMode)
 	case v.Projected != nil:
@@ -64,7 +66,7 @@ func (p *play) files(v *corev1.Volume) (map[string]file, error) {
 		}
 		return all, nil
 	default:
-		return nil, fmt.Errorf("the player makes no volume of this kind")
+		return nil, fmt.Errorf("the player does not support volumes of this kind")
 	}
 }
 
@@ -72,21 +74,22 @@ func (p *play) projected(s *corev1.VolumeProjection, mode *int32) (map[string]fi
 	switch {
 	case s.Secret != nil:
 		data, err := p.secret(s.Secret.Name, s.Secret.Optional)
-		return chosen("Secret "+s.Secret.Name, data, s.Secret.Items, mode, s.Secret.Optional, err)
+		return selectKeys("Secret "+s.Secret.Name, data, s.Secret.Items, mode, s.Secret.Optional, err)
 	case s.ConfigMap != nil:
 		data, err := p.configMap(s.ConfigMap.Name, s.ConfigMap.Optional)
-		return chosen("ConfigMap "+s.ConfigMap.Name, data, s.ConfigMap.Items, mode, s.ConfigMap.Optional, err)
+		return selectKeys("ConfigMap "+s.ConfigMap.Name, data, s.ConfigMap.Items, mode, s.ConfigMap.Optional, err)
 	case s.DownwardAPI != nil:
 		return p.fields(s.DownwardAPI.Items, mode)
 	case s.ServiceAccountToken != nil:
 		return p.token(s.ServiceAccountToken, mode)
 	default:
-		return nil, fmt.Errorf("the player projects no volume of this kind")
+		return nil, fmt.Errorf("the player does not support projected sources of this kind")
 	}
 }
 
-// chosen are all keys of an object, or those that are asked for.
-func chosen(of string, data map[string][]byte, items []corev1.KeyToPath, mode *int32, optional *bool, err error) (map[string]file, error) {
+// selectKeys returns all keys of an object, or the requested ones.
+func selectKeys(of string, data map[string][]byte, items []corev1.KeyToPath, mode *int32, optional *bool,
+	err error) (map[string]file, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -97,9 +100,9 @@ func chosen(of string, data map[string][]byte, items []corev1.KeyToPath, mode *i
 		}
 	}
 	for _, item := range items {
-		text, there := data[item.Key]
+		text, found := data[item.Key]
 		switch {
-		case there:
+		case found:
 			files[item.Path] = file{text: text, mode: modeOf(item.Mode, mode)}
 		case !isTrue(optional):
 			return nil, fmt.Errorf("%s has no key %s", of, item.Key)
@@ -121,7 +124,8 @@ func (p *play) fields(items []corev1.DownwardAPIVolumeFile, mode *int32) (map[st
 	files := map[string]file{}
 	for _, item := range items {
 		if item.FieldRef == nil {
-			return nil, fmt.Errorf("the player writes fields of the pod alone: %s is of another kind", item.Path)
+			return nil, fmt.Errorf("the player supports only fieldRef in downwardAPI volumes: %s has another source",
+				item.Path)
 		}
 		value, err := p.field(item.FieldRef.FieldPath)
 		if err != nil {
@@ -132,23 +136,27 @@ func (p *play) fields(items []corev1.DownwardAPIVolumeFile, mode *int32) (map[st
 	return files, nil
 }
 
-// token is one for the pod's ServiceAccount that ends with the pod.
+// token returns a token for the pod's ServiceAccount that is bound to the pod.
 func (p *play) token(of *corev1.ServiceAccountTokenProjection, mode *int32) (map[string]file, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: of.ExpirationSeconds,
-		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.pod.Name, UID: p.pod.UID}}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: of.ExpirationSeconds,
+		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.pod.Name,
+			UID: p.pod.UID}}}
 	if of.Audience != "" {
 		request.Spec.Audiences = []string{of.Audience}
 	}
-	answer, err := p.kube.CoreV1().ServiceAccounts(p.pod.Namespace).CreateToken(p.ctx, p.pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	answer, err := p.kube.CoreV1().ServiceAccounts(p.pod.Namespace).CreateToken(p.ctx, p.pod.Spec.ServiceAccountName,
+		request, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
 	return map[string]file{of.Path: {text: []byte(answer.Status.Token), mode: modeOf(mode)}}, nil
 }
 
-// fill makes a volume's folder. As a kubelet does it, the files of objects are links: what reads the folder meets `..data` and a link for each key.
+// fill creates a volume's folder. As with a kubelet, the files of objects are links: the folder contains `..data` and a
+// link for each key.
 func (p *play) fill(folder string, files map[string]file) error {
-	made := folder + ".partial" // a folder that is there is whole
+	made := folder + ".partial" // an existing folder is complete
 	if err := os.RemoveAll(made); err != nil {
 		return err
 	}
@@ -176,7 +184,7 @@ func (p *play) fill(folder string, files map[string]file) error {
 	return os.Rename(made, folder)
 }
 
-// writeFile writes one file; a pod with an fsGroup can read it whatever its mode.
+// writeFile writes one file. A pod with an fsGroup can read it regardless of its mode.
 func (p *play) writeFile(path string, f file) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -194,7 +202,7 @@ func (p *play) writeFile(path string, f file) error {
 	return os.Chmod(path, mode)
 }
 
-// mounts are where a container sees the volumes.
+// mounts returns the volume mounts of a container.
 func (p *play) mounts(c *corev1.Container) ([]mount, error) {
 	var mounts []mount
 	made := map[string]bool{}
@@ -203,9 +211,10 @@ func (p *play) mounts(c *corev1.Container) ([]mount, error) {
 	}
 	for _, m := range c.VolumeMounts {
 		if m.SubPathExpr != "" {
-			return nil, fmt.Errorf("container %s mounts %s by subPathExpr, which the player does not play", c.Name, m.Name)
+			return nil, fmt.Errorf("container %s mounts %s by subPathExpr, which the player does not support", c.Name,
+				m.Name)
 		}
-		from, err := within(p.volume(m.Name), m.SubPath)
+		from, err := resolveSubPath(p.volume(m.Name), m.SubPath)
 		if err != nil {
 			return nil, fmt.Errorf("container %s: volume %s: %w", c.Name, m.Name, err)
 		}
@@ -214,9 +223,9 @@ func (p *play) mounts(c *corev1.Container) ([]mount, error) {
 	return mounts, nil
 }
 
-// within is what a subPath names in a volume; what is not there is made, a folder. A link that leads out of the volume is an error: it is the pod's own
-// processes that write there, and the mount would be made by the machine.
-func within(volume, subPath string) (string, error) {
+// resolveSubPath returns the path of a subPath in a volume; a missing one is created as a folder. A link that leads out
+// of the volume is an error: the pod's own processes write there, but the machine would make the mount.
+func resolveSubPath(volume, subPath string) (string, error) {
 	if subPath == "" {
 		return volume, nil
 	}

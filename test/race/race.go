@@ -1,9 +1,9 @@
-// Package race leaves bounds of memory and time to runs without the race detector, which multiplies both.
+// Package race skips tests of memory and time limits under the race detector, which multiplies both.
 package race
 
 import "testing"
 
-// SkipBounds skips a test or case that bounds what a program takes, where the race detector watches it.
+// SkipBounds skips a test or subtest that limits memory or time if the race detector is on.
 func SkipBounds(t testing.TB) {
 	t.Helper()
 	if detector {

@@ -5,31 +5,33 @@ import (
 	"strings"
 )
 
-// fewRed is how many tests may be red for a second run to have a say: with more it is not the load of the machine that failed them.
-const fewRed = 3
+// maxRerunTests is the maximum number of failed tests for a second run: more failures are not caused by the load of the
+// machine.
+const maxRerunTests = 3
 
-// again are the tests that deserve a second run, one per line as "package pattern" with a pattern for go test's -run: only the cases that failed, where
-// it is cases that did. There are none when all is well, when much went wrong, or when something went wrong that a second run of a test cannot tell of:
-// a package that does not compile or did not end, a skip in CI.
-func (r *report) again() []string {
+// rerunLines returns the tests for a second run, one per line as "package pattern" with a pattern for go test's -run.
+// If subtests failed, the pattern covers only those. There are none if all is well, if many tests failed, or after a
+// failure that a second run cannot clear: a package that does not compile or did not finish, a skip in CI.
+func (r *report) rerunLines() []string {
 	packages := map[string]bool{}
-	for _, id := range r.red {
+	for _, id := range r.failedTests {
 		packages[id.pkg] = true
 	}
-	if len(r.red) > fewRed || len(packages) != r.packagesFailed || r.unfinished > 0 || r.policy.CI && r.skips > 0 {
+	if len(r.failedTests) > maxRerunTests || len(packages) != r.packagesFailed || r.unfinished > 0 || r.policy.CI &&
+		r.skips > 0 {
 		return nil
 	}
 	var lines []string
-	for _, id := range r.red {
+	for _, id := range r.failedTests {
 		lines = append(lines, id.pkg+" "+r.pattern(id)+"\n")
 	}
 	return lines
 }
 
-// pattern matches a test that failed, or its cases that did. A case of a case is run with the whole case.
+// pattern matches a failed test, or its failed subtests. A nested subtest is run with its whole parent.
 func (r *report) pattern(id testID) string {
 	var cases []string
-	for _, red := range r.redCases {
+	for _, red := range r.failedSubtests {
 		top, name, _ := strings.Cut(red.name, "/")
 		name, _, nested := strings.Cut(name, "/")
 		if red.pkg == id.pkg && top == id.name && !nested {

@@ -20,10 +20,11 @@ type event struct {
 	Output     string
 }
 
-// policy says which skips are failures.
+// policy decides which skips are failures.
 type policy struct{ CI, Stack, Long, Soak bool }
 
-// run is another run that tests are left to: their reason to skip names it, and their own name begins with its prefix, if it has one, by which it finds them.
+// run is another run that executes skipped tests: their skip reason names its command. If it has a prefix, it finds its
+// tests by that prefix of their names.
 type run struct {
 	command, prefix string
 }
@@ -34,18 +35,18 @@ var (
 	soakRun  = run{"make test-soak", "TestSoak"}
 )
 
-// slowest is how many of the slowest tests a run ends with.
+// slowest is the number of slowest tests in the report.
 const slowest = 10
 
 type testID struct{ pkg, name string }
 
-// report gathers the events of one `go test`.
+// report collects the events of one `go test`.
 type report struct {
 	out     io.Writer
 	policy  policy
 	started time.Time
 
-	output   map[testID][]string // of the tests and packages that have not ended
+	output   map[testID][]string // of tests and packages that have not ended
 	subtests map[testID]int      // ended subtests of a test
 	build    map[string][]string // compiler output of a package
 
@@ -53,12 +54,12 @@ type report struct {
 	skipped        map[string][]string // "package test", by the reason
 	skips          int
 	postponed      map[run]int
-	misnamed       []string // tests whose name puts them into another run than the one they ran in
+	misnamed       []string // tests whose name belongs to another run than the one they ran in
 	timed          []timedTest
-	covered        map[string]int // what the tests say that they covered
+	covered        map[string]int // what the tests logged as covered
 	failed         []string
-	red            []testID // the tests that failed
-	redCases       []testID // and their cases
+	failedTests    []testID // the tests that failed
+	failedSubtests []testID // and failed subtests
 	unfinished     int
 	tests, cases   int
 	packagesFailed int
@@ -72,7 +73,7 @@ func newReport(out io.Writer, p policy) *report {
 	}
 }
 
-// line takes one line of input. What is no event is passed on as it is.
+// line processes one line of input. A line that is not an event is passed on unchanged.
 func (r *report) line(text []byte) {
 	var e event
 	if err := json.Unmarshal(text, &e); err != nil {
@@ -120,9 +121,9 @@ func (r *report) testEnded(e event) {
 	case "fail":
 		r.failed = append(r.failed, name)
 		if isCase {
-			r.redCases = append(r.redCases, id)
+			r.failedSubtests = append(r.failedSubtests, id)
 		} else {
-			r.red = append(r.red, id)
+			r.failedTests = append(r.failedTests, id)
 		}
 		fmt.Fprintf(r.out, "FAIL  %s (%.2fs)\n%s", name, e.Elapsed, strings.Join(lines, ""))
 	case "pass":
@@ -138,7 +139,7 @@ func (r *report) testEnded(e event) {
 	}
 }
 
-// testSkipped allows a skip that leaves the test to a longer run, if that run will find it.
+// testSkipped accepts a skip that leaves the test to a longer run, if that run finds the test by its name.
 func (r *report) testSkipped(id testID, reason string) {
 	for _, left := range r.longerRuns() {
 		if strings.Contains(reason, "`"+left.command+"`") && strings.HasPrefix(id.name, left.prefix) {
@@ -162,16 +163,17 @@ func (r *report) longerRuns() []run {
 	return []run{stackRun, longRun, soakRun}
 }
 
-// checkName finds a test that runs here although its name leaves it to a longer run: it would run in both.
+// checkName reports a test that runs here although its name belongs to a longer run: it would run in both.
 func (r *report) checkName(id testID) {
 	for _, left := range r.longerRuns() {
 		if left.prefix != "" && strings.HasPrefix(id.name, left.prefix) {
-			r.misnamed = append(r.misnamed, fmt.Sprintf("%s %s: its name leaves it to %q, and it ran here", shortPackage(id.pkg), id.name, left.command))
+			r.misnamed = append(r.misnamed, fmt.Sprintf("%s %s: its name belongs to %q, but it ran here",
+				shortPackage(id.pkg), id.name, left.command))
 		}
 	}
 }
 
-// packageEnded keeps the line that go test itself would have printed.
+// packageEnded keeps the result line that go test itself would have printed.
 func (r *report) packageEnded(e event) {
 	id := testID{e.Package, ""}
 	if e.Action != "pass" && e.Action != "fail" && e.Action != "skip" {
@@ -197,7 +199,7 @@ func (r *report) packageEnded(e event) {
 	}
 }
 
-// printUnfinished shows what a package and its tests wrote that never got to their end: a panic, a timeout, an exit.
+// printUnfinished prints the output of a package and of its tests that did not finish: a panic, a timeout, an exit.
 func (r *report) printUnfinished(pkg string, lines []string) {
 	var names []string
 	for id := range r.output {
@@ -216,7 +218,7 @@ func (r *report) printUnfinished(pkg string, lines []string) {
 	fmt.Fprint(r.out, strings.Join(lines, ""))
 }
 
-// finish prints the summary and says whether the run is a success.
+// finish prints the summary and reports whether the run is a success.
 func (r *report) finish(now time.Time) bool {
 	ok := r.packagesFailed == 0 && len(r.failed) == 0 && len(r.misnamed) == 0 && r.tests > 0
 	fmt.Fprintln(r.out)
@@ -258,7 +260,7 @@ func (r *report) finish(now time.Time) bool {
 	return ok
 }
 
-// reasonOf is the message of t.Skip, which go test writes as "    file.go:12: message".
+// reasonOf returns the message of t.Skip, which go test prints as "    file.go:12: message".
 func reasonOf(lines []string) string {
 	for _, l := range slices.Backward(lines) {
 		text := strings.TrimSpace(l)
@@ -275,5 +277,5 @@ func reasonOf(lines []string) string {
 	return "no reason given"
 }
 
-// shortPackage leaves out the module's own path.
+// shortPackage removes the module's own path.
 func shortPackage(pkg string) string { return strings.TrimPrefix(pkg, "slipway.io/slipway/") }

@@ -30,7 +30,8 @@ const (
 	skippingSoak = `{"Action":"output","Package":"p","Test":"TestSoakKills","Output":"    kills_test.go:7: belongs to ` + "`" + `make test-soak` + "`" + `\n"}
 {"Action":"skip","Package":"p","Test":"TestSoakKills","Elapsed":0}
 `
-	misnamedLong = `{"Action":"output","Package":"p","Test":"TestKills","Output":"    kills_test.go:7: belongs to ` + "`" + `make test-long` + "`" + `\n"}
+	misnamedLong = `{"Action":"output","Package":"p","Test":"TestKills","Output":"    kills_test.go:7: belongs to ` +
+		"`" + `make test-long` + "`" + `\n"}
 {"Action":"skip","Package":"p","Test":"TestKills","Elapsed":0}
 `
 	passingLong = `{"Action":"pass","Package":"p","Test":"TestLongKills","Elapsed":7}
@@ -44,7 +45,7 @@ const (
 	skippingStack = `{"Action":"output","Package":"p","Test":"TestApply","Output":"    stack.go:7: needs the local stack: run it by ` + "`" + `make test` + "`" + `\n"}
 {"Action":"skip","Package":"p","Test":"TestApply","Elapsed":0}
 `
-	skippingForGood = `{"Action":"output","Package":"p","Test":"TestBrowser","Output":"    browser_test.go:7: no chromium\n"}
+	skippingForReason = `{"Action":"output","Package":"p","Test":"TestBrowser","Output":"    browser_test.go:7: no chromium\n"}
 {"Action":"skip","Package":"p","Test":"TestBrowser","Elapsed":0}
 `
 	buildFailing = `{"ImportPath":"p","Action":"build-output","Output":"p/x.go:3: undefined: y\n"}
@@ -68,30 +69,51 @@ func TestReport(t *testing.T) {
 		ok     bool
 		want   []string
 	}{
-		{"a run in which all passes is a success, and names the test with its cases", passing, policy{CI: true, Stack: true}, true, []string{
-			"pass  release/plan TestWaves (0.25s, 1 cases)", "ok  \tslipway.io/slipway/release/plan\t0.300s", "ok    1 tests with 1 cases in 1 packages: 0 failed, 0 skipped"}},
+		{"a run in which all tests pass is a success and lists each test with its cases", passing,
+			policy{CI: true, Stack: true}, true, []string{
+				"pass  release/plan TestWaves (0.25s, 1 cases)", "ok  \tslipway.io/slipway/release/plan\t0.300s",
+				"ok    1 tests with 1 cases in 1 packages: 0 failed, 0 skipped"}},
 		{"a failure shows its output and fails the run", passing + failing, policy{Stack: true}, false, []string{
-			"FAIL  api TestStop (1.00s)\n    stop_test.go:9: want 409", "FAIL\tslipway.io/slipway/api\t1.1s", "1 failed"}},
-		{"a skip is reported with its reason, and allowed at home", passing + skippingForGood, policy{Stack: true}, true, []string{"skip  p TestBrowser: no chromium", "1 skipped"}},
-		{"what is skipped for one reason is one line", passing + skippingForGood + strings.ReplaceAll(skippingForGood, "TestBrowser", "TestPage"), policy{Stack: true}, true,
+			"FAIL  api TestStop (1.00s)\n    stop_test.go:9: want 409", "FAIL\tslipway.io/slipway/api\t1.1s",
+			"1 failed"}},
+		{"a skip is reported with its reason, and allowed outside CI", passing + skippingForReason, policy{Stack: true},
+			true, []string{"skip  p TestBrowser: no chromium", "1 skipped"}},
+		{"skips with the same reason share one line",
+			passing + skippingForReason + strings.ReplaceAll(skippingForReason, "TestBrowser", "TestPage"),
+			policy{Stack: true}, true,
 			[]string{"skip  p TestBrowser, p TestPage: no chromium", "2 skipped"}},
-		{"a skip is a failure in CI", passing + skippingForGood, policy{CI: true, Stack: true}, false, []string{"in CI a skipped test is a failure"}},
-		{"a long test may be skipped in the short run, in CI too", passing + skippingLong, policy{CI: true, Stack: true}, true, []string{"0 skipped, 1 left to make test-long"}},
-		{"a long test that the long run skips is a failure in CI", passing + skippingLong, policy{CI: true, Long: true}, false, []string{"skip  p TestLongKills: belongs to `make test-long`"}},
-		{"a test of the soak may be skipped in the long run", passing + skippingSoak, policy{CI: true, Long: true}, true, []string{"0 skipped, 1 left to make test-soak"}},
-		{"a test of the soak that the soak skips is a failure in CI", passing + skippingSoak, policy{CI: true, Soak: true}, false, []string{"skip  p TestSoakKills"}},
-		{"a test that the long run would not find by its name runs nowhere", passing + misnamedLong, policy{CI: true, Stack: true}, false, []string{"skip  p TestKills: belongs to `make test-long`"}},
-		{"a test that its name leaves to the long run runs there alone", passingLong, policy{Stack: true}, false, []string{`FAIL  p TestLongKills: its name leaves it to "make test-long"`}},
-		{"and there it may", passingLong, policy{CI: true, Long: true}, true, nil},
-		{"without the stack a test that needs it is left to the run that has it", passing + skippingStack, policy{CI: true}, true, []string{"0 skipped, 1 left to make test"}},
-		{"with the stack nothing may ask for it", passing + skippingStack, policy{CI: true, Stack: true}, false, []string{"skip  p TestApply"}},
-		{"what tests cover is added up", covering, policy{Stack: true}, true, []string{"covered  42 kills of a worker"}},
-		{"of a test with cases, its cases are timed", passing + covering, policy{Stack: true}, true, []string{"slowest  1     3.0s  p TestKills\nslowest  2     0.1s  release/plan TestWaves/equal\n"}},
-		{"a package that does not compile fails the run, with the compiler's words", passing + buildFailing, policy{Stack: true}, false, []string{"undefined: y", "FAIL\tp [build failed]"}},
-		{"a test that never ended is named, with what it wrote", passing + panicking, policy{Stack: true}, false, []string{"TestHang did not finish", "test timed out"}},
-		{"packages without tests are left out", passing + withoutTests, policy{CI: true, Stack: true}, true, []string{"in 1 packages"}},
-		{"a run without any test proves nothing", withoutTests, policy{Stack: true}, false, []string{"no test was run"}},
-		{"what is not an event is passed on", "go: downloading x\n" + passing, policy{Stack: true}, true, []string{"go: downloading x"}},
+		{"a skip is a failure in CI", passing + skippingForReason, policy{CI: true, Stack: true}, false,
+			[]string{"in CI a skipped test is a failure"}},
+		{"a long test may be skipped in the short run, in CI too", passing + skippingLong,
+			policy{CI: true, Stack: true}, true, []string{"0 skipped, 1 left to make test-long"}},
+		{"a long test that the long run skips is a failure in CI", passing + skippingLong, policy{CI: true, Long: true},
+			false, []string{"skip  p TestLongKills: belongs to `make test-long`"}},
+		{"a test of the soak may be skipped in the long run", passing + skippingSoak, policy{CI: true, Long: true},
+			true, []string{"0 skipped, 1 left to make test-soak"}},
+		{"a test of the soak that the soak skips is a failure in CI", passing + skippingSoak,
+			policy{CI: true, Soak: true}, false, []string{"skip  p TestSoakKills"}},
+		{"a skip for the long run fails if the long run cannot find the test by its name", passing + misnamedLong,
+			policy{CI: true, Stack: true}, false, []string{"skip  p TestKills: belongs to `make test-long`"}},
+		{"a test whose name belongs to the long run must not run in the short one", passingLong, policy{Stack: true},
+			false, []string{`FAIL  p TestLongKills: its name belongs to "make test-long"`}},
+		{"a test whose name belongs to the long run may run there", passingLong, policy{CI: true, Long: true}, true,
+			nil},
+		{"without the stack a test that needs it is left to the run with the stack", passing + skippingStack,
+			policy{CI: true}, true, []string{"0 skipped, 1 left to make test"}},
+		{"with the stack no test may skip for lack of it", passing + skippingStack, policy{CI: true, Stack: true},
+			false, []string{"skip  p TestApply"}},
+		{"covered counts are added up", covering, policy{Stack: true}, true, []string{"covered  42 kills of a worker"}},
+		{"for a test with cases, only the cases are timed", passing + covering, policy{Stack: true}, true,
+			[]string{"slowest  1     3.0s  p TestKills\nslowest  2     0.1s  release/plan TestWaves/equal\n"}},
+		{"a package that does not compile fails the run, with the compiler's output", passing + buildFailing,
+			policy{Stack: true}, false, []string{"undefined: y", "FAIL\tp [build failed]"}},
+		{"a test that did not finish is listed with its output", passing + panicking, policy{Stack: true}, false,
+			[]string{"TestHang did not finish", "test timed out"}},
+		{"packages without tests are left out", passing + withoutTests, policy{CI: true, Stack: true}, true,
+			[]string{"in 1 packages"}},
+		{"a run without tests fails", withoutTests, policy{Stack: true}, false, []string{"no test was run"}},
+		{"a line that is not an event is passed on", "go: downloading x\n" + passing, policy{Stack: true}, true,
+			[]string{"go: downloading x"}},
 	}
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
@@ -108,7 +130,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestAgain(t *testing.T) {
+func TestRerunLines(t *testing.T) {
 	var four strings.Builder
 	for i := range 4 {
 		four.WriteString(strings.ReplaceAll(failing, "TestStop", fmt.Sprintf("TestStop%d", i)))
@@ -122,16 +144,19 @@ func TestAgain(t *testing.T) {
 		policy policy
 		want   []string
 	}{
-		{"one red test among others may be the load's doing", passing + failing, policy{CI: true, Stack: true}, []string{"slipway.io/slipway/api ^TestStop$\n"}},
-		{"of a test with cases the red ones are run again", failed("TestStop/twice") + failed("TestStop/a.b") + failing, policy{Stack: true},
+		{"one failed test among others may be caused by load", passing + failing, policy{CI: true, Stack: true},
+			[]string{"slipway.io/slipway/api ^TestStop$\n"}},
+		{"for a test with cases, only the failed cases run again",
+			failed("TestStop/twice") + failed("TestStop/a.b") + failing, policy{Stack: true},
 			[]string{`slipway.io/slipway/api ^TestStop$/^(twice|a\.b)$` + "\n"}},
-		{"a case of a case is run again with the whole case", failed("TestStop/twice/deep") + failed("TestStop/twice") + failing, policy{Stack: true},
+		{"a nested case runs again with its whole parent case",
+			failed("TestStop/twice/deep") + failed("TestStop/twice") + failing, policy{Stack: true},
 			[]string{"slipway.io/slipway/api ^TestStop$/^(twice)$\n"}},
-		{"nothing is run again when all is well", passing, policy{Stack: true}, nil},
-		{"much that is red is a defect", four.String(), policy{Stack: true}, nil},
-		{"what does not compile does not compile again", failing + buildFailing, policy{Stack: true}, nil},
-		{"a test that hangs is not given another fifteen minutes", failing + panicking, policy{Stack: true}, nil},
-		{"a skip in CI stays a failure", failing + skippingForGood, policy{CI: true, Stack: true}, nil},
+		{"nothing runs again if all tests passed", passing, policy{Stack: true}, nil},
+		{"many failures are a defect", four.String(), policy{Stack: true}, nil},
+		{"a build failure is not retried", failing + buildFailing, policy{Stack: true}, nil},
+		{"a test that hangs is not retried", failing + panicking, policy{Stack: true}, nil},
+		{"a skip in CI stays a failure", failing + skippingForReason, policy{CI: true, Stack: true}, nil},
 	}
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
@@ -140,7 +165,7 @@ func TestAgain(t *testing.T) {
 				r.line([]byte(strings.TrimSuffix(l, "\n")))
 			}
 			require.False(t, r.finish(time.Now()) && c.want != nil)
-			require.Equal(t, c.want, r.again())
+			require.Equal(t, c.want, r.rerunLines())
 		})
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// timedTest is a test or a case that has no cases of its own, with its seconds. The time of a test with parallel cases does not contain theirs, so that the cases
-// are what to look at.
+// timedTest is a test or subtest without subtests of its own, with its duration. The duration of a test with parallel
+// subtests does not contain theirs, so only the subtests are listed.
 type timedTest struct {
 	name    string
 	seconds float64
 }
 
-// printSlowest ends a run with what to look at when it takes too long.
+// printSlowest prints the slowest tests at the end of a run.
 func (r *report) printSlowest() {
 	slices.SortStableFunc(r.timed, func(a, b timedTest) int { return cmp.Compare(b.seconds, a.seconds) })
 	for i, test := range r.timed[:min(slowest, len(r.timed))] {
@@ -23,10 +23,10 @@ func (r *report) printSlowest() {
 	}
 }
 
-// covers is what harness.Covered logs.
+// covers matches the line that harness.Covered logs.
 var covers = regexp.MustCompile(`covered: (\d+) (.+)\n`)
 
-// countCovered adds up what a test says that it has covered, beside its cases.
+// countCovered adds up the logged coverage of a test.
 func (r *report) countCovered(lines []string) {
 	for _, line := range lines {
 		found := covers.FindStringSubmatch(line)

@@ -1,4 +1,5 @@
-// Package rollouts_test holds the definition of Rollouts against a real API server: what it takes, refuses, warns of and converts.
+// Package rollouts_test tests the CustomResourceDefinition of Rollouts with a real API server: validation, warnings and
+// conversion.
 package rollouts_test
 
 import (
@@ -23,11 +24,11 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// cluster is a namespace on a cluster that has the definition.
+// cluster is a namespace on a cluster where the definition is installed.
 type cluster struct {
 	harness.Stack
 	namespace string
-	// objects warns into warnings.
+	// objects is a client that collects the warnings of the API server in warnings.
 	objects  dynamic.Interface
 	warnings *warnings
 }
@@ -37,7 +38,8 @@ var installed struct {
 	err  error
 }
 
-// install installs the definition and the policies once: the API server compiles all rules each time.
+// install installs the definition and the policies once, because the API server compiles all rules at each
+// installation.
 func install(stack harness.Stack) error {
 	installed.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
@@ -71,25 +73,25 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// warnings are what the API server has warned of.
+// warnings collects the warnings of the API server.
 type warnings struct {
-	mu   sync.Mutex
-	said []string
+	mu    sync.Mutex
+	texts []string
 }
 
-// HandleWarningHeader keeps a warning.
+// HandleWarningHeader stores a warning.
 func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.said = append(w.said, text)
+	w.texts = append(w.texts, text)
 }
 
-// take are the warnings since the last call.
+// take returns the warnings since the last call.
 func (w *warnings) take() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	said := strings.Join(w.said, "\n")
-	w.said = nil
+	said := strings.Join(w.texts, "\n")
+	w.texts = nil
 	return said
 }
 
@@ -97,7 +99,7 @@ func (c cluster) beta() dynamic.ResourceInterface {
 	return c.objects.Resource(v1beta1.Resource).Namespace(c.namespace)
 }
 
-// parse reads an object, and gives it the test's namespace and a name if it has none.
+// parse parses an object and sets the test's namespace, and a random name if it has none.
 func (c cluster) parse(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	u, err := parse(text)
@@ -109,21 +111,21 @@ func (c cluster) parse(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-// parseOwn is parse with a workload of the object's own: each has one Rollout.
+// parseOwn is like parse, but gives the object its own workload: a workload can have only one Rollout.
 func (c cluster) parseOwn(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
-	return named(t, c.parse(t, text))
+	return withOwnWorkload(t, c.parse(t, text))
 }
 
-// example is an example of the API specification with a name and a workload of its own.
+// example returns an example of the API specification with its own name and workload.
 func (c cluster) example(t *testing.T, file string) *unstructured.Unstructured {
 	t.Helper()
 	u := c.parse(t, read(t, file))
 	u.SetName(harness.RandomName("r"))
-	return named(t, u)
+	return withOwnWorkload(t, u)
 }
 
-// read is an example of the API specification as it stands.
+// read returns an unchanged example of the API specification.
 func read(t *testing.T, file string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "documents", file+".yaml"))
@@ -131,8 +133,8 @@ func read(t *testing.T, file string) string {
 	return string(raw)
 }
 
-// named gives the workload of an object the object's name.
-func named(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructured {
+// withOwnWorkload sets the name of the object's workload to the object's name.
+func withOwnWorkload(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	path := []string{"spec", "workloadRef", "name"}
 	if u.GetAPIVersion() != v1beta1.GroupVersion.String() {
@@ -153,7 +155,7 @@ func parse(text string) (*unstructured.Unstructured, error) {
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
 
-// requireVerdict fails unless err is a refusal that says so; an empty text stands for no refusal.
+// requireVerdict requires err to be a refusal that contains says; an empty says requires no error.
 func requireVerdict(t *testing.T, err error, says, reason string) {
 	t.Helper()
 	if says == "" {

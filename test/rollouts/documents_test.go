@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// What the specification prints is taken as it stands, and kept: nothing of it is dropped in silence.
-func TestTheExamplesOfTheSpecification(t *testing.T) {
+// The examples of the specification are accepted unchanged, and no field of them is dropped.
+func TestSpecificationExamples_AreStoredCompletely(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	for name, test := range map[string]struct {
 		reason, file string
 	}{
 		"Canary":    {"the first example", "canary-v1beta1"},
-		"Ref":       {"trafficRoutingRef beside canary", "reference-v1beta1"},
+		"Ref":       {"trafficRoutingRef next to canary", "reference-v1beta1"},
 		"Matches":   {"matches, and a duration of {}", "steps-v1beta1"},
 		"BlueGreen": {"matches in a step without traffic", "bluegreen-v1beta1"},
 		"Routings":  {"several entries", "routings-v1beta1"},
@@ -25,7 +25,8 @@ func TestTheExamplesOfTheSpecification(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want := c.example(t, test.file)
-			stored, err := c.beta().Create(testContext(t), want, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+			stored, err := c.beta().Create(testContext(t), want,
+				metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 			require.NoError(t, err, test.reason)
 			requireWithin(t, want.Object["spec"], stored.Object["spec"])
 			read, err := c.beta().Get(testContext(t), stored.GetName(), metav1.GetOptions{})
@@ -35,13 +36,13 @@ func TestTheExamplesOfTheSpecification(t *testing.T) {
 	}
 }
 
-// requireWithin fails unless all that one value says stands in the other, which may have defaults besides.
+// requireWithin requires every field of want in have, which may have additional defaults.
 func requireWithin(t *testing.T, want, have any) {
 	t.Helper()
 	switch want := want.(type) {
 	case map[string]any:
 		fields, is := have.(map[string]any)
-		require.True(t, is, "%v is there instead of %v", have, want)
+		require.True(t, is, "%v instead of %v", have, want)
 		for key := range want {
 			requireWithin(t, want[key], fields[key])
 		}
@@ -55,11 +56,13 @@ func requireWithin(t *testing.T, want, have any) {
 	}
 }
 
-// kubectl explain reads what it says from the API server's OpenAPI document, and kubectl get its columns from a table.
-func TestTheDefinitionExplainsItself(t *testing.T) {
+// The OpenAPI document of the API server has the descriptions for kubectl explain, and the table has the columns for
+// kubectl get.
+func TestDefinition_HasDescriptionsAndColumns(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	raw, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis/rollouts.kruise.io/v1beta1").DoRaw(testContext(t))
+	raw, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis/rollouts.kruise.io/v1beta1").DoRaw(
+		testContext(t))
 	require.NoError(t, err)
 	var document struct {
 		Components struct{ Schemas map[string]map[string]any }
@@ -67,14 +70,17 @@ func TestTheDefinitionExplainsItself(t *testing.T) {
 	require.NoError(t, json.Unmarshal(raw, &document))
 	schema := document.Components.Schemas["io.kruise.rollouts.v1beta1.Rollout"]
 	require.NotEmpty(t, schema["description"])
-	steps, _, err := unstructured.NestedMap(schema, "properties", "spec", "properties", "strategy", "properties", "canary", "properties", "steps")
+	steps, _, err := unstructured.NestedMap(schema, "properties", "spec", "properties", "strategy", "properties",
+		"canary", "properties", "steps")
 	require.NoError(t, err)
 	require.NotEmpty(t, steps["description"], "kubectl explain rollout.spec.strategy.canary.steps")
 
 	stored, err := c.beta().Create(testContext(t), c.example(t, "bluegreen-v1beta1"), metav1.CreateOptions{})
 	require.NoError(t, err)
-	c.setStatus(t, stored, `{"status":{"phase":"Progressing","currentStepIndex":2,"currentStepState":"StepPaused","message":"waiting"}}`)
-	raw, err = c.Kube.CoreV1().RESTClient().Get().AbsPath("/apis/rollouts.kruise.io/v1beta1/namespaces", c.namespace, "rollouts").
+	c.setStatus(t, stored,
+		`{"status":{"phase":"Progressing","currentStepIndex":2,"currentStepState":"StepPaused","message":"waiting"}}`)
+	raw, err = c.Kube.CoreV1().RESTClient().Get().AbsPath("/apis/rollouts.kruise.io/v1beta1/namespaces", c.namespace,
+		"rollouts").
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(testContext(t))
 	require.NoError(t, err)
 	var table metav1.Table
@@ -84,5 +90,6 @@ func TestTheDefinitionExplainsItself(t *testing.T) {
 		names = append(names, column.Name)
 	}
 	require.Equal(t, []string{"Name", "STATUS", "CANARY_STEP", "CANARY_STATE", "MESSAGE", "AGE"}, names)
-	require.Equal(t, []any{stored.GetName(), "Progressing", float64(2), "StepPaused", "waiting"}, table.Rows[0].Cells[:5])
+	require.Equal(t, []any{stored.GetName(), "Progressing", float64(2), "StepPaused", "waiting"},
+		table.Rows[0].Cells[:5])
 }

@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// withPolicies is a cluster on which the policies are in force.
+// withPolicies returns a cluster on which the policies are in force.
 func withPolicies(t *testing.T) cluster {
 	t.Helper()
 	c := newCluster(t)
@@ -25,27 +25,38 @@ func withPolicies(t *testing.T) cluster {
 	return c
 }
 
-// What Kruise Rollouts takes without a word is taken with a warning.
-func TestHolesAreWarnedOf(t *testing.T) {
+// Questionable specs that Kruise Rollouts accepts silently are accepted with a warning.
+func TestQuestionableSpecs_AreAcceptedWithWarning(t *testing.T) {
 	t.Parallel()
 	c := withPolicies(t)
 	for _, test := range []struct {
 		name, reason, text, says string
 	}{
-		{"Unrouted", "traffic without a route moves nothing", beta("[{replicas: 1, traffic: 5%}]", "[]"), "they move pods only"},
-		{"UnroutedMatches", "nor do matches", blueGreen("[{replicas: 1, matches: [{headers: [{name: a, value: b}]}]}]"), "they move pods only"},
-		{"Routed", "a route", beta("[{replicas: 1, traffic: 5%}]", routed), ""},
-		{"RoutedByRef", "a TrafficRouting", refBeta + "{canary: {steps: [{replicas: 1, traffic: 5%}], trafficRoutingRef: mse}}", ""},
-		{"RoutedBeside", "as the specification prints it", refBeta + "{trafficRoutingRef: mse, canary: {steps: [{replicas: 1, traffic: 5%}]}}", ""},
-		{"RoutedByAnnotation", "the older way", strings.Replace(beta("[{replicas: 1, traffic: 5%}]", "[]"), "spec:",
-			"metadata: {annotations: {rollouts.kruise.io/trafficrouting: mse}}\nspec:", 1), ""},
-		{"PodsOnly", "no traffic, nothing to warn of", beta("[{replicas: 1}, {replicas: 5}]", "[]"), ""},
-		{"Providers", "each of them is written", beta(oneStep, "[{service: a, ingress: {name: a}, gateway: {httpRouteName: b}}]"), "all of them apply"},
-		{"Shrinks", "which is legal", beta("[{replicas: 1, traffic: 50%}, {replicas: 1, traffic: 5%}]", routed), "traffic shrinks"},
-		{"Grows", "a step without traffic isn't compared", beta("[{replicas: 1, traffic: 50%}, {replicas: 1}, {replicas: 1, traffic: 5%}]", routed), ""},
-		{"Both", "one of them wins", beta("[{replicas: 1, traffic: 5%, matches: [{headers: [{name: a, value: b}]}]}]", routed), "matches decide alone"},
-		{"Pause", "it doesn't wait", beta("[{replicas: 1, pause: {duration: -1}}]", "[]"), "negative duration"},
-		{"PauseEmpty", "as the specification prints it", beta("[{replicas: 1, pause: {duration: {}}}]", "[]"), ""},
+		{"Unrouted", "traffic without a route has no effect", beta("[{replicas: 1, traffic: 5%}]", "[]"),
+			"they move pods only"},
+		{"UnroutedMatches", "matches without a route have no effect",
+			blueGreen("[{replicas: 1, matches: [{headers: [{name: a, value: b}]}]}]"), "they move pods only"},
+		{"Routed", "with a route", beta("[{replicas: 1, traffic: 5%}]", routed), ""},
+		{"RoutedByRef", "with a TrafficRouting", refBeta +
+			"{canary: {steps: [{replicas: 1, traffic: 5%}], trafficRoutingRef: mse}}", ""},
+		{"RoutedByRefNextToCanary", "as in the specification",
+			refBeta + "{trafficRoutingRef: mse, canary: {steps: [{replicas: 1, traffic: 5%}]}}", ""},
+		{"RoutedByAnnotation", "the older form of a reference",
+			strings.Replace(beta("[{replicas: 1, traffic: 5%}]", "[]"), "spec:",
+				"metadata: {annotations: {rollouts.kruise.io/trafficrouting: mse}}\nspec:", 1), ""},
+		{"PodsOnly", "without traffic there is no warning", beta("[{replicas: 1}, {replicas: 5}]", "[]"), ""},
+		{"Providers", "all providers are changed",
+			beta(oneStep, "[{service: a, ingress: {name: a}, gateway: {httpRouteName: b}}]"), "all of them apply"},
+		{"Shrinks", "shrinking traffic is valid", beta("[{replicas: 1, traffic: 50%}, {replicas: 1, traffic: 5%}]",
+			routed), "traffic shrinks"},
+		{"Grows", "a step without traffic is not compared",
+			beta("[{replicas: 1, traffic: 50%}, {replicas: 1}, {replicas: 1, traffic: 5%}]", routed), ""},
+		{"Both", "matches take precedence over traffic",
+			beta("[{replicas: 1, traffic: 5%, matches: [{headers: [{name: a, value: b}]}]}]", routed),
+			"matches decide alone"},
+		{"Pause", "a negative pause does not wait", beta("[{replicas: 1, pause: {duration: -1}}]", "[]"),
+			"negative duration"},
+		{"PauseEmpty", "as in the specification", beta("[{replicas: 1, pause: {duration: {}}}]", "[]"), ""},
 	} {
 		c.warnings.take()
 		_, err := c.beta().Create(testContext(t), c.parse(t, test.text), dryRun)
@@ -56,69 +67,84 @@ func TestHolesAreWarnedOf(t *testing.T) {
 		}
 		require.Contains(t, said, test.says, "%s: %s", test.name, test.reason)
 	}
-	stored, err := c.beta().Create(testContext(t), c.parseOwn(t, beta("[{replicas: 1, traffic: 5%}]", "[]")), metav1.CreateOptions{})
+	stored, err := c.beta().Create(testContext(t), c.parseOwn(t, beta("[{replicas: 1, traffic: 5%}]", "[]")),
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 	c.warnings.take()
-	_, err = c.beta().Patch(testContext(t), stored.GetName(), types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	_, err = c.beta().Patch(testContext(t), stored.GetName(), types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	c.setStatus(t, stored, `{"status":{"phase":"Healthy"}}`)
-	require.Empty(t, c.warnings.take(), "who doesn't change the spec isn't warned of it")
+	require.Empty(t, c.warnings.take(), "changes of labels or status give no warning")
 }
 
-// A workload has one Rollout in its namespace.
-func TestASecondRolloutOfAWorkloadIsRefused(t *testing.T) {
+// A workload can have only one Rollout.
+func TestSecondRolloutOfWorkload_IsRefused(t *testing.T) {
 	t.Parallel()
 	c := withPolicies(t)
-	first, err := c.beta().Create(testContext(t), c.parse(t, strings.Replace(beta(oneStep, "[]"), "spec:\n", "spec:\n  disabled: true\n", 1)), metav1.CreateOptions{})
+	first, err := c.beta().Create(testContext(t), c.parse(t,
+		strings.Replace(beta(oneStep, "[]"), "spec:\n", "spec:\n  disabled: true\n", 1)), metav1.CreateOptions{})
 	require.NoError(t, err)
 	says := "the Rollout " + first.GetName() + " of this namespace names the same workload"
 	require.Eventually(t, func() bool {
 		_, err := c.beta().Create(testContext(t), c.parse(t, beta(oneStep, "[]")), dryRun)
 		return err != nil && strings.Contains(err.Error(), says)
-	}, harness.Patience, harness.Tick, "a second one is refused, though the first is disabled")
+	}, harness.Patience, harness.Tick, "a second Rollout is refused, although the first is disabled")
 
-	other, err := c.beta().Create(testContext(t), c.parse(t, strings.Replace(beta(oneStep, "[]"), "name: echo", "name: other", 1)), metav1.CreateOptions{})
+	other, err := c.beta().Create(testContext(t), c.parse(t,
+		strings.Replace(beta(oneStep, "[]"), "name: echo", "name: other", 1)), metav1.CreateOptions{})
 	require.NoError(t, err, "another workload")
 	change := func(name, patch string) error {
-		_, err := c.beta().Patch(testContext(t), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := c.beta().Patch(testContext(t), name, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	require.ErrorContains(t, change(other.GetName(), `{"spec":{"workloadRef":{"name":"echo"}}}`), says, "nor by a change")
-	require.NoError(t, change(other.GetName(), `{"spec":{"workloadRef":{"kind":"StatefulSet","name":"echo"}}}`), "another kind is another workload")
+	require.ErrorContains(t, change(other.GetName(), `{"spec":{"workloadRef":{"name":"echo"}}}`), says,
+		"a change to the same workload is refused too")
+	require.NoError(t, change(other.GetName(), `{"spec":{"workloadRef":{"kind":"StatefulSet","name":"echo"}}}`),
+		"another kind is another workload")
 	require.NoError(t, change(first.GetName(), `{"spec":{"disabled":false}}`), "the first itself may be changed")
 
 	elsewhere := c.parse(t, beta(oneStep, "[]"))
 	elsewhere.SetNamespace(c.Namespace(t, "rollouts"))
 	c.namespace = elsewhere.GetNamespace()
 	_, err = c.beta().Create(testContext(t), elsewhere, dryRun)
-	require.NoError(t, err, "another namespace has other workloads")
+	require.NoError(t, err, "the same name in another namespace is another workload")
 }
 
-// styled is a canary of v1alpha1 with this style in its annotation.
+// styled returns a canary of v1alpha1 with this style in its annotation.
 func styled(style, steps string) string {
-	return strings.Replace(alphaOf(steps, "[]"), "spec:", fmt.Sprintf("metadata: {annotations: {rollouts.kruise.io/rolling-style: %q}}\nspec:", style), 1)
+	return strings.Replace(alphaOf(steps, "[]"), "spec:",
+		fmt.Sprintf("metadata: {annotations: {rollouts.kruise.io/rolling-style: %q}}\nspec:", style), 1)
 }
 
-// What Kruise Rollouts refuses of v1alpha1 because of its style.
-func TestTheStyleOfAnAlphaIsJudged(t *testing.T) {
+// The rules of v1alpha1 that depend on the style are those of Kruise Rollouts.
+func TestAlphaStyle_IsValidated(t *testing.T) {
 	t.Parallel()
 	c := withPolicies(t)
-	alpha := c.converting(t)
+	alpha := c.startConverting(t)
 	set := func(kind, text string) string { return strings.Replace(text, "kind: Deployment", "kind: "+kind, 1) }
 	for name, test := range map[string]struct{ reason, text, says string }{
-		"Unknown":      {"which of both", styled("blue", oneStep), "rolling-style is blue: it must be canary or partition"},
-		"Case":         {"in any case", styled("Partition", oneStep), ""},
-		"Empty":        {"none", styled("", oneStep), ""},
-		"Canary":       {"an extra workload takes no old pod", styled("canary", "[{replicas: 100%, weight: 50}]"), ""},
-		"Default":      {"which is the default of a Deployment", alphaOf("[{weight: 100}]", "[]"), ""},
-		"Weight":       {"the old pods may get all traffic back", styled("partition", "[{weight: 51}]"), "at most 50% of the pods"},
-		"WeightMet":    {"half of them are enough", styled("partition", "[{weight: 50}]"), ""},
-		"Replicas":     {"with traffic", styled("partition", "[{replicas: 60%, weight: 5}]"), "at most 50% of the pods"},
-		"Matches":      {"with matches", styled("partition", "[{replicas: 60%, matches: [{headers: [{name: a, value: b}]}]}]"), "at most 50% of the pods"},
-		"ReplicasOnly": {"without either", styled("partition", "[{replicas: 60%}]"), ""},
-		"Number":       {"a number isn't compared", styled("partition", "[{replicas: 60, weight: 5}]"), ""},
-		"StatefulSet":  {"other kinds have no extra workload", set("StatefulSet", alphaOf("[{weight: 51}]", "[]")), "at most 50% of the pods"},
-		"NotCanary":    {"whatever they say", set("StatefulSet", styled("canary", "[{weight: 51}]")), "at most 50% of the pods"},
+		"Unknown": {"only two styles exist", styled("blue", oneStep),
+			"rolling-style is blue: it must be canary or partition"},
+		"Case":  {"the style is case-insensitive", styled("Partition", oneStep), ""},
+		"Empty": {"an empty style is the default", styled("", oneStep), ""},
+		"Canary": {"an extra workload replaces no old pod", styled("canary", "[{replicas: 100%, weight: 50}]"),
+			""},
+		"Default": {"canary is the default of a Deployment", alphaOf("[{weight: 100}]", "[]"), ""},
+		"Weight": {"the old pods must be able to take all traffic back", styled("partition", "[{weight: 51}]"),
+			"at most 50% of the pods"},
+		"WeightMet": {"50% is allowed", styled("partition", "[{weight: 50}]"), ""},
+		"Replicas": {"a step with traffic", styled("partition", "[{replicas: 60%, weight: 5}]"),
+			"at most 50% of the pods"},
+		"Matches": {"a step with matches", styled("partition",
+			"[{replicas: 60%, matches: [{headers: [{name: a, value: b}]}]}]"), "at most 50% of the pods"},
+		"ReplicasOnly": {"a step without traffic and matches", styled("partition", "[{replicas: 60%}]"), ""},
+		"Number":       {"a number is not compared", styled("partition", "[{replicas: 60, weight: 5}]"), ""},
+		"StatefulSet": {"other kinds have no extra workload", set("StatefulSet", alphaOf("[{weight: 51}]", "[]")),
+			"at most 50% of the pods"},
+		"NotCanary": {"the annotation does not matter for other kinds",
+			set("StatefulSet", styled("canary", "[{weight: 51}]")), "at most 50% of the pods"},
 	} {
 		_, err := alpha.Create(testContext(t), c.parse(t, test.text), dryRun)
 		requireVerdict(t, err, test.says, name+": "+test.reason)
@@ -133,15 +159,17 @@ func TestTheStyleOfAnAlphaIsJudged(t *testing.T) {
 	require.NoError(t, alphaPatch(t, c, stored.GetName(), restyle))
 }
 
-// A blue-green of a CloneSet reads as a canary in place that takes all pods; whoever edits it in the older version isn't refused for that.
-func TestABlueGreenOfACloneSetIsEditedAsAlpha(t *testing.T) {
+// A blue-green of a CloneSet reads in v1alpha1 as an in-place canary of all pods, which would be invalid; edits in
+// v1alpha1 are accepted nevertheless.
+func TestBlueGreenOfCloneSet_CanBeEditedInAlpha(t *testing.T) {
 	t.Parallel()
 	c := withPolicies(t)
-	c.converting(t)
-	stored, err := c.beta().Create(testContext(t), c.parse(t, headBeta+"  workloadRef: {apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, name: echo}\n"+
-		"  strategy: {blueGreen: {steps: [{replicas: 100%, traffic: 50%}]}}"), metav1.CreateOptions{})
+	c.startConverting(t)
+	stored, err := c.beta().Create(testContext(t),
+		c.parse(t, headBeta+"  workloadRef: {apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, name: echo}\n"+
+			"  strategy: {blueGreen: {steps: [{replicas: 100%, traffic: 50%}]}}"), metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.NoError(t, alphaPatch(t, c, stored.GetName(), `{"spec":{"strategy":{"paused":true}}}`))
 	_, is, _ := unstructured.NestedMap(c.betaOf(t, stored.GetName()).Object, "spec", "strategy", "blueGreen")
-	require.True(t, is, "and it stays one")
+	require.True(t, is, "it stays a blue-green")
 }

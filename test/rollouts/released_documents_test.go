@@ -18,25 +18,27 @@ import (
 
 const weight, header = "nginx.ingress.kubernetes.io/canary-weight", "nginx.ingress.kubernetes.io/canary-by-header"
 
-// stage is how a document describes one of its steps.
+// stage is the expected state of one step of a document.
 type stage struct {
-	// pods are the new ones while the step rests. A last step of all pods passes without rest.
-	pods   int
+	// pods is the number of new pods while the step waits.
+	pods int
+	// passes is true for a last step of all pods, which does not wait.
 	passes bool
-	// ingress are annotations of the Ingress of the new version, which is not there when it is nil. on is its name, less "-canary".
-	on      string
+	// on is the name of the canary Ingress without "-canary".
+	on string
+	// ingress are its annotations; nil if it must not exist.
 	ingress map[string]string
 }
 
-// released is a document that is released, step by step.
-type released struct {
+// releaseCase is the case of a document that is released step by step.
+type releaseCase struct {
 	file   string
 	reason string
 	stages []stage
-	// place makes what it routes.
-	place func(s *specimen)
-	// gray says that the pods of the first step have the label that it asks for.
-	gray bool
+	// place creates the routed Services and their routes; may be nil.
+	place func(s *appliedDocument)
+	// labelled is true when the new pods of the first step must have the label that the document specifies.
+	labelled bool
 }
 
 func plain(pods ...int) (all []stage) {
@@ -46,60 +48,62 @@ func plain(pods ...int) (all []stage) {
 	return all
 }
 
-func nginx(s *specimen) { s.route(s.wl, harness.Nginx) }
+func nginx(s *appliedDocument) { s.route(s.workloadName, harness.Nginx) }
 
-func shared(s *specimen) {
+func shared(s *appliedDocument) {
 	s.route("spring-cloud-a", harness.Nginx)
 	s.routing()
 	s.waitTraffic("Healthy")
 }
 
-// mse is what the TrafficRouting of the specification makes.
+// mse are the annotations that the TrafficRouting of the specification sets.
 var mse = map[string]string{header: "User-Agent", "nginx.ingress.kubernetes.io/canary-by-header-value": "Andriod",
 	"mse.ingress.kubernetes.io/request-header-control-update": "x-mse-tag gray"}
 
-var shortDocuments = []released{
+var shortDocuments = []releaseCase{
 	{"workload-v1beta1", "a StatefulSet", []stage{{pods: 1}, {pods: size, passes: true}}, nil, false},
-	{"workload-v1alpha1", "a StatefulSet in the older version", []stage{{pods: 1}, {pods: size, passes: true}}, nil, false},
+	{"workload-v1alpha1", "a StatefulSet in v1alpha1", []stage{{pods: 1}, {pods: size, passes: true}}, nil, false},
 }
 
-var longDocuments = []released{
+var longDocuments = []releaseCase{
 	{"canary-v1beta1", "the first example", []stage{
 		{pods: 1, on: "echoserver", ingress: map[string]string{weight: "5"}},
 		{pods: 5, on: "echoserver", ingress: map[string]string{weight: "50"}},
 		{pods: size, passes: true}}, nginx, false},
-	{"canary-v1alpha1", "the first example in the older version: by partition, and weight in its first step only", []stage{
-		{pods: 1, on: "echoserver", ingress: map[string]string{weight: "5"}}, {pods: 5, on: "echoserver"}, {pods: size, passes: true}}, nginx, false},
-	{"steps-v1beta1", "an extra workload with labels of its own; without routes, steps move pods only", plain(1, 2), nil, true},
-	{"steps-v1alpha1", "a weight is the number of pods too", plain(1, 1), nil, true},
+	{"canary-v1alpha1", "the first example in v1alpha1: a partition, with a weight in its first step only", []stage{
+		{pods: 1, on: "echoserver", ingress: map[string]string{weight: "5"}}, {pods: 5, on: "echoserver"},
+		{pods: size, passes: true}}, nginx, false},
+	{"steps-v1beta1", "an extra workload with its own labels; without routes, steps move only pods", plain(1, 2), nil,
+		true},
+	{"steps-v1alpha1", "a weight is also the number of pods", plain(1, 1), nil, true},
 	{"routings-v1beta1", "an Ingress, an HTTPRoute and a custom object: all of them apply", []stage{
 		{pods: 1, on: "your-workload-name", ingress: map[string]string{weight: "20"}}, {pods: size, passes: true}},
-		func(s *specimen) { s.route(s.wl, harness.Nginx, harness.Gateway, harness.Istio) }, false},
-	{"reference-v1beta1", "a TrafficRouting by reference; a partition has no pods of its own to label",
+		func(s *appliedDocument) { s.route(s.workloadName, harness.Nginx, harness.Gateway, harness.Istio) }, false},
+	{"reference-v1beta1", "a TrafficRouting by reference; a partition has no separate pods to label",
 		[]stage{{pods: 1, on: "spring-cloud-a", ingress: mse}}, shared, false},
-	{"reference-v1alpha1", "the same by annotation, with the extra workload that is the older version's default",
+	{"reference-v1alpha1", "the same by annotation, with the extra workload that is the default in v1alpha1",
 		[]stage{{pods: 1, on: "spring-cloud-a", ingress: mse}}, shared, true},
-	{"bluegreen-v1beta1", "all pods twice, then requests by header, then all", []stage{
+	{"bluegreen-v1beta1", "all pods twice, then requests with a header, then all requests", []stage{
 		{pods: size, on: "your-workload-name", ingress: map[string]string{weight: "0"}},
 		{pods: size, on: "your-workload-name", ingress: map[string]string{header: "matched-header-name"}},
 		{pods: size, on: "your-workload-name", ingress: map[string]string{weight: "100"}}}, nginx, false},
 }
 
-// Documents of the API specification, applied as they stand, go through their steps as it describes, and can be read and written in the other
-// version at each.
-func TestDocumentsAreReleased(t *testing.T) {
+// Documents of the API specification, applied unchanged, go through their steps as specified. At each step they can be
+// read and written in the other version.
+func TestDocuments_AreReleasedAsSpecified(t *testing.T) {
 	t.Parallel()
 	releaseAll(t, shortDocuments)
 }
 
-// The same of all others, with what routes requests.
-func TestLongDocumentsAreReleased(t *testing.T) {
+// The same for all other documents, with their routes.
+func TestLongDocuments_AreReleasedAsSpecified(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	releaseAll(t, longDocuments)
 }
 
-func releaseAll(t *testing.T, documents []released) {
+func releaseAll(t *testing.T, documents []releaseCase) {
 	e, g := harness.StartGuarded(t)
 	for _, d := range documents {
 		t.Run(d.file, func(t *testing.T) {
@@ -113,36 +117,36 @@ func releaseAll(t *testing.T, documents []released) {
 			s.healthy()
 			watch, before := s.watching(), s.routes()
 			s.setImage()
-			s.through(d)
-			require.Equal(t, before, s.routes(), "what routes is as its owner has written it")
+			s.runThrough(d)
+			require.Equal(t, before, s.routes(), "the routes are restored")
 			s.requireRecord(d)
 			s.requireShown(watch, d)
 		})
 	}
 }
 
-// through goes from the first step to the end.
-func (s *specimen) through(d released) {
+// runThrough approves every step and checks the state at each step and at the end.
+func (s *appliedDocument) runThrough(d releaseCase) {
 	s.t.Helper()
 	for i, stage := range d.stages {
 		if stage.passes {
 			continue
 		}
 		step := int32(i + 1)
-		s.wait(fmt.Sprintf("at rest at step %d", step), func(st v1beta1.RolloutStatus) bool {
+		s.wait(fmt.Sprintf("waiting at step %d", step), func(st v1beta1.RolloutStatus) bool {
 			return commonIn(st).CurrentStepIndex == step && commonIn(st).CurrentStepState == "StepPaused"
 		})
 		count, labels := s.newPods()
 		require.Equal(s.t, stage.pods, count, "new pods of step %d", step)
-		if d.gray && i == 0 {
+		if d.labelled && i == 0 {
 			require.Equal(s.t, "gray", labels["opensergo.io/canary-gray"])
 		}
 		s.requireIngress(stage, step)
 		s.waitRouting(stage, "Progressing")
-		s.otherwise(fmt.Sprint("step-", step))
+		s.updateInOtherVersion(fmt.Sprint("step-", step))
 		s.approve()
 	}
-	end := s.wait("over", func(st v1beta1.RolloutStatus) bool {
+	end := s.wait("complete", func(st v1beta1.RolloutStatus) bool {
 		return st.Phase == v1beta1.PhaseHealthy && slices.ContainsFunc(st.Conditions, func(c v1beta1.Condition) bool {
 			return c.Type == v1beta1.ConditionSucceeded && c.Status == "True"
 		})
@@ -156,58 +160,60 @@ func (s *specimen) through(d released) {
 		s.requireNoIngress(stage.on)
 		s.waitRouting(stage, "Healthy")
 	}
-	s.otherwise("end")
+	s.updateInOtherVersion("end")
 }
 
-func (s *specimen) requireIngress(stage stage, step int32) {
+func (s *appliedDocument) requireIngress(stage stage, step int32) {
 	s.t.Helper()
 	if stage.ingress == nil {
 		s.requireNoIngress(stage.on)
 		return
 	}
-	found, err := s.Kube.NetworkingV1().Ingresses(s.namespace).Get(testContext(s.t), stage.on+"-canary", metav1.GetOptions{})
+	found, err := s.Kube.NetworkingV1().Ingresses(s.namespace).Get(testContext(s.t), stage.on+"-canary",
+		metav1.GetOptions{})
 	require.NoError(s.t, err, "step %d routes", step)
 	for key, value := range stage.ingress {
 		require.Equal(s.t, value, found.Annotations[key], "step %d: %v", step, found.Annotations)
 	}
 }
 
-// waitRouting returns when the TrafficRouting of a stage whose routes are not the workload's own is in a phase.
-func (s *specimen) waitRouting(stage stage, phase string) {
+// waitRouting waits for the phase of the TrafficRouting if the stage uses one.
+func (s *appliedDocument) waitRouting(stage stage, phase string) {
 	s.t.Helper()
-	if stage.on != "" && stage.on != s.wl {
+	if stage.on != "" && stage.on != s.workloadName {
 		s.waitTraffic(phase)
 	}
 }
 
 // waitTraffic waits for the phase of the TrafficRouting.
-func (s *specimen) waitTraffic(phase string) {
+func (s *appliedDocument) waitTraffic(phase string) {
 	s.t.Helper()
 	have := ""
 	require.True(s.t, poll(func() bool {
-		found, err := s.Dynamic(s.t).Resource(trafficRoutings).Namespace(s.namespace).Get(testContext(s.t), "mse-traffic", metav1.GetOptions{})
+		found, err := s.Dynamic(s.t).Resource(trafficRoutings).Namespace(s.namespace).Get(testContext(s.t),
+			"mse-traffic", metav1.GetOptions{})
 		require.NoError(s.t, err)
 		have, _, _ = unstructured.NestedString(found.Object, "status", "phase")
 		return have == phase
-	}), "the TrafficRouting is %q, and not %s", lazily(func() string { return have }), phase)
+	}), "the TrafficRouting is %q, not %s", lazily(func() string { return have }), phase)
 }
 
-// lazily is a text that is made when it is printed.
+// lazily is a Stringer that evaluates its text when it is printed.
 type lazily func() string
 
 func (l lazily) String() string { return l() }
 
-func (s *specimen) requireNoIngress(name string) {
+func (s *appliedDocument) requireNoIngress(name string) {
 	s.t.Helper()
 	if name == "" {
 		return
 	}
 	_, err := s.Kube.NetworkingV1().Ingresses(s.namespace).Get(testContext(s.t), name+"-canary", metav1.GetOptions{})
-	require.True(s.t, apierrors.IsNotFound(err), "Ingress %s-canary is there", name)
+	require.True(s.t, apierrors.IsNotFound(err), "Ingress %s-canary exists", name)
 }
 
-// requireRecord fails unless the release was started and approved, and nothing else.
-func (s *specimen) requireRecord(d released) {
+// requireRecord requires a history of exactly the start and the approvals.
+func (s *appliedDocument) requireRecord(d releaseCase) {
 	s.t.Helper()
 	var have []string
 	for _, entry := range s.engine.Rollout(s.object.GetName()).History {
@@ -225,15 +231,16 @@ func (s *specimen) requireRecord(d released) {
 	require.Equal(s.t, rollout.PhaseHealthy, s.engine.Rollout(s.object.GetName()).Phase)
 }
 
-// watching is `kubectl get rollout -w`.
-func (s *specimen) watching() *harness.Process {
+// watching starts `kubectl get rollout -w`.
+func (s *appliedDocument) watching() *harness.Process {
 	s.t.Helper()
-	return harness.Run(s.t, s.engine.Binary("kubectl"), []string{"get", "rollouts." + s.version.Version + "." + s.version.Group, s.object.GetName(), "-w",
-		"-n", s.namespace, "--kubeconfig", s.Kubeconfig}, nil)
+	return harness.Run(s.t, s.engine.Binary("kubectl"),
+		[]string{"get", "rollouts." + s.version.Version + "." + s.version.Group, s.object.GetName(), "-w",
+			"-n", s.namespace, "--kubeconfig", s.Kubeconfig}, nil)
 }
 
-// requireShown fails unless the watch has shown each step's rest in its order, and the end.
-func (s *specimen) requireShown(watch *harness.Process, d released) {
+// requireShown requires the watch to have shown every waiting step in order, and the end.
+func (s *appliedDocument) requireShown(watch *harness.Process, d releaseCase) {
 	s.t.Helper()
 	rest := ""
 	require.True(s.t, poll(func() bool {
@@ -252,7 +259,7 @@ func (s *specimen) requireShown(watch *harness.Process, d released) {
 	}), "kubectl get -w has shown:\n%s", watch.Output())
 }
 
-// cutFields is strings.Cut at the first line with these fields.
+// cutFields is like strings.Cut at the first line that has these fields after its first one.
 func cutFields(text string, fields ...string) (before, after string, found bool) {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -14,26 +14,31 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// atOnce is how long a Rollout may take to show that its workload is ready: a second, and one more where the machine is busy.
+// atOnce is the time within which a Rollout must show that its workload is ready: 1 s, and 1 s more for a busy machine.
 const atOnce = 2 * time.Second
 
-// Objects are applied in any order: a Rollout waits for its workload, and a release for what it refers to, without anybody's help.
-func TestLongDocumentsInAnyOrder(t *testing.T) {
+// Objects can be applied in any order: a Rollout waits for its workload, and a release waits for the objects that it
+// refers to. Neither needs a verb to continue.
+func TestLongDocuments_WaitForMissingObjects(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	e, g := harness.StartGuarded(t)
 	for _, test := range []struct {
 		file string
-		// missing are what is applied last, each with what the Rollout says while it is missing.
+		// missing are the objects that are applied last, each with the message of the Rollout while it is missing.
 		missing []missing
 	}{
 		{"canary-v1beta1", []missing{
-			{"Service %s/echoserver does not exist", func(s *specimen) { s.engine.Service("echoserver") }},
-			{"Ingress %s/echoserver does not exist", func(s *specimen) { s.engine.Ingress("echoserver") }}}},
-		{"canary-v1alpha1", []missing{{"Service %s/echoserver does not exist", func(s *specimen) { s.route("echoserver", harness.Nginx) }}}},
+			{"Service %s/echoserver does not exist", func(s *appliedDocument) { s.engine.Service("echoserver") }},
+			{"Ingress %s/echoserver does not exist", func(s *appliedDocument) { s.engine.Ingress("echoserver") }}}},
+		{"canary-v1alpha1", []missing{{"Service %s/echoserver does not exist", func(s *appliedDocument) {
+			s.route("echoserver", harness.Nginx)
+		}}}},
 		{"reference-v1alpha1", []missing{
-			{"TrafficRouting %s/mse-traffic does not exist", (*specimen).routing},
-			{"Service %s/spring-cloud-a does not exist", func(s *specimen) { s.route("spring-cloud-a", harness.Nginx) }}}},
+			{"TrafficRouting %s/mse-traffic does not exist", (*appliedDocument).routing},
+			{"Service %s/spring-cloud-a does not exist", func(s *appliedDocument) {
+				s.route("spring-cloud-a", harness.Nginx)
+			}}}},
 	} {
 		t.Run(test.file, func(t *testing.T) {
 			t.Parallel()
@@ -42,42 +47,46 @@ func TestLongDocumentsInAnyOrder(t *testing.T) {
 			s.wait("Initial", func(st v1beta1.RolloutStatus) bool { return st.Phase == v1beta1.PhaseInitial })
 			s.workload()
 			require.True(t, poll(func() bool {
-				ready, _, _ := unstructured.NestedInt64(s.engine.Object(s.kind, s.wl).Object, "status", "readyReplicas")
+				ready, _, _ := unstructured.NestedInt64(s.engine.Object(s.kind, s.workloadName).Object, "status",
+					"readyReplicas")
 				return ready == size
-			}), "its controller never says that it is ready")
+			}), "the workload never became ready")
 			ready := time.Now()
 			steps := int32(len(s.steps()))
-			s.wait("whole", func(st v1beta1.RolloutStatus) bool {
+			s.wait("Healthy with a ready workload", func(st v1beta1.RolloutStatus) bool {
 				c := commonIn(st)
-				return st.Phase == v1beta1.PhaseHealthy && c.StableRevision != "" && c.CurrentStepIndex == steps && c.CurrentStepState == "Completed" &&
+				return st.Phase == v1beta1.PhaseHealthy && c.StableRevision != "" && c.CurrentStepIndex == steps &&
+					c.CurrentStepState == "Completed" &&
 					st.CanaryStatus.CanaryReadyReplicas == size
 			})
-			require.Less(t, time.Since(ready), atOnce, "it shows that its workload is whole")
+			require.Less(t, time.Since(ready), atOnce, "the Rollout shows the ready workload in time")
 
 			s.setImage()
 			for _, last := range test.missing {
 				says := fmt.Sprintf(last.says, s.namespace)
 				s.wait("waiting: "+says, func(st v1beta1.RolloutStatus) bool {
-					return st.Phase == v1beta1.PhaseProgressing && strings.Contains(st.Message, says) && slices.ContainsFunc(st.Conditions, stalled)
+					return st.Phase == v1beta1.PhaseProgressing && strings.Contains(st.Message, says) &&
+						slices.ContainsFunc(st.Conditions, stalled)
 				})
 				count, _ := s.newPods()
-				require.Zero(t, count, "no pod moves before")
+				require.Zero(t, count, "no pod is replaced while an object is missing")
 				last.apply(s)
 			}
-			s.wait("at rest at step 1", func(st v1beta1.RolloutStatus) bool {
-				return commonIn(st).CurrentStepIndex == 1 && commonIn(st).CurrentStepState == "StepPaused" && !slices.ContainsFunc(st.Conditions, stalled)
+			s.wait("waiting at step 1", func(st v1beta1.RolloutStatus) bool {
+				return commonIn(st).CurrentStepIndex == 1 && commonIn(st).CurrentStepState == "StepPaused" &&
+					!slices.ContainsFunc(st.Conditions, stalled)
 			})
 			count, _ := s.newPods()
-			require.Equal(t, 1, count, "it has begun")
+			require.Equal(t, 1, count, "the release has begun")
 		})
 	}
 }
 
-// missing is something that a release refers to, and that is applied last.
+// missing is an object that a release refers to and that is applied last.
 type missing struct {
-	// says is what the Rollout says, with the namespace in the place of %s.
+	// says is the message of the Rollout, with %s for the namespace.
 	says  string
-	apply func(s *specimen)
+	apply func(s *appliedDocument)
 }
 
 func stalled(c v1beta1.Condition) bool {

@@ -23,37 +23,40 @@ import (
 	"slipway.io/slipway/test/routes"
 )
 
-// size is that of the workloads here, as in the status that the API specification prints.
+// size is the number of replicas of the workloads, as in the example status of the API specification.
 const size = 10
 
-// specimen is a document of the API specification, applied to a cluster.
-type specimen struct {
+// appliedDocument is a document of the API specification that is applied to a cluster.
+type appliedDocument struct {
 	cluster
 	t      *testing.T
 	engine *harness.Engine
 	object *unstructured.Unstructured
 	kind   harness.Kind
-	// wl is the workload's name, version that of the document, part the style's own part of the status.
-	wl      string
+	// workloadName is the name of the workload.
+	workloadName string
+	// version is the API version of the document.
 	version schema.GroupVersionResource
-	part    string
+	// part is the status field of the style: canaryStatus or blueGreenStatus.
+	part string
 }
 
-// document reads a file of test/documents, in a namespace of its own that one engine and its guard look after.
-func document(t *testing.T, e *harness.Engine, g *harness.Guard, file string) *specimen {
+// document reads a file of test/documents and gives it a separate namespace, which the engine and its guard serve.
+func document(t *testing.T, e *harness.Engine, g *harness.Guard, file string) *appliedDocument {
 	t.Helper()
-	own := e.For(t)
+	own := e.ForTest(t)
 	c := cluster{Stack: own.Stack, namespace: own.Apps, objects: own.Dynamic(t), warnings: &warnings{}}
-	c.converting(t)
-	g.Over(t, own.Apps)
-	s := &specimen{cluster: c, t: t, engine: own, object: c.parse(t, read(t, file)), version: v1beta1.Resource, part: "canaryStatus", kind: harness.Deployment}
+	c.startConverting(t)
+	g.EnforceOn(t, own.Apps)
+	s := &appliedDocument{cluster: c, t: t, engine: own, object: c.parse(t, read(t, file)), version: v1beta1.Resource,
+		part: "canaryStatus", kind: harness.Deployment}
 	path := []string{"spec", "workloadRef"}
 	if strings.HasSuffix(s.object.GetAPIVersion(), "v1alpha1") {
 		s.version, path = v1alpha1.Resource, []string{"spec", "objectRef", "workloadRef"}
 	}
 	ref, _, err := unstructured.NestedStringMap(s.object.Object, path...)
 	require.NoError(t, err)
-	if s.wl = ref["name"]; ref["kind"] == harness.StatefulSet.Kind {
+	if s.workloadName = ref["name"]; ref["kind"] == harness.StatefulSet.Kind {
 		s.kind = harness.StatefulSet
 	}
 	if _, blueGreen, _ := unstructured.NestedMap(s.object.Object, "spec", "strategy", "blueGreen"); blueGreen {
@@ -62,26 +65,27 @@ func document(t *testing.T, e *harness.Engine, g *harness.Guard, file string) *s
 	return s
 }
 
-// apply creates the Rollout, as kubectl apply does.
-func (s *specimen) apply() {
+// apply creates the Rollout with strict validation, like kubectl apply.
+func (s *appliedDocument) apply() {
 	s.t.Helper()
-	_, err := s.as("owner", s.version).Create(testContext(s.t), s.object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	_, err := s.as("owner", s.version).Create(testContext(s.t), s.object,
+		metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() {
 		_ = s.as("owner", v1beta1.Resource).Delete(context.Background(), s.object.GetName(), metav1.DeleteOptions{})
 	})
 }
 
-// workload creates the workload, and returns when its pods are ready.
-func (s *specimen) workload() {
+// workload creates the workload and waits until its pods are ready.
+func (s *appliedDocument) workload() {
 	s.t.Helper()
-	s.engine.Subject(s.kind, s.wl, func(o map[string]any) {
+	s.engine.Subject(s.kind, s.workloadName, func(o map[string]any) {
 		require.NoError(s.t, unstructured.SetNestedField(o, int64(size), "spec", "replicas"))
 	})
 }
 
-// steps are those that the document asks for.
-func (s *specimen) steps() []any {
+// steps returns the steps of the document.
+func (s *appliedDocument) steps() []any {
 	strategy, _, err := unstructured.NestedMap(s.object.Object, "spec", "strategy")
 	require.NoError(s.t, err)
 	for _, part := range []string{"canary", "blueGreen"} {
@@ -92,15 +96,15 @@ func (s *specimen) steps() []any {
 	return nil
 }
 
-// as is where the Rollouts are, as somebody reaches them in a version.
-func (s *specimen) as(user string, version schema.GroupVersionResource) dynamic.ResourceInterface {
+// as returns a client for the Rollouts in a version, with the identity of the user.
+func (s *appliedDocument) as(user string, version schema.GroupVersionResource) dynamic.ResourceInterface {
 	s.t.Helper()
-	client, err := dynamic.NewForConfig(s.As(user))
+	client, err := dynamic.NewForConfig(s.Impersonate(user))
 	require.NoError(s.t, err)
 	return client.Resource(version).Namespace(s.namespace)
 }
 
-// statusIn is the status of an object, typed.
+// statusIn returns the typed status of an object.
 func statusIn(t *testing.T, o *unstructured.Unstructured) (status v1beta1.RolloutStatus) {
 	t.Helper()
 	raw, err := json.Marshal(o.Object["status"])
@@ -109,8 +113,8 @@ func statusIn(t *testing.T, o *unstructured.Unstructured) (status v1beta1.Rollou
 	return status
 }
 
-// wait returns the object, as its own version says it, when it is so.
-func (s *specimen) wait(what string, is func(v1beta1.RolloutStatus) bool) *unstructured.Unstructured {
+// wait waits until the status satisfies is and returns the object in the version of the document.
+func (s *appliedDocument) wait(what string, is func(v1beta1.RolloutStatus) bool) *unstructured.Unstructured {
 	s.t.Helper()
 	var last *unstructured.Unstructured
 	if !poll(func() bool {
@@ -127,7 +131,7 @@ func (s *specimen) wait(what string, is func(v1beta1.RolloutStatus) bool) *unstr
 	return last
 }
 
-// poll says whether something came to be.
+// poll reports whether is became true within harness.Patience.
 func poll(is func() bool) bool {
 	for end := time.Now().Add(harness.Patience); time.Now().Before(end); time.Sleep(harness.Tick) {
 		if is() {
@@ -137,12 +141,12 @@ func poll(is func() bool) bool {
 	return is()
 }
 
-func (s *specimen) healthy() *unstructured.Unstructured {
+func (s *appliedDocument) healthy() *unstructured.Unstructured {
 	s.t.Helper()
 	return s.wait("Healthy", func(st v1beta1.RolloutStatus) bool { return st.Phase == v1beta1.PhaseHealthy })
 }
 
-// commonIn is what both styles tell.
+// commonIn returns the status fields that both styles have.
 func commonIn(s v1beta1.RolloutStatus) v1beta1.CommonStatus {
 	switch {
 	case s.BlueGreenStatus != nil:
@@ -153,33 +157,39 @@ func commonIn(s v1beta1.RolloutStatus) v1beta1.CommonStatus {
 	return v1beta1.CommonStatus{}
 }
 
-// setImage is what begins a release.
-func (s *specimen) setImage() {
+// setImage changes the image of the workload, which starts a release.
+func (s *appliedDocument) setImage() {
 	s.t.Helper()
-	require.True(s.t, poll(func() bool { return s.engine.Object(s.kind, s.wl).GetLabels()["slipway.io/gate"] == s.object.GetName() }), "it is never marked")
-	client, err := dynamic.NewForConfig(s.As("alice"))
+	require.True(s.t, poll(func() bool {
+		return s.engine.Object(s.kind, s.workloadName).GetLabels()["slipway.io/gate"] == s.object.GetName()
+	}), "the workload never gets the label slipway.io/gate")
+	client, err := dynamic.NewForConfig(s.Impersonate("alice"))
 	require.NoError(s.t, err)
-	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, harness.NewImage(s.wl))
-	_, err = client.Resource(s.kind.GVR).Namespace(s.namespace).Patch(testContext(s.t), s.wl, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`,
+		harness.NewImage(s.workloadName))
+	_, err = client.Resource(s.kind.GVR).Namespace(s.namespace).Patch(testContext(s.t), s.workloadName,
+		types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	require.NoError(s.t, err)
 }
 
-// approve is `kubectl kruise rollout approve` of the document's version.
-func (s *specimen) approve() {
+// approve sends the patch of `kubectl kruise rollout approve` in the version of the document.
+func (s *appliedDocument) approve() {
 	s.t.Helper()
 	patch := fmt.Sprintf(`{"status":{%q:{"currentStepState":"StepReady"}}}`, s.part)
-	_, err := s.as("approver", s.version).Patch(testContext(s.t), s.object.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	_, err := s.as("approver", s.version).Patch(testContext(s.t), s.object.GetName(), types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}, "status")
 	require.NoError(s.t, err)
 	s.wait("approved", func(st v1beta1.RolloutStatus) bool { return commonIn(st).CurrentStepState != "StepPaused" })
 }
 
-// newPods is how many pods of the new version there are, and the labels of one.
-func (s *specimen) newPods() (count int, labels map[string]string) {
+// newPods returns the number of pods of the new version, and the labels of one of them.
+func (s *appliedDocument) newPods() (count int, labels map[string]string) {
 	s.t.Helper()
-	pods, err := s.engine.Kube.CoreV1().Pods(s.namespace).List(testContext(s.t), metav1.ListOptions{LabelSelector: "app=" + s.wl})
+	pods, err := s.engine.Kube.CoreV1().Pods(s.namespace).List(testContext(s.t),
+		metav1.ListOptions{LabelSelector: "app=" + s.workloadName})
 	require.NoError(s.t, err)
 	for _, p := range pods.Items {
-		if p.DeletionTimestamp == nil && p.Spec.Containers[0].Image == harness.NewImage(s.wl) {
+		if p.DeletionTimestamp == nil && p.Spec.Containers[0].Image == harness.NewImage(s.workloadName) {
 			count++
 			labels = p.Labels
 		}
@@ -187,8 +197,8 @@ func (s *specimen) newPods() (count int, labels map[string]string) {
 	return count, labels
 }
 
-// both reads the object in both versions, as it is at one moment.
-func (s *specimen) both() (beta, alpha *unstructured.Unstructured) {
+// both reads the object in both versions, at the same resourceVersion.
+func (s *appliedDocument) both() (beta, alpha *unstructured.Unstructured) {
 	s.t.Helper()
 	require.True(s.t, poll(func() bool {
 		var err error
@@ -197,22 +207,24 @@ func (s *specimen) both() (beta, alpha *unstructured.Unstructured) {
 		alpha, err = s.as("reader", v1alpha1.Resource).Get(testContext(s.t), s.object.GetName(), metav1.GetOptions{})
 		require.NoError(s.t, err)
 		return beta.GetResourceVersion() == alpha.GetResourceVersion()
-	}), "the object never rests")
+	}), "the object changes all the time")
 	return beta, alpha
 }
 
-// told returns when the object tells of the workload as it is: while a step rests that is all that the engine still writes.
-func (s *specimen) told() {
+// waitObserved waits until the status has the current generation of the workload: while a step waits, the engine writes
+// nothing else.
+func (s *appliedDocument) waitObserved() {
 	s.t.Helper()
-	s.wait("told of its workload", func(st v1beta1.RolloutStatus) bool {
-		return commonIn(st).ObservedWorkloadGeneration == s.engine.Object(s.kind, s.wl).GetGeneration()
+	s.wait("up to date with the generation of its workload", func(st v1beta1.RolloutStatus) bool {
+		return commonIn(st).ObservedWorkloadGeneration == s.engine.Object(s.kind, s.workloadName).GetGeneration()
 	})
 }
 
-// otherwise reads the object as the other version, and writes it back with a label: nothing of the release may change.
-func (s *specimen) otherwise(label string) {
+// updateInOtherVersion reads the object in the other version and writes it back with a label; spec and status must not
+// change.
+func (s *appliedDocument) updateInOtherVersion(label string) {
 	s.t.Helper()
-	s.told()
+	s.waitObserved()
 	before, alpha := s.both()
 	requireSame(s.t, before, alpha)
 	other := v1alpha1.Resource
@@ -235,16 +247,16 @@ func (s *specimen) otherwise(label string) {
 	}))
 	after, alphaAfter := s.both()
 	requireSame(s.t, after, alphaAfter)
-	require.Equal(s.t, before.Object["spec"], after.Object["spec"], "a label is a label")
+	require.Equal(s.t, before.Object["spec"], after.Object["spec"], "the label changes nothing else")
 	require.Equal(s.t, before.GetGeneration(), after.GetGeneration())
 	require.Equal(s.t, before.Object["status"], after.Object["status"])
 	require.Equal(s.t, label, after.GetLabels()["read-at"])
 }
 
-// requireSame fails unless an object says the same in both versions.
+// requireSame requires both versions of an object to have the same content.
 func requireSame(t *testing.T, beta, alpha *unstructured.Unstructured) {
 	t.Helper()
-	require.Equal(t, beta.Object["status"], alpha.Object["status"], "the status is one")
+	require.Equal(t, beta.Object["status"], alpha.Object["status"], "both versions have the same status")
 	at := func(o *unstructured.Unstructured, path ...string) any {
 		value, _, err := unstructured.NestedFieldNoCopy(o.Object, path...)
 		require.NoError(t, err)
@@ -256,12 +268,14 @@ func requireSame(t *testing.T, beta, alpha *unstructured.Unstructured) {
 		part = "blueGreen"
 	}
 	for _, field := range []string{"trafficRoutings", "patchPodTemplateMetadata", "failureThreshold"} {
-		require.Equal(t, at(beta, "spec", "strategy", part, field), at(alpha, "spec", "strategy", "canary", field), field)
+		require.Equal(t, at(beta, "spec", "strategy", part, field), at(alpha, "spec", "strategy", "canary", field),
+			field)
 	}
 	if ref := at(beta, "spec", "strategy", part, "trafficRoutingRef"); ref != nil {
 		require.Equal(t, ref, alpha.GetAnnotations()["rollouts.kruise.io/trafficrouting"])
 	}
-	newer, older := at(beta, "spec", "strategy", part, "steps").([]any), at(alpha, "spec", "strategy", "canary", "steps").([]any)
+	newer, older := at(beta, "spec", "strategy", part, "steps").([]any),
+		at(alpha, "spec", "strategy", "canary", "steps").([]any)
 	require.Len(t, older, len(newer))
 	for i := range newer {
 		b, a := newer[i].(map[string]any), older[i].(map[string]any)
@@ -274,13 +288,13 @@ func requireSame(t *testing.T, beta, alpha *unstructured.Unstructured) {
 		if replicas, there := a["replicas"]; there {
 			require.Equal(t, replicas, b["replicas"], "step %d", i+1)
 		} else {
-			require.Equal(t, b["traffic"], b["replicas"], "step %d has as many pods as requests", i+1)
+			require.Equal(t, b["traffic"], b["replicas"], "step %d has the same percentage of pods and requests", i+1)
 		}
 	}
 }
 
-// route makes what routes to the Service of a name.
-func (s *specimen) route(name string, providers ...harness.Provider) {
+// route creates the Service and, for each provider, the object that routes to it.
+func (s *appliedDocument) route(name string, providers ...harness.Provider) {
 	s.t.Helper()
 	s.engine.Service(name)
 	for _, p := range providers {
@@ -297,21 +311,24 @@ func (s *specimen) route(name string, providers ...harness.Provider) {
 	}
 }
 
-// routing applies the TrafficRouting that the specification prints.
-func (s *specimen) routing() {
+// routing applies the TrafficRouting of the specification.
+func (s *appliedDocument) routing() {
 	s.t.Helper()
-	_, err := s.Dynamic(s.t).Resource(trafficRoutings).Namespace(s.namespace).Create(testContext(s.t), s.parse(s.t, read(s.t, "trafficrouting")),
+	_, err := s.Dynamic(s.t).Resource(trafficRoutings).Namespace(s.namespace).Create(testContext(s.t),
+		s.parse(s.t, read(s.t, "trafficrouting")),
 		metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	require.NoError(s.t, err)
 }
 
-// routes are what routes in the namespace, as its owner has written it.
-func (s *specimen) routes() map[string]any {
+// routes returns the specs and annotations of all Services and routing objects in the namespace.
+func (s *appliedDocument) routes() map[string]any {
 	s.t.Helper()
 	all := map[string]any{}
-	for _, resource := range []schema.GroupVersionResource{{Version: "v1", Resource: "services"}, {Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
+	for _, resource := range []schema.GroupVersionResource{{Version: "v1", Resource: "services"},
+		{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
 		harness.HTTPRoutes, harness.VirtualServices} {
-		list, err := s.Dynamic(s.t).Resource(resource).Namespace(s.namespace).List(testContext(s.t), metav1.ListOptions{})
+		list, err := s.Dynamic(s.t).Resource(resource).Namespace(s.namespace).List(testContext(s.t),
+			metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
 			continue // the cluster has no such kind
 		}
@@ -323,4 +340,5 @@ func (s *specimen) routes() map[string]any {
 	return all
 }
 
-var trafficRoutings = schema.GroupVersionResource{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "trafficroutings"}
+var trafficRoutings = schema.GroupVersionResource{Group: v1alpha1.GroupVersion.Group,
+	Version: v1alpha1.GroupVersion.Version, Resource: "trafficroutings"}

@@ -1,5 +1,6 @@
-// Package routes gives the local stack the kinds of objects that route requests and that a bare Kubernetes does not have: HTTPRoute of the Gateway API, from the
-// module of its release, and look-alikes of Istio's VirtualService and DestinationRule, which keep whatever is written into them.
+// Package routes installs the kinds of routing objects that a bare Kubernetes lacks on the local stack: HTTPRoute of
+// the Gateway API, from the module of its release, and stand-ins for Istio's VirtualService and DestinationRule, which
+// accept any fields.
 package routes
 
 import (
@@ -20,33 +21,37 @@ import (
 	"slipway.io/slipway/test/definitions"
 )
 
-// Install sees to it that the API server serves HTTPRoutes and the two kinds of Istio.
+// Install makes the API server serve HTTPRoutes and the two kinds of Istio.
 func Install(t testing.TB, config *rest.Config) {
 	t.Helper()
 	definitions.Install(t, config, "routes", func(t testing.TB) []*apiextensionsv1.CustomResourceDefinition {
 		t.Helper()
-		return []*apiextensionsv1.CustomResourceDefinition{httpRoute(t), istio("VirtualService", "virtualservices"), istio("DestinationRule", "destinationrules")}
+		return []*apiextensionsv1.CustomResourceDefinition{httpRoute(t), istio("VirtualService", "virtualservices"),
+			istio("DestinationRule", "destinationrules")}
 	})
 }
 
-// InstallBefore sees to it that the API server serves HTTPRoutes as a cluster of before does: in v1beta1 alone. It is for stacks of a test's own.
-func InstallBefore(t testing.TB, config *rest.Config) {
+// InstallV1Beta1Only makes the API server serve HTTPRoutes in v1beta1 only, as older clusters do. It is for private
+// stacks.
+func InstallV1Beta1Only(t testing.TB, config *rest.Config) {
 	t.Helper()
-	definitions.Install(t, config, "routes of before", func(t testing.TB) []*apiextensionsv1.CustomResourceDefinition {
+	definitions.Install(t, config, "routes v1beta1", func(t testing.TB) []*apiextensionsv1.CustomResourceDefinition {
 		t.Helper()
 		crd := httpRoute(t)
-		crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name != "v1beta1" })
+		crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions,
+			func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name != "v1beta1" })
 		crd.Spec.Versions[0].Storage = true
 		return []*apiextensionsv1.CustomResourceDefinition{crd}
 	})
 }
 
-// httpRoute is the definition that comes with the release of the Gateway API that go.mod names.
+// httpRoute returns the definition in the Gateway API release of go.mod.
 func httpRoute(t testing.TB) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
 	require.NoError(t, err)
-	file := filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "standard", gatewayv1.GroupName+"_httproutes.yaml")
+	file := filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "standard",
+		gatewayv1.GroupName+"_httproutes.yaml")
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var crd apiextensionsv1.CustomResourceDefinition
@@ -54,14 +59,15 @@ func httpRoute(t testing.TB) *apiextensionsv1.CustomResourceDefinition {
 	return &crd
 }
 
-// istio is a definition that keeps every field.
+// istio returns a definition that keeps every field.
 func istio(kind, plural string) *apiextensionsv1.CustomResourceDefinition {
 	keep := true
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + ".networking.istio.io"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: "networking.istio.io", Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: plural, Singular: strings.ToLower(kind)},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: plural,
+				Singular: strings.ToLower(kind)},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{

@@ -22,7 +22,7 @@ func (o Objects) throughHTTPRoute(routing strategy.Routing, request Probe) ([]de
 	var to []destination
 	for _, ref := range traffic.DigObjects(rule, "backendRefs") {
 		weight := int64(1)
-		if w, said := traffic.Number(ref["weight"]); said {
+		if w, set := traffic.Number(ref["weight"]); set {
 			weight = w
 		}
 		to = append(to, destination{traffic.DigString(ref, "name"), float64(weight)})
@@ -30,10 +30,11 @@ func (o Objects) throughHTTPRoute(routing strategy.Routing, request Probe) ([]de
 	return to, nil
 }
 
-// rank is how specific a match is, by the order of the Gateway API: exact path, then length of the prefix, then method, headers, query parameters.
+// rank is the specificity of a match, in the order of the Gateway API: exact path, then length of the prefix, then
+// method, headers, query parameters.
 type rank [5]int
 
-func (r rank) above(s rank) bool {
+func (r rank) moreSpecific(s rank) bool {
 	for i := range r {
 		if r[i] != s[i] {
 			return r[i] > s[i]
@@ -42,7 +43,7 @@ func (r rank) above(s rank) bool {
 	return false
 }
 
-// chosenRule is the rule with the most specific match that the request meets; of equals the first; nil when there is none.
+// chosenRule returns the rule with the most specific match for the request, the first of equals; nil if there is none.
 func chosenRule(rules []traffic.Object, request Probe) traffic.Object {
 	var chosen traffic.Object
 	var best rank
@@ -52,7 +53,7 @@ func chosenRule(rules []traffic.Object, request Probe) traffic.Object {
 			matches = []traffic.Object{{}}
 		}
 		for _, m := range matches {
-			if r, met := meets(m, request); met && (chosen == nil || r.above(best)) {
+			if r, ok := meets(m, request); ok && (chosen == nil || r.moreSpecific(best)) {
 				chosen, best = rule, r
 			}
 		}
@@ -70,7 +71,7 @@ func meets(m traffic.Object, request Probe) (rank, bool) {
 		}
 		r[0] = 1
 	case string(strategy.MatchRegularExpression):
-		if !traffic.Fully(value, request.path()) {
+		if !traffic.FullMatch(value, request.path()) {
 			return r, false
 		}
 		r[1] = len(value)
@@ -103,12 +104,12 @@ func meets(m traffic.Object, request Probe) (rank, bool) {
 
 func meetsValue(m traffic.Object, value string) bool {
 	if traffic.DigString(m, "type") == string(strategy.MatchRegularExpression) {
-		return value != "" && traffic.Fully(traffic.DigString(m, "value"), value)
+		return value != "" && traffic.FullMatch(traffic.DigString(m, "value"), value)
 	}
 	return value == traffic.DigString(m, "value")
 }
 
-// firstPath is the path of the first rule that routes to the routing's Service.
+// firstPath returns the path of the first rule that routes to the routing's Service.
 func firstPath(rules []traffic.Object, routing strategy.Routing) string {
 	for _, rule := range rules {
 		for _, ref := range traffic.DigObjects(rule, "backendRefs") {

@@ -16,7 +16,7 @@ func (o Objects) throughIngress(routing strategy.Routing, request Probe) ([]dest
 	if stable == nil {
 		return nil, MissingError{"Ingress", name}
 	}
-	host, path, ok := doorOf(stable, routing.Service, request)
+	host, path, ok := entryOf(stable, routing.Service, request)
 	if !ok {
 		return nil, noRule("Ingress", name, request)
 	}
@@ -25,7 +25,8 @@ func (o Objects) throughIngress(routing strategy.Routing, request Probe) ([]dest
 		return nil, noRule("Ingress", name, request)
 	}
 	if len(o.endpoints(to)) == 0 {
-		// ingress-nginx looks at a canary only when the main backend has endpoints (kubernetes/ingress-nginx issue 9635).
+		// ingress-nginx considers a canary only if the main backend has endpoints (kubernetes/ingress-nginx issue
+		// 9635).
 		return []destination{{to, 1}}, nil
 	}
 	for _, canary := range o.Ingresses {
@@ -41,14 +42,16 @@ func (o Objects) throughIngress(routing strategy.Routing, request Probe) ([]dest
 	return []destination{{to, 1}}, nil
 }
 
-// canaryShare is the part of requests like this one that ingress-nginx sends to the canary: by header, then by cookie, then by weight.
+// canaryShare returns the share of such requests that ingress-nginx sends to the canary: by header, then by cookie,
+// then by weight.
 func canaryShare(a map[string]string, request Probe) float64 {
 	if name := a["canary-by-header"]; name != "" {
 		if decided, to := byHeader(a, header(request, name)); decided {
 			return to
 		}
 	}
-	if name := a["canary-by-query"]; name != "" && valueMatches(request.Query[name], a["canary-by-query-value"], a["canary-by-query-pattern"]) {
+	if name := a["canary-by-query"]; name != "" &&
+		valueMatches(request.Query[name], a["canary-by-query-value"], a["canary-by-query-pattern"]) {
 		return 1
 	}
 	if name := a["canary-by-cookie"]; name != "" {
@@ -70,7 +73,8 @@ func canaryShare(a map[string]string, request Probe) float64 {
 	return min(weight/total, 1)
 }
 
-// byHeader decides by the header's value: a value or pattern that is not met decides nothing; without either the words always and never do.
+// byHeader decides by the header's value. A value or pattern that does not match decides nothing; without either, the
+// values always and never decide.
 func byHeader(a map[string]string, value string) (decided bool, share float64) {
 	exact, pattern := a["canary-by-header-value"], a["canary-by-header-pattern"]
 	switch {
@@ -85,7 +89,8 @@ func byHeader(a map[string]string, value string) (decided bool, share float64) {
 	}
 }
 
-// valueMatches compares with an exact value, or else with a pattern that is found anywhere; an absent value matches nothing.
+// valueMatches compares with an exact value, else with a pattern that may match anywhere; an absent value matches
+// nothing.
 func valueMatches(value, exact, pattern string) bool {
 	if value == "" {
 		return false
@@ -106,8 +111,9 @@ func header(request Probe, name string) string {
 	return ""
 }
 
-// doorOf is the host and path by which a request comes in: those of the probe, or of the first rule to the Service where the probe leaves them open.
-func doorOf(ingress traffic.Object, service string, request Probe) (host, path string, ok bool) {
+// entryOf returns the host and path of a request: those of the probe, or of the first rule for the Service where the
+// probe leaves them empty.
+func entryOf(ingress traffic.Object, service string, request Probe) (host, path string, ok bool) {
 	host, path = request.Host, request.Path
 	for _, rule := range traffic.DigObjects(ingress, "spec", "rules") {
 		ruleHost := traffic.DigString(rule, "host")
@@ -133,8 +139,8 @@ func doorOf(ingress traffic.Object, service string, request Probe) (host, path s
 	return host, path, true
 }
 
-// backendOf is the Service that an Ingress sends a request to, "" when it has no rule for it: the longest path of the host's rules wins, an exact one first;
-// then the default backend.
+// backendOf returns the Service to which an Ingress sends a request, "" if it has no rule for it: the longest path of
+// the host's rules wins, an exact one first; then the default backend.
 func backendOf(ingress traffic.Object, host, path string) string {
 	best, service := -1, ""
 	for _, rule := range traffic.DigObjects(ingress, "spec", "rules") {
@@ -166,7 +172,7 @@ func backendOf(ingress traffic.Object, host, path string) string {
 	return service
 }
 
-// hostMatches says whether a rule's host takes a request's: "" takes any, "*.x" one more label.
+// hostMatches reports whether a rule's host covers a request's host: "" covers any, "*.x" one more label.
 func hostMatches(rule, host string) bool {
 	if rule == "" || rule == host {
 		return true

@@ -15,16 +15,18 @@ func (o Objects) throughVirtualService(routing strategy.Routing, request Probe) 
 			continue
 		}
 		for _, vs := range o.Custom {
-			if traffic.DigString(vs, "kind") == traffic.KindVirtualService && traffic.DigString(vs, "metadata", "name") == ref.Name {
+			if traffic.DigString(vs, "kind") == traffic.KindVirtualService &&
+				traffic.DigString(vs, "metadata", "name") == ref.Name {
 				return virtualServiceTo(vs, routing, request)
 			}
 		}
 		return nil, MissingError{"VirtualService", ref.Name}
 	}
-	return nil, fmt.Errorf("the routing of Service %s has no VirtualService; of other objects nothing is known", routing.Service)
+	return nil, fmt.Errorf("the routing of Service %s has no VirtualService; other kinds cannot be evaluated",
+		routing.Service)
 }
 
-// virtualServiceTo takes the first rule that the request meets, as Istio does.
+// virtualServiceTo uses the first rule that matches the request, as Istio does.
 func virtualServiceTo(vs traffic.Object, routing strategy.Routing, request Probe) ([]destination, error) {
 	rules := traffic.DigObjects(vs, "spec", "http")
 	if len(rules) == 0 {
@@ -41,8 +43,8 @@ func virtualServiceTo(vs traffic.Object, routing strategy.Routing, request Probe
 	routes := traffic.DigObjects(rule, "route")
 	var to []destination
 	for _, r := range routes {
-		weight, said := traffic.Number(r["weight"])
-		if !said && len(routes) == 1 {
+		weight, set := traffic.Number(r["weight"])
+		if !set && len(routes) == 1 {
 			weight = 1
 		}
 		service, _, _ := strings.Cut(traffic.DigString(r, "destination", "host"), ".")
@@ -80,17 +82,17 @@ func meetsIstio(m traffic.Object, request Probe) bool {
 		}
 	}
 	for name := range traffic.DigObject(m, "queryParams") {
-		value, there := request.Query[name]
-		if !meetsString(traffic.DigObject(m, "queryParams", name), value, there) {
+		value, present := request.Query[name]
+		if !meetsString(traffic.DigObject(m, "queryParams", name), value, present) {
 			return false
 		}
 	}
 	return true
 }
 
-// meetsString compares as Istio's StringMatch does; an empty one asks for presence.
-func meetsString(m traffic.Object, value string, there bool) bool {
-	if !there {
+// meetsString compares like Istio's StringMatch; an empty match requires only presence.
+func meetsString(m traffic.Object, value string, present bool) bool {
+	if !present {
 		return false
 	}
 	if exact, is := m["exact"].(string); is {
@@ -100,7 +102,7 @@ func meetsString(m traffic.Object, value string, there bool) bool {
 		return strings.HasPrefix(value, prefix)
 	}
 	if expression, is := m["regex"].(string); is {
-		return traffic.Fully(expression, value)
+		return traffic.FullMatch(expression, value)
 	}
 	return true
 }
@@ -112,7 +114,8 @@ func firstURI(rules []traffic.Object, routing strategy.Routing) string {
 				continue
 			}
 			for _, m := range traffic.DigObjects(rule, "match") {
-				if uri := cmp.Or(traffic.DigString(m, "uri", "exact"), traffic.DigString(m, "uri", "prefix")); uri != "" {
+				if uri := cmp.Or(traffic.DigString(m, "uri", "exact"),
+					traffic.DigString(m, "uri", "prefix")); uri != "" {
 					return uri
 				}
 			}

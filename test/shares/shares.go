@@ -1,5 +1,5 @@
-// Package shares evaluates the routes of a namespace for tests: given the objects that a request passes, it says which revision serves which share of the
-// requests, and which share reaches no endpoint.
+// Package shares evaluates the routes of a namespace for tests: given the objects on a request's path, it computes
+// which revision serves which share of the requests, and which share reaches no endpoint.
 package shares
 
 import (
@@ -11,23 +11,25 @@ import (
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-// Objects are the objects of one namespace that requests pass on their way.
+// Objects are the objects of one namespace on the path of a request.
 type Objects struct {
 	Services       []traffic.Object
 	EndpointSlices []traffic.Object
 	Ingresses      []traffic.Object
 	HTTPRoutes     []traffic.Object
-	// Custom are the objects of customNetworkRefs; only an Istio VirtualService, as the built-in script writes it, can be evaluated.
+	// Custom are the objects of customNetworkRefs. Only an Istio VirtualService, in the form that the built-in script
+	// writes, can be evaluated.
 	Custom []traffic.Object
-	// Revisions is the revision of every pod, by the pod's name: the value of its revision label (rollout.RevisionLabel).
+	// Revisions maps the name of every pod to its revision: the value of its revision label (rollout.RevisionLabel).
 	Revisions map[string]string
 }
 
-// Probe is the request whose way is asked for. The zero value is the ordinary request: GET / without anything that a match could ask for.
+// Probe is the evaluated request. The zero value is the ordinary request: GET / without anything that a match could
+// require.
 type Probe struct {
-	// Host is "" for the host of the first rule that routes to the Service.
+	// Host "" means the host of the first rule that routes to the Service.
 	Host string
-	// Path is "" for "/"; an Ingress or a route that has no rule for "/" is asked by the path of its first rule to the Service.
+	// Path "" means "/"; if an Ingress or a route has no rule for "/", the path of its first rule for the Service.
 	Path    string
 	Method  string
 	Headers map[string]string
@@ -49,23 +51,25 @@ func (p Probe) method() string {
 	return p.Method
 }
 
-// Split is where the requests go, in shares of 1.
+// Split is the distribution of requests, as fractions of 1.
 type Split struct {
-	// ByRevision is the share of each revision that a ready endpoint serves; "" are endpoints that no pod of Objects.Revisions stands behind.
+	// ByRevision is the share that ready endpoints of each revision serve; "" is for endpoints without a pod in
+	// Objects.Revisions.
 	ByRevision map[string]float64
-	// Nowhere is the share that meets a Service without a ready endpoint.
-	Nowhere float64
+	// Unreachable is the share sent to a Service without a ready endpoint.
+	Unreachable float64
 }
 
-// destination is a Service and its part of the requests.
+// destination is a Service and its weight.
 type destination struct {
 	service string
 	weight  float64
 }
 
-// Of says which share of the requests like the probe each revision gets, and which share reaches no endpoint, as the data plane of the routing's provider
-// would split them: an Ingress with canary annotations of ingress-nginx (those of its relatives read the same), an HTTPRoute, an Istio VirtualService. A routing
-// that names no provider is its Service alone. It fails when the routing's object is not there, or has no rule for the request.
+// Of computes which share of the probe's requests each revision gets, and which share reaches no endpoint. It splits
+// them like the data plane of the routing's provider: an Ingress with canary annotations of ingress-nginx (other
+// controllers with the same annotations are treated alike), an HTTPRoute, or an Istio VirtualService. A routing without
+// a provider is its Service alone. Of fails if the routing's object does not exist or has no rule for the request.
 func Of(objects Objects, routing strategy.Routing, request Probe) (Split, error) {
 	to, err := destinations(objects, routing, request)
 	if err != nil {
@@ -87,7 +91,7 @@ func destinations(objects Objects, routing strategy.Routing, request Probe) ([]d
 	}
 }
 
-// spread divides the requests among the ready endpoints of each Service, which all get the same.
+// spread divides the requests equally among the ready endpoints of each Service.
 func (o Objects) spread(to []destination) Split {
 	out := Split{ByRevision: map[string]float64{}}
 	total := 0.0
@@ -95,7 +99,7 @@ func (o Objects) spread(to []destination) Split {
 		total += d.weight
 	}
 	if total == 0 {
-		out.Nowhere = 1
+		out.Unreachable = 1
 		return out
 	}
 	for _, d := range to {
@@ -105,7 +109,7 @@ func (o Objects) spread(to []destination) Split {
 		share := d.weight / total
 		ready := o.endpoints(d.service)
 		if len(ready) == 0 {
-			out.Nowhere += share
+			out.Unreachable += share
 			continue
 		}
 		for _, pod := range ready {
@@ -115,7 +119,8 @@ func (o Objects) spread(to []destination) Split {
 	return out
 }
 
-// endpoints are the ready endpoints of a Service, each once, by the name of its pod, or by its address when no pod is behind it. A Service that is not there has none.
+// endpoints returns the distinct ready endpoints of a Service by the names of their pods, or by address without a pod.
+// A missing Service has none.
 func (o Objects) endpoints(service string) []string {
 	if find(o.Services, service) == nil {
 		return nil
@@ -136,12 +141,12 @@ func (o Objects) endpoints(service string) []string {
 	return out
 }
 
-// readyEndpoints names the ready endpoints of an EndpointSlice by their pods, or by their first address when no pod is behind them. An endpoint that does not
-// say whether it is ready is, by the rule of the EndpointSlice API.
+// readyEndpoints returns the ready endpoints of an EndpointSlice by the names of their pods, or by their first address
+// without a pod. By the rule of the EndpointSlice API, an endpoint without the condition ready is ready.
 func readyEndpoints(slice traffic.Object) []string {
 	var out []string
 	for _, e := range traffic.DigObjects(slice, "endpoints") {
-		if ready, said := traffic.Dig(e, "conditions", "ready").(bool); said && !ready {
+		if ready, set := traffic.Dig(e, "conditions", "ready").(bool); set && !ready {
 			continue
 		}
 		name := traffic.DigString(e, "targetRef", "name")
@@ -157,7 +162,7 @@ func readyEndpoints(slice traffic.Object) []string {
 	return out
 }
 
-// find is the object of that name, nil when there is none.
+// find returns the object of that name, nil if there is none.
 func find(objects []traffic.Object, name string) traffic.Object {
 	for _, o := range objects {
 		if traffic.DigString(o, "metadata", "name") == name {
@@ -171,7 +176,7 @@ func noRule(kind, name string, request Probe) error {
 	return fmt.Errorf("%s %s has no rule for a request to %s%s", kind, name, request.Host, request.path())
 }
 
-// MissingError says that an object that routes is not there.
+// MissingError reports that an object that routes does not exist.
 type MissingError struct{ Kind, Name string }
 
 func (e MissingError) Error() string { return "there is no " + e.Kind + " " + e.Name }

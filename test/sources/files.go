@@ -1,4 +1,5 @@
-// Package sources serves what a release fetches: files over HTTP that behave as a test asks, and Git repositories.
+// Package sources serves the sources of releases: files over HTTP with the behaviour that a test needs, and Git
+// repositories.
 package sources
 
 import (
@@ -13,23 +14,23 @@ import (
 	"time"
 )
 
-// Files is an HTTP server of files on loopback. It answers conditional and range requests as a good server does.
+// Files is an HTTP server of files on loopback. It supports conditional and range requests.
 type Files struct {
-	// URL is where it is, without a slash at the end.
+	// URL is its address, without a slash at the end.
 	URL string
 
 	server *httptest.Server
 	mu     sync.Mutex
-	files  map[string]*served
+	files  map[string]*servedFile
 	login  *login
 }
 
-// served is one path.
-type served struct {
-	// contents are what it serves: each download takes the first off, until one is left.
+// servedFile is the state of one path.
+type servedFile struct {
+	// contents are served in order: each download removes the first, until one is left.
 	contents [][]byte
 	changed  time.Time
-	// next answers the next requests instead.
+	// next answers the next requests instead of the contents.
 	next      []http.Handler
 	requests  []*http.Request
 	downloads int
@@ -37,10 +38,10 @@ type served struct {
 
 type login struct{ username, password string }
 
-// NewFiles is a server without files. It ends with the test.
+// NewFiles starts a server without files. It ends with the test.
 func NewFiles(t testing.TB) *Files {
 	t.Helper()
-	f := &Files{files: map[string]*served{}}
+	f := &Files{files: map[string]*servedFile{}}
 	f.server = httptest.NewServer(f)
 	f.URL = f.server.URL
 	t.Cleanup(func() {
@@ -50,7 +51,8 @@ func NewFiles(t testing.TB) *Files {
 	return f
 }
 
-// Put serves this content at a path, "/latest.zip", from now on. With further contents each download is of the next one, and from the last on of that.
+// Put serves this content at a path, "/latest.zip", from now on. With further contents each download gets the next one,
+// and the last one is repeated.
 func (f *Files) Put(path string, content []byte, further ...[]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,14 +60,14 @@ func (f *Files) Put(path string, content []byte, further ...[]byte) {
 	file.contents, file.changed = append([][]byte{content}, further...), time.Now()
 }
 
-// Remove makes a path one that is not there.
+// Remove makes a path answer 404.
 func (f *Files) Remove(path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.at(path).contents = nil
 }
 
-// Next has these answer the next requests for a path, one each.
+// Next sets the answers for the next requests to a path, one each.
 func (f *Files) Next(path string, answers ...http.Handler) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,31 +75,32 @@ func (f *Files) Next(path string, answers ...http.Handler) {
 	file.next = append(file.next, answers...)
 }
 
-// RequireBasic refuses from now on who does not know this.
+// RequireBasic refuses requests without these credentials from now on.
 func (f *Files) RequireBasic(username, password string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.login = &login{username, password}
 }
 
-// Downloads are how often the content of a path was asked for and sent, whole, in part or cut off: neither HEAD nor an answer that nothing has changed.
+// Downloads returns how often the content of a path was requested and sent, completely, in part or cut off. HEAD and
+// "not modified" do not count.
 func (f *Files) Downloads(path string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.at(path).downloads
 }
 
-// Requests are all that were sent for a path, for a look at their methods and headers.
+// Requests returns all requests for a path, to check their methods and headers.
 func (f *Files) Requests(path string) []*http.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]*http.Request(nil), f.at(path).requests...)
 }
 
-// at needs the lock.
-func (f *Files) at(path string) *served {
+// at returns the state of a path. The caller holds the lock.
+func (f *Files) at(path string) *servedFile {
 	if f.files[path] == nil {
-		f.files[path] = &served{}
+		f.files[path] = &servedFile{}
 	}
 	return f.files[path]
 }
@@ -113,8 +116,8 @@ func (f *Files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer.ServeHTTP(w, r)
 }
 
-// answer is what a request is answered with, nil when it does not say whose it is. A download is counted, and its content taken off, before it is sent, so
-// that whoever has it finds it counted.
+// answer returns the handler for a request, nil if it lacks credentials. A download is counted, and its content
+// removed, before it is sent, so that a client that has it finds it counted.
 func (f *Files) answer(r *http.Request) http.Handler {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +129,7 @@ func (f *Files) answer(r *http.Request) http.Handler {
 	if len(file.next) > 0 {
 		answer := file.next[0]
 		file.next = file.next[1:]
-		if _, sends := answer.(cut); sends && r.Method == http.MethodGet {
+		if _, sends := answer.(truncated); sends && r.Method == http.MethodGet {
 			file.downloads++
 		}
 		return answer
@@ -137,53 +140,53 @@ func (f *Files) answer(r *http.Request) http.Handler {
 	content, changed := file.contents[0], file.changed
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", strconv.Quote(fmt.Sprintf("%x", sha256.Sum256(content))[:16]))
-		http.ServeContent(&counted{ResponseWriter: w, sends: func() {
+		http.ServeContent(&countingWriter{ResponseWriter: w, sends: func() {
 			if r.Method == http.MethodGet {
-				f.sent(file)
+				f.recordDownload(file)
 			}
 		}}, r, r.URL.Path, changed, bytes.NewReader(content))
 	})
 }
 
-func (f *Files) sent(file *served) {
+func (f *Files) recordDownload(file *servedFile) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	file.downloads++
 	if len(file.contents) > 1 {
 		file.contents = file.contents[1:]
-		file.changed = file.changed.Add(time.Second) // HTTP tells times by the second
+		file.changed = file.changed.Add(time.Second) // HTTP times have a resolution of one second
 	}
 }
 
-// counted tells when an answer is one with content.
-type counted struct {
+// countingWriter calls sends for a response with content.
+type countingWriter struct {
 	http.ResponseWriter
 	sends func()
 }
 
-func (c *counted) WriteHeader(status int) {
+func (c *countingWriter) WriteHeader(status int) {
 	if status == http.StatusOK || status == http.StatusPartialContent {
 		c.sends()
 	}
 	c.ResponseWriter.WriteHeader(status)
 }
 
-// CutOff is an answer that promises a content and breaks off after so many bytes of it.
-func CutOff(content []byte, after int) http.Handler { return cut{content, after} }
+// CutOff returns an answer that announces a content but ends the connection after the given number of bytes.
+func CutOff(content []byte, after int) http.Handler { return truncated{content, after} }
 
-type cut struct {
+type truncated struct {
 	content []byte
 	after   int
 }
 
-func (c cut) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+func (c truncated) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(c.content)))
 	_, _ = w.Write(c.content[:c.after])
 	_ = http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
 }
 
-// Status is an answer of nothing but a status, and headers by name and value: `Status(503, "Retry-After", "1")`.
+// Status returns an answer with only a status, and headers by name and value: `Status(503, "Retry-After", "1")`.
 func Status(status int, headers ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i+1 < len(headers); i += 2 {

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Git is a server of Git repositories over HTTP on loopback: Git's own.
+// Git is a server of Git repositories over HTTP on loopback, with Git's own backend.
 type Git struct {
-	// URL is where it is, without a slash at the end; that of a repository is URL/name.git.
+	// URL is its address, without a slash at the end; a repository is at URL/name.git.
 	URL string
 
 	folder  string
@@ -25,8 +25,8 @@ type Git struct {
 	login   *login
 }
 
-// NewGit is a server without repositories, which ends with the test. With a username it refuses who does not know it and its password. Without Git on
-// the machine the test is skipped.
+// NewGit starts a server without repositories, which ends with the test. With a username it requires that username and
+// password. Without Git on the machine the test is skipped.
 func NewGit(t testing.TB, username, password string) *Git {
 	t.Helper()
 	where, err := exec.Command("git", "--exec-path").Output()
@@ -41,20 +41,22 @@ func NewGit(t testing.TB, username, password string) *Git {
 	if username != "" {
 		g.login = &login{username, password}
 	}
-	g.backend = &cgi.Handler{Path: program, Env: append(quietly(), "GIT_PROJECT_ROOT="+g.folder, "GIT_HTTP_EXPORT_ALL=1")}
+	g.backend = &cgi.Handler{Path: program, Env: append(gitEnv(), "GIT_PROJECT_ROOT="+g.folder,
+		"GIT_HTTP_EXPORT_ALL=1")}
 	server := httptest.NewServer(g)
 	g.URL = server.URL
 	t.Cleanup(server.Close)
 	return g
 }
 
-// quietly keeps Git from the settings of whoever runs the tests, and from asking them anything.
-func quietly() []string {
+// gitEnv isolates Git from the user's settings and prevents prompts.
+func gitEnv() []string {
 	return []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
-		"GIT_AUTHOR_NAME=Ann", "GIT_AUTHOR_EMAIL=ann@example.com", "GIT_COMMITTER_NAME=Ann", "GIT_COMMITTER_EMAIL=ann@example.com"}
+		"GIT_AUTHOR_NAME=Ann", "GIT_AUTHOR_EMAIL=ann@example.com", "GIT_COMMITTER_NAME=Ann",
+		"GIT_COMMITTER_EMAIL=ann@example.com"}
 }
 
-// ServeHTTP has Git answer one request. CGI knows no body of unknown length: such a one is read first.
+// ServeHTTP lets Git answer one request. CGI does not support a body of unknown length, so such a body is read first.
 func (g *Git) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if username, password, _ := r.BasicAuth(); g.login != nil && *g.login != (login{username, password}) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
@@ -72,9 +74,9 @@ func (g *Git) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.backend.ServeHTTP(w, r)
 }
 
-// Repository is one of a server, with a clone to push from.
+// Repository is a repository on a server, with a clone to push from.
 type Repository struct {
-	// URL is where it is cloned from and pushed to.
+	// URL is the address for clone and push.
 	URL string
 
 	t     testing.TB
@@ -82,18 +84,20 @@ type Repository struct {
 	login *login
 }
 
-// Repository makes an empty repository, whose default branch is main.
+// Repository creates an empty repository with the default branch main.
 func (g *Git) Repository(t testing.TB, name string) *Repository {
 	t.Helper()
 	bare := filepath.Join(g.folder, name+".git")
 	r := &Repository{URL: g.URL + "/" + name + ".git", t: t, clone: t.TempDir(), login: g.login}
 	r.git("init", "--quiet", "--bare", "--initial-branch=main", bare)
-	r.git("--git-dir", bare, "config", "http.receivepack", "true") // without it only those whom a web server has logged in may push
+	// without it only users authenticated by a web server may push
+	r.git("--git-dir", bare, "config", "http.receivepack", "true")
 	r.git("init", "--quiet", "--initial-branch=main")
 	return r
 }
 
-// Push commits these files, by their paths, on top of a branch, pushes it, and returns the commit. A branch that is new begins at the last commit.
+// Push commits these files, by path, on top of a branch, pushes it, and returns the commit. A new branch begins at the
+// last commit.
 func (r *Repository) Push(branch string, files map[string]string) (commit string) {
 	r.t.Helper()
 	if r.try("checkout", "--quiet", branch) != nil {
@@ -110,7 +114,7 @@ func (r *Repository) Push(branch string, files map[string]string) (commit string
 	return r.git("rev-parse", "HEAD")
 }
 
-// git runs Git in the clone and returns what it writes.
+// git runs Git in the clone and returns its output.
 func (r *Repository) git(args ...string) string {
 	r.t.Helper()
 	out, err := r.command(args...).CombinedOutput()
@@ -123,16 +127,17 @@ func (r *Repository) try(args ...string) error { return r.command(args...).Run()
 func (r *Repository) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("git", args...)
 	cmd.Dir = r.clone
-	cmd.Env = append(append(os.Environ(), quietly()...), r.login.forGit()...)
+	cmd.Env = append(append(os.Environ(), gitEnv()...), r.login.gitConfig()...)
 	return cmd
 }
 
-// forGit are settings by which Git logs in.
-func (l *login) forGit() []string {
+// gitConfig returns environment variables with which Git logs in.
+func (l *login) gitConfig() []string {
 	if l == nil {
 		return nil
 	}
 	request := http.Request{Header: http.Header{}}
 	request.SetBasicAuth(l.username, l.password)
-	return []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http.extraHeader", "GIT_CONFIG_VALUE_0=Authorization: " + request.Header.Get("Authorization")}
+	return []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http.extraHeader",
+		"GIT_CONFIG_VALUE_0=Authorization: " + request.Header.Get("Authorization")}
 }

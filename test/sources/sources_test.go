@@ -16,7 +16,7 @@ import (
 	"slipway.io/slipway/test/sources"
 )
 
-// ask sends a request and returns its status, its body, and what went wrong with the body.
+// ask sends a request and returns the response, its body, and the error of reading the body.
 func ask(t *testing.T, method, url string, headers ...string) (*http.Response, string, error) {
 	t.Helper()
 	request, err := http.NewRequest(method, url, nil)
@@ -31,7 +31,7 @@ func ask(t *testing.T, method, url string, headers ...string) (*http.Response, s
 	return response, string(body), err
 }
 
-// What tests of downloads stand on: which content a request meets, and which requests count.
+// TestFiles checks what tests of downloads rely on: which content a request gets, and which requests count.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	f := sources.NewFiles(t)
@@ -43,13 +43,14 @@ func TestFiles(t *testing.T) {
 	first, body, _ := ask(t, http.MethodGet, url)
 	assert.Equal(t, "first", body)
 	second, body, _ := ask(t, http.MethodGet, url, "If-None-Match", first.Header.Get("ETag"))
-	assert.Equal(t, "second", body, "another content has another ETag")
+	assert.Equal(t, "second", body, "another content must have another ETag")
 	unchanged, _, _ := ask(t, http.MethodGet, url, "If-None-Match", second.Header.Get("ETag"))
 	assert.Equal(t, http.StatusNotModified, unchanged.StatusCode)
 	assert.NotEqual(t, first.Header.Get("Last-Modified"), second.Header.Get("Last-Modified"))
 	assert.Equal(t, 2, f.Downloads("/latest.zip"))
 
-	f.Next("/latest.zip", sources.CutOff([]byte("second"), 3), sources.Status(http.StatusServiceUnavailable, "Retry-After", "1"),
+	f.Next("/latest.zip", sources.CutOff([]byte("second"), 3),
+		sources.Status(http.StatusServiceUnavailable, "Retry-After", "1"),
 		http.RedirectHandler("/moved", http.StatusFound))
 	_, body, err := ask(t, http.MethodGet, url)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -62,7 +63,7 @@ func TestFiles(t *testing.T) {
 	part, body, _ := ask(t, http.MethodGet, url, "Range", "bytes=1-2")
 	assert.Equal(t, http.StatusPartialContent, part.StatusCode)
 	assert.Equal(t, "ec", body)
-	assert.Equal(t, 4, f.Downloads("/latest.zip"), "one cut off, one in part")
+	assert.Equal(t, 4, f.Downloads("/latest.zip"), "the cut off and the partial download must count")
 
 	f.RequireBasic("ann", "secret")
 	refused, _, _ := ask(t, http.MethodGet, url)
@@ -72,11 +73,12 @@ func TestFiles(t *testing.T) {
 	requests := f.Requests("/latest.zip")
 	assert.NotEmpty(t, requests[len(requests)-1].Header.Get("Authorization"))
 	f.Remove("/latest.zip")
-	gone, _, _ := ask(t, http.MethodGet, strings.Replace(url, "://", "://ann:secret@", 1))
-	assert.Equal(t, http.StatusNotFound, gone.StatusCode)
+	removed, _, _ := ask(t, http.MethodGet, strings.Replace(url, "://", "://ann:secret@", 1))
+	assert.Equal(t, http.StatusNotFound, removed.StatusCode)
 }
 
-// A repository is cloned and pushed to by HTTP, also a push so large that Git sends it in pieces, and by nobody who does not know the password.
+// TestGit checks that a repository can be cloned and pushed to over HTTP, also with a push so large that Git sends it
+// in chunks, and not without the password.
 func TestGit(t *testing.T) {
 	t.Parallel()
 	for _, login := range []string{"", "ann:secret@"} {
@@ -90,7 +92,8 @@ func TestGit(t *testing.T) {
 		assert.NotEqual(t, first, second)
 		for branch, want := range map[string]string{"main": first, "release": second} {
 			clone := filepath.Join(t.TempDir(), "clone")
-			out, err := git("clone", "--quiet", "--branch", branch, strings.Replace(r.URL, "://", "://"+login, 1), clone)
+			out, err := git("clone", "--quiet", "--branch", branch, strings.Replace(r.URL, "://", "://"+login, 1),
+				clone)
 			require.NoError(t, err, out)
 			head, err := git("-C", clone, "rev-parse", "HEAD")
 			require.NoError(t, err, head)

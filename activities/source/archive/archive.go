@@ -1,7 +1,8 @@
-// Package archive checks and unpacks code packages: zip, tar, tar.gz and tar.zst, recognised by their content. An archive comes from
-// somebody else and may be hostile: nothing is written outside the folder, and what it may cost is limited.
+// Package archive checks and unpacks code packages: zip, tar, tar.gz and tar.zst, recognised by their content. An
+// archive is untrusted and may be hostile: nothing is written outside the folder, and its memory, disk space and number
+// of entries are limited.
 //
-// Check and Unpack walk an archive in the same way, so that what Check accepts is what Unpack accepts.
+// Check and Unpack read an archive in the same way, so that Unpack accepts exactly what Check accepts.
 package archive
 
 import (
@@ -17,7 +18,7 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// The formats, as Info names them.
+// The formats, as values of Info.Format.
 const (
 	Zip     = "zip"
 	Tar     = "tar"
@@ -25,39 +26,39 @@ const (
 	TarZstd = "tar.zst"
 )
 
-// Info tells what an archive has.
+// Info describes an archive.
 type Info struct {
 	Format string
-	// Entries counts files, folders and links, with the folders that only the names of others imply.
+	// Entries counts files, folders and links, including folders that only appear in the names of other entries.
 	Entries int
-	// Bytes is the size of the files together.
+	// Bytes is the total size of the files.
 	Bytes int64
 }
 
-// Error says that the archive is refused, and why. Trouble with the disk is another error.
+// Error means that the archive is refused. Disk errors have other types.
 type Error struct {
-	// Entry is the name of the entry that is refused; empty: the archive as a whole is.
+	// Entry is the name of the refused entry; empty if the problem is one of the whole archive.
 	Entry string
-	// Problem is what is wrong.
+	// Problem is the reason, as a clause: "has no entries".
 	Problem string
-	// Whole says that it is no archive at all, and may be meant to be kept whole.
-	Whole bool
-	// entry says that the problem is an entry's, whose name may be empty.
-	entry bool
+	// NotArchive is true if the content is no archive at all; the user may want to deploy it as a single file.
+	NotArchive bool
+	// hasEntry is true if the problem is one of an entry, whose name may be empty.
+	hasEntry bool
 }
 
-// maxShownName bounds how much of a name an error shows.
+// maxShownName limits how many bytes of a name an error shows.
 const maxShownName = 200
 
 func (e *Error) Error() string {
-	if !e.entry {
+	if !e.hasEntry {
 		return "the archive " + e.Problem
 	}
-	return fmt.Sprintf("the archive's entry %s %s", shown(e.Entry), e.Problem)
+	return fmt.Sprintf("the archive's entry %s %s", quotedName(e.Entry), e.Problem)
 }
 
-// shown quotes what an archive says, so that it is safe to print.
-func shown(name string) string {
+// quotedName quotes and shortens text of an archive, so that it is safe to print.
+func quotedName(name string) string {
 	if len(name) <= maxShownName {
 		return fmt.Sprintf("%q", name)
 	}
@@ -70,33 +71,34 @@ func shown(name string) string {
 
 func refused(format string, args ...any) error { return &Error{Problem: fmt.Sprintf(format, args...)} }
 
-// noArchive refuses a content that is none, and says what it looks like and what can be done.
+// noArchive refuses content that is not an archive. Its message says what the content looks like and what to do.
 func noArchive(what string, head []byte) error {
 	looks := describe(head)
-	if looks == likeHTML {
+	if looks == looksLikeHTML {
 		return refused("%s: %s, such as a login or error page: check the URL that it comes from", what, looks)
 	}
-	return &Error{Problem: fmt.Sprintf("%s: %s; set unpack: false to keep the package as one file", what, looks), Whole: true}
+	return &Error{Problem: fmt.Sprintf("%s: %s; set unpack: false to keep the package as one file", what, looks),
+		NotArchive: true}
 }
 
 func refusedEntry(name, format string, args ...any) error {
-	return &Error{Entry: name, Problem: fmt.Sprintf(format, args...), entry: true}
+	return &Error{Entry: name, Problem: fmt.Sprintf(format, args...), hasEntry: true}
 }
 
-// Check reads the whole archive and writes nothing. It refuses, with an *Error, whatever Unpack would refuse.
+// Check reads the complete archive and writes nothing. It returns an *Error for everything that Unpack would refuse.
 func Check(ctx context.Context, file *os.File, limits source.Limits) (Info, error) {
-	return read(ctx, file, limits, nowhere{})
+	return walkArchive(ctx, file, limits, discard{})
 }
 
-// Unpack writes the archive's files, folders and links into the folder, which should be empty. It keeps permission bits and the times of
-// files and folders; it drops setuid, setgid and sticky bits and owners. After an error the folder holds leftovers, which may be used for
-// nothing.
+// Unpack writes the archive's files, folders and links into the folder, which should be empty. It keeps permission bits
+// and modification times of files and folders; it drops owners and the setuid, setgid and sticky bits. After an error
+// the folder contains leftovers that must not be used.
 func Unpack(ctx context.Context, file *os.File, folder *os.Root, limits source.Limits) (Info, error) {
-	return read(ctx, file, limits, disk{folder})
+	return walkArchive(ctx, file, limits, disk{folder})
 }
 
-// read recognises the format and walks the archive.
-func read(ctx context.Context, file *os.File, limits source.Limits, to target) (Info, error) {
+// walkArchive recognises the format and processes every entry of the archive.
+func walkArchive(ctx context.Context, file *os.File, limits source.Limits, to target) (Info, error) {
 	stat, err := file.Stat()
 	if err != nil {
 		return Info{}, fmt.Errorf("cannot read the archive: %w", err)
@@ -104,12 +106,12 @@ func read(ctx context.Context, file *os.File, limits source.Limits, to target) (
 	if stat.Size() > limits.Bytes {
 		return Info{}, refused("has %d bytes; the limit is %d", stat.Size(), limits.Bytes)
 	}
-	head := make([]byte, sniffed)
+	head := make([]byte, sniffedBytes)
 	n, err := file.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return Info{}, fmt.Errorf("cannot read the archive: %w", err)
 	}
-	w := &walk{ctx: ctx, limits: limits, to: to, tree: newTree(), buffer: make([]byte, copied)}
+	w := &walk{ctx: ctx, limits: limits, to: to, tree: newTree(), buffer: make([]byte, copyBufferSize)}
 	w.info.Format = formatOf(head[:n])
 	switch w.info.Format {
 	case Zip:
@@ -128,10 +130,10 @@ func read(ctx context.Context, file *os.File, limits source.Limits, to target) (
 	return w.info, nil
 }
 
-// copied is how much of a file is copied at once.
-const copied = 128 << 10
+// copyBufferSize is the size of the buffer for copying files.
+const copyBufferSize = 128 << 10
 
-// kind is what an entry is.
+// kind is the type of an entry.
 type kind string
 
 const (
@@ -141,15 +143,15 @@ const (
 	hardLink kind = "hard link"
 )
 
-// entry is one entry of an archive, as its format tells it.
+// entry is one entry of an archive, converted from its format.
 type entry struct {
 	name string
 	kind kind
-	// target is what a link points to: of a symbolic link as it is written, of a hard link the name of another entry.
+	// target is a symbolic link's target as written, or the name of the entry that a hard link refers to.
 	target   string
 	mode     fs.FileMode
 	modified time.Time
-	// size and content are a file's; content has exactly size bytes, or fails.
+	// size and content belong to a file; content yields exactly size bytes, or an error.
 	size    int64
 	content io.Reader
 }
@@ -161,36 +163,36 @@ type walk struct {
 	to     target
 	tree   *tree
 	info   Info
-	// told counts the entries as the archive has them: a folder may come again and again.
-	told   int
-	buffer []byte
+	// entries counts the entries as they occur in the archive: a folder may occur several times.
+	entries int
+	buffer  []byte
 }
 
-// target takes what a walk has found sound.
+// target receives the entries that passed the checks.
 type target interface {
-	// folder makes a folder with those above it.
+	// folder creates a folder and its parents.
 	folder(path string) error
 	file(path string, e entry, buffer []byte) error
 	hardLink(path, to string) error
 	symlink(path, to string) error
-	// settle gives a folder its mode and time, after all that is in it.
-	settle(path string, mode fs.FileMode, modified time.Time) error
+	// setMetadata sets a folder's mode and modification time, after everything in it was written.
+	setMetadata(path string, mode fs.FileMode, modified time.Time) error
 }
 
-// count refuses an archive of too many entries, before the entry costs anything.
+// count refuses an archive with too many entries, before the entry costs any memory or disk space.
 func (w *walk) count() error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	if w.told++; w.told > w.limits.Entries {
+	if w.entries++; w.entries > w.limits.Entries {
 		return refused("has more than %d entries", w.limits.Entries)
 	}
 	return nil
 }
 
-// add takes one entry.
+// add checks one entry and writes it.
 func (w *walk) add(e entry) error {
-	parts, err := split(e.name)
+	parts, err := splitName(e.name)
 	if err != nil {
 		return err
 	}
@@ -201,9 +203,10 @@ func (w *walk) add(e entry) error {
 		return err
 	}
 	if e.kind == file && e.size > w.limits.UnpackedBytes-w.info.Bytes {
-		return refusedEntry(e.name, "has %d bytes, with which the archive unpacks to more than the limit of %d", e.size, w.limits.UnpackedBytes)
+		return refusedEntry(e.name, "has %d bytes, with which the archive unpacks to more than the limit of %d", e.size,
+			w.limits.UnpackedBytes)
 	}
-	at, made, err := w.tree.place(parts, e)
+	at, made, err := w.tree.insert(parts, e)
 	if err != nil {
 		return err
 	}
@@ -213,9 +216,10 @@ func (w *walk) add(e entry) error {
 	return w.write(at, made, e)
 }
 
-// write hands a sound entry to the target. Symbolic links wait for the end: nothing is ever written through one.
+// write passes a checked entry to the target. Symbolic links are written by finish, so that nothing is ever written
+// through one.
 func (w *walk) write(at *node, made bool, e entry) error {
-	above := at.above
+	above := at.parent
 	if e.kind == folder {
 		above = at
 	}
@@ -229,7 +233,7 @@ func (w *walk) write(at *node, made bool, e entry) error {
 		w.info.Bytes += e.size
 		return w.to.file(at.path(), e, w.buffer)
 	case hardLink:
-		to, err := w.tree.linked(at, e)
+		to, err := w.tree.resolveHardLink(at, e)
 		if err != nil {
 			return err
 		}
@@ -238,8 +242,8 @@ func (w *walk) write(at *node, made bool, e entry) error {
 	return nil
 }
 
-// finish checks what only the whole archive tells, makes the symbolic links, and gives the folders their modes and times, the inner ones
-// first: a mode may lock its owner out.
+// finish does the checks that need the complete archive, creates the symbolic links, and sets the modes and times of
+// folders, the innermost first: a mode may deny its owner further writes.
 func (w *walk) finish() error {
 	if w.tree.size == 0 {
 		return refused("has no entries")
@@ -255,7 +259,7 @@ func (w *walk) finish() error {
 	}
 	for i := len(w.tree.folders) - 1; i >= 0; i-- {
 		at := w.tree.folders[i]
-		if err := w.to.settle(at.path(), at.mode, at.modified); err != nil {
+		if err := w.to.setMetadata(at.path(), at.mode, at.modified); err != nil {
 			return err
 		}
 	}

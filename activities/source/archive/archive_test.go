@@ -23,8 +23,8 @@ import (
 	"slipway.io/slipway/test/race"
 )
 
-// app is a package as people make them, with what the formats differ in.
-func app() []tarPart {
+// appParts is a typical package, with everything in which the tar formats differ.
+func appParts() []tarPart {
 	return []tarPart{
 		{name: "./", kind: '5', mode: 0o700},
 		{name: "./bin/", kind: '5', mode: 0o755},
@@ -41,16 +41,20 @@ func app() []tarPart {
 		{name: "./bin/", kind: '5', mode: 0o1750},
 		{name: "./empty/", kind: '5', mode: 0o711},
 		{name: "pax_global_header", kind: 'g', body: paxRecord("comment", "a commit")},
-		{name: "long", pax: paxRecord("path", "long/"+strings.Repeat("ü", 127)+"/"+strings.Repeat("n", 255)), body: "l"},
+		{name: "long", pax: paxRecord("path", "long/"+strings.Repeat("ü", 127)+"/"+strings.Repeat("n", 255)),
+			body: "l"},
 	}
 }
 
 func appFiles() map[string]string {
 	return map[string]string{
-		"bin": "drwxr-x---", "bin/run": "-rwxr-xr-x #!/bin/sh\n", "secret": "-rw-r----- s", "locked": "dr-xr-xr-x", "locked/inside": "-r-------- i",
-		"bin/again": "-rwxr-xr-x #!/bin/sh\n", "bin/thrice": "-rwxr-xr-x #!/bin/sh\n", "current": "-> bin", "bin/up": "-> ../current/run", "dangling": "-> to/come", "not": "drwxr-xr-x",
+		"bin": "drwxr-x---", "bin/run": "-rwxr-xr-x #!/bin/sh\n", "secret": "-rw-r----- s", "locked": "dr-xr-xr-x",
+		"locked/inside": "-r-------- i",
+		"bin/again":     "-rwxr-xr-x #!/bin/sh\n", "bin/thrice": "-rwxr-xr-x #!/bin/sh\n", "current": "-> bin",
+		"bin/up": "-> ../current/run", "dangling": "-> to/come", "not": "drwxr-xr-x",
 		"not/listed": "drwxr-xr-x", "not/listed/f": "-rw-r--r-- n", "empty": "drwx--x--x", "long": "drwxr-xr-x",
-		"long/" + strings.Repeat("ü", 127): "drwxr-xr-x", "long/" + strings.Repeat("ü", 127) + "/" + strings.Repeat("n", 255): "-rw-r--r-- l",
+		"long/" + strings.Repeat("ü", 127):                                  "drwxr-xr-x",
+		"long/" + strings.Repeat("ü", 127) + "/" + strings.Repeat("n", 255): "-rw-r--r-- l",
 	}
 }
 
@@ -59,19 +63,23 @@ func TestUnpackTar(t *testing.T) {
 		reason, format string
 		archive        []byte
 	}{
-		{"as it is", archive.Tar, tarOf(app()...)},
-		{"records of tapes are filled with zeros", archive.Tar, append(tarOf(app()...), make([]byte, 10<<10)...)},
-		{"gzip", archive.TarGzip, gzipOf(tarOf(app()...))},
+		{"plain tar", archive.Tar, tarOf(appParts()...)},
+		{"the last tape record is padded with zeros", archive.Tar,
+			append(tarOf(appParts()...), make([]byte, 10<<10)...)},
+		{"gzip", archive.TarGzip, gzipOf(tarOf(appParts()...))},
 		{"gzip in several members, as pigz and cat write it, one of them empty", archive.TarGzip,
-			bytes.Join([][]byte{gzipOf(tarOf(app()...)[:700]), gzipOf(nil), gzipOf(tarOf(app()...)[700:])}, nil)},
-		{"zeros fill up the last record after gzip too", archive.TarGzip, append(gzipOf(tarOf(app()...)), make([]byte, 600)...)},
-		{"zstd", archive.TarZstd, zstdOf(tarOf(app()...))},
-		{"zstd in several frames", archive.TarZstd, append(zstdOf(tarOf(app()...)[:700]), zstdOf(tarOf(app()...)[700:])...)},
+			bytes.Join([][]byte{gzipOf(tarOf(appParts()...)[:700]), gzipOf(nil), gzipOf(tarOf(appParts()...)[700:])},
+				nil)},
+		{"zeros after the gzip data pad the last record", archive.TarGzip,
+			append(gzipOf(tarOf(appParts()...)), make([]byte, 600)...)},
+		{"zstd", archive.TarZstd, zstdOf(tarOf(appParts()...))},
+		{"zstd in several frames", archive.TarZstd,
+			append(zstdOf(tarOf(appParts()...)[:700]), zstdOf(tarOf(appParts()...)[700:])...)},
 		{"zstd with a skippable frame before, as pzstd writes it", archive.TarZstd,
-			append([]byte{0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3}, zstdOf(tarOf(app()...))...)},
+			append([]byte{0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3}, zstdOf(tarOf(appParts()...))...)},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
-			b := newBox(t, c.archive)
+			b := newSandbox(t, c.archive)
 			checked, err := archive.Check(t.Context(), b.file, source.DefaultLimits)
 			require.NoError(t, err, c.reason)
 			info, err := b.unpack(t, source.DefaultLimits)
@@ -83,7 +91,7 @@ func TestUnpackTar(t *testing.T) {
 			require.NoError(t, err)
 			third, err := os.Stat(filepath.Join(b.folder(), "bin/thrice"))
 			require.NoError(t, err)
-			assert.True(t, os.SameFile(first, third), "hard links stay hard links")
+			assert.True(t, os.SameFile(first, third), "hard links are kept as hard links")
 			folder, err := os.Stat(filepath.Join(b.folder(), "locked"))
 			require.NoError(t, err)
 			for _, info := range []os.FileInfo{first, folder} {
@@ -91,7 +99,7 @@ func TestUnpackTar(t *testing.T) {
 			}
 			own, err := os.Stat(b.folder())
 			require.NoError(t, err)
-			assert.Equal(t, "drwxr-xr-x", own.Mode().String(), "the folder itself is not the archive's")
+			assert.Equal(t, "drwxr-xr-x", own.Mode().String(), "the archive does not change the folder itself")
 		})
 	}
 }
@@ -102,30 +110,36 @@ func TestUnpackZip(t *testing.T) {
 		reason  string
 		archive []byte
 	}{
-		{"with all that Unix tells", zipOf(
-			zipPart{name: "bin/", mode: 0o040750, extra: stamp}, zipPart{name: "bin/run", body: "r", mode: 0o104755, extra: stamp},
-			zipPart{name: "l", body: "bin/run", mode: unixLink}, zipPart{name: "é", body: "stored", mode: unixFile, store: true})},
-		{"in the large form, with a comment", zipWith(zipEnd{zip64: true, comment: "made PK\x05\x06 by hand"},
-			zipPart{name: "bin/", mode: 0o040750, extra: stamp}, zipPart{name: "bin/run", body: "r", mode: 0o104755, extra: stamp},
-			zipPart{name: "l", body: "bin/run", mode: unixLink}, zipPart{name: "é", body: "stored", mode: unixFile, store: true})},
+		{"with all metadata of Unix", zipOf(
+			zipPart{name: "bin/", mode: 0o040750, extra: stamp},
+			zipPart{name: "bin/run", body: "r", mode: 0o104755, extra: stamp},
+			zipPart{name: "l", body: "bin/run", mode: unixLink},
+			zipPart{name: "é", body: "stored", mode: unixFile, store: true})},
+		{"zip64, with a comment", zipWith(zipEnd{zip64: true, comment: "made PK\x05\x06 by hand"},
+			zipPart{name: "bin/", mode: 0o040750, extra: stamp},
+			zipPart{name: "bin/run", body: "r", mode: 0o104755, extra: stamp},
+			zipPart{name: "l", body: "bin/run", mode: unixLink},
+			zipPart{name: "é", body: "stored", mode: unixFile, store: true})},
 	} {
-		b := newBox(t, c.archive)
+		b := newSandbox(t, c.archive)
 		info, err := b.unpack(t, small)
 		require.NoError(t, err, c.reason)
 		assert.Equal(t, archive.Info{Format: archive.Zip, Entries: 4, Bytes: 7}, info, c.reason)
-		assert.Equal(t, map[string]string{"bin": "drwxr-x---", "bin/run": "-rwxr-xr-x r", "l": "-> bin/run", "é": "-rw-r--r-- stored"}, b.files(t), c.reason)
+		assert.Equal(t, map[string]string{"bin": "drwxr-x---", "bin/run": "-rwxr-xr-x r", "l": "-> bin/run",
+			"é": "-rw-r--r-- stored"}, b.files(t), c.reason)
 		run, err := os.Stat(filepath.Join(b.folder(), "bin/run"))
 		require.NoError(t, err)
 		assert.Equal(t, int64(1_700_000_000), run.ModTime().Unix(), c.reason)
 	}
 }
 
-// The standard library's writer streams: sizes and checksums follow the data, and there are no modes.
+// The standard library's writer streams: sizes and checksums follow the data, and there are no Unix modes.
 func TestUnpackStreamedZip(t *testing.T) {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
 	for _, name := range []string{"a", "b/", "b/c"} {
-		f, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: time.Unix(1_600_000_000, 0)})
+		f, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate,
+			Modified: time.Unix(1_600_000_000, 0)})
 		require.NoError(t, err)
 		if !strings.HasSuffix(name, "/") {
 			_, err = io.WriteString(f, strings.Repeat(name, 1000))
@@ -133,61 +147,70 @@ func TestUnpackStreamedZip(t *testing.T) {
 		}
 	}
 	require.NoError(t, w.Close())
-	b := newBox(t, out.Bytes())
+	b := newSandbox(t, out.Bytes())
 	_, err := b.unpack(t, small)
 	require.NoError(t, err)
-	assert.Equal(t, map[string]string{"a": "-rw-r--r-- " + strings.Repeat("a", 1000), "b": "drwxr-xr-x", "b/c": "-rw-r--r-- " + strings.Repeat("b/c", 1000)}, b.files(t))
+	assert.Equal(t, map[string]string{"a": "-rw-r--r-- " + strings.Repeat("a", 1000), "b": "drwxr-xr-x",
+		"b/c": "-rw-r--r-- " + strings.Repeat("b/c", 1000)}, b.files(t))
 	a, err := os.Stat(filepath.Join(b.folder(), "a"))
 	require.NoError(t, err)
 	assert.Equal(t, int64(1_600_000_000), a.ModTime().Unix())
 }
 
-// An entry of more than 4 GiB in its own header tells so in the extra field, whatever its size.
+// A zip64 entry has its sizes in an extra field, even if they are small.
 func TestUnpackZip64Entry(t *testing.T) {
-	b := newBox(t, zipOf(zipPart{name: "a", body: "large", size: 0xffffffff, extra: "\x01\x00\x08\x00\x05\x00\x00\x00\x00\x00\x00\x00"}))
+	b := newSandbox(t, zipOf(zipPart{name: "a", body: "large", size: 0xffffffff,
+		extra: "\x01\x00\x08\x00\x05\x00\x00\x00\x00\x00\x00\x00"}))
 	_, err := b.unpack(t, small)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"a": "-rw-r--r-- large"}, b.files(t))
 }
 
-// The formats of the standard library's tar writer cover names too long for the first header, in GNU's way and in that of POSIX.
+// The standard library's tar writer covers names that do not fit the first header, in the GNU and the POSIX format.
 func TestUnpackLongNames(t *testing.T) {
 	long, target := strings.Repeat("n", 200), strings.Repeat("t", 200)
 	for _, format := range []tar.Format{tar.FormatGNU, tar.FormatPAX} {
 		var out bytes.Buffer
 		w := tar.NewWriter(&out)
-		require.NoError(t, w.WriteHeader(&tar.Header{Name: long, Typeflag: tar.TypeReg, Mode: 0o600, Size: 1, Format: format}))
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: long, Typeflag: tar.TypeReg, Mode: 0o600, Size: 1,
+			Format: format}))
 		_, err := w.Write([]byte("x"))
 		require.NoError(t, err)
-		require.NoError(t, w.WriteHeader(&tar.Header{Name: "l", Linkname: target, Typeflag: tar.TypeSymlink, Format: format}))
-		require.NoError(t, w.WriteHeader(&tar.Header{Name: "h", Linkname: long, Typeflag: tar.TypeLink, Format: format}))
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: "l", Linkname: target, Typeflag: tar.TypeSymlink,
+			Format: format}))
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: "h", Linkname: long, Typeflag: tar.TypeLink,
+			Format: format}))
 		require.NoError(t, w.Close())
-		b := newBox(t, out.Bytes())
+		b := newSandbox(t, out.Bytes())
 		_, err = b.unpack(t, small)
 		require.NoError(t, err, "%s", format)
-		assert.Equal(t, map[string]string{long: "-rw------- x", "l": "-> " + target, "h": "-rw------- x"}, b.files(t), "%s", format)
+		assert.Equal(t, map[string]string{long: "-rw------- x", "l": "-> " + target, "h": "-rw------- x"}, b.files(t),
+			"%s", format)
 	}
 }
 
-// sound are archives of each format, of some size.
-func sound() map[string][]byte {
+// validArchives returns an archive of each format, of some size.
+func validArchives() map[string][]byte {
 	noise := make([]byte, 3000)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range noise {
 		noise[i] = byte(r.IntN(7))
 	}
-	parts := []tarPart{{name: "a/b", body: string(noise), mode: 0o755}, {name: "l", kind: '2', link: "a/b"}, {name: "c", body: "end"}}
+	parts := []tarPart{{name: "a/b", body: string(noise), mode: 0o755}, {name: "l", kind: '2', link: "a/b"},
+		{name: "c", body: "end"}}
 	return map[string][]byte{
-		archive.Tar: tarOf(parts...), archive.TarGzip: gzipOf(tarOf(parts...)), archive.TarZstd: zstdOf(tarOf(parts...)),
-		archive.Zip: zipOf(zipPart{name: "a/b", body: string(noise), mode: 0o100755}, zipPart{name: "l", body: "a/b", mode: unixLink},
+		archive.Tar: tarOf(parts...), archive.TarGzip: gzipOf(tarOf(parts...)),
+		archive.TarZstd: zstdOf(tarOf(parts...)),
+		archive.Zip: zipOf(zipPart{name: "a/b", body: string(noise), mode: 0o100755},
+			zipPart{name: "l", body: "a/b", mode: unixLink},
 			zipPart{name: "c", body: "end", store: true, mode: unixFile}),
 	}
 }
 
-// A download that breaks off anywhere is no archive any more.
-func TestTruncatedArchives(t *testing.T) {
-	for format, whole := range sound() {
-		b := newBox(t, whole)
+// A download that is cut off at any byte is refused.
+func TestCheck_RefusesTruncatedArchives(t *testing.T) {
+	for format, whole := range validArchives() {
+		b := newSandbox(t, whole)
 		_, err := archive.Check(t.Context(), b.file, small)
 		require.NoError(t, err, format)
 		for cut := len(whole) - 1; cut >= 0; cut-- {
@@ -199,13 +222,14 @@ func TestTruncatedArchives(t *testing.T) {
 	}
 }
 
-// A bit that flips is noticed, or it was in what nobody reads, such as the time in gzip's header. Plain tar has no checksum of its content.
-func TestDamagedArchives(t *testing.T) {
-	for format, whole := range sound() {
+// A flipped bit is detected, unless it does not affect the content, such as the time in gzip's header. Plain tar has no
+// checksum of its content.
+func TestUnpack_DetectsDamage(t *testing.T) {
+	for format, whole := range validArchives() {
 		if format == archive.Tar {
 			continue
 		}
-		b := newBox(t, whole)
+		b := newSandbox(t, whole)
 		_, err := b.unpack(t, small)
 		require.NoError(t, err)
 		want := b.files(t)
@@ -214,33 +238,40 @@ func TestDamagedArchives(t *testing.T) {
 			damaged := bytes.Clone(whole)
 			at := r.IntN(len(damaged))
 			damaged[at] ^= 1 << r.IntN(8)
-			b := newBox(t, damaged)
+			b := newSandbox(t, damaged)
 			if _, err := b.unpack(t, small); err == nil {
 				for name, content := range b.files(t) {
 					_, expected, _ := strings.Cut(want[name], " ")
 					_, found, _ := strings.Cut(content, " ")
-					require.Equal(t, expected, found, "%s, byte %d of %d: another content of %q went unnoticed", format, at, len(whole), name)
+					require.Equal(t, expected, found, "%s, byte %d of %d: changed content of %q was not detected",
+						format, at, len(whole), name)
 				}
 			}
 		}
 	}
 }
 
-// Archives of the programs that people use.
+// Archives made by common programs.
 func TestUnpackArchivesOfPrograms(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "app/lib/ä"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "app/run"), []byte("#!/bin/sh\n"), 0o750))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "app/lib/ä", strings.Repeat("n", 200)), bytes.Repeat([]byte("x"), 10_000), 0o604))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "app/lib/ä", strings.Repeat("n", 200)),
+		bytes.Repeat([]byte("x"), 10_000), 0o604))
 	require.NoError(t, os.Link(filepath.Join(dir, "app/run"), filepath.Join(dir, "app/same")))
 	require.NoError(t, os.Symlink("../run", filepath.Join(dir, "app/lib/link")))
-	want := map[string]string{"run": "-rwxr-x--- #!/bin/sh\n", "same": "-rwxr-x--- #!/bin/sh\n", "lib": "drwxr-xr-x", "lib/ä": "drwxr-xr-x",
+	want := map[string]string{"run": "-rwxr-x--- #!/bin/sh\n", "same": "-rwxr-x--- #!/bin/sh\n", "lib": "drwxr-xr-x",
+		"lib/ä":    "drwxr-xr-x",
 		"lib/link": "-> ../run", "lib/ä/" + strings.Repeat("n", 200): "-rw----r-- " + strings.Repeat("x", 10_000)}
 	for _, command := range []string{
-		"tar -cf OUT .", "tar -czf OUT .", "tar --format=gnu -cf OUT .", "tar --format=posix -cf OUT .", "tar --format=oldgnu -cf OUT run same lib",
-		"tar --zstd -cf OUT .", "tar -cf - . | zstd --ultra -22 -q -o OUT", "tar -cf - . | zstd -q --no-check -o OUT", "tar -cf - . | gzip -9 > OUT",
-		"bsdtar -cf OUT .", "bsdtar --format=pax -czf OUT .", "bsdtar --format=zip -cf OUT .", "bsdtar --zstd -cf OUT .",
-		"zip -qry OUT.zip . && mv OUT.zip OUT", "zip -qry - . > OUT", "zip -qry -fz OUT.zip . && mv OUT.zip OUT", "zip -qry0 OUT.zip . && mv OUT.zip OUT",
+		"tar -cf OUT .", "tar -czf OUT .", "tar --format=gnu -cf OUT .", "tar --format=posix -cf OUT .",
+		"tar --format=oldgnu -cf OUT run same lib",
+		"tar --zstd -cf OUT .", "tar -cf - . | zstd --ultra -22 -q -o OUT", "tar -cf - . | zstd -q --no-check -o OUT",
+		"tar -cf - . | gzip -9 > OUT",
+		"bsdtar -cf OUT .", "bsdtar --format=pax -czf OUT .", "bsdtar --format=zip -cf OUT .",
+		"bsdtar --zstd -cf OUT .",
+		"zip -qry OUT.zip . && mv OUT.zip OUT", "zip -qry - . > OUT", "zip -qry -fz OUT.zip . && mv OUT.zip OUT",
+		"zip -qry0 OUT.zip . && mv OUT.zip OUT",
 		"7z a -tzip -snl OUT.zip . && mv OUT.zip OUT",
 	} {
 		t.Run(command, func(t *testing.T) {
@@ -254,11 +285,11 @@ func TestUnpackArchivesOfPrograms(t *testing.T) {
 			defer os.Remove(out)
 			made := exec.Command("sh", "-ec", "umask 022; "+strings.ReplaceAll(command, "OUT", out))
 			made.Dir, made.Env = filepath.Join(dir, "app"), append(os.Environ(), "LC_ALL=C.UTF-8")
-			said, err := made.CombinedOutput()
-			require.NoError(t, err, "%s", said)
+			output, err := made.CombinedOutput()
+			require.NoError(t, err, "%s", output)
 			content, err := os.ReadFile(out)
 			require.NoError(t, err)
-			b := newBox(t, content)
+			b := newSandbox(t, content)
 			checked, err := archive.Check(t.Context(), b.file, small)
 			require.NoError(t, err)
 			info, err := b.unpack(t, small)
@@ -269,22 +300,22 @@ func TestUnpackArchivesOfPrograms(t *testing.T) {
 	}
 }
 
-// A worker that stops doesn't wait for a package of gigabytes.
-func TestUnpackIsCancelled(t *testing.T) {
+// A worker that stops does not wait for a package of gigabytes.
+func TestCheck_StopsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for format, content := range sound() {
-		b := newBox(t, content)
+	for format, content := range validArchives() {
+		b := newSandbox(t, content)
 		_, err := archive.Check(ctx, b.file, small)
 		require.ErrorIs(t, err, context.Canceled, format)
 		var refused *archive.Error
-		require.NotErrorAs(t, err, &refused, "%s: it says nothing about the archive", format)
+		require.NotErrorAs(t, err, &refused, "%s: the archive is not to blame", format)
 	}
 }
 
-// Trouble with the disk is no fault of the archive, and is not told as one.
-func TestUnpackIntoAFolderThatIsUsed(t *testing.T) {
-	b := newBox(t, tarOf(tarPart{name: "a", body: "x"}))
+// A disk error is not reported as a problem of the archive.
+func TestUnpack_WhenFolderIsNotEmpty(t *testing.T) {
+	b := newSandbox(t, tarOf(tarPart{name: "a", body: "x"}))
 	require.NoError(t, os.Symlink("../outside/secret", filepath.Join(b.folder(), "a")))
 	_, err := b.unpack(t, small)
 	require.ErrorIs(t, err, os.ErrExist)
@@ -293,16 +324,16 @@ func TestUnpackIntoAFolderThatIsUsed(t *testing.T) {
 	require.NotErrorAs(t, err, &refused)
 }
 
-// What a link in the folder would allow, os.Root refuses.
-func TestUnpackBelowALinkOfSomebodyElse(t *testing.T) {
-	b := newBox(t, tarOf(tarPart{name: "d/a", body: "x"}))
+// os.Root refuses to follow a link in the folder that leads out of it.
+func TestUnpack_DoesNotFollowExistingLink(t *testing.T) {
+	b := newSandbox(t, tarOf(tarPart{name: "d/a", body: "x"}))
 	require.NoError(t, os.Symlink("../outside", filepath.Join(b.folder(), "d")))
 	_, err := b.unpack(t, small)
 	require.Error(t, err)
 }
 
 // A package of hundreds of megabytes takes no more memory than a small one.
-func TestMemoryIsConstant(t *testing.T) {
+func TestCheck_MemoryIsConstant(t *testing.T) {
 	race.SkipBounds(t)
 	f, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)

@@ -12,16 +12,17 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// tarPart is one entry of a crafted tar archive: the standard library's writer refuses much of what a hostile one has.
+// tarPart is one entry of a crafted tar archive. The standard library's writer refuses much of what a hostile archive
+// contains.
 type tarPart struct {
 	name, link, body string
 	// kind is the type flag; 0: a regular file.
 	kind byte
 	mode int64
-	// size is what the header says when it is not the body's.
+	// size is the size in the header; 0: that of the body.
 	size int
 	time int64
-	// pax are the records of an extended header before the entry.
+	// pax contains the records of an extended header before the entry.
 	pax string
 }
 
@@ -29,7 +30,7 @@ func tarOf(parts ...tarPart) []byte {
 	return append(openTar(parts...), make([]byte, 1024)...)
 }
 
-// openTar has no end mark.
+// openTar returns a tar archive without end mark.
 func openTar(parts ...tarPart) []byte {
 	var out []byte
 	for _, p := range parts {
@@ -69,7 +70,7 @@ func tarEntry(p tarPart) []byte {
 	return append(out, make([]byte, (512-len(p.body)%512)%512)...)
 }
 
-// paxRecord is one record of an extended header.
+// paxRecord returns one record of an extended header.
 func paxRecord(key, value string) string {
 	rest := " " + key + "=" + value + "\n"
 	size := len(rest)
@@ -95,7 +96,7 @@ func zstdOf(p []byte, options ...zstd.EOption) []byte {
 	return w.EncodeAll(p, nil)
 }
 
-// zipPart is one entry of a crafted zip archive. What is zero is as it should be.
+// zipPart is one entry of a crafted zip archive. Zero fields get the right values.
 type zipPart struct {
 	name, body string
 	// localName is the name in the entry's own header.
@@ -103,20 +104,20 @@ type zipPart struct {
 	store     bool
 	method    uint16
 	flags     uint16
-	// mode is that of Unix, with its type; 0: the program that made the archive knows none.
+	// mode is the Unix mode, with the file type; 0: the archive's creator has none.
 	mode uint32
-	// size is what both headers say of the unpacked size, localSize what the entry's own does.
+	// size is the unpacked size in both headers, localSize the one in the entry's own header.
 	size, localSize int
 	crc             uint32
-	// extraData follows the compressed data and counts as such.
+	// extraData is appended to the compressed data and counted as part of it.
 	extraData string
-	// at is the entry whose data this one claims, counted from 1.
+	// at is the number of the entry whose data this one claims, counted from 1.
 	at    int
 	extra string
 }
 
 type zipEnd struct {
-	// entries and size and offset are added to what the end record says.
+	// entries, size and offset are added to the right values in the end record.
 	entries, size, offset int
 	comment               string
 	disk                  uint16
@@ -191,19 +192,19 @@ func zipWith(end zipEnd, parts ...zipPart) []byte {
 func (e zipEnd) record(entries, size, offset int) []byte {
 	le := binary.LittleEndian
 	entries, size = entries+e.entries, size+e.size
-	told := offset + e.offset
+	stated := offset + e.offset
 	var out []byte
 	if e.zip64 {
 		out = append(out, "PK\x06\x06"...)
 		out = le.AppendUint64(out, 44)
 		out = append(out, make([]byte, 12)...)
-		for _, v := range []int{entries, entries, size, told} {
+		for _, v := range []int{entries, entries, size, stated} {
 			out = le.AppendUint64(out, uint64(v))
 		}
 		out = append(out, "PK\x06\x07\x00\x00\x00\x00"...)
 		out = le.AppendUint64(out, uint64(offset+size-e.size))
 		out = le.AppendUint32(out, 1)
-		entries, size, told = 0xffff, 0xffffffff, 0xffffffff
+		entries, size, stated = 0xffff, 0xffffffff, 0xffffffff
 	}
 	out = append(out, "PK\x05\x06"...)
 	out = le.AppendUint16(out, e.disk)
@@ -211,10 +212,10 @@ func (e zipEnd) record(entries, size, offset int) []byte {
 	out = le.AppendUint16(out, uint16(entries))
 	out = le.AppendUint16(out, uint16(entries))
 	out = le.AppendUint32(out, uint32(size))
-	out = le.AppendUint32(out, uint32(told))
+	out = le.AppendUint32(out, uint32(stated))
 	out = le.AppendUint16(out, uint16(len(e.comment)))
 	return append(out, e.comment...)
 }
 
-// deep is a path of so many folders.
-func deep(folders int) string { return strings.Repeat("d/", folders) + "f" }
+// deepPath returns a path with so many folders.
+func deepPath(folders int) string { return strings.Repeat("d/", folders) + "f" }

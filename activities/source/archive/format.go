@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// block is the unit of tar. sniffed is how much of a file tells its format.
+// blockSize is the unit of tar. sniffedBytes is how much of a file is read to recognise its format.
 const (
-	block   = 512
-	sniffed = block
+	blockSize    = 512
+	sniffedBytes = blockSize
 )
 
-// The beginnings of formats.
+// The magic bytes of formats.
 const (
 	magicGzip     = "\x1f\x8b"
 	magicZstd     = "\x28\xb5\x2f\xfd"
@@ -27,7 +27,7 @@ const (
 	magicTarStart = 257
 )
 
-// formatOf recognises a format by a file's beginning; empty: none that can be unpacked.
+// formatOf recognises a format by the beginning of a file; empty: none that can be unpacked.
 func formatOf(head []byte) string {
 	switch {
 	case hasPrefix(head, magicLocal), hasPrefix(head, magicEnd), hasPrefix(head, magicSpanned):
@@ -44,21 +44,22 @@ func formatOf(head []byte) string {
 
 func hasPrefix(head []byte, magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
 
-// isTar says whether a file may begin so that is a tar archive: with a header whose checksum is right, or with the mark of the end.
+// isTar reports whether a file with this beginning is a tar archive: it starts with a header with a valid checksum, or
+// with the end mark.
 func isTar(head []byte) bool {
 	if len(head) > magicTarStart+len(magicTar) && string(head[magicTarStart:magicTarStart+len(magicTar)]) == magicTar {
 		return true
 	}
-	if len(head) < block {
+	if len(head) < blockSize {
 		return false
 	}
-	if zero(head[:block]) {
+	if allZero(head[:blockSize]) {
 		return true
 	}
 	const from, to = 148, 156
-	// Some old programs summed signed bytes.
+	// Some old programs computed the sum of signed bytes.
 	var unsigned, signed int64
-	for i, b := range head[:block] {
+	for i, b := range head[:blockSize] {
 		if i >= from && i < to {
 			b = ' '
 		}
@@ -69,7 +70,7 @@ func isTar(head []byte) bool {
 	return err == nil && (sum == unsigned || sum == signed)
 }
 
-func zero(p []byte) bool {
+func allZero(p []byte) bool {
 	for _, b := range p {
 		if b != 0 {
 			return false
@@ -78,8 +79,8 @@ func zero(p []byte) bool {
 	return true
 }
 
-// known are contents that people take for packages, by their beginning.
-var known = []struct{ magic, name string }{
+// knownContents are types of content that users mistake for packages, with their magic bytes.
+var knownContents = []struct{ magic, name string }{
 	{"BZh", "bzip2 data"},
 	{"\xfd7zXZ\x00", "xz data"},
 	{"\x04\x22\x4d\x18", "LZ4 data"},
@@ -99,15 +100,15 @@ var known = []struct{ magic, name string }{
 	{magicZstd, "zstd data"},
 }
 
-// likeHTML is what describe says of what servers answer to people in the place of a package.
-const likeHTML = "it looks like an HTML page"
+// looksLikeHTML is the result of describe for an HTML page, which servers often send instead of a package.
+const looksLikeHTML = "it looks like an HTML page"
 
-// describe says what content looks like that is no archive.
+// describe says what content looks like that is not an archive.
 func describe(head []byte) string {
 	if len(head) == 0 {
 		return "it is empty"
 	}
-	for _, k := range known {
+	for _, k := range knownContents {
 		if hasPrefix(head, k.magic) {
 			return "it looks like " + k.name
 		}
@@ -115,7 +116,7 @@ func describe(head []byte) string {
 	text := strings.ToLower(strings.TrimLeftFunc(strings.TrimPrefix(string(head), "\ufeff"), unicode.IsSpace))
 	switch {
 	case strings.HasPrefix(text, "<!doctype html"), strings.HasPrefix(text, "<html"), strings.HasPrefix(text, "<head"):
-		return likeHTML
+		return looksLikeHTML
 	case strings.HasPrefix(text, "<"):
 		return "it looks like an XML document"
 	case strings.HasPrefix(text, "{"), strings.HasPrefix(text, "["):
@@ -126,30 +127,32 @@ func describe(head []byte) string {
 	return "it is of an unknown format"
 }
 
-// isText ignores a letter that is cut at the end.
+// isText reports whether the beginning of a file is UTF-8 text. It ignores a character that is cut off at the end.
 func isText(head []byte) bool {
 	for i := 0; i < utf8.UTFMax && len(head) > 0 && !utf8.Valid(head); i++ {
 		head = head[:len(head)-1]
 	}
-	return utf8.Valid(head) && !bytes.ContainsFunc(head, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
+	return utf8.Valid(head) && !bytes.ContainsFunc(head, func(r rune) bool {
+		return unicode.IsControl(r) && !unicode.IsSpace(r)
+	})
 }
 
-// number reads fields of a zip archive one after another.
-type number []byte
+// fieldReader reads the fields of a zip header one after another.
+type fieldReader []byte
 
-func (n *number) u16() uint16 {
+func (n *fieldReader) u16() uint16 {
 	v := binary.LittleEndian.Uint16(*n)
 	*n = (*n)[2:]
 	return v
 }
 
-func (n *number) u32() uint32 {
+func (n *fieldReader) u32() uint32 {
 	v := binary.LittleEndian.Uint32(*n)
 	*n = (*n)[4:]
 	return v
 }
 
-func (n *number) u64() uint64 {
+func (n *fieldReader) u64() uint64 {
 	v := binary.LittleEndian.Uint64(*n)
 	*n = (*n)[8:]
 	return v

@@ -14,23 +14,23 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// FuzzUnpack tries archives that nobody thought of: nothing is written outside the folder, no link leads out of it, what is written is
-// bounded, and Check says what Unpack says.
+// FuzzUnpack unpacks arbitrary archives. Nothing is written outside the folder, no link leads out of it, the written
+// bytes stay within the limit, and Check returns the same result as Unpack.
 func FuzzUnpack(f *testing.F) {
 	for _, c := range corpus() {
 		if len(c.archive) < 64<<10 {
 			f.Add(c.archive)
 		}
 	}
-	for _, content := range sound() {
+	for _, content := range validArchives() {
 		f.Add(content)
 	}
-	f.Add(tarOf(app()...))
-	f.Add(gzipOf(tarOf(app()...)))
-	f.Add(zstdOf(tarOf(app()...)))
+	f.Add(tarOf(appParts()...))
+	f.Add(gzipOf(tarOf(appParts()...)))
+	f.Add(zstdOf(tarOf(appParts()...)))
 	limits := source.Limits{Bytes: 1 << 20, UnpackedBytes: 64 << 10, Entries: 100}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		b := newBox(t, content)
+		b := newSandbox(t, content)
 		checked, refused := archive.Check(context.Background(), b.file, limits)
 		info, err := b.unpack(t, limits)
 		if refused == nil {
@@ -49,7 +49,7 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// measure walks what was unpacked, and refuses what should not be there.
+// measure walks the unpacked files, fails on forbidden ones, and counts entries and bytes.
 func measure(t *testing.T, folder string) (entries int, bytes int64) {
 	linked := []os.FileInfo{}
 	require.NoError(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -67,7 +67,8 @@ func measure(t *testing.T, folder string) (entries int, bytes int64) {
 		case d.Type()&fs.ModeSymlink != 0:
 			target, err := filepath.EvalSymlinks(path)
 			if err == nil {
-				require.True(t, target == folder || strings.HasPrefix(target, folder+"/"), "%s leads to %s", path, target)
+				require.True(t, target == folder || strings.HasPrefix(target, folder+"/"), "%s leads to %s", path,
+					target)
 			}
 			return nil
 		}

@@ -12,39 +12,42 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdWindow is what the zstd program takes without --long: it bounds the memory of decompression.
+// zstdWindow is the largest window that the zstd program accepts without --long. It limits the memory of decompression.
 const zstdWindow = 128 << 20
 
-// perEntry is what a tar archive may need for an entry besides its content: headers, long names and padding.
-const perEntry = 4 << 10
+// tarEntryOverhead is how many bytes a tar archive may use per entry in addition to its content: headers, long names
+// and padding.
+const tarEntryOverhead = 4 << 10
 
-// maxPadding is how many zeros may follow the end of a tar archive or of its compression, which fill up the last record of a tape.
+// maxPadding is how many zeros may follow the end of a tar archive or of its compressed data. They pad the last record
+// of a tape.
 const maxPadding = 1 << 20
 
-// stream is what a compressed file holds. It fails when more comes out than the limits allow, and when the context is done.
+// stream reads archive data. It fails when more bytes come out than the limit, and when the context has ended.
 type stream struct {
 	ctx  context.Context
 	from io.Reader
-	// read counts bytes, most bounds them.
-	read, most int64
+	// read counts bytes; limit is their maximum.
+	read, limit int64
 }
 
 func (s *stream) Read(p []byte) (int, error) {
 	if err := s.ctx.Err(); err != nil {
 		return 0, err
 	}
-	if s.read >= s.most {
-		return 0, refused("unpacks to more than %d bytes, its headers included", s.most)
+	if s.read >= s.limit {
+		return 0, refused("unpacks to more than %d bytes, its headers included", s.limit)
 	}
-	n, err := s.from.Read(p[:min(int64(len(p)), s.most-s.read)])
+	n, err := s.from.Read(p[:min(int64(len(p)), s.limit-s.read)])
 	s.read += int64(n)
 	return n, err
 }
 
-// decompress opens the stream of a format. close frees its memory.
+// decompress opens the stream of a format. closed frees its memory.
 func decompress(ctx context.Context, format string, from io.Reader) (opened io.Reader, closed func(), err error) {
-	// The readers of gzip and zstd take no byte more than they need from it, so that what follows is found.
-	source := bufio.NewReaderSize(&stream{ctx: ctx, from: from, most: math.MaxInt64}, copied)
+	// The readers of gzip and zstd read no byte more than they need from a bufio.Reader, so that trailing data is
+	// found.
+	source := bufio.NewReaderSize(&stream{ctx: ctx, from: from, limit: math.MaxInt64}, copyBufferSize)
 	switch format {
 	case TarGzip:
 		members := &gzipMembers{from: source}
@@ -60,7 +63,8 @@ func decompress(ctx context.Context, format string, from io.Reader) (opened io.R
 	return source, func() {}, nil
 }
 
-// gzipMembers reads the members of a gzip file. The standard library's own reader of several takes zeros at the end for an error.
+// gzipMembers reads the members of a gzip file. The standard library's own multi-member reader treats zeros at the end
+// as an error.
 type gzipMembers struct {
 	from   *bufio.Reader
 	member *gzip.Reader
@@ -87,7 +91,7 @@ func (g *gzipMembers) Read(p []byte) (int, error) {
 	return n, g.err
 }
 
-// next begins the next member; io.EOF: there is none.
+// next starts the next member; io.EOF: there is none.
 func (g *gzipMembers) next() error {
 	magic, err := g.from.Peek(len(magicGzip))
 	if string(magic) == magicGzip {
@@ -103,12 +107,12 @@ func (g *gzipMembers) next() error {
 	return onlyPadding(g.from, "its gzip data")
 }
 
-// onlyPadding returns io.EOF when nothing but zeros follows.
+// onlyPadding returns io.EOF if only zeros follow.
 func onlyPadding(r io.Reader, after string) error {
 	p := make([]byte, 32<<10)
 	for total := 0; ; {
 		n, err := r.Read(p)
-		if !zero(p[:n]) {
+		if !allZero(p[:n]) {
 			return refused("has other data after the end of %s", after)
 		}
 		if total += n; total > maxPadding {
@@ -120,7 +124,7 @@ func onlyPadding(r io.Reader, after string) error {
 	}
 }
 
-// gzipProblem makes sentences of what gzip says.
+// gzipProblem turns errors of gzip into an *Error.
 func gzipProblem(err error) error {
 	var corrupt flate.CorruptInputError
 	switch {
@@ -144,7 +148,8 @@ func (z zstdFrames) Read(p []byte) (int, error) {
 	return n, zstdProblem(err)
 }
 
-// zstdProblem makes sentences of what zstd says. Its decoder has many errors of its own; those of the file pass.
+// zstdProblem turns errors of zstd into an *Error. Its decoder has many error types; errors of the underlying file are
+// passed on.
 func zstdProblem(err error) error {
 	switch {
 	case err == nil, errors.Is(err, io.EOF), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// tar walks a tar archive, compressed or not.
+// tar processes a tar archive, compressed or not.
 func (w *walk) tar(from io.Reader) error {
 	opened, closed, err := decompress(w.ctx, w.info.Format, from)
 	if err != nil {
 		return err
 	}
 	defer closed()
-	most := w.limits.UnpackedBytes + int64(w.limits.Entries+1)*perEntry + maxPadding
-	s := &stream{ctx: w.ctx, from: opened, most: most}
-	// Its buffer holds the first header, which is looked at before it is read.
-	buffered := bufio.NewReaderSize(s, copied)
-	head, err := buffered.Peek(block)
+	most := w.limits.UnpackedBytes + int64(w.limits.Entries+1)*tarEntryOverhead + maxPadding
+	s := &stream{ctx: w.ctx, from: opened, limit: most}
+	// The buffer holds the first header, which is peeked at before it is read.
+	buffered := bufio.NewReaderSize(s, copyBufferSize)
+	head, err := buffered.Peek(blockSize)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -37,7 +37,7 @@ func (w *walk) tar(from io.Reader) error {
 	return nil
 }
 
-// counter knows how far an archive has been read.
+// counter counts the bytes that were read of an archive.
 type counter struct {
 	from io.Reader
 	read int64
@@ -49,16 +49,16 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tarEntries takes all entries up to the mark of the end: two blocks of zeros.
+// tarEntries processes all entries up to the end mark: two blocks of zeros.
 func (w *walk) tarEntries(from *counter) error {
 	reader := tar.NewReader(from)
 	last := ""
 	for {
-		ended := from.read + (block-from.read%block)%block
+		end := from.read + (blockSize-from.read%blockSize)%blockSize
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
-			if from.read < ended+2*block {
-				return refused("is truncated%s: it has no end mark", after(last))
+			if from.read < end+2*blockSize {
+				return refused("is truncated%s: it has no end mark", afterEntry(last))
 			}
 			return nil
 		}
@@ -72,26 +72,26 @@ func (w *walk) tarEntries(from *counter) error {
 		if err := w.tarEntry(header, reader); err != nil {
 			return tarProblem(err, last)
 		}
-		// What follows is counted from the end of the content.
+		// The position of the next header is computed from the end of the content.
 		if _, err := io.Copy(io.Discard, reader); err != nil {
 			return tarProblem(err, last)
 		}
 	}
 }
 
-func after(entry string) string {
+func afterEntry(entry string) string {
 	if entry == "" {
 		return ""
 	}
-	return " after the entry " + shown(entry)
+	return " after the entry " + quotedName(entry)
 }
 
 func tarProblem(err error, last string) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return refused("is truncated%s", after(last))
+		return refused("is truncated%s", afterEntry(last))
 	case errors.Is(err, tar.ErrHeader), errors.Is(err, tar.ErrFieldTooLong):
-		return refused("is damaged%s: a tar header is invalid", after(last))
+		return refused("is damaged%s: a tar header is invalid", afterEntry(last))
 	}
 	return err
 }
@@ -134,7 +134,8 @@ func (w *walk) tarEntry(header *tar.Header, content io.Reader) error {
 	return w.add(e)
 }
 
-// globalHeader takes comments, as git archive writes, and refuses what would rename or resize the entries after it.
+// globalHeader accepts comments, which git archive writes, and refuses records that would rename or resize the entries
+// after it.
 func globalHeader(header *tar.Header) error {
 	for _, key := range []string{"path", "linkpath", "size"} {
 		if header.PAXRecords[key] != "" {

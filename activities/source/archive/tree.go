@@ -12,25 +12,25 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// The bounds of names. Those of a part and a path are what Linux takes; that of a link's target is what XFS takes.
+// The limits of names. Those of a part and a path are Linux's; that of a link's target is XFS's.
 const (
 	maxPart   = 255
 	maxPath   = 4096
 	maxDepth  = 100
 	maxTarget = 1023
-	// maxNames bounds the memory that all names and targets of an archive take together.
+	// maxNames limits the memory of all names and targets of an archive together.
 	maxNames = 64 << 20
-	// maxHops is how many links one path may pass, as in Linux.
+	// maxHops is how many links one path may pass through, as in Linux.
 	maxHops = 40
-	// maxSteps bounds the work of following all links of an archive.
+	// maxSteps limits the work of following all links of an archive.
 	maxSteps = 10_000_000
 )
 
-// defaultMode is the mode of folders that only the names of others imply.
+// defaultMode is the mode of folders that only appear in the names of other entries.
 const defaultMode fs.FileMode = 0o755
 
-// split checks a name and returns its parts; none: the folder itself.
-func split(name string) ([]string, error) {
+// splitName checks a name and returns its parts; none: the folder itself.
+func splitName(name string) ([]string, error) {
 	switch {
 	case name == "":
 		return nil, refusedEntry(name, "has no name")
@@ -39,7 +39,7 @@ func split(name string) ([]string, error) {
 	case strings.HasPrefix(name, "/"):
 		return nil, refusedEntry(name, "leaves the folder: its name is an absolute path")
 	}
-	if problem := badText(name); problem != "" {
+	if problem := nameProblem(name); problem != "" {
 		return nil, refusedEntry(name, "has a name that %s", problem)
 	}
 	var parts []string
@@ -50,7 +50,8 @@ func split(name string) ([]string, error) {
 		case part == "..":
 			return nil, refusedEntry(name, `leaves the folder: its name has ".."`)
 		case len(part) > maxPart:
-			return nil, refusedEntry(name, "has a part of %d bytes in its name; at most %d are possible", len(part), maxPart)
+			return nil, refusedEntry(name, "has a part of %d bytes in its name; at most %d are possible", len(part),
+				maxPart)
 		}
 		parts = append(parts, part)
 	}
@@ -60,8 +61,8 @@ func split(name string) ([]string, error) {
 	return parts, nil
 }
 
-// badText says what is wrong with the letters of a name or of a link's target; empty: nothing.
-func badText(text string) string {
+// nameProblem describes what is wrong with the characters of a name or of a link's target; empty: nothing.
+func nameProblem(text string) string {
 	switch {
 	case !utf8.ValidString(text):
 		return "isn't UTF-8"
@@ -75,7 +76,8 @@ func badText(text string) string {
 	return ""
 }
 
-// checkTarget checks what a symbolic link's target says by itself. Where it leads is known when the whole archive is.
+// checkTarget checks the text of a symbolic link's target. checkLinks checks where it leads, once the whole archive is
+// read.
 func checkTarget(e entry) error {
 	switch {
 	case e.target == "":
@@ -83,33 +85,35 @@ func checkTarget(e entry) error {
 	case len(e.target) > maxTarget:
 		return refusedEntry(e.name, "is a symbolic link with a target of more than %d bytes", maxTarget)
 	case strings.HasPrefix(e.target, "/"):
-		return refusedEntry(e.name, "is a symbolic link that leaves the folder: its target %s is an absolute path", shown(e.target))
+		return refusedEntry(e.name, "is a symbolic link that leaves the folder: its target %s is an absolute path",
+			quotedName(e.target))
 	}
-	if problem := badText(e.target); problem != "" {
-		return refusedEntry(e.name, "is a symbolic link with the target %s, which %s", shown(e.target), problem)
+	if problem := nameProblem(e.target); problem != "" {
+		return refusedEntry(e.name, "is a symbolic link with the target %s, which %s", quotedName(e.target), problem)
 	}
 	return nil
 }
 
-// tree is what the archive had so far: names and kinds, without content.
+// tree holds the archive's entries so far: names and kinds, without content.
 type tree struct {
 	root *node
-	// links are the symbolic links, in the archive's order; folders have every folder after the one that it lies in.
+	// links are the symbolic links in the archive's order; folders contains every folder after its parent.
 	links, folders []*node
-	// size counts the nodes but the root.
+	// size counts the nodes without the root.
 	size int
-	// names counts the bytes of the names and targets.
+	// names counts the bytes of names and targets.
 	names int
 	steps int
 	fold  cases.Caser
 }
 
-// node is one name. The names in a folder are told apart as file systems do that tell the fewest apart: without case and Unicode forms.
+// node is one name. The names in a folder must differ on every file system, also without regard to case and Unicode
+// normalisation.
 type node struct {
 	name     string
-	above    *node
+	parent   *node
 	kind     kind
-	in       map[string]*node
+	children map[string]*node
 	target   string
 	mode     fs.FileMode
 	modified time.Time
@@ -119,7 +123,7 @@ func newTree() *tree { return &tree{root: &node{kind: folder}, fold: cases.Fold(
 
 func (n *node) path() string {
 	var parts []string
-	for ; n.above != nil; n = n.above {
+	for ; n.parent != nil; n = n.parent {
 		parts = append(parts, n.name)
 	}
 	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
@@ -128,34 +132,35 @@ func (n *node) path() string {
 	return strings.Join(parts, "/")
 }
 
-// place adds an entry, with the folders that its name implies; made: there is a new folder.
-func (t *tree) place(parts []string, e entry) (at *node, made bool, err error) {
+// insert adds an entry and the folders that its name implies. made is true if it added a folder.
+func (t *tree) insert(parts []string, e entry) (at *node, made bool, err error) {
 	if len(parts) == 0 {
 		if e.kind != folder {
 			return nil, false, refusedEntry(e.name, "is a %s with the name of the folder itself", e.kind)
 		}
-		// Its mode is not the archive's to say: the folder belongs to whoever unpacks.
+		// The archive does not set its mode: the folder belongs to the caller.
 		return t.root, false, nil
 	}
 	at = t.root
 	for i, part := range parts {
 		last := i == len(parts)-1
 		key := t.key(part)
-		next := at.in[key]
+		next := at.children[key]
 		switch {
 		case next == nil:
 			implied := entry{name: e.name, kind: folder, mode: defaultMode}
 			if last {
 				implied = e
 			}
-			if next, err = t.grow(at, part, key, implied); err != nil {
+			if next, err = t.newNode(at, part, key, implied); err != nil {
 				return nil, false, err
 			}
 			made = made || next.kind == folder
 		case next.name != part:
-			return nil, false, refusedEntry(e.name, "differs from %s only by case or by the form of its letters%s", shown(next.path()), t.jarHint())
+			return nil, false, refusedEntry(e.name, "differs from %s only by case or by the form of its letters%s",
+				quotedName(next.path()), t.jarHint())
 		case !last && next.kind != folder:
-			return nil, false, refusedEntry(e.name, "lies below %s, which is a %s", shown(next.path()), next.kind)
+			return nil, false, refusedEntry(e.name, "lies below %s, which is a %s", quotedName(next.path()), next.kind)
 		case last && (next.kind != folder || e.kind != folder):
 			return nil, false, refusedEntry(e.name, "is in the archive twice, as a %s and as a %s", next.kind, e.kind)
 		case last:
@@ -166,25 +171,25 @@ func (t *tree) place(parts []string, e entry) (at *node, made bool, err error) {
 	return at, made, nil
 }
 
-// jarHint tells what else can be done with a jar, whose classes may well differ by case: it was never meant to be unpacked.
+// jarHint returns a hint for jars, whose classes may differ by case: they are not meant to be unpacked.
 func (t *tree) jarHint() string {
-	if t.root.in["meta-inf"] == nil {
+	if t.root.children["meta-inf"] == nil {
 		return ""
 	}
-	return "; if this is a jar or war, set unpack: false to keep it whole"
+	return "; if this is a jar or war, set unpack: false to keep it as one file"
 }
 
-func (t *tree) grow(above *node, name, key string, e entry) (*node, error) {
-	n := &node{name: name, above: above, kind: e.kind, target: e.target, mode: e.mode, modified: e.modified}
+func (t *tree) newNode(above *node, name, key string, e entry) (*node, error) {
+	n := &node{name: name, parent: above, kind: e.kind, target: e.target, mode: e.mode, modified: e.modified}
 	t.size++
 	t.names += len(name) + len(key) + len(e.target)
 	if t.names > maxNames {
 		return nil, refused("has names and links that take more than %d MiB together", maxNames>>20)
 	}
-	if above.in == nil {
-		above.in = map[string]*node{}
+	if above.children == nil {
+		above.children = map[string]*node{}
 	}
-	above.in[key] = n
+	above.children[key] = n
 	switch e.kind {
 	case folder:
 		t.folders = append(t.folders, n)
@@ -194,7 +199,7 @@ func (t *tree) grow(above *node, name, key string, e entry) (*node, error) {
 	return n, nil
 }
 
-// key is what names have in common that some file systems take for the same.
+// key returns a form that is equal for all names that some file system treats as the same.
 func (t *tree) key(part string) string {
 	for i := range len(part) {
 		if part[i] >= utf8.RuneSelf {
@@ -204,20 +209,23 @@ func (t *tree) key(part string) string {
 	return strings.ToLower(part)
 }
 
-// linked is the path of the file that a hard link names. The link, which is in the tree by then, becomes a file like any other.
-func (t *tree) linked(link *node, e entry) (string, error) {
-	parts, err := split(e.target)
+// resolveHardLink returns the path of the file that a hard link refers to. The link's own node becomes a file like any
+// other.
+func (t *tree) resolveHardLink(link *node, e entry) (string, error) {
+	parts, err := splitName(e.target)
 	if err != nil {
-		return "", refusedEntry(e.name, "is a hard link to %s, which no entry can be", shown(e.target))
+		return "", refusedEntry(e.name, "is a hard link to %s, which no entry can be", quotedName(e.target))
 	}
 	at := t.root
 	for _, part := range parts {
-		if at = at.in[t.key(part)]; at == nil || at.name != part {
-			return "", refusedEntry(e.name, "is a hard link to %s, which isn't in the archive before it", shown(e.target))
+		if at = at.children[t.key(part)]; at == nil || at.name != part {
+			return "", refusedEntry(e.name, "is a hard link to %s, which isn't in the archive before it",
+				quotedName(e.target))
 		}
 	}
 	if at.kind != file {
-		return "", refusedEntry(e.name, "is a hard link to %s, which is a %s, not a file", shown(e.target), at.kind)
+		return "", refusedEntry(e.name, "is a hard link to %s, which is a %s, not a file", quotedName(e.target),
+			at.kind)
 	}
 	link.kind = file
 	return at.path(), nil
@@ -230,28 +238,29 @@ func (t *tree) checkLinks(ctx context.Context) error {
 			return err
 		}
 		if problem := t.follow(link); problem != "" {
-			return refusedEntry(link.path(), "is a symbolic link to %s, which %s", shown(link.target), problem)
+			return refusedEntry(link.path(), "is a symbolic link to %s, which %s", quotedName(link.target), problem)
 		}
 	}
 	return nil
 }
 
-// spot is a place that may not exist: a node, and how many parts below it.
-type spot struct {
+// location is a path that may not exist: a node, and the number of missing parts below it.
+type location struct {
 	at      *node
 	missing int
 }
 
-func (s spot) up() (spot, bool) {
+func (s location) parent() (location, bool) {
 	if s.missing > 0 {
-		return spot{s.at, s.missing - 1}, true
+		return location{s.at, s.missing - 1}, true
 	}
-	return spot{at: s.at.above}, s.at.above != nil
+	return location{at: s.at.parent}, s.at.parent != nil
 }
 
-// follow walks a link's target as the kernel would, and says what is wrong with it. What isn't there is taken for a folder: it may come.
+// follow resolves a link's target as the kernel would, and describes what is wrong with it. It treats a missing part as
+// a folder, which may be created later.
 func (t *tree) follow(link *node) string {
-	here := spot{at: link.above}
+	here := location{at: link.parent}
 	rest := strings.Split(link.target, "/")
 	for hops := 1; len(rest) > 0; {
 		part := rest[0]
@@ -263,7 +272,7 @@ func (t *tree) follow(link *node) string {
 		case "", ".":
 			continue
 		case "..":
-			above, inside := here.up()
+			above, inside := here.parent()
 			if !inside {
 				return "leaves the folder"
 			}
@@ -274,7 +283,7 @@ func (t *tree) follow(link *node) string {
 			here.missing++
 			continue
 		}
-		next := here.at.in[t.key(part)]
+		next := here.at.children[t.key(part)]
 		switch {
 		case next == nil || next.name != part:
 			here.missing++

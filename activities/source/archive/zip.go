@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// The sizes and marks of a zip archive's parts. archive/zip isn't used: it holds the whole directory in memory, however large somebody makes
-// it, and neither compares the two headers of an entry nor notices entries that share data.
+// The sizes and magic bytes of a zip archive's parts. archive/zip is not used: it holds the complete directory in
+// memory, without a limit, and neither compares the two headers of an entry nor detects entries that share data.
 const (
 	magicDirectory = "PK\x01\x02"
 	magicEnd64     = "PK\x06\x06"
@@ -45,7 +45,7 @@ const (
 	creatorMacOS = 19
 )
 
-// zipDirectory says where the directory of a zip archive is.
+// zipDirectory is the position of a zip archive's directory.
 type zipDirectory struct {
 	offset, size int64
 	entries      uint64
@@ -64,13 +64,15 @@ type zipHeader struct {
 	extra         []byte
 }
 
-// span is where the entry of an index lies in the file, from its header to the end of its data.
+// span is the position of an entry in the file, from its header to the end of its data. index is its number in the
+// directory.
 type span struct {
 	from, data, to int64
 	index          int
 }
 
-// zip walks a zip archive twice: first all headers, so that entries that lie in each other are found before anything is written.
+// zip processes a zip archive in two passes. The first reads all headers, so that overlapping entries are found before
+// anything is written.
 func (w *walk) zip(from *os.File, size int64) error {
 	d, err := findDirectory(from, size)
 	if err != nil {
@@ -100,48 +102,51 @@ func (w *walk) zip(from *os.File, size int64) error {
 	return d.each(w, from, func(h zipHeader, i int) error { return w.zipEntry(from, h, spans[i]) })
 }
 
-// findDirectory reads the record at the end of the file, and its larger form.
+// findDirectory reads the end record of the file, and its zip64 form if there is one.
 func findDirectory(from io.ReaderAt, size int64) (zipDirectory, error) {
 	tail := make([]byte, min(size, endLen+maxComment))
 	if _, err := from.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
 		return zipDirectory{}, fmt.Errorf("cannot read the archive: %w", err)
 	}
 	at := bytes.LastIndex(tail, []byte(magicEnd))
-	for at >= 0 && (len(tail)-at < endLen || len(tail)-at-endLen != int(binary.LittleEndian.Uint16(tail[at+endLen-2:]))) {
+	for at >= 0 && (len(tail)-at < endLen || len(tail)-at-endLen != int(
+		binary.LittleEndian.Uint16(tail[at+endLen-2:]))) {
 		at = bytes.LastIndex(tail[:at], []byte(magicEnd))
 	}
 	if at < 0 {
-		return zipDirectory{}, refused("is truncated, or has other data after its end: a zip archive ends with its directory")
+		return zipDirectory{}, refused("is truncated, or has other data after its end: a zip archive ends with its " +
+			"directory")
 	}
 	end := size - int64(len(tail)-at)
-	n := number(tail[at+4:])
+	n := fieldReader(tail[at+4:])
 	disks := [2]uint16{n.u16(), n.u16()}
 	here, all := n.u16(), n.u16()
 	d := zipDirectory{entries: uint64(all), size: int64(n.u32()), offset: int64(n.u32())}
-	d, end, large, err := d.enlarge(from, end)
+	d, end, large, err := d.readZip64(from, end)
 	switch {
 	case err != nil:
 		return zipDirectory{}, err
 	case !large && (disks != [2]uint16{} || here != all):
 		return zipDirectory{}, refused("is one of several volumes; pack it as one file")
 	case d.offset < 0 || d.size < 0 || d.offset > end || d.size != end-d.offset:
-		return zipDirectory{}, refused("is damaged: its zip directory isn't where its end says")
+		return zipDirectory{}, refused("is damaged: its zip directory isn't where its end record says")
 	}
 	return d, nil
 }
 
-// enlarge reads the zip64 form of the record, if there is one. It lies between the directory and the record.
-func (d zipDirectory) enlarge(from io.ReaderAt, end int64) (larger zipDirectory, before int64, large bool, err error) {
+// readZip64 reads the zip64 form of the end record, if there is one. It lies between the directory and the end record.
+func (d zipDirectory) readZip64(from io.ReaderAt, end int64) (larger zipDirectory, before int64, large bool,
+	err error) {
 	p := make([]byte, end64Len+locatorLen)
 	if end < int64(len(p)) {
 		return d, end, false, nil
 	}
-	// Nothing lies between the large record and its locator: it has no fields that nobody knows.
+	// The zip64 record lies immediately before its locator: it has no extensible fields.
 	before = end - int64(len(p))
 	if _, err := from.ReadAt(p, before); err != nil {
 		return d, 0, false, fmt.Errorf("cannot read the archive: %w", err)
 	}
-	locator := number(p[end64Len:])
+	locator := fieldReader(p[end64Len:])
 	if string(locator[:4]) != magicLocator {
 		return d, end, false, nil
 	}
@@ -150,33 +155,35 @@ func (d zipDirectory) enlarge(from io.ReaderAt, end int64) (larger zipDirectory,
 	if disk != 0 || disks > 1 {
 		return d, 0, true, refused("is one of several volumes; pack it as one file")
 	}
-	larger, sound := d.read64(p)
-	if !sound || at != uint64(before) {
+	larger, valid := d.parseZip64(p)
+	if !valid || at != uint64(before) {
 		return d, 0, true, refused("is damaged: its zip64 record is invalid")
 	}
 	return larger, before, true, nil
 }
 
-// read64 reads the fields of the zip64 record, which may not contradict those of the small one.
-func (d zipDirectory) read64(p []byte) (larger zipDirectory, sound bool) {
+// parseZip64 parses the fields of the zip64 record, which must not contradict those of the end record.
+func (d zipDirectory) parseZip64(p []byte) (larger zipDirectory, valid bool) {
 	agree := func(small, limit, great uint64) bool { return small == limit || small == great }
 	if string(p[:4]) != magicEnd64 {
 		return d, false
 	}
-	n := number(p[4:])
+	n := fieldReader(p[4:])
 	length := n.u64()
 	_ = n.u32() // versions
 	disks := [2]uint32{n.u32(), n.u32()}
 	here, all, size, offset := n.u64(), n.u64(), n.u64(), n.u64()
-	sound = length == end64Len-12 && disks == [2]uint32{} && here == all && size <= math.MaxInt64 && offset <= math.MaxInt64 &&
-		agree(d.entries, math.MaxUint16, all) && agree(uint64(d.size), math.MaxUint32, size) && agree(uint64(d.offset), math.MaxUint32, offset)
-	return zipDirectory{entries: all, size: int64(size), offset: int64(offset)}, sound
+	valid = length == end64Len-12 && disks == [2]uint32{} && here == all && size <= math.MaxInt64 &&
+		offset <= math.MaxInt64 &&
+		agree(d.entries, math.MaxUint16, all) && agree(uint64(d.size), math.MaxUint32, size) &&
+		agree(uint64(d.offset), math.MaxUint32, offset)
+	return zipDirectory{entries: all, size: int64(size), offset: int64(offset)}, valid
 }
 
-// each reads the directory, entry by entry.
+// each reads the directory and passes every entry to take.
 func (d zipDirectory) each(w *walk, from io.ReaderAt, take func(h zipHeader, index int) error) error {
-	r := bufio.NewReaderSize(io.NewSectionReader(from, d.offset, d.size), copied)
-	w.told = 0
+	r := bufio.NewReaderSize(io.NewSectionReader(from, d.offset, d.size), copyBufferSize)
+	w.entries = 0
 	last := ""
 	for i := range d.entries {
 		if err := w.count(); err != nil {
@@ -192,14 +199,15 @@ func (d zipDirectory) each(w *walk, from io.ReaderAt, take func(h zipHeader, ind
 		}
 	}
 	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
-		return refused("is damaged: its zip directory has more than the %d entries that its end tells of", d.entries)
+		return refused("is damaged: its zip directory has more than the %d entries that its end record states",
+			d.entries)
 	}
 	return nil
 }
 
 func zipProblem(err error, last string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return refused("is damaged: its zip directory ends%s", after(last))
+		return refused("is damaged: its zip directory ends%s", afterEntry(last))
 	}
 	return err
 }
@@ -213,7 +221,7 @@ func readHeader(r io.Reader) (zipHeader, error) {
 		return zipHeader{}, refused("is damaged: its zip directory has an invalid header")
 	}
 	h := zipHeader{creator: p[5]}
-	n := number(p[8:])
+	n := fieldReader(p[8:])
 	h.flags, h.method = n.u16(), n.u16()
 	clock, date := n.u16(), n.u16()
 	h.crc, h.packed, h.size = n.u32(), uint64(n.u32()), uint64(n.u32())
@@ -233,15 +241,15 @@ func readHeader(r io.Reader) (zipHeader, error) {
 	return h, h.readExtra()
 }
 
-// readExtra takes the sizes of zip64 and the time from the header's extra fields.
+// readExtra reads zip64 sizes and the modification time from the header's extra fields.
 func (h *zipHeader) readExtra() error {
 	large := false
-	for rest := number(h.extra); len(rest) >= 4; {
+	for rest := fieldReader(h.extra); len(rest) >= 4; {
 		id, size := rest.u16(), int(rest.u16())
 		if size > len(rest) {
-			return nil // As others read it: padding, not a field.
+			return nil // Other readers treat this as padding too.
 		}
-		field := number(rest[:size])
+		field := fieldReader(rest[:size])
 		rest = rest[size:]
 		switch id {
 		case extraZip64:
@@ -268,12 +276,13 @@ func (h *zipHeader) readExtra() error {
 	return nil
 }
 
-// dosTime takes the time for UTC: the archive doesn't tell its zone.
+// dosTime interprets a DOS time as UTC: the archive does not contain its time zone.
 func dosTime(date, clock uint16) time.Time {
-	return time.Date(1980+int(date>>9), time.Month(date>>5&0xf), int(date&0x1f), int(clock>>11), int(clock>>5&0x3f), int(clock&0x1f)*2, 0, time.UTC)
+	return time.Date(1980+int(date>>9), time.Month(date>>5&0xf), int(date&0x1f), int(clock>>11), int(clock>>5&0x3f),
+		int(clock&0x1f)*2, 0, time.UTC)
 }
 
-// locate reads the header before an entry's data, which must say what the directory says.
+// locate reads the local header before an entry's data, which must match the directory.
 func locate(from io.ReaderAt, h zipHeader, directory int64) (span, error) {
 	damaged := func(what string) (span, error) {
 		return span{}, refusedEntry(h.name, "has %s in the zip directory than in its own header", what)
@@ -286,7 +295,7 @@ func locate(from io.ReaderAt, h zipHeader, directory int64) (span, error) {
 	if _, err := from.ReadAt(p[:], at); err != nil || string(p[:4]) != magicLocal {
 		return span{}, refusedEntry(h.name, "has no header where the zip directory says")
 	}
-	n := number(p[6:])
+	n := fieldReader(p[6:])
 	flags, method := n.u16(), n.u16()
 	n = n[4:]
 	crc, packed, size := n.u32(), n.u32(), n.u32()
@@ -296,7 +305,8 @@ func locate(from io.ReaderAt, h zipHeader, directory int64) (span, error) {
 		return span{}, refusedEntry(h.name, "has no header where the zip directory says")
 	}
 	streamed := (flags|h.flags)&flagStreamed != 0
-	// The sizes of a streamed entry follow its data; those of a large one are in the extra field, and the directory's are checked anyway.
+	// The local sizes of a streamed entry follow its data; those of a zip64 entry are in its extra field. The
+	// directory's sizes are checked anyway.
 	same := func(local uint32, global uint64) bool {
 		return uint64(local) == global || streamed && local == 0 || local == math.MaxUint32
 	}
@@ -304,13 +314,14 @@ func locate(from io.ReaderAt, h zipHeader, directory int64) (span, error) {
 	s := span{from: at, data: data, to: data + int64(h.packed)}
 	switch {
 	case string(name) != h.name:
-		return damaged(fmt.Sprintf("another name (%s)", shown(string(name))))
+		return damaged(fmt.Sprintf("another name (%s)", quotedName(string(name))))
 	case method != h.method:
 		return damaged("another compression")
 	case (flags|h.flags)&flagEncrypted != 0:
 		return span{}, refusedEntry(h.name, "is encrypted")
 	case h.method != methodStore && h.method != methodDeflate:
-		return span{}, refusedEntry(h.name, "is compressed by the zip method %d; only stored and deflated entries are supported", h.method)
+		return span{}, refusedEntry(h.name, "is compressed by the zip method %d; only stored and deflated entries "+
+			"are supported", h.method)
 	case !same(packed, h.packed) || !same(size, h.size):
 		return damaged("another size")
 	case crc != h.crc && (!streamed || crc != 0):
@@ -321,7 +332,8 @@ func locate(from io.ReaderAt, h zipHeader, directory int64) (span, error) {
 	return s, nil
 }
 
-// overlap finds an entry that shares data with another, with which a small archive becomes large; -1: there is none.
+// overlap returns the index of an entry that shares data with another, which would let a small archive unpack to much
+// data; -1: there is none.
 func overlap(spans []span) int {
 	sorted := slices.SortedFunc(slices.Values(spans), func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	for i := 1; i < len(sorted); i++ {
@@ -332,18 +344,19 @@ func overlap(spans []span) int {
 	return -1
 }
 
-// zipEntry takes one entry whose headers are sound.
+// zipEntry processes one entry whose headers are valid.
 func (w *walk) zipEntry(from io.ReaderAt, h zipHeader, s span) error {
 	e := entry{name: h.name, modified: h.modified, size: int64(min(h.size, math.MaxInt64))}
 	var err error
 	if e.kind, e.mode, err = h.kind(); err != nil {
 		return err
 	}
-	content := &stream{ctx: w.ctx, from: newZipContent(io.NewSectionReader(from, s.data, s.to-s.data), h), most: math.MaxInt64}
+	content := &stream{ctx: w.ctx, from: newZipContent(io.NewSectionReader(from, s.data, s.to-s.data), h),
+		limit: math.MaxInt64}
 	e.content = content
 	switch e.kind {
 	case folder:
-		// Some programs deflate nothing, so that only the data's own end shows that there is none.
+		// Some programs deflate empty content, so only the end of the data shows that there is none.
 		if h.size != 0 {
 			return refusedEntry(h.name, "is a folder with content")
 		}
@@ -362,7 +375,7 @@ func (w *walk) zipEntry(from io.ReaderAt, h zipHeader, s span) error {
 	return w.add(e)
 }
 
-// kind tells what an entry is and its mode. Only programs of Unix say so; for others the name decides.
+// kind returns an entry's type and mode. Only Unix programs store a mode; otherwise the name decides.
 func (h zipHeader) kind() (kind, fs.FileMode, error) {
 	const (
 		typeMask = 0o170000
@@ -396,24 +409,25 @@ func (h zipHeader) kind() (kind, fs.FileMode, error) {
 	return "", 0, refusedEntry(h.name, "is a device, a FIFO or a socket")
 }
 
-// zipContent is an entry's data. It ends without an error only when size, checksum and the end of the packed data are right.
+// zipContent is an entry's data. It ends without an error only if the size, the checksum and the end of the packed data
+// are right.
 type zipContent struct {
-	name   string
-	packed *bufio.Reader
-	open   io.Reader
-	left   uint64
-	size   uint64
-	sum    uint32
-	crc    uint32
-	err    error
+	name      string
+	packed    *bufio.Reader
+	unpacked  io.Reader
+	remaining uint64
+	size      uint64
+	sum       uint32
+	crc       uint32
+	err       error
 }
 
 func newZipContent(packed io.Reader, h zipHeader) *zipContent {
-	c := &zipContent{name: h.name, packed: bufio.NewReader(packed), left: h.size, size: h.size, crc: h.crc}
-	c.open = c.packed
+	c := &zipContent{name: h.name, packed: bufio.NewReader(packed), remaining: h.size, size: h.size, crc: h.crc}
+	c.unpacked = c.packed
 	if h.method == methodDeflate {
-		// It takes no byte more than it needs from a bufio.Reader.
-		c.open = flate.NewReader(c.packed)
+		// flate reads no byte more than it needs from a bufio.Reader.
+		c.unpacked = flate.NewReader(c.packed)
 	}
 	return c
 }
@@ -422,18 +436,18 @@ func (c *zipContent) Read(p []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
-	n, err := c.open.Read(p)
-	if uint64(n) > c.left {
-		n, err = int(c.left), refusedEntry(c.name, "has more than the %d bytes that its header tells of", c.size)
+	n, err := c.unpacked.Read(p)
+	if uint64(n) > c.remaining {
+		n, err = int(c.remaining), refusedEntry(c.name, "has more than the %d bytes that its header states", c.size)
 	}
-	c.left -= uint64(n)
+	c.remaining -= uint64(n)
 	c.sum = crc32.Update(c.sum, crc32.IEEETable, p[:n])
-	c.err = c.ended(err)
+	c.err = c.finish(err)
 	return n, c.err
 }
 
-// ended makes sentences of errors, and looks at the end whether all is there.
-func (c *zipContent) ended(err error) error {
+// finish turns errors into an *Error, and checks at the end that the content is complete.
+func (c *zipContent) finish(err error) error {
 	var corrupt flate.CorruptInputError
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -442,8 +456,8 @@ func (c *zipContent) ended(err error) error {
 		return refusedEntry(c.name, "is damaged: it can't be decompressed (%s)", err)
 	case !errors.Is(err, io.EOF):
 		return err
-	case c.left > 0:
-		return refusedEntry(c.name, "has %d bytes less than its header tells of", c.left)
+	case c.remaining > 0:
+		return refusedEntry(c.name, "has %d bytes less than its header states", c.remaining)
 	case c.sum != c.crc:
 		return refusedEntry(c.name, "is damaged: it doesn't have its checksum")
 	}

@@ -61,7 +61,7 @@ func TestTruncatedBodies(t *testing.T) {
 	}
 }
 
-func TestSilentServers(t *testing.T) {
+func TestSilentServer_IsTemporaryError(t *testing.T) {
 	stay := make(chan struct{})
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/body" {
@@ -71,7 +71,8 @@ func TestSilentServers(t *testing.T) {
 		<-stay
 	})
 	defer close(stay)
-	options := download.Options{Allow: loopback(t), IdleTimeout: 50 * time.Millisecond, HeaderTimeout: 60 * time.Millisecond}
+	options := download.Options{Allow: loopback(t), IdleTimeout: 50 * time.Millisecond,
+		HeaderTimeout: 60 * time.Millisecond}
 	_, err := fetch(t, options, server.URL+"/body")
 	require.True(t, download.Is(err, download.Temporary))
 	require.ErrorContains(t, err, "the server sent nothing for 50ms")
@@ -79,7 +80,7 @@ func TestSilentServers(t *testing.T) {
 	require.True(t, download.Is(err, download.Temporary))
 	require.ErrorContains(t, err, "the server did not answer in time")
 
-	// The end of the caller's patience is the caller's, not the server's.
+	// When the caller's context ends, the error is the caller's, not one of the server.
 	for _, path := range []string{"/body", "/header"} {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		_, err = download.New(download.Options{Allow: loopback(t)}).Fetch(ctx, server.URL+path, newFile(t))
@@ -89,8 +90,7 @@ func TestSilentServers(t *testing.T) {
 	}
 }
 
-// A slow server is not a silent one.
-func TestSlowServer(t *testing.T) {
+func TestSlowServer_DoesNotTimeOut(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		for range 6 {
 			_, _ = io.WriteString(w, "x")
@@ -122,12 +122,12 @@ func TestStatuses(t *testing.T) {
 		pause  time.Duration
 		says   string
 	}{
-		{404, "", download.Gone, 0, "the server answered 404 Not Found: check the URL"},
-		{410, "", download.Gone, 0, "410 Gone"},
-		{401, "", download.Gone, 0, "401 Unauthorized"},
-		{403, "5", download.Gone, 0, "403 Forbidden"},
-		{416, "", download.Gone, 0, "416"},
-		{499, "", download.Gone, 0, "the server answered 499: check"},
+		{404, "", download.NotAvailable, 0, "the server answered 404 Not Found: check the URL"},
+		{410, "", download.NotAvailable, 0, "410 Gone"},
+		{401, "", download.NotAvailable, 0, "401 Unauthorized"},
+		{403, "5", download.NotAvailable, 0, "403 Forbidden"},
+		{416, "", download.NotAvailable, 0, "416"},
+		{499, "", download.NotAvailable, 0, "the server answered 499: check"},
 		{408, "", download.Temporary, 0, "408"},
 		{425, "", download.Temporary, 0, "425"},
 		{429, "7", download.Temporary, 7 * time.Second, "429 Too Many Requests"},
@@ -166,13 +166,18 @@ func TestRetryAfter(t *testing.T) {
 		{"the first pause", &download.Error{Kind: download.Temporary}, 1, 750 * time.Millisecond, time.Second, true},
 		{"it doubles", &download.Error{Kind: download.Temporary}, 3, 3 * time.Second, 4 * time.Second, true},
 		{"up to 15 seconds", &download.Error{Kind: download.Temporary}, 5, 11 * time.Second, 15 * time.Second, true},
-		{"for ever", &download.Error{Kind: download.Temporary}, 1 << 40, 11 * time.Second, 15 * time.Second, true},
+		{"and stays there", &download.Error{Kind: download.Temporary}, 1 << 40, 11 * time.Second, 15 * time.Second,
+			true},
 		{"no attempt yet", &download.Error{Kind: download.Temporary}, 0, 750 * time.Millisecond, time.Second, true},
-		{"the server's wish", &download.Error{Kind: download.Temporary, RetryAfter: 30 * time.Second}, 1, 30 * time.Second, 30 * time.Second, true},
-		{"a wish that is shorter", &download.Error{Kind: download.Temporary, RetryAfter: time.Second}, 5, 11 * time.Second, 15 * time.Second, true},
-		{"a wish for ever", &download.Error{Kind: download.Temporary, RetryAfter: time.Hour}, 1, 2 * time.Minute, 2 * time.Minute, true},
-		{"wrapped", fmt.Errorf("fetch: %w", &download.Error{Kind: download.Temporary}), 1, 750 * time.Millisecond, time.Second, true},
-		{"gone", &download.Error{Kind: download.Gone}, 1, 0, 0, false},
+		{"the server's Retry-After", &download.Error{Kind: download.Temporary, RetryAfter: 30 * time.Second}, 1,
+			30 * time.Second, 30 * time.Second, true},
+		{"a Retry-After that is shorter", &download.Error{Kind: download.Temporary, RetryAfter: time.Second}, 5,
+			11 * time.Second, 15 * time.Second, true},
+		{"a Retry-After above the limit", &download.Error{Kind: download.Temporary, RetryAfter: time.Hour}, 1,
+			2 * time.Minute, 2 * time.Minute, true},
+		{"wrapped", fmt.Errorf("fetch: %w", &download.Error{Kind: download.Temporary}), 1, 750 * time.Millisecond,
+			time.Second, true},
+		{"not available", &download.Error{Kind: download.NotAvailable}, 1, 0, 0, false},
 		{"refused", &download.Error{Kind: download.Refused}, 1, 0, 0, false},
 		{"another error", context.Canceled, 1, 0, 0, false},
 		{"none", nil, 1, 0, 0, false},
@@ -184,7 +189,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func TestNetworkTroubleIsTemporary(t *testing.T) {
+func TestNetworkErrors_AreTemporary(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()
@@ -193,13 +198,15 @@ func TestNetworkTroubleIsTemporary(t *testing.T) {
 	require.True(t, download.Is(err, download.Temporary))
 	require.ErrorContains(t, err, "the connection to "+address+" failed: connect: connection refused")
 
-	nowhere := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no DNS") }}
+	nowhere := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("no DNS")
+	}}
 	_, err = fetch(t, download.Options{Allow: loopback(t), Resolver: nowhere}, "http://a.example.com")
 	require.True(t, download.Is(err, download.Temporary))
 	require.ErrorContains(t, err, "host a.example.com can't be resolved: ")
 }
 
-func TestFullDiskIsNotTheServersFault(t *testing.T) {
+func TestFileError_IsNoDownloadError(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "package") })
 	file := newFile(t)
 	readOnly, err := os.Open(file.Name())
@@ -215,35 +222,36 @@ func TestContentEncoding(t *testing.T) {
 	var encoding string
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", encoding)
-		_, _ = io.WriteString(w, "\x1f\x8b as it is")
+		_, _ = io.WriteString(w, "\x1f\x8b unchanged")
 	})
 	for _, c := range []struct {
 		reason, encoding, path string
 		taken                  bool
 	}{
-		{"told, and nothing done", "identity", "/app.zip", true},
-		{"Apache labels files so", "x-gzip", "/app.tar.gz", true},
-		{"others too", "GZIP", "/app.tgz", true},
-		{"a file of zstd", "zstd", "/app.tar.zst", true},
-		{"compressed on the way", "gzip", "/app.zip", false},
-		{"compressed on the way, a jar", "gzip", "/app.jar", false},
-		{"compressed once more", "gzip, gzip", "/app.tgz", false},
-		{"another kind", "br", "/app.tar.gz", false},
+		{"identity is no compression", "identity", "/app.zip", true},
+		{"Apache labels .tar.gz files this way", "x-gzip", "/app.tar.gz", true},
+		{"other servers label .tgz files this way", "GZIP", "/app.tgz", true},
+		{"a zstd file", "zstd", "/app.tar.zst", true},
+		{"compressed for the transfer", "gzip", "/app.zip", false},
+		{"compressed for the transfer, a jar", "gzip", "/app.jar", false},
+		{"compressed a second time", "gzip, gzip", "/app.tgz", false},
+		{"another encoding", "br", "/app.tar.gz", false},
 	} {
 		encoding = c.encoding
 		file := newFile(t)
-		_, err := download.New(download.Options{Allow: loopback(t)}).Fetch(context.Background(), server.URL+c.path, file)
+		_, err := download.New(download.Options{Allow: loopback(t)}).Fetch(context.Background(), server.URL+c.path,
+			file)
 		if !c.taken {
 			requireRefused(t, err, "turn off compression")
 			continue
 		}
 		require.NoError(t, err, c.reason)
-		require.Equal(t, "\x1f\x8b as it is", content(t, file), "%s: the bytes stay as they were sent", c.reason)
+		require.Equal(t, "\x1f\x8b unchanged", content(t, file), "%s: the bytes are stored as they were sent", c.reason)
 	}
 }
 
 // A package of 2 GiB must not need memory of its size.
-func TestMemoryDoesNotGrowWithThePackage(t *testing.T) {
+func TestFetch_MemoryIsConstant(t *testing.T) {
 	race.SkipBounds(t)
 	block := []byte(strings.Repeat("x", 1<<20))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -1,5 +1,6 @@
-// Package download fetches packages by HTTP from addresses that somebody else has written into a plan. What may be connected to and who sees
-// credentials is decided in release/source; this package makes sure that every connection and every redirect is held against it.
+// Package download fetches packages by HTTP from addresses that users wrote into a plan. release/source decides which
+// addresses are allowed and which hosts get credentials; this package checks every connection and every redirect
+// against those rules.
 package download
 
 import (
@@ -19,18 +20,18 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// Options say what a Client may do. The zero value is allowed nothing but what Trusted names.
+// Options configure a Client. With the zero value it may connect to nothing but the URLs in Trusted.
 type Options struct {
-	// Allow is what may be connected to.
+	// Allow is the list of addresses that may be connected to.
 	Allow source.Allow
 	// Credentials are sent to the hosts that they name; nil: none.
 	Credentials *source.Credentials
-	// MaxBytes is the largest size of a download; 0: that of source.DefaultLimits.
+	// MaxBytes is the largest size of a download; 0: the limit of source.DefaultLimits.
 	MaxBytes int64
-	// Trusted are base URLs of Slipway's own package store. URLs under them are not held against Allow, get no credentials, and may not
-	// redirect. A redirect from elsewhere to one of them is not trusted.
+	// Trusted are base URLs of Slipway's own package store. URLs under them are not checked against Allow, get no
+	// credentials, and may not redirect. A redirect from another server to one of them is not trusted.
 	Trusted []string
-	// Log gets one line for each request, at level debug; nil: none.
+	// Log gets one line per request, at level debug; nil: none.
 	Log *slog.Logger
 
 	// RootCAs are the certificate authorities to trust; nil: those of the system.
@@ -39,7 +40,8 @@ type Options struct {
 	Resolver *net.Resolver
 	// IdleTimeout is how long a server may send nothing in the middle of a body; 0: 30 seconds.
 	IdleTimeout time.Duration
-	// HeaderTimeout is how long a server may take to begin its answer; 0: two minutes, for servers that fetch the package from elsewhere first.
+	// HeaderTimeout is how long a server may take to begin its answer; 0: two minutes, for servers that fetch the
+	// package from elsewhere first.
 	HeaderTimeout time.Duration
 }
 
@@ -51,17 +53,18 @@ const (
 	maxHeaderBytes   = 256 << 10
 )
 
-// Client downloads. It is safe for use by several goroutines and holds no connection between two requests.
+// Client downloads files. It is safe for concurrent use, and keeps no connection open between requests.
 type Client struct {
 	options Options
-	// Two transports, so that no connection to the store that Allow doesn't know of serves any other request.
+	// Two transports, so that a connection to the trusted store, which is not checked against Allow, serves no other
+	// request.
 	checked, unchecked http.RoundTripper
 	trusted            []*url.URL
-	// pause waits; tests don't.
+	// pause waits between the requests of one download; tests replace it.
 	pause func(context.Context, time.Duration) error
 }
 
-// New makes a client.
+// New returns a client.
 func New(options Options) *Client {
 	if options.MaxBytes <= 0 {
 		options.MaxBytes = source.DefaultLimits.Bytes
@@ -80,7 +83,8 @@ func New(options Options) *Client {
 	for _, base := range options.Trusted {
 		u, err := source.ParseURL(base)
 		if err != nil {
-			options.Log.Warn("The address of the package store is not a URL: it is not trusted.", "url", source.Redact(base))
+			options.Log.Warn("The address of the package store is not a valid URL: it is not trusted.", "url",
+				source.Redact(base))
 			continue
 		}
 		c.trusted = append(c.trusted, u)
@@ -99,7 +103,8 @@ func pause(ctx context.Context, wait time.Duration) error {
 
 type dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// transport knows no proxy, which would connect where it likes, and keeps no connection, so that each request's is held against Allow.
+// transport returns a transport without a proxy, which would connect to addresses that were not checked, and without
+// keep-alive, so that the connection of every request is checked against Allow.
 func (c *Client) transport(dial dial) *http.Transport {
 	return &http.Transport{
 		DialContext:            dial,
@@ -117,24 +122,26 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return dialer.DialContext(ctx, network, address)
 }
 
-// Dial connects to an address that Allow permits. It holds the very address that is connected to against Allow, after the name was resolved:
-// there is no second resolution that could answer differently.
+// Dial connects to an address that Allow permits. It checks the very IP address that it connects to, after the name was
+// resolved, so that no second lookup can return another address.
 func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	dialer := net.Dialer{Timeout: connectTimeout, Resolver: c.options.Resolver, Control: func(_, to string, _ syscall.RawConn) error {
-		resolved, err := netip.ParseAddrPort(to)
-		if err != nil {
-			return err
-		}
-		return c.options.Allow.CheckAddress(host, resolved)
-	}}
+	dialer := net.Dialer{Timeout: connectTimeout, Resolver: c.options.Resolver,
+		Control: func(_, to string, _ syscall.RawConn) error {
+			resolved, err := netip.ParseAddrPort(to)
+			if err != nil {
+				return err
+			}
+			return c.options.Allow.CheckAddress(host, resolved)
+		}}
 	return dialer.DialContext(ctx, network, address)
 }
 
-// isTrusted says whether a URL lies under one of the store's. What a server could read as a way out of its path is not under it.
+// isTrusted reports whether a URL lies under one of Options.Trusted. A URL whose path a server could read as leaving
+// that base (such as /../) does not.
 func (c *Client) isTrusted(u *url.URL) bool {
 	if u.RawPath != "" || path.Clean("/"+u.Path) != strings.TrimSuffix(u.Path, "/") {
 		return false

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// resolve makes a resolver that asks a DNS server of the test's own: every name has the address that answer returns at that moment.
-func resolve(t *testing.T, answer func() string) *net.Resolver {
+// newResolver returns a resolver that uses a DNS server of the test: every name has the address that answer returns at
+// that moment.
+func newResolver(t *testing.T, answer func() string) *net.Resolver {
 	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -33,7 +34,7 @@ func resolve(t *testing.T, answer func() string) *net.Resolver {
 	}}
 }
 
-// answerDNS answers questions for IPv4 addresses, and says that there is nothing else.
+// answerDNS answers queries for IPv4 addresses, and returns an empty answer to all others.
 func answerDNS(packet []byte, answer func() string) []byte {
 	var message dnsmessage.Message
 	if message.Unpack(packet) != nil || len(message.Questions) == 0 {
@@ -54,7 +55,7 @@ func answerDNS(packet []byte, answer func() string) []byte {
 	return reply
 }
 
-// atLoopback resolves every name to this machine.
+// atLoopback returns a resolver that resolves every name to 127.0.0.1.
 func atLoopback(t *testing.T) *net.Resolver {
-	return resolve(t, func() string { return "127.0.0.1" })
+	return newResolver(t, func() string { return "127.0.0.1" })
 }

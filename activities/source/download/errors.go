@@ -15,64 +15,65 @@ import (
 	"slipway.io/slipway/release/failure"
 )
 
-// Kind says what a failed download means for whoever asked for it.
+// Kind is the class of a failed download: it decides whether a retry is useful.
 type Kind string
 
 const (
-	// Gone: the server has nothing for us under this URL (404, 410, 401, 403 and the other 4xx). Final.
-	Gone Kind = "Gone"
-	// Refused: we don't want it: an address or redirect that is not allowed, an untrusted certificate, a package that is too large. Final.
+	// NotAvailable: the server does not serve this URL to us (404, 410, 401, 403 and the other 4xx). Final.
+	NotAvailable Kind = "Gone"
+	// Refused: the client does not accept it: an address or redirect that is not allowed, an untrusted certificate, a
+	// package that is too large. Final.
 	Refused Kind = "Refused"
-	// Temporary: the server or the network has trouble, and a later attempt may succeed.
+	// Temporary: the server or the network failed, and a later attempt may succeed.
 	Temporary Kind = "Temporary"
 )
 
-// Error is a download that failed for a reason outside this process. Its text has neither user info nor queries, and nothing that a server
-// wrote: a server may repeat what it was asked.
+// Error is a download that failed for a reason outside this process. Its text contains no user info, no queries, and
+// nothing that a server wrote: a server may echo the request.
 type Error struct {
-	// URL is what was asked for, redacted.
+	// URL is the requested URL, redacted.
 	URL  string
 	Kind Kind
-	// Status is the HTTP status that is the reason; 0: another reason.
+	// Status is the HTTP status that caused the error; 0: another cause.
 	Status int
-	// RetryAfter is the pause that the server has asked for, for Temporary; 0: none.
+	// RetryAfter is the pause that the server requested, for Temporary; 0: none.
 	RetryAfter time.Duration
 	Message    string
 }
 
 func (e *Error) Error() string { return e.URL + ": " + e.Message }
 
-// Is says whether err is, or wraps, a failed download of that kind.
+// Is reports whether err is, or wraps, an Error of that kind.
 func Is(err error, kind Kind) bool {
 	var failed *Error
 	return errors.As(err, &failed) && failed.Kind == kind
 }
 
 const (
-	shortestPause = time.Second
-	longestPause  = 15 * time.Second
-	// A server that asks for more than this is asked again all the same: the caller's own patience may be shorter than the server's wish.
-	longestWish = 2 * time.Minute
+	minPause = time.Second
+	maxPause = 15 * time.Second
+	// maxRetryAfter limits the pause that a server requests: the caller's own deadline may be earlier.
+	maxRetryAfter = 2 * time.Minute
 )
 
-// RetryAfter is the pause before the next attempt, and false if there is no use in one. failed counts the attempts so far. The pause grows
-// from one second to 15, varies by a quarter, so that many pods don't come back at once, and is never shorter than the server asked for, up
-// to two minutes.
+// RetryAfter returns the pause before the next attempt; false if a retry is useless. failed is the number of attempts
+// so far. The pause doubles from one second to 15 s, varies by a quarter, so that many pods do not retry at once, and
+// is at least as long as the server requested, up to two minutes.
 func RetryAfter(err error, failed int) (time.Duration, bool) {
 	var reason *Error
 	if !errors.As(err, &reason) || reason.Kind != Temporary {
 		return 0, false
 	}
-	pause := longestPause
+	pause := maxPause
 	if doublings := max(failed-1, 0); doublings < 4 {
-		pause = min(shortestPause<<doublings, longestPause)
+		pause = min(minPause<<doublings, maxPause)
 	}
 	pause -= time.Duration(rand.Int64N(int64(pause) / 4))
-	return max(pause, min(reason.RetryAfter, longestWish)), true
+	return max(pause, min(reason.RetryAfter, maxRetryAfter)), true
 }
 
-// wish reads the header Retry-After: seconds, or a date.
-func wish(header string, now time.Time) time.Duration {
+// parseRetryAfter parses the header Retry-After: seconds, or a date.
+func parseRetryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
 	}
@@ -91,15 +92,16 @@ func temporary(format string, args ...any) *Error {
 	return &Error{Kind: Temporary, Message: fmt.Sprintf(format, args...)}
 }
 
-// errSilent is the cause with which a request is cancelled whose server sends nothing.
+// errSilent is the cause that cancels a request whose server sends nothing for Options.IdleTimeout.
 var errSilent = errors.New("the server is silent")
 
-// Trouble is what went wrong while connecting by Dial.
-func (c *Client) Trouble(ctx context.Context, err error) error { return c.trouble(ctx, err) }
+// DialError classifies an error of Dial.
+func (c *Client) DialError(ctx context.Context, err error) error { return c.classify(ctx, err) }
 
-// trouble types what went wrong while connecting, asking or reading. Texts of the HTTP client are not passed on: some quote what the server
-// sent. The context's own end is returned as it is, because it is not the server's doing.
-func (c *Client) trouble(ctx context.Context, err error) error {
+// classify converts an error of connecting, requesting or reading into an *Error. It does not pass on texts of the HTTP
+// client: some quote what the server sent. If the context has ended, it returns the context's cause unchanged, because
+// the server did not cause it.
+func (c *Client) classify(ctx context.Context, err error) error {
 	var (
 		refused     *failure.Error
 		certificate *tls.CertificateVerificationError
@@ -122,7 +124,7 @@ func (c *Client) trouble(ctx context.Context, err error) error {
 	case errors.As(err, &dns):
 		return temporary("host %s can't be resolved: %s", dns.Name, dns.Err)
 	case errors.As(err, &network):
-		return temporary("the connection%s failed: %v", toward(network), network.Err)
+		return temporary("the connection%s failed: %v", toAddress(network), network.Err)
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return temporary("the server did not answer in time")
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -133,7 +135,7 @@ func (c *Client) trouble(ctx context.Context, err error) error {
 	return temporary("the server's answer is not valid HTTP")
 }
 
-func toward(network *net.OpError) string {
+func toAddress(network *net.OpError) string {
 	if network.Addr == nil {
 		return ""
 	}

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// WithoutPauses makes a client wait no time before it continues, and tells how long it would have.
-func (c *Client) WithoutPauses(told func(time.Duration)) *Client {
+// WithoutPauses makes a client skip its pauses; report gets each one.
+func (c *Client) WithoutPauses(report func(time.Duration)) *Client {
 	c.pause = func(ctx context.Context, wait time.Duration) error {
-		told(wait)
+		report(wait)
 		return context.Cause(ctx)
 	}
 	return c

@@ -19,48 +19,49 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// Download is what was fetched.
+// Download is the result of a download.
 type Download struct {
-	// SHA256 is over all bytes, in lower-case hexadecimal digits.
+	// SHA256 is the digest of all bytes, in lower-case hexadecimal digits.
 	SHA256 string `json:"sha256"`
 	Bytes  int64  `json:"bytes"`
-	// ETag and LastModified are as the server sent them; "": it didn't.
+	// ETag and LastModified are headers of the response; "": the server did not send them.
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
-	// FinalURL is where the redirects have led, redacted.
+	// FinalURL is the URL after all redirects, redacted.
 	FinalURL string `json:"finalURL"`
 }
 
 const bufferBytes = 256 << 10
 
-// transfer is one call of Fetch. It is several requests if a body breaks off and the server can continue it.
+// transfer is one call of Fetch. It makes several requests if a body breaks off and the server can continue it.
 type transfer struct {
 	client *Client
 	rawURL string
-	into   *os.File
+	file   *os.File
 	hash   hash.Hash
 	bytes  int64
-	// told is what the answer said whose body is in the file, and size how long that is; -1: it didn't say.
-	told Download
-	size int64
+	// result describes the response whose body is in the file; size is that body's length, -1 if unknown.
+	result Download
+	size   int64
 }
 
-// Fetch downloads a URL into a file, which it empties first. A body that breaks off is continued where it ended, a few times, if the server
-// tells versions of the file apart. Fetch returns an *Error for what the server or the network did, the context's error when that has ended,
-// and any other error for trouble with the file. The file's content is of no use after an error.
+// Fetch downloads a URL into a file, which it empties first. A body that breaks off is continued where it ended, up to
+// maxContinuations times, if the response had a strong ETag. Fetch returns an *Error for errors of the server or the
+// network, the context's error if that has ended, and any other error for problems with the file. After an error the
+// file's content is undefined.
 func (c *Client) Fetch(ctx context.Context, rawURL string, into *os.File) (Download, error) {
-	t := &transfer{client: c, rawURL: rawURL, into: into}
+	t := &transfer{client: c, rawURL: rawURL, file: into}
 	if err := t.reset(); err != nil {
 		return Download{}, err
 	}
 	for continued := 0; ; continued++ {
 		err := t.attempt(ctx)
 		if err == nil {
-			t.told.SHA256, t.told.Bytes = hex.EncodeToString(t.hash.Sum(nil)), t.bytes
-			return t.told, nil
+			t.result.SHA256, t.result.Bytes = hex.EncodeToString(t.hash.Sum(nil)), t.bytes
+			return t.result, nil
 		}
-		if continued == maxContinuations || !t.continuable(err) {
-			return Download{}, named(err, rawURL)
+		if continued == maxContinuations || !t.canContinue(err) {
+			return Download{}, withURL(err, rawURL)
 		}
 		pause, _ := RetryAfter(err, continued+1)
 		if err := c.pause(ctx, pause); err != nil {
@@ -69,20 +70,20 @@ func (c *Client) Fetch(ctx context.Context, rawURL string, into *os.File) (Downl
 	}
 }
 
-// reset empties the file, to begin anew.
+// reset empties the file, for a download from the beginning.
 func (t *transfer) reset() error {
-	if err := t.into.Truncate(0); err != nil {
+	if err := t.file.Truncate(0); err != nil {
 		return fmt.Errorf("empty the file for the download: %w", err)
 	}
-	if _, err := t.into.Seek(0, io.SeekStart); err != nil {
+	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("rewind the file for the download: %w", err)
 	}
-	t.hash, t.bytes, t.told, t.size = sha256.New(), 0, Download{}, -1
+	t.hash, t.bytes, t.result, t.size = sha256.New(), 0, Download{}, -1
 	return nil
 }
 
-// named puts the URL that was asked for into an error.
-func named(err error, rawURL string) error {
+// withURL sets the requested URL in an *Error.
+func withURL(err error, rawURL string) error {
 	var failed *Error
 	if errors.As(err, &failed) {
 		failed.URL = source.Redact(rawURL)
@@ -90,30 +91,30 @@ func named(err error, rawURL string) error {
 	return err
 }
 
-// attempt makes one request and takes its body.
+// attempt makes one request and writes its body to the file.
 func (t *transfer) attempt(parent context.Context) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	response, at, err := t.client.get(ctx, t.rawURL, t.rest())
+	response, at, err := t.client.get(ctx, t.rawURL, t.rangeHeader())
 	if err != nil {
-		return t.unlessUnsatisfiable(err)
+		return t.discardIfUnsatisfiable(err)
 	}
 	defer response.Body.Close()
-	if err := t.begin(response, at); err != nil {
-		return at.told(err)
+	if err := t.acceptBody(response, at); err != nil {
+		return at.withRedirect(err)
 	}
 	if err := t.copy(ctx, cancel, response.Body); err != nil {
-		return at.told(err)
+		return at.withRedirect(err)
 	}
-	// A chunked part may end before or behind what its header says.
+	// A chunked part may be shorter or longer than its header claims.
 	if t.size >= 0 && t.bytes != t.size {
-		return t.spoiled()
+		return t.discard()
 	}
 	return nil
 }
 
-// begin says whether the body of an answer is taken, and prepares the file for it.
-func (t *transfer) begin(response *http.Response, at hop) error {
+// acceptBody checks whether the body of a response is acceptable, and prepares the file for it.
+func (t *transfer) acceptBody(response *http.Response, at hop) error {
 	if response.StatusCode == http.StatusPartialContent && t.bytes > 0 {
 		return t.resume(response, at)
 	}
@@ -124,7 +125,7 @@ func (t *transfer) begin(response *http.Response, at hop) error {
 		return err
 	}
 	t.size = response.ContentLength
-	t.told = Download{
+	t.result = Download{
 		ETag:         response.Header.Get("ETag"),
 		LastModified: response.Header.Get("Last-Modified"),
 		FinalURL:     source.Redact(at.url.String()),
@@ -132,14 +133,14 @@ func (t *transfer) begin(response *http.Response, at hop) error {
 	return nil
 }
 
-// accept says whether the body of an answer is a package that we take.
+// accept checks whether the body of a response is an acceptable package.
 func (c *Client) accept(response *http.Response, at hop) error {
 	switch {
 	case response.StatusCode != http.StatusOK:
 		return refuse("the server answered %s: a download needs 200 OK", statusText(response.StatusCode))
 	case response.ContentLength > c.options.MaxBytes:
 		return c.tooLarge()
-	case !isLabel(encoding(response), at.url):
+	case !isFileTypeLabel(encoding(response), at.url):
 		return refuse("the server compresses the body although it was asked not to: turn off compression for this path")
 	}
 	return nil
@@ -153,9 +154,10 @@ func encoding(response *http.Response) string {
 	return strings.ToLower(strings.TrimSpace(strings.Join(response.Header.Values("Content-Encoding"), ", ")))
 }
 
-// isLabel says whether a Content-Encoding only tells what kind of file it is. Some web servers label app.tar.gz as gzip, and send the file as
-// it is. A body that is compressed on the way has other bytes than the file, and other ones after the server's next update.
-func isLabel(encoding string, u *url.URL) bool {
+// isFileTypeLabel reports whether a Content-Encoding only names the file's type. Some web servers label app.tar.gz as
+// gzip and send the file unchanged. A body that is compressed for the transfer has other bytes than the file, and
+// different ones after the server's next update.
+func isFileTypeLabel(encoding string, u *url.URL) bool {
 	extension := strings.ToLower(path.Ext(u.Path))
 	switch encoding {
 	case "", "identity":
@@ -168,13 +170,13 @@ func isLabel(encoding string, u *url.URL) bool {
 	return false
 }
 
-// copy streams a body into the file.
+// copy writes a body to the file and the hash.
 func (t *transfer) copy(ctx context.Context, cancel context.CancelCauseFunc, body io.Reader) error {
 	return t.client.stream(ctx, cancel, body, func(some []byte) error {
 		if t.bytes+int64(len(some)) > t.client.options.MaxBytes {
 			return t.client.tooLarge()
 		}
-		if _, err := t.into.Write(some); err != nil {
+		if _, err := t.file.Write(some); err != nil {
 			return fmt.Errorf("write the download: %w", err)
 		}
 		t.hash.Write(some)
@@ -183,8 +185,10 @@ func (t *transfer) copy(ctx context.Context, cancel context.CancelCauseFunc, bod
 	})
 }
 
-// stream hands a body over piece by piece. The context is cancelled when the server is silent for too long; time that take needs doesn't count.
-func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, body io.Reader, take func(some []byte) error) error {
+// stream passes a body to take piece by piece. It cancels the context when the server sends nothing for IdleTimeout;
+// the time that take needs does not count.
+func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, body io.Reader,
+	take func(some []byte) error) error {
 	silence := time.AfterFunc(c.options.IdleTimeout, func() { cancel(errSilent) })
 	defer silence.Stop()
 	buffer := make([]byte, bufferBytes)
@@ -199,7 +203,7 @@ func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, bod
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return c.trouble(ctx, err)
+			return c.classify(ctx, err)
 		}
 	}
 }

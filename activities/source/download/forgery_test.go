@@ -19,7 +19,7 @@ import (
 	"slipway.io/slipway/activities/source/download"
 )
 
-// fetch is Fetch with a file that nobody looks at.
+// fetch calls Fetch with a file that the test does not read.
 func fetch(t *testing.T, options download.Options, rawURL string) (download.Download, error) {
 	t.Helper()
 	return download.New(options).Fetch(context.Background(), rawURL, newFile(t))
@@ -32,8 +32,8 @@ func requireRefused(t *testing.T, err error, says string) {
 	require.ErrorContains(t, err, says)
 }
 
-func TestNameThatChangesItsAddressBetweenCheckAndUse(t *testing.T) {
-	var asked, inner atomic.Int32
+func TestDNSRebinding_IsRefused(t *testing.T) {
+	var outsideHits, insideHits atomic.Int32
 	outside, err := net.Listen("tcp", "127.0.0.2:0")
 	require.NoError(t, err)
 	port := outside.Addr().(*net.TCPAddr).Port
@@ -47,29 +47,30 @@ func TestNameThatChangesItsAddressBetweenCheckAndUse(t *testing.T) {
 		go func() { _ = server.Serve(listener) }()
 		t.Cleanup(func() { server.Close() })
 	}
-	serveAt(outside, &asked)
-	serveAt(inside, &inner)
+	serveAt(outside, &outsideHits)
+	serveAt(inside, &insideHits)
 	var lookups atomic.Int32
-	resolver := resolve(t, func() string {
+	resolver := newResolver(t, func() string {
 		if lookups.Add(1) == 1 {
 			return "127.0.0.2"
 		}
 		return "127.0.0.1"
 	})
-	// 127.0.0.2 plays the allowed address of the attacker's name, and 127.0.0.1 the inner service that it is rebound to.
+	// 127.0.0.2 is the allowed address of the attacker's name, and 127.0.0.1 the internal service that the name is
+	// rebound to.
 	client := download.New(download.Options{Allow: allow(t, "127.0.0.2"), Resolver: resolver})
 	address := fmt.Sprintf("http://rebind.example.com:%d/app.zip", port)
 
 	_, err = client.Fetch(context.Background(), address, newFile(t))
 	require.NoError(t, err)
-	require.EqualValues(t, 1, lookups.Load(), "the address that was checked is the one connected to: there is one lookup")
+	require.EqualValues(t, 1, lookups.Load(), "the checked address is the one connected to: there is only one lookup")
 	_, err = client.Fetch(context.Background(), address, newFile(t))
 	requireRefused(t, err, fmt.Sprintf("host rebind.example.com resolves to 127.0.0.1:%d (loopback)", port))
-	require.EqualValues(t, 1, asked.Load())
-	require.Zero(t, inner.Load())
+	require.EqualValues(t, 1, outsideHits.Load())
+	require.Zero(t, insideHits.Load())
 }
 
-func TestForgedURLs(t *testing.T) {
+func TestForgedURLs_AreRefused(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was asked") })
 	port := server.Listener.Addr().(*net.TCPAddr).Port
 	for forged, says := range map[string]string{
@@ -108,18 +109,19 @@ func TestForgedURLs(t *testing.T) {
 		_, err := fetch(t, download.Options{Allow: allow(t), Resolver: atLoopback(t)}, target)
 		requireRefused(t, err, says)
 
-		// The same by a redirect from an allowed server.
+		// A redirect from an allowed server is refused in the same way.
 		entrance := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Location"] = []string{target}
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		})
 		if strings.HasPrefix(target, "//") {
-			says = "(loopback)" // relative to the scheme, and valid
+			says = "(loopback)" // a scheme-relative URL is valid in a redirect
 		}
 		if strings.Contains(says, "not a valid URL") {
 			says = "not a URL"
 		}
-		_, err = fetch(t, download.Options{Allow: allow(t, "public", entrance.Listener.Addr().String()), Resolver: atLoopback(t)}, entrance.URL)
+		_, err = fetch(t, download.Options{Allow: allow(t, "public", entrance.Listener.Addr().String()),
+			Resolver: atLoopback(t)}, entrance.URL)
 		requireRefused(t, err, says)
 	}
 }
@@ -149,7 +151,7 @@ func TestRedirects(t *testing.T) {
 	require.Equal(t, server.URL+"/0", done.FinalURL)
 	for path, says := range map[string]string{
 		"/11":      "more than 10 redirects",
-		"/nowhere": "leads nowhere",
+		"/nowhere": "without a target",
 		"/bad":     "not a URL",
 		"/choices": "300 Multiple Choices",
 	} {
@@ -158,16 +160,17 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-func TestPortOfARedirectIsChecked(t *testing.T) {
+func TestRedirect_PortIsChecked(t *testing.T) {
 	inner := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the inner server was asked") })
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, inner.URL+"/?stolen=s3cret", http.StatusFound)
 	})
 	_, err := fetch(t, download.Options{Allow: allow(t, server.Listener.Addr().String())}, server.URL+"/app.zip")
-	requireRefused(t, err, "redirected to "+inner.URL+"/?…: address "+inner.Listener.Addr().String()+" (loopback) is not an allowed source")
+	requireRefused(t, err, "redirected to "+inner.URL+"/?…: address "+inner.Listener.Addr().String()+
+		" (loopback) is not an allowed source")
 }
 
-func TestProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
+func TestProxyEnvironment_IsIgnored(t *testing.T) {
 	proxy := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the proxy was asked") })
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"} {
 		t.Setenv(name, proxy.URL)
@@ -175,13 +178,14 @@ func TestProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "package") })
 	u, err := url.Parse(server.URL)
 	require.NoError(t, err)
-	// A name, for the standard library never uses a proxy for loopback.
-	_, err = fetch(t, download.Options{Allow: loopback(t), Resolver: atLoopback(t)}, "http://name.example.com:"+u.Port())
+	// A host name, because the standard library never uses a proxy for loopback addresses.
+	_, err = fetch(t, download.Options{Allow: loopback(t), Resolver: atLoopback(t)},
+		"http://name.example.com:"+u.Port())
 	require.NoError(t, err)
 }
 
-// A server may repeat what it was asked in every place that a client quotes in its errors.
-func TestSecretsAreNeitherLoggedNorReported(t *testing.T) {
+// A server may echo the request in every place that an HTTP client quotes in its errors.
+func TestSecrets_AreNotLoggedOrReported(t *testing.T) {
 	raw := rawServer(t, func(request string) string {
 		line, _, _ := strings.Cut(request, "\r\n")
 		_, path, _ := strings.Cut(line, " /")
@@ -216,7 +220,8 @@ func TestSecretsAreNeitherLoggedNorReported(t *testing.T) {
 		}
 		return ""
 	})
-	for _, mode := range []string{"garbage", "header", "status", "code", "length", "encoding", "chunk", "compressed", "redirect", "scheme", "bad",
+	for _, mode := range []string{"garbage", "header", "status", "code", "length", "encoding", "chunk", "compressed",
+		"redirect", "scheme", "bad",
 		"inner", "short", "closed"} {
 		var lines bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -226,14 +231,15 @@ func TestSecretsAreNeitherLoggedNorReported(t *testing.T) {
 		require.NotContains(t, fmt.Sprintf("%v %+v %q", err, err, err), "s3cret", mode)
 		require.NotContains(t, lines.String(), "s3cret", mode)
 	}
-	for _, unreadable := range []string{"http://user:s3cret@" + raw[len("http://"):], "http://127.0.0.1:s3cret", "s3cret", "http://s3cret%zz"} {
+	for _, unreadable := range []string{"http://user:s3cret@" + raw[len("http://"):], "http://127.0.0.1:s3cret",
+		"s3cret", "http://s3cret%zz"} {
 		_, err := fetch(t, download.Options{Allow: loopback(t)}, unreadable)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "s3cret", unreadable)
 	}
 }
 
-// rawServer answers each connection's request with the bytes that answer returns, and closes.
+// rawServer answers each connection's request with the bytes that answer returns, then closes it.
 func rawServer(t *testing.T, answer func(request string) string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

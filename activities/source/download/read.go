@@ -6,24 +6,26 @@ import (
 	"net/http"
 )
 
-// Document is a small answer, read whole.
+// Document is a small response, read completely.
 type Document struct {
 	Body []byte
-	// MediaType is the one that the server names, without parameters.
+	// MediaType is the media type of the Content-Type header, without parameters; "": it is missing or can't be parsed.
 	MediaType string
 }
 
-// Read asks for a URL as Fetch does, and returns its body, which has at most so many bytes. Its errors are those of Fetch.
+// Read requests a URL under the same rules as Fetch, and returns its body of at most so many bytes. Its errors are like
+// those of Fetch.
 func (c *Client) Read(parent context.Context, rawURL string, most int) (Document, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	response, at, err := c.get(ctx, rawURL, nil)
 	if err != nil {
-		return Document{}, named(err, rawURL)
+		return Document{}, withURL(err, rawURL)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return Document{}, named(at.told(refuse("the server answered %s: 200 OK is needed", statusText(response.StatusCode))), rawURL)
+		return Document{}, withURL(at.withRedirect(
+			refuse("the server answered %s: 200 OK is needed", statusText(response.StatusCode))), rawURL)
 	}
 	var document Document
 	err = c.stream(ctx, cancel, response.Body, func(some []byte) error {
@@ -34,9 +36,8 @@ func (c *Client) Read(parent context.Context, rawURL string, most int) (Document
 		return nil
 	})
 	if err != nil {
-		return Document{}, named(at.told(err), rawURL)
+		return Document{}, withURL(at.withRedirect(err), rawURL)
 	}
-	// A type that can't be read is none.
 	document.MediaType, _, _ = mime.ParseMediaType(response.Header.Get("Content-Type"))
 	return document, nil
 }

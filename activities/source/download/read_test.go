@@ -11,7 +11,6 @@ import (
 	"slipway.io/slipway/activities/source/download"
 )
 
-// A document is read under the rules of downloads, and no further than it may be long.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +35,7 @@ func TestRead(t *testing.T) {
 	_, err = client.Read(t.Context(), server.URL+"/part", 999)
 	requireRefused(t, err, "200 OK is needed")
 	_, err = client.Read(t.Context(), server.URL+"/none", 999)
-	require.True(t, download.Is(err, download.Gone), "%v", err)
+	require.True(t, download.Is(err, download.NotAvailable), "%v", err)
 	_, err = download.New(download.Options{}).Read(t.Context(), server.URL+"/list", 1000)
 	requireRefused(t, err, "SLIPWAY_SOURCE_ALLOW")
 }

@@ -10,62 +10,66 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// maxContinuations is how often one Fetch asks for the rest of a body that broke off. Whoever called may fetch again.
+// maxContinuations is how often one Fetch requests the rest of a body that broke off. The caller may call Fetch again.
 const maxContinuations = 5
 
-// isStrong says whether an ETag stands for exact bytes (RFC 9110, 8.8.3). Parts of a file may be put together only by one that does.
+// isStrong reports whether an ETag identifies exact bytes (RFC 9110, 8.8.3). Only with a strong one may parts of a file
+// be combined.
 func isStrong(etag string) bool { return len(etag) > 2 && etag[0] == '"' && etag[len(etag)-1] == '"' }
 
-// continuable says whether another request can bring the rest, or the whole anew, after this error.
-func (t *transfer) continuable(err error) bool {
-	return Is(err, Temporary) && t.bytes > 0 && isStrong(t.told.ETag)
+// canContinue reports whether another request can fetch the rest, or the complete file again, after this error.
+func (t *transfer) canContinue(err error) bool {
+	return Is(err, Temporary) && t.bytes > 0 && isStrong(t.result.ETag)
 }
 
-// rest is the header that asks for the rest of the file, or for the whole if it has changed meanwhile; nil: nothing is there yet.
-func (t *transfer) rest() http.Header {
+// rangeHeader returns the headers that request the rest of the file, or the complete file if it has changed; nil if no
+// byte has arrived yet.
+func (t *transfer) rangeHeader() http.Header {
 	if t.bytes == 0 {
 		return nil
 	}
-	return http.Header{"Range": {fmt.Sprintf("bytes=%d-", t.bytes)}, "If-Range": {t.told.ETag}}
+	return http.Header{"Range": {fmt.Sprintf("bytes=%d-", t.bytes)}, "If-Range": {t.result.ETag}}
 }
 
-// resume holds a partial answer against what is in the file. The digest is not known beforehand, so that a part of another version would
-// make a package that nobody has published.
+// resume checks a partial response against the bytes in the file. The digest is not known beforehand, so a part of
+// another version would make a package that was never published.
 func (t *transfer) resume(response *http.Response, at hop) error {
 	first, last, size, ok := contentRange(response.Header.Get("Content-Range"))
 	switch {
 	case !ok, first != t.bytes, last != size-1, t.size >= 0 && size != t.size,
 		response.ContentLength >= 0 && response.ContentLength != size-first,
-		response.Header.Get("ETag") != t.told.ETag,
-		source.Redact(at.url.String()) != t.told.FinalURL,
-		!isLabel(encoding(response), at.url):
-		return t.spoiled()
+		response.Header.Get("ETag") != t.result.ETag,
+		source.Redact(at.url.String()) != t.result.FinalURL,
+		!isFileTypeLabel(encoding(response), at.url):
+		return t.discard()
 	case size > t.client.options.MaxBytes:
 		return t.client.tooLarge()
 	}
 	t.size = size
-	t.client.options.Log.Info("A download that broke off continues.", "url", t.told.FinalURL, "at", t.bytes, "of", size)
+	t.client.options.Log.Info("Continuing an interrupted download.", "url", t.result.FinalURL, "at", t.bytes, "of",
+		size)
 	return nil
 }
 
-// spoiled forgets what is in the file, so that nothing continues it.
-func (t *transfer) spoiled() error {
+// discard empties the file, so that no request continues it, and returns the error for that.
+func (t *transfer) discard() error {
 	if err := t.reset(); err != nil {
 		return err
 	}
 	return temporary("the download broke off, and the server did not continue the same file")
 }
 
-// unlessUnsatisfiable is err, unless it says that the file has no rest: then it is another file now, or the server can't continue.
-func (t *transfer) unlessUnsatisfiable(err error) error {
+// discardIfUnsatisfiable returns err, unless the server rejected the requested range (416): then the file has changed,
+// or the server can't continue it.
+func (t *transfer) discardIfUnsatisfiable(err error) error {
 	var failed *Error
 	if t.bytes > 0 && errors.As(err, &failed) && failed.Status == http.StatusRequestedRangeNotSatisfiable {
-		return t.spoiled()
+		return t.discard()
 	}
 	return err
 }
 
-// contentRange reads the header Content-Range of one part of a file of known size: `bytes 5-9/10`.
+// contentRange parses the header Content-Range of a part of a file of known size: `bytes 5-9/10`.
 func contentRange(header string) (first, last, size int64, ok bool) {
 	unit, values, _ := strings.Cut(header, " ")
 	span, sizeText, _ := strings.Cut(values, "/")

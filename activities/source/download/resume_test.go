@@ -13,17 +13,17 @@ import (
 	"slipway.io/slipway/activities/source/download"
 )
 
-// part is one answer of a server whose connections break.
+// part is one response of a server whose connections break.
 type part struct {
 	status  int
 	header  string
 	body    string
-	cut     int // bytes that the declared length has more than the body, or ended
+	cut     int // bytes by which the declared length exceeds the body, or completeChunks
 	chunked bool
 }
 
-// ended is the cut of a chunked body that is whole.
-const ended = -1
+// completeChunks as cut means that a chunked body is complete.
+const completeChunks = -1
 
 func (p part) bytes() string {
 	if p.status == 0 {
@@ -34,13 +34,13 @@ func (p part) bytes() string {
 		head += "\r\n"
 	}
 	if p.chunked {
-		end := map[bool]string{true: "0\r\n\r\n"}[p.cut == ended]
+		end := map[bool]string{true: "0\r\n\r\n"}[p.cut == completeChunks]
 		return head + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n%s", len(p.body), p.body, end)
 	}
 	return head + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(p.body)+p.cut, p.body)
 }
 
-func TestContinuation(t *testing.T) {
+func TestContinuationOfInterruptedDownload(t *testing.T) {
 	const etag, other = `ETag: "1"`, `ETag: "2"`
 	whole := part{200, etag, "0123", 6, false}
 	broken := "the connection ended before the whole answer had arrived"
@@ -48,26 +48,33 @@ func TestContinuation(t *testing.T) {
 	for _, c := range []struct {
 		reason string
 		parts  []part
-		// asks are Range and If-Range of each request.
+		// asks are the headers Range and If-Range of each request.
 		asks []string
 		body string
 		says string
 	}{
 		{"the rest", []part{whole, {206, etag + "\nContent-Range: bytes 4-9/10", "456789", 0, false}},
 			[]string{"", `bytes=4- "1"`}, "0123456789", ""},
-		{"the rest, in three pieces", []part{whole, {206, etag + "\nContent-Range: bytes 4-9/10", "45", 4, false}, {206, etag + "\nContent-Range: bytes 6-9/10", "6789", 0, false}},
+		{"the rest, in three pieces", []part{whole, {206, etag + "\nContent-Range: bytes 4-9/10", "45", 4, false},
+			{206, etag + "\nContent-Range: bytes 6-9/10", "6789", 0, false}},
 			[]string{"", `bytes=4- "1"`, `bytes=6- "1"`}, "0123456789", ""},
-		{"no length was told before", []part{{200, etag, "0123", 0, true}, {206, etag + "\nContent-Range: bytes 4-9/10", "456789", 0, false}},
+		{"the first response had no length", []part{{200, etag, "0123", 0, true},
+			{206, etag + "\nContent-Range: bytes 4-9/10", "456789", 0, false}},
 			[]string{"", `bytes=4- "1"`}, "0123456789", ""},
-		{"the server is away for a moment", []part{whole, {}, {503, "Retry-After: 9", "", 0, false}, {206, etag + "\nContent-Range: bytes 4-9/10", "456789", 0, false}},
+		{"the server is unavailable for a moment",
+			[]part{whole, {}, {503, "Retry-After: 9", "", 0, false},
+				{206, etag + "\nContent-Range: bytes 4-9/10", "456789", 0, false}},
 			[]string{"", `bytes=4- "1"`, `bytes=4- "1"`, `bytes=4- "1"`}, "0123456789", ""},
-		{"the file has changed: the whole anew", []part{whole, {200, other, "abc", 0, false}},
+		{"the file has changed: the complete file again", []part{whole, {200, other, "abc", 0, false}},
 			[]string{"", `bytes=4- "1"`}, "abc", ""},
-		{"the whole anew breaks off too, and is continued as what it is", []part{whole, {200, other, "abc", 2, false}, {206, other + "\nContent-Range: bytes 3-4/5", "de", 0, false}},
+		{"the changed file breaks off too, and is continued with its own ETag",
+			[]part{whole, {200, other, "abc", 2, false}, {206, other + "\nContent-Range: bytes 3-4/5", "de", 0, false}},
 			[]string{"", `bytes=4- "1"`, `bytes=3- "2"`}, "abcde", ""},
 		{"no ETag", []part{{200, "", "0123", 6, false}}, []string{""}, "", broken},
-		{"a weak ETag stands for no exact bytes", []part{{200, `ETag: W/"1"`, "0123", 6, false}}, []string{""}, "", broken},
-		{"a date stands for no exact bytes", []part{{200, "Last-Modified: Mon, 23 Nov 2026 10:00:00 GMT", "0123", 6, false}}, []string{""}, "", broken},
+		{"a weak ETag does not identify exact bytes", []part{{200, `ETag: W/"1"`, "0123", 6, false}}, []string{""}, "",
+			broken},
+		{"a date does not identify exact bytes", []part{{200, "Last-Modified: Mon, 23 Nov 2026 10:00:00 GMT", "0123", 6,
+			false}}, []string{""}, "", broken},
 		{"nothing had arrived", []part{{200, etag, "", 6, false}}, []string{""}, "", broken},
 		{"a part of another version", []part{whole, {206, other + "\nContent-Range: bytes 4-9/10", "456789", 0, false}},
 			[]string{"", `bytes=4- "1"`}, "", spoiled},
@@ -79,24 +86,32 @@ func TestContinuation(t *testing.T) {
 			[]string{"", `bytes=4- "1"`}, "", spoiled},
 		{"a part of another size", []part{whole, {206, etag + "\nContent-Range: bytes 4-10/11", "456789a", 0, false}},
 			[]string{"", `bytes=4- "1"`}, "", spoiled},
-		{"a body of another length than its part", []part{whole, {206, etag + "\nContent-Range: bytes 4-9/10", "45678", 0, false}},
+		{"a body of another length than its part",
+			[]part{whole, {206, etag + "\nContent-Range: bytes 4-9/10", "45678", 0, false}},
 			[]string{"", `bytes=4- "1"`}, "", spoiled},
-		{"a chunked part that is shorter than it says", []part{whole, {206, etag + "\nContent-Range: bytes 4-9/10", "45", ended, true}},
+		{"a chunked part that is shorter than its header claims",
+			[]part{whole, {206, etag + "\nContent-Range: bytes 4-9/10", "45", completeChunks, true}},
 			[]string{"", `bytes=4- "1"`}, "", spoiled},
-		{"a chunked part that is longer than it says", []part{whole, {206, etag + "\nContent-Range: bytes 4-9/10", "456789a", ended, true}},
+		{"a chunked part that is longer than its header claims",
+			[]part{whole, {206, etag + "\nContent-Range: bytes 4-9/10", "456789a", completeChunks, true}},
 			[]string{"", `bytes=4- "1"`}, "", spoiled},
-		{"a chunked part", []part{whole, {206, etag + "\nContent-Range: bytes 4-9/10", "456789", ended, true}},
+		{"a chunked part", []part{whole, {206, etag + "\nContent-Range: bytes 4-9/10", "456789", completeChunks, true}},
 			[]string{"", `bytes=4- "1"`}, "0123456789", ""},
 		{"an unknown part", []part{whole, {206, etag, "456789", 0, false}}, []string{"", `bytes=4- "1"`}, "", spoiled},
-		{"an unknown size", []part{whole, {206, etag + "\nContent-Range: bytes 4-9/*", "456789", 0, false}}, []string{"", `bytes=4- "1"`}, "", spoiled},
-		{"a compressed part", []part{whole, {206, etag + "\nContent-Encoding: gzip\nContent-Range: bytes 4-9/10", "456789", 0, false}},
+		{"an unknown size", []part{whole, {206, etag + "\nContent-Range: bytes 4-9/*", "456789", 0, false}},
 			[]string{"", `bytes=4- "1"`}, "", spoiled},
-		{"no such part", []part{whole, {416, etag + "\nContent-Range: bytes */3", "", 0, false}}, []string{"", `bytes=4- "1"`}, "", spoiled},
-		{"gone", []part{whole, {404, "", "", 0, false}}, []string{"", `bytes=4- "1"`}, "", "404"},
-		{"too large after all", []part{{200, etag, "0123", 0, true}, {206, etag + "\nContent-Range: bytes 4-99/100", "456789", 90, false}},
+		{"a compressed part", []part{whole, {206, etag + "\nContent-Encoding: gzip\nContent-Range: bytes 4-9/10",
+			"456789", 0, false}},
+			[]string{"", `bytes=4- "1"`}, "", spoiled},
+		{"no such part", []part{whole, {416, etag + "\nContent-Range: bytes */3", "", 0, false}},
+			[]string{"", `bytes=4- "1"`}, "", spoiled},
+		{"no longer available", []part{whole, {404, "", "", 0, false}}, []string{"", `bytes=4- "1"`}, "", "404"},
+		{"too large after all", []part{{200, etag, "0123", 0, true},
+			{206, etag + "\nContent-Range: bytes 4-99/100", "456789", 90, false}},
 			[]string{"", `bytes=4- "1"`}, "", "larger than the limit"},
-		{"it ends some time", []part{whole, {}, {}, {}, {}, {}, {}, {}},
-			[]string{"", `bytes=4- "1"`, `bytes=4- "1"`, `bytes=4- "1"`, `bytes=4- "1"`, `bytes=4- "1"`}, "", "closed the connection without an answer"},
+		{"the number of continuations is limited", []part{whole, {}, {}, {}, {}, {}, {}, {}},
+			[]string{"", `bytes=4- "1"`, `bytes=4- "1"`, `bytes=4- "1"`, `bytes=4- "1"`, `bytes=4- "1"`}, "",
+			"closed the connection without an answer"},
 	} {
 		var asks []string
 		server := rawServer(t, func(request string) string {
@@ -111,7 +126,8 @@ func TestContinuation(t *testing.T) {
 			return c.parts[len(asks)-1].bytes()
 		})
 		var pauses []time.Duration
-		client := download.New(download.Options{Allow: loopback(t), MaxBytes: 20}).WithoutPauses(func(wait time.Duration) { pauses = append(pauses, wait) })
+		client := download.New(download.Options{Allow: loopback(t), MaxBytes: 20}).WithoutPauses(
+			func(wait time.Duration) { pauses = append(pauses, wait) })
 		file := newFile(t)
 		done, err := client.Fetch(context.Background(), server+"/app.zip", file)
 		require.Equal(t, c.asks, asks, c.reason)
@@ -124,14 +140,14 @@ func TestContinuation(t *testing.T) {
 		require.Equal(t, c.body, content(t, file), c.reason)
 		require.Equal(t, digest(c.body), done.SHA256, c.reason)
 		require.EqualValues(t, len(c.body), done.Bytes, c.reason)
-		if c.reason == "the server is away for a moment" {
-			require.Equal(t, 9*time.Second, pauses[2], "the server's wish")
+		if c.reason == "the server is unavailable for a moment" {
+			require.Equal(t, 9*time.Second, pauses[2], "the server's Retry-After")
 		}
 	}
 }
 
-// A redirect that leads elsewhere the second time leads to another file, whatever its ETag.
-func TestContinuationElsewhere(t *testing.T) {
+// If the second request is redirected to another server, it gets another file, even with the same ETag.
+func TestContinuation_WhenRedirectedElsewhere(t *testing.T) {
 	count := 0
 	broken := rawServer(t, func(string) string { return part{200, `ETag: "1"`, "0123", 6, false}.bytes() })
 	elsewhere := rawServer(t, func(string) string {
@@ -147,12 +163,13 @@ func TestContinuationElsewhere(t *testing.T) {
 	require.ErrorContains(t, err, "did not continue the same file")
 }
 
-// Against the standard library's own file server, cut at every few bytes.
-func TestContinuationOfARealServer(t *testing.T) {
+// The standard library's file server, with a connection that breaks after every 3000 bytes.
+func TestContinuation_WithStandardFileServer(t *testing.T) {
 	body := strings.Repeat("0123456789", 1000)
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"1"`)
-		http.ServeContent(&cutting{ResponseWriter: w, left: 3000}, r, "app.zip", time.Time{}, strings.NewReader(body))
+		http.ServeContent(&truncatingWriter{ResponseWriter: w, left: 3000}, r, "app.zip", time.Time{},
+			strings.NewReader(body))
 	})
 	client := download.New(download.Options{Allow: loopback(t)}).WithoutPauses(func(time.Duration) {})
 	done, err := client.Fetch(context.Background(), server.URL, newFile(t))
@@ -160,7 +177,7 @@ func TestContinuationOfARealServer(t *testing.T) {
 	require.Equal(t, digest(body), done.SHA256)
 }
 
-func TestNoContinuationAfterTheCallersEnd(t *testing.T) {
+func TestContinuation_StopsWhenContextEnds(t *testing.T) {
 	server := rawServer(t, func(string) string { return part{200, `ETag: "1"`, "0123", 6, false}.bytes() })
 	ctx, cancel := context.WithCancel(context.Background())
 	client := download.New(download.Options{Allow: loopback(t)}).WithoutPauses(func(time.Duration) { cancel() })
@@ -168,13 +185,13 @@ func TestNoContinuationAfterTheCallersEnd(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// cutting breaks the connection after some bytes.
-type cutting struct {
+// truncatingWriter breaks the connection after some bytes.
+type truncatingWriter struct {
 	http.ResponseWriter
 	left int
 }
 
-func (c *cutting) Write(bytes []byte) (int, error) {
+func (c *truncatingWriter) Write(bytes []byte) (int, error) {
 	if len(bytes) <= c.left {
 		c.left -= len(bytes)
 		return c.ResponseWriter.Write(bytes)

@@ -8,19 +8,20 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// Answer is what a server says about an earlier download.
+// Answer is the result of comparing a URL with an earlier download.
 type Answer string
 
 const (
-	// Unchanged: the server says that it is still the same.
+	// Unchanged: the server reports the same version.
 	Unchanged Answer = "Unchanged"
-	// Changed: a download would now yield other bytes, for certain.
+	// Changed: a download would certainly yield other bytes.
 	Changed Answer = "Changed"
-	// Unknown: only downloading it again and comparing the digest can tell.
+	// Unknown: only a new download can show whether the digest is the same.
 	Unknown Answer = "Unknown"
 )
 
-// Unchanged asks whether a URL still yields what it did, without downloading it. Errors are as of Fetch; what has gone is an error.
+// Unchanged checks whether a URL still yields the same bytes, without downloading them. Its errors are like those of
+// Fetch; a URL that is no longer available is an error.
 func (c *Client) Unchanged(ctx context.Context, rawURL string, was Download) (Answer, error) {
 	conditions := http.Header{}
 	if was.ETag != "" {
@@ -31,20 +32,21 @@ func (c *Client) Unchanged(ctx context.Context, rawURL string, was Download) (An
 	}
 	response, at, err := c.get(ctx, rawURL, conditions)
 	if err != nil {
-		return Unknown, named(err, rawURL)
+		return Unknown, withURL(err, rawURL)
 	}
 	response.Body.Close()
 	return compare(response, at, was), nil
 }
 
-// compare is careful in both directions. Another ETag or date doesn't prove other bytes: an ETag may change with its metadata (RFC 9110, 8.8.1),
-// and differs between servers behind one balancer that derive it from their own files. Another length proves it.
+// compare returns Unchanged or Changed only if the headers prove it. Another ETag or date does not prove other bytes:
+// an ETag may change with its metadata (RFC 9110, 8.8.1), and differs between servers behind one load balancer that
+// derive it from their own files. Another length proves it.
 func compare(response *http.Response, at hop, was Download) Answer {
-	// ETags and dates are of one resource: after a redirect to another they mean nothing.
+	// ETags and dates belong to one resource: they mean nothing after a redirect to another one.
 	same := source.Redact(at.url.String()) == was.FinalURL
 	switch response.StatusCode {
 	case http.StatusNotModified:
-		// A redirect's query may name another resource, which a date would not tell apart.
+		// The query of a redirect may name another resource, which a date alone does not distinguish.
 		if same && (was.ETag != "" || was.LastModified != "" && at.redirects == 0) {
 			return Unchanged
 		}
@@ -53,7 +55,8 @@ func compare(response *http.Response, at hop, was Download) Answer {
 	default:
 		return Unknown
 	}
-	if response.ContentLength >= 0 && response.ContentLength != was.Bytes && response.Header.Get("Content-Encoding") == "" {
+	if response.ContentLength >= 0 && response.ContentLength != was.Bytes &&
+		response.Header.Get("Content-Encoding") == "" {
 		return Changed
 	}
 	etag, modified := response.Header.Get("ETag"), response.Header.Get("Last-Modified")
@@ -75,5 +78,5 @@ func unchangedIf(same bool) Answer {
 	return Unknown
 }
 
-// opaque is the part of an ETag that If-None-Match compares: strong and weak ones are equal (RFC 9110, 13.1.2).
+// opaque returns the part of an ETag that If-None-Match compares: weak and strong ETags are equal (RFC 9110, 13.1.2).
 func opaque(etag string) string { return strings.TrimPrefix(etag, "W/") }

@@ -17,7 +17,7 @@ func TestUnchanged(t *testing.T) {
 	const date, later = "Mon, 23 Nov 2026 10:00:00 GMT", "Mon, 23 Nov 2026 10:00:01 GMT"
 	type version struct {
 		etag, modified, body string
-		// deaf: the server ignores conditions. chunked: it tells no length. target: it redirects there first.
+		// deaf: the server ignores conditions. chunked: it sends no length. target: it redirects there first.
 		deaf, chunked bool
 		target        string
 	}
@@ -28,24 +28,38 @@ func TestUnchanged(t *testing.T) {
 	}{
 		{"a strong ETag", version{etag: `"1"`, body: "a"}, version{etag: `"1"`, body: "a"}, download.Unchanged},
 		{"a weak ETag", version{etag: `W/"1"`, body: "a"}, version{etag: `W/"1"`, body: "a"}, download.Unchanged},
-		{"a balancer that weakens", version{etag: `"1"`, body: "a"}, version{etag: `W/"1"`, body: "a", deaf: true}, download.Unchanged},
-		{"another ETag and length", version{etag: `"1"`, body: "a"}, version{etag: `"2"`, body: "bb"}, download.Changed},
-		{"another ETag alone proves nothing", version{etag: `"1"`, body: "a"}, version{etag: `"2"`, body: "b"}, download.Unknown},
+		{"a balancer that weakens", version{etag: `"1"`, body: "a"}, version{etag: `W/"1"`, body: "a", deaf: true},
+			download.Unchanged},
+		{"another ETag and length", version{etag: `"1"`, body: "a"}, version{etag: `"2"`, body: "bb"},
+			download.Changed},
+		{"another ETag alone proves nothing", version{etag: `"1"`, body: "a"}, version{etag: `"2"`, body: "b"},
+			download.Unknown},
 		{"a date", version{modified: date, body: "a"}, version{modified: date, body: "a"}, download.Unchanged},
-		{"another date alone proves nothing", version{modified: date, body: "a"}, version{modified: later, body: "b"}, download.Unknown},
-		{"another date and length", version{modified: date, body: "a"}, version{modified: later, body: "bb"}, download.Changed},
-		{"an ETag counts more than a date", version{etag: `"1"`, modified: date, body: "a"}, version{etag: `"2"`, modified: date, body: "b"}, download.Unknown},
-		{"conditions ignored, same ETag", version{etag: `"1"`, body: "a"}, version{etag: `"1"`, body: "a", deaf: true}, download.Unchanged},
-		{"conditions ignored, same date and length", version{modified: date, body: "a"}, version{modified: date, body: "a", deaf: true}, download.Unchanged},
-		{"conditions ignored, same date, no length", version{modified: date, body: "a"}, version{modified: date, body: "a", deaf: true, chunked: true}, download.Unknown},
-		{"conditions ignored, same ETag, no length", version{etag: `"1"`, body: "a"}, version{etag: `"1"`, body: "a", deaf: true, chunked: true}, download.Unchanged},
+		{"another date alone proves nothing", version{modified: date, body: "a"}, version{modified: later, body: "b"},
+			download.Unknown},
+		{"another date and length", version{modified: date, body: "a"}, version{modified: later, body: "bb"},
+			download.Changed},
+		{"an ETag counts more than a date", version{etag: `"1"`, modified: date, body: "a"},
+			version{etag: `"2"`, modified: date, body: "b"}, download.Unknown},
+		{"conditions ignored, same ETag", version{etag: `"1"`, body: "a"}, version{etag: `"1"`, body: "a", deaf: true},
+			download.Unchanged},
+		{"conditions ignored, same date and length", version{modified: date, body: "a"},
+			version{modified: date, body: "a", deaf: true}, download.Unchanged},
+		{"conditions ignored, same date, no length", version{modified: date, body: "a"},
+			version{modified: date, body: "a", deaf: true, chunked: true}, download.Unknown},
+		{"conditions ignored, same ETag, no length", version{etag: `"1"`, body: "a"},
+			version{etag: `"1"`, body: "a", deaf: true, chunked: true}, download.Unchanged},
 		{"nothing to compare", version{body: "a"}, version{body: "a"}, download.Unknown},
 		{"nothing to compare but the length", version{body: "a"}, version{body: "bb"}, download.Changed},
 		{"nothing to compare and no length", version{body: "a"}, version{body: "bb", chunked: true}, download.Unknown},
-		{"a redirect to the same place", version{etag: `"1"`, body: "a", target: "/v1?sig=1"}, version{etag: `"1"`, body: "a", target: "/v1?sig=2"}, download.Unchanged},
-		{"a redirect to another place with the same ETag", version{etag: `"1"`, body: "a", target: "/v1"}, version{etag: `"1"`, body: "a", target: "/v2"}, download.Unknown},
-		{"the same, conditions ignored", version{etag: `"1"`, body: "a", target: "/v1"}, version{etag: `"1"`, body: "a", target: "/v2", deaf: true}, download.Unknown},
-		{"a redirect by query, told apart by a date alone", version{modified: date, body: "a", target: "/v?1"}, version{modified: date, body: "a", target: "/v?2"}, download.Unknown},
+		{"a redirect to the same place", version{etag: `"1"`, body: "a", target: "/v1?sig=1"},
+			version{etag: `"1"`, body: "a", target: "/v1?sig=2"}, download.Unchanged},
+		{"a redirect to another place with the same ETag", version{etag: `"1"`, body: "a", target: "/v1"},
+			version{etag: `"1"`, body: "a", target: "/v2"}, download.Unknown},
+		{"the same, conditions ignored", version{etag: `"1"`, body: "a", target: "/v1"},
+			version{etag: `"1"`, body: "a", target: "/v2", deaf: true}, download.Unknown},
+		{"a redirect that differs in its query, with a date alone", version{modified: date, body: "a", target: "/v?1"},
+			version{modified: date, body: "a", target: "/v?2"}, download.Unknown},
 	} {
 		now := c.was
 		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -82,29 +96,30 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// conditional answers as the standard library's file server does.
+// conditional answers like the standard library's file server.
 func conditional(w http.ResponseWriter, r *http.Request, body string) {
 	modified, _ := http.ParseTime(w.Header().Get("Last-Modified"))
 	http.ServeContent(w, r, "app.zip", modified, strings.NewReader(body))
 }
 
-func TestUnchangedOfWhatIsGone(t *testing.T) {
+func TestUnchanged_FailsWhenNotAvailable(t *testing.T) {
 	status := http.StatusNotFound
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 	client := download.New(download.Options{Allow: loopback(t)})
 	answer, err := client.Unchanged(context.Background(), server.URL+"/app.zip?s3cret", download.Download{ETag: `"1"`})
-	require.True(t, download.Is(err, download.Gone))
+	require.True(t, download.Is(err, download.NotAvailable))
 	require.EqualError(t, err, server.URL+"/app.zip?…: the server answered 404 Not Found: check the URL")
 	require.Equal(t, download.Unknown, answer)
 	status = http.StatusServiceUnavailable
 	_, err = client.Unchanged(context.Background(), server.URL, download.Download{ETag: `"1"`})
 	require.True(t, download.Is(err, download.Temporary))
-	_, err = download.New(download.Options{Allow: allow(t)}).Unchanged(context.Background(), server.URL, download.Download{ETag: `"1"`})
+	_, err = download.New(download.Options{Allow: allow(t)}).Unchanged(context.Background(), server.URL,
+		download.Download{ETag: `"1"`})
 	require.True(t, download.Is(err, download.Refused))
 }
 
-// The body of a large package isn't read to learn that it is the same.
-func TestUnchangedReadsNoBody(t *testing.T) {
+// Checking a large package must not read its body.
+func TestUnchanged_ReadsNoBody(t *testing.T) {
 	ended := make(chan error, 1)
 	block := make([]byte, 1<<20)
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {

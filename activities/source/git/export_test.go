@@ -1,4 +1,4 @@
 package git
 
-// Decode is decode, for tests.
+// Decode exports decode to tests.
 var Decode = decode

@@ -1,5 +1,5 @@
-// Package git asks Git repositories, by HTTP and ssh, which commit a branch is at. What may be connected to, and who sees credentials, is held
-// against the same rules as downloads of packages (activities/source/download).
+// Package git reads the commit of a branch from Git repositories, by HTTP and ssh. Allowed addresses and credentials
+// follow the same rules as downloads of packages (activities/source/download).
 package git
 
 import (
@@ -21,18 +21,19 @@ const (
 	service = "git-upload-pack"
 	// advertisement is the media type of a list of references.
 	advertisement = "application/x-" + service + "-advertisement"
-	// longestList bounds a list of references: some 500,000 of them.
-	longestList = 64 << 20
+	// maxListBytes limits a list of references: some 500,000 of them.
+	maxListBytes = 64 << 20
 )
 
-// Access is how a repository is reached.
+// Access is the client and the key that reach a repository.
 type Access struct {
 	Client *download.Client
-	// Key opens repositories by ssh; nil: there is none.
+	// Key is the key for repositories by ssh; nil: there is none.
 	Key *source.SSHKey
 }
 
-// Commit is the commit that a branch of a repository is at. It fails with a *download.Error, which says whether it is worth another try.
+// Commit returns the commit that a branch of a repository points at. It fails with a *download.Error, whose Kind
+// decides whether a retry is useful.
 func (a Access) Commit(ctx context.Context, repository source.Repository, branch string) (string, error) {
 	list := a.overHTTP
 	if repository.SSH() {
@@ -42,11 +43,11 @@ func (a Access) Commit(ctx context.Context, repository source.Repository, branch
 	if err != nil {
 		return "", err
 	}
-	hash, there := refs.References[plumbing.NewBranchReferenceName(branch).String()]
+	hash, found := refs.References[plumbing.NewBranchReferenceName(branch).String()]
 	switch {
-	case !there && len(refs.References) == 0:
+	case !found && len(refs.References) == 0:
 		return "", refuse("the repository is empty: push branch %s first", branch)
-	case !there:
+	case !found:
 		return "", refuse("the repository has no branch %s: push it, or correct compileRepoBranch", branch)
 	}
 	return hash.String(), nil
@@ -61,7 +62,7 @@ func temporary(format string, args ...any) error {
 }
 
 func (a Access) overHTTP(ctx context.Context, repository source.Repository) (*packp.AdvRefs, error) {
-	document, err := a.Client.Read(ctx, repository.URL+"/info/refs?service="+service, longestList)
+	document, err := a.Client.Read(ctx, repository.URL+"/info/refs?service="+service, maxListBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -71,30 +72,32 @@ func (a Access) overHTTP(ctx context.Context, repository source.Repository) (*pa
 	return decode(bytes.NewReader(document.Body))
 }
 
-// decode reads a list of references. An empty one is that of an empty repository.
+// decode parses a list of references. An empty repository may send none at all.
 func decode(from io.Reader) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
 	err := refs.Decode(from)
 	var unexpected *packp.ErrUnexpectedData
-	var told *pktline.ErrorLine
+	var line *pktline.ErrorLine
 	switch {
-	case errors.As(err, &told):
-		return nil, refuse("the server refuses to list its branches: check the address of the repository, and that the credentials may read it")
+	case errors.As(err, &line):
+		return nil, refuse("the server refuses to list its branches: check the address of the repository, and that " +
+			"the credentials may read it")
 	case errors.Is(err, packp.ErrEmptyAdvRefs), errors.Is(err, packp.ErrEmptyInput):
 		return packp.NewAdvRefs(), nil
 	case errors.As(err, &unexpected):
-		return nil, refuse("the server's list of branches can't be read: only repositories of Git's SHA-1 format are supported")
+		return nil, refuse("the server's list of branches can't be read: only repositories of Git's SHA-1 format are " +
+			"supported")
 	case err != nil:
 		return nil, temporary("the server's list of branches ended too early")
 	}
 	return refs, nil
 }
 
-// Check says what is wrong with how a repository would be reached, as far as that is known without asking it.
+// Check returns an error if the credentials or the key do not fit a repository. It does not connect.
 func (a Access) Check(repository source.Repository) error {
 	if repository.SSH() {
-		_, err := a.config(repository)
+		_, err := a.sshConfig(repository)
 		return err
 	}
-	return a.Client.WouldTell(repository.URL)
+	return a.Client.CheckCredentials(repository.URL)
 }

@@ -17,7 +17,7 @@ import (
 	"slipway.io/slipway/release/source"
 )
 
-// signer is a key pair, as a server and as a client need it.
+// signer is a key pair, in the forms that a server and a client need.
 type signer struct {
 	ssh.Signer
 	pem []byte
@@ -34,23 +34,25 @@ func newSigner(t *testing.T) signer {
 	return signer{made, pem.EncodeToMemory(block)}
 }
 
-// newKey is the Secret of a client that knows a host by a key.
+// newKey returns the key of a client whose known_hosts has one host.
 func newKey(t *testing.T, address string, client, host signer) *source.SSHKey {
 	t.Helper()
-	return &source.SSHKey{PrivateKey: client.pem, KnownHosts: []byte(knownhosts.Line([]string{address}, host.PublicKey()))}
+	return &source.SSHKey{PrivateKey: client.pem, KnownHosts: []byte(
+		knownhosts.Line([]string{address}, host.PublicKey()))}
 }
 
-// sshServer is one of repositories in a folder of this machine: it runs what Git's own client would have it run.
+// sshServer serves repositories in a folder of this machine: it runs the commands that a Git client sends.
 type sshServer struct {
 	address string
 	host    signer
 }
 
-// newSSHServer knows one client.
+// newSSHServer starts a server that accepts one client key.
 func newSSHServer(t *testing.T, client ssh.PublicKey) *sshServer {
 	t.Helper()
 	s := &sshServer{host: newSigner(t)}
-	config := &ssh.ServerConfig{PublicKeyCallback: func(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+	config := &ssh.ServerConfig{PublicKeyCallback: func(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions,
+		error) {
 		if c.User() != "git" || string(key.Marshal()) != string(client.Marshal()) {
 			return nil, io.EOF
 		}
@@ -80,11 +82,11 @@ func serveSSH(connection net.Conn, config *ssh.ServerConfig) {
 	}
 	go ssh.DiscardRequests(requests)
 	for offered := range channels {
-		channel, asked, err := offered.Accept()
+		channel, requests, err := offered.Accept()
 		if err != nil {
 			return
 		}
-		for request := range asked {
+		for request := range requests {
 			var command struct{ Text string }
 			if request.Type != "exec" || ssh.Unmarshal(request.Payload, &command) != nil {
 				_ = request.Reply(false, nil)
@@ -96,7 +98,7 @@ func serveSSH(connection net.Conn, config *ssh.ServerConfig) {
 	}
 }
 
-// runOver runs a command as sshd does: by a shell.
+// runOver runs a command by a shell, as sshd does.
 func runOver(channel ssh.Channel, command string) {
 	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
@@ -104,7 +106,7 @@ func runOver(channel ssh.Channel, command string) {
 	if err != nil {
 		return
 	}
-	go func() { // which the command need not wait for
+	go func() { // the command may end before its input does
 		_, _ = io.Copy(in, channel)
 		_ = in.Close()
 	}()
@@ -119,7 +121,8 @@ func runOver(channel ssh.Channel, command string) {
 // gitIn runs Git in a folder.
 func gitIn(t *testing.T, folder string, args ...string) {
 	t.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-C", folder}, args...)...)
+	cmd := exec.Command("git", append([]string{"-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-C", folder},
+		args...)...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "git %v: %s", args, out)
 }
@@ -144,14 +147,14 @@ func TestCommitOverSSH(t *testing.T) {
 	require.NoError(t, err)
 	got, err := opened.Commit(t.Context(), at, "main")
 	require.NoError(t, err)
-	require.Equal(t, string(want), got+"\n", "whatever is in a path, it is a path")
+	require.Equal(t, string(want), got+"\n", "special characters in a path are quoted")
 	require.NoError(t, opened.Check(at))
 	_, err = opened.Commit(t.Context(), at, "next")
 	requireKind(t, err, download.Refused, "has no branch next")
-	gone := at
-	gone.Path = "/no/such"
-	_, err = opened.Commit(t.Context(), gone, "main")
-	requireKind(t, err, download.Refused, "does not give this repository: check its path")
+	missing := at
+	missing.Path = "/no/such"
+	_, err = opened.Commit(t.Context(), missing, "main")
+	requireKind(t, err, download.Refused, "does not serve this repository: check its path")
 
 	t.Run("WrongKnownHosts", func(t *testing.T) {
 		opened.Key = newKey(t, server.address, client, newSigner(t))
@@ -162,7 +165,7 @@ func TestCommitOverSSH(t *testing.T) {
 		opened.Key = newKey(t, "git.test", client, server.host)
 		_, err := opened.Commit(t.Context(), at, "main")
 		requireKind(t, err, download.Refused, "known_hosts in the Secret has no key of host 127.0.0.1")
-		require.Error(t, opened.Check(at), "which is known before anybody is asked")
+		require.Error(t, opened.Check(at), "Check finds it without connecting")
 	})
 	t.Run("WrongKey", func(t *testing.T) {
 		opened.Key = newKey(t, server.address, newSigner(t), server.host)

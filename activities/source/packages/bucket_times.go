@@ -11,27 +11,30 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// noted is an object whose name says when a package was stored, and last used.
-type noted struct {
+// timesObject is an empty object whose name records when a package was stored and last used.
+type timesObject struct {
 	key, digest  string
 	stored, used time.Time
 }
 
-// name is what the object is called below times/.
-func (t noted) name() string { return t.digest + "/" + inName(t.stored) + "-" + inName(t.used) }
-
-// parseNoted reads such a name.
-func parseNoted(key, prefix string) (noted, bool) {
-	digest, at, ok := strings.Cut(strings.TrimPrefix(key, prefix), "/")
-	stored, used, both := strings.Cut(at, "-")
-	return noted{key: key, digest: digest, stored: instant(stored), used: instant(used)}, ok && both && ValidDigest(digest)
+// name returns the object's name below times/.
+func (t timesObject) name() string {
+	return t.digest + "/" + formatTime(t.stored) + "-" + formatTime(t.used)
 }
 
-// inName is a time as names have it: nanoseconds since 1970 of a fixed width.
-func inName(at time.Time) string { return fmt.Sprintf("%019d", at.UnixNano()) }
+// parseTimesObject parses such a name.
+func parseTimesObject(key, prefix string) (timesObject, bool) {
+	digest, at, ok := strings.Cut(strings.TrimPrefix(key, prefix), "/")
+	stored, used, both := strings.Cut(at, "-")
+	return timesObject{key: key, digest: digest, stored: parseTime(stored), used: parseTime(used)}, ok && both &&
+		ValidDigest(digest)
+}
 
-// instant is a time out of a name; what is none is long ago.
-func instant(text string) time.Time {
+// formatTime formats a time for a name: nanoseconds since 1970, padded to 19 digits.
+func formatTime(at time.Time) string { return fmt.Sprintf("%019d", at.UnixNano()) }
+
+// instant parses a time in a name; an invalid one becomes 1970.
+func parseTime(text string) time.Time {
 	nanoseconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return time.Unix(0, 0).UTC()
@@ -39,11 +42,12 @@ func instant(text string) time.Time {
 	return time.Unix(0, nanoseconds).UTC()
 }
 
-// times are all notes of one package. More than one is there when processes have used it at once, or one was killed.
-type times []noted
+// times are all timesObjects of one package. There is more than one after concurrent uses, or after a process was
+// killed.
+type times []timesObject
 
-// of gives a package the times that are noted; without any it keeps its own.
-func (all times) of(p Package) Package {
+// applyTo sets the latest recorded times on a package. Without any, the package keeps its own.
+func (all times) applyTo(p Package) Package {
 	for n, t := range all {
 		if n == 0 || t.stored.After(p.StoredAt) {
 			p.StoredAt = t.stored
@@ -55,7 +59,7 @@ func (all times) of(p Package) Package {
 	return p
 }
 
-// timesOf are the notes of one package.
+// timesOf lists the timesObjects of one package.
 func (b *bucket) timesOf(ctx context.Context, digest string) (times, error) {
 	names, err := b.names(ctx, b.key(timesPrefix, digest, "/"))
 	if err != nil {
@@ -63,26 +67,27 @@ func (b *bucket) timesOf(ctx context.Context, digest string) (times, error) {
 	}
 	var all times
 	for _, name := range names {
-		if t, ok := parseNoted(name, b.key(timesPrefix)); ok {
+		if t, ok := parseTimesObject(name, b.key(timesPrefix)); ok {
 			all = append(all, t)
 		}
 	}
 	return all, nil
 }
 
-// times are the notes of the packages after one, up to and with another, in the order of digests; "" is the beginning, and the end.
-func (b *bucket) times(ctx context.Context, after, last string) iter.Seq2[noted, error] {
+// times lists the timesObjects of the packages behind after, up to and including last, ordered by digest. An empty last
+// means up to the end.
+func (b *bucket) times(ctx context.Context, after, last string) iter.Seq2[timesObject, error] {
 	options := minio.ListObjectsOptions{Prefix: b.key(timesPrefix), Recursive: true}
 	if after != "" {
 		options.StartAfter = b.key(timesPrefix, after, "/~")
 	}
-	return func(yield func(noted, error) bool) {
+	return func(yield func(timesObject, error) bool) {
 		for o := range b.s3.ListObjectsIter(ctx, b.name, options) {
 			if o.Err != nil {
-				yield(noted{}, o.Err)
+				yield(timesObject{}, o.Err)
 				return
 			}
-			t, ok := parseNoted(o.Key, options.Prefix)
+			t, ok := parseTimesObject(o.Key, options.Prefix)
 			if last != "" && ok && t.digest > last {
 				return
 			}
@@ -93,15 +98,16 @@ func (b *bucket) times(ctx context.Context, after, last string) iter.Seq2[noted,
 	}
 }
 
-// tidyTimes removes the notes of a package that say less than this one. A use that another process has noted meanwhile stays.
-func (b *bucket) tidyTimes(ctx context.Context, newest noted) {
+// removeOlderTimes removes the timesObjects of a package that are not newer than this one. A later use that another
+// process recorded stays.
+func (b *bucket) removeOlderTimes(ctx context.Context, newest timesObject) {
 	all, err := b.timesOf(ctx, newest.digest)
 	if err != nil {
 		return // the next use tries again
 	}
 	for _, t := range all {
 		if t.key != newest.key && !t.stored.After(newest.stored) && !t.used.After(newest.used) {
-			b.tidy(ctx, t.key)
+			b.tryRemove(ctx, t.key)
 		}
 	}
 }

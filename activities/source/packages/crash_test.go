@@ -17,58 +17,59 @@ import (
 	"slipway.io/slipway/test/buckets"
 )
 
-// The environment of the process that is killed.
+// The environment of the child process that is killed.
 const (
 	innerFolder = "PACKAGES_INNER_FOLDER"
 	innerBucket = "PACKAGES_INNER_BUCKET"
 	innerVerb   = "PACKAGES_INNER_VERB"
 )
 
-var crashing = bytes.Repeat([]byte("package"), 1000)
+var crashContent = bytes.Repeat([]byte("package"), 1000)
 
-// killed is a process that dies at a point of a verb. there says whether the package is there afterwards.
-type killed struct {
+// crashCase is a process that is killed at a failpoint of an operation. present is true if the package exists
+// afterwards.
+type crashCase struct {
 	reason, point, verb string
-	there               bool
+	present             bool
 }
 
-// TestKilledAnywhere is run again as the process that is killed.
-func TestKilledAnywhere(t *testing.T) {
+// TestStore_SurvivesKill runs itself again as the child process that is killed.
+func TestStore_SurvivesKill(t *testing.T) {
 	if verb := os.Getenv(innerVerb); verb != "" {
-		die(t, verb)
+		runUntilKilled(t, verb)
 		return
 	}
-	for _, c := range []killed{
-		{"the bytes are on the disk, without a name", "packages.written", "put", false},
-		{"the package has its name", "packages.renamed", "put", true},
-		{"the package is gone, its use is not", "packages.deleted", "delete", false},
+	for _, c := range []crashCase{
+		{"the bytes are on the disk, not renamed yet", "packages.written", "put", false},
+		{"the package is renamed", "packages.renamed", "put", true},
+		{"the package is deleted, its time of use is not", "packages.deleted", "delete", false},
 	} {
 		t.Run("folder "+c.point, func(t *testing.T) {
 			folder := t.TempDir()
-			c.play(t, inFolder(folder), innerFolder+"="+folder)
+			c.run(t, inFolder(folder), innerFolder+"="+folder)
 		})
 	}
-	for _, c := range []killed{
-		{"all pieces are there", "packages.written", "put", false},
-		{"its times are there", "packages.noted", "put", false},
-		{"the package is there", "packages.renamed", "put", true},
+	for _, c := range []crashCase{
+		{"all parts are sent", "packages.written", "put", false},
+		{"its times are recorded", "packages.noted", "put", false},
+		{"the upload is completed", "packages.renamed", "put", true},
 		{"the removal is announced", "packages.announced", "delete", true},
-		{"the package is gone, its times are not", "packages.deleted", "delete", false},
-		{"a use is noted, and the one before it too", "packages.noted", "use", true},
+		{"the package is deleted, its times are not", "packages.deleted", "delete", false},
+		{"a use is recorded, and so is the one before", "packages.noted", "use", true},
 	} {
 		t.Run("bucket "+c.verb+" "+c.point, func(t *testing.T) {
 			server := buckets.Start(t)
-			c.play(t, inBucket(server), innerBucket+"="+server.URL)
+			c.run(t, inBucket(server), innerBucket+"="+server.URL)
 		})
 	}
 }
 
-// die does what the process is killed at.
-func die(t *testing.T, verb string) {
-	s, digest := innerStore(t), digestOf(crashing)
+// runUntilKilled runs the operation during which the process is killed.
+func runUntilKilled(t *testing.T, verb string) {
+	s, digest := innerStore(t), digestOf(crashContent)
 	switch verb {
 	case "put":
-		_, _, _ = s.Put(t.Context(), digest, bytes.NewReader(crashing))
+		_, _, _ = s.Put(t.Context(), digest, bytes.NewReader(crashContent))
 	case "delete":
 		_ = s.Delete(t.Context(), digest, time.Now().Add(time.Hour))
 	case "use":
@@ -83,32 +84,34 @@ func innerStore(t *testing.T) *Store {
 	return open(t, os.Getenv(innerFolder), Options{})
 }
 
-func (c killed) play(t *testing.T, at place, where string) {
-	digest, arm := digestOf(crashing), filepath.Join(t.TempDir(), "arm")
+func (c crashCase) run(t *testing.T, at location, where string) {
+	digest, arm := digestOf(crashContent), filepath.Join(t.TempDir(), "arm")
 	if c.verb != "put" {
 		s := at.open(t, Options{})
-		_, _, err := s.Put(t.Context(), digest, bytes.NewReader(crashing))
+		_, _, err := s.Put(t.Context(), digest, bytes.NewReader(crashContent))
 		require.NoError(t, err)
 		_, err = s.Use(t.Context(), digest)
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 	}
 	require.NoError(t, os.WriteFile(arm, fmt.Appendf(nil, `{"name":%q}`, c.point), 0o600))
-	inner := exec.Command(os.Args[0], "-test.run=TestKilledAnywhere$")
+	inner := exec.Command(os.Args[0], "-test.run=TestStore_SurvivesKill$")
 	inner.Env = append(os.Environ(), where, innerVerb+"="+c.verb, "SLIPWAY_FAILPOINTS_FILE="+arm)
 	var exit *exec.ExitError
 	require.ErrorAs(t, inner.Run(), &exit)
 	require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
 
-	later := time.Now().Add(leftTime + time.Hour) // a folder is cleared at once; what is left in a bucket might be another process's
+	// leftovers in a folder are removed at once; those in a bucket might be another process's
+	later := time.Now().Add(leftoverAge + time.Hour)
 	s := at.open(t, Options{Now: func() time.Time { return later }})
 	_, err := s.Stat(t.Context(), digest)
-	require.Equal(t, c.there, err == nil, c.reason)
+	require.Equal(t, c.present, err == nil, c.reason)
 	require.Empty(t, at.partials(t))
-	_, created, err := s.Put(t.Context(), digest, bytes.NewReader(crashing))
-	require.NoError(t, err, "whoever sends it again succeeds")
-	require.Equal(t, !c.there, created)
+	_, created, err := s.Put(t.Context(), digest, bytes.NewReader(crashContent))
+	require.NoError(t, err, "a repeated upload succeeds")
+	require.Equal(t, !c.present, created)
 	found, err := s.Stat(t.Context(), digest)
 	require.NoError(t, err)
-	require.Equal(t, c.there, found.UsedAt.After(found.StoredAt), "no use of a deleted package is taken for one of its successor")
+	require.Equal(t, c.present, found.UsedAt.After(found.StoredAt),
+		"the use of a deleted package does not count for the new one")
 }

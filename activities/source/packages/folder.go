@@ -16,25 +16,26 @@ import (
 	"slipway.io/slipway/failpoint"
 )
 
-// The folders of a store. The time at which a package was stored is its file's, so that Last-Modified never changes; when it was used since
-// is the time of a file of the same name in the folder used.
+// The folders of a store. The modification time of a package's file is the time it was stored, so that Last-Modified
+// never changes. The modification time of the file of the same name in the folder used is the time of its last use.
 const (
-	stored  = "sha256"
-	used    = "used"
-	partial = "tmp"
-	locked  = "lock"
+	storedFolder  = "sha256"
+	usedFolder    = "used"
+	partialFolder = "tmp"
+	lockName      = "lock"
 )
 
-// folder keeps packages as files: each is written beside, synced and renamed. One process works on a folder at a time.
+// folder keeps packages as files: each is written to a temporary file, synced and renamed. One process uses a folder at
+// a time.
 type folder struct {
 	root *os.Root
 	lock *os.File
 }
 
-// Open opens the store in a folder, which it makes when it is absent, and clears away what a killed process left.
+// Open opens the store in a folder, creates the folder if it is absent, and removes leftovers of a killed process.
 func Open(name string, options Options) (*Store, error) {
 	if err := os.MkdirAll(name, 0o750); err != nil {
-		return nil, fmt.Errorf("the folder of packages cannot be made: %w", err)
+		return nil, fmt.Errorf("the folder of packages cannot be created: %w", err)
 	}
 	root, err := os.OpenRoot(name)
 	if err != nil {
@@ -56,13 +57,14 @@ func (f *folder) close() error {
 
 func (f *folder) prepare(name string) error {
 	var err error
-	if f.lock, err = f.root.OpenFile(locked, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+	if f.lock, err = f.root.OpenFile(lockName, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return fmt.Errorf("the folder of packages cannot be written: %w", err)
 	}
 	if err := lockFile(f.lock); err != nil {
-		return fmt.Errorf("another process serves the packages in %s: end it first, or choose another folder: %w", name, err)
+		return fmt.Errorf("another process serves the packages in %s: end it first, or choose another folder: %w", name,
+			err)
 	}
-	for _, name := range []string{stored, used, partial} {
+	for _, name := range []string{storedFolder, usedFolder, partialFolder} {
 		if err := f.root.Mkdir(name, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("the folder of packages cannot be written: %w", err)
 		}
@@ -73,33 +75,33 @@ func (f *folder) prepare(name string) error {
 	return f.clear()
 }
 
-// clear removes partial uploads, and the times of use of packages that are gone.
+// clear removes partial uploads, and the times of use of deleted packages.
 func (f *folder) clear() error {
-	uploads, err := f.names(partial)
+	uploads, err := f.names(partialFolder)
 	if err != nil {
 		return err
 	}
 	for _, name := range uploads {
-		if err := f.root.RemoveAll(path.Join(partial, name)); err != nil {
+		if err := f.root.RemoveAll(path.Join(partialFolder, name)); err != nil {
 			return fmt.Errorf("a partial upload cannot be removed: %w", err)
 		}
 	}
-	uses, err := f.names(used)
+	uses, err := f.names(usedFolder)
 	if err != nil {
 		return err
 	}
 	for _, name := range uses {
-		if _, err := f.root.Lstat(path.Join(stored, name)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := f.root.Lstat(path.Join(storedFolder, name)); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := f.root.Remove(path.Join(used, name)); err != nil {
-			return fmt.Errorf("what is left of a deleted package cannot be removed: %w", err)
+		if err := f.root.Remove(path.Join(usedFolder, name)); err != nil {
+			return fmt.Errorf("the time of use of a deleted package cannot be removed: %w", err)
 		}
 	}
 	return nil
 }
 
-// names are the files of a folder, sorted.
+// names lists the files of a folder, sorted.
 func (f *folder) names(of string) ([]string, error) {
 	opened, err := f.root.Open(of)
 	if err != nil {
@@ -127,7 +129,7 @@ func (f *folder) sync(name string) error {
 }
 
 func (f *folder) stat(_ context.Context, digest string) (Package, error) {
-	info, err := f.root.Lstat(path.Join(stored, digest))
+	info, err := f.root.Lstat(path.Join(storedFolder, digest))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Package{}, ErrAbsent
@@ -135,7 +137,7 @@ func (f *folder) stat(_ context.Context, digest string) (Package, error) {
 		return Package{}, fmt.Errorf("package %s cannot be read: %w", digest, err)
 	}
 	found := Package{SHA256: digest, Bytes: info.Size(), StoredAt: info.ModTime().UTC(), UsedAt: info.ModTime().UTC()}
-	use, err := f.root.Lstat(path.Join(used, digest))
+	use, err := f.root.Lstat(path.Join(usedFolder, digest))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return found, nil
@@ -149,7 +151,7 @@ func (f *folder) stat(_ context.Context, digest string) (Package, error) {
 }
 
 func (f *folder) open(_ context.Context, digest string) (io.ReadSeekCloser, time.Time, error) {
-	file, err := f.root.Open(path.Join(stored, digest))
+	file, err := f.root.Open(path.Join(storedFolder, digest))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, time.Time{}, ErrAbsent
@@ -164,7 +166,7 @@ func (f *folder) open(_ context.Context, digest string) (io.ReadSeekCloser, time
 }
 
 func (f *folder) list(ctx context.Context, limit int, after string) ([]Package, string, error) {
-	names, err := f.names(stored)
+	names, err := f.names(storedFolder)
 	if err != nil {
 		return nil, "", err
 	}
@@ -178,7 +180,7 @@ func (f *folder) list(ctx context.Context, limit int, after string) ([]Package, 
 		}
 		one, err := f.stat(ctx, name)
 		if errors.Is(err, ErrAbsent) {
-			continue // deleted meanwhile
+			continue // deleted in the meantime
 		}
 		if err != nil {
 			return nil, "", err
@@ -189,8 +191,8 @@ func (f *folder) list(ctx context.Context, limit int, after string) ([]Package, 
 }
 
 func (f *folder) use(_ context.Context, found Package) error {
-	if err := f.writeUse(path.Join(used, found.SHA256), found.UsedAt); err != nil {
-		return fmt.Errorf("the use of package %s cannot be noted: %w", found.SHA256, full(err))
+	if err := f.writeUse(path.Join(usedFolder, found.SHA256), found.UsedAt); err != nil {
+		return fmt.Errorf("the use of package %s cannot be recorded: %w", found.SHA256, markFull(err))
 	}
 	return nil
 }
@@ -201,7 +203,7 @@ func (f *folder) writeUse(name string, at time.Time) error {
 		return err
 	}
 	err = errors.Join(f.root.Chtimes(name, at, at), file.Sync(), file.Close())
-	return errors.Join(err, f.sync(used))
+	return errors.Join(err, f.sync(usedFolder))
 }
 
 func (f *folder) remove(ctx context.Context, digest string, allowed func(Package) error) error {
@@ -212,69 +214,69 @@ func (f *folder) remove(ctx context.Context, digest string, allowed func(Package
 	if err := allowed(found); err != nil {
 		return err
 	}
-	if err := f.root.Remove(path.Join(stored, digest)); err != nil {
+	if err := f.root.Remove(path.Join(storedFolder, digest)); err != nil {
 		return fmt.Errorf("package %s cannot be deleted: %w", digest, err)
 	}
-	if err := f.sync(stored); err != nil {
+	if err := f.sync(storedFolder); err != nil {
 		return err
 	}
 	failpoint.Hit("packages.deleted")
-	if err := f.root.Remove(path.Join(used, digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("what is left of package %s cannot be removed: %w", digest, err)
+	if err := f.root.Remove(path.Join(usedFolder, digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the time of use of package %s cannot be removed: %w", digest, err)
 	}
 	return nil
 }
 
-// upload is a file that has no digest for a name yet.
+// upload is a temporary file that is not yet renamed to its digest.
 type upload struct {
 	*folder
 	name, digest string
 }
 
 func (f *folder) stage(ctx context.Context, digest string, content io.Reader) (staged, error) {
-	u := upload{f, path.Join(partial, digest+"."+rand.Text()), digest}
+	u := upload{f, path.Join(partialFolder, digest+"."+rand.Text()), digest}
 	file, err := f.root.OpenFile(u.name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("package %s cannot be written: %w", digest, full(err))
+		return nil, fmt.Errorf("package %s cannot be written: %w", digest, markFull(err))
 	}
-	// The file's own way to read has smaller pieces.
+	// The file's own ReadFrom uses smaller pieces.
 	_, err = io.CopyBuffer(struct{ io.Writer }{file}, content, make([]byte, 256<<10))
 	if err == nil {
 		err = file.Sync()
 	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		u.discard(ctx)
-		return nil, fmt.Errorf("package %s cannot be written: %w", digest, full(err))
+		return nil, fmt.Errorf("package %s cannot be written: %w", digest, markFull(err))
 	}
 	return u, nil
 }
 
-func (u upload) appear(_ context.Context, at time.Time) error {
+func (u upload) publish(_ context.Context, at time.Time) error {
 	err := u.root.Chtimes(u.name, at, at)
 	if err == nil {
-		err = u.root.Rename(u.name, path.Join(stored, u.digest))
+		err = u.root.Rename(u.name, path.Join(storedFolder, u.digest))
 	}
 	if err != nil {
-		return fmt.Errorf("package %s cannot be written: %w", u.digest, full(err))
+		return fmt.Errorf("package %s cannot be written: %w", u.digest, markFull(err))
 	}
 	failpoint.Hit("packages.renamed")
-	return u.sync(stored)
+	return u.sync(storedFolder)
 }
 
 func (u upload) discard(context.Context) { _ = u.root.Remove(u.name) }
 
-// ready tries to write a file.
+// ready creates and removes a file.
 func (f *folder) ready(context.Context) error {
-	name := path.Join(partial, "ready."+rand.Text())
+	name := path.Join(partialFolder, "ready."+rand.Text())
 	file, err := f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("the folder of packages cannot be written: %w", full(err))
+		return fmt.Errorf("the folder of packages cannot be written: %w", markFull(err))
 	}
 	return errors.Join(file.Close(), f.root.Remove(name))
 }
 
-// full marks the error of a disk, or of a quota, that has no room.
-func full(err error) error {
+// markFull adds ErrFull to an error that means that the disk or a quota has no space left.
+func markFull(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}

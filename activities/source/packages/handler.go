@@ -16,18 +16,18 @@ import (
 	"slipway.io/slipway/api/client"
 )
 
-// The pages of a list, as the API has them.
+// The page sizes of a list, as in the API.
 const (
 	defaultLimit = 100
 	maxLimit     = 500
 )
 
-// stall is how long the other side of a transfer may do nothing.
-const stall = time.Minute
+// stallTimeout is how long the client may make no progress during a transfer.
+const stallTimeout = time.Minute
 
-// HandlerOptions say how a store is served.
+// HandlerOptions configure how a store is served.
 type HandlerOptions struct {
-	// Authenticate refuses a request without the store's token. Downloads aren't asked: whoever knows the digest may have the bytes.
+	// Authenticate refuses a request without the store's token. Downloads need none: the digest is enough.
 	Authenticate func(*http.Request) error
 	Log          *slog.Logger
 }
@@ -37,20 +37,20 @@ type handler struct {
 	HandlerOptions
 }
 
-// NewHandler serves a store over HTTP, under /packages.
+// NewHandler returns a handler that serves a store under /packages.
 func NewHandler(store *Store, options HandlerOptions) http.Handler {
 	h := &handler{store: store, HandlerOptions: options}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /packages/sha256/{digest}", h.get)
-	mux.HandleFunc("PUT /packages/sha256/{digest}", h.guarded(h.put))
-	mux.HandleFunc("DELETE /packages/sha256/{digest}", h.guarded(h.remove))
-	mux.HandleFunc("POST /packages/sha256/{digest}/use", h.guarded(h.use))
-	mux.HandleFunc("GET /packages", h.guarded(h.list))
+	mux.HandleFunc("PUT /packages/sha256/{digest}", h.authenticated(h.put))
+	mux.HandleFunc("DELETE /packages/sha256/{digest}", h.authenticated(h.remove))
+	mux.HandleFunc("POST /packages/sha256/{digest}/use", h.authenticated(h.use))
+	mux.HandleFunc("GET /packages", h.authenticated(h.list))
 	return mux
 }
 
-// guarded asks for the store's token, and refuses query parameters that the operation doesn't have.
-func (h *handler) guarded(next func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+// authenticated requires the store's token for a request, and answers with the error that next returns.
+func (h *handler) authenticated(next func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := h.Authenticate(r); err != nil {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="slipway packages"`)
@@ -76,11 +76,11 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "public, max-age=31536000, immutable")
 	header.Set("ETag", `"`+digest+`"`)
-	http.ServeContent(paced{w, http.NewResponseController(w)}, r, "", storedAt, file)
+	http.ServeContent(deadlineWriter{w, http.NewResponseController(w)}, r, "", storedAt, file)
 }
 
 func (h *handler) put(w http.ResponseWriter, r *http.Request) error {
-	digest, body := r.PathValue("digest"), pacedBody{r.Body, http.NewResponseController(w)}
+	digest, body := r.PathValue("digest"), deadlineBody{r.Body, http.NewResponseController(w)}
 	if err := onlyQuery(r.URL.Query()); err != nil {
 		return err
 	}
@@ -90,7 +90,8 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request) error {
 	found, err := h.store.Use(r.Context(), digest)
 	if err == nil {
 		if r.Header.Get("Expect") == "" {
-			_, _ = io.Copy(io.Discard, body) // a client that sends at once doesn't read the answer before it has sent everything
+			// a client that does not wait for 100 Continue reads the response only after it has sent the body
+			_, _ = io.Copy(io.Discard, body)
 		}
 		return answerJSON(w, http.StatusOK, found)
 	}
@@ -102,7 +103,7 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request) error {
 	}
 	began := time.Now()
 	found, created, err := h.store.Put(r.Context(), digest, body)
-	body.answerSoon()
+	body.renewWriteDeadline()
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,8 @@ func (h *handler) remove(w http.ResponseWriter, r *http.Request) error {
 	}
 	since, err := time.Parse(time.RFC3339Nano, query.Get("unusedSince"))
 	if err != nil {
-		return badRequest("unusedSince %q is no time as RFC 3339 has it: say since when nobody may have used the package", query.Get("unusedSince"))
+		return badRequest("unusedSince %q is not an RFC 3339 time: set it to the time since which the package must "+
+			"be unused", query.Get("unusedSince"))
 	}
 	if err := h.store.Delete(r.Context(), r.PathValue("digest"), since); err != nil {
 		return err
@@ -160,7 +162,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, client.StoredPackageList{Items: found, Next: next})
 }
 
-// onlyQuery refuses parameters that would be ignored.
+// onlyQuery refuses unknown and repeated query parameters, which would be ignored.
 func onlyQuery(query url.Values, known ...string) error {
 	for name, values := range query {
 		switch {
@@ -180,17 +182,18 @@ func (e requestError) Error() string { return string(e) }
 func badRequest(format string, args ...any) error { return requestError(fmt.Sprintf(format, args...)) }
 
 func (h *handler) answerError(w http.ResponseWriter, r *http.Request, err error) {
-	status, said := statusOf(err), err.Error()
+	status, detail := statusOf(err), err.Error()
 	if status == http.StatusInternalServerError || status == http.StatusInsufficientStorage {
-		h.Log.ErrorContext(r.Context(), "the package store could not answer", "method", r.Method, "path", r.URL.Path, "error", err)
+		h.Log.ErrorContext(r.Context(), "the package store could not answer", "method", r.Method, "path", r.URL.Path,
+			"error", err)
 	}
 	switch status {
 	case http.StatusInternalServerError:
-		said = "the store could not answer: see its log" // the error names folders of the machine, or a bucket
+		detail = "the store could not answer: see its log" // the error names folders of the machine, or a bucket
 	case http.StatusInsufficientStorage:
-		said = "the store is full: delete packages that nobody uses, or give it more room"
+		detail = "the store is full: delete unused packages, or give it more room"
 	}
-	answerProblem(w, status, said)
+	answerProblem(w, status, detail)
 }
 
 func statusOf(err error) int {
@@ -221,7 +224,8 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// typeProblem is the media type of errors, as the engine's API has it. headerStore tells those of a store from others.
+// typeProblem is the media type of errors, as in the engine's API. The header headerStore marks those of a package
+// store.
 const (
 	typeProblem = "application/problem+json"
 	headerStore = "Slipway-Package-Store"
@@ -231,38 +235,41 @@ func answerProblem(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", typeProblem)
 	w.Header().Set(headerStore, "true")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(client.Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail})
+	_ = json.NewEncoder(w).Encode(client.Problem{Type: "about:blank", Title: http.StatusText(status), Status: status,
+		Detail: detail})
 }
 
 func answerJSON(w http.ResponseWriter, status int, answer any) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // a client that is gone has nobody to be told
+	_ = json.NewEncoder(w).Encode(answer) // an error here means that the client has disconnected
 	return nil
 }
 
-// paced is an answer that may take as long as it goes on: the time for one of the listener is for short ones.
-type paced struct {
+// deadlineWriter renews the write deadline with each write: the server's own timeout is meant for short responses.
+type deadlineWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 }
 
-func (p paced) Write(chunk []byte) (int, error) {
-	_ = p.control.SetWriteDeadline(time.Now().Add(stall)) // only a recorder of a test can't
+func (p deadlineWriter) Write(chunk []byte) (int, error) {
+	_ = p.control.SetWriteDeadline(time.Now().Add(stallTimeout)) // only a test's response recorder does not support it
 	return p.ResponseWriter.Write(chunk)
 }
 
-// pacedBody is a request that may take as long as it goes on.
-type pacedBody struct {
+// deadlineBody renews the read deadline with each read.
+type deadlineBody struct {
 	io.Reader
 	control *http.ResponseController
 }
 
-func (p pacedBody) Read(into []byte) (int, error) {
-	_ = p.control.SetReadDeadline(time.Now().Add(stall))
-	p.answerSoon()
+func (p deadlineBody) Read(into []byte) (int, error) {
+	_ = p.control.SetReadDeadline(time.Now().Add(stallTimeout))
+	p.renewWriteDeadline()
 	return p.Reader.Read(into)
 }
 
-// answerSoon begins the time that the answer may take.
-func (p pacedBody) answerSoon() { _ = p.control.SetWriteDeadline(time.Now().Add(stall)) }
+// renewWriteDeadline gives the response another stallTimeout, so that it does not expire during the upload.
+func (p deadlineBody) renewWriteDeadline() {
+	_ = p.control.SetWriteDeadline(time.Now().Add(stallTimeout))
+}

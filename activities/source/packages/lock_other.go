@@ -4,7 +4,7 @@ package packages
 
 import "os"
 
-// lockFile does nothing where files have no locks that end with their process.
+// lockFile does nothing on systems without file locks that end with their process.
 func lockFile(*os.File) error { return nil }
 
 func unlockFile(*os.File) error { return nil }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that is being started has all files of the one that starts it open, until it runs.
-func TestALockEndsThoughAChildHasTheFile(t *testing.T) {
+// A process that is just being started (between fork and exec) holds all open files of its parent.
+func TestUnlockFile_WhenChildStillHoldsFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
 	open := func() *os.File {
@@ -27,7 +27,7 @@ func TestALockEndsThoughAChildHasTheFile(t *testing.T) {
 	defer func() { require.NoError(t, syscall.Close(child)) }()
 	second := open()
 	defer func() { require.NoError(t, second.Close()) }()
-	require.Error(t, lockFile(second), "it is the first one's")
+	require.Error(t, lockFile(second), "the first holder has the lock")
 	require.NoError(t, unlockFile(first))
 	require.NoError(t, first.Close())
 	require.NoError(t, lockFile(second))

@@ -7,10 +7,11 @@ import (
 	"syscall"
 )
 
-// lockFile keeps other processes out, for as long as the file is open.
+// lockFile locks out other processes, for as long as the file is open.
 func lockFile(file *os.File) error {
 	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }
 
-// unlockFile lets other processes in. To close the file is not enough: a process that is being started at that moment has it open until it runs.
+// unlockFile releases the lock. Closing the file is not enough: a child process between fork and exec still has it
+// open.
 func unlockFile(file *os.File) error { return syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }

@@ -18,16 +18,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// place is where a store of a test is kept.
-type place struct {
-	// open opens the store there, also again.
+// location is where the store of a test is kept.
+type location struct {
+	// open opens the store there; it may be called repeatedly.
 	open func(*testing.T, Options) *Store
-	// partials are the uploads that were begun there and neither ended nor cleared away.
+	// partials lists uploads that were started there and neither finished nor removed.
 	partials func(*testing.T) []string
 }
 
-// everywhere runs a test for each kind of place.
-func everywhere(t *testing.T, test func(*testing.T, place)) {
+// forEachBackend runs a test with a folder and with a bucket.
+func forEachBackend(t *testing.T, test func(*testing.T, location)) {
 	t.Run("folder", func(t *testing.T) {
 		t.Parallel()
 		test(t, inFolder(t.TempDir()))
@@ -38,19 +38,19 @@ func everywhere(t *testing.T, test func(*testing.T, place)) {
 	})
 }
 
-func inFolder(folder string) place {
-	return place{
+func inFolder(folder string) location {
+	return location{
 		open: func(t *testing.T, options Options) *Store { return open(t, folder, options) },
 		partials: func(t *testing.T) []string {
-			found, err := filepath.Glob(filepath.Join(folder, partial, "*"))
+			found, err := filepath.Glob(filepath.Join(folder, partialFolder, "*"))
 			require.NoError(t, err)
 			return found
 		},
 	}
 }
 
-func inBucket(server *buckets.Server) place {
-	return place{
+func inBucket(server *buckets.Server) location {
+	return location{
 		open:     func(t *testing.T, options Options) *Store { return openBucket(t, server, options) },
 		partials: func(*testing.T) []string { return server.Uploads() },
 	}
@@ -66,12 +66,12 @@ func open(t *testing.T, folder string, options Options) *Store {
 
 func openBucket(t *testing.T, server *buckets.Server, options Options) *Store {
 	t.Helper()
-	s, err := OpenBucket(context.Background(), whereIs(server), forTests(options))
+	s, err := OpenBucket(context.Background(), optionsFor(server), forTests(options))
 	require.NoError(t, err)
 	return s
 }
 
-func whereIs(server *buckets.Server) BucketOptions {
+func optionsFor(server *buckets.Server) BucketOptions {
 	return BucketOptions{Bucket: buckets.Name, Prefix: "shop/", Endpoint: server.URL}
 }
 

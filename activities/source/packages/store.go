@@ -1,5 +1,5 @@
-// Package packages keeps packages of code under the SHA-256 of their bytes, so that pods can download them long after their source is
-// gone or has changed: a store in a folder or a bucket, its HTTP server, and a client.
+// Package packages keeps packages of code under the SHA-256 of their bytes, so that pods can download them even after
+// their source was deleted or has changed. It contains a store in a folder or a bucket, its HTTP server, and a client.
 package packages
 
 import (
@@ -19,119 +19,119 @@ import (
 	"slipway.io/slipway/failpoint"
 )
 
-// Package is what the store knows of one package.
+// Package is the metadata of one package.
 type Package = client.StoredPackage
 
-// What the store refuses.
+// Errors of the store.
 var (
 	// ErrAbsent: the store has no such package.
 	ErrAbsent = errors.New("the store has no such package")
-	// ErrUsed: the package was stored or used since the time that its deletion names.
+	// ErrUsed: the package was stored or used since the unusedSince of the deletion.
 	ErrUsed = errors.New("the package was stored or used since")
-	// ErrWrongBytes: the bytes have another digest than the one they are stored under.
+	// ErrWrongBytes: the bytes have another digest than the one under which they were sent.
 	ErrWrongBytes = errors.New("the bytes have another digest")
-	// ErrTooLarge: the package is larger than the store takes.
+	// ErrTooLarge: the package exceeds the store's limit.
 	ErrTooLarge = errors.New("the package is too large")
-	// ErrFull: the store has no room for the package.
+	// ErrFull: the store has no space for the package.
 	ErrFull = errors.New("the store is full")
-	// ErrBusy: another process removes the package from the bucket just now.
+	// ErrBusy: another process is just removing the package from the bucket.
 	ErrBusy = errors.New("the package is being removed: try again in a minute")
 )
 
-// Options are what a store is opened with.
+// Options configure a store.
 type Options struct {
-	// MaxBytes is how large a package may be.
+	// MaxBytes is the largest size of a package.
 	MaxBytes int64
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
 
-// keeper is where the packages of a store are. The digests that it is given are valid, and what makes a package appear, last longer or disappear
-// comes one call at a time for each package, as far as this process is concerned.
-type keeper interface {
+// backend keeps the packages of a store. Its callers pass valid digests only. For each package, this process makes at
+// most one modifying call (use, remove, publish) at a time.
+type backend interface {
 	stat(ctx context.Context, digest string) (Package, error)
-	// open also says when the package was stored. Whoever reads it reads on when it is removed.
+	// open also returns when the package was stored. Reading continues to work after the package was removed.
 	open(ctx context.Context, digest string) (io.ReadSeekCloser, time.Time, error)
-	// list are the packages after a digest, in the order of their digests, limit of them at most, and what to go on after.
+	// list returns up to limit packages behind a digest, ordered by digest, and the digest to continue behind.
 	list(ctx context.Context, limit int, after string) ([]Package, string, error)
-	// use notes that a package that is there was used at its UsedAt.
+	// use records that an existing package was used at its UsedAt.
 	use(ctx context.Context, found Package) error
-	// remove removes a package, if that is allowed by what is known of it at the last moment.
+	// remove removes a package if allowed accepts its state at the last moment.
 	remove(ctx context.Context, digest string, allowed func(Package) error) error
-	// stage takes the bytes of a package in, which nobody sees yet.
+	// stage receives the bytes of a package, which is not visible yet.
 	stage(ctx context.Context, digest string, content io.Reader) (staged, error)
-	// ready says what keeps packages from being stored.
+	// ready returns the reason why packages cannot be stored.
 	ready(ctx context.Context) error
 	close() error
 }
 
-// staged are the whole bytes of a package, on their way.
+// staged is a package whose bytes have all arrived, but which is not visible yet.
 type staged interface {
-	// appear lets everybody see the package, as one that was stored at that time.
-	appear(ctx context.Context, at time.Time) error
-	// discard is for bytes that are not to appear. What it leaves is cleared away at a later start.
+	// publish makes the package visible, as stored at that time.
+	publish(ctx context.Context, at time.Time) error
+	// discard drops the bytes. If it fails, leftovers are removed at a later start.
 	discard(ctx context.Context)
 }
 
-// Store keeps packages. A package appears whole or not at all.
+// Store keeps packages. A package is visible completely or not at all.
 type Store struct {
-	kept keeper
-	max  int64
-	now  func() time.Time
-	// changing orders what makes a package appear, last longer or disappear, by the first two digits of digests. Uploads hold it only once their
-	// bytes are there.
-	changing [256]sync.Mutex
+	backend backend
+	max     int64
+	now     func() time.Time
+	// locks serialise modifications of a package, sharded by the first two digits of the digest. An upload takes its
+	// lock only after its bytes have arrived.
+	locks [256]sync.Mutex
 }
 
-func newStore(kept keeper, options Options) *Store {
-	s := &Store{kept: kept, max: options.MaxBytes, now: options.Now}
+func newStore(kept backend, options Options) *Store {
+	s := &Store{backend: kept, max: options.MaxBytes, now: options.Now}
 	if s.now == nil {
 		s.now = time.Now
 	}
 	return s
 }
 
-// Close lets another process open the store.
-func (s *Store) Close() error { return s.kept.close() }
+// Close releases the store, so that another process can open it.
+func (s *Store) Close() error { return s.backend.close() }
 
-// Ready says what keeps the store from taking a package.
-func (s *Store) Ready(ctx context.Context) error { return s.kept.ready(ctx) }
+// Ready returns the reason why the store cannot take packages.
+func (s *Store) Ready(ctx context.Context) error { return s.backend.ready(ctx) }
 
-// ValidDigest says whether the text is a SHA-256 as the store has it: 64 hexadecimal digits in lower case.
+// ValidDigest reports whether a text is a SHA-256: 64 hexadecimal digits in lower case.
 func ValidDigest(text string) bool {
 	return len(text) == 2*sha256.Size && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// lock waits until nobody else changes a package; the digest is valid.
+// lock locks the shard of a package against other modifications; the digest must be valid.
 func (s *Store) lock(digest string) (unlock func()) {
 	shard, _ := strconv.ParseUint(digest[:2], 16, 8)
-	s.changing[shard].Lock()
-	return s.changing[shard].Unlock
+	s.locks[shard].Lock()
+	return s.locks[shard].Unlock
 }
 
-// Stat is what the store knows of a package.
+// Stat returns the metadata of a package.
 func (s *Store) Stat(ctx context.Context, digest string) (Package, error) {
 	if !ValidDigest(digest) {
 		return Package{}, ErrAbsent
 	}
-	return s.kept.stat(ctx, digest)
+	return s.backend.stat(ctx, digest)
 }
 
-// Open opens a package, and says when it was stored. Whoever reads it reads on when it is deleted.
+// Open opens a package, and returns when it was stored. Reading continues to work after the package was deleted.
 func (s *Store) Open(ctx context.Context, digest string) (io.ReadSeekCloser, time.Time, error) {
 	if !ValidDigest(digest) {
 		return nil, time.Time{}, ErrAbsent
 	}
-	return s.kept.open(ctx, digest)
+	return s.backend.open(ctx, digest)
 }
 
-// List are the packages after a digest, in the order of their digests, limit of them at most. next is the digest to go on after; "" when
-// there are no more.
+// List returns up to limit packages behind after, ordered by digest. next is the value of after for the next page, ""
+// on the last one.
 func (s *Store) List(ctx context.Context, limit int, after string) (found []Package, next string, err error) {
-	return s.kept.list(ctx, limit, after)
+	return s.backend.list(ctx, limit, after)
 }
 
-// Use notes that a package is used now.
+// Use records that a package is used now.
 func (s *Store) Use(ctx context.Context, digest string) (Package, error) {
 	if !ValidDigest(digest) {
 		return Package{}, ErrAbsent
@@ -141,52 +141,54 @@ func (s *Store) Use(ctx context.Context, digest string) (Package, error) {
 }
 
 func (s *Store) use(ctx context.Context, digest string) (Package, error) {
-	found, err := s.kept.stat(ctx, digest)
+	found, err := s.backend.stat(ctx, digest)
 	if err != nil {
 		return Package{}, err
 	}
-	// A use counts as later than what was seen before it, also by a clock that was set back: a deletion that names what it saw is refused.
+	// A use always gets a later time than the one before, even if the clock was set back, so that a deletion based on
+	// the earlier time is refused.
 	at := s.now().UTC()
 	if !at.After(found.UsedAt) {
 		at = found.UsedAt.Add(time.Microsecond)
 	}
 	found.UsedAt = at
-	return found, s.kept.use(ctx, found)
+	return found, s.backend.use(ctx, found)
 }
 
-// Delete removes a package that was neither stored nor used since that time.
+// Delete removes a package that was neither stored nor used since unusedSince.
 func (s *Store) Delete(ctx context.Context, digest string, unusedSince time.Time) error {
 	if !ValidDigest(digest) {
 		return ErrAbsent
 	}
 	defer s.lock(digest)()
-	return s.kept.remove(ctx, digest, func(found Package) error {
+	return s.backend.remove(ctx, digest, func(found Package) error {
 		if found.UsedAt.Before(unusedSince) {
 			return nil
 		}
-		return fmt.Errorf("%w %s, at %s", ErrUsed, unusedSince.Format(time.RFC3339Nano), found.UsedAt.Format(time.RFC3339Nano))
+		return fmt.Errorf("%w %s, at %s", ErrUsed, unusedSince.Format(time.RFC3339Nano),
+			found.UsedAt.Format(time.RFC3339Nano))
 	})
 }
 
-// Put stores a package, or notes its use if it is there already. Bytes of another digest are never seen by anybody.
+// Put stores a package, or records its use if it already exists. Bytes of another digest never become visible.
 func (s *Store) Put(ctx context.Context, digest string, content io.Reader) (put Package, created bool, err error) {
 	if !ValidDigest(digest) {
 		return Package{}, false, fmt.Errorf("%q is no SHA-256: want 64 hexadecimal digits in lower case", digest)
 	}
-	bytes := &checked{from: content, digest: digest, sum: sha256.New(), max: s.max}
-	arrived, err := s.kept.stage(ctx, digest, bytes)
+	bytes := &verifyingReader{from: content, digest: digest, sum: sha256.New(), max: s.max}
+	upload, err := s.backend.stage(ctx, digest, bytes)
 	if err != nil {
 		return Package{}, false, err
 	}
 	failpoint.Hit("packages.written")
 	defer s.lock(digest)()
 	if found, err := s.use(ctx, digest); !errors.Is(err, ErrAbsent) {
-		arrived.discard(ctx) // another upload was faster
+		upload.discard(ctx) // another upload was faster
 		return found, false, err
 	}
 	at := s.now().UTC()
-	if err := arrived.appear(ctx, at); err != nil {
-		arrived.discard(ctx)
+	if err := upload.publish(ctx, at); err != nil {
+		upload.discard(ctx)
 		return Package{}, false, err
 	}
 	return Package{SHA256: digest, Bytes: bytes.n, StoredAt: at, UsedAt: at}, true, nil
@@ -198,8 +200,9 @@ func tooLarge(max int64) error {
 	return fmt.Errorf("%w: the store takes %d bytes at most (--package-max-bytes)", ErrTooLarge, max)
 }
 
-// checked reads a package. It ends only behind bytes of the right digest: behind others, or too many, it fails.
-type checked struct {
+// verifyingReader reads a package. It returns io.EOF only after bytes of the right digest, and an error after others or
+// too many.
+type verifyingReader struct {
 	from   io.Reader
 	digest string
 	sum    hash.Hash
@@ -207,7 +210,7 @@ type checked struct {
 	err    error
 }
 
-func (c *checked) Read(into []byte) (int, error) {
+func (c *verifyingReader) Read(into []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
@@ -218,17 +221,18 @@ func (c *checked) Read(into []byte) (int, error) {
 	case c.n > c.max:
 		c.err = tooLarge(c.max)
 	case errors.Is(err, io.EOF):
-		c.err = c.ended()
+		c.err = c.verify()
 	case err != nil:
-		// Wrapped, so that nobody who reads by the piece takes a broken body for a short last piece.
+		// Wrapped, so that a reader of parts does not mistake io.ErrUnexpectedEOF for a short last part.
 		c.err = fmt.Errorf("package %s cannot be read: %w", c.digest, err)
 	}
 	return n, c.err
 }
 
-func (c *checked) ended() error {
+func (c *verifyingReader) verify() error {
 	if have := hex.EncodeToString(c.sum.Sum(nil)); have != c.digest {
-		return fmt.Errorf("%w: these %d bytes have the SHA-256 %s, and were sent as %s", ErrWrongBytes, c.n, have, c.digest)
+		return fmt.Errorf("%w: these %d bytes have the SHA-256 %s, and were sent as %s", ErrWrongBytes, c.n, have,
+			c.digest)
 	}
 	return io.EOF
 }

@@ -32,67 +32,69 @@ func digestOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// model is what a store is to be: a map.
+// model is the expected state of a store: a map.
 type model struct {
 	t     *testing.T
 	store *Store
 	clock time.Time
-	// whole are the bytes of every package that a step may name.
-	whole map[string][]byte
-	has   map[string]Package
+	// contents are the bytes of every package that a step may use.
+	contents map[string][]byte
+	has      map[string]Package
 }
 
 func (m *model) step(random *rand.Rand) {
-	m.clock = m.clock.Add(time.Duration(random.IntN(5)-1) * time.Second) // a clock may stand still, or be set back
-	digests := slices.Sorted(maps.Keys(m.whole))
+	m.clock = m.clock.Add(time.Duration(random.IntN(5)-1) * time.Second) // a clock may stop, or be set back
+	digests := slices.Sorted(maps.Keys(m.contents))
 	digest := digests[random.IntN(len(digests))]
-	was, there := m.has[digest]
+	was, exists := m.has[digest]
 	switch random.IntN(6) {
 	case 0:
-		m.put(digest, was, there)
+		m.put(digest, was, exists)
 	case 1:
 		_, _, err := m.store.Put(m.t.Context(), digest, strings.NewReader("other bytes"))
 		require.ErrorIs(m.t, err, ErrWrongBytes)
 	case 2:
-		_, _, err := m.store.Put(m.t.Context(), digest, io.MultiReader(bytes.NewReader(m.whole[digest][:1]), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		_, _, err := m.store.Put(m.t.Context(), digest,
+			io.MultiReader(bytes.NewReader(m.contents[digest][:1]), iotest.ErrReader(io.ErrUnexpectedEOF)))
 		require.ErrorIs(m.t, err, io.ErrUnexpectedEOF)
 	case 3:
 		found, err := m.store.Use(m.t.Context(), digest)
-		m.used(digest, was, there, found, err)
+		m.used(digest, was, exists, found, err)
 	default:
-		m.remove(digest, was, there, m.clock.Add(time.Duration(random.IntN(5)-2)*time.Second))
+		m.remove(digest, was, exists, m.clock.Add(time.Duration(random.IntN(5)-2)*time.Second))
 	}
 }
 
-func (m *model) put(digest string, was Package, there bool) {
-	found, created, err := m.store.Put(m.t.Context(), digest, bytes.NewReader(m.whole[digest]))
+func (m *model) put(digest string, was Package, exists bool) {
+	found, created, err := m.store.Put(m.t.Context(), digest, bytes.NewReader(m.contents[digest]))
 	require.NoError(m.t, err)
-	require.Equal(m.t, !there, created)
-	if there {
-		m.used(digest, was, there, found, err)
+	require.Equal(m.t, !exists, created)
+	if exists {
+		m.used(digest, was, exists, found, err)
 		return
 	}
-	m.has[digest] = Package{SHA256: digest, Bytes: int64(len(m.whole[digest])), StoredAt: m.clock, UsedAt: m.clock}
+	m.has[digest] = Package{SHA256: digest, Bytes: int64(len(m.contents[digest])), StoredAt: m.clock, UsedAt: m.clock}
 	require.Equal(m.t, m.has[digest], found)
 }
 
-func (m *model) used(digest string, was Package, there bool, found Package, err error) {
-	if !there {
+func (m *model) used(digest string, was Package, exists bool, found Package, err error) {
+	if !exists {
 		require.ErrorIs(m.t, err, ErrAbsent)
 		return
 	}
 	require.NoError(m.t, err)
-	require.True(m.t, found.UsedAt.After(was.UsedAt), "a use is later than the one before, also by a clock that was set back")
+	require.True(m.t, found.UsedAt.After(was.UsedAt),
+		"a use is later than the one before, even if the clock was set back")
 	require.False(m.t, found.UsedAt.Before(m.clock))
 	was.UsedAt = found.UsedAt
 	require.Equal(m.t, was, found)
 	m.has[digest] = was
 }
 
-func (m *model) remove(digest string, was Package, there bool, since time.Time) {
+func (m *model) remove(digest string, was Package, exists bool, since time.Time) {
 	err := m.store.Delete(m.t.Context(), digest, since)
 	switch {
-	case !there:
+	case !exists:
 		require.ErrorIs(m.t, err, ErrAbsent)
 	case !was.UsedAt.Before(since):
 		require.ErrorIs(m.t, err, ErrUsed)
@@ -102,8 +104,8 @@ func (m *model) remove(digest string, was Package, there bool, since time.Time) 
 	}
 }
 
-// agree compares the whole store with the map, through pages of different sizes.
-func (m *model) agree(at place) {
+// compare compares the complete store with the map, through pages of different sizes.
+func (m *model) compare(at location) {
 	want := slices.SortedFunc(maps.Values(m.has), func(a, b Package) int { return strings.Compare(a.SHA256, b.SHA256) })
 	for _, limit := range []int{1, 3, 100} {
 		all, after := []Package{}, ""
@@ -118,9 +120,9 @@ func (m *model) agree(at place) {
 		}
 		require.Equal(m.t, append([]Package{}, want...), all, "pages of %d", limit)
 	}
-	for digest, content := range m.whole {
+	for digest, content := range m.contents {
 		file, _, err := m.store.Open(m.t.Context(), digest)
-		if _, there := m.has[digest]; !there {
+		if _, exists := m.has[digest]; !exists {
 			require.ErrorIs(m.t, err, ErrAbsent)
 			continue
 		}
@@ -129,50 +131,52 @@ func (m *model) agree(at place) {
 		require.NoError(m.t, errors.Join(err, file.Close()))
 		require.Equal(m.t, content, have)
 	}
-	require.Empty(m.t, at.partials(m.t), "nothing is left of uploads that failed")
+	require.Empty(m.t, at.partials(m.t), "failed uploads leave nothing behind")
 }
 
-func TestTheStoreIsAMap(t *testing.T) {
+func TestFolderStore_BehavesLikeMap(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			isAMap(t, seed, inFolder(t.TempDir()))
+			testAgainstModel(t, seed, inFolder(t.TempDir()))
 		})
 	}
 }
 
-func TestTheStoreInABucketIsAMap(t *testing.T) {
+func TestBucketStore_BehavesLikeMap(t *testing.T) {
 	t.Parallel()
-	isAMap(t, 1, inBucket(buckets.Start(t)))
+	testAgainstModel(t, 1, inBucket(buckets.Start(t)))
 }
 
-func isAMap(t *testing.T, seed uint64, at place) {
+func testAgainstModel(t *testing.T, seed uint64, at location) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	m := &model{t: t, clock: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC), whole: map[string][]byte{}, has: map[string]Package{}}
+	m := &model{t: t, clock: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC), contents: map[string][]byte{},
+		has: map[string]Package{}}
 	for n := range 6 {
 		content := bytes.Repeat([]byte{byte(n), byte(seed)}, 1+random.IntN(2000))
-		m.whole[digestOf(content)] = content
+		m.contents[digestOf(content)] = content
 	}
 	options := Options{Now: func() time.Time { return m.clock }}
 	m.store = at.open(t, options)
 	for n := range 150 {
 		m.step(random)
 		if n%25 == 24 {
-			m.agree(at)
+			m.compare(at)
 			require.NoError(t, m.store.Close())
-			m.store = at.open(t, options) // all of it outlives the process
-			m.agree(at)
+			m.store = at.open(t, options) // a restarted process finds the same packages
+			m.compare(at)
 		}
 	}
 }
 
-func TestOnlyDigestsAreNames(t *testing.T) {
+func TestStore_RefusesInvalidDigests(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	s := open(t, filepath.Join(folder, "store"), Options{})
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "secret"), []byte("x"), 0o600))
-	for _, name := range []string{"", "..", "../../secret", "/etc/passwd", strings.Repeat("A", 64), strings.Repeat("a", 63), strings.Repeat("a", 63) + "/",
+	for _, name := range []string{"", "..", "../../secret", "/etc/passwd", strings.Repeat("A", 64),
+		strings.Repeat("a", 63), strings.Repeat("a", 63) + "/",
 		strings.Repeat("a", 65), strings.Repeat("a", 32) + "/" + strings.Repeat("a", 31)} {
 		_, _, err := s.Open(t.Context(), name)
 		require.ErrorIs(t, err, ErrAbsent, name)
@@ -184,16 +188,16 @@ func TestOnlyDigestsAreNames(t *testing.T) {
 	}
 }
 
-func TestUploadsOfOnePackageAtOnce(t *testing.T) {
+func TestPut_WhenUploadedConcurrently(t *testing.T) {
 	t.Parallel()
-	everywhere(t, uploadsAtOnce)
+	forEachBackend(t, uploadsAtOnce)
 }
 
-func uploadsAtOnce(t *testing.T, at place) {
+func uploadsAtOnce(t *testing.T, at location) {
 	content := bytes.Repeat([]byte("package"), 50_000)
 	s, digest := at.open(t, Options{}), digestOf(content)
 	var group sync.WaitGroup
-	var made atomic.Int32
+	var createdCount atomic.Int32
 	for n := range 12 {
 		group.Go(func() {
 			sent := content
@@ -202,7 +206,7 @@ func uploadsAtOnce(t *testing.T, at place) {
 			}
 			_, created, err := s.Put(t.Context(), digest, iotest.HalfReader(bytes.NewReader(sent)))
 			if created {
-				made.Add(1)
+				createdCount.Add(1)
 			}
 			if n%3 == 0 && !errors.Is(err, ErrWrongBytes) || n%3 != 0 && err != nil {
 				t.Errorf("upload %d: %v", n, err)
@@ -216,16 +220,16 @@ func uploadsAtOnce(t *testing.T, at place) {
 		})
 	}
 	group.Wait()
-	require.EqualValues(t, 1, made.Load(), "one of them made it, the others found it there")
+	require.EqualValues(t, 1, createdCount.Load(), "one upload creates the package, the others find it")
 	require.Empty(t, at.partials(t))
 }
 
-func TestAReaderOutlivesTheDeletion(t *testing.T) {
+func TestReader_SurvivesDeletion(t *testing.T) {
 	t.Parallel()
-	everywhere(t, readerOutlivesDeletion)
+	forEachBackend(t, readerOutlivesDeletion)
 }
 
-func readerOutlivesDeletion(t *testing.T, at place) {
+func readerOutlivesDeletion(t *testing.T, at location) {
 	content := bytes.Repeat([]byte("x"), 1<<20)
 	s := at.open(t, Options{})
 	_, _, err := s.Put(t.Context(), digestOf(content), bytes.NewReader(content))
@@ -239,17 +243,17 @@ func readerOutlivesDeletion(t *testing.T, at place) {
 	require.NoError(t, s.Delete(t.Context(), digestOf(content), time.Now().Add(time.Hour)))
 	rest, err := io.ReadAll(file)
 	require.NoError(t, err)
-	require.Equal(t, content, append(first, rest...), "a pod that downloads gets all of it")
+	require.Equal(t, content, append(first, rest...), "a running download gets the complete package")
 	_, _, err = s.Put(t.Context(), digestOf(content), bytes.NewReader(content))
-	require.NoError(t, err, "it can come back")
+	require.NoError(t, err, "the package can be stored again")
 }
 
-func TestWhatIsTooMuch(t *testing.T) {
+func TestPut_EnforcesSizeLimit(t *testing.T) {
 	t.Parallel()
-	everywhere(t, tooMuch)
+	forEachBackend(t, testSizeLimit)
 }
 
-func tooMuch(t *testing.T, at place) {
+func testSizeLimit(t *testing.T, at location) {
 	s := at.open(t, Options{MaxBytes: 10})
 	for size, want := range map[int]error{0: nil, 10: nil, 11: ErrTooLarge, 5000: ErrTooLarge} {
 		content := make([]byte, size)
@@ -259,25 +263,26 @@ func tooMuch(t *testing.T, at place) {
 	require.Empty(t, at.partials(t))
 }
 
-func TestAFullDiskIsToldFromOtherErrors(t *testing.T) {
+func TestPut_ReportsFullDisk(t *testing.T) {
 	t.Parallel()
 	_, _, err := open(t, t.TempDir(), Options{}).Put(t.Context(), digestOf([]byte("a")),
 		iotest.ErrReader(&fs.PathError{Op: "write", Path: "a", Err: syscall.ENOSPC}))
 	require.ErrorIs(t, err, ErrFull)
 }
 
-func TestOneProcessServesAFolder(t *testing.T) {
+func TestOpen_RefusesSecondProcess(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	first := open(t, folder, Options{})
 	_, err := Open(folder, Options{})
-	require.ErrorContains(t, err, "another process serves the packages in "+folder, "it would clear the uploads of the first one away")
+	require.ErrorContains(t, err, "another process serves the packages in "+folder,
+		"it would remove the first one's uploads")
 	require.NoError(t, first.Ready(t.Context()))
 	require.NoError(t, first.Close())
 	open(t, folder, Options{})
 }
 
-func TestWhatAKilledProcessLeavesIsCleared(t *testing.T) {
+func TestOpen_RemovesLeftoversOfKilledProcess(t *testing.T) {
 	t.Parallel()
 	folder, content := t.TempDir(), []byte("package")
 	s := open(t, folder, Options{})
@@ -286,40 +291,42 @@ func TestWhatAKilledProcessLeavesIsCleared(t *testing.T) {
 	_, err = s.Use(t.Context(), digestOf(content))
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
-	gone := strings.Repeat("0", 64)
-	require.NoError(t, os.WriteFile(filepath.Join(folder, partial, gone+".ABC"), []byte("half"), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, used, gone), nil, 0o600))
+	absent := strings.Repeat("0", 64)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, partialFolder, absent+".ABC"), []byte("half"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, usedFolder, absent), nil, 0o600))
 	s = open(t, folder, Options{})
 	require.Empty(t, inFolder(folder).partials(t))
-	require.NoFileExists(t, filepath.Join(folder, used, gone), "what was deleted has no use")
+	require.NoFileExists(t, filepath.Join(folder, usedFolder, absent),
+		"the time of use of a deleted package is removed")
 	found, err := s.Stat(t.Context(), digestOf(content))
 	require.NoError(t, err)
-	require.True(t, found.UsedAt.After(found.StoredAt), "what is there keeps its own")
+	require.True(t, found.UsedAt.After(found.StoredAt), "an existing package keeps its time of use")
 }
 
-// suicidal ends the process where an upload is half done.
-type suicidal struct{}
+// killingReader kills the process in the middle of an upload.
+type killingReader struct{}
 
-func (suicidal) Read([]byte) (int, error) {
+func (killingReader) Read([]byte) (int, error) {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
 }
 
-// TestKilledInAnUpload is run again as the process that is killed.
-func TestKilledInAnUpload(t *testing.T) {
+// TestPut_WhenProcessIsKilled runs itself again as the child process that is killed.
+func TestPut_WhenProcessIsKilled(t *testing.T) {
 	content, folder := bytes.Repeat([]byte("package"), 100_000), os.Getenv("PACKAGES_KILLED_FOLDER")
 	if folder != "" {
-		_, _, _ = open(t, folder, Options{}).Put(t.Context(), digestOf(content), io.MultiReader(bytes.NewReader(content[:500_000]), suicidal{}))
+		_, _, _ = open(t, folder, Options{}).Put(t.Context(), digestOf(content),
+			io.MultiReader(bytes.NewReader(content[:500_000]), killingReader{}))
 		return
 	}
 	folder = t.TempDir()
-	inner := exec.Command(os.Args[0], "-test.run=TestKilledInAnUpload$")
+	inner := exec.Command(os.Args[0], "-test.run=TestPut_WhenProcessIsKilled$")
 	inner.Env = append(os.Environ(), "PACKAGES_KILLED_FOLDER="+folder)
 	var exit *exec.ExitError
 	require.ErrorAs(t, inner.Run(), &exit)
-	require.Len(t, inFolder(folder).partials(t), 1, "it left what it had")
+	require.Len(t, inFolder(folder).partials(t), 1, "the partial upload is left behind")
 	s := open(t, folder, Options{})
-	require.Empty(t, inFolder(folder).partials(t), "the folder is not locked any more, and tidied up")
+	require.Empty(t, inFolder(folder).partials(t), "the lock is released, and the folder is cleaned up")
 	_, err := s.Stat(t.Context(), digestOf(content))
 	require.ErrorIs(t, err, ErrAbsent)
 	_, created, err := s.Put(t.Context(), digestOf(content), bytes.NewReader(content))
@@ -327,7 +334,7 @@ func TestKilledInAnUpload(t *testing.T) {
 	require.True(t, created)
 }
 
-// sum is the digest of all that is read.
+// sum returns the digest of everything that a reader yields.
 func sum(from io.Reader) (string, error) {
 	h := sha256.New()
 	_, err := io.Copy(h, from)

@@ -1,5 +1,5 @@
-// Package scriptbox runs a Lua script of a traffic provider in a process of its own, bounded in time and memory, so that no script can do
-// anything but compute, and none can take the worker along when it breaks. Child is that process, Runner is who starts it.
+// Package scriptbox runs a Lua script of a traffic provider in a separate process with limited time and memory, so that
+// a script can do nothing but compute, and cannot crash the worker. Child is the process, Runner starts it.
 package scriptbox
 
 import (
@@ -15,21 +15,21 @@ import (
 	"slipway.io/slipway/release/rollout/traffic/sandbox"
 )
 
-// Argument is what the process is started with instead of a command of its own.
+// Argument is the command-line argument that makes the program run Child.
 const Argument = "script-sandbox"
 
 const (
-	// timeLimit is how much of a processor's time a script may take, and hardTime is when it is ended from outside, deep in one call. It is
-	// not the time on the clock: on a busy machine that would fail a script for what others do.
+	// timeLimit is how much CPU time a script may use; after hardTime the process ends the evaluation even in the
+	// middle of one call. CPU time, since on a busy machine wall-clock time would fail scripts for the load of others.
 	timeLimit, hardTime = time.Second, 1200 * time.Millisecond
-	// mostClock bounds the time on the clock as well.
-	mostClock = 10 * time.Second
-	// memoryLimit is how many bytes a script may hold; hardMemory is how many more than at its start the process may get at all, when one
-	// step of a script takes more at once than a look can notice. The runtime maps addresses well ahead of what it uses, so that those have
-	// a limit of their own.
+	// maxWallTime limits the wall-clock time as well.
+	maxWallTime = 10 * time.Second
+	// memoryLimit is how many bytes a script may use. hardMemory is how many more bytes than at its start the process
+	// may get at all, in case one step allocates more at once than a poll can notice. The Go runtime maps addresses far
+	// ahead of its use, so they have a limit of their own (hardMapped).
 	memoryLimit, hardMemory, hardMapped = 64 << 20, 512 << 20, 2 << 30
-	// lookEvery is how often the memory is looked at.
-	lookEvery = 2 * time.Millisecond
+	// memoryPollInterval is how often the memory and CPU time are checked.
+	memoryPollInterval = 2 * time.Millisecond
 )
 
 var (
@@ -37,15 +37,16 @@ var (
 	errMemory = fmt.Errorf("it needed more than %d MiB of memory", memoryLimit>>20)
 )
 
-// Child reads one sandbox.Request as JSON, evaluates it and writes the sandbox.Response. It returns the process's exit code.
+// Child reads a sandbox.Request as JSON, evaluates it and writes the sandbox.Response. It returns the process's exit
+// code.
 func Child(in io.Reader, out io.Writer) int {
-	// Well above what a script may hold: near its limit the collector takes all the time that there is.
+	// Well above a script's limit: near its limit the garbage collector would use all CPU time.
 	debug.SetMemoryLimit(2 * memoryLimit)
 	var req sandbox.Request
 	if err := json.NewDecoder(in).Decode(&req); err != nil {
 		return 3
 	}
-	if err := bound(); err != nil {
+	if err := setLimits(); err != nil {
 		return 4
 	}
 	if err := json.NewEncoder(out).Encode(evaluate(req)); err != nil {
@@ -60,20 +61,20 @@ func evaluate(req sandbox.Request) sandbox.Response {
 	run := sandbox.Prepare(ctx, req)
 	done := make(chan sandbox.Response, 1)
 	go func() { done <- run.Evaluate() }()
-	look, clock, before := time.NewTicker(lookEvery), time.NewTimer(mostClock), taken()
+	look, clock, before := time.NewTicker(memoryPollInterval), time.NewTimer(maxWallTime), cpuTime()
 	defer look.Stop()
 	for {
 		select {
 		case response := <-done:
 			return response
 		case <-look.C:
-			if held() > memoryLimit {
+			if heapInUse() > memoryLimit {
 				cancel(errMemory)
 			}
-			if taken()-before > timeLimit {
+			if cpuTime()-before > timeLimit {
 				cancel(errTime)
 			}
-			if taken()-before <= hardTime {
+			if cpuTime()-before <= hardTime {
 				continue
 			}
 		case <-clock.C:
@@ -89,9 +90,9 @@ func reason(ctx context.Context) string {
 	return errTime.Error()
 }
 
-// held is how many bytes are in use. What is garbage already is collected before it is held against the script, unless there is too much
-// of that too.
-func held() uint64 {
+// heapInUse returns how many bytes are in use. It collects garbage before it counts it against the script, unless there
+// is more than 2*memoryLimit.
+func heapInUse() uint64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	if stats.HeapAlloc > memoryLimit && stats.HeapAlloc < 2*memoryLimit {

@@ -18,36 +18,38 @@ import (
 )
 
 const (
-	// startAllowance is how long the process may take on the clock beside what the script may take.
+	// startAllowance is how long the process may take in addition to the script's own time.
 	startAllowance = 10 * time.Second
-	// atOnce is how many scripts run at the same time.
-	atOnce = 4
-	// mostAnswers is how many answers are kept.
-	mostAnswers = 1000
-	// mostSaid bounds what is kept of the process's own words, in bytes.
-	mostSaid = 4 << 10
+	// maxScripts is how many scripts run at once.
+	maxScripts = 4
+	// maxAnswers is how many responses are cached.
+	maxAnswers = 1000
+	// maxStderr limits how many bytes of the process's stderr are kept.
+	maxStderr = 4 << 10
 )
 
-// Runner runs scripts. The same script with the same input is run once; the answer is remembered. It is safe for concurrent use.
+// Runner runs scripts. It runs the same script with the same input once and caches the response. It is safe for
+// concurrent use.
 type Runner struct {
 	command []string
-	places  chan struct{}
+	slots   chan struct{}
 	answers *lru.Cache
 }
 
-// NewRunner makes a runner that starts this command; none: the program that runs now, with Argument.
+// NewRunner returns a runner that starts this command; empty: the current program, with Argument.
 func NewRunner(command []string) (*Runner, error) {
 	if len(command) == 0 {
 		self, err := os.Executable()
 		if err != nil {
-			return nil, fmt.Errorf("the program does not find itself, and so cannot run scripts: %w", err)
+			return nil, fmt.Errorf("the program cannot find its own executable, which runs scripts: %w", err)
 		}
 		command = []string{self, Argument}
 	}
-	return &Runner{command: command, places: make(chan struct{}, atOnce), answers: lru.New(mostAnswers)}, nil
+	return &Runner{command: command, slots: make(chan struct{}, maxScripts), answers: lru.New(maxAnswers)}, nil
 }
 
-// Run evaluates a script. An error means that the process could not be run; whatever is wrong with the script itself is in the response.
+// Run evaluates a script. An error means that the process could not run; problems of the script itself are in the
+// response.
 func (r *Runner) Run(ctx context.Context, req sandbox.Request) (sandbox.Response, error) {
 	raw, err := json.Marshal(req)
 	if err != nil {
@@ -58,8 +60,8 @@ func (r *Runner) Run(ctx context.Context, req sandbox.Request) (sandbox.Response
 		return answer.(sandbox.Response), nil
 	}
 	select {
-	case r.places <- struct{}{}:
-		defer func() { <-r.places }()
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
 	case <-ctx.Done():
 		return sandbox.Response{}, ctx.Err()
 	}
@@ -70,9 +72,10 @@ func (r *Runner) Run(ctx context.Context, req sandbox.Request) (sandbox.Response
 	return answer, err
 }
 
-// Here evaluates a script that is Slipway's own, in this process: one of its own takes as much of a processor as all else that a canary's step does.
-func Here(ctx context.Context, req sandbox.Request) (answer sandbox.Response, err error) {
-	own, cancel := context.WithTimeoutCause(ctx, mostClock, errTime)
+// RunInProcess evaluates one of Slipway's own scripts in this process: a process per script uses as much CPU as the
+// rest of a canary's step.
+func RunInProcess(ctx context.Context, req sandbox.Request) (answer sandbox.Response, err error) {
+	own, cancel := context.WithTimeoutCause(ctx, maxWallTime, errTime)
 	defer cancel()
 	defer func() {
 		if value := recover(); value != nil {
@@ -82,17 +85,17 @@ func Here(ctx context.Context, req sandbox.Request) (answer sandbox.Response, er
 	return sandbox.Prepare(own, req).Evaluate(), ctx.Err()
 }
 
-// start runs the process; lasting says that the answer would be the same again, which is not so for one that ran out of time on a busy
-// machine.
+// start runs the process. lasting means that the same input would give the same response, which is not so if the
+// process ran out of time on a busy machine.
 func (r *Runner) start(ctx context.Context, input []byte) (answer sandbox.Response, lasting bool, err error) {
-	own, cancel := context.WithTimeout(ctx, mostClock+startAllowance)
+	own, cancel := context.WithTimeout(ctx, maxWallTime+startAllowance)
 	defer cancel()
-	// The command is the operator's own program, never a part of a request.
+	// The command is part of the configuration, never of a request.
 	process := exec.CommandContext(own, r.command[0], r.command[1:]...)
 	process.Env = []string{}
 	process.Stdin = bytes.NewReader(input)
-	out, said := &bounded{most: sandbox.MaxOutput * 2}, &bounded{most: mostSaid}
-	process.Stdout, process.Stderr = out, said
+	out, stderr := &limitedBuffer{limit: sandbox.MaxOutput * 2}, &limitedBuffer{limit: maxStderr}
+	process.Stdout, process.Stderr = out, stderr
 	err = process.Run()
 	var ended *exec.ExitError
 	switch {
@@ -102,16 +105,17 @@ func (r *Runner) start(ctx context.Context, input []byte) (answer sandbox.Respon
 		return trouble(errTime), false, nil
 	case err == nil:
 		if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
-			return answer, false, fmt.Errorf("the script sandbox gave no answer that can be read: %w", err)
+			return answer, false, fmt.Errorf("the script sandbox returned an invalid response: %w", err)
 		}
 		return answer, answer.Trouble == nil, nil
 	case errors.As(err, &ended) &&
-		(ended.ExitCode() == 2 && strings.Contains(said.String(), "out of memory") || strings.Contains(said.String(), "cannot allocate")):
+		(ended.ExitCode() == 2 && strings.Contains(stderr.String(), "out of memory") ||
+			strings.Contains(stderr.String(), "cannot allocate")):
 		return trouble(errMemory), false, nil
 	case errors.As(err, &ended) && ended.ExitCode() == -1:
-		return trouble(errTime), false, nil // ended by the limit on its processor time
+		return trouble(errTime), false, nil // killed by the limit on its CPU time
 	default:
-		return answer, false, fmt.Errorf("the script sandbox cannot be run: %w: %s", err, firstLine(said.String()))
+		return answer, false, fmt.Errorf("the script sandbox cannot be run: %w: %s", err, firstLine(stderr.String()))
 	}
 }
 
@@ -124,14 +128,14 @@ func firstLine(text string) string {
 	return line
 }
 
-// bounded keeps the beginning of what is written to it.
-type bounded struct {
+// limitedBuffer keeps the beginning of what is written to it.
+type limitedBuffer struct {
 	bytes.Buffer
-	most int
+	limit int
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
-	if room := b.most - b.Len(); room > 0 {
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if room := b.limit - b.Len(); room > 0 {
 		b.Buffer.Write(p[:min(room, len(p))])
 	}
 	return len(p), nil

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestScriptsThatMisbehave ends a script that takes too much, names its line, and leaves the worker alone.
-func TestScriptsThatMisbehave(t *testing.T) {
+// TestRunner_StopsMisbehavingScripts stops a script that exceeds a limit, and reports its line.
+func TestRunner_StopsMisbehavingScripts(t *testing.T) {
 	t.Parallel()
 	runner, err := scriptbox.NewRunner(nil)
 	require.NoError(t, err)
@@ -29,40 +29,48 @@ func TestScriptsThatMisbehave(t *testing.T) {
 		reason, source, text string
 		line                 int
 	}{
-		"loops":       {"time is bounded", "local i = 0\nwhile true do\n  i = i + 1\nend", "it ran longer than 1s", -1},
-		"catches":     {"no script can catch its end", "while true do pcall(function() while true do end end) end", "it ran longer than 1s", 1},
-		"allocates":   {"memory is bounded", "local t = {}\nwhile true do\n  t[#t+1] = {1, 2, 3}\nend", "it needed more than 64 MiB of memory", -2},
-		"doubles":     {"memory is bounded", "local s = 'x'\nwhile true do s = s .. s end", "it ", -2}, // where the machine takes its time to hand memory out, time is over first
-		"backtracks":  {"one long call is ended as well", "local s = string.rep('a', 40000)\nreturn string.find(s, '(a*)*(a*)*(a*)*(a*)*b')", "it ran longer than 1s", -1},
-		"big results": {"what it returns is bounded", "local t = {}\nfor i = 1, 30 do t[i] = string.rep('x', 60000) end\nreturn t", "the most is 1048576", 0},
+		"loops": {"time is limited", "local i = 0\nwhile true do\n  i = i + 1\nend", "it ran longer than 1s", -1},
+		"catches": {"a script cannot catch the abort", "while true do pcall(function() while true do end end) end",
+			"it ran longer than 1s", 1},
+		"allocates": {"memory is limited", "local t = {}\nwhile true do\n  t[#t+1] = {1, 2, 3}\nend",
+			"it needed more than 64 MiB of memory", -2},
+		// on a machine that allocates memory slowly, the time limit is reached first
+		"doubles": {"memory is limited", "local s = 'x'\nwhile true do s = s .. s end", "it ", -2},
+		"backtracks": {"a single long call is aborted as well",
+			"local s = string.rep('a', 40000)\nreturn string.find(s, '(a*)*(a*)*(a*)*(a*)*b')", "it ran longer than 1s",
+			-1},
+		"big results": {"the result is limited", "local t = {}\nfor i = 1, 30 do t[i] = string.rep('x', 60000) " +
+			"end\nreturn t", "the most is 1048576", 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tc.reason == "memory is bounded" {
+			if tc.reason == "memory is limited" {
 				race.SkipBounds(t)
 			}
 			began := time.Now()
-			answer, err := runner.Run(t.Context(), sandbox.Request{Script: "mine.lua", Source: tc.source, Input: []byte(`{}`)})
+			answer, err := runner.Run(t.Context(),
+				sandbox.Request{Script: "mine.lua", Source: tc.source, Input: []byte(`{}`)})
 			require.NoError(t, err)
 			require.NotNil(t, answer.Trouble, tc.reason)
 			require.Contains(t, answer.Trouble.Reason, tc.text, tc.reason)
-			require.Regexp(t, "^(it needed more than 64 MiB of memory|it ran longer than 1s|.* the most is 1048576.*)$", answer.Trouble.Reason)
+			require.Regexp(t, "^(it needed more than 64 MiB of memory|it ran longer than 1s|.* the most is 1048576.*)$",
+				answer.Trouble.Reason)
 			switch tc.line {
-			case -2: // where memory goes faster than it is looked at, the child is killed, and nobody knows the line
+			case -2: // memory may grow faster than it is polled: then the child is killed, and the line is unknown
 			case -1:
 				require.Positive(t, answer.Trouble.Line, "%s", answer.Trouble.Reason)
 			default:
 				require.Equal(t, tc.line, answer.Trouble.Line)
 			}
-			require.Contains(t, answer.Trouble.Say("mine.lua"), "script mine.lua")
+			require.Contains(t, answer.Trouble.Message("mine.lua"), "script mine.lua")
 			require.Less(t, time.Since(began), 20*time.Second)
 		})
 	}
 }
 
-// TestAnswersAreRemembered runs the same script with the same input once.
-func TestAnswersAreRemembered(t *testing.T) {
+// TestRunner_CachesResponses runs the same script with the same input once.
+func TestRunner_CachesResponses(t *testing.T) {
 	t.Parallel()
 	runner, err := scriptbox.NewRunner(nil)
 	require.NoError(t, err)
@@ -76,13 +84,14 @@ func TestAnswersAreRemembered(t *testing.T) {
 	second, err := runner.Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, first, second)
-	require.JSONEq(t, `{"nginx.ingress.kubernetes.io/canary":"true","nginx.ingress.kubernetes.io/canary-weight":"20"}`, string(first.Output))
-	t.Logf("one run %s, remembered %s", once, time.Since(began))
+	require.JSONEq(t, `{"nginx.ingress.kubernetes.io/canary":"true","nginx.ingress.kubernetes.io/canary-weight":"20"}`,
+		string(first.Output))
+	t.Logf("one run %s, cached %s", once, time.Since(began))
 	require.Less(t, time.Since(began), once)
 }
 
-// TestSandboxThatIsNotThere is a fault of the installation, not of the script.
-func TestSandboxThatIsNotThere(t *testing.T) {
+// TestRunner_WhenSandboxIsMissing: a missing program is an error of the installation, not of the script.
+func TestRunner_WhenSandboxIsMissing(t *testing.T) {
 	t.Parallel()
 	runner, err := scriptbox.NewRunner([]string{"/nonexistent/slipway"})
 	require.NoError(t, err)

@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# How Go is called in this repository. Sourced by every script that builds or tests something.
+# The Go flags of this repository. Sourced by every script that builds or tests something.
 #
-# The flags are the same everywhere, so that a package which one command has compiled is taken from Go's cache by the others: -trimpath, for other clones; no
-# debug information, which only a debugger reads; and the two tags with which `net` and `os/user`, and so all that imports them, are the same with C
-# (temporal-dev needs it) and without. A `-tags` on a command line replaces these: give $go_tags with it.
+# The flags are the same everywhere, so that all commands share packages in Go's cache: -trimpath, for other clones; no
+# debug information, which only a debugger reads; and the two tags that make `net` and `os/user`, and so all packages
+# that import them, equal with C (which temporal-dev needs) and without. A `-tags` on a command line replaces these:
+# include $go_tags in it.
 #
-# A fifth of a compiler's time goes into collecting garbage. By -toolexec the compiler, and not what is compiled, collects none until it has an eighth of the
-# machine's memory.
+# A compiler spends a fifth of its time on garbage collection. With -toolexec the compiler itself, not the compiled
+# program, collects no garbage until it uses an eighth of the machine's memory.
 go_tags=netgo,osusergo
 compiler_memory=$(awk '/^MemTotal:/ { print int($2 / 1024 / 8) }' /proc/meminfo 2>/dev/null || echo 0)
 go_flags="-trimpath -tags=$go_tags -gcflags=all=-dwarf=false '-toolexec=env GOGC=off GOMEMLIMIT=$((compiler_memory > 512 ? compiler_memory : 512))MiB'"

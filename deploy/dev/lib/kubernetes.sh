@@ -6,7 +6,8 @@ kubernetes_parts="etcd kube-apiserver kube-controller-manager kube-scheduler kwo
 
 kubectl() { "$bin/kubectl" --kubeconfig "$dir/kubeconfig" "$@"; }
 
-# A cluster of which nothing runs is installed anew around its data, so that it has the ports, stages and flags of now.
+# If no part of the cluster runs, it is installed again around its data, so that it has the current ports, stages and
+# flags.
 start_kubernetes() {
   local part dead=
   for part in $kubernetes_parts; do
@@ -31,7 +32,7 @@ install_cluster() {
   mkdir -p "$cluster" "$dir/etcd"
   chmod 700 "$dir/etcd"
   for part in $kubernetes_parts; do rm -f "$dir/run/$part.pid"; rotate_log "$dir/logs/$part.log"; done
-  # Data, logs and pid files of kwokctl's cluster live beside Temporal's.
+  # Data, logs and pid files of kwokctl's cluster are in the same folders as Temporal's.
   ln -s "$dir/etcd" "$cluster/etcd"
   ln -s "$dir/logs" "$cluster/logs"
   ln -s "$dir/run" "$cluster/pids"
@@ -44,12 +45,12 @@ install_cluster() {
   fi
   rm -rf "$dir/kwok/pki"
   cp -R "$cluster/pki" "$dir/kwok/pki"
-  # With its certificates inside, so that the file can be copied and mounted.
+  # Includes the certificates, so that the file can be copied and mounted.
   (umask 077 && "$bin/kubectl" --kubeconfig "$cluster/kubeconfig.yaml" config view --raw --flatten >"$dir/kubeconfig.partial")
   mv "$dir/kubeconfig.partial" "$dir/kubeconfig"
 }
 
-# What kwokctl is to install, and the stages of deploy/dev/kwok, which take the place of all of its own.
+# The configuration of kwokctl, with the stages of deploy/dev/kwok, which replace all of its own.
 cluster_config() {
   local file
   cluster_options
@@ -59,10 +60,11 @@ cluster_config() {
   done
 }
 
-# No client-side or server-side rate limits and no leader elections: one process of each, and tests with thousands of
-# objects. The factor lets a node be silent for 2,000 s, so that an API server that a test takes down for minutes does not
-# make nodes unready. KWOK takes no leases, since after a restart it would wait for its own old ones to expire. etcd leaves it
-# to the system when to write to the disk: what a killed process has written stays, what a power cut costs is a cluster for tries.
+# No client-side or server-side rate limits, because tests have thousands of objects, and no leader election, because
+# there is one process of each. The heartbeat factor lets a node be silent for 2,000 s, so that nodes stay ready while a
+# test stops the API server for minutes. KWOK takes no leases, since after a restart it would wait for its own old ones
+# to expire. etcd doesn't sync to disk: data survives a killed process; a power failure can lose it, which is acceptable
+# for a test cluster.
 cluster_options() {
   cat <<CONFIG
 apiVersion: config.kwok.x-k8s.io/v1alpha1
@@ -114,7 +116,8 @@ CONFIG
 
 behaviour_expression() { sed '/^#/d' "$here/kwok/behaviour.jq" | tr -s '\n ' '  ' | sed 's/[&\\~]/\\&/g'; }
 
-# The nodes, what keeps them to a kubelet's manners, and Slipway's custom resource definitions as they are in this clone.
+# Applies the nodes, the policy that makes KWOK delete pods like a kubelet, and Slipway's custom resource definitions of
+# this clone.
 prepare_cluster() {
   local log=$dir/logs/prepare.log
   if ! { kubectl apply --server-side --force-conflicts -f "$here/kwok/nodes.yaml" -f "$here/kwok/pods-go-when-asked.yaml" &&
@@ -131,8 +134,8 @@ apply_definitions() {
     kubectl wait --for=condition=Established -f "$root/deploy/crds" --timeout=60s
 }
 
-# The engine has an identity of its own, the service account of deploy/rbac, so that the guard in the API server can tell it from people. On this
-# stack the account may do everything.
+# The engine has an identity of its own, the service account of deploy/rbac, so that the guard in the API server can
+# distinguish it from people. On this stack the account may do everything.
 make_engine_account() {
   local token
   kubectl create namespace slipway --dry-run=client -o yaml | kubectl apply --server-side -f - &&
@@ -147,9 +150,10 @@ make_engine_account() {
     mv "$dir/engine.kubeconfig.partial" "$dir/engine.kubeconfig"
 }
 
-# start_component NAME: and wait until it serves. The API server's clients try again only after up to a minute when it was
-# away for long: they are started anew, so that the cluster is at work when this returns. KWOK comes first: a pod that is made or bound while
-# KWOK begins to watch pods and has not taken in its node yet is passed over, and would never be ready.
+# start_component NAME: starts it and waits until it serves. After a long outage of the API server, its clients retry
+# only after up to a minute: they are restarted, so that the cluster works when this returns. KWOK starts first: if a
+# pod is created or bound while KWOK begins to watch pods and has not processed its node yet, KWOK skips it, and the pod
+# would never become ready.
 start_component() {
   local part clients=
   spawn_component "$1"
@@ -159,13 +163,13 @@ start_component() {
     if running "$part"; then clients="$clients $part"; fi
   done
   for part in $clients; do kill -KILL "$(pid_of "$part")"; done
-  for part in $clients; do wait_until_gone "$part" 50 || fail "$part is still there after kill -9"; done
+  for part in $clients; do wait_until_gone "$part" 50 || fail "$part still runs after kill -9"; done
   for part in $clients; do spawn_component "$part" && wait_for_component "$part"; done
-  # It may have passed over one that was there already: a change of the pod has it look again.
+  # KWOK may have skipped an existing pod: a change of the pod makes it check again.
   kubectl annotate pods --all --all-namespaces --overwrite "dev.slipway.io/looked-at=$(date +%s)" >/dev/null || true
 }
 
-# spawn_component NAME: with the binary and arguments that kwokctl has put down for it.
+# spawn_component NAME: starts it with the binary and arguments that kwokctl has recorded.
 spawn_component() {
   local line words=()
   while IFS= read -r line; do words+=("$line"); done < <(component_command "$1" <"$cluster/kwok.yaml")
@@ -173,8 +177,8 @@ spawn_component() {
   spawn "$1" "${words[@]}"
 }
 
-# The binary and the arguments of component $1, one per line, from kwokctl's own record. A long argument with spaces in it
-# goes on in the next, deeper line.
+# Prints the binary and the arguments of component $1, one per line, from kwokctl's own record. A long argument with
+# spaces continues on the next, more deeply indented line.
 component_command() {
   awk -v wanted="$1" '
     /^components:/            { inside = 1; next }

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154 # variables of stack.sh
 # Starting, finding and ending the processes of the stack. Sourced by stack.sh.
 
-# A process is known by its pid file and by a path of ours on its command line: a pid that now belongs to somebody else is
-# never taken for ours.
+# A process is identified by its pid file and by a path of ours on its command line, so that a reused pid is never taken
+# for ours.
 mark_of() {
   case $1 in
     temporal) echo "$dir/temporal.db" ;;
@@ -22,7 +22,7 @@ running() {
 # Empty for a process that has ended and is not reaped yet.
 command_line() { ps -ww -o args= -p "$1" 2>/dev/null | grep -v '<defunct>' || true; }
 
-# spawn NAME COMMAND…: in a process group of its own, so that Ctrl-C in the terminal does not reach it.
+# spawn NAME COMMAND…: starts it in a process group of its own, so that Ctrl-C in the terminal does not reach it.
 spawn() {
   local name=$1
   shift
@@ -61,7 +61,7 @@ wait_until_gone() {
   return 1
 }
 
-# Asks first; what has not ended after 5 s is killed. All parts keep their data safe against that.
+# Sends SIGTERM first; a process that has not ended after 5 s is killed. The data of all parts survives that.
 stop_part() {
   if running "$1"; then
     kill -CONT "$(pid_of "$1")" 2>/dev/null || true
@@ -88,7 +88,7 @@ stop_leftovers() {
   done < <(ps -axww -o pid=,args=)
 }
 
-# Stacks in folders of their own that were started from this clone: a test that dies leaves one behind.
+# Records stacks in other folders that were started from this clone: a test that dies leaves one behind.
 remember_stack() {
   mkdir -p "$root/.dev/stacks"
   echo "$dir" >"$root/.dev/stacks/${dir//\//%}"
@@ -111,14 +111,15 @@ delete_data() {
     "$dir/kwok" "$dir/kubeconfig" "$dir/engine.kubeconfig" "$dir/env" "$dir/run" "$dir/logs"
 }
 
-# http_ok PORT PATH: whether a GET over plain HTTP is answered with 200 within 2 s.
+# http_ok PORT PATH: succeeds if a GET over plain HTTP returns 200 within 2 s.
 http_ok() {
   local answer
   answer=$( (exec 3<>"/dev/tcp/127.0.0.1/$1" && printf 'GET %s HTTP/1.0\r\n\r\n' "$2" >&3 && read -r -t 2 -u 3 line && echo "$line") 2>/dev/null) || return 1
   case $answer in *" 200 "*) return 0 ;; *) return 1 ;; esac
 }
 
-# wait_for NAME SECONDS CHECK…: until CHECK succeeds; shows the end of the log when it does not or the process has ended.
+# wait_for NAME SECONDS CHECK…: waits until CHECK succeeds; shows the end of the log if it does not, or if the process
+# has ended.
 wait_for() {
   local name=$1 tenths=$(($2 * 10)) n
   shift 2

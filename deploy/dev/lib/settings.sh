@@ -39,7 +39,7 @@ any_part_running() {
   return 1
 }
 
-# Sets the port variables for `up`. A stack of which a part runs stays where it is.
+# Sets the port variables for `up`. A stack with a running part keeps its ports.
 choose_ports() {
   local wanted
   if [ -n "$own_dir" ]; then
@@ -58,7 +58,7 @@ choose_ports() {
   write_env
 }
 
-# What the environment asks for, else what the stack had before, else the defaults; as lines of variable and port.
+# Prints lines of variable and port: from the environment, else the stack's previous ports, else the defaults.
 wanted_ports() {
   local name default rest value offset=${SLIPWAY_DEV_PORT_OFFSET:-}
   case $offset in *[!0-9]*) fail "SLIPWAY_DEV_PORT_OFFSET is '$offset': want a whole number" ;; esac
@@ -75,13 +75,13 @@ refuse_moved_ports() {
   local name value
   while read -r name value; do
     if [ "$name" = SLIPWAY_DEV_API_PORT ] || [ "$(saved "$name")" = "$value" ]; then continue; fi
-    fail "it runs with $name=$(saved "$name"), and is asked for $value: stop it first ('make down'), then start it there"
+    fail "the stack runs with $name=$(saved "$name"), but $value is requested: stop it first ('make down'), then start it again"
   done <<<"$1"
 }
 
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# A run of ports below the range from which the system hands out ports of its own.
+# Chooses consecutive ports below the system's ephemeral port range.
 choose_free_ports() {
   local name rest base port try free
   for try in $(seq 100); do
@@ -97,7 +97,7 @@ choose_free_ports() {
   fail "found no free ports between 21000 and 32000 after $try attempts"
 }
 
-# Every port that one of the given parts needs and that another process has is named, before anything is started.
+# Reports all ports of the given parts that other processes use, before anything is started.
 check_ports() {
   local name default part taken=
   while read -r name default part; do
@@ -107,11 +107,11 @@ check_ports() {
     taken=yes
   done < <(port_table)
   if [ -z "$taken" ]; then return 0; fi
-  if [ -n "$own_dir" ]; then fail "end that process, or delete $dir to have other ports chosen"; fi
+  if [ -n "$own_dir" ]; then fail "end that process, or delete $dir to choose other ports"; fi
   fail "end that process, or set the variable in brackets to another port, or SLIPWAY_DEV_PORT_OFFSET=100 to move all ports"
 }
 
-# Name and pid of who listens on a port, where the system's tools tell.
+# Prints name and pid of the process that listens on a port, if the system's tools show it.
 port_owner() {
   local found=
   if command -v lsof >/dev/null; then
@@ -147,7 +147,7 @@ show_addresses() {
 ADDRESSES
 }
 
-# One `up` or `down` of a folder at a time. A lock whose owner is dead is taken over.
+# Only one `up` or `down` of a folder runs at a time. A lock whose owner is dead is taken over.
 take_lock() {
   local owner tries=0
   until mkdir "$dir/lock" 2>/dev/null; do

@@ -17,22 +17,25 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 )
 
-// How long a server that has just started may take until it answers.
+// readyTimeout is the time in which a started server must answer.
 const readyTimeout = 60 * time.Second
 
-// ensureSearchAttributes waits until the server answers, and adds the attributes that the namespace of an earlier start
-// lacks, and waits until the frontend knows them. An attribute that exists with another type is an error, since the server cannot change it.
+// ensureSearchAttributes waits until the server answers, adds the attributes that an existing namespace lacks, and
+// waits until the frontend accepts them. An attribute that exists with another type is an error, since the server
+// cannot change it.
 func ensureSearchAttributes(ctx context.Context, frontend string, wanted map[string]enumspb.IndexedValueType) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	c, err := client.NewLazyClient(client.Options{HostPort: frontend, Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	c, err := client.NewLazyClient(client.Options{HostPort: frontend,
+		Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		return fmt.Errorf("client of the Temporal server: %w", err)
 	}
 	defer c.Close()
 	var known *operatorservice.ListSearchAttributesResponse
-	err = untilAnswered(ctx, func() (err error) {
-		known, err = c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespaceName})
+	err = retryUntilSuccess(ctx, func() (err error) {
+		known, err = c.OperatorService().ListSearchAttributes(ctx,
+			&operatorservice.ListSearchAttributesRequest{Namespace: namespaceName})
 		return err
 	})
 	if err != nil {
@@ -47,29 +50,30 @@ func ensureSearchAttributes(ctx context.Context, frontend string, wanted map[str
 		return fmt.Errorf("add search attributes: %w", err)
 	}
 	query := strings.Join(slices.Collect(maps.Keys(missing)), " IS NULL OR ") + " IS NULL"
-	err = untilAnswered(ctx, func() error {
-		_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespaceName, Query: query})
+	err = retryUntilSuccess(ctx, func() error {
+		_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespaceName,
+			Query: query})
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("search attributes that were added are not known: %w", err)
+		return fmt.Errorf("wait for the added search attributes: %w", err)
 	}
 	return nil
 }
 
-// untilAnswered asks again until there is no error or ctx is done.
-func untilAnswered(ctx context.Context, ask func() error) error {
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
+// retryUntilSuccess repeats the request until it succeeds or ctx is done.
+func retryUntilSuccess(ctx context.Context, request func() error) error {
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
 	for {
-		err := ask()
+		err := request()
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, ctx.Err())
-		case <-again.C:
+		case <-ticker.C:
 		}
 	}
 }
@@ -82,7 +86,8 @@ func missingAttributes(known, wanted map[string]enumspb.IndexedValueType) (map[s
 		case !ok:
 			missing[name] = kind
 		case has != kind:
-			clashes = append(clashes, fmt.Errorf("search attribute %s is a %s already and cannot become a %s: choose another name or a "+
+			clashes = append(clashes, fmt.Errorf("search attribute %s is a %s already and cannot become a %s: choose "+
+				"another name or a "+
 				"new database file", name, has, kind))
 		}
 	}

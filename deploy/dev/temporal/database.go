@@ -36,7 +36,7 @@ func database(name string, attributes map[string]string) *config.SQL {
 	return &config.SQL{PluginName: sqliteplugin.PluginName, DatabaseName: name, ConnectAttributes: attributes}
 }
 
-// createFile sets up the schema under another name first: a start that is killed here leaves no half of a schema.
+// createFile sets up the schema under a temporary name first, so that a killed start leaves no partial schema.
 func createFile(name string) error {
 	if _, err := os.Stat(name); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -46,9 +46,10 @@ func createFile(name string) error {
 	}
 	partial := name + ".partial"
 	if err := os.RemoveAll(partial); err != nil {
-		return fmt.Errorf("left over from an interrupted start: %w", err)
+		return fmt.Errorf("remove the file of an interrupted start: %w", err)
 	}
-	if err := sqlite.SetupSchema(database(partial, map[string]string{"mode": "rwc", "synchronous": "OFF"})); err != nil {
+	if err := sqlite.SetupSchema(database(partial,
+		map[string]string{"mode": "rwc", "synchronous": "OFF"})); err != nil {
 		return fmt.Errorf("set up the database file %s: %w", name, err)
 	}
 	return os.Rename(partial, name)

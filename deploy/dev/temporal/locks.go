@@ -12,85 +12,89 @@ import (
 	"go.temporal.io/server/common/primitives"
 )
 
-// locks are what a client has to show. The zero value asks for nothing.
-type locks struct {
-	// CertFile and KeyFile are the server's certificate: connections are encrypted.
+// security defines the credentials that clients need. The zero value requires none.
+type security struct {
+	// CertFile and KeyFile are the server's certificate; if set, connections use TLS.
 	CertFile, KeyFile string
-	// ClientCAFile holds the CA that clients' certificates have to be of.
+	// ClientCAFile holds the CA that must have issued clients' certificates.
 	ClientCAFile string
-	// APIKeysFile holds a line for each API key: what it may do (reader, writer or admin), and the key. It is read at each request.
+	// APIKeysFile has a line for each API key: its role (reader, writer or admin) and the key. It is read for each
+	// request.
 	APIKeysFile string
 }
 
-func (l *locks) register(set *flag.FlagSet) {
-	set.StringVar(&l.CertFile, "tls-cert-file", "", "certificate of the gRPC API, for TLS")
-	set.StringVar(&l.KeyFile, "tls-key-file", "", "key of that certificate")
-	set.StringVar(&l.ClientCAFile, "client-ca-file", "", "CA that clients' certificates have to be of")
-	set.StringVar(&l.APIKeysFile, "api-keys-file", "", "file with a line `role key` for each API key; role: reader, writer or admin")
+func (s *security) register(set *flag.FlagSet) {
+	set.StringVar(&s.CertFile, "tls-cert-file", "", "certificate of the gRPC API, for TLS")
+	set.StringVar(&s.KeyFile, "tls-key-file", "", "key of that certificate")
+	set.StringVar(&s.ClientCAFile, "client-ca-file", "", "CA of clients' certificates")
+	set.StringVar(&s.APIKeysFile, "api-keys-file", "",
+		"file with a line `role key` for each API key; role: reader, writer or admin")
 }
 
-func (l *locks) check() error {
-	if (l.CertFile == "") != (l.KeyFile == "") {
-		return errors.New("--tls-cert-file and --tls-key-file belong together: give both, or neither")
+func (s *security) check() error {
+	if (s.CertFile == "") != (s.KeyFile == "") {
+		return errors.New("--tls-cert-file and --tls-key-file must be set together: set both or neither")
 	}
-	if l.ClientCAFile != "" && l.CertFile == "" {
-		return errors.New("--client-ca-file needs --tls-cert-file: there are client certificates with TLS alone")
+	if s.ClientCAFile != "" && s.CertFile == "" {
+		return errors.New("--client-ca-file needs --tls-cert-file: client certificates require TLS")
 	}
-	if l.APIKeysFile != "" {
-		_, err := readKeys(l.APIKeysFile)
+	if s.APIKeysFile != "" {
+		_, err := readKeys(s.APIKeysFile)
 		return err
 	}
 	return nil
 }
 
-// locked says whether clients have to show something. The server's own services, its Web UI and this program then use a frontend of their own.
-func (l *locks) locked() bool { return l.CertFile != "" || l.APIKeysFile != "" }
+// secured reports whether clients need credentials or TLS. The server's own services, its Web UI and this program then
+// use a separate internal frontend.
+func (s *security) secured() bool { return s.CertFile != "" || s.APIKeysFile != "" }
 
-// services are the services that run.
+// services returns the services to run.
 func (o options) services() []primitives.ServiceName {
-	all := []primitives.ServiceName{primitives.FrontendService, primitives.HistoryService, primitives.MatchingService, primitives.WorkerService}
-	if o.Locks.locked() {
+	all := []primitives.ServiceName{primitives.FrontendService, primitives.HistoryService, primitives.MatchingService,
+		primitives.WorkerService}
+	if o.Security.secured() {
 		all = append(all, primitives.InternalFrontendService)
 	}
 	return all
 }
 
-// insider is the port of a frontend that asks for nothing.
-func (p servicePorts) insider() int {
+// internalPort returns the port of a frontend that requires no credentials.
+func (p servicePorts) internalPort() int {
 	if port, ok := p[primitives.InternalFrontendService]; ok {
 		return port
 	}
 	return p[primitives.FrontendService]
 }
 
-func (l *locks) tls() config.RootTLS {
+func (s *security) tls() config.RootTLS {
 	var root config.RootTLS
-	root.Frontend.Server.CertFile, root.Frontend.Server.KeyFile = l.CertFile, l.KeyFile
-	if l.ClientCAFile != "" {
-		root.Frontend.Server.RequireClientAuth, root.Frontend.Server.ClientCAFiles = true, []string{l.ClientCAFile}
+	root.Frontend.Server.CertFile, root.Frontend.Server.KeyFile = s.CertFile, s.KeyFile
+	if s.ClientCAFile != "" {
+		root.Frontend.Server.RequireClientAuth, root.Frontend.Server.ClientCAFiles = true, []string{s.ClientCAFile}
 	}
 	return root
 }
 
-func (l *locks) authorizer() authorization.Authorizer {
-	if l.APIKeysFile == "" {
+func (s *security) authorizer() authorization.Authorizer {
+	if s.APIKeysFile == "" {
 		return authorization.NewNoopAuthorizer()
 	}
 	return authorization.NewDefaultAuthorizer()
 }
 
-func (l *locks) claimMapper(*config.Config) authorization.ClaimMapper {
-	if l.APIKeysFile == "" {
+func (s *security) claimMapper(*config.Config) authorization.ClaimMapper {
+	if s.APIKeysFile == "" {
 		return authorization.NewNoopClaimMapper()
 	}
-	return keyHolder{file: l.APIKeysFile}
+	return keyClaims{file: s.APIKeysFile}
 }
 
-// keyHolder tells what the holder of an API key may do.
-type keyHolder struct{ file string }
+// keyClaims maps API keys to claims.
+type keyClaims struct{ file string }
 
-// GetClaims gives a key that is unknown no claims: the authorizer refuses what needs some.
-func (k keyHolder) GetClaims(shown *authorization.AuthInfo) (*authorization.Claims, error) {
+// GetClaims returns no claims for an unknown key: the authorizer refuses requests that need some.
+func (k keyClaims) GetClaims(shown *authorization.AuthInfo) (*authorization.Claims, error) {
 	roles, err := readKeys(k.file)
 	if err != nil {
 		return nil, err
@@ -103,8 +107,8 @@ func (k keyHolder) GetClaims(shown *authorization.AuthInfo) (*authorization.Clai
 	return &authorization.Claims{Subject: "api-key", AuthType: "api-key", System: role}, nil
 }
 
-// AuthInfoRequired is false: who shows nothing is told that he may not, rather than taken for an insider.
-func (keyHolder) AuthInfoRequired() bool { return false }
+// AuthInfoRequired is false, so that a request without credentials is refused and not treated as internal.
+func (keyClaims) AuthInfoRequired() bool { return false }
 
 var roles = map[string]authorization.Role{
 	"reader": authorization.RoleReader,
@@ -122,7 +126,8 @@ func readKeys(file string) (map[string]authorization.Role, error) {
 		name, key, _ := strings.Cut(strings.TrimSpace(line), " ")
 		role, known := roles[name]
 		if !known || key == "" {
-			return nil, fmt.Errorf("--api-keys-file: %s:%d is not `role key` with a role of reader, writer or admin", file, n+1)
+			return nil, fmt.Errorf("--api-keys-file: %s:%d is not `role key` with a role of reader, writer or admin",
+				file, n+1)
 		}
 		keys[key] = role
 	}

@@ -1,9 +1,10 @@
 // Command temporal-dev is the Temporal server of the local stack: all four services and the Web UI in one process, on
-// one SQLite file. It listens on the loopback address only, since it has no access control unless it is told to: with TLS, client certificates or API keys
-// its gRPC API is locked, while its Web UI is not.
+// one SQLite file. It listens on the loopback address only, because by default it has no access control. With TLS,
+// client certificates or API keys its gRPC API is secured, but its Web UI is not.
 //
 //	temporal-dev --port 7233 --ui-port 8233 --db-filename temporal.db
-//	temporal-dev … --tls-cert-file server.pem --tls-key-file server.key --client-ca-file clients.pem --api-keys-file keys
+//	temporal-dev … --tls-cert-file server.pem --tls-key-file server.key \
+//	  --client-ca-file clients.pem --api-keys-file keys
 package main
 
 import (
@@ -21,16 +22,16 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 )
 
-// options says what to serve, where and from which file.
+// options define what to serve, on which ports and from which file.
 type options struct {
 	Port, UIPort     int
 	DBFilename       string
 	SearchAttributes map[string]enumspb.IndexedValueType
 	LogLevel         string
-	Locks            locks
-	// NamespaceWorkers has Temporal's own workers serve every namespace.
+	Security         security
+	// NamespaceWorkers makes Temporal's own workers serve every namespace.
 	NamespaceWorkers bool
-	// NamespaceRPS is how many requests a second the server takes for a namespace; 0: its own limit.
+	// NamespaceRPS is the server's limit of requests per second and namespace; 0: its default.
 	NamespaceRPS int
 }
 
@@ -64,7 +65,7 @@ func main() {
 	}
 }
 
-// run serves until ctx is done and then stops in an orderly way.
+// run serves until ctx is done and then stops gracefully.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parseFlags(args, out)
 	if err != nil {
@@ -72,7 +73,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	s, err := start(ctx, o)
 	if ctx.Err() != nil && s == nil {
-		return nil // asked to stop before it was up
+		return nil // stopped during the start
 	}
 	if err != nil {
 		return err
@@ -82,19 +83,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return s.stop()
 }
 
-// parseFlags refuses every flag and value that it does not know; usage goes to out.
+// parseFlags returns an error for an unknown flag or invalid value; usage is written to out.
 func parseFlags(args []string, out io.Writer) (options, error) {
 	o := options{SearchAttributes: slipwayAttributes, LogLevel: "warn"}
 	set := flag.NewFlagSet("temporal-dev", flag.ContinueOnError)
 	set.SetOutput(out)
 	set.IntVar(&o.Port, "port", 7233, "port of the server's gRPC API")
 	set.IntVar(&o.UIPort, "ui-port", 8233, "port of the Web UI")
-	set.StringVar(&o.DBFilename, "db-filename", "", "SQLite file that keeps everything over a restart")
+	set.StringVar(&o.DBFilename, "db-filename", "", "SQLite file with all data, kept over restarts")
 	noAttributes := false
-	set.BoolVar(&noAttributes, "no-search-attributes", false, "leave Slipway's search attributes out, as a Temporal does that nobody has prepared")
-	set.BoolVar(&o.NamespaceWorkers, "namespace-workers", false, "have Temporal's own workers, which keep the builds of workers, serve every namespace, not only the default one")
-	set.IntVar(&o.NamespaceRPS, "namespace-rps", 0, "how many requests a second the server takes for a namespace; 0: as many as it does by itself")
-	o.Locks.register(set)
+	set.BoolVar(&noAttributes, "no-search-attributes", false,
+		"do not add Slipway's search attributes, as on a Temporal server that was not prepared for it")
+	set.BoolVar(&o.NamespaceWorkers, "namespace-workers", false,
+		"let Temporal's own workers, which keep the builds of workers, serve every namespace, not only the default one")
+	set.IntVar(&o.NamespaceRPS, "namespace-rps", 0,
+		"limit of requests per second and namespace; 0: the server's default")
+	o.Security.register(set)
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
@@ -103,9 +107,9 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	}
 	switch {
 	case set.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q: only flags are taken, see --help", set.Arg(0))
+		return o, fmt.Errorf("unexpected argument %q: only flags are accepted, see --help", set.Arg(0))
 	case o.DBFilename == "":
-		return o, errors.New("--db-filename is missing: name the file that keeps everything")
+		return o, errors.New("--db-filename is missing: name the file for all data")
 	case o.NamespaceRPS < 0:
 		return o, fmt.Errorf("--namespace-rps is %d: want 0 or more", o.NamespaceRPS)
 	}
@@ -114,5 +118,5 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 			return o, fmt.Errorf("%d is not a port: want 1 to 65535", port)
 		}
 	}
-	return o, o.Locks.check()
+	return o, o.Security.check()
 }

@@ -9,11 +9,11 @@ import (
 	"go.temporal.io/server/common/primitives"
 )
 
-// servicePorts is the gRPC port of each of the server's services.
+// servicePorts holds the gRPC port of each of the server's services.
 type servicePorts map[primitives.ServiceName]int
 
-// choosePorts checks that the ports that were asked for are free, since the server and its UI say little when they are
-// not, and finds ports for the services that only talk to each other.
+// choosePorts checks that the requested ports are free, because the errors of the server and its UI are unclear
+// otherwise, and finds ports for the internal services.
 func choosePorts(o options) (servicePorts, error) {
 	listeners := make([]net.Listener, 0, 5)
 	// All stay open until the end, so that no port is given out twice.
@@ -25,7 +25,8 @@ func choosePorts(o options) (servicePorts, error) {
 	open := func(port int, flagName string) (int, error) {
 		l, err := net.Listen("tcp", address(port))
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return 0, fmt.Errorf("port %d on %s is in use by another process: choose another with %s", port, listenIP, flagName)
+			return 0, fmt.Errorf("port %d on %s is in use by another process: choose another with %s", port, listenIP,
+				flagName)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("listen for %s: %w", flagName, err)

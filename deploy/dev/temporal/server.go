@@ -19,7 +19,7 @@ import (
 	"go.temporal.io/server/temporal"
 )
 
-// The names of the one cluster, of the one data store and of the namespace that Slipway's processes use.
+// The names of the only cluster and data store, and of the namespace that Slipway's processes use.
 const (
 	clusterName   = "active"
 	storeName     = "sqlite"
@@ -27,7 +27,8 @@ const (
 )
 
 const (
-	// historyShards is fixed when the file is created. All writes share one SQLite connection, so more would not make it faster.
+	// historyShards is fixed when the file is created. All writes share one SQLite connection, so more shards would not
+	// be faster.
 	historyShards = 1
 	// retention is how long closed workflows are kept.
 	retention = 72 * time.Hour
@@ -38,7 +39,7 @@ type server struct {
 	ui       *uiserver.Server
 }
 
-// start returns when the server answers and has its namespace and search attributes. What an existing file holds is
+// start returns when the server answers and has its namespace and search attributes. The data of an existing file is
 // kept.
 func start(ctx context.Context, o options) (*server, error) {
 	ports, err := choosePorts(o)
@@ -56,11 +57,12 @@ func start(ctx context.Context, o options) (*server, error) {
 	if err := s.temporal.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the Temporal server: %w", err), s.temporal.Stop())
 	}
-	if err := ensureSearchAttributes(ctx, address(ports.insider()), o.SearchAttributes); err != nil {
+	if err := ensureSearchAttributes(ctx, address(ports.internalPort()), o.SearchAttributes); err != nil {
 		return nil, errors.Join(err, s.temporal.Stop())
 	}
-	s.ui = newUI(o, address(ports.insider()))
-	// Its port was found free by choosePorts; should another process take it in between, the UI ends this process with a message.
+	s.ui = newUI(o, address(ports.internalPort()))
+	// choosePorts found the UI's port free. If another process takes it before this point, the UI ends this process
+	// with a message.
 	go func() { _ = s.ui.Start() }()
 	return s, nil
 }
@@ -78,19 +80,21 @@ func newUI(o options, frontend string) *uiserver.Server {
 		EnableUI:            true,
 		DefaultNamespace:    namespaceName,
 		HideLogs:            true,
-		// Both would ask hosts of the internet.
+		// Both would send requests to hosts on the internet.
 		DisableNewsFetch:   true,
 		NotifyOnNewVersion: false,
-		// A browser sends the cookie over plain HTTP only if it may.
+		// Without CookieInsecure a browser does not send the cookie over plain HTTP.
 		CORS: uiconfig.CORS{CookieInsecure: true},
 	}))
 }
 
-// dynamicConfig lets timers fire to 10 ms instead of 1 s, which is what makes short tests short. One partition per task queue is plenty
-// for one machine, and a task then always meets its poller at once. Temporal's own workers, those of schedules, batches and worker deployments, serve the
-// default namespace alone unless all are asked for: those of tests, of which there are thousands, would keep both cores busy with their polls.
+// dynamicConfig sets the timer resolution to 10 ms instead of 1 s, which keeps tests short. One partition per task
+// queue is enough for one machine, and each task then reaches its poller at once. Temporal's own workers (schedules,
+// batches, worker deployments) serve only the default namespace, unless NamespaceWorkers is set: in the thousands of
+// test namespaces their polls would keep both cores busy.
 func dynamicConfig(o options) dynamicconfig.StaticClient {
-	workers := []dynamicconfig.ConstrainedValue{{Value: 0}, {Constraints: dynamicconfig.Constraints{Namespace: namespaceName}, Value: 1}}
+	workers := []dynamicconfig.ConstrainedValue{{Value: 0},
+		{Constraints: dynamicconfig.Constraints{Namespace: namespaceName}, Value: 1}}
 	if o.NamespaceWorkers {
 		workers = []dynamicconfig.ConstrainedValue{{Value: 1}}
 	}
@@ -119,8 +123,8 @@ func newTemporal(o options, db *config.SQL, ports servicePorts) (temporal.Server
 		temporal.WithStaticHosts(hosts),
 		temporal.WithLogger(logger),
 		temporal.WithDynamicConfigClient(dynamicConfig(o)),
-		temporal.WithAuthorizer(o.Locks.authorizer()),
-		temporal.WithClaimMapper(o.Locks.claimMapper),
+		temporal.WithAuthorizer(o.Security.authorizer()),
+		temporal.WithClaimMapper(o.Security.claimMapper),
 	)
 }
 
@@ -145,10 +149,10 @@ func serverConfig(o options, db *config.SQL, ports servicePorts) *config.Config 
 			DataStores:       map[string]config.DataStore{storeName: {SQL: db}},
 		},
 	}
-	if o.Locks.locked() {
-		c.PublicClient.HostPort = "" // the insiders' frontend, which the server finds itself
+	if o.Security.secured() {
+		c.PublicClient.HostPort = "" // the server then uses its internal frontend
 	}
-	c.Global.TLS = o.Locks.tls()
+	c.Global.TLS = o.Security.tls()
 	c.Global.Membership = config.Membership{MaxJoinDuration: 30 * time.Second, BroadcastAddress: listenIP}
 	c.Archival.History.State = config.ArchivalDisabled
 	c.Archival.Visibility.State = config.ArchivalDisabled
@@ -160,7 +164,8 @@ func serverConfig(o options, db *config.SQL, ports servicePorts) *config.Config 
 	return c
 }
 
-// A file that exists has its own cluster metadata, ID included, which win over these.
+// clusterMetadata returns the metadata of a new file. An existing file has its own, ID included, which takes
+// precedence.
 func clusterMetadata(o options) *cluster.Config {
 	return &cluster.Config{
 		FailoverVersionIncrement: 10,

@@ -24,8 +24,8 @@ import (
 
 const waitAtMost = 30 * time.Second
 
-// One server per process: the server keeps global state, so the steps are one test.
-func TestServerKeepsItsFile(t *testing.T) {
+// TestServer_KeepsData_AfterRestart is one test, because the server keeps global state: only one can run per process.
+func TestServer_KeepsData_AfterRestart(t *testing.T) {
 	o := testOptions(t)
 	o.SearchAttributes = map[string]enumspb.IndexedValueType{"Team": enumspb.INDEXED_VALUE_TYPE_KEYWORD}
 
@@ -34,14 +34,15 @@ func TestServerKeepsItsFile(t *testing.T) {
 	runWorkflow(t, o, "first", "Team", "red")
 	requireNoServerlessWorkers(t, o)
 	_, err := start(t.Context(), o)
-	require.ErrorContains(t, err, fmt.Sprintf("port %d on 127.0.0.1 is in use by another process: choose another with --port", o.Port))
+	require.ErrorContains(t, err, fmt.Sprintf("port %d on 127.0.0.1 is in use by another process: choose another "+
+		"with --port", o.Port))
 	require.NoError(t, s.stop())
 
 	o.Port, o.UIPort = freePort(t), freePort(t)
 	o.SearchAttributes["Owner"] = enumspb.INDEXED_VALUE_TYPE_KEYWORD
 	s = startServer(t, o)
 	runWorkflow(t, o, "second", "Owner", "alice")
-	require.Equal(t, []string{"first", "second"}, closedWorkflows(t, o), "what was there before the restart is there after it")
+	require.Equal(t, []string{"first", "second"}, closedWorkflows(t, o), "workflows must survive a restart")
 	require.NoError(t, s.stop())
 
 	o.SearchAttributes["Team"] = enumspb.INDEXED_VALUE_TYPE_INT
@@ -50,7 +51,8 @@ func TestServerKeepsItsFile(t *testing.T) {
 }
 
 func testOptions(t *testing.T) options {
-	return options{Port: freePort(t), UIPort: freePort(t), DBFilename: filepath.Join(t.TempDir(), "new", "t.db"), LogLevel: "fatal"}
+	return options{Port: freePort(t), UIPort: freePort(t), DBFilename: filepath.Join(t.TempDir(), "new", "t.db"),
+		LogLevel: "fatal"}
 }
 
 func startServer(t *testing.T, o options) *server {
@@ -74,7 +76,7 @@ func requireUI(t *testing.T, o options) {
 		}
 		defer func() { _ = answer.Body.Close() }()
 		return answer.StatusCode == http.StatusOK
-	}, waitAtMost, 50*time.Millisecond, "the Web UI serves its page")
+	}, waitAtMost, 50*time.Millisecond, "the Web UI does not serve its page")
 }
 
 func runWorkflow(t *testing.T, o options, id, attribute, value string) {
@@ -88,22 +90,24 @@ func runWorkflow(t *testing.T, o options, id, attribute, value string) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitAtMost)
 	defer cancel()
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: "q",
-		TypedSearchAttributes: temporal.NewSearchAttributes(temporal.NewSearchAttributeKeyKeyword(attribute).ValueSet(value))}, "empty")
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword(attribute).ValueSet(value))}, "empty")
 	require.NoError(t, err)
 	require.NoError(t, run.Get(ctx, nil))
 }
 
-// requireNoServerlessWorkers asks for what is left out of the server, see leftout/workers.
+// requireNoServerlessWorkers calls a method of a feature that is left out of the server (leftout/workers).
 func requireNoServerlessWorkers(t *testing.T, o options) {
 	c, err := client.Dial(client.Options{HostPort: address(o.Port)})
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = c.WorkflowService().ValidateWorkerDeploymentVersionComputeConfig(t.Context(), &workflowservice.ValidateWorkerDeploymentVersionComputeConfigRequest{
-		Namespace:         namespaceName,
-		DeploymentVersion: &deploymentpb.WorkerDeploymentVersion{DeploymentName: "shop", BuildId: "1"},
-		ComputeConfigScalingGroups: map[string]*computepb.ComputeConfigScalingGroupUpdate{"all": {ScalingGroup: &computepb.ComputeConfigScalingGroup{
-			Provider: &computepb.ComputeProvider{Type: "aws-lambda"}}}},
-	})
+	_, err = c.WorkflowService().ValidateWorkerDeploymentVersionComputeConfig(t.Context(),
+		&workflowservice.ValidateWorkerDeploymentVersionComputeConfigRequest{
+			Namespace:         namespaceName,
+			DeploymentVersion: &deploymentpb.WorkerDeploymentVersion{DeploymentName: "shop", BuildId: "1"},
+			ComputeConfigScalingGroups: map[string]*computepb.ComputeConfigScalingGroupUpdate{"all": {ScalingGroup: &computepb.ComputeConfigScalingGroup{
+				Provider: &computepb.ComputeProvider{Type: "aws-lambda"}}}},
+		})
 	require.ErrorContains(t, err, "the local Temporal server has no serverless workers")
 }
 
@@ -122,23 +126,25 @@ func closedWorkflows(t *testing.T, o options) []string {
 	return ids
 }
 
-func TestStoppedBeforeItIsUp(t *testing.T) {
+func TestRun_Succeeds_WhenStoppedDuringStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	args := []string{"--port", strconv.Itoa(freePort(t)), "--ui-port", strconv.Itoa(freePort(t)), "--db-filename", filepath.Join(t.TempDir(), "t.db")}
-	require.NoError(t, run(ctx, args, io.Discard), "a server that is told to stop while it starts has not failed")
+	args := []string{"--port", strconv.Itoa(freePort(t)), "--ui-port", strconv.Itoa(freePort(t)), "--db-filename",
+		filepath.Join(t.TempDir(), "t.db")}
+	require.NoError(t, run(ctx, args, io.Discard), "stopping a starting server is not a failure")
 }
 
-func TestParseFlagsRefuses(t *testing.T) {
+func TestParseFlags_RefusesInvalidArguments(t *testing.T) {
 	cases := []struct {
 		reason string
 		args   []string
 		want   string
 	}{
-		{"a flag of the Temporal CLI that this server does not have", []string{"--ui-asset-path", "x"}, "flag provided but not defined"},
-		{"a word that is no flag", []string{"start"}, `unexpected argument "start"`},
-		{"no file", nil, "--db-filename is missing"},
-		{"a port that none can be", []string{"--db-filename", "t.db", "--port", "70000"}, "70000 is not a port"},
+		{"a flag of the Temporal CLI that this server does not have", []string{"--ui-asset-path", "x"},
+			"flag provided but not defined"},
+		{"an argument that is not a flag", []string{"start"}, `unexpected argument "start"`},
+		{"no database file", nil, "--db-filename is missing"},
+		{"a port out of range", []string{"--db-filename", "t.db", "--port", "70000"}, "70000 is not a port"},
 		{"no port", []string{"--db-filename", "t.db", "--ui-port", "0"}, "0 is not a port"},
 	}
 	for _, c := range cases {

@@ -16,16 +16,17 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Edit is the creation or the edit of a workload by somebody else than the engine, as an admission webhook is told of it.
+// Edit is the creation or edit of a workload by a client other than the engine, as an admission webhook receives it.
 type Edit struct {
-	// Old is the object before the edit, nil if it is created; New after it.
+	// Old is the object before the edit, nil if it is created; New is the object after it.
 	Old, New map[string]any
 	User     string
 	// Rollouts are those of the object's namespace.
 	Rollouts []v1beta1.Rollout
 }
 
-// Decide is what becomes of an edit: what the policies of the gate do by their expressions, for clusters that have none.
+// Decide returns the patch that the gate applies to an edit. It equals what the gate's policies do by their
+// expressions, for clusters without mutating policies.
 func (k Kind) Decide(e Edit) []jsonpatch.Op {
 	old, edited := &unstructured.Unstructured{Object: e.Old}, &unstructured.Unstructured{Object: e.New}
 	if has(edited.GetAnnotations(), rollout.AnnotationRepair) || has(old.GetAnnotations(), rollout.AnnotationRepair) {
@@ -33,7 +34,7 @@ func (k Kind) Decide(e Edit) []jsonpatch.Op {
 	}
 	d := &decision{kind: k, edit: e, old: old, is: edited, want: edited.DeepCopy()}
 	held := has(d.is.GetLabels(), gate.Label) || has(d.old.GetLabels(), gate.Label)
-	if named := k.naming(e.Rollouts, edited.GetName()); named != "" && d.label(named) {
+	if named := k.rolloutFor(e.Rollouts, edited.GetName()); named != "" && d.label(named) {
 		held = true
 	}
 	if held && e.Old != nil {
@@ -47,8 +48,9 @@ func has(entries map[string]string, name string) bool {
 	return there
 }
 
-// naming is the name of the first Rollout that is in force and names the workload.
-func (k Kind) naming(rollouts []v1beta1.Rollout, name string) string {
+// rolloutFor returns the name of the first Rollout that names the workload and is neither disabled nor being deleted;
+// "" for none.
+func (k Kind) rolloutFor(rollouts []v1beta1.Rollout, name string) string {
 	for _, r := range rollouts {
 		ref := r.Spec.WorkloadRef
 		names := ref.Name == name && ref.Kind == k.Kind && strings.HasPrefix(ref.APIVersion, k.Group+"/")
@@ -59,16 +61,16 @@ func (k Kind) naming(rollouts []v1beta1.Rollout, name string) string {
 	return ""
 }
 
-// decision is one edit on its way.
+// decision is the state while one edit is decided: is is the object as edited, want the object after the gate.
 type decision struct {
 	kind          Kind
 	edit          Edit
 	old, is, want *unstructured.Unstructured
-	// marks are the annotations of Slipway that the decision touches.
+	// marks are the names of the Slipway annotations that the decision sets or removes.
 	marks []string
 }
 
-// label labels a workload that has no Rollout's label yet.
+// label sets the Rollout's label on a workload that has none yet, and reports whether it did.
 func (d *decision) label(named string) bool {
 	value, there := d.is.GetLabels()[gate.Label]
 	if has(d.old.GetLabels(), gate.Label) || there && value != gate.LabelValue(named) {
@@ -79,7 +81,7 @@ func (d *decision) label(named string) bool {
 	return true
 }
 
-// put sets a label or annotation, or takes it away.
+// put sets a label or annotation, or removes it if there is false.
 func put(o *unstructured.Unstructured, part, name, value string, there bool) {
 	pointer := "/metadata/" + part + "/" + jsonpatch.Escape(name)
 	if there {
@@ -94,12 +96,13 @@ func (d *decision) mark(name, value string, there bool) {
 	d.marks = append(d.marks, name)
 }
 
-// gate holds the workload if its template changes, or has changed, and keeps what Slipway has written on it.
+// gate holds the workload if its template changes or its change is still held, and protects Slipway's marks from the
+// edit.
 func (d *decision) gate() {
 	changed := templateChanged(d.edit.Old, d.edit.New)
 	before, heldBefore := d.old.GetAnnotations()[gate.AnnotationHeld]
-	asked, set := jsonpatch.At(d.edit.New, d.kind.Pointer)
-	said := d.kind.Said(asked, set)
+	value, set := jsonpatch.At(d.edit.New, d.kind.Pointer)
+	encoded := d.kind.HeldText(value, set)
 	holds := d.kind.rollsNow(d.edit.New) && changed || !d.claimed() && heldBefore && d.kind.typeRolls(d.edit.New)
 	if changed {
 		d.restoreAll()
@@ -107,12 +110,12 @@ func (d *decision) gate() {
 	switch here, there := d.is.GetAnnotations()[gate.AnnotationHeld]; {
 	case d.claimed() || !holds:
 		d.mark(gate.AnnotationHeld, before, heldBefore)
-	case set && reflect.DeepEqual(jsonpatch.Normalise(asked), d.kind.Value) && d.written(here, heldBefore):
+	case set && reflect.DeepEqual(jsonpatch.Normalise(value), d.kind.Value) && d.written(here, heldBefore):
 		d.mark(gate.AnnotationHeld, here, there)
-	case set && reflect.DeepEqual(jsonpatch.Normalise(asked), d.kind.Value) && heldBefore:
+	case set && reflect.DeepEqual(jsonpatch.Normalise(value), d.kind.Value) && heldBefore:
 		d.mark(gate.AnnotationHeld, before, true)
 	default:
-		d.mark(gate.AnnotationHeld, said, true)
+		d.mark(gate.AnnotationHeld, encoded, true)
 	}
 	if holds {
 		jsonpatch.Put(d.want.Object, d.kind.Pointer, d.kind.Value)
@@ -125,27 +128,28 @@ func (d *decision) gate() {
 	if why, there := d.old.GetAnnotations()[gate.AnnotationWhy]; there {
 		d.mark(gate.AnnotationWhy, why, true)
 	}
-	if value, there := d.old.GetLabels()[gate.Label]; there {
-		put(d.want, "labels", gate.Label, value, true)
+	if label, there := d.old.GetLabels()[gate.Label]; there {
+		put(d.want, "labels", gate.Label, label, true)
 	}
 }
 
-// restoreAll puts back every annotation of Slipway's: with the template, an undo brings those of an old revision.
+// restoreAll restores all of Slipway's annotations: kubectl rollout undo sets those of an old revision together with
+// the template.
 func (d *decision) restoreAll() {
 	old := d.old.GetAnnotations()
 	for name := range d.is.GetAnnotations() {
-		if strings.HasPrefix(name, Ours) && !has(old, name) && name != gate.AnnotationWhy {
+		if strings.HasPrefix(name, Prefix) && !has(old, name) && name != gate.AnnotationWhy {
 			d.mark(name, "", false)
 		}
 	}
 	for name, value := range old {
-		if strings.HasPrefix(name, Ours) {
+		if strings.HasPrefix(name, Prefix) {
 			d.mark(name, value, true)
 		}
 	}
 }
 
-// written says that AnnotationHeld, as the edit has it, can have been written by the gate.
+// written reports whether the edit's AnnotationHeld can have been written by the gate.
 func (d *decision) written(here string, before bool) bool {
 	return d.kind.form().MatchString(here) && (before || d.is.GetAnnotations()[gate.AnnotationBy] == d.edit.User)
 }
@@ -154,7 +158,7 @@ func (d *decision) claimed() bool {
 	return has(d.old.GetLabels(), workloadops.LabelClaimed) || has(d.old.GetLabels(), workloadops.LabelRollout)
 }
 
-// patch is what leads from the edit to what becomes of it.
+// patch returns the operations from the edit to the decided object.
 func (d *decision) patch() []jsonpatch.Op {
 	pointers := []string{jsonpatch.Label(gate.Label), d.kind.Pointer}
 	for _, parent := range d.kind.parents() {
@@ -169,13 +173,13 @@ func (d *decision) patch() []jsonpatch.Op {
 	return jsonpatch.Diff(d.edit.New, d.want.Object, pointers)
 }
 
-// templateChanged says that the pods of the new template are others than those of the old one.
+// templateChanged reports whether the new template makes different pods than the old one.
 func templateChanged(old, edited map[string]any) bool {
 	was, is := template(old), template(edited)
 	return !reflect.DeepEqual(was, is)
 }
 
-// template is what of a pod template counts.
+// template returns the parts of a pod template that affect pods.
 func template(object map[string]any) map[string]any {
 	spec, there := jsonpatch.At(object, "/spec/template/spec")
 	metadata := map[string]any{}
@@ -191,11 +195,12 @@ func template(object map[string]any) map[string]any {
 	if len(labels) == 0 {
 		labels = nil
 	}
-	return map[string]any{"spec": jsonpatch.Normalise(spec), "there": there, "metadata": jsonpatch.Normalise(metadata), "labels": labels,
+	return map[string]any{"spec": jsonpatch.Normalise(spec), "there": there, "metadata": jsonpatch.Normalise(metadata),
+		"labels":      labels,
 		"annotations": members(object, "spec", "template", "metadata", "annotations")}
 }
 
-// members are the members at a path; nil when there are none.
+// members returns the members at a path; nil if there are none.
 func members(object map[string]any, path ...string) map[string]any {
 	for _, name := range path {
 		object, _ = object[name].(map[string]any)
@@ -206,38 +211,39 @@ func members(object map[string]any, path ...string) map[string]any {
 	return object
 }
 
-// rollsNow says that the workload's own controller would move pods to a changed template.
+// rollsNow reports whether the workload's own controller would move pods to a changed template.
 func (k Kind) rollsNow(object map[string]any) bool {
 	size, there := jsonpatch.At(object, "/spec/replicas")
 	return (!k.sized || !there || !reflect.DeepEqual(jsonpatch.Normalise(size), int64(0))) && k.typeRolls(object)
 }
 
-// typeRolls says that the workload's update type has the field that holds.
+// typeRolls reports whether the workload's update type has the field that holds.
 func (k Kind) typeRolls(object map[string]any) bool {
 	updates, there := jsonpatch.At(object, pathType)
 	return !k.rolling || !there || updates == workloadops.UpdateRolling
 }
 
-// Said is AnnotationHeld for a field that stood like this.
-func (k Kind) Said(value any, there bool) string {
-	said := "null"
+// HeldText returns AnnotationHeld for a field's value.
+func (k Kind) HeldText(value any, there bool) string {
+	text := "null"
 	switch v := jsonpatch.Normalise(value).(type) {
 	case bool:
-		said = strconv.FormatBool(v)
+		text = strconv.FormatBool(v)
 	case int64:
-		said = strconv.FormatInt(v, 10)
+		text = strconv.FormatInt(v, 10)
 	case string:
 		if !strings.ContainsFunc(v, func(r rune) bool { return r < ' ' }) {
-			said = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`
+			text = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`
 		}
 	}
 	if !there {
-		said = "null"
+		text = "null"
 	}
-	return `{"` + k.Pointer + `":` + said + `}`
+	return `{"` + k.Pointer + `":` + text + `}`
 }
 
-// DecideStatus is what becomes of an edit of the status of a Rollout by somebody else than the engine: who sends a command is noted.
+// DecideStatus returns the patch for an edit of a Rollout's status by a client other than the engine: it restores the
+// engine's part, and records the user if the edit sends a command.
 func DecideStatus(old, edited map[string]any, user string) []jsonpatch.Op {
 	if _, there := edited["status"].(map[string]any); !there {
 		return nil

@@ -24,18 +24,20 @@ func object(t *testing.T, text string) map[string]any {
 const deployment = `{metadata: {name: web, labels: {slipway.io/gate: web}, annotations: {slipway.io/gate: why}},
  spec: {replicas: 3, template: {metadata: {labels: {app: web}}, spec: {image: v1}}}}`
 
-// The policies on a real API server are compared with these decisions elsewhere; here is why they are as they are.
+// Another test compares the policies on a real API server with these decisions; this one states the reasons.
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	k, ok := Of("apps", "deployments")
+	k, ok := KindFor("apps", "deployments")
 	require.True(t, ok)
-	named := v1beta1.Rollout{Spec: v1beta1.RolloutSpec{WorkloadRef: v1beta1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}}
+	named := v1beta1.Rollout{Spec: v1beta1.RolloutSpec{WorkloadRef: v1beta1.ObjectRef{APIVersion: "apps/v1",
+		Kind: "Deployment", Name: "web"}}}
 	named.Name = "shop"
-	off, gone, other := named, named, named
+	off, deleted, other := named, named, named
 	off.Spec.Disabled = true
-	gone.DeletionTimestamp = &metav1.Time{}
+	deleted.DeletionTimestamp = &metav1.Time{}
 	other.Spec.WorkloadRef.APIVersion = "apps.kruise.io/v1alpha1"
-	free := strings.ReplaceAll(deployment, "labels: {slipway.io/gate: web}, annotations: {slipway.io/gate: why}", "labels: {team: shop}")
+	free := strings.ReplaceAll(deployment, "labels: {slipway.io/gate: web}, annotations: {slipway.io/gate: why}",
+		"labels: {team: shop}")
 	changed := func(s string) string { return strings.Replace(s, "image: v1", "image: v2", 1) }
 	for name, c := range map[string]struct {
 		reason, old, new string
@@ -43,21 +45,34 @@ func TestDecide(t *testing.T) {
 		paused           any
 		held             string
 	}{
-		"Changed":   {"Another template waits.", deployment, changed(deployment), nil, true, `{"/spec/paused":null}`},
-		"Same":      {"Nothing is held that moves no pod.", deployment, strings.Replace(deployment, "replicas: 3", "replicas: 4", 1), nil, nil, ""},
-		"Hash":      {"Controllers write their hash.", deployment, strings.Replace(deployment, "app: web", "app: web, pod-template-hash: x", 1), nil, nil, ""},
-		"Finalizer": {"Whatever else stands in the template makes new pods.", deployment, strings.Replace(deployment, "labels: {app", "finalizers: [a], labels: {app", 1), nil, true, `{"/spec/paused":null}`},
-		"Empty":     {"Without pods there is nothing to hold.", deployment, strings.Replace(changed(deployment), "replicas: 3", "replicas: 0", 1), nil, nil, ""},
-		"Paused": {"An owner's pause comes back.", strings.Replace(deployment, "replicas", "paused: true, replicas", 1),
-			strings.Replace(changed(deployment), "replicas", "paused: true, replicas", 1), nil, true, `{"/spec/paused":true}`},
-		"Repaired": {"A person does as they like.", strings.Replace(deployment, "slipway.io/gate: why", "slipway.io/repair: anna", 1), changed(deployment), nil, nil, ""},
-		"Free":     {"What no Rollout names is not held.", free, changed(free), []v1beta1.Rollout{off, gone, other}, nil, ""},
-		"Named":    {"A Rollout holds before anybody has labelled.", free, changed(free), []v1beta1.Rollout{off, named}, true, `{"/spec/paused":null}`},
+		"Changed": {"A changed template is held.", deployment, changed(deployment), nil, true,
+			`{"/spec/paused":null}`},
+		"Same": {"An edit that moves no pod is not held.", deployment,
+			strings.Replace(deployment, "replicas: 3", "replicas: 4", 1), nil, nil, ""},
+		"Hash": {"Controllers add their hash to the template.", deployment,
+			strings.Replace(deployment, "app: web", "app: web, pod-template-hash: x", 1), nil, nil, ""},
+		"Finalizer": {"Other fields of the template make new pods.", deployment,
+			strings.Replace(deployment, "labels: {app", "finalizers: [a], labels: {app", 1), nil, true,
+			`{"/spec/paused":null}`},
+		"Empty": {"Without pods there is nothing to hold.", deployment,
+			strings.Replace(changed(deployment), "replicas: 3", "replicas: 0", 1), nil, nil, ""},
+		"Paused": {"An owner's pause is saved, to be restored.",
+			strings.Replace(deployment, "replicas", "paused: true, replicas", 1),
+			strings.Replace(changed(deployment), "replicas", "paused: true, replicas", 1), nil, true,
+			`{"/spec/paused":true}`},
+		"Repaired": {"A workload under repair is left alone.",
+			strings.Replace(deployment, "slipway.io/gate: why", "slipway.io/repair: anna", 1), changed(deployment), nil,
+			nil, ""},
+		"Free": {"A workload that no Rollout names is not held.", free, changed(free),
+			[]v1beta1.Rollout{off, deleted, other}, nil, ""},
+		"Named": {"A Rollout holds a workload that is not labelled yet.", free, changed(free),
+			[]v1beta1.Rollout{off, named}, true, `{"/spec/paused":null}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			edited := object(t, c.new)
-			after := jsonpatch.Apply(edited, k.Decide(Edit{Old: object(t, c.old), New: edited, User: "anna", Rollouts: c.rollouts}))
+			after := jsonpatch.Apply(edited, k.Decide(
+				Edit{Old: object(t, c.old), New: edited, User: "anna", Rollouts: c.rollouts}))
 			paused, _ := jsonpatch.At(after, "/spec/paused")
 			require.Equal(t, c.paused, paused, c.reason)
 			held, there := jsonpatch.At(after, jsonpatch.Annotation(gate.AnnotationHeld))
@@ -67,7 +82,8 @@ func TestDecide(t *testing.T) {
 				by, _ := jsonpatch.At(after, jsonpatch.Annotation(gate.AnnotationBy))
 				require.Equal(t, "anna", by, c.reason)
 			}
-			again := jsonpatch.Apply(after, k.Decide(Edit{Old: object(t, c.old), New: after, User: "anna", Rollouts: c.rollouts}))
+			again := jsonpatch.Apply(after, k.Decide(
+				Edit{Old: object(t, c.old), New: after, User: "anna", Rollouts: c.rollouts}))
 			require.Equal(t, after, again, "the API server may ask twice")
 		})
 	}
@@ -76,17 +92,22 @@ func TestDecide(t *testing.T) {
 	label, _ := jsonpatch.At(after, jsonpatch.Label(gate.Label))
 	require.Equal(t, "shop", label, "a new workload is labelled")
 	_, paused := jsonpatch.At(after, "/spec/paused")
-	require.False(t, paused, "and never held")
+	require.False(t, paused, "but not held")
 }
 
-// The command that is noted is the one that changes something.
+// Only an edit that changes a command field is recorded as a command.
 func TestDecideStatus(t *testing.T) {
 	t.Parallel()
 	old := `{status: {slipway: {seq: 7, by: bob}, canaryStatus: {currentStepState: StepPaused, nextStepIndex: 2}}}`
 	for name, c := range map[string]struct{ reason, new, by string }{
-		"Approved": {"An approval is somebody's.", `{status: {slipway: {seq: 9, by: boss}, canaryStatus: {currentStepState: StepReady, nextStepIndex: 2}}}`, "anna"},
-		"Jump":     {"So is a jump.", `{status: {canaryStatus: {currentStepState: StepPaused, nextStepIndex: 1}}}`, "anna"},
-		"Repeated": {"Who changes nothing sends nothing.", `{status: {slipway: {seq: 7, by: anna}, canaryStatus: {currentStepState: StepPaused, nextStepIndex: 2}}}`, "bob"},
+		"Approved": {"An approval is recorded with its user.",
+			`{status: {slipway: {seq: 9, by: boss}, canaryStatus: {currentStepState: StepReady, nextStepIndex: 2}}}`,
+			"anna"},
+		"Jump": {"So is a jump.", `{status: {canaryStatus: {currentStepState: StepPaused, nextStepIndex: 1}}}`,
+			"anna"},
+		"Repeated": {"An edit that changes nothing is no command.",
+			`{status: {slipway: {seq: 7, by: anna}, canaryStatus: {currentStepState: StepPaused, nextStepIndex: 2}}}`,
+			"bob"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,22 +118,28 @@ func TestDecideStatus(t *testing.T) {
 		})
 	}
 	never := object(t, `{status: {slipway: {by: anna}}}`)
-	require.Equal(t, object(t, `{status: {}}`), jsonpatch.Apply(never, DecideStatus(object(t, `{}`), never, "anna")), "what the engine has never written is nobody's to write")
+	require.Equal(t, object(t, `{status: {}}`), jsonpatch.Apply(never, DecideStatus(object(t, `{}`), never, "anna")),
+		"other clients cannot write the engine's part")
 }
 
-// A partition that holds every pod is no change that moves one, whoever has set it.
-func TestWhatTheGateSetsMovesNoPod(t *testing.T) {
+// A partition that holds every pod moves none, regardless of who set it.
+func TestHolds_OnlyFieldsThatHoldEveryPod(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reason, group, kind, path, spec string
 		want                            bool
 	}{
-		{"a CloneSet whose partition is the whole", "apps.kruise.io", "CloneSet", "/spec/updateStrategy", `{"updateStrategy":{"partition":"100%","maxSurge":"100%"}}`, true},
-		{"one that lets half of the pods go", "apps.kruise.io", "CloneSet", "/spec/updateStrategy", `{"updateStrategy":{"partition":"50%"}}`, false},
+		{"a CloneSet whose partition is 100%", "apps.kruise.io", "CloneSet", "/spec/updateStrategy",
+			`{"updateStrategy":{"partition":"100%","maxSurge":"100%"}}`, true},
+		{"one that updates half of the pods", "apps.kruise.io", "CloneSet", "/spec/updateStrategy",
+			`{"updateStrategy":{"partition":"50%"}}`, false},
 		{"a paused Deployment", "apps", "Deployment", "/spec/paused", `{"paused":true}`, true},
 		{"one that was resumed", "apps", "Deployment", "/spec/paused", `{}`, false},
-		{"another field of a paused one", "apps", "Deployment", "/spec/minReadySeconds", `{"paused":true,"minReadySeconds":0}`, false},
-		{"the partition that holds a StatefulSet", "apps", "StatefulSet", "/spec/updateStrategy/rollingUpdate/partition", `{"updateStrategy":{"rollingUpdate":{"partition":2147483647}}}`, true},
+		{"another field of a paused one", "apps", "Deployment", "/spec/minReadySeconds",
+			`{"paused":true,"minReadySeconds":0}`, false},
+		{"the partition that holds a StatefulSet", "apps", "StatefulSet",
+			"/spec/updateStrategy/rollingUpdate/partition",
+			`{"updateStrategy":{"rollingUpdate":{"partition":2147483647}}}`, true},
 		{"a kind that no Rollout names", "batch", "Job", "/spec/paused", `{"paused":true}`, false},
 	} {
 		var spec map[string]any

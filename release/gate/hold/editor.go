@@ -10,13 +10,16 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 )
 
-// EditorVariables are those of EditorPatch: who is to stand on a Rollout as the one who has edited its spec last, an optional value.
+// EditorVariables returns the variables of EditorPatch: the user to record on a Rollout as its last editor, an optional
+// value.
 func EditorVariables() []admission.Variable {
-	return []admission.Variable{{Name: "editor", Expression: fmt.Sprintf("object.?spec != oldObject.?spec ? optional.of(%s) : %s", user,
+	return []admission.Variable{{Name: "editor", Expression: fmt.Sprintf(
+		"object.?spec != oldObject.?spec ? optional.of(%s) : %s", user,
 		cel.Annotation("oldObject", gate.AnnotationEditor))}}
 }
 
-// EditorPatch notes who has edited the spec of a Rollout, whatever the edit says of that.
+// EditorPatch returns the expression that records who edits the spec of a Rollout. It overrides what the edit itself
+// sets there.
 func EditorPatch() string {
 	return fmt.Sprintf(`variables.editor == %s ? [] :
 (object.metadata.?annotations.hasValue() ? [] : [JSONPatch{op: "add", path: "/metadata/annotations", value: {}}]) +

@@ -1,5 +1,5 @@
-// Package hold is how the gate holds a change of a pod template, kind by kind: as expressions of the API server's admission policies, and
-// as the same decision for a webhook. It touches nothing.
+// Package hold defines how the gate holds a change of a pod template, for each kind: as expressions of admission
+// policies, and as the same decision for a webhook. It does no I/O.
 package hold
 
 import (
@@ -13,12 +13,13 @@ import (
 // Kind is a kind of workload, and the field that keeps its own controller from moving pods to a changed template.
 type Kind struct {
 	Group, Resource, Kind string
-	// Pointer is the field, Value what holds.
+	// Pointer is the field, Value its value that holds.
 	Pointer string
 	Value   any
-	// rolling says that the field exists with the update type RollingUpdate only; with another one the controller moves no pod by itself.
+	// rolling is true if the field exists only with the update type RollingUpdate; with another type the controller
+	// moves no pod by itself.
 	rolling bool
-	// sized says that the workload has a size of its own.
+	// sized is true if the workload has a replicas field.
 	sized bool
 }
 
@@ -37,18 +38,21 @@ const (
 // kinds are all kinds that a Rollout can name.
 var kinds = []Kind{
 	{Group: groupApps, Resource: "deployments", Kind: "Deployment", Pointer: pathPaused, Value: true, sized: true},
-	{Group: groupApps, Resource: "statefulsets", Kind: "StatefulSet", Pointer: pathPartition, Value: partition, rolling: true, sized: true},
+	{Group: groupApps, Resource: "statefulsets", Kind: "StatefulSet", Pointer: pathPartition, Value: partition,
+		rolling: true, sized: true},
 	{Group: groupApps, Resource: "daemonsets", Kind: "DaemonSet", Pointer: pathType, Value: "OnDelete"},
 	{Group: groupKruise, Resource: "clonesets", Kind: "CloneSet", Pointer: pathShare, Value: "100%", sized: true},
-	{Group: groupKruise, Resource: "statefulsets", Kind: "StatefulSet", Pointer: pathPartition, Value: partition, rolling: true, sized: true},
-	{Group: groupKruise, Resource: "daemonsets", Kind: "DaemonSet", Pointer: pathPartition, Value: partition, rolling: true},
+	{Group: groupKruise, Resource: "statefulsets", Kind: "StatefulSet", Pointer: pathPartition, Value: partition,
+		rolling: true, sized: true},
+	{Group: groupKruise, Resource: "daemonsets", Kind: "DaemonSet", Pointer: pathPartition, Value: partition,
+		rolling: true},
 }
 
-// Kinds are all kinds that a Rollout can name.
+// Kinds returns all kinds that a Rollout can name.
 func Kinds() []Kind { return append([]Kind(nil), kinds...) }
 
-// Of is the kind that a group and resource name; false when no Rollout can name it.
-func Of(group, resource string) (Kind, bool) {
+// KindFor returns the kind of a group and resource; false if no Rollout can name it.
+func KindFor(group, resource string) (Kind, bool) {
 	for _, k := range kinds {
 		if k.Group == group && k.Resource == resource {
 			return k, true
@@ -57,8 +61,8 @@ func Of(group, resource string) (Kind, bool) {
 	return Kind{}, false
 }
 
-// Holds says whether an object stands as the gate sets it to hold a changed template, as far as the field at a path goes, or what is in it: no pod moves by
-// that. kind is of a group, path a JSON Pointer.
+// Holds reports whether an object's field at path has the value by which the gate holds a changed template, so that no
+// pod moves. path is a JSON Pointer to the field or to an object around it; kind is a kind of group.
 func Holds(group, kind string, object map[string]any, path string) bool {
 	for _, k := range kinds {
 		if k.Group != group || k.Kind != kind || k.Pointer != path && !strings.HasPrefix(k.Pointer, path+"/") {
@@ -70,7 +74,7 @@ func Holds(group, kind string, object map[string]any, path string) bool {
 	return false
 }
 
-// parents are the pointers of the objects that the field is in, from the outside, without spec.
+// parents returns the pointers of the objects around the field, from the outside, without spec.
 func (k Kind) parents() []string {
 	steps := strings.Split(strings.TrimPrefix(k.Pointer, "/"), "/")
 	var out []string

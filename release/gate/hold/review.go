@@ -13,26 +13,27 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// reviewKind is the kind of what the API server sends and gets.
+// reviewKind is the kind of the API server's request and of the response.
 const reviewKind = "AdmissionReview"
 
-// Asked is what the gate has to know beside a request.
-type Asked struct {
-	// Engine says that a user is the engine, whose edits pass.
+// Reviewer answers admission requests. Its functions provide what is not in the request.
+type Reviewer struct {
+	// Engine reports whether a user is the engine, whose edits pass.
 	Engine func(user, namespace string) bool
-	// Rollouts reads those of a namespace.
+	// Rollouts lists the Rollouts of a namespace.
 	Rollouts func(namespace string) ([]v1beta1.Rollout, error)
 }
 
-// Review answers a request of the API server to look at a creation or an edit. What is no such request is an error, and so are Rollouts
-// that can't be read.
-func (a Asked) Review(request []byte) ([]byte, error) {
+// Review handles an admission request for a creation or an edit. It returns an error for a body that is no such
+// request, and if the Rollouts cannot be read.
+func (a Reviewer) Review(request []byte) ([]byte, error) {
 	var review admission.AdmissionReview
 	if err := json.Unmarshal(request, &review); err != nil {
-		return nil, fmt.Errorf("the request is no %s: %w", reviewKind, err)
+		return nil, fmt.Errorf("the request is not a %s: %w", reviewKind, err)
 	}
-	if version := admission.SchemeGroupVersion.String(); review.APIVersion != version || review.Kind != reviewKind || review.Request == nil {
-		return nil, fmt.Errorf("the request is no %s of %s with a request", reviewKind, version)
+	if version := admission.SchemeGroupVersion.String(); review.APIVersion != version || review.Kind != reviewKind ||
+		review.Request == nil {
+		return nil, fmt.Errorf("the request is not a %s of %s with a request", reviewKind, version)
 	}
 	ops, err := a.decide(review.Request)
 	if err != nil {
@@ -48,9 +49,9 @@ func (a Asked) Review(request []byte) ([]byte, error) {
 	return json.Marshal(admission.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
 }
 
-func (a Asked) decide(r *admission.AdmissionRequest) ([]jsonpatch.Op, error) {
+func (a Reviewer) decide(r *admission.AdmissionRequest) ([]jsonpatch.Op, error) {
 	if r.Operation != admission.Create && r.Operation != admission.Update {
-		return nil, fmt.Errorf("a request to %s is not the gate's to look at", r.Operation)
+		return nil, fmt.Errorf("the gate does not handle the operation %s", r.Operation)
 	}
 	edited, err := read(r.Object.Raw)
 	if err != nil {
@@ -69,9 +70,9 @@ func (a Asked) decide(r *admission.AdmissionRequest) ([]jsonpatch.Op, error) {
 	if of == v1beta1.GroupVersion.Group+"/"+v1beta1.Resource.Resource+"/status" && old != nil {
 		return DecideStatus(old.Object, edited.Object, r.UserInfo.Username), nil
 	}
-	k, known := Of(r.Resource.Group, r.Resource.Resource)
+	k, known := KindFor(r.Resource.Group, r.Resource.Resource)
 	if !known || r.SubResource != "" {
-		return nil, fmt.Errorf("%s/%s is not the gate's to look at", r.Resource.Resource, r.SubResource)
+		return nil, fmt.Errorf("the gate does not handle the resource %s/%s", r.Resource.Resource, r.SubResource)
 	}
 	e := Edit{New: edited.Object, User: r.UserInfo.Username}
 	labelled := has(edited.GetLabels(), gate.Label)

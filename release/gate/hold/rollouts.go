@@ -8,31 +8,34 @@ import (
 	"slipway.io/slipway/release/gate"
 )
 
-// The expressions of this file have a Rollout as their parameter, and look at new workloads too: one that a Rollout names is labelled, and
-// held, before the engine has seen either.
+// The expressions of this file have a Rollout as their parameter, and apply to new workloads too: a workload that a
+// Rollout names is labelled and held before the engine has seen either.
 
 const (
 	created = "request.operation == 'CREATE'"
-	// labelValue is gate.LabelValue. CEL has no digest: the label of a long name is the name's beginning until the controller comes.
+	// labelValue is gate.LabelValue in CEL. CEL has no digest: until the controller corrects it, the label of a long
+	// name is the beginning of the name.
 	labelValue = "(params.metadata.name.size() <= 63 ? params.metadata.name : params.metadata.name.substring(0, 62) + 'x')"
 )
 
-// OrCreated is a condition of an edit, which a new object meets.
+// OrCreated extends a condition for edits so that a new object meets it too.
 func OrCreated(condition string) string { return created + " || (" + condition + ")" }
 
-// Unlabelled says that no Rollout's label stands on the workload, unless this policy has written it in an earlier round.
-var Unlabelled = fmt.Sprintf("(%s || !%s.hasValue()) && %s.orValue(%[4]s) == %[4]s", created, cel.Label("oldObject", gate.Label),
+// Unlabelled is true if the workload has no Rollout's label, unless this policy wrote it in an earlier round.
+var Unlabelled = fmt.Sprintf("(%s || !%s.hasValue()) && %s.orValue(%[4]s) == %[4]s", created,
+	cel.Label("oldObject", gate.Label),
 	cel.Label("object", gate.Label), labelValue)
 
-// Named says that the Rollout names the workload, and is in force.
+// Named returns an expression that is true if the Rollout names the workload and is neither disabled nor being deleted.
 func (k Kind) Named() string {
-	return fmt.Sprintf("%[1]s.?name.orValue('') == object.metadata.?name.orValue('') && %[1]s.?kind.orValue('') == %[2]s && "+
+	return fmt.Sprintf("%[1]s.?name.orValue('') == object.metadata.?name.orValue('') && %[1]s.?kind.orValue('') == "+
+		"%[2]s && "+
 		"%[1]s.?apiVersion.orValue('').startsWith(%[3]s) && !params.spec.?disabled.orValue(false) && "+
 		"!params.metadata.?deletionTimestamp.hasValue()",
 		"params.spec.?workloadRef", cel.Text(k.Kind), cel.Text(k.Group+"/"))
 }
 
-// NamedPatches label the workload, say why, and hold the edit.
+// NamedPatches returns the expressions that label the workload, write AnnotationWhy, and hold the edit.
 func (k Kind) NamedPatches() []string {
 	const name = "?"
 	why := strings.ReplaceAll(cel.Text(gate.Why(name, k.Kind)), name, "' + params.metadata.name + '")
@@ -43,7 +46,7 @@ func (k Kind) NamedPatches() []string {
 	}
 }
 
-// write sets a label or annotation, making their map if there is none.
+// write returns an expression that sets a label or annotation and creates their map if there is none.
 func write(part, name, value string) string {
 	return fmt.Sprintf(`object.metadata.?%[1]s[?%[2]s] == optional.of(%[3]s) ? [] :
 (object.metadata.?%[1]s.hasValue() ? [] : [JSONPatch{op: "add", path: "/metadata/%[1]s", value: {}}]) +

@@ -9,15 +9,15 @@ import (
 	"slipway.io/slipway/release/cel"
 )
 
-// What others than the engine may change in the status of a Rollout: commands.
+// The parts of a Rollout's status that matter to commands. Clients other than the engine may change only commands.
 const (
 	statusEngine = "slipway"
 	statusBy     = "by"
 	approved     = "StepReady"
 )
 
-// StatusPatch puts back what the engine has noted in the status of a Rollout, and notes who sends a command, whatever the edit says of
-// either. Somebody who repeats a command that stands is not who sent it.
+// StatusPatch returns the expression that restores the engine's part of a Rollout's status and records who sends a
+// command, regardless of what the edit sets there. Repeating a stored command does not change its sender.
 func StatusPatch() string {
 	was := cel.Field("oldObject", "/status/"+statusEngine)
 	return fmt.Sprintf(`!object.?status.hasValue() ? [] :
@@ -26,7 +26,8 @@ func StatusPatch() string {
 (variables.commanded ? [JSONPatch{op: "add", path: "/status/%[2]s/%[3]s", value: %[4]s}] : [])`, was, statusEngine, statusBy, user)
 }
 
-// StatusVariables are those of StatusPatch and of StatusRefusals: parts of the status before and after the edit, and what it changes.
+// StatusVariables returns the variables of StatusPatch and StatusRefusals: parts of the status before and after the
+// edit, and what it changes.
 func StatusVariables() []admission.Variable {
 	part := func(name string) string { return "variables.statuses.map(s, " + cel.Members("s.?"+name) + ")" }
 	return []admission.Variable{
@@ -51,21 +52,24 @@ const (
 	notCommands = "!(k in " + commands + ")"
 )
 
-// changes are the keys that differ, of those that count, between the two maps of a pair.
+// changes returns an expression for the counted keys that differ between the two maps of a pair.
 func changes(pair, counts string) string {
 	return fmt.Sprintf("(%[1]s[0].filter(k, %[2]s && %[1]s[0][?k] != %[1]s[1][?k]) + "+
 		"%[1]s[1].filter(k, %[2]s && !(k in %[1]s[0])))", pair, counts)
 }
 
-// StatusRefusals are what is refused of others' edits of the status of a Rollout.
+// StatusRefusals returns the validations for edits of a Rollout's status by other clients.
 func StatusRefusals() []admission.Validation {
 	return []admission.Validation{
-		{Expression: "variables.edited.size() == 0", Message: "others than Slipway only send commands in the status of a Rollout",
-			MessageExpression: "'only Slipway writes ' + variables.edited.join(', ') + ' in the status of Rollout ' + object.metadata.name + " +
-				"': others change only currentStepState, to " + approved + ", or nextStepIndex, in canaryStatus or blueGreenStatus'"},
-		{Expression: "variables.states.all(s, s == '" + approved + "')", Message: "currentStepState can only be set to " + approved,
-			MessageExpression: "'in the status of Rollout ' + object.metadata.name + ', currentStepState can not be set to ' + " +
-				"variables.states.filter(s, s != '" + approved + "').join(', ') + ': set it to " + approved +
+		{Expression: "variables.edited.size() == 0",
+			Message: "others than Slipway only send commands in the status of a Rollout",
+			MessageExpression: "'only Slipway writes ' + variables.edited.join(', ') + ' in the status of Rollout ' " +
+				"+ object.metadata.name + ': others change only currentStepState, to " + approved +
+				", or nextStepIndex, in canaryStatus or blueGreenStatus'"},
+		{Expression: "variables.states.all(s, s == '" + approved + "')",
+			Message: "currentStepState can only be set to " + approved,
+			MessageExpression: "'in the status of Rollout ' + object.metadata.name + ', currentStepState can not be " +
+				"set to ' + variables.states.filter(s, s != '" + approved + "').join(', ') + ': set it to " + approved +
 				" to approve the step, or change nextStepIndex to go to another one'"},
 	}
 }

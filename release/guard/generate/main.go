@@ -1,4 +1,4 @@
-// Command generate writes the policies of the guard as they are by default: those of deploy/guard.
+// Command generate writes the default policies of the guard: those of deploy/guard.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Package admission writes the admission policies for Rollouts: what the rules of the definition can't judge, since it takes another object
-// or an annotation, and warnings of what is legal but probably not meant. The API server carries them out; no process of ours is needed.
+// Package admission builds the admission policies for Rollouts. They check what the rules of the definition cannot
+// because it needs another object or an annotation, and warn of what is legal but probably not meant. The API server
+// enforces them without any Slipway process.
 package admission
 
 import (
@@ -14,42 +15,47 @@ import (
 
 //go:generate go run ./generate ../../../deploy/rollouts/policies.yaml
 
-// The names of the policies and of their bindings. They are to be installed behind the definition of Rollouts and removed before it.
+// The names of the policies and of their bindings. Install them after the definition of Rollouts and remove them before
+// it.
 const (
 	NameWorkload = "slipway-rollouts-workload"
 	NameWarnings = "slipway-rollouts-warnings"
 	NameStyle    = "slipway-rollouts-style"
 )
 
-// Policies are the policies with their bindings, in version v1 of admissionregistration.k8s.io.
+// Policies returns the policies with their bindings, in version v1 of admissionregistration.k8s.io.
 func Policies() []*unstructured.Unstructured {
-	everywhere := &admission.ParamRef{Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: new(admission.AllowAction)}
+	everywhere := &admission.ParamRef{Selector: &metav1.LabelSelector{},
+		ParameterNotFoundAction: new(admission.AllowAction)}
 	var out []*unstructured.Unstructured
 	out = append(out, policy(NameWorkload, workloadSpec(), admission.Deny, everywhere)...)
 	out = append(out, policy(NameWarnings, warningsSpec(), admission.Warn, nil)...)
 	return append(out, policy(NameStyle, styleSpec(), admission.Deny, nil)...)
 }
 
-// policy is a policy with its binding, for all namespaces.
+// policy returns a policy with its binding, for all namespaces.
 func policy(name string, spec *admission.ValidatingAdmissionPolicySpec, action admission.ValidationAction,
 	params *admission.ParamRef) []*unstructured.Unstructured {
 	return []*unstructured.Unstructured{object("ValidatingAdmissionPolicy", name, spec),
-		object("ValidatingAdmissionPolicyBinding", name, &admission.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ParamRef: params,
-			ValidationActions: []admission.ValidationAction{action}})}
+		object("ValidatingAdmissionPolicyBinding", name,
+			&admission.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ParamRef: params,
+				ValidationActions: []admission.ValidationAction{action}})}
 }
 
 func object(kind, name string, spec any) *unstructured.Unstructured {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
 	if err != nil {
-		panic(err) // a type of Kubernetes' own: it always converts
+		panic(err) // unreachable: a Kubernetes type always converts
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": admission.SchemeGroupVersion.String(), "kind": kind, "spec": content}}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": admission.SchemeGroupVersion.String(),
+		"kind": kind, "spec": content}}
 	u.SetName(name)
 	u.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "slipway"})
 	return u
 }
 
-// matching are creations and changes of Rollouts, but for their status: of one version, or of all as that one.
+// matching matches creations and changes of Rollouts, but not of their status: in one version only (Exact), or in every
+// version converted to that one (Equivalent).
 func matching(version string, match admission.MatchPolicyType) *admission.MatchResources {
 	rule := admission.NamedRuleWithOperations{}
 	rule.Operations = []admission.OperationType{admission.Create, admission.Update}
@@ -58,22 +64,26 @@ func matching(version string, match admission.MatchPolicyType) *admission.MatchR
 	return &admission.MatchResources{ResourceRules: []admission.NamedRuleWithOperations{rule}, MatchPolicy: &match}
 }
 
-// workloadSpec refuses a second Rollout of a workload. A cluster that can't look Rollouts up lets everything pass.
+// workloadSpec rejects a second Rollout of a workload. It fails open on a cluster that cannot look up Rollouts.
 func workloadSpec() *admission.ValidatingAdmissionPolicySpec {
 	return &admission.ValidatingAdmissionPolicySpec{
-		FailurePolicy: new(admission.Ignore), MatchConstraints: matching(v1beta1.GroupVersion.Version, admission.Equivalent),
+		FailurePolicy: new(admission.Ignore), MatchConstraints: matching(v1beta1.GroupVersion.Version,
+			admission.Equivalent),
 		ParamKind: &admission.ParamKind{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.Kind},
 		MatchConditions: []admission.MatchCondition{{Name: "another-workload",
 			Expression: "request.operation == 'CREATE' || object.?spec.?workloadRef != oldObject.?spec.?workloadRef"}},
 		Validations: []admission.Validation{{
-			Expression: "params.metadata.name == object.metadata.name || params.?spec.?workloadRef != object.?spec.?workloadRef",
-			MessageExpression: "'the Rollout ' + params.metadata.name + ' of this namespace names the same workload, which counts also while " +
-				"it is disabled: a workload has one Rollout. Change that one, or delete it first'",
-			Message: "another Rollout of this namespace names the same workload", Reason: new(metav1.StatusReasonInvalid)}},
+			Expression: "params.metadata.name == object.metadata.name || params.?spec.?workloadRef != " +
+				"object.?spec.?workloadRef",
+			MessageExpression: "'the Rollout ' + params.metadata.name + ' of this namespace names the same workload, " +
+				"which counts also while it is disabled: a workload has one Rollout. Change that one, or delete it " +
+				"first'",
+			Message: "another Rollout of this namespace names the same workload",
+			Reason:  new(metav1.StatusReasonInvalid)}},
 	}
 }
 
-// styleSpec judges what depends on the style in v1alpha1, which is an annotation there.
+// styleSpec checks the rules that depend on the style in v1alpha1, where the style is an annotation.
 func styleSpec() *admission.ValidatingAdmissionPolicySpec {
 	return &admission.ValidatingAdmissionPolicySpec{
 		FailurePolicy: new(admission.Fail), MatchConstraints: matching(v1alpha1.GroupVersion.Version, admission.Exact),
@@ -83,10 +93,11 @@ func styleSpec() *admission.ValidatingAdmissionPolicySpec {
 	}
 }
 
-// warningsSpec warns of what Kruise Rollouts takes without a word.
+// warningsSpec warns of what Kruise Rollouts accepts silently.
 func warningsSpec() *admission.ValidatingAdmissionPolicySpec {
 	return &admission.ValidatingAdmissionPolicySpec{
-		FailurePolicy: new(admission.Ignore), MatchConstraints: matching(v1beta1.GroupVersion.Version, admission.Equivalent),
+		FailurePolicy: new(admission.Ignore), MatchConstraints: matching(v1beta1.GroupVersion.Version,
+			admission.Equivalent),
 		MatchConditions: []admission.MatchCondition{{Name: "changed",
 			Expression: "request.operation == 'CREATE' || object.?spec != oldObject.?spec"}},
 		Variables:   warningVariables,

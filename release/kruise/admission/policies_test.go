@@ -11,8 +11,8 @@ import (
 	"slipway.io/slipway/release/kruise/admission"
 )
 
-// Whoever changes a policy has to generate the manifest again.
-func TestTheManifestHasThesePolicies(t *testing.T) {
+// After a change of a policy, generate the manifest again.
+func TestManifestIsCurrent(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../deploy/rollouts/policies.yaml")
 	require.NoError(t, err)
@@ -21,8 +21,8 @@ func TestTheManifestHasThesePolicies(t *testing.T) {
 	require.True(t, strings.HasSuffix(string(text), string(body)), "run go generate in release/kruise/admission")
 }
 
-// The engine's role names each policy: it may write no other.
-func TestTheRoleNamesThePolicies(t *testing.T) {
+// The engine's role names each policy: the engine may write no other.
+func TestCentreRole_NamesEveryPolicy(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../deploy/rbac/centre.yaml")
 	require.NoError(t, err)

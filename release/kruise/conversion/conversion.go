@@ -1,7 +1,7 @@
-// Package conversion turns Rollouts of v1alpha1 into those of v1beta1 and back, without loss. What one version can't say of an object of
-// the other rides in an annotation, together with a digest of what it was made from: an object that comes back as it went is restored exactly;
-// of one that was edited meanwhile, what was edited is converted, and the rest restored. Labels and annotations are all that a conversion
-// may change in metadata.
+// Package conversion converts Rollouts between v1alpha1 and v1beta1 without loss. What one version cannot express of an
+// object of the other is kept in an annotation, together with a digest of the form it was made from. An object that was
+// not edited in between is restored exactly; if it was edited, the edited parts are converted and the rest is restored.
+// In metadata a conversion may change only labels and annotations.
 package conversion
 
 import (
@@ -14,30 +14,31 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// AnnotationBeta stands on an object of v1alpha1, AnnotationAlpha on one of v1beta1: what the object is in the other version, where that
-// doesn't follow from what it is in its own.
+// AnnotationBeta is set on objects of v1alpha1, AnnotationAlpha on objects of v1beta1: the object's form in the other
+// version, if converting the object alone would not produce it.
 const (
 	AnnotationBeta  = "slipway.io/v1beta1"
 	AnnotationAlpha = "slipway.io/v1alpha1"
 )
 
-// The annotations of a Rollout that say in one version what the other has a field for.
+// The annotations by which one version expresses what the other has a field for.
 const (
 	AnnotationStyle = "rollouts.kruise.io/rolling-style"
-	// AnnotationStyleAlias is what the text of the API specification calls the one above.
+	// AnnotationStyleAlias is the name that the text of the API specification uses for AnnotationStyle.
 	AnnotationStyleAlias = "rollouts.kruise.io/rolling-type"
 	annotationRouting    = "rollouts.kruise.io/trafficrouting"
 	annotationID         = "rollouts.kruise.io/rollout-id"
 )
 
-// form is the part of an object that a conversion changes: its spec, and the annotations that mean something for it. A conversion reads it
-// and never changes it.
+// form is the part of an object that a conversion changes: its spec, and the annotations that have a meaning for it. A
+// conversion reads a form and never modifies it.
 type form struct {
 	Spec        any               `json:"spec,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Convert converts an object to a version of rollouts.kruise.io, in place. It refuses what would be a Rollout without a strategy.
+// Convert converts an object to a version of rollouts.kruise.io, in place. It rejects objects that would become a
+// Rollout without a strategy.
 func Convert(object *unstructured.Unstructured, to string) error {
 	from := object.GetAPIVersion()
 	if object.GetKind() != v1beta1.Kind {
@@ -54,7 +55,8 @@ func Convert(object *unstructured.Unstructured, to string) error {
 	case from == v1beta1.GroupVersion.String() && to == v1alpha1.GroupVersion.String():
 		own, other, convert = AnnotationAlpha, AnnotationBeta, toAlpha
 	default:
-		return fmt.Errorf("%s can't be converted from %q to %q: those aren't two versions of Rollouts", named(object), from, to)
+		return fmt.Errorf("%s can't be converted from %q to %q: those aren't two versions of Rollouts", named(object),
+			from, to)
 	}
 	annotations := object.GetAnnotations()
 	source, attached := extract(object, annotations, own)
@@ -71,13 +73,14 @@ func named(object *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName())
 }
 
-// meaningful are the annotations of a form, but for the one that an object of its version has attached.
-var meaningful = []string{AnnotationStyle, AnnotationStyleAlias, annotationRouting, annotationID, AnnotationBeta, AnnotationAlpha}
+// formAnnotations are the annotations of a form, including both annotations that conversions attach.
+var formAnnotations = []string{AnnotationStyle, AnnotationStyleAlias, annotationRouting, annotationID, AnnotationBeta,
+	AnnotationAlpha}
 
-// extract is the form of an object, and the annotation that is attached to one of its version.
+// extract returns the form of an object, and the annotation attached to it in its own version.
 func extract(object *unstructured.Unstructured, annotations map[string]string, own string) (f form, attached *string) {
 	f.Spec = object.Object["spec"]
-	for _, key := range meaningful {
+	for _, key := range formAnnotations {
 		value, there := annotations[key]
 		switch {
 		case !there:
@@ -90,7 +93,7 @@ func extract(object *unstructured.Unstructured, annotations map[string]string, o
 	return f, attached
 }
 
-// put gives an object this form, and what is attached in its version.
+// put sets an object's form and its attached annotation.
 func (f form) put(object *unstructured.Unstructured, annotations map[string]string, own string, attach *string) {
 	if f.Spec == nil {
 		delete(object.Object, "spec")
@@ -98,7 +101,7 @@ func (f form) put(object *unstructured.Unstructured, annotations map[string]stri
 		object.Object["spec"] = f.Spec
 	}
 	annotations = maps.Clone(annotations)
-	for _, key := range meaningful {
+	for _, key := range formAnnotations {
 		delete(annotations, key)
 	}
 	if annotations == nil {
@@ -115,7 +118,7 @@ func (f form) put(object *unstructured.Unstructured, annotations map[string]stri
 	object.SetAnnotations(annotations)
 }
 
-// with is the form with an annotation, without the form without one.
+// with returns the form with an annotation; without returns it without some.
 func (f form) with(key, value string) form {
 	f.Annotations = maps.Clone(f.Annotations)
 	if f.Annotations == nil {
@@ -133,7 +136,7 @@ func (f form) without(keys ...string) form {
 	return f
 }
 
-// toBeta converts a form of v1alpha1 with what is attached to it.
+// toBeta converts a form of v1alpha1 and its attached annotation.
 func toBeta(alpha form, attached *string) (beta form, attach *string, err error) {
 	if rest := readRemainder(attached); rest != nil {
 		if rest.isOf(alpha) {
@@ -152,7 +155,7 @@ func toBeta(alpha form, attached *string) (beta form, attach *string, err error)
 	return beta, attach, nil
 }
 
-// toAlpha converts a form of v1beta1 with what is attached to it.
+// toAlpha converts a form of v1beta1 and its attached annotation.
 func toAlpha(beta form, attached *string) (alpha form, attach *string, err error) {
 	switch rest := readRemainder(attached); {
 	case rest == nil:

@@ -31,23 +31,24 @@ func withoutAttached(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return u
 }
 
-func TestWhatBecomesOfAnObject(t *testing.T) {
+func TestConvert_BetweenVersions(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		reason, from, to string
 	}{
-		"Weight": {"a weight is the traffic, and the pods where those aren't given; a Deployment has an extra workload by default",
+		"Weight": {"a weight is the traffic, and the pods if no replicas are given; a Deployment has an extra " +
+			"workload by default",
 			`{apiVersion: rollouts.kruise.io/v1alpha1, kind: Rollout, metadata: {name: a}, spec: {objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: e}},
 			strategy: {paused: true, canary: {steps: [{weight: 5}, {weight: 50, replicas: 2, pause: {duration: 10}}, {replicas: 100%}], trafficRoutings: [{service: e, ingress: {name: e}}]}}}}`,
 			`{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: a}, spec: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: e},
 			strategy: {paused: true, canary: {enableExtraWorkloadForCanary: true, steps: [{traffic: 5%, replicas: 5%}, {traffic: 50%, replicas: 2, pause: {duration: 10}}, {replicas: 100%}],
 			trafficRoutings: [{service: e, ingress: {name: e}}]}}}}`},
-		"Partition": {"the style is an annotation, whatever its case, and stays one",
+		"Partition": {"the style is an annotation, in any case, and stays one",
 			`{apiVersion: rollouts.kruise.io/v1alpha1, kind: Rollout, metadata: {name: a, annotations: {rollouts.kruise.io/rolling-style: Partition}},
 			spec: {objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: e}}, strategy: {canary: {steps: [{replicas: 1}]}}}}`,
 			`{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: a, annotations: {rollouts.kruise.io/rolling-style: Partition}},
 			spec: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: e}, strategy: {canary: {steps: [{replicas: 1}]}}}}`},
-		"RollingType": {"the specification calls the annotation so in its text",
+		"RollingType": {"the text of the specification uses this name for the annotation",
 			`{apiVersion: rollouts.kruise.io/v1alpha1, kind: Rollout, metadata: {name: a, annotations: {rollouts.kruise.io/rolling-type: partition}},
 			spec: {objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: e}}, strategy: {canary: {steps: [{replicas: 1}]}}}}`,
 			`{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: a, annotations: {rollouts.kruise.io/rolling-type: partition}},
@@ -57,22 +58,22 @@ func TestWhatBecomesOfAnObject(t *testing.T) {
 			strategy: {canary: {steps: [{replicas: 1}]}}}}`,
 			`{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: a}, spec: {workloadRef: {apiVersion: apps/v1, kind: StatefulSet, name: e},
 			strategy: {canary: {steps: [{replicas: 1}]}}}}`},
-		"RoutingAndID": {"a TrafficRouting by annotation has a field; the number of the release is an annotation",
+		"RoutingAndID": {"the TrafficRouting annotation becomes a field; the rollout-id becomes an annotation",
 			`{apiVersion: rollouts.kruise.io/v1alpha1, kind: Rollout, metadata: {name: a, annotations: {rollouts.kruise.io/trafficrouting: mse}},
 			spec: {rolloutID: "7", objectRef: {workloadRef: {apiVersion: apps/v1, kind: StatefulSet, name: e}}, strategy: {canary: {steps: [{replicas: 1}]}}}}`,
 			`{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: a, annotations: {rollouts.kruise.io/trafficrouting: mse, rollouts.kruise.io/rollout-id: "7"}},
 			spec: {workloadRef: {apiVersion: apps/v1, kind: StatefulSet, name: e}, strategy: {canary: {steps: [{replicas: 1}], trafficRoutingRef: mse}}}}`},
-		"FromPartition": {"the default of a Deployment differs, so that the style is named",
+		"FromPartition": {"the default style of a Deployment differs, so the style is named",
 			`{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: a}, spec: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: e},
 			strategy: {canary: {steps: [{traffic: 5%, replicas: 5%}]}}}}`,
 			`{apiVersion: rollouts.kruise.io/v1alpha1, kind: Rollout, metadata: {name: a, annotations: {rollouts.kruise.io/rolling-style: partition}},
 			spec: {objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: e}}, strategy: {canary: {steps: [{weight: 5, replicas: 5%}]}}}}`},
-		"FromBlueGreen": {"a blue-green reads as a canary with its steps; what a path matches can't be said",
+		"FromBlueGreen": {"a blue-green is shown as a canary with its steps; path matches cannot be expressed",
 			`{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: a}, spec: {disabled: false, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: e},
 			strategy: {trafficRoutingRef: mse, blueGreen: {steps: [{traffic: 0%, replicas: 100%}, {replicas: 100%, matches: [{path: {value: /a}}]}]}}}}`,
 			`{apiVersion: rollouts.kruise.io/v1alpha1, kind: Rollout, metadata: {name: a, annotations: {rollouts.kruise.io/trafficrouting: mse}}, spec: {disabled: false,
 			objectRef: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: e}}, strategy: {canary: {steps: [{weight: 0, replicas: 100%}, {replicas: 100%}]}}}}`},
-		"Status": {"both versions have the same",
+		"Status": {"both versions have the same status",
 			`{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: a}, status: {phase: Progressing, currentStepIndex: 1, currentStepState: StepPaused,
 			blueGreenStatus: {nextStepIndex: 2}, slipway: {seq: 3}}}`,
 			`{apiVersion: rollouts.kruise.io/v1alpha1, kind: Rollout, metadata: {name: a}, status: {phase: Progressing, currentStepIndex: 1, currentStepState: StepPaused,
@@ -90,28 +91,32 @@ func TestWhatBecomesOfAnObject(t *testing.T) {
 const blueGreen = `{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: a}, spec: {workloadRef: {apiVersion: apps/v1, kind: Deployment, name: e},
 	strategy: {blueGreen: {steps: [{traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}}}`
 
-// A blue-green that is edited in its older version stays one, unless the edit says otherwise.
-func TestEditsOfABlueGreen(t *testing.T) {
+// A blue-green that is edited in v1alpha1 stays a blue-green, unless the edit changes the style.
+func TestBlueGreen_KeepsStyle_WhenEditedAsAlpha(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		reason string
 		edit   func(u *unstructured.Unstructured) error
 		want   string
 	}{
-		"None": {"as it was", func(*unstructured.Unstructured) error { return nil }, `{blueGreen: {steps: [{traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}`},
+		"None": {"unchanged", func(*unstructured.Unstructured) error {
+			return nil
+		}, `{blueGreen: {steps: [{traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}`},
 		"Paused": {"a field of both versions", func(u *unstructured.Unstructured) error {
 			return unstructured.SetNestedField(u.Object, true, "spec", "strategy", "paused")
 		}, `{paused: true, blueGreen: {steps: [{traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}`},
-		"Steps": {"one step less", func(u *unstructured.Unstructured) error {
-			return unstructured.SetNestedSlice(u.Object, []any{map[string]any{"replicas": "100%", "weight": int64(100)}}, "spec", "strategy", "canary", "steps")
+		"Steps": {"one step fewer", func(u *unstructured.Unstructured) error {
+			return unstructured.SetNestedSlice(u.Object,
+				[]any{map[string]any{"replicas": "100%", "weight": int64(100)}}, "spec", "strategy", "canary", "steps")
 		}, `{blueGreen: {steps: [{traffic: 100%, replicas: 100%}]}}`},
-		"Style": {"whoever names a style gets it", func(u *unstructured.Unstructured) error {
+		"Style": {"an edit that names a style sets it", func(u *unstructured.Unstructured) error {
 			return unstructured.SetNestedField(u.Object, "canary", "metadata", "annotations", rollingStyle)
 		}, `{canary: {enableExtraWorkloadForCanary: true, steps: [{traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}`},
-		"Removed": {"without what was attached it is what it looks like", func(u *unstructured.Unstructured) error {
-			withoutAttached(u)
-			return nil
-		}, `{canary: {enableExtraWorkloadForCanary: true, steps: [{traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}`},
+		"Removed": {"without the attached annotation it is the canary that it looks like",
+			func(u *unstructured.Unstructured) error {
+				withoutAttached(u)
+				return nil
+			}, `{canary: {enableExtraWorkloadForCanary: true, steps: [{traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,24 +130,31 @@ func TestEditsOfABlueGreen(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeConverted(t *testing.T) {
+func TestConvert_Fails_ForUnsupportedObjects(t *testing.T) {
 	t.Parallel()
 	head := "apiVersion: rollouts.kruise.io/v1alpha1\nkind: Rollout\nmetadata: {name: a, namespace: shop}\n"
 	for name, test := range map[string]struct {
-		reason, text, to, says string
+		reason, text, to, want string
 	}{
-		"NoStrategy": {"nothing would be left to carry out", head + "spec: {objectRef: {}}", beta, "Rollout shop/a: the object has no strategy.canary"},
-		"NoSpec":     {"the same", head, beta, "would be left without a strategy"},
-		"Style": {"which of both", strings.Replace(head, "name: a", "name: a, annotations: {rollouts.kruise.io/rolling-style: blue}", 1) + "spec: {strategy: {canary: {}}}", beta,
+		"NoStrategy": {"it would be a Rollout without a strategy", head + "spec: {objectRef: {}}", beta,
+			"Rollout shop/a: the object has no strategy.canary"},
+		"NoSpec": {"the same", head, beta, "would be left without a strategy"},
+		"Style": {"an unknown style", strings.Replace(head, "name: a",
+			"name: a, annotations: {rollouts.kruise.io/rolling-style: blue}", 1) + "spec: {strategy: {canary: {}}}",
+			beta,
 			`the annotation rollouts.kruise.io/rolling-style is "blue": it must be canary or partition`},
-		"Kind":    {"another kind", "apiVersion: rollouts.kruise.io/v1alpha1\nkind: TrafficRouting\nmetadata: {name: a}", beta, "only a Rollout can"},
+		"Kind": {"another kind",
+			"apiVersion: rollouts.kruise.io/v1alpha1\nkind: TrafficRouting\nmetadata: {name: a}", beta,
+			"only a Rollout can"},
 		"Version": {"another version", head, "rollouts.kruise.io/v1", "aren't two versions of Rollouts"},
-		"Group":   {"another group", "apiVersion: example.org/v1beta1\nkind: Rollout\nmetadata: {name: a}", alpha, "aren't two versions of Rollouts"},
-		"Same":    {"another version of itself", "apiVersion: example.org/v1\nkind: Rollout\nmetadata: {name: a}", "example.org/v1", "aren't two versions of Rollouts"},
+		"Group": {"another group", "apiVersion: example.org/v1beta1\nkind: Rollout\nmetadata: {name: a}", alpha,
+			"aren't two versions of Rollouts"},
+		"Same": {"another version of itself", "apiVersion: example.org/v1\nkind: Rollout\nmetadata: {name: a}",
+			"example.org/v1", "aren't two versions of Rollouts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.ErrorContains(t, conversion.Convert(parse(t, test.text), test.to), test.says, test.reason)
+			require.ErrorContains(t, conversion.Convert(parse(t, test.text), test.to), test.want, test.reason)
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// namesOf are the fields of a type, as JSON has them.
+// namesOf returns the JSON names of a type's fields.
 func namesOf(of any) map[string]bool {
 	names := map[string]bool{}
 	for field := range reflect.TypeOf(of).Fields() {
@@ -23,8 +23,9 @@ func namesOf(of any) map[string]bool {
 	return names
 }
 
-// A field that both versions have, and that isn't converted, is in one of the lists: whoever adds one to the types adds it there.
-func TestFieldsOfBothVersionsAreTakenOver(t *testing.T) {
+// Every field that both versions have is in a list of fields to copy or to convert. A field added to the types must be
+// added there.
+func TestFieldsOfBothVersionsAreCopied(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		alpha, beta     any

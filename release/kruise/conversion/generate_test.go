@@ -16,7 +16,7 @@ const (
 	rollingStyle = "rollouts.kruise.io/rolling-style"
 )
 
-// maybe is a field that is there or not.
+// maybe adds a field or leaves it out.
 func maybe(t *rapid.T, object map[string]any, key string, draw func() any) {
 	if rapid.Bool().Draw(t, key+" is there") {
 		object[key] = draw()
@@ -27,7 +27,8 @@ func one(t *rapid.T, what string, values ...any) any {
 	return rapid.SampledFrom(values).Draw(t, what)
 }
 
-// drawRollout is an object of a version with random parts, legal and illegal, some of which the version doesn't know.
+// drawRollout returns an object of a version with random parts, legal and illegal, some of which the version does not
+// have.
 func drawRollout(t *rapid.T, version string) *unstructured.Unstructured {
 	metadata := map[string]any{"name": "echo", "namespace": "shop", "uid": "u", "generation": int64(3)}
 	maybe(t, metadata, "annotations", func() any { return drawAnnotations(t) })
@@ -35,8 +36,10 @@ func drawRollout(t *rapid.T, version string) *unstructured.Unstructured {
 	object := map[string]any{"apiVersion": version, "kind": "Rollout", "metadata": metadata}
 	maybe(t, object, "spec", func() any { return drawSpec(t, version) })
 	maybe(t, object, "status", func() any {
-		return map[string]any{"phase": one(t, "phase", "Healthy", "Progressing"), "currentStepIndex": int64(2), "currentStepState": "StepPaused",
-			one(t, "status", "canaryStatus", "blueGreenStatus").(string): map[string]any{"nextStepIndex": int64(-1)}, "slipway": map[string]any{"seq": int64(7)}}
+		return map[string]any{"phase": one(t, "phase", "Healthy", "Progressing"), "currentStepIndex": int64(2),
+			"currentStepState": "StepPaused",
+			one(t, "status", "canaryStatus", "blueGreenStatus").(string): map[string]any{"nextStepIndex": int64(-1)},
+			"slipway": map[string]any{"seq": int64(7)}}
 	})
 	return &unstructured.Unstructured{Object: object}
 }
@@ -48,14 +51,19 @@ func drawAnnotations(t *rapid.T) map[string]any {
 	maybe(t, out, "rollouts.kruise.io/rolling-type", func() any { return one(t, "type", styles...) })
 	maybe(t, out, "rollouts.kruise.io/trafficrouting", func() any { return one(t, "routing", "", "a", "b") })
 	maybe(t, out, "rollouts.kruise.io/rollout-id", func() any { return one(t, "id", "", "1", "2") })
-	maybe(t, out, conversion.AnnotationAlpha, func() any { return one(t, "stale", "", "{}", "no JSON", `{"digest":"d","spec":{"strategy":{}}}`) })
-	maybe(t, out, conversion.AnnotationBeta, func() any { return one(t, "stale", "", "{}", "no JSON", `{"digest":"d","spec":{"strategy":{}}}`) })
+	maybe(t, out, conversion.AnnotationAlpha, func() any {
+		return one(t, "stale", "", "{}", "no JSON", `{"digest":"d","spec":{"strategy":{}}}`)
+	})
+	maybe(t, out, conversion.AnnotationBeta, func() any {
+		return one(t, "stale", "", "{}", "no JSON", `{"digest":"d","spec":{"strategy":{}}}`)
+	})
 	return out
 }
 
 func drawSpec(t *rapid.T, version string) map[string]any {
 	spec := map[string]any{}
-	workload := map[string]any{"apiVersion": one(t, "version", "apps/v1", "apps.kruise.io/v1alpha1"), "kind": one(t, "kind", "Deployment", "StatefulSet"), "name": "echo"}
+	workload := map[string]any{"apiVersion": one(t, "version", "apps/v1", "apps.kruise.io/v1alpha1"),
+		"kind": one(t, "kind", "Deployment", "StatefulSet"), "name": "echo"}
 	if version == beta {
 		maybe(t, spec, "workloadRef", func() any { return workload })
 	} else {
@@ -95,7 +103,8 @@ func drawBody(t *rapid.T, version string) map[string]any {
 		return steps
 	})
 	maybe(t, body, "trafficRoutings", func() any {
-		return []any{map[string]any{"service": "echo", "gracePeriodSeconds": int64(0), "ingress": map[string]any{"name": "echo"}}}
+		return []any{map[string]any{"service": "echo", "gracePeriodSeconds": int64(0),
+			"ingress": map[string]any{"name": "echo"}}}
 	})
 	maybe(t, body, "failureThreshold", func() any { return one(t, "threshold", int64(0), "10%") })
 	maybe(t, body, "patchPodTemplateMetadata", func() any { return map[string]any{"labels": map[string]any{"a": "b"}} })
@@ -110,18 +119,23 @@ func drawStep(t *rapid.T, version, n string) map[string]any {
 			return one(t, "traffic"+n, "0%", "5%", "05%", "+5%", "100%", "5", "", "a%", "99999999999%")
 		})
 	} else {
-		maybe(t, step, "weight", func() any { return one(t, "weight"+n, int64(-1), int64(0), int64(5), int64(100), int64(150)) })
+		maybe(t, step, "weight", func() any {
+			return one(t, "weight"+n, int64(-1), int64(0), int64(5), int64(100), int64(150))
+		})
 	}
 	maybe(t, step, "replicas", func() any { return one(t, "replicas"+n, int64(1), "5%", "100%", "none") })
 	maybe(t, step, "pause", func() any {
-		return one(t, "pause"+n, map[string]any{}, map[string]any{"duration": int64(0)}, map[string]any{"duration": map[string]any{}})
+		return one(t, "pause"+n, map[string]any{}, map[string]any{"duration": int64(0)},
+			map[string]any{"duration": map[string]any{}})
 	})
 	maybe(t, step, "requestHeaderModifier", func() any { return map[string]any{"remove": []any{"a"}} })
 	maybe(t, step, "matches", func() any {
 		matches := []any{}
 		for range rapid.IntRange(0, 2).Draw(t, "matches"+n) {
 			match := map[string]any{}
-			maybe(t, match, "headers", func() any { return one(t, "headers"+n, []any{}, []any{map[string]any{"name": "a", "value": "b"}}) })
+			maybe(t, match, "headers", func() any {
+				return one(t, "headers"+n, []any{}, []any{map[string]any{"name": "a", "value": "b"}})
+			})
 			maybe(t, match, "path", func() any { return map[string]any{"value": "/" + n} })
 			matches = append(matches, match)
 		}

@@ -2,8 +2,8 @@ package conversion
 
 import "maps"
 
-// mergedBeta is the form of v1beta1 of an object that was edited as v1alpha1: was, with what the edit has changed. A blue-green stays one,
-// unless the edit names another style.
+// mergedBeta returns the v1beta1 form of an object that was edited as v1alpha1: was, with the changes of the edit. A
+// blue-green stays one, unless the edit names another style.
 func mergedBeta(alpha, was form) (form, error) {
 	edited, err := plainBeta(alpha)
 	if err != nil {
@@ -11,7 +11,7 @@ func mergedBeta(alpha, was form) (form, error) {
 	}
 	shown := plainAlpha(was)
 	before, err := plainBeta(shown)
-	if err != nil { // nothing of it could be shown, so that nothing of it is to be kept
+	if err != nil { // it had no v1alpha1 form, so there is nothing to keep
 		return edited, nil
 	}
 	restyled := alpha.Annotations[AnnotationStyle] != shown.Annotations[AnnotationStyle] ||
@@ -27,7 +27,7 @@ func mergedBeta(alpha, was form) (form, error) {
 	return merged, nil
 }
 
-// mergedAlpha is the form of v1alpha1 of an object that was edited as v1beta1: was, with what the edit has changed.
+// mergedAlpha returns the v1alpha1 form of an object that was edited as v1beta1: was, with the changes of the edit.
 func mergedAlpha(beta, was form) form {
 	shown, err := plainBeta(was)
 	if err != nil {
@@ -36,11 +36,11 @@ func mergedAlpha(beta, was form) form {
 	return merge(plainAlpha(beta), plainAlpha(shown), was)
 }
 
-// merge is was with all that differs between before and edited.
+// merge returns was with everything that differs between before and edited.
 func merge(edited, before, was form) form {
 	out := form{Annotations: map[string]string{}}
 	out.Spec, _ = mergeValue(field(edited.Spec), field(before.Spec), field(was.Spec))
-	for _, key := range meaningful {
+	for _, key := range formAnnotations {
 		from := edited.Annotations
 		if equalField(from, before.Annotations, key) {
 			from = was.Annotations
@@ -69,7 +69,7 @@ type optional struct {
 
 func field(value any) optional { return optional{value, value != nil} }
 
-// mergeValue merges one value of a spec; there says whether it is to be there.
+// mergeValue merges one value of a spec; there is false if the result is absent.
 func mergeValue(edited, before, was optional) (value any, there bool) {
 	if edited.there == before.there && equal(edited.value, before.value) {
 		return was.value, was.there
@@ -108,8 +108,8 @@ func mergeObject(edited, before, was map[string]any) map[string]any {
 	return out
 }
 
-// mergeList merges lists by their places. Where entries have come or gone, those that are as they were are found again, and the others are
-// new.
+// mergeList merges lists by index. If the number of entries changed, unchanged entries are matched in order, and the
+// others count as new.
 func mergeList(edited, before, was []any) []any {
 	out := make([]any, len(edited))
 	next := 0
@@ -129,7 +129,8 @@ func mergeList(edited, before, was []any) []any {
 	return out
 }
 
-// rename gives the strategy of a form another name, if it has it and not the other, and says whether it did.
+// rename renames a strategy in a form and reports whether it did. It does nothing if the form lacks from or already has
+// to.
 func rename(f *form, from, to string) bool {
 	spec, _ := f.Spec.(map[string]any)
 	strategy, _ := spec["strategy"].(map[string]any)
@@ -146,7 +147,7 @@ func rename(f *form, from, to string) bool {
 	return true
 }
 
-// copyExtra says in a merged form what the edited one says of an extra workload.
+// copyExtra copies enableExtraWorkloadForCanary from the edited form to the merged one.
 func copyExtra(merged, edited form) {
 	const extra = "enableExtraWorkloadForCanary"
 	of := func(f form) map[string]any {

@@ -12,8 +12,9 @@ import (
 var (
 	sameOfSpec     = []string{"disabled"}
 	sameOfStrategy = []string{"paused"}
-	sameOfBody     = []string{"trafficRoutings", "failureThreshold", "patchPodTemplateMetadata", "disableGenerateCanaryService"}
-	sameOfStep     = []string{"requestHeaderModifier", "replicas", "pause"}
+	sameOfBody     = []string{"trafficRoutings", "failureThreshold", "patchPodTemplateMetadata",
+		"disableGenerateCanaryService"}
+	sameOfStep = []string{"requestHeaderModifier", "replicas", "pause"}
 )
 
 // The styles that v1alpha1 names in an annotation.
@@ -22,11 +23,11 @@ const (
 	stylePartition = "partition"
 )
 
-// errNoStrategy refuses to store what would have nothing to carry out.
-var errNoStrategy = errors.New("the object has no strategy.canary, the only strategy of v1alpha1, and would be left without a strategy: " +
-	"give it steps, or edit it as v1beta1")
+// errNoStrategy rejects an object that would be stored without a strategy.
+var errNoStrategy = errors.New("the object has no strategy.canary, the only strategy of v1alpha1, and would be left " +
+	"without a strategy: give it steps, or edit it as v1beta1")
 
-// plainBeta converts a form by itself.
+// plainBeta converts a form without regard to attached annotations.
 func plainBeta(alpha form) (form, error) {
 	spec, _ := alpha.Spec.(map[string]any)
 	strategy, _ := spec["strategy"].(map[string]any)
@@ -54,9 +55,9 @@ func plainBeta(alpha form) (form, error) {
 	if workload != nil {
 		out["workloadRef"] = workload
 	}
-	whole := pick(strategy, sameOfStrategy)
-	whole["canary"] = body
-	out["strategy"] = whole
+	target := pick(strategy, sameOfStrategy)
+	target["canary"] = body
+	out["strategy"] = target
 	beta := form{Spec: out, Annotations: alpha.Annotations}.without(AnnotationAlpha, AnnotationBeta)
 	if id, _ := spec["rolloutID"].(string); id != "" && alpha.Annotations[annotationID] == "" {
 		beta = beta.with(annotationID, id)
@@ -64,10 +65,10 @@ func plainBeta(alpha form) (form, error) {
 	return beta, nil
 }
 
-// stepBeta converts one step: a weight is also the share of the pods where those aren't given.
+// stepBeta converts one step. Without replicas, the weight is also the percentage of pods.
 func stepBeta(alpha map[string]any) map[string]any {
 	step := pick(alpha, sameOfStep)
-	if weight, is := whole(alpha["weight"]); is {
+	if weight, is := asInteger(alpha["weight"]); is {
 		step["traffic"] = percent(weight)
 		if _, given := alpha["replicas"]; !given {
 			step["replicas"] = percent(weight)
@@ -79,7 +80,8 @@ func stepBeta(alpha map[string]any) map[string]any {
 	return step
 }
 
-// plainAlpha converts a form by itself. A blue-green becomes a canary with the same steps, which is how one of v1alpha1 reads it.
+// plainAlpha converts a form without regard to attached annotations. A blue-green becomes a canary with the same steps:
+// that is how v1alpha1 shows it.
 func plainAlpha(beta form) form {
 	alpha := form{Spec: beta.Spec, Annotations: beta.Annotations}.without(AnnotationAlpha, AnnotationBeta)
 	spec, is := beta.Spec.(map[string]any)
@@ -109,14 +111,14 @@ func plainAlpha(beta form) form {
 	if routing := routingOf(strategy, body); routing != "" && alpha.Annotations[annotationRouting] == "" {
 		alpha = alpha.with(annotationRouting, routing)
 	}
-	return alpha.styled(name, body["enableExtraWorkloadForCanary"] == true, spec["workloadRef"])
+	return alpha.withStyle(name, body["enableExtraWorkloadForCanary"] == true, spec["workloadRef"])
 }
 
-// styled names the style of v1beta1 where it isn't what the annotations say already.
-func (f form) styled(strategy string, extra bool, workload any) form {
-	said, err := styleOf(f, workload)
+// withStyle sets the style annotation if the annotations do not already imply that style.
+func (f form) withStyle(strategy string, extra bool, workload any) form {
+	current, err := styleOf(f, workload)
 	switch {
-	case strategy == "blueGreen" && err == nil, err == nil && (said == styleCanary) == extra:
+	case strategy == "blueGreen" && err == nil, err == nil && (current == styleCanary) == extra:
 		return f
 	case strategy == "blueGreen":
 		return f.without(AnnotationStyle, AnnotationStyleAlias)
@@ -126,8 +128,8 @@ func (f form) styled(strategy string, extra bool, workload any) form {
 	return f.with(AnnotationStyle, stylePartition)
 }
 
-// stepAlpha converts one step. Matches of paths and query parameters can't be said; one that has nothing else is left out, since without a
-// condition it would be met by every request.
+// stepAlpha converts one step. Matches of paths and query parameters cannot be expressed. A match that has nothing else
+// is dropped: without a condition it would match every request.
 func stepAlpha(beta map[string]any) map[string]any {
 	step := pick(beta, sameOfStep)
 	if text, is := beta["traffic"].(string); is {
@@ -139,21 +141,22 @@ func stepAlpha(beta map[string]any) map[string]any {
 	if !are {
 		return step
 	}
-	said := []any{}
+	kept := []any{}
 	for _, m := range matches {
 		match, _ := m.(map[string]any)
 		only := pick(match, []string{"headers"})
 		if headers, _ := only["headers"].([]any); len(headers) > 0 || len(only) == len(match) {
-			said = append(said, only)
+			kept = append(kept, only)
 		}
 	}
-	if len(said) > 0 || len(matches) == 0 {
-		step["matches"] = said
+	if len(kept) > 0 || len(matches) == 0 {
+		step["matches"] = kept
 	}
 	return step
 }
 
-// styleOf is the style that annotations of v1alpha1 say: a Deployment has an extra workload unless they say partition.
+// styleOf returns the style that annotations of v1alpha1 name. A Deployment's default is canary; other kinds are always
+// partition.
 func styleOf(alpha form, workload any) (string, error) {
 	for _, key := range []string{AnnotationStyle, AnnotationStyleAlias} {
 		switch text := strings.ToLower(alpha.Annotations[key]); text {
@@ -164,7 +167,8 @@ func styleOf(alpha form, workload any) (string, error) {
 				return text, nil
 			}
 		default:
-			return "", fmt.Errorf("the annotation %s is %q: it must be canary or partition", key, alpha.Annotations[key])
+			return "", fmt.Errorf("the annotation %s is %q: it must be canary or partition", key,
+				alpha.Annotations[key])
 		}
 	}
 	if isDeployment(workload) {
@@ -179,7 +183,7 @@ func isDeployment(workload any) bool {
 	return strings.HasPrefix(version, "apps/") && reference["kind"] == "Deployment"
 }
 
-// bodyOf is the strategy that is given, and its name; nil when there is none.
+// bodyOf returns the strategy in use and its name; nil if there is none.
 func bodyOf(strategy map[string]any) (map[string]any, string) {
 	for _, name := range []string{"canary", "blueGreen"} {
 		if body, is := strategy[name].(map[string]any); is {
@@ -189,7 +193,7 @@ func bodyOf(strategy map[string]any) (map[string]any, string) {
 	return nil, ""
 }
 
-// routingOf is the TrafficRouting that a strategy names, within or beside its body.
+// routingOf returns the TrafficRouting that a strategy names, in its body or at its top level.
 func routingOf(strategy, body map[string]any) string {
 	if name, _ := body["trafficRoutingRef"].(string); name != "" {
 		return name
@@ -198,7 +202,7 @@ func routingOf(strategy, body map[string]any) string {
 	return name
 }
 
-// pick are these fields of an object, as far as they are there.
+// pick returns an object's fields of these names, as far as it has them.
 func pick(from map[string]any, keys []string) map[string]any {
 	out := map[string]any{}
 	for _, key := range keys {
@@ -209,7 +213,7 @@ func pick(from map[string]any, keys []string) map[string]any {
 	return out
 }
 
-// each converts the objects of a list; what is no object stays as it is.
+// each converts the objects of a list; other values stay unchanged.
 func each(list []any, convert func(map[string]any) map[string]any) []any {
 	out := make([]any, len(list))
 	for i, entry := range list {
@@ -221,8 +225,8 @@ func each(list []any, convert func(map[string]any) map[string]any) []any {
 	return out
 }
 
-// whole is a value that is a whole number of 32 bits.
-func whole(value any) (int64, bool) {
+// asInteger returns a value as an integer; false if it is not an integer of 32 bits.
+func asInteger(value any) (int64, bool) {
 	n, is := value.(int64)
 	return n, is && n >= math.MinInt32 && n <= math.MaxInt32
 }

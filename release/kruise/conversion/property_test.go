@@ -16,8 +16,8 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// An object that goes to the other version and comes back is what it was, whatever was in it.
-func TestThereAndBack(t *testing.T) {
+// An object that is converted to the other version and back is unchanged, for all contents.
+func TestRoundTrip_RestoresObject(t *testing.T) {
 	t.Parallel()
 	for name, versions := range map[string][2]string{"FromBeta": {beta, alpha}, "FromAlpha": {alpha, beta}} {
 		t.Run(name, func(t *testing.T) {
@@ -26,27 +26,27 @@ func TestThereAndBack(t *testing.T) {
 				object := drawRollout(t, versions[0])
 				before := object.DeepCopy()
 				if conversion.Convert(object, versions[1]) != nil {
-					require.Equal(t, alpha, versions[0], "what is stored can be read in every version")
-					return // an illegal style, or no strategy: refused, not lost
+					require.Equal(t, alpha, versions[0], "a stored object can be read in every version")
+					return // an illegal style or no strategy is rejected, not lost
 				}
 				there := object.DeepCopy()
 				require.Equal(t, versions[1], there.GetAPIVersion())
 				require.NoError(t, conversion.Convert(object, versions[0]))
-				if versions[0] == alpha { // what was attached to it and isn't of it is no part of the object
+				if versions[0] == alpha { // an attached annotation that was not made for it is not part of the object
 					annotations := before.GetAnnotations()
 					delete(annotations, conversion.AnnotationBeta)
 					before.SetAnnotations(annotations)
 				}
 				require.Equal(t, before.Object, object.Object)
 				require.NoError(t, conversion.Convert(object, versions[1]))
-				require.Equal(t, there.Object, object.Object, "the same object reads the same again")
+				require.Equal(t, there.Object, object.Object, "converting the same object again gives the same result")
 			})
 		})
 	}
 }
 
-// A conversion changes labels and annotations of metadata only, never the status, and not the object it reads from.
-func TestTheRestStays(t *testing.T) {
+// A conversion changes only labels and annotations in metadata, never the status, and not the object that it reads.
+func TestConvert_KeepsStatusAndOtherMetadata(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		object := drawRollout(t, beta)
@@ -55,7 +55,7 @@ func TestTheRestStays(t *testing.T) {
 		converted := object.DeepCopy()
 		require.NoError(t, conversion.Convert(converted, alpha))
 		require.NoError(t, conversion.Convert(shallow, alpha))
-		require.Equal(t, spec, object.Object["spec"], "the spec that was read is still what it was")
+		require.Equal(t, spec, object.Object["spec"], "the spec that was read is unchanged")
 		require.Equal(t, object.Object["status"], converted.Object["status"])
 		for _, o := range []*unstructured.Unstructured{object, converted} {
 			unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
@@ -64,8 +64,8 @@ func TestTheRestStays(t *testing.T) {
 	})
 }
 
-// Whoever edits labels or the status of an object in its older version leaves the stored one alone.
-func TestEditsBesideTheSpecLoseNothing(t *testing.T) {
+// An edit of labels, annotations or status in v1alpha1 leaves the stored spec unchanged.
+func TestEditsOutsideSpec_LoseNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		object := drawRollout(t, beta)
@@ -87,7 +87,7 @@ func TestEditsBesideTheSpecLoseNothing(t *testing.T) {
 	})
 }
 
-// drawLegal is a Rollout of v1beta1 that admission takes, as far as conversion cares.
+// drawLegal returns a v1beta1 Rollout that admission accepts, as far as it matters to conversion.
 func drawLegal(t *rapid.T) (object *unstructured.Unstructured, strategy string) {
 	strategy = rapid.SampledFrom([]string{"canary", "blueGreen"}).Draw(t, "strategy")
 	steps := []any{}
@@ -104,8 +104,10 @@ func drawLegal(t *rapid.T) (object *unstructured.Unstructured, strategy string) 
 		delete(body, "enableExtraWorkloadForCanary")
 		delete(body, "patchPodTemplateMetadata")
 	}
-	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": beta, "kind": "Rollout", "metadata": map[string]any{"name": "echo"},
-		"spec": map[string]any{"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "echo"},
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": beta, "kind": "Rollout",
+		"metadata": map[string]any{"name": "echo"},
+		"spec": map[string]any{"workloadRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
+			"name": "echo"},
 			"strategy": map[string]any{strategy: body}}}}, strategy
 }
 
@@ -115,8 +117,8 @@ func stepsOf(t require.TestingT, object *unstructured.Unstructured, strategy str
 	return steps
 }
 
-// The API server drops what a version doesn't know: then an object wouldn't come back as it went.
-func TestTheResultHasFieldsOfItsVersionOnly(t *testing.T) {
+// The API server drops fields that a version does not have; then a round trip would lose them.
+func TestConvertedObject_HasOnlyFieldsOfItsVersion(t *testing.T) {
 	t.Parallel()
 	decode := func(t require.TestingT, object *unstructured.Unstructured, into any) {
 		raw, err := json.Marshal(object.Object["spec"])
@@ -138,8 +140,8 @@ func TestTheResultHasFieldsOfItsVersionOnly(t *testing.T) {
 	})
 }
 
-// An edit in the older version is what is stored, and everything else of the object stays, also what that version can't say.
-func TestAnEditOfOneStepChangesThatStep(t *testing.T) {
+// An edit in v1alpha1 is stored, and everything else of the object stays, including what v1alpha1 cannot express.
+func TestEditOfOneStepAsAlpha_ChangesOnlyThatStep(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		object, strategy := drawLegal(t)
@@ -158,26 +160,28 @@ func TestAnEditOfOneStepChangesThatStep(t *testing.T) {
 		edited := object.DeepCopy()
 		require.NoError(t, conversion.Convert(object, alpha))
 		require.NoError(t, conversion.Convert(object, beta))
-		require.Equal(t, edited.Object, object.Object, "the edited object goes there and back as well")
+		require.Equal(t, edited.Object, object.Object, "the edited object survives a round trip too")
 	})
 }
 
-// A step that is put in, or taken out, in the older version leaves the others as they are.
-func TestAnEditOfTheListKeepsTheOthers(t *testing.T) {
+// A step that is inserted in v1alpha1 leaves the other steps unchanged.
+func TestInsertedStepAsAlpha_KeepsOtherSteps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		object, strategy := drawLegal(t)
 		before := stepsOf(t, object, strategy)
 		require.NoError(t, conversion.Convert(object, alpha))
-		steps := append([]any{map[string]any{"replicas": int64(1), "pause": map[string]any{"duration": int64(99)}}}, stepsOf(t, object, "canary")...)
+		steps := append([]any{map[string]any{"replicas": int64(1), "pause": map[string]any{"duration": int64(99)}}},
+			stepsOf(t, object, "canary")...)
 		require.NoError(t, unstructured.SetNestedSlice(object.Object, steps, "spec", "strategy", "canary", "steps"))
 		require.NoError(t, conversion.Convert(object, beta))
 		require.Equal(t, before, stepsOf(t, object, strategy)[1:])
 	})
 }
 
-// Clients of both versions may edit an object in turns for ever: each edit is there afterwards, and what is attached doesn't grow.
-func TestEditsInTurns(t *testing.T) {
+// Clients of both versions may edit an object alternately without limit: each edit is kept, and the attached annotation
+// does not grow.
+func TestAlternatingEdits_AreKept_AndAnnotationStaysBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		object, strategy := drawLegal(t)
@@ -194,7 +198,7 @@ func TestEditsInTurns(t *testing.T) {
 			steps = stepsOf(t, object, strategy)
 			require.Equal(t, fmt.Sprintf("%d%%", turn+10), steps[at].(map[string]any)["traffic"])
 			at = rapid.IntRange(0, len(steps)-1).Draw(t, "other step")
-			steps[at].(map[string]any)["traffic"] = "0" + fmt.Sprint(turn) + "%" // which the older version can't say
+			steps[at].(map[string]any)["traffic"] = "0" + fmt.Sprint(turn) + "%" // v1alpha1 cannot express this
 			require.NoError(t, unstructured.SetNestedSlice(object.Object, steps, "spec", "strategy", strategy, "steps"))
 			for key, value := range object.GetAnnotations() {
 				require.Less(t, len(value), 4*len(spec)+2000, key)

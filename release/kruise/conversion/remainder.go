@@ -8,22 +8,23 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// remainder is what is attached to an object: its form in the other version.
+// remainder is the attached annotation: the object's form in the other version.
 type remainder struct {
-	// Digest is that of both forms: it says of which the form was made, and that nobody has edited it.
+	// Digest covers both forms and Attached. It matches only if the object has not been edited since the remainder was
+	// made.
 	Digest string `json:"digest"`
 	form
-	// Attached is what is attached to the form in the other version itself.
+	// Attached is the annotation that was attached to the form in the other version.
 	Attached *string `json:"attached,omitempty"`
 }
 
-// newRemainder attaches a form in the other version to a form.
+// newRemainder encodes a form in the other version, to attach it to the form to.
 func newRemainder(to, other form, attached *string) *string {
 	text := string(marshal(remainder{Digest: digest(to, other, attached), form: other, Attached: attached}))
 	return &text
 }
 
-// readRemainder reads what is attached; nil where nothing is, or what nobody of ours wrote.
+// readRemainder decodes an attached annotation; nil if there is none or Slipway did not write it.
 func readRemainder(text *string) *remainder {
 	if text == nil {
 		return nil
@@ -38,7 +39,7 @@ func readRemainder(text *string) *remainder {
 	return &r
 }
 
-// isOf says that the remainder was made for a form as it is now.
+// isOf reports whether the remainder was made for the current state of a form.
 func (r *remainder) isOf(f form) bool { return r.Digest == digest(f, r.form, r.Attached) }
 
 func digest(to, other form, attached *string) string {
@@ -46,14 +47,14 @@ func digest(to, other form, attached *string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// equal compares values as they are in JSON.
+// equal reports whether two values have the same JSON.
 func equal(a, b any) bool { return string(marshal(a)) == string(marshal(b)) }
 
-// marshal is the value as JSON, with the keys of objects in order.
+// marshal returns a value as JSON, with sorted keys.
 func marshal(value any) []byte {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // values of an unstructured object: they always marshal
+		panic(err) // unreachable: values of an unstructured object always marshal
 	}
 	return raw
 }

@@ -11,19 +11,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// reviewKind is the kind of what the API server sends and gets.
+// reviewKind is the kind of the API server's request and of the response.
 const reviewKind = "ConversionReview"
 
-// Review answers a request of the API server to convert objects, all of them or none. What is no such request is an error.
+// Review handles a conversion request of the API server. It converts all objects or none. A body that is no such
+// request is an error.
 func Review(request []byte) ([]byte, error) {
 	var review apiextensionsv1.ConversionReview
 	if err := json.Unmarshal(request, &review); err != nil {
-		return nil, fmt.Errorf("the request is no %s: %w", reviewKind, err)
+		return nil, fmt.Errorf("the request is not a %s: %w", reviewKind, err)
 	}
-	if version := apiextensionsv1.SchemeGroupVersion.String(); review.APIVersion != version || review.Kind != reviewKind || review.Request == nil {
-		return nil, fmt.Errorf("the request is no %s of %s with a request", reviewKind, version)
+	if version := apiextensionsv1.SchemeGroupVersion.String(); review.APIVersion != version ||
+		review.Kind != reviewKind || review.Request == nil {
+		return nil, fmt.Errorf("the request is not a %s of %s with a request", reviewKind, version)
 	}
-	response := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess},
+	response := &apiextensionsv1.ConversionResponse{UID: review.Request.UID,
+		Result:           metav1.Status{Status: metav1.StatusSuccess},
 		ConvertedObjects: []runtime.RawExtension{}}
 	for _, raw := range review.Request.Objects {
 		converted, err := convertRaw(raw.Raw, review.Request.DesiredAPIVersion)

@@ -13,7 +13,8 @@ import (
 )
 
 func review(to string, objects string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u-1","desiredAPIVersion":%q,"objects":[%s]}}`, to, objects)
+	return fmt.Appendf(nil,
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u-1","desiredAPIVersion":%q,"objects":[%s]}}`, to, objects)
 }
 
 const (
@@ -27,12 +28,13 @@ func TestReview(t *testing.T) {
 		reason, request, failure string
 		converted                int
 	}{
-		"One":      {"an object", string(review(alpha, stored)), "", 1},
-		"Several":  {"a list is converted in one request", string(review(alpha, stored+","+stored)), "", 2},
-		"None":     {"an empty list", string(review(alpha, "")), "", 0},
-		"Refused":  {"all of them or none", string(review(beta, stored+","+broken)), "Rollout n/b: the object has no strategy.canary", 0},
+		"One":     {"an object", string(review(alpha, stored)), "", 1},
+		"Several": {"a list is converted in one request", string(review(alpha, stored+","+stored)), "", 2},
+		"None":    {"an empty list", string(review(alpha, "")), "", 0},
+		"Refused": {"all of them or none", string(review(beta, stored+","+broken)),
+			"Rollout n/b: the object has no strategy.canary", 0},
 		"NoObject": {"what is no object", string(review(alpha, "null")), "an object", 0},
-		"NoKind":   {"an object says its kind", string(review(alpha, "{}")), "can't be read", 0},
+		"NoKind":   {"an object has a kind", string(review(alpha, "{}")), "can't be read", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +54,7 @@ func TestReview(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoReview(t *testing.T) {
+func TestReview_Fails_ForOtherRequests(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"NoJSON":    "{",
@@ -61,37 +63,39 @@ func TestWhatIsNoReview(t *testing.T) {
 		"NoRequest": `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview"}`,
 	} {
 		_, err := conversion.Review([]byte(text))
-		require.ErrorContains(t, err, "the request is no ConversionReview", name)
+		require.ErrorContains(t, err, "the request is not a ConversionReview", name)
 	}
 }
 
-// Whatever is sent, the answer is an error, or a review with as many objects as were asked for or a reason why not; and what was converted
-// comes back as it went.
+// For every input, the answer is an error, or a review with as many objects as requested, or a reason for the failure.
+// Converted objects survive the round trip.
 func FuzzReview(f *testing.F) {
 	f.Add(review(alpha, stored))
 	f.Add(review(beta, broken))
-	f.Add(review(alpha, `{"apiVersion":"rollouts.kruise.io/v1beta1","kind":"Rollout","metadata":{"annotations":{"slipway.io/v1alpha1":"{\"digest\":\"d\"}"}},"spec":[]}`))
-	f.Add(review(beta, `{"apiVersion":"rollouts.kruise.io/v1alpha1","kind":"Rollout","spec":{"objectRef":1,"strategy":{"canary":{"steps":[null,{"weight":5}]}}},"status":2}`))
+	f.Add(review(alpha,
+		`{"apiVersion":"rollouts.kruise.io/v1beta1","kind":"Rollout","metadata":{"annotations":{"slipway.io/v1alpha1":"{\"digest\":\"d\"}"}},"spec":[]}`))
+	f.Add(review(beta,
+		`{"apiVersion":"rollouts.kruise.io/v1alpha1","kind":"Rollout","spec":{"objectRef":1,"strategy":{"canary":{"steps":[null,{"weight":5}]}}},"status":2}`))
 	f.Fuzz(func(t *testing.T, request []byte) {
 		raw, err := conversion.Review(request)
 		if err != nil {
 			return
 		}
-		var asked, answer apiextensionsv1.ConversionReview
-		require.NoError(t, json.Unmarshal(request, &asked))
+		var sent, answer apiextensionsv1.ConversionReview
+		require.NoError(t, json.Unmarshal(request, &sent))
 		require.NoError(t, json.Unmarshal(raw, &answer))
 		if answer.Response.Result.Status != metav1.StatusSuccess {
 			require.NotEmpty(t, answer.Response.Result.Message)
 			return
 		}
-		require.Len(t, answer.Response.ConvertedObjects, len(asked.Request.Objects))
+		require.Len(t, answer.Response.ConvertedObjects, len(sent.Request.Objects))
 		for i, object := range answer.Response.ConvertedObjects {
-			requireBack(t, object.Raw, asked.Request.Objects[i].Raw)
+			requireBack(t, object.Raw, sent.Request.Objects[i].Raw)
 		}
 	})
 }
 
-// requireBack converts an object back; only one of v1beta1, which is what is stored, has to come back in every case.
+// requireBack converts an object back. Only an object of v1beta1, the stored version, must be restored in every case.
 func requireBack(t *testing.T, converted, original []byte) {
 	t.Helper()
 	var was struct{ APIVersion string }

@@ -1,6 +1,7 @@
-// Package definition completes the definition of Rollouts with the rules that the API server judges each object by, written in CEL, so that
-// a wrong Rollout is refused though no server of ours runs. Refused is what Kruise Rollouts refuses, nothing else: files that work there go
-// on working. What one object alone doesn't tell is judged by the policies of release/kruise/admission.
+// Package definition completes the CustomResourceDefinition of Rollouts with validation rules in CEL, so that the API
+// server rejects a wrong Rollout even if no Slipway server runs. It rejects only what Kruise Rollouts rejects: files
+// that work there keep working. What one object alone cannot show is checked by the policies of
+// release/kruise/admission.
 package definition
 
 import (
@@ -17,15 +18,16 @@ import (
 //go:generate controller-gen crd paths=../v1beta1 paths=../v1alpha1 output:crd:dir=../../../deploy/crds
 //go:generate go run ./generate ../../../deploy/crds/rollouts.kruise.io_rollouts.yaml
 
-// LabelManagedBy and LabelPartOf have the value ManagedBySlipway on definitions of other groups that Slipway brought. Helm takes the first one for itself,
-// so that the second one is enough. A definition with neither is another product's.
+// LabelManagedBy and LabelPartOf have the value ManagedBySlipway on definitions of other API groups that Slipway
+// installed. Helm overwrites the first one, so the second one is enough. A definition with neither belongs to another
+// product.
 const (
 	LabelManagedBy   = "app.kubernetes.io/managed-by"
 	LabelPartOf      = "app.kubernetes.io/part-of"
 	ManagedBySlipway = "slipway"
 )
 
-// IsOurs says whether the definition with these labels was brought by Slipway.
+// IsOurs reports whether Slipway installed the definition with these labels.
 func IsOurs(labels map[string]string) bool {
 	return labels[LabelManagedBy] == ManagedBySlipway || labels[LabelPartOf] == ManagedBySlipway
 }
@@ -33,15 +35,16 @@ func IsOurs(labels map[string]string) bool {
 // Name is the name of the definition.
 var Name = v1beta1.Resource.Resource + "." + v1beta1.GroupVersion.Group
 
-// rule is one rule of a schema. The field that is wrong is named by its path from there, "" for the schema's own.
+// rule is one rule of a schema. field is the path of the wrong field, relative to the schema; "" for the schema itself.
 type rule struct {
 	expression, message, field string
 }
 
-// labels say to whom the definition belongs: one of the same name that another product brought stays as it is.
+// labels mark the definition as Slipway's: a definition of the same name that another product installed is left
+// unchanged.
 var labels = map[string]any{LabelManagedBy: ManagedBySlipway, LabelPartOf: ManagedBySlipway}
 
-// Complete adds the rules to the definition that controller-gen has written.
+// Complete adds the rules and labels to the definition that controller-gen has written.
 func Complete(text []byte) ([]byte, error) {
 	var crd map[string]any
 	if err := yaml.Unmarshal(text, &crd); err != nil {
@@ -96,7 +99,7 @@ func completeVersion(version map[string]any) error {
 	return nil
 }
 
-// at is the schema at a path from the root: names of fields, and [] for the items of a list.
+// at returns the schema at a path from the root: names of fields, and [] for the items of a list.
 func at(schema map[string]any, path string) (map[string]any, error) {
 	for _, name := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' }) {
 		var next any
@@ -114,8 +117,9 @@ func at(schema map[string]any, path string) (map[string]any, error) {
 	return schema, nil
 }
 
-// completeDuration allows whole numbers of 32 bits and {}, which the API specification prints for an absent duration. A schema can't name
-// two types, and rules don't see a field without one; but each of these limits concerns values of one type only.
+// completeDuration allows 32-bit integers and {}, which the API specification prints for an absent duration. A schema
+// cannot name two types, and rules do not see a field without a type; but each of these limits applies to values of one
+// type only.
 func completeDuration(schema map[string]any) {
 	schema["minimum"], schema["maximum"], schema["multipleOf"] = -1<<31, 1<<31-1, 1
 	schema["maxProperties"] = 0

@@ -26,8 +26,8 @@ func written(t *testing.T) (text []byte, crd apiextensionsv1.CustomResourceDefin
 	return text, crd
 }
 
-// Whoever changes a rule has to generate the definition again; completing it once more changes nothing.
-func TestTheWrittenDefinitionHasTheseRules(t *testing.T) {
+// After a change of a rule, generate the definition again. Completing it twice changes nothing.
+func TestDefinitionFileIsCurrent(t *testing.T) {
 	t.Parallel()
 	text, _ := written(t)
 	again, err := definition.Complete(text)
@@ -35,7 +35,7 @@ func TestTheWrittenDefinitionHasTheseRules(t *testing.T) {
 	require.Equal(t, string(text), string(again), "run go generate in release/kruise/definition")
 }
 
-// kubectl explain answers for every field.
+// kubectl explain has a text for every field.
 func TestEveryFieldIsDescribed(t *testing.T) {
 	t.Parallel()
 	_, crd := written(t)
@@ -62,15 +62,18 @@ func requireDescribed(t *testing.T, path string, schema apiextensionsv1.JSONSche
 	}
 }
 
-// A field that the schema doesn't have would be dropped from every object: whoever adds one to the types generates the definition again.
-func TestTheSchemaHasEveryFieldOfTheTypes(t *testing.T) {
+// A field that the schema lacks would be dropped from every object: after adding one to the types, generate the
+// definition again.
+func TestSchema_HasEveryFieldOfTypes(t *testing.T) {
 	t.Parallel()
 	_, crd := written(t)
-	types := map[string]reflect.Type{"v1beta1": reflect.TypeFor[v1beta1.Rollout](), "v1alpha1": reflect.TypeFor[v1alpha1.Rollout]()}
+	types := map[string]reflect.Type{"v1beta1": reflect.TypeFor[v1beta1.Rollout](),
+		"v1alpha1": reflect.TypeFor[v1alpha1.Rollout]()}
 	for _, version := range crd.Spec.Versions {
 		for _, part := range []string{"Spec", "Status"} {
 			field, _ := types[version.Name].FieldByName(part)
-			requireFields(t, version.Name+"."+part, field.Type, version.Schema.OpenAPIV3Schema.Properties[strings.ToLower(part)])
+			requireFields(t, version.Name+"."+part, field.Type,
+				version.Schema.OpenAPIV3Schema.Properties[strings.ToLower(part)])
 		}
 	}
 }
@@ -98,8 +101,9 @@ func requireFields(t *testing.T, path string, of reflect.Type, schema apiextensi
 	}
 }
 
-// Without a server that converts, an object of v1alpha1 would be stored without its workload: the version is served once there is one.
-func TestOnlyTheStoredVersionIsServedByItself(t *testing.T) {
+// Without a conversion webhook, an object of v1alpha1 would be stored without its workload. v1alpha1 is served only
+// once there is one.
+func TestOnlyStoredVersionIsServed_ByDefault(t *testing.T) {
 	t.Parallel()
 	_, crd := written(t)
 	for _, version := range crd.Spec.Versions {
@@ -108,7 +112,7 @@ func TestOnlyTheStoredVersionIsServedByItself(t *testing.T) {
 	}
 }
 
-func TestAnIncompleteDefinitionIsRefused(t *testing.T) {
+func TestComplete_Fails_ForIncompleteDefinition(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"NoYAML":     "{",

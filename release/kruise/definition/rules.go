@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// stepsMax is how many steps a strategy has at most, as the schemas have it.
+// stepsMax is the maximum number of steps of a strategy, as in the schemas.
 const stepsMax = 50
 
-// percents are the legal percentages from the least with their numbers, as a map. A rule that took the text apart would be too expensive by
-// the API server's estimate, which takes a number or text for as long as a request may be.
+// percents returns a CEL map from the legal percentages, from least to 100%, to their numbers. A rule that parses the
+// text would exceed the API server's cost limit, which assumes texts and numbers of the maximum request size.
 func percents(least int) string {
 	var entries []string
 	for n := least; n <= 100; n++ {
@@ -18,67 +18,75 @@ func percents(least int) string {
 	return "{" + strings.Join(entries, ", ") + "}"
 }
 
-// neighbours says that something holds of each step, a, and the one behind it, b.
+// neighbours returns an expression that is true if a condition holds for each pair of consecutive steps, {a} and {b}.
 func neighbours(condition string) string {
 	var indexes []string
 	for i := range stepsMax - 1 {
 		indexes = append(indexes, fmt.Sprint(i))
 	}
 	condition = strings.NewReplacer("{a}", "self.steps[i]", "{b}", "self.steps[i + 1]").Replace(condition)
-	return "!has(self.steps) || [" + strings.Join(indexes, ", ") + "].all(i, i + 1 >= size(self.steps) || (" + condition + "))"
+	return "!has(self.steps) || [" + strings.Join(indexes, ", ") + "].all(i, i + 1 >= size(self.steps) || (" +
+		condition + "))"
 }
 
-// share is an expression for the number in a step's percentage; -1 when it has none.
+// share returns an expression for the number in a step's percentage of replicas; -1 if it has none.
 func share(step string) string {
 	return fmt.Sprintf("(has(%[1]s.replicas) ? %[2]s[?%[1]s.replicas].orValue(-1) : -1)", step, percents(1))
 }
 
-// count is an expression for a step's number of pods; -1 when it has none, or a percentage.
+// count returns an expression for a step's number of pods; -1 if it has none or a percentage.
 func count(step string) string {
 	return fmt.Sprintf("(has(%[1]s.replicas) && type(%[1]s.replicas) == int ? int(%[1]s.replicas) : -1)", step)
 }
 
-// shrinks says that b, where it is comparable to a, is smaller.
+// shrinks returns an expression that is true if both values are known and b is smaller than a.
 func shrinks(a, b string) string {
 	return fmt.Sprintf("%[1]s >= 0 && %[2]s >= 0 && %[2]s < %[1]s", a, b)
 }
 
-// kindsSupported are the kinds whose pods can be released, by the rules of both versions.
+// kindsSupported accepts the kinds whose pods can be released, in both versions.
 const kindsSupported = `self.apiVersion.startsWith('apps/') && self.kind in ['Deployment', 'ReplicaSet', 'StatefulSet', 'DaemonSet'] ||
 self.apiVersion.startsWith('apps.kruise.io/') && self.kind in ['CloneSet', 'StatefulSet', 'DaemonSet']`
 
 var (
-	ruleKind = rule{kindsSupported, "this kind of workload can't be released: name a Deployment, StatefulSet or DaemonSet of apps, or a " +
-		"CloneSet, StatefulSet or DaemonSet of apps.kruise.io", "kind"}
+	ruleKind = rule{kindsSupported, "this kind of workload can't be released: name a Deployment, StatefulSet or " +
+		"DaemonSet of apps, or a CloneSet, StatefulSet or DaemonSet of apps.kruise.io", "kind"}
 	ruleSteps = rule{"has(self.steps) && size(self.steps) > 0", "there are no steps: give at least one", ""}
-	// ruleReplicas leaves out steps without replicas: the versions differ there.
-	ruleReplicas = rule{"!has(self.replicas) || (type(self.replicas) == int ? self.replicas > 0 : self.replicas in " + percents(1) + ")",
+	// ruleReplicas ignores steps without replicas: the versions differ there.
+	ruleReplicas = rule{"!has(self.replicas) || (type(self.replicas) == int ? self.replicas > 0 : self.replicas in " +
+		percents(1) + ")",
 		`replicas must be a number above 0, or a percentage from "1%" to "100%", with the sign`, "replicas"}
 )
 
-// rulesRouting are those of one entry of trafficRoutings. Kruise Rollouts takes no second entry; here all of them are applied.
+// rulesRouting are the rules of one entry of trafficRoutings. Kruise Rollouts accepts only one entry; Slipway applies
+// all of them.
 var rulesRouting = []rule{
-	{"!has(self.gracePeriodSeconds) || self.gracePeriodSeconds >= 0", "gracePeriodSeconds must not be negative: give the seconds that changed " +
-		"routes are left to take effect", "gracePeriodSeconds"},
+	{"!has(self.gracePeriodSeconds) || self.gracePeriodSeconds >= 0",
+		"gracePeriodSeconds must not be negative: give the seconds that changed routes are left to take " +
+			"effect", "gracePeriodSeconds"},
 	{"self.service != ''", "service is empty: give the name of the workload's Service", "service"},
 	{"has(self.gateway) || has(self.ingress) || has(self.customNetworkRefs)",
 		"the entry doesn't say what routes to the Service: give ingress, gateway or customNetworkRefs", ""},
-	{"!has(self.ingress) || self.ingress.name != ''", "the name of the Ingress is empty: give the one that routes to the Service", "ingress"},
+	{"!has(self.ingress) || self.ingress.name != ''",
+		"the name of the Ingress is empty: give the one that routes to the Service", "ingress"},
 	{"!has(self.gateway) || has(self.gateway.httpRouteName) && self.gateway.httpRouteName != ''",
 		"httpRouteName is missing: give the name of the HTTPRoute that routes to the Service", "gateway"},
 }
 
-// inRelease says that the stored Rollout is in the middle of a release, or is being deleted.
-const inRelease = "has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase in ['Progressing', 'Terminating'] && " +
-	"(!has(oldSelf.status.slipway) || has(oldSelf.status.slipway.open) && oldSelf.status.slipway.open)"
+// inRelease is true if the stored Rollout has a release in progress or is being deleted.
+const inRelease = "has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase in ['Progressing', " +
+	"'Terminating'] && (!has(oldSelf.status.slipway) || has(oldSelf.status.slipway.open) && " +
+	"oldSelf.status.slipway.open)"
 
-// fixed is a rule for what may not change in mid-release: unchanged is an expression of self and oldSelf.
+// fixed returns a rule for a field that must not change during a release: unchanged is an expression of self and
+// oldSelf.
 func fixed(unchanged, what, field string) rule {
-	return rule{"!(" + inRelease + ") || (" + unchanged + ")", what + " can't change while a release is under way: wait for its end, roll it back, " +
-		"or set disabled to true first", field}
+	return rule{"!(" + inRelease + ") || (" + unchanged + ")",
+		what + " can't change while a release is under way: wait for its end, roll it back, or set disabled to true " +
+			"first", field}
 }
 
-// sameRoutings says that trafficRoutings of one strategy are what they were.
+// sameRoutings returns an expression that is true if the trafficRoutings of one strategy are unchanged.
 func sameRoutings(strategy string) string {
 	routings := func(object string) string {
 		path := object + ".spec.strategy." + strategy

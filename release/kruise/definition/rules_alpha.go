@@ -2,8 +2,8 @@ package definition
 
 import "fmt"
 
-// rulesAlpha are the rules of v1alpha1 by the path of their schema. The style is an annotation there, which these rules don't see: what
-// depends on it is judged by a policy.
+// rulesAlpha returns the rules of v1alpha1 by the path of their schema. The style is an annotation there, which these
+// rules cannot see: a policy checks what depends on it.
 func rulesAlpha() map[string][]rule {
 	// A step without replicas takes weight percent of the pods.
 	part := func(step string) string {
@@ -13,22 +13,30 @@ func rulesAlpha() map[string][]rule {
 	return map[string][]rule{
 		"": {
 			fixed("has(self.spec.objectRef) == has(oldSelf.spec.objectRef) && "+
-				"(!has(self.spec.objectRef) || self.spec.objectRef == oldSelf.spec.objectRef)", "objectRef", "spec.objectRef"),
-			fixed("!has(self.spec.strategy) || !has(oldSelf.spec.strategy) || "+sameRoutings("canary"), "trafficRoutings", "spec.strategy"),
+				"(!has(self.spec.objectRef) || self.spec.objectRef == oldSelf.spec.objectRef)", "objectRef",
+				"spec.objectRef"),
+			fixed("!has(self.spec.strategy) || !has(oldSelf.spec.strategy) || "+sameRoutings("canary"),
+				"trafficRoutings", "spec.strategy"),
 		},
 		"spec": {
-			{"has(self.objectRef) && has(self.objectRef.workloadRef)", "objectRef.workloadRef is missing: name the workload that is released", ""},
+			{"has(self.objectRef) && has(self.objectRef.workloadRef)",
+				"objectRef.workloadRef is missing: name the workload that is released", ""},
 			{"has(self.strategy) && has(self.strategy.canary)",
 				"there is no strategy: give strategy.canary (v1alpha1 has no other; blue-green needs v1beta1)", ""},
 		},
 		"spec.objectRef.workloadRef": {ruleKind},
 		"spec.strategy.canary": {ruleSteps,
-			{neighbours(fmt.Sprintf("!(%s) && !(%s)", shrinks(part("{a}"), part("{b}")), shrinks(count("{a}"), count("{b}")))),
-				"replicas (or weight, where they are absent) must not shrink from one step to the next: put the steps in order", "steps"},
-			{"!has(self.trafficRoutings) || size(self.trafficRoutings) == 0 || " + neighbours("!("+shrinks(weight("{a}"), weight("{b}"))+")"),
-				"weight must not shrink from one step to the next where trafficRoutings are given: put the steps in order", "steps"}},
+			{neighbours(fmt.Sprintf("!(%s) && !(%s)", shrinks(part("{a}"), part("{b}")),
+				shrinks(count("{a}"), count("{b}")))),
+				"replicas (or weight, where they are absent) must not shrink from one step to the next: put the " +
+					"steps in order", "steps"},
+			{"!has(self.trafficRoutings) || size(self.trafficRoutings) == 0 || " +
+				neighbours("!("+shrinks(weight("{a}"), weight("{b}"))+")"),
+				"weight must not shrink from one step to the next where trafficRoutings are given: put the steps in " +
+					"order", "steps"}},
 		"spec.strategy.canary.steps.[]": {
-			{"has(self.weight) || has(self.replicas)", "the step has neither weight nor replicas: give one of them", ""},
+			{"has(self.weight) || has(self.replicas)", "the step has neither weight nor replicas: give one of them",
+				""},
 			ruleReplicas,
 			{"has(self.replicas) || !has(self.weight) || self.weight >= 1 && self.weight <= 100",
 				"weight must be a number from 1 to 100 where replicas are absent", "weight"},

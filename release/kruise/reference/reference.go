@@ -1,5 +1,5 @@
-// Package reference recognises Kruise Rollouts itself on a cluster. It works on the same objects as Slipway does under the same names: both at
-// once would release each workload twice, and write over each other's status.
+// Package reference detects an installation of Kruise Rollouts on a cluster. It works on the same objects as Slipway
+// under the same names: together they would release each workload twice and overwrite each other's status.
 package reference
 
 import (
@@ -15,36 +15,38 @@ import (
 	"slipway.io/slipway/release/kruise/definition"
 )
 
-// What its installations are called: the Helm chart's names, and those that are the same however it was installed.
+// The names of its installations: those of the Helm chart, and those that do not depend on how it was installed.
 // (https://github.com/openkruise/charts/tree/master/versions/kruise-rollout)
 const (
-	// Namespace and Deployment are where its controller runs, unless somebody has chosen other names.
+	// Namespace and Deployment are the chart's names of its controller.
 	Namespace  = "kruise-rollout"
 	Deployment = "kruise-rollout-controller-manager"
-	// Scripts is the ConfigMap beside its controller with traffic scripts of the cluster's.
+	// Scripts is the ConfigMap in its controller's namespace with the cluster's own traffic scripts.
 	Scripts = "kruise-rollout-configuration"
-	// Lease is by which its controllers elect the one that works, in the namespace where they run.
+	// Lease is the leader election lease of its controllers, in the namespace where they run.
 	Lease = "71ddec2c.kruise.io"
 
 	service = "kruise-rollout-webhook-service"
 )
 
 // configurations are the names of its webhook configurations.
-var configurations = []string{"kruise-rollout-mutating-webhook-configuration", "kruise-rollout-validating-webhook-configuration"}
+var configurations = []string{"kruise-rollout-mutating-webhook-configuration",
+	"kruise-rollout-validating-webhook-configuration"}
 
-// paths are where its controller serves webhooks that no other product has.
+// paths are the webhook paths of its controller that no other product has.
 var paths = []string{"/mutate-unified-workload", "/validate-rollouts-kruise-io-rollout"}
 
-// leaseDefault is how long a lease holds that doesn't say it.
+// leaseDefault is the duration of a lease that does not specify one.
 const leaseDefault = 15 * time.Second
 
-// Part is one object of Kruise Rollouts, and the command that takes it away. Runs says that it is a controller.
+// Part is one object of Kruise Rollouts, and the command that removes it. Runs is true for a running controller.
 type Part struct {
 	What, Remove string
 	Runs         bool
 }
 
-// Webhooks is a webhook configuration as a part of Kruise Rollouts; false when it is another product's. Kind is the configuration's.
+// Webhooks returns a webhook configuration as a part of Kruise Rollouts; false if it belongs to another product. kind
+// is the kind of the configuration.
 func Webhooks(kind, name string, clients []admission.WebhookClientConfig) (Part, bool) {
 	if !slices.Contains(configurations, name) && !slices.ContainsFunc(clients, isWebhook) {
 		return Part{}, false
@@ -57,16 +59,17 @@ func isWebhook(c admission.WebhookClientConfig) bool {
 	return s != nil && (s.Name == service || s.Path != nil && slices.Contains(paths, *s.Path))
 }
 
-// Controller is the Deployment of its controller as a part; false when that is to have no pods.
+// Controller returns the controller's Deployment as a part; false if it is scaled to 0.
 func Controller(d *appsv1.Deployment) (Part, bool) {
 	if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 		return Part{}, false
 	}
-	return Part{fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name), fmt.Sprintf("kubectl -n %s delete deployment %s", d.Namespace, d.Name), true}, true
+	return Part{fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name),
+		fmt.Sprintf("kubectl -n %s delete deployment %s", d.Namespace, d.Name), true}, true
 }
 
-// Leader is a lease by which its controllers elect one as a part; false when no controller has renewed it in time: what is removed leaves its
-// lease behind.
+// Leader returns the controller that holds a leader election lease as a part; false if the lease has expired: a removed
+// controller leaves its lease behind.
 func Leader(l *coordination.Lease, now time.Time) (Part, bool) {
 	s := l.Spec
 	if l.Name != Lease || s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil {
@@ -80,26 +83,29 @@ func Leader(l *coordination.Lease, now time.Time) (Part, bool) {
 		return Part{}, false
 	}
 	pod, _, _ := strings.Cut(*s.HolderIdentity, "_")
-	return Part{fmt.Sprintf("its controller, pod %s/%s", l.Namespace, pod), fmt.Sprintf("delete the Deployment of that pod in namespace %s", l.Namespace), true}, true
+	return Part{fmt.Sprintf("its controller, pod %s/%s", l.Namespace, pod),
+		fmt.Sprintf("delete the Deployment of that pod in namespace %s", l.Namespace), true}, true
 }
 
-// ForeignDefinition is why Slipway leaves Rollouts alone whose definition another product has brought, and what to do about that.
-var ForeignDefinition = fmt.Sprintf("the definition of Rollouts on this cluster is another product's. To let Slipway take it over: "+
+// ForeignDefinition is the message for a definition of Rollouts that another product installed: why Slipway ignores its
+// Rollouts, and how to change that.
+var ForeignDefinition = fmt.Sprintf("the definition of Rollouts on this cluster belongs to another product. To let "+
+	"Slipway take it over: "+
 	"kubectl label crd %s %s=%s --overwrite", definition.Name, definition.LabelManagedBy, definition.ManagedBySlipway)
 
-// Beside is what else releases what Rollouts name on a cluster: Says names it and how it is removed, "" for nothing. Runs says that a controller of it is
-// at work, which does what its objects are to have done.
-type Beside struct {
-	Says string
-	Runs bool
+// OtherController describes another controller that releases the workloads of Rollouts on a cluster. Message names it
+// and how to remove it, "" for none. Runs is true if it is running, so that it also executes its objects.
+type OtherController struct {
+	Message string
+	Runs    bool
 }
 
-// BesideOf is what was found, as whoever releases has to know it.
-func BesideOf(found []Part) Beside {
-	return Beside{Refusal(found), slices.ContainsFunc(found, func(p Part) bool { return p.Runs })}
+// OtherControllerOf summarises the detected parts.
+func OtherControllerOf(found []Part) OtherController {
+	return OtherController{Refusal(found), slices.ContainsFunc(found, func(p Part) bool { return p.Runs })}
 }
 
-// Refusal says what was found and how it is removed; "" for nothing.
+// Refusal returns a message with the detected parts and how to remove them; "" for none.
 func Refusal(found []Part) string {
 	if len(found) == 0 {
 		return ""
@@ -108,6 +114,7 @@ func Refusal(found []Part) string {
 	for _, p := range found {
 		what, remove = append(what, p.What), append(remove, p.Remove)
 	}
-	return fmt.Sprintf("Kruise Rollouts is installed on this cluster (%s), and two controllers can't release the same workloads. To remove it: %s",
+	return fmt.Sprintf("Kruise Rollouts is installed on this cluster (%s), and two controllers can't release the "+
+		"same workloads. To remove it: %s",
 		strings.Join(what, ", "), strings.Join(remove, "; "))
 }

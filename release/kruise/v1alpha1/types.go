@@ -1,5 +1,5 @@
-// Package v1alpha1 is the Rollout of rollouts.kruise.io in its older version, which is served by conversion from the stored one. The
-// comments on fields are what kubectl explain says.
+// Package v1alpha1 is the Rollout of rollouts.kruise.io in its older version, which is served by conversion from the
+// stored one. kubectl explain prints the comments on fields.
 // +kubebuilder:object:generate=true
 // +groupName=rollouts.kruise.io
 package v1alpha1
@@ -12,15 +12,17 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
-// GroupVersion is the older version, Resource where the API server serves it. The definition doesn't serve it before a server that converts
-// it has written its address there: without one, objects would be stored without the fields that have another name in the stored version.
+// GroupVersion is the older version, Resource its API resource. The definition serves the version only once a server
+// that converts has registered its webhook: without one, objects would be stored without the fields that have another
+// name in the stored version.
 var (
 	GroupVersion = schema.GroupVersion{Group: v1beta1.GroupVersion.Group, Version: "v1alpha1"}
 	Resource     = GroupVersion.WithResource(v1beta1.Resource.Resource)
 )
 
-// Rollout says how new versions of one workload of its namespace are released. v1beta1 can say more: use it for new objects. The style is an
-// annotation here, rollouts.kruise.io/rolling-style: canary (the default of a Deployment) or partition.
+// Rollout specifies how new versions of one workload of its namespace are released. v1beta1 can say more: use it for
+// new objects. The style is an annotation here, rollouts.kruise.io/rolling-style: canary (the default of a Deployment)
+// or partition.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:unservedversion
@@ -28,7 +30,7 @@ var (
 // +kubebuilder:printcolumn:name="STATUS",type=string,JSONPath=`.status.phase`,description="The phase of the rollout"
 // +kubebuilder:printcolumn:name="CANARY_STEP",type=integer,JSONPath=`.status.currentStepIndex`,description="The current step, from 1"
 // +kubebuilder:printcolumn:name="CANARY_STATE",type=string,JSONPath=`.status.currentStepState`,description="The state of the current step"
-// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.status.message`,description="What happens, or is waited for"
+// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.status.message`,description="What happens, or what the release waits for"
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 type Rollout struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -37,7 +39,8 @@ type Rollout struct {
 	// Which workload is released, and how.
 	// +required
 	Spec RolloutSpec `json:"spec,omitempty"`
-	// How far the release is. Clients change in it currentStepState (to StepReady, to approve) and nextStepIndex (to jump).
+	// The progress of the release. Clients change in it currentStepState (to StepReady, to approve) and nextStepIndex
+	// (to jump).
 	Status v1beta1.RolloutStatus `json:"status,omitempty"`
 }
 
@@ -50,7 +53,7 @@ type RolloutList struct {
 	Items []Rollout `json:"items"`
 }
 
-// RolloutSpec is what is asked.
+// RolloutSpec is the desired release behaviour.
 type RolloutSpec struct {
 	// Names the workload that is released.
 	// +optional
@@ -60,7 +63,8 @@ type RolloutSpec struct {
 	Strategy RolloutStrategy `json:"strategy"`
 	// The number of the release. The annotation rollouts.kruise.io/rollout-id of the workload has replaced it.
 	RolloutID string `json:"rolloutID,omitempty"`
-	// True lets go of the workload: its changes aren't held, and its own controller finishes what is under way. Routes are restored.
+	// True detaches the workload: its changes aren't held, and its own controller finishes a release in progress.
+	// Routes are restored.
 	// +optional
 	// +kubebuilder:default=false
 	Disabled bool `json:"disabled,omitempty"`
@@ -68,14 +72,14 @@ type RolloutSpec struct {
 
 // ObjectRef names the workload.
 type ObjectRef struct {
-	// The workload that is released: a Deployment, StatefulSet, DaemonSet, CloneSet, Advanced StatefulSet or Advanced DaemonSet of the
-	// Rollout's namespace.
+	// The workload that is released: a Deployment, StatefulSet, DaemonSet, CloneSet, Advanced StatefulSet or Advanced
+	// DaemonSet of the Rollout's namespace.
 	WorkloadRef *v1beta1.ObjectRef `json:"workloadRef,omitempty"`
 }
 
 // RolloutStrategy is how new versions are released.
 type RolloutStrategy struct {
-	// True holds a release where it is. A rollback is carried out all the same.
+	// True pauses a release. A rollback is executed anyway.
 	Paused bool `json:"paused,omitempty"`
 	// Release in steps.
 	Canary *CanaryStrategy `json:"canary,omitempty"`
@@ -89,7 +93,8 @@ type CanaryStrategy struct {
 	// The Services of the workload, each with what routes to it. Without any, steps move pods only.
 	// +kubebuilder:validation:MaxItems=16
 	TrafficRoutings []v1beta1.TrafficRoutingRef `json:"trafficRoutings,omitempty"`
-	// How many new pods of a step may be unready for it to count as done: a number, or a percentage of them. Default: none.
+	// How many new pods of a step may be unready for it to count as done: a number, or a percentage of them. Default:
+	// none.
 	FailureThreshold *intstr.IntOrString `json:"failureThreshold,omitempty"`
 	// Labels and annotations for the pods of the extra workload.
 	PatchPodTemplateMetadata *v1beta1.PatchPodTemplateMeta `json:"patchPodTemplateMetadata,omitempty"`
@@ -108,7 +113,7 @@ type CanaryStep struct {
 	Matches []HTTPRouteMatch `json:"matches,omitempty"`
 	// How many pods are of the new version: a number, or a percentage of the workload's, "20%". Default: weight.
 	Replicas *intstr.IntOrString `json:"replicas,omitempty"`
-	// How long to wait before the next step. Absent or {}: until somebody approves.
+	// How long to wait before the next step. Absent or {}: until the step is approved.
 	Pause v1beta1.RolloutPause `json:"pause,omitempty"`
 }
 

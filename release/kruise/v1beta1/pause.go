@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// UnmarshalJSON takes "duration: {}", as the API specification prints an absent one, for what it means.
+// UnmarshalJSON accepts "duration: {}" as an absent duration, because the API specification prints it that way.
 func (p *RolloutPause) UnmarshalJSON(text []byte) error {
 	var raw struct {
 		Duration json.RawMessage `json:"duration"`

@@ -16,10 +16,10 @@ func TestPause(t *testing.T) {
 		want         *int32
 		refused      bool
 	}{
-		"Absent":  {"waits for a person", `{}`, nil, false},
+		"Absent":  {"waits for an approval", `{}`, nil, false},
 		"Empty":   {"as the specification prints an absent one", `{"duration":{}}`, nil, false},
 		"Null":    {"the same", `{"duration":null}`, nil, false},
-		"Zero":    {"goes on at once", `{"duration":0}`, new(int32(0)), false},
+		"Zero":    {"continues at once", `{"duration":0}`, new(int32(0)), false},
 		"Seconds": {"a time", `{"duration":7200}`, new(int32(7200)), false},
 		"Text":    {"no number", `{"duration":"5m"}`, nil, true},
 		"Large":   {"more than 32 bits", `{"duration":2147483648}`, nil, true},

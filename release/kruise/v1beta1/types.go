@@ -1,5 +1,6 @@
-// Package v1beta1 is the Rollout of rollouts.kruise.io in its stored version, with the names, the words and the defaults of Kruise Rollouts'
-// API specification (https://openkruise.io/rollouts/user-manuals/api-specifications). The comments on fields are what kubectl explain says.
+// Package v1beta1 is the Rollout of rollouts.kruise.io in its stored version, with the names, the words and the
+// defaults of Kruise Rollouts' API specification (https://openkruise.io/rollouts/user-manuals/api-specifications).
+// kubectl explain prints the comments on fields.
 // +kubebuilder:object:generate=true
 // +groupName=rollouts.kruise.io
 package v1beta1
@@ -10,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// GroupVersion is the stored version, Resource where the API server serves it, Kind the object's.
+// GroupVersion is the stored version, Resource its API resource.
 var (
 	GroupVersion = schema.GroupVersion{Group: "rollouts.kruise.io", Version: "v1beta1"}
 	Resource     = GroupVersion.WithResource("rollouts")
@@ -19,10 +20,11 @@ var (
 // Kind is the kind of a Rollout.
 const Kind = "Rollout"
 
-// Finalizer keeps a Rollout that is deleted until everything that its release has borrowed is given back.
+// Finalizer keeps a deleted Rollout until everything that its release has borrowed is restored.
 const Finalizer = "rollouts.kruise.io/rollout"
 
-// Rollout says how new versions of one workload of its namespace are released: pods step by step, and traffic with them.
+// Rollout specifies how new versions of one workload of its namespace are released: pods step by step, and traffic with
+// them.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
@@ -30,7 +32,7 @@ const Finalizer = "rollouts.kruise.io/rollout"
 // +kubebuilder:printcolumn:name="STATUS",type=string,JSONPath=`.status.phase`,description="The phase of the rollout"
 // +kubebuilder:printcolumn:name="CANARY_STEP",type=integer,JSONPath=`.status.currentStepIndex`,description="The current step, from 1"
 // +kubebuilder:printcolumn:name="CANARY_STATE",type=string,JSONPath=`.status.currentStepState`,description="The state of the current step"
-// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.status.message`,description="What happens, or is waited for"
+// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.status.message`,description="What happens, or what the release waits for"
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 type Rollout struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -39,7 +41,8 @@ type Rollout struct {
 	// Which workload is released, and how.
 	// +required
 	Spec RolloutSpec `json:"spec,omitempty"`
-	// How far the release is. Clients change in it currentStepState (to StepReady, to approve) and nextStepIndex (to jump).
+	// The progress of the release. Clients change in it currentStepState (to StepReady, to approve) and nextStepIndex
+	// (to jump).
 	Status RolloutStatus `json:"status,omitempty"`
 }
 
@@ -52,14 +55,15 @@ type RolloutList struct {
 	Items []Rollout `json:"items"`
 }
 
-// RolloutSpec is what is asked.
+// RolloutSpec is the desired release behaviour.
 type RolloutSpec struct {
-	// The workload that is released: a Deployment, StatefulSet, DaemonSet, CloneSet, Advanced StatefulSet or Advanced DaemonSet of the
-	// Rollout's namespace.
+	// The workload that is released: a Deployment, StatefulSet, DaemonSet, CloneSet, Advanced StatefulSet or Advanced
+	// DaemonSet of the Rollout's namespace.
 	WorkloadRef ObjectRef `json:"workloadRef"`
 	// How new versions are released: exactly one of canary and blueGreen.
 	Strategy RolloutStrategy `json:"strategy"`
-	// True lets go of the workload: its changes aren't held, and its own controller finishes what is under way. Routes are restored.
+	// True detaches the workload: its changes aren't held, and its own controller finishes a release in progress.
+	// Routes are restored.
 	// +optional
 	// +kubebuilder:default=false
 	Disabled bool `json:"disabled,omitempty"`
@@ -77,11 +81,11 @@ type ObjectRef struct {
 
 // RolloutStrategy is exactly one of Canary and BlueGreen.
 type RolloutStrategy struct {
-	// True holds a release where it is. A rollback is carried out all the same.
+	// True pauses a release. A rollback is executed anyway.
 	Paused bool `json:"paused,omitempty"`
 	// Release in steps: by partition, or with an extra workload for the new version.
 	Canary *CanaryStrategy `json:"canary,omitempty"`
-	// Release beside all pods of the old version, which stay until the end.
+	// Release next to all pods of the old version, which stay until the end.
 	BlueGreen *BlueGreenStrategy `json:"blueGreen,omitempty"`
 	// The same as trafficRoutingRef in canary or blueGreen, which wins.
 	TrafficRoutingRef string `json:"trafficRoutingRef,omitempty"`
@@ -95,11 +99,13 @@ type CanaryStrategy struct {
 	// The Services of the workload, each with what routes to it. Without any, steps move pods only.
 	// +kubebuilder:validation:MaxItems=16
 	TrafficRoutings []TrafficRoutingRef `json:"trafficRoutings,omitempty"`
-	// How many new pods of a step may be unready for it to count as done: a number, or a percentage of them. Default: none.
+	// How many new pods of a step may be unready for it to count as done: a number, or a percentage of them. Default:
+	// none.
 	FailureThreshold *intstr.IntOrString `json:"failureThreshold,omitempty"`
 	// Labels and annotations for the pods of the extra workload.
 	PatchPodTemplateMetadata *PatchPodTemplateMeta `json:"patchPodTemplateMetadata,omitempty"`
-	// True runs the new version in an extra Deployment, which is removed at the end. False replaces pods of the workload itself.
+	// True runs the new version in an extra Deployment, which is removed at the end. False replaces pods of the
+	// workload itself.
 	EnableExtraWorkloadForCanary bool `json:"enableExtraWorkloadForCanary,omitempty"`
 	// The name of a TrafficRouting of the namespace, whose routes are used.
 	TrafficRoutingRef string `json:"trafficRoutingRef,omitempty"`
@@ -107,7 +113,7 @@ type CanaryStrategy struct {
 	DisableGenerateCanaryService bool `json:"disableGenerateCanaryService,omitempty"`
 }
 
-// BlueGreenStrategy adds new pods beside all old ones.
+// BlueGreenStrategy runs all new pods in addition to all old ones.
 type BlueGreenStrategy struct {
 	// The steps of a release, in order.
 	// +kubebuilder:validation:MaxItems=50
@@ -115,7 +121,8 @@ type BlueGreenStrategy struct {
 	// The Services of the workload, each with what routes to it. Without any, steps move pods only.
 	// +kubebuilder:validation:MaxItems=16
 	TrafficRoutings []TrafficRoutingRef `json:"trafficRoutings,omitempty"`
-	// How many new pods of a step may be unready for it to count as done: a number, or a percentage of them. Default: none.
+	// How many new pods of a step may be unready for it to count as done: a number, or a percentage of them. Default:
+	// none.
 	FailureThreshold *intstr.IntOrString `json:"failureThreshold,omitempty"`
 	// The name of a TrafficRouting of the namespace, whose routes are used.
 	TrafficRoutingRef string `json:"trafficRoutingRef,omitempty"`
@@ -142,13 +149,13 @@ type CanaryStep struct {
 	Matches []HTTPRouteMatch `json:"matches,omitempty"`
 	// How many pods are of the new version: a number, or a percentage of the workload's, "20%".
 	Replicas *intstr.IntOrString `json:"replicas,omitempty"`
-	// How long to wait before the next step. Absent or {}: until somebody approves.
+	// How long to wait before the next step. Absent or {}: until the step is approved.
 	Pause RolloutPause `json:"pause,omitempty"`
 }
 
-// RolloutPause is a step's pause: Duration in seconds; nil waits for a person.
+// RolloutPause is a step's pause: Duration in seconds; nil waits for an approval.
 type RolloutPause struct {
-	// Seconds to wait, a number. 0 goes on at once; absent or {} waits until somebody approves.
+	// Seconds to wait, a number. 0 continues at once; absent or {} waits for an approval.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -253,7 +260,7 @@ type GatewayRef struct {
 	HTTPRouteName *string `json:"httpRouteName,omitempty"`
 }
 
-// RolloutPhase is where a Rollout stands as a whole.
+// RolloutPhase is the phase of a Rollout.
 type RolloutPhase string
 
 // The phases.
@@ -266,7 +273,8 @@ const (
 	PhaseDisabling   RolloutPhase = "Disabling"
 )
 
-// The types of a Rollout's conditions. ConditionStalled is Slipway's own: a failure, or somebody else's edit, that waits for a person.
+// The types of a Rollout's conditions. ConditionStalled is Slipway's own: the release waits for an operator because of
+// a failure or a change by another client.
 const (
 	ConditionProgressing = "Progressing"
 	ConditionSucceeded   = "Succeeded"
@@ -285,19 +293,21 @@ const (
 	ReasonInTerminating = "InTerminating"
 )
 
-// RolloutStatus is what is; what clients may change in it is CurrentStepState (to StepReady) and NextStepIndex of CanaryStatus or BlueGreenStatus.
+// RolloutStatus is the observed state. Clients may change only CurrentStepState (to StepReady) and NextStepIndex of
+// CanaryStatus or BlueGreenStatus.
 type RolloutStatus struct {
 	// The generation of the Rollout that was read last.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// How far a canary is; absent for blue-green.
+	// The progress of a canary; absent for blue-green.
 	CanaryStatus *CanaryStatus `json:"canaryStatus,omitempty"`
-	// How far a blue-green is; absent for a canary.
+	// The progress of a blue-green; absent for a canary.
 	BlueGreenStatus *BlueGreenStatus `json:"blueGreenStatus,omitempty"`
-	// What holds of the Rollout: Progressing, Succeeded, Terminating, and Stalled while it waits for somebody to mend something.
+	// The conditions of the Rollout: Progressing, Succeeded, Terminating, and Stalled while it waits for an operator to
+	// fix something.
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Initial, Healthy, Progressing, Terminating, Disabled or Disabling.
 	Phase RolloutPhase `json:"phase,omitempty"`
-	// What happens, or is waited for.
+	// What happens, or what the release waits for.
 	Message string `json:"message,omitempty"`
 	// The current step, from 1.
 	// +optional
@@ -305,33 +315,35 @@ type RolloutStatus struct {
 	// The state of the current step.
 	// +optional
 	CurrentStepState string `json:"currentStepState"`
-	// What the engine needs in order to tell a client's change of the status from its own.
+	// What the engine needs to distinguish a client's change of the status from its own.
 	Slipway *EngineStatus `json:"slipway,omitempty"`
 }
 
-// EngineStatus is what the engine wrote last. Whoever else writes the status is noted in By, whatever they send here.
+// EngineStatus is what the engine wrote last. Admission restores it after writes by other clients and records their
+// user in By.
 type EngineStatus struct {
-	// Raised with each write of the engine: the number of the state to which a command was the answer.
+	// The number of the engine's last write. A command refers by it to the state that it reacts to.
 	Seq int64 `json:"seq,omitempty"`
 	// The state of the step as the engine wrote it; a difference to the status is a command.
 	StepState string `json:"stepState,omitempty"`
 	// The next step as the engine wrote it; a difference to the status is a command.
 	NextStepIndex int32 `json:"nextStepIndex,omitempty"`
-	// Stands for this visit of the step.
+	// The token of this visit to the step.
 	Gate string `json:"gate,omitempty"`
 	// The name of the release's ReleaseRecord; absent when none was made.
 	Release string `json:"release,omitempty"`
-	// The digest of the pod template that is released or, at rest, that serves.
+	// The digest of the pod template that is released or, without a release, that serves.
 	Template string `json:"template,omitempty"`
 	// The rollout-id of the workload that was released last, or that it had when the engine first saw it.
 	RolloutID string `json:"rolloutID,omitempty"`
-	// The digest of a pod template whose release was taken back by a command: released again, it waits for an approval first.
+	// The digest of a pod template whose release was rolled back by a command: released again, it waits for an approval
+	// first.
 	RolledBack string `json:"rolledBack,omitempty"`
-	// Whether the release is paused since spec.strategy.paused says so.
+	// Whether the release is paused because of spec.strategy.paused.
 	PausedByObject bool `json:"pausedByObject,omitempty"`
-	// Whether a release is under way.
+	// Whether a release is in progress.
 	Open bool `json:"open,omitempty"`
-	// Who has written the status since, as the API server has authenticated them; absent: nobody but the engine.
+	// Who has written the status since, as the API server has authenticated them; absent: only the engine.
 	By string `json:"by,omitempty"`
 }
 
@@ -345,7 +357,7 @@ type Condition struct {
 	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitempty"`
 	// When its status changed last.
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
-	// A word for why.
+	// A word for the reason.
 	// +optional
 	Reason string `json:"reason"`
 	// A sentence for people.
@@ -353,7 +365,7 @@ type Condition struct {
 	Message string `json:"message"`
 }
 
-// CommonStatus is what both styles tell. NextStepIndex is -1 at the last step and when nothing runs.
+// CommonStatus holds the fields of both styles. NextStepIndex is -1 at the last step and when nothing runs.
 type CommonStatus struct {
 	// The generation of the workload that was read last.
 	ObservedWorkloadGeneration int64 `json:"observedWorkloadGeneration,omitempty"`
@@ -369,7 +381,7 @@ type CommonStatus struct {
 	// The current step, from 1.
 	// +optional
 	CurrentStepIndex int32 `json:"currentStepIndex"`
-	// The step that comes next; -1 behind the last and at rest. Set it to jump.
+	// The next step; -1 after the last one and without a release. Set it to jump.
 	// +optional
 	NextStepIndex int32 `json:"nextStepIndex"`
 	// The state of the current step. Set StepPaused to StepReady to approve.
@@ -377,13 +389,13 @@ type CommonStatus struct {
 	CurrentStepState string `json:"currentStepState"`
 	// What is being restored at the end of a release.
 	FinalisingStep string `json:"finalisingStep,omitempty"`
-	// What happens in the step, or is waited for.
+	// What happens in the step, or what it waits for.
 	Message string `json:"message,omitempty"`
 	// When the state of the step changed last.
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
 }
 
-// CanaryStatus is how far a canary is.
+// CanaryStatus is the progress of a canary.
 type CanaryStatus struct {
 	CommonStatus `json:",inline"`
 	// The revision of the new version.
@@ -396,7 +408,7 @@ type CanaryStatus struct {
 	CanaryReadyReplicas int32 `json:"canaryReadyReplicas"`
 }
 
-// BlueGreenStatus is how far a blue-green is.
+// BlueGreenStatus is the progress of a blue-green.
 type BlueGreenStatus struct {
 	CommonStatus `json:",inline"`
 	// The revision of the new version.

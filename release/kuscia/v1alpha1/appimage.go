@@ -5,7 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AppImage is an application that parties can run: its image, its configuration files, and how it is deployed for each role.
+// AppImage is an application that parties can run: its image, its configuration files, and how it is deployed for each
+// role.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=aimg
 // +kubebuilder:metadata:labels="app.kubernetes.io/managed-by=slipway"
@@ -20,13 +21,13 @@ type AppImage struct {
 	Spec AppImageSpec `json:"spec"`
 }
 
-// AppImageSpec is what an AppImage is.
+// AppImageSpec is the content of an AppImage.
 type AppImageSpec struct {
 	Image AppImageInfo `json:"image"`
-	// ConfigTemplates are configuration files by name; what stands in them as {{.NAME}} is replaced by the container's environment variable
-	// of that name.
+	// ConfigTemplates are configuration files by name; {{.NAME}} in a file is replaced by the value of the container's
+	// environment variable of that name.
 	ConfigTemplates map[string]string `json:"configTemplates,omitempty"`
-	// DeployTemplates say how the application is deployed, each for some roles.
+	// DeployTemplates define how the application is deployed, each for certain roles.
 	// +kubebuilder:validation:MinItems=1
 	DeployTemplates []DeployTemplate `json:"deployTemplates"`
 }
@@ -36,25 +37,25 @@ type AppImageInfo struct {
 	// Name and Tag are the image's repository and tag.
 	Name string `json:"name"`
 	Tag  string `json:"tag"`
-	// ID is the digest that the image is to have, Sign a signature; both are kept, and nobody checks them.
+	// ID is the expected digest of the image, Sign a signature. Both are stored but not verified.
 	ID   string `json:"id,omitempty"`
 	Sign string `json:"sign,omitempty"`
 }
 
-// DeployTemplate says how an application is deployed for some roles.
+// DeployTemplate defines how an application is deployed for certain roles.
 type DeployTemplate struct {
 	Name string `json:"name"`
-	// Role is the roles that the template is for, apart by commas; "": those that no other template is for.
+	// Role lists the roles of the template, separated by commas; "" matches roles that no other template lists.
 	Role string `json:"role,omitempty"`
-	// Replicas is how many pods there are when a party does not say; absent: 1.
+	// Replicas is the number of pods if the party does not set it; the default is 1.
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
-	// NetworkPolicy says which roles may call which ports.
+	// NetworkPolicy defines which roles may call which ports.
 	NetworkPolicy *NetworkPolicy `json:"networkPolicy,omitempty"`
 	Spec          PodTemplate    `json:"spec"`
 }
 
-// NetworkPolicy says which roles may call which ports.
+// NetworkPolicy defines which roles may call which ports.
 type NetworkPolicy struct {
 	Ingresses []Ingress `json:"ingresses,omitempty"`
 }
@@ -75,14 +76,14 @@ type IngressPort struct {
 	Port string `json:"port,omitempty"`
 }
 
-// PodTemplate is the part of a pod that an AppImage says.
+// PodTemplate is the part of a pod that an AppImage defines.
 type PodTemplate struct {
-	// RestartPolicy is kept; a Deployment's pods are always restarted.
+	// RestartPolicy is stored but ignored: the pods of a Deployment are always restarted.
 	// +kubebuilder:validation:Enum=Always;OnFailure;Never
 	RestartPolicy corev1.RestartPolicy `json:"restartPolicy,omitempty"`
 	// +kubebuilder:validation:MinItems=1
 	Containers []Container `json:"containers"`
-	// Affinity is a pod's affinity, as in Kubernetes.
+	// Affinity is the pod's affinity, as in Kubernetes.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -95,7 +96,7 @@ type Container struct {
 	Command    []string `json:"command,omitempty"`
 	Args       []string `json:"args,omitempty"`
 	WorkingDir string   `json:"workingDir,omitempty"`
-	// ConfigVolumeMounts put rendered configuration files into the container.
+	// ConfigVolumeMounts mount rendered configuration files into the container.
 	ConfigVolumeMounts []ConfigVolumeMount         `json:"configVolumeMounts,omitempty"`
 	Ports              []ContainerPort             `json:"ports,omitempty"`
 	EnvFrom            []corev1.EnvFromSource      `json:"envFrom,omitempty"`
@@ -104,14 +105,14 @@ type Container struct {
 	LivenessProbe      *corev1.Probe               `json:"livenessProbe,omitempty"`
 	ReadinessProbe     *corev1.Probe               `json:"readinessProbe,omitempty"`
 	StartupProbe       *corev1.Probe               `json:"startupProbe,omitempty"`
-	// MetricProbe says where the application's metrics are.
+	// MetricProbe is where the application serves its metrics.
 	MetricProbe *MetricProbe `json:"metricProbe,omitempty"`
 	// +kubebuilder:validation:Enum=Always;Never;IfNotPresent
 	ImagePullPolicy corev1.PullPolicy       `json:"imagePullPolicy,omitempty"`
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
 }
 
-// ConfigVolumeMount puts the file SubPath of the ConfigTemplates at MountPath.
+// ConfigVolumeMount mounts the file SubPath of the ConfigTemplates at MountPath.
 type ConfigVolumeMount struct {
 	MountPath string `json:"mountPath"`
 	SubPath   string `json:"subPath"`
@@ -120,7 +121,7 @@ type ConfigVolumeMount struct {
 // ContainerPort is a port of an application.
 type ContainerPort struct {
 	Name string `json:"name"`
-	// Port is its number; 0 or absent: one is allocated.
+	// Port is the port number; if 0 or absent, one is allocated.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
@@ -130,7 +131,7 @@ type ContainerPort struct {
 	Scope PortScope `json:"scope,omitempty"`
 }
 
-// PortProtocol is what is spoken on a port.
+// PortProtocol is the protocol of a port.
 // +kubebuilder:validation:Enum=HTTP;GRPC
 type PortProtocol string
 
@@ -140,20 +141,20 @@ const (
 	ProtocolGRPC PortProtocol = "GRPC"
 )
 
-// PortScope is who may call a port.
+// PortScope limits the callers of a port.
 // +kubebuilder:validation:Enum=Cluster;Domain;Local
 type PortScope string
 
 const (
-	// ScopeCluster: the other parties too.
+	// ScopeCluster: the other parties may call the port, too.
 	ScopeCluster PortScope = "Cluster"
-	// ScopeDomain: the party itself.
+	// ScopeDomain: only the party itself may call the port.
 	ScopeDomain PortScope = "Domain"
-	// ScopeLocal: the pod itself.
+	// ScopeLocal: only the pod itself may call the port.
 	ScopeLocal PortScope = "Local"
 )
 
-// MetricProbe says where metrics are.
+// MetricProbe is the path and port of metrics.
 type MetricProbe struct {
 	Path string `json:"path,omitempty"`
 	// Port is the name of a port.

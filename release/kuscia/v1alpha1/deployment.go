@@ -1,5 +1,5 @@
-// Package v1alpha1 holds the objects of API group kuscia.secretflow that live in the engine's home cluster: the KusciaDeployment, which
-// is a serving, and the AppImage that its parties run.
+// Package v1alpha1 defines the objects of API group kuscia.secretflow in the engine's home cluster: the
+// KusciaDeployment, which is a serving, and the AppImage that its parties run.
 // +kubebuilder:object:generate=true
 // +groupName=kuscia.secretflow
 package v1alpha1
@@ -13,7 +13,8 @@ import (
 	"slipway.io/slipway/release/instant"
 )
 
-// KusciaDeployment is a serving: what several parties run together. Its spec is what is asked, its status what is.
+// KusciaDeployment is a serving: an application that several parties run together. Its spec is the desired state, its
+// status the observed state.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=kd
@@ -31,40 +32,41 @@ type KusciaDeployment struct {
 	Status KusciaDeploymentStatus `json:"status,omitempty"`
 }
 
-// KusciaDeploymentSpec is what a serving is asked to be.
+// KusciaDeploymentSpec is the desired state of a serving.
 type KusciaDeploymentSpec struct {
-	// Initiator is the domain of the party that asks.
+	// Initiator is the domain of the party that requests the serving.
 	Initiator string `json:"initiator"`
-	// InputConfig is handed to every party's containers as INPUT_CONFIG.
+	// InputConfig is passed to every party's containers as environment variable INPUT_CONFIG.
 	InputConfig string `json:"inputConfig,omitempty"`
 	// +kubebuilder:validation:MinItems=1
 	Parties []Party `json:"parties"`
-	// Revision is any text. A change of it is an update, as that of any other field: it has AppImages that were edited since run as they are
-	// now. Kuscia's API sets it when only an AppImage has changed.
+	// Revision is any text. Changing it triggers an update, like a change of any other field; the update takes
+	// AppImages that were edited since in their current form. Kuscia's API sets it when only an AppImage has changed.
 	Revision string `json:"revision,omitempty"`
 }
 
 // Party is one party of a serving.
 type Party struct {
-	// DomainID is who it is, and the namespace of its cluster in which it runs.
+	// DomainID identifies the party; it is also the namespace of its cluster in which it runs.
 	DomainID string `json:"domainID"`
-	// AppImageRef is the AppImage that it runs.
+	// AppImageRef names the AppImage that the party runs.
 	AppImageRef string `json:"appImageRef"`
-	// Role picks the AppImage's template and is a part of its objects' names.
+	// Role selects the AppImage's deploy template and is part of the names of the party's objects.
 	Role string `json:"role,omitempty"`
-	// ServiceNamePrefix takes the place of the Deployment's name in the names of its Services.
+	// ServiceNamePrefix replaces the Deployment's name in the names of the party's Services.
 	ServiceNamePrefix string `json:"serviceNamePrefix,omitempty"`
-	// Template is what differs from the AppImage's template.
+	// Template overrides parts of the AppImage's deploy template.
 	Template PartyTemplate `json:"template,omitempty"`
 }
 
-// PartyTemplate is what a party has otherwise than its AppImage says.
+// PartyTemplate holds a party's overrides of its AppImage.
 type PartyTemplate struct {
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
-	// Strategy is how pods are replaced, as of a Deployment; absent: RollingUpdate with 25% and 25%.
+	// Strategy is the update strategy of the Deployment; the default is RollingUpdate with maxSurge and maxUnavailable
+	// of 25%.
 	Strategy *appsv1.DeploymentStrategy `json:"strategy,omitempty"`
-	// Spec is a pod's. Its affinity and its containers' resources are taken; anything else in it is refused.
+	// Spec is a pod spec. Only its affinity and its containers' resources are used; any other field is refused.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -75,43 +77,44 @@ type PartyTemplate struct {
 type Phase string
 
 const (
-	// PhasePending: nothing has been observed yet. It is written "".
+	// PhasePending: nothing has been observed yet. It is stored as "".
 	PhasePending Phase = ""
-	// PhaseProgressing: an operation runs and a party lacks what was asked, or a party has no available replica.
+	// PhaseProgressing: an operation is running and a party does not run the requested version yet, or a party has no
+	// available replica.
 	PhaseProgressing Phase = "Progressing"
-	// PhasePartialAvailable: every party serves, some with fewer replicas than asked.
+	// PhasePartialAvailable: every party serves, some with fewer replicas than requested.
 	PhasePartialAvailable Phase = "PartialAvailable"
 	// PhaseAvailable: every party has all replicas.
 	PhaseAvailable Phase = "Available"
-	// PhaseFailed: a party cannot be brought to what was asked, and nothing is being done about it.
+	// PhaseFailed: a party cannot reach the requested state, and no operation is working on it.
 	PhaseFailed Phase = "Failed"
 	// PhaseUnknown: a party cannot be reached.
 	PhaseUnknown Phase = "Unknown"
 )
 
-// KusciaDeploymentStatus is what a serving is.
+// KusciaDeploymentStatus is the observed state of a serving.
 type KusciaDeploymentStatus struct {
 	Phase Phase `json:"phase,omitempty"`
-	// Reason is one word for why it is in that phase, Message a sentence.
+	// Reason is one word for the cause of the phase, Message a sentence.
 	Reason           string `json:"reason,omitempty"`
 	Message          string `json:"message,omitempty"`
 	TotalParties     int    `json:"totalParties"`
 	AvailableParties int    `json:"availableParties"`
-	// Conditions say the same for programs, as of observedGeneration: Available, Progressing, Waiting and Stalled.
+	// Conditions report the same to programs, as of observedGeneration: Available, Progressing, Waiting and Stalled.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// PartyDeploymentStatuses are the parties' Deployments by domain and name.
+	// PartyDeploymentStatuses are the parties' Deployments by domain and Deployment name.
 	PartyDeploymentStatuses map[string]map[string]PartyDeploymentStatus `json:"partyDeploymentStatuses,omitempty"`
 	// LastReconcileTime is when the status was last written.
 	LastReconcileTime *metav1.Time `json:"lastReconcileTime,omitempty"`
-	// ObservedGeneration is the generation of the spec that was last begun with.
+	// ObservedGeneration is the generation of the spec for which an operation was last started.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Operation is what is being done, or was done last.
+	// Operation is the current operation, or the last one.
 	Operation *Operation `json:"operation,omitempty"`
-	// Refused is a spec that came while an operation was under way and cannot be run; that operation goes on. Absent: there is none.
+	// Refused is a newer spec that cannot be run while the current operation continues; absent if there is none.
 	Refused *Refused `json:"refused,omitempty"`
-	// Served is the last version that all parties came to run: what an update that fails goes back to.
+	// Served is the last version that all parties have run: a failed update rolls back to it.
 	Served *Served `json:"served,omitempty"`
 }
 
@@ -121,113 +124,119 @@ type PartyDeploymentStatus struct {
 	Role    string `json:"role,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Replicas is how many are asked for.
+	// Replicas is the desired number of replicas.
 	Replicas            int32 `json:"replicas"`
 	UpdatedReplicas     int32 `json:"updatedReplicas"`
 	AvailableReplicas   int32 `json:"availableReplicas"`
 	UnavailableReplicas int32 `json:"unavailableReplicas"`
-	// Conditions are the Deployment's.
+	// Conditions are those of the Deployment.
 	Conditions        []appsv1.DeploymentCondition `json:"conditions,omitempty"`
 	CreationTimestamp *metav1.Time                 `json:"creationTimestamp,omitempty"`
-	// Version is the digest of what the Deployment is told to run; the numbers are of that version.
+	// Version is the digest of the version that the Deployment is configured to run; the replica counts are of that
+	// version.
 	Version string `json:"version,omitempty"`
-	// DeploymentUID and DeploymentVersion are the UID and the resourceVersion of the Deployment that was seen: what is older than that is no
-	// news.
+	// DeploymentUID and DeploymentVersion are the UID and resourceVersion of the observed Deployment; older
+	// observations are ignored.
 	DeploymentUID     string `json:"deploymentUid,omitempty"`
 	DeploymentVersion string `json:"deploymentVersion,omitempty"`
-	// Queue is the task queue of the party's worker when an operation last began with it.
+	// Queue is the task queue of the party's worker when an operation last included the party.
 	Queue string `json:"queue,omitempty"`
-	// ObservedAt is when what the party's worker saw reached the centre; absent: it has not been seen yet.
+	// ObservedAt is when the last observation of the party's worker reached the centre; absent if there is none yet.
 	ObservedAt *instant.Micro `json:"observedAt,omitempty"`
-	// PodReason and PodMessage are the word of the first pod that does not serve.
+	// PodReason and PodMessage explain why the first pod that is not ready does not serve.
 	PodReason  string `json:"podReason,omitempty"`
 	PodMessage string `json:"podMessage,omitempty"`
-	// Missing are the party's objects that somebody else has deleted.
+	// Missing are the party's objects that another client has deleted.
 	Missing []string `json:"missing,omitempty"`
-	// Drift is what somebody else has changed of the party's objects, and who it was. It is put back.
+	// Drift lists changes by other clients to the party's objects. The engine reverts them.
 	Drift []Drift `json:"drift,omitempty"`
-	// Restorations count how often changes by others were put back lately, newest first: who keeps changing the same is not fought without
-	// end.
+	// Restorations count how often changes of each field manager were reverted recently, newest first; repeated changes
+	// by the same manager are reverted less and less often.
 	Restorations []Restoration `json:"restorations,omitempty"`
-	// Failure is why the last operation failed here; it stays until everything that was asked runs.
+	// Failure is why the last operation failed in this party; it stays until the party runs everything that was
+	// requested.
 	Failure string `json:"failure,omitempty"`
-	// Unreachable says that the party's worker does not answer.
+	// Unreachable is why the party's worker is considered unreachable; "" when it is reachable.
 	Unreachable string `json:"away,omitempty"`
 }
 
-// Drift is a change that somebody else has made to what a party runs.
+// Drift is a change by another client to one of a party's objects.
 type Drift struct {
-	// Object is what was changed: "Deployment/serving-01".
+	// Object is the changed object, for example "Deployment/serving-01".
 	Object string `json:"object"`
-	// Manager is the field manager of who changed it, as the API server notes it: "kubectl-edit". "" when it does not say.
+	// Manager is the field manager that made the change, as recorded by the API server, for example "kubectl-edit"; ""
+	// if unknown.
 	Manager string `json:"manager,omitempty"`
-	// Fields are the first ones of those that were changed.
+	// Fields are the first few of the changed fields.
 	Fields []string `json:"fields,omitempty"`
-	// At is when they were changed.
+	// At is when the fields were changed.
 	At *metav1.Time `json:"at,omitempty"`
 }
 
-// Restoration counts how often changes by one field manager were put back.
+// Restoration counts how often changes by one field manager were reverted.
 type Restoration struct {
 	Manager string `json:"manager"`
 	Count   int32  `json:"count"`
-	// LastAt is when that was last begun.
+	// LastAt is when the last restoration started.
 	LastAt metav1.Time `json:"lastAt"`
 }
 
-// Operation is one create, update, recreation or deletion of a serving: one Temporal workflow.
+// Operation is one creation, update, recreation or deletion of a serving: one Temporal workflow.
 type Operation struct {
-	// Kind is create, update, recreate or delete; or refuse, for a spec that cannot be run and so has no workflow.
+	// Kind is create, update, recreate or delete; or refuse, for a spec that cannot be run and therefore has no
+	// workflow.
 	Kind string `json:"kind"`
-	// Generation is the spec's.
+	// Generation is the generation of the spec.
 	Generation int64  `json:"generation"`
 	WorkflowID string `json:"workflowId,omitempty"`
 	RunID      string `json:"runId,omitempty"`
-	// Version is the digest of what the parties are brought to: the new version, or when that failed the former one.
+	// Version is the digest of the version that the operation applies: the new version or, after a rollback, the
+	// previous one.
 	Version string `json:"version,omitempty"`
-	// Done says that it is over.
+	// Done is true when the operation has ended.
 	Done bool `json:"done,omitempty"`
-	// Reason and Message say why it failed; they stay until the next operation.
+	// Reason and Message explain why the operation failed; they stay until the next operation.
 	Reason    string       `json:"reason,omitempty"`
 	Message   string       `json:"message,omitempty"`
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
-	// WaitingFor is the person whom it waits for; absent: nobody.
+	// WaitingFor is the decision of a user that the operation waits for; absent if there is none.
 	WaitingFor *WaitingFor `json:"waitingFor,omitempty"`
-	// History is what people have sent to it, oldest first; of many the newest.
+	// History lists the commands that users have sent, oldest first; only the newest are kept.
 	History []AuditEntry `json:"history,omitempty"`
-	// Former is the operation that was under way when this one began; it is asked to give way.
+	// Former is the operation that was running when this one started; it is asked to give way.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Former *Operation `json:"former,omitempty"`
 }
 
-// WaitingFor is the wait of an operation for a person, which has no end of its own.
+// WaitingFor is the wait of an operation for a user's decision. It has no timeout.
 type WaitingFor struct {
-	// Kind is approval, for a party that comes next, or resume, for an operation that somebody has paused.
+	// Kind is approval, for the next party, or resume, for a paused operation.
 	Kind  string      `json:"kind"`
 	Since metav1.Time `json:"since"`
-	// Party is who begins with an approval.
+	// Party is the party that starts after an approval.
 	Party string `json:"party,omitempty"`
-	// Gate stands for this party in this operation: an approval that sends it back approves nothing else.
+	// Gate is the approval gate: a token of this wait for this party. An approval that quotes it approves nothing else.
 	Gate string `json:"gate,omitempty"`
-	// Message says what is waited for, and what to send.
+	// Message describes the awaited decision and which command to send.
 	Message string `json:"message"`
 }
 
-// AuditEntry is one verb that somebody sent to an operation, and what became of it.
+// AuditEntry is one command that a user sent to an operation, and its outcome.
 type AuditEntry struct {
 	At metav1.Time `json:"at"`
-	// Actor is who sent it, as they said; Via through which front door.
+	// Actor is the self-reported name of the sender; Via is the interface that was used.
 	Actor string `json:"actor"`
 	Via   string `json:"via"`
 	Verb  string `json:"verb"`
-	// Party is the one that it was about.
+	// Party is the party that the command is about.
 	Party  string `json:"party,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Key is the idempotency key that it was sent with.
+	// Key is the idempotency key of the command.
 	Key string `json:"key,omitempty"`
-	// Outcome is accepted or refused; Message says what it did, or why it was refused and what to do instead.
+	// Outcome is accepted or refused; Message describes the effect, or the reason for the refusal and what to do
+	// instead.
 	Outcome string `json:"outcome"`
 	Message string `json:"message"`
 }
@@ -238,12 +247,12 @@ type Refused struct {
 	Message    string `json:"message"`
 }
 
-// Served is a version of a serving that all its parties came to run, whole: AppImages may have changed since.
+// Served is a complete version of a serving that all its parties have run; its AppImages may have been edited since.
 type Served struct {
 	Generation int64 `json:"generation"`
-	// Digest tells versions apart.
+	// Digest identifies the version.
 	Digest string `json:"digest"`
-	// Version is the version, gzip-compressed JSON.
+	// Version is the version as gzip-compressed JSON.
 	Version []byte `json:"version"`
 }
 
@@ -253,14 +262,14 @@ type Served struct {
 // GroupVersion is the API group and version of this package's objects.
 var GroupVersion = schema.GroupVersion{Group: "kuscia.secretflow", Version: "v1alpha1"}
 
-// Where the API server serves them.
+// The resources under which the API server serves the objects.
 var (
 	AppImageResource         = GroupVersion.WithResource("appimages")
 	KusciaDeploymentResource = GroupVersion.WithResource("kusciadeployments")
 )
 
-// Namespace is the namespace of the home cluster in which a KusciaDeployment is a serving unless the engine is told otherwise; one of any
-// other namespace is nobody's.
+// Namespace is the default namespace of servings in the home cluster. A KusciaDeployment in any other namespace is
+// ignored.
 const Namespace = "cross-domain"
 
 // Labels and annotations of Kuscia.
@@ -274,10 +283,11 @@ const (
 	AnnotationInitiator    = "kuscia.secretflow/initiator"
 	AnnotationAffinityMode = "kuscia.secretflow/affinity-mode"
 
-	// AppTypeServing is the LabelAppType of a serving; ControllerName is the LabelController of all that is made for one.
+	// AppTypeServing is the value of LabelAppType of a serving; ControllerName is the value of LabelController on all
+	// objects made for one.
 	AppTypeServing = "serving"
 	ControllerName = "KusciaDeployment"
 )
 
-// Finalizer keeps a KusciaDeployment until what its parties run is gone.
+// Finalizer keeps a KusciaDeployment until the objects in its parties' clusters are deleted.
 const Finalizer = "slipway.io/serving"

@@ -17,25 +17,27 @@ func TestNumbers(t *testing.T) {
 		next           int64
 	}{
 		{"the first release replaces revision 1", nil, []int64{}, 2},
-		{"numbers stay when older records are not kept any more", []int64{9, 8}, []int64{9, 8}, 10},
+		{"numbers stay when older records were pruned", []int64{9, 8}, []int64{9, 8}, 10},
 		{"a release that was withdrawn leaves a gap", []int64{5, 3}, []int64{5, 3}, 6},
-		{"an earlier build gave no numbers: they are counted", []int64{0, 0}, []int64{3, 2}, 4},
-		{"they count down from the first that has one, so that they stay when records go", []int64{7, 6, 0, 0}, []int64{7, 6, 5, 4}, 8},
-		{"an older server runs beside a newer one", []int64{0, 5}, []int64{6, 5}, 7},
+		{"releases of an earlier build have no numbers: they are counted", []int64{0, 0}, []int64{3, 2}, 4},
+		{"they count down from the first that has one, so that they stay when records are pruned", []int64{7, 6, 0, 0},
+			[]int64{7, 6, 5, 4}, 8},
+		{"an older server runs next to a newer one", []int64{0, 5}, []int64{6, 5}, 7},
 	} {
 		require.Equal(t, c.want, append([]int64{}, history.Numbers(c.recorded)...), c.reason)
 		require.Equal(t, c.next, history.Next(c.recorded), c.reason)
 	}
 }
 
-// release is a release from one template to another; templates are called by their image.
+// release returns a release from one template to another. Templates are named by their image.
 func release(number int64, phase rollout.Phase, from, to string) rollout.Status {
 	return rollout.Status{Revision: number, Phase: phase,
 		StableTemplateDigest: from, StableRevision: "rev-" + from, StableImages: map[string]string{"app": from},
 		TemplateDigest: to, CanaryRevision: "rev-" + to, Images: map[string]string{"app": to}}
 }
 
-const healthy, rolledBack, failed, cancelled = rollout.PhaseHealthy, rollout.PhaseRolledBack, rollout.PhaseFailed, rollout.PhaseCancelled
+const healthy, rolledBack, failed, cancelled = rollout.PhaseHealthy, rollout.PhaseRolledBack, rollout.PhaseFailed,
+	rollout.PhaseCancelled
 
 func TestChoose(t *testing.T) {
 	t.Parallel()
@@ -54,24 +56,32 @@ func TestChoose(t *testing.T) {
 	}{
 		{"without a number: what the last release replaced", three, 0, "v2", 2, 1, ""},
 		{"the version before the first release is revision 1", three, 1, "v1", 1, 2, ""},
-		{"after an undo the way back is forward again", undone, 0, "v3", 3, 1, ""},
-		{"a version that served twice counts once on the way back", undone, 1, "v1", 1, 2, ""},
-		{"its older number means the same version: it serves now", undone, 2, "", 0, 0, "revision 4 (app=v2) is the version that serves now"},
-		{"a release that only numbered the pods anew is passed over", append([]rollout.Status{release(4, healthy, "v3", "v3")}, three...), 0, "v2", 2, 1, ""},
-		{"a release that was rolled back is passed over", bad, 0, "v2", 2, 1, ""},
-		{"what was rolled back never served alone", bad, 4, "", 0, 0, "revision 4 never served alone: its release ended as RolledBack. Choose one of " +
-			"revision 2 (app=v2), revision 1 (app=v1)"},
-		{"an unknown number: what there is", three, 7, "", 0, 0, "there is no revision 7 in the history, which has revision 2 (app=v2), revision 1 (app=v1)"},
-		{"the version that serves is no choice", three, 3, "", 0, 0, "revision 3 (app=v3) is the version that serves now"},
-		{"a rollback after which nothing ended well", []rollout.Status{release(2, rolledBack, "v1", "v2")}, 0, "", 0, 0, "has ended Healthy"},
+		{"after an undo the next undo goes forward again", undone, 0, "v3", 3, 1, ""},
+		{"a version that served twice counts once", undone, 1, "v1", 1, 2, ""},
+		{"its older number names the same version, which serves now", undone, 2, "", 0, 0,
+			"revision 4 (app=v2) is the version that serves now"},
+		{"a release that only numbered the pods is skipped",
+			append([]rollout.Status{release(4, healthy, "v3", "v3")}, three...), 0, "v2", 2, 1, ""},
+		{"a release that was rolled back is skipped", bad, 0, "v2", 2, 1, ""},
+		{"what was rolled back never served alone", bad, 4, "", 0, 0,
+			"revision 4 never served alone: its release ended as RolledBack. Choose one of revision 2 (app=v2), " +
+				"revision 1 (app=v1)"},
+		{"an unknown number: the error lists the choices", three, 7, "", 0, 0,
+			"there is no revision 7 in the history, which has revision 2 (app=v2), revision 1 (app=v1)"},
+		{"the version that serves is no choice", three, 3, "", 0, 0,
+			"revision 3 (app=v3) is the version that serves now"},
+		{"a rollback after which nothing ended well", []rollout.Status{release(2, rolledBack, "v1", "v2")}, 0, "", 0, 0,
+			"has ended Healthy"},
 		{"a rollback does not move the numbers: what was there before is still revision 1",
 			[]rollout.Status{release(3, healthy, "v1", "v3"), release(2, failed, "v1", "v2")}, 0, "v1", 1, 1, ""},
-		{"somebody has changed the workload past Slipway: that version has no number, and still is what was replaced",
-			[]rollout.Status{release(4, healthy, "hand", "v4"), release(3, cancelled, "v2", "v3"), release(2, healthy, "v1", "v2")}, 0, "hand", 0, 1, ""},
-		{"older records are not kept any more: the version that the oldest one replaced has the number before it",
+		{"the workload was changed without Slipway: that version has no number, and still is what was replaced",
+			[]rollout.Status{release(4, healthy, "hand", "v4"), release(3, cancelled, "v2", "v3"),
+				release(2, healthy, "v1", "v2")}, 0, "hand", 0, 1, ""},
+		{"older records were pruned: the version that the oldest one replaced has the number before it",
 			[]rollout.Status{release(60, healthy, "v59", "v60")}, 59, "v59", 59, 1, ""},
-		{"an earlier build recorded names of revisions alone", byName, 0, "", 1, 1, ""},
-		{"an earlier build recorded nothing that tells the template", earlier, 0, "", 0, 0, "an earlier version of Slipway wrote it"},
+		{"an earlier build recorded only names of revisions", byName, 0, "", 1, 1, ""},
+		{"an earlier build recorded nothing that identifies the template", earlier, 0, "", 0, 0,
+			"an earlier version of Slipway wrote it"},
 	} {
 		got, err := history.Of(c.releases).Choose(c.number)
 		if c.refused != "" {
@@ -85,7 +95,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestReplaced(t *testing.T) {
+func TestOf_NumbersReplacedVersions(t *testing.T) {
 	t.Parallel()
 	past := history.Of([]rollout.Status{
 		release(6, rollout.PhaseProgressing, "v1", "v4"),
@@ -94,13 +104,15 @@ func TestReplaced(t *testing.T) {
 		release(3, healthy, "v2", "v3"),
 		release(2, healthy, "v1", "v2"),
 	})
-	require.Equal(t, []int64{5, 0, 3, 2, 1}, past.Replaced, "each release names the version that it found; a version by hand has no number")
-	require.Equal(t, int64(5), past.Served[0].Number, "a version that serves again goes by its newest number")
+	require.Equal(t, []int64{5, 0, 3, 2, 1}, past.Replaced,
+		"each release names the version that it found; a version set by hand has no number")
+	require.Equal(t, int64(5), past.Served[0].Number, "a version that serves again has its newest number")
 }
 
-func TestWindow(t *testing.T) {
+func TestTarget_Within(t *testing.T) {
 	t.Parallel()
-	past := history.Of([]rollout.Status{release(4, healthy, "v3", "v4"), release(3, healthy, "v2", "v3"), release(2, healthy, "v1", "v2")})
+	past := history.Of([]rollout.Status{release(4, healthy, "v3", "v4"), release(3, healthy, "v2", "v3"),
+		release(2, healthy, "v1", "v2")})
 	for number, back := range map[int64]int64{3: 1, 2: 2, 1: 3} {
 		target, err := past.Choose(number)
 		require.NoError(t, err)

@@ -13,104 +13,110 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// This file is about releases that a Rollout object asks for: the workload's own pod template is the command, and so is what the object says.
+// This file is about releases that a Rollout object requests: the workload's own pod template and the object's fields
+// are the commands.
 
-// viaObject is the front door of what is asked by a Rollout object or by its workload.
+// viaObject is the front door of requests by a Rollout object or its workload.
 const viaObject = "kubectl"
 
 func (m *Machine) declared() bool { return m.setup.Spec.Change.Declared != nil }
 
-// asksFirst says whether somebody has to approve the release before anything is done.
-func (m *Machine) asksFirst() bool {
-	return m.setup.Confirm != "" && !m.s.Confirmed && m.s.Ending == rollout.EndNone && m.s.Stage == stageBegin
+// needsConfirmation reports whether an approver has to confirm the release before anything is done.
+func (m *Machine) needsConfirmation() bool {
+	return m.setup.ConfirmReason != "" && !m.s.Confirmed && m.s.Ending == rollout.EndNone && m.s.Stage == stageBegin
 }
 
-// batch is how the pods of a step are numbered.
+// batch is the numbering of a step's pods.
 func (m *Machine) batch(step int) *rollout.Batch {
 	return &rollout.Batch{RolloutID: m.setup.Spec.RolloutID, Step: step}
 }
 
-// askFirst waits for the approval of the release as a whole. No pod has moved.
-func (m *Machine) askFirst() Action {
+// awaitConfirmation waits for the approval of the release as a whole. No pod has moved.
+func (m *Machine) awaitConfirmation() Action {
 	m.s.Status.CurrentStepState = rollout.StatePaused
-	return Action{Kind: ActRest, waits: rollout.WaitApproval, Summary: "approval of the release",
-		why: m.setup.Confirm + ": it waits for somebody to approve it; no pod has moved"}
+	return Action{Kind: ActWait, waitKind: rollout.WaitApproval, Summary: "approval of the release",
+		reason: m.setup.ConfirmReason + ": waiting for approval; no pod has moved"}
 }
 
-// isRedeclared takes the edit of a workload's pod template for what it is: not somebody else's interference, but the next command, which
-// whoever watches the object is about to send.
-func (m *Machine) isRedeclared(a Action, f Failure) bool {
+// handleRedeclared treats an edit of the workload's pod template not as drift but as the next command. The controller
+// that watches the object is about to send it.
+func (m *Machine) handleRedeclared(a Action, f Failure) bool {
 	if f.Kind != failure.Drift || !m.declared() || a.Kind != ActMove && a.Kind != ActFinish {
 		return false
 	}
-	m.s.PodsUnsettled = m.s.PodsUnsettled && a.Kind != ActMove // a Move that fails has brought the workload to rest before
+	m.s.PodsUnsettled = m.s.PodsUnsettled && a.Kind != ActMove // a failing Move has settled the workload before
 	if a.epoch == m.epoch {
 		m.s.Redeclared = f.Message
 	}
 	return true
 }
 
-// redeclared waits for what the edit of the pod template asks for. A blue-green keeps both versions and has no room for a third.
-func (m *Machine) redeclared() Action {
-	why := fmt.Sprintf("%s: %s: nothing moves until it is clear what that asks for", m.place(), m.s.Redeclared)
+// awaitRedeclared waits for the command that follows from the edit of the pod template. A blue-green keeps both
+// versions and has no room for a third.
+func (m *Machine) awaitRedeclared() Action {
+	why := fmt.Sprintf("%s: %s: no pod moves until the next command arrives", m.position(), m.s.Redeclared)
 	if m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen {
-		why = fmt.Sprintf("%s: %s: a blue-green release has no room for a third version, so nothing moves. Set the template back to the version "+
-			"that is being released, and it goes on, or to the stable one, and it rolls back", m.place(), m.s.Redeclared)
+		why = fmt.Sprintf("%s: %s: a blue-green release has no room for a third version, so no pod moves. Set the "+
+			"template to the version "+
+			"that is being released to continue, or to the stable one to roll back", m.position(), m.s.Redeclared)
 	}
-	return Action{Kind: ActRest, waits: rollout.WaitDrift, why: why}
+	return Action{Kind: ActWait, waitKind: rollout.WaitDrift, reason: why}
 }
 
-// lookAtDeclared goes on as if the workload declared what is released, and looks whether it does.
-func (m *Machine) lookAtDeclared() {
+// recheckDeclared continues as if the workload declared what is released, and inspects whether it does.
+func (m *Machine) recheckDeclared() {
 	m.s.Redeclared = ""
-	if m.inSteps() && m.s.Moved {
-		m.s.Check = checkLook
+	if m.inSteps() && m.s.MoveStarted {
+		m.s.Recheck = recheckInspect
 	}
 }
 
-// detach lets go of the workload: what was borrowed is given back at once, and its own controller goes on with the template that stands.
+// detach releases the workload: what was borrowed is restored at once, and the workload's own controller continues with
+// the current template.
 func (m *Machine) detach(c rollout.Command) (done, refusal string) {
 	if t := m.s.Trouble; t != nil {
 		switch t.Kind {
 		case failure.Gone:
-			m.finish(rollout.EndGone)
-			return "the traffic is given back, then it ends", ""
+			m.startFinalising(rollout.EndDeleted)
+			return "the traffic is restored, then the rollout ends", ""
 		case failure.ClaimLost:
 			return m.abandon(c, t)
 		}
 	}
 	switch {
 	case m.s.Ending == rollout.EndDetached:
-		m.s.Trouble = nil // what has failed is tried again
-		return "it lets go already", ""
+		m.s.Trouble = nil // retry what has failed
+		return "it is detaching already", ""
 	case m.s.Ending == rollout.EndFrozen:
-		return "", "it is being frozen: wait until that is over"
+		return "", "it is being frozen: wait until that is done"
 	case m.s.Stage == stageAdopt:
 		m.s.Ending = rollout.EndRollback
-		return "what an earlier release left is brought home, then it ends", ""
+		return "what an earlier release left is rolled back, then the rollout ends", ""
 	}
-	m.finish(rollout.EndDetached)
-	return "it lets go: what it has borrowed is given back, and the workload's own controller goes on", ""
+	m.startFinalising(rollout.EndDetached)
+	return "it detaches: what it has borrowed is restored, and the workload's own controller continues", ""
 }
 
-// Replan takes the strategy as the object has it now. Steps that ask for something else are made again from where the pods are: from the
-// current step if it has as many of them, else from the first that does. It changes nothing, and notes nothing, when the strategy is as it was.
+// Replan takes in the strategy as the object has it now. Changed steps are made from where the pods are: from the
+// current step if it demands at least as many new pods, else from the first one that does. An unchanged strategy
+// changes and logs nothing.
 func (m *Machine) Replan(c rollout.Command, s strategy.Strategy, now time.Time) (audit.Outcome, string) {
-	m.heard(c)
+	m.noteObjectVersion(c)
 	if undo := m.setup.Spec.Undo; undo != nil && undo.WithoutSteps {
-		return audit.Accepted, "it goes back without steps: the strategy as it is now holds from the next release on"
+		return audit.Accepted, "this undo has no steps: the edited strategy applies from the next release on"
 	}
 	was := m.setup.Spec.Strategy
-	s.Paused = was.Paused // who pauses says so by a command of its own
-	if m.over() || reflect.DeepEqual(was, s) {
-		return audit.Accepted, "the strategy is as it was"
+	s.Paused = was.Paused // a pause is a command of its own
+	if m.ended() || reflect.DeepEqual(was, s) {
+		return audit.Accepted, "the strategy is unchanged"
 	}
-	return m.s.Log.Take(c.Entry(now), c, func(*audit.Entry) (done, refusal string) {
+	return m.s.Log.Apply(c.Entry(now), c, func(*audit.Entry) (done, refusal string) {
 		switch {
 		case len(s.Steps) != len(was.Steps):
-			return "", fmt.Sprintf("the strategy has %d steps now, and had %d when the release began: the number stays", len(s.Steps), len(was.Steps))
+			return "", fmt.Sprintf("the strategy has %d steps now, and had %d when the release began: the number "+
+				"cannot change in the middle of a release", len(s.Steps), len(was.Steps))
 		case s.Style != was.Style:
-			return "", "the way in which pods are replaced cannot change in the middle of a release"
+			return "", "the style cannot change in the middle of a release"
 		case !reflect.DeepEqual(s.Routings, was.Routings) || s.TrafficRoutingRef != was.TrafficRoutingRef ||
 			s.DisableGenerateCanaryService != was.DisableGenerateCanaryService:
 			return "", "what routes to the workload cannot change in the middle of a release"
@@ -120,31 +126,31 @@ func (m *Machine) Replan(c rollout.Command, s strategy.Strategy, now time.Time) 
 }
 
 func (m *Machine) replan(was, s strategy.Strategy, now time.Time) (done string) {
-	m.setup.Spec.Strategy, m.s.Strategy = s, &s
+	m.setup.Spec.Strategy, m.s.EditedStrategy = s, &s
 	for i, fresh := range stepStatuses(s.Steps) {
 		before := m.s.Status.Steps[i]
 		fresh.State, fresh.StartedAt, fresh.FinishedAt = before.State, before.StartedAt, before.FinishedAt
 		m.s.Status.Steps[i] = fresh
 	}
 	if reflect.DeepEqual(was.Steps, s.Steps) {
-		return "what the strategy says beside its steps has changed: it holds from now on"
+		return "the strategy has changed outside its steps: it applies from now on"
 	}
 	if m.s.Stage != stageSteps || m.s.Ending != rollout.EndNone {
-		return "the steps have changed: they hold from now on"
+		return "the steps have changed: they apply from now on"
 	}
 	at := m.s.Status.CurrentStepIndex
-	to := replanned(was.Steps[at-1].Replicas, s.Steps, at, m.s.Status.Replicas)
+	to := replanStep(was.Steps[at-1].Replicas, s.Steps, at, m.s.Status.Replicas)
 	paused, by := m.s.Status.Paused, m.s.PausedBy
-	m.turn()
+	m.changeDirection()
 	m.s.Status.Paused, m.s.PausedBy = paused, by
 	m.goToStep(to, now)
-	m.s.Unopened = m.s.Unopened || to != at && m.keepsTimes()
-	return fmt.Sprintf("the steps have changed: it goes on with step %d", to)
+	m.s.WindowPending = m.s.WindowPending || to != at && m.hasTimes()
+	return fmt.Sprintf("the steps have changed: the rollout continues with step %d", to)
 }
 
-// replanned is the step, from 1, from which edited steps are made when so many pods were asked for: the current one if it asks for at least as
-// many, else the first that does, else the last.
-func replanned(had intstr.IntOrString, steps []strategy.Step, at int, size int32) int {
+// replanStep returns the step, from 1, at which edited steps continue if had pods were demanded before: the current one
+// if it demands at least as many, else the first one that does, else the last.
+func replanStep(had intstr.IntOrString, steps []strategy.Step, at int, size int32) int {
 	enough := func(i int) bool { return strategy.Target(steps[i].Replicas, size) >= strategy.Target(had, size) }
 	if enough(at - 1) {
 		return at
@@ -157,46 +163,48 @@ func replanned(had intstr.IntOrString, steps []strategy.Step, at int, size int32
 	return len(steps)
 }
 
-// heard notes which generation and which state of the object a command was read from.
-func (m *Machine) heard(c rollout.Command) {
-	m.s.Generation, m.s.Answered = max(m.s.Generation, c.Generation), max(m.s.Answered, c.State)
+// noteObjectVersion records the generation and state of the object that a command was read from.
+func (m *Machine) noteObjectVersion(c rollout.Command) {
+	m.s.ObjectGeneration, m.s.AnsweredState = max(m.s.ObjectGeneration, c.Generation), max(m.s.AnsweredState, c.State)
 }
 
-// Object is the Rollout object that asked for the release; nil when there is none.
+// Object returns the Rollout object that requested the release; nil: none.
 func (m *Machine) Object() *rollout.ObjectRef { return m.setup.Object }
 
-// View is the release as its object shows it.
+// View returns the release as its object shows it.
 func (m *Machine) View() rollout.View {
-	v := rollout.View{Status: m.s.Status, Ending: m.s.Ending, Gate: m.gate(), Generation: m.s.Generation, Answered: m.s.Answered,
-		Began: m.setup.CreatedAt, PausedByObject: m.s.Status.Paused && m.s.PausedByObject}
+	v := rollout.View{Status: m.s.Status, Ending: m.s.Ending, Gate: m.gate(), Generation: m.s.ObjectGeneration,
+		AnsweredState: m.s.AnsweredState,
+		CreatedAt:     m.setup.CreatedAt, PausedByObject: m.s.Status.Paused && m.s.PausedByObject}
 	v.Status.History = nil
 	if d := m.setup.Spec.Change.Declared; d != nil {
 		v.Template = d.Template
 	}
-	if t := m.s.Trouble; t != nil && !m.over() {
+	if t := m.s.Trouble; t != nil && !m.ended() {
 		v.Stalled = t.Message
 	} else if m.s.Redeclared != "" {
 		v.Stalled, v.Redeclared = m.s.Redeclared, true
-	} else if m.over() && m.s.Closing == rollout.PhaseFailed {
-		v.Stalled = m.s.Note
+	} else if m.ended() && m.s.FinalPhase == rollout.PhaseFailed {
+		v.Stalled = m.s.LastMessage
 	}
 	v.Superseding = m.s.Superseding
-	if m.over() {
+	if m.ended() {
 		m.viewEnd(&v)
 	}
 	return v
 }
 
-// viewEnd is what serves at the end. One that was turned round without a change of the workload's template is not to begin again by itself.
+// viewEnd sets which template serves at the end. A release that a command rolled back without a change of the
+// workload's template must not begin again by itself.
 func (m *Machine) viewEnd(v *rollout.View) {
-	switch m.s.Closing {
+	switch m.s.FinalPhase {
 	case rollout.PhaseFailed:
 	case rollout.PhaseHealthy:
-		if m.setup.Spec.Undo != nil { // who declares once more what was undone has to have that approved
+		if m.setup.Spec.Undo != nil { // declaring again what was undone needs an approval
 			v.RolledBack = m.s.StableTemplate
 		}
 	case rollout.PhaseRolledBack:
-		if !m.s.Superseding && !m.s.SetBack {
+		if !m.s.Superseding && !m.s.RolledBackByTemplate {
 			v.RolledBack = v.Template
 		}
 		v.Template = m.s.StableTemplate

@@ -11,12 +11,13 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// What was borrowed beside a workload is given back when the workload itself was deleted: its autoscaler may be waiting for the next one of its name.
-func TestAnAutoscalerOutlivesItsWorkload(t *testing.T) {
+// When the workload was deleted, objects borrowed in addition to it are still restored: its autoscaler may wait for the
+// next workload of that name.
+func TestStop_RestoresAutoscalers_WhenWorkloadDeleted(t *testing.T) {
 	t.Parallel()
-	gone := func(w *world) {
+	deleted := func(w *world) {
 		w.fail(failure.Gone, "the workload was deleted")
-		require.Equal(t, ActRest, w.next().Kind)
+		require.Equal(t, ActWait, w.next().Kind)
 	}
 	for _, tc := range []struct {
 		reason string
@@ -33,21 +34,23 @@ func TestAnAutoscalerOutlivesItsWorkload(t *testing.T) {
 			does: []string{"RestoreAutoscalers stable", "record"},
 		},
 		{
-			reason: "its traffic is given back first", reach: func() *world {
-				w := resting(t, strategy.StyleBlueGreen)
+			reason: "its traffic is restored first", reach: func() *world {
+				w := atApproval(t, strategy.StyleBlueGreen)
 				w.m.Observed(rollout.Observed{What: "edited"}, w.now)
 				require.Equal(t, ActMove, w.next().Kind)
 				return w
 			},
-			does: []string{"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "RestoreAutoscalers stable", "record"},
+			does: []string{"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService",
+				"RestoreAutoscalers stable", "record"},
 		},
 		{
-			reason: "an earlier release pinned it, whose remains were being brought home", reach: func() *world {
+			reason: "an earlier release pinned it, and its remains were being rolled back", reach: func() *world {
 				w := adopting(t, &rollout.Adopted{Style: strategy.StyleBlueGreen})
 				require.Equal(t, ActFinish, w.next().Kind)
 				return w
 			},
-			does: []string{"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService", "RestoreAutoscalers stable", "record"},
+			does: []string{"RestoreStableService", "RouteTrafficToStable", "RemoveCanaryService",
+				"RestoreAutoscalers stable", "record"},
 		},
 		{
 			reason: "no other style pins one", reach: func() *world {
@@ -60,7 +63,7 @@ func TestAnAutoscalerOutlivesItsWorkload(t *testing.T) {
 		},
 	} {
 		w := tc.reach()
-		gone(w)
+		deleted(w)
 		seen := len(w.actions)
 		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbStop}, w.now)
 		require.Equal(t, audit.Accepted, outcome, "%s: %s", tc.reason, message)
@@ -68,6 +71,6 @@ func TestAnAutoscalerOutlivesItsWorkload(t *testing.T) {
 		require.Equal(t, ActClose, w.drive().Kind, tc.reason)
 		require.Equal(t, tc.does, w.actions[seen:], tc.reason)
 		require.Equal(t, rollout.PhaseCancelled, w.m.Status().Phase, tc.reason)
-		require.Equal(t, size, w.m.Status().Replicas, "%s: the last numbers that are known stay", tc.reason)
+		require.Equal(t, size, w.m.Status().Replicas, "%s: the last known numbers are kept", tc.reason)
 	}
 }

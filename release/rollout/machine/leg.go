@@ -11,28 +11,29 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// This file is about legs. A leg is what the party's worker does, action by action, without anybody else having to do or to decide something: from
-// one rest to the next. One activity goes a whole leg, so that steps which rest for nobody cost no events and no round trips. It asks the machine for
-// each action, as the workflow would; the workflow has its own machine go the same way by what the activity answers.
+// This file is about legs. A leg is the sequence of actions from one wait to the next that the party's worker can
+// execute without another participant or a decision. One activity executes the leg, so that steps without a pause cost
+// no events and no round trips. The activity asks a machine for each action, as the workflow would. The workflow then
+// replays the activity's result on its own machine.
 
-// ActivityLeg goes a leg. LegRequest → LegResult. Messages are only ever extended: recorded histories carry them.
+// ActivityLeg executes a leg. LegRequest → LegResult. Messages are only ever extended: recorded histories carry them.
 const ActivityLeg = "rollout.Leg"
 
-// LegRequest is a rollout at the beginning of a leg.
+// LegRequest is a rollout at the start of a leg.
 type LegRequest struct {
-	Asked    Asked            `json:"asked"`
+	Request  Request          `json:"asked"`
 	Claim    string           `json:"claim"`
 	Workflow plan.WorkflowRef `json:"workflow"`
-	// State is the machine's, without its log.
+	// State is the machine's state without its log.
 	State State `json:"state"`
 }
 
-// LegResult is what was done, in its order.
+// LegResult lists the actions of a leg in the order in which they were executed.
 type LegResult struct {
 	Parts []Part `json:"parts,omitempty"`
 }
 
-// Part is one action of a leg that was carried out: when it was decided on, when it was done, and what it answered.
+// Part is one executed action of a leg: when it was decided, when it was done, and its result.
 type Part struct {
 	Kind  ActionKind           `json:"kind"`
 	From  time.Time            `json:"from"`
@@ -42,17 +43,17 @@ type Part struct {
 	Route *rollout.RouteResult `json:"route,omitempty"`
 }
 
-// LegProgress is what the activity of a leg knows: its heartbeat, and what one attempt leaves to the next.
+// LegProgress is the heartbeat of a leg's activity: what one attempt leaves for the next.
 type LegProgress struct {
 	workloadops.Progress
-	// Of is the number of the part, from 1, that Progress is about.
-	Of    int    `json:"of"`
-	Parts []Part `json:"parts,omitempty"`
-	// Status is the rollout as it is by now, without its history; nil before the first action.
+	// PartNumber is the number, from 1, of the part that Progress is about.
+	PartNumber int    `json:"of"`
+	Parts      []Part `json:"parts,omitempty"`
+	// Status is the current status of the rollout without its history; nil before the first action.
 	Status *rollout.Status `json:"status,omitempty"`
 }
 
-// result is the part's answer as a machine takes it.
+// result returns the part's result in the form that a machine takes.
 func (p Part) result() (r Result) {
 	if p.Begin != nil {
 		r.Begin = *p.Begin
@@ -66,7 +67,7 @@ func (p Part) result() (r Result) {
 	return r
 }
 
-// partOf is a part as it is told.
+// partOf returns the part that records an executed action.
 func partOf(a Action, r Result, from, at time.Time) Part {
 	p := Part{Kind: a.Kind, From: from, At: at}
 	switch a.Kind {
@@ -80,205 +81,219 @@ func partOf(a Action, r Result, from, at time.Time) Part {
 	return p
 }
 
-// leads says whether an action belongs to a leg: the party's worker carries it out alone.
-func (a Action) leads() bool { return a.party() && !a.shared }
+// runsInLeg reports whether an action can be part of a leg: the party's worker executes it alone.
+func (a Action) runsInLeg() bool { return a.onParty() && !a.shared }
 
-// Leg goes a leg, beside the workflow's own machine.
+// Leg executes a leg with a copy of the workflow's machine.
 type Leg struct {
 	machine *Machine
 	parts   []Part
-	// fits says that the parts so far were those that the machine has asked for.
-	fits bool
+	// matches is true while every part so far was the one that the machine asked for.
+	matches bool
 }
 
-// NewLeg begins a leg, or goes on with one of which these parts are done.
+// NewLeg starts a leg, or continues one of which these parts are done.
 func NewLeg(in LegRequest, done []Part) *Leg {
-	l := &Leg{machine: ResumeMachine(Setup{Asked: in.Asked, Claim: in.Claim, Workflow: in.Workflow}, in.State), fits: true}
+	l := &Leg{machine: ResumeMachine(Setup{Request: in.Request, Claim: in.Claim, Workflow: in.Workflow}, in.State),
+		matches: true}
 	for _, p := range done {
-		l.repeat(p)
+		l.replay(p)
 	}
 	return l
 }
 
-// repeat has the machine go on as it did when the part was done. Parts that it would not have asked for, as those of another build may be, are left
-// out: every action finds out by itself what there is to be done.
-func (l *Leg) repeat(p Part) {
-	if !l.fits {
+// replay advances the machine by a part as if it had just been executed. Parts that the machine would not have asked
+// for, as those of another build may be, are skipped: every action finds out by itself what is left to do.
+func (l *Leg) replay(p Part) {
+	if !l.matches {
 		return
 	}
 	a := l.machine.Next(p.From)
-	if l.machine.mayWaitOut(a) { // it was over when the part began, whatever the clock of the worker said that did the one before
+	// it had ended when the part began, even if the clock of the previous part's worker disagrees
+	if l.machine.mayWaitInLeg(a) {
 		a = l.machine.Next(*a.Until)
 	}
-	if l.fits = a.leads() && a.Kind == p.Kind; l.fits {
+	if l.matches = a.runsInLeg() && a.Kind == p.Kind; l.matches {
 		l.machine.Start(a)
 		l.machine.Done(p.result(), p.At)
-		l.machine.restsFrom(p.At)
+		l.machine.startBriefPause(p.At)
 		l.parts = append(l.parts, p)
 	}
 }
 
-// restsFrom has a brief rest begin when the pods of its step had come, however long after that it is asked for.
-func (m *Machine) restsFrom(at time.Time) {
+// startBriefPause starts a brief pause at the moment when the pods of its step were done, however long after that the
+// next action is asked for.
+func (m *Machine) startBriefPause(at time.Time) {
 	s := m.s.Status
-	if m.s.RestUntil == nil && m.inSteps() && m.briefAt(s.CurrentStepIndex) && (s.CurrentStepState == rollout.StateTrafficRouting || s.CurrentStepState == rollout.StatePaused) {
-		m.s.RestUntil = new(at.Add(time.Duration(*m.step().PauseSeconds) * time.Second))
+	if m.s.PauseUntil == nil && m.inSteps() && m.briefPauseAt(s.CurrentStepIndex) &&
+		(s.CurrentStepState == rollout.StateTrafficRouting || s.CurrentStepState == rollout.StatePaused) {
+		m.s.PauseUntil = new(at.Add(time.Duration(*m.step().PauseSeconds) * time.Second))
 	}
 }
 
-// Next is the leg's next action, which is begun with that; false when the leg is over, or rests until a time that is near.
+// Next returns the leg's next action and starts it. It returns false when the leg has ended, or waits until the
+// action's Until.
 func (l *Leg) Next(now time.Time) (a Action, goesOn bool) {
-	if l.machine.Stuck() && len(l.parts) > 0 { // the workflow tells lists of it
-		return Action{Kind: ActRest}, false
+	if l.machine.PodStuck() && len(l.parts) > 0 { // the leg ends so that the workflow can publish the trouble
+		return Action{Kind: ActWait}, false
 	}
 	steps := l.machine.s.Stage == stageSteps
-	if a = l.machine.Next(now); steps && l.machine.endsWithSteps() {
-		return Action{Kind: ActRest}, false
+	if a = l.machine.Next(now); steps && l.machine.endsBeforeFinalising() {
+		return Action{Kind: ActWait}, false
 	}
-	if a.leads() {
+	if a.runsInLeg() {
 		l.machine.Start(a)
 		return a, true
 	}
-	if !l.machine.waitsOut(a, now) {
+	if !l.machine.canWaitInLeg(a, now) {
 		a.Until = nil
 	}
 	return a, false
 }
 
-// FirstMove is the Move that comes next when the claim, which is being taken, is answered so; nil when something else does, or the workflow would take the
-// workload for untouched.
+// FirstMove returns the Move that follows if the claim, which is being taken, gets this result. nil: another action
+// follows, or the workflow would assume that the workload is untouched.
 func (l *Leg) FirstMove(answer rollout.BeginResult, now time.Time) *rollout.MoveRequest {
-	if !l.machine.s.OneWrite {
+	if !l.machine.s.ClaimWithMove {
 		return nil
 	}
-	ahead := ResumeMachine(l.machine.setup, copyOf(l.machine.s))
+	ahead := ResumeMachine(l.machine.setup, deepCopy(l.machine.s))
 	ahead.running = l.machine.running
 	ahead.Done(Result{Begin: answer}, now)
-	if a := ahead.Next(now); a.Kind == ActMove && a.leads() {
+	if a := ahead.Next(now); a.Kind == ActMove && a.runsInLeg() {
 		return a.Move
 	}
 	return nil
 }
 
-// waitsOut says whether a leg goes on when what it has come to is over: while routes take effect, which nobody ends, and through a brief rest.
-func (m *Machine) waitsOut(a Action, now time.Time) bool {
-	return m.mayWaitOut(a) && a.Until.Sub(now) <= shortRest
+// canWaitInLeg reports whether the leg may sleep through the wait a (a traffic grace period or a brief timed pause)
+// instead of ending.
+func (m *Machine) canWaitInLeg(a Action, now time.Time) bool {
+	return m.mayWaitInLeg(a) && a.Until.Sub(now) <= maxBriefPause
 }
 
-func (m *Machine) mayWaitOut(a Action) bool {
-	return a.Kind == ActRest && a.Until != nil &&
-		(a.waits == rollout.WaitTraffic || a.waits == rollout.WaitTimer && m.briefAt(m.s.Status.CurrentStepIndex))
+// mayWaitInLeg is canWaitInLeg without the limit on the time that is left.
+func (m *Machine) mayWaitInLeg(a Action) bool {
+	return a.Kind == ActWait && a.Until != nil &&
+		(a.waitKind == rollout.WaitTraffic || a.waitKind == rollout.WaitTimer &&
+			m.briefPauseAt(m.s.Status.CurrentStepIndex))
 }
 
-// Done takes what the action has answered that was begun at from.
+// Done takes the result of an action that was started at from.
 func (l *Leg) Done(a Action, r Result, from, now time.Time) {
 	l.machine.Done(r, now)
-	l.machine.restsFrom(now)
+	l.machine.startBriefPause(now)
 	l.parts = append(l.parts, partOf(a, r, from, now))
 }
 
-// Parts are what was done so far.
+// Parts returns what was done so far.
 func (l *Leg) Parts() []Part { return l.parts }
 
-// Status is the rollout as it is by now, without its history.
+// Status returns the current status of the rollout without its history.
 func (l *Leg) Status() *rollout.Status {
 	s := l.machine.Status()
 	s.History, s.Steps = nil, slices.Clone(s.Steps)
 	return &s
 }
 
-// goingLeg is a leg that an activity goes, as the workflow's machine sees it. What comes meanwhile is carried out at once, so that it can be answered, and once
-// more when it is known how far the leg has gone.
-type goingLeg struct {
-	setup Setup
-	from  State
-	later []func(*Machine)
+// legInProgress is a leg that an activity executes, as the workflow's machine sees it. Commands that arrive meanwhile
+// are executed at once, so that they can be answered, and once more when it is known how far the leg got.
+type legInProgress struct {
+	setup  Setup
+	from   State
+	inputs []func(*Machine)
 }
 
-// Leg says whether an action is the first of a leg. Under a Rollout object there are none: the object shows each step.
-func (m *Machine) Leg(a Action) bool { return a.leads() && m.setup.Object == nil }
+// StartsLeg reports whether an action is the first of a leg. A release of a Rollout object has no legs: the object
+// shows each step.
+func (m *Machine) StartsLeg(a Action) bool { return a.runsInLeg() && m.setup.Object == nil }
 
-// BeginLeg begins a leg with an action that was decided on and not started yet.
+// BeginLeg starts a leg with an action that was decided and not started yet.
 func (m *Machine) BeginLeg(a *Action) LegRequest {
 	setup := m.setup
-	m.leg = &goingLeg{setup: setup, from: copyOf(m.s)}
-	m.tellLeg(a)
+	m.leg = &legInProgress{setup: setup, from: deepCopy(m.s)}
+	m.summariseLeg(a)
 	state := m.s
 	state.Log.Entries, state.Log.Answers = nil, nil
-	return LegRequest{Asked: setup.Asked, Claim: setup.Claim, Workflow: setup.Workflow, State: state}
+	return LegRequest{Request: setup.Request, Claim: setup.Claim, Workflow: setup.Workflow, State: state}
 }
 
-// tellLeg says how far a leg goes if nothing keeps it, where that is further than its first step.
-func (m *Machine) tellLeg(a *Action) {
+// summariseLeg sets the action's summary to the steps that the leg covers if nothing stops it, where that is more than
+// its first step.
+func (m *Machine) summariseLeg(a *Action) {
 	last := m.s.Status.CurrentStepIndex
-	for last < m.steps() && (!m.restsAt(last) || m.briefAt(last)) {
+	for last < m.steps() && (!m.pausesAt(last) || m.briefPauseAt(last)) {
 		last++
 	}
-	if m.s.Stage != stageSteps && m.s.Stage != stageBegin || last == m.s.Status.CurrentStepIndex || a.Halts() || m.s.Check != checkNone {
+	if m.s.Stage != stageSteps && m.s.Stage != stageBegin || last == m.s.Status.CurrentStepIndex || a.Halts() ||
+		m.s.Recheck != recheckNone {
 		return
 	}
 	a.Summary = fmt.Sprintf("steps %d to %d of %d: pods to %s", m.s.Status.CurrentStepIndex, last, m.steps(),
 		m.setup.Spec.Strategy.Steps[last-1].Replicas.String())
 }
 
-// copyOf is a state that shares nothing with another one.
-func copyOf(s State) (c State) {
+// deepCopy returns a state that shares nothing with s.
+func deepCopy(s State) (c State) {
 	raw, err := json.Marshal(s)
 	if err == nil {
 		err = json.Unmarshal(raw, &c)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("the state of a rollout does not survive JSON: %v", err)) // it travels so in any case
+		panic(fmt.Sprintf("the state of a rollout does not survive JSON: %v", err)) // the state is sent as JSON anyway
 	}
 	return c
 }
 
-// LegEnd is how a leg ended: its parts, and what became of the action after them, if it was stopped or failed.
+// LegEnd is how a leg ended: its parts, and whether the action after them was stopped or failed.
 type LegEnd struct {
 	Parts   []Part
 	Stopped bool
 	Failure *Failure
-	// Unknown says that more may have been done than the parts tell.
+	// Unknown is true if more may have been done than the parts show.
 	Unknown bool
 }
 
-// EndLeg takes what a leg has done, and carries out on that what came meanwhile.
+// EndLeg takes in what a leg has done, and executes again on that state the commands that arrived meanwhile.
 func (m *Machine) EndLeg(end LegEnd, now time.Time) {
 	going := m.leg
-	l := &Leg{machine: ResumeMachine(going.setup, going.from), fits: true}
+	l := &Leg{machine: ResumeMachine(going.setup, going.from), matches: true}
 	on := l.machine
-	on.s.Log = m.s.Log // what came is on record already
+	on.s.Log = m.s.Log // what arrived meanwhile is logged already
 	for _, p := range end.Parts {
 		p.From, p.At = earlier(p.From, now), earlier(p.At, now)
-		l.repeat(p)
+		l.replay(p)
 	}
-	if !l.fits || end.Unknown {
-		on.s.Moved, on.s.PodsUnsettled = true, true
+	if !l.matches || end.Unknown {
+		on.s.MoveStarted, on.s.PodsUnsettled = true, true
 	}
-	on.stands(end, now)
-	for _, input := range going.later {
+	on.restoreAfterLeg(end, now)
+	for _, input := range going.inputs {
 		input(on)
 	}
 	m.s, m.setup, m.leg, m.running, m.interrupted = on.s, on.setup, nil, nil, false
 	m.epoch++
 }
 
-// endsWithSteps says that finalising, which is what comes next, is another leg's: whoever sends a rollback while the last steps are made is told that it goes
-// back through the steps, and it does so from behind the last of them as well.
-func (m *Machine) endsWithSteps() bool {
-	return m.s.BriefRests && m.setup.Spec.Policy.RollbackInBatches && m.s.Stage == stageFinal && m.s.Ending == rollout.EndSuccess
+// endsBeforeFinalising reports whether finalising comes next and is another leg's. A user who sends a rollback during
+// the last steps is answered that it goes back through the steps; this makes that true even if the leg had passed the
+// last of them.
+func (m *Machine) endsBeforeFinalising() bool {
+	return m.s.BriefPausesInLeg && m.setup.Spec.Policy.RollbackInBatches && m.s.Stage == stageFinal &&
+		m.s.Ending == rollout.EndSuccess
 }
 
-// stands is where the leg has left the rollout: behind its last part, or in the middle of the action after that.
-func (m *Machine) stands(end LegEnd, now time.Time) {
-	if after := ResumeMachine(m.setup, copyOf(m.s)); m.s.Stage == stageSteps {
-		if after.Next(now); after.endsWithSteps() {
+// restoreAfterLeg puts the machine into the state after the leg's last completed action, or inside the one that failed
+// or was stopped.
+func (m *Machine) restoreAfterLeg(end LegEnd, now time.Time) {
+	if after := ResumeMachine(m.setup, deepCopy(m.s)); m.s.Stage == stageSteps {
+		if after.Next(now); after.endsBeforeFinalising() {
 			return
 		}
 	}
 	a := m.Next(now)
 	switch {
-	case !a.leads():
+	case !a.runsInLeg():
 	case end.Failure != nil:
 		m.Start(a)
 		m.Failed(*end.Failure, now)
@@ -295,20 +310,21 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// again carries a command out once more that was accepted while a leg was gone, when it is known how far that went. It may have come too late.
-func (m *Machine) again(c rollout.Command, now time.Time) {
-	refusal := m.stale(c)
+// repeatCommand executes a command again that was accepted during a leg, now that it is known how far the leg got. It
+// may be too late for it.
+func (m *Machine) repeatCommand(c rollout.Command, now time.Time) {
+	refusal := m.staleReason(c)
 	if refusal == "" {
 		_, refusal = m.carryOut(c, now)
 	}
 	if refusal != "" {
-		m.policyDecides(c.Verb, "it came too late: "+refusal, now)
+		m.notePolicy(c.Verb, "it came too late: "+refusal, now)
 	}
 }
 
-// onLeg has something carried out once more when the leg is over, if one is gone.
-func (m *Machine) onLeg(input func(*Machine)) {
+// replayAfterLeg queues an input to be executed again when the current leg has ended, if there is one.
+func (m *Machine) replayAfterLeg(input func(*Machine)) {
 	if m.leg != nil {
-		m.leg.later = append(m.leg.later, input)
+		m.leg.inputs = append(m.leg.inputs, input)
 	}
 }

@@ -10,10 +10,10 @@ import (
 // maxOutline is the longest outline, in bytes.
 const maxOutline = 300
 
-// Outline is what the release does in a few words: "app → registry/app:2, partition in 3 steps".
-func (a Asked) Outline() string {
-	if a.BringHome {
-		return "brings home what a rollout left frozen"
+// Outline summarises the release: "app → registry/app:2, partition in 3 steps".
+func (a Request) Outline() string {
+	if a.RollBackFrozen {
+		return "rolls back a frozen rollout"
 	}
 	spec := a.Spec
 	steps := fmt.Sprintf("%d steps", len(spec.Strategy.Steps))
@@ -30,15 +30,15 @@ func (a Asked) Outline() string {
 	return strings.ToValidUTF8(text[:maxOutline-len("…")], "") + "…"
 }
 
-// change is what the new version differs in.
-func (a Asked) change() string {
+// change returns what the new version changes.
+func (a Request) change() string {
 	spec := a.Spec
 	change := "a patch of the pod template"
 	if code := spec.Change.Package; code != nil {
-		change = code.What()
+		change = code.Describe()
 	}
 	if image := spec.Change.Image; image != nil {
-		change = image.What()
+		change = image.Describe()
 	}
 	if images := spec.Change.ImagesOf(); len(images) > 0 {
 		var parts []string

@@ -17,7 +17,8 @@ import (
 )
 
 func drawSetup(t *rapid.T) (Setup, int32) {
-	style := rapid.SampledFrom([]strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen}).Draw(t, "style")
+	style := rapid.SampledFrom([]strategy.Style{strategy.StylePartition, strategy.StyleCanary,
+		strategy.StyleBlueGreen}).Draw(t, "style")
 	traffic := rapid.Bool().Draw(t, "traffic")
 	var steps []strategy.Step
 	for i := range rapid.IntRange(1, 5).Draw(t, "steps") {
@@ -25,19 +26,24 @@ func drawSetup(t *rapid.T) (Setup, int32) {
 		if traffic && rapid.Bool().Draw(t, fmt.Sprint("routes", i)) {
 			weight = rapid.Int32Range(1, 100).Draw(t, fmt.Sprint("weight", i))
 		}
-		replicas := rapid.SampledFrom([]string{"1", "3", "10%", "50%", "99%", "100%"}).Draw(t, fmt.Sprint("replicas", i))
-		steps = append(steps, aStep(replicas, weight, rapid.SampledFrom([]int64{-1, 0, 7, 60}).Draw(t, fmt.Sprint("pause", i))))
+		replicas := rapid.SampledFrom([]string{"1", "3", "10%", "50%", "99%", "100%"}).Draw(t,
+			fmt.Sprint("replicas", i))
+		steps = append(steps, aStep(replicas, weight,
+			rapid.SampledFrom([]int64{-1, 0, 7, 60}).Draw(t, fmt.Sprint("pause", i))))
 	}
 	s := setupOf(style, traffic, steps...)
-	s.BriefRests = rapid.Bool().Draw(t, "briefRests")
-	s.OneWrite = rapid.Bool().Draw(t, "oneWrite")
+	s.BriefPausesInLeg = rapid.Bool().Draw(t, "briefRests")
+	s.ClaimWithMove = rapid.Bool().Draw(t, "oneWrite")
 	p := &s.Spec.Policy
-	p.OnFailure = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t, "onFailure")
-	p.OnExpiry = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t, "onExpiry")
+	p.OnFailure = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t,
+		"onFailure")
+	p.OnExpiry = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t,
+		"onExpiry")
 	p.ApprovalExpiresSeconds = rapid.SampledFrom([]int64{0, 3600}).Draw(t, "expires")
 	p.RollbackInBatches = style == strategy.StylePartition && rapid.Bool().Draw(t, "inBatches")
 	if rapid.Bool().Draw(t, "windows") {
-		p.Windows = []window.Window{{Start: "2026-03-01T00:00:00Z", Duration: "1h", RRule: "FREQ=DAILY"}, {Start: "2026-03-01T08:59:00Z", Duration: "3m"}}
+		p.Windows = []window.Window{{Start: "2026-03-01T00:00:00Z", Duration: "1h", RRule: "FREQ=DAILY"},
+			{Start: "2026-03-01T08:59:00Z", Duration: "3m"}}
 	}
 	s.Spec.Strategy.Paused = rapid.Bool().Draw(t, "paused")
 	s.Spec.Strategy.DisableGenerateCanaryService = rapid.Bool().Draw(t, "noCanary")
@@ -47,9 +53,10 @@ func drawSetup(t *rapid.T) (Setup, int32) {
 	return s, rapid.Int32Range(1, 12).Draw(t, "size")
 }
 
-// Whatever is sent, fails and is scaled: pods come before traffic, traffic leaves before pods, no Service is left without pods, a gate opens
-// once, it is always said why, what is held is given back at the end, and every path can be brought to an end.
-func TestAnyRolloutKeepsItsPromises(t *testing.T) {
+// For any commands, failures and scaling: pods come before traffic, traffic leaves before pods, no Service is left
+// without pods, a gate opens once, there is always a reason, everything borrowed is restored at the end, and every
+// state can be brought to an end.
+func TestRollout_KeepsInvariants_ForRandomEvents(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		setup, size := drawSetup(t)
@@ -63,20 +70,22 @@ func TestAnyRolloutKeepsItsPromises(t *testing.T) {
 				if next.Kind == ActClose || next.Kind == ActSupersede {
 					break
 				}
-				if next.Kind == ActRest && rapid.Bool().Draw(t, fmt.Sprint("continue", i)) {
+				if next.Kind == ActWait && rapid.Bool().Draw(t, fmt.Sprint("continue", i)) {
 					w.continueAsNew(setup)
 				}
-				if next.Kind == ActRest && next.Until != nil && rapid.Bool().Draw(t, fmt.Sprint("wait", i)) {
+				if next.Kind == ActWait && next.Until != nil && rapid.Bool().Draw(t, fmt.Sprint("wait", i)) {
 					w.now = *next.Until
 					continue
 				}
 				a = w.m.running
 			}
-			switch rapid.SampledFrom([]string{"done", "done", "done", "verb", "verb", "fail", "observed"}).Draw(t, fmt.Sprint("event", i)) {
+			switch rapid.SampledFrom([]string{"done", "done", "done", "verb", "verb", "fail", "observed"}).Draw(t,
+				fmt.Sprint("event", i)) {
 			case "verb":
 				w.command(t, i, gates)
 			case "observed":
-				w.observed(rapid.SampledFrom([]string{"edited", rollout.ObservedSettings, rollout.ObservedRoutes, rollout.ObservedUnpinned, rollout.ObservedUnrouted}).
+				w.observed(rapid.SampledFrom([]string{"edited", rollout.ObservedSettings, rollout.ObservedRoutes,
+					rollout.ObservedUnpinned, rollout.ObservedUnrouted}).
 					Draw(t, fmt.Sprint("what", i)))
 			case "fail":
 				if a != nil {
@@ -87,9 +96,10 @@ func TestAnyRolloutKeepsItsPromises(t *testing.T) {
 					break
 				}
 				switch {
-				case !w.m.Interrupts() || rapid.Bool().Draw(t, fmt.Sprint("too late", i)):
+				case !w.m.ShouldInterrupt() || rapid.Bool().Draw(t, fmt.Sprint("too late", i)):
 					w.do(*a)
-				case a.Kind != ActFinish && rapid.Bool().Draw(t, fmt.Sprint("half", i)): // it was done, but nobody was told
+				// it was done, but its result was lost
+				case a.Kind != ActFinish && rapid.Bool().Draw(t, fmt.Sprint("half", i)):
 					w.perform(*a)
 					w.m.Stopped()
 				default:
@@ -105,7 +115,7 @@ func TestAnyRolloutKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// observed has somebody else do something, or the party's worker shelter requests from it.
+// observed simulates a change by another client, or the worker's restore of a Service or route because of it.
 func (w *world) observed(what string) {
 	switch what {
 	case rollout.ObservedUnpinned:
@@ -113,7 +123,7 @@ func (w *world) observed(what string) {
 	case rollout.ObservedUnrouted:
 		w.share = 0
 	}
-	w.m.Observed(rollout.Observed{What: what, Message: "somebody else"}, w.now)
+	w.m.Observed(rollout.Observed{What: what, Message: "another client"}, w.now)
 }
 
 func (w *world) continueAsNew(setup Setup) {
@@ -126,12 +136,17 @@ func (w *world) continueAsNew(setup Setup) {
 
 func (w *world) command(t *rapid.T, i int, gates map[string]bool) {
 	s := w.m.Status()
-	c := rollout.Command{Verb: rapid.SampledFrom(append([]rollout.Verb{rollout.VerbSupersede, rollout.VerbApprove, rollout.VerbApprove}, rollout.Verbs...)).Draw(t, fmt.Sprint("verb", i)), Actor: "ann"}
-	c.To = rapid.SampledFrom([]rollout.StopTo{"", rollout.StopToStable, rollout.StopToNew, rollout.StopToFrozen}).Draw(t, fmt.Sprint("to", i))
+	c := rollout.Command{Verb: rapid.SampledFrom(append(
+		[]rollout.Verb{rollout.VerbSupersede, rollout.VerbApprove, rollout.VerbApprove}, rollout.Verbs...)).Draw(t,
+		fmt.Sprint("verb", i)), Actor: "ann"}
+	c.To = rapid.SampledFrom([]rollout.StopTo{"", rollout.StopToStable, rollout.StopToNew, rollout.StopToFrozen}).Draw(
+		t, fmt.Sprint("to", i))
 	c.ToStep = rapid.IntRange(0, len(s.Steps)+1).Draw(t, fmt.Sprint("toStep", i))
 	waits := s.WaitingFor
-	approvable := w.m.running == nil && waits != nil && (waits.Kind == rollout.WaitApproval || waits.Kind == rollout.WaitTimer)
-	// A step that is done has rested before, even while somebody else's change is looked at, is put back, or takes effect.
+	approvable := w.m.running == nil && waits != nil &&
+		(waits.Kind == rollout.WaitApproval || waits.Kind == rollout.WaitTimer)
+	// A step that is done has paused before, even while a change by another client is inspected, reverted, or takes
+	// effect.
 	done := s.CurrentStepState == rollout.StatePaused
 	if waits != nil {
 		c.Gate = waits.Gate
@@ -139,17 +154,18 @@ func (w *world) command(t *rapid.T, i int, gates map[string]bool) {
 	final := s.FinishedAt != nil
 	outcome, message := w.m.Command(c, w.now)
 	require.NotEmpty(t, message)
-	require.False(t, final && outcome == audit.Accepted, "a rollout that is over takes no verbs: %s", c.Verb)
+	require.False(t, final && outcome == audit.Accepted, "a rollout that has ended accepts no verbs: %s", c.Verb)
 	if c.Verb == rollout.VerbApprove && outcome == audit.Accepted {
 		require.True(t, approvable || done, "only a step that is done is approved")
 		require.False(t, gates[c.Gate], "a gate opens once")
 		gates[c.Gate] = true
 	}
 	last := w.m.Status().History
-	require.Equal(t, message, last[len(last)-1].Message, "refused or not, it is in the history")
+	require.Equal(t, message, last[len(last)-1].Message, "accepted or refused, it is in the history")
 }
 
-// failure plays a failure that the action can have; it says whether the workload is not ours any more.
+// failure simulates a failure that the action can have, and reports whether the workload no longer belongs to the
+// rollout.
 func (w *world) failure(t *rapid.T, i int, a Action) bool {
 	kinds := []failure.Kind{failure.Unreachable, failure.Forbidden}
 	switch a.Kind {
@@ -164,19 +180,19 @@ func (w *world) failure(t *rapid.T, i int, a Action) bool {
 		kinds = append(kinds, failure.Drift, failure.Refused, failure.Claimed)
 	case ActFinish:
 		kinds = append(kinds, failure.WorkloadFailed, failure.Drift, failure.Gone, failure.ClaimLost)
-	case ActComplete, ActAskHolder, ActHold, ActLeave:
+	case ActComplete, ActAskHolder, ActJoinTraffic, ActLeaveTraffic:
 		return false
 	}
 	kind := rapid.SampledFrom(kinds).Draw(t, fmt.Sprint("kind", i))
 	w.fail(kind, "trouble with "+string(a.Kind))
 	lost := kind == failure.Gone || kind == failure.ClaimLost
 	if lost {
-		w.gone = true
+		w.workloadLost = true
 	}
 	return lost
 }
 
-// bringToEnd does what a person does who wants it over.
+// bringToEnd does what an operator does to end the rollout.
 func (w *world) bringToEnd(t *rapid.T) {
 	if r := w.m.running; r != nil {
 		w.do(*r)
@@ -198,7 +214,7 @@ func (w *world) bringToEnd(t *rapid.T) {
 			}
 		}
 	}
-	require.Fail(t, "it cannot be brought to an end", "%s: %v", w.m.Status().Reason, w.actions)
+	require.Fail(t, "it cannot be ended", "%s: %v", w.m.Status().Reason, w.actions)
 }
 
 func (w *world) checkEnd(t *rapid.T, lost bool) {
@@ -210,7 +226,7 @@ func (w *world) checkEnd(t *rapid.T, lost bool) {
 	if lost {
 		return
 	}
-	require.False(t, w.claimed, "what is claimed is released: %v", w.actions)
+	require.False(t, w.claimed, "the claim is released: %v", w.actions)
 	switch {
 	case s.Frozen:
 		require.Equal(t, rollout.PhaseCancelled, s.Phase)

@@ -12,33 +12,33 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// ActionKind says what the workflow has to do.
+// ActionKind is what the workflow has to do.
 type ActionKind string
 
 // The kinds of action. All but the last three are one activity each.
 const (
-	ActBegin     ActionKind = "begin"
-	ActAskHolder ActionKind = "askHolder"
-	ActHold      ActionKind = "holdTraffic"
-	ActMove      ActionKind = "move"
-	ActRoute     ActionKind = "route"
-	ActFinish    ActionKind = "finish"
-	ActLeave     ActionKind = "leaveTraffic"
-	ActComplete  ActionKind = "complete"
-	ActAskWindow ActionKind = "askWindow"
-	// ActRest waits: for a message, and until Until where that is set.
-	ActRest ActionKind = "rest"
-	// ActClose ends the workflow, ActSupersede has it continue as the newer release.
+	ActBegin        ActionKind = "begin"
+	ActAskHolder    ActionKind = "askHolder"
+	ActJoinTraffic  ActionKind = "holdTraffic"
+	ActMove         ActionKind = "move"
+	ActRoute        ActionKind = "route"
+	ActFinish       ActionKind = "finish"
+	ActLeaveTraffic ActionKind = "leaveTraffic"
+	ActComplete     ActionKind = "complete"
+	ActAskWindow    ActionKind = "askWindow"
+	// ActWait waits for a command or signal, and until Until if that is set.
+	ActWait ActionKind = "rest"
+	// ActClose ends the workflow, ActSupersede continues it as the newer release.
 	ActClose     ActionKind = "close"
 	ActSupersede ActionKind = "supersede"
 )
 
-// Action is what is to be done next. Exactly the request of its kind is set.
+// Action is what to do next. Exactly the request of its kind is set.
 type Action struct {
 	Kind ActionKind
-	// Summary says it in a few words, for Temporal's UI.
+	// Summary describes it in a few words, for Temporal's UI.
 	Summary string
-	// Until is when a rest is over by itself; nil: only a message ends it.
+	// Until is when a wait ends by itself; nil: only a command or signal ends it.
 	Until  *time.Time
 	Begin  *rollout.BeginRequest
 	Holder *workloadops.ClaimHolderRequest
@@ -48,47 +48,50 @@ type Action struct {
 	Finish *rollout.FinishRequest
 	Leave  *rollout.LeaveTrafficRequest
 	Window *window.Question
-	// NoPickUpTimeout says that the party was found to be unreachable: the action waits for it without a limit.
+	// NoPickUpTimeout is true if the party was found unreachable: the activity waits for a worker without a time limit.
 	NoPickUpTimeout bool
 
-	waits rollout.WaitKind
-	// why is the sentence that people read while it lasts.
-	why string
-	// epoch is the machine's when the action was decided; ending what it was done for.
+	waitKind rollout.WaitKind
+	// reason is the sentence that the status shows while the action lasts.
+	reason string
+	// epoch is the machine's epoch when the action was decided; ending is the ending that it serves.
 	epoch  int
 	ending rollout.Ending
-	// shared says that a Route is the TrafficRouting's, not the rollout's own.
+	// shared is true if a Route is the TrafficRouting's, not the rollout's own.
 	shared bool
-	// restores says that a Route puts back what somebody else has changed.
+	// restores is true if a Route reverts a change by another client.
 	restores bool
 }
 
-// Activity says whether the action is an activity.
+// Activity reports whether the action is an activity.
 func (a Action) Activity() bool {
-	return a.Kind != ActRest && a.Kind != ActClose && a.Kind != ActSupersede
+	return a.Kind != ActWait && a.Kind != ActClose && a.Kind != ActSupersede
 }
 
-func (a Action) party() bool {
+func (a Action) onParty() bool {
 	return a.Kind == ActBegin || a.Kind == ActMove || a.Kind == ActRoute || a.Kind == ActFinish
 }
 
-// Halts says whether the action brings to rest what an interrupted Move has left.
+// Halts reports whether the action settles what an interrupted Move has left.
 func (a Action) Halts() bool { return a.Kind == ActMove && a.Move.Halt }
 
-// makes says whether the action narrows a Service to a version or sends traffic, and so waits for pods of that version.
-func (a Action) makes() bool {
+// needsPods reports whether the action narrows a Service to a version or sends traffic, and so waits for pods of that
+// version.
+func (a Action) needsPods() bool {
 	return a.Route.Action == rollout.RoutePin || a.Route.Action == rollout.RouteEnsure
 }
 
-// stoppable says whether the action may be stopped half way: what may wait for long. What is short would only have to be done again.
+// stoppable reports whether the action may be stopped half way. Only what may wait for long is: a short action would
+// have to be repeated anyway.
 func (a Action) stoppable() bool {
 	if a.Kind == ActBegin {
 		return a.Begin.Unsettled == rollout.UnsettledWait
 	}
-	return a.Kind == ActHold || a.party()
+	return a.Kind == ActJoinTraffic || a.onParty()
 }
 
-// Result is what an action's activity answered; exactly the field of the action's kind is set. Pods is that of ActMove and ActFinish.
+// Result is the result of an action's activity. Exactly the field of the action's kind is set; Pods is that of ActMove
+// and ActFinish.
 type Result struct {
 	Begin  rollout.BeginResult
 	Holder workloadops.ClaimHolderResult
@@ -99,89 +102,100 @@ type Result struct {
 	Window window.Answer
 }
 
-// activity is an activity whose summary, with the place where the rollout is, is also the reason that people read.
+// activity returns an activity. Its summary, prefixed by the rollout's position, is also the reason in the status.
 func (m *Machine) activity(kind ActionKind, waits rollout.WaitKind, what string) Action {
-	text := m.place() + ": " + what
-	return Action{Kind: kind, waits: waits, Summary: text, why: text}
+	text := m.position() + ": " + what
+	return Action{Kind: kind, waitKind: waits, Summary: text, reason: text}
 }
 
-// move brings the step's pods, or looks after them while it rests.
+// move returns the Move that creates the step's pods, or inspects them while the step pauses.
 func (m *Machine) move(look bool) Action {
 	step, s := m.step(), m.setup.Spec.Strategy
-	back, native := m.s.Stage == stageBack, m.native()
-	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style, Replicas: step.Replicas,
-		Change: m.setup.Spec.Change, Template: m.s.Template, PutBack: m.s.PutBack, FailureThreshold: s.FailureThreshold,
-		Rest: !native && (m.rests() && !m.briefAt(m.s.Status.CurrentStepIndex) || m.routes()), Native: native, CanaryMetadata: s.PatchPodTemplateMetadata, Look: look, Back: back,
-		Foreseen:   m.setup.Foreseen,
-		KeepStable: s.Style == strategy.StylePartition && !back && m.s.Pinned != no, TellStuck: !back && !look && m.s.Stuck == ""}
+	back, native := m.s.Stage == stageRollback, m.native()
+	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style,
+		Replicas: step.Replicas,
+		Change:   m.setup.Spec.Change, Template: m.s.NewTemplate, OverwriteDrift: m.s.OverwriteDrift,
+		FailureThreshold: s.FailureThreshold,
+		Settle:           !native && (m.pauses() && !m.briefPauseAt(m.s.Status.CurrentStepIndex) || m.stepRoutes()),
+		Native:           native, CanaryMetadata: s.PatchPodTemplateMetadata, Inspect: look, Back: back,
+		Predicted:  m.setup.Predicted,
+		KeepStable: s.Style == strategy.StylePartition && !back && m.s.Pinned != no, ReportStuck: !back && !look &&
+			m.s.StuckPod == ""}
 	if back {
-		request.From = m.s.From
+		request.From = m.s.RollbackFrom
 	} else if m.declared() {
 		request.Batch = m.batch(m.s.Status.CurrentStepIndex)
 	}
-	if look && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade { // its own pods come later, when its Services are ready for them
+	// the step's own pods come later, when its Services are prepared
+	if look && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade {
 		request.Replicas = intstr.FromInt32(m.s.Status.CanaryReplicas)
 	}
-	a := Action{Kind: ActMove, Move: request, waits: rollout.WaitPods}
+	a := Action{Kind: ActMove, Move: request, waitKind: rollout.WaitPods}
 	switch {
 	case look:
-		a.Summary = fmt.Sprintf("%s: look at a change of somebody else", m.stepOf())
-		a.why = fmt.Sprintf("%s: somebody else has changed %s: it is looked at", m.stepOf(), m.workload())
+		a.Summary = fmt.Sprintf("%s: inspect a change by another client", m.stepLabel())
+		a.reason = fmt.Sprintf("%s: another client has changed %s: inspecting it", m.stepLabel(), m.workloadName())
 	case back:
-		a.Summary = fmt.Sprintf("%s: pods back, %s", m.stepOf(), step.Replicas.String())
-		a.why = fmt.Sprintf("%s of the way back: waiting for %s of the new pods to be of the stable version again", m.stepOf(),
+		a.Summary = fmt.Sprintf("%s: pods back, %s", m.stepLabel(), step.Replicas.String())
+		a.reason = fmt.Sprintf("%s of the rollback: waiting for %s of the new pods to be of the stable version again",
+			m.stepLabel(),
 			step.Replicas.String())
 	default:
-		a.Summary = fmt.Sprintf("%s: pods to %s", m.stepOf(), step.Replicas.String())
-		a.why = fmt.Sprintf("%s: waiting for %s of the pods to be of the new version and ready", m.stepOf(), step.Replicas.String())
-		if m.s.Stuck != "" {
-			a.why += ": " + m.s.Stuck
+		a.Summary = fmt.Sprintf("%s: pods to %s", m.stepLabel(), step.Replicas.String())
+		a.reason = fmt.Sprintf("%s: waiting for %s of the pods to be of the new version and ready", m.stepLabel(),
+			step.Replicas.String())
+		if m.s.StuckPod != "" {
+			a.reason += ": " + m.s.StuckPod
 		}
 	}
 	return a
 }
 
-// halt brings to rest the pods that a Move has left in the middle of a step: from now on somebody has to decide.
+// halt returns the Move that settles the pods that a Move left in the middle of a step: from now on the rollout waits.
 func (m *Machine) halt(since string) Action {
 	a := m.move(false)
-	a.Move.Halt, a.Move.PutBack, a.Move.TellStuck = true, false, false
-	a.Move.Back = a.Move.Back && !m.s.Counting // nothing has gone back yet
-	a.Summary = m.place() + ": pods come to rest"
-	a.why = fmt.Sprintf("%s: its pods come to rest where they are, since %s", m.place(), since)
+	a.Move.Halt, a.Move.OverwriteDrift, a.Move.ReportStuck = true, false, false
+	a.Move.Back = a.Move.Back && !m.s.CountPending // no pod was rolled back yet
+	a.Summary = m.position() + ": settle the pods"
+	a.reason = fmt.Sprintf("%s: settling its pods where they are, since %s", m.position(), since)
 	return a
 }
 
-// rests says whether the current step rests after its pods, as far as is known now.
-func (m *Machine) rests() bool {
-	return m.restsAt(m.s.Status.CurrentStepIndex)
+// pauses reports whether the current step pauses after its pods, as far as is known now.
+func (m *Machine) pauses() bool {
+	return m.pausesAt(m.s.Status.CurrentStepIndex)
 }
 
-func (m *Machine) restsAt(n int) bool {
+func (m *Machine) pausesAt(n int) bool {
 	p := m.setup.Spec.Strategy.Steps[n-1].PauseSeconds
-	return !m.s.Promoted && !m.passesAt(n) && (p == nil || *p > 0)
+	return !m.s.Promoted && !m.skipsPauseAt(n) && (p == nil || *p > 0)
 }
 
-// shortRest is how long a rest may be that a leg waits out.
-const shortRest = 15 * time.Second
+// maxBriefPause is the longest pause that a leg waits through.
+const maxBriefPause = 15 * time.Second
 
-// briefAt says whether a step's rest ends by itself so soon that its pods stay as they are while they move: paused, behind the gate. What is parked is
-// harmless for as long as it takes, and takes three writes. Where traffic moves each step comes to rest.
-func (m *Machine) briefAt(n int) bool {
+// briefPauseAt reports whether a step's pause ends so soon that its pods stay in the state in which they move: paused,
+// behind the minReadySeconds gate. A settled workload is safe for any time, but settling takes three writes. Where
+// traffic moves, each step settles.
+func (m *Machine) briefPauseAt(n int) bool {
 	st := m.setup.Spec.Strategy
 	p := st.Steps[n-1].PauseSeconds
-	return m.s.BriefRests && m.s.Stage == stageSteps && st.Style == strategy.StylePartition && !st.HasTraffic() && p != nil && *p > 0 &&
-		time.Duration(*p)*time.Second <= shortRest
+	return m.s.BriefPausesInLeg && m.s.Stage == stageSteps && st.Style == strategy.StylePartition && !st.HasTraffic() &&
+		p != nil && *p > 0 &&
+		time.Duration(*p)*time.Second <= maxBriefPause
 }
 
-// native says whether the workload's own controller may go to the end from here, as no number of pods matters any more: no step from this one
-// on rests or moves traffic, but a last one that takes all pods. It would not pass by pods that failureThreshold tolerates.
+// native reports whether the workload's own controller may replace all remaining pods from here, because no
+// intermediate number of pods matters any more: no step from this one on pauses or moves traffic, except a last one
+// that takes all pods. Not with failureThreshold: the controller would not skip the pods that it tolerates.
 func (m *Machine) native() bool {
 	st := m.setup.Spec.Strategy
-	if m.s.Stage != stageSteps || st.Style != strategy.StylePartition || st.FailureThreshold != nil || m.s.Pinned != no {
+	if m.s.Stage != stageSteps || st.Style != strategy.StylePartition || st.FailureThreshold != nil ||
+		m.s.Pinned != no {
 		return false
 	}
 	for n := m.s.Status.CurrentStepIndex; n <= m.steps(); n++ {
-		if m.restsAt(n) || st.HasTraffic() && st.Steps[n-1].Routes() && !m.passesAt(n) {
+		if m.pausesAt(n) || st.HasTraffic() && st.Steps[n-1].Routes() && !m.skipsPauseAt(n) {
 			return false
 		}
 	}
@@ -196,85 +210,91 @@ func (m *Machine) route(action rollout.RouteAction, traffic strategy.Traffic) Ac
 	}
 	request := &rollout.RouteRequest{Subject: m.subject(), Action: action, Routings: routings, Traffic: traffic,
 		StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: noCanary, Declared: m.declared(),
-		Overwrite: m.overwrites() || m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndGone}
+		Overwrite: m.overwrites() || m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndDeleted}
 	if s.PatchPodTemplateMetadata != nil {
 		request.CanaryLabels = s.PatchPodTemplateMetadata.Labels
 	}
-	what := routeWords[action]
+	what := routeSummaries[action]
 	if action == rollout.RouteEnsure {
-		what = "send " + trafficWords(traffic) + " to the new version"
+		what = "send " + describeTraffic(traffic) + " to the new version"
 	}
 	a := m.activity(ActRoute, rollout.WaitTraffic, what)
 	a.Route = request
 	return a
 }
 
-// overwrites says whether a retry has routes written over what somebody else has edited.
+// overwrites reports whether a retry has routes written over edits by another client.
 func (m *Machine) overwrites() bool {
-	return m.s.PutBack || m.s.PutBackRoutes && m.s.Stage == stageSteps
+	return m.s.OverwriteDrift || m.s.OverwriteRouteDrift && m.s.Stage == stageSteps
 }
 
-var routeWords = map[rollout.RouteAction]string{
+var routeSummaries = map[rollout.RouteAction]string{
 	rollout.RoutePin:          "pin the stable Service to the stable pods",
-	rollout.RouteUnpin:        "give the stable Service its own selector back",
-	rollout.RouteToStable:     "give the routes back",
+	rollout.RouteUnpin:        "restore the stable Service's selector",
+	rollout.RouteToStable:     "restore the routes",
 	rollout.RouteToNew:        "send all traffic to the new version",
-	rollout.RouteRemoveCanary: "remove the canary Service",
+	rollout.RouteRemoveCanary: "delete the canary Service",
 }
 
-func trafficWords(t strategy.Traffic) string {
+func describeTraffic(t strategy.Traffic) string {
 	if t.Weight != nil {
 		return fmt.Sprintf("%d%% of the traffic", *t.Weight)
 	}
 	return fmt.Sprintf("requests that meet %s", strategy.Plural(len(t.Matches), "match", "matches"))
 }
 
-// routeOnly makes a change that asks nothing of the traffic.
+// routeOnly returns a route change that requests no traffic split.
 func (m *Machine) routeOnly(action rollout.RouteAction) (Action, bool) {
 	return m.route(action, strategy.Traffic{}), true
 }
 
-// sharedRoute makes a change of the TrafficRouting's routes, under the claim that all its holders share.
+// sharedRoute returns a change of the TrafficRouting's routes, under the claim that all its holders share.
 func (m *Machine) sharedRoute(action rollout.RouteAction, summary string) Action {
 	shared := *m.s.Shared
 	subject := m.subject()
 	subject.Claim = m.s.SharedClaim
 	if former := workloadops.ParseHolder(subject.Claim).WorkflowID; former != subject.Claim && subject.TakeOver == "" {
-		subject.TakeOver = former // as an earlier build wrote it, without an engine
+		subject.TakeOver = former // an earlier build wrote the claim without an engine
 	}
-	return Action{Kind: ActRoute, shared: true, Summary: summary, waits: rollout.WaitTraffic, why: m.place() + ": " + summary,
-		Route: &rollout.RouteRequest{Subject: subject, Action: action, Routings: shared.Routings, Traffic: shared.Traffic,
-			StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: true, Overwrite: m.overwrites(), Declared: m.declared()}}
+	return Action{Kind: ActRoute, shared: true, Summary: summary, waitKind: rollout.WaitTraffic,
+		reason: m.position() + ": " + summary,
+		Route: &rollout.RouteRequest{Subject: subject, Action: action, Routings: shared.Routings,
+			Traffic:    shared.Traffic,
+			StableHash: m.s.StableHash, CanaryHash: m.s.CanaryHash, NoCanary: true, Overwrite: m.overwrites(),
+			Declared: m.declared()}}
 }
 
-// table is the finalising that is under way.
-func (m *Machine) table() []rollout.FinalMove {
+// finalMoves returns the finalising table that applies now.
+func (m *Machine) finalMoves() []rollout.FinalMove {
 	s := m.setup.Spec.Strategy
-	// This release pins autoscalers, or the earlier one did whose remains it was bringing home.
+	// Autoscalers were pinned by this release, or by the earlier one whose remains it was rolling back.
 	pins := s.Style == strategy.StyleBlueGreen || m.s.Adopted != nil && m.s.Adopted.Style == strategy.StyleBlueGreen
-	b := rollout.Borrowed{Style: s.Style, Traffic: s.HasTraffic() && !m.s.Whole, Services: !s.DisableGenerateCanaryService,
-		Shared: s.TrafficRoutingRef != "" && !m.s.Whole, Untouched: m.untouched(), Autoscalers: pins}
+	b := rollout.Borrowed{Style: s.Style, Traffic: s.HasTraffic() && !m.s.AlreadyComplete,
+		Services: !s.DisableGenerateCanaryService,
+		Shared:   s.TrafficRoutingRef != "" && !m.s.AlreadyComplete, Untouched: m.untouched(), Autoscalers: pins}
 	ending := m.s.Ending
 	if a := m.s.Adopted; m.s.Stage == stageAdopt && a != nil {
-		b = rollout.Borrowed{Style: a.Style, Traffic: len(a.Routings) > 0, Services: !a.NoCanary, Shared: a.TrafficRouting != ""}
+		b = rollout.Borrowed{Style: a.Style, Traffic: len(a.Routings) > 0, Services: !a.NoCanary,
+			Shared: a.TrafficRouting != ""}
 		ending = rollout.EndRollback
 	}
 	return rollout.FinalMoves(b, ending)
 }
 
-// untouched says that nothing of this release was changed: it has its claim at most.
+// untouched reports whether this release has changed nothing: it has its claim at most.
 func (m *Machine) untouched() bool {
-	return m.s.Adopted == nil && !m.s.Moved && m.s.Pinned == no && m.s.Routed == no && !m.s.CanaryServices
+	return m.s.Adopted == nil && !m.s.MoveStarted && m.s.Pinned == no && m.s.Routed == no && !m.s.CanaryServices
 }
 
-// finalise is the next move of finalising; after the last the rollout closes, or begins once another's remains are brought home.
+// finalise returns the next move of finalising. After the last one the rollout closes, or begins, if it was an earlier
+// release's remains that were rolled back.
 func (m *Machine) finalise(now time.Time) (Action, bool) {
-	moves := m.table()
-	if m.s.FinalMove >= len(moves) {
+	moves := m.finalMoves()
+	if m.s.FinalMoveIndex >= len(moves) {
 		m.finalised(now)
 		return Action{}, false
 	}
-	move := moves[m.s.FinalMove]
+	move := moves[m.s.FinalMoveIndex]
 	m.s.Status.FinalisingStep = string(move)
 	if action, routes := move.Route(); routes {
 		return m.routeOnly(action)
@@ -295,7 +315,7 @@ func (m *Machine) finalised(now time.Time) {
 		m.close(rollout.PhaseRolledBack)
 		return
 	}
-	m.s.Stage, m.s.Adopted, m.s.FinalMove, m.s.Claimed, m.s.TakeOver = stageBegin, nil, 0, false, ""
+	m.s.Stage, m.s.Adopted, m.s.FinalMoveIndex, m.s.MayHoldClaim, m.s.TakeOver = stageBegin, nil, 0, false, ""
 	m.s.Pinned, m.s.Routed, m.s.CanaryServices, m.s.Status.Traffic, m.s.Leaving = no, no, false, nil, leavingAsk
 	m.s.Shared, m.s.SharedClaim, m.s.SharedRouted = nil, "", false
 	m.enterStep(m.s.Status.CurrentStepIndex, now)
@@ -307,70 +327,77 @@ func (m *Machine) finishPods(action rollout.FinishAction) Action {
 		to = rollout.SideStable
 	}
 	a := m.activity(ActFinish, rollout.WaitPods, map[rollout.FinishAction]string{
-		rollout.FinishResume:      "give the workload its settings back and wait until it is whole, of the " + string(to) + " version",
-		rollout.FinishRelease:     "take everything of this release off the workload",
-		rollout.FinishFreeze:      "give the claim back and leave the split where it is",
-		rollout.FinishAutoscalers: "give the autoscalers their limits back",
-		rollout.FinishResumeAndRelease: "give the workload its settings back, wait until it is whole, of the " + string(to) +
+		rollout.FinishResume: "restore the workload's settings and wait until every pod is of the " + string(to) +
+			" version",
+		rollout.FinishRelease:     "remove everything of this release from the workload",
+		rollout.FinishFreeze:      "release the claim and leave the split in place",
+		rollout.FinishAutoscalers: "restore the autoscalers' limits",
+		rollout.FinishResumeAndRelease: "restore the workload's settings, wait until every pod is of the " +
+			string(to) +
 			" version, and release it",
 	}[action])
-	a.Finish = &rollout.FinishRequest{Subject: m.subject(), Action: action, To: to, Template: m.s.Template, Change: m.setup.Spec.Change,
-		PutBack: m.s.PutBack, Foreseen: m.setup.Foreseen}
-	if m.s.Whole {
+	a.Finish = &rollout.FinishRequest{Subject: m.subject(), Action: action, To: to, Template: m.s.NewTemplate,
+		Change:         m.setup.Spec.Change,
+		OverwriteDrift: m.s.OverwriteDrift, Predicted: m.setup.Predicted}
+	if m.s.AlreadyComplete {
 		a.Finish.Batch = m.batch(m.steps())
 	}
 	if m.setup.Spec.Strategy.Style == strategy.StyleCanary && m.s.Stage == stageFinal && to == rollout.SideNew {
-		a.Finish.Extra = new(m.step().Replicas)
+		a.Finish.ExtraReplicas = new(m.step().Replicas)
 	}
 	return a
 }
 
-// takePart takes part in a shared TrafficRouting. While another release gives its routes back, it waits as long as pods may take.
-func (m *Machine) takePart(name string) Action {
-	request := m.holding(name)
+// joinRequest returns the action that joins a shared TrafficRouting. It waits, within the step deadline, while another
+// release restores the routes.
+func (m *Machine) joinRequest(name string) Action {
+	request := m.holdRequest(name)
 	request.DeadlineSeconds = m.setup.Spec.Policy.StepDeadlineSeconds
-	return Action{Kind: ActHold, Hold: request, Summary: "take part in TrafficRouting " + name, waits: rollout.WaitTraffic,
-		why: m.place() + ": taking part in TrafficRouting " + name}
+	return Action{Kind: ActJoinTraffic, Hold: request, Summary: "join TrafficRouting " + name,
+		waitKind: rollout.WaitTraffic,
+		reason:   m.position() + ": joining TrafficRouting " + name}
 }
 
-// leave leaves the shared TrafficRouting; the last holder restores its routes.
+// leave returns the next action of leaving the shared TrafficRouting. The last holder restores its routes.
 func (m *Machine) leave() Action {
 	name := m.setup.Spec.Strategy.TrafficRoutingRef
 	if m.s.Adopted != nil && m.s.Stage == stageAdopt {
 		name = m.s.Adopted.TrafficRouting
-		if m.s.Shared == nil { // its holder is dead and forgotten: this release takes its place, so that the routes are given back
-			return m.takePart(name)
+		// its holder is dead and forgotten: this release replaces it, so that the routes get restored
+		if m.s.Shared == nil {
+			return m.joinRequest(name)
 		}
 	}
 	if m.s.Leaving == leavingRestore {
-		return m.sharedRoute(rollout.RouteToStable, "give the routes of TrafficRouting "+name+" back")
+		return m.sharedRoute(rollout.RouteToStable, "restore the routes of TrafficRouting "+name)
 	}
-	return Action{Kind: ActLeave, Summary: "leave TrafficRouting " + name, waits: rollout.WaitTraffic,
-		why:   m.place() + ": leaving TrafficRouting " + name,
-		Leave: &rollout.LeaveTrafficRequest{HoldTrafficRequest: *m.holding(name), Restored: m.s.Leaving == leavingTell}}
+	return Action{Kind: ActLeaveTraffic, Summary: "leave TrafficRouting " + name, waitKind: rollout.WaitTraffic,
+		reason: m.position() + ": leaving TrafficRouting " + name,
+		Leave: &rollout.LeaveTrafficRequest{HoldTrafficRequest: *m.holdRequest(name),
+			Restored: m.s.Leaving == leavingReport}}
 }
 
-// place says where the rollout is, for sentences.
-func (m *Machine) place() string {
+// position returns where the rollout is, for sentences.
+func (m *Machine) position() string {
 	switch m.s.Stage {
 	case stageAdopt:
-		return "bringing home what an earlier release left"
+		return "rolling back what an earlier release left"
 	case stageFinal:
-		return finalWords[m.s.Ending]
-	case stageBack:
-		return m.stepOf() + " of the way back"
+		return endingNames[m.s.Ending]
+	case stageRollback:
+		return m.stepLabel() + " of the rollback"
 	case stageSteps:
-		return m.stepOf()
+		return m.stepLabel()
 	default:
 		return "before the first step"
 	}
 }
 
-var finalWords = map[rollout.Ending]string{
+var endingNames = map[rollout.Ending]string{
 	rollout.EndSuccess:  "finishing",
 	rollout.EndNew:      "finishing now",
 	rollout.EndRollback: "rolling back",
 	rollout.EndFrozen:   "freezing",
-	rollout.EndDetached: "letting go",
-	rollout.EndGone:     "cleaning up after the deleted workload",
+	rollout.EndDetached: "detaching",
+	rollout.EndDeleted:  "cleaning up after the deleted workload",
 }

@@ -10,128 +10,133 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Done takes what an action's activity answered. Facts count in any case; the way goes on only in the same direction.
+// Done takes the result of the running action. What it found is recorded in any case; the rollout advances only if its
+// direction has not changed since.
 func (m *Machine) Done(r Result, now time.Time) {
 	a := *m.running
 	m.running, m.interrupted = nil, false
-	m.reached()
+	m.clearUnreachable()
 	same := a.epoch == m.epoch
-	// A retry of routes that looks at the pods first puts back the routes as well.
-	beforeRoutes := a.Kind == ActMove && m.s.Check == checkMove && m.s.Status.CurrentStepState == rollout.StateTrafficRouting
+	// If a retry of routes inspects the pods first, the routes have to be overwritten too.
+	beforeRoutes := a.Kind == ActMove && m.s.Recheck == recheckMove &&
+		m.s.Status.CurrentStepState == rollout.StateTrafficRouting
 	switch a.Kind {
 	case ActBegin:
-		m.begun(r.Begin)
+		m.recordBegin(r.Begin)
 	case ActAskHolder:
-		m.holderKnown(r.Holder)
-	case ActHold:
+		m.resolveHolder(r.Holder)
+	case ActJoinTraffic:
 		m.s.Shared, m.s.SharedClaim = &r.Hold.Shared, r.Hold.Claim
 	case ActMove:
 		if r.Pods.Stuck != "" {
-			m.stuck(r.Pods, same)
+			m.recordStuckPod(r.Pods, same)
 			return
 		}
-		m.podsKnown(a, r.Pods)
+		m.recordPods(a, r.Pods)
 		if a.Halts() {
 			return
 		}
-		m.moved(a, same)
+		m.afterMove(a, same)
 	case ActRoute:
 		if a.restores {
 			m.routesRestored(a, r.Route, same, now)
 			return
 		}
-		m.routed(a, r.Route, same, now)
+		m.afterRoute(a, r.Route, same, now)
 	case ActFinish:
-		if a.Finish.Action != rollout.FinishAutoscalers { // the workload that had the numbers is gone
-			m.takeNumbers(r.Pods)
+		if a.Finish.Action != rollout.FinishAutoscalers { // the workload was deleted, so the result has no numbers
+			m.updateNumbers(r.Pods)
 		}
-		m.finishedPods(a, same, now)
-	case ActLeave:
-		m.left(r.Leave, same)
+		m.afterFinish(a, same, now)
+	case ActLeaveTraffic:
+		m.afterLeave(r.Leave, same)
 	case ActAskWindow:
-		m.windowKnown(r.Window)
+		m.recordWindow(r.Window)
 	case ActComplete:
-		m.s.Stage = stageOver
+		m.s.Stage = stageDone
 	}
-	if same && !beforeRoutes && m.putsBackBy(a) {
-		m.isPutBack(a)
+	if same && !beforeRoutes && m.overwroteDrift(a) {
+		m.clearOverwrite(a)
 	}
 }
 
-// isPutBack notes what an action has put back.
-func (m *Machine) isPutBack(a Action) {
-	m.s.PutBack, m.s.PutBackPods = false, false
+// clearOverwrite records that an action has overwritten the drift.
+func (m *Machine) clearOverwrite(a Action) {
+	m.s.OverwriteDrift, m.s.DriftOnPods = false, false
 	if a.Kind == ActRoute && a.Route.Action == rollout.RouteEnsure {
-		m.s.PutBackRoutes = false
+		m.s.OverwriteRouteDrift = false
 	}
 }
 
-// putsBackBy says whether what was to be put back was so by an action. A claim puts nothing back: the Move behind it does.
-func (m *Machine) putsBackBy(a Action) bool {
-	return (a.Kind != ActBegin || !m.s.OneWrite) && (a.Kind != ActRoute || !m.s.PutBackPods)
+// overwroteDrift reports whether an action has overwritten the drift that a retry was to overwrite. A claim does not:
+// the Move after it does.
+func (m *Machine) overwroteDrift(a Action) bool {
+	return (a.Kind != ActBegin || !m.s.ClaimWithMove) && (a.Kind != ActRoute || !m.s.DriftOnPods)
 }
 
-// podsKnown takes what a Move tells of the pods.
-func (m *Machine) podsKnown(a Action, r rollout.MoveResult) {
-	// Behind a last step of all pods there is nothing to bring to rest.
-	m.s.PodsUnsettled = !a.Move.Rest && !a.Move.Halt && (!a.Move.Native || m.s.Status.CurrentStepIndex < m.steps() || !m.routes())
-	// Of a step that was halted before anybody knew its new revision, the numbers are not known.
+// recordPods records what a Move reports about the pods.
+func (m *Machine) recordPods(a Action, r rollout.MoveResult) {
+	// After a last step of all pods there is nothing to settle.
+	m.s.PodsUnsettled = !a.Move.Settle && !a.Move.Halt &&
+		(!a.Move.Native || m.s.Status.CurrentStepIndex < m.steps() || !m.stepRoutes())
+	// A step that was halted before its new revision was known has no numbers.
 	if !a.Halts() || r.Canary != "" {
-		m.takeNumbers(r)
+		m.updateNumbers(r)
 	}
 }
 
-// stuck notes that a new pod is in trouble. The Move goes on where it was: its deadline too.
-func (m *Machine) stuck(r rollout.MoveResult, same bool) {
+// recordStuckPod records that a new pod is in trouble. The Move continues where it was, with the deadline that it had.
+func (m *Machine) recordStuckPod(r rollout.MoveResult, same bool) {
 	m.s.PodsUnsettled = true
-	m.takeNumbers(r)
+	m.updateNumbers(r)
 	if same {
-		m.s.Stuck, m.s.SpentSeconds = r.Stuck, r.SpentSeconds
+		m.s.StuckPod, m.s.SpentSeconds = r.Stuck, r.SpentSeconds
 	}
 }
 
-// Stuck says that pods are waited for of which one is in trouble.
-func (m *Machine) Stuck() bool { return m.s.Stuck != "" }
+// PodStuck reports whether the rollout waits for pods of which one is in trouble.
+func (m *Machine) PodStuck() bool { return m.s.StuckPod != "" }
 
-func (m *Machine) begun(r rollout.BeginResult) {
+func (m *Machine) recordBegin(r rollout.BeginResult) {
 	s := &m.s.Status
-	s.Replicas, s.ObservedWorkloadGeneration, m.s.UID = r.Replicas, r.Generation, r.UID
-	if m.s.Unsettled = r.Unsettled; r.Unsettled != "" {
-		m.s.Claimed = false
+	s.Replicas, s.ObservedWorkloadGeneration, m.s.WorkloadUID = r.Replicas, r.Generation, r.UID
+	if m.s.WorkloadUpdating = r.Unsettled; r.Unsettled != "" {
+		m.s.MayHoldClaim = false
 		return
 	}
 	if r.Adopted != nil {
-		m.s.Adopted, m.s.Stage, m.s.FinalMove, m.s.Leaving, m.s.StableHash = r.Adopted, stageAdopt, 0, leavingAsk, r.StableHash
+		m.s.Adopted, m.s.Stage, m.s.FinalMoveIndex, m.s.Leaving, m.s.StableHash = r.Adopted, stageAdopt, 0, leavingAsk,
+			r.StableHash
 		if m.s.Ending == rollout.EndFrozen {
-			m.s.Stage = stageFinal // it stays as it was found
+			m.s.Stage = stageFinal // it is left as found
 		}
 		return
 	}
-	if m.setup.BringHome { // nothing of an earlier release is there: nothing was claimed either
-		m.s.Claimed, m.s.Note = false, r.Message
+	if m.setup.RollBackFrozen { // no earlier release left anything, so nothing was claimed
+		m.s.MayHoldClaim, m.s.LastMessage = false, r.Message
 		m.close(rollout.PhaseRolledBack)
 		return
 	}
 	s.StableRevision, m.s.StableHash, m.s.TakeOver = r.Stable, r.StableHash, ""
 	m.s.StableTemplate, s.StableTemplateDigest, s.StableImages = r.StableTemplate, r.StableTemplate, r.StableImages
 	s.StablePackage = r.StablePackage
-	if m.s.OneWrite && r.Placed {
-		m.s.Moved, m.s.PodsUnsettled = true, true
+	if m.s.ClaimWithMove && r.TemplateWritten {
+		m.s.MoveStarted, m.s.PodsUnsettled = true, true
 	}
-	if m.s.Whole = r.Whole; r.Whole && m.s.Ending == rollout.EndNone {
+	if m.s.AlreadyComplete = r.AlreadyComplete; r.AlreadyComplete && m.s.Ending == rollout.EndNone {
 		m.s.Ending, s.Paused, m.s.PausedBy = rollout.EndSuccess, false, ""
 	}
 	if m.s.Ending != rollout.EndNone {
-		m.s.Stage, m.s.FinalMove = stageFinal, 0
+		m.s.Stage, m.s.FinalMoveIndex = stageFinal, 0
 		return
 	}
-	m.s.Stage = stageHold
+	m.s.Stage = stageJoin
 }
 
-// holderKnown decides on the claim in the way: only a dead workflow's is taken over.
-func (m *Machine) holderKnown(r workloadops.ClaimHolderResult) {
-	holder := m.s.Holder
-	m.s.Holder = ""
+// resolveHolder decides about a claim that blocks this release: only a dead workflow's claim is taken over.
+func (m *Machine) resolveHolder(r workloadops.ClaimHolderResult) {
+	holder := m.s.BlockingClaim
+	m.s.BlockingClaim = ""
 	if r.Dead {
 		m.s.TakeOver = holder
 		return
@@ -139,19 +144,21 @@ func (m *Machine) holderKnown(r workloadops.ClaimHolderResult) {
 	switch {
 	case m.s.Stage != stageBegin:
 		m.s.Trouble = &trouble{Kind: failure.Claimed,
-			Message: fmt.Sprintf("an object that routes to %s is held by %s: %s", m.workload(), workloadops.Told(m.setup.Claim, holder), r.Reason)}
+			Message: fmt.Sprintf("an object that routes to %s is held by %s: %s", m.workloadName(),
+				workloadops.HolderName(m.setup.Claim, holder), r.Reason)}
 		m.s.Status.Phase = rollout.PhaseFailed
-	case m.s.Ending == rollout.EndNone || m.s.Ending == rollout.EndNew || m.setup.BringHome:
-		m.giveUp(fmt.Sprintf("%s is claimed by %s: %s; nothing was changed", m.workload(), workloadops.Told(m.setup.Claim, holder), r.Reason))
+	case m.s.Ending == rollout.EndNone || m.s.Ending == rollout.EndNew || m.setup.RollBackFrozen:
+		m.giveUp(fmt.Sprintf("%s is claimed by %s: %s; nothing was changed", m.workloadName(),
+			workloadops.HolderName(m.setup.Claim, holder), r.Reason))
 	}
 }
 
 func (m *Machine) giveUp(why string) {
-	m.s.Claimed, m.s.Note = false, why
+	m.s.MayHoldClaim, m.s.LastMessage = false, why
 	m.close(rollout.PhaseFailed)
 }
 
-func (m *Machine) takeNumbers(r rollout.MoveResult) {
+func (m *Machine) updateNumbers(r rollout.MoveResult) {
 	s := &m.s.Status
 	s.Replicas, s.CanaryReplicas, s.CanaryReadyReplicas = r.Replicas, r.Updated, r.UpdatedReady
 	if r.Generation > 0 {
@@ -162,71 +169,73 @@ func (m *Machine) takeNumbers(r rollout.MoveResult) {
 	}
 	if r.CanaryHash != "" {
 		s.PodTemplateHash = r.CanaryHash
-		if m.s.Stage != stageFinal || m.s.CanaryHash == "" { // at the end it is the workload's own; the routes are those of the pods that the steps have brought
+		// at the end it is the workload's own hash, but the routes select the pods that the steps created
+		if m.s.Stage != stageFinal || m.s.CanaryHash == "" {
 			m.s.CanaryHash = r.CanaryHash
 		}
 	}
 	if r.Template != "" {
-		m.s.Template, s.TemplateDigest = r.Template, r.Template
+		m.s.NewTemplate, s.TemplateDigest = r.Template, r.Template
 	}
 	if len(r.Images) > 0 {
 		s.Images = r.Images
 	}
-	m.s.StableGone = m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && r.Replicas > 0 && r.Updated >= r.Replicas && r.StableReady == 0
-	m.s.Note = r.Message
+	m.s.NoStablePods = m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && r.Replicas > 0 &&
+		r.Updated >= r.Replicas && r.StableReady == 0
+	m.s.LastMessage = r.Message
 }
 
-func (m *Machine) moved(a Action, same bool) {
+func (m *Machine) afterMove(a Action, same bool) {
 	if !same {
 		return
 	}
-	checked := m.s.Check != checkNone || a.Move.Look
-	m.s.Check = checkNone
-	_, needed := m.before()
+	checked := m.s.Recheck != recheckNone || a.Move.Inspect
+	m.s.Recheck = recheckNone
+	_, needed := m.prepareTraffic()
 	switch {
 	case checked && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade:
-	case m.routes() && needed: // the workload was scaled meanwhile to a size at which the Services have to select otherwise
+	case m.stepRoutes() && needed: // the workload was scaled to a size that needs other Service selectors
 		m.s.Status.CurrentStepState = rollout.StateBeforeUpgrade
-	case checked && m.routes() && m.misrouted():
+	case checked && m.stepRoutes() && m.misrouted():
 		m.s.Status.CurrentStepState = rollout.StateTrafficRouting
 	case checked:
-	case m.routes() && m.s.PutBackPods: // the pods that its Services are to select are there again
+	case m.stepRoutes() && m.s.DriftOnPods: // the pods that its Services select exist again
 		m.s.Status.CurrentStepState = rollout.StateBeforeUpgrade
-	case m.routes():
+	case m.stepRoutes():
 		m.s.Status.CurrentStepState = rollout.StateTrafficRouting
 	default:
 		m.s.Status.CurrentStepState = rollout.StatePaused
 	}
 }
 
-// misrouted says that the routes are not those of the pods: the party's worker gave them back, since no new pod was ready, or the workload was
-// scaled to a size at which there is no new pod, or from such a size.
+// misrouted reports whether the routes do not match the pods: the party's worker restored them because no new pod was
+// ready, or the workload was scaled to or from a size that has no new pod.
 func (m *Machine) misrouted() bool {
 	return m.s.Routed == maybe || (m.s.Routed == no) != (m.s.Status.CanaryReplicas == 0)
 }
 
-func (m *Machine) routed(a Action, r rollout.RouteResult, same bool, now time.Time) {
-	m.allowGrace(r, now)
+func (m *Machine) afterRoute(a Action, r rollout.RouteResult, same bool, now time.Time) {
+	m.startGrace(r, now)
 	switch {
 	case a.shared && a.Route.Action == rollout.RouteEnsure:
 		m.s.SharedRouted = true
 		return
 	case a.shared:
-		m.s.Leaving = leavingTell
+		m.s.Leaving = leavingReport
 		return
 	}
-	m.routeFacts(a)
+	m.recordRoutes(a)
 	switch {
 	case !same:
 	case m.s.Stage == stageFinal || m.s.Stage == stageAdopt:
-		m.s.FinalMove++
+		m.s.FinalMoveIndex++
 	case a.Route.Action == rollout.RouteEnsure:
 		m.s.Status.CurrentStepState = rollout.StatePaused
 	}
 }
 
-// allowGrace leaves changed routes the time to take effect.
-func (m *Machine) allowGrace(r rollout.RouteResult, now time.Time) {
+// startGrace gives changed routes time to take effect.
+func (m *Machine) startGrace(r rollout.RouteResult, now time.Time) {
 	if !r.Modified || r.GraceSeconds <= 0 {
 		return
 	}
@@ -236,7 +245,7 @@ func (m *Machine) allowGrace(r rollout.RouteResult, now time.Time) {
 	}
 }
 
-func (m *Machine) routeFacts(a Action) {
+func (m *Machine) recordRoutes(a Action) {
 	split := func(done triState, canary int32, matches []strategy.Match) {
 		m.s.Routed = done
 		m.s.Status.Traffic = &rollout.TrafficStatus{CanaryWeight: canary, StableWeight: 100 - canary, Matches: matches}
@@ -247,7 +256,7 @@ func (m *Machine) routeFacts(a Action) {
 	case rollout.RouteUnpin:
 		m.s.Pinned = no
 	case rollout.RouteEnsure:
-		m.s.Sent = &a.Route.Traffic
+		m.s.LastTraffic = &a.Route.Traffic
 		if w := a.Route.Traffic.Weight; w != nil {
 			split(yes, *w, nil)
 		} else {
@@ -262,26 +271,27 @@ func (m *Machine) routeFacts(a Action) {
 	}
 }
 
-// finishedPods goes on in the table. A release that was already through when somebody turned the rollout round cannot be taken back.
-func (m *Machine) finishedPods(a Action, same bool, now time.Time) {
+// afterFinish advances in the finalising table. A release of the claim that was already done when a command reversed
+// the rollout cannot be undone.
+func (m *Machine) afterFinish(a Action, same bool, now time.Time) {
 	switch {
 	case same:
-		m.s.FinalMove++
+		m.s.FinalMoveIndex++
 	case a.Finish.Action == rollout.FinishRelease || a.Finish.Action == rollout.FinishResumeAndRelease:
 		if m.s.Adopted == nil {
-			m.policyDecides(rollout.VerbStop, "the release was already through: it stays as it is", now)
+			m.notePolicy(rollout.VerbStop, "too late: the workload was already released", now)
 			m.s.Ending = a.ending
 			m.close(a.ending.Phase())
 		}
 	}
 }
 
-func (m *Machine) left(r rollout.LeaveTrafficResult, same bool) {
+func (m *Machine) afterLeave(r rollout.LeaveTrafficResult, same bool) {
 	if !same {
 		return
 	}
 	if m.s.Leaving == leavingAsk && r.Restore {
-		if len(r.Shared.Routings) > 0 || m.s.Shared == nil { // a TrafficRouting that was deleted no longer says what it asked
+		if len(r.Shared.Routings) > 0 || m.s.Shared == nil { // a deleted TrafficRouting no longer has its routings
 			m.s.Shared = &r.Shared
 		}
 		m.s.SharedClaim, m.s.Leaving = r.Claim, leavingRestore
@@ -289,15 +299,15 @@ func (m *Machine) left(r rollout.LeaveTrafficResult, same bool) {
 			return
 		}
 	}
-	m.nextMove()
+	m.nextFinalMove()
 }
 
-func (m *Machine) nextMove() {
-	m.s.FinalMove++
+func (m *Machine) nextFinalMove() {
+	m.s.FinalMoveIndex++
 	m.s.Leaving = leavingAsk
 }
 
-// Stopped says that the action was stopped half way, as Interrupts asked.
+// Stopped records that the running action was stopped half way, as ShouldInterrupt demanded.
 func (m *Machine) Stopped() {
-	m.running, m.interrupted, m.s.Stuck = nil, false, ""
+	m.running, m.interrupted, m.s.StuckPod = nil, false, ""
 }

@@ -11,18 +11,21 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// unsettled is a rollout whose workload was found in its own update.
+// unsettled returns a rollout whose workload's own update is under way.
 func unsettled(t *testing.T) *world {
 	setup := setupOf(strategy.StylePartition, false, aStep("100%", -1, 0))
 	setup.Spec.Policy.SettleSeconds = 60
 	w := newWorld(t, setup, 4)
 	a := w.next()
-	require.Equal(t, rollout.UnsettledTell, a.Begin.Unsettled, "it asks first: a settled workload is claimed at once")
-	w.m.Done(Result{Begin: rollout.BeginResult{Replicas: 4, Unsettled: "Deployment shop/order is still being updated: 1 of 4 pods are of its newest template, 4 in all"}}, w.now)
+	require.Equal(t, rollout.UnsettledReport, a.Begin.Unsettled,
+		"it does not wait at first: a settled workload is claimed at once")
+	w.m.Done(Result{Begin: rollout.BeginResult{Replicas: 4,
+		Unsettled: "Deployment shop/order is still being updated: 1 of 4 pods are of its newest template, 4 in all"}},
+		w.now)
 	return w
 }
 
-func TestAWorkloadsOwnUpdateIsWaitedForBeforeTheClaim(t *testing.T) {
+func TestBegin_WaitsForWorkloadsOwnUpdate(t *testing.T) {
 	t.Parallel()
 	w := unsettled(t)
 	a := w.next()
@@ -38,7 +41,7 @@ func TestAWorkloadsOwnUpdateIsWaitedForBeforeTheClaim(t *testing.T) {
 	require.Equal(t, rollout.PhaseHealthy, w.m.Status().Phase)
 }
 
-func TestAWorkloadThatDoesNotSettleEndsTheRolloutWithoutAChange(t *testing.T) {
+func TestBegin_EndsWithoutChange_WhenWorkloadDoesNotSettle(t *testing.T) {
 	t.Parallel()
 	w := unsettled(t)
 	w.next()
@@ -47,39 +50,41 @@ func TestAWorkloadThatDoesNotSettleEndsTheRolloutWithoutAChange(t *testing.T) {
 	s := w.m.Status()
 	require.Equal(t, rollout.PhaseFailed, s.Phase)
 	require.Contains(t, s.Reason, "did not end within 60 s")
-	require.Equal(t, []string{"record"}, w.actions, "nothing was claimed, nothing is given back")
+	require.Equal(t, []string{"record"}, w.actions, "nothing was claimed, so nothing is restored")
 }
 
-func TestWhoeverStopsARolloutThatWaitsToBeginIsObeyedAtOnce(t *testing.T) {
+func TestStop_InterruptsBegin_WhileWorkloadSettles(t *testing.T) {
 	t.Parallel()
-	for verb, phase := range map[rollout.Verb]rollout.Phase{rollout.VerbRollback: rollout.PhaseRolledBack, rollout.VerbStop: rollout.PhaseRolledBack} {
+	for verb, phase := range map[rollout.Verb]rollout.Phase{rollout.VerbRollback: rollout.PhaseRolledBack,
+		rollout.VerbStop: rollout.PhaseRolledBack} {
 		w := unsettled(t)
 		w.next()
 		outcome, text := w.m.Command(rollout.Command{Verb: verb}, w.now)
 		require.Equal(t, audit.Accepted, outcome, text)
-		require.True(t, w.m.Interrupts(), "the wait may last for long: it is stopped")
+		require.True(t, w.m.ShouldInterrupt(), "the wait may be long, so it is interrupted")
 		w.m.Stopped()
 		a := w.next()
-		require.Equal(t, rollout.UnsettledTell, a.Begin.Unsettled, "whether the stopped wait has claimed the workload is not known: it is asked, and not waited for")
+		require.Equal(t, rollout.UnsettledReport, a.Begin.Unsettled,
+			"it is unknown whether the interrupted Begin took the claim: it is repeated without waiting")
 		w.m.Done(Result{Begin: rollout.BeginResult{Replicas: 4, Unsettled: "still being updated"}}, w.now)
 		require.Equal(t, ActClose, w.drive().Kind)
 		require.Equal(t, phase, w.m.Status().Phase)
 	}
 }
 
-func TestAWorkloadThatCannotBeReachedWhileItSettlesIsWaitedForOn(t *testing.T) {
+func TestBegin_KeepsWaiting_WhenPartyUnreachableWhileSettling(t *testing.T) {
 	t.Parallel()
 	w := unsettled(t)
 	w.next()
 	w.m.Failed(Failure{Kind: failure.Unreachable, Message: "no route", SpentSeconds: 40}, w.now)
 	a := w.next()
 	require.Equal(t, rollout.UnsettledWait, a.Begin.Unsettled)
-	require.Equal(t, int64(40), a.Begin.SpentSeconds, "the time that it was seen to take counts on")
+	require.Equal(t, int64(40), a.Begin.SpentSeconds, "the spent time is kept")
 	require.Equal(t, rollout.WaitParty, w.m.Status().WaitingFor.Kind)
 }
 
-func TestSettlingIsNotWaitedForWhereThePolicySaysSo(t *testing.T) {
+func TestBegin_DoesNotWait_WithoutSettleSeconds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("100%", -1, 0)), 4)
-	require.Empty(t, w.next().Begin.Unsettled, "0 seconds, and rollouts that were started before there was such a wait")
+	require.Empty(t, w.next().Begin.Unsettled, "0 seconds, and rollouts of builds before settleSeconds existed")
 }

@@ -11,7 +11,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// holding is a rollout that waits for a TrafficRouting which another release still gives back.
+// holding returns a rollout that waits for a TrafficRouting whose routes another release is still restoring.
 func holding(t *testing.T, change func(*Setup)) *world {
 	s := setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("100%", 100, -1))
 	s.Spec.Strategy.TrafficRoutingRef = "edge"
@@ -20,11 +20,11 @@ func holding(t *testing.T, change func(*Setup)) *world {
 	}
 	w := newWorld(t, s, 10)
 	w.do(w.next())
-	require.Equal(t, ActHold, w.next().Kind)
+	require.Equal(t, ActJoinTraffic, w.next().Kind)
 	return w
 }
 
-func TestAWaitForATrafficRoutingCanBeEnded(t *testing.T) {
+func TestJoinSharedTraffic_IsInterrupted_ByEndingCommand(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason  string
@@ -32,16 +32,19 @@ func TestAWaitForATrafficRoutingCanBeEnded(t *testing.T) {
 		stage   stage
 		phase   rollout.Phase
 	}{
-		{"a rollback need not wait for what it does not take", rollout.Command{Verb: rollout.VerbRollback}, stageFinal, rollout.PhaseRolledBack},
-		{"nor need a stop", rollout.Command{Verb: rollout.VerbStop}, stageFinal, rollout.PhaseRolledBack},
-		{"nor a stop that leaves everything", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToFrozen}, stageFinal, rollout.PhaseCancelled},
-		{"nor a finish without steps", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, stageFinal, rollout.PhaseHealthy},
-		{"nor a newer release", rollout.Command{Verb: rollout.VerbSupersede}, stageFinal, rollout.PhaseRolledBack},
+		{"a rollback does not wait for a TrafficRouting that it does not need",
+			rollout.Command{Verb: rollout.VerbRollback}, stageFinal, rollout.PhaseRolledBack},
+		{"a stop", rollout.Command{Verb: rollout.VerbStop}, stageFinal, rollout.PhaseRolledBack},
+		{"a stop to frozen", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToFrozen}, stageFinal,
+			rollout.PhaseCancelled},
+		{"a stop to new", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, stageFinal,
+			rollout.PhaseHealthy},
+		{"a newer release", rollout.Command{Verb: rollout.VerbSupersede}, stageFinal, rollout.PhaseRolledBack},
 	} {
 		w := holding(t, nil)
 		outcome, message := w.m.Command(tc.command, w.now)
 		require.Equal(t, audit.Accepted, outcome, "%s: %s", tc.reason, message)
-		require.True(t, w.m.Interrupts(), tc.reason)
+		require.True(t, w.m.ShouldInterrupt(), tc.reason)
 		w.m.Stopped()
 		require.Equal(t, tc.stage, w.m.s.Stage, tc.reason)
 		w.drive()
@@ -50,11 +53,11 @@ func TestAWaitForATrafficRoutingCanBeEnded(t *testing.T) {
 	}
 }
 
-func TestAWaitForATrafficRoutingHasADeadline(t *testing.T) {
+func TestJoinSharedTraffic_Fails_AfterDeadline(t *testing.T) {
 	t.Parallel()
-	const late = "TrafficRouting shop/edge gives its routes back for rollout/default/shop/other"
+	const late = "TrafficRouting shop/edge is restoring its routes for rollout/default/shop/other"
 	w := holding(t, nil)
-	require.Equal(t, int64(600), w.m.running.Hold.DeadlineSeconds, "the policy's deadline is that of the wait")
+	require.Equal(t, int64(600), w.m.running.Hold.DeadlineSeconds, "the wait has the policy's step deadline")
 	w.fail(failure.WorkloadFailed, late)
 	w.next()
 	require.Equal(t, rollout.PhaseFailed, w.m.Status().Phase)
@@ -62,7 +65,7 @@ func TestAWaitForATrafficRoutingHasADeadline(t *testing.T) {
 	require.Contains(t, w.m.Status().WaitingFor.Message, late)
 	w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 	again := w.next()
-	require.Equal(t, ActHold, again.Kind, "a retry waits once more")
+	require.Equal(t, ActJoinTraffic, again.Kind, "a retry waits again")
 	w.do(again)
 	w.drive()
 	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
@@ -70,5 +73,5 @@ func TestAWaitForATrafficRoutingHasADeadline(t *testing.T) {
 	w = holding(t, func(s *Setup) { s.Spec.Policy.OnFailure = strategy.OnFailureRollback })
 	w.fail(failure.WorkloadFailed, late)
 	w.drive()
-	require.Equal(t, rollout.PhaseRolledBack, w.m.Status().Phase, "the policy decides on a wait that was too long")
+	require.Equal(t, rollout.PhaseRolledBack, w.m.Status().Phase, "the policy applies to a wait that took too long")
 }

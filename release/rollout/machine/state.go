@@ -8,148 +8,165 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// State is everything that a Machine has to remember, the status included; a run that continues as new takes it along. Only ever extended.
+// State is everything that a Machine has to remember, the status included. A run that continues as new takes it along.
+// It is only ever extended: recorded histories carry it. A field keeps its JSON name when its Go name changes.
 type State struct {
-	// Status is without its history, which the log has.
+	// Status is the rollout without its history, which is in Log.
 	Status rollout.Status `json:"status"`
 	Log    audit.Log      `json:"log"`
 	Stage  stage          `json:"stage"`
-	// Ending is where the rollout is being brought to, "" while it goes through its steps.
+	// Ending is what the rollout is finalised to, "" while it goes through its steps.
 	Ending rollout.Ending `json:"ending,omitempty"`
-	// FinalMove is the next move of the finalising table, an index.
-	FinalMove int `json:"finalMove,omitempty"`
-	// Visit counts how often a step was entered: part of the gate.
+	// FinalMoveIndex is the index of the next move in the finalising table.
+	FinalMoveIndex int `json:"finalMove,omitempty"`
+	// Visit counts how often a step was entered. It is part of the approval gate.
 	Visit int `json:"visit"`
-	// Claimed says that Begin was asked and may have claimed the workload: it has to be released.
-	Claimed bool `json:"claimed,omitempty"`
-	// Unsettled says that the workload's own update was still under way when the release was about to claim it: it is waited for.
-	Unsettled string `json:"unsettled,omitempty"`
-	// Whole says that every pod was of the version already that the workload declares: the release gives them their numbers.
-	Whole bool `json:"whole,omitempty"`
-	// Moved says that a Move was asked: the workload may have new pods.
-	Moved bool `json:"moved,omitempty"`
-	// PodsUnsettled says that a Move may not have brought the workload to rest: it was not to, or nobody knows how far it came.
+	// MayHoldClaim is true from the start of a Begin on: the workload may be claimed and has to be released.
+	MayHoldClaim bool `json:"claimed,omitempty"`
+	// WorkloadUpdating is why the release has to wait before it claims the workload: the workload's own update is still
+	// under way. "": it is not.
+	WorkloadUpdating string `json:"unsettled,omitempty"`
+	// AlreadyComplete is true if every pod already runs the version that the workload declares. The release only gives
+	// the pods their numbers.
+	AlreadyComplete bool `json:"whole,omitempty"`
+	// MoveStarted is true once a Move was started: the workload may have new pods.
+	MoveStarted bool `json:"moved,omitempty"`
+	// PodsUnsettled is true while a Move may have left pods in the middle of a step: it was not asked to settle the
+	// workload, or its result is unknown.
 	PodsUnsettled bool `json:"loose,omitempty"`
-	// Stuck says that a new pod of the step is in trouble that may pass, and which.
-	Stuck string `json:"stuck,omitempty"`
-	// Pinned and Routed say what may have been done to the Services and the routes.
+	// StuckPod names a new pod of the step that is in trouble which may pass, and the trouble ("pod a:
+	// ImagePullBackOff").
+	StuckPod string `json:"stuck,omitempty"`
+	// Pinned and Routed are what may have been done to the Services and to the routes.
 	Pinned triState `json:"pinned,omitempty"`
 	Routed triState `json:"routed,omitempty"`
-	// Sent is what the routes were last asked to do.
-	Sent *strategy.Traffic `json:"sent,omitempty"`
-	// RoutesBack is somebody else's change of Services or routes that is being put back.
-	RoutesBack *routesBack `json:"routesBack,omitempty"`
-	// CanaryServices says that there may be canary Services.
+	// LastTraffic is the split that the routes were last asked for.
+	LastTraffic *strategy.Traffic `json:"sent,omitempty"`
+	// RouteRestore is a change of Services or routes by another client that is being reverted.
+	RouteRestore *routeRestore `json:"routesBack,omitempty"`
+	// CanaryServices is true if there may be canary Services.
 	CanaryServices bool `json:"canaryServices,omitempty"`
-	// Template is the new template's digest, "" until it is known. StableHash and CanaryHash are values of the pods' revision label.
-	Template   string `json:"template,omitempty"`
-	StableHash string `json:"stableHash,omitempty"`
-	CanaryHash string `json:"canaryHash,omitempty"`
-	// From is how many pods were new when a rollback in batches began; Counting says that this is not known yet.
-	From     int32 `json:"from,omitempty"`
-	Counting bool  `json:"counting,omitempty"`
-	// Check has the pods looked at, or seen to, once more while a step rests.
-	Check check `json:"check,omitempty"`
-	// StableGone says that every pod is of the new version, as somebody else has let the workload's own controller go to the end.
-	StableGone bool `json:"stableGone,omitempty"`
-	// BriefRests says that rests which are soon over belong to the leg that comes to them, and that finalising may be a leg of its own.
-	BriefRests bool `json:"briefRests,omitempty"`
-	// OneWrite says that the claim and the first of the Move may be one write (rollout.BeginResult.Placed), and that whatever ends the rollout stops its
-	// first leg.
-	OneWrite bool `json:"oneWrite,omitempty"`
-	// UID is the workload's own.
-	UID string `json:"uid,omitempty"`
-	// Observed says that somebody else's change was noticed while something else was being done: it is looked at when the step rests.
-	Observed bool `json:"observed,omitempty"`
-	// Disturbed is how often something that somebody else had changed was put back since the step was entered.
-	Disturbed int `json:"disturbed,omitempty"`
-	// PutBack has the next write replace what somebody else has edited (verb retry after drift).
-	PutBack bool `json:"putBack,omitempty"`
-	// PutBackPods says that it is the workload that was edited: routes that are made before its pods are put back do not count.
-	PutBackPods bool `json:"putBackPods,omitempty"`
-	// PutBackRoutes has what the step makes of its routes replace what somebody else has edited, once the pods are put back: whoever edited the workload may have
-	// edited its Service in the same moment.
-	PutBackRoutes bool `json:"putBackRoutes,omitempty"`
-	// Promoted skips the pauses that are left.
+	// NewTemplate is the new template's digest, "" until it is known. StableHash and CanaryHash are values of the pods'
+	// revision label.
+	NewTemplate string `json:"template,omitempty"`
+	StableHash  string `json:"stableHash,omitempty"`
+	CanaryHash  string `json:"canaryHash,omitempty"`
+	// RollbackFrom is how many pods were new when a rollback in batches began. CountPending is true until that number
+	// is known.
+	RollbackFrom int32 `json:"from,omitempty"`
+	CountPending bool  `json:"counting,omitempty"`
+	// Recheck asks for one more Move while a step pauses: to inspect the pods, or to make the step again.
+	Recheck recheck `json:"check,omitempty"`
+	// NoStablePods is true if every pod of a blue-green is of the new version, because another client let the
+	// workload's own controller replace the rest.
+	NoStablePods bool `json:"stableGone,omitempty"`
+	// BriefPausesInLeg lets a leg wait through pauses of at most maxBriefPause, and lets finalising be a leg of its
+	// own.
+	BriefPausesInLeg bool `json:"briefRests,omitempty"`
+	// ClaimWithMove lets one write take the claim and begin the Move (rollout.BeginResult.TemplateWritten). Every
+	// command that ends the rollout then stops its first leg.
+	ClaimWithMove bool `json:"oneWrite,omitempty"`
+	// WorkloadUID is the UID of the workload.
+	WorkloadUID string `json:"uid,omitempty"`
+	// ChangeObserved is true if a change by another client was noticed during another action. The pods are inspected
+	// when the step pauses.
+	ChangeObserved bool `json:"observed,omitempty"`
+	// RestoreCount is how often a change by another client was reverted since the step was entered.
+	RestoreCount int `json:"disturbed,omitempty"`
+	// OverwriteDrift lets the next write replace what another client has edited (verb retry after drift).
+	OverwriteDrift bool `json:"putBack,omitempty"`
+	// DriftOnPods is true if the workload itself was edited. OverwriteDrift then stays set until its pods are restored;
+	// routes that are written before do not clear it.
+	DriftOnPods bool `json:"putBackPods,omitempty"`
+	// OverwriteRouteDrift lets the step's routes replace edits by another client once the pods are restored: the client
+	// that edited the workload may have edited its Service at the same moment.
+	OverwriteRouteDrift bool `json:"putBackRoutes,omitempty"`
+	// Promoted skips the remaining pauses.
 	Promoted bool `json:"promoted,omitempty"`
-	// Approved is the visit that was approved while its step was being looked at again; 0: none was.
-	Approved int `json:"approved,omitempty"`
-	// Expired says that the approval was waited for too long: somebody has to resume.
-	Expired bool `json:"expired,omitempty"`
-	// PausedBy says who holds it, in words.
+	// ApprovedVisit is the visit that was approved while the pods of its step were being inspected; 0: none.
+	ApprovedVisit int `json:"approved,omitempty"`
+	// ApprovalExpired is true if the approval did not come in time: the rollout waits for a resume.
+	ApprovalExpired bool `json:"expired,omitempty"`
+	// PausedBy is who paused the rollout and why, as text.
 	PausedBy string `json:"pausedBy,omitempty"`
-	// PausedByObject says that the last pause was the Rollout object's own.
+	// PausedByObject is true if the last pause came from the Rollout object.
 	PausedByObject bool     `json:"pausedByObject,omitempty"`
 	Trouble        *trouble `json:"trouble,omitempty"`
-	// GraceUntil is until when routes are left to take effect, RestUntil until when a step rests, ExpiresAt when its approval expires.
-	GraceUntil *time.Time `json:"graceUntil,omitempty"`
-	RestUntil  *time.Time `json:"restUntil,omitempty"`
-	ExpiresAt  *time.Time `json:"expiresAt,omitempty"`
-	// Unreachable is why the party does not answer, "" while it does; UnreachableCount how often in a row, AgainAt when it is tried again.
+	// GraceUntil is when changed routes have taken effect, PauseUntil when the pause of the step ends,
+	// ApprovalExpiresAt when its approval expires.
+	GraceUntil        *time.Time `json:"graceUntil,omitempty"`
+	PauseUntil        *time.Time `json:"restUntil,omitempty"`
+	ApprovalExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	// Unreachable is why the party does not answer, "" while it does. UnreachableCount is how often in a row it did
+	// not; RetryAt is when it is asked again.
 	Unreachable      string     `json:"away,omitempty"`
 	UnreachableCount int        `json:"awayCount,omitempty"`
-	AgainAt          *time.Time `json:"againAt,omitempty"`
-	// SpentSeconds is what interrupted attempts have used of the action's deadline.
+	RetryAt          *time.Time `json:"againAt,omitempty"`
+	// SpentSeconds is how much of the action's deadline interrupted attempts have used.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
-	// Holder is a claim in the way that is being asked after, TakeOver the claim of a dead workflow.
-	Holder   string `json:"holder,omitempty"`
-	TakeOver string `json:"takeOver,omitempty"`
-	// Adopted is what an earlier release left, while it is being brought home.
+	// BlockingClaim is another release's claim whose workflow is being checked. TakeOver is the claim of a dead
+	// workflow, which may be replaced.
+	BlockingClaim string `json:"holder,omitempty"`
+	TakeOver      string `json:"takeOver,omitempty"`
+	// Adopted is what an earlier release left on the workload, while it is being rolled back.
 	Adopted *rollout.Adopted `json:"adopted,omitempty"`
-	// Shared is what the TrafficRouting asks, SharedClaim under which claim; SharedRouted says that its routes are made.
+	// Shared is what the TrafficRouting asks for, SharedClaim the claim under which its routes are written.
+	// SharedRouted is true once its routes are made.
 	Shared       *rollout.SharedTraffic `json:"shared,omitempty"`
 	SharedClaim  string                 `json:"sharedClaim,omitempty"`
 	SharedRouted bool                   `json:"sharedRouted,omitempty"`
-	// Leaving is how far leaving the TrafficRouting is.
+	// Leaving is how far leaving the TrafficRouting has got.
 	Leaving leaving `json:"leaving,omitempty"`
-	// Redeclared says, in words, that the workload declares another pod template than this release's: what that asks for is still to come.
+	// Redeclared is set, as text, when the workload declares another pod template than this release's. The command that
+	// follows from it has not arrived yet.
 	Redeclared string `json:"redeclared,omitempty"`
 	// StableTemplate is the stable template's digest, "" until it is known.
 	StableTemplate string `json:"stableTemplate,omitempty"`
-	// SetBack says that it is rolled back since the workload itself was set back: what it declares is the stable template.
-	SetBack bool `json:"setBack,omitempty"`
-	// Confirmed says that somebody has approved what Asked.Confirm asks.
+	// RolledBackByTemplate is true if the rollback was caused by the workload itself: its template was set back to the
+	// stable one.
+	RolledBackByTemplate bool `json:"setBack,omitempty"`
+	// Confirmed is true once the release was approved as Request.ConfirmReason demands.
 	Confirmed bool `json:"confirmed,omitempty"`
-	// Strategy is the strategy as it was edited since the start; nil: as it was asked.
-	Strategy *strategy.Strategy `json:"strategy,omitempty"`
-	// Generation is the generation of the Rollout object that has been taken in, Answered the newest of its states that a command was the
-	// answer to.
-	Generation int64 `json:"generation,omitempty"`
-	Answered   int64 `json:"answered,omitempty"`
-	// Window is what is known of the policy's times, nil before they were asked. Unopened says that they hold back what is about to begin,
-	// Overridden that somebody has approved it all the same.
-	Window     *opening `json:"window,omitempty"`
-	Unopened   bool     `json:"unopened,omitempty"`
-	Overridden bool     `json:"overridden,omitempty"`
-	// Superseding says that a newer release takes this one's place when it is over.
+	// EditedStrategy is the strategy as it was edited since the start; nil: it was not edited.
+	EditedStrategy *strategy.Strategy `json:"strategy,omitempty"`
+	// ObjectGeneration is the newest generation of the Rollout object that the release has taken in. AnsweredState is
+	// the newest state of the object that a command responded to.
+	ObjectGeneration int64 `json:"generation,omitempty"`
+	AnsweredState    int64 `json:"answered,omitempty"`
+	// WindowState is the last answer about release windows and freezes, nil before the first. WindowPending is true
+	// while they may hold back what is about to begin, WindowOverridden once an approver has overridden them.
+	WindowState      *windowState `json:"window,omitempty"`
+	WindowPending    bool         `json:"unopened,omitempty"`
+	WindowOverridden bool         `json:"overridden,omitempty"`
+	// Superseding is true if a newer release replaces this one when it has ended.
 	Superseding bool `json:"superseding,omitempty"`
-	// Closing is the phase in which it closes.
-	Closing rollout.Phase `json:"closing,omitempty"`
-	// Note is what the last action said, for the reason at the end.
-	Note string `json:"note,omitempty"`
+	// FinalPhase is the phase in which the rollout ends, "" until that is decided.
+	FinalPhase rollout.Phase `json:"closing,omitempty"`
+	// LastMessage is the message of the last action's result, for the reason at the end.
+	LastMessage string `json:"note,omitempty"`
 }
 
-// stage is which part of its way a rollout is on.
+// stage is the part of a rollout's life that it is in.
 type stage string
 
 const (
 	// stageBegin claims the workload.
 	stageBegin stage = "Begin"
-	// stageAdopt brings home what an earlier release left.
+	// stageAdopt rolls back what an earlier release left.
 	stageAdopt stage = "Adopt"
-	// stageHold takes part in a shared TrafficRouting.
-	stageHold stage = "Hold"
-	// stageSteps goes through the steps, stageBack through the steps of a rollback in batches.
-	stageSteps stage = "Steps"
-	stageBack  stage = "Back"
+	// stageJoin joins a shared TrafficRouting.
+	stageJoin stage = "Hold"
+	// stageSteps goes through the steps, stageRollback through the steps of a rollback in batches.
+	stageSteps    stage = "Steps"
+	stageRollback stage = "Back"
 	// stageFinal finalises.
 	stageFinal stage = "Final"
-	// stageComplete writes the record; stageOver: nothing is left to do.
+	// stageComplete writes the record. In stageDone nothing is left to do.
 	stageComplete stage = "Complete"
-	stageOver     stage = "Over"
+	stageDone     stage = "Over"
 )
 
-// triState is whether a thing was done: not, perhaps (it was asked), or surely.
+// triState is whether something was done: no, maybe (it was asked for, with unknown result) or yes.
 type triState string
 
 const (
@@ -158,22 +175,22 @@ const (
 	yes   triState = "yes"
 )
 
-// check is a Move that is made while a step rests.
-type check string
+// recheck is a Move that is made while a step pauses.
+type recheck string
 
 const (
-	checkNone check = ""
-	// checkLook looks at what somebody else has changed; checkMove sees to the step's pods again.
-	checkLook check = "look"
-	checkMove check = "move"
+	recheckNone recheck = ""
+	// recheckInspect inspects what another client has changed; recheckMove makes the step's pods again.
+	recheckInspect recheck = "look"
+	recheckMove    recheck = "move"
 )
 
-// leaving is how far the leaving of a shared TrafficRouting is.
+// leaving is how far leaving a shared TrafficRouting has got.
 type leaving string
 
-// The parts of leaving: asked whether it is the last holder, restoring the routes, telling so.
+// The phases of leaving: ask whether this is the last holder, restore the routes, report that they are restored.
 const (
 	leavingAsk     leaving = ""
 	leavingRestore leaving = "restore"
-	leavingTell    leaving = "tell"
+	leavingReport  leaving = "tell"
 )

@@ -17,17 +17,18 @@ func (m *Machine) step() strategy.Step {
 
 func (m *Machine) steps() int { return len(m.setup.Spec.Strategy.Steps) }
 
-// enterStep goes to a step, from 1. Each time is a visit of its own.
+// enterStep enters a step, counted from 1. Each time is a new visit.
 func (m *Machine) enterStep(n int, now time.Time) {
 	s := &m.s.Status
 	s.CurrentStepIndex, s.CurrentStepState = n, rollout.StateBeforeUpgrade
 	m.s.Visit++
-	m.s.RestUntil, m.s.ExpiresAt, m.s.Expired, m.s.Check, m.s.SpentSeconds, m.s.Disturbed = nil, nil, false, checkNone, 0, 0
-	m.s.PutBackRoutes = false // what is edited of another step's routes is for a person
+	m.s.PauseUntil, m.s.ApprovalExpiresAt, m.s.ApprovalExpired, m.s.Recheck, m.s.SpentSeconds, m.s.RestoreCount = nil,
+		nil, false, recheckNone, 0, 0
+	m.s.OverwriteRouteDrift = false // an edit of another step's routes is left to the operator
 	s.Steps[n-1].StartedAt, s.Steps[n-1].FinishedAt = &now, nil
 }
 
-// goToStep goes back, or jumps, to a step: it and those after it have not been made.
+// goToStep goes back, or jumps, to a step. That step and those after it count as not made.
 func (m *Machine) goToStep(n int, now time.Time) {
 	for i := n - 1; i < m.steps(); i++ {
 		m.s.Status.Steps[i].StartedAt, m.s.Status.Steps[i].FinishedAt = nil, nil
@@ -35,25 +36,27 @@ func (m *Machine) goToStep(n int, now time.Time) {
 	m.enterStep(n, now)
 }
 
-// throughSteps is the way of a step: before the pods, the pods, the traffic, the rest.
-func (m *Machine) throughSteps(now time.Time) (Action, bool) {
+// advanceStep returns the next action of the current step: prepare the traffic, move the pods, route, pause.
+func (m *Machine) advanceStep(now time.Time) (Action, bool) {
 	s := &m.s.Status
-	if !m.lookAgain() {
-		if a, needed := m.putRoutesBack(); needed {
+	if !m.startInspection() {
+		if a, needed := m.nextRouteRestore(); needed {
 			return a, true
 		}
 	}
 	switch {
-	case m.s.Check != checkNone:
-		return m.move(m.s.Check == checkLook), true
+	case m.s.Recheck != recheckNone:
+		return m.move(m.s.Recheck == recheckInspect), true
 	case s.Paused && m.s.PodsUnsettled:
 		return m.halt("it is paused, " + m.s.PausedBy), true
 	case s.Paused:
-		return Action{Kind: ActRest, waits: rollout.WaitResume, why: fmt.Sprintf("%s: paused, %s; resume goes on", m.place(), m.s.PausedBy)}, true
-	case m.s.Stage == stageBack && m.setup.Spec.Strategy.HasTraffic() && m.s.Routed != no: // traffic goes back before the first pod
+		return Action{Kind: ActWait, waitKind: rollout.WaitResume,
+			reason: fmt.Sprintf("%s: paused, %s; resume continues it", m.position(), m.s.PausedBy)}, true
+	// traffic goes back before the first pod does
+	case m.s.Stage == stageRollback && m.setup.Spec.Strategy.HasTraffic() && m.s.Routed != no:
 		return m.routeOnly(rollout.RouteToStable)
-	case m.s.Counting:
-		return m.count()
+	case m.s.CountPending:
+		return m.countNewPods()
 	}
 	switch s.CurrentStepState {
 	case rollout.StateBeforeUpgrade:
@@ -65,49 +68,52 @@ func (m *Machine) throughSteps(now time.Time) (Action, bool) {
 		return m.move(false), true
 	case rollout.StateTrafficRouting:
 		switch empty := s.CanaryReplicas == 0; {
-		case m.routes() && !empty:
-			return m.route(rollout.RouteEnsure, m.step().Asks()), true
-		case m.routes() && m.s.Routed != no: // scaled to a size at which no new pod is left to take the requests
+		case m.stepRoutes() && !empty:
+			return m.route(rollout.RouteEnsure, m.step().DesiredTraffic()), true
+		// the workload was scaled to a size that leaves no new pod to serve requests
+		case m.stepRoutes() && m.s.Routed != no:
 			return m.routeOnly(rollout.RouteToStable)
 		}
 		s.CurrentStepState = rollout.StatePaused
 	case rollout.StatePaused:
-		return m.rest(now)
+		return m.pauseStep(now)
 	default:
 		return m.nextStep(now)
 	}
 	return Action{}, false
 }
 
-// count brings to rest what a step has left in its middle, so that it is known how many pods are to go back.
-func (m *Machine) count() (Action, bool) {
+// countNewPods settles what a step left half done, so that the number of pods to roll back is known.
+func (m *Machine) countNewPods() (Action, bool) {
 	if m.s.PodsUnsettled {
-		return m.halt("they go back in batches"), true
+		return m.halt("they are rolled back in batches"), true
 	}
-	m.s.Counting, m.s.From = false, m.s.Status.CanaryReplicas
-	if m.s.From == 0 {
-		m.finish(rollout.EndRollback)
+	m.s.CountPending, m.s.RollbackFrom = false, m.s.Status.CanaryReplicas
+	if m.s.RollbackFrom == 0 {
+		m.startFinalising(rollout.EndRollback)
 	}
 	return Action{}, false
 }
 
-func (m *Machine) routes() bool {
+func (m *Machine) stepRoutes() bool {
 	return m.s.Stage == stageSteps && m.setup.Spec.Strategy.HasTraffic() && m.step().Routes()
 }
 
-// before is what the Services and routes need before the step's pods move: the stable Service pinned to the stable pods while there are to
-// be any, unpinned before the last of them goes, and everything given back before a step that leaves traffic to the pods.
-func (m *Machine) before() (Action, bool) {
+// prepareTraffic is what the Services and routes need before the step's pods move. The stable Service is pinned to the
+// stable pods while some are to remain, and unpinned before the last of them is replaced. Everything is restored before
+// a step that leaves traffic alone.
+func (m *Machine) prepareTraffic() (Action, bool) {
 	st := m.setup.Spec.Strategy
 	switch {
 	case m.s.Stage != stageSteps || !st.HasTraffic():
 	case m.step().Routes() && st.DisableGenerateCanaryService:
 	case m.step().Routes():
-		takesAll := m.s.StableGone || st.Style == strategy.StylePartition && m.takesAll()
+		takesAll := m.s.NoStablePods || st.Style == strategy.StylePartition && m.takesAllPods()
 		switch {
 		case takesAll && m.s.Pinned != no:
 			return m.routeOnly(rollout.RouteUnpin)
-		case !takesAll && m.s.Pinned != yes && !m.s.PutBackPods: // the pods come first that somebody's edit has taken
+		// after an edit of the workload its pods are restored first
+		case !takesAll && m.s.Pinned != yes && !m.s.DriftOnPods:
 			return m.routeOnly(rollout.RoutePin)
 		}
 	case m.s.Pinned != no:
@@ -120,79 +126,90 @@ func (m *Machine) before() (Action, bool) {
 	return Action{}, false
 }
 
-// takesAll says whether the step leaves no stable pod, or none is left. A share below 100 % leaves one, unless there is one pod only.
-func (m *Machine) takesAll() bool {
+// takesAllPods reports whether the step leaves no stable pod, or none is left. A share below 100 % leaves one, unless
+// there is only one pod.
+func (m *Machine) takesAllPods() bool {
 	s := m.s.Status
-	return strategy.Target(m.step().Replicas, s.Replicas) >= s.Replicas || s.Replicas > 0 && s.CanaryReplicas >= s.Replicas
+	return strategy.Target(m.step().Replicas, s.Replicas) >= s.Replicas || s.Replicas > 0 &&
+		s.CanaryReplicas >= s.Replicas
 }
 
-// rest is the pause of a step: for a person, for a time, or none.
-func (m *Machine) rest(now time.Time) (Action, bool) {
+// pauseStep is the pause of a step: for an approval, for a time, or none.
+func (m *Machine) pauseStep(now time.Time) (Action, bool) {
 	step := m.step()
 	switch {
-	case m.s.Promoted, m.passes(), m.s.Approved == m.s.Visit, step.PauseSeconds != nil && *step.PauseSeconds <= 0:
+	case m.s.Promoted, m.skipsPause(), m.s.ApprovedVisit == m.s.Visit, step.PauseSeconds != nil &&
+		*step.PauseSeconds <= 0:
 		m.s.Status.CurrentStepState = rollout.StateReady
 		return Action{}, false
 	case step.PauseSeconds == nil:
 		return m.awaitApproval(now)
 	}
-	if m.s.RestUntil == nil {
-		m.s.RestUntil = new(now.Add(time.Duration(*step.PauseSeconds) * time.Second))
+	if m.s.PauseUntil == nil {
+		m.s.PauseUntil = new(now.Add(time.Duration(*step.PauseSeconds) * time.Second))
 	}
-	if now.Before(*m.s.RestUntil) {
-		return Action{Kind: ActRest, Until: m.s.RestUntil, Summary: fmt.Sprintf("%s rests", m.stepOf()), waits: rollout.WaitTimer,
-			why: fmt.Sprintf("%s rests until %s, then it goes on by itself", m.stepOf(), clock(*m.s.RestUntil))}, true
+	if now.Before(*m.s.PauseUntil) {
+		return Action{Kind: ActWait, Until: m.s.PauseUntil, Summary: fmt.Sprintf("pause of %s", m.stepLabel()),
+			waitKind: rollout.WaitTimer,
+			reason: fmt.Sprintf("%s pauses until %s, then it continues by itself", m.stepLabel(),
+				formatTime(*m.s.PauseUntil))}, true
 	}
 	m.note(rollout.Command{Verb: verbElapsed, Actor: "timer", Via: "policy"}, audit.Accepted,
-		fmt.Sprintf("the pause of %s, %s, has elapsed: it goes on", m.stepOf(), time.Duration(*step.PauseSeconds)*time.Second), now)
+		fmt.Sprintf("the pause of %s, %s, has elapsed: the rollout continues", m.stepLabel(),
+			time.Duration(*step.PauseSeconds)*time.Second), now)
 	m.s.Status.CurrentStepState = rollout.StateReady
 	return Action{}, false
 }
 
-// passes: nothing is left to be looked at after a canary's last step at 100 %. A blue-green's pauses: the old version is still there.
-func (m *Machine) passes() bool { return m.passesAt(m.s.Status.CurrentStepIndex) }
+// skipsPause reports whether the current step needs no pause, as its last step at 100 % leaves nothing to review. A
+// blue-green pauses there: the old version still exists.
+func (m *Machine) skipsPause() bool { return m.skipsPauseAt(m.s.Status.CurrentStepIndex) }
 
-func (m *Machine) passesAt(n int) bool {
+func (m *Machine) skipsPauseAt(n int) bool {
 	st := m.setup.Spec.Strategy
 	return st.Style != strategy.StyleBlueGreen && n == m.steps() && st.Steps[n-1].Replicas == intstr.FromString("100%")
 }
 
 func (m *Machine) awaitApproval(now time.Time) (Action, bool) {
-	if m.s.Expired {
-		return Action{Kind: ActRest, waits: rollout.WaitResume,
-			why: m.stepOf() + ": nobody approved in time; resume has it wait for an approval again, rollback or stop ends it"}, true
+	if m.s.ApprovalExpired {
+		return Action{Kind: ActWait, waitKind: rollout.WaitResume,
+			reason: m.stepLabel() + ": not approved in time; resume waits for an approval again, rollback or stop " +
+				"ends it"}, true
 	}
 	seconds := m.setup.Spec.Policy.ApprovalExpiresSeconds
-	if seconds > 0 && m.s.ExpiresAt == nil {
-		m.s.ExpiresAt = new(now.Add(time.Duration(seconds) * time.Second))
+	if seconds > 0 && m.s.ApprovalExpiresAt == nil {
+		m.s.ApprovalExpiresAt = new(now.Add(time.Duration(seconds) * time.Second))
 	}
-	if m.s.ExpiresAt != nil && !now.Before(*m.s.ExpiresAt) {
+	if m.s.ApprovalExpiresAt != nil && !now.Before(*m.s.ApprovalExpiresAt) {
 		m.expire(now)
 		return Action{}, false
 	}
-	why := fmt.Sprintf("%s is done: it waits for somebody to approve it", m.stepOf())
-	if m.s.ExpiresAt != nil {
-		why += ", until " + clock(*m.s.ExpiresAt)
+	why := fmt.Sprintf("%s is done: waiting for approval", m.stepLabel())
+	if m.s.ApprovalExpiresAt != nil {
+		why += ", until " + formatTime(*m.s.ApprovalExpiresAt)
 	}
-	return Action{Kind: ActRest, Until: m.s.ExpiresAt, Summary: fmt.Sprintf("approval of %s", m.stepOf()), waits: rollout.WaitApproval,
-		why: why}, true
+	return Action{Kind: ActWait, Until: m.s.ApprovalExpiresAt, Summary: fmt.Sprintf("approval of %s", m.stepLabel()),
+		waitKind: rollout.WaitApproval,
+		reason:   why}, true
 }
 
-// expire is policy.onExpiry.
+// expire applies policy.onExpiry.
 func (m *Machine) expire(now time.Time) {
-	m.s.ExpiresAt = nil
+	m.s.ApprovalExpiresAt = nil
 	if m.setup.Spec.Policy.OnExpiry == strategy.OnFailureRollback && m.s.Stage == stageSteps {
-		m.policyDecides(rollout.VerbRollback, fmt.Sprintf("nobody approved %s in time: the policy rolls back", m.stepOf()), now)
+		m.notePolicy(rollout.VerbRollback, fmt.Sprintf("%s was not approved in time: the policy rolls back",
+			m.stepLabel()), now)
 		m.rollBack(now)
 		return
 	}
-	m.s.Expired = true
-	m.policyDecides(rollout.VerbPause, fmt.Sprintf("nobody approved %s in time: it waits for a resume", m.stepOf()), now)
+	m.s.ApprovalExpired = true
+	m.notePolicy(rollout.VerbPause, fmt.Sprintf("%s was not approved in time: the rollout waits for a resume",
+		m.stepLabel()), now)
 }
 
-// nextStep goes on from a step that is done, unless what comes next waits for a release window.
+// nextStep continues after a step that is done, unless the next one has to wait for a release window.
 func (m *Machine) nextStep(now time.Time) (Action, bool) {
-	if a, held := m.nextBeginsLater(now); held {
+	if a, held := m.awaitNextWindow(now); held {
 		return a, true
 	}
 	s := &m.s.Status
@@ -202,53 +219,56 @@ func (m *Machine) nextStep(now time.Time) (Action, bool) {
 		return Action{}, false
 	}
 	s.CurrentStepState = rollout.StateCompleted
-	if m.s.Stage == stageBack {
-		m.finish(rollout.EndRollback)
+	if m.s.Stage == stageRollback {
+		m.startFinalising(rollout.EndRollback)
 	} else {
-		m.finish(rollout.EndSuccess)
+		m.startFinalising(rollout.EndSuccess)
 	}
 	return Action{}, false
 }
 
-// rollBack turns the rollout round: through the steps where the policy says so, at once otherwise.
+// rollBack reverses the rollout: through the steps where the policy demands it, at once otherwise.
 func (m *Machine) rollBack(now time.Time) {
 	inBatches := m.setup.Spec.Policy.RollbackInBatches && m.setup.Spec.Strategy.Style == strategy.StylePartition
-	if m.s.Stage == stageSteps && inBatches && m.s.Moved && (m.s.PodsUnsettled || m.s.Status.CanaryReplicas > 0) {
-		m.turn()
-		m.s.Ending, m.s.Stage, m.s.Counting, m.s.Promoted = rollout.EndRollback, stageBack, true, false
+	if m.s.Stage == stageSteps && inBatches && m.s.MoveStarted && (m.s.PodsUnsettled || m.s.Status.CanaryReplicas > 0) {
+		m.changeDirection()
+		m.s.Ending, m.s.Stage, m.s.CountPending, m.s.Promoted = rollout.EndRollback, stageRollback, true, false
 		m.goToStep(1, now)
 		return
 	}
-	m.finish(rollout.EndRollback)
+	m.startFinalising(rollout.EndRollback)
 }
 
-// finish turns to finalising. Before the claim is taken, and while another's remains are brought home, it only notes where to.
-func (m *Machine) finish(ending rollout.Ending) {
-	m.turn()
+// startFinalising begins to finalise. Before the claim is taken, and while another release's remains are being rolled
+// back, it only records the ending.
+func (m *Machine) startFinalising(ending rollout.Ending) {
+	m.changeDirection()
 	m.s.Ending = ending
-	if m.s.Stage == stageBegin || m.s.Stage == stageAdopt && ending != rollout.EndFrozen && ending != rollout.EndGone {
+	if m.s.Stage == stageBegin || m.s.Stage == stageAdopt && ending != rollout.EndFrozen &&
+		ending != rollout.EndDeleted {
 		return
 	}
-	m.s.Stage, m.s.FinalMove, m.s.Leaving = stageFinal, 0, leavingAsk
+	m.s.Stage, m.s.FinalMoveIndex, m.s.Leaving = stageFinal, 0, leavingAsk
 }
 
-// turn drops what held the rollout, and stops what is being carried out.
-func (m *Machine) turn() {
+// changeDirection clears what held the rollout, and stops the running action.
+func (m *Machine) changeDirection() {
 	m.epoch++
-	m.interrupted = m.running != nil && (m.running.stoppable() || m.leg != nil && m.s.OneWrite)
-	m.s.Trouble, m.s.Status.Paused, m.s.PausedBy, m.s.Check, m.s.Expired = nil, false, "", checkNone, false
-	m.s.Unreachable, m.s.UnreachableCount, m.s.AgainAt, m.s.SpentSeconds = "", 0, nil, 0
-	m.s.RestUntil, m.s.ExpiresAt, m.s.RoutesBack, m.s.Redeclared, m.s.Overridden = nil, nil, nil, "", false
+	m.interrupted = m.running != nil && (m.running.stoppable() || m.leg != nil && m.s.ClaimWithMove)
+	m.s.Trouble, m.s.Status.Paused, m.s.PausedBy, m.s.Recheck, m.s.ApprovalExpired = nil, false, "", recheckNone, false
+	m.s.Unreachable, m.s.UnreachableCount, m.s.RetryAt, m.s.SpentSeconds = "", 0, nil, 0
+	m.s.PauseUntil, m.s.ApprovalExpiresAt, m.s.RouteRestore, m.s.Redeclared, m.s.WindowOverridden = nil, nil, nil, "",
+		false
 	m.s.Status.Phase = rollout.PhaseProgressing
 }
 
-// policyDecides notes what a rule decided in nobody's name.
-func (m *Machine) policyDecides(verb rollout.Verb, message string, now time.Time) {
+// notePolicy logs a decision that the policy made, without an actor.
+func (m *Machine) notePolicy(verb rollout.Verb, message string, now time.Time) {
 	m.note(rollout.Command{Verb: verb, Actor: "policy", Via: "policy"}, audit.Accepted, message, now)
 }
 
-func (m *Machine) stepOf() string {
+func (m *Machine) stepLabel() string {
 	return fmt.Sprintf("step %d of %d", m.s.Status.CurrentStepIndex, m.steps())
 }
 
-func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -11,72 +11,74 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// What a rollout's history tells beside the verbs that people send and VerbStart: that what somebody else has changed was put back, that the
-// pause of a step has elapsed, and that the party's worker kept requests from meeting nobody.
+// The verbs of history entries that no user sends: a change by another client was reverted, the pause of a step has
+// elapsed, and the party's worker restored a Service or routes because the selected pods were not ready.
 const (
 	VerbRestored rollout.Verb = "restored"
 	verbElapsed  rollout.Verb = "elapsed"
 	verbRerouted rollout.Verb = "rerouted"
 )
 
-// Command carries out a verb and notes it, refused ones too. A refusal changes nothing and says what can be done instead.
+// Command executes a verb and logs it, refused ones too. A refusal changes nothing and names what can be done instead.
 func (m *Machine) Command(c rollout.Command, now time.Time) (audit.Outcome, string) {
-	m.heard(c)
-	return m.s.Log.Take(c.Entry(now), c, func(e *audit.Entry) (done, refusal string) {
+	m.noteObjectVersion(c)
+	return m.s.Log.Apply(c.Entry(now), c, func(e *audit.Entry) (done, refusal string) {
 		defer func() {
 			if refusal == "" {
-				m.onLeg(func(m *Machine) { m.again(c, now) })
+				m.replayAfterLeg(func(m *Machine) { m.repeatCommand(c, now) })
 			}
 		}()
 		if e.Step == 0 {
 			e.Step = m.s.Status.CurrentStepIndex
 		}
-		if refusal = m.stale(c); refusal != "" {
+		if refusal = m.staleReason(c); refusal != "" {
 			return "", refusal
 		}
 		if done, refusal = m.carryOut(c, now); refusal == "" && m.interrupted {
-			m.s.Status.Reason = fmt.Sprintf("%s; what is under way is being stopped: %s", done, m.running.Summary)
+			m.s.Status.Reason = fmt.Sprintf("%s; stopping the current action: %s", done, m.running.Summary)
 		}
 		return done, refusal
 	})
 }
 
-// Refuse notes a command that could not be read.
+// Refuse logs a command that could not be read.
 func (m *Machine) Refuse(c rollout.Command, why string, now time.Time) {
 	m.note(c, audit.Refused, why, now)
 }
 
-// Audit is the log of what people have sent.
+// Audit is the log of the commands of users.
 func (m *Machine) Audit() *audit.Log { return &m.s.Log }
 
-// stale says why a command for one step is too late. Rollback, stop, pause and supersede are about the whole release, and never are.
-func (m *Machine) stale(c rollout.Command) string {
+// staleReason returns why a command for one step is too late, "" if it is not. Rollback, stop, pause and supersede
+// concern the release as a whole and are never too late.
+func (m *Machine) staleReason(c rollout.Command) string {
 	switch c.Verb {
 	case rollout.VerbApprove, rollout.VerbPromote, rollout.VerbResume, rollout.VerbRetry, rollout.VerbJump:
 	default:
 		return ""
 	}
 	if c.Step != 0 && c.Step != m.s.Status.CurrentStepIndex && (m.leg == nil || c.Step < m.s.Status.CurrentStepIndex) {
-		return fmt.Sprintf("meant for step %d, but the rollout is at %s: look at it again", c.Step, m.stepOf())
+		return fmt.Sprintf("meant for step %d, but the rollout is at %s: review and retry", c.Step, m.stepLabel())
 	}
 	switch {
 	case c.Gate == "", c.Gate == m.gate():
 	case !workloadops.IsGate(c.Gate) && m.s.Status.WaitingFor != nil && m.s.Status.WaitingFor.Gate != "":
-		return fmt.Sprintf("there is no gate %q: the one that waits is %s, of %s", c.Gate, m.s.Status.WaitingFor.Gate, m.stepOf())
+		return fmt.Sprintf("there is no gate %q: the waiting one is %s, of %s", c.Gate, m.s.Status.WaitingFor.Gate,
+			m.stepLabel())
 	case !workloadops.IsGate(c.Gate):
-		return fmt.Sprintf("there is no gate %q: look at the rollout again, which is at %s", c.Gate, m.stepOf())
+		return fmt.Sprintf("there is no gate %q: the rollout is at %s: review and retry", c.Gate, m.stepLabel())
 	default:
-		return fmt.Sprintf("the gate is of an earlier visit: the rollout is at %s now: look at it again", m.stepOf())
+		return fmt.Sprintf("stale gate: the rollout has moved on to %s: review and retry", m.stepLabel())
 	}
 	return ""
 }
 
-// carryOut does what the state allows: either done or refusal is set.
+// carryOut does what the state allows. Either done or refusal is set.
 func (m *Machine) carryOut(c rollout.Command, now time.Time) (done, refusal string) {
-	if m.over() && m.s.Closing == "" {
-		return "", "the rollout is over: nothing can be done"
-	} else if m.over() {
-		return "", "the rollout is over: it ends " + string(m.s.Closing)
+	if m.ended() && m.s.FinalPhase == "" {
+		return "", "the rollout has ended: no verb is possible"
+	} else if m.ended() {
+		return "", "the rollout has ended as " + string(m.s.FinalPhase)
 	}
 	switch c.Verb {
 	case rollout.VerbApprove:
@@ -89,7 +91,7 @@ func (m *Machine) carryOut(c rollout.Command, now time.Time) (done, refusal stri
 		return m.stop(c, now)
 	case rollout.VerbRollback:
 		if done, refusal = m.rollback(now); refusal == "" {
-			m.s.SetBack = c.Via == viaObject
+			m.s.RolledBackByTemplate = c.Via == viaObject
 		}
 		return done, refusal
 	case rollout.VerbJump:
@@ -107,109 +109,114 @@ func (m *Machine) carryOut(c rollout.Command, now time.Time) (done, refusal stri
 	}
 }
 
-// walking says whether the rollout goes through steps, or is about to.
-func (m *Machine) walking() bool {
-	if m.s.Stage == stageBack {
+// stepping reports whether the rollout goes through steps, or is about to.
+func (m *Machine) stepping() bool {
+	if m.s.Stage == stageRollback {
 		return true
 	}
-	return m.s.Stage != stageFinal && !m.over() && m.s.Ending == rollout.EndNone
+	return m.s.Stage != stageFinal && !m.ended() && m.s.Ending == rollout.EndNone
 }
 
-// notWalking is why a verb about steps is refused while the rollout is being brought to its end, or is held.
-func (m *Machine) notWalking(verb rollout.Verb) string {
+// notStepping returns why a verb about steps is refused while the rollout is being finalised or held, "" if it is not.
+func (m *Machine) notStepping(verb rollout.Verb) string {
 	switch {
 	case m.s.Trouble != nil:
-		return fmt.Sprintf("%s cannot be done now: %s", verb, m.held().why)
-	case m.walking():
+		return fmt.Sprintf("%s cannot be done now: %s", verb, m.awaitOperator().reason)
+	case m.stepping():
 		return ""
 	case m.s.Ending.Side() == rollout.SideNew:
-		return fmt.Sprintf("it is finishing to the new version, there is nothing to %s: rollback or stop turns it round", verb)
+		return fmt.Sprintf("it is finishing to the new version, there is nothing to %s: rollback or stop reverses it",
+			verb)
 	default:
-		return fmt.Sprintf("it is on its way back, there is nothing to %s: wait until it is over", verb)
+		return fmt.Sprintf("it is being finalised, there is nothing to %s: wait until it has ended", verb)
 	}
 }
 
-// pausing says whether the current step is done and has a pause that is not over.
-func (m *Machine) pausing() bool {
+// atPause reports whether the current step is done and its pause has not ended.
+func (m *Machine) atPause() bool {
 	s := m.s.Status
-	return m.walking() && m.s.Trouble == nil && !s.Paused && !m.s.Expired && !m.s.Promoted && m.inSteps() &&
-		s.CurrentStepState == rollout.StatePaused && m.s.Check == checkNone && !m.passes()
+	return m.stepping() && m.s.Trouble == nil && !s.Paused && !m.s.ApprovalExpired && !m.s.Promoted && m.inSteps() &&
+		s.CurrentStepState == rollout.StatePaused && m.s.Recheck == recheckNone && !m.skipsPause()
 }
 
-// looking says that the current step is done, and is only being looked at again since somebody else may have changed something.
-func (m *Machine) looking() bool {
+// inspecting reports whether the current step is done and its pods are only inspected because another client may have
+// changed something.
+func (m *Machine) inspecting() bool {
 	s := m.s.Status
-	return m.walking() && m.s.Trouble == nil && m.s.Redeclared == "" && !s.Paused && !m.s.Expired && m.inSteps() && m.s.Check != checkNone &&
-		s.CurrentStepState == rollout.StatePaused && !m.passes()
+	return m.stepping() && m.s.Trouble == nil && m.s.Redeclared == "" && !s.Paused && !m.s.ApprovalExpired &&
+		m.inSteps() && m.s.Recheck != recheckNone &&
+		s.CurrentStepState == rollout.StatePaused && !m.skipsPause()
 }
 
 func (m *Machine) approve(c rollout.Command) (done, refusal string) {
 	switch {
-	case m.asksFirst():
+	case m.needsConfirmation():
 		m.s.Confirmed, m.s.Status.CurrentStepState = true, rollout.StateBeforeUpgrade
-		return "it is released once more: it begins", ""
+		return "the release is confirmed: it begins", ""
 	case m.waitsForWindow():
-		return m.override(c)
-	case m.pausing() && m.step().PauseSeconds == nil:
+		return m.overrideWindow(c)
+	case m.atPause() && m.step().PauseSeconds == nil:
 		m.s.Status.CurrentStepState = rollout.StateReady
-		m.s.ExpiresAt = nil
-		return fmt.Sprintf("%s is approved: it goes on", m.stepOf()), ""
-	case m.pausing() && m.s.RestUntil != nil:
+		m.s.ApprovalExpiresAt = nil
+		return fmt.Sprintf("%s is approved: the rollout continues", m.stepLabel()), ""
+	case m.atPause() && m.s.PauseUntil != nil:
 		m.s.Status.CurrentStepState = rollout.StateReady
-		m.s.RestUntil = nil
-		return fmt.Sprintf("the pause of %s is cut short: it goes on", m.stepOf()), ""
-	case m.looking() && (c.Gate != "" || c.State != 0): // who has approved was shown this very visit at rest
-		m.s.Approved = m.s.Visit
-		return fmt.Sprintf("%s is approved: it goes on when the look at a change of somebody else is done", m.stepOf()), ""
-	case m.notWalking(rollout.VerbApprove) != "":
-		return "", m.notWalking(rollout.VerbApprove)
+		m.s.PauseUntil = nil
+		return fmt.Sprintf("the pause of %s is cut short: the rollout continues", m.stepLabel()), ""
+	case m.inspecting() && (c.Gate != "" || c.State != 0): // the approver was shown exactly this visit, while it paused
+		m.s.ApprovedVisit = m.s.Visit
+		return fmt.Sprintf("%s is approved: the rollout continues after checking a change by another client",
+			m.stepLabel()), ""
+	case m.notStepping(rollout.VerbApprove) != "":
+		return "", m.notStepping(rollout.VerbApprove)
 	case m.s.Status.Paused:
 		return "", "it is paused: resume it, then approve"
-	case m.s.Expired:
-		return "", "the approval has expired: resume has it wait for one again"
+	case m.s.ApprovalExpired:
+		return "", "the approval has expired: resume waits for another one"
 	default:
-		return "", fmt.Sprintf("%s does not wait for an approval now: %s", m.stepOf(), m.now())
+		return "", fmt.Sprintf("%s does not wait for an approval now: %s", m.stepLabel(), m.currentReason())
 	}
 }
 
-// now is what the rollout does, in words.
-func (m *Machine) now() string {
+// currentReason returns what the rollout does now, as text.
+func (m *Machine) currentReason() string {
 	if m.running != nil {
-		return m.running.why
+		return m.running.reason
 	}
 	return m.s.Status.Reason
 }
 
 func (m *Machine) pause(c rollout.Command) (done, refusal string) {
-	switch why := m.notWalking(rollout.VerbPause); {
+	switch why := m.notStepping(rollout.VerbPause); {
 	case why != "":
 		return "", why
 	case m.s.Status.Paused:
-		return "", "it is paused already: resume goes on"
+		return "", "it is paused already: resume continues it"
 	}
-	m.s.Status.Paused, m.s.PausedBy, m.s.PausedByObject = true, "by "+cmp.Or(c.Actor, "somebody"), c.Via == viaObject && m.setup.Object != nil
+	m.s.Status.Paused, m.s.PausedBy, m.s.PausedByObject = true, "by "+cmp.Or(c.Actor, "an unknown actor"),
+		c.Via == viaObject && m.setup.Object != nil
 	if c.Reason != "" {
 		m.s.PausedBy += ": " + c.Reason
 	}
 	m.interrupted = m.running != nil && (m.running.Kind == ActMove || m.leg != nil)
-	return "it holds where it is: resume goes on", ""
+	return "it stops where it is: resume continues it", ""
 }
 
 func (m *Machine) resume() (done, refusal string) {
-	switch why := m.notWalking(rollout.VerbResume); {
+	switch why := m.notStepping(rollout.VerbResume); {
 	case why != "":
 		return "", why
 	case m.s.Status.Paused:
 		m.s.Status.Paused, m.s.PausedBy = false, ""
 		m.interrupted = false
-		m.s.ExpiresAt = nil // nobody could approve meanwhile
-		return "it goes on", ""
-	case m.s.Expired:
-		m.s.Expired = false
+		m.s.ApprovalExpiresAt = nil // it could not be approved meanwhile
+		return "the rollout continues", ""
+	case m.s.ApprovalExpired:
+		m.s.ApprovalExpired = false
 		m.s.Visit++
-		return fmt.Sprintf("%s waits for an approval again", m.stepOf()), ""
+		return fmt.Sprintf("%s waits for an approval again", m.stepLabel()), ""
 	default:
-		return "", "it is not paused: " + m.now()
+		return "", "it is not paused: " + m.currentReason()
 	}
 }
 
@@ -217,89 +224,89 @@ func (m *Machine) retry() (done, refusal string) {
 	t := m.s.Trouble
 	switch {
 	case t == nil && m.s.Redeclared != "":
-		m.lookAtDeclared()
-		return "what the workload declares is looked at once more", ""
-	case t == nil && m.s.AgainAt != nil:
-		m.s.AgainAt = nil
-		return "the party is tried again now", ""
+		m.recheckDeclared()
+		return "checking again what the workload declares", ""
+	case t == nil && m.s.RetryAt != nil:
+		m.s.RetryAt = nil
+		return "retrying the party now", ""
 	case t == nil:
-		return "", "nothing has failed: " + m.now()
-	case lost(t.Kind):
-		return "", "there is nothing to retry: " + m.held().why
+		return "", "nothing has failed: " + m.currentReason()
+	case workloadLost(t.Kind):
+		return "", "there is nothing to retry: " + m.awaitOperator().reason
 	}
-	m.s.Trouble, m.s.Disturbed, m.s.Status.Phase = nil, 0, rollout.PhaseProgressing
-	m.fromWhere(*t)
-	if m.s.PutBack {
-		return "what was edited is put back to what this release wrote, and it goes on", ""
+	m.s.Trouble, m.s.RestoreCount, m.s.Status.Phase = nil, 0, rollout.PhaseProgressing
+	m.prepareRetry(*t)
+	if m.s.OverwriteDrift {
+		return "restoring what this release wrote, then the rollout continues", ""
 	}
-	return "what has failed is tried again", ""
+	return "retrying what has failed", ""
 }
 
-// fromWhere says where a retry begins: with the pods wherever they may not be what they were.
-func (m *Machine) fromWhere(t trouble) {
-	if t.Kind == failure.Drift { // what an earlier retry was to put back, and has not, stays to be put back
-		m.s.PutBack, m.s.PutBackPods = true, m.s.PutBackPods || t.Pods
+// prepareRetry sets where a retry begins: with the pods wherever they may have changed.
+func (m *Machine) prepareRetry(t trouble) {
+	if t.Kind == failure.Drift { // what an earlier retry was to restore and did not is still to be restored
+		m.s.OverwriteDrift, m.s.DriftOnPods = true, m.s.DriftOnPods || t.Pods
 	}
 	if t.Pods && m.inSteps() && m.s.Status.CurrentStepState == rollout.StateBeforeUpgrade {
-		m.s.PutBackPods = true // nothing is pinned before its pods were looked at: none of the stable ones is ready
+		m.s.DriftOnPods = true // inspect the pods before pinning: no stable pod is ready
 	}
-	if m.s.PutBackPods && m.routes() { // its traffic was taken to the stable pods: the step is made again
-		m.s.PutBackRoutes = m.s.PutBack
+	if m.s.DriftOnPods && m.stepRoutes() { // its traffic was moved to the stable pods: the step is made again
+		m.s.OverwriteRouteDrift = m.s.OverwriteDrift
 		m.s.Visit++
-		m.s.Check = checkNone
-		m.s.RestUntil, m.s.ExpiresAt, m.s.Status.CurrentStepState = nil, nil, rollout.StateBeforeUpgrade
+		m.s.Recheck = recheckNone
+		m.s.PauseUntil, m.s.ApprovalExpiresAt, m.s.Status.CurrentStepState = nil, nil, rollout.StateBeforeUpgrade
 	}
-	if (t.Kind == failure.WorkloadFailed || t.Kind == failure.Drift) && m.routes() && !m.s.Status.Paused &&
+	if (t.Kind == failure.WorkloadFailed || t.Kind == failure.Drift) && m.stepRoutes() && !m.s.Status.Paused &&
 		m.s.Status.CurrentStepState == rollout.StateTrafficRouting {
-		m.s.Check = checkMove // there was no pod to route to, or may be none by now: the pods are looked at first
+		m.s.Recheck = recheckMove // there was no pod to route to, or may be none by now: inspect the pods first
 	}
 	if m.inSteps() && m.s.Status.CurrentStepState == rollout.StatePaused {
-		m.s.Check = checkMove
+		m.s.Recheck = recheckMove
 		if t.Kind == failure.Drift && !t.Pods {
-			m.s.RoutesBack = &routesBack{Seen: rollout.Observed{Message: "a change of its routes is put back"}}
+			m.s.RouteRestore = &routeRestore{Seen: rollout.Observed{Message: "its routes were changed"}}
 		}
 	}
 }
 
 func (m *Machine) promote() (done, refusal string) {
-	switch why := m.notWalking(rollout.VerbPromote); {
+	switch why := m.notStepping(rollout.VerbPromote); {
 	case why != "":
 		return "", why
 	case m.s.Status.Paused:
 		return "", "it is paused: resume it, then promote"
-	case m.s.Expired:
+	case m.s.ApprovalExpired:
 		return "", "the approval has expired: resume it, then promote"
 	case m.s.Promoted:
-		return "", "it is promoted already: " + m.now()
+		return "", "it is promoted already: " + m.currentReason()
 	}
 	m.s.Promoted = true
-	return "the pauses that are left are skipped", ""
+	return "the remaining pauses are skipped", ""
 }
 
 func (m *Machine) jump(c rollout.Command, now time.Time) (done, refusal string) {
 	if c.ToStep < 1 || c.ToStep > m.steps() {
 		return "", fmt.Sprintf("there is no step %d: toStep is 1 to %d", c.ToStep, m.steps())
 	}
-	failed := m.s.Trouble != nil && m.s.Trouble.Kind != failure.Drift && !lost(m.s.Trouble.Kind)
-	switch why := m.notWalking(rollout.VerbJump); {
-	case m.s.Stage == stageBack:
-		return "", "it is on its way back: no jump is possible, wait until it is over"
-	case why != "" && (!failed || !m.walking()):
+	failed := m.s.Trouble != nil && m.s.Trouble.Kind != failure.Drift && !workloadLost(m.s.Trouble.Kind)
+	switch why := m.notStepping(rollout.VerbJump); {
+	case m.s.Stage == stageRollback:
+		return "", "it is rolling back: no jump is possible, wait until it has ended"
+	case why != "" && (!failed || !m.stepping()):
 		return "", why
 	case m.s.Status.CurrentStepIndex == c.ToStep && m.leg == nil:
 		return "", fmt.Sprintf("it is at step %d already: retry repeats what has failed", c.ToStep)
 	}
 	from, paused, by := m.s.Status.CurrentStepIndex, m.s.Status.Paused, m.s.PausedBy
-	m.turn()
+	m.changeDirection()
 	m.s.Status.Paused, m.s.PausedBy = paused, by
 	m.goToStep(c.ToStep, now)
-	m.s.Unopened = m.keepsTimes()
+	m.s.WindowPending = m.hasTimes()
 	done = fmt.Sprintf("it goes from step %d to step %d", from, c.ToStep)
 	if c.ToStep < from {
 		done += ": traffic moves, pods stay"
 	}
 	if paused {
-		done += "; it is paused, resume goes on"
+		done += "; it is paused, resume continues it"
 	}
 	return done, ""
 }

@@ -9,13 +9,13 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// stop ends the rollout where it is told to: back at stable (the default), at the new version, or frozen.
+// stop ends the rollout at the requested target: stable (the default), new, or frozen.
 func (m *Machine) stop(c rollout.Command, now time.Time) (done, refusal string) {
 	if t := m.s.Trouble; t != nil {
 		switch t.Kind {
 		case failure.Gone:
-			m.finish(rollout.EndGone)
-			return "the traffic is given back, then it ends", ""
+			m.startFinalising(rollout.EndDeleted)
+			return "the traffic is restored, then the rollout ends", ""
 		case failure.ClaimLost:
 			return m.abandon(c, t)
 		}
@@ -28,52 +28,53 @@ func (m *Machine) stop(c rollout.Command, now time.Time) (done, refusal string) 
 	case rollout.StopToFrozen:
 		return m.stopToFrozen()
 	default:
-		return "", fmt.Sprintf("to is %q: it is stable, new or frozen", c.To)
+		return "", fmt.Sprintf("to is %q: it must be stable, new or frozen", c.To)
 	}
 }
 
-// abandon ends a rollout whose workload somebody else has taken: nothing of it may be written any more.
+// abandon ends a rollout whose workload another client has claimed: nothing may be written to it any more.
 func (m *Machine) abandon(c rollout.Command, t *trouble) (done, refusal string) {
 	if c.To == rollout.StopToStable || c.To == rollout.StopToNew {
-		return "", fmt.Sprintf("%s: it cannot be brought to %s, since the workload is somebody else's now; stop to frozen abandons it", t.Message,
+		return "", fmt.Sprintf("%s: it cannot be stopped to %s, since this release has lost the workload; stop to "+
+			"frozen abandons it", t.Message,
 			c.To)
 	}
-	m.s.Note, m.s.Ending = t.Message, rollout.EndFrozen
-	m.turn()
+	m.s.LastMessage, m.s.Ending = t.Message, rollout.EndFrozen
+	m.changeDirection()
 	m.close(rollout.PhaseFailed)
 	return "it is abandoned: " + t.Message, ""
 }
 
 func (m *Machine) stopToStable() (done, refusal string) {
-	if m.s.Stage == stageBack {
-		m.finish(rollout.EndRollback)
-		return "it goes back to stable at once, without the steps that are left", ""
+	if m.s.Stage == stageRollback {
+		m.startFinalising(rollout.EndRollback)
+		return "it rolls back to stable at once, skipping the remaining steps", ""
 	}
-	if done, refusal = m.noWayBack(); done != "" || refusal != "" {
+	if done, refusal = m.refuseRollback(); done != "" || refusal != "" {
 		return done, refusal
 	}
-	m.finish(rollout.EndRollback)
-	return "it goes back to stable, traffic first", ""
+	m.startFinalising(rollout.EndRollback)
+	return "it rolls back to stable, traffic first", ""
 }
 
-// noWayBack says why it cannot turn round to stable now, or what is done instead; nothing: it can.
-func (m *Machine) noWayBack() (done, refusal string) {
-	switch back := m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndGone; {
+// refuseRollback returns why the rollout cannot be rolled back now, or what is done instead. If both are "", it can.
+func (m *Machine) refuseRollback() (done, refusal string) {
+	switch back := m.s.Ending == rollout.EndRollback || m.s.Ending == rollout.EndDeleted; {
 	case back && m.s.Trouble != nil:
-		return "", "it is on its way back already and has failed: retry continues it, stop to frozen leaves it as it is"
+		return "", "it is rolling back already and has failed: retry continues it, stop to frozen leaves it unchanged"
 	case back:
-		return "", "it is on its way back already: wait until it is over"
+		return "", "it is rolling back already: wait until it has ended"
 	case m.s.Ending == rollout.EndDetached:
-		return "", "it is letting go of the workload: start a release of the earlier version when that is over"
+		return "", "it is detaching from the workload: start a release of the earlier version when that is done"
 	case m.s.Ending == rollout.EndFrozen:
-		return "", "it is being frozen: roll it back when that is over"
+		return "", "it is being frozen: roll it back when that is done"
 	case m.s.Stage == stageAdopt && m.s.Trouble != nil:
-		return "", "what an earlier release left cannot be brought home: " + m.held().why
-	case m.s.Stage == stageAdopt: // that goes home to stable anyway, and is all that is done then
+		return "", "what an earlier release left cannot be rolled back: " + m.awaitOperator().reason
+	case m.s.Stage == stageAdopt: // the remains go to stable anyway, and nothing else is done then
 		m.s.Ending = rollout.EndRollback
-		return "what an earlier release left is brought home, then it ends", ""
+		return "what an earlier release left is rolled back, then the rollout ends", ""
 	case m.releasing():
-		return "", "it is all but over, the workload is being released: start a release of the earlier version instead"
+		return "", "the workload is being released already: start a release of the earlier version instead"
 	}
 	return "", ""
 }
@@ -83,77 +84,80 @@ func (m *Machine) stopToNew() (done, refusal string) {
 	case m.s.Ending.Side() == rollout.SideNew:
 		return "", "it is finishing to the new version already"
 	case m.s.Ending != rollout.EndNone:
-		return "", "it is on its way back: it cannot be finished to the new version any more"
-	case m.s.Stage == stageAdopt || m.setup.BringHome:
-		return "", "what an earlier release left is being brought home: wait for the first step"
+		return "", "it is rolling back: it can no longer be finished to the new version"
+	case m.s.Stage == stageAdopt || m.setup.RollBackFrozen:
+		return "", "what an earlier release left is being rolled back: wait for the first step"
 	}
-	m.finish(rollout.EndNew)
+	m.startFinalising(rollout.EndNew)
 	return "it is finished to the new version now", ""
 }
 
-// stopToFrozen leaves the split as it is. Half way through finalising there is none, so that only a failed finalising may be left.
+// stopToFrozen leaves the split in place. Half way through finalising there is no split, so only a failed finalising
+// can be frozen.
 func (m *Machine) stopToFrozen() (done, refusal string) {
 	if m.s.Superseding {
-		return "", "a newer release takes its place: it cannot be frozen, retry brings it home"
+		return "", "a newer release replaces it: it cannot be frozen, retry rolls it back"
 	}
 	finalising := m.s.Stage == stageFinal || m.s.Stage == stageAdopt
 	if finalising && (m.s.Trouble == nil || m.s.Ending == rollout.EndFrozen) {
-		return "", "it is being brought to its end: it cannot be frozen now, wait until that is over"
+		return "", "it is being finalised: it cannot be frozen now, wait until it has ended"
 	}
-	done = "the split stays as it is: the next release of the workload, or a rollback, brings it home"
+	done = "the split stays in place until the next release of the workload, or a rollback, removes it"
 	switch {
 	case m.s.Adopted != nil:
-		done = "what an earlier release left stays as it is now: the next release of the workload, or a rollback, brings it home"
+		done = "what an earlier release left stays in place until the next release of the workload, or a rollback, " +
+			"removes it"
 	case m.untouched() && m.leg == nil: // what a leg has done is not known yet
-		done = "it has changed nothing yet: what it holds is given back, then it ends"
+		done = "it has changed nothing yet: its claim is released, then it ends"
 	}
-	m.finish(rollout.EndFrozen)
+	m.startFinalising(rollout.EndFrozen)
 	return done, ""
 }
 
-// rollback goes back to stable: through the steps where the policy says so. What has begun to finish to the new version can still turn
-// round; only what is being released already cannot.
+// rollback rolls back to stable, through the steps where the policy demands it. A rollout that is finishing to the new
+// version can still be reversed; one whose workload is already being released cannot.
 func (m *Machine) rollback(now time.Time) (done, refusal string) {
-	if t := m.s.Trouble; t != nil && lost(t.Kind) {
-		return "", "there is nothing to roll back: " + m.held().why
+	if t := m.s.Trouble; t != nil && workloadLost(t.Kind) {
+		return "", "there is nothing to roll back: " + m.awaitOperator().reason
 	}
-	if done, refusal = m.noWayBack(); done != "" || refusal != "" {
+	if done, refusal = m.refuseRollback(); done != "" || refusal != "" {
 		return done, refusal
 	}
 	m.rollBack(now)
-	if m.s.Stage == stageBack {
-		return "it goes back to stable through the steps", ""
+	if m.s.Stage == stageRollback {
+		return "it rolls back to stable through the steps", ""
 	}
-	return "it goes back to stable, traffic first", ""
+	return "it rolls back to stable, traffic first", ""
 }
 
-// releasing says whether the last move of finalising is under way, after which nothing of the release is left on the workload.
+// releasing reports whether the last move of finalising is under way, after which nothing of the release is left on the
+// workload.
 func (m *Machine) releasing() bool {
 	return m.s.Stage == stageFinal && m.s.Status.FinalisingStep == string(rollout.FinalRelease)
 }
 
-// supersede gives way to a newer release of the same workload: back to stable first.
+// supersede gives way to a newer release of the same workload. It rolls back to stable first.
 func (m *Machine) supersede() (done, refusal string) {
 	t := m.s.Trouble
 	switch {
 	case m.s.Superseding:
-		return "", "another release takes its place already: wait until that one has begun"
-	case t != nil && lost(t.Kind):
-		return "", "it cannot go back to stable: " + m.held().why
-	case m.s.Ending == rollout.EndFrozen || m.s.Ending == rollout.EndGone || m.s.Ending == rollout.EndDetached,
+		return "", "another release replaces it already: wait until that one has begun"
+	case t != nil && workloadLost(t.Kind):
+		return "", "it cannot roll back to stable: " + m.awaitOperator().reason
+	case m.s.Ending == rollout.EndFrozen || m.s.Ending == rollout.EndDeleted || m.s.Ending == rollout.EndDetached,
 		m.s.Ending.Side() == rollout.SideNew && (!m.declared() || m.releasing()):
-		return "", "it is being brought to its end: start the release again when that is over"
+		return "", "it is being finalised: start the release again when it has ended"
 	case m.setup.Spec.Strategy.Style == strategy.StyleBlueGreen && m.s.Ending == rollout.EndNone:
 		return "", "a blue-green release cannot be superseded: roll it back first, then start the newer one"
 	case t != nil && (m.s.Ending == rollout.EndRollback || m.s.Stage == stageAdopt):
-		return "", "it cannot go back to stable: " + m.held().why
+		return "", "it cannot roll back to stable: " + m.awaitOperator().reason
 	}
 	m.s.Superseding = true
 	switch none := m.s.Ending == rollout.EndNone; {
 	case none && m.s.Stage == stageAdopt:
 		m.s.Ending = rollout.EndRollback
-	case none, m.s.Stage == stageBack, m.s.Ending.Side() == rollout.SideNew:
-		m.finish(rollout.EndRollback)
+	case none, m.s.Stage == stageRollback, m.s.Ending.Side() == rollout.SideNew:
+		m.startFinalising(rollout.EndRollback)
 	}
-	return "it goes back to stable, traffic first; then the newer release begins", ""
+	return "it rolls back to stable, traffic first; then the newer release begins", ""
 }

@@ -13,7 +13,7 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// The states in which a verb can come, each reached the way it is reached in life.
+// verbStates are the states in which a verb can arrive, each reached by real actions.
 var verbStates = map[string]func(t *testing.T) *world{
 	"before the first step": func(t *testing.T) *world {
 		s := setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("100%", 100, -1))
@@ -22,7 +22,7 @@ var verbStates = map[string]func(t *testing.T) *world{
 		w.drive()
 		return w
 	},
-	"approval": func(t *testing.T) *world { return resting(t, strategy.StylePartition) },
+	"approval": func(t *testing.T) *world { return atApproval(t, strategy.StylePartition) },
 	"timer": func(t *testing.T) *world {
 		w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, 600), aStep("100%", 100, -1)), 10)
 		for w.m.Status().CurrentStepState != rollout.StatePaused {
@@ -47,26 +47,26 @@ var verbStates = map[string]func(t *testing.T) *world{
 	"gone":   func(t *testing.T) *world { return troubled(t, failure.Gone) },
 	"lost":   func(t *testing.T) *world { return troubled(t, failure.ClaimLost) },
 	"finishing": func(t *testing.T) *world {
-		w := resting(t, strategy.StylePartition)
+		w := atApproval(t, strategy.StylePartition)
 		w.m.Command(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, w.now)
 		require.Equal(t, string(rollout.RouteUnpin), string(w.next().Route.Action))
 		return w
 	},
 	"rolling back": func(t *testing.T) *world {
-		w := resting(t, strategy.StylePartition)
+		w := atApproval(t, strategy.StylePartition)
 		w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
 		w.next()
 		return w
 	},
-	"over": func(t *testing.T) *world {
-		w := resting(t, strategy.StylePartition)
+	"ended": func(t *testing.T) *world {
+		w := atApproval(t, strategy.StylePartition)
 		w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
 		w.drive()
 		return w
 	},
 }
 
-func resting(t *testing.T, style strategy.Style) *world {
+func atApproval(t *testing.T, style strategy.Style) *world {
 	w := newWorld(t, setupOf(style, true, aStep("20%", 20, -1), aStep("100%", 100, -1)), 10)
 	w.drive()
 	w.now = w.now.Add(time.Hour)
@@ -82,21 +82,26 @@ func troubled(t *testing.T, kind failure.Kind) *world {
 	return w
 }
 
-// Which verb is legal in which state. A refusal says what can be done instead.
+// Which verb is legal in which state. A refusal names what can be done instead.
 func TestVerbsByState(t *testing.T) {
 	t.Parallel()
 	legal := map[string][]rollout.Verb{
-		"before the first step": {rollout.VerbResume, rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbSupersede},
-		"approval":              {rollout.VerbApprove, rollout.VerbPause, rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbPromote, rollout.VerbSupersede},
-		"timer":                 {rollout.VerbApprove, rollout.VerbPause, rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbPromote, rollout.VerbSupersede},
-		"pods move":             {rollout.VerbPause, rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbPromote, rollout.VerbSupersede},
-		"failed":                {rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbRetry, rollout.VerbSupersede},
-		"drift":                 {rollout.VerbStop, rollout.VerbRollback, rollout.VerbRetry, rollout.VerbSupersede},
-		"gone":                  {rollout.VerbStop},
-		"lost":                  {rollout.VerbStop},
-		"finishing":             {rollout.VerbStop, rollout.VerbRollback},
-		"rolling back":          {rollout.VerbSupersede},
-		"over":                  {},
+		"before the first step": {rollout.VerbResume, rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump,
+			rollout.VerbSupersede},
+		"approval": {rollout.VerbApprove, rollout.VerbPause, rollout.VerbStop, rollout.VerbRollback,
+			rollout.VerbJump, rollout.VerbPromote, rollout.VerbSupersede},
+		"timer": {rollout.VerbApprove, rollout.VerbPause, rollout.VerbStop, rollout.VerbRollback,
+			rollout.VerbJump, rollout.VerbPromote, rollout.VerbSupersede},
+		"pods move": {rollout.VerbPause, rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump,
+			rollout.VerbPromote, rollout.VerbSupersede},
+		"failed": {rollout.VerbStop, rollout.VerbRollback, rollout.VerbJump, rollout.VerbRetry,
+			rollout.VerbSupersede},
+		"drift":        {rollout.VerbStop, rollout.VerbRollback, rollout.VerbRetry, rollout.VerbSupersede},
+		"gone":         {rollout.VerbStop},
+		"lost":         {rollout.VerbStop},
+		"finishing":    {rollout.VerbStop, rollout.VerbRollback},
+		"rolling back": {rollout.VerbSupersede},
+		"ended":        {},
 	}
 	for state, reach := range verbStates {
 		for _, verb := range append([]rollout.Verb{rollout.VerbSupersede}, rollout.Verbs...) {
@@ -113,33 +118,47 @@ func TestVerbsByState(t *testing.T) {
 				require.Equal(t, want, outcome, message)
 				require.NotEmpty(t, message)
 				last := w.m.Status().History[len(w.m.Status().History)-1]
-				require.Equal(t, audit.Entry{At: w.now, Actor: "ann", Via: "temporal", Verb: verb, Step: last.Step, Outcome: outcome, Message: message}, last)
+				require.Equal(t, audit.Entry{At: w.now, Actor: "ann", Via: "temporal", Verb: verb, Step: last.Step,
+					Outcome: outcome, Message: message}, last)
 			})
 		}
 	}
 }
 
-func TestRefusalsSayWhatCanBeDone(t *testing.T) {
+func TestRefusal_NamesNextStep(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason, state string
 		command       rollout.Command
 		says          string
 	}{
-		{"a pause holds back an approval", "before the first step", rollout.Command{Verb: rollout.VerbApprove}, "resume it"},
-		{"a gate of another visit is stale", "approval", rollout.Command{Verb: rollout.VerbApprove, Gate: "0123456789abcdef"}, "look at it again"},
-		{"what never was a gate is not called an old one", "approval", rollout.Command{Verb: rollout.VerbApprove, Gate: "foo"}, `there is no gate "foo": the one that waits is `},
-		{"nothing waits at a gate while it finishes", "finishing", rollout.Command{Verb: rollout.VerbResume, Gate: "foo"}, `there is no gate "foo": look at the rollout again`},
-		{"a click for another step is stale", "approval", rollout.Command{Verb: rollout.VerbPromote, Step: 2}, "meant for step 2"},
+		{"a pause holds back an approval", "before the first step", rollout.Command{Verb: rollout.VerbApprove},
+			"resume it"},
+		{"a gate of another visit is stale", "approval",
+			rollout.Command{Verb: rollout.VerbApprove, Gate: "0123456789abcdef"},
+			"stale gate: the rollout has moved on"},
+		{"a malformed gate is not called stale", "approval", rollout.Command{Verb: rollout.VerbApprove, Gate: "foo"},
+			`there is no gate "foo": the waiting one is `},
+		{"no gate waits while it finishes", "finishing", rollout.Command{Verb: rollout.VerbResume, Gate: "foo"},
+			`there is no gate "foo": the rollout is at `},
+		{"a command for another step is stale", "approval", rollout.Command{Verb: rollout.VerbPromote, Step: 2},
+			"meant for step 2"},
 		{"nothing failed", "approval", rollout.Command{Verb: rollout.VerbRetry}, "nothing has failed"},
-		{"what failed is not approved", "failed", rollout.Command{Verb: rollout.VerbApprove}, "retry tries it again"},
-		{"a deleted workload is not rolled back", "gone", rollout.Command{Verb: rollout.VerbRollback}, "stop gives the traffic back"},
-		{"what somebody took is not brought anywhere", "lost", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToStable}, "stop to frozen abandons it"},
-		{"finishing is not paused", "finishing", rollout.Command{Verb: rollout.VerbPause}, "rollback or stop turns it round"},
-		{"a rollback is not turned round", "rolling back", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, "on its way back"},
-		{"a rollback under way is not frozen", "rolling back", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToFrozen}, "wait until that is over"},
-		{"what is over is over", "over", rollout.Command{Verb: rollout.VerbRollback}, "it ends RolledBack"},
-		{"a step that is not there", "approval", rollout.Command{Verb: rollout.VerbJump, ToStep: 3}, "toStep is 1 to 2"},
+		{"a failed step is not approved", "failed", rollout.Command{Verb: rollout.VerbApprove}, "retry repeats it"},
+		{"a deleted workload is not rolled back", "gone", rollout.Command{Verb: rollout.VerbRollback},
+			"stop restores the traffic"},
+		{"a workload that the release has lost is not stopped to stable", "lost",
+			rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToStable}, "stop to frozen abandons it"},
+		{"finishing is not paused", "finishing", rollout.Command{Verb: rollout.VerbPause},
+			"rollback or stop reverses it"},
+		{"a rollback is not reversed", "rolling back", rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew},
+			"it is rolling back"},
+		{"a running rollback is not frozen", "rolling back",
+			rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToFrozen}, "wait until it has ended"},
+		{"an ended rollout accepts no verb", "ended", rollout.Command{Verb: rollout.VerbRollback},
+			"has ended as RolledBack"},
+		{"a step that does not exist", "approval", rollout.Command{Verb: rollout.VerbJump, ToStep: 3},
+			"toStep is 1 to 2"},
 	} {
 		w := verbStates[tc.state](t)
 		outcome, message := w.m.Command(tc.command, w.now)
@@ -148,9 +167,9 @@ func TestRefusalsSayWhatCanBeDone(t *testing.T) {
 	}
 }
 
-func TestAKeyIsOneCommand(t *testing.T) {
+func TestCommand_IsIdempotent_BySameKey(t *testing.T) {
 	t.Parallel()
-	w := resting(t, strategy.StylePartition)
+	w := atApproval(t, strategy.StylePartition)
 	approve := rollout.Command{Verb: rollout.VerbApprove, Key: "k", Step: 1}
 	first, message := w.m.Command(approve, w.now)
 	require.Equal(t, audit.Accepted, first)
@@ -165,10 +184,10 @@ func TestAKeyIsOneCommand(t *testing.T) {
 	require.Contains(t, why, "take a new key")
 }
 
-func TestARollbackTurnsFinishingRound(t *testing.T) {
+func TestRollback_ReversesFinishing(t *testing.T) {
 	t.Parallel()
 	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
-		w := resting(t, style)
+		w := atApproval(t, style)
 		w.m.Command(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, w.now)
 		var a Action
 		for a = w.next(); a.Kind != ActFinish; a = w.next() {
@@ -181,7 +200,7 @@ func TestARollbackTurnsFinishingRound(t *testing.T) {
 		require.Equal(t, rollout.SideNew, a.Finish.To)
 		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
 		require.Equal(t, audit.Accepted, outcome, message)
-		require.True(t, w.m.Interrupts(), "the pods do not go on to the new version")
+		require.True(t, w.m.ShouldInterrupt(), "no more pods move to the new version")
 		w.m.Stopped()
 		w.drive()
 		require.Equal(t, rollout.PhaseRolledBack, w.m.Status().Phase)
@@ -189,14 +208,14 @@ func TestARollbackTurnsFinishingRound(t *testing.T) {
 	}
 }
 
-func TestGraceHoldsTheNextActionOnly(t *testing.T) {
+func TestGrace_DelaysNextAction_ButNotRollback(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("100%", 100, 0)), 10)
 	w.do(w.next())
 	w.do(w.next()) // pin
 	a := w.next()
-	require.Equal(t, ActRest, a.Kind)
-	require.Equal(t, w.now.Add(3*time.Second), *a.Until, "routes are left to take effect before the pods move")
+	require.Equal(t, ActWait, a.Kind)
+	require.Equal(t, w.now.Add(3*time.Second), *a.Until, "changed routes take effect before the pods move")
 	require.Equal(t, rollout.WaitTraffic, w.m.Status().WaitingFor.Kind)
 	w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
 	a = w.next()
@@ -204,19 +223,22 @@ func TestGraceHoldsTheNextActionOnly(t *testing.T) {
 	require.Equal(t, rollout.RouteToStable, a.Route.Action, "a rollback takes traffic back at once")
 }
 
-// Somebody edits the Deployment beside an extra workload: its pods leave the version that its Service is pinned to. The Service is unpinned at once, and pinned again
-// when a retry has put the pods back, not before: until then it would serve nobody.
-func TestRetryAfterADrift(t *testing.T) {
+// Another client edits the Deployment that has an extra workload: its pods leave the version that its Service is pinned
+// to. The Service is unpinned at once, and pinned again only after a retry has restored the pods; until then it would
+// select zero pods.
+func TestRetryAfterDrift_RestoresPodsBeforeRoutes(t *testing.T) {
 	t.Parallel()
 	for style, want := range map[strategy.Style]string{
 		strategy.StylePartition: "[RouteTrafficToStable move 20% move 20% EnsureRoutes]",
-		strategy.StyleCanary:    "[RouteTrafficToStable RestoreStableService move 20% PinStableService move 20% EnsureRoutes]",
+		strategy.StyleCanary: "[RouteTrafficToStable RestoreStableService move 20% PinStableService move 20% " +
+			"EnsureRoutes]",
 	} {
-		w := resting(t, style)
+		w := atApproval(t, style)
 		w.actions = nil
 		w.m.Observed(rollout.Observed{What: "edited"}, w.now)
-		require.Equal(t, ActMove, w.next().Kind, "%s: it is looked at", style)
-		w.m.Failed(Failure{Kind: failure.Drift, Message: "somebody else changed its pod template", Move: new(w.numbers())}, w.now)
+		require.Equal(t, ActMove, w.next().Kind, "%s: it is inspected", style)
+		w.m.Failed(Failure{Kind: failure.Drift, Message: "another client changed its pod template",
+			Move: new(w.numbers())}, w.now)
 		w.drive()
 		require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind, style)
 		require.Zero(t, w.share, style)
@@ -225,12 +247,13 @@ func TestRetryAfterADrift(t *testing.T) {
 		require.Equal(t, audit.Accepted, outcome, message)
 		putBack := w.next()
 		require.Equal(t, ActMove, putBack.Kind, "%s: the pods come first", style)
-		require.True(t, putBack.Move.PutBack, style)
+		require.True(t, putBack.Move.OverwriteDrift, style)
 		w.do(putBack)
 		for routed := false; !routed; {
-			a := w.acts()
+			a := w.nextActivity()
 			if a.Kind == ActRoute {
-				require.True(t, a.Route.Overwrite, "%s: whoever edited the workload may have edited its Service", style)
+				require.True(t, a.Route.Overwrite,
+					"%s: the client that edited the workload may have edited its Service", style)
 				routed = a.Route.Action == rollout.RouteEnsure
 			}
 			w.do(a)
@@ -239,47 +262,50 @@ func TestRetryAfterADrift(t *testing.T) {
 		require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind, style)
 		require.Equal(t, want, fmt.Sprint(w.actions), style)
 		w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: w.m.Status().CurrentStepIndex}, w.now)
-		next := w.acts()
-		for ; next.Kind != ActRoute; next = w.acts() {
+		next := w.nextActivity()
+		for ; next.Kind != ActRoute; next = w.nextActivity() {
 			w.do(next)
 		}
-		require.False(t, next.Route.Overwrite, "%s: what is edited after that is for a person again", style)
+		require.False(t, next.Route.Overwrite, "%s: a later edit is left to the operator again", style)
 	}
 }
 
-// Whoever jumps to another step before a retry has come to the routes has asked for nothing to be put back there.
-func TestARetryPutsBackTheRoutesOfItsStepAlone(t *testing.T) {
+// A jump to another step before a retry has reached the routes does not overwrite the routes of that step.
+func TestRetryAfterDrift_DoesNotOverwriteRoutes_AfterJump(t *testing.T) {
 	t.Parallel()
-	w := resting(t, strategy.StylePartition)
+	w := atApproval(t, strategy.StylePartition)
 	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
 	require.Equal(t, ActMove, w.next().Kind)
-	w.m.Failed(Failure{Kind: failure.Drift, Message: "somebody else changed its pod template", Move: new(w.numbers())}, w.now)
+	w.m.Failed(Failure{Kind: failure.Drift, Message: "another client changed its pod template", Move: new(w.numbers())},
+		w.now)
 	w.drive()
 	w.now = w.now.Add(time.Hour)
 	w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 	w.do(w.next()) // the pods
 	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbJump, ToStep: 2}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
-	a := w.acts()
-	for ; a.Kind != ActRoute; a = w.acts() {
+	a := w.nextActivity()
+	for ; a.Kind != ActRoute; a = w.nextActivity() {
 		w.do(a)
 	}
 	require.False(t, a.Route.Overwrite)
 }
 
-// Fields that somebody else changes at rest are put back, with a word in the history for each time. Who goes on is not argued with: somebody has to decide.
-func TestBorrowedFieldsArePutBackAFewTimes(t *testing.T) {
+// Borrowed fields that another client changes during a pause are restored, each time with a history entry. After too
+// many changes an operator has to decide.
+func TestSettingsDrift_WaitsForOperator_AfterTooManyRestores(t *testing.T) {
 	t.Parallel()
-	w := resting(t, strategy.StylePartition)
-	theirs := rollout.Observed{What: rollout.ObservedSettings, By: "argocd", Message: "somebody else has changed spec.paused of the Deployment shop/order"}
-	for range rollout.MostDisturbed {
+	w := atApproval(t, strategy.StylePartition)
+	theirs := rollout.Observed{What: rollout.ObservedSettings, By: "argocd",
+		Message: "another client has changed spec.paused of the Deployment shop/order"}
+	for range rollout.MaxRestores {
 		w.m.Observed(theirs, w.now)
 		a := w.next()
 		require.Equal(t, ActMove, a.Kind)
-		require.True(t, a.Move.Look, "it is looked at, and put back")
+		require.True(t, a.Move.Inspect, "it is inspected and restored")
 		w.do(a)
 		w.drive()
-		require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind, "the approval that waits is the same")
+		require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind, "it waits for the same approval")
 	}
 	history := w.m.Status().History
 	last := history[len(history)-1]
@@ -290,10 +316,10 @@ func TestBorrowedFieldsArePutBackAFewTimes(t *testing.T) {
 	w.drive()
 	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind)
 	require.Contains(t, w.m.Status().Reason, "spec.paused of the Deployment shop/order for the 6th time")
-	require.Zero(t, w.share, "traffic goes where pods are sure to be")
+	require.Zero(t, w.share, "traffic goes to the stable pods")
 	w.m.Observed(theirs, w.now)
 	w.drive()
-	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind, "no duel")
+	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind, "the change is not reverted again")
 	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	w.now = w.now.Add(time.Hour)
@@ -301,27 +327,29 @@ func TestBorrowedFieldsArePutBackAFewTimes(t *testing.T) {
 	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
 }
 
-// A hint names the claim and the object that it was seen on: anybody can write this release's claim onto an object of theirs.
-func TestAHintOfAnotherObjectIsNone(t *testing.T) {
+// A hint names the claim and the object that it was seen on: any user can write this release's claim onto another
+// object.
+func TestHint_IsIgnored_ForForeignObjectOrClaim(t *testing.T) {
 	t.Parallel()
 	for reason, c := range map[string]struct {
 		claim, object string
 		heeded        bool
 	}{
-		"its own workload":                   {"claim@1", "Deployment shop/order", true},
-		"the extra workload that it made":    {"claim@1", "Deployment shop/order-canary", true},
-		"an earlier build does not say":      {"", "", true},
-		"its claim on another workload":      {"claim@1", "Deployment shop/other", false},
-		"in another namespace":               {"claim@1", "Deployment bank/order", false},
-		"of another kind":                    {"claim@1", "StatefulSet shop/order", false},
-		"another run's claim":                {"claim@2", "Deployment shop/order", false},
-		"another engine's claim":             {"claim@1@b/uid-b", "Deployment shop/order", false},
-		"a claim that somebody made shorter": {"claim", "Deployment shop/order", false},
+		"its own workload":                {"claim@1", "Deployment shop/order", true},
+		"the extra workload that it made": {"claim@1", "Deployment shop/order-canary", true},
+		"a hint of an earlier build":      {"", "", true},
+		"its claim on another workload":   {"claim@1", "Deployment shop/other", false},
+		"in another namespace":            {"claim@1", "Deployment bank/order", false},
+		"of another kind":                 {"claim@1", "StatefulSet shop/order", false},
+		"another run's claim":             {"claim@2", "Deployment shop/order", false},
+		"another engine's claim":          {"claim@1@b/uid-b", "Deployment shop/order", false},
+		"a truncated claim":               {"claim", "Deployment shop/order", false},
 	} {
-		w := resting(t, strategy.StylePartition)
+		w := atApproval(t, strategy.StylePartition)
 		w.m.setup.Claim = "claim@1"
 		before := len(w.m.Status().History)
-		w.m.Observed(rollout.Observed{What: rollout.ObservedSettings, Message: "m", Claim: c.claim, Object: c.object}, w.now)
+		w.m.Observed(rollout.Observed{What: rollout.ObservedSettings, Message: "m", Claim: c.claim, Object: c.object},
+			w.now)
 		if c.heeded {
 			require.Equal(t, ActMove, w.next().Kind, reason)
 			continue
@@ -331,8 +359,8 @@ func TestAHintOfAnotherObjectIsNone(t *testing.T) {
 	}
 }
 
-// A hint that comes while something else is done is not lost: nobody gives it a second time.
-func TestAHintIsRememberedWhateverRuns(t *testing.T) {
+// A hint that comes during another action is not lost: it is not sent a second time.
+func TestHint_IsKept_WhileRoutesAreWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("100%", 100, -1)), 10)
 	for {
@@ -342,7 +370,8 @@ func TestAHintIsRememberedWhateverRuns(t *testing.T) {
 			w.do(a)
 			break
 		}
-		require.True(t, a.Activity() || a.Until != nil, "the first step's routes are made before anybody is waited for")
+		require.True(t, a.Activity() || a.Until != nil,
+			"the first step's routes are made before it waits for an approval")
 		if a.Activity() {
 			w.do(a)
 		} else {
@@ -350,16 +379,16 @@ func TestAHintIsRememberedWhateverRuns(t *testing.T) {
 		}
 	}
 	a := w.next()
-	for a.Kind == ActRest && a.Until != nil {
+	for a.Kind == ActWait && a.Until != nil {
 		w.now = *a.Until
 		a = w.next()
 	}
 	require.Equal(t, ActMove, a.Kind)
-	require.True(t, a.Move.Look, "the workload is looked at before anybody approves it")
+	require.True(t, a.Move.Inspect, "the workload is inspected before the approval")
 }
 
-// An approval does not expire while nobody can give it.
-func TestAPauseStopsTheClockOfAnApproval(t *testing.T) {
+// An approval does not expire while it cannot be given.
+func TestPause_StopsApprovalExpiry(t *testing.T) {
 	t.Parallel()
 	setup := setupOf(strategy.StylePartition, false, aStep("20%", -1, -1), aStep("100%", -1, -1))
 	setup.Spec.Policy.ApprovalExpiresSeconds, setup.Spec.Policy.OnExpiry = 60, strategy.OnFailureRollback
@@ -369,5 +398,5 @@ func TestAPauseStopsTheClockOfAnApproval(t *testing.T) {
 	w.next()
 	w.now = w.now.Add(time.Hour)
 	w.m.Command(rollout.Command{Verb: rollout.VerbResume}, w.now)
-	require.Equal(t, rollout.WaitApproval, w.next().waits, "it waits for the approval anew instead of rolling back")
+	require.Equal(t, rollout.WaitApproval, w.next().waitKind, "it waits for the approval again instead of rolling back")
 }

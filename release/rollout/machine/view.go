@@ -11,14 +11,15 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// explain writes what an action means into the status: the reason, what it waits for, and how far the steps are.
+// explain writes into the status what an action means: the reason, what the rollout waits for, and the states of the
+// steps.
 func (m *Machine) explain(a Action, now time.Time) {
 	s := &m.s.Status
 	before := *s
-	if m.over() {
+	if m.ended() {
 		m.explainEnd(now)
 	} else {
-		s.Reason, s.WaitingFor = a.why, m.waiting(a, now)
+		s.Reason, s.WaitingFor = a.reason, m.waiting(a, now)
 		if s.WaitingFor.Kind == rollout.WaitParty && m.s.Unreachable != "" {
 			s.Reason = m.unreachableReason()
 			s.WaitingFor.Message = s.Reason
@@ -34,11 +35,12 @@ func (m *Machine) explain(a Action, now time.Time) {
 	}
 }
 
-// explainEnd is the status of a rollout that is over.
+// explainEnd writes the status of a rollout that has ended.
 func (m *Machine) explainEnd(now time.Time) {
 	s := &m.s.Status
-	s.Phase, s.WaitingFor, s.FinalisingStep, s.Paused = m.s.Closing, nil, "", false
-	s.Frozen = m.s.Ending == rollout.EndFrozen && s.Phase == rollout.PhaseCancelled && m.s.Adopted == nil && !m.untouched()
+	s.Phase, s.WaitingFor, s.FinalisingStep, s.Paused = m.s.FinalPhase, nil, "", false
+	s.Frozen = m.s.Ending == rollout.EndFrozen && s.Phase == rollout.PhaseCancelled && m.s.Adopted == nil &&
+		!m.untouched()
 	if s.FinishedAt == nil {
 		s.FinishedAt = &now
 	}
@@ -55,52 +57,52 @@ func (m *Machine) endReason() string {
 	s := &m.s.Status
 	var text string
 	switch {
-	case s.Phase == rollout.PhaseHealthy && m.s.Whole:
+	case s.Phase == rollout.PhaseHealthy && m.s.AlreadyComplete:
 		text = "finished: every pod was of this version already, and has the number of this release now"
 	case s.Phase == rollout.PhaseHealthy && m.s.Ending == rollout.EndNew:
-		text = "finished before its last step: everything is of the new version"
+		text = "finished before its last step: every pod is of the new version"
 	case s.Phase == rollout.PhaseHealthy:
-		text = "finished: everything is of the new version"
+		text = "finished: every pod is of the new version"
 	case s.Phase == rollout.PhaseRolledBack:
-		text = "rolled back: everything is of the stable version"
+		text = "rolled back: every pod is of the stable version"
 	case s.Frozen:
-		return "frozen: the split stays where it is until the next release of the workload, or a rollback, brings it home"
+		return "frozen: the split stays in place until the next release of the workload, or a rollback, removes it"
 	case s.Phase == rollout.PhaseCancelled && m.s.Ending == rollout.EndFrozen:
 		return m.stoppedEarly()
 	case m.s.Ending == rollout.EndDetached:
-		return "let go: what it had borrowed is given back, and the workload's own controller goes on"
-	case m.s.Ending == rollout.EndGone:
-		return "the workload was deleted while it was being released: its traffic is given back"
+		return "detached: what it had borrowed is restored, and the workload's own controller continues"
+	case m.s.Ending == rollout.EndDeleted:
+		return "the workload was deleted during its release: its traffic is restored"
 	default:
-		return "failed: " + m.s.Note
+		return "failed: " + m.s.LastMessage
 	}
 	if m.s.Superseding {
-		text += "; a newer release takes its place"
+		text += "; a newer release replaces it"
 	}
 	return text
 }
 
-// stoppedEarly is the reason of a rollout that was stopped to frozen while there was no split of its own.
+// stoppedEarly returns the reason of a rollout that was stopped to frozen while it had no split of its own.
 func (m *Machine) stoppedEarly() string {
 	switch {
 	case m.s.Adopted != nil:
-		return fmt.Sprintf("stopped before its first step: what an earlier release left on %s stays as it is; "+
-			"the next release of the workload, or a rollback, brings it home", m.workload())
-	case m.s.Claimed:
-		return fmt.Sprintf("stopped before its first change: nothing of it is left on %s", m.workload())
+		return fmt.Sprintf("stopped before its first step: what an earlier release left on %s stays in place; "+
+			"the next release of the workload, or a rollback, removes it", m.workloadName())
+	case m.s.MayHoldClaim:
+		return fmt.Sprintf("stopped before its first change: nothing of it is left on %s", m.workloadName())
 	default:
-		return fmt.Sprintf("stopped before it began: it has changed nothing on %s", m.workload())
+		return fmt.Sprintf("stopped before it began: it has changed nothing on %s", m.workloadName())
 	}
 }
 
-// waiting is what an action waits for; the time since when is kept while it is the same.
+// waiting returns what an action waits for. Since is kept as long as that stays the same.
 func (m *Machine) waiting(a Action, now time.Time) *rollout.WaitingFor {
-	kind := a.waits
+	kind := a.waitKind
 	if m.s.Unreachable != "" && a.Activity() {
 		kind = rollout.WaitParty
 	}
-	w := &rollout.WaitingFor{Kind: kind, Since: now, Message: a.why}
-	if a.Kind == ActRest {
+	w := &rollout.WaitingFor{Kind: kind, Since: now, Message: a.reason}
+	if a.Kind == ActWait {
 		w.Until = a.Until
 	}
 	switch kind {
@@ -116,8 +118,8 @@ func (m *Machine) waiting(a Action, now time.Time) *rollout.WaitingFor {
 	return w
 }
 
-// gate stands for this visit of the step at which the release is, at one revision. That of a release window is another one than the step's own:
-// who approves the step twice does not override the window.
+// gate returns the token of this visit of the current step at the current revision. The gate of a release window
+// differs from the step's own, so that approving the step twice does not override the window.
 func (m *Machine) gate() string {
 	if m.waitsForWindow() {
 		return m.gateOf(string(rollout.WaitWindow))
@@ -127,18 +129,19 @@ func (m *Machine) gate() string {
 
 func (m *Machine) gateOf(what string) string {
 	s := m.s.Status
-	return workloadops.Gate(m.setup.Claim+" "+m.setup.Record, s.CanaryRevision, strconv.Itoa(s.CurrentStepIndex), strconv.Itoa(m.s.Visit)+what)
+	return workloadops.Gate(m.setup.Claim+" "+m.setup.Record, s.CanaryRevision, strconv.Itoa(s.CurrentStepIndex),
+		strconv.Itoa(m.s.Visit)+what)
 }
 
 func (m *Machine) nextIndex() int {
 	s := &m.s.Status
-	if m.s.Stage == stageFinal || m.over() || s.CurrentStepIndex >= m.steps() {
+	if m.s.Stage == stageFinal || m.ended() || s.CurrentStepIndex >= m.steps() {
 		return -1
 	}
 	return s.CurrentStepIndex + 1
 }
 
-// Words for the states of steps other than the one that is under way, which has a StepState.
+// The states of steps other than the current one, which has a StepState.
 const (
 	stepPending = "Pending"
 	stepSkipped = "Skipped"
@@ -147,7 +150,7 @@ const (
 func (m *Machine) stepState(n int) string {
 	s := &m.s.Status
 	step := s.Steps[n-1]
-	over := m.s.Stage == stageFinal || m.over()
+	over := m.s.Stage == stageFinal || m.ended()
 	switch {
 	case step.FinishedAt != nil:
 		return string(rollout.StateCompleted)
@@ -160,22 +163,23 @@ func (m *Machine) stepState(n int) string {
 	}
 }
 
-// note keeps what was decided in nobody's name, or could not be read.
+// note logs what no user decided, or a command that could not be read.
 func (m *Machine) note(c rollout.Command, outcome audit.Outcome, message string, now time.Time) {
 	if c.Step == 0 {
 		c.Step = m.s.Status.CurrentStepIndex
 	}
 	e := c.Entry(now)
 	e.Outcome, e.Message = outcome, message
-	m.s.Log.Note(e)
+	m.s.Log.Append(e)
 }
 
-// stepStatuses are the steps as they are shown before any of them begins.
+// stepStatuses returns the steps as the status shows them before any of them begins.
 func stepStatuses(steps []strategy.Step) []rollout.StepStatus {
 	statuses := make([]rollout.StepStatus, len(steps))
 	for i, step := range steps {
-		s := rollout.StepStatus{Index: i + 1, Replicas: step.Replicas, Matches: step.Matches, RequestHeaderModifier: step.RequestHeaderModifier,
-			Pause: "approval", State: stepPending}
+		s := rollout.StepStatus{Index: i + 1, Replicas: step.Replicas, Matches: step.Matches,
+			RequestHeaderModifier: step.RequestHeaderModifier,
+			Pause:                 "approval", State: stepPending}
 		if step.Traffic != nil {
 			s.Traffic = fmt.Sprintf("%d%%", *step.Traffic)
 		}

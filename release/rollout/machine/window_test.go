@@ -12,15 +12,15 @@ import (
 	"slipway.io/slipway/release/window"
 )
 
-// opening answers as the centre does.
+// opening answers like the centre does.
 func (w *world) opening(q window.Question) window.Answer {
-	require.Equal(w.t, w.now, q.At, "it asks about the present")
+	require.Equal(w.t, w.now, q.At, "it asks about the current time")
 	answer, err := window.NextOpening(q)
 	require.NoError(w.t, err)
 	return answer
 }
 
-// until carries out what is asked until it is as asked. Routes are left to take effect.
+// until executes actions until one fulfils is, and waits until routes have taken effect.
 func (w *world) until(is func(Action) bool) Action {
 	for {
 		a := w.next()
@@ -30,15 +30,15 @@ func (w *world) until(is func(Action) bool) Action {
 		case a.Activity():
 			w.do(a)
 		default:
-			require.Equal(w.t, rollout.WaitTraffic, a.waits, a.why)
+			require.Equal(w.t, rollout.WaitTraffic, a.waitKind, a.reason)
 			w.now = *a.Until
 		}
 	}
 }
 
-// untilRest carries out what is asked until the release rests.
+// untilRest executes actions until the release waits.
 func (w *world) untilRest() Action {
-	return w.until(func(a Action) bool { return !a.Activity() && a.waits != rollout.WaitTraffic })
+	return w.until(func(a Action) bool { return !a.Activity() && a.waitKind != rollout.WaitTraffic })
 }
 
 func frozenWorld(t *testing.T) *world {
@@ -47,54 +47,55 @@ func frozenWorld(t *testing.T) *world {
 	return newWorld(t, s, 6)
 }
 
-func TestAStepThatIsDoneWaitsForTheEndOfAFreeze(t *testing.T) {
+func TestNextStep_WaitsForEndOfFreeze(t *testing.T) {
 	t.Parallel()
 	w := frozenWorld(t)
 	a := w.untilRest()
-	require.Equal(t, rollout.WaitApproval, a.waits, "the freeze has not begun")
+	require.Equal(t, rollout.WaitApproval, a.waitKind, "the freeze has not begun")
 	w.now = w.now.Add(2 * time.Hour)
 	approved := w.m.Status().WaitingFor.Gate
 	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Gate: approved, Reason: "fine"}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	a = w.untilRest()
-	require.Equal(t, rollout.WaitWindow, a.waits)
-	require.Equal(t, "2026-03-01T14:00:00Z", clock(*a.Until))
+	require.Equal(t, rollout.WaitWindow, a.waitKind)
+	require.Equal(t, "2026-03-01T14:00:00Z", formatTime(*a.Until))
 	outcome, message = w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Gate: approved, Reason: "fine"}, w.now)
-	require.Equal(t, audit.Refused, outcome, "the approval of the step is none of the freeze: %s", message)
+	require.Equal(t, audit.Refused, outcome, "the approval of the step does not override the freeze: %s", message)
 	w.now = *a.Until
 	a = w.untilRest()
-	require.Equal(t, rollout.WaitApproval, a.waits)
+	require.Equal(t, rollout.WaitApproval, a.waitKind)
 	require.Equal(t, 2, w.m.Status().CurrentStepIndex)
 }
 
-// Somebody who jumps while pods move stops them, and they come to rest before a window is waited for.
-func TestAJumpInAFreezeLeavesNoPodsOnTheirWay(t *testing.T) {
+// A jump while pods move interrupts them, and they are settled before the rollout waits for a window.
+func TestJumpInFreeze_SettlesPodsBeforeWaiting(t *testing.T) {
 	t.Parallel()
 	w := frozenWorld(t)
 	w.until(func(a Action) bool { return a.Kind == ActMove })
 	w.now = w.now.Add(2 * time.Hour)
 	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbJump, ToStep: 2}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
-	require.True(t, w.m.Interrupts())
+	require.True(t, w.m.ShouldInterrupt())
 	w.m.Stopped()
 	a := w.untilRest()
-	require.Equal(t, rollout.WaitWindow, a.waits)
-	require.False(t, w.loose, "what waits is at rest")
+	require.Equal(t, rollout.WaitWindow, a.waitKind)
+	require.False(t, w.unsettled, "a waiting rollout has settled pods")
 }
 
-// Whoever ends a release knows why: nothing of that waits.
-func TestEndsDoNotWaitForWindows(t *testing.T) {
+// A command that ends a release is a deliberate decision: it does not wait for a window.
+func TestEndingCommand_DoesNotWaitForWindow(t *testing.T) {
 	t.Parallel()
-	for _, c := range []rollout.Command{{Verb: rollout.VerbRollback}, {Verb: rollout.VerbStop}, {Verb: rollout.VerbStop, To: rollout.StopToNew},
+	for _, c := range []rollout.Command{{Verb: rollout.VerbRollback}, {Verb: rollout.VerbStop},
+		{Verb: rollout.VerbStop, To: rollout.StopToNew},
 		{Verb: rollout.VerbStop, To: rollout.StopToFrozen}} {
 		w := frozenWorld(t)
 		w.untilRest()
 		w.now = w.now.Add(2 * time.Hour)
 		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
 		require.Equal(t, audit.Accepted, outcome, message)
-		require.Equal(t, rollout.WaitWindow, w.untilRest().waits)
+		require.Equal(t, rollout.WaitWindow, w.untilRest().waitKind)
 		outcome, message = w.m.Command(c, w.now)
 		require.Equal(t, audit.Accepted, outcome, message)
-		require.NotEqual(t, rollout.WaitWindow, w.untilRest().waits, "%v", c)
+		require.NotEqual(t, rollout.WaitWindow, w.untilRest().waitKind, "%v", c)
 	}
 }

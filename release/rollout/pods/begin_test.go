@@ -15,8 +15,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// TestBeginOfAWorkloadInItsOwnUpdate: right after `kubectl create deployment` there is no single stable revision yet. That passes, so it is no refusal.
-func TestBeginOfAWorkloadInItsOwnUpdate(t *testing.T) {
+// Right after `kubectl create deployment` there is no single stable revision yet. That passes, so it is not a refusal.
+func TestBegin_WaitsOrRefusesAsAsked_WhenOwnUpdateUnderWay(t *testing.T) {
 	t.Parallel()
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
 	settled := newToy(4, `{"type":"RollingUpdate"}`).observe()
@@ -25,30 +25,37 @@ func TestBeginOfAWorkloadInItsOwnUpdate(t *testing.T) {
 		change func(*pods.Observed)
 		want   string
 	}{
-		{"its controller has not made all pods of the newest template", func(o *pods.Observed) { o.Updated = 1 }, "still being updated: 1 of 4 pods"},
-		{"old pods are still there", func(o *pods.Observed) { o.Total = 5 }, "4 of 4 pods are of its newest template, 5 in all"},
-		{"its controller has not looked at the last change", func(o *pods.Observed) { o.Generation++ }, "has not processed its last change yet"},
+		{"its controller has not made all pods of the newest template", func(o *pods.Observed) {
+			o.Updated = 1
+		}, "still being updated: 1 of 4 pods"},
+		{"old pods are still there", func(o *pods.Observed) {
+			o.Total = 5
+		}, "4 of 4 pods are of its newest template, 5 in all"},
+		{"its controller has not processed the last change", func(o *pods.Observed) {
+			o.Generation++
+		}, "has not processed its last change yet"},
 		{"no ReplicaSet is there yet", func(o *pods.Observed) { o.Revisions = nil }, "has not recorded the revision"},
 	} {
 		seen := settled
 		c.change(&seen)
-		require.Empty(t, pods.Refuses(tech, subject(), seen), c.reason)
-		require.Contains(t, pods.Unsettled(tech, subject(), seen), c.want, c.reason)
+		require.Empty(t, pods.RefusalReason(tech, subject(), seen), c.reason)
+		require.Contains(t, pods.UnsettledReason(tech, subject(), seen), c.want, c.reason)
 
 		ask := func(how rollout.Unsettled, elapsed time.Duration) pods.NextAction {
 			seen.Elapsed = elapsed
 			s := subject()
 			s.DeadlineSeconds = 60
-			return pods.Begin(tech, rollout.BeginRequest{Subject: s, Strategy: strategy.Strategy{Style: strategy.StylePartition}, Unsettled: how}, seen)
+			return pods.Begin(tech, rollout.BeginRequest{Subject: s,
+				Strategy: strategy.Strategy{Style: strategy.StylePartition}, Unsettled: how}, seen)
 		}
 		d := ask("", 0)
 		if seen.Lagging() {
 			require.Equal(t, workloadops.ActWait, d.Action, "%s: that takes a moment", c.reason)
 		} else {
-			require.Equal(t, workloadops.ActFail, d.Action, "%s: whoever does not wait is refused", c.reason)
+			require.Equal(t, workloadops.ActFail, d.Action, "%s: a request that does not wait is refused", c.reason)
 			require.Equal(t, failure.Refused, d.Failure.Kind)
 		}
-		d = ask(rollout.UnsettledTell, 0)
+		d = ask(rollout.UnsettledReport, 0)
 		require.Equal(t, workloadops.ActDone, d.Action, c.reason)
 		require.Contains(t, d.Begun.Unsettled, c.want, c.reason)
 		d = ask(rollout.UnsettledWait, 59*time.Second)
@@ -59,13 +66,15 @@ func TestBeginOfAWorkloadInItsOwnUpdate(t *testing.T) {
 		require.Equal(t, failure.Refused, d.Failure.Kind, "%s: nothing was done, so that the rollout ends", c.reason)
 		require.Contains(t, d.Reason, "did not end within 60 s", c.reason)
 	}
-	require.Empty(t, pods.Unsettled(tech, subject(), settled), "a settled workload is claimed")
-	d := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}, Unsettled: rollout.UnsettledTell}, settled)
+	require.Empty(t, pods.UnsettledReason(tech, subject(), settled), "a settled workload is claimed")
+	d := pods.Begin(tech, rollout.BeginRequest{Subject: subject(),
+		Strategy: strategy.Strategy{Style: strategy.StylePartition}, Unsettled: rollout.UnsettledReport}, settled)
 	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
 }
 
-// What another engine has on a workload is its own: neither its live claim nor a split that it left frozen is taken over, whatever the request says of who is dead.
-func TestBeginLeavesAnotherEnginesReleaseAlone(t *testing.T) {
+// A release never takes over what another engine has on a workload, neither a live claim nor a frozen split, even if
+// the request declares that release dead.
+func TestBegin_IsRefused_WhenAnotherEngineHoldsOrFrozeWorkload(t *testing.T) {
 	t.Parallel()
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
 	const ours, theirs = "rollout/default/shop/order@2@a/uid-a", "rollout/default/shop/order@1@b/uid-b"
@@ -77,26 +86,31 @@ func TestBeginLeavesAnotherEnginesReleaseAlone(t *testing.T) {
 		}
 		s := subject()
 		s.Claim, s.TakeOver = claim, takeOver
-		return pods.Begin(tech, rollout.BeginRequest{Subject: s, Strategy: strategy.Strategy{Style: strategy.StylePartition}}, seen)
+		return pods.Begin(tech, rollout.BeginRequest{Subject: s,
+			Strategy: strategy.Strategy{Style: strategy.StylePartition}}, seen)
 	}
 	live := begin(ours, theirs, theirs, theirs)
-	require.Equal(t, failure.Claimed, live.Failure.Kind, "even the centre's word that it is dead is not enough")
+	require.Equal(t, failure.Claimed, live.Failure.Kind, "even if the centre declares it dead")
 	require.Contains(t, live.Failure.Message, "is being released by rollout/default/shop/order of engine b")
 	require.Equal(t, theirs, live.Failure.Holder)
 	frozen := begin(ours, "", "", theirs)
 	require.Equal(t, failure.Refused, frozen.Failure.Kind)
-	require.Contains(t, frozen.Failure.Message, "carries what rollout/default/shop/order of engine b has left on it: only engine b can take over its own claims")
+	require.Contains(t, frozen.Failure.Message, "carries what rollout/default/shop/order of engine b has left on it: "+
+		"only engine b can take over its own claims")
 	require.Contains(t, frozen.Failure.Message, "slipway repair shop/order --to stable --engine b")
 	own := "rollout/default/shop/order@1@a/uid-a"
 	require.Equal(t, ours, begin(ours, own, own, own).Write.Claim, "its own dead one is taken over")
-	require.Equal(t, ours, begin(ours, "", "", "rollout/default/shop/order@1").Write.Claim, "and what an earlier build has left frozen")
+	require.Equal(t, ours, begin(ours, "", "", "rollout/default/shop/order@1").Write.Claim,
+		"and so is what an earlier build left frozen")
 }
 
-func TestWhatIsSavedIsFollowedWhereARolloutBorrowsOnly(t *testing.T) {
+func TestReadSaved_IsRefused_WhenFieldIsNeverBorrowed(t *testing.T) {
 	t.Parallel()
 	for _, ref := range []catalog.WorkloadRef{
-		{APIVersion: "apps/v1", Kind: "Deployment"}, {APIVersion: "apps/v1", Kind: "StatefulSet"}, {APIVersion: "apps/v1", Kind: "DaemonSet"},
-		{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet"}, {APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet"},
+		{APIVersion: "apps/v1", Kind: "Deployment"}, {APIVersion: "apps/v1", Kind: "StatefulSet"},
+		{APIVersion: "apps/v1", Kind: "DaemonSet"},
+		{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet"},
+		{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet"},
 		{APIVersion: "apps.kruise.io/v1alpha1", Kind: "DaemonSet"},
 	} {
 		borrowed := 0
@@ -113,33 +127,43 @@ func TestWhatIsSavedIsFollowedWhereARolloutBorrowsOnly(t *testing.T) {
 			}
 		}
 		require.Positive(t, borrowed, ref.Kind)
-		for _, path := range []string{"/spec/template", "/spec/template/spec/serviceAccountName", "/spec/selector", "/spec/replicas", "/metadata/ownerReferences",
+		for _, path := range []string{"/spec/template", "/spec/template/spec/serviceAccountName", "/spec/selector",
+			"/spec/replicas", "/metadata/ownerReferences",
 			"/metadata/finalizers", "/metadata/annotations/a", "/metadata/labels/a", "/spec", "/status", "/"} {
 			_, err := pods.ReadSaved(ref, `{"style":"partition","settings":{"`+path+`":{}}}`)
-			require.EqualError(t, err, "somebody has added "+path+", which no rollout of a "+ref.Kind+" borrows")
+			require.EqualError(t, err, "another client has added "+path+", which no rollout of a "+ref.Kind+" borrows")
 		}
 	}
 }
 
-// TestTheClaimMakesTheFirstMove writes a workload once where its pods move at once, and the claim alone where something else may come before that.
-func TestTheClaimMakesTheFirstMove(t *testing.T) {
+// The workload is written once if its pods move at once, and the claim is written alone if something else may come
+// first.
+func TestBeginWithMove_CombinesWrites_WhenMoveBorrowsNothing(t *testing.T) {
 	t.Parallel()
 	rolling := `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}}`
-	foreseen := &rollout.Foreseen{Of: stableTemplate, Template: newTemplate}
+	foreseen := &rollout.PredictedTemplate{From: stableTemplate, Template: newTemplate}
 	for _, c := range []struct {
 		reason string
 		style  strategy.Style
 		first  *rollout.MoveRequest
 		step   string
 	}{
-		{"its own controller goes to the end", strategy.StylePartition, &rollout.MoveRequest{Native: true, Foreseen: foreseen}, "begin+native"},
-		{"the gate is borrowed", strategy.StylePartition, &rollout.MoveRequest{Replicas: intstr.FromInt32(1), Rest: true, Foreseen: foreseen}, "begin"},
-		{"the surge is borrowed", strategy.StyleBlueGreen, &rollout.MoveRequest{Replicas: intstr.FromInt32(1), Rest: true, Foreseen: foreseen}, "begin"},
-		{"nobody knows what the new template comes to", strategy.StylePartition, &rollout.MoveRequest{Native: true}, "begin"},
-		{"it was foreseen of another template", strategy.StylePartition, &rollout.MoveRequest{Native: true, Foreseen: &rollout.Foreseen{Of: "t-other", Template: newTemplate}}, "begin"},
-		{"a first step without pods", strategy.StylePartition, &rollout.MoveRequest{Replicas: intstr.FromInt32(0), Rest: true, Foreseen: foreseen}, "begin"},
+		{"its own controller goes to the end", strategy.StylePartition,
+			&rollout.MoveRequest{Native: true, Predicted: foreseen}, "begin+native"},
+		{"the gate is borrowed", strategy.StylePartition,
+			&rollout.MoveRequest{Replicas: intstr.FromInt32(1), Settle: true, Predicted: foreseen}, "begin"},
+		{"the surge is borrowed", strategy.StyleBlueGreen,
+			&rollout.MoveRequest{Replicas: intstr.FromInt32(1), Settle: true, Predicted: foreseen}, "begin"},
+		{"the digest of the new template is unknown", strategy.StylePartition, &rollout.MoveRequest{Native: true},
+			"begin"},
+		{"it was foreseen of another template", strategy.StylePartition,
+			&rollout.MoveRequest{Native: true, Predicted: &rollout.PredictedTemplate{From: "t-other",
+				Template: newTemplate}}, "begin"},
+		{"a first step without pods", strategy.StylePartition,
+			&rollout.MoveRequest{Replicas: intstr.FromInt32(0), Settle: true, Predicted: foreseen}, "begin"},
 		{"something else comes first", strategy.StylePartition, nil, "begin"},
-		{"its own pods stay as they are", strategy.StyleCanary, &rollout.MoveRequest{Replicas: intstr.FromInt32(1), Rest: true, Foreseen: foreseen}, "begin"},
+		{"its own pods do not change", strategy.StyleCanary,
+			&rollout.MoveRequest{Replicas: intstr.FromInt32(1), Settle: true, Predicted: foreseen}, "begin"},
 	} {
 		w := newToy(4, rolling)
 		tech, known := pods.TechniqueOf(subject().Workload.WorkloadRef, c.style)
@@ -148,30 +172,35 @@ func TestTheClaimMakesTheFirstMove(t *testing.T) {
 			c.first.Subject, c.first.Style = subject(), c.style
 		}
 		begin := rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: c.style}}
-		d := pods.BeginMoving(tech, begin, w.observe(), func(answer rollout.BeginResult) *rollout.MoveRequest {
+		d := pods.BeginWithMove(tech, begin, w.observe(), func(answer rollout.BeginResult) *rollout.MoveRequest {
 			require.Equal(t, stableTemplate, answer.StableTemplate, "what comes next may depend on it")
 			return c.first
 		})
 		together := c.step != "begin"
 		require.Equal(t, c.step, d.Write.Step, c.reason)
-		require.True(t, d.Ends && d.Write.Fresh, "%s: of the very workload that was looked at", c.reason)
+		require.True(t, d.Ends && d.Write.OnlyIfUnchanged, "%s: the write applies only to the workload that was read",
+			c.reason)
 		require.Equal(t, ourClaim, d.Write.Claim, c.reason)
-		require.Equal(t, together, d.Begun.Placed, c.reason)
+		require.Equal(t, together, d.Begun.TemplateWritten, c.reason)
 		require.Equal(t, together, d.Write.Template != nil, c.reason)
 		require.True(t, w.write(d.Write, w.generation), c.reason)
-		require.Equal(t, stableTemplate, w.observe().Saved.Stable, "%s: the way back is saved with it", c.reason)
+		require.Equal(t, stableTemplate, w.observe().Saved.Stable, "%s: the rollback is saved with it", c.reason)
 		require.NotEmpty(t, w.annotations[rollout.AnnotationRecover], c.reason)
 
-		again := pods.BeginMoving(tech, begin, w.observe(), func(rollout.BeginResult) *rollout.MoveRequest { return c.first })
-		require.Nil(t, again.Write, "%s: whose answer was not heard", c.reason)
-		require.Equal(t, together, again.Begun.Placed, "%s: tells the same", c.reason)
+		again := pods.BeginWithMove(tech, begin, w.observe(), func(rollout.BeginResult) *rollout.MoveRequest {
+			return c.first
+		})
+		require.Nil(t, again.Write, "%s: when the answer was lost, nothing is written again", c.reason)
+		require.Equal(t, together, again.Begun.TemplateWritten, "%s: and the answer is the same", c.reason)
 		repaired := w.observe()
 		repaired.Repairer = "ann"
 		kind := map[bool]failure.Kind{true: failure.Drift, false: failure.Refused}[together]
-		require.Equal(t, kind, pods.Begin(tech, begin, repaired).Failure.Kind, "%s: somebody repairs it meanwhile; nothing was changed only where the claim is all there is", c.reason)
+		require.Equal(t, kind, pods.Begin(tech, begin, repaired).Failure.Kind,
+			"%s: a user repairs it meanwhile; only a claim alone has changed nothing", c.reason)
 		if together {
 			c.first.UID = again.Begun.UID
-			require.Equal(t, workloadops.ActWait, pods.Move(tech, *c.first, w.observe()).Action, "%s: the Move has nothing left to write", c.reason)
+			require.Equal(t, workloadops.ActWait, pods.Move(tech, *c.first, w.observe()).Action,
+				"%s: the Move has nothing left to write", c.reason)
 		}
 	}
 }

@@ -19,17 +19,18 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Digest is the SHA-256 of a pod template's canonical JSON: keys in order, without nulls and without what a revision adds to it.
+// Digest returns the SHA-256 of a pod template's canonical JSON: keys sorted, without nulls. "" if the template is not
+// JSON.
 func Digest(template map[string]any) string {
 	raw, err := json.Marshal(clean(template))
 	if err != nil {
-		return "" // no JSON object came in: then nothing equals it
+		return "" // not JSON: it equals nothing
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// Images are the images of a pod template by container, init containers too.
+// Images returns the images of a pod template by container name, including init containers.
 func Images(template map[string]any) map[string]string {
 	images := map[string]string{}
 	spec, _ := template["spec"].(map[string]any)
@@ -44,7 +45,8 @@ func Images(template map[string]any) map[string]string {
 	return images
 }
 
-// Stripped is a revision's pod template without what its controller added: the label pod-template-hash and the mark "$patch".
+// Stripped returns a revision's pod template without what its controller added: the label pod-template-hash and the key
+// "$patch".
 func Stripped(template map[string]any) map[string]any {
 	out, _ := clean(template).(map[string]any)
 	delete(out, "$patch")
@@ -57,10 +59,10 @@ func Stripped(template map[string]any) map[string]any {
 	return out
 }
 
-// restartStamps are the annotations by which a pod template is changed for nothing but new pods: Slipway's own and kubectl's.
+// restartStamps are the annotations that change a pod template only to get new pods: Slipway's own and kubectl's.
 var restartStamps = []string{workloadops.AnnotationRestartedBy, "kubectl.kubernetes.io/restartedAt"}
 
-// SameButForRestarts says whether two pod templates are the same but for the stamps of restarts.
+// SameButForRestarts reports whether two pod templates are equal except for restart stamps.
 func SameButForRestarts(a, b map[string]any) bool {
 	return Digest(unstamped(a)) == Digest(unstamped(b))
 }
@@ -78,7 +80,7 @@ func unstamped(template map[string]any) map[string]any {
 	return out
 }
 
-// clean is a copy without nulls.
+// clean returns a deep copy without nulls.
 func clean(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -99,8 +101,8 @@ func clean(v any) any {
 	return v
 }
 
-// Apply makes the new version of a pod template. The error is a sentence for people; the template that came in stays as it was. A
-// templatePatch is a strategic merge patch for kinds of apps/v1 and a JSON merge patch (RFC 7386) for others.
+// Apply returns the new version of a pod template and leaves its argument unchanged. Its error is a sentence for users.
+// A templatePatch is a strategic merge patch for kinds of apps/v1 and a JSON merge patch (RFC 7386) for others.
 func Apply(change strategy.Change, apiVersion string, template map[string]any) (map[string]any, error) {
 	copied, _ := clean(template).(map[string]any)
 	if len(change.TemplatePatch) == 0 {
@@ -146,12 +148,14 @@ func setImages(images map[string]string, template map[string]any) error {
 	}
 	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(images)), func(name string) bool { return found[name] })
 	if len(missing) > 0 {
-		return fmt.Errorf("the workload has no container %s; it has %s", strings.Join(missing, ", "), strings.Join(names, ", "))
+		return fmt.Errorf("the workload has no container %s; it has %s", strings.Join(missing, ", "),
+			strings.Join(names, ", "))
 	}
 	return nil
 }
 
-// WithMetadata is the pod template of the extra workload: with the label that is its own, and what patchPodTemplateMetadata adds.
+// WithMetadata returns the pod template of the extra workload: with its own label and what patchPodTemplateMetadata
+// adds.
 func WithMetadata(template map[string]any, workload string, add *strategy.PodMetadata) map[string]any {
 	out, _ := clean(template).(map[string]any)
 	meta := child(out, "metadata")

@@ -13,31 +13,32 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// byDeletion moves the pods of a DaemonSet of Kubernetes, which has no partition: its controller leaves the pods alone (OnDelete), and they
-// are deleted by name, within its maxUnavailable, and made anew from the live template. At rest none is
-// deleted.
-type byDeletion struct{ inPlace }
+// byDeletion moves the pods of a Kubernetes DaemonSet, which has no partition. Its controller is kept from replacing
+// pods (OnDelete); the engine deletes pods by name, within the workload's maxUnavailable, and the controller recreates
+// them from the live template. During a pause no pod is deleted.
+type byDeletion struct{ defaultTechnique }
 
 var onDelete = json.RawMessage(`{"type":"OnDelete"}`)
 
 func (byDeletion) Pointers() []string { return []string{pathUpdateStrategy} }
 
-func (byDeletion) ByPods() bool { return true }
+func (byDeletion) CountsPods() bool { return true }
 
-// refuses update types that deletion cannot stand in for.
-func (byDeletion) refuses(seen Observed) string {
+// refusalReason refuses update types that deletion by name cannot replace.
+func (byDeletion) refusalReason(seen Observed) string {
 	s := parseStrategy(seen.Settings[pathUpdateStrategy])
 	if s.Type == workloadops.UpdateOnDelete {
-		return "updates its pods only when somebody deletes them (update type OnDelete): set its update type to RollingUpdate first"
+		return "updates its pods only when they are deleted (update type OnDelete): set its update type to " +
+			"RollingUpdate first"
 	}
 	if unavailableOf(seen.Settings[pathUpdateStrategy], seen.Replicas) == 0 {
-		return "allows no pod to be out (maxUnavailable 0 with maxSurge), but a step of a rollout replaces its pods by deletion: " +
-			"set maxUnavailable to at least 1 first"
+		return "allows no unavailable pod (maxUnavailable 0 with maxSurge), but a step of a rollout replaces its " +
+			"pods by deletion: set maxUnavailable to at least 1 first"
 	}
 	return ""
 }
 
-// stable is the revision of the live template.
+// stable returns the revision of the live template.
 func (byDeletion) stable(seen Observed) (Revision, bool) { return liveRevision(seen) }
 
 // next sets template and update type in one write, then deletes pods of the other version.
@@ -45,7 +46,7 @@ func (byDeletion) next(t task, seen Observed) NextAction {
 	if !t.Placed && t.Target == 0 && t.Total == 0 {
 		return done("no pod is asked for yet")
 	}
-	w := t.write("on-delete", seen.changed(workloadops.Setting{Path: pathUpdateStrategy, Value: onDelete}))
+	w := t.write("on-delete", seen.settingsToWrite(workloadops.Setting{Path: pathUpdateStrategy, Value: onDelete}))
 	switch {
 	case !t.Placed:
 		return set("set the template, and keep its controller from replacing pods by itself", w)
@@ -55,21 +56,26 @@ func (byDeletion) next(t task, seen Observed) NextAction {
 		return wait("its controller has not made the revision yet")
 	case t.Total >= t.Target:
 		return done("")
-	case seen.Lagging(): // a controller that still goes by another update type may be taking a pod that this look has
-		return wait("its controller has not seen yet that it is to replace no pods by itself")
+	case seen.Lagging(): // a controller that still goes by another update type may be deleting a pod of this snapshot
+		return wait("its controller has not seen update type OnDelete yet")
 	}
-	if list := nextToGo(t, seen); len(list) > 0 {
-		return remove(list, "delete %d pods, to be made anew of that version", len(list))
+	if list := podsToDelete(t, seen); len(list) > 0 {
+		return remove(list, "delete %d pods, to be recreated in that version", len(list))
 	}
 	return wait("")
 }
 
-// nextToGo are the pods to delete: first those that do not serve; of the others as many as may be out. A node without a pod gets a new one.
-func nextToGo(t task, seen Observed) []workloadops.Pod {
+// podsToDelete returns the pods to delete: unavailable ones first, then as many available ones as the limits allow. A
+// node without a pod gets a new one anyway.
+func podsToDelete(t task, seen Observed) []workloadops.Pod {
 	live := seen.CountPods(workloadops.Pod.Alive)
 	serving := seen.CountPods(func(p workloadops.Pod) bool { return p.Alive() && p.Available })
-	unready := seen.CountPods(func(p workloadops.Pod) bool { return p.Alive() && !p.Available && p.Revision == t.Aim.Hash })
-	others := slices.DeleteFunc(slices.Clone(seen.Pods), func(p workloadops.Pod) bool { return !p.Alive() || p.Revision == t.Aim.Hash })
+	unready := seen.CountPods(func(p workloadops.Pod) bool {
+		return p.Alive() && !p.Available && p.Revision == t.Aim.Hash
+	})
+	others := slices.DeleteFunc(slices.Clone(seen.Pods), func(p workloadops.Pod) bool {
+		return !p.Alive() || p.Revision == t.Aim.Hash
+	})
 	slices.SortFunc(others, func(a, b workloadops.Pod) int {
 		switch {
 		case a.Available == b.Available:
@@ -80,7 +86,7 @@ func nextToGo(t task, seen Observed) []workloadops.Pod {
 		return -1
 	})
 	need := t.Target - t.Total - max(t.Size-live, 0)
-	may := unavailableOf(seen.own(pathUpdateStrategy), t.Size) - (t.Size - serving) + min(t.Tolerated, unready)
+	may := unavailableOf(seen.savedSetting(pathUpdateStrategy), t.Size) - (t.Size - serving) + min(t.Tolerated, unready)
 	var list []workloadops.Pod
 	for _, p := range others {
 		if int32(len(list)) >= need || p.Available && may <= 0 {
@@ -94,43 +100,49 @@ func nextToGo(t task, seen Observed) []workloadops.Pod {
 	return list
 }
 
-// BudgetNotice says beforehand what a PodDisruptionBudget does to a rollout that takes pods by itself, "" when it does not matter.
+// BudgetNotice reports in advance how a PodDisruptionBudget affects a rollout that deletes pods by itself, "" if it
+// does not.
 func BudgetNotice(w catalog.Workload, seen Observed, b workloadops.Budget) string {
 	own := unavailableOf(seen.Settings[pathUpdateStrategy], seen.Replicas)
 	switch {
 	case b.Allowed == 0:
-		return fmt.Sprintf("%s: PodDisruptionBudget %s lets none of its pods go now: each step waits until it does, and fails at its deadline",
+		return fmt.Sprintf("%s: PodDisruptionBudget %s lets none of its pods go now: each step waits until it does, "+
+			"and fails at its deadline",
 			w, b.Name)
 	case b.Allowed < own:
-		return fmt.Sprintf("%s: PodDisruptionBudget %s lets %d of its pods go at a time, fewer than its maxUnavailable (%d)", w, b.Name, b.Allowed, own)
+		return fmt.Sprintf("%s: PodDisruptionBudget %s lets %d of its pods go at a time, fewer than its "+
+			"maxUnavailable (%d)", w, b.Name, b.Allowed, own)
 	}
 	return ""
 }
 
-// unavailableOf is a DaemonSet's maxUnavailable in pods: a share is rounded up, and 1 is the default (Kubernetes API).
+// unavailableOf returns a DaemonSet's maxUnavailable in pods: a share is rounded up, and the default is 1 (Kubernetes
+// API).
 func unavailableOf(raw json.RawMessage, size int32) int32 {
 	own := intstr.FromInt32(1)
 	if s := parseStrategy(raw); s.RollingUpdate.MaxUnavailable != nil {
 		own = *s.RollingUpdate.MaxUnavailable
 	}
-	return strategy.ShareUp(own, size)
+	return strategy.PodsRoundedUp(own, size)
 }
 
-// rest changes nothing at the end of a step. In its middle its own controller may be replacing pods.
-func (byDeletion) rest(t task, _ Observed) []workloadops.Setting {
+// pauseSettings changes nothing at the end of a step. In the middle of one it sets OnDelete, since the controller may
+// be replacing pods.
+func (byDeletion) pauseSettings(t task, _ Observed) []workloadops.Setting {
 	if !t.Request.Halt || !t.Placed {
 		return nil
 	}
 	return []workloadops.Setting{{Path: pathUpdateStrategy, Value: onDelete}}
 }
 
-// native gives the update type back, as home does.
-func (k byDeletion) native(seen Observed) []workloadops.Setting {
-	first, _ := k.home(seen)
+// nativeSettings restores the update type, as finalSettings does.
+func (k byDeletion) nativeSettings(seen Observed) []workloadops.Setting {
+	first, _ := k.finalSettings(seen)
 	return first
 }
 
-// home gives the update type back: the controller replaces what is left by itself, pods that do not serve first.
-func (byDeletion) home(seen Observed) (first, last []workloadops.Setting) {
-	return []workloadops.Setting{{Path: pathUpdateStrategy, Value: seen.own(pathUpdateStrategy)}}, nil
+// finalSettings restores the update type: the controller then replaces the remaining pods by itself, unavailable ones
+// first.
+func (byDeletion) finalSettings(seen Observed) (first, last []workloadops.Setting) {
+	return []workloadops.Setting{{Path: pathUpdateStrategy, Value: seen.savedSetting(pathUpdateStrategy)}}, nil
 }

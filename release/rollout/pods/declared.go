@@ -12,11 +12,12 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// This file is about workloads whose own pod template is the command: somebody has changed it, and what holds the change stands on the
-// workload before a rollout begins.
+// This file is about workloads whose own pod template declares the new version: a user has changed it, and the change
+// is held on the workload before a rollout begins.
 
-// Under is a technique for a rollout under which the workload's own template is the new version's.
-func Under(tech Technique, declared bool) Technique {
+// ForDeclared returns the technique for a rollout. declared is true if the workload's own template is the new
+// version's.
+func ForDeclared(tech Technique, declared bool) Technique {
 	if k, extra := tech.(deploymentExtra); extra {
 		k.declared = declared
 		return k
@@ -24,8 +25,8 @@ func Under(tech Technique, declared bool) Technique {
 	return tech
 }
 
-// opened is the workload as its owner has it: the fields that hold its change of template are what they were before.
-func opened(seen Observed) Observed {
+// withoutHold returns the snapshot with the fields that hold its change of template set to their values from before.
+func withoutHold(seen Observed) Observed {
 	if len(seen.Held) == 0 {
 		return seen
 	}
@@ -42,7 +43,7 @@ func opened(seen Observed) Observed {
 	return seen
 }
 
-// withValue sets a field within an object, or takes it away where the value is null.
+// withValue sets a field within an object, or removes it if the value is null.
 func withValue(object json.RawMessage, path []string, value json.RawMessage) json.RawMessage {
 	if workloadops.AbsentJSON(value) {
 		return withoutField(object, path)
@@ -55,7 +56,8 @@ func withValue(object json.RawMessage, path []string, value json.RawMessage) jso
 	return withFields(object, map[string]any{path[last]: v}, path[:last]...)
 }
 
-// withoutField takes a field away, and the object around it that would be empty: an API server would fill that in.
+// withoutField removes a field, and its parent object if that becomes empty: an API server would fill in defaults
+// there.
 func withoutField(object json.RawMessage, path []string) json.RawMessage {
 	root := map[string]any{}
 	if workloadops.AbsentJSON(object) || json.Unmarshal(object, &root) != nil {
@@ -79,26 +81,29 @@ func withoutField(object json.RawMessage, path []string) json.RawMessage {
 	return out
 }
 
-// unsettledDeclared says why a rollout of what the workload declares cannot begin yet: not all pods are of the one version that is stable.
-func unsettledDeclared(s rollout.Subject, seen Observed) string {
-	stable, one := seen.oneVersion()
+// declaredUnsettledReason returns why a rollout of what the workload declares cannot begin yet: not all pods are of one
+// version, which would be the stable one.
+func declaredUnsettledReason(s rollout.Subject, seen Observed) string {
+	stable, one := seen.onlyRevision()
 	total, _ := seen.Count(stable)
 	switch {
 	case seen.Lagging():
 		return fmt.Sprintf("%s: its controller has not processed its last change yet", s.Workload)
 	case !one:
-		return fmt.Sprintf("%s has pods of more than one version: its own update was under way when its pod template was changed", s.Workload)
+		return fmt.Sprintf("%s has pods of more than one version: its own update was under way when its pod template "+
+			"was changed", s.Workload)
 	case total < seen.Replicas:
 		return fmt.Sprintf("%s has %d of its %d pods", s.Workload, total, seen.Replicas)
 	}
 	return ""
 }
 
-// settle has the workload's own controller finish the update that was under way when its pod template was changed: what it was bringing is
-// what the release has to begin from. The changed template is kept beside it meanwhile.
-func settle(req rollout.BeginRequest, seen Observed) (NextAction, bool) {
-	_, one := seen.oneVersion()
-	if req.Unsettled != rollout.UnsettledWait || seen.Declared == "" || one || seen.Lagging() || seen.Template != seen.Declared || len(seen.Held) == 0 {
+// finishOwnUpdate lets the workload's own controller finish the update that was under way when its pod template was
+// changed: the release has to begin from the result. The changed template is kept in an annotation meanwhile.
+func finishOwnUpdate(req rollout.BeginRequest, seen Observed) (NextAction, bool) {
+	_, one := seen.onlyRevision()
+	if req.Unsettled != rollout.UnsettledWait || seen.Declared == "" || one || seen.Lagging() ||
+		seen.Template != seen.Declared || len(seen.Held) == 0 {
 		return NextAction{}, false
 	}
 	newest, there := seen.newest(func(r Revision) bool {
@@ -108,7 +113,8 @@ func settle(req rollout.BeginRequest, seen Observed) (NextAction, bool) {
 	if !there {
 		return NextAction{}, false
 	}
-	w := &workloadops.Write{Step: "settle", Fresh: true, Template: &workloadops.Template{Revision: newest.Name}, KeepTemplate: rollout.AnnotationNext,
+	w := &workloadops.Write{Step: "settle", OnlyIfUnchanged: true,
+		Template: &workloadops.Template{Revision: newest.Name}, KeepTemplate: rollout.AnnotationNext,
 		Remove: []string{gate.AnnotationHeld}}
 	for _, pointer := range slices.Sorted(maps.Keys(seen.Held)) {
 		w.Settings = append(w.Settings, workloadops.Setting{Path: pointer, Value: seen.Held[pointer]})
@@ -116,24 +122,27 @@ func settle(req rollout.BeginRequest, seen Observed) (NextAction, bool) {
 	return set(fmt.Sprintf("let its own controller finish the update to revision %s first", newest.Name), w), true
 }
 
-// refusesDeclared says why what the workload declares cannot be released, "" when it can.
-func refusesDeclared(s rollout.Subject, seen Observed) string {
-	_, kept := seen.Recall()
+// declaredRefusalReason returns why what the workload declares cannot be released, "" if it can.
+func declaredRefusalReason(s rollout.Subject, seen Observed) string {
+	_, kept := seen.RecalledRevision()
 	switch {
 	case seen.HeldProblem != "":
-		return fmt.Sprintf("%s: %s: put the fields that hold its pods right by hand and remove that annotation", s.Workload, seen.HeldProblem)
+		return fmt.Sprintf("%s: %s: repair the fields that hold its pods manually and remove that annotation",
+			s.Workload, seen.HeldProblem)
 	case seen.Recalled != nil && (len(seen.Held) > 0 || seen.Next != ""):
-		return fmt.Sprintf("%s: a change of its pod template is held until its own release begins: wait for that release and roll it back, or set the "+
+		return fmt.Sprintf("%s: a change of its pod template is held until its own release begins: wait for that "+
+			"release and roll it back, or set the "+
 			"template back first", s.Workload)
 	case seen.Recalled != nil && !kept:
-		return NotKept(s.Workload, seen)
+		return NotKeptReason(s.Workload, seen)
 	case seen.Recalled == nil && seen.Template != seen.Declared && seen.Next != seen.Declared:
 		return fmt.Sprintf("%s: its pod template was changed again before the release began", s.Workload)
 	}
 	return ""
 }
 
-// keeps says whether a write that sets the stable template has to keep the one that stands: it is what the workload declares.
-func (o Observed) keeps() bool {
+// mustKeepTemplate reports whether a write that sets the stable template has to keep the live one in an annotation,
+// since the workload declares it.
+func (o Observed) mustKeepTemplate() bool {
 	return o.Saved.Declared != "" && o.Template != o.Saved.StableTemplate
 }

@@ -11,38 +11,45 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-func TestOpenedIsTheWorkloadAsItsOwnerHasIt(t *testing.T) {
+func TestWithoutHold_RestoresHeldFields(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ reason, path, now, held, value, want string }{
-		{"a pause that was not there goes", "/spec/paused", `true`, "/spec/paused", `null`, `null`},
+		{"a pause that was absent is removed", "/spec/paused", `true`, "/spec/paused", `null`, `null`},
 		{"an owner's own pause stays", "/spec/paused", `true`, "/spec/paused", `true`, `true`},
-		{"a partition within the strategy is what it was", "/spec/updateStrategy", `{"type":"RollingUpdate","rollingUpdate":{"partition":2147483647}}`,
-			"/spec/updateStrategy/rollingUpdate/partition", `0`, `{"type":"RollingUpdate","rollingUpdate":{"partition":0}}`},
-		{"one that was not there goes, and what stands beside it stays", "/spec/updateStrategy", `{"rollingUpdate":{"partition":2147483647,"maxUnavailable":2}}`,
+		{"a partition within the strategy is what it was", "/spec/updateStrategy",
+			`{"type":"RollingUpdate","rollingUpdate":{"partition":2147483647}}`,
+			"/spec/updateStrategy/rollingUpdate/partition", `0`,
+			`{"type":"RollingUpdate","rollingUpdate":{"partition":0}}`},
+		{"an absent partition is removed, and its neighbours stay", "/spec/updateStrategy",
+			`{"rollingUpdate":{"partition":2147483647,"maxUnavailable":2}}`,
 			"/spec/updateStrategy/rollingUpdate/partition", `null`, `{"rollingUpdate":{"maxUnavailable":2}}`},
-		{"nor does the object around it stay, which nobody had", "/spec/updateStrategy", `{"type":"RollingUpdate","rollingUpdate":{"partition":2147483647}}`,
+		{"an object that was absent is removed too", "/spec/updateStrategy",
+			`{"type":"RollingUpdate","rollingUpdate":{"partition":2147483647}}`,
 			"/spec/updateStrategy/rollingUpdate/partition", `null`, `{"type":"RollingUpdate"}`},
-		{"a share stays a text", "/spec/updateStrategy", `{"partition":"100%"}`, "/spec/updateStrategy/partition", `"20%"`, `{"partition":"20%"}`},
-		{"a type is what it was", "/spec/updateStrategy", `{"type":"OnDelete","rollingUpdate":{"maxUnavailable":1}}`, "/spec/updateStrategy/type",
+		{"a share stays a string", "/spec/updateStrategy", `{"partition":"100%"}`, "/spec/updateStrategy/partition",
+			`"20%"`, `{"partition":"20%"}`},
+		{"a type is what it was", "/spec/updateStrategy", `{"type":"OnDelete","rollingUpdate":{"maxUnavailable":1}}`,
+			"/spec/updateStrategy/type",
 			`"RollingUpdate"`, `{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":1}}`},
 	} {
 		seen := Observed{Held: gate.Held{c.held: json.RawMessage(c.value)}}
 		seen.Settings = map[string]json.RawMessage{c.path: json.RawMessage(c.now)}
-		require.JSONEq(t, c.want, string(opened(seen).Settings[c.path]), c.reason)
-		require.JSONEq(t, c.now, string(seen.Settings[c.path]), "what was seen stays as it is")
+		require.JSONEq(t, c.want, string(withoutHold(seen).Settings[c.path]), c.reason)
+		require.JSONEq(t, c.now, string(seen.Settings[c.path]), "the snapshot is unchanged")
 	}
 }
 
-// What is released for the sake of its number is claimed like any other release, and its pods are numbered before the claim is given back.
-func TestTheNumberAloneIsReleased(t *testing.T) {
+// A release that only changes the rollout ID takes the claim like any other, and its pods are numbered before the claim
+// is released.
+func TestFinish_NumbersPodsBeforeRelease_WhenOnlyRolloutIDChanges(t *testing.T) {
 	t.Parallel()
 	seen := Observed{Template: "first", Declared: "first", Revisions: []Revision{
-		{Name: "r1", Hash: "r1", Number: 1, Template: "first", Counted: true, Asked: 2, Total: 2, Ready: 2}}}
+		{Name: "r1", Hash: "r1", Number: 1, Template: "first", HasCounts: true, Desired: 2, Total: 2, Ready: 2}}}
 	seen.Replicas, seen.Total, seen.Ready, seen.Updated, seen.Available, seen.UID = 2, 2, 2, 2, 2, "uid"
 	subject := rollout.Subject{Claim: "rollout/default/shop/web@run", DeadlineSeconds: 60, UID: "uid"}
 	begun := Begin(deploymentPartition{}, rollout.BeginRequest{Subject: subject}, seen)
 	require.Equal(t, workloadops.ActWrite, begun.Action, begun.Reason)
-	require.True(t, begun.Begun.Whole)
+	require.True(t, begun.Begun.AlreadyComplete)
 
 	saved, err := rollout.ParseSaved(begun.Write.Annotations[rollout.AnnotationSaved])
 	require.NoError(t, err)
@@ -51,37 +58,47 @@ func TestTheNumberAloneIsReleased(t *testing.T) {
 		return workloadops.Pod{Name: name, UID: name, Revision: "r1", Ready: true, RolloutID: id}
 	}
 	seen.Pods = []workloadops.Pod{pod("a", "6"), pod("b", "7")}
-	finish := rollout.FinishRequest{Subject: subject, Action: rollout.FinishResumeAndRelease, To: rollout.SideNew, Template: "first",
-		Batch: &rollout.Batch{RolloutID: "7", Step: 3}}
+	finish := rollout.FinishRequest{Subject: subject, Action: rollout.FinishResumeAndRelease, To: rollout.SideNew,
+		Template: "first",
+		Batch:    &rollout.Batch{RolloutID: "7", Step: 3}}
 	d := Finish(deploymentPartition{}, finish, seen)
 	require.Equal(t, ActNumber, d.Action, d.Reason)
-	require.Equal(t, &PodNumbers{Pods: seen.Pods[:1], RolloutID: "7", Batch: "3"}, d.Number, "the one that has another number")
+	require.Equal(t, &PodNumbers{Pods: seen.Pods[:1], RolloutID: "7", Batch: "3"}, d.Number,
+		"only the pod with another ID")
 	seen.Pods[0].RolloutID = "7"
 	d = Finish(deploymentPartition{}, finish, seen)
 	require.True(t, d.Ends, d.Reason)
 	require.Equal(t, "r1", d.Numbers.Canary, "the object shows which revision it is")
 }
 
-// A template that is changed in the middle of a native update: that is finished first, since a release begins from one version.
-func TestAHeldChangeInMidUpdateHasThatFinishedFirst(t *testing.T) {
+// If a template is changed in the middle of a native update, that update is finished first, since a release begins from
+// one version.
+func TestBegin_FinishesOwnUpdateFirst_WhenHeldChangeInterruptedIt(t *testing.T) {
 	t.Parallel()
-	seen := Observed{Held: gate.Held{"/spec/paused": json.RawMessage("null")}, Template: "third", Declared: "third", Revisions: []Revision{
-		{Name: "r1", Hash: "r1", Number: 1, Template: "first", Counted: true, Asked: 3, Total: 3, Ready: 3},
-		{Name: "r2", Hash: "r2", Number: 2, Template: "second", Counted: true, Asked: 2, Total: 2, Ready: 1}}}
+	seen := Observed{Held: gate.Held{"/spec/paused": json.RawMessage("null")}, Template: "third", Declared: "third",
+		Revisions: []Revision{
+			{Name: "r1", Hash: "r1", Number: 1, Template: "first", HasCounts: true, Desired: 3, Total: 3, Ready: 3},
+			{Name: "r2", Hash: "r2", Number: 2, Template: "second", HasCounts: true, Desired: 2, Total: 2, Ready: 1}}}
 	seen.Settings, seen.Replicas, seen.Total = map[string]json.RawMessage{"/spec/paused": json.RawMessage("true")}, 5, 5
-	req := rollout.BeginRequest{Subject: rollout.Subject{Claim: "rollout/default/shop/web@run", DeadlineSeconds: 60}, Unsettled: rollout.UnsettledTell}
-	require.NotEmpty(t, Begin(deploymentPartition{}, req, seen).Begun.Unsettled, "it is told first: nothing is written")
+	req := rollout.BeginRequest{Subject: rollout.Subject{Claim: "rollout/default/shop/web@run", DeadlineSeconds: 60},
+		Unsettled: rollout.UnsettledReport}
+	require.NotEmpty(t, Begin(deploymentPartition{}, req, seen).Begun.Unsettled,
+		"it is only reported: nothing is written")
 	req.Unsettled = rollout.UnsettledWait
 	d := Begin(deploymentPartition{}, req, seen)
 	require.Equal(t, workloadops.ActWrite, d.Action, d.Reason)
 	require.Equal(t, "r2", d.Write.Template.Revision, "the newest that has pods")
 	require.Equal(t, rollout.AnnotationNext, d.Write.KeepTemplate, "what is declared is not lost")
-	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, d.Write.Settings, "its own controller may go on")
+	require.Equal(t, []workloadops.Setting{{Path: "/spec/paused", Value: json.RawMessage("null")}}, d.Write.Settings,
+		"its own controller may go on")
 
 	seen.Template, seen.Next, seen.Held, seen.Settings = "second", "third", nil, map[string]json.RawMessage{}
-	require.Equal(t, workloadops.ActWait, Begin(deploymentPartition{}, req, seen).Action, "until that is done it is waited for")
-	seen.Revisions[0].Total, seen.Revisions[0].Asked, seen.Revisions[1].Total, seen.Revisions[1].Ready, seen.Total = 0, 0, 5, 5, 5
+	require.Equal(t, workloadops.ActWait, Begin(deploymentPartition{}, req, seen).Action,
+		"it waits until the update is done")
+	seen.Revisions[0].Total, seen.Revisions[0].Desired, seen.Revisions[1].Total, seen.Revisions[1].Ready,
+		seen.Total = 0, 0, 5, 5, 5
 	begun := Begin(deploymentPartition{}, req, seen)
 	require.Equal(t, workloadops.ActWrite, begun.Action, begun.Reason)
-	require.Contains(t, begun.Write.Annotations[rollout.AnnotationSaved], `"stable":"r2"`, "the release begins from there")
+	require.Contains(t, begun.Write.Annotations[rollout.AnnotationSaved], `"stable":"r2"`,
+		"the release begins from there")
 }

@@ -23,8 +23,8 @@ const (
 	pathHistory          = "/spec/revisionHistoryLimit"
 )
 
-// The gate: pods that get ready serve, but never count as available, so that the Deployment's controller waits before it takes the next old
-// one. The API server wants progressDeadlineSeconds to be above minReadySeconds.
+// The gate: ready pods serve but never count as available, so the Deployment's controller waits before it removes the
+// next old one. The API server requires progressDeadlineSeconds to be greater than minReadySeconds.
 var (
 	gateMinReady = json.RawMessage("2147483646")
 	gateDeadline = json.RawMessage("2147483647")
@@ -37,16 +37,18 @@ func rolling(unavailable, surge int32) json.RawMessage {
 func rollingShare(unavailable, surge intstr.IntOrString) json.RawMessage {
 	most, _ := json.Marshal(surge)
 	share, _ := json.Marshal(unavailable)
-	return json.RawMessage(fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%s,"maxUnavailable":%s}}`, most, share))
+	return json.RawMessage(fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%s,"maxUnavailable":%s}}`,
+		most, share))
 }
 
-// recreates says whether a strategy takes all old pods down before new ones come up.
+// recreates reports whether a strategy removes all old pods before new ones start.
 func recreates(raw json.RawMessage) bool {
 	var s appsv1.DeploymentStrategy
 	return json.Unmarshal(raw, &s) == nil && s.Type == workloadops.UpdateRecreate
 }
 
-// rollingUpdateOf are the limits of a strategy; what it does not say is a quarter, Kubernetes' own default.
+// rollingUpdateOf returns the limits of a strategy. A missing limit is 25 %, Kubernetes' own default; without
+// rollingUpdate there is no surge.
 func rollingUpdateOf(raw json.RawMessage) appsv1.RollingUpdateDeployment {
 	quarter := intstr.FromString("25%")
 	var s appsv1.DeploymentStrategy
@@ -58,32 +60,33 @@ func rollingUpdateOf(raw json.RawMessage) appsv1.RollingUpdateDeployment {
 		MaxSurge: cmp.Or(s.RollingUpdate.MaxSurge, &quarter)}
 }
 
-// limits are a strategy's limits in pods, as the Deployment's controller resolves them (both zero mean one unavailable). Recreate knows no
-// limits: its pods are moved by a quarter at a time, without a surge.
+// limits returns a strategy's limits in pods, as the Deployment's controller resolves them (both zero mean one
+// unavailable). Recreate has no limits: its pods are moved by a quarter at a time, without a surge.
 func limits(raw json.RawMessage, size int32) (unavailable, surge int32) {
 	u := rollingUpdateOf(raw)
-	unavailable, surge = strategy.OwnLimits(*u.MaxUnavailable, *u.MaxSurge, size)
+	unavailable, surge = strategy.ResolveLimits(*u.MaxUnavailable, *u.MaxSurge, size)
 	return min(unavailable, size), surge
 }
 
-type deployment struct{ inPlace }
+type deployment struct{ defaultTechnique }
 
 func (deployment) Pointers() []string {
 	return []string{pathStrategy, pathMinReadySeconds, pathProgressDeadline, pathPaused, pathHistory}
 }
 
-// stable is the ReplicaSet of the live template, once every pod is of it.
+// stable returns the ReplicaSet of the live template.
 func (deployment) stable(seen Observed) (Revision, bool) {
-	r, ok := seen.Made(seen.Template)
+	r, ok := seen.RevisionByTemplate(seen.Template)
 	if ok {
 		return r, true
 	}
-	// A template that was defaulted anew since the ReplicaSet was made: the newest ReplicaSet that has all the pods is it.
+	// The API server may have defaulted the template again since the ReplicaSet was made: then it is the newest one
+	// that has all the pods.
 	return seen.newest(func(r Revision) bool { return r.Total == seen.Total && r.Total > 0 })
 }
 
-// refuses a paused Deployment: its own update would never end.
-func (deployment) refuses(seen Observed) string {
+// refusalReason refuses a paused Deployment: its own update would never end.
+func (deployment) refusalReason(seen Observed) string {
 	if paused(seen) {
 		return "is paused: resume it with `kubectl rollout resume` first"
 	}
@@ -92,45 +95,51 @@ func (deployment) refuses(seen Observed) string {
 
 func paused(seen Observed) bool { return string(seen.Settings[pathPaused]) == "true" }
 
-// home gives back what was saved; a type of Recreate comes last, since it would take all old pods down at once.
-func (k deployment) home(seen Observed) (first, last []workloadops.Setting) {
+// finalSettings restores what was saved. Strategy type Recreate is restored last, since it would remove all old pods at
+// once.
+func (k deployment) finalSettings(seen Observed) (first, last []workloadops.Setting) {
 	for _, path := range k.Pointers() {
-		if _, saved := seen.Saved.Settings[path]; saved || path == pathPaused { // an earlier version of Slipway has saved fewer
-			first = append(first, workloadops.Setting{Path: path, Value: seen.own(path)})
+		// earlier versions of Slipway saved fewer
+		if _, saved := seen.Saved.Settings[path]; saved || path == pathPaused {
+			first = append(first, workloadops.Setting{Path: path, Value: seen.savedSetting(path)})
 		}
 	}
-	if own := seen.own(pathStrategy); recreates(own) {
+	if own := seen.savedSetting(pathStrategy); recreates(own) {
 		first[0].Value, last = rolling(limits(own, seen.Replicas)), []workloadops.Setting{first[0]}
 	}
 	return first, last
 }
 
-// minReadyGate keeps pods that get ready from counting as available.
+// minReadyGate keeps ready pods from counting as available.
 var minReadyGate = workloadops.Setting{Path: pathMinReadySeconds, Value: gateMinReady}
 
-// moving are the borrowed fields while pods move, but for the pause.
-func moving(unavailable, surge int32, seen Observed) []workloadops.Setting {
-	return []workloadops.Setting{{Path: pathStrategy, Value: rolling(unavailable, surge)}, minReadyGate, {Path: pathProgressDeadline, Value: gateDeadline}, history(seen)}
+// movingFields returns the borrowed fields while pods move, except the pause.
+func movingFields(unavailable, surge int32, seen Observed) []workloadops.Setting {
+	return []workloadops.Setting{{Path: pathStrategy, Value: rolling(unavailable, surge)}, minReadyGate,
+		{Path: pathProgressDeadline, Value: gateDeadline}, historyLimit(seen)}
 }
 
-// resting are the borrowed fields at rest, when nothing that could move a pod may stand on the workload: it is paused, and all else is its
-// own. Only its surge is the number of pods that stand beyond its size, since a paused Deployment is scaled to its size and its surge; and
-// its type stays RollingUpdate, since one that is Recreate is not scaled while it is paused.
-func resting(surge int32, seen Observed) []workloadops.Setting {
-	own := rollingUpdateOf(seen.own(pathStrategy))
+// pausedFields returns the borrowed fields of a paused step, when nothing on the workload may move a pod: the
+// Deployment is paused and everything else has the workload's own value, with two exceptions. The surge is the number
+// of pods beyond its size, since a paused Deployment is scaled to its size and its surge. The type stays RollingUpdate,
+// since a paused Deployment of type Recreate is not scaled.
+func pausedFields(surge int32, seen Observed) []workloadops.Setting {
+	own := rollingUpdateOf(seen.savedSetting(pathStrategy))
 	unavailable := *own.MaxUnavailable
 	if surge == 0 && (unavailable == intstr.FromInt32(0) || unavailable == intstr.FromString("0%")) {
-		unavailable = intstr.FromInt32(1) // the API server wants one of the two
+		unavailable = intstr.FromInt32(1) // the API server requires one of the two
 	}
-	return []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")}, {Path: pathStrategy, Value: rollingShare(unavailable, intstr.FromInt32(surge))},
-		{Path: pathMinReadySeconds, Value: seen.own(pathMinReadySeconds)},
-		{Path: pathProgressDeadline, Value: seen.own(pathProgressDeadline)}, history(seen)}
+	return []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")},
+		{Path: pathStrategy, Value: rollingShare(unavailable, intstr.FromInt32(surge))},
+		{Path: pathMinReadySeconds, Value: seen.savedSetting(pathMinReadySeconds)},
+		{Path: pathProgressDeadline, Value: seen.savedSetting(pathProgressDeadline)}, historyLimit(seen)}
 }
 
-// history keeps the stable ReplicaSet for the way back where the workload would keep none: a Deployment that is paused cleans up as well.
-func history(seen Observed) workloadops.Setting {
+// historyLimit returns a revisionHistoryLimit of at least 1, so that the stable ReplicaSet stays available for a
+// rollback: a paused Deployment cleans up old ReplicaSets too.
+func historyLimit(seen Observed) workloadops.Setting {
 	own, saved := seen.Saved.Settings[pathHistory]
-	if !saved { // what an earlier version of Slipway has saved
+	if !saved { // saved by an earlier version of Slipway
 		own = seen.Settings[pathHistory]
 	}
 	if string(own) == "0" {
@@ -139,156 +148,162 @@ func history(seen Observed) workloadops.Setting {
 	return workloadops.Setting{Path: pathHistory, Value: own}
 }
 
-// native are its own fields.
-func (k deployment) native(seen Observed) []workloadops.Setting {
-	own, _ := k.home(seen)
+// nativeSettings returns the workload's own fields, except for historyLimit.
+func (k deployment) nativeSettings(seen Observed) []workloadops.Setting {
+	own, _ := k.finalSettings(seen)
 	own = slices.DeleteFunc(own, func(s workloadops.Setting) bool { return s.Path == pathHistory })
-	return append(own, history(seen))
+	return append(own, historyLimit(seen))
 }
 
-// deploymentPartition replaces a Deployment's own pods: behind the gate its controller stops at as many new pods as maxUnavailable says.
+// deploymentPartition replaces a Deployment's own pods: with the gate on, its controller stops at as many new pods as
+// maxUnavailable.
 type deploymentPartition struct{ deployment }
 
-// next lets the version aimed at grow by the workload's own maxUnavailable at a time; where that is 0, by its maxSurge: surge, wait until
-// those pods are ready, then raise maxUnavailable by them and take the surge back in one write. maxUnavailable never rises while the surge
-// is up but in that write.
+// next adds pods of the target version by the workload's own maxUnavailable at a time. If that is 0, it goes by
+// maxSurge: surge, wait until those pods are ready, then raise maxUnavailable by them and remove the surge in one
+// write. Outside that write maxUnavailable never rises while there is a surge.
 func (deploymentPartition) next(t task, seen Observed) NextAction {
 	unavailable, surge := currentLimits(seen)
 	switch {
-	case heldAtFirst(t, seen):
-		return place(t, seen)
+	case heldBeforeFirstPod(t, seen):
+		return placeTemplate(t, seen)
 	case paused(seen):
-		return wake(t, seen)
+		return resumeFromPause(t, seen)
 	case t.Placed && !seen.has(minReadyGate):
-		rest := rollout.Rest{Surge: surplusOf(seen)}
-		w := t.write("pause", seen.changed(resting(rest.Surge, seen)...))
-		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
-		return set("pause it: somebody else has taken the gate away", w)
+		rest := rollout.SettledState{Surge: surplusOf(seen)}
+		w := t.write("pause", seen.settingsToWrite(pausedFields(rest.Surge, seen)...))
+		w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
+		return set("pause it: another client removed the gate", w)
 	case !t.Placed:
-		return place(t, seen)
+		return placeTemplate(t, seen)
 	case t.Aim.Available > 0:
-		// The gate has just been put on pods that were there before; until their ReplicaSet has seen it, more of the others would go than asked.
+		// The gate was just set on pods that existed before. Until their ReplicaSet has seen it, more of the other pods
+		// would be removed than requested.
 		return wait("the gate is not in force yet")
 	case surge > 0:
 		return endSurge(t, seen, unavailable, surge)
-	case asked(seen) > t.Size && unavailable < t.Total && t.settled(): // it was halted between the two
+	case desiredPods(seen) > t.Size && unavailable < t.Total && t.settled(): // it was halted between surge and exchange
 		return exchange(t, seen)
-	case asked(seen) > t.Size:
+	case desiredPods(seen) > t.Size:
 		return wait("")
 	case t.Total >= t.Target && unavailable <= max(t.Total, 1) && t.settled():
 		return done("")
 	case t.Total < unavailable && t.Total < t.Target || !t.settled():
-		return hold(t, seen, unavailable, 0)
+		return pauseUntilReady(t, seen, unavailable, 0)
 	}
 	return grow(t, seen)
 }
 
-// heldAtFirst says that the change of template that is released was held, and that no pod of it has come yet.
-func heldAtFirst(t task, seen Observed) bool {
+// heldBeforeFirstPod reports whether the released change of template is held and has no pod yet.
+func heldBeforeFirstPod(t task, seen Observed) bool {
 	return paused(seen) && t.Placed && t.Aim.Hash == "" && seen.Rest == nil
 }
 
-// hold pauses a Deployment whose controller has changed the sizes that it was to change, while the pods come. Behind the gate alone whoever
-// takes that away has as many of the other pods go at once as there are new ones; of a Deployment that is paused none goes.
-func hold(t task, seen Observed, unavailable, surge int32) NextAction {
-	if asked(seen) != t.Size+surge || surge == 0 && t.Aim.Asked < min(unavailable, t.Size) {
+// pauseUntilReady pauses a Deployment while its pods start, once its controller has changed the sizes as requested.
+// With the gate alone, a client that removes the gate would cause as many other pods to be removed at once as there are
+// new ones; a paused Deployment removes none.
+func pauseUntilReady(t task, seen Observed, unavailable, surge int32) NextAction {
+	if desiredPods(seen) != t.Size+surge || surge == 0 && t.Aim.Desired < min(unavailable, t.Size) {
 		return wait("")
 	}
 	w := t.write("hold", []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("true")}})
-	if surge != surplusAtRest(seen) {
-		rest := restOf(seen)
+	if surge != recordedSurplus(seen) {
+		rest := pauseRecord(seen)
 		rest.Surge = surge
-		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
+		w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
 	}
-	d := set("pause it while its pods come", w)
-	d.Holds = surge == 0 // with a surge more is written than the pause
+	d := set("pause it while its pods start", w)
+	d.RemovesNoPod = surge == 0 // with a surge, more than the pause is written
 	return d
 }
 
-// asked is how many pods all revisions together are to have.
-func asked(seen Observed) int32 {
+// desiredPods returns the desired pods of all revisions together.
+func desiredPods(seen Observed) int32 {
 	n := int32(0)
 	for _, r := range seen.Revisions {
-		n += r.Asked
+		n += r.Desired
 	}
 	return n
 }
 
-// active is how many revisions are to have pods.
-func active(seen Observed) (n int) {
+// activeRevisions returns how many revisions have desired pods.
+func activeRevisions(seen Observed) (n int) {
 	for _, r := range seen.Revisions {
-		if r.Asked > 0 {
+		if r.Desired > 0 {
 			n++
 		}
 	}
 	return n
 }
 
-// place sets the template together with the gate and the first pods' limits.
-func place(t task, seen Observed) NextAction {
+// placeTemplate sets the template together with the gate and the limits for the first pods.
+func placeTemplate(t task, seen Observed) NextAction {
 	if t.Target == 0 && t.Total == 0 || t.Request.Back && t.Total >= t.Target {
 		return done("no pod is to be moved yet")
 	}
-	if asked(seen) < t.Size {
-		// A pod that somebody else's edit has just taken would come back as one more of the version aimed at.
+	if desiredPods(seen) < t.Size {
+		// A pod just removed by another client's edit would come back as an extra pod of the target version.
 		return wait("its controller is still replacing a pod")
 	}
 	unavailable, surge := nextLimits(t, seen)
 	if t.Aim.Available > 0 && surge == 0 {
-		// Pods that count as available now, and do not once the gate is in force, must not make room for more than one.
+		// Pods that count as available now, but not once the gate is in force, must not make room for more than one.
 		unavailable = 1
 	} else if t.Aim.Available > 0 {
 		unavailable = 0
 	}
-	settings := moving(unavailable, surge, seen)
+	settings := movingFields(unavailable, surge, seen)
 	if paused(seen) {
-		settings = append(settings, workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
+		settings = append(settings, workloadops.Setting{Path: pathPaused, Value: seen.savedSetting(pathPaused)})
 	}
 	w := t.write("place", settings)
-	before := restOf(seen)
-	if note := t.gateNote(seen); note.String() != before.String() {
-		w.Annotations = map[string]string{rollout.AnnotationRest: note.String()}
+	before := pauseRecord(seen)
+	if note := t.gateRecord(seen); note.String() != before.String() {
+		w.Annotations = map[string]string{rollout.AnnotationSettled: note.String()}
 	}
-	return set(growing(unavailable, surge), w)
+	return set(growReason(unavailable, surge), w)
 }
 
-// gateNote is the rest with the word on the gate that is true of the version that is set now, whatever was found out about another one.
-func (t task) gateNote(seen Observed) rollout.Rest {
-	rest := restOf(seen)
-	if rest.GateSeen, rest.Settings = 0, nil; t.comesGated(seen) {
+// gateRecord returns the pause record with GateSeen set for the version that is placed now. What was recorded about
+// another version is dropped.
+func (t task) gateRecord(seen Observed) rollout.SettledState {
+	rest := pauseRecord(seen)
+	if rest.GateSeen, rest.Settings = 0, nil; t.startsGated(seen) {
 		rest.GateSeen = seen.Generation
 	}
 	return rest
 }
 
-// restOf is the rest that stands on the Deployment, empty where none does.
-func restOf(seen Observed) (rest rollout.Rest) {
+// pauseRecord returns the Deployment's pause record (rollout.AnnotationSettled), empty if there is none.
+func pauseRecord(seen Observed) (rest rollout.SettledState) {
 	if seen.Rest != nil {
 		rest = *seen.Rest
 	}
 	return rest
 }
 
-// comesGated says that the version aimed at has no pods before the gate: its controller puts the gate and the annotations of the Deployment on the ReplicaSet
-// in one write, before it asks for the first pod, so that it need not be asked whether it has heard (ask). A ReplicaSet that is not known to be that version's
-// could turn out to be it, where the API server has completed its template otherwise: none but the stable one may have pods then.
-func (t task) comesGated(seen Observed) bool {
+// startsGated reports whether the target version has no pods from before the gate. Its controller then puts the gate
+// and the Deployment's annotations on the ReplicaSet in one write, before it asks for the first pod, so no probe is
+// needed (probeController). A ReplicaSet of unknown version could turn out to be the target's, if the API server
+// defaulted its template differently: so only the stable one may have pods.
+func (t task) startsGated(seen Observed) bool {
 	if t.Aim.Hash != "" {
-		return t.Aim.Asked == 0 && t.Aim.Total == 0
+		return t.Aim.Desired == 0 && t.Aim.Total == 0
 	}
 	return !slices.ContainsFunc(seen.Revisions, func(r Revision) bool {
-		return r.Name != seen.Saved.Stable && (r.Asked > 0 || r.Total > 0)
+		return r.Name != seen.Saved.Stable && (r.Desired > 0 || r.Total > 0)
 	})
 }
 
 func grow(t task, seen Observed) NextAction {
 	unavailable, surge := nextLimits(t, seen)
-	return set(growing(unavailable, surge), t.write("grow", seen.changed(moving(unavailable, surge, seen)...)))
+	return set(growReason(unavailable, surge), t.write("grow",
+		seen.settingsToWrite(movingFields(unavailable, surge, seen)...)))
 }
 
-// nextLimits are the limits with which the next pods come.
+// nextLimits returns the limits that bring the next pods.
 func nextLimits(t task, seen Observed) (unavailable, surge int32) {
-	own, ownSurge := limits(seen.own(pathStrategy), t.Size)
+	own, ownSurge := limits(seen.savedSetting(pathStrategy), t.Size)
 	room, unready := max(t.Target-t.Total, 0), max(t.Total-t.Ready-t.Tolerated, 0)
 	unavailable = t.Total
 	if own >= 1 {
@@ -302,55 +317,56 @@ func nextLimits(t task, seen Observed) (unavailable, surge int32) {
 	return unavailable, surge
 }
 
-func growing(unavailable, surge int32) string {
+func growReason(unavailable, surge int32) string {
 	if surge > 0 {
-		return fmt.Sprintf("bring up %d pods of that version beside the others", surge)
+		return fmt.Sprintf("bring up %d pods of that version next to the others", surge)
 	}
 	return fmt.Sprintf("replace pods until %d are of that version", unavailable)
 }
 
-// endSurge waits until the surged pods are ready, and has as many of the others go.
+// endSurge waits until the surged pods are ready, then removes as many of the others.
 func endSurge(t task, seen Observed, unavailable, surge int32) NextAction {
-	complete := asked(seen) >= t.Size+surge || t.Aim.Asked >= t.Size
-	if t.Total < max(unavailable, t.Aim.Asked) || !complete || !t.settled() {
-		return hold(t, seen, unavailable, surge)
+	complete := desiredPods(seen) >= t.Size+surge || t.Aim.Desired >= t.Size
+	if t.Total < max(unavailable, t.Aim.Desired) || !complete || !t.settled() {
+		return pauseUntilReady(t, seen, unavailable, surge)
 	}
 	return exchange(t, seen)
 }
 
-// exchange has as many of the others go as there are pods beyond the workload's size.
+// exchange removes as many of the other pods as there are pods beyond the workload's size.
 func exchange(t task, seen Observed) NextAction {
 	return set(fmt.Sprintf("%d pods of that version are ready: as many of the others may go", t.Ready),
-		t.write("exchange", seen.changed(moving(max(t.Total, 1), 0, seen)...)))
+		t.write("exchange", seen.settingsToWrite(movingFields(max(t.Total, 1), 0, seen)...)))
 }
 
-// currentLimits are the limits that stand on the workload now; they are plain numbers, since this rollout wrote them.
+// currentLimits returns the workload's current limits in pods.
 func currentLimits(seen Observed) (unavailable, surge int32) {
 	return limits(seen.Settings[pathStrategy], seen.Replicas)
 }
 
-// rest parks nothing that could move a pod. Where the gate or a pause stands it is ours to bring to rest, whatever the template is.
-func (k deploymentPartition) rest(t task, seen Observed) []workloadops.Setting {
+// pauseSettings leaves nothing on the workload that could move a pod. If the gate or a pause is set, the engine has to
+// settle it, under any template.
+func (k deploymentPartition) pauseSettings(t task, seen Observed) []workloadops.Setting {
 	if t.Placed || paused(seen) || seen.has(minReadyGate) {
-		return resting(k.surplus(seen), seen)
+		return pausedFields(k.surplus(seen), seen)
 	}
 	return nil
 }
 
-// surplus are the pods that an interrupted move has brought up beside the others.
+// surplus returns the pods that an interrupted move has added to the others.
 func (deploymentPartition) surplus(seen Observed) int32 { return surplusOf(seen) }
 
 func surplusOf(seen Observed) int32 {
 	_, surge := currentLimits(seen)
 	switch {
 	case paused(seen):
-		return surplusAtRest(seen)
+		return recordedSurplus(seen)
 	case seen.has(minReadyGate):
 		return surge
-	case !seen.Lagging() && active(seen) <= 1:
-		return max(asked(seen)-seen.Replicas, 0)
+	case !seen.Lagging() && activeRevisions(seen) <= 1:
+		return max(desiredPods(seen)-seen.Replicas, 0)
 	}
-	// Its own controller moves pods, and may have just brought up as many as it may. With fewer allowed, a paused Deployment is scaled down:
-	// pods that serve would go for those that have just come.
-	return max(asked(seen)-seen.Replicas, surge)
+	// Its own controller is moving pods and may have just added as many as it may. With a smaller surge, a paused
+	// Deployment is scaled down: serving pods would be removed instead of those that just started.
+	return max(desiredPods(seen)-seen.Replicas, surge)
 }

@@ -13,17 +13,18 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// surgeOf is the surge that brings so many pods: as the step says it where that comes to as many, so that it goes on to when somebody scales
-// the workload, and so that others can read the step from it.
+// surgeOf returns the surge that brings this many pods. If the step's own value (such as a share) gives the same
+// number, it is used as written: so the surge follows the workload's size, and other tools can recognise the step in
+// it.
 func surgeOf(t task, pods int32) intstr.IntOrString {
 	asked := t.Request.Replicas
-	if pods == t.Target && strategy.ShareUp(asked, t.Size) == pods {
+	if pods == t.Target && strategy.PodsRoundedUp(asked, t.Size) == pods {
 		return asked
 	}
 	return intstr.FromInt32(pods)
 }
 
-// deploymentBlueGreen adds new pods and keeps every old one: at rest none goes, while maxUnavailable is 0.
+// deploymentBlueGreen adds new pods and keeps every old one: with maxUnavailable 0 none is removed.
 type deploymentBlueGreen struct{ deployment }
 
 // next surges by the step's number of pods, in one write.
@@ -33,25 +34,28 @@ func (deploymentBlueGreen) next(t task, seen Observed) NextAction {
 	case t.Target == 0 && (!t.Placed || t.Aim.Hash == ""):
 		return done("no pod is asked for yet")
 	case t.Placed && !seen.has(minReadyGate) && t.Aim.Hash != "":
-		gated := movingOn(surgeOf(t, max(surge, t.Target, 1)), seen)
-		return set("put the gate back, which somebody else has taken away", t.write("gate", seen.changed(gated...)))
+		gated := blueGreenFields(surgeOf(t, max(surge, t.Target, 1)), seen)
+		return set("restore the gate, which another client removed", t.write("gate", seen.settingsToWrite(gated...)))
 	case !t.Placed, !seen.has(minReadyGate), surge < t.Target:
-		w := t.write("grow", seen.changed(movingOn(surgeOf(t, max(t.Target, 1)), seen)...))
-		return set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), w)
+		w := t.write("grow", seen.settingsToWrite(blueGreenFields(surgeOf(t, max(t.Target, 1)), seen)...))
+		return set(fmt.Sprintf("bring up %d new pods next to the others", t.Target), w)
 	case paused(seen):
-		return set("resume it, which somebody else has paused", t.write("resume", seen.changed(movingOn(surgeOf(t, surge), seen)...)))
+		return set("resume it: another client paused it",
+			t.write("resume", seen.settingsToWrite(blueGreenFields(surgeOf(t, surge), seen)...)))
 	}
 	return done("")
 }
 
-// movingOn are the settings while a blue-green's pods move. One that somebody else has paused would bring no pod.
-func movingOn(surge intstr.IntOrString, seen Observed) []workloadops.Setting {
-	settings := append(moving(0, 0, seen), workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
+// blueGreenFields returns the settings while a blue-green's pods move. They undo a pause by another client, since a
+// paused Deployment starts no pod.
+func blueGreenFields(surge intstr.IntOrString, seen Observed) []workloadops.Setting {
+	settings := append(movingFields(0, 0, seen), workloadops.Setting{Path: pathPaused,
+		Value: seen.savedSetting(pathPaused)})
 	settings[0].Value = rollingShare(intstr.FromInt32(0), surge)
 	return settings
 }
 
-// original are a Deployment's own limits, with Kubernetes' defaults, which stand for those of a type Recreate as well.
+// original returns a Deployment's own limits, with Kubernetes' defaults for missing ones and for type Recreate.
 func (deploymentBlueGreen) original(saved rollout.Saved) rollout.OriginalStrategy {
 	own, deadline := rollingUpdateOf(saved.Settings[pathStrategy]), int32(600)
 	if recreates(saved.Settings[pathStrategy]) {
@@ -60,11 +64,12 @@ func (deploymentBlueGreen) original(saved rollout.Saved) rollout.OriginalStrateg
 	if raw := saved.Settings[pathProgressDeadline]; !workloadops.AbsentJSON(raw) {
 		_ = json.Unmarshal(raw, &deadline) // the API server has checked it
 	}
-	return rollout.OriginalStrategy{MaxUnavailable: own.MaxUnavailable, MaxSurge: own.MaxSurge, MinReadySeconds: ownMinReady(saved),
+	return rollout.OriginalStrategy{MaxUnavailable: own.MaxUnavailable, MaxSurge: own.MaxSurge,
+		MinReadySeconds:         ownMinReady(saved),
 		ProgressDeadlineSeconds: &deadline}
 }
 
-// ownMinReady is the minReadySeconds that a workload had, 0 for none.
+// ownMinReady returns the minReadySeconds that a workload had, 0 for none.
 func ownMinReady(saved rollout.Saved) (seconds int32) {
 	if raw := saved.Settings[pathMinReadySeconds]; !workloadops.AbsentJSON(raw) {
 		_ = json.Unmarshal(raw, &seconds) // the API server has checked it
@@ -72,7 +77,8 @@ func ownMinReady(saved rollout.Saved) (seconds int32) {
 	return seconds
 }
 
-// originalStrategy are the limits of before, as other tools read them beside a blue-green; false for other techniques.
+// originalStrategy returns the limits from before the rollout, as other tools read them during a blue-green; false for
+// other techniques.
 func originalStrategy(tech Technique, saved rollout.Saved) (rollout.OriginalStrategy, bool) {
 	k, is := tech.(interface {
 		original(saved rollout.Saved) rollout.OriginalStrategy
@@ -86,11 +92,11 @@ func originalStrategy(tech Technique, saved rollout.Saved) (rollout.OriginalStra
 // deploymentExtra runs the new version in a second Deployment; the workload itself is not touched until the end.
 type deploymentExtra struct {
 	deployment
-	// declared says that the workload's own template is the new version's: it is held by a pause until the end.
+	// declared is true if the workload's own template is the new version's; a pause holds it until the end.
 	declared bool
 }
 
-// pathsPaused is what a rollout borrows of a workload that declares the new version while an extra one runs it.
+// pathsPaused is what a rollout borrows of a workload that declares the new version while an extra Deployment runs it.
 var pathsPaused = []string{pathPaused}
 
 func (k deploymentExtra) Pointers() []string {
@@ -100,12 +106,13 @@ func (k deploymentExtra) Pointers() []string {
 	return nil
 }
 
-func (deploymentExtra) untouched() bool { return true }
+func (deploymentExtra) usesExtraWorkload() bool { return true }
 
-// home ends the pause of calm, or that by which what the workload declares is held; nothing else is borrowed.
-func (k deploymentExtra) home(seen Observed) (first, last []workloadops.Setting) {
+// finalSettings ends the pause set by haltUpdate, or the one that holds what the workload declares; nothing else is
+// borrowed.
+func (k deploymentExtra) finalSettings(seen Observed) (first, last []workloadops.Setting) {
 	if k.declared {
-		return []workloadops.Setting{{Path: pathPaused, Value: seen.own(pathPaused)}}, nil
+		return []workloadops.Setting{{Path: pathPaused, Value: seen.savedSetting(pathPaused)}}, nil
 	}
 	if seen.Rest != nil && string(seen.Rest.Settings[pathPaused]) == "true" {
 		first = []workloadops.Setting{{Path: pathPaused, Value: json.RawMessage("null")}}
@@ -113,9 +120,9 @@ func (k deploymentExtra) home(seen Observed) (first, last []workloadops.Setting)
 	return first, nil
 }
 
-// rest keeps the pause of calm where the workload is brought to rest meanwhile, and that of what it declares.
-func (k deploymentExtra) rest(_ task, seen Observed) []workloadops.Setting {
-	if first, _ := k.home(seen); len(first) > 0 {
+// pauseSettings keeps the pause set by haltUpdate, and the one that holds what the workload declares.
+func (k deploymentExtra) pauseSettings(_ task, seen Observed) []workloadops.Setting {
+	if first, _ := k.finalSettings(seen); len(first) > 0 {
 		return []workloadops.Setting{pause}
 	}
 	return nil
@@ -123,38 +130,41 @@ func (k deploymentExtra) rest(_ task, seen Observed) []workloadops.Setting {
 
 var pause = workloadops.Setting{Path: pathPaused, Value: json.RawMessage("true")}
 
-// calm pauses the workload, which was not paused when the rollout began; the mark tells it from somebody else's pause.
-func (deploymentExtra) calm(_ Revision, seen Observed) (NextAction, bool) {
-	return calmed(seen, rollout.Rest{Settings: map[string]json.RawMessage{pathPaused: pause.Value}}, pause)
+// haltUpdate pauses the workload, which was not paused when the rollout began. The pause record distinguishes this
+// pause from another client's.
+func (deploymentExtra) haltUpdate(_ Revision, seen Observed) (NextAction, bool) {
+	return pauseAndSettle(seen, rollout.SettledState{Settings: map[string]json.RawMessage{pathPaused: pause.Value}},
+		pause)
 }
 
-// putBack gives the workload its stable template back, which somebody else has changed, once its own controller moves no pods; it ends the
-// pause of that as well.
-func (k deploymentExtra) putBack(seen Observed) (NextAction, bool) {
+// restoreWorkload sets the stable template again after another client changed it, once the workload's own controller
+// moves no pods, and ends the pause set for that. A workload that declares the new version is paused instead.
+func (k deploymentExtra) restoreWorkload(seen Observed) (NextAction, bool) {
 	if k.declared {
-		w := &workloadops.Write{Step: "hold", Settings: seen.changed(pause)}
-		if seen.Template != seen.Declared && seen.Next == seen.Declared { // it had to give way to the stable one for a while
+		w := &workloadops.Write{Step: "hold", Settings: seen.settingsToWrite(pause)}
+		// it was replaced by the stable one for a while
+		if seen.Template != seen.Declared && seen.Next == seen.Declared {
 			w.Template = &workloadops.Template{}
 		}
 		return set("pause the workload, whose pods its own controller would replace", w), !empty(w)
 	}
-	resumed, _ := k.home(seen)
+	resumed, _ := k.finalSettings(seen)
 	w := &workloadops.Write{Step: "put-back", Settings: resumed}
 	if len(resumed) > 0 {
-		w.Annotations = map[string]string{rollout.AnnotationRest: rollout.Rest{}.String()}
+		w.Annotations = map[string]string{rollout.AnnotationSettled: rollout.SettledState{}.String()}
 	}
 	if seen.Template != seen.Saved.StableTemplate {
-		if d, waits := k.calm(Revision{}, seen); waits {
+		if d, waits := k.haltUpdate(Revision{}, seen); waits {
 			return d, true
 		}
 		w.Template = &workloadops.Template{Revision: seen.Saved.Stable}
 	}
-	return set("give the workload its stable template back", w), !empty(w)
+	return set("restore the workload's stable template", w), !empty(w)
 }
 
-// next sees to the extra Deployment and its size, which only grows: a step back moves traffic, not pods.
+// next creates the extra Deployment and scales it, but only up: a step back moves traffic, not pods.
 func (k deploymentExtra) next(t task, seen Observed) NextAction {
-	if d, disturbed := k.putBack(seen); disturbed {
+	if d, disturbed := k.restoreWorkload(seen); disturbed {
 		return d
 	}
 	e, w := seen.Extra, t.Request.Workload
@@ -162,28 +172,32 @@ func (k deploymentExtra) next(t task, seen Observed) NextAction {
 	case e == nil && t.Target == 0:
 		return done("no pod is asked for yet")
 	case e == nil:
-		return changeExtra(ExtraChange{Create: &t.Target}, "create %s with %d new pods", seen.Saved.CanaryWorkload, t.Target)
-	case e.Of != strategy.CanaryOf(w.WorkloadRef.Name):
-		return failf(failure.Refused, "%s: a Deployment %s is there that is not this rollout's: delete or rename it, then retry", w, e.Name)
+		return changeExtra(ExtraChange{Create: &t.Target}, "create %s with %d new pods", seen.Saved.CanaryWorkload,
+			t.Target)
+	case e.CanaryOf != strategy.CanaryOf(w.WorkloadRef.Name):
+		return failf(failure.Refused, "%s: a Deployment %s exists that does not belong to this rollout: delete or "+
+			"rename it, then retry", w, e.Name)
 	case e.Deleting:
-		return wait("its extra workload of before is being deleted")
-	case e.Template != cmp.Or(t.Request.Template, seen.Expected) && t.Request.PutBack:
-		return changeExtra(ExtraChange{PutBack: true}, "give %s the rollout's template back", e.Name)
+		return wait("its previous extra workload is being deleted")
+	case e.Template != cmp.Or(t.Request.Template, seen.Expected) && t.Request.OverwriteDrift:
+		return changeExtra(ExtraChange{PutBack: true}, "restore the rollout's template on %s", e.Name)
 	case e.Template != cmp.Or(t.Request.Template, seen.Expected):
-		return drift(t.Request.Subject, "changed the pod template of "+e.Name)
+		return failDrift(t.Request.Subject, "changed the pod template of "+e.Name)
 	case e.Replicas < t.Target:
-		return changeExtra(ExtraChange{Replicas: &t.Target}, "grow %s from %d to %d new pods", e.Name, e.Replicas, t.Target)
+		return changeExtra(ExtraChange{Replicas: &t.Target}, "grow %s from %d to %d new pods", e.Name, e.Replicas,
+			t.Target)
 	case e.Lagging():
 		return wait("the controller of " + e.Name + " has not seen its last change yet")
-	case t.Request.PutBack && !stableIsBack(seen):
+	case t.Request.OverwriteDrift && !stablePodsRestored(seen):
 		return wait("its own controller is bringing the stable pods back")
 	}
 	return done("")
 }
 
-// stableIsBack says whether the stable pods are back after somebody's edit, within the workload's limits: then a Service may select them.
-func stableIsBack(seen Observed) bool {
-	stable, _ := seen.Find(seen.Saved.Stable)
+// stablePodsRestored reports whether the stable pods are ready again after another client's edit, within the workload's
+// limits: then a Service may select them.
+func stablePodsRestored(seen Observed) bool {
+	stable, _ := seen.RevisionByName(seen.Saved.Stable)
 	total, ready := seen.Count(stable)
 	unavailable, _ := currentLimits(seen)
 	return total >= seen.Replicas && ready >= seen.Replicas-unavailable

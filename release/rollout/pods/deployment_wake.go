@@ -5,95 +5,101 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// wake moves on from a rest. The gate comes back while the Deployment is still paused, and the limits with it that count its pods as out,
-// so that it stays Available. It is unpaused when its controller is known to have heard of it, and the pods before the next are ready.
-func wake(t task, seen Observed) NextAction {
-	surplus := min(surplusAtRest(seen), max(asked(seen)-t.Size, 0))
+// resumeFromPause continues after a pause. The gate is set while the Deployment is still paused, with limits that count
+// its pods as unavailable, so that it stays Available. It is settings once its controller is known to have seen the
+// gate, and the pods before the next ones are ready.
+func resumeFromPause(t task, seen Observed) NextAction {
+	surplus := min(recordedSurplus(seen), max(desiredPods(seen)-t.Size, 0))
 	unavailable, surge := max(t.Total-surplus, 0), surplus
 	if surplus == 0 {
 		unavailable = max(t.Total, 1)
 	}
-	if d, stays := staysAtRest(t, seen, surplus); stays {
+	if d, stays := stayPaused(t, seen, surplus); stays {
 		return d
 	}
-	if d, there := takeBack(t, seen, surplus, moving(unavailable, surge, seen)); there {
+	if d, there := removeExcess(t, seen, surplus, movingFields(unavailable, surge, seen)); there {
 		return d
 	}
 	switch {
-	case asked(seen) < t.Size || asked(seen) > t.Size+surplus:
+	case desiredPods(seen) < t.Size || desiredPods(seen) > t.Size+surplus:
 		return wait("its controller is still replacing a pod")
 	case !t.Placed, !seen.has(minReadyGate):
-		w := t.write("gate", seen.changed(moving(unavailable, surge, seen)...))
-		if seen.Rest != nil { // what changes from now on is our own doing, and nobody was asked yet
+		w := t.write("gate", seen.settingsToWrite(movingFields(unavailable, surge, seen)...))
+		if seen.Rest != nil { // later changes are the rollout's own, and the controller was not probed yet
 			rest := *seen.Rest
 			rest.Template, rest.Settings, rest.GateSeen = "", nil, 0
-			w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
+			w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
 		}
-		return set("put the gate back, before its pods move on", w)
+		return set("restore the gate before its pods move on", w)
 	case seen.Lagging(), t.Aim.Available > 0:
 		return wait("the gate is not in force yet")
-	case t.Aim.Hash != "" && !heard(t, seen):
-		return ask(seen)
-	case t.Total != t.Aim.Asked || !t.settled():
+	case t.Aim.Hash != "" && !probeAnswered(t, seen):
+		return probeController(seen)
+	case t.Total != t.Aim.Desired || !t.settled():
 		return wait("")
 	}
 	if surplus == 0 {
 		unavailable, surge = nextLimits(t, seen)
 	}
-	settings := append(moving(unavailable, surge, seen), workloadops.Setting{Path: pathPaused, Value: seen.own(pathPaused)})
-	return set(growing(unavailable, surge), t.write("wake", seen.changed(settings...)))
+	settings := append(movingFields(unavailable, surge, seen),
+		workloadops.Setting{Path: pathPaused, Value: seen.savedSetting(pathPaused)})
+	return set(growReason(unavailable, surge), t.write("wake", seen.settingsToWrite(settings...)))
 }
 
-// takeBack has pods go that a paused Deployment was scaled up by, since somebody else has set limits behind the gate: when all are ready, or
-// pods that serve would go in the stead of those that are coming.
-func takeBack(t task, seen Observed, surplus int32, limits []workloadops.Setting) (d NextAction, there bool) {
-	limited := seen.changed(limits...)
+// removeExcess removes pods by which a paused Deployment was scaled up because another client set limits while the gate
+// was on. It waits until all are ready: otherwise serving pods would be removed instead of those that are starting.
+func removeExcess(t task, seen Observed, surplus int32, limits []workloadops.Setting) (d NextAction, there bool) {
+	limited := seen.settingsToWrite(limits...)
 	switch {
-	case asked(seen) <= t.Size+surplus || !t.Placed || !seen.has(minReadyGate):
-	case seen.Ready < asked(seen):
-		return wait("pods that somebody else's limits have brought up are coming"), true
+	case desiredPods(seen) <= t.Size+surplus || !t.Placed || !seen.has(minReadyGate):
+	case seen.Ready < desiredPods(seen):
+		return wait("pods added by another client's limits are starting"), true
 	case len(limited) > 0:
-		return set("take the pods back that somebody else's limits have brought up", t.write("limits", limited)), true
+		return set("remove the pods added by another client's limits", t.write("limits", limited)), true
 	}
 	return NextAction{}, false
 }
 
-// staysAtRest is what is to be done at a rest that goes on: nothing, or what makes it whole again. False: pods are to move.
-func staysAtRest(t task, seen Observed, surplus int32) (d NextAction, stays bool) {
+// stayPaused returns what to do if the pause continues: nothing, or a write that repairs it. stays is false if pods
+// have to move.
+func stayPaused(t task, seen Observed, surplus int32) (d NextAction, stays bool) {
 	stays = surplus == 0 && t.Total >= t.Target
-	switch rested := seen.changed(resting(surplusAtRest(seen), seen)...); {
-	case !seen.has(minReadyGate) && len(rested) > 0:
-		w := &workloadops.Write{Step: "undisturb", Settings: rested, Annotations: map[string]string{}}
+	switch settings := seen.settingsToWrite(pausedFields(recordedSurplus(seen), seen)...); {
+	case !seen.has(minReadyGate) && len(settings) > 0:
+		w := &workloadops.Write{Step: "undisturb", Settings: settings, Annotations: map[string]string{}}
 		if seen.Rest != nil {
-			w.Annotations[rollout.AnnotationRest] = seen.Rest.String()
+			w.Annotations[rollout.AnnotationSettled] = seen.Rest.String()
 		}
-		return set("give back its own settings, which somebody else has changed", w), true
+		return set("restore its own settings, which another client changed", w), true
 	case t.Size == 0 && t.Placed && !t.Request.Back:
-		return emptied(seen), true
+		return stableWhileEmpty(seen), true
 	case stays && (t.Placed || t.Total == 0 || t.Request.Back):
 		return done(""), true
 	}
-	return set("put its template back", t.write("put-back", nil)), stays
+	return set("restore its template", t.write("put-back", nil)), stays
 }
 
-// surplusAtRest is how many pods beyond the size were left standing when it came to rest.
-func surplusAtRest(seen Observed) int32 { return restOf(seen).Surge }
+// recordedSurplus returns how many pods beyond the size it had when it was paused.
+func recordedSurplus(seen Observed) int32 { return pauseRecord(seen).Surge }
 
-// ask notes on the Deployment that the gate is in force. Deployments and ReplicaSets reach the controller by separate watches, and by a count
-// from before the gate it would take up to as many of the other pods as there are of the version aimed at. It copies annotations to the newest
-// ReplicaSet, and the API server takes that write only from somebody who has the ReplicaSet as it is: with none of its pods available.
-func ask(seen Observed) NextAction {
-	if gateSeen(seen) {
-		return wait("its controller has not heard of the gate yet")
+// probeController records on the Deployment that the gate is in force. Deployments and ReplicaSets reach its controller
+// by separate watches; acting on a count from before the gate, it would remove up to as many of the other pods as there
+// are of the target version. It copies annotations to the newest ReplicaSet, and the API server accepts that write only
+// if the controller has the latest ReplicaSet: the one with none of its pods available.
+func probeController(seen Observed) NextAction {
+	if controllerProbed(seen) {
+		return wait("its controller has not seen the gate yet")
 	}
-	rest := restOf(seen)
+	rest := pauseRecord(seen)
 	rest.GateSeen = seen.Generation
-	return set("ask whether its controller has heard of the gate",
-		&workloadops.Write{Step: "ask", Annotations: map[string]string{rollout.AnnotationRest: rest.String()}})
+	return set("probe whether its controller has seen the gate",
+		&workloadops.Write{Step: "ask", Annotations: map[string]string{rollout.AnnotationSettled: rest.String()}})
 }
 
-// gateSeen says that the controller was asked since the gate was put on.
-func gateSeen(seen Observed) bool { return restOf(seen).GateSeen > 0 }
+// controllerProbed reports whether the controller was probed since the gate was set.
+func controllerProbed(seen Observed) bool { return pauseRecord(seen).GateSeen > 0 }
 
-// heard says that the controller has answered.
-func heard(t task, seen Observed) bool { return gateSeen(seen) && t.Aim.Rest == seen.Rest.String() }
+// probeAnswered reports whether the controller has copied the probe to the ReplicaSet.
+func probeAnswered(t task, seen Observed) bool {
+	return controllerProbed(seen) && t.Aim.Rest == seen.Rest.String()
+}

@@ -10,11 +10,11 @@ import (
 
 const maxEdited = 3
 
-// Edited names the fields in which one pod template differs from another, as people know them: "image of container app (x:2, was x:1)",
-// "spec.nodeSelector". Only images are told with their values: others may hold secrets.
-func Edited(was, now map[string]any) string {
+// DescribeEdits names the fields in which two pod templates differ, in familiar words: "image of container app (x:2,
+// was x:1)", "spec.nodeSelector". Only images are shown with their values: other values may be secret.
+func DescribeEdits(was, now map[string]any) string {
 	var fields []string
-	for _, d := range differing(nil, "", was, now, isContainers) {
+	for _, d := range appendDifferences(nil, "", was, now, isContainers) {
 		fields = append(fields, d.String())
 	}
 	if more := len(fields) - maxEdited; more > 0 {
@@ -27,7 +27,7 @@ func Edited(was, now map[string]any) string {
 type difference struct {
 	path     string
 	was, now any
-	// container is the one whose image it is, "" for another field.
+	// container is the container whose image differs, "" for another field.
 	container string
 }
 
@@ -40,16 +40,17 @@ func (d difference) String() string {
 
 func isContainers(path string) bool { return strings.HasSuffix(strings.ToLower(path), "containers") }
 
-// differing adds the differences of two values at a path. Lists at the paths that byNames says are compared element by element, by name.
-func differing(found []difference, path string, was, now any, byNames func(path string) bool) []difference {
+// appendDifferences appends the differences of two values at a path. Lists for which byNames is true are compared
+// element by element, by name.
+func appendDifferences(found []difference, path string, was, now any, byNames func(path string) bool) []difference {
 	if reflect.DeepEqual(was, now) {
 		return found
 	}
 	a, mapped := was.(map[string]any)
 	b, mappedNow := now.(map[string]any)
 	if mapped && mappedNow {
-		for _, key := range keys(a, b) {
-			found = differing(found, strings.TrimPrefix(path+"."+key, "."), a[key], b[key], byNames)
+		for _, key := range unionKeys(a, b) {
+			found = appendDifferences(found, strings.TrimPrefix(path+"."+key, "."), a[key], b[key], byNames)
 		}
 		return found
 	}
@@ -60,16 +61,17 @@ func differing(found []difference, path string, was, now any, byNames func(path 
 	if x == nil || y == nil {
 		return append(found, difference{path: path, was: was, now: now})
 	}
-	return elements(found, path, x, y, byNames)
+	return appendElementDifferences(found, path, x, y, byNames)
 }
 
-func keys(a, b map[string]any) []string {
+func unionKeys(a, b map[string]any) []string {
 	both := maps.Clone(a)
 	maps.Copy(both, b)
 	return slices.Sorted(maps.Keys(both))
 }
 
-// byName are the elements of a list that have names, each its own; nil when it is none. No list at all is an empty one.
+// byName returns the elements of a list by their unique names; nil if an element has no such name or v is not a list.
+// nil counts as an empty list.
 func byName(v any) map[string]any {
 	list, ok := v.([]any)
 	if !ok && v != nil {
@@ -87,8 +89,9 @@ func byName(v any) map[string]any {
 	return out
 }
 
-func elements(found []difference, path string, was, now map[string]any, byNames func(path string) bool) []difference {
-	for _, name := range keys(was, now) {
+func appendElementDifferences(found []difference, path string, was, now map[string]any,
+	byNames func(path string) bool) []difference {
+	for _, name := range unionKeys(was, now) {
 		at := fmt.Sprintf("%s[%s]", path, name)
 		a, there := was[name].(map[string]any)
 		b, stays := now[name].(map[string]any)
@@ -102,7 +105,7 @@ func elements(found []difference, path string, was, now map[string]any, byNames 
 			delete(a, "image")
 			delete(b, "image")
 		}
-		found = differing(found, at, a, b, byNames)
+		found = appendDifferences(found, at, a, b, byNames)
 	}
 	return found
 }

@@ -11,32 +11,37 @@ import (
 )
 
 const (
-	// mostChanges bounds the changes that are told of one workload, longestValue the characters of a value: they pass through a workflow's history.
-	mostChanges, longestValue = 40, 160
+	// maxChanges bounds the reported changes of one workload, maxValueLength the characters of a value: they pass
+	// through a workflow's history.
+	maxChanges, maxValueLength = 40, 160
 )
 
 // namedLists are the lists of a pod template whose elements have names.
 var namedLists = []string{"containers", "initContainers", "env", "volumes", "volumeMounts", "ports", "imagePullSecrets"}
 
-// open are the fields whose values everybody may see, with all that is below them. Values of other fields, such as the environment, commands and
-// probes, may hold secrets.
-var open = []string{"image", "imagePullPolicy", "resources", "ports", "labels", "nodeSelector", "securityContext", "serviceAccountName", "mountPath",
-	"subPath", "readOnly", "restartPolicy", "terminationGracePeriodSeconds", "hostNetwork", "dnsPolicy", "schedulerName", "priorityClassName"}
+// publicFields are the fields whose values may be shown, with everything below them. Values of other fields, such as
+// the environment, commands and probes, may be secret.
+var publicFields = []string{"image", "imagePullPolicy", "resources", "ports", "labels", "nodeSelector",
+	"securityContext", "serviceAccountName", "mountPath",
+	"subPath", "readOnly", "restartPolicy", "terminationGracePeriodSeconds", "hostNetwork", "dnsPolicy",
+	"schedulerName", "priorityClassName"}
 
-// openAnnotations are those annotations whose values everybody may see.
-var openAnnotations = append([]string{source.AnnotationPackage, source.AnnotationDeployed}, restartStamps...)
+// publicAnnotations are the annotations whose values may be shown.
+var publicAnnotations = append([]string{source.AnnotationPackage, source.AnnotationDeployed}, restartStamps...)
 
-// ChangedFields are the fields in which one pod template differs from another, with their values where they can't be secret. Queries of URLs are
-// left out.
+// ChangedFields returns the fields in which two pod templates differ, with their values where these cannot be secret.
+// Queries of URLs are left out.
 func ChangedFields(was, now map[string]any) []workloadops.FieldChange {
 	var out []workloadops.FieldChange
-	all := differing(nil, "", entryByEntry(was), entryByEntry(now), func(path string) bool { return slices.Contains(namedLists, lastField(path)) })
+	all := appendDifferences(nil, "", withMetadataMaps(was), withMetadataMaps(now), func(path string) bool {
+		return slices.Contains(namedLists, lastField(path))
+	})
 	for i, d := range all {
-		if i == mostChanges {
+		if i == maxChanges {
 			return append(out, workloadops.FieldChange{Field: fmt.Sprintf("and %d more", len(all)-i)})
 		}
-		change := workloadops.FieldChange{Field: d.path, From: shown(d.was), To: shown(d.now)}
-		if !isOpen(d.path) && (isScalar(d.was) || isScalar(d.now) || d.was != nil && d.now != nil) {
+		change := workloadops.FieldChange{Field: d.path, From: displayValue(d.was), To: displayValue(d.now)}
+		if !isPublic(d.path) && (isScalar(d.was) || isScalar(d.now) || d.was != nil && d.now != nil) {
 			change.From, change.To, change.Hidden = "", "", true
 		}
 		out = append(out, change)
@@ -44,8 +49,9 @@ func ChangedFields(was, now map[string]any) []workloadops.FieldChange {
 	return out
 }
 
-// entryByEntry is a copy of a template whose labels and annotations are there, so that they are compared one by one.
-func entryByEntry(template map[string]any) map[string]any {
+// withMetadataMaps returns a copy of a template that always has labels and annotations, so that they are compared entry
+// by entry.
+func withMetadataMaps(template map[string]any) map[string]any {
 	out := Stripped(template)
 	if out == nil {
 		out = map[string]any{}
@@ -58,14 +64,16 @@ func entryByEntry(template map[string]any) map[string]any {
 
 func lastField(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-var element = regexp.MustCompile(`\[[^\]]*\]`)
+var indexPattern = regexp.MustCompile(`\[[^\]]*\]`)
 
-// isOpen says whether everybody may see the values at a path.
-func isOpen(path string) bool {
+// isPublic reports whether the values at a path may be shown.
+func isPublic(path string) bool {
 	if _, annotation, ok := strings.Cut(path, "metadata.annotations."); ok {
-		return slices.Contains(openAnnotations, annotation)
+		return slices.Contains(publicAnnotations, annotation)
 	}
-	return slices.ContainsFunc(strings.Split(element.ReplaceAllString(path, ""), "."), func(field string) bool { return slices.Contains(open, field) })
+	return slices.ContainsFunc(strings.Split(indexPattern.ReplaceAllString(path, ""), "."), func(field string) bool {
+		return slices.Contains(publicFields, field)
+	})
 }
 
 func isScalar(v any) bool {
@@ -76,8 +84,8 @@ func isScalar(v any) bool {
 	return true
 }
 
-// shown is a value in a line; of what has parts, nothing but that it is there.
-func shown(v any) string {
+// displayValue returns a value as one line; objects and lists are only indicated.
+func displayValue(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
@@ -89,15 +97,15 @@ func shown(v any) string {
 		if strings.Contains(v, "://") {
 			return source.Redact(v)
 		}
-		return cut(v)
+		return truncate(v)
 	}
-	return cut(fmt.Sprint(v))
+	return truncate(fmt.Sprint(v))
 }
 
-func cut(text string) string {
+func truncate(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
-	if len(text) <= longestValue {
+	if len(text) <= maxValueLength {
 		return text
 	}
-	return strings.ToValidUTF8(text[:longestValue], "") + "…"
+	return strings.ToValidUTF8(text[:maxValueLength], "") + "…"
 }

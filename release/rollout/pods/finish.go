@@ -12,43 +12,45 @@ import (
 )
 
 type finish struct {
-	tech    Technique
-	req     rollout.FinishRequest
-	seen    Observed
-	ours    string
-	aim     Revision
-	numbers rollout.MoveResult
+	tech        Technique
+	req         rollout.FinishRequest
+	seen        Observed
+	newTemplate string
+	aim         Revision
+	numbers     rollout.MoveResult
 }
 
-// Finish decides on the next step of one move of finalising. What was borrowed is read from the workload.
+// Finish decides on the next action of one stage of finalising (FinishRequest.Action). What was borrowed is read from
+// the workload.
 func Finish(tech Technique, req rollout.FinishRequest, seen Observed) NextAction {
 	switch free := seen.Claim == "" && req.Claim != ""; {
 	case req.Action == rollout.FinishAutoscalers:
-		return orphans(req, seen)
-	case free && seen.Saved == nil && req.Action != rollout.FinishResume: // a person may have repaired it meanwhile
-		return nothing(seen, "nothing of a rollout is on it")
+		return restoreOrphanedAutoscalers(req, seen)
+	case free && seen.Saved == nil && req.Action != rollout.FinishResume: // a user may have repaired it meanwhile
+		return nothingToDo(seen, "it carries nothing of a rollout")
 	case seen.Claim == "" && seen.Saved != nil && req.Action == rollout.FinishFreeze:
-		return nothing(seen, "the split holds")
+		return nothingToDo(seen, "the split holds")
 	}
-	if d, stop := guard(req.Subject, seen); stop {
+	if d, stop := checkClaim(req.Subject, seen); stop {
 		return d
 	}
-	if tech.ByPods() && !seen.PodsSeen {
-		return look("see which revision its pods are of")
+	if tech.CountsPods() && !seen.PodsSeen {
+		return readPods("read which revision its pods belong to")
 	}
-	f := &finish{tech: tech, req: req, seen: seen, ours: cmp.Or(req.Template, seen.Expected, seen.Declared)}
+	f := &finish{tech: tech, req: req, seen: seen, newTemplate: cmp.Or(req.Template, seen.Expected, seen.Declared)}
 	f.plan()
 	d := f.next()
-	return d.with(f.numbers)
+	return d.withNumbers(f.numbers)
 }
 
 func (f *finish) next() NextAction {
 	switch f.req.Action {
 	case rollout.FinishFreeze:
-		f.numbers.Message = "the split holds: the claim is given back, everything else stays"
-		// Where it stops in mid-step it is brought to rest as well: nobody looks after it from now on.
-		rest := f.tech.rest(f.asItStands(), f.seen)
-		return f.last(f.numbers.Message, &workloadops.Write{Step: "freeze", Settings: f.seen.changed(rest...)})
+		f.numbers.Message = "the split holds: the claim is released, everything else stays"
+		// If it stops in the middle of a step, it is paused as well: nothing watches it from now on.
+		rest := f.tech.pauseSettings(f.haltedTask(), f.seen)
+		return f.finalWrite(f.numbers.Message, &workloadops.Write{Step: "freeze",
+			Settings: f.seen.settingsToWrite(rest...)})
 	case rollout.FinishResume:
 		return f.resume()
 	case rollout.FinishRelease:
@@ -59,108 +61,115 @@ func (f *finish) next() NextAction {
 		}
 		return f.release()
 	}
-	return failf(failure.Refused, "%s: the move %q of finalising is not known", f.req.Workload, f.req.Action)
+	return failf(failure.Refused, "%s: unknown stage %q of finalising", f.req.Workload, f.req.Action)
 }
 
-// asItStands is a Move that is halted with the pods that are there.
-func (f *finish) asItStands() task {
+// haltedTask returns the task of a Move that is halted with the current pods.
+func (f *finish) haltedTask() task {
 	t := task{Request: rollout.MoveRequest{Halt: true}, Size: f.seen.Replicas, Target: f.seen.Replicas,
-		Aim: freshOf(f.tech, f.seen, f.ours), Placed: f.ours != "" && f.seen.Template == f.ours}
+		Aim: newRevisionOf(f.tech, f.seen, f.newTemplate), Placed: f.newTemplate != "" &&
+			f.seen.Template == f.newTemplate}
 	t.Total, t.Ready = f.seen.Count(t.Aim)
 	return t
 }
 
-// orphans gives the autoscalers of a deleted workload their limits back, but for those that the release of a namesake lists as pinned.
-func orphans(req rollout.FinishRequest, seen Observed) NextAction {
+// restoreOrphanedAutoscalers restores the limits of a deleted workload's autoscalers, except those that the release of
+// another workload of the same name lists as pinned.
+func restoreOrphanedAutoscalers(req rollout.FinishRequest, seen Observed) NextAction {
 	for _, a := range seen.Autoscalers {
-		theirs := seen.Saved != nil && seen.Claim != req.Claim && !seen.Deleting && slices.Contains(seen.Saved.Autoscalers, a.Name)
+		theirs := seen.Saved != nil && seen.Claim != req.Claim && !seen.Deleting &&
+			slices.Contains(seen.Saved.Autoscalers, a.Name)
 		if a.Pinned && !theirs {
-			return changeAutoscaler(AutoscalerChange{Name: a.Name}, "give the autoscaler %s of the deleted workload its limits back", a.Name)
+			return changeAutoscaler(AutoscalerChange{Name: a.Name},
+				"restore the limits of autoscaler %s of the deleted workload", a.Name)
 		}
 	}
 	return done("no autoscaler of the deleted workload is pinned to its size")
 }
 
 func (f *finish) plan() {
-	stable, _ := f.seen.Find(f.seen.Saved.Stable)
-	fresh := freshOf(f.tech, f.seen, f.ours)
+	stable, _ := f.seen.RevisionByName(f.seen.Saved.Stable)
+	fresh := newRevisionOf(f.tech, f.seen, f.newTemplate)
 	f.numbers = numbersOf(f.seen, fresh, stable)
 	f.numbers.Template = f.req.Template
 	f.aim = stable
 	if f.req.To == rollout.SideNew {
 		f.numbers.Target = f.seen.Replicas
-		// The extra workload's style makes the new revision of the workload itself only now, with a hash of its own.
-		f.aim, _ = f.seen.Made(f.ours)
+		// With an extra workload, the workload's own new revision is made only now, with a hash of its own.
+		f.aim, _ = f.seen.RevisionByTemplate(f.newTemplate)
 		f.numbers.Updated, f.numbers.UpdatedReady = f.seen.Count(f.aim)
 		f.numbers.Canary, f.numbers.CanaryHash = f.aim.Name, f.aim.Hash
-		if f.numbers.Template == "" && f.seen.Template == f.ours {
-			f.numbers.Template = f.ours
+		if f.numbers.Template == "" && f.seen.Template == f.newTemplate {
+			f.numbers.Template = f.newTemplate
 		}
 	}
 }
 
-// resume gives the borrowed fields back, and waits until the workload's own controller has brought every pod to one version.
+// resume restores the borrowed fields and waits until the workload's own controller has brought every pod to one
+// version.
 func (f *finish) resume() NextAction {
 	seen, toStable := f.seen, f.req.To == rollout.SideStable
 	if d, grows := f.growExtra(); grows {
 		return d
 	}
-	first, _ := f.tech.home(seen)
-	w := &workloadops.Write{Step: "home", Held: f.req.Claim, Settings: seen.changed(first...)}
-	if seen.Rest != nil { // it rests no more: what changes now is our own doing
-		w.Annotations = map[string]string{rollout.AnnotationRest: rollout.Rest{}.String()}
+	first, _ := f.tech.finalSettings(seen)
+	w := &workloadops.Write{Step: "home", ExpectedClaim: f.req.Claim, Settings: seen.settingsToWrite(first...)}
+	if seen.Rest != nil { // the pause has ended: later changes are the rollout's own
+		w.Annotations = map[string]string{rollout.AnnotationSettled: rollout.SettledState{}.String()}
 	}
 	template, edited := f.template()
 	if edited {
-		return drifted(f.req.Subject, seen)
+		return failTemplateDrift(f.req.Subject, seen)
 	}
 	if w.Template = template; template != nil && toStable {
-		if _, ok := seen.Find(seen.Saved.Stable); !ok {
+		if _, ok := seen.RevisionByName(seen.Saved.Stable); !ok {
 			return failf(failure.Refused,
-				"%s: its stable revision %s is gone, so its template cannot be given back: set the stable template by hand, then retry",
+				"%s: its stable revision %s no longer exists, so its template cannot be restored: set the stable "+
+					"template manually, then retry",
 				f.req.Workload, seen.Saved.Stable)
 		}
-		if d, waits := f.calm(); waits {
+		if d, waits := f.haltUpdate(); waits {
 			return d
 		}
 	}
 	f.noteTemplate(w)
 	if !empty(w) {
-		return set("give its settings back and bring every pod to the "+string(f.req.To)+" version", w)
+		return set("restore its settings and bring every pod to the "+string(f.req.To)+" version", w)
 	}
-	// its pods would get the stable Service's requests once that is given its selector back
+	// its pods would get the stable Service's requests once that Service's selector is restored
 	if d, there := f.removeExtra(); toStable && there {
 		return d
 	}
-	progress, whole := f.whole()
+	progress, complete := f.allPodsReady()
 	f.numbers.Message = progress
-	if whole {
-		if d, numbers := number(f.req.Batch, f.aim.Name, f.aim, seen); numbers {
+	if complete {
+		if d, numbers := numberPods(f.req.Batch, f.aim.Name, f.aim, seen); numbers {
 			return d
 		}
 		return done(progress)
 	}
-	if stuck := f.tech.unstick(f.aim, seen); seen.PodsSeen && !seen.Lagging() && len(stuck) > 0 {
+	if stuck := f.tech.blockingPods(f.aim, seen); seen.PodsSeen && !seen.Lagging() && len(stuck) > 0 {
 		return removeStuck(stuck)
 	}
-	return judge(f.req.Subject, seen, f.aim.Hash, progress, 0)
+	return waitOrFail(f.req.Subject, seen, f.aim.Hash, progress, 0)
 }
 
-// noteTemplate notes with a template that is set where it goes to, and keeps what a workload declares beside it.
+// noteTemplate records, together with a template that is set, which side it belongs to, and keeps what a workload
+// declares in an annotation.
 func (f *finish) noteTemplate(w *workloadops.Write) {
 	seen, toStable := f.seen, f.req.To == rollout.SideStable
 	if w.Template == nil {
 		return
 	}
-	if toStable && seen.keeps() && seen.Template != f.ours {
-		w.KeepTemplate = rollout.AnnotationNext // the next release is of it
+	if toStable && seen.mustKeepTemplate() && seen.Template != f.newTemplate {
+		w.KeepTemplate = rollout.AnnotationNext // the next release deploys it
 	}
-	if !toStable && seen.Next == f.ours {
+	if !toStable && seen.Next == f.newTemplate {
 		w.Remove = append(w.Remove, rollout.AnnotationNext)
 	}
-	if seen.Saved.Homeward != f.homeward() {
+	if seen.Saved.FinalTemplateBy != f.finishMark() {
 		saved := *seen.Saved
-		saved.Homeward = f.homeward()
+		saved.FinalTemplateBy = f.finishMark()
 		if w.Annotations == nil {
 			w.Annotations = map[string]string{}
 		}
@@ -168,60 +177,66 @@ func (f *finish) noteTemplate(w *workloadops.Write) {
 	}
 }
 
-// calm has a controller that goes by ordinals finish what it has begun, before its pods go home.
-func (f *finish) calm() (NextAction, bool) {
-	d, waits := f.tech.calm(f.aim, f.seen)
+// haltUpdate lets the technique stop an update that is under way before the stable template is set.
+func (f *finish) haltUpdate() (NextAction, bool) {
+	d, waits := f.tech.haltUpdate(f.aim, f.seen)
 	switch d.Action {
 	case workloadops.ActWait:
 		f.numbers.Message = d.Reason
-		return judge(f.req.Subject, f.seen, f.aim.Hash, d.Reason, 0), true
+		return waitOrFail(f.req.Subject, f.seen, f.aim.Hash, d.Reason, 0), true
 	case workloadops.ActWrite:
-		d.Write.Held = f.req.Claim
+		d.Write.ExpectedClaim = f.req.Claim
 	}
 	return d, waits
 }
 
-// template is the template to set, nil when the live one is right; drifted says that somebody else has edited it.
+// template returns the template to set, nil if the live one is right; edited is true if another client changed it.
 func (f *finish) template() (put *workloadops.Template, edited bool) {
 	live, saved := f.seen.Template, f.seen.Saved
 	if f.req.To == rollout.SideStable {
 		switch {
-		case live == saved.StableTemplate || f.tech.untouched() && live != f.ours && saved.Declared == "":
+		case live == saved.StableTemplate || f.tech.usesExtraWorkload() && live != f.newTemplate &&
+			saved.Declared == "":
 			return nil, false
-		case f.told() && saved.Declared == "": // what a workload declares meanwhile is the next release's
+		// a template declared meanwhile belongs to the next release
+		case f.templateAlreadySet() && saved.Declared == "":
 			return nil, true
 		}
 		return &workloadops.Template{Revision: saved.Stable}, false
 	}
-	if live == f.ours && f.ours != "" {
+	if live == f.newTemplate && f.newTemplate != "" {
 		return nil, false
 	}
-	due := live == saved.StableTemplate && (f.tech.untouched() || f.req.Template == "" || saved.Retracting || f.seen.restsStable())
-	if saved.Declared != "" { // set back by hand it means something else
-		due = live == saved.StableTemplate && f.seen.Next == f.ours
+	due := live == saved.StableTemplate && (f.tech.usesExtraWorkload() || f.req.Template == "" || saved.RollingBack ||
+		f.seen.leftOnStable())
+	if saved.Declared != "" { // set back manually, it means something else
+		due = live == saved.StableTemplate && f.seen.Next == f.newTemplate
 	}
-	if !due && !f.req.PutBack || f.told() {
+	if !due && !f.req.OverwriteDrift || f.templateAlreadySet() {
 		return nil, true
 	}
 	return &workloadops.Template{Revision: f.aim.Name}, false
 }
 
-// told says that the template was set before, on this very way home: somebody else has set it otherwise since. A person who has it put back
-// (verb retry) has it set as often as it takes until the time is up.
-func (f *finish) told() bool {
-	return f.seen.Saved.Homeward == f.homeward() && (!f.req.PutBack || f.seen.Elapsed >= deadlineOf(f.req.Subject))
+// templateAlreadySet reports whether this Finish has already set the template: then another client has changed it
+// since. If a user asks to restore it (verb retry), it is set as often as needed until the deadline.
+func (f *finish) templateAlreadySet() bool {
+	return f.seen.Saved.FinalTemplateBy == f.finishMark() &&
+		(!f.req.OverwriteDrift || f.seen.Elapsed >= deadlineOf(f.req.Subject))
 }
 
-func (f *finish) homeward() string { return f.req.Claim + " " + string(f.req.To) }
+func (f *finish) finishMark() string { return f.req.Claim + " " + string(f.req.To) }
 
-// whole says whether every pod is of the one version and available, and no other is left.
-func (f *finish) whole() (progress string, whole bool) {
+// allPodsReady reports whether every pod is of the target version and available, and no other is left, with the
+// progress as text.
+func (f *finish) allPodsReady() (progress string, complete bool) {
 	seen, saved := f.seen, f.seen.Saved
-	if f.tech.untouched() && saved.Declared == "" && f.req.To == rollout.SideStable && seen.Template != seen.Saved.StableTemplate && seen.Template != f.ours {
-		return "somebody else has changed the workload's template, which this rollout had not touched", true
+	if f.tech.usesExtraWorkload() && saved.Declared == "" && f.req.To == rollout.SideStable &&
+		seen.Template != seen.Saved.StableTemplate && seen.Template != f.newTemplate {
+		return "another client changed the workload's template, which this rollout had not touched", true
 	}
 	total, ready := seen.Count(f.aim)
-	progress = fmt.Sprintf("going home to %s: %d of %d pods of the %s version are ready",
+	progress = fmt.Sprintf("finalising to %s: %d of %d pods of the %s version are ready",
 		f.req.To, min(ready, seen.Replicas), seen.Replicas, f.req.To)
 	left := max(seen.Total-total, 0)
 	if left > 0 {
@@ -234,35 +249,39 @@ func (f *finish) whole() (progress string, whole bool) {
 	return progress, least >= seen.Replicas && left == 0 && seen.Total <= seen.Replicas
 }
 
-// growExtra has the extra workload, which serves until the workload itself is of the new version, follow a size that somebody has raised.
+// growExtra scales up the extra workload, which serves until the workload itself is of the new version, if the
+// workload's size was raised.
 func (f *finish) growExtra() (d NextAction, grows bool) {
 	e := f.seen.Extra
-	if e == nil || e.Deleting || e.Of != strategy.CanaryOf(f.req.Workload.WorkloadRef.Name) {
+	if e == nil || e.Deleting || e.CanaryOf != strategy.CanaryOf(f.req.Workload.WorkloadRef.Name) {
 		return NextAction{}, false
 	}
-	if f.req.Extra == nil || f.req.To != rollout.SideNew {
+	if f.req.ExtraReplicas == nil || f.req.To != rollout.SideNew {
 		return NextAction{}, false
 	}
-	target := strategy.Target(*f.req.Extra, f.seen.Replicas)
+	target := strategy.Target(*f.req.ExtraReplicas, f.seen.Replicas)
 	if e.Replicas >= target {
 		return NextAction{}, false
 	}
-	return changeExtra(ExtraChange{Replicas: &target}, "grow %s from %d to %d new pods with the workload", e.Name, e.Replicas, target), true
+	return changeExtra(ExtraChange{Replicas: &target}, "grow %s from %d to %d new pods with the workload", e.Name,
+		e.Replicas, target), true
 }
 
-// removeExtra deletes the extra workload and waits until it is gone with its pods; there is false when none is there.
+// removeExtra deletes the extra workload and waits until it and its pods are deleted; there is false if it does not
+// exist.
 func (f *finish) removeExtra() (d NextAction, there bool) {
 	e := f.seen.Extra
-	if e == nil || f.seen.Saved.CanaryWorkload != e.Name || e.Of != strategy.CanaryOf(f.req.Workload.WorkloadRef.Name) {
+	if e == nil || f.seen.Saved.CanaryWorkload != e.Name ||
+		e.CanaryOf != strategy.CanaryOf(f.req.Workload.WorkloadRef.Name) {
 		return NextAction{}, false
 	}
 	if e.Deleting {
-		return judge(f.req.Subject, f.seen, "", "the extra workload "+e.Name+" is being deleted", 0), true
+		return waitOrFail(f.req.Subject, f.seen, "", "the extra workload "+e.Name+" is being deleted", 0), true
 	}
 	return changeExtra(ExtraChange{Delete: e.UID}, "delete the extra workload %s", e.Name), true
 }
 
-// release takes away everything of ours, the claim last.
+// release removes everything of the rollout, the claim last.
 func (f *finish) release() NextAction {
 	seen := f.seen
 	if d, there := f.removeExtra(); there {
@@ -270,31 +289,36 @@ func (f *finish) release() NextAction {
 	}
 	for _, a := range seen.Autoscalers {
 		if slices.Contains(seen.Saved.Autoscalers, a.Name) && a.Pinned {
-			return changeAutoscaler(AutoscalerChange{Name: a.Name}, "give the autoscaler %s its limits back", a.Name)
+			return changeAutoscaler(AutoscalerChange{Name: a.Name}, "restore the limits of autoscaler %s", a.Name)
 		}
 	}
-	settings, last := f.tech.home(seen)
-	for _, s := range last { // it comes in the place of one of the same path
-		settings = append([]workloadops.Setting{s}, slices.DeleteFunc(settings, func(o workloadops.Setting) bool { return o.Path == s.Path })...)
+	settings, last := f.tech.finalSettings(seen)
+	for _, s := range last { // it replaces the setting of the same path
+		settings = append([]workloadops.Setting{s}, slices.DeleteFunc(settings, func(o workloadops.Setting) bool {
+			return o.Path == s.Path
+		})...)
 	}
-	f.numbers.Message = fmt.Sprintf("%d of %d pods are ready, nothing of the rollout is left", min(seen.Ready, seen.Replicas), seen.Replicas)
-	return f.last("take away what is the rollout's, the claim last", &workloadops.Write{Step: "release", Settings: seen.changed(settings...),
-		Remove: f.marks(), Unlabel: []string{rollout.LabelStableRevision}})
+	f.numbers.Message = fmt.Sprintf("%d of %d pods are ready, nothing of the rollout is left",
+		min(seen.Ready, seen.Replicas), seen.Replicas)
+	return f.finalWrite("remove everything of the rollout, the claim last",
+		&workloadops.Write{Step: "release", Settings: seen.settingsToWrite(settings...),
+			Remove: f.annotationsToRemove(), Unlabel: []string{rollout.LabelStableRevision}})
 }
 
-// marks are the annotations of the rollout. A template that is kept for the next release stays.
-func (f *finish) marks() []string {
-	marks := []string{rollout.AnnotationSaved, rollout.AnnotationRecover, rollout.AnnotationRest, rollout.AnnotationRepair, workloadops.AnnotationClaimedBy,
+// annotationsToRemove returns the annotations of the rollout. A template that is kept for the next release stays.
+func (f *finish) annotationsToRemove() []string {
+	marks := []string{rollout.AnnotationSaved, rollout.AnnotationRecover, rollout.AnnotationSettled,
+		rollout.AnnotationRepair, workloadops.AnnotationClaimedBy,
 		rollout.AnnotationInProgressing, rollout.AnnotationExtraStatus, rollout.AnnotationOriginalStrategy}
-	if f.seen.Next != "" && (f.seen.Next == f.seen.Template || f.seen.Next == f.ours) {
+	if f.seen.Next != "" && (f.seen.Next == f.seen.Template || f.seen.Next == f.newTemplate) {
 		marks = append(marks, rollout.AnnotationNext)
 	}
 	return marks
 }
 
-// last ends the move with a write that gives the claim back.
-func (f *finish) last(reason string, w *workloadops.Write) NextAction {
-	w.Held, w.Release = f.req.Claim, true
+// finalWrite ends the stage with a write that releases the claim.
+func (f *finish) finalWrite(reason string, w *workloadops.Write) NextAction {
+	w.ExpectedClaim, w.Release = f.req.Claim, true
 	d := set(reason, w)
 	d.Ends = true
 	return d

@@ -14,31 +14,34 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// partlyNew is a toy Deployment that rests with two of four pods new.
+// partlyNew is a toy Deployment, paused with two of four pods new.
 func partlyNew(t *testing.T) (*toy, pods.Technique) {
 	t.Helper()
 	w := newToy(4, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`)
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
-	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(),
+		Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
 	require.True(t, w.write(begun.Write, w.generation))
-	move := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromInt32(2), Rest: true}
-	settle(t, w, func() pods.NextAction { return pods.Move(tech, move, w.observe()) })
+	move := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition,
+		Replicas: intstr.FromInt32(2), Settle: true}
+	runToEnd(t, w, func() pods.NextAction { return pods.Move(tech, move, w.observe()) })
 	return w, tech
 }
 
-// settle lets an activity and the world move on in turn until the activity ends.
-func settle(t *testing.T, w *toy, decide func() pods.NextAction) {
+// runToEnd lets an activity and the cluster take turns until the activity ends.
+func runToEnd(t *testing.T, w *toy, decide func() pods.NextAction) {
 	t.Helper()
 	for range 100 {
 		d := decide()
 		require.Nil(t, d.Failure, d.Reason)
-		ended := d.Action == workloadops.ActDone || d.Action == workloadops.ActWrite && w.write(d.Write, w.generation) && d.Ends
+		ended := d.Action == workloadops.ActDone || d.Action == workloadops.ActWrite &&
+			w.write(d.Write, w.generation) && d.Ends
 		w.settleAll()
 		if ended {
 			return
 		}
 	}
-	t.Fatalf("it does not come to an end: %+v", w.observe())
+	t.Fatalf("it does not end: %+v", w.observe())
 }
 
 func (w *toy) settleAll() {
@@ -55,15 +58,16 @@ func (w *toy) settleAll() {
 	w.report()
 }
 
-// On the way home the template is set once. Who sets it otherwise afterwards is not argued with: a person decides, and what that person asks ends with the
-// deadline.
-func TestTheWayHomeIsNoDuel(t *testing.T) {
+// Finish sets the template once. If another client changes it afterwards, a user decides; what that user asks for ends
+// at the deadline.
+func TestFinish_FailsWithDrift_WhenTemplateChangesAgain(t *testing.T) {
 	t.Parallel()
-	for side, theirs := range map[rollout.Side]string{rollout.SideStable: newTemplate, rollout.SideNew: stableTemplate} {
+	for side, theirs := range map[rollout.Side]string{rollout.SideStable: newTemplate,
+		rollout.SideNew: stableTemplate} {
 		w, tech := partlyNew(t)
-		if side == rollout.SideNew { // scaled to nothing, it rests with the stable template
+		if side == rollout.SideNew { // scaled to zero, it is paused with the stable template
 			w.template = stableTemplate
-			w.annotations[rollout.AnnotationRest] = rollout.Rest{Template: stableTemplate}.String()
+			w.annotations[rollout.AnnotationSettled] = rollout.SettledState{Template: stableTemplate}.String()
 		}
 		req := rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: side, Template: newTemplate}
 		finish := func(change func(*pods.Observed)) pods.NextAction {
@@ -83,17 +87,17 @@ func TestTheWayHomeIsNoDuel(t *testing.T) {
 		require.NotNil(t, again.Failure, "%s: %s", side, again.Reason)
 		require.Equal(t, failure.Drift, again.Failure.Kind, side)
 
-		req.PutBack = true
-		require.NotNil(t, finish(nil).Write, "%s: a person wants it", side)
+		req.OverwriteDrift = true
+		require.NotNil(t, finish(nil).Write, "%s: a user asks for it", side)
 		late := finish(func(seen *pods.Observed) { seen.Elapsed = 600 * time.Second })
 		require.NotNil(t, late.Failure, "%s: %s", side, late.Reason)
-		require.Equal(t, failure.Drift, late.Failure.Kind, "%s: the time is up", side)
+		require.Equal(t, failure.Drift, late.Failure.Kind, "%s: the deadline has passed", side)
 	}
 }
 
-// What an extra Deployment's release tells at its end is the workload's own revision, which nothing has to correct afterwards: until that is made, it is
-// the extra one's.
-func TestTheEndTellsTheWorkloadsOwnRevision(t *testing.T) {
+// At the end of a release with an extra Deployment, the reported revision is the workload's own, which needs no later
+// correction. Until it is made, none is reported.
+func TestFinish_ReportsWorkloadsOwnRevision_WithExtraDeployment(t *testing.T) {
 	t.Parallel()
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleCanary)
 	stable := pods.Revision{Name: "web-1", Hash: "1", Template: stableTemplate}
@@ -103,23 +107,29 @@ func TestTheEndTellsTheWorkloadsOwnRevision(t *testing.T) {
 		revisions      []pods.Revision
 		revision, hash string
 	}{
-		{"its ReplicaSet is not there yet", []pods.Revision{stable}, "", ""},
-		{"it is", []pods.Revision{stable, own}, "web-2", "2"},
+		{"its ReplicaSet does not exist yet", []pods.Revision{stable}, "", ""},
+		{"it exists", []pods.Revision{stable, own}, "web-2", "2"},
 	} {
-		seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4}, Template: newTemplate, Revisions: tc.revisions,
-			Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "web-1", StableTemplate: stableTemplate, CanaryWorkload: "web-canary"},
-			Extra: &pods.Extra{Name: "web-canary", Hash: "extra", Of: strategy.CanaryOf("web"), Template: newTemplate}}
-		d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: rollout.SideNew, Template: newTemplate}, seen)
+		seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 4}, Template: newTemplate,
+			Revisions: tc.revisions,
+			Saved: &rollout.Saved{Style: strategy.StyleCanary, Stable: "web-1", StableTemplate: stableTemplate,
+				CanaryWorkload: "web-canary"},
+			Extra: &pods.Extra{Name: "web-canary", Hash: "extra", CanaryOf: strategy.CanaryOf("web"),
+				Template: newTemplate}}
+		d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume,
+			To: rollout.SideNew, Template: newTemplate}, seen)
 		require.Equal(t, tc.revision, d.Numbers.Canary, tc.reason)
 		require.Equal(t, tc.hash, d.Numbers.CanaryHash, tc.reason)
 	}
 }
 
-// The extra workload serves until the workload itself is of the new version: when somebody scales that up meanwhile, it follows.
-func TestTheExtraWorkloadGrowsUntilTheEnd(t *testing.T) {
+// The extra workload serves until the workload itself is of the new version: if the workload is scaled up meanwhile,
+// the extra workload follows.
+func TestFinish_ScalesExtraWorkload_WhenWorkloadGrows(t *testing.T) {
 	t.Parallel()
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleCanary)
-	saved := &rollout.Saved{Style: strategy.StyleCanary, Stable: "stable", StableTemplate: stableTemplate, CanaryWorkload: "web-canary"}
+	saved := &rollout.Saved{Style: strategy.StyleCanary, Stable: "stable", StableTemplate: stableTemplate,
+		CanaryWorkload: "web-canary"}
 	all := intstr.FromString("100%")
 	for _, tc := range []struct {
 		reason string
@@ -130,14 +140,18 @@ func TestTheExtraWorkloadGrowsUntilTheEnd(t *testing.T) {
 	}{
 		{"the workload was scaled from 4 to 5", 4, &all, rollout.SideNew, 5},
 		{"it is large enough", 6, &all, rollout.SideNew, 0},
-		{"a request of an earlier version does not say how many", 4, nil, rollout.SideNew, 0},
-		{"on the way back it serves nobody", 4, &all, rollout.SideStable, 0},
+		{"a request of an earlier version has no number", 4, nil, rollout.SideNew, 0},
+		{"on a rollback it serves no requests", 4, &all, rollout.SideStable, 0},
 	} {
-		seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 5}, Saved: saved, Template: stableTemplate,
-			Revisions: []pods.Revision{{Name: "stable", Hash: "stable", Template: stableTemplate, Counted: true, Asked: 5, Total: 5, Ready: 5}},
-			Extra: &pods.Extra{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: tc.extra}, Name: "web-canary", UID: "x",
-				Of: strategy.CanaryOf("web")}}
-		d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: tc.to, Template: newTemplate, Extra: tc.asks}, seen)
+		seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 5}, Saved: saved,
+			Template: stableTemplate,
+			Revisions: []pods.Revision{{Name: "stable", Hash: "stable", Template: stableTemplate, HasCounts: true,
+				Desired: 5, Total: 5, Ready: 5}},
+			Extra: &pods.Extra{Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: tc.extra}, Name: "web-canary",
+				UID:      "x",
+				CanaryOf: strategy.CanaryOf("web")}}
+		d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: tc.to,
+			Template: newTemplate, ExtraReplicas: tc.asks}, seen)
 		if tc.want == 0 {
 			require.False(t, d.Extra != nil && d.Extra.Replicas != nil, "%s: %s", tc.reason, d.Reason)
 			continue

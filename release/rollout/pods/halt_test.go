@@ -17,11 +17,13 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// TestAHaltInMidStep leaves on the workload what a step that rests leaves, wherever the step was interrupted.
-func TestAHaltInMidStep(t *testing.T) {
+// TestHalt_LeavesPausedState_WhenStepInterrupted: a halt leaves the same state on the workload as a paused step, at any
+// point of the step.
+func TestHalt_LeavesPausedState_WhenStepInterrupted(t *testing.T) {
 	t.Parallel()
 	rolling := func(unavailable, surge int) string {
-		return fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, unavailable)
+		return fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge,
+			unavailable)
 	}
 	for _, tc := range []struct {
 		reason, template string
@@ -29,63 +31,74 @@ func TestAHaltInMidStep(t *testing.T) {
 		live, want       string
 		surge            int32
 	}{
-		{"as many may be out as are new: its own limit at rest", newTemplate, false, rolling(8, 0), rolling(3, 0), 0},
-		{"on the way back", stableTemplate, true, rolling(6, 0), rolling(3, 0), 0},
-		{"somebody else's template with our limits is paused as well", "t-other", false, rolling(8, 0), rolling(3, 0), 0},
-		{"pods that came beside the others stay: a paused Deployment is scaled to its size and its surge", newTemplate, false, rolling(4, 2), rolling(3, 2), 2},
+		{"the limit equals the new pods: paused, it is its own", newTemplate, false, rolling(8, 0), rolling(3, 0), 0},
+		{"on a rollback", stableTemplate, true, rolling(6, 0), rolling(3, 0), 0},
+		{"another client's template with the rollout's limits is paused as well", "t-other", false, rolling(8, 0),
+			rolling(3, 0), 0},
+		{"surged pods stay: a paused Deployment is scaled to its size and its surge", newTemplate, false, rolling(4, 2),
+			rolling(3, 2), 2},
 	} {
 		w := newToy(10, rolling(3, 0))
 		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
-		begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
+		begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(),
+			Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
 		require.True(t, w.write(begun.Write, w.generation))
 		before := maps.Clone(w.settings)
 		w.template = tc.template
-		w.settings["/spec/strategy"], w.settings["/spec/minReadySeconds"] = json.RawMessage(tc.live), json.RawMessage("2147483646")
+		w.settings["/spec/strategy"], w.settings["/spec/minReadySeconds"] = json.RawMessage(tc.live),
+			json.RawMessage("2147483646")
 		w.settings["/spec/progressDeadlineSeconds"] = json.RawMessage("2147483647")
-		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StylePartition, Replicas: intstr.FromString("100%"), Template: newTemplate, Halt: true, Back: tc.back, From: 8}
+		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StylePartition,
+			Replicas: intstr.FromString("100%"), Template: newTemplate, Halt: true, Back: tc.back, From: 8}
 		d := pods.Move(tech, req, w.observe())
 		require.NotEmpty(t, d.Reason, tc.reason)
-		require.Equal(t, int32(10), d.Numbers.Replicas, "%s: its numbers are told", tc.reason)
+		require.Equal(t, int32(10), d.Numbers.Replicas, "%s: its counts are reported", tc.reason)
 		require.Equal(t, workloadops.ActWrite, d.Action, tc.reason)
 		require.True(t, d.Ends, "%s: nothing is waited for", tc.reason)
 		require.Nil(t, d.Write.Template, tc.reason)
-		require.Equal(t, ourClaim, d.Write.Held, tc.reason)
+		require.Equal(t, ourClaim, d.Write.ExpectedClaim, tc.reason)
 		require.True(t, w.write(d.Write, w.generation), tc.reason)
 		rest := w.observe().Rest
-		require.NotNil(t, rest, "%s: what it was left like is noted, so that somebody else's edit is noticed", tc.reason)
+		require.NotNil(t, rest, "%s: its state is recorded, so that another client's edit is noticed", tc.reason)
 		require.Equal(t, tc.surge, rest.Surge, tc.reason)
 		require.Equal(t, tc.template, rest.Template, tc.reason)
-		require.Empty(t, rest.Disturbed(w.settings), tc.reason)
+		require.Empty(t, rest.ChangedFields(w.settings), tc.reason)
 		require.Contains(t, rest.Settings, "/spec/paused", tc.reason)
 		before["/spec/paused"], before["/spec/strategy"] = json.RawMessage("true"), json.RawMessage(tc.want)
 		require.Equal(t, before, w.settings, "%s: all else is its own again", tc.reason)
-		require.Equal(t, workloadops.ActDone, pods.Move(tech, req, w.observe()).Action, "%s: then it rests", tc.reason)
+		require.Equal(t, workloadops.ActDone, pods.Move(tech, req, w.observe()).Action, "%s: then it is done",
+			tc.reason)
 	}
 }
 
-// TestAHaltOfWhatIsNotOurs writes nothing: before the first pod, and on a workload that somebody has taken.
-func TestAHaltOfWhatIsNotOurs(t *testing.T) {
+// TestHalt_WritesNothing_BeforeFirstPodOrWithoutClaim: a halt writes nothing before the first pod, nor on a workload
+// that another release has claimed.
+func TestHalt_WritesNothing_BeforeFirstPodOrWithoutClaim(t *testing.T) {
 	t.Parallel()
 	w := newToy(10, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":3}}`)
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
-	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
+	begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(),
+		Strategy: strategy.Strategy{Style: strategy.StylePartition}}, w.observe())
 	require.True(t, w.write(begun.Write, w.generation))
-	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromString("100%"), Halt: true}
-	require.Equal(t, workloadops.ActDone, pods.Move(tech, req, w.observe()).Action, "its own limits stand on it")
+	req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition,
+		Replicas: intstr.FromString("100%"), Halt: true}
+	require.Equal(t, workloadops.ActDone, pods.Move(tech, req, w.observe()).Action, "it has its own limits")
 	w.claim = "somebody@else"
 	d := pods.Move(tech, req, w.observe())
 	require.Equal(t, workloadops.ActFail, d.Action)
 	require.Equal(t, failure.ClaimLost, d.Failure.Kind)
 }
 
-// TestAnyHalt interrupts a step of a toy Deployment anywhere, brings it to rest, and has somebody else edit the template at that moment, or the step go on: nothing
-// takes more ready pods than its own limits allow, and what goes on comes to the same end.
-func TestAnyHalt(t *testing.T) {
+// TestHaltKeepsLimits_AtAnyMoment interrupts a step of a toy Deployment anywhere and halts it. Then another client
+// edits the template, or the step continues: nothing removes more ready pods than its own limits allow, and a continued
+// step reaches the same end.
+func TestHaltKeepsLimits_AtAnyMoment(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r, _ := anyInPlace(t, 1)
 		w, size := r.w, r.w.replicas
-		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StylePartition, Replicas: intstr.FromInt32(size)}
+		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: strategy.StylePartition,
+			Replicas: intstr.FromInt32(size)}
 		first := int32(rapid.IntRange(0, int(size)).Draw(t, "first"))
 		if first == 0 {
 			r.begin(nil)
@@ -97,7 +110,8 @@ func TestAnyHalt(t *testing.T) {
 				req.Back, req.From, req.Replicas = true, first, intstr.FromString("100%")
 			}
 		}
-		if req.Native = !req.Back && rapid.Bool().Draw(t, "native"); req.Native { // its own controller takes what it may, whatever the step's number
+		// its own controller replaces what it may, at any number of the step
+		if req.Native = !req.Back && rapid.Bool().Draw(t, "native"); req.Native {
 			req.Replicas = intstr.FromInt32(int32(rapid.IntRange(1, int(size)).Draw(t, "told")))
 		}
 		r.interrupted(req, rapid.IntRange(0, 60).Draw(t, "moves"))
@@ -116,21 +130,24 @@ func TestAnyHalt(t *testing.T) {
 			}
 			return
 		}
-		moved, begun := w.pods(), string(w.settings["/spec/paused"]) == "true" // where no pod has moved, nothing of ours stands on it
+		// before any pod has moved, nothing of the rollout is on it
+		moved, begun := w.pods(), string(w.settings["/spec/paused"]) == "true"
 		w.template = rapid.SampledFrom([]string{stableTemplate, "t-other"}).Draw(t, "edited to")
 		w.generation++
 		r.stuck("edited")
 		r.quiet("edited")
-		if whole := w.set(w.template); whole != nil && whole.asked == w.replicas {
-			return // a paused Deployment whose newest ReplicaSet is whole takes the others down: only a surge that was halted comes to that
+		if live := w.set(w.template); live != nil && live.asked == w.replicas {
+			// a paused Deployment whose newest ReplicaSet is complete removes the others: this happens only after a
+			// halted surge
+			return
 		}
 		if now := w.pods(); begun && now != moved {
-			t.Fatalf("an edit at rest moves no pod: %s were asked for, now %s", moved, now)
+			t.Fatalf("an edit during a pause moves no pod: %s were desired, now %s", moved, now)
 		}
 	})
 }
 
-// stuck lets the controllers move on while no pod gets ready any more.
+// stuck lets the controllers work while no pod gets ready any more.
 func (r *run) stuck(what string) {
 	for range 20 {
 		r.w.hear()
@@ -144,7 +161,7 @@ func (r *run) stuck(what string) {
 	}
 }
 
-// interrupted lets an activity and the world move on for a while.
+// interrupted lets an activity and the cluster work for a while.
 func (r *run) interrupted(req rollout.MoveRequest, moves int) {
 	for range moves {
 		switch m := rapid.IntRange(0, 9).Draw(r.t, "move"); {
@@ -162,8 +179,9 @@ func (r *run) interrupted(req rollout.MoveRequest, moves int) {
 	}
 }
 
-// A type of Recreate is given back last of all, when no pod is left that it could take down: with the claim.
-func TestAReleaseGivesBackWhatComesLast(t *testing.T) {
+// Strategy type Recreate is restored last, in the write that releases the claim, when no old pod is left for it to
+// remove.
+func TestFinishRelease_RestoresRecreateLast(t *testing.T) {
 	t.Parallel()
 	tech, ok := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
 	require.True(t, ok)
@@ -171,16 +189,19 @@ func TestAReleaseGivesBackWhatComesLast(t *testing.T) {
 	seen := pods.Observed{
 		Snapshot: workloadops.Snapshot{Claim: ourClaim, Replicas: 2, Ready: 2, Settings: map[string]json.RawMessage{
 			"/spec/strategy": json.RawMessage(`{"type":"RollingUpdate"}`)}},
-		Saved: &rollout.Saved{Claim: ourClaim, Style: strategy.StylePartition, Settings: map[string]json.RawMessage{"/spec/strategy": own}},
+		Saved: &rollout.Saved{Claim: ourClaim, Style: strategy.StylePartition,
+			Settings: map[string]json.RawMessage{"/spec/strategy": own}},
 	}
-	d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishRelease, To: rollout.SideStable}, seen)
+	d := pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishRelease,
+		To: rollout.SideStable}, seen)
 	require.NotNil(t, d.Write, d.Reason)
 	require.True(t, d.Write.Release && d.Ends, "the claim goes with it")
 	require.Equal(t, []workloadops.Setting{{Path: "/spec/strategy", Value: own}}, d.Write.Settings)
 }
 
-// TestRepairedByAPerson writes nothing to a workload that somebody has taken into their own hands, in no move and to no end, and says who that is.
-func TestRepairedByAPerson(t *testing.T) {
+// TestRolloutWritesNothing_WhileUserRepairsWorkload: while a user repairs a workload, no Move and no Finish writes to
+// it, and the failure names the user.
+func TestRolloutWritesNothing_WhileUserRepairsWorkload(t *testing.T) {
 	t.Parallel()
 	w := newToy(10, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`)
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
@@ -195,11 +216,14 @@ func TestRepairedByAPerson(t *testing.T) {
 	require.True(t, w.write(begun.Write, w.generation))
 	seen = w.observe()
 	seen.Repairer = "anna"
-	move := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition, Replicas: intstr.FromString("20%"), Template: newTemplate, PutBack: true}
+	move := rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StylePartition,
+		Replicas: intstr.FromString("20%"), Template: newTemplate, OverwriteDrift: true}
 	for reason, d := range map[string]pods.NextAction{
-		"no pod is moved":             pods.Move(tech, move, seen),
-		"it is not brought home":      pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: rollout.SideStable}, seen),
-		"nor is the claim given back": pods.Finish(tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishFreeze}, seen),
+		"no pod is moved": pods.Move(tech, move, seen),
+		"it is not finalised": pods.Finish(tech,
+			rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResume, To: rollout.SideStable}, seen),
+		"nor is the claim released": pods.Finish(tech,
+			rollout.FinishRequest{Subject: subject(), Action: rollout.FinishFreeze}, seen),
 	} {
 		require.NotNil(t, d.Failure, reason)
 		require.Equal(t, failure.Drift, d.Failure.Kind, reason)
@@ -207,8 +231,9 @@ func TestRepairedByAPerson(t *testing.T) {
 	}
 }
 
-// A rollout that is held keeps its autoscalers pinned, as one that goes on does. One that it has not pinned yet is left alone.
-func TestAHaltPinsAutoscalersAgain(t *testing.T) {
+// A halted rollout keeps its autoscalers pinned, like a running one. An autoscaler that was not pinned yet is left
+// alone.
+func TestHalt_PinsAutoscalersAgain_WhenEdited(t *testing.T) {
 	t.Parallel()
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StyleBlueGreen)
 	for _, tc := range []struct {
@@ -216,20 +241,22 @@ func TestAHaltPinsAutoscalersAgain(t *testing.T) {
 		autoscaler pods.Autoscaler
 		pins       bool
 	}{
-		{"somebody else has changed its limits", pods.Autoscaler{Name: "web", Pinned: true, Edited: true}, true},
-		{"it is as it was pinned", pods.Autoscaler{Name: "web", Pinned: true}, false},
+		{"another client has changed its limits", pods.Autoscaler{Name: "web", Pinned: true, Edited: true}, true},
+		{"it is still pinned", pods.Autoscaler{Name: "web", Pinned: true}, false},
 		{"it was not pinned yet", pods.Autoscaler{Name: "web"}, false},
 		{"it is not this rollout's", pods.Autoscaler{Name: "other", Pinned: true, Edited: true}, false},
 	} {
 		w := newToy(4, `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}`)
 		seen := w.observe()
 		seen.Autoscalers = []pods.Autoscaler{{Name: "web"}}
-		begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: strategy.StyleBlueGreen}}, seen)
+		begun := pods.Begin(tech, rollout.BeginRequest{Subject: subject(),
+			Strategy: strategy.Strategy{Style: strategy.StyleBlueGreen}}, seen)
 		require.True(t, w.write(begun.Write, w.generation))
 		w.settleAll()
 		seen = w.observe()
 		seen.Autoscalers = []pods.Autoscaler{tc.autoscaler}
-		d := pods.Move(tech, rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StyleBlueGreen, Replicas: intstr.FromInt32(2), Halt: true}, seen)
+		d := pods.Move(tech, rollout.MoveRequest{Subject: subject(), Step: 1, Style: strategy.StyleBlueGreen,
+			Replicas: intstr.FromInt32(2), Halt: true}, seen)
 		require.Equal(t, tc.pins, d.Autoscaler != nil && d.Autoscaler.Pin != nil, "%s: %s", tc.reason, d.Reason)
 	}
 }

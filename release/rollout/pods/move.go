@@ -17,159 +17,165 @@ type move struct {
 	tech Technique
 	req  rollout.MoveRequest
 	seen Observed
-	// ours is the digest of the new template, as far as it is known; fresh is its revision, empty until there is one.
-	ours    string
-	fresh   Revision
-	task    task
-	numbers rollout.MoveResult
+	// newTemplate is the digest of the new template, as far as it is known; newRevision is its revision, empty until it
+	// exists.
+	newTemplate string
+	newRevision Revision
+	task        task
+	numbers     rollout.MoveResult
 }
 
-// Move decides on the next step on the way to a step's number of pods.
+// Move decides on the next action towards a step's number of pods.
 func Move(tech Technique, req rollout.MoveRequest, seen Observed) NextAction {
-	if d, stop := guard(req.Subject, seen); stop {
+	if d, stop := checkClaim(req.Subject, seen); stop {
 		return d
 	}
-	if tech.ByPods() && !seen.PodsSeen {
-		return look("see which revision its pods are of")
+	if tech.CountsPods() && !seen.PodsSeen {
+		return readPods("read which revision its pods belong to")
 	}
-	m := &move{tech: tech, req: req, seen: seen, ours: cmp.Or(req.Template, seen.Expected, seen.Declared)}
-	m.plan() // a drift is told with the pods' numbers as well
+	m := &move{tech: tech, req: req, seen: seen, newTemplate: cmp.Or(req.Template, seen.Expected, seen.Declared)}
+	m.plan() // a drift failure carries the pod counts as well
 	d := m.next()
-	return d.with(m.numbers)
+	return d.withNumbers(m.numbers)
 }
 
 func (m *move) next() NextAction {
 	switch {
 	case m.req.Halt:
-		if a, ok := m.loosened(); ok { // it could scale what is held
+		if a, ok := m.editedAutoscaler(); ok { // it could scale the halted workload
 			return m.pin(a)
 		}
 		return m.halt()
-	case m.goesHome():
+	case m.alreadyPromoted():
 		return done(m.progress())
 	case m.drifted():
-		return drifted(m.req.Subject, m.seen)
-	case m.seen.Duel.Times > rollout.MostDisturbed:
-		return duel(m.req.Subject, m.seen.Duel)
+		return failTemplateDrift(m.req.Subject, m.seen)
+	case m.seen.EditConflict.Times > rollout.MaxRestores:
+		return failEditConflict(m.req.Subject, m.seen.EditConflict)
 	case m.seen.Lagging():
 		return m.wait("its controller has not seen the last change yet")
 	}
-	if d, disturbed := m.disturbed(); disturbed {
+	if d, disturbed := m.undoEdits(); disturbed {
 		return d
 	}
-	if d, joined := m.joined(); joined {
+	if d, joined := m.recordNewAutoscalers(); joined {
 		return d
 	}
-	if a, ok := m.unpinned(); ok {
+	if a, ok := m.unpinnedAutoscaler(); ok {
 		return m.pin(a)
 	}
-	d := m.toward()
+	d := m.techniqueAction()
 	switch d.Action {
 	case workloadops.ActWrite:
-		return m.complete(d)
+		return m.completeWrite(d)
 	case workloadops.ActWait:
 		return m.wait(d.Reason)
 	case workloadops.ActDone:
-		return m.arrived()
+		return m.endMove()
 	case workloadops.ActDelete:
-		if m.seen.HeldUp != "" {
-			return m.heldUp()
+		if m.seen.BlockedByBudget != "" {
+			return m.waitForBudget()
 		}
 	}
 	return d
 }
 
-// heldUp waits for a PodDisruptionBudget that keeps pods from being taken: within the deadline, which names it when it has passed.
-func (m *move) heldUp() NextAction {
+// waitForBudget waits while a PodDisruptionBudget prevents deletions. At the deadline it fails and names the budget.
+func (m *move) waitForBudget() NextAction {
 	progress, deadline := m.progress(), deadlineOf(m.req.Subject)
 	m.numbers.Message = progress
 	if m.seen.Elapsed >= deadline {
-		return failf(failure.WorkloadFailed, "%s: %s after %d s: %s", m.req.Workload, progress, int64(deadline/time.Second), m.seen.HeldUp)
+		return failf(failure.WorkloadFailed, "%s: %s after %d s: %s", m.req.Workload, progress,
+			int64(deadline/time.Second), m.seen.BlockedByBudget)
 	}
-	d := wait(progress + ": " + m.seen.HeldUp)
-	d.LookAgain = workloadops.AskAgain
-	if m.req.TellStuck {
+	d := wait(progress + ": " + m.seen.BlockedByBudget)
+	d.RecheckAfter = workloadops.BudgetRetryInterval
+	if m.req.ReportStuck {
 		d.Action = workloadops.ActDone
-		m.numbers.Stuck, m.numbers.SpentSeconds = m.seen.HeldUp, int64(m.seen.Elapsed/time.Second)
+		m.numbers.Stuck, m.numbers.SpentSeconds = m.seen.BlockedByBudget, int64(m.seen.Elapsed/time.Second)
 	}
 	return d
 }
 
-// toward is the next write on the way: the technique's, or the one with which the workload's own controller goes to the end.
-func (m *move) toward() NextAction {
+// techniqueAction returns the technique's next action, or the write that lets the workload's own controller go to the
+// end.
+func (m *move) techniqueAction() NextAction {
 	if !m.req.Native {
 		return m.tech.next(m.task, m.seen)
 	}
-	if w := m.task.write("native", m.seen.changed(m.tech.native(m.seen)...)); !empty(w) {
+	if w := m.task.write("native", m.seen.settingsToWrite(m.tech.nativeSettings(m.seen)...)); !empty(w) {
 		return set("let its own controller bring every pod to that version", w)
 	}
 	return done("")
 }
 
-// goesHome says that this release has brought the new template home already: an attempt of its end was lost, and its last step is gone through once more. The
-// extra pods serve until it is over.
-func (m *move) goesHome() bool {
-	home := m.req.Claim + " " + string(rollout.SideNew)
-	return m.tech.untouched() && !m.req.Back && m.ours != "" && m.seen.Template == m.ours && m.seen.Saved.Homeward == home
+// alreadyPromoted reports whether Finish already promoted the template, but its result was lost and the last step is
+// being repeated. The extra pods serve until Finish ends.
+func (m *move) alreadyPromoted() bool {
+	mark := m.req.Claim + " " + string(rollout.SideNew)
+	return m.tech.usesExtraWorkload() && !m.req.Back && m.newTemplate != "" && m.seen.Template == m.newTemplate &&
+		m.seen.Saved.FinalTemplateBy == mark
 }
 
-// drifted says whether somebody else has edited the template. It may be the stable one before the first Move and on the way back.
+// drifted reports whether another client has edited the template. It may be the stable one before the first Move and on
+// a rollback.
 func (m *move) drifted() bool {
 	saved, live := m.seen.Saved, m.seen.Template
-	isOurs, isStable := live == m.ours && m.ours != "", live == saved.StableTemplate
+	isOurs, isStable := live == m.newTemplate && m.newTemplate != "", live == saved.StableTemplate
 	switch {
-	case m.req.PutBack:
+	case m.req.OverwriteDrift:
 		return false
-	case m.tech.untouched() && saved.Declared == "":
+	case m.tech.usesExtraWorkload() && saved.Declared == "":
 		return !isStable
 	}
-	leaves := m.req.Back || saved.Retracting || m.seen.restsStable()
+	leaves := m.req.Back || saved.RollingBack || m.seen.leftOnStable()
 	if saved.Declared == "" {
 		leaves = leaves || m.req.Template == ""
 	} else {
-		leaves = leaves || m.seen.Next == m.ours // it stands beside until its pods may come
+		leaves = leaves || m.seen.Next == m.newTemplate // it is kept in an annotation until its pods may start
 	}
 	return !isOurs && (!isStable || !leaves)
 }
 
-// drifted fails since somebody else has edited the template.
-func drifted(s rollout.Subject, seen Observed) NextAction {
+// failTemplateDrift fails because another client has edited the template.
+func failTemplateDrift(s rollout.Subject, seen Observed) NextAction {
 	if seen.Template == seen.Saved.StableTemplate {
-		return drift(s, "set its pod template back to the stable version")
+		return failDrift(s, "set its pod template back to the stable version")
 	}
-	return drift(s, "changed its pod template")
+	return failDrift(s, "changed its pod template")
 }
 
 func (m *move) plan() {
 	seen, saved := m.seen, m.seen.Saved
 	size := seen.Replicas
-	stable, _ := seen.Find(saved.Stable)
-	m.fresh = freshOf(m.tech, seen, m.ours)
-	t := task{Request: m.req, Size: size, Target: m.target(size), Aim: m.fresh, Placed: seen.Template == m.ours && m.ours != ""}
+	stable, _ := seen.RevisionByName(saved.Stable)
+	m.newRevision = newRevisionOf(m.tech, seen, m.newTemplate)
+	t := task{Request: m.req, Size: size, Target: m.target(size), Aim: m.newRevision,
+		Placed: seen.Template == m.newTemplate && m.newTemplate != ""}
 	asked := t.Target
 	if m.req.Back {
-		asked = max(min(m.req.From, size)-strategy.BackTarget(m.req.Replicas, m.req.From), 0)
+		asked = max(min(m.req.From, size)-strategy.RollbackTarget(m.req.Replicas, m.req.From), 0)
 		t.Target, t.Aim, t.Placed = size-asked, stable, seen.Template == saved.StableTemplate
 		t.Template.Revision = saved.Stable
-	} else if !m.tech.untouched() {
-		t.Template.Revision = m.fresh.Name
+	} else if !m.tech.usesExtraWorkload() {
+		t.Template.Revision = m.newRevision.Name
 	}
 	t.Total, t.Ready = seen.Count(t.Aim)
-	if e := seen.Extra; m.tech.untouched() && e != nil && !e.Lagging() {
+	if e := seen.Extra; m.tech.usesExtraWorkload() && e != nil && !e.Lagging() {
 		t.Total, t.Ready = e.Total, e.Ready
 	}
 	if m.req.Native && m.req.Halt { // its own controller may have gone beyond the step
 		t.Target = size
 	}
-	t.Tolerated = strategy.Tolerated(m.req.FailureThreshold, t.Target)
+	t.Tolerated = strategy.ToleratedUnready(m.req.FailureThreshold, t.Target)
 	m.task = t
-	m.numbers = numbersOf(seen, m.fresh, stable)
+	m.numbers = numbersOf(seen, m.newRevision, stable)
 	m.numbers.Target = asked
-	if m.tech.untouched() {
+	if m.tech.usesExtraWorkload() {
 		m.numbers.Updated, m.numbers.UpdatedReady = t.Total, t.Ready
 	}
-	if t.Placed || m.req.Template != "" || m.tech.untouched() && seen.Extra != nil {
-		m.numbers.Template = m.ours
+	if t.Placed || m.req.Template != "" || m.tech.usesExtraWorkload() && seen.Extra != nil {
+		m.numbers.Template = m.newTemplate
 	}
 }
 
@@ -181,30 +187,32 @@ func (m *move) target(size int32) int32 {
 	return target
 }
 
-// freshOf is the revision of the new version, empty until there is one.
-func freshOf(tech Technique, seen Observed, ours string) Revision {
-	if tech.untouched() {
+// newRevisionOf returns the revision of the new version, empty until it exists.
+func newRevisionOf(tech Technique, seen Observed, ours string) Revision {
+	if tech.usesExtraWorkload() {
 		if seen.Extra == nil {
 			return Revision{}
 		}
 		return Revision{Name: seen.Extra.Hash, Hash: seen.Extra.Hash, Images: seen.Extra.Images}
 	}
-	if r, ok := seen.Made(ours); ok && r.Name != seen.Saved.Stable {
+	if r, ok := seen.RevisionByTemplate(ours); ok && r.Name != seen.Saved.Stable {
 		return r
 	}
-	r, _ := seen.Find(seen.Saved.Canary)
+	r, _ := seen.RevisionByName(seen.Saved.Canary)
 	return r
 }
 
 func numbersOf(seen Observed, fresh, stable Revision) rollout.MoveResult {
-	n := rollout.MoveResult{Replicas: seen.Replicas, Canary: fresh.Name, CanaryHash: fresh.Hash, Generation: seen.Generation, Images: fresh.Images}
+	n := rollout.MoveResult{Replicas: seen.Replicas, Canary: fresh.Name, CanaryHash: fresh.Hash,
+		Generation: seen.Generation, Images: fresh.Images}
 	n.Updated, n.UpdatedReady = seen.Count(fresh)
 	_, n.StableReady = seen.Count(stable)
 	return n
 }
 
-// joined notes autoscalers of a blue-green workload that somebody has added meanwhile, before they are pinned: so they are given back.
-func (m *move) joined() (NextAction, bool) {
+// recordNewAutoscalers records autoscalers that were added to a blue-green workload meanwhile, before they are pinned,
+// so that they are restored later.
+func (m *move) recordNewAutoscalers() (NextAction, bool) {
 	saved := *m.seen.Saved
 	for _, a := range m.seen.Autoscalers {
 		if saved.Style == strategy.StyleBlueGreen && !slices.Contains(saved.Autoscalers, a.Name) {
@@ -214,16 +222,18 @@ func (m *move) joined() (NextAction, bool) {
 	if len(saved.Autoscalers) == len(m.seen.Saved.Autoscalers) {
 		return NextAction{}, false
 	}
-	d := set("note an autoscaler that somebody else has added", &workloadops.Write{Step: "autoscaler", Held: m.req.Claim,
-		Annotations: map[string]string{rollout.AnnotationSaved: saved.String(),
-			rollout.AnnotationRecover: rollout.RecoverText(saved, m.req.Workload)}})
+	d := set("record an autoscaler that another client has added",
+		&workloadops.Write{Step: "autoscaler", ExpectedClaim: m.req.Claim,
+			Annotations: map[string]string{rollout.AnnotationSaved: saved.String(),
+				rollout.AnnotationRecover: rollout.RecoverText(saved, m.req.Workload)}})
 	return d, true
 }
 
-// unpinned is an autoscaler of a blue-green workload that has to keep its size, before the first pod comes.
-func (m *move) unpinned() (Autoscaler, bool) {
+// unpinnedAutoscaler returns an autoscaler of a blue-green workload that has to be pinned before the first pod starts.
+func (m *move) unpinnedAutoscaler() (Autoscaler, bool) {
 	i := slices.IndexFunc(m.seen.Autoscalers, func(a Autoscaler) bool {
-		return m.seen.Saved.Style == strategy.StyleBlueGreen && slices.Contains(m.seen.Saved.Autoscalers, a.Name) && (!a.Pinned || a.Edited)
+		return m.seen.Saved.Style == strategy.StyleBlueGreen && slices.Contains(m.seen.Saved.Autoscalers, a.Name) &&
+			(!a.Pinned || a.Edited)
 	})
 	if i < 0 {
 		return Autoscaler{}, false
@@ -231,8 +241,8 @@ func (m *move) unpinned() (Autoscaler, bool) {
 	return m.seen.Autoscalers[i], true
 }
 
-// loosened is an autoscaler whose limits somebody else has changed since it was pinned.
-func (m *move) loosened() (Autoscaler, bool) {
+// editedAutoscaler returns an autoscaler whose limits another client has changed since it was pinned.
+func (m *move) editedAutoscaler() (Autoscaler, bool) {
 	i := slices.IndexFunc(m.seen.Autoscalers, func(a Autoscaler) bool {
 		return slices.Contains(m.seen.Saved.Autoscalers, a.Name) && a.Pinned && a.Edited
 	})
@@ -247,34 +257,37 @@ func (m *move) pin(a Autoscaler) NextAction {
 		"pin the autoscaler %s to %d pods while both versions run", a.Name, m.seen.Replicas)
 }
 
-// complete adds to a technique's write what the framework sees to: the claim, and what is saved.
-func (m *move) complete(d NextAction) NextAction {
+// completeWrite adds to a technique's write what is common to all techniques: the claim, and what is saved.
+func (m *move) completeWrite(d NextAction) NextAction {
 	w := d.Write
-	w.Held = m.req.Claim
+	w.ExpectedClaim = m.req.Claim
 	next := *m.seen.Saved
 	if m.numbers.Canary != "" && !m.req.Back { // the new revision's name, once it is known
 		next.Canary = m.numbers.Canary
 	}
-	next.Retracting = m.req.Back
+	next.RollingBack = m.req.Back
 	if w.Annotations == nil {
 		w.Annotations = map[string]string{}
 	}
 	if next.String() != m.seen.Saved.String() {
 		w.Annotations[rollout.AnnotationSaved] = next.String()
 	}
-	if w.Template != nil && !m.req.Back && w.KeepTemplate == "" && m.seen.Next != "" && m.seen.Next == m.ours { // it stands on the workload itself from now on
+	// the workload itself has it from now on
+	if w.Template != nil && !m.req.Back && w.KeepTemplate == "" && m.seen.Next != "" && m.seen.Next == m.newTemplate {
 		w.Remove = append(w.Remove, rollout.AnnotationNext)
 	}
-	if _, rests := w.Annotations[rollout.AnnotationRest]; !rests && m.seen.Rest != nil && len(m.seen.Rest.Settings) > 0 && len(w.Settings) > 0 {
-		moving := *m.seen.Rest // what changes from now on is our own doing
+	if _, rests := w.Annotations[rollout.AnnotationSettled]; !rests && m.seen.Rest != nil &&
+		len(m.seen.Rest.Settings) > 0 && len(w.Settings) > 0 {
+		moving := *m.seen.Rest // later changes are the rollout's own
 		moving.Settings = nil
-		w.Annotations[rollout.AnnotationRest] = moving.String()
+		w.Annotations[rollout.AnnotationSettled] = moving.String()
 	}
 	return d
 }
 
-// arrived ends the move, or waits for pods that are not ready yet; what a resting step needs is written before.
-func (m *move) arrived() NextAction {
+// endMove ends the move, or waits for pods that are not ready yet. If the step pauses, it first writes what the pause
+// needs.
+func (m *move) endMove() NextAction {
 	t := m.task
 	if m.req.Native && t.Ready < t.Target {
 		return m.wait("")
@@ -283,24 +296,25 @@ func (m *move) arrived() NextAction {
 		return m.wait("")
 	}
 	m.numbers.Message = m.progress()
-	if d, numbers := number(m.batch(), m.numbers.Canary, m.task.Aim, m.seen); numbers {
-		d.Ends = d.Number != nil && !m.req.Rest
+	if d, numbers := numberPods(m.batch(), m.numbers.Canary, m.task.Aim, m.seen); numbers {
+		d.Ends = d.Number != nil && !m.req.Settle
 		return d
 	}
-	if !m.req.Rest {
+	if !m.req.Settle {
 		return done(m.numbers.Message)
 	}
-	settings := m.tech.rest(t, m.seen)
-	w := &workloadops.Write{Step: "rest", Settings: m.seen.changed(slices.Clone(settings)...)}
-	rest := rollout.Rest{Template: m.seen.Template, Replicas: m.seen.Replicas, Surge: m.tech.surplus(m.seen), Settings: m.left(settings)}
+	settings := m.tech.pauseSettings(t, m.seen)
+	w := &workloadops.Write{Step: "rest", Settings: m.seen.settingsToWrite(slices.Clone(settings)...)}
+	rest := rollout.SettledState{Template: m.seen.Template, Replicas: m.seen.Replicas, Surge: m.tech.surplus(m.seen),
+		Settings: m.recordedSettings(settings)}
 	if m.seen.Rest == nil || m.seen.Rest.String() != rest.String() {
-		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
+		w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
 	}
-	m.tellOthers(w)
-	return m.last(w, m.numbers.Message+": it rests")
+	m.publishExtraStatus(w)
+	return m.finalWrite(w, m.numbers.Message+": paused")
 }
 
-// batch is how the step's pods are numbered; a request of an earlier build names the step beside it.
+// batch returns how the step's pods are numbered. Requests of earlier builds have the step only in MoveRequest.Step.
 func (m *move) batch() *rollout.Batch {
 	if b := m.req.Batch; b != nil && b.Step == 0 {
 		return &rollout.Batch{RolloutID: b.RolloutID, Step: m.req.Step}
@@ -308,8 +322,8 @@ func (m *move) batch() *rollout.Batch {
 	return m.req.Batch
 }
 
-// tellOthers notes on a Deployment under a Rollout object what other tools read of its new pods.
-func (m *move) tellOthers(w *workloadops.Write) {
+// publishExtraStatus records on a Deployment under a Rollout object what other tools read about its new pods.
+func (m *move) publishExtraStatus(w *workloadops.Write) {
 	if m.seen.Saved.Declared == "" || m.req.Workload.WorkloadRef.Kind != workloadops.KindDeployment {
 		return
 	}
@@ -323,8 +337,9 @@ func (m *move) tellOthers(w *workloadops.Write) {
 	w.Annotations[rollout.AnnotationExtraStatus] = text
 }
 
-// left are the borrowed fields as these settings leave them, in the one form that their JSON has in the annotation.
-func (m *move) left(settings []workloadops.Setting) map[string]json.RawMessage {
+// recordedSettings returns the borrowed fields as these settings leave them, in canonical JSON, as the annotation
+// stores them.
+func (m *move) recordedSettings(settings []workloadops.Setting) map[string]json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	for _, path := range m.tech.Pointers() {
 		fields[path] = workloadops.Canonical(m.seen.Settings[path])
@@ -335,86 +350,94 @@ func (m *move) left(settings []workloadops.Setting) map[string]json.RawMessage {
 	return fields
 }
 
-// emptied gives a workload without pods the stable template. Its controller would make all pods that come of the live one: that of a Deployment
-// which is paused, and one that takes an update for done when there are no pods to update.
-func emptied(seen Observed) NextAction {
+// stableWhileEmpty gives a workload without pods the stable template. Its controller would create all its next pods
+// from the live one: a paused Deployment does, and so does a controller that takes an update for done when there are no
+// pods to update.
+func stableWhileEmpty(seen Observed) NextAction {
 	keep := ""
-	if seen.keeps() {
+	if seen.mustKeepTemplate() {
 		keep = rollout.AnnotationNext
 	}
-	rest := rollout.Rest{Template: seen.Saved.StableTemplate}
+	rest := rollout.SettledState{Template: seen.Saved.StableTemplate}
 	if seen.Rest != nil {
 		rest.Settings = seen.Rest.Settings
 	}
-	return set("give it the stable template while it has no pods: those that come would all be new", &workloadops.Write{Step: "empty",
-		Template: &workloadops.Template{Revision: seen.Saved.Stable}, KeepTemplate: keep,
-		Annotations: map[string]string{rollout.AnnotationRest: rest.String()}})
+	return set("set the stable template while it has no pods: otherwise its next pods would all be new",
+		&workloadops.Write{Step: "empty",
+			Template: &workloadops.Template{Revision: seen.Saved.Stable}, KeepTemplate: keep,
+			Annotations: map[string]string{rollout.AnnotationSettled: rest.String()}})
 }
 
-// disturbed puts back what somebody else has changed of the fields that were left at rest. A technique with settings of its own for a rest
-// sees to them in its next step.
-func (m *move) disturbed() (NextAction, bool) {
-	if !m.req.Look && !m.req.PutBack || m.seen.Rest == nil || m.tech.rest(m.task, m.seen) != nil {
+// undoEdits restores the fields that another client has changed during a pause. A technique with pause settings of its
+// own handles them in its next action.
+func (m *move) undoEdits() (NextAction, bool) {
+	if !m.req.Inspect && !m.req.OverwriteDrift || m.seen.Rest == nil || m.tech.pauseSettings(m.task, m.seen) != nil {
 		return NextAction{}, false
 	}
-	settings := m.asLeft()
+	settings := m.fieldsToRestore()
 	if len(settings) == 0 {
 		return NextAction{}, false
 	}
-	d := set("put back the fields that somebody else has changed at rest", &workloadops.Write{Step: "undisturb", Settings: settings, Held: m.req.Claim})
+	d := set("restore the fields that another client has changed during the pause",
+		&workloadops.Write{Step: "undisturb", Settings: settings, ExpectedClaim: m.req.Claim})
 	return d, true
 }
 
-// asLeft are the fields of the rest that somebody else has changed, as they were left.
-func (m *move) asLeft() (settings []workloadops.Setting) {
-	if m.seen.Rest == nil || m.seen.Saved.Declared != "" && m.seen.Template != m.ours { // what holds another template's pods stays
+// fieldsToRestore returns the fields that another client has changed during a pause, with their recorded values.
+func (m *move) fieldsToRestore() (settings []workloadops.Setting) {
+	// what holds another template's pods stays
+	if m.seen.Rest == nil || m.seen.Saved.Declared != "" && m.seen.Template != m.newTemplate {
 		return nil
 	}
-	for _, path := range m.seen.Rest.Disturbed(m.seen.Settings) {
+	for _, path := range m.seen.Rest.ChangedFields(m.seen.Settings) {
 		settings = append(settings, workloadops.Setting{Path: path, Value: m.seen.Rest.Settings[path]})
 	}
 	return settings
 }
 
-// halt brings to rest what an interrupted Move has left, however far it came: nobody moves on until somebody has decided. What it was left
-// like is noted as at the end of a step, unless nothing of the new version is on it yet.
+// halt pauses the workload after an interrupted Move, at any point: no pod moves until a decision is made. The state is
+// recorded as at the end of a step, unless nothing of the new version is on the workload yet.
 func (m *move) halt() NextAction {
 	m.numbers.Message = m.progress() + ": halted"
-	if d, shrunk := m.extraBack(); shrunk {
+	if d, shrunk := m.rescaleExtra(); shrunk {
 		return d
 	}
-	settings := m.tech.rest(m.task, m.seen)
+	settings := m.tech.pauseSettings(m.task, m.seen)
 	if settings == nil {
-		settings = m.asLeft()
+		settings = m.fieldsToRestore()
 	}
-	w := &workloadops.Write{Step: "halt", Settings: m.seen.changed(slices.Clone(settings)...)}
-	rest := rollout.Rest{Surge: m.tech.surplus(m.seen)}
-	begun := m.task.Placed || settings != nil || m.tech.untouched() && m.seen.Extra != nil
+	w := &workloadops.Write{Step: "halt", Settings: m.seen.settingsToWrite(slices.Clone(settings)...)}
+	rest := rollout.SettledState{Surge: m.tech.surplus(m.seen)}
+	begun := m.task.Placed || settings != nil || m.tech.usesExtraWorkload() && m.seen.Extra != nil
 	if begun {
-		rest.Template, rest.Replicas, rest.Settings = m.seen.Template, m.seen.Replicas, m.left(settings)
+		rest.Template, rest.Replicas, rest.Settings = m.seen.Template, m.seen.Replicas, m.recordedSettings(settings)
 	}
-	if (begun || rest.Surge != surplusAtRest(m.seen)) && (m.seen.Rest == nil || m.seen.Rest.String() != rest.String()) {
-		w.Annotations = map[string]string{rollout.AnnotationRest: rest.String()}
+	if (begun || rest.Surge != recordedSurplus(m.seen)) &&
+		(m.seen.Rest == nil || m.seen.Rest.String() != rest.String()) {
+		w.Annotations = map[string]string{rollout.AnnotationSettled: rest.String()}
 	}
-	return m.last(w, m.numbers.Message)
+	return m.finalWrite(w, m.numbers.Message)
 }
 
-// extraBack gives an extra Deployment that somebody else has scaled down while it is held the size back that it had.
-func (m *move) extraBack() (NextAction, bool) {
+// rescaleExtra restores the size of an extra Deployment that another client has scaled down while the rollout is
+// halted.
+func (m *move) rescaleExtra() (NextAction, bool) {
 	e := m.seen.Extra
-	if !m.tech.untouched() || e == nil || e.Deleting || e.Of != strategy.CanaryOf(m.req.Workload.WorkloadRef.Name) || e.Replicas >= min(e.Left, m.task.Size) {
+	if !m.tech.usesExtraWorkload() || e == nil || e.Deleting ||
+		e.CanaryOf != strategy.CanaryOf(m.req.Workload.WorkloadRef.Name) ||
+		e.Replicas >= min(e.RecordedSize, m.task.Size) {
 		return NextAction{}, false
 	}
-	size := min(e.Left, m.task.Size) // anybody may write what was noted
-	return changeExtra(ExtraChange{Replicas: &size}, "scale %s back to %d pods, as it was", e.Name, size), true
+	size := min(e.RecordedSize, m.task.Size) // any client may edit the recorded size
+	return changeExtra(ExtraChange{Replicas: &size}, "scale %s back to %d pods", e.Name, size), true
 }
 
-// last ends the move with a write, or at once when there is nothing to be written.
-func (m *move) last(w *workloadops.Write, reason string) NextAction {
+// finalWrite ends the move with a write, or at once if there is nothing to write.
+func (m *move) finalWrite(w *workloadops.Write, reason string) NextAction {
 	if len(w.Settings) == 0 && len(w.Annotations) == 0 {
 		return done(m.numbers.Message)
 	}
-	d := m.complete(set(reason, w))
+	d := m.completeWrite(set(reason, w))
 	d.Ends = true
 	return d
 }
@@ -425,20 +448,21 @@ func (m *move) wait(text string) NextAction {
 		progress += ", " + text
 	}
 	m.numbers.Message = progress
-	d := judge(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated)
-	troubled := d.LookAgain > 0 // a pod is in trouble that may pass
-	late := m.seen.PodsSeen && m.seen.Still >= min(deadlineOf(m.req.Subject)/2, lateAfter)
-	if m.req.TellStuck && d.Action == workloadops.ActWait && (troubled || late) {
+	d := waitOrFail(m.req.Subject, m.seen, m.task.Aim.Hash, progress, m.task.Tolerated)
+	troubled := d.RecheckAfter > 0 // a pod has a problem that may pass
+	late := m.seen.PodsSeen && m.seen.StalledFor >= min(deadlineOf(m.req.Subject)/2, reportStuckAfter)
+	if m.req.ReportStuck && d.Action == workloadops.ActWait && (troubled || late) {
 		d.Action = workloadops.ActDone
-		m.numbers.Stuck, m.numbers.SpentSeconds = why(m.seen, m.task.Aim.Hash), int64(m.seen.Elapsed/time.Second)
+		m.numbers.Stuck, m.numbers.SpentSeconds = explain(m.seen, m.task.Aim.Hash), int64(m.seen.Elapsed/time.Second)
 	}
 	return d
 }
 
-// lateAfter is for how long pods may not come on before lists tell of it, whatever they say; half the deadline where that is shorter.
-const lateAfter = 5 * time.Minute
+// reportStuckAfter is how long pods may make no progress before the move is reported as stuck, in any status; half the
+// deadline if that is shorter.
+const reportStuckAfter = 5 * time.Minute
 
-// progress says how far it is: "step 2: 3 of 5 new pods are ready".
+// progress describes how far the move is: "step 2: 3 of 5 new pods are ready".
 func (m *move) progress() string {
 	if m.req.Back {
 		return fmt.Sprintf("step %d: %d of %d pods are back on the stable version and ready, %d new ones are left",
@@ -448,17 +472,18 @@ func (m *move) progress() string {
 	if m.task.Total > m.task.Target {
 		text += fmt.Sprintf(" (%d are new)", m.task.Total)
 	}
-	if n := m.strangers(); n > 0 {
-		text += fmt.Sprintf(", %d of neither version, which somebody else's edit has left, stay until more pods move", n)
+	if n := m.foreignPods(); n > 0 {
+		text += fmt.Sprintf(", %d of neither version, left by another client's edit, stay until more pods move", n)
 	}
 	return text
 }
 
-// strangers is how many pods are of neither version. They stay: the native controller would take stable pods in their place.
-func (m *move) strangers() int32 {
+// foreignPods returns how many pods are of neither version. They stay: the native controller would remove stable pods
+// instead.
+func (m *move) foreignPods() int32 {
 	n := int32(0)
 	for _, r := range m.seen.Revisions {
-		if !m.tech.untouched() && r.Name != m.seen.Saved.Stable && r.Name != m.fresh.Name {
+		if !m.tech.usesExtraWorkload() && r.Name != m.seen.Saved.Stable && r.Name != m.newRevision.Name {
 			total, _ := m.seen.Count(r)
 			n += total
 		}

@@ -10,11 +10,11 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// The actions beside those of workloadops.
+// The actions in addition to those of workloadops.
 const (
-	// ActExtra makes NextAction.Extra: a change of the extra Deployment.
+	// ActExtra executes NextAction.Extra: a change of the extra Deployment.
 	ActExtra workloadops.Action = "extra"
-	// ActAutoscaler makes NextAction.Autoscaler: pins or restores one.
+	// ActAutoscaler executes NextAction.Autoscaler: pins or restores one.
 	ActAutoscaler workloadops.Action = "autoscaler"
 	// ActNumber labels the pods of NextAction.Number.
 	ActNumber workloadops.Action = "number"
@@ -26,17 +26,18 @@ type NextAction struct {
 	Extra      *ExtraChange
 	Autoscaler *AutoscalerChange
 	Number     *PodNumbers
-	// Ends says that the move ends well once the write is done, or the pods are numbered.
+	// Ends is true if the move ends successfully once the write is done, or the pods are numbered.
 	Ends bool
-	// Holds says that the write lets no pod go, whatever has become of the revisions since they were seen. It may go by what a watch has told.
-	Holds bool
-	// Numbers are what the pods are like.
+	// RemovesNoPod is true if the write removes no pod, even if the revisions have changed since they were read. It may
+	// be decided on a cached read.
+	RemovesNoPod bool
+	// Numbers are the pod counts.
 	Numbers rollout.MoveResult
 	// Begun is the answer of Begin.
 	Begun *rollout.BeginResult
 }
 
-// PodNumbers are the labels of the pods that a step has brought.
+// PodNumbers are the labels of the pods that a step has added.
 type PodNumbers struct {
 	Pods             []workloadops.Pod
 	RolloutID, Batch string
@@ -44,31 +45,34 @@ type PodNumbers struct {
 
 // ExtraChange is one change of the extra Deployment. Exactly one field is set.
 type ExtraChange struct {
-	// Create makes it, of so many pods, as the workload's spec with the new template.
+	// Create creates it with this many pods, from the workload's spec with the new template.
 	Create *int32
 	// Replicas scales it.
 	Replicas *int32
-	// PutBack sets its template to ours again.
+	// PutBack restores the rollout's template.
 	PutBack bool
-	// Delete deletes it with its pods; UID is the one that was seen.
+	// Delete deletes it with its pods; the value is the UID that was read.
 	Delete string
 }
 
 // AutoscalerChange is one change of an autoscaler.
 type AutoscalerChange struct {
 	Name string
-	// Pin has it keep the workload at so many pods; nil: restore what it was.
+	// Pin is the number of pods to keep the workload at; nil restores the autoscaler's own limits.
 	Pin *int32
 }
 
 func next(a workloadops.NextAction) NextAction { return NextAction{NextAction: a} }
 
-func look(reason string) NextAction { return next(workloadops.Next(workloadops.ActLook, reason)) }
+func readPods(reason string) NextAction {
+	return next(workloadops.Next(workloadops.ActReadPods, reason))
+}
 
-// done says that the pods are where the technique should bring them, or that the move is over.
+// done reports that the pods are as the technique requires, or that the move has ended.
 func done(reason string) NextAction { return next(workloadops.Next(workloadops.ActDone, reason)) }
 
-// wait says that the technique waits for the cluster; the framework adds what the pods say, and judges their trouble and the deadline.
+// wait reports that the technique waits for the cluster. The caller adds the pods' status and decides by their problems
+// and the deadline.
 func wait(reason string) NextAction { return next(workloadops.Next(workloadops.ActWait, reason)) }
 
 func set(reason string, w *workloadops.Write) NextAction {
@@ -76,7 +80,8 @@ func set(reason string, w *workloadops.Write) NextAction {
 }
 
 func remove(list []workloadops.Pod, format string, args ...any) NextAction {
-	return next(workloadops.NextAction{Action: workloadops.ActDelete, Delete: list, Reason: fmt.Sprintf(format, args...)})
+	return next(workloadops.NextAction{Action: workloadops.ActDelete, Delete: list,
+		Reason: fmt.Sprintf(format, args...)})
 }
 
 func changeExtra(change ExtraChange, format string, args ...any) NextAction {
@@ -95,24 +100,26 @@ func failf(kind failure.Kind, format string, args ...any) NextAction {
 	return next(workloadops.Fail(failure.New(kind, format, args...)))
 }
 
-// drift fails since somebody else has done something to the workload.
-func drift(s rollout.Subject, what string) NextAction {
-	return failf(failure.Drift, "%s: somebody else %s in the middle of the rollout", s.Workload, what)
+// failDrift fails because another client has changed the workload.
+func failDrift(s rollout.Subject, what string) NextAction {
+	return failf(failure.Drift, "%s: another client %s during the rollout", s.Workload, what)
 }
 
-// duel fails since somebody else goes on changing the fields by which the pods move.
-func duel(s rollout.Subject, d Duel) NextAction {
-	return failf(failure.Drift, "%s: somebody else has changed %s for the %dth time while its pods move (field manager %s): have it leave these "+
-		"fields alone", s.Workload, d.Fields, d.Times, cmp.Or(d.By, "unknown"))
+// failEditConflict fails because another client keeps changing the fields that move the pods.
+func failEditConflict(s rollout.Subject, d EditConflict) NextAction {
+	return failf(failure.Drift, "%s: another client has changed %s for the %dth time while its pods move (field "+
+		"manager %s): "+
+		"stop it from writing these fields", s.Workload, d.Fields, d.Times, cmp.Or(d.By, "unknown"))
 }
 
-// nothing ends a Finish that has nothing to do.
-func nothing(seen Observed, message string) NextAction {
-	return done(message).with(rollout.MoveResult{Replicas: seen.Replicas, Generation: seen.Generation, Message: message})
+// nothingToDo ends a Finish that has nothing to do.
+func nothingToDo(seen Observed, message string) NextAction {
+	return done(message).withNumbers(rollout.MoveResult{Replicas: seen.Replicas, Generation: seen.Generation,
+		Message: message})
 }
 
-// with adds what the pods are like, also to the failures that tell it.
-func (a NextAction) with(numbers rollout.MoveResult) NextAction {
+// withNumbers adds the pod counts, also to failures that carry them.
+func (a NextAction) withNumbers(numbers rollout.MoveResult) NextAction {
 	a.Numbers = numbers
 	if f := a.Failure; f != nil && (f.Kind == failure.WorkloadFailed || f.Kind == failure.Drift) {
 		f.Data = numbers
@@ -120,73 +127,80 @@ func (a NextAction) with(numbers rollout.MoveResult) NextAction {
 	return a
 }
 
-// guard decides on a workload that this rollout does not hold, or that cannot be gone on with.
-func guard(s rollout.Subject, seen Observed) (NextAction, bool) {
+// checkClaim decides on a workload that this rollout does not hold, or cannot continue with; false if it can continue.
+func checkClaim(s rollout.Subject, seen Observed) (NextAction, bool) {
 	switch {
 	case seen.Deleting:
-		return failf(failure.Gone, "%s is being deleted by somebody else: nothing more is done to it", s.Workload), true
+		return failf(failure.Gone, "%s is being deleted by another client: nothing more is done to it", s.Workload),
+			true
 	case s.UID != "" && seen.UID != "" && seen.UID != s.UID:
-		return failf(failure.Gone, "%s was deleted by somebody else, and is another of the same name now: nothing is done to that one",
+		return failf(failure.Gone, "%s was deleted by another client, and another of the same name exists now: "+
+			"nothing is done to that one",
 			s.Workload), true
 	case seen.Claim == s.Claim && seen.SavedProblem != "":
-		return failf(failure.Refused, "%s: the annotation %s cannot be read (%s): put it right by hand, or bring the workload home as %s says",
+		return failf(failure.Refused, "%s: the annotation %s cannot be read (%s): repair it manually, or restore the "+
+			"workload as the annotation %s describes",
 			s.Workload, rollout.AnnotationSaved, seen.SavedProblem, rollout.AnnotationRecover), true
 	case seen.Claim == s.Claim && seen.Saved == nil:
 		return failf(failure.ClaimLost,
-			"%s: somebody removed the annotation %s, so what was borrowed is not known: look at its template and update settings by hand",
+			"%s: another client removed the annotation %s, so what was borrowed is unknown: check its template and "+
+				"update settings manually",
 			s.Workload, rollout.AnnotationSaved), true
 	case seen.Repairer != "" && (seen.Claim == s.Claim || s.TakeOver != "" && seen.Claim == s.TakeOver):
-		return next(workloadops.Fail(rollout.Repaired(s.Workload.String(), seen.Repairer))), true
+		return next(workloadops.Fail(rollout.UnderRepair(s.Workload.String(), seen.Repairer))), true
 	case seen.Claim == s.Claim:
 		return NextAction{}, false
 	case workloadops.MayTakeOver(s.Claim, s.TakeOver, seen.Claim):
 		return takeOver(s, seen), true
 	}
-	return failf(failure.ClaimLost, "%s: somebody took this rollout's claim away (annotation %s): %s. Nothing more is done to it; "+
-		"look at its template and update settings by hand", s.Workload, workloadops.AnnotationClaimedBy,
-		workloadops.HolderNow(s.Claim, seen.Claim)), true
+	return failf(failure.ClaimLost, "%s: another client removed this rollout's claim (annotation %s): %s. Nothing "+
+		"more is done to it; "+
+		"check its template and update settings manually", s.Workload, workloadops.AnnotationClaimedBy,
+		workloadops.CurrentHolder(s.Claim, seen.Claim)), true
 }
 
-// takeOver puts our claim in the place of another; what was saved stays.
+// takeOver replaces another release's claim by this one's; what was saved stays.
 func takeOver(s rollout.Subject, seen Observed) NextAction {
 	reason := "take the claim"
 	if seen.Claim != "" {
 		reason = fmt.Sprintf("take over from %s, which has ended", workloadops.ParseHolder(seen.Claim).WorkflowID)
 	}
-	return set(reason, &workloadops.Write{Step: "take-over", Held: seen.Claim, Fresh: true, Claim: s.Claim})
+	return set(reason, &workloadops.Write{Step: "take-over", ExpectedClaim: seen.Claim, OnlyIfUnchanged: true,
+		Claim: s.Claim})
 }
 
 func deadlineOf(s rollout.Subject) time.Duration {
 	return time.Duration(s.DeadlineSeconds) * time.Second
 }
 
-// judge decides between waiting on and giving up: at the deadline, or earlier when a pod of the version aimed at is in trouble that does
-// not pass (workloadops.Snapshot.PatienceLeft). hash is that version's, progress says how far it is.
-func judge(s rollout.Subject, seen Observed, hash, progress string, tolerated int32) NextAction {
+// waitOrFail waits on or fails: at the deadline, or earlier if a pod of the target version has a problem that does not
+// pass (workloadops.Snapshot.PatienceLeft). hash is that version's, progress describes how far it is.
+func waitOrFail(s rollout.Subject, seen Observed, hash, progress string, tolerated int32) NextAction {
 	deadline := deadlineOf(s)
 	expired := seen.Elapsed >= deadline
 	switch {
 	case !seen.PodsSeen && expired:
-		return look("the time is up: see what the pods say")
+		return readPods("the deadline has passed: read the pods' status")
 	case !seen.PodsSeen:
 		return wait(progress)
 	}
 	left, troubled := trouble(seen, hash, tolerated, deadline)
 	if expired || troubled && left <= 0 {
 		return failf(failure.WorkloadFailed, "%s: %s after %d s: %s",
-			s.Workload, progress, int64(min(seen.Elapsed, deadline)/time.Second), why(seen, hash))
+			s.Workload, progress, int64(min(seen.Elapsed, deadline)/time.Second), explain(seen, hash))
 	}
-	if word := podStatusReason(seen, hash); word != "" {
-		progress += ": " + word
+	if reason := podStatusReason(seen, hash); reason != "" {
+		progress += ": " + reason
 	}
 	d := wait(progress)
 	if troubled {
-		d.LookAgain = left
+		d.RecheckAfter = left
 	}
 	return d
 }
 
-// trouble is how long the trouble of the version's pods may still last; false when no more of them are in trouble than are tolerated.
+// trouble returns how long the problems of the version's pods may still last; false if no more of its pods are stuck
+// than are tolerated.
 func trouble(seen Observed, hash string, tolerated int32, deadline time.Duration) (left time.Duration, troubled bool) {
 	left, stuck := workloadops.PatienceLimit, int32(0)
 	for _, p := range seen.allPods() {
@@ -198,29 +212,29 @@ func trouble(seen Observed, hash string, tolerated int32, deadline time.Duration
 	return left, stuck > tolerated
 }
 
-// why is the best explanation that can be given: a pod's own word, else the workload's, else where to look.
-func why(seen Observed, hash string) string {
-	if word := podStatusReason(seen, hash); word != "" {
-		return word
+// explain returns the best available explanation: a pod's status reason, else the workload's, else where to look.
+func explain(seen Observed, hash string) string {
+	if reason := podStatusReason(seen, hash); reason != "" {
+		return reason
 	}
-	if seen.Trouble != "" {
-		return "its pods cannot be created: " + seen.Trouble
+	if seen.CreationProblem != "" {
+		return "its pods cannot be created: " + seen.CreationProblem
 	}
-	if seen.Extra != nil && seen.Extra.Trouble != "" {
-		return "the pods of " + seen.Extra.Name + " cannot be created: " + seen.Extra.Trouble
+	if seen.Extra != nil && seen.Extra.CreationProblem != "" {
+		return "the pods of " + seen.Extra.Name + " cannot be created: " + seen.Extra.CreationProblem
 	}
 	if seen.Lagging() {
-		return "its controller has not looked at the change: is it running?"
+		return "its controller has not processed the change: is it running?"
 	}
 	if paused(seen) {
-		return "somebody has paused it: resume it with `kubectl rollout resume`, then retry"
+		return "it is paused: resume it with `kubectl rollout resume`, then retry"
 	}
-	return "no pod says why: look at `kubectl describe` of it"
+	return "no pod reports a reason: look at `kubectl describe` of it"
 }
 
-// podStatusReason is the word of a pod that is not ready; one of the version aimed at in trouble goes first.
+// podStatusReason returns the status reason of a pod that is not ready, preferably a stuck one of the target version.
 func podStatusReason(seen Observed, hash string) string {
-	return workloadops.WorstPod(seen.allPods(), func(p workloadops.Pod) int {
+	return workloadops.WorstPodReason(seen.allPods(), func(p workloadops.Pod) int {
 		rank := 0
 		if !p.Deleting {
 			rank++

@@ -10,9 +10,9 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// number labels the pods of a revision that carry no number of this release yet: they are the batch's. name stands for the release where the batch
-// names none, or none that fits a label.
-func number(b *rollout.Batch, name string, aim Revision, seen Observed) (d NextAction, numbers bool) {
+// numberPods labels the pods of a revision that do not carry the release's ID yet with that ID and the batch's number.
+// name replaces the ID if the batch has none, or none that is a valid label value.
+func numberPods(b *rollout.Batch, name string, aim Revision, seen Observed) (d NextAction, numbers bool) {
 	if b == nil {
 		return NextAction{}, false
 	}
@@ -24,7 +24,7 @@ func number(b *rollout.Batch, name string, aim Revision, seen Observed) (d NextA
 	case id == "":
 		return NextAction{}, false
 	case !seen.PodsSeen:
-		return look("see which pods the step has brought"), true
+		return readPods("read which pods the step has added"), true
 	}
 	fresh := slices.DeleteFunc(seen.allPods(), func(p workloadops.Pod) bool {
 		return p.Revision != aim.Hash || !p.Alive() || p.RolloutID == id

@@ -18,7 +18,7 @@ import (
 // pathUpdateStrategy is what a rollout borrows of every kind but a Deployment.
 const pathUpdateStrategy = "/spec/updateStrategy"
 
-// rollingFields say how pods are replaced.
+// rollingFields define how pods are replaced.
 type rollingFields struct {
 	Paused         bool                `json:"paused"`
 	Partition      *intstr.IntOrString `json:"partition"`
@@ -26,7 +26,8 @@ type rollingFields struct {
 	MaxSurge       *intstr.IntOrString `json:"maxSurge"`
 }
 
-// updateStrategy is spec.updateStrategy of the kinds that have a partition: a CloneSet's fields stand in it, the others' in rollingUpdate.
+// updateStrategy is spec.updateStrategy of the kinds that have a partition. A CloneSet has the fields at the top level,
+// the others in rollingUpdate.
 type updateStrategy struct {
 	Type string `json:"type"`
 	rollingFields
@@ -44,74 +45,78 @@ func parseStrategy(raw json.RawMessage) updateStrategy {
 	return s
 }
 
-// partitioned moves the pods of a kind whose controller keeps as many pods old as its partition says, and replaces the others within the
-// workload's own limits. One write sets template and partition; at rest all else is the workload's own.
+// partitioned moves the pods of a kind whose controller keeps as many pods old as its partition, and replaces the
+// others within the workload's own limits. One write sets template and partition; during a pause everything else is the
+// workload's own.
 type partitioned struct {
-	inPlace
-	// nested says that the partition stands in rollingUpdate.
+	defaultTechnique
+	// nested is true if the partition is in rollingUpdate.
 	nested bool
-	// ordinals says that the partition is the ordinal from which on pods are updated, rather than a number of pods that are kept.
+	// ordinals is true if the partition is the ordinal from which pods are updated, rather than a number of pods that
+	// are kept.
 	ordinals bool
-	// share says that the partition may be a share, which keeps the split in proportion while the workload is scaled.
+	// share is true if the partition may be a share, which keeps the split in proportion while the workload is scaled.
 	share bool
 }
 
 func (partitioned) Pointers() []string { return []string{pathUpdateStrategy} }
 
-func (partitioned) ByPods() bool { return true }
+func (partitioned) CountsPods() bool { return true }
 
-// refuses a workload whose own update waits for a person.
-func (k partitioned) refuses(seen Observed) string {
+// refusalReason refuses a workload whose own update waits for a manual action.
+func (k partitioned) refusalReason(seen Observed) string {
 	s := parseStrategy(seen.Settings[pathUpdateStrategy])
 	switch {
 	case s.Type == workloadops.UpdateOnDelete:
-		return "updates its pods only when somebody deletes them (update type OnDelete): set its update type to RollingUpdate first"
+		return "updates its pods only when they are deleted (update type OnDelete): set its update type to " +
+			"RollingUpdate first"
 	case s.Paused || s.RollingUpdate.Paused:
 		return "has a paused update strategy: resume it first"
 	}
 	return ""
 }
 
-// stable is the revision of the live template: every pod is of it before a rollout begins.
+// stable returns the revision of the live template: before a rollout begins, every pod is of it.
 func (partitioned) stable(seen Observed) (Revision, bool) { return liveRevision(seen) }
 
-// liveRevision is the revision that the status names, else the newest that was made of the live template.
+// liveRevision returns the revision that the status names, else the newest that was made of the live template.
 func liveRevision(seen Observed) (Revision, bool) {
-	if r, ok := seen.Find(seen.Update); ok {
+	if r, ok := seen.RevisionByName(seen.Update); ok {
 		return r, true
 	}
-	return seen.Made(seen.Template)
+	return seen.RevisionByTemplate(seen.Template)
 }
 
-// next sets the template and the partition that lets the controller bring the target number of pods to the version aimed at. On the way
-// back, pods that are not ready are deleted: a controller that goes by ordinals would wait for them.
+// next sets the template and the partition that lets the controller bring the target number of pods to the target
+// version. On a step back, pods that are not ready are deleted: a controller that goes by ordinals would wait for them.
 func (k partitioned) next(t task, seen Observed) NextAction {
 	switch {
 	case !t.Placed && t.Target == 0 && t.Total == 0:
 		return done("no pod is asked for yet")
 	case t.Size == 0 && t.Placed && !t.Request.Back:
-		return emptied(seen)
-	case t.Size == 0: // its partition keeps as many of the pods that come
+		return stableWhileEmpty(seen)
+	case t.Size == 0: // its partition keeps its next pods back as well
 		return done("")
 	}
-	if d, holding := k.hold(t, seen); holding {
+	if d, holding := k.stopForeignUpdate(t, seen); holding {
 		return d
 	}
-	if w := t.write("partition", seen.changed(k.kept(seen, k.keep(t, seen), t.Size))); !empty(w) {
+	if w := t.write("partition", seen.settingsToWrite(k.partitionSetting(seen, k.keep(t, seen), t.Size))); !empty(w) {
 		return set(fmt.Sprintf("let its controller bring %d of %d pods to that version", t.Target, t.Size), w)
 	}
-	if stuck := k.unstick(t.Aim, seen); t.Request.Back && len(stuck) > 0 {
+	if stuck := k.blockingPods(t.Aim, seen); t.Request.Back && len(stuck) > 0 {
 		return removeStuck(stuck)
 	}
-	if k.leftOver(t, seen) {
-		return wait("the pods that they stand in for are about to go")
+	if k.hasLeftovers(t, seen) {
+		return wait("the pods that they replace are about to be removed")
 	}
 	return done("")
 }
 
-// leftOver says whether pods of a CloneSet are left that those of the version aimed at have surged beside. Where some of these are not
-// ready, the controller may have to keep them. A DaemonSet's may be on nodes that are not its own any more.
-func (k partitioned) leftOver(t task, seen Observed) bool {
+// hasLeftovers reports whether a CloneSet still has surplus pods of other versions after its surge. It is false while
+// pods of the target version are not ready, since the controller may have to keep the others. Other kinds are excluded:
+// a DaemonSet's surplus pods may be on nodes that it no longer covers.
+func (k partitioned) hasLeftovers(t task, seen Observed) bool {
 	if !k.share || t.Total < t.Target || t.Ready < t.Total {
 		return false
 	}
@@ -119,51 +124,55 @@ func (k partitioned) leftOver(t task, seen Observed) bool {
 	return others > max(t.Size-t.Target, 0)
 }
 
-// hold stops the update that somebody else's edit has set off, before that edit is undone: a controller that goes by ordinals takes the
-// highest pod of the wrong version at once, even if the one that it has just taken for the edit is not back yet.
-func (k partitioned) hold(t task, seen Observed) (NextAction, bool) {
-	if !k.ordinals || !t.Request.PutBack || t.Placed {
+// stopForeignUpdate stops the update that another client's edit started, before that edit is undone: a controller that
+// goes by ordinals removes the highest pod of the wrong version at once, even if the one that it just removed for the
+// edit is not back yet.
+func (k partitioned) stopForeignUpdate(t task, seen Observed) (NextAction, bool) {
+	if !k.ordinals || !t.Request.OverwriteDrift || t.Placed {
 		return NextAction{}, false
 	}
-	if stop := seen.changed(k.kept(seen, t.Size, t.Size)); len(stop) > 0 {
-		return set("stop the update that somebody else's edit has set off", &workloadops.Write{Step: "hold", Settings: stop}), true
+	if stop := seen.settingsToWrite(k.partitionSetting(seen, t.Size, t.Size)); len(stop) > 0 {
+		return set("stop the update that another client's edit started",
+			&workloadops.Write{Step: "hold", Settings: stop}), true
 	}
 	settled := seen.CountPods(func(p workloadops.Pod) bool { return !p.Deleting && (p.Ready || p.Stuck()) })
 	if seen.Lagging() || settled < t.Size {
-		return wait("the update that somebody else's edit has set off is coming to a halt"), true
+		return wait("the update that another client's edit started is stopping"), true
 	}
 	return NextAction{}, false
 }
 
-// calm brings an update to a halt before every pod goes home: a controller that goes by ordinals takes the highest pod of the wrong version
-// at once, even if a lower one is not back yet. Pods below the partition come back as the stable version, so that those of the new one that
-// never get ready are deleted meanwhile.
-func (k partitioned) calm(stable Revision, seen Observed) (NextAction, bool) {
+// haltUpdate stops an update before all pods move to the stable version: a controller that goes by ordinals removes the
+// highest pod of the wrong version at once, even if a lower one is not back yet. Pods below the partition come back as
+// the stable version, so pods of the new version that never get ready are deleted meanwhile.
+func (k partitioned) haltUpdate(stable Revision, seen Observed) (NextAction, bool) {
 	strategy := parseStrategy(seen.Settings[pathUpdateStrategy])
 	asked := seen.Replicas
 	if p := strategy.RollingUpdate.Partition; p != nil {
 		asked = max(seen.Replicas-p.IntVal, 0)
 	}
-	// A stable pod in trouble of its own is not waited for.
+	// A stable pod with a problem of its own is not waited for.
 	settled := seen.CountPods(func(p workloadops.Pod) bool {
 		return !p.Deleting && (p.Ready || p.Stuck() && p.Revision == stable.Hash)
 	})
-	whole := settled >= seen.Replicas && !seen.Lagging()
-	if !k.ordinals || whole && (asked == 0 || seen.Updated >= asked) {
+	steady := settled >= seen.Replicas && !seen.Lagging()
+	if !k.ordinals || steady && (asked == 0 || seen.Updated >= asked) {
 		return NextAction{}, false
 	}
-	if stop := seen.changed(k.kept(seen, seen.Replicas, seen.Replicas)); len(stop) > 0 {
-		return set("stop the update that is under way before every pod goes home", &workloadops.Write{Step: "hold", Settings: stop}), true
+	if stop := seen.settingsToWrite(k.partitionSetting(seen, seen.Replicas, seen.Replicas)); len(stop) > 0 {
+		return set("stop the update that is under way before finalising",
+			&workloadops.Write{Step: "hold", Settings: stop}), true
 	}
-	if stuck := k.unstick(stable, seen); len(stuck) > 0 {
+	if stuck := k.blockingPods(stable, seen); len(stuck) > 0 {
 		return removeStuck(stuck), true
 	}
-	return wait("the update that was under way is coming to a halt"), true
+	return wait("the update that was under way is stopping"), true
 }
 
-// keep is the partition. Going back by ordinals, the new pods are the highest ones, and of them the highest go first.
+// keep returns the partition. On a step back by ordinals, the new pods are the highest ones, and the highest of them go
+// first.
 func (k partitioned) keep(t task, seen Observed) int32 {
-	own := parseStrategy(seen.own(pathUpdateStrategy))
+	own := parseStrategy(seen.savedSetting(pathUpdateStrategy))
 	if t.Request.Back && k.ordinals && workloadops.AbsentJSON(own.RollingUpdate.UnorderedUpdate) {
 		back := t.Target - (t.Size - min(t.Request.From, t.Size))
 		return t.Size - max(back, 0)
@@ -171,12 +180,14 @@ func (k partitioned) keep(t task, seen Observed) int32 {
 	return t.Size - t.Target
 }
 
-// kept is the update strategy with a partition that keeps so many pods; every other field is its own.
-func (k partitioned) kept(seen Observed, keep, size int32) workloadops.Setting {
-	return workloadops.Setting{Path: pathUpdateStrategy, Value: k.with(seen.own(pathUpdateStrategy), keep, size)}
+// partitionSetting returns the update strategy with a partition that keeps this many pods; every other field is the
+// workload's own.
+func (k partitioned) partitionSetting(seen Observed, keep, size int32) workloadops.Setting {
+	return workloadops.Setting{Path: pathUpdateStrategy,
+		Value: k.withPartition(seen.savedSetting(pathUpdateStrategy), keep, size)}
 }
 
-func (k partitioned) with(own json.RawMessage, keep, size int32) json.RawMessage {
+func (k partitioned) withPartition(own json.RawMessage, keep, size int32) json.RawMessage {
 	partition := any(keep)
 	if k.share {
 		partition = shareOf(keep, size)
@@ -187,7 +198,8 @@ func (k partitioned) with(own json.RawMessage, keep, size int32) json.RawMessage
 	return withFields(own, map[string]any{"partition": partition})
 }
 
-// shareOf is the share that keeps exactly so many pods (CloneSet: rounded up, below 100 % never all), or the number where no share does.
+// shareOf returns the share that keeps exactly this many pods (CloneSet: rounded up, below 100 % never all), or the
+// number if no share does.
 func shareOf(keep, size int32) any {
 	switch {
 	case keep <= 0 || size <= 0:
@@ -196,7 +208,8 @@ func shareOf(keep, size int32) any {
 		return "100%"
 	}
 	for percent := 100 * keep / size; percent <= 100*keep/size+1 && percent < 100; percent++ {
-		if min(strategy.ShareUp(intstr.FromString(fmt.Sprintf("%d%%", percent)), size), size-1) == keep && percent > 0 {
+		if min(strategy.PodsRoundedUp(intstr.FromString(fmt.Sprintf("%d%%", percent)), size), size-1) == keep &&
+			percent > 0 {
 			return fmt.Sprintf("%d%%", percent)
 		}
 	}
@@ -221,54 +234,62 @@ func withFields(own json.RawMessage, fields map[string]any, under ...string) jso
 	return out
 }
 
-// rest changes nothing at the end of a step. In its middle the partition is that of the moved pods: the controller would take all others.
-func (k partitioned) rest(t task, seen Observed) []workloadops.Setting {
+// pauseSettings changes nothing at the end of a step. In the middle of one, the partition keeps all pods that have not
+// moved: otherwise the controller would replace them up to the step's target.
+func (k partitioned) pauseSettings(t task, seen Observed) []workloadops.Setting {
 	if !t.Request.Halt || !t.Placed {
 		return nil
 	}
-	t.Target = min(t.Total, t.Target) // never more than the step lets go: some may be of pods that are about to leave
-	return []workloadops.Setting{k.kept(seen, k.keep(t, seen), t.Size)}
+	t.Target = min(t.Total, t.Target) // never more than the step allows: some may be about to be removed
+	return []workloadops.Setting{k.partitionSetting(seen, k.keep(t, seen), t.Size)}
 }
 
-// home gives the strategy back; a partition of the workload's own comes last, since it would keep pods from going home.
-func (k partitioned) home(seen Observed) (first, last []workloadops.Setting) {
-	own := workloadops.Setting{Path: pathUpdateStrategy, Value: seen.own(pathUpdateStrategy)}
+// finalSettings restores the strategy. A partition of the workload's own is restored last, since it would keep pods
+// from being moved.
+func (k partitioned) finalSettings(seen Observed) (first, last []workloadops.Setting) {
+	own := workloadops.Setting{Path: pathUpdateStrategy, Value: seen.savedSetting(pathUpdateStrategy)}
 	s := parseStrategy(own.Value)
 	for _, p := range []*intstr.IntOrString{s.Partition, s.RollingUpdate.Partition} {
 		if p != nil && (p.IntVal != 0 || p.StrVal != "" && p.StrVal != "0%") {
-			return []workloadops.Setting{k.kept(seen, 0, 0)}, []workloadops.Setting{own}
+			return []workloadops.Setting{k.partitionSetting(seen, 0, 0)}, []workloadops.Setting{own}
 		}
 	}
 	return []workloadops.Setting{own}, nil
 }
 
-// native lets the controller go to the end within the workload's own limits.
-func (k partitioned) native(seen Observed) []workloadops.Setting {
-	first, _ := k.home(seen)
+// nativeSettings lets the controller go to the end within the workload's own limits.
+func (k partitioned) nativeSettings(seen Observed) []workloadops.Setting {
+	first, _ := k.finalSettings(seen)
 	return first
 }
 
-// unstick names the pods of other revisions that are not ready, of a kind that goes by ordinals: its controller waits for each of them.
-func (k partitioned) unstick(to Revision, seen Observed) []workloadops.Pod {
+// blockingPods returns the pods of other revisions that are not ready, of a kind that goes by ordinals: its controller
+// waits for each of them.
+func (k partitioned) blockingPods(to Revision, seen Observed) []workloadops.Pod {
 	if !k.ordinals || to.Hash == "" {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(seen.Pods), func(p workloadops.Pod) bool { return p.Revision == to.Hash || p.Ready || p.Deleting })
+	return slices.DeleteFunc(slices.Clone(seen.Pods), func(p workloadops.Pod) bool {
+		return p.Revision == to.Hash || p.Ready || p.Deleting
+	})
 }
 
 func removeStuck(stuck []workloadops.Pod) NextAction {
-	return remove(stuck, "delete %d pods of another version that are not ready: its controller would wait for them", len(stuck))
+	return remove(stuck, "delete %d pods of another version that are not ready: its controller would wait for them",
+		len(stuck))
 }
 
-// cloneSetBlueGreen adds new pods to a CloneSet and keeps every old one: a surge, behind the gate, so that none counts as available.
+// cloneSetBlueGreen adds new pods to a CloneSet and keeps every old one: a surge with the gate on, so that no new pod
+// counts as available.
 type cloneSetBlueGreen struct{ partitioned }
 
 func (cloneSetBlueGreen) Pointers() []string {
 	return []string{pathUpdateStrategy, pathMinReadySeconds}
 }
 
-// next surges by the step's number of pods, in one write. A CloneSet's controller never surges by more pods than are still to be updated,
-// so that the new pods can grow to a number beyond that only at once: what it could not do is refused before it is written.
+// next surges by the step's number of pods, in one write. A CloneSet's controller never surges by more pods than are
+// still to be updated, so a number of new pods beyond half the size can be reached only in one step. What the
+// controller cannot do is refused before it is written.
 func (k cloneSetBlueGreen) next(t task, seen Observed) NextAction {
 	if !t.Placed && t.Target == 0 {
 		return done("no pod is asked for yet")
@@ -277,41 +298,47 @@ func (k cloneSetBlueGreen) next(t task, seen Observed) NextAction {
 		return done("")
 	}
 	surge := surgeOf(t, t.Target)
-	if now := parseStrategy(seen.Settings[pathUpdateStrategy]).MaxSurge; now != nil && strategy.ShareUp(*now, t.Size) == t.Target {
-		surge = *now // however it is written
+	if now := parseStrategy(seen.Settings[pathUpdateStrategy]).MaxSurge; now != nil &&
+		strategy.PodsRoundedUp(*now, t.Size) == t.Target {
+		surge = *now // keep the form in which it is written
 	}
-	update := withFields(seen.own(pathUpdateStrategy), map[string]any{"partition": 0, "maxSurge": surge, "maxUnavailable": 0})
-	w := t.write("grow", seen.changed(workloadops.Setting{Path: pathUpdateStrategy, Value: update}, minReadyGate))
+	update := withFields(seen.savedSetting(pathUpdateStrategy),
+		map[string]any{"partition": 0, "maxSurge": surge, "maxUnavailable": 0})
+	w := t.write("grow", seen.settingsToWrite(workloadops.Setting{Path: pathUpdateStrategy, Value: update},
+		minReadyGate))
 	switch {
 	case empty(w):
 		return wait("")
 	case len(w.Settings) > 0 && t.Placed && t.Total > 0 && t.Total+t.Target > t.Size:
-		return failf(failure.Refused, "%s: with %d of %d pods new, a CloneSet does not surge to %d, only to %d: a blue-green of a CloneSet "+
+		return failf(failure.Refused, "%s: with %d of %d pods new, a CloneSet does not surge to %d, only to %d: a "+
+			"blue-green of a CloneSet "+
 			"grows beyond a half only in its first step. Roll back, then begin with a step of that size",
 			t.Request.Workload, t.Total, t.Size, t.Target, max(t.Size-t.Total, t.Total))
 	}
-	return set(fmt.Sprintf("bring up %d new pods beside the others", t.Target), w)
+	return set(fmt.Sprintf("bring up %d new pods next to the others", t.Target), w)
 }
 
-// rest changes nothing: no old pod goes for those that come beside it.
-func (cloneSetBlueGreen) rest(task, Observed) []workloadops.Setting { return nil }
+// pauseSettings changes nothing: no old pod is removed for the new ones.
+func (cloneSetBlueGreen) pauseSettings(task, Observed) []workloadops.Setting { return nil }
 
-// home gives the strategy back and opens the gate.
-func (k cloneSetBlueGreen) home(seen Observed) (first, last []workloadops.Setting) {
-	first, last = k.partitioned.home(seen)
-	return append(first, workloadops.Setting{Path: pathMinReadySeconds, Value: seen.own(pathMinReadySeconds)}), last
+// finalSettings restores the strategy and removes the gate.
+func (k cloneSetBlueGreen) finalSettings(seen Observed) (first, last []workloadops.Setting) {
+	first, last = k.partitioned.finalSettings(seen)
+	return append(first, workloadops.Setting{Path: pathMinReadySeconds, Value: seen.savedSetting(pathMinReadySeconds)}),
+		last
 }
 
-// original are a CloneSet's own limits, with its controller's defaults. It knows no deadline.
+// original returns a CloneSet's own limits, with its controller's defaults. A CloneSet has no progress deadline.
 func (cloneSetBlueGreen) original(saved rollout.Saved) rollout.OriginalStrategy {
 	own := parseStrategy(saved.Settings[pathUpdateStrategy])
 	share, none := intstr.FromString("20%"), intstr.FromString("0%")
-	return rollout.OriginalStrategy{MaxUnavailable: cmp.Or(own.MaxUnavailable, &share), MaxSurge: cmp.Or(own.MaxSurge, &none),
+	return rollout.OriginalStrategy{MaxUnavailable: cmp.Or(own.MaxUnavailable, &share),
+		MaxSurge:        cmp.Or(own.MaxSurge, &none),
 		MinReadySeconds: ownMinReady(saved)}
 }
 
-// RefusesSteps says which step a workload of so many pods cannot make, and why; "" when it can make all of them.
-func RefusesSteps(tech Technique, steps []strategy.Step, size int32) (step int, reason string) {
+// StepRefusal returns which step a workload of this size cannot make, and why; "" if it can make all of them.
+func StepRefusal(tech Technique, steps []strategy.Step, size int32) (step int, reason string) {
 	if _, ok := tech.(cloneSetBlueGreen); !ok {
 		return 0, ""
 	}
@@ -319,8 +346,10 @@ func RefusesSteps(tech Technique, steps []strategy.Step, size int32) (step int, 
 	for i, s := range steps {
 		target := strategy.Target(s.Replicas, size)
 		if before > 0 && target > before && before+target > size {
-			return i, fmt.Sprintf("a CloneSet with %d of %d pods new does not surge to %d: beyond a half a blue-green of it grows in its first "+
-				"step only. Begin with %s, or keep every step at or below a half", before, size, target, s.Replicas.String())
+			return i, fmt.Sprintf("a CloneSet with %d of %d pods new does not surge to %d: beyond a half a "+
+				"blue-green of it grows in its first "+
+				"step only. Begin with %s, or keep every step at or below a half", before, size, target,
+				s.Replicas.String())
 		}
 		before = max(before, target)
 	}

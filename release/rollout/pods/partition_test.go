@@ -31,15 +31,18 @@ func TestPartitionRefusals(t *testing.T) {
 		want     string
 	}{
 		{"a settled StatefulSet can be rolled out", ordered, `{"type":"RollingUpdate"}`, 4, 4, ""},
-		{"one that is updated by deletion only cannot", ordered, `{"type":"OnDelete"}`, 4, 4, "set its update type to RollingUpdate"},
-		{"nor a DaemonSet that is", byDeletion{}, `{"type":"OnDelete"}`, 4, 4, "set its update type to RollingUpdate"},
+		{"one that is updated by deletion only cannot", ordered, `{"type":"OnDelete"}`, 4, 4,
+			"set its update type to RollingUpdate"},
+		{"nor can such a DaemonSet", byDeletion{}, `{"type":"OnDelete"}`, 4, 4, "set its update type to RollingUpdate"},
 		{"a paused update would never move", ordered, `{"rollingUpdate":{"paused":true}}`, 4, 4, "resume it first"},
-		{"a paused CloneSet neither", partitioned{share: true}, `{"paused":true}`, 4, 4, "resume it first"},
-		{"an update under way passes: it is waited for, not refused", ordered, `{"type":"RollingUpdate"}`, 3, 4, ""},
+		{"nor would a paused CloneSet", partitioned{share: true}, `{"paused":true}`, 4, 4, "resume it first"},
+		{"an update under way passes by itself: it is not refused", ordered, `{"type":"RollingUpdate"}`, 3, 4, ""},
 		{"a partition of its own is no obstacle", ordered, `{"rollingUpdate":{"partition":2}}`, 4, 4, ""},
-		{"deletion takes pods out, which maxUnavailable 0 forbids", byDeletion{}, `{"rollingUpdate":{"maxUnavailable":0,"maxSurge":1}}`, 4, 4, "set maxUnavailable to at least 1"},
+		{"deletion makes pods unavailable, which maxUnavailable 0 forbids", byDeletion{},
+			`{"rollingUpdate":{"maxUnavailable":0,"maxSurge":1}}`, 4, 4, "set maxUnavailable to at least 1"},
 	} {
-		got := test.tech.refuses(Observed{Snapshot: workloadops.Snapshot{Settings: strategyOf(test.strategy), Replicas: 4, Updated: test.updated, Total: test.total}})
+		got := test.tech.refusalReason(Observed{Snapshot: workloadops.Snapshot{Settings: strategyOf(test.strategy),
+			Replicas: 4, Updated: test.updated, Total: test.total}})
 		if test.want == "" {
 			require.Empty(t, got, test.reason)
 		} else {
@@ -48,7 +51,7 @@ func TestPartitionRefusals(t *testing.T) {
 	}
 }
 
-func TestPartitionIsTheOnlyFieldThatChanges(t *testing.T) {
+func TestWithPartition_ChangesOnlyPartition(t *testing.T) {
 	for _, test := range []struct {
 		reason     string
 		tech       partitioned
@@ -56,29 +59,36 @@ func TestPartitionIsTheOnlyFieldThatChanges(t *testing.T) {
 		keep, size int32
 		want       string
 	}{
-		{"a StatefulSet's stands in rollingUpdate", partitioned{nested: true, ordinals: true}, `{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":2,"partition":0}}`, 3, 4,
+		{"a StatefulSet has it in rollingUpdate", partitioned{nested: true, ordinals: true},
+			`{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":2,"partition":0}}`, 3, 4,
 			`{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":2,"partition":3}}`},
-		{"where there is no rollingUpdate, it is made", partitioned{nested: true}, `{"type":"RollingUpdate"}`, 3, 4, `{"type":"RollingUpdate","rollingUpdate":{"partition":3}}`},
-		{"a CloneSet's is a share where one fits, and keeps what we do not know", partitioned{share: true}, `{"type":"InPlaceIfPossible","scatterStrategy":[{"key":"a"}]}`, 3, 4,
+		{"a missing rollingUpdate is added", partitioned{nested: true}, `{"type":"RollingUpdate"}`, 3, 4,
+			`{"type":"RollingUpdate","rollingUpdate":{"partition":3}}`},
+		{"a CloneSet gets a share where one fits, and unknown fields stay", partitioned{share: true},
+			`{"type":"InPlaceIfPossible","scatterStrategy":[{"key":"a"}]}`, 3, 4,
 			`{"type":"InPlaceIfPossible","scatterStrategy":[{"key":"a"}],"partition":"75%"}`},
-		{"where there is no strategy at all, there is one with a partition", partitioned{share: true}, ``, 0, 4, `{"partition":0}`},
+		{"a missing strategy is added with a partition", partitioned{share: true}, ``, 0, 4, `{"partition":0}`},
 	} {
-		require.JSONEq(t, test.want, string(test.tech.with(json.RawMessage(test.own), test.keep, test.size)), test.reason)
+		require.JSONEq(t, test.want, string(test.tech.withPartition(json.RawMessage(test.own), test.keep, test.size)),
+			test.reason)
 	}
 }
 
-func TestAPartitionOfItsOwnComesBackLast(t *testing.T) {
+func TestFinalSettings_RestoreOwnPartitionLast(t *testing.T) {
 	own := `{"rollingUpdate":{"partition":2,"maxUnavailable":1}}`
-	first, last := partitioned{nested: true, ordinals: true}.home(Observed{Saved: &rollout.Saved{Settings: strategyOf(own)}})
-	require.JSONEq(t, `{"rollingUpdate":{"partition":0,"maxUnavailable":1}}`, string(first[0].Value), "its own partition would keep pods from going home")
-	require.JSONEq(t, own, string(last[0].Value), "it has it back in the end")
-	first, last = partitioned{share: true}.home(Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"partition":"0%"}`)}})
+	first, last := partitioned{nested: true, ordinals: true}.finalSettings(
+		Observed{Saved: &rollout.Saved{Settings: strategyOf(own)}})
+	require.JSONEq(t, `{"rollingUpdate":{"partition":0,"maxUnavailable":1}}`, string(first[0].Value),
+		"its own partition would keep pods back")
+	require.JSONEq(t, own, string(last[0].Value), "it is restored at the end")
+	first, last = partitioned{share: true}.finalSettings(
+		Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"partition":"0%"}`)}})
 	require.JSONEq(t, `{"partition":"0%"}`, string(first[0].Value), "a partition of nothing keeps nothing back")
 	require.Empty(t, last)
 }
 
-// TestAShareKeepsExactlyWhatIsAsked checks the share against the rule by which a CloneSet's controller resolves it.
-func TestAShareKeepsExactlyWhatIsAsked(t *testing.T) {
+// TestShareOf_KeepsExactNumber checks the share against the rule by which a CloneSet's controller resolves it.
+func TestShareOf_KeepsExactNumber(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int32Range(1, 2000).Draw(t, "size")
 		keep := rapid.Int32Range(0, size).Draw(t, "keep")
@@ -98,28 +108,32 @@ func TestAShareKeepsExactlyWhatIsAsked(t *testing.T) {
 		}
 		require.Equal(t, keep, kept, "%v of %d", got, size)
 		if size <= 100 && keep > 0 && keep < size {
-			require.IsType(t, "", got, "up to a hundred pods there always is a share, and it keeps the proportion when the workload is scaled")
+			require.IsType(t, "", got, "up to a hundred pods there always is a share, and it keeps the proportion "+
+				"when the workload is scaled")
 		}
 	})
 }
 
-func TestGoingBackByOrdinalsTakesTheHighestFirst(t *testing.T) {
+func TestKeep_TakesHighestOrdinalFirst_OnStepBack(t *testing.T) {
 	ordered := partitioned{nested: true, ordinals: true}
 	saved := Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"maxUnavailable":1}}`)}}
 	back := func(size, from, target int32) task {
 		return task{Request: rollout.MoveRequest{Back: true, From: from}, Size: size, Target: target}
 	}
-	require.Equal(t, int32(10), ordered.keep(back(10, 4, 6), saved), "none of the four new pods is asked to go back yet")
+	require.Equal(t, int32(10), ordered.keep(back(10, 4, 6), saved), "none of the four new pods has to go back yet")
 	require.Equal(t, int32(9), ordered.keep(back(10, 4, 7), saved), "one: that of ordinal 9")
 	require.Equal(t, int32(6), ordered.keep(back(10, 4, 10), saved), "all four: from ordinal 6 on")
 	require.Equal(t, int32(7), ordered.keep(task{Size: 10, Target: 3}, saved), "forward: the three highest")
-	unordered := Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"unorderedUpdate":{"priorityStrategy":{}}}}`)}}
-	require.Equal(t, int32(3), ordered.keep(back(10, 4, 7), unordered), "without an order the partition is a number of pods")
-	require.Equal(t, int32(3), partitioned{share: true}.keep(back(10, 4, 7), saved), "as it is of a CloneSet")
+	unordered := Observed{Saved: &rollout.Saved{Settings: strategyOf(
+		`{"rollingUpdate":{"unorderedUpdate":{"priorityStrategy":{}}}}`)}}
+	require.Equal(t, int32(3), ordered.keep(back(10, 4, 7), unordered),
+		"without an order the partition is a number of pods")
+	require.Equal(t, int32(3), partitioned{share: true}.keep(back(10, 4, 7), saved), "as for a CloneSet")
 }
 
-// A controller that goes by a partition would finish the step by itself: held in its middle, the partition is that of the pods that have moved.
-func TestAHaltHoldsThePartition(t *testing.T) {
+// A controller that goes by a partition would finish the step by itself: halted in the middle, the partition allows
+// only the pods that have moved.
+func TestPauseSettings_KeepMovedPods_WhenHalted(t *testing.T) {
 	saved := Observed{Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"maxUnavailable":1}}`)}}
 	ordered := partitioned{nested: true, ordinals: true}
 	for _, test := range []struct {
@@ -128,14 +142,21 @@ func TestAHaltHoldsThePartition(t *testing.T) {
 		task   task
 		want   string
 	}{
-		{"three of eight have moved", ordered, task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Total: 3, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":7}}`},
-		{"before the new revision is made none has", ordered, task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":10}}`},
-		{"on the way back one of four is home", ordered, task{Request: rollout.MoveRequest{Halt: true, Back: true, From: 4}, Size: 10, Target: 10, Total: 7, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":9}}`},
-		{"the template of somebody else has no partition of ours", ordered, task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Total: 3}, ""},
-		{"a step that rests has its own", ordered, task{Size: 10, Target: 8, Total: 8, Placed: true}, ""},
-		{"a blue-green takes no old pod", cloneSetBlueGreen{partitioned{share: true}}, task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 5, Total: 3, Placed: true}, ""},
+		{"three of eight have moved", ordered, task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8,
+			Total: 3, Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":7}}`},
+		{"before the new revision is made none has", ordered,
+			task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Placed: true},
+			`{"rollingUpdate":{"maxUnavailable":1,"partition":10}}`},
+		{"on a rollback one of four is back", ordered,
+			task{Request: rollout.MoveRequest{Halt: true, Back: true, From: 4}, Size: 10, Target: 10, Total: 7,
+				Placed: true}, `{"rollingUpdate":{"maxUnavailable":1,"partition":9}}`},
+		{"another client's template gets no partition", ordered,
+			task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 8, Total: 3}, ""},
+		{"a paused step keeps its own", ordered, task{Size: 10, Target: 8, Total: 8, Placed: true}, ""},
+		{"a blue-green removes no old pod", cloneSetBlueGreen{partitioned{share: true}},
+			task{Request: rollout.MoveRequest{Halt: true}, Size: 10, Target: 5, Total: 3, Placed: true}, ""},
 	} {
-		got := test.tech.rest(test.task, saved)
+		got := test.tech.pauseSettings(test.task, saved)
 		if test.want == "" {
 			require.Empty(t, got, test.reason)
 			continue
@@ -145,7 +166,7 @@ func TestAHaltHoldsThePartition(t *testing.T) {
 	}
 }
 
-func TestAStepIsOverWhenTheSurplusIsGone(t *testing.T) {
+func TestCloneSetStep_EndsWhenSurplusIsDeleted(t *testing.T) {
 	pod := func(name, revision string) workloadops.Pod {
 		return workloadops.Pod{Name: name, Revision: revision, Ready: true}
 	}
@@ -154,74 +175,94 @@ func TestAStepIsOverWhenTheSurplusIsGone(t *testing.T) {
 		change func(seen *Observed, task *task)
 		want   workloadops.Action
 	}{
-		{"both new pods are ready beside a third stable one, which their surge has left over", func(*Observed, *task) {}, workloadops.ActWait},
-		{"it is about to go: the split is as asked", func(seen *Observed, _ *task) { seen.Pods[4].Deleting = true }, workloadops.ActDone},
-		{"a new pod is missing: that is told by the numbers, not here", func(seen *Observed, task *task) {
+		{"both new pods are ready, and their surge has left a third stable one", func(*Observed, *task) {},
+			workloadops.ActWait},
+		{"it is being deleted: the split is as requested", func(seen *Observed, _ *task) {
+			seen.Pods[4].Deleting = true
+		}, workloadops.ActDone},
+		{"a new pod is missing: that is decided by the counts, not here", func(seen *Observed, task *task) {
 			seen.Pods = seen.Pods[1:]
 			task.Total, task.Ready = 1, 1
 		}, workloadops.ActDone},
-		{"a new pod is not ready, and may be so: its controller may not be allowed to take another", func(seen *Observed, task *task) {
-			seen.Pods[0].Ready = false
-			task.Ready, task.Tolerated = 1, 1
-		}, workloadops.ActDone},
-		{"going back, it is the new ones that are left over", func(seen *Observed, task *task) {
+		{"a new pod is unready and tolerated: its controller may not be allowed to remove another",
+			func(seen *Observed, task *task) {
+				seen.Pods[0].Ready = false
+				task.Ready, task.Tolerated = 1, 1
+			}, workloadops.ActDone},
+		{"on a step back, the new pods are left over", func(seen *Observed, task *task) {
 			task.Request, task.Aim = rollout.MoveRequest{Back: true, From: 2}, Revision{Name: "old", Hash: "old"}
 			task.Total, task.Ready = 3, 3
 			task.Target = 3
 		}, workloadops.ActWait},
 	} {
-		seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 4, Settings: strategyOf(`{"maxSurge":1,"partition":"50%"}`), Pods: []workloadops.Pod{pod("a", "new"), pod("b", "new"), pod("c", "old"), pod("d", "old"), pod("e", "old")}}, Saved: &rollout.Saved{Settings: strategyOf(`{"maxSurge":1}`)}}
+		seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 4,
+			Settings: strategyOf(`{"maxSurge":1,"partition":"50%"}`),
+			Pods: []workloadops.Pod{pod("a", "new"), pod("b", "new"), pod("c", "old"), pod("d", "old"),
+				pod("e", "old")}}, Saved: &rollout.Saved{Settings: strategyOf(`{"maxSurge":1}`)}}
 		task := task{Size: 4, Target: 2, Total: 2, Ready: 2, Placed: true, Aim: Revision{Name: "new", Hash: "new"}}
 		test.change(&seen, &task)
 		if task.Request.Back {
-			seen.Settings = map[string]json.RawMessage{pathUpdateStrategy: partitioned{share: true}.with(json.RawMessage(`{"maxSurge":1}`), task.Size-task.Target, task.Size)}
+			seen.Settings = map[string]json.RawMessage{pathUpdateStrategy: partitioned{share: true}.withPartition(
+				json.RawMessage(`{"maxSurge":1}`), task.Size-task.Target, task.Size)}
 		}
 		require.Equal(t, test.want, partitioned{share: true}.next(task, seen).Action, test.reason)
 	}
 }
 
-func TestPutBackStopsTheOthersUpdateFirst(t *testing.T) {
+func TestRetry_StopsForeignUpdateFirst_OfOrdinals(t *testing.T) {
 	ordered := partitioned{nested: true, ordinals: true}
 	own := strategyOf(`{"rollingUpdate":{"partition":0}}`)
-	task := task{Request: rollout.MoveRequest{PutBack: true}, Size: 2, Target: 1, Aim: Revision{Name: "w-new", Hash: "w-new"}}
-	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 2, Settings: strategyOf(`{"rollingUpdate":{"partition":1}}`), Pods: []workloadops.Pod{{Name: "w-0", Ready: true}, {Name: "w-1", Deleting: true}}}, Saved: &rollout.Saved{Settings: own}}
+	task := task{Request: rollout.MoveRequest{OverwriteDrift: true}, Size: 2, Target: 1,
+		Aim: Revision{Name: "w-new", Hash: "w-new"}}
+	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 2,
+		Settings: strategyOf(`{"rollingUpdate":{"partition":1}}`),
+		Pods:     []workloadops.Pod{{Name: "w-0", Ready: true}, {Name: "w-1", Deleting: true}}},
+		Saved: &rollout.Saved{Settings: own}}
 	d := ordered.next(task, seen)
-	require.Equal(t, "hold", d.Write.Step, "first nothing more is taken")
+	require.Equal(t, "hold", d.Write.Step, "first no more pods are removed")
 	require.Nil(t, d.Write.Template)
 	seen.Settings = map[string]json.RawMessage{pathUpdateStrategy: d.Write.Settings[0].Value}
-	require.Equal(t, workloadops.ActWait, ordered.next(task, seen).Action, "then what is out comes back")
+	require.Equal(t, workloadops.ActWait, ordered.next(task, seen).Action, "then the missing pod comes back")
 	seen.Pods[1] = workloadops.Pod{Name: "w-1", Ready: true}
 	d = ordered.next(task, seen)
 	require.NotNil(t, d.Write.Template, "and then the template is set, with the partition of the step")
 	require.JSONEq(t, `{"rollingUpdate":{"partition":1}}`, string(d.Write.Settings[0].Value))
 	seen.Pods[1] = workloadops.Pod{Name: "w-1", Reason: "ImagePullBackOff"}
-	require.NotNil(t, ordered.next(task, seen).Write.Template, "a pod that the edit has broken is not waited for")
+	require.NotNil(t, ordered.next(task, seen).Write.Template, "it does not wait for a pod that the edit has broken")
 }
 
-func TestUnstickTakesNoReadyPod(t *testing.T) {
-	home := Revision{Name: "w-home", Hash: "home"}
+func TestBlockingPods_IncludeNoReadyPod(t *testing.T) {
+	target := Revision{Name: "w-target", Hash: "target"}
 	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Pods: []workloadops.Pod{
-		{Name: "ready", Revision: "new", Ready: true}, {Name: "stuck", Revision: "new"}, {Name: "leaving", Revision: "new", Deleting: true}, {Name: "own", Revision: "home"},
+		{Name: "ready", Revision: "new", Ready: true}, {Name: "stuck", Revision: "new"},
+		{Name: "leaving", Revision: "new", Deleting: true}, {Name: "own", Revision: "target"},
 	}}}
-	stuck := partitioned{ordinals: true}.unstick(home, seen)
+	stuck := partitioned{ordinals: true}.blockingPods(target, seen)
 	require.Len(t, stuck, 1)
-	require.Equal(t, "stuck", stuck[0].Name, "a pod that serves goes only when the controller says so; one of the version aimed at never")
-	require.Empty(t, partitioned{share: true}.unstick(home, seen), "other controllers do not wait for broken pods")
-	require.Empty(t, partitioned{ordinals: true}.unstick(Revision{}, seen), "as long as the revision is not known, no pod is of another")
+	require.Equal(t, "stuck", stuck[0].Name, "only the controller removes a pod that serves; a pod of the target "+
+		"version never goes")
+	require.Empty(t, partitioned{share: true}.blockingPods(target, seen),
+		"other controllers do not wait for broken pods")
+	require.Empty(t, partitioned{ordinals: true}.blockingPods(Revision{}, seen),
+		"as long as the revision is not known, no pod is of another")
 }
 
-// TestDeletionKeepsTheLimit plays a DaemonSet's nodes: whatever happens to the pods, no deletion takes a pod that serves beyond maxUnavailable, none is of the version
-// aimed at, and no more become new than are asked for.
-func TestDeletionKeepsTheLimit(t *testing.T) {
+// TestDeletion_KeepsMaxUnavailable simulates a DaemonSet's nodes: in every state of the pods, no deletion removes an
+// available pod beyond maxUnavailable, none is of the target version, and no more pods become new than requested.
+func TestDeletion_KeepsMaxUnavailable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int32Range(1, 12).Draw(t, "size")
 		limit := rapid.Int32Range(1, size).Draw(t, "maxUnavailable")
 		tolerated := rapid.Int32Range(0, 2).Draw(t, "tolerated")
-		task := task{Size: size, Target: rapid.Int32Range(0, size).Draw(t, "target"), Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true, Tolerated: tolerated}
-		seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: size, Settings: strategyOf(string(onDelete))}, Saved: &rollout.Saved{Settings: strategyOf(fmt.Sprintf(`{"rollingUpdate":{"maxUnavailable":%d}}`, limit))}}
+		task := task{Size: size, Target: rapid.Int32Range(0, size).Draw(t, "target"),
+			Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true, Tolerated: tolerated}
+		seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: size,
+			Settings: strategyOf(string(onDelete))},
+			Saved: &rollout.Saved{Settings: strategyOf(fmt.Sprintf(`{"rollingUpdate":{"maxUnavailable":%d}}`, limit))}}
 		serving, old, unready, coming := int32(0), int32(0), int32(0), size
 		for i := range size {
-			p := workloadops.Pod{Name: fmt.Sprint(i), Revision: rapid.SampledFrom([]string{"old", "new"}).Draw(t, "revision"),
+			p := workloadops.Pod{Name: fmt.Sprint(i),
+				Revision:  rapid.SampledFrom([]string{"old", "new"}).Draw(t, "revision"),
 				Available: rapid.Bool().Draw(t, "available"), Deleting: rapid.IntRange(0, 5).Draw(t, "leaving") == 0}
 			if rapid.IntRange(0, 7).Draw(t, "missing") == 0 {
 				continue
@@ -256,28 +297,36 @@ func TestDeletionKeepsTheLimit(t *testing.T) {
 			}
 		}
 		if taken > 0 {
-			require.LessOrEqual(t, size-serving+taken, limit+min(tolerated, unready), "of %d pods that serve, %d go", serving, taken)
+			require.LessOrEqual(t, size-serving+taken, limit+min(tolerated, unready), "of %d pods that serve, %d go",
+				serving, taken)
 		}
-		require.LessOrEqual(t, task.Total+coming+int32(len(d.Delete)), task.Target, "a node without a pod gets a new one as well")
+		require.LessOrEqual(t, task.Total+coming+int32(len(d.Delete)), task.Target,
+			"a node without a pod gets a new one as well")
 	})
 }
 
-func TestDeletionTakesUnhealthyPodsFirst(t *testing.T) {
+func TestDeletion_TakesUnhealthyPodsFirst(t *testing.T) {
 	task := task{Size: 4, Target: 2, Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true}
-	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 4, Settings: strategyOf(string(onDelete))}, Saved: &rollout.Saved{Settings: strategyOf(`{"rollingUpdate":{"maxUnavailable":1}}`)}}
+	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 4,
+		Settings: strategyOf(string(onDelete))}, Saved: &rollout.Saved{Settings: strategyOf(
+		`{"rollingUpdate":{"maxUnavailable":1}}`)}}
 	for i, available := range []bool{true, true, false, true} {
-		seen.Pods = append(seen.Pods, workloadops.Pod{Name: fmt.Sprint(i), Revision: "old", Ready: available, Available: available})
+		seen.Pods = append(seen.Pods, workloadops.Pod{Name: fmt.Sprint(i), Revision: "old", Ready: available,
+			Available: available})
 	}
 	d := byDeletion{}.next(task, seen)
-	require.Len(t, d.Delete, 1, "one is out already, and one may be")
+	require.Len(t, d.Delete, 1, "one is unavailable already, and one may be")
 	require.Equal(t, "2", d.Delete[0].Name)
 }
 
-// A neighbour's update type is gone again, but the controller may still act by it, and take a pod beside the one that is deleted.
-func TestDeletionWaitsForTheController(t *testing.T) {
+// Another client's update type was undone, but the controller may still act by it, and remove a pod in addition to the
+// deleted one.
+func TestDeletion_Waits_WhenControllerLags(t *testing.T) {
 	task := task{Size: 2, Target: 1, Aim: Revision{Name: "w-new", Hash: "new"}, Placed: true}
-	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 2, Generation: 7, ObservedGeneration: 6, Settings: strategyOf(string(onDelete)),
-		Pods: []workloadops.Pod{{Name: "0", Revision: "old", Ready: true, Available: true}, {Name: "1", Revision: "old", Ready: true, Available: true}}},
+	seen := Observed{Snapshot: workloadops.Snapshot{PodsSeen: true, Replicas: 2, Generation: 7, ObservedGeneration: 6,
+		Settings: strategyOf(string(onDelete)),
+		Pods: []workloadops.Pod{{Name: "0", Revision: "old", Ready: true, Available: true},
+			{Name: "1", Revision: "old", Ready: true, Available: true}}},
 		Saved: &rollout.Saved{}}
 	require.Equal(t, workloadops.ActWait, byDeletion{}.next(task, seen).Action)
 	seen.ObservedGeneration = 7
@@ -286,34 +335,45 @@ func TestDeletionWaitsForTheController(t *testing.T) {
 
 func TestCloneSetBlueGreen(t *testing.T) {
 	tech := cloneSetBlueGreen{partitioned{share: true}}
-	own := map[string]json.RawMessage{pathUpdateStrategy: json.RawMessage(`{"type":"ReCreate","maxUnavailable":"20%","partition":0,"maxSurge":0}`)}
-	lent := func(surge int) map[string]json.RawMessage {
+	own := map[string]json.RawMessage{pathUpdateStrategy: json.RawMessage(
+		`{"type":"ReCreate","maxUnavailable":"20%","partition":0,"maxSurge":0}`)}
+	borrowed := func(surge int) map[string]json.RawMessage {
 		return map[string]json.RawMessage{pathMinReadySeconds: gateMinReady,
-			pathUpdateStrategy: json.RawMessage(fmt.Sprintf(`{"type":"ReCreate","maxUnavailable":0,"partition":0,"maxSurge":%d}`, surge))}
+			pathUpdateStrategy: json.RawMessage(fmt.Sprintf(
+				`{"type":"ReCreate","maxUnavailable":0,"partition":0,"maxSurge":%d}`, surge))}
 	}
 	subject := rollout.MoveRequest{Replicas: intstr.FromString("100%")}
 	at := func(settings map[string]json.RawMessage) Observed {
-		return Observed{Snapshot: workloadops.Snapshot{Replicas: 4, Settings: settings}, Saved: &rollout.Saved{Settings: own}}
+		return Observed{Snapshot: workloadops.Snapshot{Replicas: 4, Settings: settings},
+			Saved: &rollout.Saved{Settings: own}}
 	}
 	first := tech.next(task{Request: subject, Size: 4, Target: 4}, at(own))
 	require.Equal(t, workloadops.ActWrite, first.Action)
-	require.NotNil(t, first.Write.Template, "template, surge and gate come in one write")
+	require.NotNil(t, first.Write.Template, "template, surge and gate are one write")
 	require.Len(t, first.Write.Settings, 2)
-	require.JSONEq(t, `{"type":"ReCreate","maxUnavailable":0,"partition":0,"maxSurge":"100%"}`, string(first.Write.Settings[0].Value), "as the step says it")
-	require.Equal(t, workloadops.ActWait, tech.next(task{Request: subject, Size: 4, Target: 4, Total: 3, Ready: 3, Placed: true}, at(lent(4))).Action, "a surge of all that is still coming up")
-	require.Equal(t, workloadops.ActDone, tech.next(task{Request: subject, Size: 4, Target: 4, Total: 4, Ready: 4, Placed: true}, at(lent(4))).Action)
-	require.Equal(t, workloadops.ActWrite, tech.next(task{Request: subject, Size: 4, Target: 2, Total: 1, Ready: 1, Placed: true}, at(lent(1))).Action, "up to a half it grows")
-	refused := tech.next(task{Request: subject, Size: 4, Target: 4, Total: 2, Ready: 2, Placed: true}, at(lent(2)))
-	require.Equal(t, workloadops.ActFail, refused.Action, "beyond a half its controller would not go, so that it is said rather than waited for")
+	require.JSONEq(t, `{"type":"ReCreate","maxUnavailable":0,"partition":0,"maxSurge":"100%"}`,
+		string(first.Write.Settings[0].Value), "as the step states it")
+	require.Equal(t, workloadops.ActWait, tech.next(
+		task{Request: subject, Size: 4, Target: 4, Total: 3, Ready: 3, Placed: true}, at(borrowed(4))).Action,
+		"a surge of all that is still coming up")
+	require.Equal(t, workloadops.ActDone, tech.next(
+		task{Request: subject, Size: 4, Target: 4, Total: 4, Ready: 4, Placed: true}, at(borrowed(4))).Action)
+	require.Equal(t, workloadops.ActWrite, tech.next(
+		task{Request: subject, Size: 4, Target: 2, Total: 1, Ready: 1, Placed: true}, at(borrowed(1))).Action,
+		"up to a half it grows")
+	refused := tech.next(task{Request: subject, Size: 4, Target: 4, Total: 2, Ready: 2, Placed: true}, at(borrowed(2)))
+	require.Equal(t, workloadops.ActFail, refused.Action,
+		"its controller would not go beyond a half, so it is refused instead of waiting")
 	require.Equal(t, failure.Refused, refused.Failure.Kind)
-	back, _ := tech.home(at(lent(4)))
+	back, _ := tech.finalSettings(at(borrowed(4)))
 	require.Len(t, back, 2, "strategy and gate")
 	require.JSONEq(t, string(own[pathUpdateStrategy]), string(back[0].Value))
-	require.Empty(t, back[1].Value, "a field that was absent is taken away again")
+	require.Empty(t, back[1].Value, "a field that was absent is removed again")
 }
 
-// A controller that goes by ordinals is brought to a halt before every pod goes home, or two pods would be out at once.
-func TestAnUpdateUnderWayIsCalmedFirst(t *testing.T) {
+// A controller that goes by ordinals is stopped before all pods move to the stable version; otherwise two pods would be
+// unavailable at once.
+func TestHaltUpdate_StopsUpdate_OfOrdinals(t *testing.T) {
 	t.Parallel()
 	tech := partitioned{nested: true, ordinals: true}
 	stable := Revision{Name: "web-1", Hash: "web-1"}
@@ -331,22 +391,27 @@ func TestAnUpdateUnderWayIsCalmedFirst(t *testing.T) {
 		updated  int32
 		want     workloadops.Action
 	}{
-		{"at rest nothing is under way: the pods go home at once", at(2), []workloadops.Pod{ready, ready, fresh}, 1, ""},
-		{"a pod that is out stops the update first", at(1), []workloadops.Pod{ready, out, fresh}, 1, workloadops.ActWrite},
-		{"so does one that is about to be taken", at(1), []workloadops.Pod{ready, ready, fresh}, 1, workloadops.ActWrite},
-		{"a new pod that is not ready is deleted: it comes back as the stable version", at(3), []workloadops.Pod{ready, out, fresh}, 1, workloadops.ActDelete},
-		{"a pod that is on its way is waited for", at(3), []workloadops.Pod{ready, fresh}, 1, workloadops.ActWait},
-		{"once every pod is ready, they go home", at(3), []workloadops.Pod{ready, ready, fresh}, 1, ""},
+		{"nothing is under way: the pods move at once", at(2), []workloadops.Pod{ready, ready, fresh}, 1, ""},
+		{"an unavailable pod stops the update first", at(1), []workloadops.Pod{ready, out, fresh}, 1,
+			workloadops.ActWrite},
+		{"so does one that is about to be removed", at(1), []workloadops.Pod{ready, ready, fresh}, 1,
+			workloadops.ActWrite},
+		{"a new pod that is not ready is deleted: it comes back as the stable version", at(3),
+			[]workloadops.Pod{ready, out, fresh}, 1, workloadops.ActDelete},
+		{"it waits for a pod that is starting", at(3), []workloadops.Pod{ready, fresh}, 1, workloadops.ActWait},
+		{"once every pod is ready, they move", at(3), []workloadops.Pod{ready, ready, fresh}, 1, ""},
 	} {
-		seen := Observed{Snapshot: workloadops.Snapshot{Replicas: 3, Updated: c.updated, Settings: c.settings, Pods: c.pods, PodsSeen: true}, Saved: &rollout.Saved{Settings: own}}
-		d, waits := tech.calm(stable, seen)
+		seen := Observed{Snapshot: workloadops.Snapshot{Replicas: 3, Updated: c.updated, Settings: c.settings,
+			Pods: c.pods, PodsSeen: true}, Saved: &rollout.Saved{Settings: own}}
+		d, waits := tech.haltUpdate(stable, seen)
 		require.Equal(t, c.want, d.Action, c.reason)
 		require.Equal(t, c.want != "", waits, c.reason)
 	}
 }
 
-// A CloneSet's controller surges by no more than what is still to be updated: a blue-green that could not go on is refused before it begins.
-func TestStepsThatACloneSetCannotMake(t *testing.T) {
+// A CloneSet's controller surges by no more than what is still to be updated: a blue-green that could not continue is
+// refused before it begins.
+func TestStepRefusal_WhenCloneSetCannotSurge(t *testing.T) {
 	t.Parallel()
 	steps := func(replicas ...string) (out []strategy.Step) {
 		for _, r := range replicas {
@@ -366,7 +431,7 @@ func TestStepsThatACloneSetCannotMake(t *testing.T) {
 		{"beyond a half it does not", cloneSetBlueGreen{}, steps("50%", "50%", "100%"), 2, true},
 		{"a Deployment does", deploymentBlueGreen{}, steps("50%", "100%"), 0, false},
 	} {
-		step, reason := RefusesSteps(c.tech, c.steps, 4)
+		step, reason := StepRefusal(c.tech, c.steps, 4)
 		require.Equal(t, c.refuse, reason != "", c.reason)
 		require.Equal(t, c.want, step, c.reason)
 	}

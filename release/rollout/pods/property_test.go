@@ -14,7 +14,8 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// run drives one rollout in a toy cluster whose parts move in any order, with the process killed anywhere and late writes of killed attempts.
+// run drives one rollout in a toy cluster whose parts move in any order; the process is killed at any point, and killed
+// attempts write late.
 type run struct {
 	t      *rapid.T
 	w      *toy
@@ -22,12 +23,13 @@ type run struct {
 	style  strategy.Style
 	floor  int32
 	excess int32
-	// ghost is a decision of an attempt that was given up but still runs.
+	// ghost is a decision of an attempt that was abandoned but still runs.
 	ghost           *pods.NextAction
 	ghostGeneration int64
 }
 
-// anyInPlace is a Deployment of any size, of this many pods at least, and any limits, that is released in place. Its strategy is as its manifest says.
+// anyInPlace is a Deployment of any size (at least this many pods) and any limits that is released in place, with the
+// strategy of its manifest.
 func anyInPlace(t *rapid.T, least int) (r *run, manifest string) {
 	size := int32(rapid.IntRange(least, 9).Draw(t, "size"))
 	own := min(int32(rapid.IntRange(0, 3).Draw(t, "maxUnavailable")), size)
@@ -37,14 +39,15 @@ func anyInPlace(t *rapid.T, least int) (r *run, manifest string) {
 	}
 	manifest = fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own)
 	tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, strategy.StylePartition)
-	return &run{t: t, w: newToy(size, manifest), tech: tech, style: strategy.StylePartition, floor: size - own, excess: surge}, manifest
+	return &run{t: t, w: newToy(size, manifest), tech: tech, style: strategy.StylePartition, floor: size - own,
+		excess: surge}, manifest
 }
 
-// until lets the world move until the activity ends.
+// until lets the cluster move until the activity ends.
 func (r *run) until(what string, decide func(pods.Observed) pods.NextAction) pods.NextAction {
 	for moves := 0; ; moves++ {
 		if moves > 3000 {
-			r.t.Fatalf("%s does not come to an end: %+v", what, r.w.observe())
+			r.t.Fatalf("%s does not end: %+v", what, r.w.observe())
 		}
 		switch m := rapid.IntRange(0, 9).Draw(r.t, "move"); {
 		case m < 3:
@@ -69,7 +72,8 @@ func (r *run) until(what string, decide func(pods.Observed) pods.NextAction) pod
 	}
 }
 
-// sync is a pass of the Deployment's controller, which has heard of some ReplicaSets what they are like, and of others what they were.
+// sync is a pass of the Deployment's controller, which has the current state of some ReplicaSets and a stale one of
+// others.
 func (r *run) sync() {
 	for _, s := range r.w.sets {
 		if rapid.Bool().Draw(r.t, "heard") {
@@ -89,7 +93,7 @@ func (r *run) step(what string, decide func(pods.Observed) pods.NextAction) (pod
 		r.ghost, r.ghostGeneration = &d, seen.Generation
 		return d, false
 	}
-	for range rapid.IntRange(0, 2).Draw(r.t, "meanwhile") { // the cluster moves on while it is decided
+	for range rapid.IntRange(0, 2).Draw(r.t, "meanwhile") { // the cluster moves during the decision
 		r.world()
 	}
 	switch d.Action {
@@ -130,14 +134,14 @@ func (r *run) check(what string) {
 		asked += s.asked
 	}
 	if ready < r.floor {
-		r.t.Fatalf("%s: %d pods are ready, its own limits ask for %d: %+v", what, ready, r.floor, r.w.observe())
+		r.t.Fatalf("%s: %d pods are ready, its own limits require %d: %+v", what, ready, r.floor, r.w.observe())
 	}
 	if asked > r.w.replicas+r.excess {
-		r.t.Fatalf("%s: %d pods are asked for, its own limits allow %d", what, asked, r.w.replicas+r.excess)
+		r.t.Fatalf("%s: %d pods are desired, its own limits allow %d", what, asked, r.w.replicas+r.excess)
 	}
 }
 
-// quiet lets the world move on without the rollout until nothing changes any more.
+// quiet lets the cluster move without the rollout until nothing changes any more.
 func (r *run) quiet(what string) {
 	for range 40 {
 		r.w.hear()
@@ -154,26 +158,28 @@ func (r *run) quiet(what string) {
 	}
 }
 
-// begin takes the claim, with the first of a Move or without.
+// begin takes the claim, alone or with the first Move.
 func (r *run) begin(first *rollout.MoveRequest) {
 	d := r.until("begin", func(seen pods.Observed) pods.NextAction {
-		return pods.BeginMoving(r.tech, rollout.BeginRequest{Subject: subject(), Strategy: strategy.Strategy{Style: r.style}}, seen,
+		return pods.BeginWithMove(r.tech, rollout.BeginRequest{Subject: subject(),
+			Strategy: strategy.Strategy{Style: r.style}}, seen,
 			func(rollout.BeginResult) *rollout.MoveRequest { return first })
 	})
 	if d.Begun == nil || d.Begun.Adopted != nil || d.Begun.Stable != stableTemplate {
 		r.t.Fatalf("begun with %+v", d.Begun)
 	}
-	if placed := r.w.template != stableTemplate; d.Begun.Placed != placed {
-		r.t.Fatalf("it is told that the new template stands: %t, and it does: %t", d.Begun.Placed, placed)
+	if placed := r.w.template != stableTemplate; d.Begun.TemplateWritten != placed {
+		r.t.Fatalf("Begun.Placed is %t, but the new template is placed: %t", d.Begun.TemplateWritten, placed)
 	}
 }
 
-// anyFirst is the Move of a first step, which may be foreseen or not; nil: it is not known what comes next.
+// anyFirst is the Move of a first step, with a foreseen digest or without; nil if the next action is unknown.
 func (r *run) anyFirst(replicas intstr.IntOrString, native bool) *rollout.MoveRequest {
-	first := &rollout.MoveRequest{Subject: subject(), Step: 1, Style: r.style, Replicas: replicas, Rest: !native, Native: native}
+	first := &rollout.MoveRequest{Subject: subject(), Step: 1, Style: r.style, Replicas: replicas, Settle: !native,
+		Native: native}
 	switch rapid.SampledFrom([]string{"foreseen", "unforeseen", "unknown"}).Draw(r.t, "first") {
 	case "foreseen":
-		first.Foreseen = &rollout.Foreseen{Of: stableTemplate, Template: newTemplate}
+		first.Predicted = &rollout.PredictedTemplate{From: stableTemplate, Template: newTemplate}
 	case "unknown":
 		return nil
 	}
@@ -183,20 +189,22 @@ func (r *run) anyFirst(replicas intstr.IntOrString, native bool) *rollout.MoveRe
 func (r *run) move(step int, replicas intstr.IntOrString, back bool, from int32) rollout.MoveResult {
 	what := fmt.Sprintf("step %d to %s (back %t of %d)", step, replicas.String(), back, from)
 	d := r.until(what, func(seen pods.Observed) pods.NextAction {
-		req := rollout.MoveRequest{Subject: subject(), Step: step, Style: r.style, Replicas: replicas, Rest: true, Back: back, From: from}
+		req := rollout.MoveRequest{Subject: subject(), Step: step, Style: r.style, Replicas: replicas, Settle: true,
+			Back: back, From: from}
 		if step > 1 {
 			req.Template = newTemplate
 			seen.Expected = ""
 		}
 		return pods.Move(r.tech, req, seen)
 	})
-	r.quiet(what + " at rest")
+	r.quiet(what + ", paused")
 	return d.Numbers
 }
 
-// TestAnyRollout moves a toy Deployment through random steps in both styles, with scaling, jumps, rollbacks in batches and kills, and checks after every single
-// move that its own limits are kept, at rest that exactly the asked number of pods is new, and at the end that everything is what it was.
-func TestAnyRollout(t *testing.T) {
+// TestRolloutKeepsLimits_InAnyOrderOfSteps moves a toy Deployment through random steps in both styles, with scaling,
+// jumps, rollbacks in batches and kills. After every single move its own limits must hold, at each pause exactly the
+// requested number of pods must be new, and at the end everything must be as before.
+func TestRolloutKeepsLimits_InAnyOrderOfSteps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		style := rapid.SampledFrom([]strategy.Style{strategy.StylePartition, strategy.StyleBlueGreen}).Draw(t, "style")
@@ -207,7 +215,8 @@ func TestAnyRollout(t *testing.T) {
 			surge = 1
 		}
 		own = min(own, size)
-		w := newToy(size, fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`, surge, own))
+		w := newToy(size, fmt.Sprintf(`{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":%d}}`,
+			surge, own))
 		before := w.spec()
 		tech, _ := pods.TechniqueOf(subject().Workload.WorkloadRef, style)
 		r := &run{t: t, w: w, tech: tech, style: style, floor: size - own, excess: surge}
@@ -223,13 +232,13 @@ func TestAnyRollout(t *testing.T) {
 		if style == strategy.StylePartition && fresh > 0 && rapid.Bool().Draw(t, "back in batches") {
 			r.backward(size, fresh)
 		}
-		r.home(before)
+		r.finishRollout(before)
 	})
 }
 
-// TestAnyRolloutToTheEnd has its own controller go to the end of a toy Deployment from the first write on, with the claim or after it, with kills: its own limits
-// are kept, and everything is what it was.
-func TestAnyRolloutToTheEnd(t *testing.T) {
+// TestRolloutKeepsLimits_WhenNativeToTheEnd lets the Deployment's own controller go to the end from the first write on,
+// with the claim or after it, with kills: its own limits hold, and afterwards everything is as before.
+func TestRolloutKeepsLimits_WhenNativeToTheEnd(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r, manifest := anyInPlace(t, 1)
@@ -239,7 +248,7 @@ func TestAnyRolloutToTheEnd(t *testing.T) {
 			t.Fatalf("nothing is borrowed by the write of the claim: %s", r.w.settings["/spec/strategy"])
 		}
 		r.native(size)
-		r.home(before)
+		r.finishRollout(before)
 	})
 }
 
@@ -265,17 +274,17 @@ func (r *run) forward(size int32, first int) int32 {
 	return fresh
 }
 
-// native has its own controller go to the end, and some steps' numbers told as it passes them.
+// native lets the Deployment's own controller go to the end; Moves report some steps' numbers as it passes them.
 func (r *run) native(size int32) int32 {
 	req := rollout.MoveRequest{Subject: subject(), Step: 4, Style: r.style, Template: newTemplate, Native: true}
-	if r.w.template == stableTemplate { // the digest is told by the first Move that sets it
+	if r.w.template == stableTemplate { // the first Move that sets it reports the digest
 		req.Template = ""
 	}
 	for _, percent := range []int{rapid.IntRange(1, 100).Draw(r.t, "passes"), 100} {
 		req.Replicas = intstr.FromString(fmt.Sprintf("%d%%", percent))
 		d := r.until("to the end", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
 		if want := strategy.Target(req.Replicas, size); d.Numbers.UpdatedReady < want {
-			r.t.Fatalf("%d of %d pods are new and ready, told at %d%%", d.Numbers.UpdatedReady, want, percent)
+			r.t.Fatalf("%d of %d pods are new and ready, reported at %d%%", d.Numbers.UpdatedReady, want, percent)
 		}
 	}
 	r.quiet("at the end")
@@ -290,7 +299,7 @@ func (r *run) backward(size, from int32) {
 	for step := 2; step <= 3; step++ {
 		percent := rapid.IntRange(1, 100).Draw(r.t, "percent back")
 		replicas := intstr.FromString(fmt.Sprintf("%d%%", percent))
-		last = max(last, strategy.BackTarget(replicas, from))
+		last = max(last, strategy.RollbackTarget(replicas, from))
 		r.move(step, replicas, true, from)
 		if n := r.w.set(newTemplate).asked; n != from-last {
 			r.t.Fatalf("back by %d%% of %d: %d pods are new, %d should be", percent, from, n, from-last)
@@ -298,16 +307,18 @@ func (r *run) backward(size, from int32) {
 	}
 }
 
-func (r *run) home(before string) {
+func (r *run) finishRollout(before string) {
 	to := rapid.SampledFrom([]rollout.Side{rollout.SideStable, rollout.SideNew}).Draw(r.t, "to")
-	r.until("home to "+string(to), func(seen pods.Observed) pods.NextAction {
-		return pods.Finish(r.tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResumeAndRelease, To: to, Template: newTemplate}, seen)
+	r.until("finish to "+string(to), func(seen pods.Observed) pods.NextAction {
+		return pods.Finish(r.tech, rollout.FinishRequest{Subject: subject(), Action: rollout.FinishResumeAndRelease,
+			To: to, Template: newTemplate}, seen)
 	})
 	want := map[rollout.Side]string{rollout.SideStable: stableTemplate, rollout.SideNew: newTemplate}[to]
 	if s := r.w.set(want); s == nil || s.asked != r.w.replicas {
-		r.t.Fatalf("home to %s: %+v", to, r.w.observe())
+		r.t.Fatalf("finish to %s: %+v", to, r.w.observe())
 	}
-	if r.w.claim != "" || r.w.annotations[rollout.AnnotationSaved] != "" || r.w.annotations[rollout.AnnotationRest] != "" || r.w.annotations[rollout.AnnotationRecover] != "" {
+	if r.w.claim != "" || r.w.annotations[rollout.AnnotationSaved] != "" ||
+		r.w.annotations[rollout.AnnotationSettled] != "" || r.w.annotations[rollout.AnnotationRecover] != "" {
 		r.t.Fatalf("something of the rollout is left: %v", r.w.annotations)
 	}
 	r.w.template = stableTemplate
@@ -316,9 +327,10 @@ func (r *run) home(before string) {
 	}
 }
 
-// TestScaledAtRest scales a toy Deployment that rests in the middle of a rollout: the split keeps its proportion by itself, to a pod, and no fewer
-// than the asked number are new once it was looked at; none is moved beyond that.
-func TestScaledAtRest(t *testing.T) {
+// TestPausedSplit_KeepsProportion_WhenScaled scales a toy Deployment that is paused in the middle of a rollout: the
+// split keeps its proportion by itself, to within a pod, and after the next Move no fewer than the requested number are
+// new; none is moved beyond that.
+func TestPausedSplit_KeepsProportion_WhenScaled(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		size := int32(rapid.IntRange(1, 20).Draw(t, "size"))
@@ -336,23 +348,26 @@ func TestScaledAtRest(t *testing.T) {
 			r.quiet("scaled")
 			natural := w.set(newTemplate).asked
 			if from == 0 && natural > 0 {
-				t.Fatalf("scaled from nothing to %d: %d pods are new without being asked", w.replicas, natural)
+				t.Fatalf("scaled from nothing to %d: %d pods are new without a request", w.replicas, natural)
 			}
 			from = max(from, 1)
 			if n, most := natural, max((was*w.replicas+from-1)/from, 1)+1; n > most {
-				t.Fatalf("scaled from %d to %d: %d of %d new pods became %d without being asked", from, w.replicas, was, from, n)
+				t.Fatalf("scaled from %d to %d: %d of %d new pods became %d without a request", from, w.replicas, was,
+					from, n)
 			}
 			got := r.move(2, replicas, false, 0)
 			if want := strategy.Target(replicas, w.replicas); got.UpdatedReady != max(want, natural) {
-				t.Fatalf("at %d%% of %d: %d pods are new and ready, %d should be", percent, w.replicas, got.UpdatedReady, want)
+				t.Fatalf("at %d%% of %d: %d pods are new and ready, %d should be", percent, w.replicas,
+					got.UpdatedReady, want)
 			}
 		}
 	})
 }
 
-// TestNeighboursAtRest has somebody else put borrowed fields to what a manifest says while a step rests, and the world move before it is noticed. While the
-// pause stands no pod of the split moves; in any case the workload's own limits hold, and afterwards it rests again with what was left at rest.
-func TestNeighboursAtRest(t *testing.T) {
+// TestPausedStep_KeepsLimits_WhenFieldsEdited: another client sets borrowed fields to the values of a manifest while a
+// step is paused, and the cluster moves before that is noticed. While the pause is set no pod of the split moves; in
+// any case the workload's own limits hold, and afterwards the recorded paused state is restored.
+func TestPausedStep_KeepsLimits_WhenFieldsEdited(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r, manifest := anyInPlace(t, 1)
@@ -361,7 +376,7 @@ func TestNeighboursAtRest(t *testing.T) {
 		r.begin(nil)
 		percent := intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(1, 100).Draw(t, "percent")))
 		r.move(1, percent, false, 0)
-		r.floor = min(r.floor, size-1) // a limit of 0 is 1 at rest
+		r.floor = min(r.floor, size-1) // a limit of 0 is 1 during a pause
 		for range rapid.IntRange(1, 3).Draw(t, "edits") {
 			fresh := w.set(newTemplate).asked
 			unpaused := rapid.Bool().Draw(t, "unpaused")
@@ -379,23 +394,24 @@ func TestNeighboursAtRest(t *testing.T) {
 				r.world()
 				r.check("before it is noticed")
 			}
-			req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: r.style, Replicas: percent, Template: newTemplate, Rest: true, Look: true}
-			r.until("a look", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
-			r.quiet("at rest again")
-			if disturbed := w.observe().Rest.Disturbed(w.settings); len(disturbed) > 0 {
-				t.Fatalf("%v are not as they were left", disturbed)
+			req := rollout.MoveRequest{Subject: subject(), Step: 1, Style: r.style, Replicas: percent,
+				Template: newTemplate, Settle: true, Inspect: true}
+			r.until("a check", func(seen pods.Observed) pods.NextAction { return pods.Move(r.tech, req, seen) })
+			r.quiet("paused again")
+			if disturbed := w.observe().Rest.ChangedFields(w.settings); len(disturbed) > 0 {
+				t.Fatalf("%v differ from the recorded state", disturbed)
 			}
 			if now := w.set(newTemplate).asked; !unpaused && r.excess == 0 && now != fresh {
 				t.Fatalf("%d pods were new, now %d", fresh, now)
 			}
 		}
-		r.home(before)
+		r.finishRollout(before)
 	})
 }
 
-// TestNeighboursWhilePodsMove has somebody else put a Deployment's strategy to what its manifest says at any moment of a move. Whatever comes of that, no
-// pod goes beyond its own limits, and the move comes to its end.
-func TestNeighboursWhilePodsMove(t *testing.T) {
+// TestMove_KeepsLimits_WhenStrategyEdited: another client sets a Deployment's strategy to that of its manifest at any
+// moment of a move. No pod goes beyond its own limits, and the move ends.
+func TestMove_KeepsLimits_WhenStrategyEdited(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r, manifest := anyInPlace(t, 1)
@@ -405,22 +421,24 @@ func TestNeighboursWhilePodsMove(t *testing.T) {
 		r.begin(nil)
 		first := rapid.IntRange(1, 99).Draw(t, "first")
 		r.move(1, intstr.FromString(fmt.Sprintf("%d%%", first)), false, 0)
-		r.floor = min(r.floor, size-1) // a limit of 0 is 1 at rest
+		r.floor = min(r.floor, size-1) // a limit of 0 is 1 during a pause
 		second := intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(first, 100).Draw(t, "second")))
-		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: r.style, Replicas: second, Template: newTemplate, Rest: true}
+		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: r.style, Replicas: second, Template: newTemplate,
+			Settle: true}
 		for range rapid.IntRange(1, 3).Draw(t, "edits") {
 			r.interrupted(req, rapid.IntRange(0, 20).Draw(t, "moves"))
 			w.settings["/spec/strategy"] = json.RawMessage(manifest)
 			w.generation++
 		}
 		r.move(2, second, false, 0)
-		r.home(before)
+		r.finishRollout(before)
 	})
 }
 
-// TestNeighboursWhilePodsCome has somebody else take away the gate, or the pause, while new pods come that are not ready yet, which is most of the
-// time that a move takes. Two locks are on the Deployment then: with either of them no pod goes, and the move comes to its end.
-func TestNeighboursWhilePodsCome(t *testing.T) {
+// TestMove_KeepsLimits_WhenGateOrPauseRemovedWhilePodsStart: another client removes the gate, or the pause, while new
+// pods are starting, which is most of the time of a move. Two locks are on the Deployment then: with either of them no
+// pod is removed, and the move ends.
+func TestMove_KeepsLimits_WhenGateOrPauseRemovedWhilePodsStart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r, _ := anyInPlace(t, 2)
@@ -429,11 +447,12 @@ func TestNeighboursWhilePodsCome(t *testing.T) {
 		r.begin(nil)
 		first := rapid.IntRange(1, 80).Draw(t, "first")
 		r.move(1, intstr.FromString(fmt.Sprintf("%d%%", first)), false, 0)
-		r.floor = min(r.floor, w.replicas-1) // a limit of 0 is 1 at rest
+		r.floor = min(r.floor, w.replicas-1) // a limit of 0 is 1 during a pause
 		second := intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(first, 100).Draw(t, "second")))
-		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: r.style, Replicas: second, Template: newTemplate, Rest: true}
+		req := rollout.MoveRequest{Subject: subject(), Step: 2, Style: r.style, Replicas: second, Template: newTemplate,
+			Settle: true}
 		r.interrupted(req, rapid.IntRange(0, 40).Draw(t, "moves"))
-		for range 30 { // no pod gets ready any more: it comes to where it can do no more than wait
+		for range 30 { // no pod gets ready any more, until it can only wait
 			seen := w.observe()
 			if d := pods.Move(r.tech, req, seen); d.Action == workloadops.ActWrite {
 				w.write(d.Write, seen.Generation)
@@ -442,18 +461,18 @@ func TestNeighboursWhilePodsCome(t *testing.T) {
 		}
 		if w.total > w.ready {
 			if string(w.settings["/spec/paused"]) != "true" {
-				t.Fatalf("%d pods are coming, and it is not paused: %+v", w.total-w.ready, w.observe())
+				t.Fatalf("%d pods are starting, and it is not paused: %+v", w.total-w.ready, w.observe())
 			}
 			delete(w.settings, rapid.SampledFrom([]string{"/spec/paused", "/spec/minReadySeconds"}).Draw(t, "lock"))
 			w.generation++
-			r.quiet("a lock is gone")
+			r.quiet("a lock was removed")
 		}
 		r.move(2, second, false, 0)
-		r.home(before)
+		r.finishRollout(before)
 	})
 }
 
-// world lets one part of the world move on.
+// world lets one part of the cluster move.
 func (r *run) world() {
 	switch m := rapid.IntRange(0, 6).Draw(r.t, "world"); {
 	case m < 2:

@@ -8,33 +8,35 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// This file is about releases that go back to an earlier revision: its pod template is where its cluster keeps it.
+// This file is about releases that return to an earlier revision, whose pod template is kept in its cluster.
 
-// Recall is the revision that the request goes back to: the one of the recorded pod template, else the one of the recorded name, since an API
-// server that fills in other defaults by now makes another digest of the same template. false when the cluster doesn't keep it any more.
-func (o Observed) Recall() (Revision, bool) {
+// RecalledRevision returns the revision that the request returns to: the one of the recorded pod template, else the one
+// of the recorded name, since an API server with newer defaults gives the same template another digest. false if the
+// cluster no longer keeps it.
+func (o Observed) RecalledRevision() (Revision, bool) {
 	if o.Recalled == nil {
 		return Revision{}, false
 	}
-	if r, there := o.Made(o.Recalled.Template); there {
+	if r, there := o.RevisionByTemplate(o.Recalled.Template); there {
 		return r, true
 	}
-	return o.Find(o.Recalled.Name)
+	return o.RevisionByName(o.Recalled.Name)
 }
 
-// mostKept is how many revisions a refusal names.
-const mostKept = 8
+// maxKeptNamed is how many revisions a refusal names.
+const maxKeptNamed = 8
 
-// NotKept says that the revision to go back to is gone, and which ones are still there, newest first.
-func NotKept(workload fmt.Stringer, seen Observed) string {
+// NotKeptReason explains that the revision to return to no longer exists, and lists those that do, newest first.
+func NotKeptReason(workload fmt.Stringer, seen Observed) string {
 	var kept []string
 	for _, r := range slices.Backward(seen.Revisions) {
-		if len(kept) == mostKept {
+		if len(kept) == maxKeptNamed {
 			kept = append(kept, "…")
 			break
 		}
 		kept = append(kept, fmt.Sprintf("%s (%s)", r.Name, strategy.ImageList(r.Images)))
 	}
-	return fmt.Sprintf("%s: its cluster doesn't keep that version any more (spec.revisionHistoryLimit), so there is no pod template to go back to. It keeps %s. "+
+	return fmt.Sprintf("%s: its cluster doesn't keep that version any more (spec.revisionHistoryLimit), so there is "+
+		"no pod template to go back to. It keeps %s. "+
 		"Start a rollout with the images of that version instead", workload, strings.Join(kept, ", "))
 }

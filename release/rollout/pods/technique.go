@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// techniques are the techniques by API group and kind ("apps/Deployment") and style. A style that is missing is refused.
+// techniques maps API group and kind ("apps/Deployment") and style to the technique. A missing style is refused.
 var techniques = map[string]map[strategy.Style]Technique{
 	"apps/Deployment": {
 		strategy.StylePartition: deploymentPartition{},
@@ -29,20 +29,20 @@ var techniques = map[string]map[strategy.Style]Technique{
 	"apps.kruise.io/DaemonSet":   {strategy.StylePartition: partitioned{nested: true}},
 }
 
-// Key is how the table of techniques names a kind: "<API group>/<kind>", of any version.
+// Key returns the key of a kind in the table of techniques: "<API group>/<kind>", of any version.
 func Key(ref catalog.WorkloadRef) string {
 	group, _, _ := strings.Cut(ref.APIVersion, "/")
 	return group + "/" + ref.Kind
 }
 
-// TechniqueOf is the technique for a workload and a style; false when there is none.
+// TechniqueOf returns the technique for a workload and a style; false if there is none.
 func TechniqueOf(ref catalog.WorkloadRef, style strategy.Style) (Technique, bool) {
 	t, ok := techniques[Key(ref)][style]
 	return t, ok
 }
 
-// Borrowed are the fields that a rollout of each kind may write, in any style, as JSON Pointers, by Key.
-func Borrowed() map[string][]string {
+// BorrowedFields returns the fields that a rollout of each kind may write, in any style, as JSON Pointers, by Key.
+func BorrowedFields() map[string][]string {
 	out := map[string][]string{}
 	for key, styles := range techniques {
 		var all []string
@@ -55,13 +55,13 @@ func Borrowed() map[string][]string {
 	return out
 }
 
-// AutoscalerLimits are the fields in the spec of a HorizontalPodAutoscaler that a blue-green pins.
+// AutoscalerLimits returns the fields in the spec of a HorizontalPodAutoscaler that a blue-green pins.
 func AutoscalerLimits() []string { return []string{"minReplicas", "maxReplicas"} }
 
-// Known says whether workloads of that kind can be rolled out in any style.
-func Known(ref catalog.WorkloadRef) bool { return len(techniques[Key(ref)]) > 0 }
+// Supported reports whether workloads of that kind can be rolled out in any style.
+func Supported(ref catalog.WorkloadRef) bool { return len(techniques[Key(ref)]) > 0 }
 
-// Borrows says whether a rollout of a workload of that kind, in whatever style, borrows the field at a pointer.
+// Borrows reports whether a rollout of a workload of that kind, in any style, borrows the field at a pointer.
 func Borrows(ref catalog.WorkloadRef, pointer string) bool {
 	for _, t := range techniques[Key(ref)] {
 		if slices.Contains(t.Pointers(), pointer) {
@@ -71,8 +71,8 @@ func Borrows(ref catalog.WorkloadRef, pointer string) bool {
 	return false
 }
 
-// ReadSaved reads the annotation rollout.AnnotationSaved of a workload of that kind. What would give back a field that no rollout borrows
-// was written by somebody else: it is refused.
+// ReadSaved reads the annotation rollout.AnnotationSaved of a workload of that kind. It refuses a value that would
+// restore a field that no rollout borrows: another client wrote it.
 func ReadSaved(ref catalog.WorkloadRef, text string) (*rollout.Saved, error) {
 	saved, err := rollout.ParseSaved(text)
 	if err != nil {
@@ -80,83 +80,95 @@ func ReadSaved(ref catalog.WorkloadRef, text string) (*rollout.Saved, error) {
 	}
 	for _, path := range slices.Sorted(maps.Keys(saved.Settings)) {
 		if !Borrows(ref, path) {
-			return nil, fmt.Errorf("somebody has added %s, which no rollout of a %s borrows", path, ref.Kind)
+			return nil, fmt.Errorf("another client has added %s, which no rollout of a %s borrows", path, ref.Kind)
 		}
 	}
 	return saved, nil
 }
 
-// Technique is how the pods of one kind of workload are moved in one style, without state: which fields it needs and what the next write
-// is. Begin, Move and Finish see to the claim, what is saved, drift, deadlines, trouble, messages and the rest.
+// Technique decides how the pods of one kind of workload are moved in one style, without state: which fields it needs
+// and what the next write is. Begin, Move and Finish handle the claim, what is saved, drift, deadlines, failing pods,
+// messages and everything else.
 type Technique interface {
-	// Pointers are the JSON Pointers of the fields that it writes: they are saved at Begin and given back at the end.
+	// Pointers returns the JSON Pointers of the fields that it writes: they are saved at Begin and restored at the end.
 	Pointers() []string
-	// ByPods says that numbers are counted from the pods, as revisions do not tell them: each look of Move and Finish has PodsSeen.
-	ByPods() bool
-	// refuses says why a rollout cannot begin on the workload as it is, "" when it can: a pause, an update type that it cannot use. What
-	// passes by itself is not refused: the workload is then Unsettled.
-	refuses(seen Observed) string
-	// stable is the revision that serves, before the rollout; false while it is not known.
+	// CountsPods reports whether pods have to be counted one by one, as revisions do not report counts: each snapshot
+	// of Move and Finish then has PodsSeen.
+	CountsPods() bool
+	// refusalReason returns why a rollout cannot begin on the workload in its current state, "" if it can: a pause, or
+	// an update type that it cannot use. What passes by itself is not refused, but reported by UnsettledReason.
+	refusalReason(seen Observed) string
+	// stable returns the revision that serves before the rollout; false while it is not known.
 	stable(seen Observed) (Revision, bool)
-	// next is the next step of a Move: set, remove or wait, or done when pods and settings are what the task asks while pods move. A write
-	// that sets the template (task.Placed is false) sets the borrowed fields with it.
+	// next returns the next action of a Move: set, remove or wait, or done when pods and settings are as the task asks
+	// while pods move. A write that sets the template (task.Placed is false) sets the borrowed fields with it.
 	next(t task, seen Observed) NextAction
-	// native are the settings with which the workload's own controller brings every pod to the live template, while a way back stays open.
-	native(seen Observed) []workloadops.Setting
-	// rest are the settings of a step that rests: nothing dangerous is parked on a workload.
-	rest(t task, seen Observed) []workloadops.Setting
-	// surplus are the pods beyond the workload's size that stay while it rests: those of a move that was interrupted.
+	// nativeSettings returns the settings with which the workload's own controller brings every pod to the live
+	// template, while a rollback stays possible.
+	nativeSettings(seen Observed) []workloadops.Setting
+	// pauseSettings returns the settings of a paused step, which leave nothing on the workload that could move a pod.
+	pauseSettings(t task, seen Observed) []workloadops.Setting
+	// surplus returns the pods beyond the workload's size that stay during a pause: those of a move that was
+	// interrupted.
 	surplus(seen Observed) int32
-	// home are the settings, as saved, with which the workload's own controller brings all pods to one version, and those given back last.
-	home(seen Observed) (first, last []workloadops.Setting)
-	// unstick are pods to delete, as the controller would wait for them without end on the way home. Asked with PodsSeen only.
-	unstick(to Revision, seen Observed) []workloadops.Pod
-	// calm brings an update that is under way to a halt before every pod is told to go home; false: there is nothing to be done for that.
-	calm(stable Revision, seen Observed) (NextAction, bool)
-	// untouched says that the workload's own template stays the stable one until the end, beside an extra workload.
-	untouched() bool
+	// finalSettings returns the settings, as saved, with which the workload's own controller brings all pods to one
+	// version, and those that are restored last.
+	finalSettings(seen Observed) (first, last []workloadops.Setting)
+	// blockingPods returns pods to delete because the controller would otherwise wait for them without end while the
+	// workload is finalised or stepped back. It is called with PodsSeen only.
+	blockingPods(to Revision, seen Observed) []workloadops.Pod
+	// haltUpdate stops an update that is under way before all pods move to the stable version; false if there is
+	// nothing to do.
+	haltUpdate(stable Revision, seen Observed) (NextAction, bool)
+	// usesExtraWorkload reports whether the workload's own template stays the stable one until the end, while an extra
+	// workload runs the new version.
+	usesExtraWorkload() bool
 }
 
-// inPlace is what holds for a technique that does not say otherwise.
-type inPlace struct{}
+// defaultTechnique is the default behaviour that techniques embed.
+type defaultTechnique struct{}
 
-func (inPlace) ByPods() bool { return false }
+func (defaultTechnique) CountsPods() bool { return false }
 
-// rest changes nothing.
-func (inPlace) rest(task, Observed) []workloadops.Setting { return nil }
+// pauseSettings changes nothing.
+func (defaultTechnique) pauseSettings(task, Observed) []workloadops.Setting { return nil }
 
-func (inPlace) surplus(Observed) int32 { return 0 }
+func (defaultTechnique) surplus(Observed) int32 { return 0 }
 
-// unstick has nothing to do where the controller replaces broken pods by itself.
-func (inPlace) unstick(Revision, Observed) []workloadops.Pod { return nil }
+// blockingPods returns none: the controller replaces broken pods by itself.
+func (defaultTechnique) blockingPods(Revision, Observed) []workloadops.Pod { return nil }
 
-func (inPlace) calm(Revision, Observed) (NextAction, bool) { return NextAction{}, false }
+func (defaultTechnique) haltUpdate(Revision, Observed) (NextAction, bool) { return NextAction{}, false }
 
-func (inPlace) untouched() bool { return false }
+func (defaultTechnique) usesExtraWorkload() bool { return false }
 
 // task is a Move as a technique sees it.
 type task struct {
 	Request rollout.MoveRequest
-	// Size is the workload's; Target how many pods are to be of the version aimed at: the new one, the stable one on the way Back.
+	// Size is the workload's size; Target is how many pods are to be of the target version: the new one, or the stable
+	// one on a step back.
 	Size   int32
 	Target int32
-	// Aim is the revision aimed at; its Name is "" until the controller has made it. Placed says that the live template is that version's.
+	// Aim is the target revision; its Name is "" until the controller has made it. Placed is true if the live template
+	// is that version's.
 	Aim    Revision
 	Placed bool
-	// Template is where the template comes from when it has to be set.
+	// Template is the source of the template if it has to be set.
 	Template workloadops.Template
-	// Total and Ready are the pods of the version aimed at; Tolerated is how many of them may be unready (failureThreshold).
+	// Total and Ready are the pods of the target version; Tolerated is how many of them may be unready
+	// (failureThreshold).
 	Total     int32
 	Ready     int32
 	Tolerated int32
 }
 
-// settled says that the pods of the version aimed at are ready but for those tolerated. Of one or more pods, one must be.
+// settled reports whether the pods of the target version are ready, except for those tolerated. If it has pods, at
+// least one must be ready.
 func (t task) settled() bool {
 	return t.Ready+t.Tolerated >= t.Total && (t.Total == 0 || t.Ready > 0)
 }
 
-// write sets fields, and with them the template when that is not placed yet.
+// write returns a write of these fields, with the template if that is not placed yet.
 func (t task) write(step string, settings []workloadops.Setting) *workloadops.Write {
 	w := &workloadops.Write{Step: step, Settings: settings}
 	if !t.Placed {
@@ -165,5 +177,5 @@ func (t task) write(step string, settings []workloadops.Setting) *workloadops.Wr
 	return w
 }
 
-// empty says that a write changes nothing of the spec.
+// empty reports whether a write changes nothing in the spec.
 func empty(w *workloadops.Write) bool { return w.Template == nil && len(w.Settings) == 0 }

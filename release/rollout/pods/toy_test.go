@@ -29,24 +29,25 @@ type toySet struct {
 	available int32
 	total     int32
 	ready     int32
-	// heard is the status as the Deployment's controller has it: Deployments and ReplicaSets reach it by separate watches.
-	heard heard
+	// heard is the status as the Deployment's controller has it cached: Deployments and ReplicaSets reach it by
+	// separate watches.
+	heard cachedStatus
 	// rest is the annotation that the controller has copied from the Deployment.
 	rest string
 }
 
-// copies says that the controller's write to the ReplicaSet goes through: it has the latest of it.
+// copies copies the annotation if the controller's write to the ReplicaSet succeeds: it has the latest version of it.
 func (s *toySet) copies(w *toy) {
-	if s.heard == (heard{s.total, s.ready, s.available}) {
-		s.rest = w.annotations[rollout.AnnotationRest]
+	if s.heard == (cachedStatus{s.total, s.ready, s.available}) {
+		s.rest = w.annotations[rollout.AnnotationSettled]
 	}
 }
 
-type heard struct{ total, ready, available int32 }
+type cachedStatus struct{ total, ready, available int32 }
 
-func (s *toySet) hear() { s.heard = heard{s.total, s.ready, s.available} }
+func (s *toySet) hear() { s.heard = cachedStatus{s.total, s.ready, s.available} }
 
-// hear brings the Deployment's controller up to date.
+// hear updates the cache of the Deployment's controller.
 func (w *toy) hear() {
 	for _, s := range w.sets {
 		s.hear()
@@ -66,7 +67,7 @@ func (s *toySet) report() {
 	}
 }
 
-// toy is a Deployment with its controller, its ReplicaSets' and its pods, each of which moves on its own.
+// toy is a Deployment with its controller, its ReplicaSets and its pods, each of which moves on its own.
 type toy struct {
 	replicas             int32
 	template             string
@@ -75,13 +76,15 @@ type toy struct {
 	claim                string
 	generation, observed int64
 	sets                 []*toySet
-	// reported are the status's numbers.
+	// total, ready, available and updated are the counts of the status.
 	total, ready, available, updated int32
 }
 
 func newToy(replicas int32, strategy string) *toy {
-	w := &toy{replicas: replicas, template: stableTemplate, annotations: map[string]string{}, generation: 1, observed: 1,
-		settings: map[string]json.RawMessage{"/spec/strategy": json.RawMessage(strategy), "/spec/progressDeadlineSeconds": json.RawMessage("600")}}
+	w := &toy{replicas: replicas, template: stableTemplate, annotations: map[string]string{}, generation: 1,
+		observed: 1,
+		settings: map[string]json.RawMessage{"/spec/strategy": json.RawMessage(strategy),
+			"/spec/progressDeadlineSeconds": json.RawMessage("600")}}
 	s := &toySet{template: stableTemplate, number: 1, asked: replicas, pods: make([]bool, replicas)}
 	for i := range s.pods {
 		s.pods[i] = true
@@ -113,7 +116,7 @@ func (w *toy) set(template string) *toySet {
 	return nil
 }
 
-// limits resolve the strategy as the real controller does.
+// limits resolves the strategy as the real controller does.
 func (w *toy) limits() (unavailable, surge int32) {
 	var s struct {
 		RollingUpdate struct{ MaxUnavailable, MaxSurge intstr.IntOrString }
@@ -135,7 +138,7 @@ func (w *toy) limits() (unavailable, surge int32) {
 	return min(int32(u), w.replicas), int32(g)
 }
 
-// syncPaused is a pass over a Deployment that is paused: its template makes no ReplicaSet, and only its size is seen to.
+// syncPaused is a pass over a paused Deployment: its template makes no ReplicaSet, and only its size is applied.
 func (w *toy) syncPaused() {
 	fresh := w.set(w.template)
 	if fresh != nil {
@@ -158,7 +161,8 @@ func (w *toy) syncPaused() {
 		w.sets[len(w.sets)-1].asked = w.replicas
 	case len(active) == 1:
 		active[0].asked = w.replicas
-	case fresh != nil && fresh.asked == w.replicas && fresh.heard.available == w.replicas && w.scaledFor() == w.replicas:
+	case fresh != nil && fresh.asked == w.replicas && fresh.heard.available == w.replicas &&
+		w.scaledFor() == w.replicas:
 		for _, s := range active {
 			if s != fresh {
 				s.asked = 0
@@ -227,7 +231,7 @@ func (w *toy) rescale(fresh *toySet) {
 	w.noteSize()
 }
 
-// spread brings all pods together from so many to so many, in proportion.
+// spread scales all pods together from all to want, in proportion.
 func (w *toy) spread(sets []*toySet, all, want int32) {
 	rest := want - all
 	sets = slices.Clone(sets)
@@ -310,7 +314,10 @@ func (s *toySet) settle() {
 }
 
 func (w *toy) observe() pods.Observed {
-	seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: w.claim, Generation: w.generation, ObservedGeneration: w.observed, Replicas: w.replicas, Settings: maps.Clone(w.settings), Total: w.total, Ready: w.ready, Available: w.available, Updated: w.updated, PodsSeen: true}, Template: w.template, Expected: newTemplate}
+	seen := pods.Observed{Snapshot: workloadops.Snapshot{Claim: w.claim, Generation: w.generation,
+		ObservedGeneration: w.observed, Replicas: w.replicas, Settings: maps.Clone(w.settings), Total: w.total,
+		Ready: w.ready, Available: w.available, Updated: w.updated, PodsSeen: true}, Template: w.template,
+		Expected: newTemplate}
 	if raw, ok := w.annotations[rollout.AnnotationSaved]; ok {
 		saved, err := rollout.ParseSaved(raw)
 		if err != nil {
@@ -318,20 +325,21 @@ func (w *toy) observe() pods.Observed {
 		}
 		seen.Saved = saved
 	}
-	var rest rollout.Rest
-	if json.Unmarshal([]byte(w.annotations[rollout.AnnotationRest]), &rest) == nil {
+	var rest rollout.SettledState
+	if json.Unmarshal([]byte(w.annotations[rollout.AnnotationSettled]), &rest) == nil {
 		seen.Rest = &rest
 	}
 	for _, s := range w.sets {
-		seen.Revisions = append(seen.Revisions, pods.Revision{Name: s.template, Hash: s.template, Number: s.number, Template: s.template, Counted: true,
-			Asked: s.asked, Total: s.total, Ready: s.ready, Available: s.available, Rest: s.rest})
+		seen.Revisions = append(seen.Revisions, pods.Revision{Name: s.template, Hash: s.template, Number: s.number,
+			Template: s.template, HasCounts: true,
+			Desired: s.asked, Total: s.total, Ready: s.ready, Available: s.available, Rest: s.rest})
 	}
 	return seen
 }
 
-// write makes a write as the API server would, on the generation that was seen; false when it is refused.
+// write applies a write as the API server would, to the generation that was read; false if it is refused.
 func (w *toy) write(in *workloadops.Write, generation int64) bool {
-	if in.Held != w.claim || generation != w.generation {
+	if in.ExpectedClaim != w.claim || generation != w.generation {
 		return false
 	}
 	before := w.spec() + w.notes()
@@ -363,7 +371,7 @@ func (w *toy) write(in *workloadops.Write, generation int64) bool {
 	return true
 }
 
-// notes are its annotations but for the toy's own.
+// notes are its annotations except for the toy's own.
 func (w *toy) notes() string {
 	text := ""
 	for _, k := range slices.Sorted(maps.Keys(w.annotations)) {
@@ -374,7 +382,7 @@ func (w *toy) notes() string {
 	return text
 }
 
-// pods says how many of each version are asked for.
+// pods describes how many pods of each version are desired.
 func (w *toy) pods() string {
 	text := ""
 	for _, s := range w.sets {
@@ -396,5 +404,6 @@ func (w *toy) spec() string {
 
 func subject() rollout.Subject {
 	return rollout.Subject{Name: "web", Claim: ourClaim, DeadlineSeconds: 600,
-		Workload: catalog.Workload{Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: workloadops.APIVersion, Kind: "Deployment", Name: "web"}}}
+		Workload: catalog.Workload{Namespace: "shop",
+			WorkloadRef: catalog.WorkloadRef{APIVersion: workloadops.APIVersion, Kind: "Deployment", Name: "web"}}}
 }

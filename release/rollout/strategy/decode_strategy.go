@@ -9,34 +9,36 @@ import (
 	"slipway.io/slipway/release/window"
 )
 
-// draft is a strategy as it was read, with what the rules have to know about its text.
+// draft is a strategy as it was read, with what validation needs to know about its text.
 type draft struct {
 	Strategy
-	// body is the path of its canary or blueGreen, "" when there is none.
+	// body is the path of canary or blueGreen, "" if there is neither.
 	body string
-	// refField is where the TrafficRouting is named, extraField where the style is asked for.
+	// refField is the path of the field that names the TrafficRouting, extraField of the one that sets the style.
 	refField, extraField string
-	// legacy says that it has the form of v1alpha1, deployment that it is for a Deployment, which alone can have an extra workload.
+	// legacy means that it has the form of v1alpha1; deployment, that it is for a Deployment, the only kind that can
+	// have an extra workload.
 	legacy, deployment bool
 }
 
-// strategy reads a strategy of either version. The style of v1alpha1 stays open: annotations say it.
+// strategy reads a strategy of either version. For v1alpha1 it leaves the style open: an annotation sets it.
 func (r *Reader) strategy(v strictyaml.Value, legacy bool) draft {
 	d := draft{legacy: legacy}
 	if !v.Present() {
-		r.Refuse(v.Path(), "is required: say how the new version is released, under canary or blueGreen")
+		r.Refuse(v.Path(), "is required: define how the new version is released, under canary or blueGreen")
 		return d
 	}
 	keys := []string{"paused", "canary"}
 	if !legacy {
-		// The source document prints trafficRoutingRef beside canary; the definition of the kind has it within. Both are taken.
+		// The API specification shows trafficRoutingRef next to canary; the CRD has it inside canary. Both are
+		// accepted.
 		keys = append(keys, "blueGreen", "trafficRoutingRef")
 	}
 	m := v.Mapping(keys...)
 	if r.found.Unreadable(v.Path()) {
 		return d
 	}
-	d.Paused = m.Optional("paused").Truth()
+	d.Paused = m.Optional("paused").Bool()
 	canary, blueGreen := m.Optional("canary"), m.Optional("blueGreen")
 	switch {
 	case canary.Present() && blueGreen.Present():
@@ -55,7 +57,8 @@ func (r *Reader) strategy(v strictyaml.Value, legacy bool) draft {
 }
 
 func (r *Reader) canary(d *draft, v strictyaml.Value) {
-	keys := []string{"steps", "trafficRoutings", "failureThreshold", "patchPodTemplateMetadata", "disableGenerateCanaryService"}
+	keys := []string{"steps", "trafficRoutings", "failureThreshold", "patchPodTemplateMetadata",
+		"disableGenerateCanaryService"}
 	if !d.legacy {
 		keys = append(keys, "enableExtraWorkloadForCanary", "trafficRoutingRef")
 	}
@@ -63,11 +66,11 @@ func (r *Reader) canary(d *draft, v strictyaml.Value) {
 	d.Style = StylePartition
 	if field := m.Optional("enableExtraWorkloadForCanary"); field.Present() {
 		d.extraField = field.Path()
-		if field.Truth() {
+		if field.Bool() {
 			d.Style = StyleCanary
 		}
 	}
-	r.common(d, v, m)
+	r.commonFields(d, v, m)
 	if field := m.Optional("patchPodTemplateMetadata"); field.Present() {
 		d.PatchPodTemplateMetadata = r.podMetadata(field)
 	}
@@ -76,12 +79,12 @@ func (r *Reader) canary(d *draft, v strictyaml.Value) {
 func (r *Reader) blueGreen(d *draft, v strictyaml.Value) {
 	m := v.Mapping("steps", "trafficRoutings", "failureThreshold", "trafficRoutingRef", "disableGenerateCanaryService")
 	d.Style = StyleBlueGreen
-	r.common(d, v, m)
+	r.commonFields(d, v, m)
 }
 
-func (r *Reader) common(d *draft, v strictyaml.Value, m strictyaml.Mapping) {
+func (r *Reader) commonFields(d *draft, v strictyaml.Value, m strictyaml.Mapping) {
 	d.body = v.Path()
-	d.DisableGenerateCanaryService = m.Optional("disableGenerateCanaryService").Truth()
+	d.DisableGenerateCanaryService = m.Optional("disableGenerateCanaryService").Bool()
 	for _, entry := range m.Optional("steps").List() {
 		d.Steps = append(d.Steps, r.step(entry, d))
 	}
@@ -90,7 +93,7 @@ func (r *Reader) common(d *draft, v strictyaml.Value, m strictyaml.Mapping) {
 	r.routingRef(d, m.Optional("trafficRoutingRef"))
 }
 
-// routingRef takes the name of a TrafficRouting. It may be said in several places as long as they say the same.
+// routingRef reads the name of a TrafficRouting. Several fields may set it, as long as they agree.
 func (r *Reader) routingRef(d *draft, v strictyaml.Value) {
 	if !v.Present() {
 		return
@@ -107,7 +110,7 @@ func (r *Reader) setRoutingRef(d *draft, field, name string) {
 	d.TrafficRoutingRef, d.refField = name, field
 }
 
-// step reads one step. A step without replicas has the number 0, which is no legal one.
+// step reads one step. A step without replicas gets the number 0, which validation refuses.
 func (r *Reader) step(v strictyaml.Value, d *draft) Step {
 	share := d.shareKey()
 	m := v.Mapping(share, "replicas", "pause", "matches", "requestHeaderModifier")
@@ -116,7 +119,8 @@ func (r *Reader) step(v strictyaml.Value, d *draft) Step {
 	case !field.Present():
 	case d.legacy:
 		s.Traffic = new(int32(field.Integer(1, 100)))
-	case d.Style == StyleBlueGreen: // its step may keep all traffic on the old version; a canary's would be a step without traffic
+	// a blue-green step may keep all traffic on the old version; a canary step leaves traffic out for that
+	case d.Style == StyleBlueGreen:
 		s.Traffic = percent(field, 0)
 	default:
 		s.Traffic = percent(field, 1)
@@ -124,13 +128,14 @@ func (r *Reader) step(v strictyaml.Value, d *draft) Step {
 	if replicas := amount(m.Optional("replicas"), 1); replicas != nil {
 		s.Replicas = *replicas
 	} else if d.legacy && s.Traffic != nil {
-		s.Replicas = intstr.FromString(percentText(*s.Traffic))
+		s.Replicas = intstr.FromString(formatPercent(*s.Traffic))
 	}
 	if field := m.Optional("pause"); field.Present() {
 		duration := field.Mapping("duration").Optional("duration")
-		if duration.Present() && !duration.IsEmptyMapping() { // the source document prints "duration: {}" for an absent one
+		// the API specification shows "duration: {}" for an absent one
+		if duration.Present() && !duration.IsEmptyMapping() {
 			least := int64(0)
-			if r.object { // it is over before it begins, as for other controllers of the kind
+			if r.stored { // a negative pause ends at once, as with other controllers of the kind
 				least = math.MinInt32
 			}
 			s.PauseSeconds = new(max(duration.Integer(least, math.MaxInt32), 0))
@@ -143,7 +148,8 @@ func (r *Reader) step(v strictyaml.Value, d *draft) Step {
 
 func (r *Reader) podMetadata(v strictyaml.Value) *PodMetadata {
 	m := v.Mapping("labels", "annotations")
-	metadata := &PodMetadata{Labels: m.Optional("labels").StringMap(), Annotations: m.Optional("annotations").StringMap()}
+	metadata := &PodMetadata{Labels: m.Optional("labels").StringMap(),
+		Annotations: m.Optional("annotations").StringMap()}
 	r.checkPodMetadata(v.Path(), metadata)
 	if len(metadata.Labels)+len(metadata.Annotations) == 0 {
 		return nil
@@ -151,35 +157,39 @@ func (r *Reader) podMetadata(v strictyaml.Value) *PodMetadata {
 	return metadata
 }
 
-// The longest times that a policy can set, in seconds: a week for a step's pods, a day for a workload's own update, a year for an approval.
+// The longest times that a policy can set, in seconds: a day for a workload's own update, a week for a step's pods, a
+// year for an approval.
 const (
 	maxSettleSeconds          = 24 * 3600
 	maxStepDeadlineSeconds    = 7 * 24 * 3600
 	maxApprovalExpiresSeconds = 365 * 24 * 3600
 )
 
-// maxRollbackWindow is far above the number of releases that are kept.
+// maxRollbackWindow is far above the number of releases whose records are kept.
 const maxRollbackWindow = 1000
 
-// policy reads the policy beside the strategy, with defaults. batches is what it says of rollbacks in batches; nil: nothing.
+// policy reads the policy with its defaults. batches is the value of rollbackInBatches; nil if absent.
 func (r *Reader) policy(v strictyaml.Value) (p Policy, batches *bool) {
-	p = Policy{StepDeadlineSeconds: DefaultStepDeadlineSeconds, SettleSeconds: DefaultSettleSeconds, OnFailure: OnFailurePause,
-		OnExpiry: OnFailurePause}
+	p = Policy{StepDeadlineSeconds: DefaultStepDeadlineSeconds, SettleSeconds: DefaultSettleSeconds,
+		OnFailure: OnFailurePause,
+		OnExpiry:  OnFailurePause}
 	if !v.Present() {
 		return p, nil
 	}
-	m := v.Mapping(append([]string{"stepDeadlineSeconds", "settleSeconds", "onFailure", "approvals", "rollbackInBatches", "rollbackWindow",
+	m := v.Mapping(append([]string{"stepDeadlineSeconds", "settleSeconds", "onFailure", "approvals",
+		"rollbackInBatches", "rollbackWindow",
 		"analysis"}, window.Keys...)...)
 	p.Times = window.Read(m)
 	p.CheckTimes(v.Path(), r.found)
 	readInteger(m.Field("stepDeadlineSeconds"), &p.StepDeadlineSeconds, 1, maxStepDeadlineSeconds)
 	readInteger(m.Field("settleSeconds"), &p.SettleSeconds, 0, maxSettleSeconds)
-	readWord(m.Field("onFailure"), &p.OnFailure, OnFailurePause, OnFailureRollback)
+	readEnum(m.Field("onFailure"), &p.OnFailure, OnFailurePause, OnFailureRollback)
 	if field := m.Field("analysis"); field.Present() {
-		field.CannotRead("is not available yet: leave it out, and have a person look at the new version in a step without a duration")
+		field.CannotRead("is not available yet: leave it out, and check the new version yourself in a step whose " +
+			"pause has no duration")
 	}
 	if field := m.Field("rollbackInBatches"); field.Present() {
-		batches = new(field.Truth())
+		batches = new(field.Bool())
 	}
 	if field := m.Field("rollbackWindow"); field.Present() {
 		p.RollbackWindow = r.rollbackWindow(field)
@@ -194,7 +204,7 @@ func (r *Reader) rollbackWindow(v strictyaml.Value) int64 {
 	revisions := v.Mapping("revisions").Field("revisions")
 	if !revisions.Present() {
 		if !r.found.Unreadable(v.Path()) {
-			r.Refuse(revisions.Path(), "is required: say how many versions back an undo goes without steps")
+			r.Refuse(revisions.Path(), "is required: set how many versions back an undo skips the steps")
 		}
 		return 0
 	}
@@ -207,30 +217,34 @@ func (r *Reader) approvals(p *Policy, v strictyaml.Value) {
 		r.Refuse(field.Path(), "can only be 1: callers aren't authenticated yet, so one person could approve twice")
 	}
 	if field := m.Field("approvers"); field.Present() {
-		field.CannotRead("is not available yet: callers aren't authenticated yet, so approver lists can't be enforced; leave it out")
+		field.CannotRead("is not available yet: callers aren't authenticated yet, so approver lists can't be " +
+			"enforced; leave it out")
 	}
 	readInteger(m.Field("expiresSeconds"), &p.ApprovalExpiresSeconds, 1, maxApprovalExpiresSeconds)
 	onExpiry := m.Field("onExpiry")
-	readWord(onExpiry, &p.OnExpiry, OnFailurePause, OnFailureRollback)
+	readEnum(onExpiry, &p.OnExpiry, OnFailurePause, OnFailureRollback)
 	if onExpiry.Present() && !m.Field("expiresSeconds").Present() {
-		r.Refuse(onExpiry.Path(), "means nothing without expiresSeconds: an approval never expires then")
+		r.Refuse(onExpiry.Path(), "has no effect without expiresSeconds: then an approval never expires")
 	}
 }
 
-// policyOf reads the policy, to which the document's annotation on rollbacks belongs too.
+// policyOf reads the policy, including the document's annotation rollback-in-batch.
 func (r *Reader) policyOf(d *document, v strictyaml.Value) Policy {
 	p, batches := r.policy(v)
 	field := strictyaml.Join(v.Path(), "rollbackInBatches")
 	switch {
 	case batches != nil && d.rollbackInBatches != nil && *batches != *d.rollbackInBatches:
-		r.Refuse(field, "is %t, but the annotation %s of the document is %t: keep one", *batches, annotationBatches, *d.rollbackInBatches)
+		r.Refuse(field, "is %t, but the annotation %s of the document is %t: keep one", *batches, annotationBatches,
+			*d.rollbackInBatches)
 	case batches == nil && d.rollbackInBatches != nil:
 		batches, field = d.rollbackInBatches, "rollout.metadata.annotations."+annotationBatches
 	}
 	p.RollbackInBatches = batches != nil && *batches
 	if p.RollbackInBatches && d.body != "" && d.Style != StylePartition {
-		r.Refuse(field, "is for rollouts that replace pods in place: with %s every old pod is still there, and a rollback only has to move "+
-			"the traffic; leave it out", map[Style]string{StyleCanary: "an extra workload", StyleBlueGreen: "blue-green"}[d.Style])
+		r.Refuse(field, "is for rollouts that replace pods in place: with %s every old pod still exists, and a "+
+			"rollback only moves "+
+			"the traffic; leave it out", map[Style]string{StyleCanary: "an extra workload",
+			StyleBlueGreen: "blue-green"}[d.Style])
 	}
 	return p
 }

@@ -9,7 +9,7 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// The API group and the versions of the Rollout documents that are read.
+// The API group and the supported versions of Rollout documents.
 const (
 	documentGroup = "rollouts.kruise.io/"
 	versionBeta   = documentGroup + "v1beta1"
@@ -21,18 +21,21 @@ type document struct {
 	draft
 	namespace, name string
 	ref             catalog.WorkloadRef
-	// rolloutID is the caller's number of the release, and idField where it stands.
+	// rolloutID is the caller's own ID of the release; idField is the path of the field that sets it.
 	rolloutID, idField string
 	annotations        Annotations
-	// rollbackInBatches is what the annotation says; nil: nothing.
+	// rollbackInBatches is the value of the annotation; nil if absent.
 	rollbackInBatches *bool
 }
 
-// MetadataKeys are the keys of an object's metadata, as kubectl prints them.
-var metadataKeys = []string{"name", "namespace", "annotations", "labels", "creationTimestamp", "deletionGracePeriodSeconds",
-	"deletionTimestamp", "finalizers", "generateName", "generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
+// metadataKeys are the keys of an object's metadata, as kubectl prints them.
+var metadataKeys = []string{"name", "namespace", "annotations", "labels", "creationTimestamp",
+	"deletionGracePeriodSeconds",
+	"deletionTimestamp", "finalizers", "generateName", "generation", "managedFields", "ownerReferences",
+	"resourceVersion", "selfLink", "uid"}
 
-// Metadata reads an object's namespace, name and annotations, and passes over what else an API server keeps there.
+// Metadata reads an object's namespace, name and annotations, and ignores the other fields that the API server keeps
+// there.
 func (r *Reader) Metadata(v strictyaml.Value) (namespace, name string, annotations Annotations) {
 	m := v.Mapping(metadataKeys...)
 	namespace, name = m.Optional("namespace").Text(), m.Optional("name").Text()
@@ -43,7 +46,7 @@ func (r *Reader) Metadata(v strictyaml.Value) (namespace, name string, annotatio
 		r.Name(m.Field("name").Path(), name, validation.IsDNS1123Subdomain)
 	}
 	field := m.Optional("annotations")
-	return namespace, name, Annotations{field: field.Path(), texts: field.StringMap()}
+	return namespace, name, Annotations{field: field.Path(), values: field.StringMap()}
 }
 
 func (r *Reader) document(v strictyaml.Value) document {
@@ -58,8 +61,8 @@ func (r *Reader) document(v strictyaml.Value) document {
 	var d document
 	var annotations Annotations
 	d.namespace, d.name, annotations = r.Metadata(m.Optional("metadata"))
-	if m.Optional("status").Present() && !r.object {
-		r.Warn(m.Field("status").Path(), "is not looked at: what a rollout is like is read from the cluster")
+	if m.Optional("status").Present() && !r.stored {
+		r.Warn(m.Field("status").Path(), "is ignored: the state of a rollout is read from the cluster")
 	}
 	spec := m.Optional("spec")
 	switch {
@@ -101,24 +104,25 @@ func (r *Reader) specAlpha(d *document, v strictyaml.Value) {
 }
 
 func (r *Reader) refuseDisabled(v strictyaml.Value) {
-	if v.Truth() && !r.object {
-		r.Refuse(v.Path(), "true means to let go of the workload and give all traffic to the stable version: a rollout is not started for "+
-			"that; leave it out, or, if the rollout runs, stop it with to: stable")
+	if v.Bool() && !r.stored {
+		r.Refuse(v.Path(), "true means to release the workload and send all traffic to the stable version, which "+
+			"starts no rollout: "+
+			"leave it out, or, if the rollout is running, stop it with to: stable")
 	}
 }
 
 // Annotations are an object's annotations.
 type Annotations struct {
-	field string
-	texts map[string]string
+	field  string
+	values map[string]string
 }
 
-func (a Annotations) at(key string) string { return strictyaml.Join(a.field, key) }
+func (a Annotations) path(key string) string { return strictyaml.Join(a.field, key) }
 
-// The annotations of a Rollout document that mean something.
+// The annotations of a Rollout document that have a meaning.
 const (
 	annotationRollingStyle = documentGroup + "rolling-style"
-	// annotationRollingType is what the text of the source document calls the one above.
+	// annotationRollingType is the name that the text of the API specification uses for annotationRollingStyle.
 	annotationRollingType  = documentGroup + "rolling-type"
 	annotationRouting      = documentGroup + "trafficrouting"
 	annotationBatches      = documentGroup + "rollback-in-batch"
@@ -126,25 +130,29 @@ const (
 	annotationStrategyHash = documentGroup + "hash"
 )
 
-var knownAnnotations = []string{annotationRollingStyle, annotationRollingType, annotationRouting, annotationBatches, annotationRolloutID}
+var knownAnnotations = []string{annotationRollingStyle, annotationRollingType, annotationRouting, annotationBatches,
+	annotationRolloutID}
 
-// readAnnotations takes what a document's annotations say. Other products' are passed over; unknown ones of the document's group are refused.
+// readAnnotations applies a document's annotations. It ignores those of other products, and refuses unknown ones of the
+// document's group.
 func (r *Reader) readAnnotations(d *document, a Annotations) {
-	for _, key := range sortedKeys(a.texts) {
-		text := a.texts[key]
+	for _, key := range sortedKeys(a.values) {
+		text := a.values[key]
 		switch key {
-		case annotationRollingStyle, annotationRollingType, annotationStrategyHash: // the last is another controller's note to itself
+		// the hash is for internal use by another controller
+		case annotationRollingStyle, annotationRollingType, annotationStrategyHash:
 		case annotationRouting:
 			if text != "" {
-				r.setRoutingRef(&d.draft, a.at(key), text)
+				r.setRoutingRef(&d.draft, a.path(key), text)
 			}
 		case annotationBatches:
-			r.batches(d, a.at(key), text)
+			r.rollbackInBatches(d, a.path(key), text)
 		case annotationRolloutID:
-			r.setRolloutID(d, a.at(key), text)
+			r.setRolloutID(d, a.path(key), text)
 		default:
-			if strings.HasPrefix(key, documentGroup) && !r.object {
-				r.Refuse(a.at(key), "is not an annotation of a Rollout that is known here: those are %s%s", strings.Join(knownAnnotations, ", "),
+			if strings.HasPrefix(key, documentGroup) && !r.stored {
+				r.Refuse(a.path(key), "is not a known annotation of a Rollout: known are %s%s",
+					strings.Join(knownAnnotations, ", "),
 					strictyaml.DidYouMean(key, knownAnnotations))
 			}
 		}
@@ -152,7 +160,7 @@ func (r *Reader) readAnnotations(d *document, a Annotations) {
 	r.rollingStyle(d, a)
 }
 
-func (r *Reader) batches(d *document, field, text string) {
+func (r *Reader) rollbackInBatches(d *document, field, text string) {
 	if text == "true" || text == "false" {
 		d.rollbackInBatches = new(text == "true")
 	} else {
@@ -170,29 +178,31 @@ func (r *Reader) setRolloutID(d *document, field, id string) {
 	}
 }
 
-// rollingStyle takes the style that v1alpha1 has in an annotation. In v1beta1 it is left from a conversion, and has to agree.
+// rollingStyle applies the style that v1alpha1 has in an annotation. In v1beta1 the annotation is left over from a
+// conversion and has to agree.
 func (r *Reader) rollingStyle(d *document, a Annotations) {
-	if r.object && !d.legacy {
-		return // it says something in the older version of the object alone
+	if r.stored && !d.legacy {
+		return // it has a meaning in v1alpha1 only
 	}
-	said := ""
+	previous := ""
 	for _, key := range []string{annotationRollingStyle, annotationRollingType} {
-		text, there := a.texts[key]
+		text, there := a.values[key]
 		if !there || text == "" {
 			continue
 		}
 		style := Style(strings.ToLower(text))
 		switch {
 		case style != StyleCanary && style != StylePartition:
-			r.Refuse(a.at(key), "must be canary or partition, not %s", strictyaml.Quote(text))
-		case said != "" && said != strings.ToLower(text):
-			r.Refuse(a.at(key), "is %s, but %s is %s: keep one", style, annotationRollingStyle, said)
+			r.Refuse(a.path(key), "must be canary or partition, not %s", strictyaml.Quote(text))
+		case previous != "" && previous != strings.ToLower(text):
+			r.Refuse(a.path(key), "is %s, but %s is %s: keep one", style, annotationRollingStyle, previous)
 		case d.body != "" && !d.legacy && style != d.Style:
-			r.Refuse(a.at(key), "is %s, but the strategy asks for %s: in v1beta1 enableExtraWorkloadForCanary says it, so leave the annotation out",
+			r.Refuse(a.path(key), "is %s, but the strategy asks for %s: v1beta1 uses enableExtraWorkloadForCanary "+
+				"instead, so leave the annotation out",
 				style, d.Style)
 		case d.legacy && d.body != "":
-			d.Style, d.extraField = style, a.at(key)
+			d.Style, d.extraField = style, a.path(key)
 		}
-		said = strings.ToLower(text)
+		previous = strings.ToLower(text)
 	}
 }

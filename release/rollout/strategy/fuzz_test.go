@@ -9,13 +9,16 @@ import (
 )
 
 func FuzzDecodeRequest(f *testing.F) {
-	for _, example := range []string{exampleBeta, exampleAlpha, exampleRefBeta, exampleRefAlpha, exampleRoutings, exampleSharedBeta, exampleSharedAlpha,
+	for _, example := range []string{exampleBeta, exampleAlpha, exampleRefBeta, exampleRefAlpha, exampleRoutings,
+		exampleSharedBeta, exampleSharedAlpha,
 		exampleCanaryBeta, exampleCanaryAlpha, exampleBlueGreen, exampleStatusCanary} {
 		f.Add(underRollout(example))
 	}
 	for _, text := range []string{
-		request(oneStep), canary("{replicas: 10%, traffic: 5%, matches: [{path: {}}], pause: {duration: {}}}", routings), blueGreen("{replicas: 1}"),
-		`{"images":{"a":"b"},"strategy":{"canary":null}}`, "rollout: &a [*a]", "templatePatch: {a: {<<: {b: .nan}}}\n", "strategy:\n\t- x", "{", "\x00",
+		request(oneStep), canary("{replicas: 10%, traffic: 5%, matches: [{path: {}}], pause: {duration: {}}}",
+			routings), blueGreen("{replicas: 1}"),
+		`{"images":{"a":"b"},"strategy":{"canary":null}}`, "rollout: &a [*a]", "templatePatch: {a: {<<: {b: .nan}}}\n",
+		"strategy:\n\t- x", "{", "\x00",
 	} {
 		f.Add([]byte(text))
 	}
@@ -38,8 +41,8 @@ func FuzzDecodeRequest(f *testing.F) {
 		require.Positive(t, spec.Policy.StepDeadlineSeconds)
 		require.NotEqual(t, spec.Change.Images == nil, spec.Change.TemplatePatch == nil, "exactly one of the changes")
 		for _, step := range spec.Strategy.Steps {
-			require.Positive(t, Target(step.Replicas, 100), "a step takes a pod")
-			require.True(t, !step.Routes() || spec.Strategy.HasTraffic(), "what asks for traffic has something that routes")
+			require.Positive(t, Target(step.Replicas, 100), "a step replaces at least one pod")
+			require.True(t, !step.Routes() || spec.Strategy.HasTraffic(), "a step that routes traffic has routings")
 		}
 		raw, err := json.Marshal(spec)
 		require.NoError(t, err, "the record keeps it as JSON")
@@ -47,6 +50,6 @@ func FuzzDecodeRequest(f *testing.F) {
 		require.NoError(t, json.Unmarshal(raw, &again))
 		repeated, err := json.Marshal(again)
 		require.NoError(t, err)
-		require.JSONEq(t, string(raw), string(repeated), "and it is the same")
+		require.JSONEq(t, string(raw), string(repeated), "and reads it back unchanged")
 	})
 }

@@ -5,19 +5,20 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// AnnotationPolicy is, on a Rollout object, the policy beside its strategy, as YAML or JSON: what a start over HTTP says under policy.
+// AnnotationPolicy is the annotation of a Rollout object that holds its policy, as YAML or JSON, with the keys of
+// policy in a start request.
 const AnnotationPolicy = "slipway.io/policy"
 
-// DecodeObject reads what a Rollout object that stands in a cluster asks, of either version, as JSON. What a document that is sent should not
-// say, and other controllers of the kind pass over, is warned of: the API server has taken it. The Spec has no change. spec.disabled and
-// spec.strategy.paused are commands of their own; the second is kept in the strategy.
+// DecodeObject reads a Rollout object of either version from the cluster, as JSON. The API server has accepted it, so
+// what other controllers of the kind ignore causes warnings, not errors. The Spec has no change. spec.disabled and
+// spec.strategy.paused are commands of their own; the strategy keeps the second.
 func DecodeObject(object []byte) (Spec, []string, Errors) {
 	root, found, ok := strictyaml.Parse(object)
 	if !ok {
 		return Spec{}, nil, found.Sorted()
 	}
 	r := NewReader(found)
-	r.object = true
+	r.stored = true
 	d := r.document(root)
 	d.deployment = isDeployment(d.ref)
 	r.check(&d.draft)
@@ -26,14 +27,16 @@ func DecodeObject(object []byte) (Spec, []string, Errors) {
 	if len(wrong) > 0 {
 		return Spec{}, nil, wrong
 	}
-	return Spec{Party: catalog.DefaultParty, Namespace: d.namespace, Name: d.name, WorkloadRef: d.ref, Strategy: d.Strategy, Policy: policy,
+	return Spec{Party: catalog.DefaultParty, Namespace: d.namespace, Name: d.name, WorkloadRef: d.ref,
+		Strategy: d.Strategy, Policy: policy,
 		RolloutID: d.rolloutID}, r.Warnings(), found.Sorted()
 }
 
-// objectPolicy reads the policy of an object from its annotation. What is wrong within it has the annotation's path before its own.
+// objectPolicy reads the policy of an object from its annotation. The fields of its errors begin with the annotation's
+// path.
 func (r *Reader) objectPolicy(d *document) (Policy, Errors) {
 	field := strictyaml.Join("metadata.annotations", AnnotationPolicy)
-	text := d.annotations.texts[AnnotationPolicy]
+	text := d.annotations.values[AnnotationPolicy]
 	if text == "" {
 		text = "{}"
 	}
@@ -41,7 +44,7 @@ func (r *Reader) objectPolicy(d *document) (Policy, Errors) {
 	var policy Policy
 	if ok {
 		reader := NewReader(found)
-		reader.object = true
+		reader.stored = true
 		policy = reader.policyOf(d, inner)
 	}
 	wrong := found.Sorted()

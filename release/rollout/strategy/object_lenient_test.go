@@ -7,27 +7,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a document that is sent must not say, and the API server has taken of an object, is read as other controllers of the kind do.
-func TestAnObjectIsReadLeniently(t *testing.T) {
+// A stored object may contain what a request must not: it is read as other controllers of the kind read it.
+func TestDecodeObject_IgnoresUnknownAndStaleAnnotations(t *testing.T) {
 	t.Parallel()
-	const before, after = `{"apiVersion":"rollouts.kruise.io/v1beta1","kind":"Rollout","metadata":{"name":"a","namespace":"b","annotations":{`,
+	const before,
+		after = `{"apiVersion":"rollouts.kruise.io/v1beta1","kind":"Rollout","metadata":{"name":"a","namespace":"b","annotations":{`,
 		`}},"spec":{"workloadRef":{"apiVersion":"apps/v1","kind":"StatefulSet","name":"e"},"strategy":{"canary":{"steps":[{"replicas":1,"pause":{"duration":-5}},{"replicas":2}]}}}}`
 	for reason, annotation := range map[string]string{
-		"a style that v1alpha1 has left":  `"rollouts.kruise.io/rolling-style":"canary"`,
-		"a style that nobody knows":       `"rollouts.kruise.io/rolling-style":"blue"`,
+		"a style left over from v1alpha1": `"rollouts.kruise.io/rolling-style":"canary"`,
+		"an unknown style":                `"rollouts.kruise.io/rolling-style":"blue"`,
 		"two styles":                      `"rollouts.kruise.io/rolling-style":"canary","rollouts.kruise.io/rolling-type":"partition"`,
-		"an annotation that nobody knows": `"rollouts.kruise.io/other":"a"`,
+		"an unknown annotation":           `"rollouts.kruise.io/other":"a"`,
 	} {
 		got, _, wrong := DecodeObject([]byte(before + annotation + after))
 		require.NoError(t, wrong.Err(), reason)
 		require.Equal(t, StylePartition, got.Strategy.Style, reason)
-		require.EqualValues(t, 0, *got.Strategy.Steps[0].PauseSeconds, "a negative pause is over")
+		require.EqualValues(t, 0, *got.Strategy.Steps[0].PauseSeconds, "a negative pause ends at once")
 		require.Nil(t, got.Strategy.Steps[1].PauseSeconds)
 	}
 }
 
-// The API specification prints entries that share a Service: all of them apply to an object. Of a document that is sent, each object stands once.
-func TestEntriesOfAnObjectMayShareAService(t *testing.T) {
+// The API specification shows entries that share a Service: all of them apply to a stored object. A routed object may
+// appear only once.
+func TestDecodeObject_RoutingsMayShareService_ButNotIngress(t *testing.T) {
 	t.Parallel()
 	const object = `{"apiVersion":"rollouts.kruise.io/v1beta1","kind":"Rollout","metadata":{"name":"a","namespace":"b"},"spec":{
 		"workloadRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"e"},"strategy":{"canary":{"steps":[{"replicas":1}],"trafficRoutings":[
@@ -36,5 +38,5 @@ func TestEntriesOfAnObjectMayShareAService(t *testing.T) {
 	require.NoError(t, wrong.Err())
 	require.Len(t, got.Strategy.Routings, 2)
 	_, _, wrong = DecodeObject(fmt.Appendf(nil, object, `,{"service":"e","ingress":{"name":"e"}}`))
-	require.ErrorContains(t, wrong.Err(), "names Ingress e once more", "what routes is changed once")
+	require.ErrorContains(t, wrong.Err(), "names Ingress e, which", "a route is listed once")
 }

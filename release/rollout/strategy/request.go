@@ -14,21 +14,21 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Request is the body of a start: the release that is asked for, by whom and why.
+// Request is the body of a start request: the release, its actor and the reason.
 type Request struct {
-	// Spec is the release. Its namespace is "" when nobody says it: the caller fills in the party's own.
+	// Spec is the release. Its namespace is "" if the request sets none: the caller fills in the party's namespace.
 	Spec Spec
-	// Supersede has it take the place of a rollout of the same name that still runs.
+	// Supersede makes the release replace a running rollout of the same name.
 	Supersede bool
 	Actor     string
 	Reason    string
 	// Key is the idempotency key.
 	Key string
-	// Warnings are sentences on what is legal but probably not meant.
+	// Warnings are sentences on what is legal but probably not intended.
 	Warnings []string
 }
 
-// The longest texts of a request, in characters.
+// The maximum lengths of a request's texts, in characters.
 const (
 	maxActorLength     = 200
 	maxReasonLength    = 2000
@@ -37,11 +37,12 @@ const (
 	maxImageLength     = 1024
 )
 
-var requestKeys = []string{"party", "namespace", "name", "workloadRef", "strategy", "policy", "rollout", "images", "templatePatch",
+var requestKeys = []string{"party", "namespace", "name", "workloadRef", "strategy", "policy", "rollout", "images",
+	"templatePatch",
 	"rolloutId", "supersede", "actor", "reason", "key"}
 
-// DecodeRequest reads the body of POST /api/v1/rollouts from YAML or JSON, strictly: every error at once, each with its field and line.
-// Defaults are filled in. The Request means nothing when there are errors.
+// DecodeRequest reads the body of POST /api/v1/rollouts from YAML or JSON, strictly: it returns every error at once,
+// each with its field and line, and fills in defaults. If there are errors, the Request is meaningless.
 func DecodeRequest(body []byte) (Request, Errors) {
 	root, found, ok := strictyaml.Parse(body)
 	if !ok {
@@ -49,7 +50,8 @@ func DecodeRequest(body []byte) (Request, Errors) {
 	}
 	r := NewReader(found)
 	if root.Has("kind") && root.Has("spec") {
-		r.Refuse("", "is a document by itself: put it under the key rollout, beside images or templatePatch, which say what changes")
+		r.Refuse("", "is a bare Rollout document: put it under the key rollout, next to images or templatePatch, "+
+			"which define the change")
 		return Request{}, found.Sorted()
 	}
 	request := r.request(root)
@@ -63,12 +65,13 @@ func (r *Reader) request(root strictyaml.Value) Request {
 		return Request{}
 	}
 	request := Request{
-		Supersede: m.Field("supersede").Truth(),
-		Actor:     r.bounded(m.Field("actor"), maxActorLength), Reason: r.bounded(m.Field("reason"),
-			maxReasonLength), Key: r.bounded(m.Field("key"), maxKeyLength),
+		Supersede: m.Field("supersede").Bool(),
+		Actor:     r.boundedText(m.Field("actor"), maxActorLength), Reason: r.boundedText(m.Field("reason"),
+			maxReasonLength), Key: r.boundedText(m.Field("key"), maxKeyLength),
 	}
 	d := r.subject(m)
-	request.Spec = Spec{Namespace: d.namespace, Name: d.name, WorkloadRef: d.ref, Party: r.party(m.Field("party")), Change: r.change(m)}
+	request.Spec = Spec{Namespace: d.namespace, Name: d.name, WorkloadRef: d.ref, Party: r.party(m.Field("party")),
+		Change: r.change(m)}
 	if id := m.Field("rolloutId"); id.Present() {
 		r.setRolloutID(&d, id.Path(), id.Name())
 	}
@@ -84,13 +87,13 @@ func (r *Reader) request(root strictyaml.Value) Request {
 	return request
 }
 
-// subject reads what is released and how: from a whole Rollout document, or from the body's own fields.
+// subject reads the workload and its strategy: from a complete Rollout document, or from the body's own fields.
 func (r *Reader) subject(m strictyaml.Mapping) document {
 	var d document
 	if field := m.Field("rollout"); field.Present() {
 		for _, key := range []string{"workloadRef", "strategy"} {
 			if m.Field(key).Present() {
-				r.Refuse(key, "is said by the document under rollout: keep one of them")
+				r.Refuse(key, "is already set by the document under rollout: keep one of them")
 			}
 		}
 		d = r.document(field)
@@ -98,16 +101,16 @@ func (r *Reader) subject(m strictyaml.Mapping) document {
 		d.ref = r.workloadRef(m.Field("workloadRef"))
 		d.draft = r.strategy(m.Field("strategy"), false)
 	}
-	d.namespace = r.either(m.Field("namespace"), d.namespace, validation.IsDNS1123Label)
-	d.name = r.either(m.Field("name"), d.name, validation.IsDNS1123Subdomain)
+	d.namespace = r.agreedName(m.Field("namespace"), d.namespace, validation.IsDNS1123Label)
+	d.name = r.agreedName(m.Field("name"), d.name, validation.IsDNS1123Subdomain)
 	if d.name == "" {
 		d.name = d.ref.Name
 	}
 	return d
 }
 
-// either is the name that the body's field or the document says; both may, if they agree.
-func (r *Reader) either(v strictyaml.Value, document string, rule func(string) []string) string {
+// agreedName returns the name that the body's field or the document sets. Both may set it if they agree.
+func (r *Reader) agreedName(v strictyaml.Value, document string, rule func(string) []string) string {
 	if !v.Present() {
 		return document
 	}
@@ -116,7 +119,8 @@ func (r *Reader) either(v strictyaml.Value, document string, rule func(string) [
 		r.Name(v.Path(), name, rule)
 	}
 	if document != "" && name != "" && name != document {
-		r.Refuse(v.Path(), "is %s, but the document under rollout says %s: keep one", strictyaml.Quote(name), strictyaml.Quote(document))
+		r.Refuse(v.Path(), "is %s, but the document under rollout says %s: keep one", strictyaml.Quote(name),
+			strictyaml.Quote(document))
 	}
 	return name
 }
@@ -138,9 +142,9 @@ func (r *Reader) change(m strictyaml.Mapping) Change {
 	images, patch := m.Field("images"), m.Field("templatePatch")
 	switch {
 	case images.Present() && patch.Present():
-		r.Refuse("templatePatch", "is there beside images: keep one of them; a patch can set images too")
+		r.Refuse("templatePatch", "cannot be combined with images: keep one of them; a patch can set images too")
 	case !images.Present() && !patch.Present():
-		r.Refuse("images", "is required: say by container which image the new version has, or give a templatePatch")
+		r.Refuse("images", "is required: set the new version's image for each container, or give a templatePatch")
 	}
 	return Change{Images: r.images(images), TemplatePatch: r.templatePatch(patch)}
 }
@@ -148,7 +152,7 @@ func (r *Reader) change(m strictyaml.Mapping) Change {
 func (r *Reader) images(v strictyaml.Value) map[string]string {
 	images := v.StringMap()
 	if v.Present() && len(images) == 0 {
-		r.Refuse(v.Path(), "names no container: say by container which image the new version has")
+		r.Refuse(v.Path(), "names no container: set the new version's image for each container")
 	}
 	for _, container := range sortedKeys(images) {
 		field, image := strictyaml.Join(v.Path(), container), images[container]
@@ -156,14 +160,17 @@ func (r *Reader) images(v strictyaml.Value) map[string]string {
 		switch {
 		case image == "":
 			r.Refuse(field, "has no image")
-		case len(image) > maxImageLength || strings.ContainsFunc(image, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }):
-			r.Refuse(field, "%s is not the name of an image: it has no blanks and at most %d characters", strictyaml.Quote(image), maxImageLength)
+		case len(image) > maxImageLength || strings.ContainsFunc(image, func(c rune) bool {
+			return unicode.IsSpace(c) || unicode.IsControl(c)
+		}):
+			r.Refuse(field, "%s is not an image name: it must have no blanks and at most %d characters",
+				strictyaml.Quote(image), maxImageLength)
 		}
 	}
 	return images
 }
 
-// templatePatch reads a patch of a pod template, which has metadata and spec.
+// templatePatch reads a patch of a pod template, with the keys metadata and spec.
 func (r *Reader) templatePatch(v strictyaml.Value) json.RawMessage {
 	if !v.Present() {
 		return nil
@@ -179,8 +186,8 @@ func (r *Reader) templatePatch(v strictyaml.Value) json.RawMessage {
 	}
 	for _, key := range sortedKeys(parts) {
 		if key != "metadata" && key != "spec" && !strings.HasPrefix(key, "$") {
-			r.Refuse(strictyaml.Join(v.Path(), key), "is not part of a pod template, which has metadata and spec: give the patch of the template "+
-				"alone")
+			r.Refuse(strictyaml.Join(v.Path(), key),
+				"is not part of a pod template, which has metadata and spec: patch only the template")
 		}
 	}
 	if len(raw) > MaxTemplatePatch {
@@ -189,8 +196,8 @@ func (r *Reader) templatePatch(v strictyaml.Value) json.RawMessage {
 	return raw
 }
 
-// bounded reads a text that people write for people.
-func (r *Reader) bounded(v strictyaml.Value, most int) string {
+// boundedText reads a free text of at most `most` characters.
+func (r *Reader) boundedText(v strictyaml.Value, most int) string {
 	text := v.FreeText()
 	if n := utf8.RuneCountInString(text); n > most {
 		r.Refuse(v.Path(), "is too long: %d characters, of at most %d", n, most)
@@ -198,7 +205,7 @@ func (r *Reader) bounded(v strictyaml.Value, most int) string {
 	return text
 }
 
-// sortedKeys come in one order, whatever the map's is.
+// sortedKeys returns the keys in ascending order, so that workflow code is deterministic.
 //
 //workflowcheck:ignore
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

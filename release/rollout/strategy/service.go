@@ -8,30 +8,31 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// OfService is how deploys of a catalogue entry are released: by a Rollout of each workload.
-type OfService struct {
+// ServiceRollout defines how deploys of a service (catalogue entry) are released: by a rollout of each workload.
+type ServiceRollout struct {
 	Strategy Strategy `json:"strategy"`
 	Policy   Policy   `json:"policy"`
 }
 
-// Spec is the Rollout of one workload of the service. It has the workload's name.
-func (o OfService) Spec(w catalog.Workload, change Change) Spec {
-	return Spec{Party: w.PartyOrDefault(), Namespace: w.Namespace, Name: w.WorkloadRef.Name, WorkloadRef: w.WorkloadRef, Strategy: o.Strategy,
-		Policy: o.Policy, Change: change}
+// Spec returns the rollout of one workload of the service. It has the workload's name.
+func (o ServiceRollout) Spec(w catalog.Workload, change Change) Spec {
+	return Spec{Party: w.PartyOrDefault(), Namespace: w.Namespace, Name: w.WorkloadRef.Name, WorkloadRef: w.WorkloadRef,
+		Strategy: o.Strategy,
+		Policy:   o.Policy, Change: change}
 }
 
-// DecodeService reads a catalogue entry as catalog.Decode does, and its strategy and policy by the rules of a Rollout.
+// DecodeService reads a service as catalog.Decode does, and its strategy and policy by the rules of a rollout.
 func DecodeService(data []byte) (catalog.Service, Errors) {
 	return catalog.Decode(data, func(s catalog.Service, fields strictyaml.Mapping, found *strictyaml.Findings) {
 		if s.RollsOut() {
-			NewReader(found).ofService(s, fields)
+			NewReader(found).serviceRollout(s, fields)
 		}
 	})
 }
 
-// ReadService reads how deploys of a catalogue entry are released; nil where the entry has no strategy, and its workloads' own update settings count. The
-// errors, of an entry that did not come through DecodeService, have no lines.
-func ReadService(s catalog.Service) (*OfService, Errors) {
+// ReadService returns how deploys of a service are released; nil if the service has no strategy, so that its workloads'
+// own update settings apply. The errors of a service that did not come through DecodeService have no lines.
+func ReadService(s catalog.Service) (*ServiceRollout, Errors) {
 	if !s.RollsOut() {
 		return nil, nil
 	}
@@ -47,7 +48,7 @@ func ReadService(s catalog.Service) (*OfService, Errors) {
 	if !ok {
 		return nil, found.Sorted()
 	}
-	read := NewReader(found).ofService(s, root.Mapping("strategy", "policy"))
+	read := NewReader(found).serviceRollout(s, root.Mapping("strategy", "policy"))
 	wrong := found.Sorted()
 	for i := range wrong {
 		wrong[i].Line = 0
@@ -55,26 +56,27 @@ func ReadService(s catalog.Service) (*OfService, Errors) {
 	return &read, wrong
 }
 
-// ofService reads strategy and policy. A step may take as long as one operation on the service, unless the policy says otherwise: the time of people
-// and of timers is between the steps, and counts for neither.
-func (r *Reader) ofService(s catalog.Service, fields strictyaml.Mapping) OfService {
+// serviceRollout reads strategy and policy. The default step deadline is the deadline of one operation on the service.
+// Approvals and timers run between the steps and count for neither.
+func (r *Reader) serviceRollout(s catalog.Service, fields strictyaml.Mapping) ServiceRollout {
 	d := document{draft: r.strategy(fields.Field("strategy"), false)}
 	d.deployment = len(s.Workloads) > 0 && isDeployment(s.Workloads[0].WorkloadRef)
 	r.check(&d.draft)
 	for _, w := range s.Workloads {
 		r.checkStyle(&d.draft, w.WorkloadRef)
 	}
-	r.checkOneRoute(&d.draft, s.Workloads)
+	r.refuseConflictingRoutes(&d.draft, s.Workloads)
 	policy := fields.Field("policy")
-	out := OfService{Strategy: d.Strategy, Policy: r.policyOf(&d, policy)}
+	out := ServiceRollout{Strategy: d.Strategy, Policy: r.policyOf(&d, policy)}
 	if !policy.Has("stepDeadlineSeconds") {
 		out.Policy.StepDeadlineSeconds = s.Deadline()
 	}
 	return out
 }
 
-// checkOneRoute refuses routes that several Rollouts of the service would move: each pins the Service to pods of its own workload.
-func (r *Reader) checkOneRoute(d *draft, workloads []catalog.Workload) {
+// refuseConflictingRoutes refuses routes that several rollouts of the service would move: each pins the Service to pods
+// of its own workload.
+func (r *Reader) refuseConflictingRoutes(d *draft, workloads []catalog.Workload) {
 	if !d.HasTraffic() {
 		return
 	}
@@ -82,8 +84,9 @@ func (r *Reader) checkOneRoute(d *draft, workloads []catalog.Workload) {
 	for _, w := range workloads {
 		place := [2]string{w.PartyOrDefault(), w.Namespace}
 		if other, taken := first[place]; taken {
-			r.Refuse(strictyaml.Join(d.body, "trafficRoutings"), "would be moved by the Rollouts of both %s and %s: put the workloads into different services, "+
-				"or share the routes by trafficRoutingRef", other, w)
+			r.Refuse(strictyaml.Join(d.body, "trafficRoutings"),
+				"would be moved by the rollouts of both %s and %s: put the workloads into different services, "+
+					"or share the routes by trafficRoutingRef", other, w)
 			return
 		}
 		first[place] = w

@@ -1,5 +1,5 @@
-// Package strategy is what a rollout is asked: the strategy with its steps, the policy beside it, the change, how all of them are read from
-// YAML and JSON with every error at once, the rules that they are held against, and the arithmetic of batches.
+// Package strategy holds the input of a rollout: the strategy with its steps, the policy and the change. It decodes
+// them from YAML and JSON with every error at once, validates them, and computes the sizes of batches.
 package strategy
 
 import (
@@ -15,55 +15,57 @@ import (
 	"slipway.io/slipway/release/window"
 )
 
-// Style is how new pods come beside the old ones.
+// Style is how new pods are added to the old ones.
 type Style string
 
 // The three styles.
 const (
 	// StylePartition replaces pods of the workload itself, step by step.
 	StylePartition Style = "partition"
-	// StyleCanary runs the new version in an extra workload beside the stable one.
+	// StyleCanary runs the new version in an extra workload next to the stable one.
 	StyleCanary Style = "canary"
 	// StyleBlueGreen adds new pods and keeps every old one until the end.
 	StyleBlueGreen Style = "blueGreen"
 )
 
-// Strategy is the strategy of a Rollout document of either version, in one form.
+// Strategy is the strategy of a Rollout document, normalised from either version.
 type Strategy struct {
 	Style Style `json:"style"`
-	// Paused holds the rollout before its first step until somebody resumes it.
+	// Paused makes the rollout wait before its first step until a user resumes it.
 	Paused bool   `json:"paused,omitempty"`
 	Steps  []Step `json:"steps"`
 	// Routings are the traffic routings; empty: traffic follows the pods.
 	Routings []Routing `json:"routings,omitempty"`
-	// TrafficRoutingRef names a TrafficRouting of the same namespace that is shared with other rollouts; "": none.
+	// TrafficRoutingRef names a TrafficRouting of the same namespace, shared with other rollouts; "": none.
 	TrafficRoutingRef string `json:"trafficRoutingRef,omitempty"`
-	// FailureThreshold is how many new pods of a step may be unready (count, or share of the step's pods rounded up); nil: none.
+	// FailureThreshold is how many new pods of a step may be unready (a number, or a percentage of the step's pods
+	// rounded up); nil: none.
 	FailureThreshold *intstr.IntOrString `json:"failureThreshold,omitempty"`
 	// PatchPodTemplateMetadata is added to the pods of the extra workload; only with StyleCanary.
 	PatchPodTemplateMetadata *PodMetadata `json:"patchPodTemplateMetadata,omitempty"`
-	// DisableGenerateCanaryService leaves out <service>-canary and the pinning of the stable Service: routes name the stable Service only.
+	// DisableGenerateCanaryService leaves out <service>-canary and the pinning of the stable Service: routes name the
+	// stable Service only.
 	DisableGenerateCanaryService bool `json:"disableGenerateCanaryService,omitempty"`
 }
 
-// HasTraffic says whether the rollout moves traffic by itself.
+// HasTraffic reports whether the rollout itself moves traffic.
 func (s Strategy) HasTraffic() bool { return len(s.Routings) > 0 }
 
 // Step is one step: pods first, then traffic, then a pause.
 type Step struct {
-	// Replicas is how many pods are new after the step: a number, or a share "N%" of the workload's size.
+	// Replicas is how many pods are new after the step: a number, or a percentage "N%" of the workload's size.
 	Replicas intstr.IntOrString `json:"replicas"`
-	// Traffic is the share of requests that goes to the new version, in percent, 0 to 100; nil: not said.
+	// Traffic is the percentage of requests that go to the new version, 0 to 100; nil: not set.
 	Traffic *int32 `json:"traffic,omitempty"`
-	// Matches send the requests that match one of them to the new version; where there are matches, Traffic is not looked at.
+	// Matches send the requests that match one of them to the new version; if there are matches, Traffic is ignored.
 	Matches []Match `json:"matches,omitempty"`
 	// RequestHeaderModifier changes the headers of requests that go to the new version.
 	RequestHeaderModifier *HeaderModifier `json:"requestHeaderModifier,omitempty"`
-	// PauseSeconds is how long the step rests: nil waits for a person, 0 goes on at once.
+	// PauseSeconds is how long the step pauses: nil waits for an approval, 0 continues at once.
 	PauseSeconds *int64 `json:"pauseSeconds,omitempty"`
 }
 
-// Routes says whether the step asks anything of the traffic.
+// Routes reports whether the step changes the traffic.
 func (s Step) Routes() bool { return s.Traffic != nil || len(s.Matches) > 0 }
 
 // MatchType is how a value is compared.
@@ -76,7 +78,7 @@ const (
 	MatchPathPrefix        MatchType = "PathPrefix"
 )
 
-// Match is met by a request that meets all of its parts.
+// Match matches a request that matches all of its parts.
 type Match struct {
 	Path        *PathMatch   `json:"path,omitempty"`
 	Headers     []ValueMatch `json:"headers,omitempty"`
@@ -115,13 +117,13 @@ type PodMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// DefaultGraceSeconds is how long a change of routes is left to take effect when the routing does not say.
+// DefaultGraceSeconds is the default of Routing.GraceSeconds.
 const DefaultGraceSeconds = 3
 
 // Routing binds a Service and exactly one provider that routes to it.
 type Routing struct {
 	Service string `json:"service"`
-	// GraceSeconds is how long a change of routes is left to take effect; the decoder fills in the default.
+	// GraceSeconds is how long the rollout waits for a route change to take effect; the decoder fills in the default.
 	GraceSeconds int64 `json:"graceSeconds"`
 	// Ingress, HTTPRoute and Custom: exactly one is set.
 	Ingress   *IngressRef `json:"ingress,omitempty"`
@@ -129,17 +131,18 @@ type Routing struct {
 	Custom    []ObjectRef `json:"custom,omitempty"`
 }
 
-// CanaryService is the name of the Service that selects the new version's pods.
+// CanaryService returns the name of the Service that selects the new version's pods.
 func (r Routing) CanaryService() string { return r.Service + CanarySuffix }
 
 // CanarySuffix is appended to the names of the objects that a rollout creates: Service, Ingress, extra Deployment.
 const CanarySuffix = "-canary"
 
-// LabelCanaryOf is on every object that a rollout created and on the pods of the extra workload: the workload's name (its SHA-256,
-// shortened, when that is longer than a label's value may be).
+// LabelCanaryOf marks every object that a rollout created and the pods of the extra workload. Its value is the
+// workload's name, or a shortened SHA-256 of it if the name is longer than a label value may be.
 const LabelCanaryOf = "slipway.io/canary-of"
 
-// IngressRef names an Ingress and the script that knows its class: nginx (default), higress, mse, aliyun-alb, or one of the ConfigMap.
+// IngressRef names an Ingress and its class, which selects the script: nginx (default), higress, mse, aliyun-alb, or a
+// script of the ConfigMap.
 type IngressRef struct {
 	Class string `json:"class"`
 	Name  string `json:"name"`
@@ -152,16 +155,16 @@ type ObjectRef struct {
 	Name       string `json:"name"`
 }
 
-// Traffic is what the routes are asked to do.
+// Traffic is the requested state of the routes.
 type Traffic struct {
-	// Weight is the new version's share in percent; nil: by matches only.
+	// Weight is the percentage of requests for the new version; nil: by matches only.
 	Weight                *int32          `json:"weight,omitempty"`
 	Matches               []Match         `json:"matches,omitempty"`
 	RequestHeaderModifier *HeaderModifier `json:"requestHeaderModifier,omitempty"`
 }
 
-// Asks is what a step asks of the traffic.
-func (s Step) Asks() Traffic {
+// DesiredTraffic returns the traffic that the step requests.
+func (s Step) DesiredTraffic() Traffic {
 	t := Traffic{Weight: s.Traffic, Matches: s.Matches, RequestHeaderModifier: s.RequestHeaderModifier}
 	if len(s.Matches) > 0 {
 		t.Weight = nil
@@ -169,10 +172,10 @@ func (s Step) Asks() Traffic {
 	return t
 }
 
-// labelLimit is the longest value of a label (Kubernetes API).
+// labelLimit is the maximum length of a label value (Kubernetes API).
 const labelLimit = 63
 
-// CanaryOf is the value of LabelCanaryOf for a workload.
+// CanaryOf returns the value of LabelCanaryOf for a workload.
 func CanaryOf(name string) string {
 	if len(name) <= labelLimit {
 		return name
@@ -181,7 +184,7 @@ func CanaryOf(name string) string {
 	return hex.EncodeToString(sum[:])[:labelLimit-7]
 }
 
-// Spec is one release of one workload, as it was asked: what the record keeps and the workflow runs.
+// Spec is one requested release of one workload: the record keeps it and the workflow runs it.
 type Spec struct {
 	Party       string              `json:"party"`
 	Namespace   string              `json:"namespace"`
@@ -190,35 +193,41 @@ type Spec struct {
 	Strategy    Strategy            `json:"strategy"`
 	Policy      Policy              `json:"policy"`
 	Change      Change              `json:"change"`
-	// RolloutID is the caller's own number of the release (annotation rollouts.kruise.io/rollout-id); kept and shown.
+	// RolloutID is the caller's own ID of the release (annotation rollouts.kruise.io/rollout-id); it is only stored and
+	// shown.
 	RolloutID string `json:"rolloutId,omitempty"`
 	// Undo is set when the release goes back to a version that has served before.
 	Undo *Undo `json:"undo,omitempty"`
 }
 
-// Workload is the workload as the catalogue would name it.
+// Workload returns the workload in the form of the catalogue.
 func (s Spec) Workload() catalog.Workload {
 	return catalog.Workload{Party: s.Party, Namespace: s.Namespace, WorkloadRef: s.WorkloadRef}
 }
 
-// Change is what the new version differs in: images by container (init containers too), a patch of the pod template, what the workload
-// itself declares, an earlier revision, or what a plan deploys: a code package or an image. Exactly one is set, but for an undo under a Rollout object, which has Declared and
-// Revision: the release itself has the workload declare the revision's template.
+// Change is the difference between the new version and the stable one: images by container (init containers too), a
+// patch of the pod template, the pod template that the workload declares, an earlier revision, or what a plan deploys
+// (a code package or an image). Exactly one is set. Exception: an undo under a Rollout object has Declared and
+// Revision, because the release itself writes the revision's template to the workload.
 type Change struct {
 	Images map[string]string `json:"images,omitempty"`
-	// TemplatePatch is a strategic merge patch of the pod template (apps/v1), or a JSON merge patch; at most MaxTemplatePatch bytes.
+	// TemplatePatch is a strategic merge patch of the pod template (apps/v1), or a JSON merge patch; at most
+	// MaxTemplatePatch bytes.
 	TemplatePatch json.RawMessage `json:"templatePatch,omitempty"`
-	// Declared is set when the workload's own pod template is the command: somebody has changed it, and the change was held.
+	// Declared is set if the change of the workload's own pod template started the release: a client changed it, and
+	// the change was held.
 	Declared *Declared `json:"declared,omitempty"`
-	// Revision is set when the new version is an earlier revision of the workload, whose pod template its cluster still keeps.
+	// Revision is set if the new version is an earlier revision of the workload, whose pod template the cluster still
+	// keeps.
 	Revision *Revision `json:"revision,omitempty"`
-	// Package is the code package that a plan deploys to the pods. Without a digest it is not fetched yet: that is enough to check whether it fits.
+	// Package is the code package that a plan deploys to the pods. It has no digest until it is fetched; the preflight
+	// check needs none.
 	Package *source.Package `json:"package,omitempty"`
-	// Image is the image that a plan has built for the pods. Without a reference it is not built yet.
+	// Image is the image that a plan builds for the pods. It has no reference until it is built.
 	Image *source.Image `json:"image,omitempty"`
 }
 
-// ImagesOf are the images of the new version by container, as far as they are known without a cluster.
+// ImagesOf returns the images of the new version by container, as far as they are known without reading the cluster.
 func (c Change) ImagesOf() map[string]string {
 	switch {
 	case c.Declared != nil:
@@ -231,46 +240,49 @@ func (c Change) ImagesOf() map[string]string {
 
 // Declared is the pod template that a workload declares.
 type Declared struct {
-	// Template is the SHA-256 of its canonical JSON, as package pods makes it.
+	// Template is the SHA-256 of its canonical JSON, as package pods computes it.
 	Template string `json:"template"`
-	// Images are those of its containers, by name; for people.
+	// Images are the images of its containers, by container name; for display only.
 	Images map[string]string `json:"images,omitempty"`
 }
 
-// Revision is a revision of a workload as a release recorded it.
+// Revision is a revision of a workload, as recorded by a release.
 type Revision = revision.Revision
 
-// MaxTemplatePatch bounds a patch, in bytes: it travels through the workflow's history.
+// MaxTemplatePatch is the maximum size of a patch in bytes: the workflow's history contains it.
 const MaxTemplatePatch = 64 << 10
 
-// OnFailure is what happens when a step fails or an approval expires.
+// OnFailure is the reaction to a failed step or an expired approval.
 type OnFailure string
 
-// What can happen.
+// The possible reactions.
 const (
 	OnFailurePause    OnFailure = "pause"
 	OnFailureRollback OnFailure = "rollback"
 )
 
-// Policy is Slipway's own addition beside the strategy. The decoder fills in the defaults.
+// Policy is Slipway's own addition to the strategy. The decoder fills in the defaults.
 type Policy struct {
-	// StepDeadlineSeconds is how long a step's pods may take, without the time in which the cluster is out of reach. Default 600.
+	// StepDeadlineSeconds is how long a step's pods may take. Time in which the cluster is unreachable does not count.
+	// Default 600.
 	StepDeadlineSeconds int64 `json:"stepDeadlineSeconds"`
-	// SettleSeconds is how long a release waits for the workload's own update before it claims it; 0: not at all. Default 60.
+	// SettleSeconds is how long a release waits for a running update of the workload to finish before it claims it; 0:
+	// it does not wait. Default 60.
 	SettleSeconds int64     `json:"settleSeconds,omitempty"`
 	OnFailure     OnFailure `json:"onFailure"`
-	// ApprovalExpiresSeconds is how long a step waits for a person; 0: for ever.
+	// ApprovalExpiresSeconds is how long a step waits for an approval; 0: without limit.
 	ApprovalExpiresSeconds int64     `json:"approvalExpiresSeconds,omitempty"`
 	OnExpiry               OnFailure `json:"onExpiry"`
-	// RollbackInBatches has a rollback go through the steps, pauses included (annotation rollback-in-batch). Only with StylePartition.
+	// RollbackInBatches makes a rollback go through the steps, including pauses (annotation rollback-in-batch). Only
+	// with StylePartition.
 	RollbackInBatches bool `json:"rollbackInBatches,omitempty"`
-	// RollbackWindow is how many versions back an undo goes without steps; 0: none, every undo goes through the steps.
+	// RollbackWindow is how many versions back an undo skips the steps; 0: every undo goes through the steps.
 	RollbackWindow int64 `json:"rollbackWindow,omitempty"`
 	// Times are when the release, and each of its next steps, may begin.
 	window.Times `json:",inline"`
 }
 
-// What holds when the policy does not say: a step's deadline, and the time for a workload's own update to finish.
+// The defaults of Policy.StepDeadlineSeconds and Policy.SettleSeconds.
 const (
 	DefaultStepDeadlineSeconds = 600
 	DefaultSettleSeconds       = 60

@@ -7,15 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Undo says of a release that it goes back to a version that has served before.
+// Undo marks a release that goes back to an earlier version.
 type Undo struct {
-	// ToRevision is the number of that version in the history of the rollout's name; 0: it has none, since no release on record brought it.
+	// ToRevision is the number of that version in the history of the rollout's name; 0 if no recorded release deployed
+	// it.
 	ToRevision int64 `json:"toRevision,omitempty"`
-	// WithoutSteps says that all pods are replaced at once, as the policy's window of rollback allows.
+	// WithoutSteps means that all pods are replaced at once, because the version is within the policy's rollback
+	// window.
 	WithoutSteps bool `json:"withoutSteps,omitempty"`
 }
 
-// String says it in words: "undo to revision 2 without steps".
+// String returns it as text: "undo to revision 2 without steps".
 func (u Undo) String() string {
 	text := "undo to the version before"
 	if u.ToRevision > 0 {
@@ -27,15 +29,15 @@ func (u Undo) String() string {
 	return text
 }
 
-// WithoutSteps is the strategy that replaces all pods in place, within the workload's own limits: nothing is routed, nothing waits for
-// anybody. failureThreshold stays.
+// WithoutSteps returns a strategy that replaces all pods in place, within the workload's own limits, without routing
+// traffic or waiting for approvals. It keeps FailureThreshold.
 func (s Strategy) WithoutSteps() Strategy {
 	none := int64(0)
 	return Strategy{Style: StylePartition, FailureThreshold: s.FailureThreshold,
 		Steps: []Step{{Replicas: intstr.FromString("100%"), PauseSeconds: &none}}}
 }
 
-// ImageList is images by container as people read them: "app=registry/app:2, proxy=registry/proxy:1".
+// ImageList formats images by container for display: "app=registry/app:2, proxy=registry/proxy:1".
 func ImageList(images map[string]string) string {
 	var parts []string
 	for _, container := range sortedKeys(images) {

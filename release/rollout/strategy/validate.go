@@ -14,33 +14,36 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// check holds a strategy against every rule that needs neither the workload's kind nor a cluster, and fills in what its style says.
+// check validates a strategy against every rule that needs neither the workload's kind nor a cluster, and fills in the
+// defaults of its style.
 func (r *Reader) check(d *draft) {
 	if d.body == "" {
-		return // there was nothing to read, which was said
+		return // there was nothing to read; that error is already recorded
 	}
 	r.checkSteps(d)
 	r.checkTrafficSource(d)
 	if d.PatchPodTemplateMetadata != nil && d.Style != StyleCanary {
-		r.refuseUnlessStored(strictyaml.Join(d.body, "patchPodTemplateMetadata"), "needs the extra workload, whose pods it is for: %s",
-			d.orExtra("leave it out"))
+		r.refuseUnlessStored(strictyaml.Join(d.body, "patchPodTemplateMetadata"),
+			"needs the extra workload, whose pods it is for: %s",
+			d.orExtraWorkload("leave it out"))
 		d.PatchPodTemplateMetadata = nil
 	}
-	d.passLastStep()
+	d.skipLastPause()
 }
 
-// passLastStep: a canary whose last step takes every pod has nothing left to wait for; a blue-green's last step is where a person confirms.
-func (d *draft) passLastStep() {
+// skipLastPause removes the pause of a last step that replaces every pod, since nothing is left to wait for. A
+// blue-green rollout keeps it: its last step waits for an approval.
+func (d *draft) skipLastPause() {
 	if len(d.Steps) == 0 || d.Style == StyleBlueGreen {
 		return
 	}
-	if last := &d.Steps[len(d.Steps)-1]; last.PauseSeconds == nil && last.Replicas.StrVal == wholePercent {
+	if last := &d.Steps[len(d.Steps)-1]; last.PauseSeconds == nil && last.Replicas.StrVal == allPodsPercent {
 		last.PauseSeconds = new(int64)
 	}
 }
 
-// orExtra is a remedy, and beside it the extra workload where there can be one.
-func (d *draft) orExtra(remedy string) string {
+// orExtraWorkload adds the extra workload to a remedy, if the workload can have one.
+func (d *draft) orExtraWorkload(remedy string) string {
 	switch {
 	case !d.deployment:
 		return remedy
@@ -50,57 +53,62 @@ func (d *draft) orExtra(remedy string) string {
 	return remedy + ", or set enableExtraWorkloadForCanary: true"
 }
 
-// checkTrafficSource holds what moves traffic against what the steps ask.
+// checkTrafficSource compares the routings with what the steps request.
 func (r *Reader) checkTrafficSource(d *draft) {
-	asks := slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Routes() })
+	routes := slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Routes() })
 	switch {
 	case d.TrafficRoutingRef != "" && len(d.Routings) > 0:
-		r.Refuse(d.refField, "names a TrafficRouting, and there are trafficRoutings as well: keep one of them")
+		r.Refuse(d.refField, "names a TrafficRouting, but trafficRoutings is also set: keep one of them")
 	case d.TrafficRoutingRef != "":
 		r.Name(d.refField, d.TrafficRoutingRef, validation.IsDNS1123Subdomain)
-	case len(d.Routings) > 0 && !asks && d.Style != StyleBlueGreen:
-		r.Warn(strictyaml.Join(d.body, "trafficRoutings"), "is there, but no step moves traffic: traffic follows the pods")
+	case len(d.Routings) > 0 && !routes && d.Style != StyleBlueGreen:
+		r.Warn(strictyaml.Join(d.body, "trafficRoutings"),
+			"is set, but no step moves traffic: traffic follows the pods")
 	}
 	if d.DisableGenerateCanaryService {
-		r.refuseBlindWeights(d)
+		r.refuseUnroutableWeights(d)
 	}
 }
 
-// refuseBlindWeights: without canary Services both versions stand behind one Service, and only custom objects can tell them apart.
-func (r *Reader) refuseBlindWeights(d *draft) {
+// refuseUnroutableWeights refuses weights without canary Services: one Service selects both versions, and only custom
+// objects can distinguish them.
+func (r *Reader) refuseUnroutableWeights(d *draft) {
 	for _, routing := range d.Routings {
 		if len(routing.Custom) > 0 {
 			continue
 		}
 		for i, step := range d.Steps {
 			if step.Traffic != nil && len(step.Matches) == 0 {
-				r.Refuse(d.stepField(i, d.shareKey()), "cannot be done with disableGenerateCanaryService: Ingress and HTTPRoute send a share to a "+
-					"Service, and "+
-					"Service %s stands for both versions; leave disableGenerateCanaryService out, or route by customNetworkRefs", routing.Service)
+				r.Refuse(d.stepField(i, d.shareKey()),
+					"cannot be done with disableGenerateCanaryService: Ingress and HTTPRoute send a share to a "+
+						"Service, and "+
+						"Service %s selects both versions; leave disableGenerateCanaryService out, or route by "+
+						"customNetworkRefs", routing.Service)
 			}
 		}
 		return
 	}
 }
 
-// ownLabels are labels of pods that others set: changing them would take the pods from their controllers.
-var ownLabels = []string{"pod-template-hash", "controller-revision-hash", LabelCanaryOf}
+// controllerLabels are pod labels that controllers set: changing them would orphan the pods.
+var controllerLabels = []string{"pod-template-hash", "controller-revision-hash", LabelCanaryOf}
 
 func (r *Reader) checkPodMetadata(field string, m *PodMetadata) {
 	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
 		at := strictyaml.Join(strictyaml.Join(field, "labels"), key)
-		r.legal(at, key, validation.IsQualifiedName(key))
-		r.legal(at, m.Labels[key], validation.IsValidLabelValue(m.Labels[key]))
-		if slices.Contains(ownLabels, key) {
-			r.Refuse(at, "is a label that tells versions apart and is set by controllers: take another")
+		r.refuseIllegal(at, key, validation.IsQualifiedName(key))
+		r.refuseIllegal(at, m.Labels[key], validation.IsValidLabelValue(m.Labels[key]))
+		if slices.Contains(controllerLabels, key) {
+			r.Refuse(at, "is a label that controllers set to distinguish versions: use another")
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
-		r.legal(strictyaml.Join(strictyaml.Join(field, "annotations"), key), key, validation.IsQualifiedName(strings.ToLower(key)))
+		r.refuseIllegal(strictyaml.Join(strictyaml.Join(field, "annotations"), key), key,
+			validation.IsQualifiedName(strings.ToLower(key)))
 	}
 }
 
-func (r *Reader) legal(field, text string, problems []string) {
+func (r *Reader) refuseIllegal(field, text string, problems []string) {
 	if len(problems) > 0 {
 		r.Refuse(field, "%s is not legal: %s", strictyaml.Quote(text), strings.Join(problems, "; "))
 	}
@@ -108,14 +116,15 @@ func (r *Reader) legal(field, text string, problems []string) {
 
 const maxSteps = 50
 
-// partitionPercentLimit is which share of the pods a partition step may route at most: the stable version needs pods for its traffic.
+// partitionPercentLimit is the maximum percentage of new pods in a partition step that routes traffic: the stable
+// version needs pods for its share of the traffic.
 const partitionPercentLimit = 50
 
-const wholePercent = "100%"
+const allPodsPercent = "100%"
 
-func percentText(n int32) string { return fmt.Sprintf("%d%%", n) }
+func formatPercent(n int32) string { return fmt.Sprintf("%d%%", n) }
 
-// stepField is the path of a key of step i, counted from 0; "" is the step itself.
+// stepField returns the path of a key of step i, counted from 0; with key "" the path of the step itself.
 func (d *draft) stepField(i int, key string) string {
 	field := strictyaml.Index(strictyaml.Join(d.body, "steps"), i)
 	if key == "" {
@@ -124,7 +133,7 @@ func (d *draft) stepField(i int, key string) string {
 	return strictyaml.Join(field, key)
 }
 
-// shareKey is what the step's share of traffic is called.
+// shareKey returns the key of a step's percentage of traffic.
 func (d *draft) shareKey() string {
 	if d.legacy {
 		return "weight"
@@ -152,9 +161,9 @@ func (r *Reader) checkReplicas(d *draft, i int) {
 	field, step := d.stepField(i, "replicas"), d.Steps[i]
 	if step.Replicas == (intstr.IntOrString{}) {
 		if d.legacy {
-			r.Refuse(field, "is required where the step has no weight: say how many pods are new after the step")
+			r.Refuse(field, "is required where the step has no weight: set how many pods are new after the step")
 		} else {
-			r.Refuse(field, "is required: say how many pods are new after the step, as a number or a share")
+			r.Refuse(field, "is required: set how many pods are new after the step, as a number or a share")
 		}
 		return
 	}
@@ -163,11 +172,13 @@ func (r *Reader) checkReplicas(d *draft, i int) {
 	}
 	before := d.Steps[i-1].Replicas
 	if shrinks(before, step.Replicas) {
-		r.Refuse(field, "is %s, less than the %s of the step before: a step never has fewer new pods", step.Replicas.String(), before.String())
+		r.Refuse(field, "is %s, less than the %s of the step before: a step never has fewer new pods",
+			step.Replicas.String(), before.String())
 	}
 }
 
-// shrinks says whether a number of pods is surely below the one before; number and share cannot be compared without the workload.
+// shrinks reports whether a number of pods is certainly below the previous one. A number and a percentage cannot be
+// compared without the workload's size.
 func shrinks(before, now intstr.IntOrString) bool {
 	if before.Type != now.Type || before == (intstr.IntOrString{}) || now == (intstr.IntOrString{}) {
 		return false
@@ -175,24 +186,26 @@ func shrinks(before, now intstr.IntOrString) bool {
 	if now.Type == intstr.Int {
 		return now.IntVal < before.IntVal
 	}
-	was, _ := percentNumber(before.StrVal)
-	is, _ := percentNumber(now.StrVal)
+	was, _ := parsePercent(before.StrVal)
+	is, _ := parsePercent(now.StrVal)
 	return is < was
 }
 
 func (r *Reader) checkTraffic(d *draft, i int) {
 	step := d.Steps[i]
 	if step.Traffic != nil && len(step.Matches) > 0 {
-		r.Warn(d.stepField(i, d.shareKey()), "is not looked at, since the step has matches: only the requests that match go to the new version")
+		r.Warn(d.stepField(i, d.shareKey()), "is ignored, since the step has matches: only the requests that match "+
+			"go to the new version")
 	}
 	if step.RequestHeaderModifier != nil && !step.Routes() {
-		r.Refuse(d.stepField(i, "requestHeaderModifier"), "has no requests to change: give the step %s or matches as well", d.shareKey())
+		r.Refuse(d.stepField(i, "requestHeaderModifier"), "has no requests to change: add %s or matches to the step",
+			d.shareKey())
 	}
 	if len(d.Routings) > 0 || r.found.Unreadable(strictyaml.Join(d.body, "trafficRoutings")) {
 		return
 	}
-	// In v1alpha1 a weight is the number of pods as well, and without routings nothing else.
-	if d.legacy && step.Traffic != nil && step.Replicas.StrVal == percentText(*step.Traffic) {
+	// In v1alpha1 a weight also sets the number of pods; without routings it sets nothing else.
+	if d.legacy && step.Traffic != nil && step.Replicas.StrVal == formatPercent(*step.Traffic) {
 		r.Warn(d.stepField(i, "weight"), "moves pods only, since there are no trafficRoutings")
 		d.Steps[i].Traffic = nil
 	}
@@ -201,43 +214,47 @@ func (r *Reader) checkTraffic(d *draft, i int) {
 
 func (r *Reader) refuseUnrouted(d *draft, i int) {
 	step := d.Steps[i]
-	for _, asked := range []struct {
+	for _, setting := range []struct {
 		key string
-		yes bool
-	}{{d.shareKey(), step.Traffic != nil}, {"matches", len(step.Matches) > 0}, {"requestHeaderModifier", step.RequestHeaderModifier != nil}} {
-		switch field := d.stepField(i, asked.key); {
-		case !asked.yes:
+		set bool
+	}{{d.shareKey(), step.Traffic != nil}, {"matches", len(step.Matches) > 0},
+		{"requestHeaderModifier", step.RequestHeaderModifier != nil}} {
+		switch field := d.stepField(i, setting.key); {
+		case !setting.set:
 		case d.TrafficRoutingRef != "":
-			r.Refuse(field, "cannot be combined with the TrafficRouting %s, which says itself what its traffic does: leave it out",
+			r.Refuse(field,
+				"cannot be combined with the TrafficRouting %s, which defines the traffic itself: leave it out",
 				strictyaml.Quote(d.TrafficRoutingRef))
 		default:
-			r.refuseUnlessStored(field, "needs something that routes: add trafficRoutings, or leave it out and traffic follows the pods")
+			r.refuseUnlessStored(field, "has no routing to change: add trafficRoutings, or leave it out and traffic "+
+				"follows the pods")
 		}
 	}
-	if r.object && d.TrafficRoutingRef == "" { // it moves pods only
+	if r.stored && d.TrafficRoutingRef == "" { // the step moves only pods
 		s := &d.Steps[i]
 		s.Traffic, s.Matches, s.RequestHeaderModifier = nil, nil, nil
 	}
 }
 
-// checkPartitionShare holds a partition step that routes against the limit of the reference. The last step may take every pod together with
-// all traffic: then no stable pod is left that could be short of company.
+// checkPartitionShare applies the reference implementation's limit to a partition step that routes traffic. The last
+// step may replace every pod together with all traffic: then no stable pod has to serve traffic.
 func (r *Reader) checkPartitionShare(d *draft, i int) {
 	step := d.Steps[i]
-	share, isShare := percentNumber(step.Replicas.StrVal)
+	share, isShare := parsePercent(step.Replicas.StrVal)
 	if d.Style != StylePartition || !step.Routes() || !isShare || share <= partitionPercentLimit {
 		return
 	}
 	if i == len(d.Steps)-1 && share == 100 && len(step.Matches) == 0 && *step.Traffic == 100 {
 		return
 	}
-	r.Refuse(d.stepField(i, "replicas"), "is %s in a step that routes traffic: while pods are replaced in place, at most %d%% of them may "+
+	r.Refuse(d.stepField(i, "replicas"), "is %s in a step that routes traffic: while pods are replaced in place, at "+
+		"most %d%% of them may "+
 		"be new as long as "+
 		"the stable ones have a share of the traffic to serve; %s", step.Replicas.StrVal, partitionPercentLimit,
-		d.orExtra("lower it, leave out the step's traffic, or give a number of pods"))
+		d.orExtraWorkload("lower it, leave out the step's traffic, or give a number of pods"))
 }
 
-// checkTrafficOrder warns of a share that shrinks: legal, and sometimes meant.
+// checkTrafficOrder warns of a decreasing percentage of traffic, which is legal and sometimes intended.
 func (r *Reader) checkTrafficOrder(d *draft) {
 	var before *int32
 	for i, step := range d.Steps {
@@ -245,14 +262,15 @@ func (r *Reader) checkTrafficOrder(d *draft) {
 			continue
 		}
 		if before != nil && *step.Traffic < *before {
-			r.Warn(d.stepField(i, d.shareKey()), fmt.Sprintf("is %d%%, less than the %d%% of an earlier step: traffic goes back to the stable "+
-				"version", *step.Traffic, *before))
+			r.Warn(d.stepField(i, d.shareKey()), fmt.Sprintf(
+				"is %d%%, less than the %d%% of an earlier step: traffic goes back to the stable "+
+					"version", *step.Traffic, *before))
 		}
 		before = step.Traffic
 	}
 }
 
-// kind is a kind of workload that can be rolled out, and in which styles.
+// kind is a kind of workload that can be rolled out, with its supported styles.
 type kind struct {
 	apiVersions []string
 	kind        string
@@ -268,18 +286,20 @@ var kinds = []kind{
 	{[]string{"apps.kruise.io/v1alpha1"}, catalog.DaemonSet, []Style{StylePartition}},
 }
 
-const kindNames = "Deployment, StatefulSet and DaemonSet of apps/v1, CloneSet and DaemonSet of apps.kruise.io/v1alpha1, StatefulSet of " +
-	"apps.kruise.io/v1beta1 and v1alpha1"
+const kindNames = "Deployment, StatefulSet and DaemonSet of apps/v1, CloneSet and DaemonSet of " +
+	"apps.kruise.io/v1alpha1, StatefulSet of apps.kruise.io/v1beta1 and v1alpha1"
 
 func kindOf(ref catalog.WorkloadRef) (kind, bool) {
-	i := slices.IndexFunc(kinds, func(k kind) bool { return k.kind == ref.Kind && slices.Contains(k.apiVersions, ref.APIVersion) })
+	i := slices.IndexFunc(kinds, func(k kind) bool {
+		return k.kind == ref.Kind && slices.Contains(k.apiVersions, ref.APIVersion)
+	})
 	if i < 0 {
 		return kind{}, false
 	}
 	return kinds[i], true
 }
 
-// isDeployment says whether the workload is a Deployment, which v1alpha1 gives another default style.
+// isDeployment reports whether the workload is a Deployment, which has another default style in v1alpha1.
 func isDeployment(ref catalog.WorkloadRef) bool {
 	return ref.APIVersion == "apps/v1" && ref.Kind == catalog.Deployment
 }
@@ -291,7 +311,8 @@ func (r *Reader) workloadRef(v strictyaml.Value) catalog.WorkloadRef {
 	}
 	m := v.Mapping("apiVersion", "kind", "name")
 	ref := catalog.WorkloadRef{APIVersion: r.required(m, "apiVersion", ": "+kindNames+" can be rolled out"),
-		Kind: r.required(m, "kind", ": "+kindNames+" can be rolled out"), Name: r.name(m, "name", validation.IsDNS1123Subdomain)}
+		Kind: r.required(m, "kind", ": "+kindNames+" can be rolled out"),
+		Name: r.name(m, "name", validation.IsDNS1123Subdomain)}
 	if _, known := kindOf(ref); !known && ref.APIVersion != "" && ref.Kind != "" {
 		r.refuseKind(strictyaml.Join(v.Path(), "kind"), ref)
 	}
@@ -300,7 +321,8 @@ func (r *Reader) workloadRef(v strictyaml.Value) catalog.WorkloadRef {
 
 func (r *Reader) refuseKind(field string, ref catalog.WorkloadRef) {
 	if ref.Kind == "ReplicaSet" {
-		r.Refuse(field, "a ReplicaSet does not replace its pods when its template changes: name the Deployment that owns it, or make one")
+		r.Refuse(field, "a ReplicaSet does not replace its pods when its template changes: name the Deployment that "+
+			"owns it, or create one")
 		return
 	}
 	var versions, names []string
@@ -311,15 +333,17 @@ func (r *Reader) refuseKind(field string, ref catalog.WorkloadRef) {
 		}
 	}
 	if len(versions) > 0 {
-		r.Refuse(field, "%s of %s cannot be rolled out: write apiVersion: %s", ref.Kind, strictyaml.Quote(ref.APIVersion),
+		r.Refuse(field, "%s of %s cannot be rolled out: write apiVersion: %s", ref.Kind,
+			strictyaml.Quote(ref.APIVersion),
 			strings.Join(versions, " or "))
 		return
 	}
-	r.Refuse(field, "%s of %s cannot be rolled out: %s can%s", strictyaml.Quote(ref.Kind), strictyaml.Quote(ref.APIVersion), kindNames,
+	r.Refuse(field, "%s of %s cannot be rolled out: %s can%s", strictyaml.Quote(ref.Kind),
+		strictyaml.Quote(ref.APIVersion), kindNames,
 		strictyaml.DidYouMean(ref.Kind, names))
 }
 
-// checkStyle refuses a style that the kind of workload does not have.
+// checkStyle refuses a style that the workload's kind does not support.
 func (r *Reader) checkStyle(d *draft, ref catalog.WorkloadRef) {
 	k, known := kindOf(ref)
 	if !known || d.body == "" {
@@ -327,14 +351,17 @@ func (r *Reader) checkStyle(d *draft, ref catalog.WorkloadRef) {
 	}
 	switch supported := slices.Contains(k.styles, d.Style); {
 	case supported && d.Style == StyleCanary && len(ref.Name) > validation.DNS1123SubdomainMaxLength-len(CanarySuffix):
-		r.Refuse(d.body, "cannot make the extra workload of %s: with %q its name would be too long", ref.Name, CanarySuffix)
+		r.Refuse(d.body, "cannot create the extra workload of %s: with %q its name would be too long", ref.Name,
+			CanarySuffix)
 	case supported:
 	case d.Style == StyleCanary:
 		r.Refuse(cmp.Or(d.extraField, d.body),
-			"the extra workload exists for Deployments only, not for a %s: leave it out, and the pods are replaced in place, step by step", ref.Kind)
+			"the extra workload exists for Deployments only, not for a %s: leave it out, and the pods are replaced "+
+				"in place, step by step", ref.Kind)
 	default:
 		r.Refuse(d.body,
-			"blue-green exists for Deployments and CloneSets only, not for a %s: use canary, and the pods are replaced in place, step by step",
+			"blue-green exists for Deployments and CloneSets only, not for a %s: use canary, and the pods are "+
+				"replaced in place, step by step",
 			ref.Kind)
 	}
 }

@@ -17,24 +17,26 @@ type Version struct {
 	Workload, Label, Hash string
 	// Labels are more labels of the version's pods (patchPodTemplateMetadata).
 	Labels map[string]string
-	// Claim is written on what is made.
+	// Claim is written on the objects that are created.
 	Claim string
 }
 
-// ofTheServer are fields of a Service that the API server or a load balancer hands out, each to one Service only.
-var ofTheServer = []string{
-	"clusterIPs", "externalIPs", "ipFamilies", "ipFamilyPolicy", "loadBalancerIP", "loadBalancerClass", "loadBalancerSourceRanges",
+// serverFields are fields of a Service that the API server or a load balancer assigns to one Service only.
+var serverFields = []string{
+	"clusterIPs", "externalIPs", "ipFamilies", "ipFamilyPolicy", "loadBalancerIP", "loadBalancerClass",
+	"loadBalancerSourceRanges",
 	"allocateLoadBalancerNodePorts", "healthCheckNodePort", "externalTrafficPolicy", "externalName",
 }
 
-// CanaryService is the Service <name>-canary that selects one version's pods: the stable one without its addresses and ports. It is of type
-// ClusterIP, not LoadBalancer, since requests come by the routes only. A headless Service stays headless.
+// CanaryService returns the Service <name>-canary that selects one version's pods: a copy of the stable one without its
+// addresses and node ports. It is of type ClusterIP instead of LoadBalancer, since requests arrive by the routes only.
+// A headless Service stays headless.
 func CanaryService(stable Object, name string, v Version) Object {
 	spec := clone(DigObject(stable, "spec"))
 	if DigString(spec, "clusterIP") != "None" {
 		delete(spec, "clusterIP")
 	}
-	for _, field := range ofTheServer {
+	for _, field := range serverFields {
 		delete(spec, field)
 	}
 	if DigString(spec, "type") == "LoadBalancer" {
@@ -47,10 +49,10 @@ func CanaryService(stable Object, name string, v Version) Object {
 	return Object{"apiVersion": "v1", "kind": "Service", "metadata": createdMetadata(stable, name, v), "spec": spec}
 }
 
-// SelectorOf is the selector of a Service.
+// SelectorOf returns the selector of a Service.
 func SelectorOf(service Object) map[string]string { return digStrings(service, "spec", "selector") }
 
-// selector is a Service's own selector narrowed to the version's pods.
+// selector returns a Service's own selector narrowed to the version's pods.
 func (v Version) selector(own map[string]string) map[string]string {
 	out := maps.Clone(own)
 	maps.Copy(out, v.Labels)
@@ -61,7 +63,7 @@ func (v Version) selector(own map[string]string) map[string]string {
 // pathSelector is the place that pinning changes.
 const pathSelector = "/spec/selector"
 
-// Pinned derives the stable Service that selects one version's pods only.
+// Pinned derives a stable Service that selects one version's pods only.
 func Pinned(v Version) func(original Object) (Object, []string, error) {
 	return func(original Object) (Object, []string, error) {
 		jsonpatch.Put(original, pathSelector, anyMap(v.selector(SelectorOf(original))))
@@ -69,16 +71,17 @@ func Pinned(v Version) func(original Object) (Object, []string, error) {
 	}
 }
 
-// CanarySelectorPaths are the places of a canary Service that are ours to keep.
+// CanarySelectorPaths are the places of a canary Service that a release owns.
 var CanarySelectorPaths = []string{pathSelector}
 
-// createdMetadata is the metadata of an object that is made beside another: its labels and annotations, without those that speak of the
-// other alone, the claim, and an owner reference, so that it goes when the other is deleted.
+// createdMetadata returns the metadata of an object that is created next to another: the other's labels and
+// annotations, except reserved ones, the claim, and an owner reference, so that it is deleted with the other.
 func createdMetadata(of Object, name string, v Version) Object {
 	annotations := ownAnnotations(of)
 	annotations[rollout.AnnotationHeldBy] = v.Claim
 	labels := digStrings(of, "metadata", "labels")
-	labels[strategy.LabelCanaryOf], labels[workloadops.LabelClaimed] = strategy.CanaryOf(v.Workload), workloadops.LabelClaimedValue
+	labels[strategy.LabelCanaryOf], labels[workloadops.LabelClaimed] = strategy.CanaryOf(v.Workload),
+		workloadops.LabelClaimedValue
 	return Object{
 		"name": name, "namespace": DigString(of, "metadata", "namespace"),
 		"labels": anyMap(labels), "annotations": anyMap(annotations),
@@ -89,33 +92,34 @@ func createdMetadata(of Object, name string, v Version) Object {
 	}
 }
 
-// ownAnnotations are the annotations of an object that are its user's.
+// ownAnnotations returns the user's annotations of an object.
 func ownAnnotations(o Object) map[string]string {
 	out := annotationsOf(o)
 	maps.DeleteFunc(out, reserved)
 	return out
 }
 
-// reserved says that an annotation is not its object's user's.
+// reserved reports whether an annotation does not belong to the user.
 func reserved(key, _ string) bool {
 	return key == annotationApplied || key == rollout.AnnotationOriginalSpec || strings.HasPrefix(key, "slipway.io/")
 }
 
-// PodLabels are the labels that a workload's template gives its pods.
+// PodLabels returns the labels that a workload's template gives its pods.
 func PodLabels(workload Object) map[string]string {
 	return digStrings(workload, "spec", "template", "metadata", "labels")
 }
 
-// CanaryIngress is the Ingress <name>-canary, with these annotations: what of the stable Ingress leads to the stable Service leads to the
-// canary Service in it. Rules for other Services, rules without http and backends that are no Service are left out; class, TLS and labels
-// are the same. It fails with failure.Refused when nothing of the Ingress leads to the Service.
+// CanaryIngress returns the Ingress <name>-canary with these annotations: what leads to the stable Service in the
+// stable Ingress leads to the canary Service in it. Rules for other Services, rules without http and backends that are
+// not Services are left out; class, TLS and labels are the same. It fails with failure.Refused if nothing of the
+// Ingress leads to the Service.
 func CanaryIngress(stable Object, routing ServicePair, annotations map[string]string, v Version) (Object, error) {
 	spec := clone(DigObject(stable, "spec"))
 	var rules []any
 	for _, rule := range DigObjects(spec, "rules") {
 		var paths []any
 		for _, path := range DigObjects(rule, "http", "paths") {
-			if redirected(DigObject(path, "backend"), routing) {
+			if redirectToCanary(DigObject(path, "backend"), routing) {
 				paths = append(paths, path)
 			}
 		}
@@ -128,13 +132,14 @@ func CanaryIngress(stable Object, routing ServicePair, annotations map[string]st
 	if len(rules) > 0 {
 		spec["rules"] = rules
 	}
-	byDefault := redirected(DigObject(spec, "defaultBackend"), routing)
+	byDefault := redirectToCanary(DigObject(spec, "defaultBackend"), routing)
 	if !byDefault {
 		delete(spec, "defaultBackend")
 	}
 	name := DigString(stable, "metadata", "name")
 	if len(rules) == 0 && !byDefault {
-		return nil, refuse("Ingress %s has no rule that leads to Service %s: name another Ingress or another Service", name, routing.Stable)
+		return nil, refuse("Ingress %s has no rule that leads to Service %s: name another Ingress or another Service",
+			name, routing.Stable)
 	}
 	meta := createdMetadata(stable, name+strategy.CanarySuffix, v)
 	all := map[string]string{}
@@ -145,8 +150,9 @@ func CanaryIngress(stable Object, routing ServicePair, annotations map[string]st
 	return Object{"apiVersion": DigString(stable, "apiVersion"), "kind": "Ingress", "metadata": meta, "spec": spec}, nil
 }
 
-// SecondCanary says, as "<host><path>", where another Ingress is a canary of what the release routes by the stable one: the same class, host and
-// path. A controller takes one canary of them, and leaves the other out or mixes both; "" when there is no such place.
+// SecondCanary returns, as "<host><path>", where another Ingress is a canary of what the release routes by the stable
+// one: same class, host and path. A controller uses one of such canaries and ignores the other, or mixes both. "" if
+// there is no such place.
 func SecondCanary(stable, other Object, routing ServicePair) string {
 	if _, is := CanaryAnnotations(other); !is || ingressClass(stable) != ingressClass(other) {
 		return ""
@@ -162,7 +168,8 @@ func SecondCanary(stable, other Object, routing ServicePair) string {
 	return found
 }
 
-// eachPath goes through the places that an Ingress routes, "*" standing for every host; what no rule names is the place "*".
+// eachPath calls do for each place that an Ingress routes. "*" as host means every host; the default backend is the
+// place "*".
 func eachPath(ingress Object, do func(place string, backend Object)) {
 	if backend := DigObject(ingress, "spec", "defaultBackend"); len(backend) > 0 {
 		do("*", backend)
@@ -174,19 +181,19 @@ func eachPath(ingress Object, do func(place string, backend Object)) {
 	}
 }
 
-// ingressClass is the class of an Ingress, by its field or the annotation of before; "" is the cluster's default.
+// ingressClass returns the class of an Ingress, from its field or the legacy annotation; "" is the cluster's default.
 func ingressClass(ingress Object) string {
 	return cmp.Or(DigString(ingress, "spec", "ingressClassName"), annotationsOf(ingress)["kubernetes.io/ingress.class"])
 }
 
-// ServicePair is the stable Service and the canary's; they are the same where there are no canary Services.
+// ServicePair is the stable Service and the canary's; both are the same if there are no canary Services.
 type ServicePair struct{ Stable, Canary string }
 
-// Same says that there is no canary Service.
+// Same reports that there is no canary Service.
 func (p ServicePair) Same() bool { return p.Stable == p.Canary }
 
-// redirected points a backend at the canary Service; it says whether it is one of the stable Service.
-func redirected(backend Object, routing ServicePair) bool {
+// redirectToCanary points a backend at the canary Service; it reports whether the backend was the stable Service.
+func redirectToCanary(backend Object, routing ServicePair) bool {
 	if DigString(backend, "service", "name") != routing.Stable {
 		return false
 	}
@@ -194,7 +201,8 @@ func redirected(backend Object, routing ServicePair) bool {
 	return true
 }
 
-// IngressPaths are the places of a canary Ingress that are ours: its spec and all of its annotations but the marks.
+// IngressPaths returns the places of a canary Ingress that a release owns: its spec and all its annotations except the
+// marks.
 func IngressPaths(canary Object) []string {
 	paths := []string{pathSpec}
 	for key := range ownAnnotations(canary) {
@@ -203,13 +211,14 @@ func IngressPaths(canary Object) []string {
 	return paths
 }
 
-// queryPrefix is where class mse keeps what only it knows.
+// queryPrefix is the prefix of the annotations that only class mse has.
 const queryPrefix = "mse.ingress.kubernetes.io/canary-by-query"
 
-// canaryPrefixes are the prefixes under which the classes keep the canary annotations of ingress-nginx.
+// canaryPrefixes are the prefixes that the classes use for the canary annotations of ingress-nginx.
 var canaryPrefixes = []string{"nginx.ingress.kubernetes.io/", "alb.ingress.kubernetes.io/"}
 
-// CanaryAnnotations are the canary annotations of an Ingress without their prefix; is says whether it is a canary at all.
+// CanaryAnnotations returns the canary annotations of an Ingress without their prefix; is reports whether it is a
+// canary at all.
 func CanaryAnnotations(ingress Object) (annotations map[string]string, is bool) {
 	all := annotationsOf(ingress)
 	for _, prefix := range canaryPrefixes {

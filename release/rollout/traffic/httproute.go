@@ -22,7 +22,7 @@ const (
 	maxWeight      = 1_000_000
 )
 
-// HTTPRoute derives the route that does what the traffic asks. It fails with failure.Refused when the route cannot express it.
+// HTTPRoute derives the route for the requested traffic. It fails with failure.Refused if the route cannot express it.
 func HTTPRoute(pair ServicePair, asks strategy.Traffic) func(original Object) (Object, []string, error) {
 	return func(original Object) (Object, []string, error) {
 		rules, err := HTTPRouteRules(original, pair, asks)
@@ -33,8 +33,9 @@ func HTTPRoute(pair ServicePair, asks strategy.Traffic) func(original Object) (O
 	}
 }
 
-// HTTPRouteRules are the original route's rules, changed to do what the traffic asks. By weight, each rule to the stable Service divides
-// that Service's part exactly; by matches, a rule for the canary is put before it. Others stay as they are.
+// HTTPRouteRules returns the original route's rules, changed for the requested traffic. By weight, each rule to the
+// stable Service divides that Service's part exactly; by matches, a rule for the canary is put before it. Other rules
+// are unchanged.
 func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([]any, error) {
 	name := "HTTPRoute " + DigString(original, "metadata", "name")
 	r := routeWriter{name: name, namespace: DigString(original, "metadata", "namespace"), pair: pair, asks: asks}
@@ -47,7 +48,8 @@ func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([
 			continue
 		}
 		if !pair.Same() && r.leadsTo(rule, pair.Canary) {
-			return nil, refuse("%s leads to Service %s already: take that out of it, since a release does this by itself", name, pair.Canary)
+			return nil, refuse("%s leads to Service %s already: remove that backend, since a release adds it by itself",
+				name, pair.Canary)
 		}
 		r.found = true
 		changed, err := r.change(rule)
@@ -58,9 +60,11 @@ func HTTPRouteRules(original Object, pair ServicePair, asks strategy.Traffic) ([
 	}
 	switch {
 	case !r.found:
-		return nil, refuse("%s has no rule that leads to Service %s: name another route or another Service", name, pair.Stable)
+		return nil, refuse("%s has no rule that leads to Service %s: name another route or another Service", name,
+			pair.Stable)
 	case len(asks.Matches) > 0 && !r.matched:
-		return nil, refuse("%s has no rule for Service %s that a request of the step's matches could meet: ask for a path that one of its "+
+		return nil, refuse("%s has no rule for Service %s that a request of the step's matches could meet: ask for a "+
+			"path that one of its "+
 			"rules takes", name, pair.Stable)
 	}
 	return out, r.limits(out)
@@ -73,13 +77,16 @@ type routeWriter struct {
 	found, matched  bool
 }
 
-// leadsTo says whether one of a rule's backends is this Service of the route's namespace.
+// leadsTo reports whether one of a rule's backends is this Service in the route's namespace.
 func (r *routeWriter) leadsTo(rule Object, service string) bool {
-	return slices.ContainsFunc(DigObjects(rule, "backendRefs"), func(ref Object) bool { return r.is(ref, service) })
+	return slices.ContainsFunc(DigObjects(rule, "backendRefs"), func(ref Object) bool {
+		return r.isService(ref, service)
+	})
 }
 
-func (r *routeWriter) is(ref Object, service string) bool {
-	return DigString(ref, "name") == service && DigString(ref, "group") == "" && cmp.Or(DigString(ref, "kind"), "Service") == "Service" &&
+func (r *routeWriter) isService(ref Object, service string) bool {
+	return DigString(ref, "name") == service && DigString(ref, "group") == "" &&
+		cmp.Or(DigString(ref, "kind"), "Service") == "Service" &&
 		cmp.Or(DigString(ref, "namespace"), r.namespace) == r.namespace
 }
 
@@ -93,13 +100,14 @@ func (r *routeWriter) change(rule Object) ([]any, error) {
 	return r.byWeight(rule)
 }
 
-// byWeight divides the part of each backend that is the stable Service between it and the canary. The parts of all other backends stay what
-// they were: all weights of the rule are multiplied alike, then made small again.
+// byWeight divides the part of each backend that is the stable Service between it and the canary. The parts of all
+// other backends stay the same: all weights of the rule are multiplied by 100, then reduced again.
 func (r *routeWriter) byWeight(rule Object) ([]any, error) {
 	if plain := r.pair.Same() && r.asks.RequestHeaderModifier == nil; plain && *r.asks.Weight == 100 {
-		return []any{rule}, nil // the only Service has everything: so ends every blue-green
+		return []any{rule}, nil // the only Service has everything: every blue-green ends so
 	} else if plain {
-		return nil, refuse("%s: without a canary Service a weight changes nothing but the headers, and the step asks for no header: use "+
+		return nil, refuse("%s: without a canary Service a weight changes nothing but the headers, and the step asks "+
+			"for no header: use "+
 			"matches or requestHeaderModifier", r.name)
 	}
 	w := int64(*r.asks.Weight)
@@ -112,9 +120,9 @@ func (r *routeWriter) byWeight(rule Object) ([]any, error) {
 		case !said:
 			own = 1
 		case len(backends) == 1:
-			own = min(own, 1) // alone it gets everything, whatever its weight
+			own = min(own, 1) // a single backend gets everything at any weight
 		}
-		if !r.is(ref, r.pair.Stable) {
+		if !r.isService(ref, r.pair.Stable) {
 			refs, weights = append(refs, clone(ref)), append(weights, own*100)
 			continue
 		}
@@ -130,15 +138,15 @@ func (r *routeWriter) byWeight(rule Object) ([]any, error) {
 	return []any{out}, nil
 }
 
-// canaryRef is a backend like the stable one that leads to the canary, with the headers that its requests get.
+// canaryRef returns a backend like the stable one that leads to the canary, with the headers for its requests.
 func (r *routeWriter) canaryRef(stable Object) (Object, error) {
 	ref := clone(stable)
 	ref["name"] = r.pair.Canary
-	return ref, r.modify(ref)
+	return ref, r.addHeaderModifier(ref)
 }
 
-// setWeights sets weights in the smallest numbers that have the same proportions; two that come to a hundred are percentages already, which
-// is what people read. Beyond what a weight may be they are rounded, never to 0.
+// setWeights sets the smallest weights with the same proportions. Two weights that add up to 100 stay, since users read
+// them as percentages. If a weight would exceed the maximum, all are rounded, but never to 0.
 func setWeights(refs []any, weights []int64) {
 	var most, divisor int64
 	for _, w := range weights {
@@ -165,7 +173,8 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// byMatches puts a rule for the canary before a stable rule: the same rule with its matches narrowed by each of the step's.
+// byMatches puts a rule for the canary before a stable rule: the same rule, with its matches narrowed by each of the
+// step's.
 func (r *routeWriter) byMatches(rule Object) ([]any, error) {
 	own := DigObjects(rule, "matches")
 	if len(own) == 0 {
@@ -174,7 +183,7 @@ func (r *routeWriter) byMatches(rule Object) ([]any, error) {
 	var narrowed []any
 	for _, mine := range own {
 		for _, asked := range r.asks.Matches {
-			m, possible, err := r.both(mine, asked)
+			m, possible, err := r.intersectMatch(mine, asked)
 			if err != nil {
 				return nil, err
 			}
@@ -188,19 +197,19 @@ func (r *routeWriter) byMatches(rule Object) ([]any, error) {
 	}
 	r.matched = true
 	canary := clone(rule)
-	delete(canary, "name") // a rule's name is its own
+	delete(canary, "name") // rule names are unique
 	canary["matches"] = narrowed
-	if err := r.modify(canary); err != nil {
+	if err := r.addHeaderModifier(canary); err != nil {
 		return nil, err
 	}
 	canary["backendRefs"] = r.onlyCanary(rule)
 	return []any{canary, rule}, nil
 }
 
-// onlyCanary are the backends of a rule for the canary alone: like the first that is the stable Service.
+// onlyCanary returns the backends of a rule for the canary alone: a copy of the first one that is the stable Service.
 func (r *routeWriter) onlyCanary(rule Object) []any {
 	for _, ref := range DigObjects(rule, "backendRefs") {
-		if r.is(ref, r.pair.Stable) {
+		if r.isService(ref, r.pair.Stable) {
 			canary := clone(ref)
 			canary["name"] = r.pair.Canary
 			canary["weight"] = int64(1)
@@ -210,10 +219,11 @@ func (r *routeWriter) onlyCanary(rule Object) []any {
 	return nil
 }
 
-// limits refuses what the API server would not take.
+// limits refuses what the API server would reject.
 func (r *routeWriter) limits(rules []any) error {
 	if len(rules) > maxRules {
-		return refuse("%s would have %d rules, the most is %d: merge rules of it, or ask by weight instead of matches", r.name, len(rules),
+		return refuse("%s would have %d rules, the most is %d: merge rules of it, or ask by weight instead of matches",
+			r.name, len(rules),
 			maxRules)
 	}
 	all := 0
@@ -221,19 +231,22 @@ func (r *routeWriter) limits(rules []any) error {
 		matches := DigObjects(rule, "matches")
 		all += len(matches)
 		if len(matches) > maxMatches {
-			return refuse("a rule of %s would have %d matches, the most is %d: ask for fewer matches", r.name, len(matches), maxMatches)
+			return refuse("a rule of %s would have %d matches, the most is %d: ask for fewer matches", r.name,
+				len(matches), maxMatches)
 		}
 		if refs := len(DigObjects(rule, "backendRefs")); refs > maxBackendRefs {
 			return refuse("a rule of %s would have %d backends, the most is %d", r.name, refs, maxBackendRefs)
 		}
 		for _, m := range matches {
 			if len(DigObjects(m, "headers")) > maxValues || len(DigObjects(m, "queryParams")) > maxValues {
-				return refuse("a match of %s would have more than %d headers or query parameters: ask for fewer", r.name, maxValues)
+				return refuse("a match of %s would have more than %d headers or query parameters: ask for fewer",
+					r.name, maxValues)
 			}
 		}
 	}
 	if all > maxAllMatches {
-		return refuse("%s would have %d matches in all, the most is %d: ask for fewer matches", r.name, all, maxAllMatches)
+		return refuse("%s would have %d matches in all, the most is %d: ask for fewer matches", r.name, all,
+			maxAllMatches)
 	}
 	return nil
 }

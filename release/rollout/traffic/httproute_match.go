@@ -12,12 +12,12 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// both is the match that a request meets exactly when it meets the route's own and the asked one; possible says whether any request can.
-// What an HTTPRoute has no match for is refused: two expressions for one value.
-func (r *routeWriter) both(own Object, asked strategy.Match) (m Object, possible bool, err error) {
+// intersectMatch returns the match that a request meets exactly if it meets both the route's own and the asked one;
+// possible reports whether any request can. What an HTTPRoute cannot express is refused: two expressions for one value.
+func (r *routeWriter) intersectMatch(own Object, asked strategy.Match) (m Object, possible bool, err error) {
 	m = clone(own)
 	if asked.Path != nil {
-		path, possible, err := r.bothPaths(own, *asked.Path)
+		path, possible, err := r.intersectPaths(own, *asked.Path)
 		if err != nil || !possible {
 			return nil, false, err
 		}
@@ -28,7 +28,7 @@ func (r *routeWriter) both(own Object, asked strategy.Match) (m Object, possible
 		asked []strategy.ValueMatch
 		fold  bool
 	}{{"headers", asked.Headers, true}, {"queryParams", asked.QueryParams, false}} {
-		values, possible, err := r.bothValues(DigObjects(own, part.field), part.asked, part.fold)
+		values, possible, err := r.intersectValues(DigObjects(own, part.field), part.asked, part.fold)
 		if err != nil || !possible {
 			return nil, false, err
 		}
@@ -39,7 +39,7 @@ func (r *routeWriter) both(own Object, asked strategy.Match) (m Object, possible
 	return m, true, nil
 }
 
-func (r *routeWriter) bothPaths(own Object, asked strategy.PathMatch) (path Object, possible bool, err error) {
+func (r *routeWriter) intersectPaths(own Object, asked strategy.PathMatch) (path Object, possible bool, err error) {
 	kind, value := PathOf(own)
 	mine := Object{"type": kind, "value": value}
 	theirs := Object{"type": string(asked.Type), "value": asked.Value}
@@ -54,33 +54,35 @@ func (r *routeWriter) bothPaths(own Object, asked strategy.PathMatch) (path Obje
 	case ownKind == strategy.MatchExact && asked.Type == strategy.MatchExact:
 		return nil, false, nil
 	case ownKind == strategy.MatchExact:
-		return mine, pathMeets(asked.Type, asked.Value, value), nil
+		return mine, pathMatches(asked.Type, asked.Value, value), nil
 	case asked.Type == strategy.MatchExact:
-		return theirs, pathMeets(ownKind, value, asked.Value), nil
+		return theirs, pathMatches(ownKind, value, asked.Value), nil
 	case ownKind == strategy.MatchPathPrefix && asked.Type == strategy.MatchPathPrefix:
 		if PrefixMatches(value, asked.Value) {
 			return theirs, true, nil
 		}
 		return mine, PrefixMatches(asked.Value, value), nil
 	default:
-		return nil, false, refuse("%s has a rule for the path %s %s, which cannot be combined with the path %s %s of the step: an HTTPRoute "+
+		return nil, false, refuse("%s has a rule for the path %s %s, which cannot be combined with the path %s %s of "+
+			"the step: an HTTPRoute "+
 			"compares a path with one expression only", r.name, kind, value, asked.Type, asked.Value)
 	}
 }
 
-func pathMeets(kind strategy.MatchType, value, path string) bool {
+func pathMatches(kind strategy.MatchType, value, path string) bool {
 	switch kind {
 	case strategy.MatchExact:
 		return value == path
 	case strategy.MatchRegularExpression:
-		return Fully(value, path)
+		return FullMatch(value, path)
 	default:
 		return PrefixMatches(value, path)
 	}
 }
 
-// bothValues are the header or query matches that meet both lists; a name stands in a list once.
-func (r *routeWriter) bothValues(own []Object, asked []strategy.ValueMatch, fold bool) (values []any, possible bool, err error) {
+// intersectValues returns the header or query matches that meet both lists; a name occurs once in a list.
+func (r *routeWriter) intersectValues(own []Object, asked []strategy.ValueMatch, fold bool) (values []any,
+	possible bool, err error) {
 	for _, o := range own {
 		values = append(values, clone(o))
 	}
@@ -100,13 +102,16 @@ func (r *routeWriter) bothValues(own []Object, asked []strategy.ValueMatch, fold
 		theirsExact := a.Type == strategy.MatchExact
 		switch {
 		case mineExact == theirsExact && value == a.Value:
-		case mineExact && theirsExact, mineExact && !Fully(a.Value, value), theirsExact && !Fully(value, a.Value):
+		case mineExact && theirsExact, mineExact && !FullMatch(a.Value, value), theirsExact &&
+			!FullMatch(value, a.Value):
 			return nil, false, nil
 		case theirsExact:
 			values[i] = theirs
 		case mineExact:
 		default:
-			return nil, false, refuse("%s compares %s with an expression already, which cannot be combined with the step's", r.name, a.Name)
+			return nil, false,
+				refuse("%s compares %s with an expression already, which cannot be combined with the step's", r.name,
+					a.Name)
 		}
 	}
 	return values, true, nil
@@ -117,21 +122,23 @@ const (
 	fieldHeaders  = "requestHeaderModifier"
 )
 
-// modify adds the step's RequestHeaderModifier to the filters of a rule or backend. There may be one such filter only, so that it is merged
-// into one that is there already: the step's come last, as if they were applied after it.
-func (r *routeWriter) modify(holder Object) error {
+// addHeaderModifier adds the step's RequestHeaderModifier to the filters of a rule or backend. Only one such filter is
+// allowed, so it is merged into an existing one as if it were applied after that.
+func (r *routeWriter) addHeaderModifier(holder Object) error {
 	asked := r.asks.RequestHeaderModifier
 	if asked == nil {
 		return nil
 	}
 	filters, _ := clone(holder["filters"]).([]any)
 	filter := Object{"type": filterHeaders}
-	if i := slices.IndexFunc(objectsOf(filters), func(f Object) bool { return DigString(f, "type") == filterHeaders }); i >= 0 {
+	if i := slices.IndexFunc(objectsOf(filters), func(f Object) bool {
+		return DigString(f, "type") == filterHeaders
+	}); i >= 0 {
 		filter = objectsOf(filters)[i]
 	} else {
 		filters = append(filters, filter)
 	}
-	modifier := merged(DigObject(filter, fieldHeaders), asked)
+	modifier := mergedModifier(DigObject(filter, fieldHeaders), asked)
 	filter[fieldHeaders], holder["filters"] = modifier, filters
 	for _, part := range []string{"set", "add", "remove"} {
 		if list, _ := modifier[part].([]any); len(list) > maxValues {
@@ -141,8 +148,8 @@ func (r *routeWriter) modify(holder Object) error {
 	return nil
 }
 
-// merged is one modifier that does what the route's own does, and then the step's.
-func merged(own Object, asked *strategy.HeaderModifier) Object {
+// mergedModifier returns one modifier that does what the route's own does, and then the step's.
+func mergedModifier(own Object, asked *strategy.HeaderModifier) Object {
 	set, add := DigObjects(own, "set"), DigObjects(own, "add")
 	remove, _, _ := unstructured.NestedStringSlice(own, "remove")
 	named := func(name string) func(Object) bool {
@@ -161,7 +168,7 @@ func merged(own Object, asked *strategy.HeaderModifier) Object {
 		set = append(set, Object{"name": h.Name, "value": h.Value})
 	}
 	for _, h := range asked.Add {
-		// A name may stand once in a list: what was added or set before takes the value in.
+		// A name may occur only once in a list: an earlier entry takes the value in.
 		there := slices.Concat(add, set)
 		if i := slices.IndexFunc(there, named(h.Name)); i >= 0 {
 			there[i]["value"] = DigString(there[i], "value") + "," + h.Value
@@ -186,15 +193,16 @@ func anyList[T any](list []T) []any {
 	return out
 }
 
-// Fully says whether an expression matches a whole text, as Envoy compares.
-func Fully(expression, text string) bool {
+// FullMatch reports whether an expression matches a whole text, as Envoy compares.
+func FullMatch(expression, text string) bool {
 	re, err := regexp.Compile("^(?:" + expression + ")$")
 	return err == nil && re.MatchString(text)
 }
 
-// PathOf is a match's path with the defaults of the Gateway API.
+// PathOf returns a match's path with the defaults of the Gateway API.
 func PathOf(m Object) (kind, value string) {
-	return cmp.Or(DigString(m, "path", "type"), string(strategy.MatchPathPrefix)), cmp.Or(DigString(m, "path", "value"), "/")
+	return cmp.Or(DigString(m, "path", "type"), string(strategy.MatchPathPrefix)),
+		cmp.Or(DigString(m, "path", "value"), "/")
 }
 
 // PrefixMatches compares element by element: /a is a prefix of /a and /a/b, not of /ab.

@@ -64,25 +64,25 @@ spec:
     backendRefs: [{kind: Service, name: cart, port: 80}]
 `
 
-// helper is a test, of the testing package or of rapid.
+// helper is a test of the testing package or of rapid.
 type helper interface {
 	require.TestingT
 	Helper()
 }
 
-// release is a route under a release: each ask is written as the activities do it.
+// release is a route under a release: each ask is written as the activities do.
 type release struct {
 	t    helper
 	live traffic.Object
 }
 
-var hand = traffic.Hand{Claim: "rollout/default/shop/order@run-1"}
+var hand = traffic.Claimant{Claim: "rollout/default/shop/order@run-1"}
 
 func (r *release) ask(asks strategy.Traffic) {
 	r.t.Helper()
-	b, err := traffic.Look("HTTPRoute shop/order", r.live, traffic.BorrowsRules)
+	b, err := traffic.ReadBorrowed("HTTPRoute shop/order", r.live, traffic.BorrowsRules)
 	require.NoError(r.t, err)
-	w, err := b.Want(hand, traffic.HTTPRoute(pair, asks))
+	w, err := b.PlanWrite(hand, traffic.HTTPRoute(pair, asks))
 	require.NoError(r.t, err)
 	if w == nil {
 		return
@@ -93,31 +93,33 @@ func (r *release) ask(asks strategy.Traffic) {
 
 func (r *release) finish() {
 	r.t.Helper()
-	b, err := traffic.Look("HTTPRoute shop/order", r.live, traffic.BorrowsRules)
+	b, err := traffic.ReadBorrowed("HTTPRoute shop/order", r.live, traffic.BorrowsRules)
 	require.NoError(r.t, err)
-	w, err := b.Return(hand)
+	w, err := b.PlanRestore(hand)
 	require.NoError(r.t, err)
 	if w != nil {
 		r.live = jsonpatch.Apply(r.live, w.Ops())
 	}
 }
 
-// share is the canary's part of requests like the probe.
+// share returns the canary's part of requests like the probe.
 func (r *release) share(probe shares.Probe) float64 {
 	r.t.Helper()
 	split, err := shares.Of(world(r.live), strategy.Routing{Service: "order", HTTPRoute: "order"}, probe)
 	require.NoError(r.t, err)
-	require.Zero(r.t, split.Nowhere)
+	require.Zero(r.t, split.Unreachable)
 	return split.ByRevision["new"]
 }
 
 func world(route traffic.Object) shares.Objects {
-	o := shares.Objects{HTTPRoutes: []traffic.Object{route}, Revisions: map[string]string{"order-1": "old", "order-canary-1": "new", "legacy-1": "legacy", "cart-1": "cart"}}
+	o := shares.Objects{HTTPRoutes: []traffic.Object{route},
+		Revisions: map[string]string{"order-1": "old", "order-canary-1": "new", "legacy-1": "legacy", "cart-1": "cart"}}
 	for _, name := range []string{"order", "order-canary", "legacy", "cart"} {
 		o.Services = append(o.Services, traffic.Object{"metadata": traffic.Object{"name": name}})
 		o.EndpointSlices = append(o.EndpointSlices, traffic.Object{
-			"metadata":  traffic.Object{"labels": traffic.Object{"kubernetes.io/service-name": name}},
-			"endpoints": []any{traffic.Object{"conditions": traffic.Object{"ready": true}, "targetRef": traffic.Object{"name": name + "-1"}}},
+			"metadata": traffic.Object{"labels": traffic.Object{"kubernetes.io/service-name": name}},
+			"endpoints": []any{traffic.Object{"conditions": traffic.Object{"ready": true},
+				"targetRef": traffic.Object{"name": name + "-1"}}},
 		})
 	}
 	return o
@@ -131,9 +133,10 @@ func on(path string, headers ...string) shares.Probe {
 	return p
 }
 
-// TestTheFiveWaysToDamageARoute goes through what the reference implementation damages: the user's rules survive, and each step's traffic is
-// what that step asks, whatever came before it.
-func TestTheFiveWaysToDamageARoute(t *testing.T) {
+// TestHTTPRoute_KeepsUsersRules_WhereReferenceDamagesThem covers five cases in which the reference implementation
+// damages a route: the user's rules survive, and each step's traffic is what that step requests, after any earlier
+// step.
+func TestHTTPRoute_KeepsUsersRules_WhereReferenceDamagesThem(t *testing.T) {
 	t.Parallel()
 	start := func(t *testing.T) *release { return &release{t, object(t, usersRoute)} }
 	original := object(t, usersRoute)
@@ -143,7 +146,7 @@ func TestTheFiveWaysToDamageARoute(t *testing.T) {
 		r.ask(weight(20))
 		require.InDelta(t, 0.2, r.share(on("/order")), 1e-9)
 		r.ask(matches(headerIs("x-user", "tester")))
-		require.Zero(t, r.share(on("/order")), "ordinary requests are stable's again")
+		require.Zero(t, r.share(on("/order")), "ordinary requests go to stable again")
 		require.InDelta(t, 1, r.share(on("/order", "X-User", "tester")), 1e-9)
 		r.finish()
 		require.Equal(t, original, r.live)
@@ -153,19 +156,19 @@ func TestTheFiveWaysToDamageARoute(t *testing.T) {
 		r := start(t)
 		r.ask(matches(headerIs("x-user", "tester")))
 		r.ask(weight(20))
-		require.InDelta(t, 0.2, r.share(on("/order", "x-user", "tester")), 1e-9, "nobody is sent by a header any more")
+		require.InDelta(t, 0.2, r.share(on("/order", "x-user", "tester")), 1e-9, "the header no longer decides")
 		require.Len(t, r.live["spec"].(map[string]any)["rules"], 4)
 		r.finish()
 		require.Equal(t, original, r.live)
 	})
-	t.Run("a match by path beside a match by header", func(t *testing.T) {
+	t.Run("a match by path together with a match by header", func(t *testing.T) {
 		t.Parallel()
 		r := start(t)
 		r.ask(matches(pathIs(strategy.MatchExact, "/order/new"), headerIs("x-user", "tester")))
 		require.InDelta(t, 1, r.share(on("/order/new")), 1e-9)
 		require.InDelta(t, 1, r.share(on("/order", "x-user", "tester")), 1e-9)
 		require.InDelta(t, 1, r.share(on("/both", "x-user", "tester")), 1e-9, "every rule of the Service is narrowed")
-		require.Zero(t, r.share(on("/order")), "the header is asked for")
+		require.Zero(t, r.share(on("/order")), "the header is required")
 		require.Zero(t, r.share(on("/both")))
 		r.finish()
 		require.Equal(t, original, r.live)
@@ -175,7 +178,8 @@ func TestTheFiveWaysToDamageARoute(t *testing.T) {
 		for _, asks := range []strategy.Traffic{weight(20), weight(100), matches(headerIs("a", "b"))} {
 			r := start(t)
 			r.ask(asks)
-			require.Contains(t, asJSON(t, r.live), `"filters":[{"requestRedirect":{"statusCode":301},"type":"RequestRedirect"}]`)
+			require.Contains(t, asJSON(t, r.live),
+				`"filters":[{"requestRedirect":{"statusCode":301},"type":"RequestRedirect"}]`)
 			r.finish()
 			require.Equal(t, original, r.live)
 		}
@@ -190,10 +194,11 @@ func TestTheFiveWaysToDamageARoute(t *testing.T) {
 	})
 }
 
-// TestHTTPRouteRules shows what becomes of rules.
+// TestHTTPRouteRules covers how rules are changed.
 func TestHTTPRouteRules(t *testing.T) {
 	t.Parallel()
-	modifier := &strategy.HeaderModifier{Set: []strategy.Header{{Name: "x-tag", Value: "gray"}}, Remove: []string{"X-From"}}
+	modifier := &strategy.HeaderModifier{Set: []strategy.Header{{Name: "x-tag", Value: "gray"}},
+		Remove: []string{"X-From"}}
 	cases := map[string]struct {
 		reason string
 		rules  string
@@ -201,28 +206,30 @@ func TestHTTPRouteRules(t *testing.T) {
 		want   string
 	}{
 		"one backend": {
-			reason: "alone it gets everything, whatever its weight, so that the weights are percentages",
+			reason: "a single backend gets everything at any weight, so the weights are percentages",
 			rules:  `[{backendRefs: [{name: order, port: 80, weight: 7}]}]`, asks: weight(20),
 			want: `[{backendRefs: [{name: order, port: 80, weight: 80}, {name: order-canary, port: 80, weight: 20}]}]`,
 		},
 		"other backends keep their share": {
-			reason: "three quarters are order's, and a fifth of these the canary's",
+			reason: "order has three quarters, and the canary gets a fifth of these",
 			rules:  `[{backendRefs: [{name: order, weight: 3}, {name: legacy, weight: 1}]}]`, asks: weight(20),
 			want: `[{backendRefs: [{name: order, weight: 12}, {name: order-canary, weight: 3}, {name: legacy, weight: 5}]}]`,
 		},
 		"another namespace": {
-			reason: "a Service of the same name elsewhere is another one",
-			rules:  `[{backendRefs: [{name: order, namespace: other}]}, {backendRefs: [{name: order}]}]`, asks: weight(100),
-			want: `[{backendRefs: [{name: order, namespace: other}]}, {backendRefs: [{name: order, weight: 0}, {name: order-canary, weight: 100}]}]`,
+			reason: "a Service of the same name in another namespace is a different one",
+			rules:  `[{backendRefs: [{name: order, namespace: other}]}, {backendRefs: [{name: order}]}]`,
+			asks:   weight(100),
+			want:   `[{backendRefs: [{name: order, namespace: other}]}, {backendRefs: [{name: order, weight: 0}, {name: order-canary, weight: 100}]}]`,
 		},
 		"headers by weight": {
-			reason: "only requests to the canary get the headers, so that they stand at its backend",
-			rules:  `[{backendRefs: [{name: order}]}]`, asks: strategy.Traffic{Weight: weight(10).Weight, RequestHeaderModifier: modifier},
+			reason: "only requests to the canary get the headers, so they are set at its backend",
+			rules:  `[{backendRefs: [{name: order}]}]`,
+			asks:   strategy.Traffic{Weight: weight(10).Weight, RequestHeaderModifier: modifier},
 			want: `[{backendRefs: [{name: order, weight: 90}, {name: order-canary, weight: 10, filters: [{type: RequestHeaderModifier,
 				requestHeaderModifier: {set: [{name: x-tag, value: gray}], remove: [X-From]}}]}]}]`,
 		},
 		"headers by matches": {
-			reason: "there may be one such filter only: the rule's own is merged with the step's, which comes last",
+			reason: "only one such filter is allowed: the rule's own is merged with the step's, which is applied last",
 			rules: `[{name: a, filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-from, value: gate}, {name: x-y, value: z}]}}],
 				backendRefs: [{name: order, weight: 7}]}]`,
 			asks: strategy.Traffic{Matches: []strategy.Match{headerIs("u", "1")}, RequestHeaderModifier: modifier},
@@ -232,10 +239,12 @@ func TestHTTPRouteRules(t *testing.T) {
 				backendRefs: [{name: order, weight: 7}]}]`,
 		},
 		"and, or": {
-			reason: "within a match all must hold, one of several matches is enough; the rule's own header must hold as well",
-			rules:  `[{matches: [{path: {type: PathPrefix, value: /a}, headers: [{name: H, value: "1"}]}], backendRefs: [{name: order}]}]`,
+			reason: "within a match all must hold, one of several matches is enough; the rule's own header must hold " +
+				"as well",
+			rules: `[{matches: [{path: {type: PathPrefix, value: /a}, headers: [{name: H, value: "1"}]}], backendRefs: [{name: order}]}]`,
 			asks: matches(strategy.Match{Path: &strategy.PathMatch{Type: strategy.MatchPathPrefix, Value: "/a/b"},
-				QueryParams: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: "q", Value: "1"}}}, headerIs("h", "1"), headerIs("h", "2")),
+				QueryParams: []strategy.ValueMatch{{Type: strategy.MatchExact, Name: "q", Value: "1"}}},
+				headerIs("h", "1"), headerIs("h", "2")),
 			want: `[{matches: [{path: {type: PathPrefix, value: /a/b}, headers: [{name: H, value: "1"}], queryParams: [{type: Exact, name: q, value: "1"}]},
 				{path: {type: PathPrefix, value: /a}, headers: [{name: H, value: "1"}]}], backendRefs: [{name: order-canary, weight: 1}]},
 				{matches: [{path: {type: PathPrefix, value: /a}, headers: [{name: H, value: "1"}]}], backendRefs: [{name: order}]}]`,
@@ -254,7 +263,7 @@ func TestHTTPRouteRules(t *testing.T) {
 	}
 }
 
-// requireValid decodes rules into the types of the Gateway API, which know every legal field.
+// requireValid decodes rules into the types of the Gateway API, which have every legal field.
 func requireValid(t testing.TB, rules []any) {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(asJSON(t, rules)))
@@ -263,17 +272,19 @@ func requireValid(t testing.TB, rules []any) {
 	require.NoError(t, decoder.Decode(&typed))
 }
 
-// Without a canary Service the end of a blue-green, at which everything is for the new version, leaves the route as it is.
-func TestHTTPRouteOfOneServiceAtTheEnd(t *testing.T) {
+// Without a canary Service, the end of a blue-green, which sends everything to the new version, leaves the route
+// unchanged.
+func TestHTTPRouteRules_Unchanged_WithoutCanaryServiceAtFullWeight(t *testing.T) {
 	t.Parallel()
-	route := object(t, "metadata: {name: order, namespace: shop}\nspec:\n  rules: [{backendRefs: [{name: order, weight: 7}]}]")
+	route := object(t, "metadata: {name: order, namespace: shop}\nspec:\n  rules: [{backendRefs: [{name: order, "+
+		"weight: 7}]}]")
 	got, err := traffic.HTTPRouteRules(route, traffic.ServicePair{Stable: "order", Canary: "order"}, weight(100))
-	require.NoError(t, err, "a release that was approved to its end does not get stuck there")
+	require.NoError(t, err, "a release that was approved to its end does not fail there")
 	require.Equal(t, route["spec"].(map[string]any)["rules"], got)
 }
 
-// TestHTTPRouteRefuses what no route can express, or the API server would not take.
-func TestHTTPRouteRefuses(t *testing.T) {
+// TestHTTPRouteRules_Refuse_WhatRouteCannotExpress covers what no route can express, or the API server would reject.
+func TestHTTPRouteRules_Refuse_WhatRouteCannotExpress(t *testing.T) {
 	t.Parallel()
 	many := make([]strategy.Match, 65)
 	for i := range many {
@@ -285,18 +296,29 @@ func TestHTTPRouteRefuses(t *testing.T) {
 		asks          strategy.Traffic
 		text          string
 	}{
-		"no rule":         {"it leads elsewhere", `[{backendRefs: [{name: cart}]}]`, pair, weight(10), "has no rule that leads to Service order"},
-		"there already":   {"the canary is this release's own", `[{backendRefs: [{name: order}, {name: order-canary}]}]`, pair, weight(10), "leads to Service order-canary already"},
-		"path elsewhere":  {"no request can meet both", `[{matches: [{path: {type: PathPrefix, value: /a}}], backendRefs: [{name: order}]}]`, pair, matches(pathIs(strategy.MatchExact, "/b")), "could meet"},
-		"two expressions": {"one value has one expression", `[{matches: [{path: {type: RegularExpression, value: /a.*}}], backendRefs: [{name: order}]}]`, pair, matches(pathIs(strategy.MatchRegularExpression, "/.*b")), "cannot be combined"},
-		"matches":         {"a rule has 64 matches", `[{backendRefs: [{name: order}]}]`, pair, matches(many...), "would have 65 matches, the most is 64"},
-		"rules":           {"a route has 16 rules", "[" + strings.Repeat(`{backendRefs: [{name: order}]},`, 9) + "]", pair, matches(headerIs("a", "b")), "would have 18 rules, the most is 16"},
-		"nothing changes": {"both are one Service", `[{backendRefs: [{name: order}]}]`, traffic.ServicePair{Stable: "order", Canary: "order"}, weight(10), "changes nothing"},
+		"no rule": {"it leads elsewhere", `[{backendRefs: [{name: cart}]}]`, pair, weight(10),
+			"has no rule that leads to Service order"},
+		"there already": {"the canary backend belongs to this release",
+			`[{backendRefs: [{name: order}, {name: order-canary}]}]`, pair, weight(10),
+			"leads to Service order-canary already"},
+		"path elsewhere": {"no request can meet both",
+			`[{matches: [{path: {type: PathPrefix, value: /a}}], backendRefs: [{name: order}]}]`, pair,
+			matches(pathIs(strategy.MatchExact, "/b")), "could meet"},
+		"two expressions": {"one value has one expression",
+			`[{matches: [{path: {type: RegularExpression, value: /a.*}}], backendRefs: [{name: order}]}]`, pair,
+			matches(pathIs(strategy.MatchRegularExpression, "/.*b")), "cannot be combined"},
+		"matches": {"a rule has 64 matches", `[{backendRefs: [{name: order}]}]`, pair, matches(many...),
+			"would have 65 matches, the most is 64"},
+		"rules": {"a route has 16 rules", "[" + strings.Repeat(`{backendRefs: [{name: order}]},`, 9) + "]",
+			pair, matches(headerIs("a", "b")), "would have 18 rules, the most is 16"},
+		"nothing changes": {"both are one Service", `[{backendRefs: [{name: order}]}]`,
+			traffic.ServicePair{Stable: "order", Canary: "order"}, weight(10), "changes nothing"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := traffic.HTTPRouteRules(object(t, "metadata: {name: order, namespace: shop}\nspec:\n  rules: "+tc.rules), tc.pair, tc.asks)
+			_, err := traffic.HTTPRouteRules(object(t,
+				"metadata: {name: order, namespace: shop}\nspec:\n  rules: "+tc.rules), tc.pair, tc.asks)
 			var f *failure.Error
 			require.ErrorAs(t, err, &f, tc.reason)
 			require.Equal(t, failure.Refused, f.Kind)

@@ -7,8 +7,9 @@ import (
 	"slipway.io/slipway/release/rollout"
 )
 
-// toldOf is the value of rollout.AnnotationOriginalSpec for a custom object; "" where somebody else has written one already.
-func toldOf(original Object) string {
+// originalSpecOf returns the value of rollout.AnnotationOriginalSpec for a custom object; "" if another client has
+// written one already.
+func originalSpecOf(original Object) string {
 	if _, there := annotationsOf(original)[rollout.AnnotationOriginalSpec]; there {
 		return ""
 	}
@@ -20,7 +21,7 @@ func toldOf(original Object) string {
 		Annotations map[string]string `json:"annotations,omitempty"`
 	}{Dig(original, "spec"), labels, ownAnnotations(original)})
 	if err != nil {
-		return "" // it came as JSON
+		return "" // it was JSON before
 	}
 	return string(raw)
 }

@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
-// borrowedByScript is a custom object and what releases do to it.
+// borrowedByScript is a custom object with the operations of a release on it.
 type borrowedByScript struct {
 	t    *testing.T
 	live traffic.Object
@@ -20,15 +20,15 @@ type borrowedByScript struct {
 
 func (o *borrowedByScript) look() traffic.Borrowed {
 	o.t.Helper()
-	b, err := traffic.Look("VirtualService shop/order", o.live, traffic.BorrowsByScript)
+	b, err := traffic.ReadBorrowed("VirtualService shop/order", o.live, traffic.BorrowsByScript)
 	require.NoError(o.t, err)
 	return b
 }
 
-// ask has the object say something else, as a script does, and says whether that took a write.
-func (o *borrowedByScript) ask(hand traffic.Hand, hosts string) bool {
+// ask changes the object's spec, as a script does, and reports whether that took a write.
+func (o *borrowedByScript) ask(hand traffic.Claimant, hosts string) bool {
 	o.t.Helper()
-	w, err := o.look().Want(hand, func(original traffic.Object) (traffic.Object, []string, error) {
+	w, err := o.look().PlanWrite(hand, func(original traffic.Object) (traffic.Object, []string, error) {
 		jsonpatch.Put(original, "/spec/hosts", hosts)
 		return original, []string{"/spec"}, nil
 	})
@@ -45,13 +45,13 @@ func (o *borrowedByScript) ask(hand traffic.Hand, hosts string) bool {
 
 func (o *borrowedByScript) giveBack() {
 	o.t.Helper()
-	w, err := o.look().Return(hand)
+	w, err := o.look().PlanRestore(hand)
 	require.NoError(o.t, err)
 	require.NotNil(o.t, w)
 	o.live = jsonpatch.Apply(o.live, w.Ops())
 }
 
-func (o *borrowedByScript) told() string {
+func (o *borrowedByScript) originalSpec() string {
 	annotations, _ := o.live["metadata"].(traffic.Object)["annotations"].(traffic.Object)
 	text, _ := annotations[rollout.AnnotationOriginalSpec].(string)
 	return text
@@ -59,63 +59,67 @@ func (o *borrowedByScript) told() string {
 
 func customObject(t *testing.T, annotations traffic.Object) (*borrowedByScript, traffic.Object) {
 	t.Helper()
-	live := traffic.Object{"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "spec": traffic.Object{"hosts": "stable"},
-		"metadata": traffic.Object{"name": "order", "namespace": "shop", "resourceVersion": "1", "labels": traffic.Object{"app": "order"}, "annotations": annotations}}
+	live := traffic.Object{"apiVersion": "networking.istio.io/v1", "kind": "VirtualService",
+		"spec": traffic.Object{"hosts": "stable"},
+		"metadata": traffic.Object{"name": "order", "namespace": "shop", "resourceVersion": "1",
+			"labels": traffic.Object{"app": "order"}, "annotations": annotations}}
 	return &borrowedByScript{t: t, live: live}, jsonpatch.Apply(live, nil)
 }
 
-var telling = traffic.Hand{Claim: hand.Claim, Tells: true}
+var annotating = traffic.Claimant{Claim: hand.Claim, WriteOriginalSpec: true}
 
-func TestWhatACustomObjectWasIsToldToOtherTools(t *testing.T) {
+func TestOriginalSpecIsAnnotated_OnCustomObject(t *testing.T) {
 	t.Parallel()
-	o, original := customObject(t, traffic.Object{"mine": "yes", "kubectl.kubernetes.io/last-applied-configuration": "{}"})
-	require.True(t, o.ask(telling, "canary"))
+	o, original := customObject(t, traffic.Object{"mine": "yes",
+		"kubectl.kubernetes.io/last-applied-configuration": "{}"})
+	require.True(t, o.ask(annotating, "canary"))
 	want := `{"spec":{"hosts":"stable"},"labels":{"app":"order"},"annotations":{"mine":"yes"}}`
-	require.JSONEq(t, want, o.told(), "in the write that borrows it")
-	require.True(t, o.ask(telling, "more"), "the next step")
-	require.JSONEq(t, want, o.told(), "it is what the object was, not what the last step made")
-	require.False(t, o.ask(telling, "more"), "and asks for no write of its own")
+	require.JSONEq(t, want, o.originalSpec(), "in the write that borrows it")
+	require.True(t, o.ask(annotating, "more"), "the next step")
+	require.JSONEq(t, want, o.originalSpec(), "it is the original, not the result of the last step")
+	require.False(t, o.ask(annotating, "more"), "and needs no write of its own")
 	require.True(t, o.ask(hand, "another"), "a release that shares it")
-	require.JSONEq(t, want, o.told(), "leaves it")
+	require.JSONEq(t, want, o.originalSpec(), "leaves it")
 	require.Contains(t, o.look().Live()["metadata"].(traffic.Object)["annotations"], rollout.AnnotationRestore)
 	o.giveBack()
-	require.Equal(t, original, o.live, "nothing of it is left")
+	require.Equal(t, original, o.live, "nothing of the release is left")
 }
 
-func TestAReleaseWithoutARolloutTellsNothing(t *testing.T) {
+func TestOriginalSpecIsAbsent_WithoutRolloutObject(t *testing.T) {
 	t.Parallel()
 	o, _ := customObject(t, traffic.Object{"mine": "yes"})
 	o.ask(hand, "canary")
-	require.Empty(t, o.told())
+	require.Empty(t, o.originalSpec())
 }
 
-func TestWhatAnotherControllerHasNotedStays(t *testing.T) {
+func TestOriginalSpecStays_WhenWrittenByAnotherController(t *testing.T) {
 	t.Parallel()
 	o, original := customObject(t, traffic.Object{rollout.AnnotationOriginalSpec: "theirs"})
-	require.True(t, o.ask(telling, "canary"))
-	require.Equal(t, "theirs", o.told(), "it is another's only copy")
+	require.True(t, o.ask(annotating, "canary"))
+	require.Equal(t, "theirs", o.originalSpec(), "it is the other controller's only copy")
 	o.giveBack()
 	require.Equal(t, original, o.live)
 }
 
-// The object's annotations have a limit: what is needed to give it back goes first.
-func TestALargeObjectIsNotTold(t *testing.T) {
+// The object's annotations have a size limit: what is needed to restore it has priority.
+func TestOriginalSpecIsAbsent_WhenObjectIsLarge(t *testing.T) {
 	t.Parallel()
 	o, original := customObject(t, traffic.Object{"mine": "yes"})
 	long := strings.Repeat("x", 60<<10)
 	o.live["spec"].(traffic.Object)["gateways"], original["spec"].(traffic.Object)["gateways"] = long, long
-	require.True(t, o.ask(telling, "canary"))
-	require.Empty(t, o.told())
+	require.True(t, o.ask(annotating, "canary"))
+	require.Empty(t, o.originalSpec())
 	o.giveBack()
 	require.Equal(t, original, o.live)
 }
 
-// A person who brings the object home with kubectl applies what stands on it: it takes every mark away.
-func TestTheSavedPatchTakesWhatWasToldAway(t *testing.T) {
+// A user who restores the object with kubectl applies the patch saved on it: it removes every mark.
+func TestSavedPatch_RemovesOriginalSpec(t *testing.T) {
 	t.Parallel()
 	o, original := customObject(t, traffic.Object{"mine": "yes"})
-	o.ask(telling, "canary")
+	o.ask(annotating, "canary")
 	var undo []jsonpatch.Op
-	require.NoError(t, json.Unmarshal([]byte(o.live["metadata"].(traffic.Object)["annotations"].(traffic.Object)[rollout.AnnotationRestore].(string)), &undo))
+	annotations := o.live["metadata"].(traffic.Object)["annotations"].(traffic.Object)
+	require.NoError(t, json.Unmarshal([]byte(annotations[rollout.AnnotationRestore].(string)), &undo))
 	require.Equal(t, original, jsonpatch.Apply(o.live, undo))
 }

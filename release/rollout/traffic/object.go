@@ -1,6 +1,6 @@
-// Package traffic decides how requests are moved between two versions: the canary Service and Ingress, the rules of an HTTPRoute, what
-// scripts are given and what they may return, and what a borrowed object was like. It works on objects as the API server has them, so that
-// no field is lost that a Go type does not know. It touches nothing.
+// Package traffic decides how requests are moved between two versions: the canary Service and Ingress, the rules of an
+// HTTPRoute, the inputs and permitted outputs of scripts, and the original of a borrowed object. It works on untyped
+// objects, so that no field is lost that a Go type does not have. It does not access the cluster.
 package traffic
 
 import (
@@ -21,25 +21,25 @@ func clone[T any](value T) T {
 	return c
 }
 
-// Dig is the value at a path of member names, nil when there is none.
+// Dig returns the value at a path of member names, nil if there is none.
 func Dig(o Object, path ...string) any {
 	value, _, _ := unstructured.NestedFieldNoCopy(o, path...)
 	return value
 }
 
-// DigObject is the object at a path, nil when there is none.
+// DigObject returns the object at a path, nil if there is none.
 func DigObject(o Object, path ...string) Object {
 	m, _ := Dig(o, path...).(map[string]any)
 	return m
 }
 
-// DigString is the string at a path, "" when there is none.
+// DigString returns the string at a path, "" if there is none.
 func DigString(o Object, path ...string) string {
 	s, _ := Dig(o, path...).(string)
 	return s
 }
 
-// DigObjects are the members of a list that are objects.
+// DigObjects returns the elements of a list that are objects.
 func DigObjects(o Object, path ...string) []Object {
 	list, _ := Dig(o, path...).([]any)
 	return objectsOf(list)
@@ -55,7 +55,7 @@ func objectsOf(list []any) []Object {
 	return out
 }
 
-// digStrings are the members of a map whose values are strings.
+// digStrings returns the members of a map whose values are strings.
 func digStrings(o Object, path ...string) map[string]string {
 	out := map[string]string{}
 	for name, value := range DigObject(o, path...) {

@@ -16,13 +16,16 @@ import (
 func drawRoute(t *rapid.T) traffic.Object {
 	var rules []any
 	for i := range rapid.IntRange(1, 5).Draw(t, "rules") {
-		rule := traffic.Object{"matches": []any{traffic.Object{"path": traffic.Object{"type": "PathPrefix", "value": fmt.Sprintf("/r%d", i)}}}}
+		rule := traffic.Object{"matches": []any{traffic.Object{"path": traffic.Object{"type": "PathPrefix",
+			"value": fmt.Sprintf("/r%d", i)}}}}
 		if rapid.Bool().Draw(t, "redirect") && i > 0 {
-			rule["filters"] = []any{traffic.Object{"type": "RequestRedirect", "requestRedirect": traffic.Object{"statusCode": int64(302)}}}
+			rule["filters"] = []any{traffic.Object{"type": "RequestRedirect",
+				"requestRedirect": traffic.Object{"statusCode": int64(302)}}}
 			rules = append(rules, rule)
 			continue
 		}
-		names := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"order", "cart", "legacy"}), 1, 3, rapid.ID[string]).Draw(t, "backends")
+		names := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"order", "cart", "legacy"}), 1, 3,
+			rapid.ID[string]).Draw(t, "backends")
 		if i == 0 {
 			names = []string{"order", "legacy"}[:rapid.IntRange(1, 2).Draw(t, "first")]
 		}
@@ -38,8 +41,9 @@ func drawRoute(t *rapid.T) traffic.Object {
 		rules = append(rules, rule)
 	}
 	return traffic.Object{
-		"metadata": traffic.Object{"name": "order", "namespace": "shop", "resourceVersion": "1", "annotations": traffic.Object{"mine": "yes"}},
-		"spec":     traffic.Object{"rules": rules},
+		"metadata": traffic.Object{"name": "order", "namespace": "shop", "resourceVersion": "1",
+			"annotations": traffic.Object{"mine": "yes"}},
+		"spec": traffic.Object{"rules": rules},
 	}
 }
 
@@ -50,9 +54,9 @@ func drawAsks(t *rapid.T) strategy.Traffic {
 	return weight(rapid.Int32Range(0, 100).Draw(t, "percent"))
 }
 
-// TestAnyReleaseOfAnyRoute asks for random traffic on random routes: at every moment each backend has its part and the user's other rules are there; at the end the
-// route is what it was.
-func TestAnyReleaseOfAnyRoute(t *testing.T) {
+// TestHTTPRouteShares_AreExact_InAnyOrderOfSteps requests random traffic on random routes: at every moment each backend
+// has its part and the user's other rules exist; at the end the route is its original.
+func TestHTTPRouteShares_AreExact_InAnyOrderOfSteps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		original := drawRoute(rt)
@@ -67,7 +71,8 @@ func TestAnyReleaseOfAnyRoute(t *testing.T) {
 	})
 }
 
-// requireShares compares each rule's split with the original's: what the stable version had is divided, what others had is theirs.
+// requireShares compares each rule's split with the original's: the stable version's part is divided, other backends
+// keep theirs.
 func requireShares(t *rapid.T, original, live traffic.Object, asks strategy.Traffic) {
 	routing := strategy.Routing{Service: "order", HTTPRoute: "order"}
 	for i, rule := range original["spec"].(traffic.Object)["rules"].([]any) {
@@ -87,7 +92,7 @@ func requireShares(t *rapid.T, original, live traffic.Object, asks strategy.Traf
 		require.InDelta(t, before.ByRevision["old"]*(1-part), now.ByRevision["old"], 1e-9)
 		require.InDelta(t, before.ByRevision["legacy"], now.ByRevision["legacy"], 1e-9)
 		require.InDelta(t, before.ByRevision["cart"], now.ByRevision["cart"], 1e-9)
-		sum := now.Nowhere
+		sum := now.Unreachable
 		for _, share := range now.ByRevision {
 			sum += share
 		}

@@ -10,36 +10,37 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// The names of Istio's object.
+// Names of Istio's objects.
 const (
 	KindVirtualService = "VirtualService"
 	GroupIstio         = "networking.istio.io"
 )
 
-// ScriptsConfigMap is the name of the ConfigMap, in the workload's namespace, whose scripts come before the built-in ones. They lie with
-// the objects that they are for: whoever may change those may write scripts for them, and nobody else's.
+// ScriptsConfigMap is the name of the ConfigMap, in the workload's namespace, whose scripts have priority over the
+// built-in ones. Scripts are in the namespace of the objects that they change: a user who may change those may write
+// scripts for them, and for no others.
 const ScriptsConfigMap = "slipway-traffic-scripts"
 
 //go:embed scripts/*.lua
 var builtIn embed.FS
 
-// Script names a script: Key is its key in a ConfigMap, File the built-in one, "" when there is none.
+// Script identifies a script: Key is its key in a ConfigMap, File is the built-in one, "" if there is none.
 type Script struct {
 	Key, File string
-	// ReferenceFirst says that one of the cluster's, where Kruise Rollouts keeps them, comes before the built-in one: it takes a class of Ingress
-	// from there first, a custom object last.
+	// ReferenceFirst is true if a script of the cluster, where Kruise Rollouts keeps them, has priority over the
+	// built-in one. It is true for classes of Ingress; for custom objects that script comes last.
 	ReferenceFirst bool
 }
 
 // ingressFiles are the built-in scripts by class; higress reads the annotations of ingress-nginx.
 var ingressFiles = map[string]string{"nginx": "nginx", "higress": "nginx", "mse": "mse", "aliyun-alb": "aliyun-alb"}
 
-// IngressScript is the script for a class of Ingress.
+// IngressScript returns the script for a class of Ingress.
 func IngressScript(class string) Script {
 	return Script{Key: "lua.traffic.routing.ingress." + class, File: ingressFiles[class], ReferenceFirst: true}
 }
 
-// CustomScript is the script for a kind of custom object.
+// CustomScript returns the script for a kind of custom object.
 func CustomScript(ref strategy.ObjectRef) Script {
 	group, _, _ := strings.Cut(ref.APIVersion, "/")
 	s := Script{Key: "lua.traffic.routing." + ref.Kind + "." + group}
@@ -49,7 +50,7 @@ func CustomScript(ref strategy.ObjectRef) Script {
 	return s
 }
 
-// BuiltIn is the source of the built-in script, "" when there is none.
+// BuiltIn returns the source of the built-in script, "" if there is none.
 func (s Script) BuiltIn() string {
 	if s.File == "" {
 		return ""
@@ -64,7 +65,7 @@ func (s Script) BuiltIn() string {
 // Classes are the classes of Ingress that have a built-in script.
 const Classes = "aliyun-alb, higress, mse, nginx"
 
-// IngressInput is what a script for a class of Ingress is given, as the global obj, and its class.
+// IngressInput returns the global obj of a script for a class of Ingress.
 func IngressInput(stable Object, class string, pair ServicePair, asks strategy.Traffic) Object {
 	weight := "-1"
 	if asks.Weight != nil && len(asks.Matches) == 0 {
@@ -77,7 +78,8 @@ func IngressInput(stable Object, class string, pair ServicePair, asks strategy.T
 	return withAsks(in, asks)
 }
 
-// CustomInput is the global obj of a custom object's script, and its namespace; without a weight, canaryWeight is -1, stableWeight 101.
+// CustomInput returns the global obj of a custom object's script. Without a weight, canaryWeight is -1 and stableWeight
+// 101.
 func CustomInput(original Object, pair ServicePair, asks strategy.Traffic) Object {
 	canary := int64(-1)
 	if asks.Weight != nil && len(asks.Matches) == 0 {
@@ -90,12 +92,13 @@ func CustomInput(original Object, pair ServicePair, asks strategy.Traffic) Objec
 	}
 	in := Object{
 		"data": data, "namespace": DigString(original, "metadata", "namespace"),
-		"canaryWeight": canary, "stableWeight": 100 - canary, "canaryService": pair.Canary, "stableService": pair.Stable,
+		"canaryWeight": canary, "stableWeight": 100 - canary, "canaryService": pair.Canary,
+		"stableService": pair.Stable,
 	}
 	return withAsks(in, asks)
 }
 
-// withAsks adds matches and requestHeaderModifier, each only where it is asked for.
+// withAsks adds matches and requestHeaderModifier, each only if requested.
 func withAsks(in Object, asks strategy.Traffic) Object {
 	if len(asks.Matches) > 0 {
 		in["matches"] = jsonpatch.Normalise(asks.Matches)
@@ -120,13 +123,14 @@ func IngressOutput(script string, raw []byte) (map[string]string, error) {
 		case bool, float64:
 			annotations[key] = fmt.Sprint(v)
 		default:
-			return nil, refuse("script %s returned the annotation %s, which is no text", script, key)
+			return nil, refuse("script %s returned the annotation %s, which is not a string", script, key)
 		}
 	}
 	return annotations, nil
 }
 
-// Custom derives a custom object from what its script returned: a table like data, whose parts that are left out stay as they are.
+// Custom derives a custom object from what its script returned: a table like data. Parts that are left out are
+// unchanged.
 func Custom(script string, raw []byte) func(original Object) (Object, []string, error) {
 	return func(original Object) (Object, []string, error) {
 		var out map[string]any
@@ -135,7 +139,8 @@ func Custom(script string, raw []byte) func(original Object) (Object, []string, 
 		}
 		for part := range out {
 			if part != "spec" && part != "labels" && part != "annotations" {
-				return nil, nil, refuse("script %s returned %s beside spec, labels and annotations", script, part)
+				return nil, nil, refuse("script %s returned %s in addition to spec, labels and annotations", script,
+					part)
 			}
 		}
 		paths := []string{pathSpec}
@@ -169,16 +174,16 @@ func Custom(script string, raw []byte) func(original Object) (Object, []string, 
 	}
 }
 
-// changedKeys are the keys whose values a script has changed, added or (nil) taken away.
+// changedKeys returns the keys whose values a script has changed, added or (nil) removed.
 func changedKeys(script, part string, was map[string]string, returned map[string]any) (map[string]*string, error) {
 	out := map[string]*string{}
 	for key, value := range returned {
 		text, ok := value.(string)
 		if !ok {
-			return nil, refuse("script %s returned %s.%s, which is no text", script, part, key)
+			return nil, refuse("script %s returned %s.%s, which is not a string", script, part, key)
 		}
 		if reserved(key, text) {
-			return nil, refuse("script %s returned %s.%s, which is not its to change", script, part, key)
+			return nil, refuse("script %s returned %s.%s, which a script may not change", script, part, key)
 		}
 		if old, there := was[key]; !there || old != text {
 			out[key] = &text

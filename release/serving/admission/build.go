@@ -12,13 +12,13 @@ import (
 // defaultAccount is the service account that every namespace has.
 const defaultAccount = "default"
 
-// CheckBuild refuses the Job of a build that breaks rules, and names all that it breaks. Its pod comes whole from the catalogue, so that there
-// is more to it than to the pods of servings: init containers, volumes, the node, the service account.
+// CheckBuild refuses the Job of a build that violates rules, and lists all violations. The catalogue defines the
+// complete pod, so more fields are checked than for servings: init containers, volumes, the node, the service account.
 func (p Policy) CheckBuild(job *batchv1.Job) error {
 	pod := job.Spec.Template.Spec
 	var broken []string
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
-		broken = append(broken, p.brokenBy(c)...)
+		broken = append(broken, p.violations(c)...)
 	}
 	refuse := func(rule, format string, args ...any) {
 		broken = append(broken, fmt.Sprintf("%s (rule %s)", fmt.Sprintf(format, args...), rule))
@@ -47,7 +47,7 @@ func accountOf(pod corev1.PodSpec) string {
 	return cmp.Or(pod.ServiceAccountName, pod.DeprecatedServiceAccount, defaultAccount)
 }
 
-// accountUses are the fields by which a pod uses the powers of its service account.
+// accountUses returns the fields by which a pod uses the permissions of its service account.
 func accountUses(pod corev1.PodSpec, account string) []string {
 	var uses []string
 	if account != defaultAccount {
@@ -57,65 +57,73 @@ func accountUses(pod corev1.PodSpec, account string) []string {
 		uses = append(uses, "automountServiceAccountToken")
 	}
 	for _, v := range pod.Volumes {
-		if v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
+		if v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+			return s.ServiceAccountToken != nil
+		}) {
 			uses = append(uses, "volume "+v.Name)
 		}
 	}
 	return uses
 }
 
-// podPrivileges are what a pod asks for beyond its containers, as its fields.
+// podPrivileges returns the privileges that a pod requests in addition to those that privileges finds in its
+// containers, by field.
 func podPrivileges(pod corev1.PodSpec) []string {
-	var asked []string
-	ask := func(is bool, field string) {
+	var requested []string
+	add := func(is bool, field string) {
 		if is {
-			asked = append(asked, field)
+			requested = append(requested, field)
 		}
 	}
-	ask(pod.HostNetwork, "hostNetwork is true")
-	ask(pod.HostPID, "hostPID is true")
-	ask(pod.HostIPC, "hostIPC is true")
-	ask(pod.NodeName != "", "nodeName is set")
-	ask(len(pod.ResourceClaims) > 0, "resourceClaims is set")
+	add(pod.HostNetwork, "hostNetwork is true")
+	add(pod.HostPID, "hostPID is true")
+	add(pod.HostIPC, "hostIPC is true")
+	add(pod.NodeName != "", "nodeName is set")
+	add(len(pod.ResourceClaims) > 0, "resourceClaims is set")
 	if sc := pod.SecurityContext; sc != nil {
-		asked = append(asked, privilegesOfPod(sc)...)
+		requested = append(requested, privilegesOfPod(sc)...)
 	}
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
-		ask(slices.ContainsFunc(c.Ports, func(port corev1.ContainerPort) bool { return port.HostPort != 0 }), "container "+c.Name+": hostPort is set")
-		ask(isHostProcess(c.SecurityContext), "container "+c.Name+": securityContext.windowsOptions.hostProcess is true")
+		add(slices.ContainsFunc(c.Ports, func(port corev1.ContainerPort) bool {
+			return port.HostPort != 0
+		}), "container "+c.Name+": hostPort is set")
+		add(isHostProcess(c.SecurityContext), "container "+c.Name+
+			": securityContext.windowsOptions.hostProcess is true")
 	}
 	for _, v := range pod.Volumes {
-		ask(!confined(v.VolumeSource), "volume "+v.Name+" is of a type that reaches beyond the namespace")
+		add(!confined(v.VolumeSource), "volume "+v.Name+" is of a type that reaches beyond the namespace")
 	}
-	return asked
+	return requested
 }
 
 func privilegesOfPod(sc *corev1.PodSecurityContext) []string {
-	var asked []string
-	for _, field := range privileges(&corev1.SecurityContext{SELinuxOptions: sc.SELinuxOptions, SeccompProfile: sc.SeccompProfile,
+	var requested []string
+	for _, field := range privileges(&corev1.SecurityContext{SELinuxOptions: sc.SELinuxOptions,
+		SeccompProfile:  sc.SeccompProfile,
 		AppArmorProfile: sc.AppArmorProfile}) {
-		asked = append(asked, "securityContext."+field)
+		requested = append(requested, "securityContext."+field)
 	}
 	if len(sc.Sysctls) > 0 {
-		asked = append(asked, "securityContext.sysctls is set")
+		requested = append(requested, "securityContext.sysctls is set")
 	}
 	if o := sc.WindowsOptions; o != nil && o.HostProcess != nil && *o.HostProcess {
-		asked = append(asked, "securityContext.windowsOptions.hostProcess is true")
+		requested = append(requested, "securityContext.windowsOptions.hostProcess is true")
 	}
-	return asked
+	return requested
 }
 
 func isHostProcess(sc *corev1.SecurityContext) bool {
-	return sc != nil && sc.WindowsOptions != nil && sc.WindowsOptions.HostProcess != nil && *sc.WindowsOptions.HostProcess
+	return sc != nil && sc.WindowsOptions != nil && sc.WindowsOptions.HostProcess != nil &&
+		*sc.WindowsOptions.HostProcess
 }
 
-// confined says whether a volume holds what is the namespace's own.
+// confined reports whether a volume only gives access to objects of the namespace.
 func confined(v corev1.VolumeSource) bool {
 	return v.EmptyDir != nil || v.Secret != nil || v.ConfigMap != nil || v.DownwardAPI != nil || v.Projected != nil ||
 		v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v == corev1.VolumeSource{}
 }
 
-// secretVolumes are the Secrets that the volumes of a pod hold.
+// secretVolumes returns the Secrets that the volumes of a pod contain.
 func secretVolumes(volumes []corev1.Volume) []reference {
 	var all []reference
 	for _, v := range volumes {

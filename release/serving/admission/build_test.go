@@ -12,13 +12,18 @@ import (
 	"slipway.io/slipway/release/serving/admission"
 )
 
-// The pod of a build comes whole from the catalogue: each way in which it could reach beyond itself is refused unless the party allows it.
-func TestPolicyRefusesBuilds(t *testing.T) {
+// The catalogue defines the complete pod of a build: every feature that reaches beyond the pod is refused unless the
+// party allows it.
+func TestCheckBuild(t *testing.T) {
 	t.Parallel()
 	volume := func(source corev1.VolumeSource) func(*corev1.PodSpec) {
 		return func(p *corev1.PodSpec) { p.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} }
 	}
-	token := volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}}}}})
+	token := volume(
+		corev1.VolumeSource{
+			Projected: &corev1.ProjectedVolumeSource{
+				Sources: []corev1.VolumeProjection{
+					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}}}}})
 	secret := volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "registry"}})
 	projected := volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 		{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "registry"}}}}}})
@@ -28,16 +33,30 @@ func TestPolicyRefusesBuilds(t *testing.T) {
 		change func(*corev1.PodSpec)
 		says   string
 	}{
-		"Plain":       {"nothing asked for", admission.Policy{}, func(*corev1.PodSpec) {}, ""},
-		"HostPath":    {"the node's files are nobody's", admission.Policy{}, volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}), "volume v is of a type that reaches beyond the namespace (rule privileged)"},
-		"NFS":         {"nor is what lies beside the cluster", admission.Policy{}, volume(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}), "rule privileged"},
-		"Allowed":     {"unless the party says so", admission.Policy{Privileged: true}, volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}), ""},
-		"HostNetwork": {"the node's network", admission.Policy{}, func(p *corev1.PodSpec) { p.HostNetwork = true }, "hostNetwork is true (rule privileged)"},
-		"HostPID":     {"the node's processes", admission.Policy{}, func(p *corev1.PodSpec) { p.HostPID = true }, "hostPID is true"},
-		"Node":        {"past the scheduler", admission.Policy{}, func(p *corev1.PodSpec) { p.NodeName = "n" }, "nodeName is set"},
-		"HostPort":    {"a port of the node", admission.Policy{}, func(p *corev1.PodSpec) { p.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }, "container build: hostPort is set"},
+		"Plain": {"no privileges", admission.Policy{}, func(*corev1.PodSpec) {}, ""},
+		"HostPath": {"files of the node are refused", admission.Policy{},
+			volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
+			"volume v is of a type that reaches beyond the namespace (rule privileged)"},
+		"NFS": {"so are volumes outside of the cluster", admission.Policy{},
+			volume(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}), "rule privileged"},
+		"Allowed": {"unless the party allows it", admission.Policy{Privileged: true},
+			volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}), ""},
+		"HostNetwork": {"the node's network", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.HostNetwork = true
+		}, "hostNetwork is true (rule privileged)"},
+		"HostPID": {"the node's processes", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.HostPID = true
+		}, "hostPID is true"},
+		"Node": {"bypasses the scheduler", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.NodeName = "n"
+		}, "nodeName is set"},
+		"HostPort": {"a port of the node", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}}
+		}, "container build: hostPort is set"},
 		"PodUnconfined": {"for all containers at once", admission.Policy{}, func(p *corev1.PodSpec) {
-			p.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}
+			p.SecurityContext =
+				&corev1.PodSecurityContext{
+					SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}
 		}, "securityContext.seccompProfile is Unconfined (rule privileged)"},
 		"Sysctls": {"the node's kernel", admission.Policy{}, func(p *corev1.PodSpec) {
 			p.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "a"}}}
@@ -45,23 +64,36 @@ func TestPolicyRefusesBuilds(t *testing.T) {
 		"InitPrivileged": {"init containers are containers", admission.Policy{}, func(p *corev1.PodSpec) {
 			p.InitContainers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 		}, "container clone: securityContext.privileged is true"},
-		"InitImage":      {"their images too", admission.Policy{ImagePrefixes: []string{"go"}}, func(*corev1.PodSpec) {}, "container clone: image git comes from none of go"},
-		"Secret":         {"a volume reads a Secret", admission.Policy{Secrets: []string{"git"}}, secret, "volume v reads Secret registry (rule secrets.allowed)"},
-		"Projected":      {"however it is written", admission.Policy{Secrets: []string{"git"}}, projected, "volume v reads Secret registry"},
-		"SecretAllowed":  {"one that is named", admission.Policy{Secrets: []string{"registry"}}, secret, ""},
-		"AnySecret":      {"without the rule any", admission.Policy{}, secret, ""},
-		"Account":        {"another account has other powers", admission.Policy{}, func(p *corev1.PodSpec) { p.ServiceAccountName = "admin" }, "serviceAccountName needs service account admin (rule serviceAccounts.allowed)"},
-		"OldAccount":     {"by its old name too", admission.Policy{}, func(p *corev1.PodSpec) { p.DeprecatedServiceAccount = "admin" }, "serviceAccountName needs service account admin"},
-		"Token":          {"so has the default one's token", admission.Policy{}, func(p *corev1.PodSpec) { p.AutomountServiceAccountToken = new(true) }, "automountServiceAccountToken needs service account default"},
-		"TokenVolume":    {"however it comes in", admission.Policy{}, token, "volume v needs service account default"},
-		"TokenAllowed":   {"unless the party names it", admission.Policy{ServiceAccounts: []string{"default"}}, token, ""},
-		"AccountAllowed": {"the same", admission.Policy{ServiceAccounts: []string{"admin"}}, func(p *corev1.PodSpec) { p.ServiceAccountName = "admin" }, ""},
+		"InitImage": {"their images are checked, too", admission.Policy{ImagePrefixes: []string{"go"}},
+			func(*corev1.PodSpec) {}, "container clone: image git comes from none of go"},
+		"Secret": {"a volume reads a Secret", admission.Policy{Secrets: []string{"git"}}, secret,
+			"volume v reads Secret registry (rule secrets.allowed)"},
+		"Projected": {"so does a projected volume", admission.Policy{Secrets: []string{"git"}}, projected,
+			"volume v reads Secret registry"},
+		"SecretAllowed": {"a listed Secret is allowed", admission.Policy{Secrets: []string{"registry"}}, secret, ""},
+		"AnySecret":     {"without the rule any Secret is allowed", admission.Policy{}, secret, ""},
+		"Account": {"another account has other permissions", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.ServiceAccountName = "admin"
+		}, "serviceAccountName needs service account admin (rule serviceAccounts.allowed)"},
+		"OldAccount": {"the deprecated field, too", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.DeprecatedServiceAccount = "admin"
+		}, "serviceAccountName needs service account admin"},
+		"Token": {"the token of the default account", admission.Policy{}, func(p *corev1.PodSpec) {
+			p.AutomountServiceAccountToken = new(true)
+		}, "automountServiceAccountToken needs service account default"},
+		"TokenVolume": {"the token as a volume", admission.Policy{}, token,
+			"volume v needs service account default"},
+		"TokenAllowed": {"unless the party lists it", admission.Policy{ServiceAccounts: []string{"default"}}, token,
+			""},
+		"AccountAllowed": {"unless the party lists the account", admission.Policy{ServiceAccounts: []string{"admin"}},
+			func(p *corev1.PodSpec) { p.ServiceAccountName = "admin" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "b"}}
-			job.Spec.Template.Spec = corev1.PodSpec{AutomountServiceAccountToken: new(bool), InitContainers: []corev1.Container{{Name: "clone", Image: "git"}},
-				Containers: []corev1.Container{{Name: "build", Image: "go"}}}
+			job.Spec.Template.Spec = corev1.PodSpec{AutomountServiceAccountToken: new(bool),
+				InitContainers: []corev1.Container{{Name: "clone", Image: "git"}},
+				Containers:     []corev1.Container{{Name: "build", Image: "go"}}}
 			tc.change(&job.Spec.Template.Spec)
 			err := tc.policy.CheckBuild(job)
 			if tc.says == "" {

@@ -8,15 +8,15 @@ import (
 	"slipway.io/slipway/release/strictyaml"
 )
 
-// Decode reads a policy from YAML or JSON, strictly: every error at once. A key without a value is an error: a rule that somebody has begun
-// to write is not taken for one that allows everything.
+// Decode parses a policy from YAML or JSON strictly and reports every error at once. A key without a value is an error,
+// so that an unfinished rule is not taken for one that allows everything.
 func Decode(data []byte) (Policy, strictyaml.Errors) {
 	root, found, ok := strictyaml.Parse(data)
 	if !ok {
 		return Policy{}, found.Sorted()
 	}
 	m := root.Mapping("images", "privileged", "secrets", "serviceAccounts")
-	p := Policy{Privileged: m.Field("privileged").Truth()}
+	p := Policy{Privileged: m.Field("privileged").Bool()}
 	if images := m.Field("images"); images.Present() {
 		p.ImagePrefixes = decodeList(found, images, "allowedPrefixes", wrongPrefix)
 		if images.Has("allowedPrefixes") && len(p.ImagePrefixes) == 0 {
@@ -32,8 +32,8 @@ func Decode(data []byte) (Policy, strictyaml.Errors) {
 	return p, found.Sorted()
 }
 
-// decodeList reads a rule that is a list of texts under one key, which has to be there. wrong says what is wrong with an entry, "" when
-// nothing is. The list is never nil: it allows what it names.
+// decodeList parses a rule that is a list of texts under one required key. wrong returns what is wrong with an entry,
+// "" if nothing is. The result is never nil: only listed entries are allowed.
 func decodeList(found *strictyaml.Findings, rule strictyaml.Value, key string, wrong func(string) string) []string {
 	field := rule.Mapping(key).Field(key)
 	if !field.Present() {
@@ -50,22 +50,23 @@ func decodeList(found *strictyaml.Findings, rule strictyaml.Value, key string, w
 	return all
 }
 
-// wrongPrefix is why no image could come from a prefix.
+// wrongPrefix returns why no image can match a prefix; "" if one can.
 func wrongPrefix(prefix string) string {
 	switch {
 	case strings.Contains(prefix, "://"):
-		return "is a URL: leave out what stands before the registry's name"
+		return "is a URL: leave out the scheme before the registry's name"
 	case strings.Contains(prefix, "@"):
-		return "names a digest: leave out the @ and what follows"
+		return "names a digest: leave out the @ and everything after it"
 	case tagAt(prefix) >= 0:
-		return "names a tag: leave out the colon and what follows; a registry with a port ends with /, as in localhost:5000/"
+		return "names a tag: leave out the colon and everything after it; a registry with a port ends with /, as in " +
+			"localhost:5000/"
 	case strings.ContainsAny(prefix, " \t\n*?") || strings.HasPrefix(prefix, "/") || strings.Contains(prefix, "//"):
-		return "is no beginning of an image's name: write it as in registry.example/team/, without blanks and wildcards"
+		return "is not a prefix of an image name: write it like registry.example/team/, without blanks and wildcards"
 	}
 	return ""
 }
 
-// wrongSecret is why no Secret has a name.
+// wrongSecret returns why a name is not the name of a Secret; "" if it is valid.
 func wrongSecret(name string) string {
 	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
 		return "is not the name of a Secret: " + bad[0]
@@ -73,7 +74,7 @@ func wrongSecret(name string) string {
 	return ""
 }
 
-// wrongAccount is why no service account has a name.
+// wrongAccount returns why a name is not the name of a service account; "" if it is valid.
 func wrongAccount(name string) string {
 	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
 		return "is not the name of a ServiceAccount: " + bad[0]

@@ -1,5 +1,5 @@
-// Package admission decides which servings a party takes. The party's own worker asks it right before it writes, since a party does not
-// rely on what the centre has checked.
+// Package admission decides which servings and builds a party accepts. The party's own worker applies it right before
+// it writes, because a party does not rely on the checks of the centre.
 package admission
 
 import (
@@ -12,15 +12,16 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// LabelServings of a namespace invites servings when its value is ServingsAllowed.
+// LabelServings of a namespace invites servings if its value is ServingsAllowed.
 const (
 	LabelServings   = "slipway.io/servings"
 	ServingsAllowed = "allowed"
 )
 
-// NeedsInvitation says whether the step needs an invitation. is is the Deployment of that name as it stands, nil when there is none. A
-// serving that runs in the namespace was invited: its version is restored, and an update of it is undone, whether or not the label is still
-// there. Whoever withdraws an invitation must not be left with half an update.
+// NeedsInvitation reports whether a step needs the namespace's invitation. is is the current Deployment of that name,
+// nil if there is none. A serving that runs in the namespace was invited: its version may be restored, and an update of
+// it rolled back, even if the label was removed since. Otherwise withdrawing an invitation could leave half an update
+// behind.
 func NeedsInvitation(is *appsv1.Deployment, step serving.PartyRequest) bool {
 	if is == nil || serving.OwnerOf(is, step.ID, step.UID) != serving.OwnerSame {
 		return true
@@ -36,9 +37,11 @@ func CheckInvitation(namespace *corev1.Namespace) error {
 	}
 	lacks, overwrite := "it has no label "+LabelServings+"="+ServingsAllowed, ""
 	if labelled {
-		lacks, overwrite = fmt.Sprintf("its label %s is %q, not %q", LabelServings, value, ServingsAllowed), " --overwrite"
+		lacks, overwrite = fmt.Sprintf("its label %s is %q, not %q", LabelServings, value, ServingsAllowed),
+			" --overwrite"
 	}
 	return failure.New(failure.Refused, "namespace %[1]s does not take servings: %[2]s. To invite servings, run "+
-		"`kubectl label namespace %[1]s %[3]s=%[4]s%[5]s`, then send the serving again", namespace.Name, lacks, LabelServings, ServingsAllowed,
+		"`kubectl label namespace %[1]s %[3]s=%[4]s%[5]s`, then send the serving again", namespace.Name, lacks,
+		LabelServings, ServingsAllowed,
 		overwrite)
 }

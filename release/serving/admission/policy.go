@@ -11,24 +11,25 @@ import (
 	"slipway.io/slipway/release/failure"
 )
 
-// Policy is what a party allows the pods of servings and of builds. The zero value, of a party that says nothing, allows everything but
-// privileges and the tokens of service accounts.
+// Policy is what a party allows for the pods of servings and builds. The zero value, that of a party without a policy,
+// allows everything except privileges and the tokens of service accounts.
 //
-// There is a rule for whatever such pods can have that reaches beyond them. Those of a serving have no volumes but their configuration files,
-// run as the namespace's default service account without its token, and share nothing with their node, whatever an AppImage says. Those of a
-// build are what the catalogue says (CheckBuild).
+// There is a rule for every feature of such pods that reaches beyond them. Pods of a serving have no volumes except
+// their configuration files, run as the namespace's default service account without its token, and share nothing with
+// their node, regardless of the AppImage. Pods of a build are defined by the catalogue (CheckBuild).
 type Policy struct {
-	// ImagePrefixes are the repositories that images may come from; nil: any.
+	// ImagePrefixes are the repositories from which images may come; nil means any.
 	ImagePrefixes []string
-	// Privileged lets containers ask for more than a container runtime gives by default.
+	// Privileged allows containers more privileges than a container runtime grants by default.
 	Privileged bool
-	// Secrets are those that containers may read; nil: any of the namespace. Not nil and empty: none.
+	// Secrets are the Secrets that containers may read; nil means any of the namespace, a non-nil empty list none.
 	Secrets []string
-	// ServiceAccounts are those that builds may run as, with their tokens; without a name here they run as the default one, without its token.
+	// ServiceAccounts are the service accounts that builds may use, with their tokens; all other builds run as the
+	// default one, without its token.
 	ServiceAccounts []string
 }
 
-// The rules, as a policy's document and refusals call them.
+// The names of the rules in policy documents and refusals.
 const (
 	ruleImages     = "images.allowedPrefixes"
 	rulePrivileged = "privileged"
@@ -36,31 +37,34 @@ const (
 	ruleAccounts   = "serviceAccounts.allowed"
 )
 
-// Check refuses a Deployment that breaks rules, and names all that it breaks.
+// Check refuses a Deployment that violates rules, and lists all violations.
 func (p Policy) Check(d *appsv1.Deployment) error {
 	var broken []string
 	for _, c := range d.Spec.Template.Spec.Containers {
-		broken = append(broken, p.brokenBy(c)...)
+		broken = append(broken, p.violations(c)...)
 	}
 	return refusal("Deployment "+d.Namespace+"/"+d.Name, broken, "Change the AppImage")
 }
 
-// refusal is the failure of an object that breaks rules; nil when it breaks none.
+// refusal returns the failure of an object that violates rules; nil if it violates none.
 func refusal(object string, broken []string, change string) error {
 	if len(broken) == 0 {
 		return nil
 	}
-	return failure.New(failure.Refused, "the party's policy refuses %s: %s. %s, or ask the party to change its policy", object,
+	return failure.New(failure.Refused, "the party's policy refuses %s: %s. %s, or ask the party to change its policy",
+		object,
 		strings.Join(broken, "; "), change)
 }
 
-// brokenBy are the rules that a container breaks, a clause each.
-func (p Policy) brokenBy(c corev1.Container) []string {
+// violations returns the rules that a container violates, as one clause each.
+func (p Policy) violations(c corev1.Container) []string {
 	var broken []string
 	refuse := func(rule, format string, args ...any) {
 		broken = append(broken, fmt.Sprintf("container %s: %s (rule %s)", c.Name, fmt.Sprintf(format, args...), rule))
 	}
-	if p.ImagePrefixes != nil && !slices.ContainsFunc(p.ImagePrefixes, func(prefix string) bool { return comesFrom(c.Image, prefix) }) {
+	if p.ImagePrefixes != nil && !slices.ContainsFunc(p.ImagePrefixes, func(prefix string) bool {
+		return comesFrom(c.Image, prefix)
+	}) {
 		refuse(ruleImages, "image %s comes from none of %s", c.Image, strings.Join(p.ImagePrefixes, ", "))
 	}
 	if !p.Privileged {
@@ -78,9 +82,9 @@ func (p Policy) brokenBy(c corev1.Container) []string {
 	return broken
 }
 
-// comesFrom says whether an image is of the repository that prefix names, or below it: registry.example/risk covers
-// registry.example/risk:1 and registry.example/risk/score:1, and not registry.example/risky:1. A prefix that ends with / covers what is
-// below it.
+// comesFrom reports whether an image belongs to the repository that prefix names, or is below it: registry.example/risk
+// covers registry.example/risk:1 and registry.example/risk/score:1, but not registry.example/risky:1. A prefix that
+// ends with / covers only what is below it.
 func comesFrom(image, prefix string) bool {
 	repository, _, _ := strings.Cut(image, "@")
 	if at := tagAt(repository); at >= 0 {
@@ -89,7 +93,8 @@ func comesFrom(image, prefix string) bool {
 	return repository == prefix || strings.HasPrefix(repository, strings.TrimSuffix(prefix, "/")+"/")
 }
 
-// tagAt is where the tag of an image begins, with its colon; -1 without one. A colon before a slash is that of a registry's port.
+// tagAt returns the index of the colon before the tag of an image; -1 if there is no tag. A colon before a slash
+// belongs to a registry's port.
 func tagAt(image string) int {
 	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
 		return at
@@ -97,44 +102,48 @@ func tagAt(image string) int {
 	return -1
 }
 
-// defaultCapabilities are those that container runtimes give by default: asking for one of them asks for nothing.
+// defaultCapabilities are the capabilities that container runtimes grant by default: requesting one of them is no
+// privilege.
 var defaultCapabilities = []corev1.Capability{
-	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP",
+	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
+	"SETGID", "SETPCAP",
 	"SETUID", "SYS_CHROOT",
 }
 
-// confinedTypes are the SELinux types that container runtimes confine containers with.
+// confinedTypes are the SELinux types with which container runtimes confine containers.
 var confinedTypes = []string{"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
 
-// privileges are what a container asks for beyond what a container runtime gives by default, as the fields of its security context.
+// privileges returns the fields of a security context that request more than a container runtime grants by default.
 func privileges(sc *corev1.SecurityContext) []string {
 	if sc == nil {
 		return nil
 	}
-	var asked []string
-	ask := func(is bool, field string) {
+	var requested []string
+	add := func(is bool, field string) {
 		if is {
-			asked = append(asked, field)
+			requested = append(requested, field)
 		}
 	}
-	ask(sc.Privileged != nil && *sc.Privileged, "privileged is true")
-	ask(sc.AllowPrivilegeEscalation != nil && *sc.AllowPrivilegeEscalation, "allowPrivilegeEscalation is true")
+	add(sc.Privileged != nil && *sc.Privileged, "privileged is true")
+	add(sc.AllowPrivilegeEscalation != nil && *sc.AllowPrivilegeEscalation, "allowPrivilegeEscalation is true")
 	if sc.Capabilities != nil {
 		for _, capability := range sc.Capabilities.Add {
-			ask(!slices.Contains(defaultCapabilities, capability), "capabilities.add has "+string(capability))
+			add(!slices.Contains(defaultCapabilities, capability), "capabilities.add has "+string(capability))
 		}
 	}
-	ask(sc.ProcMount != nil && *sc.ProcMount != corev1.DefaultProcMount, "procMount is not Default")
-	ask(sc.SeccompProfile != nil && sc.SeccompProfile.Type == corev1.SeccompProfileTypeUnconfined, "seccompProfile is Unconfined")
-	ask(sc.AppArmorProfile != nil && sc.AppArmorProfile.Type == corev1.AppArmorProfileTypeUnconfined, "appArmorProfile is Unconfined")
+	add(sc.ProcMount != nil && *sc.ProcMount != corev1.DefaultProcMount, "procMount is not Default")
+	add(sc.SeccompProfile != nil && sc.SeccompProfile.Type == corev1.SeccompProfileTypeUnconfined,
+		"seccompProfile is Unconfined")
+	add(sc.AppArmorProfile != nil && sc.AppArmorProfile.Type == corev1.AppArmorProfileTypeUnconfined,
+		"appArmorProfile is Unconfined")
 	if se := sc.SELinuxOptions; se != nil {
-		ask(se.User != "" || se.Role != "", "seLinuxOptions has a user or a role")
-		ask(!slices.Contains(confinedTypes, se.Type), "seLinuxOptions.type is "+se.Type)
+		add(se.User != "" || se.Role != "", "seLinuxOptions has a user or a role")
+		add(!slices.Contains(confinedTypes, se.Type), "seLinuxOptions.type is "+se.Type)
 	}
-	return asked
+	return requested
 }
 
-// reference is a Secret that a field of a container reads.
+// reference is a Secret that a field of a container or a volume reads.
 type reference struct{ field, secret string }
 
 func secretsOf(c corev1.Container) []reference {

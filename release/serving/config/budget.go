@@ -8,22 +8,25 @@ import (
 	"text/template"
 )
 
-// workBudget is how much the functions and the extended paths of one template may make, in bytes, whether it is written or thrown away.
+// workBudget is how much text the functions and extended paths of one template may generate, in bytes, whether or not
+// it reaches the output.
 const workBudget = 4 * MaxSize
 
-// budget bounds what a template makes: one that prints what it printed before doubles it with each line.
+// budget bounds the text that a template generates: printing the result of an earlier print doubles it with each line.
 type budget struct{ bytes int }
 
-// functions stand in for those of text/template that make text: the same, within the budget.
+// functions returns replacements for the functions of text/template that generate text: the same functions within the
+// budget.
 func (b *budget) functions() template.FuncMap {
 	limited := func(print func(...any) string) any {
 		return func(args ...any) (string, error) { return b.spend(print, args) }
 	}
 	return template.FuncMap{
-		"print": limited(fmt.Sprint), "println": limited(fmt.Sprintln), "html": limited(template.HTMLEscaper), "js": limited(template.JSEscaper),
+		"print": limited(fmt.Sprint), "println": limited(fmt.Sprintln), "html": limited(template.HTMLEscaper),
+		"js":       limited(template.JSEscaper),
 		"urlquery": limited(template.URLQueryEscaper),
 		"printf": func(format string, args ...any) (string, error) {
-			wide, err := widths(format)
+			wide, err := formatSize(format)
 			if err == nil {
 				err = b.take(wide)
 			}
@@ -35,18 +38,18 @@ func (b *budget) functions() template.FuncMap {
 	}
 }
 
-var errTooMuch = errors.New("too much text is made on the way: put the values in directly")
+var errTooMuch = errors.New("the template generates too much text: insert the values directly")
 
-// growth is how many bytes an escaper or a verb makes of one byte at most.
-const growth = 16
+// maxGrowth is the maximum number of bytes that an escaper or a verb makes of one byte.
+const maxGrowth = 16
 
 func (b *budget) spend(print func(...any) string, args []any) (string, error) {
 	size := 0
 	for _, a := range args {
 		size += sizeOf(a)
 	}
-	// Judged before it is made by what it may become at most, then by what it is.
-	if size > b.bytes/growth {
+	// Check the maximum size before the text is generated, then charge the actual size.
+	if size > b.bytes/maxGrowth {
 		return "", errTooMuch
 	}
 	text := print(args...)
@@ -61,7 +64,7 @@ func (b *budget) take(n int) error {
 	return nil
 }
 
-// sizeOf is about how much text an argument is.
+// sizeOf estimates the text size of an argument.
 func sizeOf(argument any) int {
 	switch a := argument.(type) {
 	case string:
@@ -76,8 +79,9 @@ func sizeOf(argument any) int {
 	return 32
 }
 
-// widths is how much text a format makes by itself. The syntax that would repeat an argument, or take a width from one, is refused.
-func widths(format string) (int, error) {
+// formatSize returns how much text a format generates by itself. Syntax that repeats an argument or takes a width from
+// one is refused.
+func formatSize(format string) (int, error) {
 	if strings.ContainsAny(format, "*[") {
 		return 0, errors.New("printf: * and [n] are not supported")
 	}
@@ -88,12 +92,12 @@ func widths(format string) (int, error) {
 			continue
 		}
 		number = min(number*10+int(c-'0'), MaxSize)
-		size = min(size+number, MaxSize*growth)
+		size = min(size+number, MaxSize*maxGrowth)
 	}
 	return size, nil
 }
 
-// limitedWriter refuses what goes beyond its limit.
+// limitedWriter fails a write beyond its limit.
 type limitedWriter struct {
 	to   io.Writer
 	left int

@@ -10,27 +10,31 @@ import (
 	"strings"
 )
 
-// extended finds {{{.NAME.field[0]}}}.
+// extended matches {{{.NAME.field[0]}}}.
 var extended = regexp.MustCompile(`\{\{\{([^{}]*)\}\}\}`)
 
-// path leads to a value in a variable that is JSON: {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value].field}}} for the
-// first element whose key has that value, {{{.NAME.list[.OTHER.field]}}} for an index that is found elsewhere.
+// path locates a value in a variable that is JSON:
+//   - {{{.NAME.field}}}
+//   - {{{.NAME.list[0]}}}
+//   - {{{.NAME.list[key=value].field}}}: the first element whose key has that value
+//   - {{{.NAME.list[.OTHER.field]}}}: the index is the value of another path
 type path struct {
 	variable string
 	steps    []step
 }
 
-// step goes one level down: to a field, or to an element of a list by its index, the path of its index, or the value of a key.
+// step descends one level: to a field, or to a list element selected by its index, by the path of its index
+// (indexPath), or by the value of a key.
 type step struct {
-	field string
-	index int
-	at    *path
-	key   string
-	value string
+	field     string
+	index     int
+	indexPath *path
+	key       string
+	value     string
 }
 
-// cutPaths puts a look-up in the place of each extended path, and returns the paths by their text.
-func cutPaths(text string) (string, map[string]path, error) {
+// replacePaths replaces each extended path by a lookup, and returns the paths by their text.
+func replacePaths(text string) (string, map[string]path, error) {
 	paths := map[string]path{}
 	var problem error
 	cut := extended.ReplaceAllStringFunc(text, func(found string) string {
@@ -45,7 +49,8 @@ func cutPaths(text string) (string, map[string]path, error) {
 }
 
 var errPath = errors.New(
-	"is not understood: write {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value]}}} or {{{.NAME.list[.OTHER.field]}}}")
+	"is not understood: write {{{.NAME.field}}}, {{{.NAME.list[0]}}}, {{{.NAME.list[key=value]}}} or " +
+		"{{{.NAME.list[.OTHER.field]}}}")
 
 func parsePath(text string) (path, error) {
 	rest, dotted := strings.CutPrefix(text, ".")
@@ -86,7 +91,7 @@ func parseStep(text string) (step, string, error) {
 	}
 	if strings.HasPrefix(inside, ".") {
 		at, err := parsePath(inside)
-		return step{at: &at}, rest, err
+		return step{indexPath: &at}, rest, err
 	}
 	if key, value, filter := strings.Cut(inside, "="); filter {
 		if key == "" {
@@ -101,18 +106,18 @@ func parseStep(text string) (step, string, error) {
 	return step{index: index}, rest, nil
 }
 
-// documents are the variables that are JSON, each read once. left bounds how much is looked at on all paths together.
+// documents are the variables that are JSON, each decoded once. left bounds the lookups of all paths together.
 type documents struct {
 	values map[string]string
 	read   map[string]any
 	left   *budget
 }
 
-// lookCost is what one look at a field or an element takes of the budget, in bytes: some 260,000 looks are enough for any file, and
-// quick.
-const lookCost = 16
+// lookupCost is the cost of one lookup of a field or an element, in bytes of the budget: some 260,000 lookups are
+// enough for any file, and fast.
+const lookupCost = 16
 
-func (d documents) at(variable string) (any, error) {
+func (d documents) document(variable string) (any, error) {
 	if document, done := d.read[variable]; done {
 		return document, nil
 	}
@@ -129,8 +134,8 @@ func (d documents) at(variable string) (any, error) {
 	return document, nil
 }
 
-// value is what stands at the path: the inside of a JSON string, or JSON. An unknown or empty variable is empty; a path that leads
-// nowhere is an error.
+// value returns the value at the path: the content of a JSON string, or JSON. An unknown or empty variable is empty; a
+// path that does not exist is an error.
 func (p path) value(in documents) (string, error) {
 	if in.values[p.variable] == "" {
 		return "", nil
@@ -143,7 +148,7 @@ func (p path) value(in documents) (string, error) {
 	case nil:
 		return "", nil
 	case string:
-		return insideString(found), nil
+		return jsonStringContent(found), nil
 	}
 	return asJSON(found), nil
 }
@@ -152,7 +157,7 @@ func (p path) find(in documents) (any, error) {
 	if len(p.steps) == 0 {
 		return in.values[p.variable], nil
 	}
-	at, err := in.at(p.variable)
+	at, err := in.document(p.variable)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +170,7 @@ func (p path) find(in documents) (any, error) {
 }
 
 func (s step) take(from any, in documents) (any, error) {
-	if err := in.left.take(lookCost); err != nil {
+	if err := in.left.take(lookupCost); err != nil {
 		return nil, err
 	}
 	if s.field != "" {
@@ -178,14 +183,14 @@ func (s step) take(from any, in documents) (any, error) {
 	}
 	list, isList := from.([]any)
 	if !isList {
-		return nil, errors.New("what is in front of [ is not a list")
+		return nil, errors.New("the value before [ is not a list")
 	}
 	if s.key != "" {
 		return s.elementOf(list, in.left)
 	}
 	index := s.index
-	if s.at != nil {
-		value, err := s.at.find(in)
+	if s.indexPath != nil {
+		value, err := s.indexPath.find(in)
 		if err != nil {
 			return nil, err
 		}
@@ -199,10 +204,10 @@ func (s step) take(from any, in documents) (any, error) {
 	return list[index], nil
 }
 
-// elementOf is the first element of a list whose key has a plain value.
+// elementOf returns the first element of a list whose key has the given scalar value.
 func (s step) elementOf(list []any, left *budget) (any, error) {
 	for _, element := range list {
-		if err := left.take(lookCost); err != nil {
+		if err := left.take(lookupCost); err != nil {
 			return nil, err
 		}
 		object, _ := element.(map[string]any)

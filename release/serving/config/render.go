@@ -1,4 +1,5 @@
-// Package config renders the configuration templates of AppImages: text/template with paths into JSON variables, and bounds on its cost.
+// Package config renders the configuration templates of AppImages: text/template with paths into JSON variables, and
+// bounds on its cost.
 package config
 
 import (
@@ -12,24 +13,28 @@ import (
 	"text/template/parse"
 )
 
-// MaxSize bounds all configuration files of a party together, in bytes, and each template of one: a ConfigMap holds no more.
+// MaxSize is the maximum size in bytes of all configuration files of a party together, and of each template: a
+// ConfigMap holds no more.
 const MaxSize = 1 << 20
 
-// Variables are what stands in for {{.NAME}}, by name in capitals.
+// Variables are the values for {{.NAME}}, by upper-case name.
 type Variables struct {
 	Values map[string]string
-	// Unknown are the names whose values are only known in the party's cluster.
+	// Unknown are the names whose values are known only in the party's cluster.
 	Unknown map[string]bool
 }
 
-// Render renders a configuration template as Kuscia does: text/template over the variables, each as the inside of a JSON string, or empty
-// if there is none. Beyond Go's syntax, {{{.NAME.field[0]}}} takes a value out of a variable that is JSON. Templates come from whoever
-// registers an AppImage: they can neither loop nor call other templates, and their output is bounded.
+// Render renders a configuration template as Kuscia does: text/template over the variables. Each value is inserted as
+// the content of a JSON string; a missing variable is empty. In addition to Go's syntax, {{{.NAME.field[0]}}} extracts
+// a value from a variable that is JSON.
+//
+// Templates are untrusted input of the author of an AppImage: they can neither loop nor call other templates, and their
+// output is bounded.
 func Render(text string, vars Variables) (string, error) {
 	if len(text) > MaxSize {
 		return "", fmt.Errorf("has %d bytes: at most %d are rendered", len(text), MaxSize)
 	}
-	text, paths, err := cutPaths(text)
+	text, paths, err := replacePaths(text)
 	if err != nil {
 		return "", err
 	}
@@ -52,11 +57,11 @@ func Render(text string, vars Variables) (string, error) {
 	return out.String(), nil
 }
 
-// templateData are the variables as the template sees them, and the values at the extended paths by their text.
+// templateData returns the variables as the template sees them, and the values of the extended paths by their text.
 func templateData(paths map[string]path, vars Variables, left *budget) (map[string]string, error) {
 	data := make(map[string]string, len(vars.Values)+len(paths))
 	for name, value := range vars.Values {
-		data[name] = insideString(value)
+		data[name] = jsonStringContent(value)
 	}
 	in := documents{values: vars.Values, read: map[string]any{}, left: left}
 	for _, text := range slices.Sorted(maps.Keys(paths)) {
@@ -77,16 +82,17 @@ func templateData(paths map[string]path, vars Variables, left *budget) (map[stri
 }
 
 func unknownVariable(name string) error {
-	return fmt.Errorf("uses %s, whose value comes from a Secret, a ConfigMap or the pod itself and is not known when the file is rendered: "+
+	return fmt.Errorf("uses %s, whose value comes from a Secret, a ConfigMap or the pod itself and is not known when "+
+		"the file is rendered: "+
 		"give it a plain value, or let the application read it from its environment", name)
 }
 
-// insideString is the value as it stands in a JSON string, without the quotes around it.
-func insideString(value string) string {
+// jsonStringContent returns the value as the content of a JSON string, without the enclosing quotes.
+func jsonStringContent(value string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(asJSON(value), `"`), `"`)
 }
 
-// asJSON is a value that was read from JSON, or a text.
+// asJSON encodes a string, or a value that was decoded from JSON.
 func asJSON(value any) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -95,11 +101,12 @@ func asJSON(value any) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// checkTemplate refuses what a configuration file has no use for and what could run without end.
+// checkTemplate refuses constructs that a configuration file does not need or that could run without end.
 func checkTemplate(t *template.Template, vars Variables) error {
 	for _, other := range t.Templates() {
 		if other.Name() != t.Name() {
-			return fmt.Errorf("defines the template %q: write a configuration file without define and block", other.Name())
+			return fmt.Errorf("defines the template %q: write a configuration file without define and block",
+				other.Name())
 		}
 	}
 	if t.Tree == nil {
@@ -130,9 +137,9 @@ func checkNode(vars Variables, node parse.Node) error {
 	case *parse.WithNode:
 		return checkNodes[parse.Node](vars, n.Pipe, n.List, n.ElseList)
 	case *parse.RangeNode:
-		return fmt.Errorf("line %d: range is not supported: a configuration file has only plain values to go over", n.Line)
+		return fmt.Errorf("line %d: range is not supported: the values of a configuration file are not lists", n.Line)
 	case *parse.TemplateNode:
-		return fmt.Errorf("line %d: template is not supported: write its text in its place", n.Line)
+		return fmt.Errorf("line %d: template is not supported: insert its text directly", n.Line)
 	case *parse.PipeNode:
 		if n != nil {
 			return checkNodes(vars, n.Cmds...)

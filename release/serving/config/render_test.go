@@ -20,32 +20,35 @@ func someVariables() Variables {
 	}
 }
 
-func TestConfigTemplates(t *testing.T) {
+func TestRender(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ reason, text, expected string }{
-		{"text is left as it is", "a {b} $c \"d\"\n", "a {b} $c \"d\"\n"},
-		{"a variable stands in its place", "[{{.PLAIN}}]", "[value]"},
-		{"a value is the inside of a JSON string, also when it ends in a quotation mark", "{{.QUOTED}}", `a \"b\" \\ c \"`},
-		{"angle brackets stay readable", "{{.HTML}}", "<a&b>"},
-		{"a line break does not break a file", "{{.LINES}}", `a\nb`},
-		{"an unknown variable is empty", "[{{.NOBODY}}{{.EMPTY}}]", "[]"},
-		{"a file can depend on a variable", "{{if .PLAIN}}yes{{else}}no{{end}} {{with .EMPTY}}yes{{else}}no{{end}}", "yes no"},
-		{"functions of text/template are there", `{{printf "%q-%s" .PLAIN "x"}} {{len .PLAIN}} {{eq .PLAIN "value"}} {{print 1 2}} {{html .HTML}} {{urlquery .HTML}} {{js .PLAIN}} {{println .PLAIN}}`,
+		{"plain text is unchanged", "a {b} $c \"d\"\n", "a {b} $c \"d\"\n"},
+		{"a variable is replaced by its value", "[{{.PLAIN}}]", "[value]"},
+		{"a value is escaped for a JSON string, also if it ends with a quotation mark", "{{.QUOTED}}",
+			`a \"b\" \\ c \"`},
+		{"angle brackets are not escaped", "{{.HTML}}", "<a&b>"},
+		{"a line break is escaped", "{{.LINES}}", `a\nb`},
+		{"an unknown variable is empty", "[{{.MISSING}}{{.EMPTY}}]", "[]"},
+		{"a file can depend on a variable", "{{if .PLAIN}}yes{{else}}no{{end}} {{with .EMPTY}}yes{{else}}no{{end}}",
+			"yes no"},
+		{"functions of text/template are available",
+			`{{printf "%q-%s" .PLAIN "x"}} {{len .PLAIN}} {{eq .PLAIN "value"}} {{print 1 2}} {{html .HTML}} {{urlquery .HTML}} {{js .PLAIN}} {{println .PLAIN}}`,
 			"\"value\"-x 5 true 1 2 &lt;a&amp;b&gt; %3Ca%26b%3E value value\n"},
-		{"spaces are trimmed where it is asked for", "a {{- .PLAIN -}} b", "avalueb"},
+		{"trim markers remove spaces", "a {{- .PLAIN -}} b", "avalueb"},
 		{"a field of a JSON variable", "{{{.JSON.at}}}", "1"},
 		{"a path without a field is the variable", "{{{.PLAIN}}}", "value"},
-		{"a name in small letters is the same variable", "{{{.json.at}}}", "1"},
+		{"variable names in paths are case-insensitive", "{{{.json.at}}}", "1"},
 		{"an element by its index", "{{{.JSON.list[1].name}}}", "y"},
-		{"an element by an index that stands elsewhere", "{{{.JSON.list[.JSON.at].n}}}", "22"},
+		{"an element by an index from another path", "{{{.JSON.list[.JSON.at].n}}}", "22"},
 		{"the first element whose key has a value", "{{{.JSON.list[name=y].n}}}", "22"},
-		{"a number is a value too", "{{{ .JSON.list[n=1].name }}}", "x"},
-		{"text is the inside of a JSON string", "{{{.JSON.text}}}", `a\"b`},
-		{"a large number loses nothing", "{{{.JSON.big}}}", "12345678901234567890"},
-		{"true is true, null is nothing", "{{{.JSON.list[1].on}}}[{{{.JSON.list[1].z}}}]", "true[]"},
-		{"what is not plain is JSON", "{{{.JSON.<}}}{{{.JSON.list[0]}}}", `{"a":1,"b":2}{"n":1,"name":"x"}`},
-		{"an unknown variable is empty wherever one looks", "[{{{.NOBODY.a[0].b}}}]", "[]"},
-		{"a path may stand in a branch", "{{with .PLAIN}}{{{.JSON.at}}}{{end}}", "1"},
+		{"a number matches, too", "{{{ .JSON.list[n=1].name }}}", "x"},
+		{"text from JSON is escaped for a JSON string", "{{{.JSON.text}}}", `a\"b`},
+		{"a large number keeps its precision", "{{{.JSON.big}}}", "12345678901234567890"},
+		{"booleans are text, null is empty", "{{{.JSON.list[1].on}}}[{{{.JSON.list[1].z}}}]", "true[]"},
+		{"objects are inserted as JSON", "{{{.JSON.<}}}{{{.JSON.list[0]}}}", `{"a":1,"b":2}{"n":1,"name":"x"}`},
+		{"a path into an unknown variable is empty", "[{{{.MISSING.a[0].b}}}]", "[]"},
+		{"a path may be used in a branch", "{{with .PLAIN}}{{{.JSON.at}}}{{end}}", "1"},
 	}
 	for _, c := range cases {
 		out, err := Render(c.text, someVariables())
@@ -54,7 +57,7 @@ func TestConfigTemplates(t *testing.T) {
 	}
 }
 
-func TestConfigTemplatesThatAreRefused(t *testing.T) {
+func TestRender_RefusesTemplate(t *testing.T) {
 	t.Parallel()
 	double := `{{$x := "0123456789abcdef"}}` + strings.Repeat(`{{$x = print $x $x}}`, 40)
 	var manyPaths strings.Builder
@@ -72,41 +75,45 @@ func TestConfigTemplatesThatAreRefused(t *testing.T) {
 	vars.Values["LIST"] = `{"all":[` + strings.TrimSuffix(elements.String(), ",") + `]}`
 	vars.Values["LARGE"] = `{"text":"` + strings.Repeat("x", 100<<10) + `"}`
 	cases := []struct{ reason, text, message string }{
-		{"what does not parse", "{{.A", "does not parse"},
+		{"a template that does not parse", "{{.A", "does not parse"},
 		{"functions that text/template does not have", "{{env .A}}", `function "env" not defined`},
 		{"a field of a plain value", "{{.PLAIN.field}}", "cannot be rendered"},
 		{"a loop could run without end", "{{range 1000000000}}{{end}}", "range is not supported"},
-		{"templates could call each other without end", `{{define "a"}}{{template "a"}}{{end}}`, `defines the template "a"`},
+		{"templates could call each other without end", `{{define "a"}}{{template "a"}}{{end}}`,
+			`defines the template "a"`},
 		{"a block is a template", `{{block "a" .}}{{end}}`, `defines the template "a"`},
-		{"a template that is not there", `{{template "a"}}`, "template is not supported"},
-		{"a loop within a branch", "{{if .PLAIN}}{{else}}{{with .PLAIN}}{{range .}}{{end}}{{end}}{{end}}", "range is not supported"},
+		{"a template that does not exist", `{{template "a"}}`, "template is not supported"},
+		{"a loop within a branch", "{{if .PLAIN}}{{else}}{{with .PLAIN}}{{range .}}{{end}}{{end}}{{end}}",
+			"range is not supported"},
 		{"text that doubles with each line", double, "too much text"},
-		{"a file that grows beyond the bound while it is written", strings.Repeat("{{.JSON}}", 10000), "larger than 1048576 bytes"},
-		{"a width that makes text of nothing", strings.Repeat(`{{$x := printf "%0999999d" 1}}`, 9), "too much text"},
+		{"a file that grows beyond the bound while it is written", strings.Repeat("{{.JSON}}", 10000),
+			"larger than 1048576 bytes"},
+		{"a width that generates text", strings.Repeat(`{{$x := printf "%0999999d" 1}}`, 9), "too much text"},
 		{"a width from an argument", `{{printf "%*d" 999999 1}}`, "printf: * and [n] are not supported"},
-		{"an argument over and over", `{{printf "%[1]s%[1]s" .PLAIN}}`, "printf: * and [n] are not supported"},
+		{"an argument used repeatedly", `{{printf "%[1]s%[1]s" .PLAIN}}`, "printf: * and [n] are not supported"},
 		{"a file that is too large", strings.Repeat("x", MaxSize) + "{{.PLAIN}}", "at most 1048576 are rendered"},
-		{"a value that only the party's cluster knows", "{{if .PLAIN}}{{.SECRET}}{{end}}", "uses SECRET, whose value comes from a Secret"},
-		{"such a value as an argument", "{{printf `%s` (print .SECRET)}}", "uses SECRET"},
-		{"such a value by the root", "{{$.SECRET}}", "uses SECRET"},
+		{"a value known only in the party's cluster", "{{if .PLAIN}}{{.SECRET}}{{end}}",
+			"uses SECRET, whose value comes from a Secret"},
+		{"such a value as a function argument", "{{printf `%s` (print .SECRET)}}", "uses SECRET"},
+		{"such a value via the root", "{{$.SECRET}}", "uses SECRET"},
 		{"such a value in a path", "{{{.SECRET.a}}}", "uses SECRET"},
 		{"a path into what is not JSON", "{{{.PLAIN.a}}}", "PLAIN is not JSON"},
 		{"a path into more than one JSON value", "{{{.TWO.a}}}", "TWO is not one JSON value"},
-		{"a field that is not there", "{{{.JSON.nothing}}}", "{{{.JSON.nothing}}}: there is no field nothing"},
+		{"a field that does not exist", "{{{.JSON.nothing}}}", "{{{.JSON.nothing}}}: there is no field nothing"},
 		{"a field of a list", "{{{.JSON.list.name}}}", "there is no field name"},
-		{"an index that is not there", "{{{.JSON.list[2]}}}", "there is no element 2: the list has 2"},
+		{"an index that does not exist", "{{{.JSON.list[2]}}}", "there is no element 2: the list has 2"},
 		{"an index into what is not a list", "{{{.JSON.at[0]}}}", "is not a list"},
-		{"an index that is none", "{{{.JSON.list[.JSON.text]}}}", "is not the index of an element"},
+		{"an index that is not a number", "{{{.JSON.list[.JSON.text]}}}", "is not the index of an element"},
 		{"no element with that value", "{{{.JSON.list[name=z]}}}", "no element has name=z"},
-		{"the same value by many paths", manyPaths.String(), "too much text"},
-		{"elements that are looked at over and over", manySearches.String(), "too much text"},
-		{"a path that is not understood", "{{{JSON.a}}}", "is not understood"},
+		{"the same large value by many paths", manyPaths.String(), "too much text"},
+		{"too many element lookups", manySearches.String(), "too much text"},
+		{"a path without a leading dot", "{{{JSON.a}}}", "is not understood"},
 		{"a path with an empty field", "{{{.JSON..a}}}", "is not understood"},
 		{"a path with an open bracket", "{{{.JSON.list[0}}}", "is not understood"},
 		{"a path with brackets within brackets", "{{{.JSON.list[.JSON.list[0].n]}}}", "is not understood"},
 		{"a path with a negative index", "{{{.JSON.list[-1]}}}", "is not understood"},
 		{"a path with an empty key", "{{{.JSON.list[=1]}}}", "is not understood"},
-		{"braces that are no path", "{{{.JSON.a}}", "does not parse"},
+		{"unbalanced braces", "{{{.JSON.a}}", "does not parse"},
 	}
 	for _, c := range cases {
 		_, err := Render(c.text, vars)
@@ -114,16 +121,19 @@ func TestConfigTemplatesThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzConfigTemplate: whatever an AppImage holds and an input says, rendering ends, stays within its bounds, is the same twice, and a value never
-// breaks out of the JSON string that it stands in.
+// FuzzConfigTemplate checks for any template and input that rendering terminates, stays within its bounds and is
+// deterministic, and that a value never breaks out of the JSON string that contains it.
 func FuzzConfigTemplate(f *testing.F) {
-	for _, text := range []string{"{{.INPUT_CONFIG}}", `{{printf "%s" .INPUT_CONFIG}}`, "{{{.INPUT_CONFIG.a[0].b}}}", "{{{.INPUT_CONFIG.a[k=v]}}}",
-		"{{if .A}}{{else}}x{{end}}", `{{$x := print .A .A}}{{$x}}`, "{{range 9}}{{end}}", "{{/* {{{.A.b}}} */}}", `{{index $ "A"}}{{.}}`, "{{slice .A 1}}", "{{call .A}}"} {
+	for _, text := range []string{"{{.INPUT_CONFIG}}", `{{printf "%s" .INPUT_CONFIG}}`, "{{{.INPUT_CONFIG.a[0].b}}}",
+		"{{{.INPUT_CONFIG.a[k=v]}}}",
+		"{{if .A}}{{else}}x{{end}}", `{{$x := print .A .A}}{{$x}}`, "{{range 9}}{{end}}", "{{/* {{{.A.b}}} */}}",
+		`{{index $ "A"}}{{.}}`, "{{slice .A 1}}", "{{call .A}}"} {
 		f.Add(text, `{"a":[{"b":"c","k":"v"}]}`)
 		f.Add(text, "\"")
 	}
 	f.Fuzz(func(t *testing.T, text, value string) {
-		vars := Variables{Values: map[string]string{"INPUT_CONFIG": value, "A": value}, Unknown: map[string]bool{"B": true}}
+		vars := Variables{Values: map[string]string{"INPUT_CONFIG": value, "A": value},
+			Unknown: map[string]bool{"B": true}}
 		out, err := Render(text, vars)
 		again, errAgain := Render(text, vars)
 		require.Equal(t, out, again)
@@ -137,6 +147,6 @@ func FuzzConfigTemplate(f *testing.F) {
 		}
 		var read map[string]string
 		require.NoError(t, json.Unmarshal([]byte(file), &read))
-		require.Equal(t, string([]rune(value)), read["v"], "but for bytes that are no text")
+		require.Equal(t, string([]rune(value)), read["v"], "except for invalid UTF-8")
 	})
 }

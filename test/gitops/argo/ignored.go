@@ -9,13 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ignored are the fields of an Application's ignoreDifferences, by kind, as JSON pointers. Argo CD has that outside of its library, as a normalizer.
+// ignored holds the fields of an Application's ignoreDifferences, by kind, as JSON pointers. Argo CD implements that
+// outside its library, as a normalizer.
 type ignored map[string][]string
 
-// Ignore takes one of them: ignoreDifferences with RespectIgnoreDifferences=true.
+// Ignore adds a field, as ignoreDifferences does with RespectIgnoreDifferences=true.
 func (all ignored) Ignore(kind, pointer string) { all[kind] = append(all[kind], pointer) }
 
-// Normalize takes them out of an object before it is compared.
+// Normalize removes the ignored fields from an object before it is compared.
 func (all ignored) Normalize(o *unstructured.Unstructured) error {
 	for _, pointer := range all[o.GetKind()] {
 		if m, key := find(o.Object, pointer); m != nil {
@@ -25,7 +26,7 @@ func (all ignored) Normalize(o *unstructured.Unstructured) error {
 	return nil
 }
 
-// respect has a sync leave them as they are: RespectIgnoreDifferences=true.
+// respect keeps the live values of the ignored fields in a sync: RespectIgnoreDifferences=true.
 func (all ignored) respect(found sync.ReconciliationResult) {
 	for i, target := range found.Target {
 		if found.Live[i] == nil {
@@ -44,7 +45,7 @@ func (all ignored) respect(found sync.ReconciliationResult) {
 	}
 }
 
-// find is the map in which the last key of a JSON pointer stands, nil where the pointer leads nowhere.
+// find returns the map that contains the last key of a JSON pointer; nil if the path does not exist.
 func find(o any, pointer string) (in map[string]any, key string) {
 	keys := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
 	for i := range keys {

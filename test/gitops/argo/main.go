@@ -1,5 +1,5 @@
-// Plays Argo CD's application controller with its own library: it compares the manifest with what is there and, when they differ, syncs, as an
-// application with self-heal does. See package round for what it reads and writes.
+// Command argo simulates Argo CD's application controller with its own library: it compares the manifest with the live
+// objects and syncs if they differ, like an application with self-heal. Package round describes its input and output.
 package main
 
 import (
@@ -48,11 +48,12 @@ func (a *argo) Open(kubeconfig string) (err error) {
 	if err != nil {
 		return err
 	}
-	a.options = []diff.Option{diff.WithLogr(logr.Discard()), diff.WithGVKParser(types), diff.WithManager(manager), diff.WithNormalizer(a.ignored)}
+	a.options = []diff.Option{diff.WithLogr(logr.Discard()), diff.WithGVKParser(types), diff.WithManager(manager),
+		diff.WithNormalizer(a.ignored)}
 	return nil
 }
 
-// Sync syncs when something differs.
+// Sync syncs if an object differs.
 func (a *argo) Sync(objects []round.Object) ([]round.Result, error) {
 	found, diffs, err := a.compare(objects)
 	if err != nil {
@@ -66,7 +67,7 @@ func (a *argo) Sync(objects []round.Object) ([]round.Result, error) {
 	return results(found, diffs), nil
 }
 
-// Diff says what differs.
+// Diff returns the differences.
 func (a *argo) Diff(objects []round.Object) ([]round.Result, error) {
 	found, diffs, err := a.compare(objects)
 	if err != nil {
@@ -75,7 +76,7 @@ func (a *argo) Diff(objects []round.Object) ([]round.Result, error) {
 	return results(found, diffs), nil
 }
 
-// Health is what the controller shows, and what a sync wave waits for.
+// Health returns the health that the controller shows and a sync wave waits for.
 func (a *argo) Health(objects []round.Object) ([]round.Result, error) {
 	found, err := a.find(objects)
 	if err != nil {
@@ -83,14 +84,14 @@ func (a *argo) Health(objects []round.Object) ([]round.Result, error) {
 	}
 	var all []round.Result
 	for i, live := range found.Live {
-		r := round.Result{Object: round.Name(found.Target[i]), Said: "no health"}
+		r := round.Result{Object: round.Name(found.Target[i]), Message: "no health"}
 		if live != nil {
 			h, err := health.GetResourceHealth(live, nil)
 			if err != nil {
 				return nil, err
 			}
 			if h != nil {
-				r.Said = string(h.Status) + ": " + h.Message
+				r.Message = string(h.Status) + ": " + h.Message
 			}
 		}
 		all = append(all, r)
@@ -98,11 +99,12 @@ func (a *argo) Health(objects []round.Object) ([]round.Result, error) {
 	return all, nil
 }
 
-// find reads what is there of the manifest's objects.
+// find reads the live objects of the manifest.
 func (a *argo) find(objects []round.Object) (sync.ReconciliationResult, error) {
 	var found sync.ReconciliationResult
 	for _, target := range objects {
-		live, err := a.kubectl.GetResource(context.Background(), a.config, target.GroupVersionKind(), target.GetName(), target.GetNamespace())
+		live, err := a.kubectl.GetResource(context.Background(), a.config, target.GroupVersionKind(), target.GetName(),
+			target.GetNamespace())
 		if apierrors.IsNotFound(err) {
 			live, err = nil, nil
 		}
@@ -124,19 +126,20 @@ func (a *argo) compare(objects []round.Object) (sync.ReconciliationResult, *diff
 	return found, diffs, err
 }
 
-// sync is one operation of the controller.
+// sync runs one sync operation of the controller.
 func (a *argo) sync(found sync.ReconciliationResult) error {
 	a.ignored.respect(found)
-	operation, end, err := sync.NewSyncContext("main", found, a.config, a.config, a.kubectl, found.Target[0].GetNamespace(),
+	operation, end, err := sync.NewSyncContext("main", found, a.config, a.config, a.kubectl,
+		found.Target[0].GetNamespace(),
 		sync.WithLogr(logr.Discard()), sync.WithServerSideApply(a.serverSide), sync.WithServerSideApplyManager(manager))
 	if err != nil {
 		return err
 	}
 	defer end()
 	operation.Sync()
-	phase, message, told := operation.GetState()
+	phase, message, failures := operation.GetState()
 	if phase != common.OperationSucceeded && phase != common.OperationRunning {
-		for _, t := range told {
+		for _, t := range failures {
 			message += "; " + t.ResourceKey.String() + ": " + t.Message
 		}
 		return fmt.Errorf("sync: %s: %s", phase, message)
@@ -149,7 +152,7 @@ func results(found sync.ReconciliationResult, diffs *diff.DiffResultList) []roun
 	for i, d := range diffs.Diffs {
 		r := round.Result{Object: round.Name(found.Target[i]), Changed: d.Modified}
 		if d.Modified {
-			r.Said = fmt.Sprintf("from %s to %s", d.NormalizedLive, d.PredictedLive)
+			r.Message = fmt.Sprintf("from %s to %s", d.NormalizedLive, d.PredictedLive)
 		}
 		all = append(all, r)
 	}

@@ -1,5 +1,5 @@
-// Plays Flux's kustomize-controller with its own library: server-side apply of what has drifted, by the field manager and with the options of that
-// controller. See package round for what it reads and writes.
+// Command flux simulates Flux's kustomize-controller with its own library: server-side apply of drifted objects, with
+// the field manager and options of that controller. Package round describes its input and output.
 package main
 
 import (
@@ -24,7 +24,8 @@ func main() {
 	round.Main(&flux{})
 }
 
-// The names of the controller's API group, under which its labels and its settings for one object are.
+// group is the controller's API group, the prefix of its labels; setSSA is its annotation for the apply mode of one
+// object.
 const (
 	group  = "kustomize.toolkit.fluxcd.io"
 	setSSA = group + "/ssa"
@@ -36,7 +37,7 @@ type flux struct {
 	ignored []jsondiff.IgnoreRule
 }
 
-// Open makes the client.
+// Open creates the client.
 func (f *flux) Open(kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -50,12 +51,13 @@ func (f *flux) Open(kubeconfig string) error {
 	return nil
 }
 
-// Ignore takes a rule of the Kustomization's spec.ignore.
+// Ignore adds a rule of the Kustomization's spec.ignore.
 func (f *flux) Ignore(kind, pointer string) {
-	f.ignored = append(f.ignored, jsondiff.IgnoreRule{Paths: []string{pointer}, Selector: &jsondiff.Selector{Kind: kind}})
+	f.ignored = append(f.ignored, jsondiff.IgnoreRule{Paths: []string{pointer},
+		Selector: &jsondiff.Selector{Kind: kind}})
 }
 
-// Sync applies what differs.
+// Sync applies drifted objects.
 func (f *flux) Sync(objects []round.Object) ([]round.Result, error) {
 	options := ssa.DefaultApplyOptions()
 	options.ExclusionSelector = map[string]string{group + "/reconcile": "disabled", setSSA: "Ignore"}
@@ -94,14 +96,14 @@ func (f *flux) Diff(objects []round.Object) ([]round.Result, error) {
 		}
 		r := result(*entry)
 		if r.Changed && live != nil {
-			r.Said = fmt.Sprintf("from %v to %v", live.Object, merged.Object)
+			r.Message = fmt.Sprintf("from %v to %v", live.Object, merged.Object)
 		}
 		results = append(results, r)
 	}
 	return results, nil
 }
 
-// Health is what the controller waits for, with spec.wait or healthChecks.
+// Health returns the status for which the controller waits with spec.wait or healthChecks.
 func (f *flux) Health(objects []round.Object) ([]round.Result, error) {
 	var results []round.Result
 	for _, object := range f.owned(objects) {
@@ -113,12 +115,13 @@ func (f *flux) Health(objects []round.Object) ([]round.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, round.Result{Object: round.Name(object), Said: string(found.Status) + ": " + found.Message})
+		results = append(results, round.Result{Object: round.Name(object),
+			Message: string(found.Status) + ": " + found.Message})
 	}
 	return results, nil
 }
 
-// owned gives the objects the labels by which the controller knows them.
+// owned adds the controller's owner labels to the objects.
 func (f *flux) owned(objects []round.Object) []round.Object {
 	f.manager.SetOwnerLabels(objects, "shop", "flux-system")
 	return objects
@@ -126,5 +129,6 @@ func (f *flux) owned(objects []round.Object) []round.Object {
 
 func result(e ssa.ChangeSetEntry) round.Result {
 	changed := e.Action == ssa.ConfiguredAction || e.Action == ssa.CreatedAction
-	return round.Result{Object: e.ObjMetadata.GroupKind.Kind + "/" + e.ObjMetadata.Name, Changed: changed, Said: string(e.Action)}
+	return round.Result{Object: e.ObjMetadata.GroupKind.Kind + "/" + e.ObjMetadata.Name, Changed: changed,
+		Message: string(e.Action)}
 }

@@ -1,9 +1,10 @@
-// Package round is what the programs of test/gitops have in common: each plays a GitOps controller with the library of a real one, and does a
-// round whenever it is told to.
+// Package round is the common part of the programs in test/gitops. Each simulates a GitOps controller with the library
+// of a real one, and runs a round on request.
 //
-// It reads a word a line from its input: "sync" brings the cluster to what the manifest says, as the controller does that heals; "diff" tells what a
-// sync would change, and changes nothing; "health" tells how the controller sees the objects. The manifest, a JSON List, is read anew for every round:
-// writing it is a commit. Each round is answered by a line of JSON. The end of the input ends the program.
+// A program reads one command per line from its input: "sync" applies the manifest as the self-healing controller does;
+// "diff" reports what a sync would change, and changes nothing; "health" reports the controller's view of the objects.
+// The manifest, a JSON List, is read again for every round: writing it is like a commit. Each round is answered by a
+// line of JSON. The program ends at the end of its input.
 package round
 
 import (
@@ -18,29 +19,30 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Object is an object of the manifest, as it stands there.
+// Object is an object of the manifest.
 type Object = *unstructured.Unstructured
 
-// Result is what a round made of one object.
+// Result is the result of a round for one object.
 type Result struct {
 	// Object is its kind and name.
 	Object string `json:"object"`
-	// Changed says that it was not as the manifest says, and was written; in a diff, that it would be; nothing of its health.
+	// Changed is true if a sync wrote the object because it differed, or if a diff found a difference. It is not set
+	// for health.
 	Changed bool `json:"changed"`
-	// Said is what the library says about it.
-	Said string `json:"said,omitempty"`
+	// Message is the library's report about the object.
+	Message string `json:"said,omitempty"`
 }
 
-// Answer is the line that answers a round.
+// Answer is the line of JSON that answers a round.
 type Answer struct {
 	Do      string   `json:"do"`
 	Results []Result `json:"results"`
 	Error   string   `json:"error,omitempty"`
 }
 
-// Controller does a round.
+// Controller runs the rounds.
 type Controller interface {
-	// Ignore takes a field of a kind's objects that is to be left as it is, as a JSON pointer.
+	// Ignore adds a field of a kind, as a JSON pointer, that must not be changed.
 	Ignore(kind, pointer string)
 	Open(kubeconfig string) error
 	Sync(objects []Object) ([]Result, error)
@@ -48,18 +50,19 @@ type Controller interface {
 	Health(objects []Object) ([]Result, error)
 }
 
-// Main is the program of a controller. The flags that are its own are declared by then.
+// Main runs the program of a controller. Its own flags must be declared before.
 func Main(c Controller) {
-	kubeconfig := flag.String("kubeconfig", "", "whose cluster")
-	manifest := flag.String("manifest", "", "what the objects are to be: a JSON List")
-	flag.Func("ignore", "a field that the controller is told to ignore, like Deployment/spec/paused; can be repeated", func(field string) error {
-		kind, pointer, found := strings.Cut(field, "/")
-		if !found {
-			return fmt.Errorf("%q is no kind and field", field)
-		}
-		c.Ignore(kind, "/"+pointer)
-		return nil
-	})
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of the cluster")
+	manifest := flag.String("manifest", "", "file of the desired objects, a JSON List")
+	flag.Func("ignore", "field that the controller ignores, like Deployment/spec/paused; can be repeated",
+		func(field string) error {
+			kind, pointer, found := strings.Cut(field, "/")
+			if !found {
+				return fmt.Errorf("%q is not a kind and a field: want Kind/path", field)
+			}
+			c.Ignore(kind, "/"+pointer)
+			return nil
+		})
 	flag.Parse()
 	err := c.Open(*kubeconfig)
 	if err == nil {
@@ -71,10 +74,10 @@ func Main(c Controller) {
 	}
 }
 
-// Name is how a Result calls an object.
+// Name returns the name of an object in a Result.
 func Name(o Object) string { return o.GetKind() + "/" + o.GetName() }
 
-// serve does rounds until the input ends.
+// serve runs rounds until the input ends.
 func serve(c Controller, manifest string, in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	write := json.NewEncoder(out)
@@ -98,7 +101,7 @@ func answer(c Controller, manifest, do string) Answer {
 		case "health":
 			a.Results, err = c.Health(objects)
 		default:
-			err = fmt.Errorf("%q is no round: want sync, diff or health", do)
+			err = fmt.Errorf("%q is not a command: want sync, diff or health", do)
 		}
 	}
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package sqlite stands in for modernc.org/sqlite, which Temporal's data store imports by that name: SQLite in C instead of its translation into Go, which
-// took half of the server's CPU, and with statements that are parsed once. It offers what that data store uses of the other: the driver
-// `sqlite`, and errors with SQLite's codes.
+// Package sqlite replaces modernc.org/sqlite, which Temporal's data store imports by that name, with SQLite in C and a
+// cache of prepared statements: the translation into Go took half of the server's CPU. It offers the parts that the
+// data store uses: the driver `sqlite`, and errors with SQLite's codes.
 package sqlite
 
 import (
@@ -15,14 +15,14 @@ import (
 	sqlite3 "github.com/mattn/go-sqlite3"
 )
 
-// statementsKept is how many statements of a connection are kept in their parsed form, the last used ones.
-const statementsKept = "256"
+// statementCacheSize is the number of recently used statements that a connection keeps prepared.
+const statementCacheSize = "256"
 
 func init() { sql.Register("sqlite", fileDriver{}) }
 
 type fileDriver struct{}
 
-// Open takes a URI of SQLite's with a `_pragma=name=value` for each pragma of the connection.
+// Open opens a SQLite URI, with a `_pragma=name=value` for each pragma of the connection.
 func (fileDriver) Open(uri string) (driver.Conn, error) {
 	name, query, _ := strings.Cut(uri, "?")
 	values, err := url.ParseQuery(query)
@@ -31,12 +31,12 @@ func (fileDriver) Open(uri string) (driver.Conn, error) {
 	}
 	pragmas := values["_pragma"]
 	values.Del("_pragma")
-	values.Del("_time_format") // the one that is asked for is the only one
+	values.Del("_time_format") // the requested format is the only one of this driver
 	values.Set("_mutex", "no") // database/sql gives a connection to one caller at a time
-	values.Set("_stmt_cache_size", statementsKept)
+	values.Set("_stmt_cache_size", statementCacheSize)
 	opened, err := (&sqlite3.SQLiteDriver{}).Open(name + "?" + values.Encode())
 	if err != nil {
-		return nil, coded(err)
+		return nil, wrapError(err)
 	}
 	c := &conn{SQLiteConn: opened.(*sqlite3.SQLiteConn)}
 	for _, pragma := range pragmas {
@@ -47,22 +47,23 @@ func (fileDriver) Open(uri string) (driver.Conn, error) {
 	return c, nil
 }
 
-// conn is a connection whose errors are those of this package.
+// conn is a connection that returns errors of this package.
 type conn struct{ *sqlite3.SQLiteConn }
 
-// ExecContext doesn't stop a statement that has begun: it takes less than a goroutine that waits for the end of ctx.
+// ExecContext does not interrupt a running statement: the statement takes less time than a goroutine that waits for the
+// end of ctx would cost.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	result, err := c.SQLiteConn.ExecContext(context.WithoutCancel(ctx), query, args)
-	return result, coded(err)
+	return result, wrapError(err)
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	found, err := c.SQLiteConn.QueryContext(ctx, query, args)
 	if err != nil {
-		return nil, coded(err)
+		return nil, wrapError(err)
 	}
 	return &rows{SQLiteRows: found.(*sqlite3.SQLiteRows)}, nil
 }
@@ -70,22 +71,22 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 func (c *conn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
 	begun, err := c.SQLiteConn.BeginTx(ctx, options)
 	if err != nil {
-		return nil, coded(err)
+		return nil, wrapError(err)
 	}
 	return tx{begun}, nil
 }
 
 type tx struct{ driver.Tx }
 
-func (t tx) Commit() error   { return coded(t.Tx.Commit()) }
-func (t tx) Rollback() error { return coded(t.Tx.Rollback()) }
+func (t tx) Commit() error   { return wrapError(t.Tx.Commit()) }
+func (t tx) Rollback() error { return wrapError(t.Tx.Rollback()) }
 
-// rows tell of an error while they are read as one of this package, too: a statement that writes can return rows.
+// rows wraps errors during reading, too: a statement that writes can return rows.
 type rows struct{ *sqlite3.SQLiteRows }
 
-func (r *rows) Next(into []driver.Value) error { return coded(r.SQLiteRows.Next(into)) }
+func (r *rows) Next(into []driver.Value) error { return wrapError(r.SQLiteRows.Next(into)) }
 
-// Error is an error of SQLite's.
+// Error is an error of SQLite.
 type Error struct {
 	code int
 	text string
@@ -93,11 +94,11 @@ type Error struct {
 
 func (e *Error) Error() string { return e.text }
 
-// Code is the extended result code (https://www.sqlite.org/rescode.html).
+// Code returns the extended result code (https://www.sqlite.org/rescode.html).
 func (e *Error) Code() int { return e.code }
 
-// coded makes an error of SQLite's one of this package, and leaves others as they are.
-func coded(err error) error {
+// wrapError turns an error of SQLite into one of this package, and returns others unchanged.
+func wrapError(err error) error {
 	var of sqlite3.Error
 	if !errors.As(err, &of) {
 		return err

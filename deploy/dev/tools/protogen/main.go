@@ -1,9 +1,10 @@
-// Command protogen makes Go code of .proto files: it compiles them and has protoc-gen-go and protoc-gen-go-grpc, which it finds on PATH, write
-// what they make of them. It takes the place of protoc, which is no Go program.
+// Command protogen generates Go code from .proto files: it compiles them and runs protoc-gen-go and protoc-gen-go-grpc
+// from PATH on the result. It replaces protoc, which is not a Go program.
 //
 //	protogen ROOT OUT MODULE
 //
-// ROOT is the folder that imports are relative to; all files below it are compiled. OUT is where the import path MODULE lies.
+// ROOT is the folder to which imports are relative; all files below it are compiled. OUT is the folder of the import
+// path MODULE.
 package main
 
 import (
@@ -50,7 +51,8 @@ func generate(root, out, module string) error {
 	if err != nil {
 		return err
 	}
-	request := &pluginpb.CodeGeneratorRequest{FileToGenerate: names, Parameter: proto.String("module=" + module), ProtoFile: closure(files)}
+	request := &pluginpb.CodeGeneratorRequest{FileToGenerate: names, Parameter: proto.String("module=" + module),
+		ProtoFile: closure(files)}
 	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
 		if err := run(plugin, request, out); err != nil {
 			return fmt.Errorf("%s: %w", plugin, err)
@@ -59,7 +61,7 @@ func generate(root, out, module string) error {
 	return nil
 }
 
-// sources are the .proto files below root, as imports name them, in order of name.
+// sources returns the .proto files below root by their import names, sorted.
 func sources(root string) (names []string, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".proto" {
@@ -70,12 +72,12 @@ func sources(root string) (names []string, err error) {
 		return err
 	})
 	if err == nil && len(names) == 0 {
-		err = fmt.Errorf("there is no .proto file below %s", root)
+		err = fmt.Errorf("no .proto file below %s", root)
 	}
 	return names, err
 }
 
-// closure are the files and all that they import, each after what it imports, as plugins want it.
+// closure returns the files and all their imports, each after its own imports, as plugins require.
 func closure(files linker.Files) (all []*descriptorpb.FileDescriptorProto) {
 	seen := map[string]bool{}
 	var add func(file protoreflect.FileDescriptor)
@@ -95,7 +97,7 @@ func closure(files linker.Files) (all []*descriptorpb.FileDescriptorProto) {
 	return all
 }
 
-// run has a plugin answer the request, and writes the files that it answers with.
+// run sends the request to a plugin and writes the files of its response.
 func run(plugin string, request *pluginpb.CodeGeneratorRequest, out string) error {
 	raw, err := proto.Marshal(request)
 	if err != nil {
@@ -103,12 +105,12 @@ func run(plugin string, request *pluginpb.CodeGeneratorRequest, out string) erro
 	}
 	command := exec.Command(plugin)
 	command.Stdin, command.Stderr = bytes.NewReader(raw), os.Stderr
-	answered, err := command.Output()
+	output, err := command.Output()
 	if err != nil {
 		return err
 	}
 	var response pluginpb.CodeGeneratorResponse
-	if err := proto.Unmarshal(answered, &response); err != nil {
+	if err := proto.Unmarshal(output, &response); err != nil {
 		return err
 	}
 	if text := response.GetError(); text != "" {

@@ -1,4 +1,4 @@
-{{/* What the schema can't say of values that depend on each other. */}}
+{{/* Checks of values that depend on each other, which the schema can't express. */}}
 {{- define "slipway.check" -}}
 {{- $v := .Values -}}
 {{- if and (include "slipway.isEngine" .) $v.party.name -}}
@@ -9,12 +9,12 @@
 {{- fail "temporal.tls is off, but temporal.caSecret, clientCertSecret or serverName is set: remove them, or leave temporal.tls at auto" -}}
 {{- end -}}
 {{- if and $v.packages.storeTokenSecret.name (not $v.packages.store) -}}
-{{- fail "packages.storeTokenSecret is the token of a package store, but packages.store doesn't say where that is" -}}
+{{- fail "packages.storeTokenSecret is the token of a package store, but packages.store is empty: set the URL of the store" -}}
 {{- end -}}
 {{- if and $v.guard.identities (not $v.guard.install) -}}{{- fail "guard.identities has no effect without guard.install: true" -}}{{- end -}}
 {{- if and $v.guard.namespaceSelector (not $v.guard.install) -}}{{- fail "guard.namespaceSelector has no effect without guard.install: true" -}}{{- end -}}
 {{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
-{{- fail "serviceAccount.create is false: serviceAccount.name has to name an account that exists" -}}
+{{- fail "serviceAccount.create is false: set serviceAccount.name to an existing account" -}}
 {{- end -}}
 {{- if $v.guard.install -}}{{- include "slipway.check.guard" . -}}{{- end -}}
 {{- range $component := fromJsonArray (include "slipway.components" .) -}}{{- include "slipway.check.args" (list $ $component) -}}{{- end -}}
@@ -23,10 +23,10 @@
 {{- define "slipway.check.engine" -}}
 {{- $v := .Values -}}
 {{- if not (or $v.api.tokenSecret.name $v.api.clientCASecret.name) -}}
-{{- fail "anybody could release: name a Secret with the token of the API (api.tokenSecret), or with the CA of its clients (api.clientCASecret)" -}}
+{{- fail "the API would be open to every client: name a Secret with its token (api.tokenSecret), or with the CA of its clients (api.clientCASecret)" -}}
 {{- end -}}
 {{- if and $v.api.clientCASecret.name (not $v.api.tlsSecret.name) -}}
-{{- fail "api.clientCASecret asks clients for certificates, which takes TLS: set api.tlsSecret too" -}}
+{{- fail "api.clientCASecret requires client certificates, which need TLS: set api.tlsSecret too" -}}
 {{- end -}}
 {{- if and $v.crds.install $v.crds.byServer -}}
 {{- fail "crds.install and crds.byServer both install the definitions: set one of them to false" -}}
@@ -60,11 +60,11 @@
 
 {{- define "slipway.check.guard" -}}
 {{- if and (include "slipway.isEngine" .) .Values.guard.gate .Values.crds.install (not .Values.crds.kruise) -}}
-{{- fail "guard.gate holds what Rollouts name, whose definition the chart is told not to install (crds.kruise): set guard.gate to false" -}}
+{{- fail "guard.gate needs the definition of Rollouts, which crds.kruise: false leaves out: set guard.gate to false" -}}
 {{- end -}}
 {{- end -}}
 
-{{/* A flag that is given twice would win over the value that the rest of the chart goes by. */}}
+{{/* A duplicate flag would override the value that the rest of the chart uses. */}}
 {{- define "slipway.check.args" -}}
 {{- $root := index . 0 -}}{{- $component := index . 1 -}}
 {{- $own := list -}}

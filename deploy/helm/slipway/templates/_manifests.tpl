@@ -1,4 +1,4 @@
-{{/* A file of deploy/: (list . "files/rbac/centre.yaml"). What the repository has is the only source, so that the chart can't differ from it. */}}
+{{/* A file of deploy/: (list . "files/rbac/centre.yaml"). The repository's files are the only source, so that the chart can't differ from them. */}}
 {{- define "slipway.file" -}}
 {{- $text := (index . 0).Files.Get (index . 1) -}}
 {{- if not $text -}}{{- fail (printf "the chart lacks %s: package it with helm package from a clone of Slipway's repository" (index . 1)) -}}{{- end -}}
@@ -31,9 +31,9 @@ The roles and bindings of a manifest of deploy/rbac, for the account of this rel
 
   root        .
   file        its name
-  namespaces  what its namespaces are called here
+  namespaces  the names that its namespaces have here
   omit        names that are left out (optional)
-  secrets     names of the Secrets that it is about (optional)
+  secrets     names of the Secrets that it grants (optional)
   bindIn      namespaces that its ClusterRoleBinding is limited to, as RoleBindings (optional)
 */}}
 {{- define "slipway.rbac" -}}

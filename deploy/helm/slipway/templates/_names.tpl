@@ -9,7 +9,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What begins the names of objects that lie outside of the release's namespace: two releases may have one name, in different namespaces. */}}
+{{/* The name prefix of objects outside the release's namespace: two releases may have the same name in different namespaces. */}}
 {{- define "slipway.scopedName" -}}
 {{- $name := include "slipway.fullname" . -}}
 {{- if eq $name .Release.Namespace -}}{{ $name }}{{- else -}}{{ printf "%s-%s" $name .Release.Namespace }}{{- end -}}
@@ -51,7 +51,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- default (list .Release.Namespace) .Values.watchNamespaces | toJson -}}
 {{- end -}}
 
-{{/* "true" or nothing, as all questions below. */}}
+{{/* "true" or nothing, like all conditions below. */}}
 {{- define "slipway.isEngine" -}}{{- if eq .Values.mode "engine" -}}true{{- end -}}{{- end -}}
 
 {{- define "slipway.hasWebhook" -}}

@@ -1,6 +1,6 @@
 {{/*
-The settings that a process is started with, as a YAML list of flags. Files of Secrets lie in a folder of their own each (slipway.secrets), which the
-kubelet keeps current.
+The flags of a process, as a YAML list. The files of each Secret are in a folder of their own (slipway.secrets), which the kubelet keeps
+current.
 */}}
 
 {{- define "slipway.settings.common" -}}

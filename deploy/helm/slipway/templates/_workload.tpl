@@ -15,7 +15,7 @@ spec:
   revisionHistoryLimit: 5
   strategy:
     type: RollingUpdate
-    # A new pod is there before an old one goes.
+    # A new pod is ready before an old one is removed.
     rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
   selector:
     matchLabels: {{- $selector | nindent 6 }}
@@ -24,7 +24,7 @@ spec:
       labels: {{- merge (fromYaml (include "slipway.labels" $root)) (fromYaml $selector) $v.podLabels | toYaml | nindent 8 }}
       {{- $annotations := deepCopy $v.podAnnotations }}
       {{- if and (eq $component "worker") (or $root.Values.servings.policy $root.Values.builds.policy) }}
-      {{- /* They are read at the start. */}}
+      {{- /* Read at startup only. */}}
       {{- $_ := set $annotations "checksum/policies" (list $root.Values.servings.policy $root.Values.builds.policy | toJson | sha256sum) }}
       {{- end }}
       {{- with $annotations }}
@@ -33,14 +33,14 @@ spec:
     spec:
       serviceAccountName: {{ include "slipway.serviceAccount" $root }}
       automountServiceAccountToken: true
-      # Of a Service that is called slipway, Kubernetes would give pods variables that look like settings.
+      # For a Service named slipway, Kubernetes would set variables in pods that look like settings.
       enableServiceLinks: false
       {{- include "slipway.pullSecrets" $root | nindent 6 }}
       securityContext: {{- toYaml $root.Values.podSecurityContext | nindent 8 }}
       {{- with $v.priorityClassName }}
       priorityClassName: {{ . }}
       {{- end }}
-      # Time to end after what is under way, and for a server to be forgotten by those who connect to it.
+      # Time to finish running work, and for clients to stop connecting to a server that ends.
       terminationGracePeriodSeconds: {{ add $root.Values.shutdownTimeoutSeconds 10 }}
       {{- with $v.nodeSelector }}
       nodeSelector: {{- toYaml . | nindent 8 }}
@@ -95,7 +95,7 @@ spec:
         {{- end }}
         {{- with $v.extraVolumeMounts }}{{- toYaml . | nindent 8 }}{{- end }}
       volumes:
-      # Packages are checked here before pods fetch them.
+      # The worker checks packages here before pods fetch them.
       - name: tmp
         emptyDir: {{- if $v.tmpSize }} {sizeLimit: {{ $v.tmpSize }}}{{- else }} {}{{- end }}
       {{- range $folder, $secret := fromYaml (include "slipway.secrets" .) }}
@@ -120,7 +120,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* The rule of a NetworkPolicy that lets pods ask for names. */}}
+{{/* The rule of a NetworkPolicy that allows DNS. */}}
 {{- define "slipway.egress.dns" -}}
 # DNS
 - ports:
@@ -147,8 +147,8 @@ imagePullSecrets:
 {{- end -}}
 
 {{/*
-A server is started when all that it needs was there once, so that an upgrade stops at a version that doesn't get there. From then on it takes requests
-as long as it serves: while Temporal is away, it answers 503 and says why, which is better than no answer.
+A server has started when all its dependencies were available once, so that an upgrade stops at a version that doesn't become ready. From then
+on it accepts requests as long as it runs: while Temporal is unavailable, it answers 503 with the reason, which is better than no answer.
 */}}
 {{- define "slipway.probes.server" -}}
 {{- $scheme := ternary "HTTPS" "HTTP" (not (empty .Values.api.tlsSecret.name)) -}}
@@ -171,7 +171,7 @@ lifecycle:
     sleep: {seconds: 5}
 {{- end -}}
 
-{{/* A worker is ready when it takes work. Nobody connects to it. */}}
+{{/* A worker is ready when it accepts work. Clients don't connect to it. */}}
 {{- define "slipway.probes.worker" -}}
 startupProbe:
   httpGet: {path: /healthz, port: metrics}

@@ -10,16 +10,18 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// mostDepth bounds how deep a table may be, so that one that holds itself is noticed.
-const mostDepth = 64
+// maxDepth bounds how deeply tables may be nested, so that a table that contains itself is detected.
+const maxDepth = 64
 
-// The names, in the registry, of the metatables that tell an empty list from JSON and an empty object apart on the way back.
+// The names, in the registry, of the metatables that distinguish an empty list from an empty object when a value is
+// converted back to JSON.
 const (
 	metaList   = "slipway.list"
 	metaObject = "slipway.object"
 )
 
-// fromJSON makes a Lua value. Members come in the order of their names, so that pairs always goes through them alike.
+// fromJSON returns a Lua value. Members are inserted in the order of their names, so that pairs always iterates in the
+// same order.
 func fromJSON(state *lua.LState, value any) lua.LValue {
 	switch v := value.(type) {
 	case bool:
@@ -33,28 +35,28 @@ func fromJSON(state *lua.LState, value any) lua.LValue {
 		for _, item := range v {
 			table.Append(fromJSON(state, item))
 		}
-		table.Metatable = origin(state, metaList)
+		table.Metatable = originMetatable(state, metaList)
 		return table
 	case map[string]any:
 		table := state.CreateTable(0, len(v))
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			table.RawSetString(key, fromJSON(state, v[key]))
 		}
-		table.Metatable = origin(state, metaObject)
+		table.Metatable = originMetatable(state, metaObject)
 		return table
 	default:
 		return lua.LNil
 	}
 }
 
-func origin(state *lua.LState, name string) *lua.LTable {
+func originMetatable(state *lua.LState, name string) *lua.LTable {
 	meta := state.NewTypeMetatable(name)
 	meta.RawSetString(metaName, lua.LString(name))
 	return meta
 }
 
-// toJSON is a Lua value as JSON has it. An empty table is the list or object that it came from; one that the script made is nothing (null),
-// as nothing tells which of the two it is, and is left out of an object. where is its place, for messages.
+// toJSON converts a Lua value to JSON. An empty table is the list or object that it was made from. An empty table that
+// the script made is null, since its type is unknown, and is left out of an object. where is its place, for messages.
 func toJSON(value lua.LValue, where string) (any, error) { return toJSONAt(value, where, 0) }
 
 func toJSONAt(value lua.LValue, where string, depth int) (any, error) {
@@ -66,8 +68,8 @@ func toJSONAt(value lua.LValue, where string, depth int) (any, error) {
 	case lua.LNumber:
 		return wholeNumber(float64(v), where)
 	case *lua.LTable:
-		if depth >= mostDepth {
-			return nil, fmt.Errorf("%s is deeper than %d tables", where, mostDepth)
+		if depth >= maxDepth {
+			return nil, fmt.Errorf("%s is deeper than %d tables", where, maxDepth)
 		}
 		return tableToJSON(v, where, depth)
 	case *lua.LNilType:
@@ -79,7 +81,7 @@ func toJSONAt(value lua.LValue, where string, depth int) (any, error) {
 
 func wholeNumber(n float64, where string) (any, error) {
 	if math.IsNaN(n) || math.IsInf(n, 0) {
-		return nil, fmt.Errorf("%s is no number that JSON has", where)
+		return nil, fmt.Errorf("%s is a number that JSON cannot represent", where)
 	}
 	if n == math.Trunc(n) && math.Abs(n) < 1<<53 {
 		return int64(n), nil
@@ -87,7 +89,7 @@ func wholeNumber(n float64, where string) (any, error) {
 	return n, nil
 }
 
-// tableToJSON is a list when the keys are 1 to n, an object when they are all text.
+// tableToJSON returns a list if the keys are 1 to n, an object if they are all strings.
 func tableToJSON(table *lua.LTable, where string, depth int) (any, error) {
 	members, items := map[string]any{}, map[int]any{}
 	var failed error
@@ -135,7 +137,7 @@ func listOrObject(table *lua.LTable, where string, members map[string]any, items
 	case len(members) > 0:
 		return members, nil
 	}
-	switch typeOf(table) {
+	switch originOf(table) {
 	case metaList:
 		return []any{}, nil
 	case metaObject:
@@ -145,7 +147,7 @@ func listOrObject(table *lua.LTable, where string, members map[string]any, items
 	}
 }
 
-func typeOf(table *lua.LTable) string {
+func originOf(table *lua.LTable) string {
 	meta, is := table.Metatable.(*lua.LTable)
 	if !is {
 		return ""

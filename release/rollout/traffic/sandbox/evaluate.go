@@ -1,5 +1,6 @@
-// Package sandbox evaluates the Lua scripts that know a class of Ingress or a custom object: they compute a value from a value, without
-// files, network, clock or chance, so always the same. How much time and memory they take is the caller's to bound.
+// Package sandbox evaluates the Lua scripts for classes of Ingress and custom objects. A script computes a value from a
+// value, without files, network, clock or random numbers, so its result is always the same. The caller limits its time
+// and memory.
 package sandbox
 
 import (
@@ -22,29 +23,30 @@ type Request struct {
 	Input  json.RawMessage `json:"input"`
 }
 
-// Response is what came of it; exactly one of its parts is set.
+// Response is the result of a run; exactly one of its fields is set.
 type Response struct {
 	Output json.RawMessage `json:"output,omitempty"`
-	// Refusal is what the script says it cannot do.
+	// Refusal is what the script reports that it cannot do.
 	Refusal *Refusal `json:"refusal,omitempty"`
 	Trouble *Trouble `json:"trouble,omitempty"`
 }
 
-// Refusal is raised by the function refuse(field, reason). Field is a path within the step, "matches[0].path", "" for the whole.
+// Refusal is raised by the function refuse(field, reason). Field is a path within the step, "matches[0].path", "" for
+// the whole step.
 type Refusal struct {
 	Field  string `json:"field,omitempty"`
 	Reason string `json:"reason"`
 }
 
-// Trouble is a script that breaks.
+// Trouble is an error in a script.
 type Trouble struct {
-	// Line is where, 0 when it is not known.
+	// Line is the line of the error, 0 if unknown.
 	Line   int    `json:"line,omitempty"`
 	Reason string `json:"reason"`
 }
 
-// Say is the trouble in a sentence that names the script.
-func (t Trouble) Say(script string) string {
+// Message returns the error as a sentence that names the script.
+func (t Trouble) Message(script string) string {
 	if t.Line == 0 {
 		return fmt.Sprintf("script %s: %s", script, t.Reason)
 	}
@@ -54,26 +56,29 @@ func (t Trouble) Say(script string) string {
 const (
 	callDepth    = 200
 	registrySize = 8 << 10
-	registryMost = 256 << 10
+	maxRegistry  = 256 << 10
 	// MaxOutput bounds what a script may return, in bytes of JSON.
 	MaxOutput = 1 << 20
 )
 
-// Run is one script under way.
+// Run is one execution of a script.
 type Run struct {
 	request Request
 	state   *lua.LState
 }
 
-// Prepare makes a run ready. The context ends it early: the reason is then the context's cause.
+// Prepare returns a run that is ready to evaluate. If the context ends, the run stops, and its reason is the context's
+// cause.
 func Prepare(ctx context.Context, req Request) *Run {
-	state := lua.NewState(lua.Options{SkipOpenLibs: true, CallStackSize: callDepth, RegistrySize: registrySize, RegistryMaxSize: registryMost})
+	state := lua.NewState(lua.Options{SkipOpenLibs: true, CallStackSize: callDepth, RegistrySize: registrySize,
+		RegistryMaxSize: maxRegistry})
 	state.SetContext(ctx)
 	openLibraries(state)
 	return &Run{request: req, state: state}
 }
 
-// Line is the line that is being executed, 0 when none is. It may be asked while the script runs, and is then no more than a hint.
+// Line returns the line that is being executed, 0 if there is none. It may be called while the script runs, and is then
+// only a hint.
 func (r *Run) Line() (line int) {
 	defer func() {
 		if recover() != nil {
@@ -93,7 +98,7 @@ func (r *Run) Evaluate() Response {
 	defer r.state.Close()
 	var input any
 	if err := json.Unmarshal(r.request.Input, &input); err != nil {
-		return Response{Trouble: &Trouble{Reason: "its input is no JSON: " + err.Error()}}
+		return Response{Trouble: &Trouble{Reason: "its input is not JSON: " + err.Error()}}
 	}
 	chunk, err := parse.Parse(strings.NewReader(r.request.Source), r.request.Script)
 	if err != nil {
@@ -114,15 +119,16 @@ func (r *Run) Evaluate() Response {
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return Response{Trouble: &Trouble{Reason: "its result is no JSON: " + err.Error()}}
+		return Response{Trouble: &Trouble{Reason: "its result is not JSON: " + err.Error()}}
 	}
 	if len(raw) > MaxOutput {
-		return Response{Trouble: &Trouble{Reason: fmt.Sprintf("it returned %d bytes, the most is %d", len(raw), MaxOutput)}}
+		return Response{Trouble: &Trouble{Reason: fmt.Sprintf("it returned %d bytes, the most is %d", len(raw),
+			MaxOutput)}}
 	}
 	return Response{Output: raw}
 }
 
-// failed sorts what a script was ended by.
+// failed returns the response for a script that ended with an error.
 func (r *Run) failed(err error) Response {
 	var api *lua.ApiError
 	if !errors.As(err, &api) {
@@ -146,11 +152,11 @@ func (r *Run) failed(err error) Response {
 	return Response{Trouble: &Trouble{Line: line, Reason: firstLine(reason)}}
 }
 
-var located = regexp.MustCompile(`^(.*?):(\d+):\s*`)
+var positionPattern = regexp.MustCompile(`^(.*?):(\d+):\s*`)
 
-// position takes "name:12: text" apart.
+// position splits "name:12: text" into text and line.
 func position(script, text string) (rest string, line int) {
-	m := located.FindStringSubmatchIndex(text)
+	m := positionPattern.FindStringSubmatchIndex(text)
 	if m == nil || text[m[2]:m[3]] != script {
 		return text, 0
 	}
@@ -164,13 +170,14 @@ func position(script, text string) (rest string, line int) {
 func syntax(err error) *Trouble {
 	var p *parse.Error
 	if errors.As(err, &p) {
-		return &Trouble{Line: max(p.Pos.Line, 0), Reason: fmt.Sprintf("it is no Lua: %s near %q", p.Message, p.Token)}
+		return &Trouble{Line: max(p.Pos.Line, 0), Reason: fmt.Sprintf("it is not valid Lua: %s near %q", p.Message,
+			p.Token)}
 	}
 	var c *lua.CompileError
 	if errors.As(err, &c) {
-		return &Trouble{Line: c.Line, Reason: "it is no Lua: " + c.Message}
+		return &Trouble{Line: c.Line, Reason: "it is not valid Lua: " + c.Message}
 	}
-	return &Trouble{Reason: "it is no Lua: " + firstLine(err.Error())}
+	return &Trouble{Reason: "it is not valid Lua: " + firstLine(err.Error())}
 }
 
 func firstLine(text string) string {
@@ -178,42 +185,45 @@ func firstLine(text string) string {
 	return strings.TrimSpace(line)
 }
 
-// longestRepeat bounds string.rep, in bytes.
-const longestRepeat = 64 << 10
+// maxRepeat bounds the result of string.rep, in bytes.
+const maxRepeat = 64 << 10
 
-// refusalMark is the field by which an error raised by refuse is known.
+// refusalMark is the field that identifies an error raised by refuse.
 const refusalMark = "__slipway_refusal"
 
-// openLibraries opens what a script may use: base without what loads, prints or inspects, table, string, math without chance, json, refuse.
+// openLibraries opens what a script may use: base without functions that load, print or inspect, table, string, math
+// without random numbers, json and refuse.
 func openLibraries(state *lua.LState) {
 	for _, library := range []struct {
 		name string
 		open lua.LGFunction
 	}{
-		{lua.BaseLibName, lua.OpenBase}, {lua.TabLibName, lua.OpenTable}, {lua.StringLibName, lua.OpenString}, {lua.MathLibName, lua.OpenMath},
+		{lua.BaseLibName, lua.OpenBase}, {lua.TabLibName, lua.OpenTable}, {lua.StringLibName, lua.OpenString},
+		{lua.MathLibName, lua.OpenMath},
 	} {
 		state.Push(state.NewFunction(library.open))
 		state.Push(lua.LString(library.name))
 		state.Call(1, 0)
 	}
 	for _, name := range []string{
-		"collectgarbage", "dofile", "getfenv", "load", "loadfile", "loadstring", "module", "newproxy", "print", "require", "setfenv",
+		"collectgarbage", "dofile", "getfenv", "load", "loadfile", "loadstring", "module", "newproxy", "print",
+		"require", "setfenv",
 		"_printregs",
 	} {
 		state.SetGlobal(name, lua.LNil)
 	}
 	state.SetGlobal("tostring", state.NewFunction(plainToString))
 	state.SetGlobal("refuse", state.NewFunction(raiseRefusal))
-	strip(state, lua.MathLibName, "random", "randomseed")
-	strip(state, lua.StringLibName, "dump")
-	field(state, lua.StringLibName, "rep", boundedRepeat)
+	removeFunctions(state, lua.MathLibName, "random", "randomseed")
+	removeFunctions(state, lua.StringLibName, "dump")
+	setFunction(state, lua.StringLibName, "rep", boundedRepeat)
 	codec := state.NewTable()
 	state.SetGlobal("json", codec)
 	codec.RawSetString("encode", state.NewFunction(encode))
 	codec.RawSetString("decode", state.NewFunction(decode))
 }
 
-func strip(state *lua.LState, library string, names ...string) {
+func removeFunctions(state *lua.LState, library string, names ...string) {
 	if table, is := state.GetGlobal(library).(*lua.LTable); is {
 		for _, name := range names {
 			table.RawSetString(name, lua.LNil)
@@ -221,13 +231,13 @@ func strip(state *lua.LState, library string, names ...string) {
 	}
 }
 
-func field(state *lua.LState, library, name string, function lua.LGFunction) {
+func setFunction(state *lua.LState, library, name string, function lua.LGFunction) {
 	if table, is := state.GetGlobal(library).(*lua.LTable); is {
 		table.RawSetString(name, state.NewFunction(function))
 	}
 }
 
-// plainToString is tostring without addresses in memory, which differ from run to run.
+// plainToString is tostring without memory addresses, which differ from run to run.
 func plainToString(state *lua.LState) int {
 	value := state.CheckAny(1)
 	switch value.Type() {
@@ -245,14 +255,14 @@ func boundedRepeat(state *lua.LState) int {
 		state.Push(lua.LString(""))
 		return 1
 	}
-	if times > longestRepeat/len(text) {
-		state.RaiseError("string.rep would make more than %d bytes", longestRepeat)
+	if times > maxRepeat/len(text) {
+		state.RaiseError("string.rep would make more than %d bytes", maxRepeat)
 	}
 	state.Push(lua.LString(strings.Repeat(text, times)))
 	return 1
 }
 
-// raiseRefusal is refuse(field, reason): the script cannot do what the step asks.
+// raiseRefusal implements refuse(field, reason): the script cannot do what the step asks.
 func raiseRefusal(state *lua.LState) int {
 	refusal := state.NewTable()
 	refusal.RawSetString(refusalMark, lua.LTrue)

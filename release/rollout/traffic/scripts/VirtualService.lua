@@ -1,4 +1,5 @@
--- Istio VirtualService: every route to the stable Service is divided between it and the canary; matches get a rule of their own, put before the rule that it narrows.
+-- Istio VirtualService: every route to the stable Service is divided between it and the canary. Each match gets a
+-- rule of its own, put before the rule that it narrows.
 local spec = obj.data.spec
 local same = obj.stableService == obj.canaryService
 
@@ -13,7 +14,8 @@ local function copy(value)
   return setmetatable(out, getmetatable(value))
 end
 
--- Whether a host is the stable Service of this namespace: "order", "order.shop", "order.shop.svc.cluster.local".
+-- Reports whether a host is the stable Service of this namespace: "order", "order.shop",
+-- "order.shop.svc.cluster.local".
 local function is_stable(route)
   local host = route.destination and route.destination.host or ""
   local first, rest = string.match(host, "^([^.]+)%.?(.*)$")
@@ -34,7 +36,7 @@ local function rename(route)
   return route
 end
 
--- The step's headers come after those that the rule or route sets itself.
+-- The step's headers are applied after those that the rule or route sets itself.
 local function modify(target)
   local asked = obj.requestHeaderModifier
   if not asked then
@@ -117,7 +119,7 @@ local function begins(text, start)
   return string.sub(text, 1, #start) == start
 end
 
--- What meets both of two string matches; nil when nothing does.
+-- Returns a match that meets both of two string matches, nil if none does.
 local function both(own, asked, here)
   if not own or own.prefix == "/" then
     return asked
@@ -146,7 +148,7 @@ local function both(own, asked, here)
   return begins(own.prefix or "", asked.prefix or "") and own or nil
 end
 
--- Adds the asked headers or query parameters to a match; false when no request can meet both.
+-- Adds the requested headers or query parameters to a match; returns false if no request can meet both.
 local function narrow(match, field, asked, here)
   for j, value in ipairs(asked or {}) do
     match[field] = match[field] or {}

@@ -14,7 +14,7 @@ if obj.requestHeaderModifier then
 end
 
 annotations[prefix .. "canary"] = "true"
-annotations[prefix .. "order"] = "1" -- the canary's rules are looked at before the stable ones (default 10)
+annotations[prefix .. "order"] = "1" -- the canary's rules are evaluated before the stable ones (default 10)
 if obj.weight ~= "-1" then
   annotations[prefix .. "canary-weight"] = obj.weight
 end

@@ -2,7 +2,7 @@
 local nginx, mse = "nginx.ingress.kubernetes.io/", "mse.ingress.kubernetes.io/"
 local annotations = obj.annotations
 
--- A gateway reads either prefix, so that both are cleared.
+-- A gateway reads either prefix, so both are cleared.
 for _, prefix in ipairs({ nginx, mse }) do
   for _, key in ipairs({
     "canary", "canary-by-cookie", "canary-by-header", "canary-by-header-pattern", "canary-by-header-value",
@@ -26,7 +26,7 @@ if obj.weight ~= "-1" then
   annotations[nginx .. "canary-weight"] = obj.weight
 end
 
--- The headers of one operation stand one in a line: "name value".
+-- The headers of one operation are written one per line: "name value".
 local function lines(headers, field)
   local out = {}
   for i, header in ipairs(headers or {}) do

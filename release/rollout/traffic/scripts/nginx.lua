@@ -1,5 +1,5 @@
 -- Canary annotations of ingress-nginx, which higress reads as well: by one header, by one cookie, or by weight.
--- Whatever these annotations cannot say is refused.
+-- What these annotations cannot express is refused.
 local prefix = "nginx.ingress.kubernetes.io/"
 local annotations = obj.annotations
 

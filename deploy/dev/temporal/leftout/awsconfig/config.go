@@ -1,5 +1,5 @@
-// Package config replaces the configuration of AWS clients, which Temporal's server compiles in for archives in S3 and for a signed Elasticsearch. The
-// local server has neither: there is no configuration to load.
+// Package config replaces the configuration of AWS clients, which Temporal's server compiles in for archives in S3 and
+// for signed requests to Elasticsearch. The local server has neither: there is no configuration to load.
 package config
 
 import (
@@ -9,12 +9,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-var errLeftOut = errors.New("the local Temporal server talks to no service of AWS: use a server of Temporal's own for it")
+var errLeftOut = errors.New("the local Temporal server uses no AWS service: use a regular Temporal server for it")
 
 type (
-	// LoadOption is an option of LoadDefaultConfig, which does not read it.
+	// LoadOption is an option of LoadDefaultConfig, which ignores it.
 	LoadOption struct{}
-	// EnvConfig is what the environment says.
+	// EnvConfig is the configuration from the environment.
 	EnvConfig struct{ Credentials aws.Credentials }
 )
 

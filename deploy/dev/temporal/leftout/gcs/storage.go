@@ -1,4 +1,5 @@
-// Package storage replaces the client of Google's object store, which Temporal's server compiles in for archives. The local server keeps none: each call fails.
+// Package storage replaces the client of Google Cloud Storage, which Temporal's server compiles in for archival. The
+// local server has no archive: each call fails.
 package storage
 
 import (
@@ -8,10 +9,11 @@ import (
 	"google.golang.org/api/option"
 )
 
-// ScopeFullControl is the scope that an archive asks for.
+// ScopeFullControl is the scope that an archive requests.
 const ScopeFullControl = "https://www.googleapis.com/auth/devstorage.full_control"
 
-var errLeftOut = errors.New("the local Temporal server keeps no archive in Google Cloud Storage: use a server of Temporal's own for it")
+var errLeftOut = errors.New("the local Temporal server keeps no archive in Google Cloud Storage: use a regular " +
+	"Temporal server for it")
 
 type (
 	Client         struct{}

@@ -1,4 +1,5 @@
-// Package s3 replaces the client of S3, which Temporal's server compiles in for archives. The local server keeps none: each call fails.
+// Package s3 replaces the client of S3, which Temporal's server compiles in for archival. The local server has no
+// archive: each call fails.
 package s3
 
 import (
@@ -10,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-var errLeftOut = errors.New("the local Temporal server keeps no archive in S3: use a server of Temporal's own for it")
+var errLeftOut = errors.New("the local Temporal server keeps no archive in S3: use a regular Temporal server for it")
 
 type (
 	Client struct{}

@@ -1,7 +1,7 @@
-// Package sqlite3 has the result codes of SQLite that Temporal's data store names (https://www.sqlite.org/rescode.html).
+// Package sqlite3 has the SQLite result codes that Temporal's data store uses (https://www.sqlite.org/rescode.html).
 package sqlite3
 
-// A constraint is violated; the latter two say which.
+// The result codes of violated constraints; the latter two name the kind.
 const (
 	SQLITE_CONSTRAINT            = 19
 	SQLITE_CONSTRAINT_PRIMARYKEY = SQLITE_CONSTRAINT | 6<<8

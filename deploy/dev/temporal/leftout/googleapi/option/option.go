@@ -1,4 +1,4 @@
-// Package option has the one option of Google's clients that Temporal's server names.
+// Package option has the one option of Google's clients that Temporal's server uses.
 package option
 
 import "golang.org/x/oauth2"
@@ -6,5 +6,5 @@ import "golang.org/x/oauth2"
 // ClientOption is an option of a client.
 type ClientOption struct{}
 
-// WithTokenSource is an option that the client of package storage, which always fails, does not read.
+// WithTokenSource returns an option that the client of package storage, which always fails, ignores.
 func WithTokenSource(oauth2.TokenSource) ClientOption { return ClientOption{} }

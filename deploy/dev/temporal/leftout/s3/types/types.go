@@ -1,4 +1,4 @@
-// Package types has the types of S3 that Temporal's server names.
+// Package types has the S3 types that Temporal's server uses.
 package types
 
 type (

@@ -1,4 +1,5 @@
-// Package workercomponent replaces the workflows of Temporal's serverless workers, which the local server leaves out.
+// Package workercomponent replaces the workflows of Temporal's serverless workers, which are left out of the local
+// server.
 package workercomponent
 
 import "go.uber.org/fx"

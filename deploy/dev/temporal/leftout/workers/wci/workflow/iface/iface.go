@@ -1,4 +1,4 @@
-// Package iface has the types in which Temporal's server speaks of serverless workers.
+// Package iface has the types that Temporal's server uses for serverless workers.
 package iface
 
 import (
@@ -8,7 +8,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 )
 
-// What a worker deployment asks of a provider of compute: the names and shapes are those that the server compiles against.
+// The request of a worker deployment to a compute provider: the server compiles against these names and fields.
 type (
 	ComputeProviderType  string
 	ScalingAlgorithmType string

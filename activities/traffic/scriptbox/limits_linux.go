@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// bound limits what the process can still do, whatever the script does: memory beyond what is mapped now, seconds of processor, files.
-func bound() error {
+// setLimits limits what the process can still use: additional memory, CPU seconds, files.
+func setLimits() error {
 	raw, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return err
 	}
-	// The first number is what is mapped, the sixth what of it is the process's own data, in pages.
+	// The first number is the mapped memory, the sixth the process's own data, in pages.
 	var pages [6]uint64
 	if _, err := fmt.Sscan(string(raw), &pages[0], &pages[1], &pages[2], &pages[3], &pages[4], &pages[5]); err != nil {
 		return err
@@ -30,11 +30,11 @@ func bound() error {
 	return nil
 }
 
-// taken is how much of a processor's time the process has taken so far.
-func taken() time.Duration {
+// cpuTime returns the CPU time that the process has used so far.
+func cpuTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0 // the limit on the process's own time ends it then
+		return 0 // then only RLIMIT_CPU ends the process
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
