@@ -60,7 +60,7 @@ func TestLongServing_RevertsEditsByOtherClients_UpToALimit(t *testing.T) {
 		return strings.Contains(kd.Status.Message, "stop kubectl-set")
 	})
 	require.Equal(t, serving.ReasonObjectsDrifted, kd.Status.Reason)
-	require.Contains(t, kd.Status.Message, "put back 3 times already")
+	require.Contains(t, kd.Status.Message, "already restored 3 times")
 	require.Equal(t, "hacked", u.tag(u.bob, "edited"), "the engine does not revert the edit any more")
 	u.waitNoOpenOperation("edited")
 	u.update("edited", u.better, u.better)
