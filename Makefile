@@ -26,10 +26,10 @@ demo: ## run the sample releases on the local stack, with live progress
 	@deploy/dev/stack.sh up
 	@deploy/dev/demo.sh
 
-test: ## run the tests that a change most likely breaks, against the local stack (7 minutes on 2 cores)
+test: ## run the tests that a change most likely breaks, against the local stack (9 minutes on 2 cores)
 	@deploy/dev/test.sh
 
-test-race: ## run the tests that need no local stack under the race detector (4 minutes on 2 cores)
+test-race: ## run the tests that need no local stack under the race detector (5 minutes on 2 cores)
 	@deploy/dev/test.sh --race
 
 test-long: ## run the guarantees that make test leaves out: crashes, outages, sizes, compose, the chart (20 minutes on 2 cores)
