@@ -212,7 +212,7 @@ func (a *Activities) RefusesBuild(ctx context.Context, order build.Order, namesp
 	return refusal, err
 }
 
-// sampleCommit stands in for a commit that is not resolved yet.
+// sampleCommit replaces a commit that is not resolved yet.
 const sampleCommit = "0000000000000000000000000000000000000000"
 
 // buildPermissions are the Kubernetes permissions that a build needs.

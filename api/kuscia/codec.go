@@ -34,7 +34,7 @@ type form int
 const (
 	formJSON form = iota
 	formProtobuf
-	// formNone stands for all other types, including HTML forms: as in Kuscia, none of the request's fields are read
+	// formNone is the form of all other types, including HTML forms: as in Kuscia, none of the request's fields are read
 	// from them.
 	formNone
 )
