@@ -32,7 +32,7 @@ test: ## run the tests that a change most likely breaks, against the local stack
 test-race: ## run the tests that need no local stack under the race detector (5 minutes on 2 cores)
 	@deploy/dev/test.sh --race
 
-test-long: ## run the guarantees that make test leaves out: crashes, outages, sizes, compose, the chart (20 minutes on 2 cores)
+test-long: ## run the guarantees that make test leaves out: crashes, outages, sizes, compose, the chart (18 minutes on 2 cores)
 	@deploy/dev/test.sh --long
 
 test-soak: ## run every kill, combination and size, in shards; the next call continues after an interruption (hours)

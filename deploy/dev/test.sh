@@ -145,23 +145,23 @@ run_killed() {
   run -tags "failpoints,$go_tags" -run "^($tests)\$" "${files[@]}"
 }
 
-# run_all: the slowest packages start first. The long run tests one package at a time: its tests start control planes of
-# their own, kill processes at random and fill the cluster with hundreds of pods, which would delay other tests on two
-# cores. Only the tests of the alerts, which wait for rules to fire and need little CPU, run at the same time; their lines
-# are printed at the end.
+# run_all: the slowest packages start first. The long run has two lanes: test/e2e, whose tests start control planes of
+# their own, kill processes at random and fill the cluster with hundreds of pods, and beside it the other packages, one
+# at a time, most of which wait for something. Their lines are printed at the end. The measurements of test/bench come
+# last, with nothing beside them.
 run_all() {
-  local code=0 packages_left alerts
+  local code=0 second_lane others
   if [ -z "$long" ]; then
     run ./test/e2e ./activities/workload ./... || code=1
     run_killed || code=1
     return $code
   fi
   packages=1 parallel=${SLIPWAY_TEST_PARALLEL:-5}
-  run -run '^TestLong' ./test/monitoring >"$beside" &
-  alerts=$!
-  mapfile -t packages_left < <(grep -rlE --include='*_test.go' --exclude-dir=.dev '^func TestLong' . | xargs -n 1 dirname | sort -u | grep -vE '/test/(bench|monitoring)$')
-  run -run '^TestLong' "${packages_left[@]}" || code=1
-  wait "$alerts" || code=1
+  mapfile -t others < <(grep -rlE --include='*_test.go' --exclude-dir=.dev '^func TestLong' . | xargs -n 1 dirname | sort -u | grep -vE '/test/(bench|e2e)$')
+  run -run '^TestLong' "${others[@]}" >"$beside" &
+  second_lane=$!
+  run -run '^TestLong' ./test/e2e || code=1
+  wait "$second_lane" || code=1
   cat "$beside"
   parallel=1
   run -run '^TestLong' ./test/bench || code=1
