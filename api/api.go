@@ -41,6 +41,8 @@ type Deps struct {
 	Guard auth.Guard
 	// MaxEventStreams is the maximum number of event streams open at the same time (0: 1000).
 	MaxEventStreams int
+	// OwnWorkers returns why the workers of this process don't work; nil: the process has none.
+	OwnWorkers func() error
 }
 
 // API is the handler of the HTTP API, including its event streams.
@@ -138,6 +140,8 @@ type handlers struct {
 	streams *stream.Hub
 	metrics http.Handler
 	docs    []byte
+	// ownWorkers is Deps.OwnWorkers.
+	ownWorkers func() error
 }
 
 // Aliases, because embedded fields need distinct names.
@@ -157,6 +161,6 @@ func newHandlers(deps Deps, docs []byte) *handlers {
 		planHandlers: plans.New(b, streams), rolloutHandlers: rollouts.New(b, streams),
 		servingHandlers: servings.New(b, streams),
 		trafficHandlers: trafficroutings.New(b), partyHandlers: parties.New(b),
-		Backend: b, streams: streams, metrics: deps.Metrics, docs: docs,
+		Backend: b, streams: streams, metrics: deps.Metrics, ownWorkers: deps.OwnWorkers, docs: docs,
 	}
 }

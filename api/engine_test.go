@@ -40,10 +40,10 @@ import (
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/gather"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/store"
-	"slipway.io/slipway/store/recent"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/workflows"
 )

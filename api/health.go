@@ -70,9 +70,14 @@ func (h *handlers) checkTemporal(ctx context.Context) error {
 	return nil
 }
 
-// checkWorker checks that a worker polls the engine's own queue. Missing party workers do not affect readiness: their
-// parties are reported as unreachable.
+// checkWorker checks that a worker polls the engine's own queue, and that this process's own workers do. Missing party
+// workers do not affect readiness: their parties are reported as unreachable.
 func (h *handlers) checkWorker(ctx context.Context) error {
+	if h.ownWorkers != nil {
+		if err := h.ownWorkers(); err != nil {
+			return err
+		}
+	}
 	polled, err := h.HasRecentPoller(ctx, pollerMaxAge)
 	switch {
 	case err != nil:

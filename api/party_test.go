@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -84,7 +85,7 @@ func (p *fakeParty) run(ctx context.Context, in workloadops.Request) (workloadop
 	p.mu.Unlock()
 	if kind != "" {
 		return workloadops.Result{}, temporal.NewNonRetryableApplicationError(name+" cannot: "+string(kind),
-			string(kind), nil, failure.Details{})
+			string(kind), nil, failure.Details{Holder: "rollout/default/shop/ended@run-1"})
 	}
 	if gate != nil {
 		activity.RecordHeartbeat(ctx, workloadops.Progress{Message: name + ": 2 of 3 pods are ready"})
@@ -101,8 +102,8 @@ func (p *fakeParty) run(ctx context.Context, in workloadops.Request) (workloadop
 			}
 		}
 	}
-	return workloadops.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true, FromRevision: "1",
-		ToRevision: "2"}, nil
+	return workloadops.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true,
+		Change: revision.Change{FromRevision: "1", ToRevision: "2"}}, nil
 }
 
 func (p *fakeParty) restore(context.Context, workloadops.Request) (workloadops.Result, error) {

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/store/recent"
 )
 
 // Concurrent requests for the same object share one call to Temporal. After a write, the next read is fresh.

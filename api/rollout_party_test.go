@@ -11,12 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/activities/leg"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
@@ -27,9 +29,10 @@ import (
 type fakeRolloutParty struct {
 	mu            sync.Mutex
 	preflight     rollout.PreflightResult
-	lastPreflight rollout.PreflightRequest
 	gate          chan struct{}
 	rollbackCount int
+	// failing is the kind of failure of the next move; "": none.
+	failing failure.Kind
 	// frozen means that a split was left on the workload.
 	frozen bool
 	// serves is the image that the workload declares, next the one being released. A template's digest is derived from
@@ -42,10 +45,6 @@ const partySize = 4
 func (p *fakeRolloutParty) register(w worker.Worker) {
 	w.RegisterActivityWithOptions(p.check, activity.RegisterOptions{Name: rollout.ActivityPreflight})
 	leg.New(legParty{p}, legParty{p}, leg.Options{}).Register(w)
-	w.RegisterActivityWithOptions(p.begin, activity.RegisterOptions{Name: rollout.ActivityBegin})
-	w.RegisterActivityWithOptions(p.move, activity.RegisterOptions{Name: rollout.ActivityMove})
-	w.RegisterActivityWithOptions(p.route, activity.RegisterOptions{Name: rollout.ActivityRoute})
-	w.RegisterActivityWithOptions(p.finish, activity.RegisterOptions{Name: rollout.ActivityFinish})
 }
 
 // legParty adapts the party to the leg activity.
@@ -75,6 +74,13 @@ func (p *fakeRolloutParty) answers(result rollout.PreflightResult) {
 	p.preflight = result
 }
 
+// failOnce makes the next move of pods fail.
+func (p *fakeRolloutParty) failOnce(kind failure.Kind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failing = kind
+}
+
 // hold keeps the pods of every move from getting ready until the returned function is called.
 func (p *fakeRolloutParty) hold() (release func()) {
 	p.mu.Lock()
@@ -95,15 +101,18 @@ func (p *fakeRolloutParty) rollbacks() int {
 	return p.rollbackCount
 }
 
-func (p *fakeRolloutParty) check(_ context.Context, in rollout.PreflightRequest) (rollout.PreflightResult, error) {
+func (p *fakeRolloutParty) check(_ context.Context, in rollout.PreflightRequests) (results []rollout.PreflightResult,
+	err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lastPreflight = in
-	result := p.preflight
-	if in.Change.Revision != nil && len(result.Refusals) == 0 {
-		result.Template, result.Revision = digestOf(p.serves), in.Change.Revision
+	for _, req := range in.Rollouts {
+		result := p.preflight
+		if req.Change.Revision != nil && len(result.Refusals) == 0 {
+			result.Template, result.Revision = digestOf(p.serves), req.Change.Revision
+		}
+		results = append(results, result)
 	}
-	return result, nil
+	return results, nil
 }
 
 func digestOf(image string) string { return "digest of " + image }
@@ -129,8 +138,13 @@ func (p *fakeRolloutParty) begin(_ context.Context, in rollout.BeginRequest) (ro
 
 func (p *fakeRolloutParty) move(ctx context.Context, in rollout.MoveRequest) (rollout.MoveResult, error) {
 	p.mu.Lock()
-	gate := p.gate
+	gate, kind := p.gate, p.failing
+	p.failing = ""
 	p.mu.Unlock()
+	if kind != "" {
+		return rollout.MoveResult{}, temporal.NewNonRetryableApplicationError("it fails: "+string(kind), string(kind),
+			nil, failure.Details{})
+	}
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for waiting := gate != nil; waiting; {

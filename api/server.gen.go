@@ -14,6 +14,18 @@ import (
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ListAppImages Lists the AppImages, by name
+	// (GET /api/v1/appimages)
+	ListAppImages(ctx echo.Context, params ListAppImagesParams) error
+	// DeleteAppImage Deletes an AppImage
+	// (DELETE /api/v1/appimages/{name})
+	DeleteAppImage(ctx echo.Context, name AppImageName) error
+	// GetAppImage Reads an AppImage
+	// (GET /api/v1/appimages/{name})
+	GetAppImage(ctx echo.Context, name AppImageName) error
+	// PutAppImage Creates or replaces an AppImage
+	// (PUT /api/v1/appimages/{name})
+	PutAppImage(ctx echo.Context, name AppImageName, params PutAppImageParams) error
 	// ListParties Lists the parties, by name, and whether they are reachable
 	// (GET /api/v1/parties)
 	ListParties(ctx echo.Context, params ListPartiesParams) error
@@ -107,9 +119,15 @@ type ServerInterface interface {
 	// ListServings Lists the servings, by ID
 	// (GET /api/v1/servings)
 	ListServings(ctx echo.Context, params ListServingsParams) error
+	// DeleteServing Deletes a serving
+	// (DELETE /api/v1/servings/{id})
+	DeleteServing(ctx echo.Context, id ServingID) error
 	// GetServing Reads a serving
 	// (GET /api/v1/servings/{id})
 	GetServing(ctx echo.Context, id ServingID) error
+	// PutServing Creates or replaces a serving
+	// (PUT /api/v1/servings/{id})
+	PutServing(ctx echo.Context, id ServingID, params PutServingParams) error
 	// ApproveServing Begins the party that waits for an approval
 	// (POST /api/v1/servings/{id}/approve)
 	ApproveServing(ctx echo.Context, id ServingID, params ApproveServingParams) error
@@ -196,6 +214,88 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// ListAppImages converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAppImages(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAppImagesParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAppImages(ctx, params)
+	return err
+}
+
+// DeleteAppImage converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteAppImage(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name AppImageName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteAppImage(ctx, name)
+	return err
+}
+
+// GetAppImage converts echo context to params.
+func (w *ServerInterfaceWrapper) GetAppImage(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name AppImageName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetAppImage(ctx, name)
+	return err
+}
+
+// PutAppImage converts echo context to params.
+func (w *ServerInterfaceWrapper) PutAppImage(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name AppImageName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutAppImageParams
+	// ------------- Optional query parameter "generation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "generation", ctx.QueryParams(), &params.Generation, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter generation: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutAppImage(ctx, name, params)
+	return err
 }
 
 // ListParties converts echo context to params.
@@ -1219,6 +1319,22 @@ func (w *ServerInterfaceWrapper) ListServings(ctx echo.Context) error {
 	return err
 }
 
+// DeleteServing converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteServing(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id ServingID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteServing(ctx, id)
+	return err
+}
+
 // GetServing converts echo context to params.
 func (w *ServerInterfaceWrapper) GetServing(ctx echo.Context) error {
 	var err error
@@ -1232,6 +1348,38 @@ func (w *ServerInterfaceWrapper) GetServing(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetServing(ctx, id)
+	return err
+}
+
+// PutServing converts echo context to params.
+func (w *ServerInterfaceWrapper) PutServing(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id ServingID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutServingParams
+	// ------------- Optional query parameter "affinityMode" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "affinityMode", ctx.QueryParams(), &params.AffinityMode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter affinityMode: %s", err))
+	}
+
+	// ------------- Optional query parameter "generation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "generation", ctx.QueryParams(), &params.Generation, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter generation: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutServing(ctx, id, params)
 	return err
 }
 
@@ -2048,7 +2196,9 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/parties/:name", wrapper.GetParty, options.OperationMiddlewares["getParty"]...)
 	router.PUT(options.BaseURL+"/api/v1/parties/:name", wrapper.PutParty, options.OperationMiddlewares["putParty"]...)
 	router.GET(options.BaseURL+"/api/v1/servings", wrapper.ListServings, options.OperationMiddlewares["listServings"]...)
+	router.DELETE(options.BaseURL+"/api/v1/servings/:id", wrapper.DeleteServing, options.OperationMiddlewares["deleteServing"]...)
 	router.GET(options.BaseURL+"/api/v1/servings/:id", wrapper.GetServing, options.OperationMiddlewares["getServing"]...)
+	router.PUT(options.BaseURL+"/api/v1/servings/:id", wrapper.PutServing, options.OperationMiddlewares["putServing"]...)
 	router.GET(options.BaseURL+"/api/v1/servings/:id/history", wrapper.GetServingHistory, options.OperationMiddlewares["getServingHistory"]...)
 	router.PUT(options.BaseURL+"/api/v1/servings/:id/policy", wrapper.PutServingPolicy, options.OperationMiddlewares["putServingPolicy"]...)
 	router.POST(options.BaseURL+"/api/v1/servings/:id/approve", wrapper.ApproveServing, options.OperationMiddlewares["approveServing"]...)
@@ -2056,6 +2206,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/servings/:id/resume", wrapper.ResumeServing, options.OperationMiddlewares["resumeServing"]...)
 	router.POST(options.BaseURL+"/api/v1/servings/:id/stop", wrapper.StopServing, options.OperationMiddlewares["stopServing"]...)
 	router.GET(options.BaseURL+"/api/v1/servings/:id/events", wrapper.WatchServing, options.OperationMiddlewares["watchServing"]...)
+	router.GET(options.BaseURL+"/api/v1/appimages", wrapper.ListAppImages, options.OperationMiddlewares["listAppImages"]...)
+	router.DELETE(options.BaseURL+"/api/v1/appimages/:name", wrapper.DeleteAppImage, options.OperationMiddlewares["deleteAppImage"]...)
+	router.GET(options.BaseURL+"/api/v1/appimages/:name", wrapper.GetAppImage, options.OperationMiddlewares["getAppImage"]...)
+	router.PUT(options.BaseURL+"/api/v1/appimages/:name", wrapper.PutAppImage, options.OperationMiddlewares["putAppImage"]...)
 	router.GET(options.BaseURL+"/healthz", wrapper.GetHealth, options.OperationMiddlewares["getHealth"]...)
 	router.GET(options.BaseURL+"/readyz", wrapper.GetReadiness, options.OperationMiddlewares["getReadiness"]...)
 	router.GET(options.BaseURL+"/metrics", wrapper.GetMetrics, options.OperationMiddlewares["getMetrics"]...)

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 
 	"slipway.io/slipway/release/catalog"
@@ -22,16 +21,22 @@ import (
 // registerServingParty registers fake activities of servings' parties: all succeed, except that a domain beginning with
 // "nobody" fails to apply a new version.
 func registerServingParty(w worker.Worker) {
-	register := func(name string, fn func(context.Context, serving.PartyRequest) error) {
-		w.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
+	register := func(name string, refuses func(serving.PartyRequest) bool) {
+		w.RegisterActivityWithOptions(func(_ context.Context, r serving.GroupRequest) (serving.GroupResult, error) {
+			var result serving.GroupResult
+			for _, one := range r.Parties {
+				outcome := serving.PartyOutcome{Done: true}
+				if refuses(one) {
+					outcome = serving.PartyOutcome{Kind: failure.Refused, Message: "no such image"}
+				}
+				result.Parties = append(result.Parties, outcome)
+			}
+			return result, nil
+		}, activity.RegisterOptions{Name: name})
 	}
-	register(serving.ActivityPrepare, func(context.Context, serving.PartyRequest) error { return nil })
-	register(serving.ActivityApply, func(_ context.Context, r serving.PartyRequest) error {
-		if strings.HasPrefix(r.Domain, "nobody") && !r.Source.Previous {
-			return temporal.NewNonRetryableApplicationError("no such image", string(failure.Refused), nil,
-				failure.Details{})
-		}
-		return nil
+	register(serving.ActivityPrepare, func(serving.PartyRequest) bool { return false })
+	register(serving.ActivityApply, func(r serving.PartyRequest) bool {
+		return strings.HasPrefix(r.Domain, "nobody") && !r.Source.Previous
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +119,122 @@ func TestGetServing(t *testing.T) {
 	require.Equal(t, "no operation has started for generation 2 of the spec yet", got.Message,
 		"the status belongs to the previous generation")
 	require.Zero(t, got.Parties[0].UpdatedReplicas, "counts from before an update do not count after it")
+}
+
+func TestPutServing(t *testing.T) {
+	t.Parallel()
+	e, image := servingEngine(t)
+	const path = "/api/v1/servings/one"
+	alice := e.store.Namespace()
+	spec := "initiator: " + alice + "\nparties:\n- {domainID: " + alice + ", appImageRef: " + image + "}\n"
+	put := func(query, body string, status int, reason string) answer {
+		t.Helper()
+		return e.call("PUT", path+query, body, yamlBody).is(status, reason)
+	}
+	stored := func(a answer) schema.PutDeclaredResult { return decode[schema.PutDeclaredResult](a) }
+
+	wrong := put("", "initiator: 1\nparties:\n- {domainID: "+alice+", template: {replicas: many, spec: {colour: red}}}\n",
+		http.StatusBadRequest, "four mistakes")
+	require.Len(t, wrong.problem().Errors, 4, "all at once: %s", wrong.body)
+	require.Contains(t, wrong.reasons(), "initiator (line 1)")
+	require.Contains(t, wrong.reasons(), "parties[0].template.replicas (line 3)")
+	put("", "", http.StatusBadRequest, "the body is empty")
+	e.call("PUT", path, spec, jsonBody).is(http.StatusBadRequest, "the body is declared as JSON, but is not")
+	e.call("PUT", path, spec, "Content-Type: text/plain").is(http.StatusUnsupportedMediaType, "no document")
+	e.call("PUT", path, strings.Repeat("x", 5<<20), yamlBody).is(http.StatusRequestEntityTooLarge, "5 MiB")
+	e.call("PUT", "/api/v1/servings/A_b", spec, yamlBody).is(http.StatusBadRequest, "the ID is illegal")
+	refused := put("", strings.Replace(spec, image, "none", 1)+"- {domainID: unknown, appImageRef: none}\n",
+		http.StatusUnprocessableEntity, "an unknown AppImage and an unknown domain")
+	require.Equal(t, []string{"parties[1].domainID", "parties[0]", "parties[1]"}, []string{
+		refused.problem().Errors[0].Field, refused.problem().Errors[1].Field, refused.problem().Errors[2].Field})
+	put("?generation=1", spec, http.StatusNotFound, "it does not exist")
+
+	require.Equal(t, schema.PutDeclaredResult{Name: "one", Generation: 1, Created: true, Changed: true},
+		stored(put("?generation=0&affinityMode=none", spec, http.StatusAccepted, "it is created")))
+	t.Cleanup(func() {
+		if kd, err := e.store.GetServing(context.Background(), "one"); err == nil {
+			_ = e.store.GuardServing(context.Background(), kd, false)
+			_ = e.store.DeleteServing(context.Background(), e.storedServing("one"))
+		}
+	})
+	put("?generation=0", spec, http.StatusConflict, "it exists")
+	require.Equal(t, schema.PutDeclaredResult{Name: "one", Generation: 1},
+		stored(put("", spec, http.StatusOK, "it is unchanged")))
+	got := e.serving("one")
+	require.Equal(t, "none", got.AffinityMode)
+	back, err := json.Marshal(got.Spec)
+	require.NoError(t, err)
+	require.False(t, stored(e.call("PUT", path, string(back), jsonBody).is(http.StatusOK,
+		"what is read can be sent back")).Changed)
+	require.Equal(t, schema.PutDeclaredResult{Name: "one", Generation: 2, Changed: true},
+		stored(put("?generation=1", spec+"inputConfig: '{}'\n", http.StatusAccepted, "it is changed")))
+	put("?generation=1", spec, http.StatusConflict, "another client has changed it")
+	require.Equal(t, "{}", e.storedServing("one").Spec.InputConfig)
+
+	e.call("DELETE", path, "").is(http.StatusNoContent, "it exists")
+	put("", spec, http.StatusConflict, "it is being deleted")
+	e.call("DELETE", path, "").is(http.StatusNoContent, "it is being deleted already")
+	require.NoError(t, e.store.GuardServing(t.Context(), e.storedServing("one"), false))
+	e.call("DELETE", path, "").is(http.StatusNotFound, "it was deleted")
+	e.call("DELETE", "/api/v1/servings/A_b", "").is(http.StatusNotFound, "the ID is illegal")
+}
+
+func TestAppImages_CRUD(t *testing.T) {
+	t.Parallel()
+	e, other := servingEngine(t)
+	name := "image-" + rand.String(8)
+	path := "/api/v1/appimages/" + name
+	t.Cleanup(func() { _ = e.store.DeleteAppImage(context.Background(), name) })
+	const spec = `image: {name: registry.test/x, tag: v1}
+deployTemplates:
+- name: t
+  spec:
+    containers:
+    - {name: c, ports: [{name: p, port: 80}]}
+`
+	put := func(query, body string, status int, reason string) schema.PutDeclaredResult {
+		t.Helper()
+		return decode[schema.PutDeclaredResult](e.call("PUT", path+query, body, yamlBody).is(status, reason))
+	}
+	missing := e.call("GET", path, "").is(http.StatusNotFound, "it does not exist").problem()
+	require.Contains(t, missing.Detail, "PUT "+path+" creates it")
+	e.call("DELETE", path, "").is(http.StatusNotFound, "it does not exist")
+	wrong := e.call("PUT", path, "image: {name: x}\ndeployTemplates:\n- {name: t, role: 1, spec: {}}\n", yamlBody).is(
+		http.StatusBadRequest, "three mistakes")
+	require.Len(t, wrong.problem().Errors, 3, "all at once: %s", wrong.body)
+	require.Contains(t, wrong.reasons(), "deployTemplates[0].spec.containers (line 3)")
+	e.call("PUT", path, strings.Replace(spec, "port: 80", "port: 80, scope: World", 1), yamlBody).is(
+		http.StatusBadRequest, "the definition does not allow it")
+	e.call("PUT", "/api/v1/appimages/A_b", spec, yamlBody).is(http.StatusBadRequest, "an illegal name")
+
+	require.Equal(t, schema.PutDeclaredResult{Name: name, Generation: 1, Created: true, Changed: true},
+		put("", spec, http.StatusAccepted, "it is created"))
+	require.Equal(t, schema.PutDeclaredResult{Name: name, Generation: 1},
+		put("", spec, http.StatusOK, "the defaults of the definition are no change"))
+	changed := strings.Replace(spec, "v1", "v2", 1)
+	e.call("PUT", path+"?generation=0", changed, yamlBody).is(http.StatusConflict, "it exists")
+	require.Equal(t, schema.PutDeclaredResult{Name: name, Generation: 2, Changed: true},
+		put("?generation=1", changed, http.StatusAccepted, "it is changed"))
+	e.call("PUT", path+"?generation=1", spec, yamlBody).is(http.StatusConflict, "another client has changed it")
+
+	got := decode[schema.AppImage](e.call("GET", path, "").is(http.StatusOK, "it exists"))
+	require.Equal(t, []any{name, int64(2), "v2", kuscia.ScopeLocal}, []any{got.Name, got.Generation, got.Spec.Image.Tag,
+		got.Spec.DeployTemplates[0].Spec.Containers[0].Ports[0].Scope})
+	back, err := json.Marshal(got.Spec)
+	require.NoError(t, err)
+	e.call("PUT", path, string(back), jsonBody).is(http.StatusOK, "what is read can be sent back")
+	var names []string
+	for cursor := "first"; cursor != ""; {
+		list := decode[schema.AppImageList](e.call("GET", "/api/v1/appimages?limit=1&cursor="+
+			strings.TrimPrefix(cursor, "first"), "").is(http.StatusOK, "a page"))
+		for _, one := range list.Items {
+			names = append(names, one.Name)
+		}
+		cursor = list.NextCursor
+	}
+	require.Subset(t, names, []string{name, other})
+	e.call("DELETE", path, "").is(http.StatusNoContent, "it exists")
+	e.call("GET", path, "").is(http.StatusNotFound, "it was deleted")
 }
 
 func TestListServings_Pages(t *testing.T) {

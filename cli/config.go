@@ -2,7 +2,6 @@ package cli
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,13 +27,9 @@ Invalid settings are reported below the table, with exit code 2.`,
 		RunE: func(c *cobra.Command, _ []string) error { return showConfig(a, c, forCommand) },
 	}
 	app.RegisterSettings(command, settings.Groups...)
-	var names []string
-	for _, g := range settings.Groups {
-		names = append(names, string(g))
-	}
 	command.Flags().StringVar(&forCommand, "for", "",
-		"show only the settings of this `command`, with its defaults: "+strings.Join(names, ", "))
-	app.FlagChoices(command, "for", names...)
+		"show only the settings of this `command`, with its defaults: "+strictyaml.List(settings.Groups))
+	app.FlagChoices(command, "for", settings.Groups...)
 	a.OutputFlag(command)
 	return command
 }
@@ -50,7 +45,7 @@ func showConfig(a *app.App, command *cobra.Command, forCommand string) error {
 	} else if !done {
 		table := render.NewTable("SETTING", "VALUE", "SOURCE", "DESCRIPTION")
 		for _, e := range provenance.Entries {
-			table.Add(e.Name, e.Value, e.Source.String(), e.Description)
+			table.Add(e.Name, e.Value, string(e.Source), e.Description)
 		}
 		a.Printf(a.Out, "%s", table)
 	}

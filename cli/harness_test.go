@@ -27,6 +27,7 @@ import (
 	"slipway.io/slipway/cli"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 )
 
 // TestMain removes the settings of the environment in which the tests run.
@@ -285,8 +286,8 @@ func shopTask() plan.Task {
 				StartedAt: beforeP(64 * time.Second), FinishedAt: beforeP(60 * time.Second),
 				Workloads: []plan.WorkloadStatus{
 					{Party: "default", Namespace: "shop", Kind: "Deployment", Name: "cart", State: plan.ItemSucceeded,
-						Message:      "stopped: scaled from 3 to 0",
-						FromReplicas: &three, ToReplicas: &zero, Changed: true},
+						Message: "stopped: scaled from 3 to 0", Changed: true,
+						Change: revision.Change{FromReplicas: &three, ToReplicas: &zero}},
 				}},
 		},
 		Workflow: &plan.WorkflowRef{ID: "task/shop-1", RunID: "run-1", URL: "http://127.0.0.1:8233/task"},

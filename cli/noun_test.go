@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/release/catalog"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
@@ -57,13 +58,9 @@ func everyNoun(t *testing.T) *fakeAPI {
 	always("GET /api/v1/parties/alice", state)
 	always("GET /api/v1/trafficroutings", client.TrafficRoutingList{Items: []client.TrafficRouting{routing, other}})
 	always("GET /api/v1/trafficroutings/shop/mse", routing)
-	api.on("POST /api/v1/appimage/list", func(request) answer {
-		return kusciaOK(map[string]any{"appimage_list": []any{imageData("one", "v1"), imageData("two", "v1")}})
-	})
-	api.on("POST /api/v1/appimage/query", func(request) answer { return kusciaOK(imageData("one", "v1")) })
-	api.on("POST /api/v1/serving/query", func(request) answer {
-		return kusciaOK(map[string]any{"serving_id": "serving-01", "initiator": "alice"})
-	})
+	always("GET /api/v1/appimages", client.AppImageList{Items: []client.AppImage{appImage("one", "v1"),
+		appImage("two", "v1")}})
+	always("GET /api/v1/appimages/one", appImage("one", "v1"))
 	return api
 }
 
@@ -85,7 +82,7 @@ func TestEveryNounHasNamesPathsAndFilters(t *testing.T) {
 			"serving-01 serving-02"},
 		"party":          {"alice", "bob", "{.queue}", "q", "{.items[*].name}", "alice bob"},
 		"trafficrouting": {"shop/mse", "bank/mse", "{.name}", "mse", "{.items[*].namespace}", "shop bank"},
-		"appimage":       {"one", "two", "{.name}", "one", "{.items[*].name}", "one two"},
+		"appimage":       {"one", "two", "{.metadata.name}", "one", "{.items[*].name}", "one two"},
 	} {
 		for _, command := range []struct {
 			reason string
@@ -208,105 +205,54 @@ func TestServiceDelete_IsRejected_WhenPlanUsesIt(t *testing.T) {
 
 func TestServingApply(t *testing.T) {
 	t.Parallel()
-	file := write(t, "kd.yaml", strings.Replace(smallServing, "initiator: alice",
-		"initiator: alice\n  inputConfig: '{}'", 1))
+	file := write(t, "kd.yaml", strings.Replace(smallServing, "{name: one}",
+		"{name: one, annotations: {kuscia.secretflow/affinity-mode: none}}", 1))
 	for name, c := range map[string]struct {
 		reason string
-		// before and after are the generations of the serving; 0 means that it does not exist.
-		before, after int64
-		initiator     string
-		args          []string
-		want          outcome
-		sent          string
+		answer answer
+		args   []string
+		want   outcome
 	}{
-		"New": {"a missing serving is created", 0, 1, "", nil, outcome{out: "serving one created\n"},
-			"/api/v1/serving/create"},
-		"Changed": {"an existing one is updated", 1, 2, "alice", nil, outcome{out: "serving one updated\n"},
-			"/api/v1/serving/update"},
-		"Unchanged": {"an update without a change creates no generation", 2, 2, "alice", nil,
-			outcome{out: "serving one unchanged\n"},
-			"/api/v1/serving/update"},
-		"JSON": {"programs read the outcome", 2, 2, "alice", []string{"-o", "jsonpath={[0].outcome}"},
-			outcome{out: "unchanged\n"},
-			"/api/v1/serving/update"},
-		"Refused": {"changes that an update cannot make are rejected, and nothing is sent", 1, 1, "bob", nil,
-			outcome{code: app.ExitFailure,
-				err: "kd.yaml:5: spec.initiator: is bob in the existing serving, and an update cannot change it: use " +
-					"kubectl apply\nerror: 1 error; serving one was not changed\n"}, ""},
+		"New":     {"a missing serving is created", stored("one", 1, true, true), nil, outcome{out: "serving one created\n"}},
+		"Changed": {"an existing one is updated", stored("one", 2, false, true), nil, outcome{out: "serving one updated\n"}},
+		"Unchanged": {"nothing is written", stored("one", 2, false, false), nil,
+			outcome{out: "serving one unchanged\n"}},
+		"JSON": {"programs read the outcome", stored("one", 2, false, false), []string{"-o", "jsonpath={[0].outcome}"},
+			outcome{out: "unchanged\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			api, sent := newFakeAPI(t), ""
-			api.on("GET /api/v1/servings/one", func(request) answer {
-				generation := c.before
-				if sent != "" {
-					generation = c.after
-				}
-				if generation == 0 {
-					return problem(http.StatusNotFound, "serving one does not exist")
-				}
-				v := twoParties()
-				v.ID, v.Generation = "one", generation
-				return answerJSON(http.StatusOK, v)
-			})
-			api.on("POST /api/v1/serving/query", func(request) answer {
-				return kusciaOK(map[string]any{"initiator": c.initiator, "serving_input_config": "{}",
-					"parties": []any{map[string]any{"domain_id": "alice"}}})
-			})
-			for _, path := range []string{"/api/v1/serving/create", "/api/v1/serving/update"} {
-				api.on("POST "+path, func(request) answer {
-					sent = path
-					return kusciaOK(nil)
-				})
-			}
-			got := slipway(t, api, append([]string{"serving", "apply", "-f", file}, c.args...)...).inFolder(file)
+			api := newFakeAPI(t)
+			api.on("PUT /api/v1/servings/one", func(request) answer { return c.answer })
+			got := slipway(t, api, append([]string{"serving", "apply", "-f", file}, c.args...)...)
 			got.err = strings.TrimSuffix(got.err, "To watch it: slipway serving watch one\n")
 			require.Equal(t, c.want, got, c.reason)
-			require.Equal(t, c.sent, sent, c.reason)
+			require.Equal(t, "affinityMode=none", api.requests()[0].query)
+			require.Len(t, api.requests(), 1, "the object is sent in one request")
 		})
 	}
-	t.Run("Affinity", func(t *testing.T) {
-		t.Parallel()
-		file := write(t, "kd.yaml", strings.Replace(smallServing, "{name: one}",
-			"{name: one, annotations: {kuscia.secretflow/affinity-mode: none}}", 1))
-		for mode, want := range map[string]outcome{
-			"none": {out: "serving one unchanged\n"},
-			"affinity": {code: app.ExitFailure,
-				err: "kd.yaml:3: metadata.annotations.kuscia.secretflow/affinity-mode: is \"affinity\" in the " +
-					"existing serving, and an update cannot change it: use kubectl apply\nerror: 1 error; serving " +
-					"one was not changed\n"},
-		} {
-			api := newFakeAPI(t)
-			view := twoParties()
-			view.AffinityMode = mode
-			api.on("GET /api/v1/servings/one", func(request) answer { return answerJSON(http.StatusOK, view) })
-			api.on("POST /api/v1/serving/query", func(request) answer {
-				return kusciaOK(map[string]any{"initiator": "alice",
-					"parties": []any{map[string]any{"domain_id": "alice"}}})
-			})
-			api.on("POST /api/v1/serving/update", func(request) answer { return kusciaOK(nil) })
-			got := slipway(t, api, "serving", "apply", "-f", file).inFolder(file)
-			got.err = strings.TrimSuffix(got.err, "To watch it: slipway serving watch one\n")
-			require.Equal(t, want, got, "repeating the current value is no change")
-		}
-	})
 	t.Run("Request", func(t *testing.T) {
 		t.Parallel()
-		api := newFakeAPI(t)
-		api.on("GET /api/v1/servings/one", func(request) answer { return answerJSON(http.StatusOK, twoParties()) })
-		api.on("POST /api/v1/serving/query", func(request) answer {
-			return kusciaOK(map[string]any{"initiator": "alice",
-				"parties": []any{map[string]any{"domain_id": "alice"}, map[string]any{"domain_id": "bob"}}})
-		})
-		request := "serving_id: one\ninitiator: carol\nparties:\n- {domain_id: alice, app_image: image, " +
-			"service_name_prefix: x}\n"
-		got := slipwayWith(t, api, request, "serving", "apply", "-f", "-")
-		require.Equal(t,
-			`standard input:2: initiator: is alice in the existing serving, and an update cannot change it: use kubectl apply
-standard input:4: parties[0].service_name_prefix: is "" in the existing serving, and an update cannot change it: use kubectl apply
-standard input:4: parties: does not contain bob, a party of the existing serving, but an update cannot remove it: use kubectl apply
-error: 3 errors; serving one was not changed
-`, got.err, "errors in a request name the request's fields")
+		api := servingAPI(t)
+		got := slipwayWith(t, api, "serving_id: one\ninitiator: alice\naffinity_mode: none\nparties:\n"+
+			"- {domain_id: alice, app_image: image, service_name_prefix: x}\n", "serving", "apply", "-f", "-")
+		require.Equal(t, "serving one created\n", got.out, got.err)
+		spec := sentSpec[kuscia.KusciaDeploymentSpec](t, api, "/api/v1/servings/one?affinityMode=none")
+		require.Equal(t, []string{"image", "x"}, []string{spec.Parties[0].AppImageRef,
+			spec.Parties[0].ServiceNamePrefix}, "a request is converted to the spec")
+
+		before := len(api.requests())
+		for reason, text := range map[string]string{
+			"party domain_id/role carol/ does not exist": "serving_id: serving-01\nparties: [{domain_id: carol}]\n",
+			"container_name x of party domainID/role alice/ resources doesn't exist in app image sf-serving-image": "" +
+				"serving_id: serving-01\nparties: [{domain_id: alice, resources: [{container_name: x}]}]\n",
+		} {
+			got = slipwayWith(t, api, text, "serving", "update", "-f", "-")
+			require.Equal(t, outcome{code: app.ExitFailure, err: "error: serving serving-01: " + reason + "\n"}, got)
+		}
+		for _, r := range api.requests()[before:] {
+			require.Equal(t, http.MethodGet, r.method, "nothing is written")
+		}
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/app"
@@ -65,71 +66,103 @@ func ended(phase kuscia.Phase, reason string) serving.View {
 	return v
 }
 
-func kusciaOK(data any) answer {
-	return answerJSON(http.StatusOK, map[string]any{"status": map[string]any{"code": 0, "message": "success",
-		"details": []any{}},
-		"data": data})
+// stored is the answer to a PUT of a serving or an AppImage.
+func stored(name string, generation int64, created, changed bool) answer {
+	status := http.StatusOK
+	if changed {
+		status = http.StatusAccepted
+	}
+	return answerJSON(status, client.PutDeclaredResult{Name: name, Generation: generation, Created: created,
+		Changed: changed})
 }
 
-func kusciaRefusal(code int, message string) answer {
-	return answerJSON(http.StatusOK, map[string]any{"status": map[string]any{"code": code, "message": message,
-		"details": []any{}}})
+// appImage is an AppImage with a container that has a port with a number, which Kuscia's request cannot express.
+func appImage(name, tag string) client.AppImage {
+	return client.AppImage{Name: name, Generation: 3, CreatedAt: noon, Spec: kuscia.AppImageSpec{
+		Image: kuscia.AppImageInfo{Name: "registry/serving", Tag: tag},
+		DeployTemplates: []kuscia.DeployTemplate{{Name: "serving", Role: "server", Spec: kuscia.PodTemplate{
+			Containers: []kuscia.Container{{Name: "c", Ports: []kuscia.ContainerPort{
+				{Name: "service", Port: 53509, Protocol: "HTTP", Scope: "Cluster"}}}}}},
+			{Name: "other", Spec: kuscia.PodTemplate{Containers: []kuscia.Container{{Name: "serving"}}}}}}}
 }
 
-// servingAPI accepts Kuscia's create, update and delete requests.
+// servingAPI accepts the servings and AppImages of the tests; it has the AppImages, and the serving serving-01.
 func servingAPI(t *testing.T) *fakeAPI {
 	t.Helper()
 	api := newFakeAPI(t)
-	for _, path := range []string{"serving/create", "serving/update", "serving/delete", "appimage/create",
-		"appimage/update"} {
-		api.on("POST /api/v1/"+path, func(request) answer { return kusciaOK(nil) })
+	for _, id := range []string{"one", "serving-01", "secretflow-serving"} {
+		api.on("PUT /api/v1/servings/"+id, func(request) answer { return stored(id, 1, true, true) })
 	}
+	for _, name := range []string{"image", "sf-serving-image", "secretflow-serving-image"} {
+		api.on("GET /api/v1/appimages/"+name, func(request) answer {
+			return answerJSON(http.StatusOK, appImage(name, "v1"))
+		})
+		api.on("PUT /api/v1/appimages/"+name, func(request) answer { return stored(name, 1, true, true) })
+	}
+	api.on("GET /api/v1/servings/serving-01", func(request) answer {
+		return answerJSON(http.StatusOK, withSpec(twoParties()))
+	})
 	return api
 }
 
-func TestServingRequests_AreSentUnchanged(t *testing.T) {
-	t.Parallel()
-	for _, verb := range []string{"create", "update"} {
-		api, text := servingAPI(t), documentText(t, verb+".json")
-		got := slipway(t, api, "serving", verb, "-f", write(t, "serving.json", text))
-		require.Equal(t, outcome{out: "serving serving-01 " + verb + "d\n",
-			err: "To watch it: slipway serving watch serving-01\n"}, got)
-		sent := api.requests()[0]
-		require.Equal(t, "/api/v1/serving/"+verb, sent.path)
-		require.Equal(t, strings.TrimSpace(text), sent.body, "byte for byte")
-	}
+// withSpec adds the spec of two parties to a serving.
+func withSpec(v serving.View) serving.View {
+	v.Spec = &kuscia.KusciaDeploymentSpec{Initiator: "alice", InputConfig: "{}", Parties: []kuscia.Party{
+		{DomainID: "alice", AppImageRef: "sf-serving-image"},
+		{DomainID: "bob", AppImageRef: "sf-serving-image", ServiceNamePrefix: "svc"}}}
+	return v
 }
 
-func TestKusciaDeployment_IsTranslatedToRequest(t *testing.T) {
+// sentSpec decodes the spec in the last request.
+func sentSpec[T any](t *testing.T, api *fakeAPI, path string) (spec T) {
+	t.Helper()
+	last := api.requests()[len(api.requests())-1]
+	require.Equal(t, "PUT "+path, last.method+" "+strings.TrimSuffix(last.path+"?"+last.query, "?"))
+	require.NoError(t, yaml.UnmarshalStrict([]byte(last.body), &spec), last.body)
+	return spec
+}
+
+func TestServingRequests_AreSentAsSpecs(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct{ reason, file, parties string }{
-		"Short": {"Missing fields are missing in the request.", "deployment.yaml",
-			`[{"domain_id":"alice","app_image":"secretflow-serving-image"},{"domain_id":"bob","app_image":"secretflow-serving-image"}]`},
-		"Whole": {"All fields are translated; the status is ignored.", "deployment-full.yaml",
-			`[{"domain_id":"alice","app_image":"secretflow-serving-image","replicas":1,
-			   "update_strategy":{"type":"RollingUpdate","max_surge":"30%","max_unavailable":"30%"},
-			   "resources":[{"container_name":"serving","min_cpu":"100m","max_cpu":"100m","min_memory":"100Mi","max_memory":"100Mi"}]},
-			  {"domain_id":"bob","app_image":"secretflow-serving-image"}]`},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			api := servingAPI(t)
-			got := slipway(t, api, "serving", "create", "-f", write(t, "kd.yaml", documentText(t, c.file)))
-			require.Equal(t, app.ExitOK, got.code, "%s\n%s", c.reason, got.err)
-			var sent struct {
-				ID        string          `json:"serving_id"`
-				Initiator string          `json:"initiator"`
-				Config    string          `json:"serving_input_config"`
-				Parties   json.RawMessage `json:"parties"`
-			}
-			require.NoError(t, json.Unmarshal([]byte(api.requests()[0].body), &sent))
-			require.Equal(t, "secretflow-serving", sent.ID)
-			require.Equal(t, "alice", sent.Initiator)
-			require.True(t, strings.HasPrefix(sent.Config, `{"partyConfigs":{"alice":`), sent.Config)
-			require.JSONEq(t, c.parties, string(sent.Parties), c.reason)
-		})
-	}
+	api := servingAPI(t)
+	got := slipway(t, api, "serving", "create", "-f", write(t, "serving.json", documentText(t, "create.json")))
+	require.Equal(t, outcome{out: "serving serving-01 created\n",
+		err: "To watch it: slipway serving watch serving-01\n"}, got)
+	spec := sentSpec[kuscia.KusciaDeploymentSpec](t, api, "/api/v1/servings/serving-01?generation=0")
+	require.Equal(t, "alice", spec.Initiator)
+	require.True(t, strings.HasPrefix(spec.InputConfig, `{"partyConfigs":{"alice":`), spec.InputConfig)
+	alice := spec.Parties[0]
+	require.Equal(t, []any{"alice", "sf-serving-image", int32(1), "25%"}, []any{alice.DomainID, alice.AppImageRef,
+		*alice.Template.Replicas, alice.Template.Strategy.RollingUpdate.MaxSurge.StrVal})
+	container := alice.Template.Spec.Containers[0]
+	require.Equal(t, "serving", container.Name, "resources for all containers are those of the AppImage's container")
+	require.Equal(t, "100m", container.Resources.Limits.Cpu().String())
+
+	api.on("PUT /api/v1/servings/serving-01", func(request) answer { return stored("serving-01", 3, false, true) })
+	got = slipway(t, api, "serving", "update", "-f", write(t, "serving.json", documentText(t, "update.json")))
+	require.Equal(t, "serving serving-01 updated\n", got.out, got.err)
+	spec = sentSpec[kuscia.KusciaDeploymentSpec](t, api, "/api/v1/servings/serving-01?generation=2")
+	require.Equal(t, "svc", spec.Parties[1].ServiceNamePrefix, "an update keeps what the request does not have")
+	require.Equal(t, "200Mi", spec.Parties[1].Template.Spec.Containers[0].Resources.Limits.Memory().String())
+	got = slipwayWith(t, api, "serving_id: serving-01\nparties:\n- {domain_id: alice, replicas: 3}\n", "serving",
+		"update", "-f", "-")
+	require.Equal(t, app.ExitOK, got.code, got.err)
+	spec = sentSpec[kuscia.KusciaDeploymentSpec](t, api, "/api/v1/servings/serving-01?generation=2")
+	require.Equal(t, []any{"{}", int32(3), "bob"}, []any{spec.InputConfig, *spec.Parties[0].Template.Replicas,
+		spec.Parties[1].DomainID}, "an update changes only its fields, of its parties")
+}
+
+func TestKusciaDeployment_IsSentAsItsSpec(t *testing.T) {
+	t.Parallel()
+	api := servingAPI(t)
+	text := documentText(t, "deployment-full.yaml")
+	got := slipway(t, api, "serving", "create", "-f", write(t, "kd.yaml", text))
+	require.Equal(t, app.ExitOK, got.code, got.err)
+	var object kuscia.KusciaDeployment
+	require.NoError(t, yaml.Unmarshal([]byte(text), &object))
+	require.Equal(t, object.Spec,
+		sentSpec[kuscia.KusciaDeploymentSpec](t, api, "/api/v1/servings/secretflow-serving?generation=0"))
+	require.True(t, strings.HasPrefix(api.requests()[0].body, "\n\n\n\n\n\n\n"), "its lines are those of the file")
 }
 
 const smallServing = `apiVersion: kuscia.secretflow/v1alpha1
@@ -142,63 +175,47 @@ spec:
     appImageRef: image
 `
 
-func TestKusciaDeployment_RevisionIsIgnored(t *testing.T) {
-	t.Parallel()
-	api := servingAPI(t)
-	got := slipway(t, api, "serving", "create", "-f", write(t, "kd.yaml", smallServing+"  revision: two\n"))
-	require.Equal(t, app.ExitOK, got.code, "objects from kubectl may have a revision; every update rolls out edited "+
-		"AppImages "+
-		"anyway\n%s", got.err)
-	require.NotContains(t, api.requests()[0].body, "two")
-}
-
 func TestServingCreate_RejectsInvalidFiles(t *testing.T) {
 	t.Parallel()
 	const image = "apiVersion: kuscia.secretflow/v1alpha1\nkind: AppImage\nmetadata: {name: image}\nspec:\n  image: " +
 		"{name: x, tag: v1}\n  deployTemplates:\n  - name: t\n    spec:\n      containers:\n      - name: c\n        " +
 		"ports:\n        - {name: service, port: 53509, scope: Cluster}\n"
 	cases := map[string]struct{ reason, text, want string }{
-		"Affinity": {"Requests have no affinity.", smallServing + "    template: {spec: {affinity: {}}}\n",
-			"f.yaml:9: spec.parties[0].template.spec.affinity: is not supported by Kuscia's request: remove it, or " +
-				"use kubectl apply"},
-		"Image": {"Requests have no container images.", smallServing +
-			"    template:\n      spec:\n        containers:\n        - {name: c, image: x}\n",
-			"f.yaml:12: spec.parties[0].template.spec.containers[0].image: is not supported"},
-		"Label": {"Requests have no labels.", strings.Replace(smallServing, "name: one", "name: one, labels: {team: a}",
+		"Label": {"Labels cannot be set.", strings.Replace(smallServing, "name: one", "name: one, labels: {team: a}",
 			1),
-			"f.yaml:3: metadata.labels.team: is not supported"},
-		"Policy": {"Requests have no Slipway annotations.", strings.Replace(smallServing, "name: one",
+			"f.yaml:3: metadata.labels.team: cannot be set through the API: remove it, or use kubectl"},
+		"Policy": {"Annotations of Slipway cannot be set.", strings.Replace(smallServing, "name: one",
 			"name: one, annotations: {slipway.io/policy: '{}'}", 1),
-			"metadata.annotations.slipway.io/policy: is not supported"},
+			"metadata.annotations.slipway.io/policy: cannot be set"},
 		"Namespace": {"The namespace cannot be set.",
 			strings.Replace(smallServing, "name: one", "name: one, namespace: shop", 1),
 			"f.yaml:3: metadata.namespace: cannot be set through the API"},
 		"OtherApp": {"Through the API everything is a serving.",
 			strings.Replace(smallServing, "name: one", "name: one, labels: {kuscia.secretflow/app-type: job}", 1),
-			"must be serving: correct it"},
+			"f.yaml:3: metadata.labels.kuscia.secretflow/app-type: cannot be set"},
 		"WrongType": {"Types are checked.", smallServing + "    template: {replicas: many}\n",
-			"is not a valid KusciaDeployment"},
+			`f.yaml:9: parties[0].template.replicas: must be a whole number, not the text "many"`},
+		"AllErrors": {"All errors are listed.", strings.Replace(smallServing, "appImageRef", "appImage", 1) + "  colour: red\n",
+			`f.yaml:7: parties[0].appImageRef: is missing
+f.yaml:8: parties[0].appImage: unknown key "appImage"`},
 		"NoName": {"A name is required.", strings.Replace(smallServing, "name: one", "", 1),
 			"metadata.name: is missing"},
+		"NoSpec": {"A spec is required.", smallServing[:strings.Index(smallServing, "spec:")], "spec: is missing"},
 		"OtherKind": {"Other kinds are rejected.", "apiVersion: kuscia.secretflow/v1alpha1\nkind: DomainRoute\n",
-			"f.yaml:1: kind: must be KusciaDeployment or AppImage"},
+			`f.yaml:2: kind: must be KusciaDeployment or AppImage, not "DomainRoute"`},
 		"Version": {"Other versions are rejected.", "apiVersion: v1\nkind: KusciaDeployment\n",
 			"f.yaml:1: apiVersion: must be kuscia.secretflow/v1alpha1"},
 		"Misspelt": {"Unknown fields are rejected.", `{"serving_id":"one","partiez":[]}`,
 			`is not a Kuscia CreateServingRequest: unknown field "partiez"`},
-		"NoID":    {"An ID is required.", `{"initiator":"alice"}`, "serving_id: is missing"},
-		"Garbage": {"A list is rejected.", "- a\n- b\n", "f.yaml:1: is not an object"},
-		"Nothing": {"An empty file is rejected.", "# nothing\n", "the file is empty"},
-		"Port": {"Requests for AppImages have no port numbers.", image + "---\n" + smallServing,
-			"f.yaml:12: spec.deployTemplates[0].spec.containers[0].ports[0].port: is not supported by Kuscia's " +
-				"request for an AppImage"},
-		"ImageOnly": {"At least one serving is required.", strings.Replace(image, "port: 53509, ", "", 1),
-			"there is no serving in the files"},
+		"NoID":      {"An ID is required.", `{"initiator":"alice"}`, "serving_id: is missing"},
+		"Garbage":   {"A list is rejected.", "- a\n- b\n", "f.yaml:1: is not an object"},
+		"Nothing":   {"An empty file is rejected.", "# nothing\n", "the file is empty"},
+		"ImageOnly": {"At least one serving is required.", image, "there is no serving in the files: use Kuscia's request, or a KusciaDeployment"},
 		"ImageTypo": {"Unknown fields of an AppImage are rejected.", strings.Replace(image, "tag: v1", "tagg: v1", 1),
-			`is not a valid AppImage: unknown field "tagg"`},
-		"ImageLabel": {"Requests for AppImages have no labels.",
+			`f.yaml:5: image.tagg: unknown key "tagg": did you mean "tag"?`},
+		"ImageLabel": {"Labels of AppImages cannot be set.",
 			strings.Replace(image, "{name: image}", "{name: image, labels: {a: b}}", 1),
-			"f.yaml:3: metadata.labels: is not supported"},
+			"f.yaml:3: metadata.labels.a: cannot be set"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -217,147 +234,78 @@ func TestServingCreate_RejectsInvalidFiles(t *testing.T) {
 func TestServingCreate_RegistersAppImageFirst(t *testing.T) {
 	t.Parallel()
 	const image = "apiVersion: kuscia.secretflow/v1alpha1\nkind: AppImage\nmetadata: {name: image}\nspec: {image: " +
-		"{name: x, tag: v1}, deployTemplates: [{name: t, spec: {containers: [{name: c}]}}]}\n"
+		"{name: x, tag: v1}, deployTemplates: [{name: t, spec: {containers: [{name: c, ports: [{name: p, port: 80}]}]}}]}\n"
 	path := write(t, "f.yaml", smallServing+"---\n"+image)
 	api := servingAPI(t)
 	got := slipway(t, api, "serving", "create", "-f", path)
 	require.Equal(t, "AppImage image created\nserving one created\n", got.out, got.err)
-	require.Equal(t, []string{"/api/v1/appimage/create", "/api/v1/serving/create"},
+	require.Equal(t, []string{"/api/v1/appimages/image", "/api/v1/servings/one"},
 		[]string{api.requests()[0].path, api.requests()[1].path})
-	require.Contains(t, api.requests()[0].body, `"tag":"v1"`)
+	require.Contains(t, api.requests()[0].body, "port: 80", "the whole spec is sent")
+	require.Equal(t, "generation=0", api.requests()[0].query, "create changes no AppImage")
 
-	there := func(tag string) *fakeAPI {
-		api := servingAPI(t)
-		api.on("POST /api/v1/appimage/create", func(request) answer {
-			return kusciaRefusal(13106, `appimages.kuscia.secretflow "image" already exists`)
-		})
-		api.on("POST /api/v1/appimage/query", func(request) answer {
-			return kusciaOK(map[string]any{"name": "image", "image": map[string]any{"name": "x", "tag": tag},
-				"deploy_templates": []any{map[string]any{"name": "t",
-					"containers": []any{map[string]any{"name": "c", "command": []any{}}}}}})
-		})
-		return api
-	}
+	api.on("PUT /api/v1/appimages/image", func(request) answer { return stored("image", 1, false, false) })
 	require.Equal(t, "AppImage image unchanged\nserving one created\n",
-		slipway(t, there("v1"), "serving", "create", "-f", path).out,
-		"the AppImage exists unchanged")
-	api = there("v2")
+		slipway(t, api, "serving", "create", "-f", path).out, "the AppImage exists unchanged")
+	api.on("PUT /api/v1/appimages/image", func(request) answer {
+		return problem(http.StatusConflict, "AppImage image exists already, with other content: choose another name, "+
+			"or change it with PUT /api/v1/appimages/image")
+	})
+	before := len(api.requests())
 	other := slipway(t, api, "serving", "create", "-f", path)
-	require.Equal(t, app.ExitFailure, other.code)
-	require.Contains(t, other.err, "AppImage image: an AppImage of that name exists with other content")
-	require.Equal(t, "/api/v1/appimage/query", api.requests()[len(api.requests())-1].path, "the serving was not sent")
+	require.Equal(t, outcome{code: app.ExitFailure, err: "error: AppImage image: AppImage image exists already, with " +
+		"other content: choose another name, or change it with slipway appimage apply -f FILE\n"}, other)
+	require.Len(t, api.requests(), before+1, "the serving was not sent")
 
-	api = there("v2")
-	api.on("POST /api/v1/serving/query", func(request) answer {
-		return kusciaOK(map[string]any{"initiator": "alice",
-			"parties": []any{map[string]any{"domain_id": "alice", "app_image": "image"}}})
-	})
-	require.Equal(t, "AppImage image replaced\nserving one updated\n",
-		slipway(t, api, "serving", "update", "-f", path).out,
-		"an update replaces the AppImage")
+	api.on("PUT /api/v1/appimages/image", func(request) answer { return stored("image", 2, false, true) })
+	require.Equal(t, "AppImage image replaced\nserving one created\n",
+		slipway(t, api, "serving", "apply", "-f", path).out, "apply replaces the AppImage")
+	require.Empty(t, api.requests()[before+1].query)
 }
 
-func TestServingUpdate_RejectsUnsupportedChanges(t *testing.T) {
+func TestServingProblems_NameTheFile(t *testing.T) {
 	t.Parallel()
-	now := map[string]any{"initiator": "alice", "serving_input_config": "{}", "parties": []any{
-		map[string]any{"domain_id": "alice", "replicas": 3, "service_name_prefix": "svc"},
-		map[string]any{"domain_id": "carol", "role": "client"}}}
-	query := func(request) answer { return kusciaOK(now) }
+	path := write(t, "kd.yaml", smallServing)
 	api := servingAPI(t)
-	api.on("POST /api/v1/serving/query", query)
-	path := write(t, "kd.yaml", strings.Replace(smallServing, "initiator: alice", "initiator: bob",
-		1)+"  - {domainID: bob, appImageRef: image}\n")
-	got := slipway(t, api, "serving", "update", "-f", path).inFolder(path)
-	require.Equal(t,
-		`kd.yaml:5: spec.initiator: is alice in the existing serving, and an update cannot change it: use kubectl apply
-kd.yaml:5: spec.inputConfig: is missing, but an update cannot remove it: use kubectl apply
-kd.yaml:7: spec.parties[0].serviceNamePrefix: is "svc" in the existing serving, and an update cannot change it: use kubectl apply
-kd.yaml:9: spec.parties[1]: bob is not a party of the existing serving, and an update cannot add it: use kubectl apply
-kd.yaml:7: spec.parties: does not contain carol/client, a party of the existing serving, but an update cannot remove it: use kubectl apply
-error: 5 errors; serving one was not changed
-`, got.err, "changes that would be ignored are rejected")
-	require.Equal(t, app.ExitFailure, got.code)
-
-	api = servingAPI(t)
-	api.on("POST /api/v1/serving/query", query)
-	now["parties"] = []any{map[string]any{"domain_id": "alice", "replicas": 3}}
-	whole := strings.Replace(smallServing, "initiator: alice", "initiator: alice\n  inputConfig: '{}'", 1)
-	got = slipwayWith(t, api, whole, "serving", "update", "-f", "-")
-	require.Contains(t, got.err, "standard input:8: spec.parties[0].template.replicas: is missing, but an update "+
-		"cannot unset "+
-		"the current 3: set it")
-	got = slipwayWith(t, api, whole+"    template: {replicas: 2}\n", "serving", "update", "-f", "-")
-	require.Equal(t, app.ExitOK, got.code, got.err)
-	sent := api.requests()[len(api.requests())-1]
-	require.Contains(t, sent.body, `"update_strategy":{"type":"RollingUpdate"}`, "a missing strategy means the default")
-	require.NotContains(t, sent.body, "initiator", "update requests have no initiator")
-}
-
-func TestKusciaErrors_HaveHints(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason  string
-		code    int
-		message string
-		want    string
-	}{
-		"Exists": {"The ID exists.", 11600,
-			`serving "cross-domain/serving-01" already exists, please ensure that the name is not duplicated`,
-			"error: serving serving-01: serving \"cross-domain/serving-01\" already exists, please ensure that the " +
-				"name is not duplicated (code 11600)\nChange it with `slipway serving update -f FILE`, or choose " +
-				"another serving_id."},
-		"NoAppImage": {"The AppImage does not exist.", 11600,
-			"can not get appimage x from cluster, appimages.kuscia.secretflow \"x\" not found",
-			"Register the AppImage first"},
-		"NoDomain": {"The domain is unknown.", 11600,
-			"domain x is not known: create a Party object or a namespace of that name in the home cluster",
-			"`slipway party list`"},
-		"Malformed": {"The request is invalid.", 11100, "initiator can not be empty",
-			"Nothing was changed: correct the request"},
-		"Unexpected": {"The engine failed unexpectedly.", 11101, "boom", "See the engine's log for details."},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			api := newFakeAPI(t)
-			api.on("POST /api/v1/serving/create", func(request) answer { return kusciaRefusal(c.code, c.message) })
-			got := slipway(t, api, "serving", "create", "-f", write(t, "serving.json", documentText(t, "create.json")))
-			require.Equal(t, app.ExitFailure, got.code, c.reason)
-			require.Contains(t, got.err, c.want, c.reason)
-			require.Empty(t, got.out)
-		})
-	}
-}
-
-func TestKusciaToken(t *testing.T) {
-	t.Parallel()
-	api := newFakeAPI(t)
-	api.on("POST /api/v1/serving/delete", func(r request) answer {
-		if r.header.Get("Token") != "secret" {
-			return answer{status: http.StatusUnauthorized}
-		}
-		return kusciaOK(nil)
+	api.on("PUT /api/v1/servings/one", func(request) answer {
+		return problem(http.StatusUnprocessableEntity, "serving one cannot run: parties[0].domainID: domain alice is "+
+			"not known (and 1 more)",
+			client.FieldProblem{Field: "parties[0].domainID", Reason: "domain alice is not known"},
+			client.FieldProblem{Reason: "affinity mode x is not known"})
 	})
-	refused := slipway(t, api, "serving", "delete", "one")
-	require.Equal(t, app.ExitFailure, refused.code)
-	require.Contains(t, refused.err, "--token-file")
-	shown := slipway(t, api, "serving", "delete", "one", "--token-file", write(t, "token", "secret\n"))
-	require.Equal(t, outcome{out: "serving one deleted\n"}, shown)
+	got := slipway(t, api, "serving", "apply", "-f", path).inFolder(path)
+	require.Equal(t, outcome{code: app.ExitFailure, err: "error: serving one: serving one cannot run\n" +
+		"  kd.yaml:7: parties[0].domainID: domain alice is not known\n  kd.yaml: affinity mode x is not known\n"}, got)
+
+	api.on("PUT /api/v1/servings/one", func(request) answer {
+		return problem(http.StatusConflict, "serving one exists already: change it with PUT /api/v1/servings/one, or "+
+			"choose another ID")
+	})
+	require.Equal(t, "error: serving one: serving one exists already: change it with slipway serving apply -f FILE, or "+
+		"choose another ID\n", slipway(t, api, "serving", "create", "-f", path).err)
+
+	api.on("GET /api/v1/appimages/image", func(request) answer {
+		return problem(http.StatusNotFound, "AppImage image does not exist: GET /api/v1/appimages lists those that do, "+
+			"and PUT /api/v1/appimages/image creates it")
+	})
+	text := "serving_id: one\ninitiator: alice\nparties:\n- {domain_id: alice, app_image: image}\n"
+	require.Equal(t, "error: serving one: AppImage image does not exist: slipway appimage list lists those that do, and "+
+		"slipway appimage apply -f FILE creates it\n", slipwayWith(t, api, text, "serving", "apply", "-f", "-").err)
 }
 
 func TestServingDelete(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
-	api.on("POST /api/v1/serving/delete", func(r request) answer {
-		if r.field(t, "serving_id") == "none" {
-			return kusciaRefusal(11604, `kusciadeployments.kuscia.secretflow "none" not found`)
-		}
-		return kusciaOK(nil)
+	for _, id := range []string{"one", "two"} {
+		api.on("DELETE /api/v1/servings/"+id, func(request) answer { return answer{status: http.StatusNoContent} })
+	}
+	api.on("DELETE /api/v1/servings/none", func(request) answer {
+		return problem(http.StatusNotFound, "serving none does not exist: GET /api/v1/servings lists those that do")
 	})
 	got := slipway(t, api, "serving", "delete", "one", "none", "two")
-	require.Equal(t, "serving one deleted\nserving two deleted\n", got.out, "the others are deleted")
-	require.Contains(t, got.err, "`slipway serving list` lists the servings.")
-	require.Equal(t, app.ExitFailure, got.code)
+	require.Equal(t, outcome{code: app.ExitFailure, out: "serving one deleted\nserving two deleted\n",
+		err: "error: serving none does not exist: slipway serving list lists those that do\n"}, got,
+		"the others are deleted")
 }
 
 func TestServingList(t *testing.T) {
@@ -390,12 +338,11 @@ serving-02   Progressing, being deleted   1/2       update of generation 2 is ru
 		slipway(t, api, "serving", "list"))
 }
 
-func TestServingQuery(t *testing.T) {
+func TestServingGet(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
-	api.on("GET /api/v1/servings/serving-01", func(request) answer { return answerJSON(http.StatusOK, updating()) })
-	api.on("POST /api/v1/serving/query", func(request) answer {
-		return kusciaOK(map[string]any{"initiator": "alice", "status": map[string]any{"state": "Available"}})
+	api.on("GET /api/v1/servings/serving-01", func(request) answer {
+		return answerJSON(http.StatusOK, withSpec(updating()))
 	})
 	require.Equal(t, `serving serving-01 of alice, generation 2
 Progressing: ImagePullBackOff: party bob/server: manifest unknown
@@ -409,11 +356,8 @@ update of generation 2 is running, started 1m00s ago; generation 1 serves
 
 workflow serving/serving-01/2  http://ui/serving
 `, slipway(t, api, "serving", "get", "serving-01").out)
-	require.Equal(t, "initiator: alice\nstatus:\n  state: Available\n",
-		slipway(t, api, "serving", "get", "serving-01", "-o", "yaml").out, "the data of Kuscia's query")
-	api.on("POST /api/v1/serving/query", func(request) answer {
-		return kusciaRefusal(11601, `kusciadeployments.kuscia.secretflow "none" not found`)
-	})
+	require.Equal(t, "alice Progressing {}\n", slipway(t, api, "serving", "get", "serving-01", "-o",
+		"jsonpath={.initiator} {.phase} {.spec.inputConfig}").out, "with its spec")
 	api.on("GET /api/v1/servings/none", func(request) answer {
 		return problem(http.StatusNotFound, "serving none does not exist")
 	})

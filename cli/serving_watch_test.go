@@ -115,7 +115,10 @@ func TestServingCreateAndWatch(t *testing.T) {
 	t.Parallel()
 	path := write(t, "serving.json", documentText(t, "create.json"))
 	api := watchedServingAPI(t, updating(), ended(kuscia.PhaseAvailable, ""))
-	api.on("POST /api/v1/serving/create", func(request) answer { return kusciaOK(nil) })
+	api.on("GET /api/v1/appimages/sf-serving-image", func(request) answer {
+		return answerJSON(http.StatusOK, appImage("sf-serving-image", "v1"))
+	})
+	api.on("PUT /api/v1/servings/serving-01", func(request) answer { return stored("serving-01", 1, true, true) })
 	got := slipway(t, api, "serving", "create", "-f", path, "--watch")
 	require.Equal(t, app.ExitOK, got.code, got.err)
 	require.Equal(t, "serving serving-01 created\n", got.err)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/fieldmanager"
 )
 
@@ -55,17 +56,14 @@ type Cluster struct {
 	Objects dynamic.Interface
 	// namespaces are those that the worker serves; empty: all.
 	namespaces []string
-	granted    *permissionCache
+	granted    *recent.Cache
 }
 
 // NewCluster returns the cluster of these clients; the worker serves these namespaces, or all if there are none.
 func NewCluster(client Typed, objects dynamic.Interface, namespaces []string) Cluster {
 	return Cluster{Reader: apiReader{client, objects}, Client: client, Objects: objects, namespaces: namespaces,
-		granted: &permissionCache{}}
+		granted: &recent.Cache{}}
 }
-
-// Permissions answers for the account of this cluster's clients. Answers are cached for a second.
-func (c Cluster) Permissions() *Permissions { return c.granted.now(c.Client) }
 
 // Serves reports whether the worker serves a namespace.
 func (c Cluster) Serves(namespace string) bool {

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"slipway.io/slipway/release/phrase"
 )
 
 // Class is the reason why a request to an API server failed.
@@ -120,10 +122,4 @@ func Text(err error) string {
 }
 
 // Line shortens a cluster's text to one line of at most 500 bytes.
-func Line(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > textLimit {
-		text = strings.ToValidUTF8(text[:textLimit], "") + " …"
-	}
-	return text
-}
+func Line(text string) string { return phrase.Line(text, textLimit) }

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	authv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"slipway.io/slipway/recent"
 )
 
 // Permission is one action that an account may be allowed. Namespace "" means every namespace, Name "" every object.
@@ -36,9 +37,9 @@ func Needs(resource schema.GroupVersionResource, namespace string, verbs ...stri
 type Permissions struct {
 	client  Typed
 	answers sync.Map // Permission to bool
-	// refused is true once a caller was refused by these answers: after the missing permission is granted, the cached
-	// refusal must not be used.
-	refused atomic.Bool
+	// cache shares these answers; nil: they are not shared. It drops them when they refuse a caller: after the missing
+	// permission is granted, the refusal must not be used.
+	cache *recent.Cache
 }
 
 // NewPermissions returns an empty set of answers about client's account.
@@ -47,20 +48,13 @@ func NewPermissions(client Typed) *Permissions { return &Permissions{client: cli
 // permissionsTTL is how long answers are cached: hundreds of releases may be checked in a second.
 const permissionsTTL = time.Second
 
-// permissionCache holds the recent answers about an account.
-type permissionCache struct {
-	mu      sync.Mutex
-	current *Permissions
-	from    time.Time
-}
-
-func (g *permissionCache) now(client Typed) *Permissions {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.current == nil || g.current.refused.Load() || time.Since(g.from) >= permissionsTTL {
-		g.current, g.from = NewPermissions(client), time.Now()
-	}
-	return g.current
+// Permissions answers for the account of this cluster's clients. Answers are cached for a second.
+func (c Cluster) Permissions() *Permissions {
+	p, _ := recent.Get(context.Background(), c.granted, "", permissionsTTL,
+		func(context.Context) (*Permissions, error) {
+			return &Permissions{client: c.Client, cache: c.granted}, nil
+		})
+	return p
 }
 
 // Ask fetches these permissions: by a review of the rules in each namespace, and one by one what the rules do not show.
@@ -152,7 +146,7 @@ func (p *Permissions) Lacks(needs []Permission) string {
 	if len(lacking) == 0 {
 		return ""
 	}
-	p.refused.Store(true)
+	p.cache.Forget()
 	var parts []string
 	for namespace, names := range lacking {
 		slices.Sort(names)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"slipway.io/slipway/pause"
 )
 
 const (
@@ -30,12 +32,8 @@ func retryOnce(ctx context.Context, job func(ctx context.Context) error) error {
 	if err == nil || Classify(err) != Unreachable {
 		return err
 	}
-	timer := time.NewTimer(retryPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return job(ctx)
-	case <-ctx.Done():
+	if pause.For(ctx, retryPause) != nil {
 		return err
 	}
+	return job(ctx)
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/deploy/crds"
+	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/definition"
 	"slipway.io/slipway/release/v1alpha1"
@@ -260,10 +261,8 @@ const setupPause = 2 * time.Second
 func (s *Setup) run(ctx context.Context) {
 	for err := s.prepare(ctx); err != nil; err = s.prepare(ctx) {
 		s.log.Warn("the home cluster is not ready yet", "error", err)
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, setupPause) != nil {
 			return
-		case <-time.After(setupPause):
 		}
 	}
 	s.store.Run(ctx)

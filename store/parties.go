@@ -9,10 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/store/recent"
 )
 
 // DefaultNamespace returns the default namespace of a party's workloads; "" if the party has none.

@@ -2,19 +2,15 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 	"unique"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -30,37 +26,30 @@ const (
 // the store lists from the API server, and notifies about nothing.
 func (s *Store) Run(ctx context.Context) {
 	var watches sync.WaitGroup
-	watches.Go(func() { s.recordCache.RunWithContext(ctx) })
-	watches.Go(func() { s.events.informer.RunWithContext(ctx) })
+	watches.Go(func() { s.recordCache.Run(ctx) })
+	watches.Go(func() { s.servingEvents.Run(ctx) })
 	watches.Wait()
 }
 
-// newRecordInformer watches the records and keeps what a list shows: the bodies, most of their size, are dropped on
-// arrival.
-func (s *Store) newRecordInformer() (cache.SharedIndexInformer, error) {
-	watcher := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return s.records.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return s.records.Watch(ctx, options)
-		},
-	}
-	informer := cache.NewSharedIndexInformer(watcher, &v1alpha1.ReleaseRecord{}, 0, cache.Indexers{
-		v1alpha1.LabelKind: byLabel(v1alpha1.LabelKind), v1alpha1.LabelSubject: byLabel(v1alpha1.LabelSubject),
-		v1alpha1.LabelIdempotencyKey: byLabel(v1alpha1.LabelIdempotencyKey)})
-	err := informer.SetTransform(func(value any) (any, error) {
-		if record, ok := value.(*v1alpha1.ReleaseRecord); ok {
+// watchRecords watches the records and keeps what a list shows: the bodies, most of their size, are dropped on arrival.
+func (s *Store) watchRecords() *watch.Watch[*v1alpha1.ReleaseRecord] {
+	w := watch.New(watch.From(nil, everywhere(s.records)),
+		func(record *v1alpha1.ReleaseRecord) (*v1alpha1.ReleaseRecord, error) {
 			dropBodies(record)
 			internTexts(record)
-		}
-		return value, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("prepare the watch on records: %w", err)
+			return record, nil
+		}, watch.Options{Namespaces: []string{s.namespace}})
+	for _, label := range indexedLabels {
+		w.Index(label, func(record *v1alpha1.ReleaseRecord) []string { return []string{record.Labels[label]} })
 	}
-	return informer, nil
+	return w
 }
+
+// indexedLabels are the labels by which records are indexed, the most selective first.
+var indexedLabels = []string{v1alpha1.LabelIdempotencyKey, v1alpha1.LabelSubject, v1alpha1.LabelKind}
+
+// everywhere returns a client that is the same for every namespace.
+func everywhere[C any](client C) func(namespace string) C { return func(string) C { return client } }
 
 func dropBodies(record *v1alpha1.ReleaseRecord) {
 	record.ManagedFields = nil
@@ -95,23 +84,13 @@ func internTexts(record *v1alpha1.ReleaseRecord) {
 // intern returns the shared copy of a text; a copy without references is freed.
 func intern(text string) string { return unique.Make(text).Value() }
 
-// byLabel indexes records by a label's value.
-func byLabel(label string) cache.IndexFunc {
-	return func(value any) ([]string, error) {
-		if record, ok := value.(*v1alpha1.ReleaseRecord); ok && record.Labels[label] != "" {
-			return []string{record.Labels[label]}, nil
-		}
-		return nil, nil
-	}
-}
-
 // cachedRecords returns the records with these labels from memory. They are shared and must not be modified. The
 // records of one subject are found by an index.
 func (s *Store) cachedRecords(with map[string]string) []*v1alpha1.ReleaseRecord {
 	var found []*v1alpha1.ReleaseRecord
 	selector := labels.SelectorFromSet(with)
-	for _, value := range s.indexed(with) {
-		if record, ok := value.(*v1alpha1.ReleaseRecord); ok && selector.Matches(labels.Set(record.Labels)) {
+	for _, record := range s.indexed(with) {
+		if selector.Matches(labels.Set(record.Labels)) {
 			found = append(found, record)
 		}
 	}
@@ -119,24 +98,21 @@ func (s *Store) cachedRecords(with map[string]string) []*v1alpha1.ReleaseRecord 
 }
 
 // indexed returns a superset of the records with these labels, by an index if possible.
-func (s *Store) indexed(with map[string]string) []any {
-	for _, label := range []string{v1alpha1.LabelIdempotencyKey, v1alpha1.LabelSubject, v1alpha1.LabelKind} {
+func (s *Store) indexed(with map[string]string) []*v1alpha1.ReleaseRecord {
+	for _, label := range indexedLabels {
 		if value, asked := with[label]; asked {
-			if found, err := s.recordCache.GetIndexer().ByIndex(label, value); err == nil {
-				return found
-			}
+			return s.recordCache.By(label, value)
 		}
 	}
-	return s.recordCache.GetStore().List()
+	return s.recordCache.List()
 }
 
 // awaitCached waits until the list in memory has the object at that version or a later one, so that a list after the
 // write contains it.
 func (s *Store) awaitCached(ctx context.Context, name, version string) {
 	s.await(ctx, func() bool {
-		value, exists, err := s.recordCache.GetStore().GetByKey(s.namespace + "/" + name)
-		record, ok := value.(*v1alpha1.ReleaseRecord)
-		if err != nil || !exists || !ok {
+		record := s.recordCache.Get(s.namespace, name)
+		if record == nil {
 			return false
 		}
 		order, err := resourceversion.CompareResourceVersion(record.ResourceVersion, version)
@@ -145,10 +121,7 @@ func (s *Store) awaitCached(ctx context.Context, name, version string) {
 }
 
 func (s *Store) awaitRemoved(ctx context.Context, name string) {
-	s.await(ctx, func() bool {
-		_, exists, err := s.recordCache.GetStore().GetByKey(s.namespace + "/" + name)
-		return err == nil && !exists
-	})
+	s.await(ctx, func() bool { return s.recordCache.Get(s.namespace, name) == nil })
 }
 
 func (s *Store) await(ctx context.Context, done func() bool) {
@@ -162,4 +135,4 @@ func (s *Store) await(ctx context.Context, done func() bool) {
 }
 
 // Watching reports whether the list in memory is complete and up to date.
-func (s *Store) Watching() bool { return s.recordCache.HasSynced() && !s.recordCache.IsStopped() }
+func (s *Store) Watching() bool { return s.recordCache.Synced() }

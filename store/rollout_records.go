@@ -59,8 +59,8 @@ func IsRestoreOnly(record *v1alpha1.ReleaseRecord) bool {
 	return record.Labels[v1alpha1.LabelRollBackFrozen] != ""
 }
 
-// RecordedNumbers returns the recorded release numbers. A release that only restored a frozen split has none.
-func RecordedNumbers(records []*v1alpha1.ReleaseRecord) (numbers []int64) {
+// recordedNumbers returns the recorded release numbers. A release that only restored a frozen split has none.
+func recordedNumbers(records []*v1alpha1.ReleaseRecord) (numbers []int64) {
 	for _, record := range records {
 		if !IsRestoreOnly(record) {
 			numbers = append(numbers, v1alpha1.RevisionOf(record))
@@ -71,7 +71,7 @@ func RecordedNumbers(records []*v1alpha1.ReleaseRecord) (numbers []int64) {
 
 // NextNumber returns the number of the next release of a name; records are all of that name.
 func NextNumber(records []*v1alpha1.ReleaseRecord) int64 {
-	return history.Next(RecordedNumbers(records))
+	return history.Next(recordedNumbers(records))
 }
 
 // NumberTaken reports whether one of these records has the same number and was written first.

@@ -19,14 +19,14 @@ import (
 	core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/kube/watch"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/release/workloadops"
-	"slipway.io/slipway/store/recent"
 )
 
 // defaultNamespace is the default namespace of the engine's objects.
@@ -54,10 +54,11 @@ type Store struct {
 	core      core.CoreV1Interface
 	crds      apiextensions.ApiextensionsV1Interface
 	// recordCache holds the records without their bodies; a watch keeps it up to date once Run was called.
-	recordCache cache.SharedIndexInformer
-	// events notifies about changes of servings, once Run was called.
-	events *servingEvents
-	queues recent.Cache
+	recordCache *watch.Watch[*v1alpha1.ReleaseRecord]
+	// servingEvents is the watch on servings, once Run was called; followers are notified of their changes.
+	servingEvents *watch.Watch[*metav1.PartialObjectMetadata]
+	followers     watch.Subscriptions[string]
+	queues        recent.Cache
 
 	engineName string
 	engineMu   sync.Mutex
@@ -90,12 +91,7 @@ func New(config *rest.Config, namespace, servings string) (*Store, error) {
 	if s.crds, err = apiextensions.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("prepare the home cluster's definitions client: %w", err)
 	}
-	if s.recordCache, err = s.newRecordInformer(); err != nil {
-		return nil, err
-	}
-	if s.events, err = s.newServingEvents(); err != nil {
-		return nil, fmt.Errorf("prepare the watch on servings: %w", err)
-	}
+	s.recordCache, s.servingEvents = s.watchRecords(), s.watchServings()
 	return s, nil
 }
 

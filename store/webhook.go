@@ -14,10 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/definition"
 	rolloutalpha "slipway.io/slipway/release/kruise/v1alpha1"
@@ -159,23 +157,8 @@ func (s *Store) conversionWorks(ctx context.Context) (bool, error) {
 
 // WatchConversion calls changed whenever the definition of Rollouts changes, until the context ends.
 func (s *Store) WatchConversion(ctx context.Context, changed func()) {
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, definition.Name).String()
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.FieldSelector = only
-				return s.crds.CustomResourceDefinitions().List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.FieldSelector = only
-				return s.crds.CustomResourceDefinitions().Watch(ctx, o)
-			},
-		},
-		ObjectType: &apiextensionsv1.CustomResourceDefinition{},
-		Handler: cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
-			changed()
-		}, UpdateFunc: func(any, any) { changed() },
-			DeleteFunc: func(any) { changed() }},
-	})
-	informer.RunWithContext(ctx)
+	watch.New(watch.From(nil, everywhere(s.crds.CustomResourceDefinitions())),
+		watch.Whole[*apiextensionsv1.CustomResourceDefinition],
+		watch.Options{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, definition.Name).String()}).
+		Handle(watch.OnChange(func(*apiextensionsv1.CustomResourceDefinition) { changed() })).Run(ctx)
 }

@@ -8,21 +8,18 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	deploymentpb "go.temporal.io/api/deployment/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/upgrade"
 	"slipway.io/slipway/temporal/presence"
-	"slipway.io/slipway/workflows"
 )
 
 const (
@@ -30,7 +27,7 @@ const (
 	// again only if other builds run than before.
 	checkInterval = 15 * time.Second
 	// decideInterval is how often the routing is decided in any case: a build may get the work and die before its first
-	// heartbeat, and builds become too old for a rollback.
+	// heartbeat.
 	decideInterval = time.Minute
 	// routePause is how long a process waits before it retries to route the work: Temporal first has to see a new
 	// build's workers.
@@ -45,14 +42,6 @@ const (
 	missingThreshold = 10 * time.Second
 )
 
-// Versioning identifies this build.
-type Versioning struct {
-	// Build is the build ID of the workers in Temporal (upgrade.ID); upgrade.Unversioned: none.
-	Build string
-	// RollbackWindow is how long after an upgrade users may return to the previous build.
-	RollbackWindow time.Duration
-}
-
 // buildRouter makes Temporal route the work of this process's queues to the newest running build (release/upgrade).
 // Every process does this, so there is no leader that could be missing. Temporal refuses a change that conflicts with
 // another process's; the next check then decides again.
@@ -61,8 +50,6 @@ type buildRouter struct {
 	options  Options
 	queues   []string
 
-	// level is the history level that new workflows may record.
-	level atomic.Int64
 	// running are the builds that ran on each queue at the last decision; decided is its time.
 	running map[string][]string
 	decided time.Time
@@ -80,7 +67,6 @@ func newBuildRouter(temporal client.Client, queues []Queue, options Options) *bu
 	for _, q := range queues {
 		b.queues = append(b.queues, q.Name)
 	}
-	b.level.Store(int64(workflows.HistoryLevel))
 	return b
 }
 
@@ -91,13 +77,13 @@ func deploymentOf(queue string) string { return strings.NewReplacer(".", "/", ":
 // deployment returns the deployment options of a queue's worker. All workflow types move to the build that gets the
 // work: a workflow pinned to a build would stop permanently with that build's last worker.
 func (b *buildRouter) deployment(queue string) worker.DeploymentOptions {
-	if b.options.Versioning.Build == upgrade.Unversioned {
+	if b.options.Build == upgrade.Unversioned {
 		return worker.DeploymentOptions{}
 	}
 	return worker.DeploymentOptions{UseVersioning: true,
 		DefaultVersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
 		Version: worker.WorkerDeploymentVersion{DeploymentName: deploymentOf(queue),
-			BuildID: b.options.Versioning.Build}}
+			BuildID: b.options.Build}}
 }
 
 // check decides the routing again if other builds run than before.
@@ -146,7 +132,7 @@ func (b *buildRouter) handOver(ctx context.Context, dead ...party.Worker) {
 	defer cancel()
 	stay := b.remainingBuilds(b.presence(ctx), dead)
 	maps.DeleteFunc(stay, func(_ string, builds []string) bool { return slices.Contains(builds, anyBuild) })
-	if err := b.routeAll(ctx, stay, b.options.Versioning.Build); err != nil {
+	if err := b.routeAll(ctx, stay, b.options.Build); err != nil {
 		b.options.Log.Warn("could not route the work to another build; it takes over when this build's heartbeats "+
 			"have stopped", "error", err)
 	}
@@ -167,7 +153,7 @@ func (b *buildRouter) awaitDeadWorkers(ctx context.Context) []party.Worker {
 		return nil
 	}
 	silent, known := b.silent(former, former), true
-	for len(silent) > 0 && time.Now().Before(until) && pause(ctx, routePause) {
+	for len(silent) > 0 && time.Now().Before(until) && pause.For(ctx, routePause) == nil {
 		now := b.presence(ctx)
 		known = !slices.ContainsFunc(b.queues, func(queue string) bool { return now[queue].Reachable == party.Unknown })
 		if known {
@@ -184,10 +170,10 @@ func (b *buildRouter) awaitDeadWorkers(ctx context.Context) []party.Worker {
 // not have sent heartbeats for all their queues yet.
 func (b *buildRouter) anotherBuildPolls(ctx context.Context, present map[string]party.Presence) bool {
 	for queue, running := range b.remainingBuilds(present, nil) {
-		if !slices.ContainsFunc(running, func(build string) bool { return build != b.options.Versioning.Build }) {
+		if !slices.ContainsFunc(running, func(build string) bool { return build != b.options.Build }) {
 			continue
 		}
-		if known, _, err := b.describe(ctx, queue, running); err == nil && known.Current == b.options.Versioning.Build {
+		if known, _, err := b.describe(ctx, queue, running); err == nil && known.Current == b.options.Build {
 			return true
 		}
 	}
@@ -198,7 +184,7 @@ func (b *buildRouter) anotherBuildPolls(ctx context.Context, present map[string]
 func (b *buildRouter) silent(former, now map[string]party.Presence) (silent []party.Worker) {
 	for _, queue := range b.queues {
 		for _, w := range now[queue].SilentSince(former[queue]) {
-			if w.Build == b.options.Versioning.Build && w.Identity != b.options.Identity {
+			if w.Build == b.options.Build && w.Identity != b.options.Identity {
 				silent = append(silent, w)
 			}
 		}
@@ -217,7 +203,7 @@ const anyBuild = "*"
 func (b *buildRouter) runningBuilds(present map[string]party.Presence) map[string][]string {
 	running := map[string][]string{}
 	for queue, p := range present {
-		running[queue] = sortUnique(append(buildsOf(p, p.Workers), b.options.Versioning.Build))
+		running[queue] = sortUnique(append(buildsOf(p, p.Workers), b.options.Build))
 	}
 	return running
 }
@@ -274,9 +260,6 @@ func (b *buildRouter) route(ctx context.Context, queue string, running []string,
 	if err != nil {
 		return err
 	}
-	if queue == catalog.EngineQueue {
-		b.limitRecording(known)
-	}
 	decision := known.Decide()
 	if decision.Build == known.Current {
 		b.markSeen(queue)
@@ -301,19 +284,6 @@ func (b *buildRouter) route(ctx context.Context, queue string, running []string,
 	return nil
 }
 
-// limitRecording sets the history level of new releases. Without an ID builds cannot be distinguished: all workers are
-// then updated at once.
-func (b *buildRouter) limitRecording(known upgrade.Queue) {
-	if b.options.Versioning.Build == upgrade.Unversioned {
-		return
-	}
-	level, reason := known.RecordLevel(workflows.HistoryLevel, b.options.Versioning.RollbackWindow, time.Now())
-	if before := b.level.Swap(int64(level)); before != int64(level) {
-		b.options.Log.Info("new releases record only what the other builds can replay", "level", level, "own",
-			workflows.HistoryLevel, "reason", reason)
-	}
-}
-
 // describe returns what Temporal and the workers' heartbeats report about a queue's builds, and the conflict token for
 // a change of the routing.
 func (b *buildRouter) describe(ctx context.Context, queue string, running []string) (upgrade.Queue, []byte, error) {
@@ -328,11 +298,10 @@ func (b *buildRouter) describe(ctx context.Context, queue string, running []stri
 	info := described.GetWorkerDeploymentInfo()
 	known := upgrade.Queue{Current: info.GetRoutingConfig().GetCurrentDeploymentVersion().GetBuildId(),
 		Manager: info.GetManagerIdentity()}
-	seen := map[string]upgrade.Build{upgrade.Unversioned: b.unversioned(ctx, queue, info)}
+	seen := map[string]upgrade.Build{upgrade.Unversioned: {}}
 	for _, s := range info.GetVersionSummaries() {
-		build := seenBuild(s)
-		build.Live = slices.Contains(running, anyBuild)
-		seen[build.ID] = build
+		id := s.GetDeploymentVersion().GetBuildId()
+		seen[id] = upgrade.Build{ID: id, FirstSeen: s.GetCreateTime().AsTime(), Live: slices.Contains(running, anyBuild)}
 	}
 	for _, id := range running {
 		if id == anyBuild {
@@ -357,58 +326,6 @@ func (b *buildRouter) noDeployment(err error) bool {
 	var unknown *serviceerror.NotFound
 	var unimplemented *serviceerror.Unimplemented
 	var denied *serviceerror.PermissionDenied // also if they are disabled
-	return errors.As(err, &unknown) || b.options.Versioning.Build == upgrade.Unversioned &&
+	return errors.As(err, &unknown) || b.options.Build == upgrade.Unversioned &&
 		(errors.As(err, &unimplemented) || errors.As(err, &denied))
-}
-
-// unversioned returns the build without an ID, and until when it had the work if releases started before the first
-// build with an ID got it. Temporal keeps no list of it.
-func (b *buildRouter) unversioned(ctx context.Context, queue string,
-	info *deploymentpb.WorkerDeploymentInfo) (build upgrade.Build) {
-	until := time.Now()
-	if info.GetRoutingConfig().GetCurrentDeploymentVersion() != nil {
-		for _, s := range info.GetVersionSummaries() {
-			if first := s.GetFirstActivationTime(); first != nil && first.AsTime().Before(until) {
-				until = first.AsTime()
-			}
-		}
-	}
-	if queue != catalog.EngineQueue || b.options.Versioning.Build == upgrade.Unversioned ||
-		time.Since(until) > b.options.Versioning.RollbackWindow {
-		return build
-	}
-	before, err := b.temporal.CountWorkflow(ctx,
-		&workflowservice.CountWorkflowExecutionsRequest{Namespace: b.options.Namespace,
-			Query: fmt.Sprintf("WorkflowType IN ('%s', '%s', '%s') AND StartTime < '%s'", workflows.TypeDeployPlan,
-				workflows.TypeRollout, workflows.TypeServing,
-				until.UTC().Format(time.RFC3339Nano))})
-	if err != nil || before.GetCount() > 0 {
-		build.LastCurrent = until
-	}
-	return build
-}
-
-// prepare sets the history level of new releases before the workers start polling.
-func (b *buildRouter) prepare(ctx context.Context) error {
-	if !slices.Contains(b.queues, catalog.EngineQueue) || b.options.Versioning.Build == upgrade.Unversioned {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
-	defer cancel()
-	known, _, err := b.describe(ctx, catalog.EngineQueue, b.runningBuilds(b.presence(ctx))[catalog.EngineQueue])
-	if err == nil {
-		b.limitRecording(known)
-	}
-	return err
-}
-
-func seenBuild(s *deploymentpb.WorkerDeploymentInfo_WorkerDeploymentVersionSummary) upgrade.Build {
-	build := upgrade.Build{ID: s.GetDeploymentVersion().GetBuildId(), FirstSeen: s.GetCreateTime().AsTime()}
-	switch {
-	case s.GetCurrentSinceTime() != nil:
-		build.LastCurrent = time.Now()
-	case s.GetLastDeactivationTime() != nil: // it was at least ramping
-		build.LastCurrent = s.GetLastDeactivationTime().AsTime()
-	}
-	return build
 }

@@ -129,7 +129,7 @@ func (s *fakeTemporal) SetWorkerDeploymentCurrentVersion(_ context.Context,
 // of returns the buildRouter of a process with two queues.
 func (s *fakeTemporal) of(identity, build string) *buildRouter {
 	return newBuildRouter(fakeClient{service: s}, []Queue{{Name: "a"}, {Name: "b"}},
-		Options{Identity: identity, Versioning: Versioning{Build: build}, Log: slog.New(slog.DiscardHandler)})
+		Options{Identity: identity, Build: build, Log: slog.New(slog.DiscardHandler)})
 }
 
 // oneBuild returns a build that has had the work of both queues for a second; beat sends its worker's heartbeat.

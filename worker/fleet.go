@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/fx"
 
+	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/workflows"
 )
@@ -38,8 +39,9 @@ type Options struct {
 	// Namespace is the Temporal namespace.
 	Namespace string
 	// Identity is the Temporal client's identity, which names this process among the workers.
-	Identity   string
-	Versioning Versioning
+	Identity string
+	// Build is the build ID of the workers in Temporal; upgrade.Unversioned: none.
+	Build string
 	// StopTimeout is how long running activities may continue when the process shuts down.
 	StopTimeout time.Duration
 	// Fatal is called on a fatal worker error; it ends the process.
@@ -125,13 +127,13 @@ func (f *Fleet) connect(ctx context.Context) bool {
 		if err == nil {
 			f.setState(workers, errors.New("the workers poll and wait for Temporal to give them work"))
 			for _, q := range f.queues {
-				f.options.Log.Info("polling", "queue", q.Name, "build", f.options.Versioning.Build)
+				f.options.Log.Info("polling", "queue", q.Name, "build", f.options.Build)
 			}
 			return true
 		}
 		f.setState(nil, err)
 		f.options.Log.Warn("the workers cannot start yet", "error", err)
-		if !pause(ctx, connectPause) {
+		if pause.For(ctx, connectPause) != nil {
 			return false
 		}
 	}
@@ -141,16 +143,6 @@ func (f *Fleet) setState(workers []worker.Worker, trouble error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.workers, f.trouble = workers, trouble
-}
-
-// pause waits for d. It returns false if the context ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // followBuilds checks regularly, for the life of the process, which build gets the work.
@@ -166,7 +158,7 @@ func (f *Fleet) followBuilds(ctx context.Context) {
 				f.options.Log.Warn("could not determine which build gets the work", "error", err)
 			}
 		}
-		if !pause(ctx, next) {
+		if pause.For(ctx, next) != nil {
 			return
 		}
 	}
@@ -181,7 +173,7 @@ func (f *Fleet) startAll(ctx context.Context) ([]worker.Worker, error) {
 	if err := ensureSearchAttributes(ctx, f.temporal, f.options.Namespace); err != nil {
 		return nil, err
 	}
-	if err := f.builds.prepare(ctx); err != nil {
+	if err := f.refuseFormerReleases(ctx); err != nil {
 		return nil, err
 	}
 	var started []worker.Worker
@@ -220,7 +212,6 @@ func (f *Fleet) build(q Queue) worker.Worker {
 		DisableWorkflowWorker:                  !q.Workflows,
 		DisableRegistrationAliasing:            true,
 		DeploymentOptions:                      f.builds.deployment(q.Name),
-		PreferredVersionProvider:               workflows.Recording(func() int { return int(f.builds.level.Load()) }),
 		Interceptors:                           []interceptor.WorkerInterceptor{workflows.NewInterceptor()},
 		WorkerStopTimeout:                      f.options.StopTimeout,
 		OnFatalError:                           f.options.Fatal,

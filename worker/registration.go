@@ -18,7 +18,6 @@ func registerWorkflows(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(workflows.Preflight, workflow.RegisterOptions{Name: workflows.TypePreflight})
 	w.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: workflows.TypeRollout})
 	w.RegisterWorkflowWithOptions(workflows.Serving, workflow.RegisterOptions{Name: workflows.TypeServing})
-	w.RegisterWorkflowWithOptions(workflows.ServingStatus, workflow.RegisterOptions{Name: workflows.TypeServingStatus})
 	w.RegisterWorkflowWithOptions(workflows.ServingStatuses,
 		workflow.RegisterOptions{Name: workflows.TypeServingStatuses})
 	w.RegisterWorkflowWithOptions(workflows.PackageSweep, workflow.RegisterOptions{Name: workflows.TypePackageSweep})

@@ -107,7 +107,7 @@ type beginAnswer struct {
 
 func newTaskRun(ctx workflow.Context, in DeployPlanInput) *taskRun {
 	r := &taskRun{
-		loop:     newLoop(ctx, planMenu, plan.Command{Verb: plan.VerbStop, Reason: reasonCancelled}, TypeDeployPlan),
+		loop:     newLoop(ctx, planMenu, plan.Command{Verb: plan.VerbStop, Reason: reasonCancelled}),
 		in:       in,
 		children: make([]workflow.ChildWorkflowFuture, len(in.Items)), abandoned: make([]bool, len(in.Items)),
 		beginSettled: in.State != nil,

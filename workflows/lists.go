@@ -1,12 +1,12 @@
 package workflows
 
 import (
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
@@ -96,9 +96,7 @@ const maxShownReason = 1000
 
 // remember writes s into the memo.
 func (s Shown) remember(ctx workflow.Context) {
-	if len(s.Reason) > maxShownReason {
-		s.Reason = strings.ToValidUTF8(s.Reason[:maxShownReason], "") + "…"
-	}
+	s.Reason = phrase.Cut(s.Reason, maxShownReason)
 	if s.WaitingFor != nil {
 		w := *s.WaitingFor
 		w.Message = ""

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/audit"
@@ -15,6 +14,9 @@ import (
 type driver[C any] interface {
 	// takeResults passes the results of finished activities to the machine, and whether its timer has fired.
 	takeResults(now time.Time, fired bool)
+	// takesInput reports whether the machine can take a command or signal now (an item of the inbox; nil: Temporal's
+	// Cancel). If not, an activity that runs ends soon, and is stopped if necessary.
+	takesInput(item any) bool
 	// handleSignal processes a signal that is not a verb; false if the type has no such signal.
 	handleSignal(s *signal, now time.Time) bool
 	// carryOut passes a command to the machine.
@@ -49,12 +51,14 @@ type loop[C any] struct {
 	ctx, root workflow.Context
 	stop      C
 	cancelled bool
-	info      *workflow.Info
-	box       *inbox
-	menu      menu[C]
-	machine   audit.Machine[C]
-	driver    driver[C]
-	timer     *runningTimer
+	// deferred is true while commands and signals wait for the end of an activity.
+	deferred bool
+	info     *workflow.Info
+	box      *inbox
+	menu     menu[C]
+	machine  audit.Machine[C]
+	driver   driver[C]
+	timer    *runningTimer
 	// answers are executed commands whose response is still to be sent.
 	answers []*envelope[C]
 	shown   listing
@@ -64,62 +68,7 @@ type loop[C any] struct {
 	dismissed   string
 	// tooLarge is true when the state does not fit into the input of a next run: the workflow ends in this run.
 	tooLarge bool
-	// version is the loop version of this run; older histories have an earlier one.
-	version workflow.Version
-	meter   meter
-}
-
-// changeLoop is the version marker of the loop, one for all changes: each marker costs two events.
-const changeLoop = "settles-before-commands"
-
-// The versions of the loop. The comments say what each introduced.
-const (
-	// versionSettlesFirst: results are processed before commands.
-	versionSettlesFirst workflow.Version = 1
-	// versionLegs: one activity executes several actions of a rollout.
-	versionLegs workflow.Version = 2
-	// versionBriefRests: a leg waits out short pauses.
-	versionBriefRests workflow.Version = 3
-	// versionAtOnce: a serving operation writes its begin and end by local activities.
-	versionAtOnce workflow.Version = 4
-	// versionKeepsParts: the results of a leg are kept if its worker dies while it is cancelled.
-	versionKeepsParts workflow.Version = 5
-	// versionOneWrite: claim and first Move are one write; anything that ends a rollout stops its first leg.
-	versionOneWrite workflow.Version = 6
-	// versionChecksTogether: one preflight activity checks several rollouts of a queue.
-	versionChecksTogether workflow.Version = 7
-	// versionPartiesTogether: one activity takes a step for several parties of a queue.
-	versionPartiesTogether workflow.Version = 8
-	// versionCreatesAtOnce: one activity creates a serving at all parties of one queue.
-	versionCreatesAtOnce workflow.Version = 9
-)
-
-// versionsOf lists the loop versions of each workflow type, oldest first.
-var versionsOf = map[string][]workflow.Version{
-	TypeDeployPlan: {versionSettlesFirst},
-	TypeRollout:    {versionSettlesFirst, versionLegs, versionBriefRests, versionKeepsParts, versionOneWrite},
-	TypeServing:    {versionSettlesFirst, versionAtOnce, versionPartiesTogether, versionCreatesAtOnce},
-	TypePreflight:  {versionChecksTogether},
-}
-
-// HistoryLevel is the newest loop version that this build can replay. It is part of the build's ID (release/upgrade).
-const HistoryLevel = int(versionCreatesAtOnce)
-
-// Recording makes new workflows use the newest version of their type up to level, so that an older build can still
-// replay them. Existing markers stay.
-func Recording(level func() int) worker.PreferredVersionProvider {
-	return func(in worker.PreferredVersionProviderInput) *worker.VersionPreference {
-		if in.ChangeID != changeLoop {
-			return nil
-		}
-		chosen := workflow.DefaultVersion
-		for _, v := range versionsOf[in.WorkflowInfo.WorkflowType.Name] {
-			if v <= workflow.Version(level()) {
-				chosen = v
-			}
-		}
-		return &worker.VersionPreference{Version: chosen}
-	}
+	meter    meter
 }
 
 type runningTimer struct {
@@ -128,13 +77,11 @@ type runningTimer struct {
 	fired  bool
 }
 
-// newLoop returns a loop with the newest version of its workflow type, or the one that Recording prefers.
-func newLoop[C any](ctx workflow.Context, menu menu[C], stop C, kind string) *loop[C] {
+func newLoop[C any](ctx workflow.Context, menu menu[C], stop C) *loop[C] {
 	detached, _ := workflow.NewDisconnectedContext(ctx)
-	info, versions := workflow.GetInfo(ctx), versionsOf[kind]
+	info := workflow.GetInfo(ctx)
 	return &loop[C]{root: ctx, ctx: detached, info: info, meter: newMeter(detached, info), box: inboxOf(ctx),
-		menu: menu, stop: stop,
-		version: workflow.GetVersion(ctx, changeLoop, workflow.DefaultVersion, versions[len(versions)-1])}
+		menu: menu, stop: stop}
 }
 
 // run runs the machine until no work is left. again means that the workflow continues as new with the driver's
@@ -177,23 +124,30 @@ func (l *loop[C]) rounds() (again bool, err error) {
 
 // mustWake reports whether the loop has something to process.
 func (l *loop[C]) mustWake() bool {
-	return len(l.box.items) > 0 || l.root.Err() != nil && !l.cancelled || l.timer != nil && l.timer.fired ||
-		l.driver.hasResult()
+	return l.hasInput() && !l.deferred || l.timer != nil && l.timer.fired || l.driver.hasResult()
 }
+
+// hasInput reports whether there are commands or signals, Temporal's Cancel included.
+func (l *loop[C]) hasInput() bool { return len(l.box.items) > 0 || l.root.Err() != nil && !l.cancelled }
+
+// takesInput is that of a driver whose machine can always take commands.
+func (l *loop[C]) takesInput(any) bool { return true }
 
 // processInput passes the results of finished activities to the machine, then the commands and signals, oldest first.
 func (l *loop[C]) processInput() {
-	if l.version >= versionSettlesFirst {
-		l.yieldOnce()
-	}
+	l.yieldOnce()
 	now := workflow.Now(l.ctx)
 	fired := l.timer != nil && l.timer.fired
 	if fired {
 		l.timer = nil
 	}
 	l.driver.takeResults(now, fired)
-	for item := l.box.take(); item != nil; item = l.box.take() {
-		switch item := item.(type) {
+	l.deferred = false
+	for len(l.box.items) > 0 {
+		if l.deferred = !l.driver.takesInput(l.box.items[0]); l.deferred {
+			return
+		}
+		switch item := l.box.take().(type) {
 		case *envelope[C]:
 			l.handle(item)
 		case *signal:
@@ -203,6 +157,9 @@ func (l *loop[C]) processInput() {
 		}
 	}
 	if l.root.Err() != nil && !l.cancelled {
+		if l.deferred = !l.driver.takesInput(nil); l.deferred {
+			return
+		}
 		l.cancelled = true
 		l.handle(&envelope[C]{command: l.stop})
 	}

@@ -30,7 +30,6 @@ const (
 	TypeRollout         = "Rollout"
 	TypeServing         = "Serving"
 	TypePackageSweep    = "PackageSweep"
-	TypeServingStatus   = serving.TypeStatus
 	TypeServingStatuses = serving.TypeStatuses
 	// TypeServingCheck makes a party's worker that has just started check its expected Deployments.
 	TypeServingCheck = serving.TypeCheck
@@ -84,7 +83,7 @@ type DeployPlanInput struct {
 	MaxConcurrentWorkloads int `json:"maxConcurrentWorkloads,omitempty"`
 	// UnreachableBudgetSeconds is how long a cluster may be unreachable before the task is interrupted.
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
-	// Engine is the engine that runs the task, for its claims; empty in tasks of an earlier build.
+	// Engine is the engine that runs the task, for its claims.
 	Engine workloadops.Engine `json:"engine,omitzero"`
 }
 
@@ -204,9 +203,7 @@ const (
 // PreflightInput starts a Preflight workflow: checks on each party's queue that write nothing.
 type PreflightInput struct {
 	Parties []PreflightParty `json:"parties"`
-	// Rollout is one rollout to check; its outcome follows those of Parties.
-	Rollout *RolloutPreflight `json:"rollout,omitempty"`
-	// Rollouts are those of a plan's services; their outcomes are last, in this order.
+	// Rollouts are the rollouts to check; their outcomes follow those of Parties, in this order.
 	Rollouts []RolloutPreflight `json:"rollouts,omitempty"`
 	// Diff also requests what each of the parties' requests would change.
 	Diff bool `json:"diff,omitempty"`
@@ -241,7 +238,7 @@ type RolloutInput struct {
 	State *machine.State `json:"state,omitempty"`
 	// Newer is the release that supersedes this one when it has ended; only in a run that continued as new.
 	Newer *RolloutInput `json:"newer,omitempty"`
-	// Engine is the engine that runs the release, for its claim; empty in releases of an earlier build.
+	// Engine is the engine that runs the release, for its claim.
 	Engine workloadops.Engine `json:"engine,omitzero"`
 }
 

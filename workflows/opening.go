@@ -15,10 +15,7 @@ type openingAnswer struct {
 }
 
 // askOpening checks whether the task's times allow an item to begin now. The centre calculates it: calendars depend on
-// time zone data that may differ during a replay.
-//
-// Only a task with times calls it, and no input of an earlier build has times: recorded histories have no such command,
-// so no version gate is needed.
+// time zone data that may differ during a replay. Only a task with times calls it.
 func (r *taskRun) askOpening(now time.Time) {
 	r.askingWindow = true
 	workflow.Go(r.ctx, func(ctx workflow.Context) {

@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/serving"
@@ -60,23 +61,15 @@ func (p *page) latest(history []audit.Entry) {
 	for i := len(history) - 1; i >= 0 && i >= len(history)-maxDetailDecisions; i-- {
 		d := history[i]
 		p.printf("* %s `%s` by %s (%s): **%s** — %s\n",
-			stamp(d.At), d.Verb, cell(d.Actor, 60), cell(d.Via, maxVia), d.Outcome, cell(d.Message, maxDetailCell))
+			phrase.Time(d.At), d.Verb, cell(d.Actor, 60), cell(d.Via, maxVia), d.Outcome, cell(d.Message, maxDetailCell))
 	}
 }
-
-func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // cellEscaper escapes what would end a row or a cell of a table.
 var cellEscaper = strings.NewReplacer("\n", " ", "|", "\\|")
 
 // cell keeps text on one line of a table and truncates it to most bytes.
-func cell(text string, most int) string {
-	text = cellEscaper.Replace(text)
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
+func cell(text string, most int) string { return phrase.Cut(cellEscaper.Replace(text), most) }
 
 // prose is cell for a sentence that may contain a command outside of code: the UI's Markdown would turn two dashes into
 // one.
@@ -94,7 +87,7 @@ func taskDetails(t plan.Task, now time.Time) string {
 	p.services(t.Services)
 	p.taskVerbs(t)
 	p.latest(t.History)
-	p.printf("\nAs of %s.\n", stamp(now))
+	p.printf("\nAs of %s.\n", phrase.Time(now))
 	return p.String()
 }
 
@@ -218,9 +211,9 @@ func rolloutDetails(s rollout.Status, now time.Time) string {
 			what = "a decision" // it accepts retry, rollback or stop; resume would be refused
 		}
 		if w.Until != nil {
-			until = ", until " + stamp(*w.Until)
+			until = ", until " + phrase.Time(*w.Until)
 		}
-		p.printf("Waits for **%s** since %s%s.\n\n", what, stamp(w.Since), until)
+		p.printf("Waits for **%s** since %s%s.\n\n", what, phrase.Time(w.Since), until)
 	}
 	p.printf("Step %d of %d, %s. %d of %d pods are new, %d of them ready.", s.CurrentStepIndex, len(s.Steps),
 		s.CurrentStepState,
@@ -239,7 +232,7 @@ func rolloutDetails(s rollout.Status, now time.Time) string {
 	p.steps(s)
 	p.rolloutVerbs(s)
 	p.latest(s.History)
-	p.printf("\nAs of %s.\n", stamp(now))
+	p.printf("\nAs of %s.\n", phrase.Time(now))
 	return p.String()
 }
 
@@ -329,7 +322,7 @@ func (p *page) servingVerbs(in serving.Input, m *serving.Machine) {
 	if w.Party != "" {
 		before = ", before party " + cell(w.Party, 100) + " begins"
 	}
-	p.printf("Waits for **%s** since %s%s.\n\n", w.Kind, stamp(w.Since.Time), before)
+	p.printf("Waits for **%s** since %s%s.\n\n", w.Kind, phrase.Time(w.Since.Time), before)
 	p.printf("**It waits for you.** Send one of these signals, with an empty payload or the one below:\n\n")
 	send := func(verb serving.Verb, effect string) {
 		p.printf("* `%s`: %s (`slipway serving %s %s`)\n", verb, effect, verb, in.ID)
@@ -364,10 +357,10 @@ func (p *page) parties(in serving.Input, m *serving.Machine) {
 		case s.Until.IsZero():
 			does = "**waited for**, as long as it takes"
 		default:
-			does = "**waited for** until " + stamp(s.Until)
+			does = "**waited for** until " + phrase.Time(s.Until)
 		}
 		if !s.Since.IsZero() {
-			since = stamp(s.Since)
+			since = phrase.Time(s.Since)
 		}
 		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", cell(party.Name(), 60), does, since,
 			prose(s.Problem, maxDetailCell/2)))

@@ -23,11 +23,11 @@ func TestRevisionsAreReportedToTheTask(t *testing.T) {
 		s.orders = orders
 		s.run = func(r workloadops.Request) (workloadops.Result, error) {
 			if r.Workload.WorkloadRef.Name == "w0000" {
-				return workloadops.Result{Changed: true, Before: before, After: after}, nil
+				return workloadops.Result{Changed: true, Change: revision.Change{Before: before, After: after}}, nil
 			}
 			return workloadops.Result{}, temporal.NewNonRetryableApplicationError("it crashes",
 				string(failure.WorkloadFailed), nil,
-				failure.Details{Effect: &failure.Effect{Changed: true, Before: before, After: after}})
+				failure.Details{Effect: &failure.Effect{Changed: true, Change: revision.Change{Before: before, After: after}}})
 		}
 	})
 	require.Equal(t, plan.ItemFailed, result.State)

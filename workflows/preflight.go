@@ -1,7 +1,7 @@
 package workflows
 
 import (
-	"errors"
+	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -32,20 +32,12 @@ func preflightOptions(queue string) workflow.ActivityOptions {
 }
 
 // Preflight asks each party's worker whether requests can be executed, so that impossible ones are refused up front. It
-// writes nothing. It returns one outcome per party, in the input's order.
+// writes nothing. It returns one outcome per party, then one per rollout, in the input's order.
 func Preflight(ctx workflow.Context, in PreflightInput) ([]PreflightOutcome, error) {
-	rollouts := in.Rollouts
-	if in.Rollout != nil {
-		rollouts = append([]RolloutPreflight{*in.Rollout}, rollouts...)
-	}
-	outcomes := make([]PreflightOutcome, len(in.Parties)+len(rollouts))
+	outcomes := make([]PreflightOutcome, len(in.Parties)+len(in.Rollouts))
 	p := preflight{ctx: ctx, asked: workflow.NewWaitGroup(ctx)}
-	ofRollouts := outcomes[len(in.Parties):]
-	for i, check := range rollouts {
-		ofRollouts[i].Party = check.Party
-	}
-	for _, group := range preflightGroups(ctx, rollouts) {
-		p.checkRollouts(ofRollouts, rollouts, group)
+	for _, group := range rolloutGroups(in.Rollouts, outcomes[len(in.Parties):]) {
+		p.checkRollouts(group)
 	}
 	for i, party := range in.Parties {
 		outcomes[i].Party = party.Party
@@ -67,85 +59,58 @@ type question struct {
 	request, result any
 }
 
-// ask executes the activity, then calls then. If it fails, ask writes into the outcome why the party is unreachable and
-// calls failed, which may be nil.
-func (p preflight) ask(outcome *PreflightOutcome, q question, then func(), failed func(error)) {
+// ask executes the activity, then calls then. If it fails, ask writes into the outcomes, which are of one party, why
+// the party is unreachable.
+func (p preflight) ask(q question, then func(), outcomes ...*PreflightOutcome) {
 	p.asked.Add(1)
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		defer p.asked.Done()
-		who := "party " + outcome.Party
-		err := workflow.ExecuteActivity(withActivity(ctx, preflightOptions(q.queue), "preflight of "+who), q.activity,
-			q.request).Get(ctx, q.result)
+		who := "party " + outcomes[0].Party
+		err := perform(withActivity(ctx, preflightOptions(q.queue), "preflight of "+who), q.activity, q.request,
+			q.result)
 		if err == nil {
 			then()
 			return
 		}
-		if outcome.Unreachable, _ = systemTrouble(err, who); outcome.Unreachable == "" {
-			outcome.Unreachable = message(err)
-		}
-		if failed != nil {
-			failed(err)
+		trouble, _ := systemTrouble(err, who)
+		for _, outcome := range outcomes {
+			outcome.Unreachable = cmp.Or(trouble, message(err))
 		}
 	})
 }
 
-// preflightGroups groups the indexes of rollouts that one activity checks: up to rolloutBatch of one queue, at the cost
-// of one activity. In histories of an earlier build each rollout has an activity of its own.
-func preflightGroups(ctx workflow.Context, rollouts []RolloutPreflight) (groups [][]int) {
-	of := map[string]int{}
+// rolloutGroup is what one activity checks: up to rolloutBatch rollouts of one queue.
+type rolloutGroup struct {
+	queue    string
+	request  rollout.PreflightRequests
+	outcomes []*PreflightOutcome
+}
+
+// rolloutGroups groups the rollouts by queue; outcomes are theirs.
+func rolloutGroups(rollouts []RolloutPreflight, outcomes []PreflightOutcome) (groups []*rolloutGroup) {
+	of := map[string]*rolloutGroup{}
 	for i, check := range rollouts {
-		group, known := of[check.Queue]
-		if !known || len(groups[group]) == rolloutBatch {
-			group = len(groups)
-			of[check.Queue] = group
-			groups = append(groups, nil)
+		group := of[check.Queue]
+		if group == nil || len(group.outcomes) == rolloutBatch {
+			group = &rolloutGroup{queue: check.Queue}
+			of[check.Queue], groups = group, append(groups, group)
 		}
-		groups[group] = append(groups[group], i)
-	}
-	if len(groups) == len(rollouts) || workflow.GetVersion(ctx, changeLoop, workflow.DefaultVersion,
-		versionChecksTogether) >= versionChecksTogether {
-		return groups
-	}
-	groups = nil
-	for i := range rollouts {
-		groups = append(groups, []int{i})
+		outcomes[i].Party = check.Party
+		group.request.Rollouts = append(group.request.Rollouts, check.Request)
+		group.outcomes = append(group.outcomes, &outcomes[i])
 	}
 	return groups
 }
 
-// checkRollouts checks a group of rollouts of one queue by one activity. A worker of an earlier build answers the first
-// one only: each of the others is then checked alone, as is one that the worker marked Alone.
-func (p preflight) checkRollouts(outcomes []PreflightOutcome, rollouts []RolloutPreflight, group []int) {
-	first, others := group[0], group[1:]
-	request, result := rollouts[first].Request, &rollout.PreflightResult{}
-	for _, i := range others {
-		request.Others = append(request.Others, rollouts[i].Request)
-	}
-	p.ask(&outcomes[first], question{rollouts[first].Queue, rollout.ActivityPreflight, request, result}, func() {
-		answers := append([]rollout.PreflightResult{*result}, result.Others...)
-		answers[0].Others = nil
-		for n, i := range group {
-			switch missing := n >= len(answers) || answers[n].AskAlone; {
-			case missing && len(group) > 1:
-				p.checkRollouts(outcomes, rollouts, []int{i})
-			case missing:
-				outcomes[i].Unreachable = "party " + outcomes[i].Party + ": its worker returned no result"
-			case answers[n].Unchecked != "":
-				outcomes[i].Unreachable = answers[n].Unchecked
-			default:
-				outcomes[i].Rollout = &answers[n]
+func (p preflight) checkRollouts(group *rolloutGroup) {
+	var results []rollout.PreflightResult
+	p.ask(question{group.queue, rollout.ActivityPreflight, group.request, &results}, func() {
+		for i, outcome := range group.outcomes {
+			if outcome.Unreachable = results[i].Unchecked; outcome.Unreachable == "" {
+				outcome.Rollout = &results[i]
 			}
 		}
-	}, func(err error) {
-		var ofFirst *temporal.ApplicationError // from a worker of an earlier build, which ignores Others
-		for _, i := range others {
-			if errors.As(err, &ofFirst) {
-				p.checkRollouts(outcomes, rollouts, []int{i})
-			} else {
-				outcomes[i].Unreachable = outcomes[first].Unreachable
-			}
-		}
-	})
+	}, group.outcomes...)
 }
 
 // checkParty checks a party's requests, in batches.
@@ -156,18 +121,18 @@ func (p preflight) checkParty(outcome *PreflightOutcome, party PreflightParty, d
 	for from := 0; diff && from < len(party.Requests); from += diffBatch {
 		var result workloadops.DiffResult
 		batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+diffBatch, len(party.Requests))]}
-		p.ask(outcome, question{party.Queue, workloadops.ActivityDiff, batch, &result}, func() {
+		p.ask(question{party.Queue, workloadops.ActivityDiff, batch, &result}, func() {
 			copy(outcome.Diffs[from:], result.Workloads)
-		}, nil)
+		}, outcome)
 	}
 	for from := 0; from < len(party.Requests); from += preflightBatch {
 		var result workloadops.PreflightResult
 		batch := workloadops.PreflightRequest{Requests: party.Requests[from:min(from+preflightBatch,
 			len(party.Requests))]}
-		p.ask(outcome, question{party.Queue, workloadops.ActivityPreflight, batch, &result}, func() {
+		p.ask(question{party.Queue, workloadops.ActivityPreflight, batch, &result}, func() {
 			outcome.Refusals = appendFrom(outcome.Refusals, result.Refusals, from)
 			outcome.Warnings = appendFrom(outcome.Warnings, result.Warnings, from)
-		}, nil)
+		}, outcome)
 	}
 }
 

@@ -28,14 +28,8 @@ type RolloutResult struct {
 	Reason string        `json:"reason"`
 	// Record is the record of the release that ended. A newer release may have superseded the one that was started.
 	Record string `json:"record,omitempty"`
-	// FromRevision and FromPackage are the previous version, ToRevision and ToPackage the new one, if known.
-	FromRevision string `json:"fromRevision,omitempty"`
-	ToRevision   string `json:"toRevision,omitempty"`
-	FromPackage  string `json:"fromPackage,omitempty"`
-	ToPackage    string `json:"toPackage,omitempty"`
-	// Before and After are their revisions, by which a task can revert them.
-	Before *revision.Revision `json:"before,omitempty"`
-	After  *revision.Revision `json:"after,omitempty"`
+	// Change is what it changed: by Before and After a task can revert it.
+	revision.Change
 }
 
 // Rollout is one release of a workload (canary, partition or blue-green). It executes one activity or one wait at a
@@ -58,11 +52,11 @@ func Rollout(ctx workflow.Context, in RolloutInput) (RolloutResult, error) {
 		return RolloutResult{}, workflow.NewContinueAsNewError(r.ctx, TypeRollout, *r.newer)
 	}
 	s := r.machine.Status()
-	result := RolloutResult{Phase: s.Phase, Reason: s.Reason, Record: s.Record, FromRevision: s.StableRevision,
-		ToRevision:  s.CanaryRevision,
-		FromPackage: s.StablePackage, ToPackage: s.Package,
-		Before: &revision.Revision{Template: s.StableTemplateDigest, Name: s.StableRevision, Images: s.StableImages},
-		After:  &revision.Revision{Template: s.TemplateDigest, Name: s.CanaryRevision, Images: s.Images}}
+	result := RolloutResult{Phase: s.Phase, Reason: s.Reason, Record: s.Record, Change: revision.Change{
+		FromRevision: s.StableRevision, ToRevision: s.CanaryRevision, FromPackage: s.StablePackage,
+		ToPackage: s.Package,
+		Before:    &revision.Revision{Template: s.StableTemplateDigest, Name: s.StableRevision, Images: s.StableImages},
+		After:     &revision.Revision{Template: s.TemplateDigest, Name: s.CanaryRevision, Images: s.Images}}}
 	if s.Phase == rollout.PhaseFailed {
 		return result, temporal.NewNonRetryableApplicationError(s.Reason, TypeRolloutFailed, nil)
 	}
@@ -89,24 +83,21 @@ type runningAction struct {
 	action  machine.Action
 	cancel  workflow.CancelFunc
 	stopped bool
-	result  machine.Result
-	// leg is the leg that begins with action, legResult its result. leg is nil if the activity executes a single
-	// action.
-	leg       *machine.LegRequest
-	legResult machine.LegResult
-	err       error
-	ended     bool
+	// leg is the result if action begins a leg, otherwise result is.
+	leg    machine.LegResult
+	result machine.Result
+	err    error
+	ended  bool
 }
 
 func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	r := &rolloutRun{in: in, newer: in.Newer,
 		loop: newLoop(ctx, rolloutMenu, rollout.Command{Verb: rollout.VerbStop, Via: "temporal",
-			Reason: reasonCancelled}, TypeRollout)}
+			Reason: reasonCancelled})}
 	self := r.info.WorkflowExecution
 	claim := workloadops.Holder{WorkflowID: self.ID, RunID: r.info.FirstRunID, Engine: in.Engine}
 	setup := machine.Setup{Request: in.Request, Claim: claim.String(),
-		Workflow:         plan.WorkflowRef{ID: self.ID, RunID: self.RunID},
-		BriefPausesInLeg: r.version >= versionBriefRests, ClaimWithMove: r.version >= versionOneWrite}
+		Workflow: plan.WorkflowRef{ID: self.ID, RunID: self.RunID}}
 	if in.State == nil {
 		r.machine = machine.NewMachine(setup, workflow.Now(ctx))
 	} else {
@@ -119,7 +110,7 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 	switch {
 	case in.State != nil:
 		r.resumeListing()
-	case begins && r.version >= versionLegs: // the workflow was started with this state
+	case begins: // the workflow was started with this state
 		r.shown = listing{state: string(rollout.PhaseProgressing)}
 	}
 	return r
@@ -127,6 +118,30 @@ func newRolloutRun(ctx workflow.Context, in RolloutInput) *rolloutRun {
 
 func (r *rolloutRun) hasResult() bool {
 	return r.running != nil && r.running.ended || r.object.mustWake()
+}
+
+// takesInput is false while an action runs, which is stopped for the input if it may take long: a command applies to
+// what the action has done. An approval is for what the approver has seen, so it is answered at once.
+func (r *rolloutRun) takesInput(item any) bool {
+	a := r.running
+	if a == nil || isApproval(item) {
+		return true
+	}
+	if a.action.Stoppable() && !a.stopped {
+		a.stopped = true
+		a.cancel()
+	}
+	return false
+}
+
+func isApproval(item any) bool {
+	switch item := item.(type) {
+	case *envelope[rollout.Command]:
+		return item.command.Verb == rollout.VerbApprove
+	case *signal:
+		return item.SignalName == string(rollout.VerbApprove)
+	}
+	return false
 }
 
 // takeResults passes the result of the ended activity to the machine.
@@ -138,7 +153,7 @@ func (r *rolloutRun) takeResults(now time.Time, _ bool) {
 	}
 	r.running = nil
 	switch {
-	case a.leg != nil:
+	case a.action.OnParty():
 		r.machine.EndLeg(r.legEnd(a), now)
 	case a.err == nil:
 		r.machine.Done(a.result, now)
@@ -151,24 +166,22 @@ func (r *rolloutRun) takeResults(now time.Time, _ bool) {
 
 // legEnd returns how a leg has ended. Its completed actions travel in the details of its failure or cancellation.
 func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
-	end := machine.LegEnd{Parts: a.legResult.Parts}
+	end := machine.LegEnd{LegResult: a.leg}
 	var canceled *temporal.CanceledError
 	var timeout *temporal.TimeoutError
 	switch {
 	case a.err == nil:
 		return end
 	// its last attempt died, for example while being cancelled
-	case r.version >= versionKeepsParts && errors.As(a.err, &timeout):
+	case errors.As(a.err, &timeout):
 		var progress machine.LegProgress
 		if timeout.HasLastHeartbeatDetails() && timeout.LastHeartbeatDetails(&progress) == nil {
 			end.Parts = progress.Parts
 		}
 	case errors.As(a.err, &canceled):
-		var legResult machine.LegResult
-		if canceled.HasDetails() && canceled.Details(&legResult) == nil {
-			end.Parts = legResult.Parts
-		} else { // cancelled between two attempts: Temporal's server answered, not the worker
-			end.Unknown = r.version >= versionKeepsParts
+		if !canceled.HasDetails() || canceled.Details(&end.LegResult) != nil {
+			// cancelled between two attempts: Temporal's server answered, not the worker
+			end.Unknown = true
 		}
 		if end.Stopped = a.stopped; a.stopped {
 			return end
@@ -222,10 +235,6 @@ func (r *rolloutRun) countRestorations() {
 
 func (r *rolloutRun) actOnWorkload() {
 	if r.running != nil {
-		if r.machine.ShouldInterrupt() && !r.running.stopped {
-			r.running.stopped = true
-			r.running.cancel()
-		}
 		return
 	}
 	r.wanted = r.machine.Next(workflow.Now(r.ctx))
@@ -351,48 +360,44 @@ func (r *rolloutRun) carryOut(e *envelope[rollout.Command], now time.Time) (audi
 	return outcome, text
 }
 
-// start executes an activity concurrently with the loop.
+// start executes an action's activity concurrently with the loop: a leg for the party's worker, or one action for the
+// centre.
 func (r *rolloutRun) start(a machine.Action) {
 	ctx, cancel := workflow.WithCancel(r.ctx)
-	running := &runningAction{cancel: cancel}
-	if r.version >= versionLegs && r.machine.StartsLeg(a) {
-		running.leg = new(r.machine.BeginLeg(&a))
+	carryOut := r.atCentre
+	if a.OnParty() {
+		leg := r.machine.BeginLeg(&a)
+		carryOut = func(ctx workflow.Context, running *runningAction) error {
+			return perform(workflow.WithActivityOptions(ctx, r.legOptions(running.action)), machine.ActivityLeg, leg,
+				&running.leg)
+		}
 	}
-	r.machine.Start(a)
-	r.running, running.action = running, a
+	running := &runningAction{action: a, cancel: cancel}
+	if !a.OnParty() {
+		r.machine.Start(a)
+	}
+	r.running = running
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		running.err = r.carryOutAction(ctx, running)
+		running.err = carryOut(ctx, running)
 		running.ended = true
 	})
 }
 
-func (r *rolloutRun) carryOutAction(ctx workflow.Context, running *runningAction) error {
+// atCentre executes an action of the centre.
+func (r *rolloutRun) atCentre(ctx workflow.Context, running *runningAction) error {
 	a, out := running.action, &running.result
-	atParty, atCentre := workflow.WithActivityOptions(ctx, r.partyOptions(a)),
-		workflow.WithActivityOptions(ctx, options(centreForever, a))
-	if running.leg != nil {
-		return perform(workflow.WithActivityOptions(ctx, r.legOptions(a)), machine.ActivityLeg, *running.leg,
-			&running.legResult)
-	}
+	ctx = workflow.WithActivityOptions(ctx, options(centreForever, a))
 	switch a.Kind {
-	case machine.ActBegin:
-		return perform(atParty, rollout.ActivityBegin, a.Begin, &out.Begin)
-	case machine.ActMove:
-		return perform(atParty, rollout.ActivityMove, a.Move, &out.Pods)
-	case machine.ActRoute:
-		return perform(atParty, rollout.ActivityRoute, a.Route, &out.Route)
-	case machine.ActFinish:
-		return perform(atParty, rollout.ActivityFinish, a.Finish, &out.Pods)
 	case machine.ActJoinTraffic:
-		return perform(atCentre, rollout.ActivityHoldTraffic, a.Hold, &out.Hold)
+		return perform(ctx, rollout.ActivityHoldTraffic, a.Hold, &out.Hold)
 	case machine.ActLeaveTraffic:
-		return perform(atCentre, rollout.ActivityLeaveTraffic, a.Leave, &out.Leave)
+		return perform(ctx, rollout.ActivityLeaveTraffic, a.Leave, &out.Leave)
 	case machine.ActAskHolder:
-		return perform(atCentre, workloadops.ActivityClaimHolder, a.Holder, &out.Holder)
+		return perform(ctx, workloadops.ActivityClaimHolder, a.Holder, &out.Holder)
 	case machine.ActAskWindow:
-		return perform(atCentre, window.ActivityNextOpening, a.Window, &out.Window)
+		return perform(ctx, window.ActivityNextOpening, a.Window, &out.Window)
 	default:
-		return r.complete(atCentre)
+		return r.complete(ctx)
 	}
 }
 
@@ -402,7 +407,7 @@ func (r *rolloutRun) complete(ctx workflow.Context) error {
 	request := rollout.CompleteRequest{Record: r.in.Record, WorkflowID: r.info.WorkflowExecution.ID,
 		RunID: r.info.WorkflowExecution.RunID,
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name}
-	if r.version >= versionLegs && r.completeLocally(ctx, request) {
+	if r.completeLocally(ctx, request) {
 		return nil
 	}
 	err := perform(ctx, rollout.ActivityCompleteRollout, request, nil)
@@ -419,19 +424,14 @@ func (r *rolloutRun) completeLocally(ctx workflow.Context, request rollout.Compl
 	return tryLocally(ctx, rollout.ActivityCompleteRollout, request, nil)
 }
 
-// partyOptions are for an operation on a party's cluster. If the party is known to be unreachable, there is no limit on
-// the wait for its worker.
-func (r *rolloutRun) partyOptions(a machine.Action) workflow.ActivityOptions {
+// legOptions let an attempt keep its worker slot while its pods make progress. If the party is known to be unreachable,
+// there is no limit on the wait for its worker.
+func (r *rolloutRun) legOptions(a machine.Action) workflow.ActivityOptions {
 	pickUp := time.Duration(r.in.UnreachableBudgetSeconds) * time.Second
 	if a.NoPickUpTimeout {
 		pickUp = 0
 	}
-	return options(partyRun(r.in.Queue, pickUp), a)
-}
-
-// legOptions let an attempt keep its worker slot while its pods make progress.
-func (r *rolloutRun) legOptions(a machine.Action) workflow.ActivityOptions {
-	o := r.partyOptions(a)
+	o := options(partyRun(r.in.Queue, pickUp), a)
 	o.StartToCloseTimeout = legTimeout
 	return o
 }

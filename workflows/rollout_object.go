@@ -6,6 +6,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/backoff"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 )
@@ -126,7 +127,7 @@ func (p *objectPublisher) scheduleMinor(now time.Time) {
 	if isWaiting(*p.shown) {
 		p.minorWrites = 0
 	}
-	apart := min(minorInterval<<min(p.minorWrites, 4), minorIntervalMax)
+	apart := backoff.After(p.minorWrites, minorInterval, minorIntervalMax)
 	p.minorWrites++
 	p.notBeforeMinor = now.Add(max(apart, writeTimeFactor*now.Sub(p.began)))
 }
@@ -172,8 +173,8 @@ func (p *objectPublisher) takeResult(now time.Time) {
 		p.stopped = true
 		workflow.GetLogger(p.ctx).Error("could not write the release's end to the Rollout object", "error", p.err)
 	case p.err != nil:
+		p.notBefore = now.Add(backoff.After(p.failed, publishRetry, publishRetryMax))
 		p.failed++
-		p.notBefore = now.Add(min(publishRetry<<min(p.failed-1, 4), publishRetryMax))
 		workflow.GetLogger(p.ctx).Warn("could not write the Rollout object; retrying", "error", p.err)
 	case p.result.ObjectDeleted:
 		p.stopped = true

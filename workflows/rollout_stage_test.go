@@ -65,10 +65,6 @@ func newPartyOf(t *testing.T, size int32, suite *testsuite.WorkflowTestSuite) *f
 		p.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
 	register(machine.ActivityLeg, p.leg)
-	register(rollout.ActivityBegin, p.begin)
-	register(rollout.ActivityMove, p.move)
-	register(rollout.ActivityRoute, p.route)
-	register(rollout.ActivityFinish, p.finish)
 	register(rollout.ActivityHoldTraffic, p.hold)
 	register(rollout.ActivityLeaveTraffic, p.leave)
 	register(rollout.ActivityCompleteRollout, p.complete)
@@ -97,10 +93,9 @@ func (p *fakeParty) called(call string) error {
 	return nil
 }
 
-// takes makes each move of pods and of traffic take some time.
+// takes makes each leg take some time.
 func (p *fakeParty) takes(d time.Duration) {
-	p.OnActivity(rollout.ActivityMove, mock.Anything, mock.Anything).After(d).Return(p.move)
-	p.OnActivity(rollout.ActivityRoute, mock.Anything, mock.Anything).After(d).Return(p.route)
+	p.OnActivity(machine.ActivityLeg, mock.Anything, mock.Anything).After(d).Return(p.leg)
 }
 
 func (p *fakeParty) numbers(message string) rollout.MoveResult {

@@ -21,17 +21,10 @@ func (r *itemRun) releaseWorkload(ctx workflow.Context, i int) {
 	if err != nil {
 		w.State, w.Message = plan.ItemFailed, message(err)
 		if done := detailsOf(err).Effect; done != nil {
-			w.Changed, w.FromRevision, w.ToRevision = done.Changed, done.FromRevision, done.ToRevision
-			w.FromReplicas, w.ToReplicas = done.FromReplicas, done.ToReplicas
-			w.FromPackage, w.ToPackage = done.FromPackage, done.ToPackage
-			w.Before, w.After = done.Before, done.After
+			w.Changed, w.Change = done.Changed, done.Change
 		}
 	} else {
-		w.State, w.Message, w.Changed = plan.ItemSucceeded, result.Message, result.Changed
-		w.FromRevision, w.ToRevision = result.FromRevision, result.ToRevision
-		w.FromReplicas, w.ToReplicas = result.FromReplicas, result.ToReplicas
-		w.FromPackage, w.ToPackage = result.FromPackage, result.ToPackage
-		w.Before, w.After = result.Before, result.After
+		w.State, w.Message, w.Changed, w.Change = plan.ItemSucceeded, result.Message, result.Changed, result.Change
 	}
 	r.show()
 }

@@ -56,14 +56,23 @@ func refusals(all []rollout.Refusal) string {
 func (r *itemRun) checkRollout(ctx workflow.Context, i int, spec strategy.Spec) (found rollout.PreflightResult,
 	err error) {
 	order := r.orders[i]
-	request := rollout.PreflightRequest{Strategy: spec.Strategy, Change: spec.Change,
+	request := rollout.PreflightRequests{Rollouts: []rollout.PreflightRequest{{Strategy: spec.Strategy,
+		Change: spec.Change,
 		Subject: rollout.Subject{Workload: spec.Workload(), Name: spec.Name,
 			Claim: workloadops.Holder{Engine: r.in.Engine}.String(), DeadlineSeconds: spec.Policy.StepDeadlineSeconds,
-			UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}
+			UnreachableBudgetSeconds: r.in.UnreachableBudgetSeconds}}}}
 	err = r.retryUntilResumed(ctx, partyName(order.Request), func(int64) error {
-		return perform(withActivity(ctx, partyQuery(order.Queue, r.budget),
+		var results []rollout.PreflightResult
+		err := perform(withActivity(ctx, partyQuery(order.Queue, r.budget),
 			"check whether "+order.Request.Workload.String()+" already has the new version"),
-			rollout.ActivityPreflight, request, &found)
+			rollout.ActivityPreflight, request, &results)
+		if err != nil {
+			return err
+		}
+		if found = results[0]; found.Unchecked != "" {
+			return temporal.NewNonRetryableApplicationError(found.Unchecked, string(failure.Unreachable), nil)
+		}
+		return nil
 	})
 	return found, err
 }
@@ -166,9 +175,7 @@ func (r *itemRun) rolloutOutcome(i int, end RolloutResult, err error) (workloado
 		return workloadops.Result{}, rolloutFailed(
 			fmt.Sprintf("%s was superseded: another release took its place, and is %s", view, end.Phase), end, changed)
 	case end.Phase == rollout.PhaseHealthy:
-		return workloadops.Result{Message: end.Reason, Changed: true, FromRevision: end.FromRevision,
-			ToRevision:  end.ToRevision,
-			FromPackage: end.FromPackage, ToPackage: end.ToPackage, Before: end.Before, After: end.After}, nil
+		return workloadops.Result{Message: end.Reason, Changed: true, Change: end.Change}, nil
 	}
 	r.givenUp[i] = r.stopTo != nil
 	return workloadops.Result{}, rolloutFailed(fmt.Sprintf("%s is %s: %s", view, end.Phase, end.Reason), end, changed)
@@ -177,9 +184,7 @@ func (r *itemRun) rolloutOutcome(i int, end RolloutResult, err error) (workloado
 func rolloutFailed(why string, end RolloutResult, changed bool) error {
 	details := failure.Details{}
 	if changed {
-		details.Effect = &failure.Effect{Changed: true, FromRevision: end.FromRevision, ToRevision: end.ToRevision,
-			FromPackage: end.FromPackage,
-			ToPackage:   end.ToPackage, Before: end.Before, After: end.After}
+		details.Effect = &failure.Effect{Changed: true, Change: end.Change}
 	}
 	return temporal.NewNonRetryableApplicationError(why, string(failure.WorkloadFailed), nil, details)
 }

@@ -13,6 +13,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 )
@@ -20,6 +21,8 @@ import (
 // rollouts plays the party's worker, the centre and the rollouts of an item.
 type rollouts struct {
 	found rollout.PreflightResult
+	// unchecked is how often the party cannot check a workload.
+	unchecked int
 	// run plays a rollout; nil: it succeeds at once.
 	run func(ctx workflow.Context, in RolloutInput) (RolloutResult, error)
 	// away is how often the home cluster is unreachable.
@@ -30,10 +33,13 @@ type rollouts struct {
 func (r *rollouts) serve(s *stage) {
 	s.rollOut = &strategy.ServiceRollout{Strategy: strategy.Strategy{Style: strategy.StylePartition,
 		Steps: []strategy.Step{{}}}}
-	s.RegisterActivityWithOptions(func(context.Context, rollout.PreflightRequest) (rollout.PreflightResult, error) {
-		return r.found, nil
-	},
-		activity.RegisterOptions{Name: rollout.ActivityPreflight})
+	s.RegisterActivityWithOptions(func(context.Context, rollout.PreflightRequests) ([]rollout.PreflightResult, error) {
+		if r.unchecked > 0 {
+			r.unchecked--
+			return []rollout.PreflightResult{{Unchecked: "this party's cluster is out of reach"}}, nil
+		}
+		return []rollout.PreflightResult{r.found}, nil
+	}, activity.RegisterOptions{Name: rollout.ActivityPreflight})
 	s.RegisterActivityWithOptions(func(_ context.Context, in rollout.RecordRequest) (rollout.Recorded, error) {
 		if r.away > 0 {
 			r.away--
@@ -52,8 +58,8 @@ func (r *rollouts) serve(s *stage) {
 		if r.run != nil {
 			return r.run(ctx, in)
 		}
-		return RolloutResult{Phase: rollout.PhaseHealthy, Reason: "finished", Record: in.Record, FromRevision: "a",
-			ToRevision: "b"}, nil
+		return RolloutResult{Phase: rollout.PhaseHealthy, Reason: "finished", Record: in.Record,
+			Change: revision.Change{FromRevision: "a", ToRevision: "b"}}, nil
 	}
 }
 
@@ -143,17 +149,26 @@ func TestTaskStopReachesRunningRollouts(t *testing.T) {
 	require.Len(t, counters, 1)
 }
 
-// If the record cannot be written for a while, the item is interrupted and then continues.
-func TestARolloutIsRecordedAfterAnInterruption(t *testing.T) {
-	in, orders := releaseOf(plan.Parallel, 1)
-	in.Outline.RollOut = true
-	r := &rollouts{away: 1}
-	result, _ := through(t, in, func(s *stage) {
-		s.orders = orders
-		r.serve(s)
-		s.RegisterDelayedCallback(func() { s.SignalWorkflow(SignalItemResume, VerbRequest{}) }, time.Hour)
-	})
-	require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
-	require.Equal(t, []string{"w0000"}, r.recorded)
-	require.Len(t, r.began, 1)
+// An item that is interrupted before its rollout begins continues when a user resumes it.
+func TestARolloutBeginsAfterAnInterruption(t *testing.T) {
+	for name, r := range map[string]*rollouts{
+		"WorkloadUnchecked":     {unchecked: 1}, // whether it already has the version is not known
+		"HomeClusterOutOfReach": {away: 1},      // the record cannot be written
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, orders := releaseOf(plan.Parallel, 1)
+			in.Outline.RollOut = true
+			result, _ := through(t, in, func(s *stage) {
+				s.orders = orders
+				r.serve(s)
+				s.RegisterDelayedCallback(func() {
+					require.Empty(t, r.began, "the item waits")
+					s.SignalWorkflow(SignalItemResume, VerbRequest{})
+				}, time.Hour)
+			})
+			require.Equal(t, plan.ItemSucceeded, result.State, result.Reason)
+			require.Equal(t, []string{"w0000"}, r.recorded)
+			require.Len(t, r.began, 1)
+		})
+	}
 }

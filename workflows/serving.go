@@ -70,8 +70,8 @@ type servingRun struct {
 	result  ServingResult
 	// running is the current step of each party.
 	running []*partyStep
-	// spent is how many seconds of its next step's deadline each party has already used in a shared activity.
-	spent []int64
+	// spent is how much of the deadline of an unfinished step each party has already used.
+	spent []spentTime
 	// seen are observations of the parties that reached a version, until they are written into the status.
 	seen []serving.ObserveRequest
 	// waiting are the workflow IDs of operations that wait for this one to end.
@@ -85,21 +85,17 @@ type servingRun struct {
 }
 
 func newServingRun(ctx workflow.Context, in serving.Input) *servingRun {
-	s := &servingRun{in: in, running: make([]*partyStep, len(in.Parties)), spent: make([]int64, len(in.Parties)),
-		loop: newLoop(ctx, servingMenu, serving.Command{Verb: serving.VerbStop, Reason: reasonCancelled}, TypeServing)}
+	s := &servingRun{in: in, running: make([]*partyStep, len(in.Parties)), spent: make([]spentTime, len(in.Parties)),
+		loop: newLoop(ctx, servingMenu, serving.Command{Verb: serving.VerbStop, Reason: reasonCancelled})}
 	s.driver = s
 	s.self = workloadops.Holder{WorkflowID: s.info.WorkflowExecution.ID, RunID: s.info.FirstRunID}
 	s.began = s.info.WorkflowStartTime
-	if state, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeState); known &&
-		s.version >= versionAtOnce {
+	if state, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeState); known {
 		s.shown.state = state // the workflow was started with this state
 	}
 	if c := in.Continued; c != nil {
 		s.began, s.begun, s.waiting, s.released = c.Began, c.Begun, c.Waiting, c.Released
 		s.adopt(serving.ResumeMachine(in, c.State))
-		if s.version < versionCreatesAtOnce {
-			s.machine.EndSingleStep(serving.CreateUnknown)
-		}
 		s.lastWritten = s.machine.Outcome()
 		s.resumeListing()
 	}
@@ -149,11 +145,8 @@ func (s *servingRun) begin() error {
 	var found serving.BeginResult
 	note := s.note(s.operation())
 	note.Parties, note.Previous = s.in.Parties, s.in.PreviousDigest
-	if s.version < versionAtOnce || !tryLocally(s.ctx, serving.ActivityBegin, note, &found) {
-		if err := perform(withActivity(s.ctx, centreForever, "begin to "+s.in.Kind), serving.ActivityBegin, note,
-			&found); err != nil {
-			return err
-		}
+	if err := s.askCentre(serving.ActivityBegin, "begin to "+s.in.Kind, note, &found); err != nil {
+		return err
 	}
 	switch {
 	case found.NotFound:
@@ -249,28 +242,15 @@ func (s *servingRun) hasResult() bool {
 }
 
 // takeResults passes the results of the parties' steps to the machine, and whether the wait for a party has timed out.
+// Parties that failed a StepCreate are first: an unreachable party must not delay the others, and a party's own error
+// counts more than a presumed absence.
 func (s *servingRun) takeResults(now time.Time, fired bool) {
-	for _, i := range s.ended() {
-		r := s.running[i]
-		s.running[i] = nil
-		step := r.step
-		if step == serving.StepCreate {
-			step = s.machine.EndSingleStep(r.through)
-		}
-		switch {
-		case r.unanswered: // the machine decides its next step
-		case r.err == nil:
-			s.machine.Done(i, step, now)
-			s.recordSeen(i, r.seen, now)
-		case r.stopped: // the error says nothing about the party: with a dead worker, for example, it is a timeout
-		case kindOf(r.err) == failure.Forbidden && step.MustSucceed():
-			// The party's cluster answers, so the party is not unreachable, and the serving must not be released
-			// without its cleanup.
-			s.machine.Failed(i, step, message(r.err), now)
-		case kindOf(r.err).System():
-			s.machine.Interrupted(i, step, failure.New(kindOf(r.err), "%s", message(r.err)), now)
-		default:
-			s.machine.Failed(i, step, message(r.err), now)
+	for _, failed := range []bool{true, false} {
+		for i, r := range s.running {
+			if r != nil && r.ended && failed == (r.step == serving.StepCreate && r.outcome.Kind != "") {
+				s.running[i] = nil
+				s.takeResult(i, r, now)
+			}
 		}
 	}
 	if fired {
@@ -278,22 +258,26 @@ func (s *servingRun) takeResults(now time.Time, fired bool) {
 	}
 }
 
-// ended returns the parties whose step has ended, in their order. Parties that failed a shared step are first: an
-// unreachable party must not delay the others, and a party's own error counts more than a presumed absence.
-func (s *servingRun) ended() (parties []int) {
-	for i, r := range s.running {
-		if r != nil && r.ended {
-			parties = append(parties, i)
-		}
+// takeResult passes the result of a party's step to the machine.
+func (s *servingRun) takeResult(party int, r *partyStep, now time.Time) {
+	step, o := r.step, r.outcome
+	if step == serving.StepCreate {
+		step = s.machine.EndSingleStep(r.through)
 	}
-	failed := func(i int) int {
-		if r := s.running[i]; r.step == serving.StepCreate && r.err != nil {
-			return 0
-		}
-		return 1
+	switch {
+	case o.Done:
+		s.machine.Done(party, step, now)
+		s.recordSeen(party, o.Snapshot, now)
+	case r.stopped: // the outcome says nothing about the party: with a dead worker, for example, it is a timeout
+	case o.Unfinished: // the machine decides its next step
+		s.spent[party] = spentTime{step, o.SpentSeconds}
+	// If it lacks the permission to clean up, the party is not unreachable, since its cluster answers, and the serving
+	// must not be released.
+	case o.Kind.System() && (o.Kind != failure.Forbidden || !step.MustSucceed()):
+		s.machine.Interrupted(party, step, failure.New(o.Kind, "%s", o.Message), now)
+	default:
+		s.machine.Failed(party, step, o.Message, now)
 	}
-	slices.SortStableFunc(parties, func(a, b int) int { return failed(a) - failed(b) })
-	return parties
 }
 
 // recordSeen keeps what a party was seen to run, for the status.
@@ -392,7 +376,7 @@ func (s *servingRun) act() {
 // startAndStop starts the parties' wanted steps and stops those that are no longer wanted.
 func (s *servingRun) startAndStop() {
 	drains := s.draining()
-	if s.version >= versionCreatesAtOnce && s.in.IsOneGroup() && s.quiet() && !drains {
+	if s.in.IsOneGroup() && s.quiet() && !drains {
 		s.machine.UseSingleStep(workflow.Now(s.ctx))
 	}
 	var begin []int
@@ -427,12 +411,17 @@ func (s *servingRun) writeStatus(now serving.Outcome, ending *serving.Ending) {
 
 // write makes the centre execute a write. A permanently refused write does not hold up the operation.
 func (s *servingRun) write(activity, summary string, note serving.NoteRequest) {
-	if s.version >= versionAtOnce && tryLocally(s.ctx, activity, note, nil) {
-		return
-	}
-	if err := perform(withActivity(s.ctx, centreForever, summary), activity, note, nil); err != nil {
+	if err := s.askCentre(activity, summary, note, nil); err != nil {
 		workflow.GetLogger(s.ctx).Error("refused permanently: "+summary, "serving", s.in.ID, "error", err)
 	}
+}
+
+// askCentre executes an activity of the centre: as a local activity if that succeeds, because it costs one event.
+func (s *servingRun) askCentre(activity, summary string, note serving.NoteRequest, result any) error {
+	if tryLocally(s.ctx, activity, note, result) {
+		return nil
+	}
+	return perform(withActivity(s.ctx, centreForever, summary), activity, note, result)
 }
 
 // release releases the KusciaDeployment. With an ending nothing of it is left at any party, and the record is written

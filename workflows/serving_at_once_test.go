@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/workflow"
 
 	"slipway.io/slipway/release/serving"
 )
@@ -28,32 +27,25 @@ func TestServingCreationByOneActivity(t *testing.T) {
 	both := map[string]string{"alice": "new", "bob": "new"}
 	for name, c := range map[string]struct {
 		reason string
-		level  workflow.Version
 		play   func(p *fakeParties)
 		asked  []string
 		runs   map[string]string
 		ends   string
 	}{
-		"AtOnce": {"one activity for all", versionCreatesAtOnce, func(*fakeParties) {},
-			[]string{"create alice bob"}, both, ""},
-		"EarlierBuild": {"an earlier build may have to continue it", versionPartiesTogether, func(*fakeParties) {},
-			[]string{"prepare alice bob", "apply alice bob"}, both, ""},
-		"EarlierWorker": {"a worker without the activity gets the ordinary steps", versionCreatesAtOnce,
-			func(p *fakeParties) { p.earlier = true },
-			[]string{"create alice bob", "prepare alice bob", "prepare bob", "apply alice bob", "apply bob"}, both, ""},
-		"Refused": {"nothing is written if one party cannot run it", versionCreatesAtOnce, func(p *fakeParties) {
+		"AtOnce": {"one activity for all", func(*fakeParties) {}, []string{"create alice bob"}, both, ""},
+		"Refused": {"nothing is written if one party cannot run it", func(p *fakeParties) {
 			p.fail["prepare bob new"] = []error{refused("no such image")}
 		},
 			[]string{"create alice bob"}, map[string]string{},
 			"party bob: no such image; nothing was changed in any party"},
-		"Failed": {"a failure belongs to one party only", versionCreatesAtOnce, func(p *fakeParties) {
+		"Failed": {"a failure belongs to one party only", func(p *fakeParties) {
 			p.fail["apply bob new"] = []error{refused("no such image")}
 		},
 			[]string{"create alice bob"}, map[string]string{"alice": "new"}, "party bob: no such image"},
-		"NotAsked": {"a party without an answer is checked alone, and all begin after that", versionCreatesAtOnce,
+		"NotAsked": {"an unfinished party is checked alone, and all begin after that",
 			func(p *fakeParties) { p.fail["prepare bob new"] = []error{unreachable("it does not answer")} },
 			[]string{"create alice bob", "prepare bob", "apply alice bob"}, both, ""},
-		"NotBrought": {"a party that does not run it yet continues alone", versionCreatesAtOnce,
+		"NotBrought": {"a party that does not run it yet continues alone",
 			func(p *fakeParties) {
 				p.fail["apply bob new"] = []error{unreachable("it does not answer")}
 			}, []string{"create alice bob", "apply bob"}, both, ""},
@@ -61,7 +53,6 @@ func TestServingCreationByOneActivity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newParties(t)
-			p.OnGetVersion(changeLoop, workflow.DefaultVersion, versionCreatesAtOnce).Return(c.level)
 			c.play(p)
 			r := p.run(pairOnOneQueue())
 			require.Equal(t, c.asked, p.asked, c.reason)

@@ -12,7 +12,8 @@ import (
 	"slipway.io/slipway/release/serving"
 )
 
-// A starting worker checks everything that is expected, page by page; each serving with missing objects gets one write.
+// A starting worker checks everything that is expected, page by page. The missing objects of a page are written
+// together, and what could not be written is written again.
 func TestServingCheck(t *testing.T) {
 	t.Parallel()
 	var suite testsuite.WorkflowTestSuite
@@ -39,13 +40,23 @@ func TestServingCheck(t *testing.T) {
 		return result, nil
 	}, activity.RegisterOptions{Name: serving.ActivityCheck})
 	noted := map[string][]string{}
-	env.RegisterActivityWithOptions(func(_ context.Context, in serving.ObserveRequest) error {
-		for _, o := range in.Observations {
-			noted[in.ID] = append(noted[in.ID], o.Domain)
+	writes := 0
+	env.RegisterActivityWithOptions(func(_ context.Context,
+		in serving.ObserveManyRequest) (result serving.ObserveManyResult, _ error) {
+		writes++
+		for _, s := range in.Servings {
+			if s.ID == "s2" && writes == 1 {
+				result.Unwritten = []serving.Unwritten{{ID: "s2", Message: "not yet"}}
+				continue
+			}
+			for _, o := range s.Observations {
+				noted[s.ID] = append(noted[s.ID], o.Domain)
+			}
 		}
-		return nil
-	}, activity.RegisterOptions{Name: serving.ActivityObserve})
+		return result, nil
+	}, activity.RegisterOptions{Name: serving.ActivityObserveMany})
 	env.ExecuteWorkflow(TypeServingCheck, serving.ExpectedRequest{Queue: "q"})
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, map[string][]string{"s1": {"alice", "bob"}, "s2": {"bob"}, "s4": {"bob"}}, noted, "s3 is complete")
+	require.Equal(t, 3, writes)
 }

@@ -44,12 +44,10 @@ type fakeParties struct {
 	upserts []temporal.SearchAttributes
 	// present is called when an activity starts.
 	present func(call string)
-	// asked are the parties of each activity, with its verb. earlier makes the workers ignore all but the first
-	// request, as an earlier build does. spent is what a party that is asked alone has used of its deadline, by verb
-	// and party.
-	asked   []string
-	earlier bool
-	spent   map[string][]int64
+	// asked are the parties of each activity, with its verb. spent is what they have used of their deadlines, by verb and
+	// parties.
+	asked []string
+	spent map[string][]int64
 	// sees is what a reachable party is seen to run.
 	sees map[string]*serving.DeploymentSnapshot
 }
@@ -96,33 +94,31 @@ func newPartiesOf(t *testing.T, suite *testsuite.WorkflowTestSuite) *fakeParties
 var errNoWorker = temporal.NewApplicationErrorWithOptions("no worker polls the queue", "",
 	temporal.ApplicationErrorOptions{NextRetryDelay: time.Minute})
 
-// takes returns the activity of a step: for one party it returns that party's error, for several the outcome of each.
+// takes returns the activity of a step, which takes place in each party.
 func (p *fakeParties) takes(verb string, took func(serving.PartyRequest)) func(context.Context,
-	serving.PartyRequest) (*serving.GroupResult, error) {
-	return func(_ context.Context, r serving.PartyRequest) (*serving.GroupResult, error) {
-		all := append([]serving.PartyRequest{r}, r.Others...)
-		domains := verb
-		for _, one := range all {
-			domains += " " + one.Domain
+	serving.GroupRequest) (*serving.GroupResult, error) {
+	return func(_ context.Context, r serving.GroupRequest) (*serving.GroupResult, error) {
+		domains, spent := p.ask(verb, r), int64(0)
+		for _, one := range r.Parties {
+			spent += one.SpentSeconds
 		}
-		p.asked = append(p.asked, domains)
-		if len(all) == 1 || p.earlier {
-			p.spent[domains] = append(p.spent[domains], r.SpentSeconds)
-			err := p.step(verb, r)
-			if err == nil {
-				took(r)
-			}
-			if err != nil || p.earlier {
-				return nil, err
-			}
-			return &serving.GroupResult{Parties: []serving.PartyOutcome{{Done: true, Snapshot: p.seen(verb, r)}}}, nil
-		}
-		outcomes, err := p.each(verb, all, took)
+		p.spent[domains] = append(p.spent[domains], spent)
+		outcomes, err := p.each(verb, r, took)
 		if err != nil {
 			return nil, err
 		}
 		return &serving.GroupResult{Parties: outcomes}, nil
 	}
+}
+
+// ask records an activity as text: its verb and its parties.
+func (p *fakeParties) ask(verb string, r serving.GroupRequest) (domains string) {
+	domains = verb
+	for _, one := range r.Parties {
+		domains += " " + one.Domain
+	}
+	p.asked = append(p.asked, domains)
+	return domains
 }
 
 // seen is what a party is seen to run after it was brought to a version.
@@ -133,19 +129,20 @@ func (p *fakeParties) seen(verb string, r serving.PartyRequest) *serving.Deploym
 	return p.sees[r.Domain]
 }
 
-// each executes the step for all parties and returns the outcome of each. It fails while their queue has no worker.
-func (p *fakeParties) each(verb string, all []serving.PartyRequest,
+// each executes the step for all parties and returns the outcome of each. Of several parties, one whose cluster is
+// unreachable is unfinished: the results of the others don't wait for it. It fails while their queue has no worker.
+func (p *fakeParties) each(verb string, r serving.GroupRequest,
 	took func(serving.PartyRequest)) (outcomes []serving.PartyOutcome, err error) {
-	for _, one := range all {
+	for _, one := range r.Parties {
 		var app *temporal.ApplicationError
-		outcome := serving.PartyOutcome{SpentSeconds: 7}
+		outcome := serving.PartyOutcome{Unfinished: true, SpentSeconds: 7}
 		switch err := p.step(verb, one); {
 		case errors.Is(err, errNoWorker):
 			return nil, err
 		case err == nil:
 			took(one)
 			outcome = serving.PartyOutcome{Done: true, Snapshot: p.seen(verb, one)}
-		case errors.As(err, &app) && failure.Kind(app.Type()) != failure.Unreachable: // each party retries that alone
+		case errors.As(err, &app) && (failure.Kind(app.Type()) != failure.Unreachable || len(r.Parties) == 1):
 			outcome = serving.PartyOutcome{Kind: failure.Kind(app.Type()), Message: app.Message()}
 		}
 		outcomes = append(outcomes, outcome)
@@ -153,26 +150,26 @@ func (p *fakeParties) each(verb string, all []serving.PartyRequest,
 	return outcomes, nil
 }
 
-// creates checks the parties, and brings them to the version once all can run it. A worker of an earlier build does not
-// have this activity.
-func (p *fakeParties) creates(_ context.Context, r serving.PartyRequest) (*serving.GroupResult, error) {
-	all := append([]serving.PartyRequest{r}, r.Others...)
-	domains := "create"
-	for _, one := range all {
-		domains += " " + one.Domain
+// allDone is the result of a step that is done in all parties.
+func allDone(_ context.Context, r serving.GroupRequest) (*serving.GroupResult, error) {
+	result := &serving.GroupResult{}
+	for range r.Parties {
+		result.Parties = append(result.Parties, serving.PartyOutcome{Done: true})
 	}
-	p.asked = append(p.asked, domains)
-	if p.earlier {
-		return nil, errors.New("unable to find activityType")
-	}
-	result := &serving.GroupResult{CreatePhase: serving.CreateChecked}
+	return result, nil
+}
+
+// creates checks the parties, and brings them to the version once all can run it.
+func (p *fakeParties) creates(_ context.Context, r serving.GroupRequest) (*serving.GroupResult, error) {
+	p.ask("create", r)
+	result := &serving.GroupResult{Through: serving.StepPrepare}
 	var err error
-	if result.Parties, err = p.each("prepare", all, func(serving.PartyRequest) {}); err != nil ||
+	if result.Parties, err = p.each("prepare", r, func(serving.PartyRequest) {}); err != nil ||
 		slices.ContainsFunc(result.Parties, func(o serving.PartyOutcome) bool { return !o.Done }) {
 		return result, err
 	}
-	result.CreatePhase = serving.CreateApplied
-	result.Parties, err = p.each("apply", all, func(r serving.PartyRequest) { p.runs[r.Domain] = r.Version })
+	result.Through = serving.StepApply
+	result.Parties, err = p.each("apply", r, func(r serving.PartyRequest) { p.runs[r.Domain] = r.Version })
 	return result, err
 }
 

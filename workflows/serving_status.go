@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.io/slipway/release/backoff"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -24,8 +25,8 @@ const longestPause = time.Minute
 func ServingStatuses(ctx workflow.Context, left []serving.Observation) error {
 	channel := workflow.GetSignalChannelWithOptions(ctx, serving.SignalObservedMany,
 		workflow.SignalChannelOptions{Description: "What a party's worker has seen of its Deployments."})
-	for pause := coalesce; ; {
-		if err := gather(ctx, channel, pause); err != nil {
+	for failed := 0; ; {
+		if err := gather(ctx, channel, backoff.After(failed, coalesce, longestPause)); err != nil {
 			return err
 		}
 		burst := mergeNewest(left, channel)
@@ -41,16 +42,17 @@ func ServingStatuses(ctx workflow.Context, left []serving.Observation) error {
 		}
 		switch {
 		case len(left) > 0:
-			pause = min(2*pause, longestPause)
+			failed++
 		case channel.Len() == 0:
 			return nil
 		default:
-			pause = coalesce
+			failed = 0
 		}
 	}
 }
 
-// gather waits for further observations: coalesce, or the longer pause before a retry unless an observation arrives.
+// gather waits for further observations: coalesce, or the longer pause before a retry unless an observation arrives. It
+// doesn't wait if the history is long.
 func gather(ctx workflow.Context, channel workflow.ReceiveChannel, pause time.Duration) error {
 	if pause > coalesce {
 		arrived := func() bool { return channel.Len() > 0 }
@@ -58,7 +60,11 @@ func gather(ctx workflow.Context, channel workflow.ReceiveChannel, pause time.Du
 			return err
 		}
 	}
-	return collect(ctx)
+	if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		return nil
+	}
+	return workflow.NewTimerWithOptions(ctx, coalesce,
+		workflow.TimerOptions{Summary: "collect what the parties see"}).Get(ctx, nil)
 }
 
 // writeStatuses writes the observations, one serving after another, and returns those whose write has to be retried.
@@ -98,85 +104,24 @@ func byServing(burst []serving.Observation, now time.Time) (servings []serving.O
 	return servings
 }
 
-// mergeNewest adds the received observations to left and keeps the newest of each Deployment.
-func mergeNewest(left []serving.Observation, channel workflow.ReceiveChannel) []serving.Observation {
-	seen := newest{}
-	seen.add(left...)
-	for {
-		var sent []serving.Observation
-		if !channel.ReceiveAsync(&sent) {
-			return seen.burst
+// mergeNewest adds the received observations to left and keeps the newest of each Deployment, in the order of the first
+// occurrence: of two workers, one may lag behind.
+func mergeNewest(left []serving.Observation, channel workflow.ReceiveChannel) (burst []serving.Observation) {
+	index := map[[3]string]int{}
+	for sent, more := left, true; more; more = channel.ReceiveAsync(&sent) {
+		for _, o := range sent {
+			of := [3]string{o.UID, o.Domain, o.Deployment}
+			switch at, known := index[of]; {
+			case !known:
+				index[of] = len(burst)
+				burst = append(burst, o)
+			case !o.Snapshot.Before(burst[at].Snapshot.ObservedDeployment):
+				burst[at] = o
+			}
 		}
-		seen.add(sent...)
+		sent = nil // the next ones must not be decoded into its elements
 	}
-}
-
-// newest keeps the newest observation of each Deployment, in the order of the first occurrence: of two workers, one may
-// lag behind.
-type newest struct {
-	burst []serving.Observation
-	index map[[3]string]int
-}
-
-func (n *newest) add(observations ...serving.Observation) {
-	if n.index == nil {
-		n.index = map[[3]string]int{}
-	}
-	for _, o := range observations {
-		of := [3]string{o.UID, o.Domain, o.Deployment}
-		switch at, known := n.index[of]; {
-		case !known:
-			n.index[of] = len(n.burst)
-			n.burst = append(n.burst, o)
-		case !o.Snapshot.Before(n.burst[at].Snapshot.ObservedDeployment):
-			n.burst[at] = o
-		}
-	}
-}
-
-// ServingStatus writes one burst of a serving's observations into its status, then ends: while nothing changes, no
-// workflow is open. Workers of earlier versions send their observations to it.
-func ServingStatus(ctx workflow.Context, id string) error {
-	channel := workflow.GetSignalChannelWithOptions(ctx, serving.SignalObserved,
-		workflow.SignalChannelOptions{Description: "What a party's worker has seen of its Deployment."})
-	for {
-		if err := collect(ctx); err != nil {
-			return err
-		}
-		burst := receiveNewest(channel)
-		if len(burst) == 0 {
-			return nil
-		}
-		err := perform(withActivity(ctx, centreForever, "write what the parties see"), serving.ActivityObserve,
-			serving.ObserveRequest{ID: id, Observations: burst, At: workflow.Now(ctx)}, nil)
-		if err != nil {
-			return err
-		}
-		if channel.Len() == 0 {
-			return nil
-		}
-	}
-}
-
-// collect waits for further observations, unless the history is long: the next observation then starts a new run.
-func collect(ctx workflow.Context) error {
-	if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-		return nil
-	}
-	return workflow.NewTimerWithOptions(ctx, coalesce,
-		workflow.TimerOptions{Summary: "collect what the parties see"}).Get(ctx, nil)
-}
-
-// receiveNewest receives the pending observations and keeps the newest of each Deployment.
-func receiveNewest(channel workflow.ReceiveChannel) []serving.Observation {
-	seen := newest{}
-	for {
-		var o serving.Observation
-		if !channel.ReceiveAsync(&o) {
-			return seen.burst
-		}
-		seen.add(o)
-	}
+	return burst
 }
 
 // checkPickUp is how long a check waits for a worker of the queue. checkEnd bounds the wait for the worker that
@@ -195,7 +140,7 @@ func ServingCheck(ctx workflow.Context, in serving.ExpectedRequest) error {
 			return err
 		}
 		if len(page.Expected) > 0 {
-			if err := checkParty(ctx, in.Queue, page.Expected); err != nil {
+			if err := checkParty(ctx, in, page.Expected); err != nil {
 				return err
 			}
 		}
@@ -208,27 +153,25 @@ func ServingCheck(ctx workflow.Context, in serving.ExpectedRequest) error {
 	}
 }
 
-// checkParty makes the worker of a queue check Deployments, and writes into the statuses which are missing.
-func checkParty(ctx workflow.Context, queue string, expected []serving.Expected) error {
+// checkParty makes the worker of a queue check Deployments, and writes into the statuses which are missing. If a status
+// cannot be written and the history is long, the next run checks the page again.
+func checkParty(ctx workflow.Context, in serving.ExpectedRequest, expected []serving.Expected) error {
 	var found serving.CheckResult
-	look := partyRun(queue, checkPickUp)
+	look := partyRun(in.Queue, checkPickUp)
 	look.HeartbeatTimeout, look.ScheduleToCloseTimeout = 0, checkEnd
 	err := perform(withActivity(ctx, look, "look for what should be there"), serving.ActivityCheck,
 		serving.CheckRequest{Expected: expected}, &found)
 	if err != nil {
 		return err
 	}
-	for len(found.Missing) > 0 {
-		id, n := found.Missing[0].ID, 1
-		for n < len(found.Missing) && found.Missing[n].ID == id {
-			n++
+	left, err := writeStatuses(ctx, found.Missing)
+	for pause := coalesce; err == nil && len(left) > 0; pause = min(2*pause, longestPause) {
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			return workflow.NewContinueAsNewError(ctx, TypeServingCheck, in)
 		}
-		err := perform(withActivity(ctx, centreForever, "write what is missing"), serving.ActivityObserve,
-			serving.ObserveRequest{ID: id, Observations: found.Missing[:n], At: workflow.Now(ctx)}, nil)
-		if err != nil {
-			return err
+		if err = workflow.Sleep(ctx, pause); err == nil {
+			left, err = writeStatuses(ctx, left)
 		}
-		found.Missing = found.Missing[n:]
 	}
-	return nil
+	return err
 }

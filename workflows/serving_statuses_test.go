@@ -33,9 +33,8 @@ func statusesOf(t *testing.T, send func(*testsuite.TestWorkflowEnvironment),
 }
 
 func seenOf(id, domain string, available int32) serving.Observation {
-	o := seen(domain, available)
-	o.ID, o.UID, o.Deployment = id, "uid of "+id, id
-	return o
+	return serving.Observation{ID: id, UID: "uid of " + id, Domain: domain, Deployment: id,
+		Snapshot: serving.DeploymentSnapshot{AvailableReplicas: available}}
 }
 
 func all(int, serving.ObserveManyRequest) serving.ObserveManyResult {
@@ -132,4 +131,21 @@ func TestServingStatusesContinueAsNew_UnderConstantChanges(t *testing.T) {
 	}, all)
 	require.True(t, workflow.IsContinueAsNewError(err), "%v", err)
 	require.NotEmpty(t, writes)
+}
+
+func TestServingStatusesKeepObservations_ArrivingDuringAWrite(t *testing.T) {
+	t.Parallel()
+	var env *testsuite.TestWorkflowEnvironment
+	writes, err := statusesOf(t, func(e *testsuite.TestWorkflowEnvironment) {
+		env = e
+		observe(env, 0, seenOf("s1", "alice", 1))
+	}, func(n int, in serving.ObserveManyRequest) serving.ObserveManyResult {
+		if n == 1 {
+			env.SignalWorkflow(serving.SignalObservedMany, []serving.Observation{seenOf("s1", "alice", 2)})
+		}
+		return all(n, in)
+	})
+	require.NoError(t, err)
+	require.Len(t, writes, 2)
+	require.Equal(t, []serving.Observation{seenOf("s1", "alice", 2)}, writes[1].Servings[0].Observations)
 }

@@ -1,16 +1,13 @@
 package workflows
 
 import (
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/workflow"
 
-	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -29,35 +26,25 @@ func TestPartiesOfOneQueue(t *testing.T) {
 	together := []string{"prepare alice bob", "prepare carol", "apply alice bob", "apply carol"}
 	for name, c := range map[string]struct {
 		reason string
-		// level is the newest recorded version.
-		level workflow.Version
-		play  func(p *fakeParties)
-		asked []string
-		ends  string
+		play   func(p *fakeParties)
+		asked  []string
+		ends   string
 	}{
-		"Together": {"one activity per queue", versionPartiesTogether, func(*fakeParties) {}, together, ""},
-		"EarlierBuild": {"an earlier build may have to continue it", versionAtOnce, func(*fakeParties) {},
-			[]string{"prepare alice", "prepare bob", "prepare carol", "apply alice", "apply bob", "apply carol"}, ""},
-		"EarlierWorker": {"a worker of an earlier build executes the first request only", versionPartiesTogether,
-			func(p *fakeParties) { p.earlier = true },
-			append([]string{"prepare bob", "apply bob"}, together...), ""},
-		"Unanswered": {"a party without a result continues alone", versionPartiesTogether,
+		"Together": {"one activity per queue", func(*fakeParties) {}, together, ""},
+		"Unfinished": {"an unfinished party continues alone",
 			func(p *fakeParties) {
 				p.fail["apply bob new"] = []error{unreachable("its cluster does not answer")}
 			}, append([]string{"apply bob"}, together...), ""},
-		"Failed": {"a failure is reported for its own party only", versionPartiesTogether, func(p *fakeParties) {
+		"Failed": {"a failure is reported for its own party only", func(p *fakeParties) {
 			p.fail["apply bob new"] = []error{refused("no such image")}
-		},
-			together, "party bob: no such image"},
-		"FailedOnAnEarlierWorker": {"the first party's error is not the others'", versionPartiesTogether,
-			func(p *fakeParties) {
-				p.earlier, p.fail["apply alice new"] = true, []error{refused("no such image")}
-			}, append([]string{"prepare bob", "apply bob"}, together...), "party alice: no such image"},
+		}, together, "party bob: no such image"},
+		"FirstFailed": {"the first party's failure is not the others'", func(p *fakeParties) {
+			p.fail["apply alice new"] = []error{refused("no such image")}
+		}, together, "party alice: no such image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newParties(t)
-			p.OnGetVersion(changeLoop, workflow.DefaultVersion, versionCreatesAtOnce).Return(c.level)
 			c.play(p)
 			r := p.run(neighbours(serving.KindCreate))
 			require.ElementsMatch(t, c.asked, p.asked, c.reason)
@@ -98,12 +85,25 @@ func TestPartiesOfOneQueueRollBackTogether(t *testing.T) {
 	require.Equal(t, serving.ReasonUpdateRolledBack, p.last().Operation.Reason)
 }
 
+// The used part of a deadline is that of one step: a rollback has the whole time.
+func TestPartiesOfOneQueueRollBack_WithWholeDeadline(t *testing.T) {
+	t.Parallel()
+	p := updated(t)
+	p.runs["carol"] = "old"
+	p.fail["apply alice new"], p.fail["apply bob new"] = []error{refused("no such image")}, []error{unreachable("late")}
+	p.run(neighbours(serving.KindUpdate))
+	require.Equal(t, []int64{0, 0}, p.spent["apply alice bob"])
+	require.Equal(t, map[string]string{"alice": "old", "bob": "old", "carol": "old"}, p.runs)
+}
+
 // long makes an apply of several parties take an hour, unless it is stopped; a rollback takes no time.
 func (p *fakeParties) long() {
-	together := mock.MatchedBy(func(r serving.PartyRequest) bool { return len(r.Others) > 0 && !r.Source.Previous })
+	together := mock.MatchedBy(func(r serving.GroupRequest) bool {
+		return len(r.Parties) > 1 && !r.Parties[0].Source.Previous
+	})
 	p.OnActivity(serving.ActivityApply, mock.Anything, together).After(time.Hour).Return(nil,
 		temporal.NewHeartbeatTimeoutError())
-	p.OnActivity(serving.ActivityApply, mock.Anything, mock.Anything).Return(nil, nil)
+	p.OnActivity(serving.ActivityApply, mock.Anything, mock.Anything).Return(allDone)
 }
 
 // Stopping an operation stops shared activities at once.
@@ -130,29 +130,28 @@ func TestPartiesOfOneQueue_AfterContinueAsNew(t *testing.T) {
 	require.True(t, after.last().Served)
 }
 
-// A worker that dies returns no result: each party continues alone.
-func TestPartiesOfOneQueue_ContinueAlone_WhenWorkerDies(t *testing.T) {
+// A worker that dies returns no result: Temporal retries the activity, which costs no event.
+func TestPartiesOfOneQueue_AreRetriedTogether_WhenWorkerDies(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
-	together := mock.MatchedBy(func(r serving.PartyRequest) bool { return len(r.Others) > 0 })
+	together := mock.MatchedBy(func(r serving.GroupRequest) bool { return len(r.Parties) == 2 })
 	p.OnActivity(serving.ActivityApply, mock.Anything, together).Return(nil, temporal.NewHeartbeatTimeoutError()).Once()
-	p.OnActivity(serving.ActivityApply, mock.Anything, mock.Anything).Return(nil, nil).Times(3)
+	p.OnActivity(serving.ActivityApply, mock.Anything, together).Return(allDone).Once()
+	p.OnActivity(serving.ActivityApply, mock.Anything, mock.Anything).Return(allDone).Once()
 	p.run(neighbours(serving.KindCreate))
 	require.True(t, p.last().Served)
 	p.AssertExpectations(t)
 }
 
-// A worker of an earlier build ends the attempt when the first party's pods take a while: the others do not wait for
-// them.
-func TestPartiesOfOneQueue_ContinueAlone_WhenEarlierWorkerIsSlow(t *testing.T) {
+// A party whose cluster is known to be unreachable is rolled back alone: the others do not wait for it.
+func TestPartiesOfOneQueue_RollBackWithoutUnreachableParty(t *testing.T) {
 	t.Parallel()
-	p := newParties(t)
-	p.earlier = true
-	p.fail["apply alice new"] = slices.Repeat([]error{temporal.NewApplicationErrorWithOptions("0 of 1 pods",
-		string(failure.NotReady),
-		temporal.ApplicationErrorOptions{NextRetryDelay: time.Minute,
-			Category: temporal.ApplicationErrorCategoryBenign})}, 20)
-	p.at(time.Minute, func() { require.Equal(t, "new", p.runs["bob"]) })
-	p.run(neighbours(serving.KindCreate))
-	require.Equal(t, map[string]string{"alice": "new", "bob": "new", "carol": "new"}, p.runs)
+	p := updated(t)
+	p.runs["carol"] = "old"
+	p.fail["apply bob new"] = []error{unreachable("its cluster does not answer"),
+		unreachable("its cluster does not answer")}
+	p.at(5*time.Second, func() { p.SignalWorkflow(string(serving.VerbStop), nil) })
+	p.run(neighbours(serving.KindUpdate))
+	require.ElementsMatch(t, []string{"apply alice", "apply bob", "apply carol"}, p.asked[len(p.asked)-3:])
+	require.Equal(t, map[string]string{"alice": "old", "bob": "old", "carol": "old"}, p.runs)
 }

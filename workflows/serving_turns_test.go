@@ -99,11 +99,11 @@ func TestServingPartyHasNotFailed_WhenWorkerDiesDuringPrepare(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	// It is stopped because the party is unreachable, and times out because its worker is dead.
-	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.MatchedBy(func(r serving.PartyRequest) bool {
-		return r.Domain == "bob"
+	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.MatchedBy(func(r serving.GroupRequest) bool {
+		return r.Parties[0].Domain == "bob"
 	})).
 		After(time.Minute).Return(nil, temporal.NewHeartbeatTimeoutError())
-	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.Anything).Return(nil, nil)
+	p.OnActivity(serving.ActivityPrepare, mock.Anything, mock.Anything).Return(allDone)
 	p.at(30*time.Second, func() {
 		p.SignalWorkflow(serving.SignalPresence, serving.PresenceSignal{Queue: "q-bob", Unreachable: "silent",
 			Since: p.Now()})

@@ -186,11 +186,8 @@ type signal = interceptor.HandleSignalInput
 
 func (b *inbox) push(item any) { b.items = append(b.items, item) }
 
-// take removes and returns the oldest item; nil if there is none.
+// take removes and returns the oldest item. There must be one.
 func (b *inbox) take() any {
-	if len(b.items) == 0 {
-		return nil
-	}
 	item := b.items[0]
 	b.items = b.items[1:]
 	return item
@@ -242,8 +239,7 @@ func (i *inboundInterceptor) ExecuteWorkflow(ctx workflow.Context, in *intercept
 // HandleSignal is called when the event arrives. The signal is decoded only when it is taken out: an error here would
 // make the workflow task fail forever.
 func (i *inboundInterceptor) HandleSignal(ctx workflow.Context, in *signal) error {
-	switch workflow.GetInfo(ctx).WorkflowType.Name {
-	case TypeServingStatus, TypeServingStatuses: // they receive observations through a channel and have no verbs
+	if workflow.GetInfo(ctx).WorkflowType.Name == TypeServingStatuses { // it receives through a channel and has no verbs
 		return i.Next.HandleSignal(ctx, in)
 	}
 	i.box.push(in)

@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -105,7 +106,7 @@ func (t *Attempt) withSpentTime(f *failure.Error) error {
 
 // quietIfKnown turns a failure that was already reported to the workflow into one that the server retries quietly.
 func (t *Attempt) quietIfKnown(f *failure.Error) error {
-	if t.terms.KnownFailure == "" || f.Kind.Retryable() || cut(f.Message) != t.terms.KnownFailure {
+	if t.terms.KnownFailure == "" || f.Kind.Retryable() || phrase.Cut(f.Message, maxMessage) != t.terms.KnownFailure {
 		return f
 	}
 	after := t.terms.KnownFailureRetry
@@ -139,7 +140,7 @@ func ApplicationError(err error) error {
 	if f.Kind.Retryable() {
 		options.Category = temporal.ApplicationErrorCategoryBenign
 	}
-	return temporal.NewApplicationErrorWithOptions(cut(f.Message), string(f.Kind), options)
+	return temporal.NewApplicationErrorWithOptions(phrase.Cut(f.Message, maxMessage), string(f.Kind), options)
 }
 
 // RetriedError is the ApplicationError of an activity that has no budget of its own: failures of the system are retried
@@ -147,7 +148,7 @@ func ApplicationError(err error) error {
 func RetriedError(err error) error {
 	var f *failure.Error
 	if errors.As(err, &f) && f.Kind.System() {
-		return temporal.NewApplicationError(cut(f.Message), string(f.Kind), failure.Details{})
+		return temporal.NewApplicationError(phrase.Cut(f.Message, maxMessage), string(f.Kind), failure.Details{})
 	}
 	return ApplicationError(err)
 }
@@ -163,17 +164,4 @@ func dataOf(f *failure.Error) json.RawMessage {
 		return nil
 	}
 	return raw
-}
-
-// cut shortens a text to maxMessage bytes without splitting a character.
-func cut(text string) string {
-	if len(text) <= maxMessage {
-		return text
-	}
-	const mark = " …"
-	end := maxMessage - len(mark)
-	for end > 0 && text[end]&0xC0 == 0x80 {
-		end--
-	}
-	return text[:end] + mark
 }

@@ -70,7 +70,6 @@ func (a *Activities) Register(w worker.ActivityRegistry) {
 	w.RegisterActivityWithOptions(a.BeginServing, activity.RegisterOptions{Name: serving.ActivityBegin})
 	w.RegisterActivityWithOptions(a.NoteServing, activity.RegisterOptions{Name: serving.ActivityNote})
 	w.RegisterActivityWithOptions(a.ReleaseServing, activity.RegisterOptions{Name: serving.ActivityRelease})
-	w.RegisterActivityWithOptions(a.ObserveServing, activity.RegisterOptions{Name: serving.ActivityObserve})
 	w.RegisterActivityWithOptions(a.ObserveServings, activity.RegisterOptions{Name: serving.ActivityObserveMany})
 	w.RegisterActivityWithOptions(a.ExpectedServings, activity.RegisterOptions{Name: serving.ActivityExpected})
 }

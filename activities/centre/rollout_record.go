@@ -2,13 +2,12 @@ package centre
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/failpoint"
+	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/rollout"
@@ -66,9 +65,9 @@ func (a *Activities) recordRollout(ctx context.Context, in rollout.RecordRequest
 func rolloutRecordName(in rollout.RecordRequest) string {
 	const readable = 40
 	spec := in.Spec
-	digest := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%s", in.Task, in.Item, spec.Workload().Identity()))
 	name := spec.Name[:min(len(spec.Name), readable)]
-	return v1alpha1.RecordName(v1alpha1.KindRollout, name+"-"+hex.EncodeToString(digest[:8]))
+	return v1alpha1.RecordName(v1alpha1.KindRollout, name+"-"+
+		digest.Of(fmt.Sprintf("%s\n%d\n%s", in.Task, in.Item, spec.Workload().Identity()))[:16])
 }
 
 // WithdrawRollout deletes the record of a rollout that was not started. The record of one that has ended stays.

@@ -202,11 +202,7 @@ func (a *Activities) ExpectedServings(ctx context.Context, in serving.ExpectedRe
 	return page, nil
 }
 
-// ObserveServing writes observations of parties' workers into the status, if they are new.
-func (a *Activities) ObserveServing(ctx context.Context, in serving.ObserveRequest) error {
-	return attempt.RetriedError(a.observe(ctx, in))
-}
-
+// observe writes observations of parties' workers into the status of a serving, if they are new.
 func (a *Activities) observe(ctx context.Context, in serving.ObserveRequest) error {
 	err := a.updateServing(ctx, in.ID, "", "observe", func(kd *kuscia.KusciaDeployment) error {
 		if !serving.Observe(kd, in.Observations, in.At) {
@@ -220,7 +216,7 @@ func (a *Activities) observe(ctx context.Context, in serving.ObserveRequest) err
 // maxStatusWrites is how many statuses are written concurrently.
 const maxStatusWrites = 8
 
-// ObserveServings is ObserveServing for many servings; it returns those that could not be written. It fails, to be
+// ObserveServings writes observations of many servings; it returns those that could not be written. It fails, to be
 // retried, while the home cluster is unreachable.
 func (a *Activities) ObserveServings(ctx context.Context, in serving.ObserveManyRequest) (serving.ObserveManyResult,
 	error) {

@@ -70,8 +70,7 @@ func TestServingStatus_FollowsOperations(t *testing.T) {
 		Snapshot: serving.DeploymentSnapshot{ObservedDeployment: serving.ObservedDeployment{DeploymentUID: "d",
 			Replicas: 1}, Missing: []string{"Service/a"}}}
 	seen := time.Now()
-	require.NoError(t, activities.ObserveServing(ctx,
-		serving.ObserveRequest{ID: id, Observations: []serving.Observation{missing}, At: seen}))
+	observe(t, activities, serving.ObserveRequest{ID: id, Observations: []serving.Observation{missing}, At: seen})
 	recreation.Operation.Done = true
 	recreation.Parties = update.Parties
 	recreation.Complete = map[int]time.Time{0: seen.Add(-time.Second)}
@@ -129,21 +128,21 @@ func TestServingStatus_IsObservedAtOperationEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, kuscia.PhaseAvailable, current.Status.PartyDeploymentStatuses["alice"][kd.Name].Phase)
 
-	require.NoError(t, activities.ObserveServing(ctx, look("8", 1, at.Add(time.Second))))
+	observe(t, activities, look("8", 1, at.Add(time.Second)))
 	same, err := store.GetServing(ctx, kd.Name)
 	require.NoError(t, err)
 	require.Equal(t, current.ResourceVersion, same.ResourceVersion, "nothing is written if nothing changed")
 
 	deleted := look("7", 0, at.Add(time.Minute))
 	deleted.Observations[0].Snapshot = deleted.Observations[0].Snapshot.Deleted(kd.Name)
-	require.NoError(t, activities.ObserveServing(ctx, deleted))
+	observe(t, activities, deleted)
 	require.NoError(t, activities.NoteServing(ctx, note))
 	current, err = store.GetServing(ctx, kd.Name)
 	require.NoError(t, err)
 	require.NotEmpty(t, current.Status.PartyDeploymentStatuses["alice"][kd.Name].Missing,
 		"a deletion carries the object's last version, and is kept")
 
-	require.NoError(t, activities.ObserveServing(ctx, look("9", 0, at.Add(time.Hour))))
+	observe(t, activities, look("9", 0, at.Add(time.Hour)))
 	require.NoError(t, activities.NoteServing(ctx, note))
 	current, err = store.GetServing(ctx, kd.Name)
 	require.NoError(t, err)
@@ -284,4 +283,13 @@ func TestBeginServing_Repeated_SurvivesNewerSpec(t *testing.T) {
 	other, err := activities.BeginServing(ctx, late)
 	require.NoError(t, err)
 	require.True(t, other.Outdated, "an operation that has not begun yields to the newer spec")
+}
+
+// observe writes an observation into the status of a serving.
+func observe(t *testing.T, activities *centre.Activities, in serving.ObserveRequest) {
+	t.Helper()
+	result, err := activities.ObserveServings(testContext(t),
+		serving.ObserveManyRequest{Servings: []serving.ObserveRequest{in}})
+	require.NoError(t, err)
+	require.Empty(t, result.Unwritten)
 }

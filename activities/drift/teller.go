@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"go.temporal.io/api/serviceerror"
-	"k8s.io/client-go/util/workqueue"
 
-	"slipway.io/slipway/kube"
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -51,9 +50,7 @@ type Reporter[K comparable] struct {
 	parties  []string
 	log      *slog.Logger
 	compare  func(ctx context.Context, key K) (*Change, error)
-	queue    workqueue.TypedRateLimitingInterface[K]
-	ending   sync.WaitGroup
-	cancel   context.CancelFunc
+	queue    watch.Queue[K]
 
 	mu sync.Mutex
 	// reported is, by object, the fingerprint of the change that its rollout has received.
@@ -76,25 +73,14 @@ func MayHold(parties []string, claim, namespace string) bool {
 	})
 }
 
-// NewQueue is a queue of objects to compare, for kube.Work; failed ones are retried after a second, with growing
-// pauses.
-func NewQueue[K comparable]() workqueue.TypedRateLimitingInterface[K] {
-	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[K](signalShortest,
-		signalLongest))
-}
+// NewQueue is a queue of objects to compare; failed ones are retried after a second, with growing pauses.
+func NewQueue[K comparable]() watch.Queue[K] { return watch.NewQueue[K](signalShortest, signalLongest) }
 
-// Start starts to report; it returns at once.
-func (t *Reporter[K]) Start() {
-	ctx, cancel := context.WithCancel(context.Background())
-	t.cancel = cancel
-	t.ending.Go(func() { kube.Work(ctx, t.queue, t.report) })
-}
-
-// Stop ends the reporter.
-func (t *Reporter[K]) Stop() {
-	t.cancel()
-	t.queue.ShutDown()
-	t.ending.Wait()
+// Run reports until the context ends.
+func (t *Reporter[K]) Run(ctx context.Context) {
+	t.queue.Run(ctx, watch.Work[K]{Do: func(ctx context.Context, key K) (time.Duration, error) {
+		return 0, t.report(ctx, key)
+	}})
 }
 
 // Enqueue schedules a comparison of an object.

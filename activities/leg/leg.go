@@ -85,17 +85,17 @@ func (a *Activities) Leg(ctx context.Context, in machine.LegRequest) (machine.Le
 			}
 			w.noteWait(leg.Status())
 			if err := wait(ctx, action.Until.Sub(from)); err != nil {
-				return machine.LegResult{}, withParts(ctx, err, leg.Parts())
+				return machine.LegResult{}, w.withParts(ctx, err)
 			}
 			continue
 		}
-		w.noteAction(ctx, action, leg.Status())
+		w.noteAction(ctx, leg.Status())
 		if err := w.heartbeatBeforeFinish(ctx, action, in.Request.Spec.Strategy.Style); err != nil {
-			return machine.LegResult{}, withParts(ctx, err, leg.Parts())
+			return machine.LegResult{}, w.withParts(ctx, err)
 		}
 		result, err := a.carryOut(ctx, leg, action)
 		if err != nil {
-			return machine.LegResult{}, withParts(ctx, err, leg.Parts())
+			return machine.LegResult{}, w.withParts(ctx, err)
 		}
 		leg.Done(action, result, from, a.options.Now())
 		w.noteDone(leg.Parts())
@@ -119,16 +119,18 @@ func (a *Activities) carryOut(ctx context.Context, leg *machine.Leg, action mach
 	return r, err
 }
 
-// withParts adds the results of the completed actions to the error that ends the leg. A retried attempt also finds them
-// in the heartbeat details, but there is no retry if the activity was cancelled meanwhile. When the worker stops, the
-// heartbeat alone carries them: that is no cancellation.
-func withParts(ctx context.Context, err error, parts []machine.Part) error {
+// withParts adds the results of the completed actions to the error that ends the leg, and to a cancellation the time
+// that the stopped action has used of its deadline. A retried attempt also finds them in the heartbeat details, but
+// there is no retry if the activity was cancelled meanwhile. When the worker stops, the heartbeat alone carries them:
+// that is no cancellation.
+func (w *legAttempt) withParts(ctx context.Context, err error) error {
+	parts := w.completedParts()
 	if errors.Is(err, context.Canceled) {
 		select {
 		case <-attempt.Stopping(ctx):
 			return err
 		default:
-			return temporal.NewCanceledError(machine.LegResult{Parts: parts})
+			return temporal.NewCanceledError(machine.LegResult{Parts: parts, SpentSeconds: w.spentSeconds()})
 		}
 	}
 	var app *temporal.ApplicationError

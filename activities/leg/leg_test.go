@@ -120,8 +120,8 @@ func legRequest(traffic bool, steps ...strategy.Step) machine.LegRequest {
 	if traffic {
 		spec.Strategy.Routings = []strategy.Routing{{Service: "order", HTTPRoute: "order"}}
 	}
-	m := machine.NewMachine(machine.Setup{Request: machine.Request{Spec: spec, Record: "r"}, Claim: "claim",
-		ClaimWithMove: true}, time.Now())
+	m := machine.NewMachine(machine.Setup{Request: machine.Request{Spec: spec, Record: "r"}, Claim: "claim"},
+		time.Now())
 	a := m.Next(time.Now())
 	return m.BeginLeg(&a)
 }

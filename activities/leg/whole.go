@@ -28,6 +28,15 @@ func newLegAttempt(ctx context.Context, options Options) *legAttempt {
 		details: heartbeat.Take(ctx, machine.LegProgress{}), options: options}
 }
 
+// spentSeconds returns how much of its deadline the action after the completed ones has used.
+func (w *legAttempt) spentSeconds() int64 {
+	p := w.details.Progress()
+	if p.PartNumber != len(p.Parts)+1 {
+		return 0
+	}
+	return int64(p.Elapsed().Seconds())
+}
+
 // startHeartbeats sends heartbeats until stop, which must be called.
 func (w *legAttempt) startHeartbeats(ctx context.Context) (stop func(well bool)) {
 	return w.details.Begin(ctx)
@@ -37,10 +46,10 @@ func (w *legAttempt) startHeartbeats(ctx context.Context) (stop func(well bool))
 func (w *legAttempt) completedParts() []machine.Part { return w.details.Progress().Parts }
 
 // noteAction records the action that the leg is about to take. It sends that to Temporal at once, as far as the SDK
-// lets heartbeats through, so that users see it; not for the claim, which takes no time.
-func (w *legAttempt) noteAction(ctx context.Context, a machine.Action, s *rollout.Status) {
+// lets heartbeats through, so that users see it; not for the first action, which the workflow shows.
+func (w *legAttempt) noteAction(ctx context.Context, s *rollout.Status) {
 	w.details.Note(func(p *machine.LegProgress) { p.Status = s })
-	if a.Kind != machine.ActBegin {
+	if len(w.completedParts()) > 0 {
 		w.details.Send(ctx)
 	}
 }
@@ -49,7 +58,7 @@ func (w *legAttempt) noteAction(ctx context.Context, a machine.Action, s *rollou
 // repeated a step after that would take this release's own final write for drift, and route to deleted pods. Without
 // routes, and when the workload itself was changed all along, neither can happen.
 func (w *legAttempt) heartbeatBeforeFinish(ctx context.Context, a machine.Action, style strategy.Style) error {
-	if a.Kind != machine.ActFinish {
+	if a.Kind != machine.ActFinish || len(w.completedParts()) == 0 {
 		return nil
 	}
 	if resumes := a.Finish.Action; resumes == rollout.FinishResume || resumes == rollout.FinishResumeAndRelease &&

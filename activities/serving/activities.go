@@ -20,10 +20,10 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/versions"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/serving/admission"
-	"slipway.io/slipway/store/recent"
 )
 
 // Options of the activities. The zero value is usable.

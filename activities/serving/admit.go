@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/activities/attempt"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/serving/admission"
-	"slipway.io/slipway/store/recent"
 )
 
 // ensureAdmitted checks admission, unless this very attempt has just done so.

@@ -25,15 +25,9 @@ import (
 // pollInterval is how often a waiting attempt checks its deadline, and the Deployment while the watch is unreliable.
 const pollInterval = time.Second
 
-// Prepare checks, without a write, whether the party can run a version. It fails with a failure.Kind as the error's
-// type; for several parties, the result reports how each has ended.
-func (a *Activities) Prepare(ctx context.Context, req serving.PartyRequest) (*serving.GroupResult, error) {
+// Prepare checks, without a write, whether parties can run a version.
+func (a *Activities) Prepare(ctx context.Context, req serving.GroupRequest) (*serving.GroupResult, error) {
 	return a.runStep(ctx, req, a.prepare)
-}
-
-func (a *Activities) prepare(ctx context.Context, req serving.PartyRequest) (*serving.DeploymentSnapshot, error) {
-	_, err := a.checkReady(ctx, req)
-	return nil, err
 }
 
 // prepared is the result of a successful check: the rendered objects, and the Deployment at that time. The zero value
@@ -44,46 +38,36 @@ type prepared struct {
 	found   *appsv1.Deployment
 }
 
-// checkReady checks, without a write, whether a party can run a version.
-func (a *Activities) checkReady(ctx context.Context, req serving.PartyRequest) (found prepared, err error) {
-	err = a.run(ctx, &job{req: req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {
-		objects, err := a.render(ctx, req)
+func (a *Activities) prepare(ctx context.Context, m *member) (*serving.DeploymentSnapshot, error) {
+	return nil, a.run(ctx, &job{req: m.req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {
+		objects, err := a.render(ctx, m.req)
 		if err != nil {
 			return attempt.Next{}, err
 		}
-		w := &writer{a: a, req: req, dry: true}
+		w := &writer{a: a, req: m.req, dry: true}
 		if _, err = w.writeAll(ctx, objects); err == nil {
-			found = prepared{objects: objects, readAt: w.readAt, found: w.found}
+			m.ready = prepared{objects: objects, readAt: w.readAt, found: w.found}
 		}
 		// NotReady: objects of a deleted serving still exist. They will be deleted when the version is applied.
 		return attempt.Next{Action: attempt.Done}, failure.Ignore(err, failure.NotReady)
 	}})
-	return found, err
 }
 
-// Apply applies a version to the party and waits until all its pods run it. It fails with a failure.Kind as the error's
-// type; NotReady is retried. For several parties, the result reports how each has ended.
-func (a *Activities) Apply(ctx context.Context, req serving.PartyRequest) (*serving.GroupResult, error) {
+// Apply applies a version to parties and waits until all their pods run it.
+func (a *Activities) Apply(ctx context.Context, req serving.GroupRequest) (*serving.GroupResult, error) {
 	return a.runStep(ctx, req, a.apply)
 }
 
-func (a *Activities) apply(ctx context.Context, req serving.PartyRequest) (*serving.DeploymentSnapshot, error) {
-	return a.applyVersion(ctx, req, prepared{})
-}
-
-// applyVersion applies a version to a party that has just been checked, if found is set, and returns the resulting
-// snapshot.
-func (a *Activities) applyVersion(ctx context.Context, req serving.PartyRequest,
-	found prepared) (*serving.DeploymentSnapshot, error) {
-	wake, leave := a.watch.waiting.Subscribe(name{req.Domain, req.Deployment})
+func (a *Activities) apply(ctx context.Context, m *member) (*serving.DeploymentSnapshot, error) {
+	wake, leave := a.watch.waiting.Subscribe(name{m.req.Domain, m.req.Deployment})
 	defer leave()
-	b := &applyLoop{wake: wake, ready: found}
-	err := a.run(ctx, &job{req: req, begun: found.objects.Deployment != nil, round: b.round,
+	b := &applyLoop{wake: wake, ready: m.ready}
+	err := a.run(ctx, &job{req: m.req, begun: m.ready.objects.Deployment != nil, round: b.round,
 		giveUp: func(ctx context.Context, j *job) {
 			// the next operation may take over the claim of an operation that has ended
 			if err := j.releaseClaim(ctx); err != nil {
-				a.options.Logger.Warn("cannot release the claim", "deployment", req.Domain+"/"+req.Deployment, "error",
-					err)
+				a.options.Logger.Warn("cannot release the claim", "deployment", j.req.Domain+"/"+j.req.Deployment,
+					"error", err)
 			}
 		}})
 	return b.seen, err

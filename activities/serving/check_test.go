@@ -61,8 +61,7 @@ func workerOf(t *testing.T, namespaces []string) *partyservings.Activities {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	cluster := fake.NewClientset()
-	watch, err := partyservings.NewWatch(cluster, namespaces, log)
-	require.NoError(t, err)
+	watch := partyservings.NewWatch(cluster, namespaces, log)
 	return partyservings.New(cluster, nil, watch, partyservings.Options{Namespaces: namespaces, Queues: []string{"q"},
 		Logger: log})
 }

@@ -1,7 +1,6 @@
 package serving_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -29,18 +28,13 @@ func pair(t *testing.T) *site {
 }
 
 // create makes a worker check both parties, and apply the version of the first operation.
-func (s *site) create(wrap func(http.RoundTripper) http.RoundTripper) (result *serving.GroupResult) {
+func (s *site) create(wrap func(http.RoundTripper) http.RoundTripper) serving.GroupResult {
 	s.t.Helper()
 	req := s.step(1, false)
 	other := req
 	other.Domain = s.also
-	req.Others = []serving.PartyRequest{other}
-	require.NoError(s.t, s.execute(func(a *partyservings.Activities, ctx context.Context,
-		req serving.PartyRequest) (*serving.GroupResult, error) {
-		var err error
-		result, err = a.Create(ctx, req)
-		return result, err
-	}, req, wrap))
+	result, err := s.execute((*partyservings.Activities).Create, wrap, req, other)
+	require.NoError(s.t, err)
 	return result
 }
 
@@ -72,7 +66,7 @@ func TestCreate_ChecksAndAppliesInOneStep(t *testing.T) {
 	s := pair(t)
 	looks := looksAtDeployments()
 	result := s.create(looks.Wrap)
-	require.Equal(t, serving.CreateApplied, result.CreatePhase)
+	require.Equal(t, serving.StepApply, result.Through)
 	for i, domain := range s.domains() {
 		s.requireRunsIn(domain, "one")
 		outcome := result.Parties[i]
@@ -84,7 +78,7 @@ func TestCreate_ChecksAndAppliesInOneStep(t *testing.T) {
 	}
 	require.Equal(t, 2, looks.Count(), "once per party")
 
-	require.Equal(t, serving.CreateApplied, s.create(nil).CreatePhase, "a repetition finds it done")
+	require.Equal(t, serving.StepApply, s.create(nil).Through, "a repetition finds it done")
 	s.requireRuns("one")
 }
 
@@ -95,7 +89,7 @@ func TestCreate_WritesNothing_WhenAPartyFailsTheCheck(t *testing.T) {
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "s1-configtemplate"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	result := s.create(nil)
-	require.Equal(t, serving.CreateChecked, result.CreatePhase)
+	require.Equal(t, serving.StepPrepare, result.Through)
 	require.True(t, result.Parties[0].Done, "this party passed the check")
 	require.Equal(t, failure.Refused, result.Parties[1].Kind)
 	require.Contains(t, result.Parties[1].Message, "configmap s1-configtemplate already exist")
@@ -129,7 +123,7 @@ func TestCreate_RefusesDeploymentCreatedAfterTheCheck(t *testing.T) {
 		}}
 	})
 	require.NoError(t, <-made)
-	require.Equal(t, serving.CreateApplied, result.CreatePhase)
+	require.Equal(t, serving.StepApply, result.Through)
 	require.Equal(t, failure.Refused, result.Parties[1].Kind)
 	d, err := s.kube.AppsV1().Deployments(s.also).Get(t.Context(), "s1", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -142,7 +136,7 @@ func TestCreate_ReadsAgain_WhenCheckIsTooOld(t *testing.T) {
 	looks := looksAtDeployments()
 	slow := func() { time.Sleep(2100 * time.Millisecond) } // delays the reply of the API server
 	result := s.create(func(next http.RoundTripper) http.RoundTripper { return looks.Wrap(after{next, "", slow}) })
-	require.Equal(t, serving.CreateApplied, result.CreatePhase)
+	require.Equal(t, serving.StepApply, result.Through)
 	require.True(t, result.Parties[0].Done && result.Parties[1].Done)
 	require.Equal(t, 4, looks.Count(), "twice per party")
 }

@@ -151,25 +151,44 @@ func (s *site) step(generation int64, back bool) serving.PartyRequest {
 // apply makes a worker execute a step. wrap, if set, intercepts the requests to the API server.
 func (s *site) apply(req serving.PartyRequest, wrap func(http.RoundTripper) http.RoundTripper) error {
 	s.t.Helper()
-	return s.execute((*partyservings.Activities).Apply, req, wrap)
+	return s.executeOne((*partyservings.Activities).Apply, req, wrap)
 }
 
 // prepare makes a worker check a step.
 func (s *site) prepare(req serving.PartyRequest) error {
 	s.t.Helper()
-	return s.execute((*partyservings.Activities).Prepare, req, nil)
+	return s.executeOne((*partyservings.Activities).Prepare, req, nil)
 }
 
 // remove makes a worker delete all objects of a serving.
 func (s *site) remove(req serving.PartyRequest) error {
 	s.t.Helper()
-	return s.execute((*partyservings.Activities).Remove, req, nil)
+	return s.executeOne((*partyservings.Activities).Remove, req, nil)
 }
 
-// does makes a worker execute an activity.
-func (s *site) execute(what func(*partyservings.Activities, context.Context,
-	serving.PartyRequest) (*serving.GroupResult, error), req serving.PartyRequest,
+// step is an activity of a party's worker.
+type step func(*partyservings.Activities, context.Context, serving.GroupRequest) (*serving.GroupResult, error)
+
+// executeOne makes a worker execute a step in one party, and returns its failure, or why it is retried.
+func (s *site) executeOne(what step, req serving.PartyRequest,
 	wrap func(http.RoundTripper) http.RoundTripper) error {
+	s.t.Helper()
+	result, err := s.execute(what, wrap, req)
+	if err != nil {
+		return err
+	}
+	require.Len(s.t, result.Parties, 1)
+	outcome := result.Parties[0]
+	require.False(s.t, outcome.Unfinished, "the only party is retried instead")
+	if outcome.Done {
+		return nil
+	}
+	return temporal.NewNonRetryableApplicationError(outcome.Message, string(outcome.Kind), nil)
+}
+
+// execute makes a worker execute a step in parties.
+func (s *site) execute(what step, wrap func(http.RoundTripper) http.RoundTripper,
+	parties ...serving.PartyRequest) (result serving.GroupResult, err error) {
 	s.t.Helper()
 	config := rest.CopyConfig(s.config)
 	config.WrapTransport = wrap
@@ -177,8 +196,7 @@ func (s *site) execute(what func(*partyservings.Activities, context.Context,
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(s.t, err)
 	log := slog.New(slog.NewTextHandler(s.t.Output(), nil))
-	watch, err := partyservings.NewWatch(s.kube, s.domains(), log)
-	require.NoError(s.t, err)
+	watch := partyservings.NewWatch(s.kube, s.domains(), log)
 	require.NoError(s.t, watch.Start(s.t.Context()))
 	defer func() { require.NoError(s.t, watch.Stop(context.Background())) }()
 	settings := s.settings
@@ -186,13 +204,16 @@ func (s *site) execute(what func(*partyservings.Activities, context.Context,
 	acts := partyservings.New(client, versions.NewReader(s.temporal, "default"), watch, settings)
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 	env.SetTestTimeout(2 * time.Minute)
-	step := func(ctx context.Context, req serving.PartyRequest) error {
-		_, err := what(acts, ctx, req)
-		return err
+	act := func(ctx context.Context, req serving.GroupRequest) (*serving.GroupResult, error) {
+		return what(acts, ctx, req)
 	}
-	env.RegisterActivity(step)
-	_, err = env.ExecuteActivity(step, req)
-	return err
+	env.RegisterActivity(act)
+	value, err := env.ExecuteActivity(act, serving.GroupRequest{Parties: parties})
+	if err != nil {
+		return result, err
+	}
+	require.NoError(s.t, value.Get(&result))
+	return result, nil
 }
 
 // domains are the parties' namespaces.

@@ -202,15 +202,13 @@ func (b *dependent) DeepCopyObject() runtime.Object {
 }
 
 // toDependent reduces an object to what the watch needs.
-func (w *Watch) toDependent(from any) (any, error) {
-	is, ok := from.(object)
-	if _, done := from.(*dependent); done || !ok {
-		return from, nil
+func toDependent[O object](d *digests) func(O) (*dependent, error) {
+	return func(is O) (*dependent, error) {
+		return &dependent{TypeMeta: metav1.TypeMeta{Kind: kindOf(is)}, drift: d.drift(is),
+			token: serving.TokenOf(is), ObjectMeta: metav1.ObjectMeta{
+				Name: is.GetName(), Namespace: is.GetNamespace(), UID: is.GetUID(),
+				ResourceVersion: is.GetResourceVersion(),
+				Labels:          is.GetLabels(),
+			}}, nil
 	}
-	return &dependent{TypeMeta: metav1.TypeMeta{Kind: kindOf(is)}, drift: w.digests.drift(is),
-		token: serving.TokenOf(is), ObjectMeta: metav1.ObjectMeta{
-			Name: is.GetName(), Namespace: is.GetNamespace(), UID: is.GetUID(),
-			ResourceVersion: is.GetResourceVersion(),
-			Labels:          is.GetLabels(),
-		}}, nil
 }

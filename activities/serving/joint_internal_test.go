@@ -9,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
 	"slipway.io/slipway/activities/attempt"
@@ -17,8 +20,15 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Parties that execute a step together end together: a result is not delayed by late parties, and a blocked party
-// continues in an activity of its own.
+// groupOf returns the request for parties.
+func groupOf(domains ...string) (req serving.GroupRequest) {
+	for _, domain := range domains {
+		req.Parties = append(req.Parties, serving.PartyRequest{Domain: domain})
+	}
+	return req
+}
+
+// Parties that execute a step together end together: a result is not delayed by late parties.
 func TestGroup_EndsPartiesTogether(t *testing.T) {
 	start := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
@@ -48,15 +58,19 @@ func TestGroup_EndsPartiesTogether(t *testing.T) {
 			j.onEnd(failure.New(failure.Refused, "no"))
 			j.members[1].Progressed()
 		}, -1},
-		"Unreachable": {"an unreachable cluster needs an activity of its own", func(j *group, _ func(time.Duration)) {
+		"Unreachable": {"a later read may succeed", func(j *group, _ func(time.Duration)) {
 			j.members[0].Note(func(p *workloadops.Progress) { p.RecordFailure(start) })
-		}, -1},
+		}, 30 * time.Second},
+		"UnreachableOnce": {"a step that is not retried leaves the wait for the cluster to another one",
+			func(j *group, _ func(time.Duration)) {
+				j.once = true
+				j.members[0].Note(func(p *workloadops.Progress) { p.RecordFailure(start) })
+			}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := start
 			options := Options{Now: func() time.Time { return now }}.withDefaults()
-			j := newGroup(t.Context(), options, serving.PartyRequest{Domain: "alice",
-				Others: []serving.PartyRequest{{Domain: "bob"}}})
+			j := newGroup(t.Context(), options, groupOf("alice", "bob"))
 			c.play(j, func(d time.Duration) { now = now.Add(d) })
 			if c.until < 0 {
 				require.True(t, j.members[1].SlotDeadline().Before(now), c.reason)
@@ -67,41 +81,78 @@ func TestGroup_EndsPartiesTogether(t *testing.T) {
 	}
 }
 
-// Each party has its own outcome: a final failure is reported, after any other the party is executed separately.
-func TestRunStep_ReportsOutcomePerParty(t *testing.T) {
-	a := &Activities{options: Options{Logger: slog.New(slog.DiscardHandler)}.withDefaults()}
-	ends := map[string]error{
-		"refused":   attempt.ApplicationError(failure.New(failure.Refused, "no such image")),
-		"late":      attempt.ApplicationError(failure.New(failure.NotReady, "1 of 2")),
-		"forbidden": attempt.ApplicationError(failure.New(failure.Forbidden, "may not")),
-		"broken":    errors.New("connection refused"),
-	}
-	req := serving.PartyRequest{Domain: "done"}
-	for _, domain := range []string{"refused", "late", "forbidden", "broken", "panics"} {
-		req.Others = append(req.Others, serving.PartyRequest{Domain: domain})
-	}
-	result, err := a.runStep(t.Context(), req, func(_ context.Context,
-		r serving.PartyRequest) (*serving.DeploymentSnapshot, error) {
-		require.Empty(t, r.Others)
-		if r.Domain == "panics" {
+// ends is a step that ends with the error of each party.
+func ends(errs map[string]error) stepFunc {
+	return func(_ context.Context, m *member) (*serving.DeploymentSnapshot, error) {
+		if m.req.Domain == "panics" {
 			panic("a bug")
 		}
-		return &serving.DeploymentSnapshot{Version: r.Domain}, ends[r.Domain]
-	})
+		m.Note(func(p *workloadops.Progress) { p.ElapsedSeconds += 7 })
+		return &serving.DeploymentSnapshot{Version: m.req.Domain}, errs[m.req.Domain]
+	}
+}
+
+// Each party has its own outcome: a final failure is reported, after any other the party is unfinished.
+func TestRunStep_ReportsOutcomePerParty(t *testing.T) {
+	a := &Activities{options: Options{Logger: slog.New(slog.DiscardHandler)}.withDefaults()}
+	result, err := a.runStep(t.Context(), groupOf("done", "refused", "late", "forbidden", "broken", "panics"),
+		ends(map[string]error{
+			"refused":   attempt.ApplicationError(failure.New(failure.Refused, "no such image")),
+			"late":      attempt.ApplicationError(failure.New(failure.NotReady, "1 of 2")),
+			"forbidden": attempt.ApplicationError(failure.New(failure.Forbidden, "may not")),
+			"broken":    errors.New("connection refused"),
+		}))
 	require.NoError(t, err)
 	require.Equal(t, []serving.PartyOutcome{{Done: true, Snapshot: &serving.DeploymentSnapshot{Version: "done"}},
-		{Kind: failure.Refused, Message: "no such image"}, {},
-		{Kind: failure.Forbidden, Message: "may not"}, {}, {}}, result.Parties)
+		{Kind: failure.Refused, Message: "no such image"}, {Unfinished: true, SpentSeconds: 7},
+		{Kind: failure.Forbidden, Message: "may not"}, {Unfinished: true, SpentSeconds: 7}, {Unfinished: true}},
+		result.Parties)
+}
+
+// As long as no party has ended, Temporal retries the activity, which costs no event; what each party has used of its
+// deadline is kept.
+func TestRunStep_IsRetried_WhileNoPartyHasEnded(t *testing.T) {
+	a := &Activities{options: Options{}.withDefaults()}
+	for name, domains := range map[string][]string{"One": {"late"}, "Several": {"late", "later"}} {
+		t.Run(name, func(t *testing.T) {
+			env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+			errs, req := map[string]error{"later": errors.New("connection refused"),
+				"late": attempt.ApplicationError(failure.New(failure.NotReady, "1 of 2"))}, groupOf(domains...)
+			step := func(ctx context.Context) (*serving.GroupResult, error) { return a.runStep(ctx, req, ends(errs)) }
+			env.RegisterActivity(step)
+			var kept []partyProgress
+			env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
+				require.NoError(t, details.Get(&kept))
+			})
+			_, err := env.ExecuteActivity(step)
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
+			require.Equal(t, string(failure.NotReady), app.Type(), "the first party decides on the pause")
+			require.Len(t, kept, len(domains))
+			require.Equal(t, 7*time.Second, kept[0].Elapsed())
+
+			env.SetHeartbeatDetails(kept)
+			errs["late"] = attempt.ApplicationError(failure.New(failure.Refused, "no such image"))
+			value, err := env.ExecuteActivity(step)
+			require.NoError(t, err)
+			var result serving.GroupResult
+			require.NoError(t, value.Get(&result))
+			require.Equal(t, failure.Refused, result.Parties[0].Kind)
+			if len(domains) > 1 {
+				require.Equal(t, serving.PartyOutcome{Unfinished: true, SpentSeconds: 14}, result.Parties[1])
+			}
+		})
+	}
 }
 
 // The heartbeat reports what each party waits for.
 func TestGroup_HeartbeatNamesEachParty(t *testing.T) {
-	j := newGroup(t.Context(), Options{}.withDefaults(),
-		serving.PartyRequest{Domain: "alice", Others: []serving.PartyRequest{{Domain: "bob"}, {Domain: "carol"}}})
+	j := newGroup(t.Context(), Options{}.withDefaults(), groupOf("alice", "bob", "carol"))
 	for i, text := range []string{"0 of 1 pods are available", "", "1 of 2 pods are available"} {
 		j.members[i].Note(func(p *workloadops.Progress) { p.Message = text })
 	}
-	require.Equal(t, "alice: 0 of 1 pods are available; carol: 1 of 2 pods are available", j.details.Progress().Message)
+	require.Equal(t, []partyProgress{{"alice", workloadops.Progress{Message: "0 of 1 pods are available"}},
+		{Domain: "bob"}, {"carol", workloadops.Progress{Message: "1 of 2 pods are available"}}}, j.Progress())
 }
 
 // answering is Temporal's reply to a heartbeat.
@@ -132,7 +183,7 @@ func TestStillCurrent_AsksTemporal_WhenCheckTookLong(t *testing.T) {
 			temporal := &answering{err: c.answer}
 			env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 			asks := func(ctx context.Context) (bool, error) {
-				j := newGroup(ctx, Options{}.withDefaults(), serving.PartyRequest{Domain: "alice"})
+				j := newGroup(ctx, Options{}.withDefaults(), groupOf("alice"))
 				j.began, j.recorder = j.began.Add(-c.since), temporal
 				return j.stillCurrent(ctx), nil
 			}

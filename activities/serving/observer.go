@@ -14,12 +14,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/execution"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/kube/watch"
+	"slipway.io/slipway/pause"
+	"slipway.io/slipway/release/backoff"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -60,11 +62,10 @@ type temporalClient interface {
 // ServingStatuses workflow: all changes within batchDelay in one signal. Without changes it reports nothing; if no
 // Deployment is incomplete, it sends no requests either.
 type Observer struct {
+	watch.Background
 	activities *Activities
 	temporal   temporalClient
-	queue      workqueue.TypedRateLimitingInterface[name]
-	cancel     context.CancelFunc
-	ending     sync.WaitGroup
+	queue      watch.Queue[name]
 
 	mu sync.Mutex
 	// last is the last observation of each Deployment, and pending the Deployments whose observation is still to be
@@ -80,39 +81,27 @@ type Observer struct {
 func NewObserver(activities *Activities, temporal temporalClient) *Observer {
 	return &Observer{activities: activities, temporal: temporal, last: map[name]serving.Observation{},
 		isPending: map[name]bool{}, wake: make(chan struct{}, 1),
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[name](minReportPause, maxReportPause))}
+		queue: watch.NewQueue[name](minReportPause, maxReportPause)}
 }
 
 // Start starts the observer and returns at once. Start the watch after it.
 func (o *Observer) Start(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	o.cancel = cancel
 	o.activities.watch.onChange(func(of name) { o.queue.AddAfter(of, debounce) })
-	o.ending.Go(func() { kube.Work(ctx, o.queue, o.inspect) })
-	o.ending.Go(func() { o.reportLoop(ctx) })
-	o.ending.Go(func() { o.startChecks(ctx) })
+	o.Begin(o.reportLoop, o.startChecks,
+		func(ctx context.Context) { o.queue.Run(ctx, watch.Work[name]{Do: o.inspect}) })
 	return nil
 }
 
-// Stop ends the observation.
-func (o *Observer) Stop(context.Context) error {
-	o.cancel()
-	o.queue.ShutDown()
-	o.ending.Wait()
-	return nil
-}
-
-// inspect observes a Deployment, and enqueues a report if anything is new.
-func (o *Observer) inspect(ctx context.Context, of name) error {
+// inspect observes a Deployment, and enqueues a report if anything is new. It returns when to observe it again without
+// a change.
+func (o *Observer) inspect(ctx context.Context, of name) (again time.Duration, err error) {
 	d, live := o.activities.watch.deployment(of)
 	if !live {
-		o.queue.AddAfter(of, minReportPause)
-		return nil
+		return minReportPause, nil
 	}
 	now, isNew := o.observe(ctx, of, d)
 	if d != nil && isIncomplete(now.Snapshot) {
-		o.queue.AddAfter(of, podRecheckInterval)
+		again = podRecheckInterval
 	}
 	if isNew {
 		o.mu.Lock()
@@ -120,7 +109,7 @@ func (o *Observer) inspect(ctx context.Context, of name) error {
 		o.last[of] = now
 		o.enqueueReport(of)
 	}
-	return nil
+	return again, nil
 }
 
 // enqueueReport enqueues reports of Deployments. The caller holds mu.
@@ -130,31 +119,28 @@ func (o *Observer) enqueueReport(of ...name) {
 			o.isPending[one], o.pending = true, append(o.pending, one)
 		}
 	}
-	kube.Wake(o.wake)
+	watch.Wake(o.wake)
 }
 
 // reportLoop sends pending reports, collected for a moment, and retries failed ones.
 func (o *Observer) reportLoop(ctx context.Context) {
-	pause := batchDelay
+	delay, failures := batchDelay, 0
 	for {
 		select {
 		case <-o.wake:
 		case <-ctx.Done():
 			return
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, delay) != nil {
 			return
 		}
 		err := o.reportBatch(ctx)
 		switch {
 		case err == nil:
-			pause = batchDelay
+			delay, failures = batchDelay, 0
 		case ctx.Err() == nil:
-			pause = min(max(2*pause, minReportPause), maxReportPause)
+			delay = backoff.After(failures, minReportPause, maxReportPause)
+			failures++
 			o.activities.options.Logger.Warn("cannot report the state of servings; retrying", "error", err)
 		}
 	}
@@ -166,7 +152,7 @@ func (o *Observer) reportBatch(ctx context.Context) error {
 	some := slices.Clone(o.pending[:min(maxBatch, len(o.pending))])
 	o.pending = o.pending[len(some):]
 	if len(o.pending) > 0 {
-		kube.Wake(o.wake)
+		watch.Wake(o.wake)
 	}
 	burst := make([]serving.Observation, len(some))
 	for i, of := range some {
@@ -330,16 +316,14 @@ func (a *Activities) Check(ctx context.Context, req serving.CheckRequest) (servi
 // deleted while no worker was running.
 func (o *Observer) startChecks(ctx context.Context) {
 	for _, queue := range o.activities.options.Queues {
-		for pause := minReportPause; ; pause = min(2*pause, maxReportPause) {
+		for failures := 0; ; failures++ {
 			err := o.startCheck(ctx, queue)
 			if err == nil || ctx.Err() != nil {
 				break
 			}
 			o.activities.options.Logger.Warn("cannot start the check of expected Deployments; retrying", "queue", queue,
 				"error", err)
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
+			if pause.For(ctx, backoff.After(failures, minReportPause, maxReportPause)) != nil {
 				return
 			}
 		}

@@ -113,8 +113,7 @@ func waitingPod(reason string) *corev1.Pod {
 func observe(t *testing.T, cluster *fake.Clientset) (out *reports, asked func() int) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	watch, err := partyservings.NewWatch(cluster, nil, log)
-	require.NoError(t, err)
+	watch := partyservings.NewWatch(cluster, nil, log)
 	out = &reports{status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
 	observer := partyservings.NewObserver(partyservings.New(cluster, nil, watch,
 		partyservings.Options{Engine: "engine", Logger: log}), out)

@@ -25,13 +25,14 @@ func belonging(req serving.PartyRequest) string {
 	}, ",")
 }
 
-// Remove deletes all objects that belong to a serving's Deployment from the party's namespace, and waits until they are
-// deleted. For several parties, the result reports how each has ended.
-func (a *Activities) Remove(ctx context.Context, req serving.PartyRequest) (*serving.GroupResult, error) {
+// Remove deletes all objects that belong to a serving's Deployments from the parties' namespaces, and waits until they
+// are deleted.
+func (a *Activities) Remove(ctx context.Context, req serving.GroupRequest) (*serving.GroupResult, error) {
 	return a.runStep(ctx, req, a.removeParty)
 }
 
-func (a *Activities) removeParty(ctx context.Context, req serving.PartyRequest) (*serving.DeploymentSnapshot, error) {
+func (a *Activities) removeParty(ctx context.Context, m *member) (*serving.DeploymentSnapshot, error) {
+	req := m.req
 	req.DeadlineSeconds = 0 // it must succeed, however long it takes
 	return nil, a.run(ctx, &job{req: req, round: func(ctx context.Context, _ *job) (attempt.Next, error) {
 		left, err := a.remove(ctx, req, nil)

@@ -8,17 +8,14 @@ import (
 	"log/slog"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/worker"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/lru"
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/traffic/scriptbox"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/catalog"
-	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/store/recent"
 )
 
 // Options configure the activities. The zero value is usable.
@@ -46,13 +43,12 @@ type Activities struct {
 	slots   *attempt.RequestSlots
 	kinds   *kinds
 	scripts *scriptbox.Runner
-	// reference caches the scripts in the ConfigMap that Kruise Rollouts reads.
-	reference referenceScripts
 	// removed are the UIDs of objects that this process recently deleted or restored, so that the drift detector
 	// ignores the change.
 	removed *lru.Cache
-	// canaryCache caches, for a moment, the canary Ingresses of a namespace that no release made.
-	canaryCache recent.Cache
+	// canaryCache caches, for a moment, the canary Ingresses of a namespace that no release made, referenceCache the
+	// scripts in the ConfigMap that Kruise Rollouts reads.
+	canaryCache, referenceCache recent.Cache
 }
 
 // maxRemoved is how many such UIDs are kept, until the watch delivers the change.
@@ -73,9 +69,4 @@ func New(client kube.Typed, objects dynamic.Interface, options Options) (*Activi
 	return &Activities{cluster: kube.NewCluster(client, objects, options.Namespaces), options: options,
 		slots: attempt.NewRequestSlots(),
 		kinds: newKinds(client.Discovery()), scripts: scripts, removed: lru.New(maxRemoved)}, nil
-}
-
-// Register registers the activities by the names that the workflows use.
-func (a *Activities) Register(registry worker.ActivityRegistry) {
-	registry.RegisterActivityWithOptions(a.Route, activity.RegisterOptions{Name: rollout.ActivityRoute})
 }

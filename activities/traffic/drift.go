@@ -9,11 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
 	"slipway.io/slipway/activities/drift"
-	"slipway.io/slipway/kube"
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/traffic"
@@ -24,22 +22,18 @@ import (
 // objects with the label of claimed objects and reports changes to the rollout. First of all it makes sure that a
 // pinned Service never selects zero ready pods (shelter.go). While nothing changes it sends no request.
 type DriftDetector struct {
+	watch.Background
 	a        *Activities
 	holdings drift.Holdings
 	temporal drift.Signaller
 	teller   *drift.Reporter[place]
 	// protectQueue has the claims whose Services are to be checked.
-	protectQueue workqueue.TypedRateLimitingInterface[string]
-
-	ctx        context.Context
-	cancel     context.CancelFunc
-	goroutines sync.WaitGroup
-	// wakeWatches wakes watchAll.
-	wakeWatches chan struct{}
+	protectQueue watch.Queue[string]
+	kinds        *watch.Kinds
+	endpoints    *watch.Watch[*endpointSummary]
 
 	mu      sync.Mutex
-	kinds   map[schema.GroupVersionResource]drift.Kind
-	watches map[scope]*kube.SharedWatch
+	objects map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]
 	// leftWatch are objects that have left the watch, until it is known why.
 	leftWatch map[place]*missingObject
 	// uncheckedServices are borrowed Services that existed when the watch began: whether their canary Service was
@@ -56,16 +50,18 @@ const protectWorkers = 4
 // (holdings).
 func NewDriftDetector(a *Activities, holdings drift.Holdings, temporal drift.Signaller,
 	others ...drift.Kind) *DriftDetector {
-	ctx, cancel := context.WithCancel(context.Background())
 	d := &DriftDetector{
-		a: a, holdings: holdings, temporal: temporal, protectQueue: drift.NewQueue[string](), ctx: ctx, cancel: cancel,
-		wakeWatches: make(chan struct{}, 1),
-		kinds:       map[schema.GroupVersionResource]drift.Kind{}, watches: map[scope]*kube.SharedWatch{},
+		a: a, holdings: holdings, temporal: temporal, protectQueue: drift.NewQueue[string](),
+		kinds: watch.NewKinds(func(r schema.GroupVersionResource) bool {
+			return watch.Served(a.kinds.discovery, r)
+		}),
+		objects:           map[schema.GroupVersionResource]*watch.Watch[*borrowedObject]{},
 		leftWatch:         map[place]*missingObject{},
 		uncheckedServices: map[place]bool{}, pendingReports: map[string][]rollout.Observed{},
 	}
 	d.teller = drift.NewReporter(temporal, a.options.Parties, a.options.Logger, d.compare)
-	for _, k := range []kind{services, ingresses, httpRoutes, {name: "EndpointSlice", gvr: endpointSlices}} {
+	d.watchEndpoints()
+	for _, k := range []kind{services, ingresses, httpRoutes} {
 		d.watchKind(routingKind(k))
 	}
 	for _, k := range others {
@@ -83,69 +79,39 @@ func routingKind(k kind) drift.Kind {
 
 // Start starts the watches and returns at once.
 func (d *DriftDetector) Start(context.Context) error {
-	d.goroutines.Go(func() { d.watchAll(d.ctx) })
-	for range protectWorkers {
-		d.goroutines.Go(func() { kube.Work(d.ctx, d.protectQueue, d.protectTraffic) })
-	}
-	d.teller.Start()
-	return nil
-}
-
-// Stop stops the detector and waits for its goroutines.
-func (d *DriftDetector) Stop(context.Context) error {
-	d.cancel()
-	d.protectQueue.ShutDown()
-	d.teller.Stop()
-	d.goroutines.Wait()
+	d.Begin(d.kinds.Run, d.teller.Run, func(ctx context.Context) {
+		d.protectQueue.Run(ctx, watch.Work[string]{Workers: protectWorkers,
+			Do: func(ctx context.Context, claim string) (time.Duration, error) {
+				return 0, d.protectTraffic(ctx, claim)
+			}})
+	})
 	return nil
 }
 
 // objectHandler handles the watch events of one kind of object.
-func (d *DriftDetector) objectHandler() cache.ResourceEventHandler {
-	look := func(obj any) {
-		if l, ok := obj.(*borrowedObject); ok {
-			d.teller.Enqueue(l.place())
-			if l.kind.Resource == services.gvr {
-				d.protectQueue.Add(l.claim)
-			}
+func (d *DriftDetector) objectHandler() watch.Handler[*borrowedObject] {
+	look := func(l *borrowedObject) {
+		d.teller.Enqueue(l.place())
+		if l.kind.Resource == services.gvr {
+			d.protectQueue.Add(l.claim)
 		}
 	}
-	add := func(obj any, atBegin bool) {
-		if l, ok := obj.(*borrowedObject); ok && atBegin && l.borrowed && l.kind.Resource == services.gvr {
+	return watch.Handler[*borrowedObject]{Added: func(l *borrowedObject, initial bool) {
+		if initial && l.borrowed && l.kind.Resource == services.gvr {
 			d.mu.Lock()
 			d.uncheckedServices[l.place()] = true
 			d.mu.Unlock()
 		}
-		look(obj)
-	}
-	return cache.ResourceEventHandlerDetailedFuncs{AddFunc: add, UpdateFunc: func(_, obj any) {
-		look(obj)
-	}, DeleteFunc: func(obj any) {
-		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = last.Obj
-		}
-		l, ok := obj.(*borrowedObject)
-		if !ok {
-			return
-		}
+		look(l)
+	}, Updated: func(_, l *borrowedObject) {
+		look(l)
+	}, Deleted: func(l *borrowedObject) {
 		d.mu.Lock()
 		d.leftWatch[l.place()] = &missingObject{borrowedObject: l, since: time.Now()}
 		d.mu.Unlock()
 		d.teller.Forget(l.place())
 		d.teller.Enqueue(l.place())
 	}}
-}
-
-// endpointHandler handles the watch events of EndpointSlices.
-func (d *DriftDetector) endpointHandler() cache.ResourceEventHandler {
-	look := func(obj any) {
-		if e, ok := obj.(*endpointSummary); ok {
-			if l := d.find(services.at(e.Namespace, e.service)); l != nil {
-				d.protectQueue.Add(l.claim)
-			}
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) }, DeleteFunc: look}
 }
 
 // compare returns what another client has changed in an object; nil if nothing.

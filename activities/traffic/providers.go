@@ -8,11 +8,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/rollout/traffic"
-	"slipway.io/slipway/store/recent"
 )
 
 // job is one routing of a request, with the requested traffic.
@@ -71,7 +71,7 @@ func jobs(req rollout.RouteRequest) []job {
 			hand: traffic.Claimant{Claim: req.Claim, TakeOver: req.TakeOver, Overwrite: req.Overwrite,
 				WriteOriginalSpec: req.Declared},
 			version: traffic.Version{
-				Workload: req.Workload.WorkloadRef.Name, Label: rollout.RevisionLabel(req.Workload.WorkloadRef.Kind),
+				Workload: req.Workload.WorkloadRef.Name, Label: req.Workload.WorkloadRef.Lookup().RevisionLabel,
 				Hash:   req.CanaryHash,
 				Labels: req.CanaryLabels, Claim: req.Claim,
 			},

@@ -13,6 +13,7 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/backoff"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -31,8 +32,8 @@ type routeJob struct {
 	*attempt.Attempt
 	a   *Activities
 	req rollout.RouteRequest
-	// pause is the last pause between two reads.
-	pause time.Duration
+	// pauses counts the pauses between two reads.
+	pauses int
 	// noPods is the time since which a Service has no pod at all; zero while it has some.
 	noPods time.Time
 	// message describes the traffic after the change.
@@ -51,7 +52,7 @@ func (a *Activities) Route(ctx context.Context, req rollout.RouteRequest) (rollo
 	if req.DeadlineSeconds <= 0 {
 		req.DeadlineSeconds = strategy.DefaultStepDeadlineSeconds
 	}
-	job := &routeJob{a: a, req: req, pause: minPause}
+	job := &routeJob{a: a, req: req}
 	terms := attempt.Terms{Subject: req.Workload.String(), DeadlineSeconds: req.DeadlineSeconds,
 		SpentSeconds:             req.SpentSeconds,
 		UnreachableBudgetSeconds: req.UnreachableBudgetSeconds}
@@ -192,8 +193,8 @@ func (t *routeJob) wait(reason string) (attempt.Next, error) {
 		return attempt.Next{}, failure.New(failure.WorkloadFailed, "%s: after %d s: %s", t.req.Workload,
 			int64(p.Elapsed()/time.Second), reason)
 	}
-	t.pause = min(t.pause*2, maxPause)
-	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: t.pause}, nil
+	t.pauses++
+	return attempt.Next{Action: attempt.Wait, Reason: reason, Within: backoff.After(t.pauses, minPause, maxPause)}, nil
 }
 
 // Missing implements attempt.Job: the cluster does not have the resource at all. Deleted objects are handled by the

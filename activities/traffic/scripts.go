@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/activities/traffic/scriptbox"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/rollout/traffic"
@@ -58,33 +58,11 @@ func (a *Activities) evaluate(ctx context.Context, j job, s traffic.Script, inpu
 	}
 }
 
-// referenceScripts caches the scripts in the ConfigMap that Kruise Rollouts reads. They apply to all releases in the
-// cluster.
-type referenceScripts struct {
-	mu   sync.Mutex
-	data map[string]string
-	at   time.Time
-}
-
-// referenceCacheTime is how long those scripts are cached.
+// referenceCacheTime is how long the scripts of readReference are cached.
 const referenceCacheTime = 5 * time.Second
 
-// get returns one script, "" if there is none; read reads them all.
-func (r *referenceScripts) get(key string, read func() (map[string]string, error)) (string, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if time.Since(r.at) < referenceCacheTime {
-		return r.data[key], nil
-	}
-	data, err := read()
-	if err != nil {
-		return "", err
-	}
-	r.data, r.at = data, time.Now()
-	return data[key], nil
-}
-
-// readReference reads the cluster's scripts. Without permission there are none.
+// readReference reads the scripts in the ConfigMap that Kruise Rollouts reads. They apply to all releases in the
+// cluster. Without permission there are none.
 func (a *Activities) readReference(ctx context.Context) (map[string]string, error) {
 	found, err := a.get(ctx, configMaps.at(reference.Namespace, reference.Scripts))
 	if apierrors.IsForbidden(err) {
@@ -108,12 +86,12 @@ func (a *Activities) source(ctx context.Context, namespace string, s traffic.Scr
 	}
 	builtIn := s.BuiltIn()
 	if s.ReferenceFirst || builtIn == "" {
-		shared, err := a.reference.get(s.Key, func() (map[string]string, error) { return a.readReference(ctx) })
+		shared, err := recent.Get(ctx, &a.referenceCache, "scripts", referenceCacheTime, a.readReference)
 		if err != nil {
 			return "", "", err
 		}
-		if shared != "" {
-			return shared, fmt.Sprintf("%s of ConfigMap %s/%s", s.Key, reference.Namespace, reference.Scripts), nil
+		if shared[s.Key] != "" {
+			return shared[s.Key], fmt.Sprintf("%s of ConfigMap %s/%s", s.Key, reference.Namespace, reference.Scripts), nil
 		}
 	}
 	if builtIn != "" {

@@ -184,8 +184,8 @@ func (b *bench) attempt(req rollout.RouteRequest) (rollout.RouteResult, error) {
 	suite.SetLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	env := suite.NewTestActivityEnvironment()
 	env.SetTestTimeout(patience)
-	env.RegisterActivityWithOptions(b.acts.Route, activity.RegisterOptions{Name: rollout.ActivityRoute})
-	value, err := env.ExecuteActivity(rollout.ActivityRoute, req)
+	env.RegisterActivityWithOptions(b.acts.Route, activity.RegisterOptions{Name: "route"})
+	value, err := env.ExecuteActivity("route", req)
 	var result rollout.RouteResult
 	if err == nil {
 		require.NoError(b.t, value.Get(&result))

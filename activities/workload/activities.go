@@ -16,12 +16,12 @@ import (
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/activities/heartbeat"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/build"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
-	"slipway.io/slipway/store/recent"
 )
 
 // Options of the activities. The zero value is usable.
@@ -71,10 +71,9 @@ type Activities struct {
 	options  Options
 	turns    *attempt.RequestSlots
 	notifier *notifier
-	guard    guardView
 	events   *events
-	// namespaces caches recently read namespaces.
-	namespaces recent.Cache
+	// guard caches the guardView, namespaces recently read namespaces.
+	guard, namespaces recent.Cache
 }
 
 // New makes the activities of one cluster. The request limits of the clients apply.
@@ -104,10 +103,7 @@ func (a *Activities) Register(registry worker.ActivityRegistry) {
 		workloadops.ActivityCountUnavailable: a.CountUnavailable,
 		workloadops.ActivityPreflight:        a.Preflight,
 		workloadops.ActivityDiff:             a.Diff,
-		rollout.ActivityPreflight:            a.PreflightRollout,
-		rollout.ActivityBegin:                a.Begin,
-		rollout.ActivityMove:                 a.Move,
-		rollout.ActivityFinish:               a.Finish,
+		rollout.ActivityPreflight:            a.PreflightRollouts,
 	} {
 		registry.RegisterActivityWithOptions(activityFunc, activity.RegisterOptions{Name: name})
 	}

@@ -158,7 +158,7 @@ func TestDisruptionBudget_DelaysRollout(t *testing.T) {
 	stuck.ReportStuck = true
 	require.Contains(t, r.moved(stuck).Stuck, "PodDisruptionBudget order-budget doesn't allow it now",
 		"the workflow reports it at once")
-	waits := requireNotReady(t, r.attempt(rollout.ActivityMove, req, &rollout.MoveResult{}))
+	waits := requireNotReady(t, r.attempt(activityMove, req, &rollout.MoveResult{}))
 	require.Contains(t, waits.Message(), "step 1: 0 of 2 new pods are ready: PodDisruptionBudget order-budget "+
 		"doesn't allow it now")
 	require.Equal(t, before, b.uids("order"))

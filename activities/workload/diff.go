@@ -120,7 +120,7 @@ func (t *operationJob) dryRun(ctx context.Context, o *object, w *workloadops.Wri
 	if err != nil {
 		return nil, "", false, err
 	}
-	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.resource, o.GetName()), body, true)
+	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.Resource, o.GetName()), body, true)
 	if err != nil {
 		switch kube.Classify(err) {
 		case kube.Rejected, kube.Changed:

@@ -8,16 +8,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/activities/drift"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/gate/hold"
@@ -25,24 +25,19 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 )
-
-// kindCheckInterval is how often to look for kinds that the cluster did not have, kindRetry how often while not even
-// the built-in ones were found: then the cluster is unreachable.
-const kindCheckInterval, kindRetry = 5 * time.Minute, time.Second
 
 // DriftDetector notices when another client edits, scales or deletes a workload while its rollout is paused, and
 // reports it to the rollout. It receives every change from the watch of claimed workloads, and compares it with what
 // the rollout recorded on the workload (rollout.AnnotationSettled); while nothing changes it sends no request.
 type DriftDetector struct {
+	watch.Background
 	activities *Activities
-	discovery  discovery.DiscoveryInterface
+	kinds      *watch.Kinds
 	reporter   *drift.Reporter[target]
 	temporal   drift.Signaller
-
-	cancel context.CancelFunc
-	ending sync.WaitGroup
 
 	mu sync.Mutex
 	// missing are workloads that have left the watch and have not been read yet.
@@ -54,28 +49,22 @@ type DriftDetector struct {
 
 // NewDriftDetector makes a detector for the cluster of activities. It must be made before the activities are called.
 func NewDriftDetector(activities *Activities, d discovery.DiscoveryInterface, temporal drift.Signaller) *DriftDetector {
-	s := &DriftDetector{activities: activities, discovery: d, temporal: temporal,
+	s := &DriftDetector{activities: activities, temporal: temporal,
+		kinds:   watch.NewKinds(func(r schema.GroupVersionResource) bool { return watch.Served(d, r) }),
 		missing: map[target]*claimedWorkload{}, holdings: map[string]drift.Holding{},
 		listener: func(drift.Holding) {}}
 	s.reporter = drift.NewReporter(temporal, activities.options.Parties, activities.options.Logger, s.compare)
-	activities.notifier.onChange(s.handler)
+	for key, w := range activities.notifier.watches {
+		w.Handle(s.handler(key))
+		s.kinds.Add(workload.ByKey(key).Resource, func(context.Context) { activities.notifier.begin(key) })
+	}
 	return s
 }
 
-// Start starts to watch; it returns at once.
+// Start starts a watch for each kind that the cluster has, and returns at once. Stop ends the detector; the watches
+// continue until Activities.Stop.
 func (s *DriftDetector) Start(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	s.ending.Go(func() { s.watchAll(ctx) })
-	s.reporter.Start()
-	return nil
-}
-
-// Stop ends the detector; the watch continues until Activities.Stop.
-func (s *DriftDetector) Stop(context.Context) error {
-	s.cancel()
-	s.reporter.Stop()
-	s.ending.Wait()
+	s.Begin(s.kinds.Run, s.reporter.Run)
 	return nil
 }
 
@@ -210,7 +199,7 @@ func holdingOf(o *unstructured.Unstructured, r *claimedWorkload, text string) *d
 	edited := saved.Style == strategy.StyleCanary && r.rest != nil && r.rest.Template != "" &&
 		r.rest.Template != r.template
 	moves := r.rest == nil || r.rest.Template == ""
-	loose := moves && saved.LeftToController(o.GetKind(), r.template,
+	loose := moves && saved.LeftToController(ref.Lookup().Means, r.template,
 		settingsOf(o, slices.Collect(maps.Keys(saved.Settings))))
 	return &drift.Holding{Workload: catalog.Workload{Namespace: o.GetNamespace(), WorkloadRef: ref}, Claim: r.claim,
 		Routings: saved.Routings, Services: !saved.DisableGenerateCanaryService, Moving: moves,
@@ -258,36 +247,13 @@ func (r *claimedWorkload) detect(t target) *rollout.Observed {
 	return nil
 }
 
-// watchAll starts a watch for each kind that the cluster has, and looks for the others from time to time.
-func (s *DriftDetector) watchAll(ctx context.Context) {
-	waiting := map[string]bool{}
-	for key := range kinds {
-		waiting[key] = true
-	}
-	again := kindRetry
-	for len(waiting) > 0 {
-		for key := range waiting {
-			if kube.Served(s.discovery, kinds[key].resource) {
-				delete(waiting, key)
-				s.activities.notifier.observe(key)
-				again = kindCheckInterval
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(again):
-		}
-	}
-}
-
 // Held implements drift.Holdings.
 func (s *DriftDetector) Held(claim string) (drift.Holding, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h, held := s.holdings[claim]
 	ref := h.Workload.WorkloadRef
-	h.ActiveHere = s.activities.notifier.followed.has(target{pods.Key(ref), h.Workload.Namespace, ref.Name})
+	h.ActiveHere = s.activities.notifier.followed.has(target{ref.Lookup().Key(), h.Workload.Namespace, ref.Name})
 	return h, held
 }
 
@@ -309,48 +275,40 @@ func (s *DriftDetector) publishHolding(r *claimedWorkload) {
 }
 
 // handler receives the changes of one kind. remember sets on a workload what its annotations do not contain.
-func (s *DriftDetector) handler(kind string) cache.ResourceEventHandler {
-	add := func(obj any, remember func(r *claimedWorkload)) {
-		if r, ok := obj.(*claimedWorkload); ok {
-			s.mu.Lock()
-			remember(r)
-			s.mu.Unlock()
-			s.publishHolding(r)
-			s.reporter.Enqueue(target{kind, r.Namespace, r.Name})
-		}
+func (s *DriftDetector) handler(kind string) watch.Handler[*claimedWorkload] {
+	add := func(r *claimedWorkload, remember func()) {
+		s.mu.Lock()
+		remember()
+		s.mu.Unlock()
+		s.publishHolding(r)
+		s.reporter.Enqueue(target{kind, r.Namespace, r.Name})
 	}
-	return cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, initial bool) {
-			add(obj, func(r *claimedWorkload) { r.uncertain = initial && r.saved && r.rest == nil })
+	return watch.Handler[*claimedWorkload]{
+		Added: func(r *claimedWorkload, initial bool) {
+			add(r, func() { r.uncertain = initial && r.saved && r.rest == nil })
 		},
-		UpdateFunc: func(was, obj any) {
-			add(obj, func(r *claimedWorkload) {
+		Updated: func(was, r *claimedWorkload) {
+			add(r, func() {
 				r.inherit(was)
-				if old, ok := was.(*claimedWorkload); ok && old.claim != r.claim {
-					delete(s.holdings, old.claim)
+				if was.claim != r.claim {
+					delete(s.holdings, was.claim)
 				}
 			})
 		},
-		DeleteFunc: func(obj any) { s.onRemoved(kind, obj) },
+		Deleted: func(r *claimedWorkload) { s.onRemoved(kind, r) },
 	}
 }
 
 // inherit keeps the recorded state when it has suddenly disappeared: kubectl rollout undo replaces a Deployment's
 // annotations by those of an old ReplicaSet. A rollout never removes the state itself while it holds the workload.
-func (r *claimedWorkload) inherit(was any) {
-	old, ok := was.(*claimedWorkload)
-	if !ok || r.rest != nil || old.claim != r.claim || old.UID != r.UID {
-		return
+func (r *claimedWorkload) inherit(was *claimedWorkload) {
+	if r.rest == nil && was.claim == r.claim && was.UID == r.UID {
+		r.rest, r.uncertain = was.rest, was.uncertain
 	}
-	r.rest, r.uncertain = old.rest, old.uncertain
 }
 
 // onRemoved notes a workload that the watch no longer shows: it was deleted, or is no longer claimed.
-func (s *DriftDetector) onRemoved(kind string, obj any) {
-	r := claimedWorkloadOf(obj)
-	if r == nil {
-		return
-	}
+func (s *DriftDetector) onRemoved(kind string, r *claimedWorkload) {
 	t := target{kind, r.Namespace, r.Name}
 	s.publishHolding(r)
 	s.mu.Lock()
@@ -411,5 +369,5 @@ func (s *DriftDetector) restoreLabel(ctx context.Context, t target, o *unstructu
 }
 
 func (t target) ref() kube.Ref {
-	return kube.Ref{Resource: kinds[t.kind].resource, Namespace: t.namespace, Name: t.name}
+	return kube.Ref{Resource: workload.ByKey(t.kind).Resource, Namespace: t.namespace, Name: t.name}
 }

@@ -32,7 +32,7 @@ func TestHolding_IsUnsettled_WhenGateRemoved(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "order",
 				Labels: map[string]string{workloadops.LabelRollout: saved.Mark()},
 				Annotations: map[string]string{workloadops.AnnotationClaimedBy: saved.Claim,
-					rollout.AnnotationSaved: saved.String()}}}
+					workloadops.AnnotationRollout: saved.String()}}}
 		if c.rest != "" {
 			d.Annotations[rollout.AnnotationSettled] = c.rest
 		}

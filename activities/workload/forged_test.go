@@ -43,9 +43,9 @@ func TestForgedOriginal_OfRolloutIsRefused(t *testing.T) {
 	b.settled(order, 2)
 	r := b.release("order", strategy.StylePartition, "x:new")
 	r.begin()
-	saved := b.state(order).annotations[rollout.AnnotationSaved]
+	saved := b.state(order).annotations[workloadops.AnnotationRollout]
 	forge := func(settings string) {
-		b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, rollout.AnnotationSaved,
+		b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, workloadops.AnnotationRollout,
 			`{"name":"order","style":"partition","stable":"s","replicas":2,"settings":{`+settings+`}}`))
 	}
 	forge(`"/spec/template/spec/serviceAccountName":"admin"`)
@@ -54,11 +54,11 @@ func TestForgedOriginal_OfRolloutIsRefused(t *testing.T) {
 	require.Contains(t, r.moveFails(r.moveRequest(1, "50%"), failure.Refused).Message(), said)
 	for _, action := range []rollout.FinishAction{rollout.FinishResume, rollout.FinishRelease,
 		rollout.FinishResumeAndRelease} {
-		err := r.call(rollout.ActivityFinish, r.finishRequest(action, rollout.SideStable), &rollout.MoveResult{})
+		err := r.call(activityFinish, r.finishRequest(action, rollout.SideStable), &rollout.MoveResult{})
 		require.Contains(t, requireFailure(t, err, failure.Refused).Message(), said, action)
 	}
 	require.Equal(t, before.spec, b.state(order).spec)
-	b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, rollout.AnnotationSaved, saved))
+	b.merge(order, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, workloadops.AnnotationRollout, saved))
 	r.finish(rollout.FinishResumeAndRelease, rollout.SideStable)
 	require.NotContains(t, b.state(order).annotations, workloadops.AnnotationClaimedBy)
 }
@@ -112,7 +112,7 @@ func TestForgedOriginal_OfAutoscalerIsRefused(t *testing.T) {
 		require.NoError(t, err)
 	}
 	set(`[{"op":"add","path":"/spec/scaleTargetRef","value":{"kind":"Deployment","name":"other"}}]`)
-	err = r.call(rollout.ActivityFinish, r.finishRequest(rollout.FinishResumeAndRelease, rollout.SideStable),
+	err = r.call(activityFinish, r.finishRequest(rollout.FinishResumeAndRelease, rollout.SideStable),
 		&rollout.MoveResult{})
 	require.Contains(t, requireFailure(t, err, failure.Refused).Message(),
 		"operation 1 changes /spec/scaleTargetRef, which no release borrows")

@@ -16,7 +16,6 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
-	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -96,7 +95,7 @@ func lastReadOf(ctx context.Context) *lastRead {
 func (t *job) follow(suffixes ...string) {
 	var targets []target
 	for _, suffix := range append(suffixes, "") {
-		targets = append(targets, target{pods.Key(t.workload.WorkloadRef), t.workload.Namespace,
+		targets = append(targets, target{t.workload.WorkloadRef.Lookup().Key(), t.workload.Namespace,
 			t.workload.WorkloadRef.Name + suffix})
 	}
 	t.sub = t.a.notifier.subscribe(targets...)
@@ -108,7 +107,7 @@ func (t *job) follow(suffixes ...string) {
 // changedSinceRead reports whether the watch has shown a change of the workload since it was last read: no further
 // event may report that change.
 func (t *job) changedSinceRead() bool {
-	seen, left := t.a.notifier.followed.get(target{pods.Key(t.workload.WorkloadRef), t.workload.Namespace,
+	seen, left := t.a.notifier.followed.get(target{t.workload.WorkloadRef.Lookup().Key(), t.workload.Namespace,
 		t.workload.WorkloadRef.Name})
 	newest, ordered := newer(seen, t.lastRead.known)
 	return left || !ordered || newest.GetResourceVersion() != t.lastRead.known.GetResourceVersion()
@@ -140,7 +139,7 @@ func (t *job) ref(resource schema.GroupVersionResource, name string) kube.Ref {
 
 // get reads the workload.
 func (t *job) get(ctx context.Context) (*unstructured.Unstructured, error) {
-	o, err := t.a.cluster.Get(ctx, t.ref(t.kind.resource, t.workload.WorkloadRef.Name))
+	o, err := t.a.cluster.Get(ctx, t.ref(t.kind.Resource, t.workload.WorkloadRef.Name))
 	if err == nil && t.lastRead != nil {
 		t.lastRead.known = o
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	table "slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -21,6 +22,8 @@ func as(t *testing.T, typed any) *unstructured.Unstructured {
 	require.NoError(t, err)
 	return &unstructured.Unstructured{Object: o}
 }
+
+func adapter(key string) kind { return kind(table.ByKey(key)) }
 
 // TestObserve_ReadsEachKind reads each kind with the field names of the API server.
 func TestObserve_ReadsEachKind(t *testing.T) {
@@ -85,9 +88,9 @@ func TestObserve_ReadsEachKind(t *testing.T) {
 			}),
 		},
 	} {
-		require.Equal(t, tc.want, kinds[kind].observe(as(t, tc.object)).seen, kind)
+		require.Equal(t, tc.want, adapter(kind).observe(as(t, tc.object)).seen, kind)
 	}
-	bare := kinds["apps/Deployment"].observe(&unstructured.Unstructured{Object: map[string]any{}})
+	bare := adapter("apps/Deployment").observe(&unstructured.Unstructured{Object: map[string]any{}})
 	require.Equal(t, int32(1), bare.seen.Replicas, "a missing size means 1")
 }
 
@@ -103,12 +106,12 @@ func TestOwns_ComparesController(t *testing.T) {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetName("order")
 	o.SetUID("u-1")
-	owns := kinds["apps/Deployment"].operated.owns
+	owns := adapter("apps/Deployment").owns
 	require.True(t, owns(o, pod("ReplicaSet", "order-abc")))
 	require.False(t, owns(o, pod("ReplicaSet", "orders-abc")), "a pod of another Deployment")
 	require.False(t, owns(o, &corev1.Pod{}), "a pod without an owner")
-	require.True(t, kinds["apps/StatefulSet"].operated.owns(o, pod("StatefulSet", "order")))
+	require.True(t, adapter("apps/StatefulSet").owns(o, pod("StatefulSet", "order")))
 	o.SetUID("u-2")
-	require.False(t, kinds["apps/StatefulSet"].operated.owns(o, pod("StatefulSet", "order")),
+	require.False(t, adapter("apps/StatefulSet").owns(o, pod("StatefulSet", "order")),
 		"a pod of a deleted workload with the same name")
 }

@@ -12,6 +12,7 @@ import (
 
 	"slipway.io/slipway/activities/podstatus"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -32,7 +33,7 @@ func (a *Activities) pods(ctx context.Context, k kind, o *object, marker string)
 	out := podList{selector: selector}
 	minReady := int32(number(o.Unstructured, "spec", "minReadySeconds"))
 	out.version, err = a.cluster.Pods(ctx, o.GetNamespace(), selector, func(pod *corev1.Pod) {
-		if k.operated.owns(o.Unstructured, pod) {
+		if k.owns(o.Unstructured, pod) {
 			seen := podSeen(pod, minReady, a.options.Now())
 			seen.Marker = pod.Annotations[marker]
 			out.pods = append(out.pods, seen)
@@ -55,7 +56,7 @@ func podSeen(pod *corev1.Pod, minReadySeconds int32, now time.Time) workloadops.
 	if seen.Revision == "" {
 		seen.Revision = pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	}
-	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == workloadops.KindStatefulSet {
+	if owner := metav1.GetControllerOf(pod); owner != nil && workload.Of(owner.APIVersion, owner.Kind).Ordinals {
 		if n, err := strconv.ParseInt(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:], 10, 32); err == nil {
 			seen.Ordinal = int32(n)
 		}

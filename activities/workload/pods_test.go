@@ -29,7 +29,8 @@ func TestPodSeen(t *testing.T) {
 		"ordinal")
 	yes := true
 	stateful := pod(corev1.ConditionTrue, 0)
-	stateful.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Controller: &yes}}
+	stateful.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet",
+		Controller: &yes}}
 	require.Equal(t, int32(7), podSeen(stateful, 0, at).Ordinal)
 	looping := pod(corev1.ConditionFalse, time.Second)
 	looping.Status.ContainerStatuses =

@@ -12,11 +12,11 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
-	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
-	"slipway.io/slipway/store/recent"
 )
 
 // listFrom is the number of workloads of one kind and namespace from which on they are listed instead of read one by
@@ -56,6 +56,9 @@ type preflight struct {
 	warnings []string
 }
 
+// scope is a kind, by its key, in a namespace.
+type scope struct{ kind, namespace string }
+
 func (p *preflight) run(ctx context.Context) error {
 	groups := map[scope][]int{}
 	for i, req := range p.requests {
@@ -63,7 +66,7 @@ func (p *preflight) run(ctx context.Context) error {
 			p.reasons[i] = f.Message
 			continue
 		}
-		s := scope{pods.Key(req.Workload.WorkloadRef), req.Workload.Namespace}
+		s := scope{req.Workload.WorkloadRef.Lookup().Key(), req.Workload.Namespace}
 		groups[s] = append(groups[s], i)
 	}
 	asked := p.a.cluster.Permissions()
@@ -95,15 +98,16 @@ func (p *preflight) run(ctx context.Context) error {
 
 // read reads one workload, or several of one kind and namespace by a list, and checks them.
 func (p *preflight) read(ctx context.Context, s scope, members []int) error {
+	k := kind(workload.ByKey(s.kind))
 	get := func(name string) (*unstructured.Unstructured, error) {
-		o, err := p.a.cluster.Get(ctx, kube.Ref{Resource: kinds[s.kind].resource, Namespace: s.namespace, Name: name})
+		o, err := p.a.cluster.Get(ctx, kube.Ref{Resource: k.Resource, Namespace: s.namespace, Name: name})
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
 		return o, err
 	}
 	if len(members) > 1 {
-		list, err := p.a.cluster.List(ctx, kinds[s.kind].resource, s.namespace, "")
+		list, err := p.a.cluster.List(ctx, k.Resource, s.namespace, "")
 		if err != nil {
 			return err
 		}
@@ -127,7 +131,7 @@ func (p *preflight) read(ctx context.Context, s scope, members []int) error {
 			return err
 		}
 		if o != nil && p.reasons[i] == "" {
-			p.warn(i, kinds[s.kind].observe(o), covering)
+			p.warn(i, k.observe(o), covering)
 		}
 	}
 	return nil
@@ -230,16 +234,17 @@ func preflightFailure(err error) error {
 
 // needs are the permissions that these requests need, all of one kind and namespace.
 func (p *preflight) needs(s scope, members []int) []kube.Permission {
-	needs := append(kube.Needs(kinds[s.kind].resource, s.namespace, "get", "list", "watch", "patch"),
+	k := kind(workload.ByKey(s.kind))
+	needs := append(kube.Needs(k.Resource, s.namespace, "get", "list", "watch", "patch"),
 		kube.Needs(podsResource, s.namespace, "list", "watch", "delete")...)
-	if kinds[s.kind].resource != deploymentsResource { // whose pods are never removed one by one
+	if k.Means != workload.Limits { // a Deployment's pods are never removed one by one
 		needs = append(needs, kube.NeedsEviction(s.namespace)...)
 	}
 	if slices.ContainsFunc(members, func(i int) bool {
 		r := p.requests[i].Restore
 		return r != nil && r.Template != nil
 	}) {
-		needs = append(needs, kube.Needs(kinds[s.kind].revisions(), s.namespace, "list")...)
+		needs = append(needs, kube.Needs(k.revisions(), s.namespace, "list")...)
 	}
 	return needs
 }
@@ -251,17 +256,18 @@ func (a *Activities) CountUnavailable(ctx context.Context,
 	result := workloadops.UnavailableResult{Unavailable: make([]int32, len(in.Workloads))}
 	for i, w := range in.Workloads {
 		k, known := kindOf(w.WorkloadRef)
-		if !known || k.operated == nil || !a.cluster.Serves(w.Namespace) {
+		if !known || !w.WorkloadRef.Operated() || !a.cluster.Serves(w.Namespace) {
 			continue // Run reports what is wrong with it
 		}
-		o, err := a.cluster.Get(ctx, kube.Ref{Resource: k.resource, Namespace: w.Namespace, Name: w.WorkloadRef.Name})
+		o, err := a.cluster.Get(ctx, kube.Ref{Resource: k.Resource, Namespace: w.Namespace, Name: w.WorkloadRef.Name})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			return result, attempt.RetriedError(preflightFailure(err))
 		}
-		result.Unavailable[i] = max(0, k.desired(o)-count(o, k.ready))
+		counts := k.Count(o.Object)
+		result.Unavailable[i] = max(0, counts.Size-counts.Ready)
 	}
 	return result, nil
 }

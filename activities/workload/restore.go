@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -17,7 +18,7 @@ import (
 // that of a Deployment or DaemonSet is found by the digest.
 func (k kind) recordedRevision(o *object) *revision.Revision {
 	r := &revision.Revision{Template: pods.Digest(templateOf(o.Unstructured))}
-	if o.GetKind() == workloadops.KindStatefulSet && !o.seen.Lagging() {
+	if k.Revisions == workload.Named && !o.seen.Lagging() {
 		r.Name = o.seen.Revision
 	}
 	return r

@@ -13,6 +13,7 @@ import (
 
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workload"
 )
 
 // keptRevision is a revision that the cluster keeps, with its pod template.
@@ -52,21 +53,17 @@ func (t *job) list(ctx context.Context, resource schema.GroupVersionResource,
 }
 
 func (k kind) revision(r *unstructured.Unstructured) keptRevision {
-	if k.hash == nil {
-		template := pods.Stripped(templateOf(r))
-		hash := r.GetLabels()[rollout.RevisionLabel("Deployment")]
-		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
-		return keptRevision{pods.Revision{Name: hash, Hash: hash, Number: n, Template: pods.Digest(template),
-			Images:  pods.Images(template),
-			Package: packageOf(template), HasCounts: true,
-			Desired: int32(number(r, "spec", "replicas")), Total: count(r, "replicas"),
-			Ready:     count(r, "readyReplicas"),
-			Available: count(r, "availableReplicas"), Rest: r.GetAnnotations()[rollout.AnnotationSettled]}, r.GetUID(),
-			template}
-	}
 	raw, _, _ := unstructured.NestedMap(r.Object, "data", "spec", "template")
+	is := pods.Revision{Name: r.GetName(), Number: number(r, "revision")}
+	if k.Revisions == workload.ReplicaSets {
+		raw = templateOf(r)
+		counts := k.Count(r.Object)
+		n, _ := strconv.ParseInt(r.GetAnnotations()[annotationRevision], 10, 64)
+		is = pods.Revision{Name: k.RevisionOf(r), Number: n, HasCounts: true, Desired: counts.Size, Total: counts.Total,
+			Ready: counts.Ready, Available: counts.Available, Rest: r.GetAnnotations()[rollout.AnnotationSettled]}
+	}
 	template := pods.Stripped(raw)
-	return keptRevision{pods.Revision{Name: r.GetName(), Hash: k.hash(r), Number: number(r, "revision"),
-		Template: pods.Digest(template),
-		Images:   pods.Images(template), Package: packageOf(template)}, r.GetUID(), template}
+	is.Hash, is.Template = k.RevisionOf(r), pods.Digest(template)
+	is.Images, is.Package = pods.Images(template), packageOf(template)
+	return keptRevision{is, r.GetUID(), template}
 }

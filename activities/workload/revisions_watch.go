@@ -10,11 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
-	"slipway.io/slipway/kube"
-	"slipway.io/slipway/release/catalog"
-	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/kube/watch"
+	"slipway.io/slipway/release/workload"
 )
 
 // revisionWatchIdle is how long the revisions of a namespace are watched after the last attempt that needed them: the
@@ -38,7 +36,7 @@ type revisionScope struct {
 // revisionWatch is one watch; users is the number of attempts that use it, and unused ends it when there has been none
 // for a while.
 type revisionWatch struct {
-	*kube.SharedWatch
+	*watch.Watch[*watchedRevision]
 	cancel context.CancelFunc
 	users  int
 	unused *time.Timer
@@ -91,50 +89,32 @@ func (r *revisionWatches) release(s revisionScope, w *revisionWatch) {
 
 func (r *revisionWatches) begin(k kind, s revisionScope) *revisionWatch {
 	n := r.notifier
-	shared := kube.NewSharedWatch(n.client, kube.Watched{Resource: s.resource, Namespace: s.namespace,
-		Transform: r.transform(k),
-		Indexers: cache.Indexers{byOwner: func(obj any) ([]string, error) {
-			if seen, is := obj.(*watchedRevision); is {
-				return []string{string(seen.owner)}, nil
-			}
-			return nil, nil
-		}}}, n.options.Now, func(err error) {
+	failed := watch.Once(func(namespace string, err error) {
 		n.options.Logger.Warn("the watch of revisions failed; it is retried, and meanwhile revisions are read "+
 			"whenever their workload changes",
-			"resource", s.resource.Resource, "namespace", s.namespace, "error", err)
+			"resource", s.resource.Resource, "namespace", namespace, "error", err)
 	})
-	report := func(obj any) {
-		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = last.Obj
-		}
-		if seen, is := obj.(*watchedRevision); is {
+	shared := watch.New(watch.Untyped(n.client, s.resource), reduceRevision(k),
+		watch.Options{Namespaces: []string{s.namespace}, Failed: failed}).
+		Index(byOwner, func(seen *watchedRevision) []string { return []string{string(seen.owner)} }).
+		Handle(watch.OnChange(func(seen *watchedRevision) {
 			n.waiting.Notify(target{seen.kind, seen.Namespace, seen.workload})
-		}
-	}
-	if _, err := shared.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: report, UpdateFunc: func(_, obj any) { report(obj) }, DeleteFunc: report}); err != nil {
-		panic(err) // cannot fail: the informer is not running yet
-	}
+		}))
 	ctx, cancel := context.WithCancel(n.ctx)
-	n.ending.Go(func() { shared.Informer.RunWithContext(ctx) })
-	return &revisionWatch{SharedWatch: shared, cancel: cancel}
+	n.ending.Go(func() { shared.Run(ctx) })
+	return &revisionWatch{Watch: shared, cancel: cancel}
 }
 
-// transform reduces a revision to what decisions need. An object that was already reduced, which a relist may pass
-// again, is returned unchanged.
-func (r *revisionWatches) transform(k kind) cache.TransformFunc {
-	return func(obj any) (any, error) {
-		o, is := obj.(*unstructured.Unstructured)
-		if !is {
-			return obj, nil
-		}
+// reduceRevision reduces a revision to what decisions need.
+func reduceRevision(k kind) func(*unstructured.Unstructured) (*watchedRevision, error) {
+	return func(o *unstructured.Unstructured) (*watchedRevision, error) {
 		seen := &watchedRevision{revision: k.revision(o)}
 		seen.revision.template = nil
 		seen.Namespace, seen.Name, seen.UID, seen.ResourceVersion = o.GetNamespace(), o.GetName(), o.GetUID(),
 			o.GetResourceVersion()
 		if owner := metav1.GetControllerOf(o); owner != nil {
 			seen.owner, seen.workload, seen.kind = owner.UID, owner.Name,
-				pods.Key(catalog.WorkloadRef{APIVersion: owner.APIVersion, Kind: owner.Kind})
+				workload.Key(owner.APIVersion, owner.Kind)
 		}
 		return seen, nil
 	}
@@ -142,22 +122,16 @@ func (r *revisionWatches) transform(k kind) cache.TransformFunc {
 
 // of are the revisions of a workload as their watch has shown them, oldest first, without templates; false while there
 // is no reliable watch.
-func (r *revisionWatches) of(k kind, workload *unstructured.Unstructured, now time.Time) ([]keptRevision, bool) {
+func (r *revisionWatches) of(k kind, workload *unstructured.Unstructured) ([]keptRevision, bool) {
 	r.mu.Lock()
 	w := r.watches[revisionScope{k.revisions(), workload.GetNamespace()}]
 	r.mu.Unlock()
-	if w == nil || !w.Live(now) {
-		return nil, false
-	}
-	found, err := w.Informer.GetIndexer().ByIndex(byOwner, string(workload.GetUID()))
-	if err != nil {
+	if w == nil || !w.Live(workload.GetNamespace()) {
 		return nil, false
 	}
 	var kept []keptRevision
-	for _, obj := range found {
-		if seen, is := obj.(*watchedRevision); is {
-			kept = append(kept, seen.revision)
-		}
+	for _, seen := range w.By(byOwner, string(workload.GetUID())) {
+		kept = append(kept, seen.revision)
 	}
 	slices.SortFunc(kept, oldestFirst)
 	return kept, true

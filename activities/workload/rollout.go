@@ -83,41 +83,61 @@ type rolloutJob struct {
 	style   strategy.Style
 	tech    pods.Technique
 	decide  func(pods.Observed) pods.NextAction
-	// halt stops the pods before the activity fails with failed; nil: there is nothing to stop.
-	halt   func(pods.Observed) pods.NextAction
-	failed *failure.Error
+	// end is the decision with which the activity ends.
+	end pods.NextAction
+	// endsOnCache is true when the activity may end on cached data: it ends without a write, and the next action reads
+	// again.
+	endsOnCache bool
+	// autoscalersOnly is true when the workload was deleted and only its autoscalers are restored.
+	autoscalersOnly bool
+
+	claimState
+	templateState
+	haltState
+	lastRound
+}
+
+// claimState is how an activity claims the workload.
+type claimState struct {
 	// beginning is true while the workload is not yet claimed.
 	beginning bool
 	// claimAlone is true when the claim is taken by a write of its own, because the cluster refused it together with
 	// the first write of the Move.
 	claimAlone bool
+}
+
+// templateState is the new template of an activity.
+type templateState struct {
 	// change makes the new template. template is its digest once the workflow knows it; wantsNew is true when the
 	// activity needs it.
 	change   strategy.Change
 	template string
 	wantsNew bool
-	// endsOnCache is true when the activity may end on cached data: it ends without a write, and the next action reads
-	// again.
-	endsOnCache bool
 	// foreseen is the new template as the preflight computed it; nil where it is not known.
 	foreseen *rollout.PredictedTemplate
-	// halting is true while pods are stopped: an unknown new template is then no failure, because a workload that
-	// rejects it has no pods of it.
-	halting bool
-	// autoscalersOnly is true when the workload was deleted and only its autoscalers are restored.
-	autoscalersOnly bool
 	// expected and expectedTemplate are the result of the dry run.
 	expected         string
 	expectedTemplate map[string]any
+}
 
+// haltState is how an activity stops pods before it fails, or instead of moving them.
+type haltState struct {
+	// halt stops the pods before the activity fails with failed; nil: there is nothing to stop.
+	halt   func(pods.Observed) pods.NextAction
+	failed *failure.Error
+	// halting is true while pods are stopped: an unknown new template is then no failure, because a workload that
+	// rejects it has no pods of it.
+	halting bool
+}
+
+// lastRound is what the last round of an activity has read.
+type lastRound struct {
 	// lastObserved is the observation of the workload in the last round.
 	lastObserved lastObserved
 	// fromCache is true when the last round decided from the watch cache.
 	fromCache bool
 	scalers   map[string]*unstructured.Unstructured
 	conflicts conflictCounter
-	// end is the decision with which the activity ends.
-	end pods.NextAction
 }
 
 // rollout carries out an activity, which prepare configures, and returns the decision with which it ends. Style "" is
@@ -130,7 +150,7 @@ func (a *Activities) rollout(ctx context.Context, s rollout.Subject, style strat
 	}
 	prepare(t)
 	t.tech = pods.ForDeclared(t.tech, t.change.Declared != nil)
-	if s.Workload.WorkloadRef.Kind == workloadops.KindDeployment {
+	if t.kind.Supports(strategy.StyleCanary) {
 		t.follow(strategy.CanarySuffix)
 	} else {
 		t.follow()

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -108,12 +107,8 @@ func (t *rolloutJob) pinOps(o *unstructured.Unstructured, size int32) []jsonpatc
 	}
 	ops = append(ops, entries("/metadata/labels", o.GetLabels(),
 		map[string]string{workloadops.LabelClaimed: workloadops.LabelClaimedValue}, nil)...)
-	restore, err := json.Marshal(undo)
-	if err != nil {
-		panic(err) // decoded from JSON: it always marshals
-	}
 	return append(ops, entries("/metadata/annotations", o.GetAnnotations(),
-		map[string]string{rollout.AnnotationRestore: string(restore),
+		map[string]string{rollout.AnnotationRestore: string(jsonpatch.Encode(undo)),
 			rollout.AnnotationHeldBy: t.subject.Claim, rollout.AnnotationWritten: pinnedTo(int64(size))}, nil)...)
 }
 

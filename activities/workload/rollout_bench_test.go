@@ -89,15 +89,22 @@ func (r *releasing) call(name string, req, result any) error {
 	return nil
 }
 
+// The names by which the tests execute one action of a leg.
+const (
+	activityBegin  = "begin"
+	activityMove   = "move"
+	activityFinish = "finish"
+)
+
 func (r *releasing) attempt(name string, req, result any) error {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	env := suite.NewTestActivityEnvironment()
 	env.SetTestTimeout(patience)
 	env.SetWorkerOptions(r.b.process)
-	for n, f := range map[string]any{rollout.ActivityPreflight: r.b.acts.PreflightRollout,
-		rollout.ActivityBegin: r.b.acts.Begin,
-		rollout.ActivityMove:  r.b.acts.Move, rollout.ActivityFinish: r.b.acts.Finish} {
+	for n, f := range map[string]any{rollout.ActivityPreflight: r.b.acts.PreflightRollouts,
+		activityBegin: r.b.acts.Begin,
+		activityMove:  r.b.acts.Move, activityFinish: r.b.acts.Finish} {
 		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: n})
 	}
 	if r.progress != nil {
@@ -118,7 +125,7 @@ func (r *releasing) attempt(name string, req, result any) error {
 
 func (r *releasing) begin() rollout.BeginResult {
 	r.b.t.Helper()
-	require.NoError(r.b.t, r.call(rollout.ActivityBegin,
+	require.NoError(r.b.t, r.call(activityBegin,
 		rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change}, &r.begun))
 	return r.begun
 }
@@ -138,7 +145,7 @@ func (r *releasing) move(step int, replicas string) rollout.MoveResult {
 func (r *releasing) moved(req rollout.MoveRequest) rollout.MoveResult {
 	r.b.t.Helper()
 	r.last = rollout.MoveResult{}
-	require.NoError(r.b.t, r.call(rollout.ActivityMove, req, &r.last))
+	require.NoError(r.b.t, r.call(activityMove, req, &r.last))
 	if r.last.Template != "" {
 		r.template = r.last.Template
 	}
@@ -148,7 +155,7 @@ func (r *releasing) moved(req rollout.MoveRequest) rollout.MoveResult {
 // moveFails makes a step that must fail.
 func (r *releasing) moveFails(req rollout.MoveRequest, kind failure.Kind) *temporal.ApplicationError {
 	r.b.t.Helper()
-	return requireFailure(r.b.t, r.call(rollout.ActivityMove, req, &rollout.MoveResult{}), kind)
+	return requireFailure(r.b.t, r.call(activityMove, req, &rollout.MoveResult{}), kind)
 }
 
 func (r *releasing) finishRequest(action rollout.FinishAction, to rollout.Side) rollout.FinishRequest {
@@ -158,16 +165,28 @@ func (r *releasing) finishRequest(action rollout.FinishAction, to rollout.Side) 
 func (r *releasing) finish(action rollout.FinishAction, to rollout.Side) rollout.MoveResult {
 	r.b.t.Helper()
 	var result rollout.MoveResult
-	require.NoError(r.b.t, r.call(rollout.ActivityFinish, r.finishRequest(action, to), &result))
+	require.NoError(r.b.t, r.call(activityFinish, r.finishRequest(action, to), &result))
 	return result
 }
 
+func (r *releasing) preflightRequest() rollout.PreflightRequest {
+	return rollout.PreflightRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change}
+}
+
+// preflight checks the rollout, which must be possible to check.
 func (r *releasing) preflight() rollout.PreflightResult {
 	r.b.t.Helper()
-	var result rollout.PreflightResult
-	require.NoError(r.b.t, r.call(rollout.ActivityPreflight,
-		rollout.PreflightRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change}, &result))
+	result := r.preflights(r.preflightRequest())[0]
+	require.Empty(r.b.t, result.Unchecked)
 	return result
+}
+
+// preflights checks several rollouts together.
+func (r *releasing) preflights(rollouts ...rollout.PreflightRequest) (results []rollout.PreflightResult) {
+	r.b.t.Helper()
+	require.NoError(r.b.t, r.call(rollout.ActivityPreflight, rollout.PreflightRequests{Rollouts: rollouts}, &results))
+	require.Len(r.b.t, results, len(rollouts))
+	return results
 }
 
 // split is the number of ready pods of each image, without pods that are being deleted.

@@ -31,7 +31,7 @@ func (t *rolloutJob) readExtra(ctx context.Context, l *snapshot, from objectSour
 		return err
 	}
 	l.extra = o
-	e := &pods.Extra{Snapshot: kinds["apps/Deployment"].snapshot(o, nil), Name: name, UID: string(o.GetUID()),
+	e := &pods.Extra{Snapshot: t.kind.snapshot(o, nil), Name: name, UID: string(o.GetUID()),
 		CanaryOf: o.GetLabels()[strategy.LabelCanaryOf], Images: pods.Images(templateOf(o)),
 		RecordedSize: restOf(o).Replicas}
 	live := pods.Digest(templateOf(o))

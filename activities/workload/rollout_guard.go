@@ -5,24 +5,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/guard"
-	"slipway.io/slipway/release/rollout/pods"
 )
 
-// guardMaxAge is how long the state of the guard is cached.
+// guardMaxAge is how long the state of the guard is cached, and how long reading it may take.
 const guardMaxAge = 10 * time.Second
 
-// guardView is this worker's cached state of the guard in the API server.
+// guardView is the state of the guard in the API server.
 type guardView struct {
-	mu   sync.Mutex
-	till time.Time
 	// served is true when the cluster has mutating policies.
 	served bool
 	// unknown is the reason why the worker cannot read the guard, "" when it can.
@@ -32,29 +29,24 @@ type guardView struct {
 	user string
 }
 
-// refresh reads the guard, at most every guardMaxAge. It holds the lock meanwhile, so that concurrent checks share one
-// read.
-func (v *guardView) refresh(ctx context.Context, cluster kube.Cluster, now time.Time) error {
-	if now.Before(v.till) {
-		return nil
-	}
-	versions, err := kube.FindPolicyVersions(cluster.Client.Discovery())
+func (a *Activities) readGuard(ctx context.Context) (v guardView, err error) {
+	ctx, cancel := context.WithTimeout(ctx, guardMaxAge)
+	defer cancel()
+	versions, err := kube.FindPolicyVersions(a.cluster.Client.Discovery())
 	if err != nil {
-		return err
+		return v, err
 	}
-	objects, err := cluster.Guards(ctx, versions, "")
-	if v.unknown, err = unreadable(ctx, cluster, versions, err); err != nil {
-		return err
+	objects, err := a.cluster.Guards(ctx, versions, "")
+	if v.unknown, err = unreadable(ctx, a.cluster, versions, err); err != nil {
+		return v, err
 	}
 	v.served, v.found = versions.Mutating != "", guard.Find(objects)
-	review, err := cluster.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
-		&authenticationv1.SelfSubjectReview{},
-		metav1.CreateOptions{})
-	if v.user = ""; err == nil {
+	review, err := a.cluster.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err == nil {
 		v.user = review.Status.UserInfo.Username
 	}
-	v.till = now.Add(guardMaxAge)
-	return nil
+	return v, nil
 }
 
 // unreadable is the reason why the worker cannot read policies, "" if it can; err is the error of the read.
@@ -83,10 +75,8 @@ func (p *rolloutPreflight) checkGuard(ctx context.Context) error {
 	if err != nil || labels[guard.LabelGuard] == guard.NamespaceOff {
 		return err
 	}
-	v := &p.a.guard
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if err := v.refresh(ctx, p.a.cluster, p.a.options.Now()); err != nil {
+	v, err := recent.Get(ctx, &p.a.guard, "guard", guardMaxAge, p.a.readGuard)
+	if err != nil {
 		return err
 	}
 	notice := func(format string, args ...any) {
@@ -153,8 +143,7 @@ func (p *rolloutPreflight) unguarded(found []guard.Installed) (missing []string)
 			missing = append(missing, name)
 		}
 	}
-	group, kind, _ := strings.Cut(pods.Key(p.req.Workload.WorkloadRef), "/")
-	needs(strings.ToLower(kind) + "s." + group)
+	needs(p.req.Workload.WorkloadRef.Lookup().Resource.GroupResource().String())
 	needs(guard.Marks)
 	for _, r := range p.req.Strategy.Routings {
 		switch needs("services"); {

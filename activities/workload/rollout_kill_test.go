@@ -164,11 +164,11 @@ func TestBegin_WaitsForNativeUpdate(t *testing.T) {
 	req := rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change,
 		Unsettled: rollout.UnsettledReport}
 	var reported, begun rollout.BeginResult
-	require.NoError(t, r.call(rollout.ActivityBegin, req, &reported))
+	require.NoError(t, r.call(activityBegin, req, &reported))
 	require.NotEmpty(t, reported.Unsettled)
 	require.Zero(t, b.realWrites(), "nothing was written")
 	req.Unsettled = rollout.UnsettledWait
-	require.NoError(t, r.call(rollout.ActivityBegin, req, &begun))
+	require.NoError(t, r.call(activityBegin, req, &begun))
 	require.NotEmpty(t, begun.Stable)
 	require.Equal(t, 3, b.split("web")["x:applied"], "its own update ended before the claim")
 }

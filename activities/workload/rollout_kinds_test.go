@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	table "slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/kruise"
@@ -223,6 +224,7 @@ func TestKindsStepByStep(t *testing.T) {
 		require.Equal(t, int32(4), begun.Replicas)
 		require.NotEmpty(t, begun.StableHash)
 		stop := d.watchFloor("w", 3, 4)
+		listed := table.Of(k.resource.Group, k.kind)
 		for i, step := range quarterSteps {
 			got := r.move(i+1, step.percent)
 			require.Equal(t, int32(step.split["x:new"]), got.UpdatedReady, got.Message)
@@ -232,7 +234,7 @@ func TestKindsStepByStep(t *testing.T) {
 				if p.Spec.Containers[0].Image == "x:good" {
 					want = begun.StableHash
 				}
-				require.Equal(t, want, p.Labels[rollout.RevisionLabel(k.kind)], "the traffic is routed by this label")
+				require.Equal(t, want, p.Labels[listed.RevisionLabel], "the traffic is routed by this label")
 			}
 		}
 		uids := podUIDs(d)

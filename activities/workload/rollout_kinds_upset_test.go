@@ -70,14 +70,14 @@ func TestKindsContinue_AfterProcessDied(t *testing.T) {
 			}
 			t.Fatalf("%s did not end", name)
 		}
-		through(rollout.ActivityBegin, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(),
+		through(activityBegin, rollout.BeginRequest{Subject: r.subject(), Strategy: r.strategy(),
 			Change: r.change}, &r.begun)
 		var moved rollout.MoveResult
-		through(rollout.ActivityMove, r.moveRequest(1, "50%"), &moved)
+		through(activityMove, r.moveRequest(1, "50%"), &moved)
 		d.holds(quarterSteps[1].split)
 		r.template = moved.Template
 		var finished rollout.MoveResult
-		through(rollout.ActivityFinish, r.finishRequest(rollout.FinishResume, rollout.SideStable), &finished)
+		through(activityFinish, r.finishRequest(rollout.FinishResume, rollout.SideStable), &finished)
 		stop()
 		d.use(d.config, workload.Options{})
 		r.finish(rollout.FinishRelease, rollout.SideStable)
@@ -96,7 +96,7 @@ func TestKindsHalt_DuringStep(t *testing.T) {
 		r.begin()
 		stop := d.watchFloor("w", 3, 4)
 		died := d.dieAfterWrite(1)
-		require.Error(t, r.attempt(rollout.ActivityMove, r.moveRequest(1, "100%"), &rollout.MoveResult{}),
+		require.Error(t, r.attempt(activityMove, r.moveRequest(1, "100%"), &rollout.MoveResult{}),
 			"the result with its template is lost")
 		require.True(t, died(), "its controller was allowed to move the step's pods")
 		d.use(d.config, workload.Options{})
@@ -138,7 +138,7 @@ func TestKindsRollBack_FrozenSplit(t *testing.T) {
 		r.move(1, "50%")
 		r.finish(rollout.FinishFreeze, rollout.SideStable)
 		require.NotContains(t, d.object().GetLabels(), workloadops.LabelClaimed, "the claim is released")
-		require.Contains(t, d.object().GetAnnotations(), rollout.AnnotationSaved, "the saved state remains")
+		require.Contains(t, d.object().GetAnnotations(), workloadops.AnnotationRollout, "the saved state remains")
 		d.holds(quarterSteps[1].split)
 		next := d.release()
 		next.run = "run-2"

@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"slipway.io/slipway/activities/attempt"
@@ -18,81 +17,39 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 )
 
-// preflightsAtOnce is how many rollouts of one request are checked in parallel: all of them, unless an engine of
-// another version sends more.
-const preflightsAtOnce = 16
-
-// PreflightRollout checks without a write that a rollout can be carried out: workload, kind and style, change,
-// permissions, and by Options.TrafficPreflight the traffic. It fails with Unreachable or Forbidden when the cluster
-// does not answer; if the request contains Others, each result reports that for itself.
-func (a *Activities) PreflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult,
-	error) {
-	if len(req.Others) == 0 {
-		return a.preflightRollout(ctx, req)
-	}
-	all := append([]rollout.PreflightRequest{req}, req.Others...)
-	results := make([]rollout.PreflightResult, len(all))
-	var checks errgroup.Group
-	checks.SetLimit(preflightsAtOnce)
-	for i := range all {
-		checks.Go(func() error {
-			results[i] = a.preflightOneOf(ctx, all[i])
-			return nil
-		})
-	}
-	_ = checks.Wait()
-	first := results[0]
-	first.Others = results[1:]
-	return first, nil
-}
-
-// preflightTimeout is how long one of several may take: the results of the others wait for it, and an attempt takes ten
-// seconds at most.
+// preflightTimeout is how long the check of one rollout may take: the results of the others wait for it, and an attempt
+// takes ten seconds at most.
 const preflightTimeout = 8 * time.Second
 
-// preflightOneOf checks one of several. If its activity would fail permanently, the result has the message; if it would
-// be retried, the workflow checks this one alone.
-func (a *Activities) preflightOneOf(ctx context.Context,
-	req rollout.PreflightRequest) (result rollout.PreflightResult) {
-	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
-	defer cancel()
-	err := attempt.WithRecover(a.options.Logger.With("workload", req.Workload.String()), func() (err error) {
-		result, err = a.preflightRollout(ctx, req)
-		return err
-	})
-	var final *temporal.ApplicationError
-	switch {
-	case err == nil:
-		return result
-	case errors.As(err, &final) && final.NonRetryable():
-		return rollout.PreflightResult{Unchecked: final.Message()}
-	default:
-		return rollout.PreflightResult{AskAlone: true}
+// PreflightRollouts checks without a write, all at once, that rollouts can be carried out: workload, kind and style,
+// change, permissions, and by Options.TrafficPreflight the traffic. A rollout that cannot be checked has a result that
+// says so, and does not affect the others. The activity fails only if its worker stops: then another one repeats it.
+func (a *Activities) PreflightRollouts(ctx context.Context, in rollout.PreflightRequests) ([]rollout.PreflightResult,
+	error) {
+	results := make([]rollout.PreflightResult, len(in.Rollouts))
+	var checks sync.WaitGroup
+	for i, req := range in.Rollouts {
+		checks.Go(func() { results[i] = a.preflightRollout(ctx, req) })
 	}
+	checks.Wait()
+	return results, ctx.Err()
 }
 
-func (a *Activities) preflightRollout(ctx context.Context, req rollout.PreflightRequest) (rollout.PreflightResult,
-	error) {
-	ctx = kube.WithReadCache(ctx)
+func (a *Activities) preflightRollout(ctx context.Context, req rollout.PreflightRequest) rollout.PreflightResult {
+	ctx, cancel := context.WithTimeout(kube.WithReadCache(ctx), preflightTimeout)
+	defer cancel()
 	p := &rolloutPreflight{a: a, req: req}
-	if !a.cluster.Serves(req.Workload.Namespace) {
-		p.refuse("namespace", "this party's worker does not serve the namespace "+req.Workload.Namespace)
-		return p.result, nil
-	}
-	err := p.pods(ctx)
-	if err == nil {
-		err = p.traffic(ctx)
-	}
-	if err == nil && len(p.result.Refusals) == 0 {
-		err = p.checkGuard(ctx)
-	}
+	err := attempt.WithRecover(a.options.Logger.With("workload", req.Workload.String()), func() error {
+		return p.run(ctx)
+	})
 	if err != nil {
-		return rollout.PreflightResult{}, attempt.ApplicationError(preflightFailure(err))
+		return rollout.PreflightResult{Unchecked: preflightFailure(err).Error()}
 	}
-	return p.result, nil
+	return p.result
 }
 
 // rolloutPreflight is one check.
@@ -104,6 +61,20 @@ type rolloutPreflight struct {
 
 func (p *rolloutPreflight) refuse(field, reason string) {
 	p.result.Refusals = append(p.result.Refusals, rollout.Refusal{Field: field, Reason: reason})
+}
+
+func (p *rolloutPreflight) run(ctx context.Context) error {
+	if !p.a.cluster.Serves(p.req.Workload.Namespace) {
+		p.refuse("namespace", "this party's worker does not serve the namespace "+p.req.Workload.Namespace)
+		return nil
+	}
+	if err := p.pods(ctx); err != nil {
+		return err
+	}
+	if err := p.traffic(ctx); err != nil || len(p.result.Refusals) > 0 {
+		return err
+	}
+	return p.checkGuard(ctx)
 }
 
 // traffic runs the check of the traffic.
@@ -130,17 +101,16 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 	k, known := kindOf(w.WorkloadRef)
 	tech, ok := pods.TechniqueOf(w.WorkloadRef, style)
 	switch {
-	case !known || !pods.Supported(w.WorkloadRef):
+	case !known:
 		p.refuse("workloadRef",
-			w.WorkloadRef.APIVersion+" "+w.WorkloadRef.Kind+
-				" cannot be rolled out: use a Deployment, StatefulSet, DaemonSet, "+
-				"CloneSet, Advanced StatefulSet or Advanced DaemonSet")
+			w.WorkloadRef.APIVersion+" "+w.WorkloadRef.Kind+" cannot be rolled out: use a "+
+				workload.Join(workload.Names(workload.Kinds, workload.Kind.Name), " or "))
 		return nil
 	case !ok:
 		p.refuse("strategy",
 			"a "+w.WorkloadRef.Kind+" cannot be rolled out in the style "+string(style)+
-				": an extra workload is for a Deployment only, "+
-				"blue-green for a Deployment or CloneSet")
+				": an extra workload is for a Deployment only, blue-green for a "+
+				workload.Join(workload.Names(workload.Supporting(strategy.StyleBlueGreen), workload.Kind.Name), " or "))
 		return nil
 	}
 	lacking, err := p.missingPermissions(ctx, k)
@@ -152,7 +122,8 @@ func (p *rolloutPreflight) pods(ctx context.Context) error {
 		return nil
 	}
 	t := &rolloutJob{job: job{a: p.a, workload: w, kind: k}, subject: p.req.Subject, style: style,
-		tech: pods.ForDeclared(tech, p.req.Change.Declared != nil), change: p.req.Change}
+		tech:          pods.ForDeclared(tech, p.req.Change.Declared != nil),
+		templateState: templateState{change: p.req.Change}}
 	l, err := t.observe(ctx, server{&t.job})
 	if err == nil {
 		err = t.complete(ctx, l)
@@ -327,7 +298,7 @@ func fieldOf(change strategy.Change) string {
 // missingPermissions lists the permissions that the worker does not have.
 func (p *rolloutPreflight) missingPermissions(ctx context.Context, k kind) (string, error) {
 	ns := p.req.Workload.Namespace
-	needs := slices.Concat(kube.Needs(k.resource, ns, "get", "list", "watch", "patch"),
+	needs := slices.Concat(kube.Needs(k.Resource, ns, "get", "list", "watch", "patch"),
 		kube.Needs(podsResource, ns, "list", "delete"), kube.Needs(k.revisions(), ns, "list"))
 	if tech, ok := pods.TechniqueOf(p.req.Workload.WorkloadRef, p.req.Strategy.Style); ok && tech.CountsPods() {
 		needs = append(needs, kube.NeedsEviction(ns)...)

@@ -1,6 +1,7 @@
 package workload_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -8,8 +9,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	authv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 
+	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/test/observer"
@@ -101,9 +110,8 @@ func TestPreflightRollout_WhileEarlierReleaseExists(t *testing.T) {
 		other.run = "run-2"
 		strategy := strategy.Strategy{Style: strategy.StyleBlueGreen,
 			Steps: []strategy.Step{{Replicas: intstr.FromString("50%")}, {Replicas: intstr.FromString("100%")}}}
-		var got rollout.PreflightResult
-		require.NoError(t, other.call(rollout.ActivityPreflight,
-			rollout.PreflightRequest{Subject: other.subject(), Strategy: strategy, Change: images("x:newer")}, &got))
+		got := other.preflights(rollout.PreflightRequest{Subject: other.subject(), Strategy: strategy,
+			Change: images("x:newer")})[0]
 		require.Len(t, got.Refusals, 1)
 		require.Equal(t, "strategy.blueGreen.steps[1].replicas", got.Refusals[0].Field)
 	})
@@ -111,11 +119,10 @@ func TestPreflightRollout_WhileEarlierReleaseExists(t *testing.T) {
 
 // Each rollout of a joint check gets the result of a check alone, and one that the cluster does not answer does not
 // affect the others.
-func TestPreflightRollout_OfSeveralTogether(t *testing.T) {
+func TestPreflightRollouts_OfSeveralTogether(t *testing.T) {
 	b := newBench(t)
 	ask := func(name string) rollout.PreflightRequest {
-		r := b.release(name, strategy.StylePartition, "x:new")
-		return rollout.PreflightRequest{Subject: r.subject(), Strategy: r.strategy(), Change: r.change}
+		return b.release(name, strategy.StylePartition, "x:new").preflightRequest()
 	}
 	b.deployment("web", 2, nil)
 	b.deployment("shop", 3, nil)
@@ -123,18 +130,15 @@ func TestPreflightRollout_OfSeveralTogether(t *testing.T) {
 	b.settled(observer.Name{Kind: "Deployment", Name: "shop"}, 3)
 	elsewhere := ask("web")
 	elsewhere.Strategy.Steps = nil
-	alone := []rollout.PreflightRequest{ask("web"), ask("none"), ask("shop"), elsewhere}
-	want := make([]rollout.PreflightResult, len(alone))
+	all := []rollout.PreflightRequest{ask("web"), ask("none"), ask("shop"), elsewhere}
+	var want []rollout.PreflightResult
 	caller := b.release("web", strategy.StylePartition, "x:new")
-	for i, req := range alone {
-		require.NoError(t, caller.call(rollout.ActivityPreflight, req, &want[i]))
+	for _, req := range all {
+		want = append(want, caller.preflights(req)...)
 	}
 	require.Empty(t, want[0].Refusals)
 	require.Len(t, want[1].Refusals, 1)
 
-	together := alone[0]
-	together.Others = alone[1:]
-	var got rollout.PreflightResult
 	var namespaces atomic.Int32
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(r.URL.Path, "/namespaces/"+b.namespace) {
@@ -142,11 +146,8 @@ func TestPreflightRollout_OfSeveralTogether(t *testing.T) {
 		}
 		return nil, nil
 	})
-	require.NoError(t, caller.call(rollout.ActivityPreflight, together, &got))
+	require.Equal(t, want, caller.preflights(all...))
 	require.Equal(t, int32(1), namespaces.Load(), "they are of one namespace")
-	first := got
-	first.Others = nil
-	require.Equal(t, want, append([]rollout.PreflightResult{first}, got.Others...))
 
 	b.traffic.set(func(r *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(r.URL.Path, "/deployments/web") {
@@ -154,20 +155,51 @@ func TestPreflightRollout_OfSeveralTogether(t *testing.T) {
 		}
 		return nil, nil
 	})
-	got = rollout.PreflightResult{}
-	require.NoError(t, caller.call(rollout.ActivityPreflight, together, &got))
-	require.Contains(t, got.Unchecked, "this party's cluster is out of reach: ")
-	require.Equal(t, want[2], got.Others[1], "the others have their results")
-	require.Equal(t, got.Unchecked, got.Others[2].Unchecked, "it is the same workload")
+	got := caller.preflights(all...)
+	require.Contains(t, got[0].Unchecked, "this party's cluster is out of reach: ")
+	require.Equal(t, want[1:3], got[1:3], "the others have their results")
+	require.Equal(t, got[0].Unchecked, got[3].Unchecked, "it is the same workload")
+	require.Equal(t, got[:1], caller.preflights(all[0]), "a single one has a result, too")
+}
 
-	b.traffic.set(func(r *http.Request) (*http.Response, error) {
-		if strings.HasSuffix(r.URL.Path, "/deployments/web") {
+// A check that fails has a result that says why, and another rollout keeps its own. Only an attempt that ends early, for
+// example because its worker stops, fails: another worker repeats it.
+func TestPreflightRollouts_WithoutCluster(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset()
+	client.PrependReactor("create", "selfsubjectrulesreviews",
+		func(clienttesting.Action) (bool, runtime.Object, error) {
+			all := []string{"*"}
+			return true, &authv1.SelfSubjectRulesReview{Status: authv1.SubjectRulesReviewStatus{
+				ResourceRules: []authv1.ResourceRule{{Verbs: all, APIGroups: all, Resources: all}}}}, nil
+		})
+	objects := dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
+	objects.PrependReactor("get", "deployments", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.(clienttesting.GetAction).GetName() == "broken" {
 			panic("a client that breaks")
 		}
-		return nil, nil
+		return true, nil, context.DeadlineExceeded
 	})
-	got = rollout.PreflightResult{}
-	require.NoError(t, caller.call(rollout.ActivityPreflight, together, &got))
-	require.True(t, got.AskAlone, "the process continues")
-	require.Equal(t, want[2], got.Others[1])
+	acts := workload.New(client, objects, workload.Options{Namespaces: []string{"shop"}})
+	defer acts.Stop()
+	var in rollout.PreflightRequests
+	for _, at := range [][2]string{{"shop", "slow"}, {"shop", "broken"}, {"elsewhere", "web"}} {
+		in.Rollouts = append(in.Rollouts, rollout.PreflightRequest{Subject: rollout.Subject{
+			Workload: catalog.Workload{Namespace: at[0],
+				WorkloadRef: catalog.WorkloadRef{APIVersion: "apps/v1", Kind: "Deployment", Name: at[1]}}},
+			Strategy: strategy.Strategy{Style: strategy.StylePartition}})
+	}
+	results, err := acts.PreflightRollouts(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, []rollout.PreflightResult{
+		{Unchecked: "this party's cluster is out of reach: context deadline exceeded"},
+		{Unchecked: "panic: a client that breaks"},
+		{Refusals: []rollout.Refusal{{Field: "namespace",
+			Reason: "this party's worker does not serve the namespace elsewhere"}}},
+	}, results)
+
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = acts.PreflightRollouts(stopped, in)
+	require.ErrorIs(t, err, context.Canceled)
 }

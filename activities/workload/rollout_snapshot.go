@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 
 	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -164,7 +164,7 @@ func (t *rolloutJob) assignPod(l *snapshot, pod *corev1.Pod, minReady int32) {
 		return
 	}
 	p := podSeen(pod, minReady, t.a.options.Now())
-	p.Revision = pod.Labels[rollout.RevisionLabel(t.subject.Workload.WorkloadRef.Kind)]
+	p.Revision = pod.Labels[t.kind.RevisionLabel]
 	switch {
 	case l.owners[owner.UID]:
 		l.seen.Pods = append(l.seen.Pods, p)
@@ -191,7 +191,7 @@ func (t *rolloutJob) describeEdit(l *snapshot) string {
 	if manager == "" {
 		return said
 	}
-	return fmt.Sprintf("%s, by %s at %s", said, manager, at.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s, by %s at %s", said, manager, phrase.Time(at.Time))
 }
 
 // writtenTemplate is the template that this rollout left on the workload, which is the stable one if there is an extra

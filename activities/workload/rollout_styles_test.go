@@ -301,7 +301,7 @@ func TestRolloutClaims(t *testing.T) {
 	taken := other.subject()
 	taken.Claim = "rollout/default/ns/other@run-2"
 	begin := rollout.BeginRequest{Subject: taken, Strategy: other.strategy(), Change: other.change}
-	claimed := requireFailure(t, other.call(rollout.ActivityBegin, begin, &other.begun), failure.Claimed)
+	claimed := requireFailure(t, other.call(activityBegin, begin, &other.begun), failure.Claimed)
 	require.Contains(t, claimed.Message(), "is being released by rollout/default/ns/web")
 	held := other.preflight()
 	require.Equal(t, r.subject().Claim, held.Holder)
@@ -309,24 +309,24 @@ func TestRolloutClaims(t *testing.T) {
 	r.move(1, "50%")
 	r.finish(rollout.FinishFreeze, rollout.SideStable)
 	require.True(t, other.preflight().Frozen)
-	require.NoError(t, other.call(rollout.ActivityBegin, begin, &other.begun))
+	require.NoError(t, other.call(activityBegin, begin, &other.begun))
 	require.NotNil(t, other.begun.Adopted)
 	require.Equal(t, strategy.StylePartition, other.begun.Adopted.Style)
 	b.holds("web", map[string]int{"x:new": 2, "x:good": 2})
 	var finished rollout.MoveResult
-	require.NoError(t, other.call(rollout.ActivityFinish,
+	require.NoError(t, other.call(activityFinish,
 		rollout.FinishRequest{Subject: taken, Action: rollout.FinishResumeAndRelease, To: rollout.SideStable},
 		&finished))
 	b.requireFinalised(before, "web", "x:good", 4)
 	b.settled(web(), 4)
 	other.begun = rollout.BeginResult{}
-	require.NoError(t, other.call(rollout.ActivityBegin, begin, &other.begun))
+	require.NoError(t, other.call(activityBegin, begin, &other.begun))
 	require.Nil(t, other.begun.Adopted)
 
 	_, err := b.kube.AppsV1().Deployments(b.namespace).Patch(t.Context(), "web", types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"slipway.io/claimed-by":"somebody@else"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	lost := requireFailure(t, other.call(rollout.ActivityMove,
+	lost := requireFailure(t, other.call(activityMove,
 		rollout.MoveRequest{Subject: taken, Style: strategy.StylePartition, Change: other.change},
 		&rollout.MoveResult{}), failure.ClaimLost)
 	require.Contains(t, lost.Message(), "somebody holds it now")

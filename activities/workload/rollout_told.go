@@ -25,7 +25,7 @@ func (s server) workload(ctx context.Context, name string) (*unstructured.Unstru
 	if name == s.job.workload.WorkloadRef.Name {
 		return s.get(ctx)
 	}
-	return s.a.cluster.Get(ctx, s.ref(s.kind.resource, name))
+	return s.a.cluster.Get(ctx, s.ref(s.kind.Resource, name))
 }
 
 func (s server) revisions(ctx context.Context, _ kind, of *unstructured.Unstructured) ([]keptRevision, error) {
@@ -76,7 +76,7 @@ func (t watchCache) workload(_ context.Context, name string) (*unstructured.Unst
 	if name != t.job.workload.WorkloadRef.Name {
 		known = nil
 	}
-	seen, left := t.a.notifier.followed.get(target{pods.Key(t.job.workload.WorkloadRef), t.job.workload.Namespace,
+	seen, left := t.a.notifier.followed.get(target{t.job.workload.WorkloadRef.Lookup().Key(), t.job.workload.Namespace,
 		name})
 	if o, ok := newer(seen, known); ok && !left {
 		return o, nil
@@ -85,7 +85,7 @@ func (t watchCache) workload(_ context.Context, name string) (*unstructured.Unst
 }
 
 func (t watchCache) revisions(_ context.Context, k kind, of *unstructured.Unstructured) ([]keptRevision, error) {
-	if kept, live := t.a.notifier.revisions.of(k, of, t.Now()); live {
+	if kept, live := t.a.notifier.revisions.of(k, of); live {
 		return kept, nil
 	}
 	return nil, errNotCached
@@ -97,7 +97,7 @@ func (t watchCache) revisions(_ context.Context, k kind, of *unstructured.Unstru
 // are to be checked, and after a refused write.
 func (t *rolloutJob) decideFromCache(ctx context.Context) (l *snapshot, d pods.NextAction, decided bool) {
 	now := t.Now()
-	if t.lastRead.known == nil || t.tech.CountsPods() || !now.Before(t.nextPodCheck) || !t.sub.live(now) {
+	if t.lastRead.known == nil || t.tech.CountsPods() || !now.Before(t.nextPodCheck) || !t.sub.live() {
 		return nil, d, false
 	}
 	l, err := t.observe(ctx, watchCache{&t.job})

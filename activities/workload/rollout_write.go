@@ -138,7 +138,7 @@ func (t *rolloutJob) dryRun(ctx context.Context, l *snapshot) (map[string]any, e
 	if err != nil {
 		return nil, err
 	}
-	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.resource, l.object.GetName()), body, true)
+	after, err := t.a.cluster.Patch(ctx, t.ref(t.kind.Resource, l.object.GetName()), body, true)
 	if err != nil {
 		if kind := kube.Classify(err); kind == kube.Rejected || kind == kube.Refused {
 			return nil, failure.New(failure.Refused, "%s: its cluster does not accept the new version: %s",
@@ -173,7 +173,7 @@ func (t *rolloutJob) write(ctx context.Context, l *snapshot, w *workloadops.Writ
 	if !w.OnlyIfUnchanged {
 		ops = slices.Insert(ops, 0, jsonpatch.Test("/metadata/generation", l.object.GetGeneration()))
 	}
-	return t.patch(ctx, change{t.kind.resource, l.object, ops, "rollout.patch", w.Step})
+	return t.patch(ctx, change{t.kind.Resource, l.object, ops, "rollout.patch", w.Step})
 }
 
 // keepRevision makes a write keep the template of a revision instead of the current one.

@@ -11,6 +11,8 @@ import (
 
 	"slipway.io/slipway/activities/attempt"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/kube/watch"
+	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -249,7 +251,7 @@ func (t *operationJob) write(ctx context.Context, o *object, w *workloadops.Writ
 	if err != nil {
 		return nil, err
 	}
-	return t.patch(ctx, change{t.kind.resource, o.Unstructured, patchOf(o.Unstructured, w, template), "workload.patch",
+	return t.patch(ctx, change{t.kind.Resource, o.Unstructured, patchOf(o.Unstructured, w, template), "workload.patch",
 		string(t.req.Operation) + "/" + w.Step})
 }
 
@@ -293,10 +295,8 @@ func (t *operationJob) watchPods(ctx context.Context) (<-chan struct{}, error) {
 			return
 		case <-pods.ResultChan():
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(settle):
-			kube.Wake(t.sub.wake)
+		if pause.For(ctx, settle) == nil {
+			watch.Wake(t.sub.wake)
 		}
 	}()
 	return t.sub.wake, nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"slipway.io/slipway/store/recent"
+	"slipway.io/slipway/recent"
 )
 
 // The maximum ages of a cached response shared by several clients.

@@ -13,10 +13,10 @@ import (
 
 	"slipway.io/slipway/api/gather"
 	"slipway.io/slipway/api/schema"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/store"
-	"slipway.io/slipway/store/recent"
 	"slipway.io/slipway/temporal/presence"
 	"slipway.io/slipway/workflows"
 )

@@ -10,8 +10,8 @@ import (
 
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/execution"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/v1alpha1"
-	"slipway.io/slipway/store/recent"
 )
 
 // Reading defines how releases of one kind are read; S is the result.

@@ -148,6 +148,29 @@ func (e TrafficRoutingStatusPhase) Valid() bool {
 	}
 }
 
+// AppImage An application that parties of servings run.
+type AppImage struct {
+	CreatedAt  time.Time `json:"createdAt"`
+	Generation int64     `json:"generation"`
+
+	// Name Example: secretflow-serving-image
+	Name string `json:"name"`
+
+	// Spec The content of an AppImage, the `spec` of the object.
+	Spec AppImageSpec `json:"spec"`
+}
+
+// AppImageList One page of the AppImages.
+type AppImageList struct {
+	Items []AppImage `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// AppImageSpec The content of an AppImage, the `spec` of the object.
+type AppImageSpec = kuscia.AppImageSpec
+
 // Build How the service is built and what the build creates (COMPILE_DEPLOY).
 type Build = catalog.Build
 
@@ -436,6 +459,23 @@ type Problem struct {
 	//
 	// Example: /docs#problem-malformed
 	Type string `json:"type"`
+}
+
+// PutDeclaredResult The result of storing a serving or an AppImage.
+type PutDeclaredResult struct {
+	// Changed Whether anything was written.
+	Changed bool `json:"changed"`
+
+	// Created Whether it is new.
+	Created bool `json:"created"`
+
+	// Generation The generation of the stored object.
+	Generation int64 `json:"generation"`
+
+	// Name Its name; of a serving, its ID.
+	//
+	// Example: serving-01
+	Name string `json:"name"`
 }
 
 // PutPartyResult The result of storing a party.
@@ -908,6 +948,9 @@ type ServingRelease = serving.Release
 // ServingReleaseParty A party of an operation, and the version requested of it.
 type ServingReleaseParty = serving.ReleaseParty
 
+// ServingSpec What a serving is to run, the `spec` of its KusciaDeployment. Lists of servings and events leave it out.
+type ServingSpec = kuscia.KusciaDeploymentSpec
+
 // ServingVerbRequest Actor and reason, and the party that is meant.
 type ServingVerbRequest struct {
 	// Actor The actor. It is self-reported.
@@ -1183,8 +1226,14 @@ type WorkloadRevision = revision.Revision
 // WorkloadStatus What a task is doing or has done to one workload.
 type WorkloadStatus = plan.WorkloadStatus
 
+// AppImageName defines model for AppImageName.
+type AppImageName = string
+
 // Cursor defines model for Cursor.
 type Cursor = string
+
+// Generation defines model for Generation.
+type Generation = int64
 
 // Limit defines model for Limit.
 type Limit = int
@@ -1301,6 +1350,21 @@ type UndoOfRollout = RolloutUndoRequest
 
 // Verb Actor and reason.
 type Verb = VerbRequest
+
+// ListAppImagesParams defines parameters for ListAppImages.
+type ListAppImagesParams struct {
+	// Limit The maximum number of items on a page.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// PutAppImageParams defines parameters for PutAppImage.
+type PutAppImageParams struct {
+	// Generation The generation that the change is based on: 409 if it is another one by now. 0: the object must not exist yet. Absent: any.
+	Generation *Generation `form:"generation,omitempty" json:"generation,omitempty"`
+}
 
 // ListPartiesParams defines parameters for ListParties.
 type ListPartiesParams struct {
@@ -1488,6 +1552,15 @@ type ListServingsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// PutServingParams defines parameters for PutServing.
+type PutServingParams struct {
+	// AffinityMode How the pods of a party are spread over nodes: the annotation `kuscia.secretflow/affinity-mode`. Absent: the stored one is kept.
+	AffinityMode *string `form:"affinityMode,omitempty" json:"affinityMode,omitempty"`
+
+	// Generation The generation that the change is based on: 409 if it is another one by now. 0: the object must not exist yet. Absent: any.
+	Generation *Generation `form:"generation,omitempty" json:"generation,omitempty"`
+}
+
 // ApproveServingParams defines parameters for ApproveServing.
 type ApproveServingParams struct {
 	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
@@ -1614,23 +1687,8 @@ type DeletePackageParams struct {
 	UnusedSince time.Time `form:"unusedSince" json:"unusedSince"`
 }
 
-// BatchQueryKusciaAppImagesJSONRequestBody defines body for BatchQueryKusciaAppImages for application/json ContentType.
-type BatchQueryKusciaAppImagesJSONRequestBody = KusciaMessage
-
-// CreateKusciaAppImageJSONRequestBody defines body for CreateKusciaAppImage for application/json ContentType.
-type CreateKusciaAppImageJSONRequestBody = KusciaMessage
-
-// DeleteKusciaAppImageJSONRequestBody defines body for DeleteKusciaAppImage for application/json ContentType.
-type DeleteKusciaAppImageJSONRequestBody = KusciaMessage
-
-// ListKusciaAppImagesJSONRequestBody defines body for ListKusciaAppImages for application/json ContentType.
-type ListKusciaAppImagesJSONRequestBody = KusciaMessage
-
-// QueryKusciaAppImageJSONRequestBody defines body for QueryKusciaAppImage for application/json ContentType.
-type QueryKusciaAppImageJSONRequestBody = KusciaMessage
-
-// UpdateKusciaAppImageJSONRequestBody defines body for UpdateKusciaAppImage for application/json ContentType.
-type UpdateKusciaAppImageJSONRequestBody = KusciaMessage
+// PutAppImageJSONRequestBody defines body for PutAppImage for application/json ContentType.
+type PutAppImageJSONRequestBody = AppImageSpec
 
 // PutPartyJSONRequestBody defines body for PutParty for application/json ContentType.
 type PutPartyJSONRequestBody = PartyDocument
@@ -1680,20 +1738,8 @@ type UndoRolloutJSONRequestBody = RolloutUndoRequest
 // PutServiceJSONRequestBody defines body for PutService for application/json ContentType.
 type PutServiceJSONRequestBody = Service
 
-// CreateKusciaServingJSONRequestBody defines body for CreateKusciaServing for application/json ContentType.
-type CreateKusciaServingJSONRequestBody = KusciaMessage
-
-// DeleteKusciaServingJSONRequestBody defines body for DeleteKusciaServing for application/json ContentType.
-type DeleteKusciaServingJSONRequestBody = KusciaMessage
-
-// QueryKusciaServingJSONRequestBody defines body for QueryKusciaServing for application/json ContentType.
-type QueryKusciaServingJSONRequestBody = KusciaMessage
-
-// BatchQueryKusciaServingStatusJSONRequestBody defines body for BatchQueryKusciaServingStatus for application/json ContentType.
-type BatchQueryKusciaServingStatusJSONRequestBody = KusciaMessage
-
-// UpdateKusciaServingJSONRequestBody defines body for UpdateKusciaServing for application/json ContentType.
-type UpdateKusciaServingJSONRequestBody = KusciaMessage
+// PutServingJSONRequestBody defines body for PutServing for application/json ContentType.
+type PutServingJSONRequestBody = ServingSpec
 
 // ApproveServingJSONRequestBody defines body for ApproveServing for application/json ContentType.
 type ApproveServingJSONRequestBody = ServingVerbRequest
@@ -1727,9 +1773,6 @@ type StopTaskJSONRequestBody = TaskStopRequest
 
 // PutTrafficRoutingJSONRequestBody defines body for PutTrafficRouting for application/json ContentType.
 type PutTrafficRoutingJSONRequestBody = TrafficRoutingDocument
-
-// GetKusciaHealthJSONRequestBody defines body for GetKusciaHealth for application/json ContentType.
-type GetKusciaHealthJSONRequestBody = KusciaMessage
 
 // Getter for additional properties for RolloutStrategy. Returns the specified
 // element and whether it was found
@@ -1903,113 +1946,42 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
-	// BatchQueryKusciaAppImagesWithBody Shows several AppImages
+	// ListAppImages Lists the AppImages, by name
 	//
-	// The body is a `BatchQueryAppImageRequest`.
+	// Corresponds with GET /api/v1/appimages (the `ListAppImages` operationId).
+	ListAppImages(ctx context.Context, params *ListAppImagesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteAppImage Deletes an AppImage
+	//
+	// Servings that run it keep their version of it; their next update needs another one.
+	//
+	// Corresponds with DELETE /api/v1/appimages/{name} (the `DeleteAppImage` operationId).
+	DeleteAppImage(ctx context.Context, name AppImageName, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAppImage Reads an AppImage
+	//
+	// Corresponds with GET /api/v1/appimages/{name} (the `GetAppImage` operationId).
+	GetAppImage(ctx context.Context, name AppImageName, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutAppImageWithBody Creates or replaces an AppImage
+	//
+	// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
+	// takes the new content. A body equal to the stored content writes nothing (200).
 	//
 	// Takes any type of body and a specified content type.
 	//
-	// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
-	BatchQueryKusciaAppImagesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with PUT /api/v1/appimages/{name} (the `PutAppImage` operationId).
+	PutAppImageWithBody(ctx context.Context, name AppImageName, params *PutAppImageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// BatchQueryKusciaAppImages Shows several AppImages
+	// PutAppImage Creates or replaces an AppImage
 	//
-	// The body is a `BatchQueryAppImageRequest`.
+	// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
+	// takes the new content. A body equal to the stored content writes nothing (200).
 	//
 	// Takes a body of the `application/json` content type.
 	//
-	// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
-	BatchQueryKusciaAppImages(ctx context.Context, body BatchQueryKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// CreateKusciaAppImageWithBody Registers an AppImage
-	//
-	// The body is a `CreateAppImageRequest`.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
-	CreateKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// CreateKusciaAppImage Registers an AppImage
-	//
-	// The body is a `CreateAppImageRequest`.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
-	CreateKusciaAppImage(ctx context.Context, body CreateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// DeleteKusciaAppImageWithBody Deletes an AppImage; servings keep the version that they run
-	//
-	// The body is a `DeleteAppImageRequest`.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
-	DeleteKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// DeleteKusciaAppImage Deletes an AppImage; servings keep the version that they run
-	//
-	// The body is a `DeleteAppImageRequest`.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
-	DeleteKusciaAppImage(ctx context.Context, body DeleteKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// ListKusciaAppImagesWithBody Lists the AppImages, by name
-	//
-	// The body is a `ListAppImageRequest`.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
-	ListKusciaAppImagesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// ListKusciaAppImages Lists the AppImages, by name
-	//
-	// The body is a `ListAppImageRequest`.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
-	ListKusciaAppImages(ctx context.Context, body ListKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// QueryKusciaAppImageWithBody Shows an AppImage
-	//
-	// The body is a `QueryAppImageRequest`.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
-	QueryKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// QueryKusciaAppImage Shows an AppImage
-	//
-	// The body is a `QueryAppImageRequest`.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
-	QueryKusciaAppImage(ctx context.Context, body QueryKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// UpdateKusciaAppImageWithBody Changes an AppImage; fields that its messages can't express are kept
-	//
-	// The body is a `UpdateAppImageRequest`.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
-	UpdateKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// UpdateKusciaAppImage Changes an AppImage; fields that its messages can't express are kept
-	//
-	// The body is a `UpdateAppImageRequest`.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
-	UpdateKusciaAppImage(ctx context.Context, body UpdateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with PUT /api/v1/appimages/{name} (the `PutAppImage` operationId).
+	PutAppImage(ctx context.Context, name AppImageName, params *PutAppImageParams, body PutAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListParties Lists the parties, by name, and whether they are reachable
 	//
@@ -2461,102 +2433,20 @@ type ClientInterface interface {
 	// Corresponds with PUT /api/v1/services/{id} (the `PutService` operationId).
 	PutService(ctx context.Context, id ServiceID, body PutServiceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateKusciaServingWithBody Declares a serving
-	//
-	// The body is a `CreateServingRequest`.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
-	CreateKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// CreateKusciaServing Declares a serving
-	//
-	// The body is a `CreateServingRequest`.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
-	CreateKusciaServing(ctx context.Context, body CreateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// DeleteKusciaServingWithBody Deletes a serving
-	//
-	// The body is a `DeleteServingRequest`.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
-	DeleteKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// DeleteKusciaServing Deletes a serving
-	//
-	// The body is a `DeleteServingRequest`.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
-	DeleteKusciaServing(ctx context.Context, body DeleteKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// QueryKusciaServingWithBody Shows a serving and its state
-	//
-	// The body is a `QueryServingRequest`.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
-	QueryKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// QueryKusciaServing Shows a serving and its state
-	//
-	// The body is a `QueryServingRequest`.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
-	QueryKusciaServing(ctx context.Context, body QueryKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// BatchQueryKusciaServingStatusWithBody Shows the states of several servings
-	//
-	// The body is a `BatchQueryServingStatusRequest`.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
-	BatchQueryKusciaServingStatusWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// BatchQueryKusciaServingStatus Shows the states of several servings
-	//
-	// The body is a `BatchQueryServingStatusRequest`.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
-	BatchQueryKusciaServingStatus(ctx context.Context, body BatchQueryKusciaServingStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// UpdateKusciaServingWithBody Changes a serving's input configuration, or some of its parties
-	//
-	// The body is a `UpdateServingRequest`.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
-	UpdateKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// UpdateKusciaServing Changes a serving's input configuration, or some of its parties
-	//
-	// The body is a `UpdateServingRequest`.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
-	UpdateKusciaServing(ctx context.Context, body UpdateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
 	// ListServings Lists the servings, by ID
 	//
 	// Servings that are being deleted are listed until they are deleted; they have `deletedAt`.
 	//
 	// Corresponds with GET /api/v1/servings (the `ListServings` operationId).
 	ListServings(ctx context.Context, params *ListServingsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteServing Deletes a serving
+	//
+	// The answer comes at once, and the parties are cleaned up afterwards; one that is unreachable, when it returns. Until then the serving is shown
+	// with `deletedAt`, and its ID cannot be used again. Deleting it once more changes nothing.
+	//
+	// Corresponds with DELETE /api/v1/servings/{id} (the `DeleteServing` operationId).
+	DeleteServing(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetServing Reads a serving
 	//
@@ -2565,6 +2455,30 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/servings/{id} (the `GetServing` operationId).
 	GetServing(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutServingWithBody Creates or replaces a serving
+	//
+	// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
+	// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
+	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
+	// was edited since, or the last update failed.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/servings/{id} (the `PutServing` operationId).
+	PutServingWithBody(ctx context.Context, id ServingID, params *PutServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutServing Creates or replaces a serving
+	//
+	// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
+	// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
+	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
+	// was edited since, or the last update failed.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/servings/{id} (the `PutServing` operationId).
+	PutServing(ctx context.Context, id ServingID, params *PutServingParams, body PutServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ApproveServingWithBody Begins the party that waits for an approval
 	//
@@ -2874,24 +2788,6 @@ type ClientInterface interface {
 	// Corresponds with GET /docs (the `GetDocs` operationId).
 	GetDocs(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetKusciaHealthWithBody Reports whether Kuscia's requests can be answered
-	//
-	// The body is a `HealthRequest`.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
-	GetKusciaHealthWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// GetKusciaHealth Reports whether Kuscia's requests can be answered
-	//
-	// The body is a `HealthRequest`.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
-	GetKusciaHealth(ctx context.Context, body GetKusciaHealthJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
 	// GetHealth Reports that the process is alive
 	//
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
@@ -2951,15 +2847,63 @@ type ClientInterface interface {
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
-// BatchQueryKusciaAppImagesWithBody Shows several AppImages
+// ListAppImages Lists the AppImages, by name
 //
-// The body is a `BatchQueryAppImageRequest`.
+// Corresponds with GET /api/v1/appimages (the `ListAppImages` operationId).
+func (c *Client) ListAppImages(ctx context.Context, params *ListAppImagesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAppImagesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteAppImage Deletes an AppImage
+//
+// Servings that run it keep their version of it; their next update needs another one.
+//
+// Corresponds with DELETE /api/v1/appimages/{name} (the `DeleteAppImage` operationId).
+func (c *Client) DeleteAppImage(ctx context.Context, name AppImageName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteAppImageRequest(c.Server, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAppImage Reads an AppImage
+//
+// Corresponds with GET /api/v1/appimages/{name} (the `GetAppImage` operationId).
+func (c *Client) GetAppImage(ctx context.Context, name AppImageName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAppImageRequest(c.Server, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutAppImageWithBody Creates or replaces an AppImage
+//
+// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
+// takes the new content. A body equal to the stored content writes nothing (200).
 //
 // Takes any type of body and a specified content type.
 //
-// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
-func (c *Client) BatchQueryKusciaAppImagesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewBatchQueryKusciaAppImagesRequestWithBody(c.Server, contentType, body)
+// Corresponds with PUT /api/v1/appimages/{name} (the `PutAppImage` operationId).
+func (c *Client) PutAppImageWithBody(ctx context.Context, name AppImageName, params *PutAppImageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutAppImageRequestWithBody(c.Server, name, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2970,205 +2914,16 @@ func (c *Client) BatchQueryKusciaAppImagesWithBody(ctx context.Context, contentT
 	return c.Client.Do(req)
 }
 
-// BatchQueryKusciaAppImages Shows several AppImages
+// PutAppImage Creates or replaces an AppImage
 //
-// The body is a `BatchQueryAppImageRequest`.
+// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
+// takes the new content. A body equal to the stored content writes nothing (200).
 //
 // Takes a body of the `application/json` content type.
 //
-// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
-func (c *Client) BatchQueryKusciaAppImages(ctx context.Context, body BatchQueryKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewBatchQueryKusciaAppImagesRequest(c.Server, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// CreateKusciaAppImageWithBody Registers an AppImage
-//
-// The body is a `CreateAppImageRequest`.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
-func (c *Client) CreateKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateKusciaAppImageRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// CreateKusciaAppImage Registers an AppImage
-//
-// The body is a `CreateAppImageRequest`.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
-func (c *Client) CreateKusciaAppImage(ctx context.Context, body CreateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateKusciaAppImageRequest(c.Server, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// DeleteKusciaAppImageWithBody Deletes an AppImage; servings keep the version that they run
-//
-// The body is a `DeleteAppImageRequest`.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
-func (c *Client) DeleteKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDeleteKusciaAppImageRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// DeleteKusciaAppImage Deletes an AppImage; servings keep the version that they run
-//
-// The body is a `DeleteAppImageRequest`.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
-func (c *Client) DeleteKusciaAppImage(ctx context.Context, body DeleteKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDeleteKusciaAppImageRequest(c.Server, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// ListKusciaAppImagesWithBody Lists the AppImages, by name
-//
-// The body is a `ListAppImageRequest`.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
-func (c *Client) ListKusciaAppImagesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListKusciaAppImagesRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// ListKusciaAppImages Lists the AppImages, by name
-//
-// The body is a `ListAppImageRequest`.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
-func (c *Client) ListKusciaAppImages(ctx context.Context, body ListKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListKusciaAppImagesRequest(c.Server, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// QueryKusciaAppImageWithBody Shows an AppImage
-//
-// The body is a `QueryAppImageRequest`.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
-func (c *Client) QueryKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewQueryKusciaAppImageRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// QueryKusciaAppImage Shows an AppImage
-//
-// The body is a `QueryAppImageRequest`.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
-func (c *Client) QueryKusciaAppImage(ctx context.Context, body QueryKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewQueryKusciaAppImageRequest(c.Server, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// UpdateKusciaAppImageWithBody Changes an AppImage; fields that its messages can't express are kept
-//
-// The body is a `UpdateAppImageRequest`.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
-func (c *Client) UpdateKusciaAppImageWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateKusciaAppImageRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// UpdateKusciaAppImage Changes an AppImage; fields that its messages can't express are kept
-//
-// The body is a `UpdateAppImageRequest`.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
-func (c *Client) UpdateKusciaAppImage(ctx context.Context, body UpdateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateKusciaAppImageRequest(c.Server, body)
+// Corresponds with PUT /api/v1/appimages/{name} (the `PutAppImage` operationId).
+func (c *Client) PutAppImage(ctx context.Context, name AppImageName, params *PutAppImageParams, body PutAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutAppImageRequest(c.Server, name, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4089,196 +3844,6 @@ func (c *Client) PutService(ctx context.Context, id ServiceID, body PutServiceJS
 	return c.Client.Do(req)
 }
 
-// CreateKusciaServingWithBody Declares a serving
-//
-// The body is a `CreateServingRequest`.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
-func (c *Client) CreateKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateKusciaServingRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// CreateKusciaServing Declares a serving
-//
-// The body is a `CreateServingRequest`.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
-func (c *Client) CreateKusciaServing(ctx context.Context, body CreateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateKusciaServingRequest(c.Server, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// DeleteKusciaServingWithBody Deletes a serving
-//
-// The body is a `DeleteServingRequest`.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
-func (c *Client) DeleteKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDeleteKusciaServingRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// DeleteKusciaServing Deletes a serving
-//
-// The body is a `DeleteServingRequest`.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
-func (c *Client) DeleteKusciaServing(ctx context.Context, body DeleteKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewDeleteKusciaServingRequest(c.Server, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// QueryKusciaServingWithBody Shows a serving and its state
-//
-// The body is a `QueryServingRequest`.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
-func (c *Client) QueryKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewQueryKusciaServingRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// QueryKusciaServing Shows a serving and its state
-//
-// The body is a `QueryServingRequest`.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
-func (c *Client) QueryKusciaServing(ctx context.Context, body QueryKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewQueryKusciaServingRequest(c.Server, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// BatchQueryKusciaServingStatusWithBody Shows the states of several servings
-//
-// The body is a `BatchQueryServingStatusRequest`.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
-func (c *Client) BatchQueryKusciaServingStatusWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewBatchQueryKusciaServingStatusRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// BatchQueryKusciaServingStatus Shows the states of several servings
-//
-// The body is a `BatchQueryServingStatusRequest`.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
-func (c *Client) BatchQueryKusciaServingStatus(ctx context.Context, body BatchQueryKusciaServingStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewBatchQueryKusciaServingStatusRequest(c.Server, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// UpdateKusciaServingWithBody Changes a serving's input configuration, or some of its parties
-//
-// The body is a `UpdateServingRequest`.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
-func (c *Client) UpdateKusciaServingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateKusciaServingRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// UpdateKusciaServing Changes a serving's input configuration, or some of its parties
-//
-// The body is a `UpdateServingRequest`.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
-func (c *Client) UpdateKusciaServing(ctx context.Context, body UpdateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpdateKusciaServingRequest(c.Server, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
 // ListServings Lists the servings, by ID
 //
 // Servings that are being deleted are listed until they are deleted; they have `deletedAt`.
@@ -4286,6 +3851,24 @@ func (c *Client) UpdateKusciaServing(ctx context.Context, body UpdateKusciaServi
 // Corresponds with GET /api/v1/servings (the `ListServings` operationId).
 func (c *Client) ListServings(ctx context.Context, params *ListServingsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListServingsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteServing Deletes a serving
+//
+// The answer comes at once, and the parties are cleaned up afterwards; one that is unreachable, when it returns. Until then the serving is shown
+// with `deletedAt`, and its ID cannot be used again. Deleting it once more changes nothing.
+//
+// Corresponds with DELETE /api/v1/servings/{id} (the `DeleteServing` operationId).
+func (c *Client) DeleteServing(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteServingRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -4304,6 +3887,50 @@ func (c *Client) ListServings(ctx context.Context, params *ListServingsParams, r
 // Corresponds with GET /api/v1/servings/{id} (the `GetServing` operationId).
 func (c *Client) GetServing(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetServingRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutServingWithBody Creates or replaces a serving
+//
+// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
+// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
+// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
+// was edited since, or the last update failed.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/servings/{id} (the `PutServing` operationId).
+func (c *Client) PutServingWithBody(ctx context.Context, id ServingID, params *PutServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutServingRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutServing Creates or replaces a serving
+//
+// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
+// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
+// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
+// was edited since, or the last update failed.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/servings/{id} (the `PutServing` operationId).
+func (c *Client) PutServing(ctx context.Context, id ServingID, params *PutServingParams, body PutServingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutServingRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4962,44 +4589,6 @@ func (c *Client) GetDocs(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 	return c.Client.Do(req)
 }
 
-// GetKusciaHealthWithBody Reports whether Kuscia's requests can be answered
-//
-// The body is a `HealthRequest`.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
-func (c *Client) GetKusciaHealthWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetKusciaHealthRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// GetKusciaHealth Reports whether Kuscia's requests can be answered
-//
-// The body is a `HealthRequest`.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
-func (c *Client) GetKusciaHealth(ctx context.Context, body GetKusciaHealthJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetKusciaHealthRequest(c.Server, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
 // GetHealth Reports that the process is alive
 //
 // Corresponds with GET /healthz (the `GetHealth` operationId).
@@ -5158,19 +4747,8 @@ func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// NewBatchQueryKusciaAppImagesRequest calls the generic BatchQueryKusciaAppImages builder with application/json body
-func NewBatchQueryKusciaAppImagesRequest(server string, body BatchQueryKusciaAppImagesJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewBatchQueryKusciaAppImagesRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewBatchQueryKusciaAppImagesRequestWithBody constructs an http.Request for the BatchQueryKusciaAppImages method, with any body, and a specified content type
-func NewBatchQueryKusciaAppImagesRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+// NewListAppImagesRequest constructs an http.Request for the ListAppImages method
+func NewListAppImagesRequest(server string, params *ListAppImagesParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -5178,7 +4756,7 @@ func NewBatchQueryKusciaAppImagesRequestWithBody(server string, contentType stri
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/api/v1/appimage/batchQuery")
+	operationPath := fmt.Sprintf("/api/v1/appimages")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -5188,37 +4766,70 @@ func NewBatchQueryKusciaAppImagesRequestWithBody(server string, contentType stri
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-
-	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
 
-// NewCreateKusciaAppImageRequest calls the generic CreateKusciaAppImage builder with application/json body
-func NewCreateKusciaAppImageRequest(server string, body CreateKusciaAppImageJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
+// NewDeleteAppImageRequest constructs an http.Request for the DeleteAppImage method
+func NewDeleteAppImageRequest(server string, name AppImageName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
 	if err != nil {
 		return nil, err
 	}
-	bodyReader = bytes.NewReader(buf)
-	return NewCreateKusciaAppImageRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewCreateKusciaAppImageRequestWithBody constructs an http.Request for the CreateKusciaAppImage method, with any body, and a specified content type
-func NewCreateKusciaAppImageRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
 
 	serverURL, err := url.Parse(server)
 	if err != nil {
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/api/v1/appimage/create")
+	operationPath := fmt.Sprintf("/api/v1/appimages/%s", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -5228,37 +4839,31 @@ func NewCreateKusciaAppImageRequestWithBody(server string, contentType string, b
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-
-	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
 
-// NewDeleteKusciaAppImageRequest calls the generic DeleteKusciaAppImage builder with application/json body
-func NewDeleteKusciaAppImageRequest(server string, body DeleteKusciaAppImageJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
+// NewGetAppImageRequest constructs an http.Request for the GetAppImage method
+func NewGetAppImageRequest(server string, name AppImageName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
 	if err != nil {
 		return nil, err
 	}
-	bodyReader = bytes.NewReader(buf)
-	return NewDeleteKusciaAppImageRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewDeleteKusciaAppImageRequestWithBody constructs an http.Request for the DeleteKusciaAppImage method, with any body, and a specified content type
-func NewDeleteKusciaAppImageRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
 
 	serverURL, err := url.Parse(server)
 	if err != nil {
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/api/v1/appimage/delete")
+	operationPath := fmt.Sprintf("/api/v1/appimages/%s", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -5268,37 +4873,42 @@ func NewDeleteKusciaAppImageRequestWithBody(server string, contentType string, b
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-
-	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
 
-// NewListKusciaAppImagesRequest calls the generic ListKusciaAppImages builder with application/json body
-func NewListKusciaAppImagesRequest(server string, body ListKusciaAppImagesJSONRequestBody) (*http.Request, error) {
+// NewPutAppImageRequest calls the generic PutAppImage builder with application/json body
+func NewPutAppImageRequest(server string, name AppImageName, params *PutAppImageParams, body PutAppImageJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewListKusciaAppImagesRequestWithBody(server, "application/json", bodyReader)
+	return NewPutAppImageRequestWithBody(server, name, params, "application/json", bodyReader)
 }
 
-// NewListKusciaAppImagesRequestWithBody constructs an http.Request for the ListKusciaAppImages method, with any body, and a specified content type
-func NewListKusciaAppImagesRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+// NewPutAppImageRequestWithBody constructs an http.Request for the PutAppImage method, with any body, and a specified content type
+func NewPutAppImageRequestWithBody(server string, name AppImageName, params *PutAppImageParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
 
 	serverURL, err := url.Parse(server)
 	if err != nil {
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/api/v1/appimage/list")
+	operationPath := fmt.Sprintf("/api/v1/appimages/%s", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -5308,87 +4918,34 @@ func NewListKusciaAppImagesRequestWithBody(server string, contentType string, bo
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Generation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "generation", *params.Generation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
-}
-
-// NewQueryKusciaAppImageRequest calls the generic QueryKusciaAppImage builder with application/json body
-func NewQueryKusciaAppImageRequest(server string, body QueryKusciaAppImageJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewQueryKusciaAppImageRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewQueryKusciaAppImageRequestWithBody constructs an http.Request for the QueryKusciaAppImage method, with any body, and a specified content type
-func NewQueryKusciaAppImageRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/appimage/query")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
-}
-
-// NewUpdateKusciaAppImageRequest calls the generic UpdateKusciaAppImage builder with application/json body
-func NewUpdateKusciaAppImageRequest(server string, body UpdateKusciaAppImageJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewUpdateKusciaAppImageRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewUpdateKusciaAppImageRequestWithBody constructs an http.Request for the UpdateKusciaAppImage method, with any body, and a specified content type
-func NewUpdateKusciaAppImageRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/appimage/update")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
@@ -7426,206 +6983,6 @@ func NewPutServiceRequestWithBody(server string, id ServiceID, contentType strin
 	return req, nil
 }
 
-// NewCreateKusciaServingRequest calls the generic CreateKusciaServing builder with application/json body
-func NewCreateKusciaServingRequest(server string, body CreateKusciaServingJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewCreateKusciaServingRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewCreateKusciaServingRequestWithBody constructs an http.Request for the CreateKusciaServing method, with any body, and a specified content type
-func NewCreateKusciaServingRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/serving/create")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
-}
-
-// NewDeleteKusciaServingRequest calls the generic DeleteKusciaServing builder with application/json body
-func NewDeleteKusciaServingRequest(server string, body DeleteKusciaServingJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewDeleteKusciaServingRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewDeleteKusciaServingRequestWithBody constructs an http.Request for the DeleteKusciaServing method, with any body, and a specified content type
-func NewDeleteKusciaServingRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/serving/delete")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
-}
-
-// NewQueryKusciaServingRequest calls the generic QueryKusciaServing builder with application/json body
-func NewQueryKusciaServingRequest(server string, body QueryKusciaServingJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewQueryKusciaServingRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewQueryKusciaServingRequestWithBody constructs an http.Request for the QueryKusciaServing method, with any body, and a specified content type
-func NewQueryKusciaServingRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/serving/query")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
-}
-
-// NewBatchQueryKusciaServingStatusRequest calls the generic BatchQueryKusciaServingStatus builder with application/json body
-func NewBatchQueryKusciaServingStatusRequest(server string, body BatchQueryKusciaServingStatusJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewBatchQueryKusciaServingStatusRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewBatchQueryKusciaServingStatusRequestWithBody constructs an http.Request for the BatchQueryKusciaServingStatus method, with any body, and a specified content type
-func NewBatchQueryKusciaServingStatusRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/serving/status/batchQuery")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
-}
-
-// NewUpdateKusciaServingRequest calls the generic UpdateKusciaServing builder with application/json body
-func NewUpdateKusciaServingRequest(server string, body UpdateKusciaServingJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewUpdateKusciaServingRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewUpdateKusciaServingRequestWithBody constructs an http.Request for the UpdateKusciaServing method, with any body, and a specified content type
-func NewUpdateKusciaServingRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/serving/update")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
-}
-
 // NewListServingsRequest constructs an http.Request for the ListServings method
 func NewListServingsRequest(server string, params *ListServingsParams) (*http.Request, error) {
 	var err error
@@ -7692,6 +7049,40 @@ func NewListServingsRequest(server string, params *ListServingsParams) (*http.Re
 	return req, nil
 }
 
+// NewDeleteServingRequest constructs an http.Request for the DeleteServing method
+func NewDeleteServingRequest(server string, id ServingID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/servings/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetServingRequest constructs an http.Request for the GetServing method
 func NewGetServingRequest(server string, id ServingID) (*http.Request, error) {
 	var err error
@@ -7722,6 +7113,92 @@ func NewGetServingRequest(server string, id ServingID) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewPutServingRequest calls the generic PutServing builder with application/json body
+func NewPutServingRequest(server string, id ServingID, params *PutServingParams, body PutServingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutServingRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPutServingRequestWithBody constructs an http.Request for the PutServing method, with any body, and a specified content type
+func NewPutServingRequestWithBody(server string, id ServingID, params *PutServingParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/servings/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.AffinityMode != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "affinityMode", *params.AffinityMode, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Generation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "generation", *params.Generation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -9007,46 +8484,6 @@ func NewGetDocsRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
-// NewGetKusciaHealthRequest calls the generic GetKusciaHealth builder with application/json body
-func NewGetKusciaHealthRequest(server string, body GetKusciaHealthJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewGetKusciaHealthRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewGetKusciaHealthRequestWithBody constructs an http.Request for the GetKusciaHealth method, with any body, and a specified content type
-func NewGetKusciaHealthRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/healthZ")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
-}
-
 // NewGetHealthRequest constructs an http.Request for the GetHealth method
 func NewGetHealthRequest(server string) (*http.Request, error) {
 	var err error
@@ -9460,113 +8897,48 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
-	// BatchQueryKusciaAppImagesWithBodyWithResponse Shows several AppImages
+	// ListAppImagesWithResponse Lists the AppImages, by name
 	//
-	// The body is a `BatchQueryAppImageRequest`.
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/appimages (the `ListAppImages` operationId).
+	ListAppImagesWithResponse(ctx context.Context, params *ListAppImagesParams, reqEditors ...RequestEditorFn) (*ListAppImagesResponse, error)
+
+	// DeleteAppImageWithResponse Deletes an AppImage
+	//
+	// Servings that run it keep their version of it; their next update needs another one.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/appimages/{name} (the `DeleteAppImage` operationId).
+	DeleteAppImageWithResponse(ctx context.Context, name AppImageName, reqEditors ...RequestEditorFn) (*DeleteAppImageResponse, error)
+
+	// GetAppImageWithResponse Reads an AppImage
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/appimages/{name} (the `GetAppImage` operationId).
+	GetAppImageWithResponse(ctx context.Context, name AppImageName, reqEditors ...RequestEditorFn) (*GetAppImageResponse, error)
+
+	// PutAppImageWithBodyWithResponse Creates or replaces an AppImage
+	//
+	// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
+	// takes the new content. A body equal to the stored content writes nothing (200).
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
-	BatchQueryKusciaAppImagesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BatchQueryKusciaAppImagesResponse, error)
+	// Corresponds with PUT /api/v1/appimages/{name} (the `PutAppImage` operationId).
+	PutAppImageWithBodyWithResponse(ctx context.Context, name AppImageName, params *PutAppImageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutAppImageResponse, error)
 
-	// BatchQueryKusciaAppImagesWithResponse Shows several AppImages
+	// PutAppImageWithResponse Creates or replaces an AppImage
 	//
-	// The body is a `BatchQueryAppImageRequest`.
+	// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
+	// takes the new content. A body equal to the stored content writes nothing (200).
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
-	BatchQueryKusciaAppImagesWithResponse(ctx context.Context, body BatchQueryKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*BatchQueryKusciaAppImagesResponse, error)
-
-	// CreateKusciaAppImageWithBodyWithResponse Registers an AppImage
-	//
-	// The body is a `CreateAppImageRequest`.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
-	CreateKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateKusciaAppImageResponse, error)
-
-	// CreateKusciaAppImageWithResponse Registers an AppImage
-	//
-	// The body is a `CreateAppImageRequest`.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
-	CreateKusciaAppImageWithResponse(ctx context.Context, body CreateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateKusciaAppImageResponse, error)
-
-	// DeleteKusciaAppImageWithBodyWithResponse Deletes an AppImage; servings keep the version that they run
-	//
-	// The body is a `DeleteAppImageRequest`.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
-	DeleteKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteKusciaAppImageResponse, error)
-
-	// DeleteKusciaAppImageWithResponse Deletes an AppImage; servings keep the version that they run
-	//
-	// The body is a `DeleteAppImageRequest`.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
-	DeleteKusciaAppImageWithResponse(ctx context.Context, body DeleteKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteKusciaAppImageResponse, error)
-
-	// ListKusciaAppImagesWithBodyWithResponse Lists the AppImages, by name
-	//
-	// The body is a `ListAppImageRequest`.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
-	ListKusciaAppImagesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ListKusciaAppImagesResponse, error)
-
-	// ListKusciaAppImagesWithResponse Lists the AppImages, by name
-	//
-	// The body is a `ListAppImageRequest`.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
-	ListKusciaAppImagesWithResponse(ctx context.Context, body ListKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*ListKusciaAppImagesResponse, error)
-
-	// QueryKusciaAppImageWithBodyWithResponse Shows an AppImage
-	//
-	// The body is a `QueryAppImageRequest`.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
-	QueryKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*QueryKusciaAppImageResponse, error)
-
-	// QueryKusciaAppImageWithResponse Shows an AppImage
-	//
-	// The body is a `QueryAppImageRequest`.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
-	QueryKusciaAppImageWithResponse(ctx context.Context, body QueryKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*QueryKusciaAppImageResponse, error)
-
-	// UpdateKusciaAppImageWithBodyWithResponse Changes an AppImage; fields that its messages can't express are kept
-	//
-	// The body is a `UpdateAppImageRequest`.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
-	UpdateKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKusciaAppImageResponse, error)
-
-	// UpdateKusciaAppImageWithResponse Changes an AppImage; fields that its messages can't express are kept
-	//
-	// The body is a `UpdateAppImageRequest`.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
-	UpdateKusciaAppImageWithResponse(ctx context.Context, body UpdateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKusciaAppImageResponse, error)
+	// Corresponds with PUT /api/v1/appimages/{name} (the `PutAppImage` operationId).
+	PutAppImageWithResponse(ctx context.Context, name AppImageName, params *PutAppImageParams, body PutAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*PutAppImageResponse, error)
 
 	// ListPartiesWithResponse Lists the parties, by name, and whether they are reachable
 	//
@@ -10046,96 +9418,6 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /api/v1/services/{id} (the `PutService` operationId).
 	PutServiceWithResponse(ctx context.Context, id ServiceID, body PutServiceJSONRequestBody, reqEditors ...RequestEditorFn) (*PutServiceResponse, error)
 
-	// CreateKusciaServingWithBodyWithResponse Declares a serving
-	//
-	// The body is a `CreateServingRequest`.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
-	CreateKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateKusciaServingResponse, error)
-
-	// CreateKusciaServingWithResponse Declares a serving
-	//
-	// The body is a `CreateServingRequest`.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
-	CreateKusciaServingWithResponse(ctx context.Context, body CreateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateKusciaServingResponse, error)
-
-	// DeleteKusciaServingWithBodyWithResponse Deletes a serving
-	//
-	// The body is a `DeleteServingRequest`.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
-	DeleteKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteKusciaServingResponse, error)
-
-	// DeleteKusciaServingWithResponse Deletes a serving
-	//
-	// The body is a `DeleteServingRequest`.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
-	DeleteKusciaServingWithResponse(ctx context.Context, body DeleteKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteKusciaServingResponse, error)
-
-	// QueryKusciaServingWithBodyWithResponse Shows a serving and its state
-	//
-	// The body is a `QueryServingRequest`.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
-	QueryKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*QueryKusciaServingResponse, error)
-
-	// QueryKusciaServingWithResponse Shows a serving and its state
-	//
-	// The body is a `QueryServingRequest`.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
-	QueryKusciaServingWithResponse(ctx context.Context, body QueryKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*QueryKusciaServingResponse, error)
-
-	// BatchQueryKusciaServingStatusWithBodyWithResponse Shows the states of several servings
-	//
-	// The body is a `BatchQueryServingStatusRequest`.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
-	BatchQueryKusciaServingStatusWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BatchQueryKusciaServingStatusResponse, error)
-
-	// BatchQueryKusciaServingStatusWithResponse Shows the states of several servings
-	//
-	// The body is a `BatchQueryServingStatusRequest`.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
-	BatchQueryKusciaServingStatusWithResponse(ctx context.Context, body BatchQueryKusciaServingStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*BatchQueryKusciaServingStatusResponse, error)
-
-	// UpdateKusciaServingWithBodyWithResponse Changes a serving's input configuration, or some of its parties
-	//
-	// The body is a `UpdateServingRequest`.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
-	UpdateKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKusciaServingResponse, error)
-
-	// UpdateKusciaServingWithResponse Changes a serving's input configuration, or some of its parties
-	//
-	// The body is a `UpdateServingRequest`.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
-	UpdateKusciaServingWithResponse(ctx context.Context, body UpdateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKusciaServingResponse, error)
-
 	// ListServingsWithResponse Lists the servings, by ID
 	//
 	// Servings that are being deleted are listed until they are deleted; they have `deletedAt`.
@@ -10144,6 +9426,16 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/servings (the `ListServings` operationId).
 	ListServingsWithResponse(ctx context.Context, params *ListServingsParams, reqEditors ...RequestEditorFn) (*ListServingsResponse, error)
+
+	// DeleteServingWithResponse Deletes a serving
+	//
+	// The answer comes at once, and the parties are cleaned up afterwards; one that is unreachable, when it returns. Until then the serving is shown
+	// with `deletedAt`, and its ID cannot be used again. Deleting it once more changes nothing.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/servings/{id} (the `DeleteServing` operationId).
+	DeleteServingWithResponse(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*DeleteServingResponse, error)
 
 	// GetServingWithResponse Reads a serving
 	//
@@ -10154,6 +9446,30 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/servings/{id} (the `GetServing` operationId).
 	GetServingWithResponse(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*GetServingResponse, error)
+
+	// PutServingWithBodyWithResponse Creates or replaces a serving
+	//
+	// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
+	// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
+	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
+	// was edited since, or the last update failed.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/servings/{id} (the `PutServing` operationId).
+	PutServingWithBodyWithResponse(ctx context.Context, id ServingID, params *PutServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutServingResponse, error)
+
+	// PutServingWithResponse Creates or replaces a serving
+	//
+	// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
+	// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
+	// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
+	// was edited since, or the last update failed.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/servings/{id} (the `PutServing` operationId).
+	PutServingWithResponse(ctx context.Context, id ServingID, params *PutServingParams, body PutServingJSONRequestBody, reqEditors ...RequestEditorFn) (*PutServingResponse, error)
 
 	// ApproveServingWithBodyWithResponse Begins the party that waits for an approval
 	//
@@ -10487,24 +9803,6 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /docs (the `GetDocs` operationId).
 	GetDocsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDocsResponse, error)
 
-	// GetKusciaHealthWithBodyWithResponse Reports whether Kuscia's requests can be answered
-	//
-	// The body is a `HealthRequest`.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
-	GetKusciaHealthWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GetKusciaHealthResponse, error)
-
-	// GetKusciaHealthWithResponse Reports whether Kuscia's requests can be answered
-	//
-	// The body is a `HealthRequest`.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
-	GetKusciaHealthWithResponse(ctx context.Context, body GetKusciaHealthJSONRequestBody, reqEditors ...RequestEditorFn) (*GetKusciaHealthResponse, error)
-
 	// GetHealthWithResponse Reports that the process is alive
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -10582,46 +9880,60 @@ type ClientWithResponsesInterface interface {
 	GetReadinessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReadinessResponse, error)
 }
 
-type BatchQueryKusciaAppImagesResponse struct {
+type ListAppImagesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
+	JSON200 *AppImageList
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthenticated
 	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r BatchQueryKusciaAppImagesResponse) GetJSON200() *Kuscia {
+func (r ListAppImagesResponse) GetJSON200() *AppImageList {
 	return r.JSON200
 }
 
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r BatchQueryKusciaAppImagesResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ListAppImagesResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ListAppImagesResponse) GetApplicationProblemJSON401() *Unauthenticated {
+	return r.ApplicationProblemJSON401
 }
 
 // GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r BatchQueryKusciaAppImagesResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
+func (r ListAppImagesResponse) GetApplicationProblemJSON403() *Forbidden {
 	return r.ApplicationProblemJSON403
 }
 
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListAppImagesResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r BatchQueryKusciaAppImagesResponse) GetApplicationProblemJSONDefault() *Other {
+func (r ListAppImagesResponse) GetApplicationProblemJSONDefault() *Other {
 	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
-func (r BatchQueryKusciaAppImagesResponse) GetBody() []byte {
+func (r ListAppImagesResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r BatchQueryKusciaAppImagesResponse) Status() string {
+func (r ListAppImagesResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -10629,7 +9941,7 @@ func (r BatchQueryKusciaAppImagesResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r BatchQueryKusciaAppImagesResponse) StatusCode() int {
+func (r ListAppImagesResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -10637,53 +9949,60 @@ func (r BatchQueryKusciaAppImagesResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r BatchQueryKusciaAppImagesResponse) ContentType() string {
+func (r ListAppImagesResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type CreateKusciaAppImageResponse struct {
+type DeleteAppImageResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthenticated
 	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
 }
 
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CreateKusciaAppImageResponse) GetJSON200() *Kuscia {
-	return r.JSON200
-}
-
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r CreateKusciaAppImageResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r DeleteAppImageResponse) GetApplicationProblemJSON401() *Unauthenticated {
+	return r.ApplicationProblemJSON401
 }
 
 // GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r CreateKusciaAppImageResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
+func (r DeleteAppImageResponse) GetApplicationProblemJSON403() *Forbidden {
 	return r.ApplicationProblemJSON403
 }
 
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r DeleteAppImageResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r DeleteAppImageResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateKusciaAppImageResponse) GetApplicationProblemJSONDefault() *Other {
+func (r DeleteAppImageResponse) GetApplicationProblemJSONDefault() *Other {
 	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
-func (r CreateKusciaAppImageResponse) GetBody() []byte {
+func (r DeleteAppImageResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r CreateKusciaAppImageResponse) Status() string {
+func (r DeleteAppImageResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -10691,7 +10010,7 @@ func (r CreateKusciaAppImageResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r CreateKusciaAppImageResponse) StatusCode() int {
+func (r DeleteAppImageResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -10699,53 +10018,67 @@ func (r CreateKusciaAppImageResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateKusciaAppImageResponse) ContentType() string {
+func (r DeleteAppImageResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type DeleteKusciaAppImageResponse struct {
+type GetAppImageResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
+	JSON200 *AppImage
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthenticated
 	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DeleteKusciaAppImageResponse) GetJSON200() *Kuscia {
+func (r GetAppImageResponse) GetJSON200() *AppImage {
 	return r.JSON200
 }
 
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r DeleteKusciaAppImageResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r GetAppImageResponse) GetApplicationProblemJSON401() *Unauthenticated {
+	return r.ApplicationProblemJSON401
 }
 
 // GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r DeleteKusciaAppImageResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
+func (r GetAppImageResponse) GetApplicationProblemJSON403() *Forbidden {
 	return r.ApplicationProblemJSON403
 }
 
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetAppImageResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetAppImageResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DeleteKusciaAppImageResponse) GetApplicationProblemJSONDefault() *Other {
+func (r GetAppImageResponse) GetApplicationProblemJSONDefault() *Other {
 	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
-func (r DeleteKusciaAppImageResponse) GetBody() []byte {
+func (r GetAppImageResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r DeleteKusciaAppImageResponse) Status() string {
+func (r GetAppImageResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -10753,7 +10086,7 @@ func (r DeleteKusciaAppImageResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r DeleteKusciaAppImageResponse) StatusCode() int {
+func (r GetAppImageResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -10761,53 +10094,102 @@ func (r DeleteKusciaAppImageResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DeleteKusciaAppImageResponse) ContentType() string {
+func (r GetAppImageResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type ListKusciaAppImagesResponse struct {
+type PutAppImageResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
+	JSON200 *PutDeclaredResult
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *PutDeclaredResult
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthenticated
 	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Other
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListKusciaAppImagesResponse) GetJSON200() *Kuscia {
+func (r PutAppImageResponse) GetJSON200() *PutDeclaredResult {
 	return r.JSON200
 }
 
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r ListKusciaAppImagesResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r PutAppImageResponse) GetJSON202() *PutDeclaredResult {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r PutAppImageResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r PutAppImageResponse) GetApplicationProblemJSON401() *Unauthenticated {
+	return r.ApplicationProblemJSON401
 }
 
 // GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r ListKusciaAppImagesResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
+func (r PutAppImageResponse) GetApplicationProblemJSON403() *Forbidden {
 	return r.ApplicationProblemJSON403
 }
 
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r PutAppImageResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r PutAppImageResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r PutAppImageResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r PutAppImageResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r PutAppImageResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListKusciaAppImagesResponse) GetApplicationProblemJSONDefault() *Other {
+func (r PutAppImageResponse) GetApplicationProblemJSONDefault() *Other {
 	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
-func (r ListKusciaAppImagesResponse) GetBody() []byte {
+func (r PutAppImageResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r ListKusciaAppImagesResponse) Status() string {
+func (r PutAppImageResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -10815,7 +10197,7 @@ func (r ListKusciaAppImagesResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r ListKusciaAppImagesResponse) StatusCode() int {
+func (r PutAppImageResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -10823,131 +10205,7 @@ func (r ListKusciaAppImagesResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListKusciaAppImagesResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type QueryKusciaAppImageResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
-	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
-	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationProblemJSONDefault *Other
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r QueryKusciaAppImageResponse) GetJSON200() *Kuscia {
-	return r.JSON200
-}
-
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r QueryKusciaAppImageResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
-}
-
-// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r QueryKusciaAppImageResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
-	return r.ApplicationProblemJSON403
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r QueryKusciaAppImageResponse) GetApplicationProblemJSONDefault() *Other {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r QueryKusciaAppImageResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r QueryKusciaAppImageResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r QueryKusciaAppImageResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r QueryKusciaAppImageResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type UpdateKusciaAppImageResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
-	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
-	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationProblemJSONDefault *Other
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateKusciaAppImageResponse) GetJSON200() *Kuscia {
-	return r.JSON200
-}
-
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r UpdateKusciaAppImageResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
-}
-
-// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r UpdateKusciaAppImageResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
-	return r.ApplicationProblemJSON403
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateKusciaAppImageResponse) GetApplicationProblemJSONDefault() *Other {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateKusciaAppImageResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r UpdateKusciaAppImageResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r UpdateKusciaAppImageResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateKusciaAppImageResponse) ContentType() string {
+func (r PutAppImageResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13710,316 +12968,6 @@ func (r PutServiceResponse) ContentType() string {
 	return ""
 }
 
-type CreateKusciaServingResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
-	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
-	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationProblemJSONDefault *Other
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r CreateKusciaServingResponse) GetJSON200() *Kuscia {
-	return r.JSON200
-}
-
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r CreateKusciaServingResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
-}
-
-// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r CreateKusciaServingResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
-	return r.ApplicationProblemJSON403
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateKusciaServingResponse) GetApplicationProblemJSONDefault() *Other {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateKusciaServingResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r CreateKusciaServingResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r CreateKusciaServingResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateKusciaServingResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type DeleteKusciaServingResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
-	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
-	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationProblemJSONDefault *Other
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r DeleteKusciaServingResponse) GetJSON200() *Kuscia {
-	return r.JSON200
-}
-
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r DeleteKusciaServingResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
-}
-
-// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r DeleteKusciaServingResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
-	return r.ApplicationProblemJSON403
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r DeleteKusciaServingResponse) GetApplicationProblemJSONDefault() *Other {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r DeleteKusciaServingResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r DeleteKusciaServingResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r DeleteKusciaServingResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r DeleteKusciaServingResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type QueryKusciaServingResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
-	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
-	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationProblemJSONDefault *Other
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r QueryKusciaServingResponse) GetJSON200() *Kuscia {
-	return r.JSON200
-}
-
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r QueryKusciaServingResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
-}
-
-// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r QueryKusciaServingResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
-	return r.ApplicationProblemJSON403
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r QueryKusciaServingResponse) GetApplicationProblemJSONDefault() *Other {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r QueryKusciaServingResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r QueryKusciaServingResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r QueryKusciaServingResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r QueryKusciaServingResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type BatchQueryKusciaServingStatusResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
-	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
-	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationProblemJSONDefault *Other
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r BatchQueryKusciaServingStatusResponse) GetJSON200() *Kuscia {
-	return r.JSON200
-}
-
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r BatchQueryKusciaServingStatusResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
-}
-
-// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r BatchQueryKusciaServingStatusResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
-	return r.ApplicationProblemJSON403
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r BatchQueryKusciaServingStatusResponse) GetApplicationProblemJSONDefault() *Other {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r BatchQueryKusciaServingStatusResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r BatchQueryKusciaServingStatusResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r BatchQueryKusciaServingStatusResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r BatchQueryKusciaServingStatusResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type UpdateKusciaServingResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
-	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
-	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationProblemJSONDefault *Other
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UpdateKusciaServingResponse) GetJSON200() *Kuscia {
-	return r.JSON200
-}
-
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r UpdateKusciaServingResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
-}
-
-// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r UpdateKusciaServingResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
-	return r.ApplicationProblemJSON403
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UpdateKusciaServingResponse) GetApplicationProblemJSONDefault() *Other {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UpdateKusciaServingResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r UpdateKusciaServingResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r UpdateKusciaServingResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UpdateKusciaServingResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type ListServingsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14096,6 +13044,82 @@ func (r ListServingsResponse) ContentType() string {
 	return ""
 }
 
+type DeleteServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthenticated
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r DeleteServingResponse) GetApplicationProblemJSON401() *Unauthenticated {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r DeleteServingResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r DeleteServingResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r DeleteServingResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r DeleteServingResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteServingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetServingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14166,6 +13190,124 @@ func (r GetServingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetServingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutServingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PutDeclaredResult
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *PutDeclaredResult
+	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationProblemJSON400 *Malformed
+	// ApplicationProblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationProblemJSON401 *Unauthenticated
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Forbidden
+	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationProblemJSON404 *NotFound
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Conflict
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *TooLarge
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *UnsupportedMediaType
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Refused
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Unreachable
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Other
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutServingResponse) GetJSON200() *PutDeclaredResult {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r PutServingResponse) GetJSON202() *PutDeclaredResult {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r PutServingResponse) GetApplicationProblemJSON400() *Malformed {
+	return r.ApplicationProblemJSON400
+}
+
+// GetApplicationProblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r PutServingResponse) GetApplicationProblemJSON401() *Unauthenticated {
+	return r.ApplicationProblemJSON401
+}
+
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r PutServingResponse) GetApplicationProblemJSON403() *Forbidden {
+	return r.ApplicationProblemJSON403
+}
+
+// GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r PutServingResponse) GetApplicationProblemJSON404() *NotFound {
+	return r.ApplicationProblemJSON404
+}
+
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r PutServingResponse) GetApplicationProblemJSON409() *Conflict {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r PutServingResponse) GetApplicationProblemJSON413() *TooLarge {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r PutServingResponse) GetApplicationProblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationProblemJSON415
+}
+
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r PutServingResponse) GetApplicationProblemJSON422() *Refused {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r PutServingResponse) GetApplicationProblemJSON503() *Unreachable {
+	return r.ApplicationProblemJSON503
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutServingResponse) GetApplicationProblemJSONDefault() *Other {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutServingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutServingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutServingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutServingResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -16291,68 +15433,6 @@ func (r GetDocsResponse) ContentType() string {
 	return ""
 }
 
-type GetKusciaHealthResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Kuscia
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *KusciaForbiddenApplicationJSON
-	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
-	ApplicationProblemJSON403 *KusciaForbiddenApplicationProblemPlusJSON
-	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationProblemJSONDefault *Other
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetKusciaHealthResponse) GetJSON200() *Kuscia {
-	return r.JSON200
-}
-
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r GetKusciaHealthResponse) GetJSON403() *KusciaForbiddenApplicationJSON {
-	return r.JSON403
-}
-
-// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
-func (r GetKusciaHealthResponse) GetApplicationProblemJSON403() *KusciaForbiddenApplicationProblemPlusJSON {
-	return r.ApplicationProblemJSON403
-}
-
-// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetKusciaHealthResponse) GetApplicationProblemJSONDefault() *Other {
-	return r.ApplicationProblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetKusciaHealthResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r GetKusciaHealthResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r GetKusciaHealthResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetKusciaHealthResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
 type GetHealthResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -16959,184 +16039,77 @@ func (r GetReadinessResponse) ContentType() string {
 	return ""
 }
 
-// BatchQueryKusciaAppImagesWithBodyWithResponse Shows several AppImages
+// ListAppImagesWithResponse Lists the AppImages, by name
 //
-// The body is a `BatchQueryAppImageRequest`.
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/appimages (the `ListAppImages` operationId).
+func (c *ClientWithResponses) ListAppImagesWithResponse(ctx context.Context, params *ListAppImagesParams, reqEditors ...RequestEditorFn) (*ListAppImagesResponse, error) {
+	rsp, err := c.ListAppImages(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAppImagesResponse(rsp)
+}
+
+// DeleteAppImageWithResponse Deletes an AppImage
+//
+// Servings that run it keep their version of it; their next update needs another one.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/appimages/{name} (the `DeleteAppImage` operationId).
+func (c *ClientWithResponses) DeleteAppImageWithResponse(ctx context.Context, name AppImageName, reqEditors ...RequestEditorFn) (*DeleteAppImageResponse, error) {
+	rsp, err := c.DeleteAppImage(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteAppImageResponse(rsp)
+}
+
+// GetAppImageWithResponse Reads an AppImage
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/appimages/{name} (the `GetAppImage` operationId).
+func (c *ClientWithResponses) GetAppImageWithResponse(ctx context.Context, name AppImageName, reqEditors ...RequestEditorFn) (*GetAppImageResponse, error) {
+	rsp, err := c.GetAppImage(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAppImageResponse(rsp)
+}
+
+// PutAppImageWithBodyWithResponse Creates or replaces an AppImage
+//
+// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
+// takes the new content. A body equal to the stored content writes nothing (200).
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
-func (c *ClientWithResponses) BatchQueryKusciaAppImagesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BatchQueryKusciaAppImagesResponse, error) {
-	rsp, err := c.BatchQueryKusciaAppImagesWithBody(ctx, contentType, body, reqEditors...)
+// Corresponds with PUT /api/v1/appimages/{name} (the `PutAppImage` operationId).
+func (c *ClientWithResponses) PutAppImageWithBodyWithResponse(ctx context.Context, name AppImageName, params *PutAppImageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutAppImageResponse, error) {
+	rsp, err := c.PutAppImageWithBody(ctx, name, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseBatchQueryKusciaAppImagesResponse(rsp)
+	return ParsePutAppImageResponse(rsp)
 }
 
-// BatchQueryKusciaAppImagesWithResponse Shows several AppImages
+// PutAppImageWithResponse Creates or replaces an AppImage
 //
-// The body is a `BatchQueryAppImageRequest`.
+// The body is the whole `spec` of the AppImage; its labels and annotations are kept. Servings that run it are not changed: their next update
+// takes the new content. A body equal to the stored content writes nothing (200).
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with POST /api/v1/appimage/batchQuery (the `BatchQueryKusciaAppImages` operationId).
-func (c *ClientWithResponses) BatchQueryKusciaAppImagesWithResponse(ctx context.Context, body BatchQueryKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*BatchQueryKusciaAppImagesResponse, error) {
-	rsp, err := c.BatchQueryKusciaAppImages(ctx, body, reqEditors...)
+// Corresponds with PUT /api/v1/appimages/{name} (the `PutAppImage` operationId).
+func (c *ClientWithResponses) PutAppImageWithResponse(ctx context.Context, name AppImageName, params *PutAppImageParams, body PutAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*PutAppImageResponse, error) {
+	rsp, err := c.PutAppImage(ctx, name, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseBatchQueryKusciaAppImagesResponse(rsp)
-}
-
-// CreateKusciaAppImageWithBodyWithResponse Registers an AppImage
-//
-// The body is a `CreateAppImageRequest`.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
-func (c *ClientWithResponses) CreateKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateKusciaAppImageResponse, error) {
-	rsp, err := c.CreateKusciaAppImageWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseCreateKusciaAppImageResponse(rsp)
-}
-
-// CreateKusciaAppImageWithResponse Registers an AppImage
-//
-// The body is a `CreateAppImageRequest`.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/appimage/create (the `CreateKusciaAppImage` operationId).
-func (c *ClientWithResponses) CreateKusciaAppImageWithResponse(ctx context.Context, body CreateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateKusciaAppImageResponse, error) {
-	rsp, err := c.CreateKusciaAppImage(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseCreateKusciaAppImageResponse(rsp)
-}
-
-// DeleteKusciaAppImageWithBodyWithResponse Deletes an AppImage; servings keep the version that they run
-//
-// The body is a `DeleteAppImageRequest`.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
-func (c *ClientWithResponses) DeleteKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteKusciaAppImageResponse, error) {
-	rsp, err := c.DeleteKusciaAppImageWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseDeleteKusciaAppImageResponse(rsp)
-}
-
-// DeleteKusciaAppImageWithResponse Deletes an AppImage; servings keep the version that they run
-//
-// The body is a `DeleteAppImageRequest`.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/appimage/delete (the `DeleteKusciaAppImage` operationId).
-func (c *ClientWithResponses) DeleteKusciaAppImageWithResponse(ctx context.Context, body DeleteKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteKusciaAppImageResponse, error) {
-	rsp, err := c.DeleteKusciaAppImage(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseDeleteKusciaAppImageResponse(rsp)
-}
-
-// ListKusciaAppImagesWithBodyWithResponse Lists the AppImages, by name
-//
-// The body is a `ListAppImageRequest`.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
-func (c *ClientWithResponses) ListKusciaAppImagesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ListKusciaAppImagesResponse, error) {
-	rsp, err := c.ListKusciaAppImagesWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseListKusciaAppImagesResponse(rsp)
-}
-
-// ListKusciaAppImagesWithResponse Lists the AppImages, by name
-//
-// The body is a `ListAppImageRequest`.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/appimage/list (the `ListKusciaAppImages` operationId).
-func (c *ClientWithResponses) ListKusciaAppImagesWithResponse(ctx context.Context, body ListKusciaAppImagesJSONRequestBody, reqEditors ...RequestEditorFn) (*ListKusciaAppImagesResponse, error) {
-	rsp, err := c.ListKusciaAppImages(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseListKusciaAppImagesResponse(rsp)
-}
-
-// QueryKusciaAppImageWithBodyWithResponse Shows an AppImage
-//
-// The body is a `QueryAppImageRequest`.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
-func (c *ClientWithResponses) QueryKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*QueryKusciaAppImageResponse, error) {
-	rsp, err := c.QueryKusciaAppImageWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseQueryKusciaAppImageResponse(rsp)
-}
-
-// QueryKusciaAppImageWithResponse Shows an AppImage
-//
-// The body is a `QueryAppImageRequest`.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/appimage/query (the `QueryKusciaAppImage` operationId).
-func (c *ClientWithResponses) QueryKusciaAppImageWithResponse(ctx context.Context, body QueryKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*QueryKusciaAppImageResponse, error) {
-	rsp, err := c.QueryKusciaAppImage(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseQueryKusciaAppImageResponse(rsp)
-}
-
-// UpdateKusciaAppImageWithBodyWithResponse Changes an AppImage; fields that its messages can't express are kept
-//
-// The body is a `UpdateAppImageRequest`.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
-func (c *ClientWithResponses) UpdateKusciaAppImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKusciaAppImageResponse, error) {
-	rsp, err := c.UpdateKusciaAppImageWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseUpdateKusciaAppImageResponse(rsp)
-}
-
-// UpdateKusciaAppImageWithResponse Changes an AppImage; fields that its messages can't express are kept
-//
-// The body is a `UpdateAppImageRequest`.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/appimage/update (the `UpdateKusciaAppImage` operationId).
-func (c *ClientWithResponses) UpdateKusciaAppImageWithResponse(ctx context.Context, body UpdateKusciaAppImageJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKusciaAppImageResponse, error) {
-	rsp, err := c.UpdateKusciaAppImage(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseUpdateKusciaAppImageResponse(rsp)
+	return ParsePutAppImageResponse(rsp)
 }
 
 // ListPartiesWithResponse Lists the parties, by name, and whether they are reachable
@@ -17893,156 +16866,6 @@ func (c *ClientWithResponses) PutServiceWithResponse(ctx context.Context, id Ser
 	return ParsePutServiceResponse(rsp)
 }
 
-// CreateKusciaServingWithBodyWithResponse Declares a serving
-//
-// The body is a `CreateServingRequest`.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
-func (c *ClientWithResponses) CreateKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateKusciaServingResponse, error) {
-	rsp, err := c.CreateKusciaServingWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseCreateKusciaServingResponse(rsp)
-}
-
-// CreateKusciaServingWithResponse Declares a serving
-//
-// The body is a `CreateServingRequest`.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/serving/create (the `CreateKusciaServing` operationId).
-func (c *ClientWithResponses) CreateKusciaServingWithResponse(ctx context.Context, body CreateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateKusciaServingResponse, error) {
-	rsp, err := c.CreateKusciaServing(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseCreateKusciaServingResponse(rsp)
-}
-
-// DeleteKusciaServingWithBodyWithResponse Deletes a serving
-//
-// The body is a `DeleteServingRequest`.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
-func (c *ClientWithResponses) DeleteKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteKusciaServingResponse, error) {
-	rsp, err := c.DeleteKusciaServingWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseDeleteKusciaServingResponse(rsp)
-}
-
-// DeleteKusciaServingWithResponse Deletes a serving
-//
-// The body is a `DeleteServingRequest`.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/serving/delete (the `DeleteKusciaServing` operationId).
-func (c *ClientWithResponses) DeleteKusciaServingWithResponse(ctx context.Context, body DeleteKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteKusciaServingResponse, error) {
-	rsp, err := c.DeleteKusciaServing(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseDeleteKusciaServingResponse(rsp)
-}
-
-// QueryKusciaServingWithBodyWithResponse Shows a serving and its state
-//
-// The body is a `QueryServingRequest`.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
-func (c *ClientWithResponses) QueryKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*QueryKusciaServingResponse, error) {
-	rsp, err := c.QueryKusciaServingWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseQueryKusciaServingResponse(rsp)
-}
-
-// QueryKusciaServingWithResponse Shows a serving and its state
-//
-// The body is a `QueryServingRequest`.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/serving/query (the `QueryKusciaServing` operationId).
-func (c *ClientWithResponses) QueryKusciaServingWithResponse(ctx context.Context, body QueryKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*QueryKusciaServingResponse, error) {
-	rsp, err := c.QueryKusciaServing(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseQueryKusciaServingResponse(rsp)
-}
-
-// BatchQueryKusciaServingStatusWithBodyWithResponse Shows the states of several servings
-//
-// The body is a `BatchQueryServingStatusRequest`.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
-func (c *ClientWithResponses) BatchQueryKusciaServingStatusWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BatchQueryKusciaServingStatusResponse, error) {
-	rsp, err := c.BatchQueryKusciaServingStatusWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseBatchQueryKusciaServingStatusResponse(rsp)
-}
-
-// BatchQueryKusciaServingStatusWithResponse Shows the states of several servings
-//
-// The body is a `BatchQueryServingStatusRequest`.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/serving/status/batchQuery (the `BatchQueryKusciaServingStatus` operationId).
-func (c *ClientWithResponses) BatchQueryKusciaServingStatusWithResponse(ctx context.Context, body BatchQueryKusciaServingStatusJSONRequestBody, reqEditors ...RequestEditorFn) (*BatchQueryKusciaServingStatusResponse, error) {
-	rsp, err := c.BatchQueryKusciaServingStatus(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseBatchQueryKusciaServingStatusResponse(rsp)
-}
-
-// UpdateKusciaServingWithBodyWithResponse Changes a serving's input configuration, or some of its parties
-//
-// The body is a `UpdateServingRequest`.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
-func (c *ClientWithResponses) UpdateKusciaServingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateKusciaServingResponse, error) {
-	rsp, err := c.UpdateKusciaServingWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseUpdateKusciaServingResponse(rsp)
-}
-
-// UpdateKusciaServingWithResponse Changes a serving's input configuration, or some of its parties
-//
-// The body is a `UpdateServingRequest`.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /api/v1/serving/update (the `UpdateKusciaServing` operationId).
-func (c *ClientWithResponses) UpdateKusciaServingWithResponse(ctx context.Context, body UpdateKusciaServingJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateKusciaServingResponse, error) {
-	rsp, err := c.UpdateKusciaServing(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseUpdateKusciaServingResponse(rsp)
-}
-
 // ListServingsWithResponse Lists the servings, by ID
 //
 // Servings that are being deleted are listed until they are deleted; they have `deletedAt`.
@@ -18056,6 +16879,22 @@ func (c *ClientWithResponses) ListServingsWithResponse(ctx context.Context, para
 		return nil, err
 	}
 	return ParseListServingsResponse(rsp)
+}
+
+// DeleteServingWithResponse Deletes a serving
+//
+// The answer comes at once, and the parties are cleaned up afterwards; one that is unreachable, when it returns. Until then the serving is shown
+// with `deletedAt`, and its ID cannot be used again. Deleting it once more changes nothing.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/servings/{id} (the `DeleteServing` operationId).
+func (c *ClientWithResponses) DeleteServingWithResponse(ctx context.Context, id ServingID, reqEditors ...RequestEditorFn) (*DeleteServingResponse, error) {
+	rsp, err := c.DeleteServing(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteServingResponse(rsp)
 }
 
 // GetServingWithResponse Reads a serving
@@ -18072,6 +16911,42 @@ func (c *ClientWithResponses) GetServingWithResponse(ctx context.Context, id Ser
 		return nil, err
 	}
 	return ParseGetServingResponse(rsp)
+}
+
+// PutServingWithBodyWithResponse Creates or replaces a serving
+//
+// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
+// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
+// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
+// was edited since, or the last update failed.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/servings/{id} (the `PutServing` operationId).
+func (c *ClientWithResponses) PutServingWithBodyWithResponse(ctx context.Context, id ServingID, params *PutServingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutServingResponse, error) {
+	rsp, err := c.PutServingWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutServingResponse(rsp)
+}
+
+// PutServingWithResponse Creates or replaces a serving
+//
+// The body is the whole `spec` of the KusciaDeployment; its labels and annotations are kept. The answer comes when the spec is stored; the parties
+// follow, see the serving's `events`. A spec that the parties cannot run is refused with 422 and every reason, and parties cannot be added or
+// removed. A spec equal to the stored one writes nothing (200), as with `kubectl apply`, with two exceptions that start an update: an AppImage
+// was edited since, or the last update failed.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/servings/{id} (the `PutServing` operationId).
+func (c *ClientWithResponses) PutServingWithResponse(ctx context.Context, id ServingID, params *PutServingParams, body PutServingJSONRequestBody, reqEditors ...RequestEditorFn) (*PutServingResponse, error) {
+	rsp, err := c.PutServing(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutServingResponse(rsp)
 }
 
 // ApproveServingWithBodyWithResponse Begins the party that waits for an approval
@@ -18610,36 +17485,6 @@ func (c *ClientWithResponses) GetDocsWithResponse(ctx context.Context, reqEditor
 	return ParseGetDocsResponse(rsp)
 }
 
-// GetKusciaHealthWithBodyWithResponse Reports whether Kuscia's requests can be answered
-//
-// The body is a `HealthRequest`.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
-func (c *ClientWithResponses) GetKusciaHealthWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GetKusciaHealthResponse, error) {
-	rsp, err := c.GetKusciaHealthWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseGetKusciaHealthResponse(rsp)
-}
-
-// GetKusciaHealthWithResponse Reports whether Kuscia's requests can be answered
-//
-// The body is a `HealthRequest`.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /healthZ (the `GetKusciaHealth` operationId).
-func (c *ClientWithResponses) GetKusciaHealthWithResponse(ctx context.Context, body GetKusciaHealthJSONRequestBody, reqEditors ...RequestEditorFn) (*GetKusciaHealthResponse, error) {
-	rsp, err := c.GetKusciaHealth(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseGetKusciaHealthResponse(rsp)
-}
-
 // GetHealthWithResponse Reports that the process is alive
 //
 // Returns a wrapper object for the known response body format(s).
@@ -18776,43 +17621,54 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 	return ParseGetReadinessResponse(rsp)
 }
 
-// ParseBatchQueryKusciaAppImagesResponse parses an HTTP response from a BatchQueryKusciaAppImagesWithResponse call
-func ParseBatchQueryKusciaAppImagesResponse(rsp *http.Response) (*BatchQueryKusciaAppImagesResponse, error) {
+// ParseListAppImagesResponse parses an HTTP response from a ListAppImagesWithResponse call
+func ParseListAppImagesResponse(rsp *http.Response) (*ListAppImagesResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &BatchQueryKusciaAppImagesResponse{
+	response := &ListAppImagesResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
+		var dest AppImageList
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON200 = &dest
 
-	case rsp.StatusCode == 401:
-		break // No content-type
-
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.JSON403 = &dest
+		response.ApplicationProblemJSON400 = &dest
 
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Other
@@ -18826,43 +17682,50 @@ func ParseBatchQueryKusciaAppImagesResponse(rsp *http.Response) (*BatchQueryKusc
 	return response, nil
 }
 
-// ParseCreateKusciaAppImageResponse parses an HTTP response from a CreateKusciaAppImageWithResponse call
-func ParseCreateKusciaAppImageResponse(rsp *http.Response) (*CreateKusciaAppImageResponse, error) {
+// ParseDeleteAppImageResponse parses an HTTP response from a DeleteAppImageWithResponse call
+func ParseDeleteAppImageResponse(rsp *http.Response) (*DeleteAppImageResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &CreateKusciaAppImageResponse{
+	response := &DeleteAppImageResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 401:
+	case rsp.StatusCode == 204:
 		break // No content-type
 
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.JSON403 = &dest
+		response.ApplicationProblemJSON401 = &dest
 
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Other
@@ -18876,43 +17739,54 @@ func ParseCreateKusciaAppImageResponse(rsp *http.Response) (*CreateKusciaAppImag
 	return response, nil
 }
 
-// ParseDeleteKusciaAppImageResponse parses an HTTP response from a DeleteKusciaAppImageWithResponse call
-func ParseDeleteKusciaAppImageResponse(rsp *http.Response) (*DeleteKusciaAppImageResponse, error) {
+// ParseGetAppImageResponse parses an HTTP response from a GetAppImageWithResponse call
+func ParseGetAppImageResponse(rsp *http.Response) (*GetAppImageResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &DeleteKusciaAppImageResponse{
+	response := &GetAppImageResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
+		var dest AppImage
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON200 = &dest
 
-	case rsp.StatusCode == 401:
-		break // No content-type
-
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.JSON403 = &dest
+		response.ApplicationProblemJSON401 = &dest
 
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Other
@@ -18926,143 +17800,89 @@ func ParseDeleteKusciaAppImageResponse(rsp *http.Response) (*DeleteKusciaAppImag
 	return response, nil
 }
 
-// ParseListKusciaAppImagesResponse parses an HTTP response from a ListKusciaAppImagesWithResponse call
-func ParseListKusciaAppImagesResponse(rsp *http.Response) (*ListKusciaAppImagesResponse, error) {
+// ParsePutAppImageResponse parses an HTTP response from a PutAppImageWithResponse call
+func ParsePutAppImageResponse(rsp *http.Response) (*PutAppImageResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &ListKusciaAppImagesResponse{
+	response := &PutAppImageResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
+		var dest PutDeclaredResult
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON200 = &dest
 
-	case rsp.StatusCode == 401:
-		break // No content-type
-
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest PutDeclaredResult
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.JSON403 = &dest
+		response.JSON202 = &dest
 
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.ApplicationProblemJSON403 = &dest
+		response.ApplicationProblemJSON400 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Other
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.ApplicationProblemJSONDefault = &dest
+		response.ApplicationProblemJSON401 = &dest
 
-	}
-
-	return response, nil
-}
-
-// ParseQueryKusciaAppImageResponse parses an HTTP response from a QueryKusciaAppImageWithResponse call
-func ParseQueryKusciaAppImageResponse(rsp *http.Response) (*QueryKusciaAppImageResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &QueryKusciaAppImageResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 401:
-		break // No content-type
-
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON403 = &dest
-
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.ApplicationProblemJSON403 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Other
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.ApplicationProblemJSONDefault = &dest
+		response.ApplicationProblemJSON404 = &dest
 
-	}
-
-	return response, nil
-}
-
-// ParseUpdateKusciaAppImageResponse parses an HTTP response from a UpdateKusciaAppImageWithResponse call
-func ParseUpdateKusciaAppImageResponse(rsp *http.Response) (*UpdateKusciaAppImageResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &UpdateKusciaAppImageResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.JSON200 = &dest
+		response.ApplicationProblemJSON409 = &dest
 
-	case rsp.StatusCode == 401:
-		break // No content-type
-
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.JSON403 = &dest
+		response.ApplicationProblemJSON413 = &dest
 
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.ApplicationProblemJSON403 = &dest
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Other
@@ -21409,256 +20229,6 @@ func ParsePutServiceResponse(rsp *http.Response) (*PutServiceResponse, error) {
 	return response, nil
 }
 
-// ParseCreateKusciaServingResponse parses an HTTP response from a CreateKusciaServingWithResponse call
-func ParseCreateKusciaServingResponse(rsp *http.Response) (*CreateKusciaServingResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &CreateKusciaServingResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 401:
-		break // No content-type
-
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON403 = &dest
-
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON403 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Other
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
-}
-
-// ParseDeleteKusciaServingResponse parses an HTTP response from a DeleteKusciaServingWithResponse call
-func ParseDeleteKusciaServingResponse(rsp *http.Response) (*DeleteKusciaServingResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &DeleteKusciaServingResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 401:
-		break // No content-type
-
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON403 = &dest
-
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON403 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Other
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
-}
-
-// ParseQueryKusciaServingResponse parses an HTTP response from a QueryKusciaServingWithResponse call
-func ParseQueryKusciaServingResponse(rsp *http.Response) (*QueryKusciaServingResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &QueryKusciaServingResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 401:
-		break // No content-type
-
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON403 = &dest
-
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON403 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Other
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
-}
-
-// ParseBatchQueryKusciaServingStatusResponse parses an HTTP response from a BatchQueryKusciaServingStatusWithResponse call
-func ParseBatchQueryKusciaServingStatusResponse(rsp *http.Response) (*BatchQueryKusciaServingStatusResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &BatchQueryKusciaServingStatusResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 401:
-		break // No content-type
-
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON403 = &dest
-
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON403 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Other
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
-}
-
-// ParseUpdateKusciaServingResponse parses an HTTP response from a UpdateKusciaServingWithResponse call
-func ParseUpdateKusciaServingResponse(rsp *http.Response) (*UpdateKusciaServingResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &UpdateKusciaServingResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 401:
-		break // No content-type
-
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON403 = &dest
-
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON403 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Other
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
-}
-
 // ParseListServingsResponse parses an HTTP response from a ListServingsWithResponse call
 func ParseListServingsResponse(rsp *http.Response) (*ListServingsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -21720,6 +20290,70 @@ func ParseListServingsResponse(rsp *http.Response) (*ListServingsResponse, error
 	return response, nil
 }
 
+// ParseDeleteServingResponse parses an HTTP response from a DeleteServingWithResponse call
+func ParseDeleteServingResponse(rsp *http.Response) (*DeleteServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetServingResponse parses an HTTP response from a GetServingWithResponse call
 func ParseGetServingResponse(rsp *http.Response) (*GetServingResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -21761,6 +20395,109 @@ func ParseGetServingResponse(rsp *http.Response) (*GetServingResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unreachable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Other
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutServingResponse parses an HTTP response from a PutServingWithResponse call
+func ParsePutServingResponse(rsp *http.Response) (*PutServingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutServingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PutDeclaredResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest PutDeclaredResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Malformed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON422 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
 		var dest Unreachable
@@ -23559,56 +22296,6 @@ func ParseGetDocsResponse(rsp *http.Response) (*GetDocsResponse, error) {
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
 		var dest Forbidden
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON403 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Other
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSONDefault = &dest
-
-	}
-
-	return response, nil
-}
-
-// ParseGetKusciaHealthResponse parses an HTTP response from a GetKusciaHealthWithResponse call
-func ParseGetKusciaHealthResponse(rsp *http.Response) (*GetKusciaHealthResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &GetKusciaHealthResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Kuscia
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case rsp.StatusCode == 401:
-		break // No content-type
-
-	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationJSON
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON403 = &dest
-
-	case rsp.Header.Get("Content-Type") == "application/problem+json" && rsp.StatusCode == 403:
-		var dest KusciaForbiddenApplicationProblemPlusJSON
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -14,9 +14,9 @@ import (
 
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/execution"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/party"
-	"slipway.io/slipway/store/recent"
 	"slipway.io/slipway/workflows"
 )
 

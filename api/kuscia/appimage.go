@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/api/declared"
+	"slipway.io/slipway/api/kuscia/convert"
 	"slipway.io/slipway/api/kuscia/kusciapb"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
@@ -36,8 +38,7 @@ func (s *Service) createAppImage(ctx context.Context, r *kusciapb.CreateAppImage
 		return err
 	}
 	image := &kuscia.AppImage{ObjectMeta: metav1.ObjectMeta{Name: r.GetName()}}
-	image.Spec.Image, image.Spec.ConfigTemplates = imageInfo(r.GetImage()), r.GetConfigTemplates()
-	if err := setTemplates(&image.Spec, r.GetDeployTemplates()); err != nil {
+	if err := convert.SetAppImage(&image.Spec, r); err != nil {
 		return err
 	}
 	err := s.store.CreateAppImage(ctx, image)
@@ -64,14 +65,8 @@ func (s *Service) updateAppImage(ctx context.Context, r *kusciapb.UpdateAppImage
 		if err != nil {
 			return err
 		}
-		image.Spec.Image = imageInfo(r.GetImage())
-		if len(r.GetConfigTemplates()) > 0 {
-			image.Spec.ConfigTemplates = r.GetConfigTemplates()
-		}
-		if len(r.GetDeployTemplates()) > 0 {
-			if err := setTemplates(&image.Spec, r.GetDeployTemplates()); err != nil {
-				return err
-			}
+		if err := convert.SetAppImage(&image.Spec, r); err != nil {
+			return err
 		}
 		return s.store.UpdateAppImage(ctx, image)
 	})
@@ -89,7 +84,7 @@ func (s *Service) deleteAppImage(ctx context.Context, name string) error {
 		return err
 	}
 	missing := notFound(kuscia.AppImageResource.Resource, name)
-	if illegalName(name) {
+	if declared.CheckName(name) != nil {
 		return missing
 	}
 	err := s.store.DeleteAppImage(ctx, name)
@@ -114,7 +109,7 @@ func (s *Service) queryAppImage(ctx context.Context, name string) (*kusciapb.Que
 	if err != nil {
 		return nil, err
 	}
-	return appImageData(image), nil
+	return convert.AppImageData(image), nil
 }
 
 // BatchQueryAppImage returns AppImages in the order of the request; a missing one fails the whole request.
@@ -135,13 +130,13 @@ func (s *Service) batchQueryAppImage(ctx context.Context, names []string) ([]*ku
 		}
 	}
 	data := make([]*kusciapb.QueryAppImageResponseData, len(names))
-	err := forEach(len(names), func(i int) error {
+	err := declared.ForEach(len(names), func(i int) error {
 		image, err := s.getAppImage(ctx, names[i], codeAppImageNotExists)
 		if err != nil {
 			status := outcome(err, codeBatchQueryAppImage)
 			return refused(status.GetCode(), "can't get appimage for %s, err: %s", names[i], status.GetMessage())
 		}
-		data[i] = appImageData(image)
+		data[i] = convert.AppImageData(image)
 		return nil
 	})
 	if err != nil {
@@ -172,7 +167,7 @@ func (s *Service) listAppImage(ctx context.Context,
 	}
 	data := &kusciapb.ListAppImageResponseData{NextPageToken: next}
 	for i := range images {
-		data.AppimageList = append(data.AppimageList, appImageData(&images[i]))
+		data.AppimageList = append(data.AppimageList, convert.AppImageData(&images[i]))
 	}
 	return data, nil
 }
@@ -197,11 +192,7 @@ func checkNamed(name string) error {
 }
 
 // checkAppImage checks the required fields of a created or updated AppImage, with Kuscia's messages.
-func checkAppImage(r interface {
-	GetName() string
-	GetImage() *kusciapb.AppImageInfo
-	GetDeployTemplates() []*kusciapb.DeployTemplate
-}) error {
+func checkAppImage(r convert.AppImageRequest) error {
 	if err := checkNamed(r.GetName()); err != nil {
 		return err
 	}

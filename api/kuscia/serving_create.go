@@ -2,13 +2,11 @@ package kuscia
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"slipway.io/slipway/api/declared"
+	"slipway.io/slipway/api/kuscia/convert"
 	"slipway.io/slipway/api/kuscia/kusciapb"
-	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
@@ -21,39 +19,28 @@ func (s *Service) CreateServing(ctx context.Context, r *kusciapb.CreateServingRe
 }
 
 func (s *Service) createServing(ctx context.Context, r *kusciapb.CreateServingRequest) error {
+	id := r.GetServingId()
 	if err := checkNewServing(r); err != nil {
 		return err
 	}
-	if err := s.checkFree(ctx, r.GetServingId()); err != nil {
+	if err := s.checkFree(ctx, id); err != nil {
 		return err
 	}
-	kd := newServing(r)
-	images, err := s.appImages(ctx, kd.Spec.Parties)
+	spec, images, err := convert.NewSpec(r, s.readImages(ctx))
 	if err != nil {
 		return err
 	}
-	for i, asked := range r.GetParties() {
-		if err := setParty(&kd.Spec.Parties[i], asked, images); err != nil {
-			return err
-		}
-	}
-	if err := s.checkDomains(ctx, kd.Spec.Parties); err != nil {
-		return err
-	}
-	if err := checkVersion(kd, images); err != nil {
-		return err
-	}
-	err = s.store.CreateServing(ctx, kd)
+	err = s.writer().Create(ctx, id, r.GetAffinityMode(), spec, images)
 	if failure.Is(err, failure.Conflict) {
-		return alreadyExists(kd.Name)
+		return alreadyExists(id)
 	}
 	return err
 }
 
 // checkFree refuses an ID that exists, including one of a serving that is being deleted: its parties may still run it.
 func (s *Service) checkFree(ctx context.Context, id string) error {
-	if illegalName(id) {
-		return nil // checkVersion reports the error
+	if declared.CheckName(id) != nil {
+		return nil // the check of the version reports the error
 	}
 	_, err := s.store.GetServing(ctx, id)
 	switch {
@@ -68,67 +55,6 @@ func (s *Service) checkFree(ctx context.Context, id string) error {
 func alreadyExists(id string) error {
 	return fmt.Errorf("serving %q already exists, please ensure that the name is not duplicated",
 		kuscia.Namespace+"/"+id)
-}
-
-// newServing returns the KusciaDeployment of a request, without the parts that depend on AppImages.
-func newServing(r *kusciapb.CreateServingRequest) *kuscia.KusciaDeployment {
-	kd := &kuscia.KusciaDeployment{
-		ObjectMeta: metav1.ObjectMeta{Name: r.GetServingId(), Namespace: kuscia.Namespace,
-			Labels: map[string]string{kuscia.LabelAppType: kuscia.AppTypeServing},
-			// Otherwise the controller would add it: one more write and reconciliation per creation.
-			Finalizers: []string{kuscia.Finalizer}},
-		Spec: kuscia.KusciaDeploymentSpec{Initiator: r.GetInitiator(), InputConfig: r.GetServingInputConfig()},
-	}
-	if mode := r.GetAffinityMode(); mode != "" {
-		kd.Annotations = map[string]string{kuscia.AnnotationAffinityMode: mode}
-	}
-	for _, p := range r.GetParties() {
-		kd.Spec.Parties = append(kd.Spec.Parties, kuscia.Party{DomainID: p.GetDomainId(), AppImageRef: p.GetAppImage(),
-			Role:              p.GetRole(),
-			ServiceNamePrefix: p.GetServiceNamePrefix()})
-	}
-	return kd
-}
-
-// setParty fills in the template of a new party. Replicas missing in the request stay unset: the AppImage's number then
-// applies, even after it changes.
-func setParty(party *kuscia.Party, asked *kusciapb.ServingParty, images map[string]kuscia.AppImageSpec) error {
-	strategy, err := strategyOf(asked)
-	if err != nil {
-		return err
-	}
-	containers, err := containersOf(*party, images)
-	if err != nil {
-		return err
-	}
-	party.Template.Strategy, party.Template.Replicas = strategy, asked.Replicas
-	return setResources(party, asked, containers)
-}
-
-// checkDomains refuses domains without a party. A party that is unreachable is accepted: it takes part when it is
-// reachable again.
-func (s *Service) checkDomains(ctx context.Context, parties []kuscia.Party) error {
-	domains := distinct(parties, func(p kuscia.Party) string { return p.DomainID })
-	return forEach(len(domains), func(i int) error {
-		unknown := fmt.Errorf("domain %s is not known: create a Party object or a namespace of that name in the home "+
-			"cluster", domains[i])
-		if catalog.ValidParty(domains[i]) != nil {
-			return unknown
-		}
-		_, known, err := s.store.Queue(ctx, domains[i])
-		if err == nil && !known {
-			return unknown
-		}
-		return err
-	})
-}
-
-// checkVersion refuses a version that cannot be rendered for every party, with the first error.
-func checkVersion(kd *kuscia.KusciaDeployment, images map[string]kuscia.AppImageSpec) error {
-	for _, problem := range serving.Snapshot(kd, images).Check() {
-		return errors.New(problem.Message)
-	}
-	return nil
 }
 
 // checkNewServing refuses requests that are wrong regardless of the current state, with Kuscia's order of checks and

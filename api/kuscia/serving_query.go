@@ -3,14 +3,16 @@ package kuscia
 import (
 	"context"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"slipway.io/slipway/api/declared"
+	"slipway.io/slipway/api/kuscia/convert"
 	"slipway.io/slipway/api/kuscia/kusciapb"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -41,7 +43,7 @@ func (s *Service) queryServing(ctx context.Context, id string) (*kusciapb.QueryS
 
 // shownVersion returns the version of a serving that queries show, with the current AppImages.
 func (s *Service) shownVersion(ctx context.Context, kd *kuscia.KusciaDeployment) (serving.Version, error) {
-	images, err := s.appImages(ctx, kd.Spec.Parties)
+	images, err := s.writer().Images(ctx, kd.Spec.Parties)
 	if err != nil {
 		return serving.Version{}, err
 	}
@@ -51,28 +53,26 @@ func (s *Service) shownVersion(ctx context.Context, kd *kuscia.KusciaDeployment)
 // showParties returns the parties with one row of resources for each container; if a party's AppImage is missing, with
 // the party's own resources.
 func showParties(v serving.Version) []*kusciapb.ServingParty {
-	shown := ServingParties(v.Spec.Parties)
+	shown := convert.MapSlice(v.Spec.Parties, showDeclared)
 	for i, party := range shown {
 		if rows := v.Resources(i); len(rows) > 0 {
-			party.Resources = mapSlice(rows, showRow)
+			party.Resources = convert.MapSlice(rows, showRow)
 		}
 	}
 	return shown
 }
 
-// ServingParties converts parties of a KusciaDeployment to messages of Kuscia's API.
-func ServingParties(parties []kuscia.Party) []*kusciapb.ServingParty {
-	return mapSlice(parties, func(p kuscia.Party) *kusciapb.ServingParty {
-		message := &kusciapb.ServingParty{DomainId: p.DomainID, Role: p.Role, AppImage: p.AppImageRef,
-			Replicas:          p.Template.Replicas,
-			ServiceNamePrefix: p.ServiceNamePrefix, UpdateStrategy: showStrategy(p)}
-		if spec := p.Template.Spec; spec != nil {
-			message.Resources = mapSlice(spec.Containers, func(c corev1.Container) *kusciapb.Resource {
-				return showRow(serving.RowOf(c.Name, c.Resources))
-			})
-		}
-		return message
-	})
+// showDeclared returns a party as its KusciaDeployment declares it.
+func showDeclared(p kuscia.Party) *kusciapb.ServingParty {
+	message := &kusciapb.ServingParty{DomainId: p.DomainID, Role: p.Role, AppImage: p.AppImageRef,
+		Replicas:          p.Template.Replicas,
+		ServiceNamePrefix: p.ServiceNamePrefix, UpdateStrategy: showStrategy(p)}
+	if spec := p.Template.Spec; spec != nil {
+		message.Resources = convert.MapSlice(spec.Containers, func(c corev1.Container) *kusciapb.Resource {
+			return showRow(serving.RowOf(c.Name, c.Resources))
+		})
+	}
+	return message
 }
 
 func showRow(r serving.ResourceRow) *kusciapb.Resource {
@@ -112,7 +112,7 @@ func (s *Service) batchQuery(ctx context.Context, ids []string) (*kusciapb.Batch
 		return nil, errNoServingID
 	}
 	found := make([]*kusciapb.ServingStatus, len(ids))
-	err := forEach(len(ids), func(i int) error {
+	err := declared.ForEach(len(ids), func(i int) error {
 		kd, err := s.getServing(ctx, ids[i])
 		if failure.Is(err, failure.NotFound) {
 			return nil
@@ -158,7 +158,7 @@ func showParty(kd *kuscia.KusciaDeployment, v serving.Version, index int,
 	status, outdated := deployments[serving.DeploymentName(kd.Name, p.Role)], serving.Outdated(kd)
 	shown := &kusciapb.PartyServingStatus{DomainId: p.DomainID, Role: p.Role,
 		State: stateName(status.Phase, outdated), CreateTime: showTime(status.CreationTimestamp),
-		Endpoints: mapSlice(serving.Endpoints(v, index), func(e serving.Endpoint) *kusciapb.ServingPartyEndpoint {
+		Endpoints: convert.MapSlice(serving.Endpoints(v, index), func(e serving.Endpoint) *kusciapb.ServingPartyEndpoint {
 			return &kusciapb.ServingPartyEndpoint{PortName: e.PortName, Scope: e.Scope, Endpoint: e.Endpoint}
 		})}
 	if status.ObservedAt == nil {
@@ -193,5 +193,5 @@ func showTime(t *metav1.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format(time.RFC3339)
+	return phrase.Time(t.Time)
 }

@@ -15,10 +15,10 @@ import (
 	"slipway.io/slipway/api/backend"
 	"slipway.io/slipway/api/rollouts"
 	"slipway.io/slipway/execution"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/workloadops"
-	"slipway.io/slipway/store/recent"
 )
 
 // maxConcurrentCalls is the number of workflows that are queried at the same time for one task.

@@ -2,9 +2,7 @@ package plans
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 	"sigs.k8s.io/yaml"
@@ -15,6 +13,7 @@ import (
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/v1alpha1"
@@ -106,9 +105,5 @@ func nameList(what string, names []string) string {
 	if len(names) == 1 {
 		return what + " " + names[0]
 	}
-	text := "the " + what + "s " + strings.Join(names[:min(len(names), maxNamed)], ", ")
-	if more := len(names) - maxNamed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return "the " + what + "s " + phrase.List(names, maxNamed)
 }

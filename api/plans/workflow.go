@@ -1,16 +1,17 @@
 package plans
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"slipway.io/slipway/api/start"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/v1alpha1"
 	"slipway.io/slipway/workflows"
@@ -72,8 +73,8 @@ func appendNew(list []string, value string) []string {
 
 // outline summarises a plan: "5 services in 3 waves".
 func outline(document plan.Document) string {
-	return fmt.Sprintf("%s in %s", start.Pluralise(len(document.Items), "service"),
-		start.Pluralise(len(document.Waves()), "wave"))
+	return fmt.Sprintf("%s in %s", phrase.Count(len(document.Items), "service"),
+		phrase.Count(len(document.Waves()), "wave"))
 }
 
 // details is the description of the task in the Temporal UI, as Markdown: what the task does, and which signals control
@@ -82,11 +83,11 @@ func (x *taskStart) details() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Task `%s` executes plan **%s**: %s.\n\n", x.ID, x.plan, outline(x.snapshot.Document))
 	if comment := x.snapshot.Document.Comment; comment != "" {
-		fmt.Fprintf(&b, "> %s\n\n", start.Truncate(strings.Join(strings.Fields(comment), " "), 300))
+		fmt.Fprintf(&b, "> %s\n\n", phrase.Line(comment, 300))
 	}
 	if x.Written.Spec.Actor != "" || x.Written.Spec.Reason != "" {
-		fmt.Fprintf(&b, "Requested by %s: %s\n\n", start.OrDash(x.Written.Spec.Actor),
-			start.OrDash(start.Truncate(x.Written.Spec.Reason, 300)))
+		fmt.Fprintf(&b, "Requested by %s: %s\n\n", cmp.Or(x.Written.Spec.Actor, "-"),
+			cmp.Or(phrase.Cut(x.Written.Spec.Reason, 300), "-"))
 	}
 	lines := 0
 	for number, wave := range x.snapshot.Document.Waves() {
@@ -98,7 +99,7 @@ func (x *taskStart) details() string {
 	}
 	b.WriteString("\nSend the signal `pause`, `resume` or `stop` at any time, with an empty payload or " +
 		"`{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
-	fmt.Fprintf(&b, "Accepted at %s.\n", x.snapshot.CreatedAt.Format(time.RFC3339))
+	fmt.Fprintf(&b, "Accepted at %s.\n", phrase.Time(x.snapshot.CreatedAt))
 	return b.String()
 }
 

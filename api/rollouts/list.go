@@ -196,12 +196,11 @@ func newHistory(h *Handlers, key rolloutKey, records []*v1alpha1.ReleaseRecord) 
 	if len(records) > 0 {
 		p.newest = records[0].Name
 	}
-	numbers := history.Numbers(store.RecordedNumbers(records))
 	for _, record := range records {
 		if store.IsRestoreOnly(record) {
 			continue
 		}
-		p.numbers[record.Name] = numbers[len(p.releases)]
+		p.numbers[record.Name] = v1alpha1.RevisionOf(record)
 		p.releases = append(p.releases, record.Name)
 	}
 	return p

@@ -32,8 +32,6 @@ func showRolloutProgress(status *rollout.Status, pending []*workflowpb.PendingAc
 		case machine.ActivityLeg:
 			showLeg(status, activity)
 			showPods(status, activity)
-		case rollout.ActivityBegin, rollout.ActivityMove, rollout.ActivityRoute, rollout.ActivityFinish:
-			showPods(status, activity)
 		// only its latest attempt reports that it waits for another release, and for which
 		case rollout.ActivityHoldTraffic:
 			if message := activity.GetLastFailure().GetMessage(); message != "" {

@@ -20,7 +20,7 @@ import (
 
 // The pending activities are read before the workflow is queried: the workflow's status may be newer.
 func TestShowRolloutProgress_OnlyWhenWorkflowWaitsForActivity(t *testing.T) {
-	scheduled := &workflowpb.PendingActivityInfo{ActivityType: &commonpb.ActivityType{Name: rollout.ActivityMove},
+	scheduled := &workflowpb.PendingActivityInfo{ActivityType: &commonpb.ActivityType{Name: machine.ActivityLeg},
 		State: enumspb.PENDING_ACTIVITY_STATE_SCHEDULED}
 	holding := &workflowpb.PendingActivityInfo{ActivityType: &commonpb.ActivityType{Name: rollout.ActivityHoldTraffic},
 		LastFailure: &failurepb.Failure{Message: "shop/other holds it"}}

@@ -1,6 +1,7 @@
 package rollouts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"slipway.io/slipway/api/start"
 	"slipway.io/slipway/api/verbs"
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/machine"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -89,8 +91,8 @@ func (s *rolloutStart) details() string {
 		spec.WorkloadRef.Name,
 		s.key.namespace, s.machineRequest().Outline())
 	if s.request.Actor != "" || s.request.Reason != "" {
-		fmt.Fprintf(&b, "Requested by %s: %s\n\n", start.OrDash(s.request.Actor),
-			start.OrDash(start.Truncate(s.request.Reason, 300)))
+		fmt.Fprintf(&b, "Requested by %s: %s\n\n", cmp.Or(s.request.Actor, "-"),
+			cmp.Or(phrase.Cut(s.request.Reason, 300), "-"))
 	}
 	for i, step := range spec.Strategy.Steps {
 		if i == start.MaxDetailLines {
@@ -102,7 +104,7 @@ func (s *rolloutStart) details() string {
 	b.WriteString("\nThe current details say what it waits for. Send the signal `approve`, `pause`, `resume`, " +
 		"`rollback`, `stop`, `jump`, `retry` or `promote`, with an empty payload or " +
 		"`{\"actor\":\"you\",\"reason\":\"why\"}`.\n")
-	fmt.Fprintf(&b, "Accepted at %s.\n", s.Written.Spec.CreatedAt.UTC().Format(time.RFC3339))
+	fmt.Fprintf(&b, "Accepted at %s.\n", phrase.Time(s.Written.Spec.CreatedAt.Time))
 	return b.String()
 }
 
@@ -110,7 +112,7 @@ func stepOutline(step strategy.Step) string {
 	parts := []string{fmt.Sprintf("pods %s", step.Replicas.String())}
 	switch {
 	case len(step.Matches) > 0:
-		parts = append(parts, "traffic by "+start.Pluralise(len(step.Matches), "match"))
+		parts = append(parts, "traffic by "+phrase.Count(len(step.Matches), "match"))
 	case step.Traffic != nil:
 		parts = append(parts, fmt.Sprintf("traffic %d%%", *step.Traffic))
 	}

@@ -141,6 +141,29 @@ func (e TrafficRoutingStatusPhase) Valid() bool {
 	}
 }
 
+// AppImage An application that parties of servings run.
+type AppImage struct {
+	CreatedAt  time.Time `json:"createdAt"`
+	Generation int64     `json:"generation"`
+
+	// Name Example: secretflow-serving-image
+	Name string `json:"name"`
+
+	// Spec The content of an AppImage, the `spec` of the object.
+	Spec AppImageSpec `json:"spec"`
+}
+
+// AppImageList One page of the AppImages.
+type AppImageList struct {
+	Items []AppImage `json:"items"`
+
+	// NextCursor The `cursor` of the next page; absent on the last one.
+	NextCursor NextCursor `json:"nextCursor,omitempty"`
+}
+
+// AppImageSpec The content of an AppImage, the `spec` of the object.
+type AppImageSpec = kuscia.AppImageSpec
+
 // Build How the service is built and what the build creates (COMPILE_DEPLOY).
 type Build = catalog.Build
 
@@ -429,6 +452,23 @@ type Problem struct {
 	//
 	// Example: /docs#problem-malformed
 	Type string `json:"type"`
+}
+
+// PutDeclaredResult The result of storing a serving or an AppImage.
+type PutDeclaredResult struct {
+	// Changed Whether anything was written.
+	Changed bool `json:"changed"`
+
+	// Created Whether it is new.
+	Created bool `json:"created"`
+
+	// Generation The generation of the stored object.
+	Generation int64 `json:"generation"`
+
+	// Name Its name; of a serving, its ID.
+	//
+	// Example: serving-01
+	Name string `json:"name"`
 }
 
 // PutPartyResult The result of storing a party.
@@ -901,6 +941,9 @@ type ServingRelease = serving.Release
 // ServingReleaseParty A party of an operation, and the version requested of it.
 type ServingReleaseParty = serving.ReleaseParty
 
+// ServingSpec What a serving is to run, the `spec` of its KusciaDeployment. Lists of servings and events leave it out.
+type ServingSpec = kuscia.KusciaDeploymentSpec
+
 // ServingVerbRequest Actor and reason, and the party that is meant.
 type ServingVerbRequest struct {
 	// Actor The actor. It is self-reported.
@@ -1176,8 +1219,14 @@ type WorkloadRevision = revision.Revision
 // WorkloadStatus What a task is doing or has done to one workload.
 type WorkloadStatus = plan.WorkloadStatus
 
+// AppImageName defines model for AppImageName.
+type AppImageName = string
+
 // Cursor defines model for Cursor.
 type Cursor = string
+
+// Generation defines model for Generation.
+type Generation = int64
 
 // Limit defines model for Limit.
 type Limit = int
@@ -1294,6 +1343,21 @@ type UndoOfRollout = RolloutUndoRequest
 
 // Verb Actor and reason.
 type Verb = VerbRequest
+
+// ListAppImagesParams defines parameters for ListAppImages.
+type ListAppImagesParams struct {
+	// Limit The maximum number of items on a page.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The start of the page: `nextCursor` of the previous page. An opaque value.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// PutAppImageParams defines parameters for PutAppImage.
+type PutAppImageParams struct {
+	// Generation The generation that the change is based on: 409 if it is another one by now. 0: the object must not exist yet. Absent: any.
+	Generation *Generation `form:"generation,omitempty" json:"generation,omitempty"`
+}
 
 // ListPartiesParams defines parameters for ListParties.
 type ListPartiesParams struct {
@@ -1481,6 +1545,15 @@ type ListServingsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// PutServingParams defines parameters for PutServing.
+type PutServingParams struct {
+	// AffinityMode How the pods of a party are spread over nodes: the annotation `kuscia.secretflow/affinity-mode`. Absent: the stored one is kept.
+	AffinityMode *string `form:"affinityMode,omitempty" json:"affinityMode,omitempty"`
+
+	// Generation The generation that the change is based on: 409 if it is another one by now. 0: the object must not exist yet. Absent: any.
+	Generation *Generation `form:"generation,omitempty" json:"generation,omitempty"`
+}
+
 // ApproveServingParams defines parameters for ApproveServing.
 type ApproveServingParams struct {
 	// SlipwayVia The kind of client that a person used; it is recorded. Absent: `http`.
@@ -1625,6 +1698,9 @@ type QueryKusciaAppImageJSONRequestBody = KusciaMessage
 // UpdateKusciaAppImageJSONRequestBody defines body for UpdateKusciaAppImage for application/json ContentType.
 type UpdateKusciaAppImageJSONRequestBody = KusciaMessage
 
+// PutAppImageJSONRequestBody defines body for PutAppImage for application/json ContentType.
+type PutAppImageJSONRequestBody = AppImageSpec
+
 // PutPartyJSONRequestBody defines body for PutParty for application/json ContentType.
 type PutPartyJSONRequestBody = PartyDocument
 
@@ -1687,6 +1763,9 @@ type BatchQueryKusciaServingStatusJSONRequestBody = KusciaMessage
 
 // UpdateKusciaServingJSONRequestBody defines body for UpdateKusciaServing for application/json ContentType.
 type UpdateKusciaServingJSONRequestBody = KusciaMessage
+
+// PutServingJSONRequestBody defines body for PutServing for application/json ContentType.
+type PutServingJSONRequestBody = ServingSpec
 
 // ApproveServingJSONRequestBody defines body for ApproveServing for application/json ContentType.
 type ApproveServingJSONRequestBody = ServingVerbRequest

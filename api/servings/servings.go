@@ -1,14 +1,14 @@
-// Package servings implements the native HTTP API of servings.
+// Package servings implements the native HTTP API of servings and AppImages.
 package servings
 
 import (
 	"context"
 
 	"github.com/labstack/echo/v4"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.io/slipway/api/answer"
 	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/api/declared"
 	"slipway.io/slipway/api/page"
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/api/schema"
@@ -37,10 +37,20 @@ func (h *Handlers) ListServings(c echo.Context, params schema.ListServingsParams
 		})
 }
 
-// GetServing answers GET /api/v1/servings/{id}.
+// GetServing answers GET /api/v1/servings/{id}. Lists and events leave out the spec, which can be large.
 func (h *Handlers) GetServing(c echo.Context, id schema.ServingID) error {
-	return answer.Shared(c, h.Recent, answer.ObjectMaxAge, func(ctx context.Context) (serving.View, error) {
-		return h.readServing(ctx, id)
+	return answer.Shared(c, h.Recent, answer.ObjectMaxAge, func(ctx context.Context) (view serving.View, err error) {
+		kd, err := h.findServing(ctx, id)
+		if err != nil {
+			return view, err
+		}
+		shown, err := declared.Effective(kd)
+		if err != nil {
+			return view, err
+		}
+		view, err = newServingReader(h).view(ctx, kd)
+		view.Spec = &shown.Spec
+		return view, err
 	})
 }
 
@@ -54,7 +64,7 @@ func (h *Handlers) readServing(ctx context.Context, id string) (serving.View, er
 
 // findServing reads a serving, including one that is being deleted.
 func (h *Handlers) findServing(ctx context.Context, id string) (*kuscia.KusciaDeployment, error) {
-	if len(validation.IsDNS1123Subdomain(id)) > 0 {
+	if declared.CheckName(id) != nil {
 		return nil, noSuchServing(id) // the name is illegal, and the API server's error would be less clear
 	}
 	kd, err := h.Home.GetServing(ctx, id)
@@ -105,7 +115,7 @@ func (r *servingReader) first(key string) bool {
 }
 
 func (r *servingReader) readImage(ctx context.Context, name string) error {
-	if !r.first("image "+name) || len(validation.IsDNS1123Subdomain(name)) > 0 {
+	if !r.first("image "+name) || declared.CheckName(name) != nil {
 		return nil
 	}
 	image, err := r.Home.GetAppImage(ctx, name)
@@ -116,7 +126,7 @@ func (r *servingReader) readImage(ctx context.Context, name string) error {
 }
 
 func (r *servingReader) readQueue(ctx context.Context, domain string) error {
-	if !r.first("queue "+domain) || len(validation.IsDNS1123Subdomain(domain)) > 0 {
+	if !r.first("queue "+domain) || declared.CheckName(domain) != nil {
 		return nil
 	}
 	queue, known, err := r.Home.Queue(ctx, domain)

@@ -5,14 +5,15 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
 	"slipway.io/slipway/api/problem"
+	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/v1alpha1"
 )
 
@@ -80,7 +81,7 @@ func (s *Start) repeat(ctx context.Context, record *v1alpha1.ReleaseRecord) (don
 		return false, s.release.Name(problem.Conflict.Because(
 			"the key was used for another request: %s %s of %s at %s; take a new key", s.Kind,
 			s.idOf(record),
-			record.Spec.Subject, record.Spec.CreatedAt.UTC().Format(time.RFC3339)), record.Spec.WorkflowID)
+			record.Spec.Subject, phrase.Time(record.Spec.CreatedAt.Time)), record.Spec.WorkflowID)
 	}
 	s.ID = s.idOf(record)
 	full, err := s.backend.Home.GetRelease(ctx, record.Name)
@@ -114,15 +115,11 @@ func (s *Start) digest() string {
 	if err != nil {
 		return "" // it was decoded from JSON or YAML and always encodes
 	}
-	digest := sha256.Sum256(canonical)
-	return hex.EncodeToString(digest[:])
+	return digest.Of(string(canonical))
 }
 
 // KeyLabel returns the digest of an Idempotency-Key for use as a label, which has at most 63 characters.
-func KeyLabel(key string) string {
-	digest := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(digest[:20])
-}
+func KeyLabel(key string) string { return digest.Of(key)[:40] }
 
 func (s *Start) idOf(record *v1alpha1.ReleaseRecord) string {
 	return strings.TrimPrefix(record.Name, s.Kind+"-")

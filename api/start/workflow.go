@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -12,6 +11,7 @@ import (
 
 	"slipway.io/slipway/api/problem"
 	"slipway.io/slipway/failpoint"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/workflows"
 )
 
@@ -68,36 +68,12 @@ func rejected(err error) bool {
 	return errors.As(err, &invalid) || errors.As(err, &denied) || errors.As(err, &namespace)
 }
 
-// Pluralise formats a number of things: "1 step", "2 steps".
-func Pluralise(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // MaxDetailLines is the maximum number of lines of a release's details in the Temporal UI, which passes them in a URL.
 const MaxDetailLines = 20
-
-// OrDash returns the text, or "-" if it is empty.
-func OrDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// Truncate limits a text to most bytes.
-func Truncate(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
-}
 
 // Summary returns a workflow's summary, which the Temporal UI shows above its timeline. It cannot change, so it refers
 // to the place that shows what the workflow waits for.
 func Summary(text string) string {
 	const most, where = 200, " (what it waits for: see User Metadata)"
-	return Truncate(text, most-len(where)) + where
+	return phrase.Cut(text, most-len(where)) + where
 }

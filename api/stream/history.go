@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"slipway.io/slipway/api/backend"
+	"slipway.io/slipway/pause"
 )
 
 const (
@@ -42,10 +43,7 @@ func (h workflowHistory) tail(ctx context.Context, nudge func()) {
 			h.Log.Debug("cannot follow the history", "workflow", h.workflowID, "error", err)
 		}
 		nudge()
-		select {
-		case <-ctx.Done():
-		case <-time.After(tailPause):
-		}
+		_ = pause.For(ctx, tailPause)
 	}
 }
 

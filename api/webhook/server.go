@@ -6,25 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"slipway.io/slipway/api/limits"
+	"slipway.io/slipway/pause"
+	"slipway.io/slipway/release/backoff"
 )
 
 // renewInterval is how often the certificate is checked.
 const renewInterval = 10 * time.Minute
 
-// newBackoff returns the delays between retries: 1 s doubling to 1 minute.
-func newBackoff() *wait.Backoff {
-	return &wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: time.Minute}
-}
+// minRetryPause and maxRetryPause limit the pause between retries.
+const minRetryPause, maxRetryPause = time.Second, time.Minute
 
 // Options configure a Server.
 type Options struct {
@@ -103,7 +100,7 @@ func (s *Server) Stop(ctx context.Context) error {
 
 // serve listens until the context ends. It retries, because an address in use may become free.
 func (s *Server) serve(ctx context.Context) {
-	for again := newBackoff(); ctx.Err() == nil; {
+	for failures := 0; ctx.Err() == nil; failures++ {
 		listener, err := net.Listen("tcp", s.Listen)
 		if err == nil {
 			s.Log.InfoContext(ctx, "serving webhooks", "address", "https://"+listener.Addr().String())
@@ -114,22 +111,23 @@ func (s *Server) serve(ctx context.Context) {
 		}
 		s.Log.WarnContext(ctx, "webhooks aren't served; choose another address with --webhook-listen, or none", "error",
 			err)
-		sleep(ctx, again.Step())
+		_ = pause.For(ctx, backoff.After(failures, minRetryPause, maxRetryPause))
 	}
 }
 
 // keepCurrent keeps the certificate valid and the webhook configuration in the API server up to date.
 func (s *Server) keepCurrent(ctx context.Context, changed <-chan struct{}) {
-	for again := newBackoff(); ctx.Err() == nil; {
+	for failures := 0; ctx.Err() == nil; {
 		next, err := s.refresh(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			next = again.Step()
+			next = backoff.After(failures, minRetryPause, maxRetryPause)
+			failures++
 			s.Log.WarnContext(ctx, "the API server may not reach the webhooks", "error", err, "again", next)
 		} else {
-			again = newBackoff()
+			failures = 0
 		}
 		select {
 		case <-ctx.Done():
@@ -157,11 +155,4 @@ func (s *Server) refresh(ctx context.Context) (next time.Duration, err error) {
 		}
 	}
 	return next, err
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

@@ -85,9 +85,6 @@ func (c *Caller) Do(request *http.Request) (*http.Response, error) {
 	problem := &ProblemError{}
 	if !strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json") ||
 		json.Unmarshal(body, &problem.Problem) != nil {
-		if refused := kusciaErrorIn(body); refused != nil {
-			return nil, refused
-		}
 		return nil, newUnexpectedResponse(c.Address, response)
 	}
 	problem.Detail = withoutFirstError(problem.Detail, problem.Errors)

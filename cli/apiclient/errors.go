@@ -1,6 +1,7 @@
 package apiclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -60,7 +61,7 @@ func newUnexpectedResponse(address string, response *http.Response) *unexpectedR
 
 func (e *unexpectedResponseError) Error() string {
 	return fmt.Sprintf("%s returned %s (%s), which is not a response of the Slipway API", e.address, e.status,
-		render.OrDash(e.contentType))
+		cmp.Or(e.contentType, "-"))
 }
 
 // ShortCause shortens a network error to the part that is useful to a user.
@@ -143,7 +144,6 @@ func Explain(err error, most int) string {
 	var problem *ProblemError
 	var unreachable *UnreachableError
 	var stranger *unexpectedResponseError
-	var refused *KusciaError
 	var untrusted *tls.CertificateVerificationError
 	fmt.Fprintf(&text, "error: %s\n", err)
 	switch {
@@ -173,8 +173,6 @@ func Explain(err error, most int) string {
 		if problem.Status >= 500 && problem.RequestID != "" {
 			fmt.Fprintf(&text, "For details, search the engine's log for request %s.\n", problem.RequestID)
 		}
-	case errors.As(err, &refused) && refused.hint != "":
-		text.WriteString(refused.hint + "\n")
 	case errors.As(err, &untrusted):
 		text.WriteString("Set the CA of the engine's certificate with --api-ca-file or SLIPWAY_API_CA_FILE.\n")
 	case errors.As(err, &unreachable):
@@ -215,7 +213,7 @@ var commandNouns = map[string]struct {
 	parts int
 }{
 	"services": {"service", 1}, "plans": {"plan", 1}, "tasks": {"task", 1}, "servings": {"serving", 1},
-	"parties":  {"party", 1},
+	"parties": {"party", 1}, "appimages": {"appimage", 1},
 	"rollouts": {"rollout", 2}, "trafficroutings": {"trafficrouting", 2},
 }
 

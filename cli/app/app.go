@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/pause"
 )
 
 // App holds the streams, the terminal and the clock of a command line.
@@ -43,7 +44,8 @@ type App struct {
 
 // New returns an App for these streams.
 func New(in io.Reader, out, errors *os.File) *App {
-	a := &App{In: in, Out: out, Err: errors, Now: time.Now, Wait: waitFor}
+	a := &App{In: in, Out: out, Err: errors, Now: time.Now,
+		Wait: func(ctx context.Context, d time.Duration) { _ = pause.For(ctx, d) }}
 	a.Screen = func() (int, int, bool) {
 		fd := int(out.Fd())
 		if !term.IsTerminal(fd) || os.Getenv("TERM") == "dumb" {
@@ -59,15 +61,6 @@ func New(in io.Reader, out, errors *os.File) *App {
 	_, _, terminal := a.Screen()
 	a.Colour = terminal && os.Getenv("NO_COLOR") == ""
 	return a
-}
-
-func waitFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // Printf writes text for users. It ignores write errors, because there is no other place to report them.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
@@ -32,7 +33,7 @@ func (a *App) ConnectToWrite(command *cobra.Command) (*client.Client, error) {
 		return nil, &ExitError{Code: ExitUsage, Err: err}
 	}
 	chosen := slices.ContainsFunc(provenance.Entries, func(e settings.Entry) bool {
-		return e.Name == "api" && e.Source.Kind != settings.FromDefault
+		return e.Name == "api" && e.Source != settings.FromDefault
 	})
 	if !chosen && a.ErrIsTerminal {
 		a.Printf(a.Err, "engine: %s (default; change it with --api or SLIPWAY_API)\n", values.API)
@@ -79,20 +80,12 @@ func (a *App) initCommand(command *cobra.Command, check func(args []string) erro
 func RegisterSettings(command *cobra.Command, groups ...settings.Group) {
 	settings.Register(command.Flags(), groups...)
 	_ = command.MarkFlagFilename(settings.FlagConfig, "yaml", "yml")
-	for _, name := range []string{"kubeconfig", "api-token-file", "api-cert-file", "api-key-file", "api-ca-file",
-		"package-token-file", "package-cert-file", "package-key-file", "package-store-token-file"} {
-		if command.Flags().Lookup(name) != nil {
-			_ = command.MarkFlagFilename(name)
+	command.Flags().VisitAll(func(flag *pflag.Flag) {
+		if choices := settings.Choices(flag); len(choices) > 0 {
+			FlagChoices(command, flag.Name, choices...)
 		}
-	}
-	if command.Flags().Lookup("package-dir") != nil {
-		_ = command.MarkFlagDirname("package-dir")
-	}
-	for _, name := range []string{"kuscia-protocol", "log-level", "log-format"} {
-		if command.Flags().Lookup(name) != nil {
-			FlagChoices(command, name, settings.Choices(name)...)
-		}
-	}
+	})
+	_ = command.MarkFlagDirname("package-dir") // an error if the command has no such flag
 }
 
 // LoadSettings reads a command's settings. Invalid settings are a usage error.

@@ -2,13 +2,13 @@ package app
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/workload"
 )
 
 // DefaultNamespace is the namespace of names that have none.
@@ -137,21 +137,6 @@ func (l *Limit) Check(what string) error {
 	return nil
 }
 
-// workloadKind is a workload kind that Slipway can release, with the names users may type for it.
-type workloadKind struct {
-	apiVersion, kind string
-	aliases          []string
-}
-
-var workloadKinds = []workloadKind{
-	{"apps/v1", "Deployment", []string{"deployment", "deployments", "deploy"}},
-	{"apps/v1", "StatefulSet", []string{"statefulset", "statefulsets", "sts"}},
-	{"apps/v1", "DaemonSet", []string{"daemonset", "daemonsets", "ds"}},
-	{"apps.kruise.io/v1alpha1", "CloneSet", []string{"cloneset", "clonesets", "clone"}},
-	{"apps.kruise.io/v1beta1", "StatefulSet", []string{"advancedstatefulset", "asts"}},
-	{"apps.kruise.io/v1alpha1", "DaemonSet", []string{"advanceddaemonset", "ads"}},
-}
-
 // ParseWorkload parses KIND/NAME as kubectl does: deployment/web, sts/db, statefulset.apps.kruise.io/db.
 func ParseWorkload(text string) (catalog.WorkloadRef, error) {
 	word, name, both := strings.Cut(text, "/")
@@ -164,18 +149,10 @@ func ParseWorkload(text string) (catalog.WorkloadRef, error) {
 // WorkloadOfKind returns the workload with this name; kind is a word such as deployment, sts or
 // statefulset.apps.kruise.io.
 func WorkloadOfKind(kind, name string) (catalog.WorkloadRef, error) {
-	word, group, grouped := strings.Cut(strings.ToLower(kind), ".")
-	for _, r := range workloadKinds {
-		own, _, _ := strings.Cut(r.apiVersion, "/")
-		bare := strings.ToLower(r.kind)
-		if grouped && group == own && (word == bare || word == bare+"s") || !grouped &&
-			slices.Contains(r.aliases, word) {
-			return catalog.WorkloadRef{APIVersion: r.apiVersion, Kind: r.kind, Name: name}, nil
-		}
+	k := workload.ByWord(kind)
+	if !k.Known() {
+		return catalog.WorkloadRef{}, Usagef("unsupported workload kind %q: use %s", kind,
+			strings.Join(workload.Names(workload.Kinds, workload.Kind.Word), ", "))
 	}
-	var known []string
-	for _, r := range workloadKinds {
-		known = append(known, r.aliases[0])
-	}
-	return catalog.WorkloadRef{}, Usagef("unsupported workload kind %q: use %s", kind, strings.Join(known, ", "))
+	return catalog.WorkloadRef{APIVersion: k.APIVersions()[0], Kind: k.Kind, Name: name}, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"slipway.io/slipway/activities/source/download"
 	"slipway.io/slipway/cli/app"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/source"
 )
 
@@ -236,10 +237,6 @@ func (o *options) writeTerminationLog(reason error) error {
 		}
 		return fmt.Errorf("cannot write the termination log: %w", err)
 	}
-	text := reason.Error()
-	if len(text) > maxTermination {
-		text = strings.ToValidUTF8(text[:maxTermination], "")
-	}
-	_, err = file.WriteString(text)
+	_, err = file.WriteString(phrase.Cut(reason.Error(), maxTermination))
 	return errors.Join(err, file.Close())
 }

@@ -4,6 +4,7 @@ package follow
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,7 @@ import (
 	"time"
 
 	"slipway.io/slipway/cli/apiclient"
-	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/backoff"
 )
 
 // The pauses of a follower.
@@ -53,8 +54,7 @@ type Follower[T any] struct {
 // Run calls report with every update until the release ends (it returns nil), the context ends, or the API returns a
 // permanent error.
 func (f *Follower[T]) Run(ctx context.Context, report func(Update[T])) error {
-	pause := FirstBackoff
-	for {
+	for lost := 0; ; lost++ {
 		seen, err := f.readStream(ctx, report)
 		var problem *apiclient.ProblemError
 		switch {
@@ -66,12 +66,12 @@ func (f *Follower[T]) Run(ctx context.Context, report func(Update[T])) error {
 			return err
 		}
 		if seen {
-			pause = FirstBackoff
+			lost = 0
 		}
 		report(Update[T]{Lost: lossReason(err)})
 		// Jitter keeps many followers from reconnecting at the same moment.
+		pause := backoff.After(lost, FirstBackoff, LastBackoff)
 		f.Wait(ctx, pause+rand.N(pause/4))
-		pause = min(2*pause, LastBackoff)
 	}
 }
 
@@ -131,7 +131,7 @@ func (f *Follower[T]) readStream(parent context.Context, report func(Update[T]))
 		case "stale":
 			note := struct{ Reason string }{}
 			_ = json.Unmarshal(e.Data, &note) // the reason is optional
-			report(Update[T]{Stale: render.OrDash(note.Reason)})
+			report(Update[T]{Stale: cmp.Or(note.Reason, "-")})
 		}
 		return nil
 	})

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -74,7 +75,7 @@ func (c *cluster) print(a *app.App, i guard.Installed, o guard.Options) (complet
 			guarded = "outdated"
 		}
 		complete = complete && guarded == "yes"
-		table.Add(kind, guarded, render.OrDash(version), render.OrDash(guard.Fields(kind, o)))
+		table.Add(kind, guarded, cmp.Or(version, "-"), cmp.Or(guard.Fields(kind, o), "-"))
 	}
 	a.Printf(a.Out, "%s", table.Flush())
 	switch {

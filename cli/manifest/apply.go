@@ -12,7 +12,7 @@ import (
 	"slipway.io/slipway/api/client"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
-	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -29,6 +29,10 @@ type Applier struct {
 	Read func(files []string, name string) ([]Document, error)
 	// Put sends one document.
 	Put func(ctx context.Context, api *client.Client, d Document) (Result, error)
+	// InOrder stops at the first refused document, because later ones refer to earlier ones.
+	InOrder bool
+	// Watched prints the outcomes to standard error, because the command watches the object afterwards.
+	Watched bool
 }
 
 // Result is the outcome for one document.
@@ -45,12 +49,13 @@ type Result struct {
 // ReadResult reads the API's response to an applied document.
 func ReadResult(response *http.Response, err error) (Result, error) {
 	answer, err := apiclient.Read[struct {
+		Created  bool              `json:"created"`
 		Changed  bool              `json:"changed"`
 		Warnings []json.RawMessage `json:"warnings"`
 	}](response, err)
 	result := Result{Outcome: "unchanged"}
 	switch {
-	case answer.Status == http.StatusCreated:
+	case answer.Status == http.StatusCreated || answer.Value.Created:
 		result.Outcome = "created"
 	case answer.Value.Changed:
 		result.Outcome = "replaced"
@@ -108,7 +113,7 @@ func RejectDocuments(a *app.App, findings []apiclient.Finding, consequence strin
 	for _, f := range findings {
 		a.Printf(a.Err, "%s\n", f)
 	}
-	a.Printf(a.Err, "error: %s; %s\n", render.Count(len(findings), "error"), consequence)
+	a.Printf(a.Err, "error: %s; %s\n", phrase.Count(len(findings), "error"), consequence)
 	return &app.ExitError{Code: app.ExitFailure}
 }
 
@@ -116,24 +121,37 @@ func RejectDocuments(a *app.App, findings []apiclient.Finding, consequence strin
 func (what Applier) Send(ctx context.Context, a *app.App, api *client.Client, documents []Document) error {
 	var results []Result
 	refused := 0
+	out := a.Out
+	if what.Watched {
+		out = a.Err
+	}
 	for _, d := range documents {
+		noun := what.Noun
+		if d.Kind == KindAppImage { // a file with servings can contain them too
+			noun = d.Kind
+		}
 		result, err := what.Put(ctx, api, d)
 		var problem *apiclient.ProblemError
 		if errors.As(err, &problem) {
 			refused++
 			result = Result{Outcome: "refused", Error: problem.Error(), Errors: Locate(d.Body, problem.Errors)}
-			a.Printf(a.Err, "error: %s %s: %s\n", what.Noun, d.Name, problem)
-			a.Printf(a.Err, "%s", apiclient.FindingLines("  ", apiclient.FindingsOf(d.File, result.Errors),
-				a.MaxFindings))
+			problem.Findings = apiclient.FindingsOf(d.File, result.Errors)
+			a.Printf(a.Err, "%s", apiclient.Explain(fmt.Errorf("%s %s: %w", noun, d.Name, err), a.MaxFindings))
 		} else if err != nil {
-			return fmt.Errorf("%s %s: %w", what.Noun, d.Name, err)
+			return fmt.Errorf("%s %s: %w", noun, d.Name, err)
 		} else if a.Output == app.Table {
-			a.Printf(a.Out, "%s %s %s\n", what.Noun, d.Name, result.Outcome)
+			a.Printf(out, "%s %s %s\n", noun, d.Name, result.Outcome)
 		}
 		result.Name = d.Name
 		results = append(results, result)
 		a.Printf(a.Err, "%s", apiclient.FindingLines("warning: ",
 			apiclient.FindingsOf(d.File, Locate(d.Body, result.Warnings)), a.MaxFindings))
+		if what.InOrder && refused > 0 {
+			break
+		}
+	}
+	if what.Watched && refused == 0 {
+		return nil
 	}
 	if _, err := a.PrintObject(results); err != nil {
 		return err

@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"slipway.io/slipway/api/client"
@@ -42,10 +44,21 @@ type Document struct {
 	Kind string
 	// Body is the spec, preceded by blank lines so that its line numbers are those of the file.
 	Body []byte
+	// Request is a request of Kuscia's API, from which the spec has to be made; Body is its text.
+	Request proto.Message
+	// AffinityMode is what an object sets as the affinity mode of a serving; "" if it sets none.
+	AffinityMode string
 }
+
+// reader reads one document of a file, or returns its errors.
+type reader func(file string, text []byte) (Document, []apiclient.Finding)
 
 // ReadDocuments reads all documents of all files and returns the errors of all of them together.
 func ReadDocuments(a *app.App, files []string) ([]Document, []apiclient.Finding, error) {
+	return readDocuments(a, files, ReadDocument)
+}
+
+func readDocuments(a *app.App, files []string, read reader) ([]Document, []apiclient.Finding, error) {
 	var documents []Document
 	var findings []apiclient.Finding
 	for _, file := range files {
@@ -55,7 +68,7 @@ func ReadDocuments(a *app.App, files []string) ([]Document, []apiclient.Finding,
 		}
 		before := len(documents) + len(findings)
 		for _, part := range strictyaml.Split(text) {
-			d, wrong := ReadDocument(shown, part)
+			d, wrong := read(shown, part)
 			documents, findings = append(documents, d), append(findings, wrong...)
 		}
 		if len(documents)+len(findings) == before {
@@ -127,15 +140,21 @@ func ReadDocument(file string, text []byte) (Document, []apiclient.Finding) {
 	if valueOf(mapping, "apiVersion") == nil && valueOf(mapping, "kind") == nil {
 		return plain, nil
 	}
-	object := &objectReader{file: file, text: text, node: mapping}
+	object := &objectReader{file: file, text: text, node: mapping, version: v1alpha1.GroupVersion.String(),
+		kinds: []string{KindService, KindPlan, KindParty}}
 	d := object.read()
 	return d, object.findings
 }
 
 type objectReader struct {
-	file     string
-	text     []byte
-	node     *yaml.Node
+	file string
+	text []byte
+	node *yaml.Node
+	// version and kinds are those of legal objects.
+	version string
+	kinds   []string
+	// accepts, if not nil, reports whether an entry of the metadata, such as "labels.app", can be set or ignored.
+	accepts  func(field, value string) bool
 	findings []apiclient.Finding
 }
 
@@ -146,7 +165,7 @@ func (r *objectReader) reject(node *yaml.Node, field, format string, args ...any
 
 func (r *objectReader) read() Document {
 	d := Document{File: r.file}
-	if !r.isSlipwayObject() {
+	if !r.isLegalKind() {
 		return d
 	}
 	known := map[string]bool{}
@@ -177,20 +196,20 @@ func (r *objectReader) read() Document {
 	return d
 }
 
-// isSlipwayObject reports whether the object is one of Slipway's kinds. Objects of other kinds are not checked further.
-func (r *objectReader) isSlipwayObject() bool {
-	want := v1alpha1.GroupVersion.String()
+// isLegalKind reports whether the object is of a legal kind. Objects of other kinds are not checked further.
+func (r *objectReader) isLegalKind() bool {
 	version, kind := valueOf(r.node, "apiVersion"), valueOf(r.node, "kind")
+	last := len(r.kinds) - 1
+	kinds := strings.TrimPrefix(strings.Join(r.kinds[:last], ", ")+" or "+r.kinds[last], " or ")
 	switch {
 	case version == nil:
-		r.reject(r.node, "apiVersion", "is missing: must be %s", want)
-	case version.Value != want:
-		r.reject(version, "apiVersion", "must be %s, not %s", want, strictyaml.Quote(version.Value))
+		r.reject(r.node, "apiVersion", "is missing: must be %s", r.version)
+	case version.Value != r.version:
+		r.reject(version, "apiVersion", "must be %s, not %s", r.version, strictyaml.Quote(version.Value))
 	case kind == nil:
-		r.reject(r.node, "kind", "is missing: must be %s, %s or %s", KindService, KindPlan, KindParty)
-	case kind.Value != KindService && kind.Value != KindPlan && kind.Value != KindParty:
-		r.reject(kind, "kind", "must be %s, %s or %s, not %s", KindService, KindPlan, KindParty,
-			strictyaml.Quote(kind.Value))
+		r.reject(r.node, "kind", "is missing: must be %s", kinds)
+	case !slices.Contains(r.kinds, kind.Value):
+		r.reject(kind, "kind", "must be %s, not %s", kinds, strictyaml.Quote(kind.Value))
 	default:
 		return true
 	}
@@ -205,19 +224,34 @@ func (r *objectReader) readMetadata(node *yaml.Node) (name string) {
 		switch key.Value {
 		case "name":
 			name = value.Value
-		case "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields":
-		case "namespace":
-			r.reject(key, "metadata.namespace", "cannot be set through the API, which stores everything in the "+
-				"engine's namespace: "+
-				"remove it, or use kubectl")
+		case "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink":
 		default:
-			r.reject(key, "metadata."+key.Value, "cannot be set through the API: remove it, or use kubectl")
+			r.checkMetadata(key, key.Value, value)
 		}
 	}
 	if name == "" {
 		r.reject(node, "metadata.name", "is missing")
 	}
 	return name
+}
+
+// checkMetadata rejects a field of the metadata that the API cannot set; labels and annotations one by one if some of
+// them are accepted.
+func (r *objectReader) checkMetadata(key *yaml.Node, field string, value *yaml.Node) {
+	reason := "cannot be set through the API: remove it, or use kubectl"
+	switch {
+	case r.accepts != nil && value.Kind == yaml.MappingNode:
+		for n := 0; n+1 < len(value.Content); n += 2 {
+			r.checkMetadata(value.Content[n], field+"."+value.Content[n].Value, value.Content[n+1])
+		}
+		return
+	case r.accepts != nil && r.accepts(field, value.Value):
+		return
+	case field == "namespace":
+		reason = "cannot be set through the API, which stores everything in the engine's namespace: remove it, or " +
+			"use kubectl"
+	}
+	r.reject(key, "metadata."+field, "%s", reason)
 }
 
 // specText extracts the value of entry n of the mapping. It replaces the text before it by blanks, so that line numbers

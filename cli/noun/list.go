@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/phrase"
 )
 
 // watchInterval is the polling interval of a watched list. The API has no event stream for lists.
@@ -41,13 +42,13 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 		Use: "list [" + n.Argument + "...]", Short: short,
 		Long: fmt.Sprintf("%s. If names are given, only these %s are listed. With --watch, each is printed again "+
 			"when it changes, until Ctrl-C.", short,
-			render.Plural(n.Name)),
+			phrase.Plural(n.Name)),
 		Args: n.arguments(0), ValidArgsFunction: a.CompleteAll(n.Completion),
 	}
 	var names []string
 	check := func(args []string) (err error) {
 		if names, err = n.names(args); err == nil {
-			err = o.limit.Check(render.Plural(n.Name))
+			err = o.limit.Check(phrase.Plural(n.Name))
 		}
 		switch {
 		case err != nil:
@@ -69,11 +70,11 @@ func (n *Noun[Item, Object]) ListCommand(short string, o ListOptions) *cobra.Com
 	n.flags(command)
 	for _, name := range []string{"namespace", "party"} {
 		if flag := command.Flag(name); n.Scope != nil && flag != nil {
-			flag.Usage = fmt.Sprintf("list only %s of this `%s`", render.Plural(n.Name), name)
+			flag.Usage = fmt.Sprintf("list only %s of this `%s`", phrase.Plural(n.Name), name)
 		}
 	}
 	if o.Limited {
-		o.limit.Flag(command, render.Plural(n.Name))
+		o.limit.Flag(command, phrase.Plural(n.Name))
 	}
 	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "after listing, print changes until Ctrl-C")
 	return command

@@ -15,6 +15,7 @@ import (
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/phrase"
 )
 
 // Noun describes a kind of object: its names, its API calls and how it is printed. Item is the type in lists, Object
@@ -176,7 +177,7 @@ type deleted struct {
 func (n *Noun[Item, Object]) DeleteCommand(long string) *cobra.Command {
 	command := &cobra.Command{
 		Use:               fmt.Sprintf("delete %s...", n.Argument),
-		Short:             "Delete " + render.Plural(n.Name),
+		Short:             "Delete " + phrase.Plural(n.Name),
 		Long:              long,
 		Args:              n.arguments(1),
 		ValidArgsFunction: n.App.CompleteAll(n.Completion),
@@ -200,8 +201,7 @@ func (n *Noun[Item, Object]) deleteAll(c *cobra.Command, api *client.Client, nam
 		outcome := deleted{Name: name, Deleted: err == nil}
 		if err != nil {
 			var problem *apiclient.ProblemError
-			var refused *apiclient.KusciaError
-			if !errors.As(err, &problem) && !errors.As(err, &refused) {
+			if !errors.As(err, &problem) {
 				return err
 			}
 			outcome.Error, failed = err.Error(), true
@@ -228,8 +228,8 @@ func (n *Noun[Item, Object]) ApplyCommand(long, example string, what manifest.Ap
 	var files []string
 	var name string
 	command := &cobra.Command{
-		Use: "apply -f FILE", Short: "Create or replace " + render.Plural(n.Name),
-		Long: "Create or replace " + render.Plural(n.Name) +
+		Use: "apply -f FILE", Short: "Create or replace " + phrase.Plural(n.Name),
+		Long: "Create or replace " + phrase.Plural(n.Name) +
 			". " + long, Example: example,
 		Args: cobra.NoArgs,
 	}

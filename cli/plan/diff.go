@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/cli/noun"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/task"
+	"slipway.io/slipway/release/phrase"
 )
 
 func historyCommand(n *plans) *cobra.Command {
@@ -61,7 +62,7 @@ func diffText(diff client.PlanDiff, names task.Names) string {
 			fmt.Fprintf(&text, " %s", render.OneLine(item.Source))
 		}
 		if item.Steps > 0 {
-			fmt.Fprintf(&text, ", by rollouts with %s", render.Count(item.Steps, "step"))
+			fmt.Fprintf(&text, ", by rollouts with %s", phrase.Count(item.Steps, "step"))
 		}
 		text.WriteString("\n")
 		for _, w := range item.Workloads {
@@ -72,7 +73,7 @@ func diffText(diff client.PlanDiff, names task.Names) string {
 			writeDiff(&text, w)
 		}
 	}
-	fmt.Fprintf(&text, "%d of %s would change\n", changed, render.Count(all, "workload"))
+	fmt.Fprintf(&text, "%d of %s would change\n", changed, phrase.Count(all, "workload"))
 	return text.String()
 }
 
@@ -90,7 +91,7 @@ func writeDiff(text *strings.Builder, w client.WorkloadDiff) {
 		fmt.Fprintf(text, "      replicas: %d → %d\n", *w.FromReplicas, *w.ToReplicas)
 	}
 	if w.Pods > 0 {
-		fmt.Fprintf(text, "      replaces %s\n", render.Count(int(w.Pods), "pod"))
+		fmt.Fprintf(text, "      replaces %s\n", phrase.Count(int(w.Pods), "pod"))
 	}
 	for _, field := range w.Template {
 		text.WriteString("      " + fieldText(field) + "\n")

@@ -13,8 +13,8 @@ import (
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/manifest"
-	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/cli/task"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/strictyaml"
 )
@@ -143,7 +143,7 @@ func catalogueScope(body []byte) (scope string, some bool) {
 	case len(document.Items) == len(items):
 		return "catalogue checks were skipped because every item has errors", false
 	case len(items) > 0:
-		return fmt.Sprintf("checked against the catalogue, except %s with errors", render.Count(len(items), "item")),
+		return fmt.Sprintf("checked against the catalogue, except %s with errors", phrase.Count(len(items), "item")),
 			true
 	}
 	return "checked against the catalogue", true
@@ -177,7 +177,7 @@ func printValidations(a *app.App, all []validation) {
 		}
 		verdict := "the plan is valid"
 		if !v.Valid {
-			verdict = "the plan is not valid, " + render.Count(len(v.Errors), "error")
+			verdict = "the plan is not valid, " + phrase.Count(len(v.Errors), "error")
 		}
 		a.Printf(a.Out, "%s: %s (%s)\n", v.File, verdict, v.scope)
 	}

@@ -1,6 +1,9 @@
 package render
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Columns holds the column widths that align the cells of several lines. The last cell of a line is not padded.
 type Columns []int
@@ -60,7 +63,7 @@ func NewTable(titles ...string) *Table { return &Table{rows: [][]string{titles}}
 func (t *Table) Add(cells ...string) {
 	row := make([]string, len(cells))
 	for n, cell := range cells {
-		row[n] = OrDash(cell)
+		row[n] = cmp.Or(cell, "-")
 	}
 	t.rows = append(t.rows, row)
 }

@@ -27,35 +27,8 @@ func ReasonSuffix(reason string) string {
 	return ": " + reason
 }
 
-// Count returns a number with its noun: "1 party", "3 parties".
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %s", n, Plural(noun))
-}
-
 // Fraction returns, for example, "3/5".
 func Fraction(n, of int) string { return fmt.Sprintf("%d/%d", n, of) }
-
-// Plural returns the plural of a noun: "services", "parties", "matches".
-func Plural(noun string) string {
-	if stem, found := strings.CutSuffix(noun, "y"); found {
-		return stem + "ies"
-	}
-	if strings.HasSuffix(noun, "ch") {
-		return noun + "es"
-	}
-	return noun + "s"
-}
-
-// OrDash shows an empty cell as a dash.
-func OrDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
 
 // ShortDuration formats a duration in its two largest units: 9s, 3m05s, 2h10m, 4d3h. A negative one, caused by clock
 // differences, is 0s.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 	claims "slipway.io/slipway/release/workloadops"
 )
 
@@ -59,20 +61,11 @@ type nothingToRepairError string
 
 func (e nothingToRepairError) Error() string { return string(e) }
 
-func resourceOf(ref catalog.WorkloadRef) schema.GroupVersionResource {
-	version, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err != nil {
-		// cannot happen: app.WorkloadOfKind returns valid versions
-		version = schema.GroupVersion{Version: ref.APIVersion}
-	}
-	return version.WithResource(strings.ToLower(ref.Kind) + "s")
-}
-
 // readLeftovers reads what a rollout has left on the workload. It returns nothingToRepairError if there is nothing to
 // repair.
 func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workload) (leftovers, error) {
 	l := leftovers{workload: w}
-	object, err := api.Resource(resourceOf(w.WorkloadRef)).Namespace(w.Namespace).Get(ctx, w.WorkloadRef.Name,
+	object, err := api.Resource(w.WorkloadRef.Lookup().Resource).Namespace(w.Namespace).Get(ctx, w.WorkloadRef.Name,
 		metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -85,7 +78,7 @@ func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workloa
 	text := rollout.SavedOn(object.GetLabels(), annotations)
 	there := text != ""
 	switch {
-	case !there && annotations[rollout.AnnotationSaved] != "":
+	case !there && annotations[claims.AnnotationRollout] != "":
 		return l, nothingToRepairError(fmt.Sprintf(
 			"%s has only annotations of an earlier release, restored by kubectl rollout undo: there is "+
 				"nothing to repair, and the next release removes them", w))
@@ -100,7 +93,7 @@ func readLeftovers(ctx context.Context, api dynamic.Interface, w catalog.Workloa
 	if err != nil {
 		return l, fmt.Errorf("%s: cannot read its annotation %s (%w): restore the workload manually, following its "+
 			"annotation %s",
-			w, rollout.AnnotationSaved, err, rollout.AnnotationRecover)
+			w, claims.AnnotationRollout, err, rollout.AnnotationRecover)
 	}
 	l.saved = *saved
 	l.live, _, _ = unstructured.NestedMap(object.Object, "spec", "template")
@@ -157,7 +150,7 @@ func (l leftovers) newTemplate(ctx context.Context, api dynamic.Interface) (map[
 		resource.Resource, name, path = "deployments", saved.CanaryWorkload, []string{"spec", "template"}
 	case saved.Canary == "":
 		return nil, nothing
-	case w.WorkloadRef.Kind == claims.KindDeployment:
+	case w.WorkloadRef.Lookup().Revisions == workload.ReplicaSets:
 		resource.Resource, name, path = "replicasets", w.WorkloadRef.Name+"-"+saved.Canary, []string{"spec", "template"}
 	}
 	object, err := api.Resource(resource).Namespace(w.Namespace).Get(ctx, name, metav1.GetOptions{})
@@ -205,7 +198,7 @@ func templatePatch(apiVersion string, from, to map[string]any) (json.RawMessage,
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode the new pod template as JSON: %w", err)
 	}
-	if apiVersion == claims.APIVersion {
+	if apiVersion == appsv1.SchemeGroupVersion.String() {
 		patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.PodTemplateSpec{})
 		return patch, err
 	}

@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/kube"
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workload"
 	claims "slipway.io/slipway/release/workloadops"
 )
 
@@ -101,8 +102,8 @@ func Command(a *app.App) *cobra.Command {
 	}
 	f := command.Flags()
 	o.scope.NamespaceFlag(command)
-	f.StringVar(&o.kind, "kind", "deployment", "the workload's `kind`: deployment, statefulset, daemonset, cloneset, "+
-		"advancedstatefulset or advanceddaemonset")
+	f.StringVar(&o.kind, "kind", "deployment", "the workload's `kind`: "+
+		workload.Join(workload.Names(workload.Kinds, workload.Kind.Word), " or "))
 	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("SLIPWAY_KUBECONFIG"),
 		"kubeconfig `file` of the workload's cluster (default: in-cluster, then KUBECONFIG, then ~/.kube/config)")
 	f.StringVar(&o.context, "context", "", "`context` of the kubeconfig (default: its current context)")
@@ -124,7 +125,7 @@ func Command(a *app.App) *cobra.Command {
 func describe(a *app.App, w leftovers, moves []rollout.FinalMove, to rollout.Side) {
 	s := w.saved
 	a.Printf(a.Out, "%s has rollout %s (%s): stable revision %s, new revision %s\n", w.workload, render.OneLine(s.Name),
-		string(s.Style), render.OrDash(s.Stable), render.OrDash(s.Canary))
+		string(s.Style), cmp.Or(s.Stable, "-"), cmp.Or(s.Canary, "-"))
 	if w.claim == "" {
 		a.Printf(a.Out, "no workflow holds it: the split was frozen, or a release of the workload ended without "+
 			"restoring it\n")

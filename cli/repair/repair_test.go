@@ -108,7 +108,7 @@ func TestRepair_UsesOrderOfFinalising(t *testing.T) {
 		&failure.Error{Kind: failure.NotReady, Message: "3 of 10 pods are ready", RetryAfter: 2 * time.Second},
 		&failure.Error{Kind: failure.NotReady, Message: "3 of 10 pods are ready", RetryAfter: 2 * time.Second},
 	}}}
-	tools := leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String(),
+	tools := leftOn(map[string]any{claims.AnnotationRollout: leftSaved().String(),
 		claims.AnnotationClaimedBy: "rollout/default/shop/web@run-1"})
 	s, err := repaired(t, tools, h, "", options{to: "stable", yes: true})
 	require.NoError(t, err)
@@ -134,8 +134,8 @@ steps to move it to the stable version:
 5 of 5: remove the remains of the rollout: extra workload, changes of autoscalers, annotations, claim
 Deployment shop/web runs only the stable version; nothing of the rollout is left on it
 `, s.out.String())
-	object, err := tools.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Get(t.Context(), "web",
-		metav1.GetOptions{})
+	object, err := tools.objects.Resource(webWorkload.WorkloadRef.Lookup().Resource).Namespace("shop").Get(t.Context(),
+		"web", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.NotEmpty(t, object.GetAnnotations()[rollout.AnnotationRepair],
 		"the workload is taken over first; the fake never restores it")
@@ -149,7 +149,7 @@ Deployment shop/web runs only the stable version; nothing of the rollout is left
 func TestRepair_OfFrozenSplit_UsesSavedClaim(t *testing.T) {
 	t.Parallel()
 	h := &recorded{}
-	_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String()}), h, "y\n",
+	_, err := repaired(t, leftOn(map[string]any{claims.AnnotationRollout: leftSaved().String()}), h, "y\n",
 		options{to: "stable"})
 	require.NoError(t, err)
 	require.Equal(t, "rollout/default/shop/web@run-1", h.claims[0], "the routes of a frozen split still have its claim")
@@ -158,7 +158,7 @@ func TestRepair_OfFrozenSplit_UsesSavedClaim(t *testing.T) {
 
 func TestRepair_ChangesNothing(t *testing.T) {
 	t.Parallel()
-	carrying := map[string]any{rollout.AnnotationSaved: leftSaved().String()}
+	carrying := map[string]any{claims.AnnotationRollout: leftSaved().String()}
 	cases := map[string]struct {
 		reason      string
 		annotations map[string]any
@@ -174,28 +174,28 @@ func TestRepair_ChangesNothing(t *testing.T) {
 			"",
 			options{to: "stable", yes: true}, app.ExitStopped, "held by task/x/1-2, which is not a rollout"},
 		"OtherEngine": {"Another engine's release may still be running.",
-			map[string]any{rollout.AnnotationSaved: leftSaved().String(),
+			map[string]any{claims.AnnotationRollout: leftSaved().String(),
 				claims.AnnotationClaimedBy: "rollout/default/shop/web@run-1@blue/uid-b"}, "",
 			options{to: "stable", yes: true}, app.ExitFailure,
 			"belongs to engine blue, not to engine slipway: stop it there; if that engine no longer works on it, use " +
 				"--engine blue"},
 		"OtherEngineFrozen": {"So may its frozen rollout be in use.",
-			map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), "@run-1", "@run-1@blue/uid-b",
+			map[string]any{claims.AnnotationRollout: strings.Replace(leftSaved().String(), "@run-1", "@run-1@blue/uid-b",
 				1)},
 			"", options{to: "stable", yes: true}, app.ExitFailure, "belongs to engine blue"},
 		"OtherRollout": {"A rollout with another name must be named.",
-			map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), `"web"`, `"web-v2"`, 1)},
+			map[string]any{claims.AnnotationRollout: strings.Replace(leftSaved().String(), `"web"`, `"web-v2"`, 1)},
 			"", options{to: "stable", yes: true}, app.ExitFailure,
 			"its rollout is web-v2, not web: to repair that rollout, use --rollout web-v2"},
 		"Forged": {"A manipulated annotation is rejected.",
-			map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(), `"style"`,
+			map[string]any{claims.AnnotationRollout: strings.Replace(leftSaved().String(), `"style"`,
 				`"settings":{"/spec/template":{}},"style"`, 1)}, "", options{to: "stable", yes: true}, app.ExitFailure,
 			"another client has added /spec/template, which no rollout of a Deployment borrows"},
 		"DryRun": {"A dry run only prints the steps.", carrying, "", options{to: "stable", dryRun: true}, app.ExitOK,
 			""},
 		"No":       {"The user declined.", carrying, "n\n", options{to: "stable"}, app.ExitFailure, ""},
 		"NoAnswer": {"Without an answer nothing is changed.", carrying, "", options{to: "stable"}, app.ExitFailure, ""},
-		"Malformed": {"An unreadable annotation is an error.", map[string]any{rollout.AnnotationSaved: "{"}, "",
+		"Malformed": {"An unreadable annotation is an error.", map[string]any{claims.AnnotationRollout: "{"}, "",
 			options{to: "stable", yes: true}, app.ExitFailure, "cannot read"},
 	}
 	for name, c := range cases {
@@ -226,7 +226,7 @@ func TestRepair_AcceptsNamedEngineAndRollout(t *testing.T) {
 		"its engine is named":     {to: "stable", yes: true, engine: "blue", rollout: "web-v2"},
 		"the same with a dry run": {to: "stable", dryRun: true, engine: "blue", rollout: "web-v2"},
 	} {
-		_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: strings.Replace(leftSaved().String(),
+		_, err := repaired(t, leftOn(map[string]any{claims.AnnotationRollout: strings.Replace(leftSaved().String(),
 			`"web"`, `"web-v2"`, 1),
 			claims.AnnotationClaimedBy: "rollout/default/shop/web-v2@run-1@blue/uid-b"}), &recorded{}, "", o)
 		require.NoError(t, err, reason)
@@ -237,7 +237,7 @@ func TestRepair_Stops_AtPermanentFailure(t *testing.T) {
 	t.Parallel()
 	h := &recorded{answers: map[string][]error{"ResumeWorkload to stable": {failure.New(failure.WorkloadFailed,
 		"pod web-1: ImagePullBackOff")}}}
-	_, err := repaired(t, leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String()}), h, "",
+	_, err := repaired(t, leftOn(map[string]any{claims.AnnotationRollout: leftSaved().String()}), h, "",
 		options{to: "stable", yes: true})
 	require.EqualError(t, err, "pod web-1: ImagePullBackOff")
 	require.Equal(t, backOrder[:3], h.calls, "no further step is executed")
@@ -247,14 +247,14 @@ func TestRepair_Stops_AtPermanentFailure(t *testing.T) {
 // repair.
 func TestRepair_IgnoresAnnotations_RestoredByKubectlUndo(t *testing.T) {
 	t.Parallel()
-	api := leftOn(map[string]any{rollout.AnnotationSaved: leftSaved().String(),
+	api := leftOn(map[string]any{claims.AnnotationRollout: leftSaved().String(),
 		claims.AnnotationClaimedBy: leftSaved().Claim})
-	object, err := api.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Get(t.Context(), "web",
-		metav1.GetOptions{})
+	object, err := api.objects.Resource(webWorkload.WorkloadRef.Lookup().Resource).Namespace("shop").Get(t.Context(),
+		"web", metav1.GetOptions{})
 	require.NoError(t, err)
 	object.SetLabels(
 		map[string]string{claims.LabelRollout: rollout.Saved{Claim: "rollout/default/shop/web@run-2"}.Mark()})
-	_, err = api.objects.Resource(resourceOf(webWorkload.WorkloadRef)).Namespace("shop").Update(t.Context(), object,
+	_, err = api.objects.Resource(webWorkload.WorkloadRef.Lookup().Resource).Namespace("shop").Update(t.Context(), object,
 		metav1.UpdateOptions{})
 	require.NoError(t, err)
 	h := &recorded{}

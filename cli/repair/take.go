@@ -30,7 +30,7 @@ func (r *repairer) takeOverAll(ctx context.Context) error {
 			"horizontalpodautoscalers"),
 			Namespace: namespace, Name: name})
 	}
-	workload := kube.Ref{Resource: resourceOf(r.leftovers.workload.WorkloadRef), Namespace: namespace,
+	workload := kube.Ref{Resource: r.leftovers.workload.WorkloadRef.Lookup().Resource, Namespace: namespace,
 		Name: r.leftovers.workload.WorkloadRef.Name}
 	if extra := r.leftovers.saved.CanaryWorkload; extra != "" {
 		routes = append(routes, kube.Ref{Resource: workload.Resource, Namespace: namespace, Name: extra})

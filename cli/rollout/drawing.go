@@ -7,6 +7,7 @@ import (
 
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 )
@@ -105,7 +106,7 @@ func stepLines(d render.Drawing, s rollout.Status, around int) []render.Line {
 	first, last := max(at-around, 1), min(at+around, len(s.Steps))
 	var lines []render.Line
 	if first > 1 {
-		lines = append(lines, render.Line{{Text: fmt.Sprintf("  … %s earlier", render.Count(first-1, "step")),
+		lines = append(lines, render.Line{{Text: fmt.Sprintf("  … %s earlier", phrase.Count(first-1, "step")),
 			Colour: render.Dim}})
 	}
 	var columns render.Columns
@@ -117,7 +118,7 @@ func stepLines(d render.Drawing, s rollout.Status, around int) []render.Line {
 		lines = append(lines, stepLine(d, s, step, columns))
 	}
 	if last < len(s.Steps) {
-		lines = append(lines, render.Line{{Text: fmt.Sprintf("  … %s more", render.Count(len(s.Steps)-last, "step")),
+		lines = append(lines, render.Line{{Text: fmt.Sprintf("  … %s more", phrase.Count(len(s.Steps)-last, "step")),
 			Colour: render.Dim}})
 	}
 	return lines
@@ -127,7 +128,7 @@ func stepLines(d render.Drawing, s rollout.Status, around int) []render.Line {
 func stepCells(step rollout.StepStatus) []string {
 	traffic := step.Traffic
 	if len(step.Matches) > 0 {
-		traffic = render.Count(len(step.Matches), "match")
+		traffic = phrase.Count(len(step.Matches), "match")
 	}
 	if traffic != "" {
 		traffic = "traffic " + traffic

@@ -17,6 +17,7 @@ import (
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/manifest"
 	"slipway.io/slipway/cli/render"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/strictyaml"
 )
@@ -164,7 +165,7 @@ func printValidation(a *app.App, findings []apiclient.Finding, found client.Roll
 		a.Printf(a.Out, "%s can be started\n", what)
 		return
 	}
-	a.Printf(a.Out, "%s cannot be started: %s\n", what, render.Count(len(found.Errors), "error"))
+	a.Printf(a.Out, "%s cannot be started: %s\n", what, phrase.Count(len(found.Errors), "error"))
 }
 
 // withoutProgress returns the rollout without its progress, to show only what the steps request.
@@ -291,7 +292,7 @@ func (r *startRequest) readBase(a *app.App) (requestBody, map[string]any, error)
 	parts := strictyaml.Split(text)
 	if len(parts) != 1 {
 		return requestBody{}, nil, fmt.Errorf("%s contains %s, but must contain exactly one", shown,
-			render.Count(len(parts), "document"))
+			phrase.Count(len(parts), "document"))
 	}
 	own := source{file: shown, text: parts[0]}
 	fields, err := manifest.ReadMapping(shown, parts[0])

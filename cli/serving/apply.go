@@ -3,28 +3,29 @@ package serving
 import (
 	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/ptr"
 
 	"slipway.io/slipway/api/client"
+	"slipway.io/slipway/api/kuscia/convert"
 	"slipway.io/slipway/api/kuscia/kusciapb"
 	"slipway.io/slipway/cli/apiclient"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/appimage"
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/manifest"
+	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/serving"
 )
 
-const filesHelp = ` A file contains Kuscia's request (%s) as JSON or YAML, or a KusciaDeployment, which is translated
-to that request. Separate several documents by "---". Fields that the request does not have or would ignore are
-rejected with their path; kubectl apply accepts the complete KusciaDeployment.
+const filesHelp = ` A file contains a KusciaDeployment, or Kuscia's request (%s) as JSON or YAML.
+Separate several documents by "---". Labels and annotations other than Kuscia's cannot be set and are rejected, like
+unknown fields, with their path; kubectl apply accepts them.
 
-AppImages in the files are registered first. Kuscia's request for an AppImage does not have all fields (for example, no
-port numbers): an AppImage with such fields is rejected and must be applied with kubectl.
+AppImages in the files are registered first.
 
 %s
 
@@ -34,184 +35,140 @@ type mode struct {
 	name, short, example string
 	// request is the name of Kuscia's request; helpEnd is the last paragraph of the help.
 	request, helpEnd string
-	// updates makes it expect update requests.
-	updates bool
-	send    func(o *applier, ctx context.Context, d manifest.ServingDocument) (outcome string, err error)
+	// creates makes it refuse existing servings, updates missing ones.
+	creates, updates bool
 }
 
 var modes = []mode{
 	{name: "apply", short: "Create or update servings", request: "CreateServingRequest",
-		helpEnd: `A serving that does not exist is created; an existing one is updated if the file differs. Changes that an
-update cannot make, such as another initiator, are rejected with their path. With --watch, the command watches the
-serving, and the exit code is the outcome:`,
-		example: `  slipway serving apply -f secretflow-serving.yaml --watch`, send: (*applier).apply},
-	{name: "create", short: "Create servings", request: "CreateServingRequest",
+		helpEnd: `A serving that does not exist is created; an existing one is updated if the file differs. Parties cannot be
+added or removed. With --watch, the command watches the serving, and the exit code is the outcome:`,
+		example: `  slipway serving apply -f secretflow-serving.yaml --watch`},
+	{name: "create", short: "Create servings", request: "CreateServingRequest", creates: true,
 		helpEnd: "The command returns when the serving has been created. With --watch, it waits until the serving is " +
 			"Available or Failed, and the exit code is the outcome:",
 		example: `  slipway serving create -f serving.json --watch
-  slipway serving create -f secretflow-serving.yaml`, send: (*applier).create},
+  slipway serving create -f secretflow-serving.yaml`},
 	{name: "update", short: "Update servings: input configuration, images, replicas, strategies, resources",
 		request: "UpdateServingRequest", updates: true,
-		helpEnd: `An update changes only the fields in the file, of the parties in the file. It is all or nothing: if it
-fails for one party, all parties return to the previous version. With --watch, the command watches it, and the exit
-code is the outcome:`,
+		helpEnd: `A request changes only its fields, of its parties; a KusciaDeployment is the whole serving. An update is all
+or nothing: if it fails for one party, all parties return to the previous version. With --watch, the command watches
+it, and the exit code is the outcome:`,
 		example: `  slipway serving update -f serving.json --watch
-  echo '{"serving_id":"serving-01","parties":[{"domain_id":"alice","replicas":3}]}' | slipway serving update -f -`,
-		send: (*applier).update},
+  echo '{"serving_id":"serving-01","parties":[{"domain_id":"alice","replicas":3}]}' | slipway serving update -f -`},
 }
 
 type applier struct {
 	*app.App
 	mode    mode
-	api     *client.Client
-	token   *apiclient.KusciaToken
 	options follow.Options
-	results []manifest.Result
 }
 
-func filesCommand(a *app.App, m mode, token *apiclient.KusciaToken) *cobra.Command {
-	o := &applier{App: a, mode: m, token: token, results: []manifest.Result{}}
+func filesCommand(a *app.App, m mode) *cobra.Command {
+	o := &applier{App: a, mode: m}
 	var files []string
-	reader := &manifest.KusciaReader{Updates: m.updates}
+	var documents []manifest.Document
 	command := &cobra.Command{Use: m.name + " -f FILE", Short: m.short, Example: m.example, Args: cobra.NoArgs}
 	command.Long = m.short + "." + fmt.Sprintf(filesHelp, m.request, m.helpEnd) + exitCodes
-	check := func([]string) error {
+	check := func([]string) (err error) {
 		if err := o.options.Check(command); err != nil {
 			return err
 		}
-		if err := reader.Read(a, files); err != nil {
-			return err
+		documents, err = manifest.KusciaReader{Kind: manifest.KindServing, Updates: m.updates}.Read(a, files)
+		servings := 0
+		for _, d := range documents {
+			if d.Kind == manifest.KindServing {
+				servings++
+			}
 		}
-		if n := len(reader.Servings); o.options.Watch && n > 1 {
+		if err == nil && o.options.Watch && servings > 1 {
 			return app.Usagef("--watch supports one serving, but the files contain %d: use slipway serving watch "+
-				"instead", n)
+				"instead", servings)
 		}
-		return nil
+		return err
 	}
 	a.InitWriteCommand(command, check, func(c *cobra.Command, api *client.Client, _ []string) error {
-		o.api = api
-		return o.run(c.Context(), reader)
+		return o.run(c.Context(), api, documents)
 	})
 	manifest.FileFlag(command, &files)
-	token.Flags(command)
 	o.options.StartFlags(command, watchHelp)
 	return command
 }
 
-func (o *applier) run(ctx context.Context, found *manifest.KusciaReader) error {
-	err := o.sendAll(ctx, found)
-	last := found.Servings[len(found.Servings)-1].ID
-	if err == nil && o.options.Watch {
-		return watchOne(ctx, o.App, o.api, last, o.options)
+func (o *applier) run(ctx context.Context, api *client.Client, documents []manifest.Document) error {
+	what := manifest.Applier{Noun: "serving", Put: o.put, InOrder: true, Watched: o.options.Watch}
+	if err := what.Send(ctx, o.App, api, documents); err != nil {
+		return err
 	}
-	if _, printed := o.PrintObject(o.results); printed != nil {
-		return printed
+	last := documents[len(documents)-1].Name
+	if o.options.Watch {
+		return watchOne(ctx, o.App, api, last, o.options)
 	}
-	if err == nil && o.Output == app.Table {
+	if o.Output == app.Table {
 		o.Printf(o.Err, "To watch it: slipway serving watch %s\n", last)
 	}
-	return err
-}
-
-func (o *applier) sendAll(ctx context.Context, found *manifest.KusciaReader) error {
-	for _, image := range found.Images {
-		outcome, err := appimage.Apply(ctx, o.api, *o.token, image, o.mode.name != "create")
-		if err != nil {
-			return fmt.Errorf("AppImage %s: %w", image.GetName(), err)
-		}
-		o.report("AppImage", image.GetName(), outcome)
-	}
-	for _, d := range found.Servings {
-		outcome, err := o.mode.send(o, ctx, d)
-		var exit *app.ExitError
-		switch {
-		case errors.As(err, &exit):
-			return err
-		case err != nil:
-			return fmt.Errorf("serving %s: %w", d.ID, err)
-		}
-		o.report("serving", d.ID, outcome)
-	}
 	return nil
 }
 
-func (o *applier) report(noun, name, outcome string) {
-	o.results = append(o.results, manifest.Result{Name: name, Outcome: outcome})
+// put sends an AppImage or a whole serving, which it first makes from a request.
+func (o *applier) put(ctx context.Context, api *client.Client, d manifest.Document) (result manifest.Result,
+	err error) {
+	if d.Kind == manifest.KindAppImage {
+		return appimage.Put(ctx, api, d, o.mode.creates)
+	}
+	params := &client.PutServingParams{}
+	var current serving.View
 	switch {
-	case o.Output != app.Table:
-	case o.options.Watch:
-		o.Printf(o.Err, "%s %s %s\n", noun, name, outcome)
-	default:
-		o.Printf(o.Out, "%s %s %s\n", noun, name, outcome)
-	}
-}
-
-func (o *applier) create(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
-	body, err := d.Body()
-	if err == nil {
-		_, err = apiclient.KusciaData(o.api.CreateKusciaServingWithBody(ctx, apiclient.JSONBody, bytes.NewReader(body),
-			o.token.Authorize))
-	}
-	return "created", err
-}
-
-// update sends an update request unchanged. For a complete serving it first rejects changes that an update cannot make.
-func (o *applier) update(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
-	body, err := d.Body()
-	if d.Update == nil {
-		if err := o.checkUpdate(ctx, d); err != nil {
-			return "", err
+	case o.mode.creates:
+		params.Generation = &current.Generation
+	case o.mode.updates:
+		answer, err := apiclient.Read[serving.View](api.GetServing(ctx, d.Name))
+		if err != nil {
+			return result, err
 		}
-		body, err = manifest.Body(manifest.UpdateRequest(d.Create))
+		current = answer.Value
+		params.Generation = &current.Generation
 	}
-	if err == nil {
-		_, err = apiclient.KusciaData(o.api.UpdateKusciaServingWithBody(ctx, apiclient.JSONBody, bytes.NewReader(body),
-			o.token.Authorize))
+	var spec kuscia.KusciaDeploymentSpec
+	switch r := d.Request.(type) {
+	case *kusciapb.CreateServingRequest:
+		d.AffinityMode = r.GetAffinityMode()
+		spec, _, err = convert.NewSpec(r, readImages(ctx, api))
+	case *kusciapb.UpdateServingRequest:
+		spec, _, err = convert.ChangedSpec(ptr.Deref(current.Spec, spec), r, readImages(ctx, api))
 	}
-	return "updated", err
-}
-
-// apply creates or updates the serving. An update that changes nothing does not increase the generation.
-func (o *applier) apply(ctx context.Context, d manifest.ServingDocument) (outcome string, err error) {
-	before, err := apiclient.Read[serving.View](o.api.GetServing(ctx, d.ID))
-	var problem *apiclient.ProblemError
-	switch {
-	case errors.As(err, &problem) && problem.Status == http.StatusNotFound:
-		return o.create(ctx, d)
-	case err != nil:
-		return "", err
+	body := d.Body
+	if err == nil && d.Request != nil {
+		body, err = json.Marshal(spec)
 	}
-	if outcome, err = o.update(ctx, d); err != nil {
-		return "", err
-	}
-	after, err := apiclient.Read[serving.View](o.api.GetServing(ctx, d.ID))
-	if err == nil && after.Value.Generation == before.Value.Generation {
-		outcome = "unchanged"
-	}
-	return outcome, err
-}
-
-// checkUpdate returns an error if a complete serving differs in fields that an update cannot change.
-func (o *applier) checkUpdate(ctx context.Context, d manifest.ServingDocument) error {
-	data, err := apiclient.KusciaData(o.api.QueryKusciaServing(ctx, client.KusciaMessage{"serving_id": d.ID},
-		o.token.Authorize))
 	if err != nil {
-		return err
+		return result, err
 	}
-	now := &kusciapb.QueryServingResponseData{}
-	if err := apiclient.ReadKuscia(data, now); err != nil {
-		return err
+	if d.AffinityMode != "" {
+		params.AffinityMode = &d.AffinityMode
 	}
-	affinityMode := ""
-	if d.Create.GetAffinityMode() != "" { // Kuscia's response does not contain it
-		view, err := apiclient.Read[serving.View](o.api.GetServing(ctx, d.ID))
-		if err != nil {
-			return err
+	result, err = manifest.ReadResult(api.PutServingWithBody(ctx, d.Name, params, apiclient.YAMLBody,
+		bytes.NewReader(body)))
+	if result.Outcome == "replaced" {
+		result.Outcome = "updated"
+	}
+	return result, err
+}
+
+// readImages returns the function that reads the AppImages of parties.
+func readImages(ctx context.Context, api *client.Client) convert.ReadImages {
+	return func(parties []kuscia.Party) (convert.Images, error) {
+		images := convert.Images{}
+		for _, p := range parties {
+			if _, known := images[p.AppImageRef]; known || p.AppImageRef == "" {
+				continue
+			}
+			image, err := apiclient.Read[client.AppImage](api.GetAppImage(ctx, p.AppImageRef))
+			if err != nil {
+				return nil, err
+			}
+			images[p.AppImageRef] = image.Value.Spec
 		}
-		affinityMode = view.Value.AffinityMode
+		return images, nil
 	}
-	if findings := manifest.UnsupportedChanges(d, now, affinityMode); len(findings) > 0 {
-		return manifest.RejectDocuments(o.App, findings, "serving "+d.ID+" was not changed")
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/render"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -32,7 +33,7 @@ func Fit(d render.Drawing, v serving.View, width, height int) []string {
 			return p.Phase == kuscia.PhaseAvailable
 		})
 		lines := append(header(d, v), partyLines(others)...)
-		return append(lines, render.Line{{Text: "  … and " + render.Count(len(v.Parties)-len(others), "party") +
+		return append(lines, render.Line{{Text: "  … and " + phrase.Count(len(v.Parties)-len(others), "party") +
 			" Available",
 			Colour: render.Dim}})
 	})

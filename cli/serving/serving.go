@@ -19,29 +19,25 @@ type servings = noun.Noun[serving.View, serving.View]
 
 // Command returns `slipway serving`.
 func Command(a *app.App) *cobra.Command {
-	var token apiclient.KusciaToken
-	n := newNoun(a, &token)
+	n := newNoun(a)
 	get := n.GetCommand("Show a serving: its state, parties and endpoints")
 	get.Long = `Show a serving: its state, its parties with their replicas and endpoints, and why it is not serving.
 
--o json and -o yaml print the data of Kuscia's query: input configuration, requested parties and status. For Slipway's
-own view, which the table shows, use "serving list" or "serving watch" with -o json.`
+-o json and -o yaml also print its spec: the input configuration and the requested parties.`
 	get.Example = `  slipway serving get serving-01
-  slipway serving get serving-01 -o json | jq -r .status.state`
-	token.Flags(get)
+  slipway serving get serving-01 -o json | jq -r .phase`
 	remove := n.DeleteCommand(
 		`Delete servings. The command returns immediately; the resources of the parties are removed afterwards (for an
 unreachable party, when it is reachable again). Until then, "slipway serving watch ID" shows what remains, and the ID
 cannot be reused.`)
-	token.Flags(remove)
 	command := &cobra.Command{
 		Use: n.Command, Aliases: []string{"servings"}, Short: "Manage servings, which run on several parties' clusters",
-		Long: `Manage servings, which run on the clusters of several parties. A serving is created from files with Kuscia's
-requests, or from a KusciaDeployment. The engine updates all parties; an update that fails for one party is rolled back
+		Long: `Manage servings, which run on the clusters of several parties. A serving is created from a KusciaDeployment,
+or from Kuscia's request. The engine updates all parties; an update that fails for one party is rolled back
 for all.`,
 	}
 	for _, mode := range modes {
-		command.AddCommand(filesCommand(a, mode, &token))
+		command.AddCommand(filesCommand(a, mode))
 	}
 	command.AddCommand(get, remove, n.ListCommand("List the servings, with their state", noun.ListOptions{}),
 		watchCommand(n),
@@ -52,7 +48,7 @@ for all.`,
 	return command
 }
 
-func newNoun(a *app.App, token *apiclient.KusciaToken) *servings {
+func newNoun(a *app.App) *servings {
 	return &servings{
 		App: a, Command: "serving", Name: "serving", Argument: "ID",
 		Page: func(ctx context.Context, api *client.Client, limit int, cursor *string) ([]serving.View, string, error) {
@@ -74,21 +70,14 @@ func newNoun(a *app.App, token *apiclient.KusciaToken) *servings {
 		},
 		Empty: "There are no servings. Create one with `slipway serving create -f FILE`.",
 		Read: func(ctx context.Context, api *client.Client, id string) (apiclient.Reply[serving.View], error) {
-			if a.Output == app.Table {
-				return apiclient.Read[serving.View](api.GetServing(ctx, id))
-			}
-			data, err := apiclient.KusciaData(api.QueryKusciaServing(ctx, client.KusciaMessage{"serving_id": id},
-				token.Authorize))
-			return apiclient.Reply[serving.View]{Raw: data}, err
+			return apiclient.Read[serving.View](api.GetServing(ctx, id))
 		},
 		Describe: func(_ *app.App, _ string, v serving.View) error {
 			a.Draw(drawAll(a.Drawing(), v))
 			return nil
 		},
 		Delete: func(ctx context.Context, api *client.Client, id string) error {
-			_, err := apiclient.KusciaData(api.DeleteKusciaServing(ctx, client.KusciaMessage{"serving_id": id},
-				token.Authorize))
-			return err
+			return apiclient.NoContent(api.DeleteServing(ctx, id))
 		},
 	}
 }

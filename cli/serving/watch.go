@@ -17,6 +17,7 @@ import (
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/audit"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/serving"
 )
 
@@ -163,7 +164,7 @@ func summary(v serving.View) string {
 	if v.Operation != nil && !v.Operation.Done { // a party that has not started yet serves the previous version
 		does = "serving the requested version"
 	}
-	text := fmt.Sprintf("%s\n%d of %s %s", stateText(v), v.AvailableParties, render.Count(v.TotalParties, "party"),
+	text := fmt.Sprintf("%s\n%d of %s %s", stateText(v), v.AvailableParties, phrase.Count(v.TotalParties, "party"),
 		does)
 	if operationFailed(v) {
 		text += fmt.Sprintf("\nFor details: slipway serving get %s\nTo retry: fix the cause, and run slipway serving "+

@@ -1,7 +1,7 @@
 package settings
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,89 +14,65 @@ import (
 )
 
 // Load returns the value of every setting that is registered on the parsed flags, and where each came from. The error
-// (Errors) lists all invalid settings with their sources. The provenance is complete even then, so that it can be
-// shown.
+// lists all invalid settings with their sources. The provenance is complete even then, so that it can be shown.
 func Load(flags *pflag.FlagSet) (Settings, Provenance, error) {
-	return load(flags, os.LookupEnv, os.Environ())
+	return load(flags, os.Getenv, os.Environ())
 }
 
-func load(flags *pflag.FlagSet, lookup func(string) (string, bool), environ []string) (Settings, Provenance, error) {
-	provenance := Provenance{UnknownEnv: unknownEnv(environ)}
-	var problems Errors
-	file, path := map[string]fileValue(nil), configPath(flags, lookup)
-	if path != "" {
-		provenance.File = path
-		var failed []error
-		file, failed = readFile(path)
-		problems = append(problems, failed...)
+func load(flags *pflag.FlagSet, getenv func(string) string, environ []string) (Settings, Provenance, error) {
+	provenance := Provenance{File: getenv(EnvConfig), UnknownEnv: unknownEnv(environ)}
+	if flag := flags.Lookup(FlagConfig); flag != nil && flag.Changed {
+		provenance.File = flag.Value.String()
 	}
-	result, others := Settings{}, definitions(&Settings{})
-	for n, d := range definitions(&result) {
-		if err := d.apply(d.defaultValue); err != nil {
-			return Settings{}, provenance, fmt.Errorf("the default of %s is invalid (a bug in Slipway): %w", d.name,
-				err)
-		}
-		inFile, given := file[d.name]
-		flag := registered(flags, d.name)
+	file, wrong := readFile(provenance.File)
+	var result Settings
+	for _, d := range definitions {
+		_ = d.set(&result, d.defaultValue) // a test ensures that it is valid
+		flag, inFile := registered(flags, d.name), file[d.name]
 		if flag == nil {
 			// The setting belongs to another command. One file may serve all commands, so the value is validated, but
 			// not used.
-			if given {
-				problems = check(problems, others[n], inFile.text,
-					Source{Kind: fromFile, Name: path, Line: inFile.line})
+			if inFile.source != "" {
+				wrong = wrong.add(d, inFile, d.set(&Settings{}, inFile.text))
 			}
 			continue
 		}
-		text, source := flag.DefValue, Source{Kind: FromDefault}
-		if value, ok := lookup(d.env()); flag.Changed {
-			text, source = flag.Value.String(), Source{Kind: fromFlag, Name: "--" + d.name}
-		} else if ok && value != "" {
-			text, source = value, Source{Kind: fromEnv, Name: d.env()}
-		} else if given {
-			text, source = inFile.text, Source{Kind: fromFile, Name: path, Line: inFile.line}
+		v := choose(flag, getenv, inFile)
+		if flag.Changed && v.text == "" && d.Tag.Get("empty") == "no" {
+			wrong = wrong.add(d, v, errors.New("is empty: set a value or remove the flag"))
 		}
-		if d.neverEmpty && flag.Changed && text == "" {
-			problems = append(problems, fmt.Errorf("%s (%s): is empty: set a value or remove the flag", d.name, source))
-		}
-		problems = check(problems, d, text, source)
+		wrong = wrong.add(d, v, d.set(&result, v.text))
 		if d.kind() == kindList {
-			text = strings.Join(splitList(text), ",")
+			v.text = strings.Join(splitList(v.text), ",")
 		}
 		provenance.Entries = append(provenance.Entries,
-			Entry{Name: d.name, Value: text, Source: source, Env: d.env(), Description: d.description})
+			Entry{Name: d.name, Value: v.text, Source: v.source, Env: EnvName(d.name), Description: d.help})
 	}
-	if len(problems) > 0 {
-		return result, provenance, problems
+	if len(wrong) > 0 {
+		return result, provenance, wrong
 	}
 	return result, provenance, nil
 }
 
-// registered returns the flag that Register added; nil if there is none, or if the command has its own flag with that
-// name.
-func registered(flags *pflag.FlagSet, name string) *pflag.Flag {
-	flag := flags.Lookup(name)
-	if flag == nil {
-		return nil
-	}
-	if _, ours := flag.Value.(*flagValue); !ours {
-		return nil
-	}
-	return flag
+// value is the text of a setting and where it came from; line is its line in the file.
+type value struct {
+	text   string
+	source Source
+	line   int
 }
 
-func check(problems Errors, d definition, text string, source Source) Errors {
-	if err := d.apply(text); err != nil {
-		return append(problems, fmt.Errorf("%s (%s): %w", d.name, source, err))
+// choose returns the value that takes precedence.
+func choose(flag *pflag.Flag, getenv func(string) string, inFile value) value {
+	env := EnvName(flag.Name)
+	switch text := getenv(env); {
+	case flag.Changed:
+		return value{text: flag.Value.String(), source: Source("flag --" + flag.Name)}
+	case text != "":
+		return value{text: text, source: Source("env " + env)}
+	case inFile.source != "":
+		return inFile
 	}
-	return problems
-}
-
-func configPath(flags *pflag.FlagSet, lookup func(string) (string, bool)) string {
-	if flag := flags.Lookup(FlagConfig); flag != nil && flag.Changed {
-		return flag.Value.String()
-	}
-	path, _ := lookup(EnvConfig)
-	return path
+	return value{text: flag.DefValue, source: FromDefault}
 }
 
 // foreignEnv are the prefixes of variables for the local stack and the tests.
@@ -109,50 +85,19 @@ func unknownEnv(environ []string) []string {
 	for _, pair := range environ {
 		name, _, _ := strings.Cut(pair, "=")
 		foreign := slices.ContainsFunc(foreignEnv, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-		if !strings.HasPrefix(name, "SLIPWAY_") || name == EnvConfig || foreign {
-			continue
-		}
-		setting := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "SLIPWAY_"), "_", "-"))
-		if d, known := definitionOf(setting); !known || d.env() != name {
+		known := slices.ContainsFunc(definitions, func(d definition) bool { return EnvName(d.name) == name })
+		if strings.HasPrefix(name, "SLIPWAY_") && name != EnvConfig && !foreign && !known {
 			unknown = append(unknown, name)
 		}
 	}
 	return unknown
 }
 
-// sourceKind is the kind of place that a value came from.
-type sourceKind string
+// Source is where a value came from: "flag --listen", "env SLIPWAY_LISTEN", "file slipway.yaml:3" or FromDefault.
+type Source string
 
-// The kinds, in order of precedence.
-const (
-	fromFlag    sourceKind = "flag"
-	fromEnv     sourceKind = "env"
-	fromFile    sourceKind = "file"
-	FromDefault sourceKind = "default"
-)
-
-// Source is where a value came from.
-type Source struct {
-	Kind sourceKind
-	// Name is the flag with its dashes, the environment variable, or the file's path.
-	Name string
-	// Line is the line in the file.
-	Line int
-}
-
-// String returns "flag --listen", "env SLIPWAY_LISTEN", "file slipway.yaml:3" or "default".
-func (s Source) String() string {
-	switch s.Kind {
-	case fromFile:
-		return fmt.Sprintf("file %s:%d", s.Name, s.Line)
-	case fromFlag, fromEnv:
-		return string(s.Kind) + " " + s.Name
-	}
-	return string(s.Kind)
-}
-
-// MarshalJSON encodes the source as its String.
-func (s Source) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+// FromDefault is the source of a default.
+const FromDefault Source = "default"
 
 // Entry is one setting with its value as text and its source.
 type Entry struct {
@@ -172,22 +117,27 @@ type Provenance struct {
 	UnknownEnv []string `json:"unknownEnv,omitempty"`
 }
 
-// Errors are all errors in the settings.
-type Errors []error
+// problems are all errors in the settings.
+type problems []error
 
-func (e Errors) Error() string {
-	if len(e) == 1 {
-		return "invalid setting: " + e[0].Error()
+func (p problems) Error() string {
+	if len(p) == 1 {
+		return "invalid setting: " + p[0].Error()
 	}
-	lines := []string{fmt.Sprintf("%d invalid settings:", len(e))}
-	for _, problem := range e {
+	lines := []string{fmt.Sprintf("%d invalid settings:", len(p))}
+	for _, problem := range p {
 		lines = append(lines, "  "+problem.Error())
 	}
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns the errors for errors.Is and errors.As.
-func (e Errors) Unwrap() []error { return e }
+// add adds an error of a setting's value; nil adds nothing.
+func (p problems) add(d definition, v value, err error) problems {
+	if err == nil {
+		return p
+	}
+	return append(p, fmt.Errorf("%s (%s): %w", d.name, v.source, err))
+}
 
 // FlagConfig is the flag that names the configuration file, and EnvConfig its environment variable.
 const (
@@ -199,32 +149,46 @@ const (
 // own (dev installs the custom resource definitions); with several, the common ones. Values are validated by Load, all
 // at once, not while flags are parsed.
 func Register(flags *pflag.FlagSet, groups ...Group) {
-	flags.Var(&flagValue{kind: kindText}, FlagConfig,
+	flags.Var(&flagValue{kind: "string"}, FlagConfig,
 		"YAML file with settings; the keys are the names of the flags (env "+EnvConfig+")")
-	for _, d := range definitions(&Settings{}) {
-		if !d.appliesTo(groups) {
+	for _, d := range definitions {
+		if !d.appliesTo(groups...) {
 			continue
 		}
-		value := &flagValue{kind: d.kind(), text: d.defaultValue}
-		if d.devDefault != "" && slices.Equal(groups, []Group{Dev}) {
-			value.text = d.devDefault
+		value := &flagValue{kind: d.kind(), text: d.defaultValue, choices: d.choices}
+		if dev, differs := d.Tag.Lookup("dev"); differs && slices.Equal(groups, []Group{Dev}) {
+			value.text = dev
 		}
-		flag := flags.VarPF(value, d.name, "", d.description+" (env "+d.env()+")")
+		flag := flags.VarPF(value, d.name, "", d.help+" (env "+EnvName(d.name)+")")
 		if d.kind() == kindBool {
 			flag.NoOptDefVal = "true"
 		}
 	}
 }
 
-// Choices returns the values of an enumeration setting, for shell completion; nil for other settings.
-func Choices(name string) []string {
-	d, _ := definitionOf(name)
-	return d.choices
+// registered returns the flag that Register added; nil if there is none, or if the command has its own flag with that
+// name.
+func registered(flags *pflag.FlagSet, name string) *pflag.Flag {
+	if flag := flags.Lookup(name); flag != nil {
+		if _, ours := flag.Value.(*flagValue); ours {
+			return flag
+		}
+	}
+	return nil
+}
+
+// Choices returns the values of the flag of an enumeration, for shell completion; nil for other flags.
+func Choices(flag *pflag.Flag) []string {
+	if value, ours := flag.Value.(*flagValue); ours {
+		return value.choices
+	}
+	return nil
 }
 
 // flagValue holds a flag's text.
 type flagValue struct {
 	kind, text string
+	choices    []string
 	set        bool
 }
 
@@ -240,77 +204,68 @@ func (v *flagValue) Set(text string) error {
 	return nil
 }
 
-type fileValue struct {
-	text string
-	line int
-}
-
 // readFile reads the configuration file strictly: a mapping of known setting names to values, each set once. It returns
-// all errors with their lines.
-func readFile(path string) (map[string]fileValue, []error) {
+// all errors with their lines. Without a path it returns nothing.
+func readFile(path string) (map[string]value, problems) {
+	if path == "" {
+		return nil, nil
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, []error{fmt.Errorf("cannot read the configuration file: %w", err)}
+		return nil, problems{fmt.Errorf("cannot read the configuration file: %w", err)}
 	}
 	documents := strictyaml.Split(text)
-	switch {
-	case len(documents) == 0:
-		return nil, nil
-	case len(documents) > 1:
-		return nil, []error{fmt.Errorf("%s: contains more than one document: want one", path)}
+	if len(documents) > 1 {
+		return nil, problems{fmt.Errorf("%s: contains more than one document: want one", path)}
 	}
 	var document yaml.Node
-	if err := yaml.Unmarshal(documents[0], &document); err != nil {
-		return nil, []error{fmt.Errorf("%s: %w", path, err)}
+	if err := yaml.Unmarshal(slices.Concat(documents...), &document); err != nil {
+		return nil, problems{fmt.Errorf("%s: %w", path, err)}
 	}
-	if len(document.Content) == 0 {
-		return nil, nil // only comments after a byte-order mark
+	if len(document.Content) == 0 || document.Content[0].Tag == "!!null" {
+		return nil, nil // without settings, for example only comments
 	}
 	return readMapping(path, document.Content[0])
 }
 
-func readMapping(path string, node *yaml.Node) (map[string]fileValue, []error) {
-	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
-		return nil, nil
-	}
+func readMapping(path string, node *yaml.Node) (map[string]value, problems) {
 	if node.Kind != yaml.MappingNode {
-		return nil, []error{fmt.Errorf("%s:%d: want one setting per line, as `name: value`", path, node.Line)}
+		return nil, problems{fmt.Errorf("%s:%d: want one setting per line, as `name: value`", path, node.Line)}
 	}
-	values := map[string]fileValue{}
-	var problems []error
-	for n := 0; n+1 < len(node.Content); n += 2 {
-		key, value := node.Content[n], node.Content[n+1]
-		text, err := readEntry(key, value, values)
+	values := map[string]value{}
+	var wrong problems
+	for pair := range slices.Chunk(node.Content, 2) {
+		key := pair[0]
+		text, err := readEntry(key.Value, pair[1], values)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s:%d: %w", path, key.Line, err))
+			wrong = append(wrong, fmt.Errorf("%s:%d: %w", path, key.Line, err))
 			continue
 		}
-		values[key.Value] = fileValue{text: text, line: key.Line}
+		values[key.Value] = value{text, Source(fmt.Sprintf("file %s:%d", path, key.Line)), key.Line}
 	}
-	return values, problems
+	return values, wrong
 }
 
-func readEntry(key, value *yaml.Node, seen map[string]fileValue) (string, error) {
-	d, known := definitionOf(key.Value)
+func readEntry(name string, node *yaml.Node, seen map[string]value) (string, error) {
+	d, known := definitionOf(name)
 	if !known {
-		return "", fmt.Errorf("unknown setting %q%s", key.Value, suggestion(key.Value))
+		return "", fmt.Errorf("unknown setting %q%s", name, suggestion(name))
 	}
-	if earlier, twice := seen[key.Value]; twice {
-		return "", fmt.Errorf("%s is set twice; first on line %d", key.Value, earlier.line)
+	if earlier, twice := seen[name]; twice {
+		return "", fmt.Errorf("%s is set twice; first on line %d", name, earlier.line)
 	}
-	if value.Kind == yaml.AliasNode {
-		value = value.Alias
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
 	}
-	if value.Kind == yaml.SequenceNode && d.kind() == kindList {
-		return readList(key.Value, value)
+	switch {
+	case node.Kind == yaml.SequenceNode && d.kind() == kindList:
+		return readList(name, node)
+	case node.Kind != yaml.ScalarNode:
+		return "", fmt.Errorf("%s: want a single value of type %s", name, d.kind())
+	case node.Tag == "!!null":
+		return "", fmt.Errorf("%s has no value: set one or remove the line", name)
 	}
-	if value.Kind != yaml.ScalarNode {
-		return "", fmt.Errorf("%s: want a single value of type %s", key.Value, d.kind())
-	}
-	if value.Tag == "!!null" {
-		return "", fmt.Errorf("%s has no value: set one or remove the line", key.Value)
-	}
-	return value.Value, nil
+	return node.Value, nil
 }
 
 func readList(name string, node *yaml.Node) (string, error) {
@@ -327,7 +282,7 @@ func readList(name string, node *yaml.Node) (string, error) {
 // suggestion names the most similar setting, if there is one.
 func suggestion(name string) string {
 	var known []string
-	for _, d := range definitions(&Settings{}) {
+	for _, d := range definitions {
 		known = append(known, d.name)
 	}
 	if near := strictyaml.Nearest(name, known); near != "" {

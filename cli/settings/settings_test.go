@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/temporal/link"
 )
 
 // loadFrom parses the arguments for the groups, and loads with this environment and, unless empty, this configuration
@@ -29,16 +33,15 @@ func loadFrom(t *testing.T, groups []Group, args []string, env map[string]string
 	for name, value := range env {
 		environ = append(environ, name+"="+value)
 	}
-	lookup := func(name string) (string, bool) { value, ok := env[name]; return value, ok }
-	result, provenance, err := load(flags, lookup, environ)
+	result, provenance, err := load(flags, func(name string) string { return env[name] }, environ)
 	return result, withoutFolder(provenance), hideFolder(err, provenance.File)
 }
 
 // withoutFolder removes the test's temporary folder from the paths.
 func withoutFolder(p Provenance) Provenance {
-	for n := range p.Entries {
-		if p.Entries[n].Source.Kind == fromFile {
-			p.Entries[n].Source.Name = filepath.Base(p.Entries[n].Source.Name)
+	for n, e := range p.Entries {
+		if p.File != "" {
+			p.Entries[n].Source = Source(strings.ReplaceAll(string(e.Source), p.File, filepath.Base(p.File)))
 		}
 	}
 	return p
@@ -59,7 +62,7 @@ func sourceOf(t *testing.T, p Provenance, name string) (value, source string) {
 	t.Helper()
 	for _, e := range p.Entries {
 		if e.Name == name {
-			return e.Value, e.Source.String()
+			return e.Value, string(e.Source)
 		}
 	}
 	require.Failf(t, "no entry", "the provenance does not list %s", name)
@@ -254,7 +257,6 @@ max-concurrent-workloads: 11
 unreachable-budget: 30s
 record-limit: 8
 worker-versioning: true
-rollback-window: 48h
 trace-endpoint: http://collector.example:4318/
 trace-sample-ratio: 0.5
 kube-qps: 2.5
@@ -293,7 +295,7 @@ api: http://slipway.example:80/
 		ServingPolicyFile: "/etc/slipway/servings.yaml", BuildPolicyFile: "/etc/slipway/builds.yaml",
 		MaxConcurrentServices: 7, MaxConcurrentWorkloads: 11,
 		UnreachableBudget: 30 * time.Second,
-		RecordLimit:       8, WorkerVersioning: true, RollbackWindow: 48 * time.Hour,
+		RecordLimit:       8, WorkerVersioning: true,
 		TraceEndpoint: "http://collector.example:4318", TraceSampleRatio: 0.5, KubeQPS: 2.5, KubeBurst: 9,
 		LogLevel: "warn", LogFormat: "json", ShutdownTimeout: time.Minute,
 		API: "http://slipway.example:80",
@@ -301,7 +303,7 @@ api: http://slipway.example:80/
 	result, provenance, err := loadFrom(t, Groups, nil, nil, file)
 	require.NoError(t, err)
 	require.Equal(t, want, result, "every setting is stored in its field")
-	require.Len(t, provenance.Entries, len(definitions(&Settings{})), "the provenance lists every setting")
+	require.Len(t, provenance.Entries, len(definitions), "the provenance lists every setting")
 
 	env := map[string]string{}
 	for _, e := range provenance.Entries {
@@ -312,7 +314,50 @@ api: http://slipway.example:80/
 	require.Equal(t, want, result, "each setting can be set by its environment variable")
 	require.Empty(t, provenance.UnknownEnv)
 	for _, e := range provenance.Entries {
-		require.Equal(t, "env "+e.Env, e.Source.String())
+		require.Equal(t, "env "+e.Env, string(e.Source))
+	}
+}
+
+// A misspelt tag or value of a tag would be ignored.
+func TestDeclarations_AreComplete(t *testing.T) {
+	t.Parallel()
+	tags := []string{"name", "for", "default", "dev", "choices", "max", "check", "empty", "help"}
+	for _, d := range definitions {
+		for _, pair := range regexp.MustCompile(`(\w+):"`).FindAllStringSubmatch(string(d.Tag), -1) {
+			require.Contains(t, tags, pair[1], d.name)
+		}
+		require.Regexp(t, `^[a-z0-9-]+$`, d.name, "it is also the name of an environment variable")
+		require.NotEmpty(t, d.help, d.name)
+		require.Contains(t, kinds, d.Type, d.name)
+		for _, group := range strings.Fields(d.Tag.Get("for")) {
+			require.Contains(t, Groups, Group(group), d.name)
+		}
+		if check := d.Tag.Get("check"); check != "" {
+			require.Contains(t, checks, check, d.name)
+		}
+		require.Contains(t, []string{"", "yes", "no"}, d.Tag.Get("empty"), d.name)
+		require.NoError(t, d.set(&Settings{}, d.defaultValue), "%s: a command without the setting has its default", d.name)
+	}
+	for _, group := range Groups {
+		_, provenance, err := loadFrom(t, []Group{group}, nil, nil, "")
+		require.NoError(t, err, "the defaults of %s are valid", group)
+		require.NotEmpty(t, provenance.Entries, "%s has settings", group)
+	}
+}
+
+// Tags contain only literals: those that other packages define must agree with them.
+func TestLiteralsInTags_AgreeWithTheirPackages(t *testing.T) {
+	t.Parallel()
+	defaults, _, err := loadFrom(t, Groups, nil, nil, "")
+	require.NoError(t, err)
+	require.Equal(t, source.DefaultLimits.Bytes, defaults.PackageMaxBytes)
+	require.Equal(t, source.DefaultLimits.UnpackedBytes, defaults.PackageMaxUnpackedBytes)
+	for name, choices := range map[string][]string{
+		"temporal-tls": {link.TLSAuto, link.TLSOn, link.TLSOff},
+		"gate":         {GateAuto, GatePolicy, GateWebhook, GateOff},
+	} {
+		d, _ := definitionOf(name)
+		require.Equal(t, choices, d.choices, name)
 	}
 }
 

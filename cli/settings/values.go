@@ -19,20 +19,22 @@ import (
 	"slipway.io/slipway/workflows"
 )
 
-// listenAddress validates an address to listen on. The host may be empty (all interfaces) and the port 0 (a free port).
-func listenAddress(text string) error { return address(text, 0) }
-
-// fixedListenAddress validates an address to listen on with a fixed port, because the API server must know it.
-func fixedListenAddress(text string) error { return address(text, 1) }
-
-// optional also accepts an empty value.
-func optional(check func(string) error) func(string) error {
-	return func(text string) error {
-		if text == "" {
-			return nil
-		}
-		return check(text)
-	}
+// checks are the validations that settings name. The host of an address to listen on may be empty (all interfaces), and
+// its port 0 (a free port), except if the API server must know it.
+var checks = map[string]func(text string) error{
+	"listen":        func(text string) error { return address(text, 0) },
+	"fixed-listen":  func(text string) error { return address(text, 1) },
+	"dial":          dialAddress,
+	"host":          hostName,
+	"url":           httpURL,
+	"https-url":     secureURL,
+	"bucket":        func(text string) error { _, _, err := source.ParseBucket(text); return err },
+	"source":        func(text string) error { _, err := source.ParseAllow([]string{text}); return err },
+	"namespace":     namespaceName,
+	"service":       serviceName,
+	"party":         partyName,
+	"not-empty":     notEmpty,
+	"whole-seconds": wholeSeconds,
 }
 
 // dialAddress validates an address to connect to, which needs both host and port.
@@ -98,96 +100,72 @@ func serviceName(text string) error {
 	return nil
 }
 
-func required(text string) error {
+func notEmpty(text string) error {
 	if text == "" {
 		return errors.New("must not be empty")
 	}
 	return nil
 }
 
-func positive(text string) (int, error) {
+func boolean(text string) (any, error) {
+	if text != "true" && text != "false" {
+		return nil, fmt.Errorf("%q must be true or false", text)
+	}
+	return text == "true", nil
+}
+
+func positive(text string) (any, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a whole number", text)
+		return nil, fmt.Errorf("%q is not a whole number", text)
 	}
 	if n < 1 {
-		return 0, fmt.Errorf("%d is too small: want at least 1", n)
+		return nil, fmt.Errorf("%d is too small: want at least 1", n)
 	}
 	return n, nil
 }
 
 // size parses a number of bytes, with an optional Kubernetes unit.
-func size(text string) (int64, error) {
+func size(text string) (any, error) {
 	quantity, err := resource.ParseQuantity(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a size: use, for example, 500Mi, 2Gi or 1048576", text)
+		return nil, fmt.Errorf("%q is not a size: use, for example, 500Mi, 2Gi or 1048576", text)
 	}
-	n := quantity.Value()
-	if n < 1 {
-		return 0, fmt.Errorf("%s is too small: want at least 1 byte", text)
+	if quantity.Value() < 1 {
+		return nil, fmt.Errorf("%s is too small: want at least 1 byte", text)
 	}
-	return n, nil
+	return quantity.Value(), nil
 }
 
-// formatSize formats a size, such as 512Mi.
-func formatSize(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
-
-func atMost(most int) func(string) error {
-	return func(text string) error {
-		if n, err := positive(text); err == nil && n > most {
-			return fmt.Errorf("%d is too large: want at most %d", n, most)
-		}
-		return nil
-	}
-}
-
-func ratio(text string) error {
-	if n, err := rate(text); err == nil && n > 1 {
-		return fmt.Errorf("%s is too large: want at most 1", text)
-	}
-	return nil
-}
-
-func rate(text string) (float32, error) {
+func rate(text string) (any, error) {
 	n, err := strconv.ParseFloat(text, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a number", text)
+		return nil, fmt.Errorf("%q is not a number", text)
 	}
 	// The condition also rejects NaN.
 	if !(n > 0 && n < 1e6) {
-		return 0, fmt.Errorf("%s is out of range: want more than 0 and less than 1000000", text)
+		return nil, fmt.Errorf("%s is out of range: want more than 0 and less than 1000000", text)
 	}
 	return float32(n), nil
 }
 
-func duration(text string) (time.Duration, error) {
+func duration(text string) (any, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration: use, for example, 90s, 2m or 1h30m", text)
+		return nil, fmt.Errorf("%q is not a duration: use, for example, 90s, 2m or 1h30m", text)
 	}
 	if d <= 0 {
-		return 0, fmt.Errorf("%s is too short: want more than 0s", text)
+		return nil, fmt.Errorf("%s is too short: want more than 0s", text)
 	}
 	return d, nil
 }
 
 // wholeSeconds validates a duration that is transmitted in seconds.
 func wholeSeconds(text string) error {
-	if d, err := duration(text); err == nil && d%time.Second != 0 {
+	if d, err := time.ParseDuration(text); err == nil && d%time.Second != 0 {
 		return fmt.Errorf("%s is not a whole number of seconds", text)
 	}
 	return nil
-}
-
-func each(check func(string) error) func(string) error {
-	return func(text string) error {
-		for _, part := range splitList(text) {
-			if err := check(part); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 }
 
 func namespaceName(text string) error {
@@ -195,17 +173,6 @@ func namespaceName(text string) error {
 		return fmt.Errorf("%q is not a namespace: want lower-case letters, digits and -, at most 63", text)
 	}
 	return nil
-}
-
-// sourceAllow validates a list of allowed sources.
-func sourceAllow(text string) error {
-	_, err := source.ParseAllow(splitList(text))
-	return err
-}
-
-func bucketURL(text string) error {
-	_, _, err := source.ParseBucket(text)
-	return err
 }
 
 // hostName validates a host name or an IP address, without a port.
@@ -216,17 +183,6 @@ func hostName(text string) error {
 			"10.0.0.7, without a port", text)
 	}
 	return nil
-}
-
-// parties validates the parties of a worker. It rejects an empty element, because the party that was meant would have
-// no worker.
-func parties(text string) error {
-	for part := range strings.SplitSeq(text, ",") {
-		if text != "" && strings.TrimSpace(part) == "" {
-			return fmt.Errorf("%q contains an empty party: remove it, or set its name", text)
-		}
-	}
-	return each(partyName)(text)
 }
 
 // partyName validates "alice", or "alice=queue" for a party with its own queue name.

@@ -16,6 +16,7 @@ import (
 	"slipway.io/slipway/cli/follow"
 	"slipway.io/slipway/cli/render"
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -126,7 +127,7 @@ func Changes(before, now plan.Task, look time.Time) []follow.Change {
 	for n, wave := range waves {
 		if !hasStarted(before, wave) && hasStarted(now, wave) {
 			lines.Add(startedAt(now, wave, look), "wave %d of %d started: priority %d, %s",
-				n+1, len(waves), wave.Priority, render.Count(len(wave.Items), "service"))
+				n+1, len(waves), wave.Priority, phrase.Count(len(wave.Items), "service"))
 		}
 		for _, i := range wave.Items {
 			old := plan.ServiceStatus{State: plan.ItemPending}

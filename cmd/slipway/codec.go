@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/http"
 
-	"go.uber.org/fx"
-
 	"slipway.io/slipway/api/auth"
 	"slipway.io/slipway/api/limits"
 	"slipway.io/slipway/cli/app"
@@ -23,14 +21,7 @@ const codecName = "the codec server"
 func runCodec(ctx context.Context, s settings.Settings) error { return runEngine(ctx, s, codecModule) }
 
 // codecModule serves the codec that decrypts payloads for the Temporal UI.
-var codecModule = fx.Module("codec", fx.Invoke(func(lc fx.Lifecycle, p standaloneParts) error {
-	server, err := newCodecServer(p)
-	if err != nil {
-		return err
-	}
-	lc.Append(fx.Hook{OnStart: server.start, OnStop: server.stop})
-	return nil
-}))
+var codecModule = serve(newCodecServer)
 
 func newCodecServer(p standaloneParts) (*listener, error) {
 	s := p.Settings

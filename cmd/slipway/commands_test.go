@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -30,6 +33,36 @@ func TestEngineCommandsCheckTheirSettingsFirst(t *testing.T) {
 		require.Contains(t, errs, "error: 2 invalid settings:\n")
 		_, _, code = slipway(t, append(command, "now")...)
 		require.Equal(t, app.ExitUsage, code, "%s takes no arguments", command)
+	}
+}
+
+// The parts of a process are found by their types when it starts: a missing one would be reported before the error of the
+// part that is started last.
+func TestEngineCommands_HaveAllTheirParts(t *testing.T) {
+	t.Parallel()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(kubeconfig, []byte(`{clusters: [{name: a, cluster: {server: "http://127.0.0.1:1"}}],
+contexts: [{name: a, context: {cluster: a}}], current-context: a}`), 0o600))
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	server := "--listen=127.0.0.1:0 --kuscia-listen= --kuscia-grpc-listen= --webhook-listen= --webhook-url=https://a"
+	health := "--metrics-listen=" + taken.Addr().String()
+	for command, says := range map[string]string{
+		"server " + server:                 "set --webhook-listen too",
+		"dev " + server:                    "set --webhook-listen too",
+		"worker " + health:                 "metrics-listen: listen tcp",
+		"worker --party=alice=q " + health: "metrics-listen: listen tcp",
+		"codec":                            "set --temporal-codec-key-dir",
+		"package serve --package-bucket=s3://packages": "requires --package-token-file",
+	} {
+		args := strings.Fields(command)
+		if args[0] != "codec" && args[0] != "package" {
+			args = append(args, "--kubeconfig", kubeconfig, "--log-level", "error")
+		}
+		_, errs, code := slipway(t, args...)
+		require.NotZero(t, code, command)
+		require.Contains(t, errs, says, command)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/cli/guard"
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/failure"
 )
 
@@ -52,10 +53,8 @@ func installGuard(ctx context.Context, config *rest.Config, gate bool, log *slog
 			log.WarnContext(ctx, "cannot install the guard", "error", err)
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, guardRetryInterval) != nil {
 			return
-		case <-time.After(guardRetryInterval):
 		}
 	}
 }

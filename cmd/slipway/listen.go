@@ -25,8 +25,8 @@ import (
 	"slipway.io/slipway/api/limits"
 	"slipway.io/slipway/cli/app"
 	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/store"
-	"slipway.io/slipway/store/recent"
 	"slipway.io/slipway/worker"
 	"slipway.io/slipway/workflows"
 )
@@ -54,6 +54,25 @@ func (l *listener) start(context.Context) error {
 	return nil
 }
 
+// serve runs a listener for the life of the process; listen returns nil if the settings disable it.
+func serve[P any](listen func(P) (*listener, error)) fx.Option {
+	return fx.Invoke(func(lc fx.Lifecycle, p P) error {
+		l, err := listen(p)
+		if err != nil || l == nil {
+			return err
+		}
+		lc.Append(fx.Hook{OnStart: l.start, OnStop: l.stop})
+		return nil
+	})
+}
+
+// serverModule serves the HTTP API.
+var serverModule = fx.Module("server",
+	fx.Provide(newAPI, newAPITLS, newOtherReleaser),
+	fx.Invoke(func(home *store.Store, s settings.Settings) { home.SetEngineName(s.EngineName) }),
+	serve(newHTTPServer),
+)
+
 type apiParts struct {
 	fx.In
 
@@ -65,6 +84,8 @@ type apiParts struct {
 	Registry      *prometheus.Registry
 	OtherReleaser otherReleaser
 	Log           *slog.Logger
+	// Fleet is nil in a process without workers.
+	Fleet *worker.Fleet `optional:"true"`
 }
 
 func newAPI(p apiParts) (*api.API, error) {
@@ -73,8 +94,12 @@ func newAPI(p apiParts) (*api.API, error) {
 		return nil, err
 	}
 	metrics := promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{})
-	return api.New(api.Deps{Kuscia: p.Kuscia, Metrics: metrics, Guard: p.Guard, MaxEventStreams: s.MaxEventStreams,
-		Backend: *newBackend(p)})
+	deps := api.Deps{Kuscia: p.Kuscia, Metrics: metrics, Guard: p.Guard, MaxEventStreams: s.MaxEventStreams,
+		Backend: *newBackend(p)}
+	if p.Fleet != nil {
+		deps.OwnWorkers = p.Fleet.Ready
+	}
+	return api.New(deps)
 }
 
 // newBackend returns the backend that the API and the Rollout controller use to start and control releases.
@@ -132,6 +157,9 @@ func serveHTTP(server *http.Server, encryption *tls.Config) func(net.Listener) e
 	return func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 }
 
+// healthModule serves health and metrics of a worker without an API, if --metrics-listen is set.
+var healthModule = serve(newHealthServer)
+
 type healthParts struct {
 	fx.In
 
@@ -177,22 +205,9 @@ var kusciaModule = fx.Module("kuscia",
 	fx.Provide(
 		newKusciaSecurity,
 		func(store *store.Store, log *slog.Logger) *kuscia.Service { return kuscia.NewService(store, log) },
-		func(service *kuscia.Service, security kuscia.Security) *kuscia.Handler {
-			return kuscia.NewHandler(service, security)
-		},
+		kuscia.NewHandler,
 	),
-	fx.Invoke(func(lc fx.Lifecycle, p kusciaParts) error {
-		for _, listen := range []func(kusciaParts) (*listener, error){newKusciaHTTP, newKusciaGRPC} {
-			l, err := listen(p)
-			if err != nil {
-				return err
-			}
-			if l != nil {
-				lc.Append(fx.Hook{OnStart: l.start, OnStop: l.stop})
-			}
-		}
-		return nil
-	}),
+	serve(newKusciaHTTP), serve(newKusciaGRPC),
 )
 
 type kusciaParts struct {

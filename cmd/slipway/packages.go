@@ -61,17 +61,7 @@ func packageTokenFile(s settings.Settings) string {
 }
 
 // packageStoreModule serves the package store if one is configured.
-var packageStoreModule = fx.Module("package-store", fx.Invoke(func(lc fx.Lifecycle, p standaloneParts) error {
-	if !servesPackages(p.Settings) {
-		return nil
-	}
-	server, err := newPackageServer(p)
-	if err != nil {
-		return err
-	}
-	lc.Append(fx.Hook{OnStart: server.start, OnStop: server.stop})
-	return nil
-}))
+var packageStoreModule = fx.Module("package-store", serve(newPackageServer))
 
 // standaloneParts are the dependencies of a server that is not part of an engine.
 type standaloneParts struct {
@@ -84,6 +74,9 @@ type standaloneParts struct {
 }
 
 func newPackageServer(p standaloneParts) (*listener, error) {
+	if !servesPackages(p.Settings) {
+		return nil, nil
+	}
 	encryption, err := ownTLS(storeName, "package", p.Settings.PackageCertFile, p.Settings.PackageKeyFile)
 	if err != nil {
 		return nil, err

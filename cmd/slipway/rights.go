@@ -9,11 +9,11 @@ import (
 
 	"go.uber.org/fx"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"slipway.io/slipway/cli/settings"
 	"slipway.io/slipway/deploy/rbac"
 	"slipway.io/slipway/kube"
+	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
 
@@ -23,11 +23,7 @@ const rightsRetryInterval = 5 * time.Second
 // rightsModule logs at startup which rights of deploy/rbac the centre's account lacks. Some are only needed by a
 // release days later; without others the engine would see less without any error.
 var rightsModule = fx.Module("rights",
-	fx.Invoke(func(lc fx.Lifecycle, config *rest.Config, s settings.Settings, log *slog.Logger) error {
-		typed, err := kube.NewTyped(config)
-		if err != nil {
-			return err
-		}
+	fx.Invoke(func(lc fx.Lifecycle, typed kube.Typed, s settings.Settings, log *slog.Logger) error {
 		wanted, err := centreRights(s)
 		if err != nil {
 			return err
@@ -90,10 +86,7 @@ func logMissingRights(ctx context.Context, account *kube.Permissions, wanted []m
 	for _, w := range wanted {
 		denied, err := account.Denied(ctx, w.rights)
 		for err != nil && kube.Classify(err) == kube.Unreachable && ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(rightsRetryInterval):
-			}
+			_ = pause.For(ctx, rightsRetryInterval)
 			denied, err = account.Denied(ctx, w.rights)
 		}
 		switch {

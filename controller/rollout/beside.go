@@ -2,11 +2,11 @@ package rollout
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -24,10 +24,8 @@ const (
 
 // otherController caches whether another controller on the cluster releases the workloads of Rollouts.
 type otherController struct {
-	mu    sync.Mutex
-	found reference.OtherController
-	at    time.Time
-	shown objectMemory[shownText]
+	answer recent.Cache
+	shown  objectMemory[shownText]
 }
 
 // shownText is the text that an object was last made to show, and when.
@@ -39,17 +37,7 @@ type shownText struct {
 // check returns what prevents a release from beginning; ask determines it.
 func (b *otherController) check(ctx context.Context,
 	ask func(context.Context) (reference.OtherController, error)) (reference.OtherController, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock() // concurrent callers wait for the same answer
-	if time.Since(b.at) < otherControllerTTL {
-		return b.found, nil
-	}
-	found, err := ask(ctx)
-	if err != nil {
-		return reference.OtherController{}, err
-	}
-	b.found, b.at = found, time.Now()
-	return found, nil
+	return recent.Get(ctx, &b.answer, "", otherControllerTTL, ask)
 }
 
 // shouldShow reports whether an object has to show a text (again), and records it.

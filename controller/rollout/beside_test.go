@@ -4,13 +4,14 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/reference"
@@ -34,31 +35,34 @@ func (*begins) Open(context.Context, rollout.ObjectRef) (bool, error) { return f
 // is shared by all releases about to begin.
 func TestNoReleaseBegins_NextToAnotherController(t *testing.T) {
 	t.Parallel()
-	asked, begun := 0, begins(0)
-	said := "Kruise Rollouts itself is on this cluster"
-	c := &Controller{releases: &begun, options: Options{Log: slog.New(slog.DiscardHandler),
-		OtherController: func(context.Context) (reference.OtherController, error) {
-			asked++
-			return reference.OtherController{Message: said}, nil
-		}}, queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]())}
-	r := &v1beta1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-	r.Spec.WorkloadRef = v1beta1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
-	r.Spec.Strategy.Canary = &v1beta1.CanaryStrategy{Steps: []v1beta1.CanaryStep{{}}}
-	w := &kruise.Workload{}
-	for range 2 {
-		require.NoError(t, c.begin(context.Background(), r, kruise.NextAction{Kind: kruise.DoStart, Workload: w}))
-	}
-	text, _ := c.refusals.current(cache.ObjectName{Namespace: "shop", Name: "web"}, r, w, time.Now())
-	require.Equal(t, said, text, "the reason is recorded")
-	require.Zero(t, begun, "nothing begins")
-	require.Equal(t, 1, asked, "releases about to begin share one check")
+	synctest.Test(t, func(t *testing.T) {
+		asked, begun := 0, begins(0)
+		said := "Kruise Rollouts itself is on this cluster"
+		c := &Controller{releases: &begun, options: Options{Log: slog.New(slog.DiscardHandler),
+			OtherController: func(context.Context) (reference.OtherController, error) {
+				asked++
+				return reference.OtherController{Message: said}, nil
+			}}, queue: watch.NewQueue[cache.ObjectName](retryShortest, retryLongest)}
+		defer c.queue.ShutDown()
+		r := &v1beta1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+		r.Spec.WorkloadRef = v1beta1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+		r.Spec.Strategy.Canary = &v1beta1.CanaryStrategy{Steps: []v1beta1.CanaryStep{{}}}
+		w := &kruise.Workload{}
+		for range 2 {
+			require.NoError(t, c.begin(context.Background(), r, kruise.NextAction{Kind: kruise.DoStart, Workload: w}))
+		}
+		text, _ := c.refusals.current(cache.ObjectName{Namespace: "shop", Name: "web"}, r, w, time.Now())
+		require.Equal(t, said, text, "the reason is recorded")
+		require.Zero(t, begun, "nothing begins")
+		require.Equal(t, 1, asked, "releases about to begin share one check")
 
-	said = ""
-	c.otherController.at = c.otherController.at.Add(-otherControllerTTL)
-	_ = c.begin(context.Background(), r, kruise.NextAction{Kind: kruise.DoStart, Workload: w})
-	require.Equal(t, 2, asked, "the answer is cached only briefly")
-	text, _ = c.refusals.current(cache.ObjectName{Namespace: "shop", Name: "web"}, r, w, time.Now())
-	require.NotContains(t, text, "Kruise Rollouts", "the other controller was removed")
+		said = ""
+		time.Sleep(otherControllerTTL)
+		_ = c.begin(context.Background(), r, kruise.NextAction{Kind: kruise.DoStart, Workload: w})
+		require.Equal(t, 2, asked, "the answer is cached only briefly")
+		text, _ = c.refusals.current(cache.ObjectName{Namespace: "shop", Name: "web"}, r, w, time.Now())
+		require.NotContains(t, text, "Kruise Rollouts", "the other controller was removed")
+	})
 }
 
 // Next to another controller, an object without a release is not written: that controller writes the same finalizer,
@@ -116,5 +120,5 @@ func leaving(t *testing.T, other reference.OtherController) *Controller {
 	t.Helper()
 	return &Controller{options: Options{Log: slog.New(slog.DiscardHandler),
 		OtherController: func(context.Context) (reference.OtherController, error) { return other, nil }},
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]())}
+		queue: watch.NewQueue[cache.ObjectName](retryShortest, retryLongest)}
 }

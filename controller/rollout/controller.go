@@ -6,15 +6,15 @@ package rollout
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
+	"slipway.io/slipway/kube/watch"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/reference"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -67,122 +67,65 @@ const (
 
 // Controller manages the Rollout objects of the home cluster.
 type Controller struct {
+	watch.Background
 	home            homeStore
 	objects         dynamic.Interface
 	releases        Releases
 	options         Options
-	rollouts        informers
+	rollouts        *watch.Watch[*v1beta1.Rollout]
 	workloads       *workloads
-	queue           workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	queue           watch.Queue[cache.ObjectName]
 	refusals        refusals
 	sentCommands    sentCommands
 	otherController otherController
 	releaseChecks   releaseChecks
 	writes          writes
-	// namespaces caches the engines named by labels of namespaces.
-	namespaces namespaceEngines
-	cancel     context.CancelFunc
-	ending     sync.WaitGroup
+	// namespaces caches the labels of namespaces, which may name an engine.
+	namespaces recent.Cache
 }
 
 // New returns a controller for the home cluster of these clients. It makes no request before Start.
-func New(home homeStore, objects dynamic.Interface, releases Releases, options Options) (*Controller, error) {
+func New(home homeStore, objects dynamic.Interface, releases Releases, options Options) *Controller {
 	c := &Controller{home: home, objects: objects, releases: releases, options: options,
-		queue: newQueue()}
+		queue: watch.NewQueue[cache.ObjectName](retryShortest, retryLongest)}
 	c.workloads = newWorkloads(objects, options, c.wake, c.wakeAll)
-	var err error
-	c.rollouts, err = watch(objects, options.Namespaces,
-		watchSpec{resource: v1beta1.Resource, resync: checkInterval, read: readRollout, what: "Rollouts",
-			log: options.Log, notify: func(object any) {
-				if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
-					c.queue.Add(name)
-				}
-			}})
-	return c, err
+	c.rollouts = watch.New(watch.Untyped(objects, v1beta1.Resource), readRollout, watch.Options{
+		Namespaces: options.Namespaces, Resync: checkInterval,
+		Failed: warnUnwatched(options.Log, "Rollouts", noReleases)}).
+		Index(byNamespace, func(r *v1beta1.Rollout) []string { return []string{r.Namespace} }).
+		Handle(watch.OnChange(func(r *v1beta1.Rollout) { c.queue.Add(cache.MetaObjectToName(r)) }))
+	return c
 }
 
 // readRollout converts a Rollout to the typed object.
-func readRollout(object any) (any, error) {
-	u, is := object.(*unstructured.Unstructured)
-	if !is {
-		return object, nil
-	}
+func readRollout(u *unstructured.Unstructured) (*v1beta1.Rollout, error) {
 	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
 	return store.ReadRollout(u)
 }
 
-// Start starts the watches and workers, and returns at once.
+// Start starts the watches and workers, and returns at once. Releases that it starts continue after Stop.
 func (c *Controller) Start(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-	c.ending.Go(func() { c.rollouts.run(ctx) })
-	c.ending.Go(func() { c.workloads.run(ctx) })
-	for range workers {
-		c.ending.Go(func() { work(ctx, c.queue, c.reconcile, c.failed) })
-	}
-	return nil
-}
-
-// Stop ends the watches. Started releases continue.
-func (c *Controller) Stop(context.Context) error {
-	c.cancel()
-	c.queue.ShutDown()
-	c.ending.Wait()
+	c.Begin(c.rollouts.Run, c.workloads.kinds.Run, func(ctx context.Context) {
+		c.queue.Run(ctx, watch.Work[cache.ObjectName]{Do: c.reconcile, Workers: workers, Timeout: callTimeout,
+			Failed: func(name cache.ObjectName, err error) {
+				c.options.Log.Warn("could not reconcile a Rollout; retrying", "rollout", name.String(), "error", err)
+			}})
+	})
 	return nil
 }
 
 // wakeAll queues every object.
 func (c *Controller) wakeAll() {
-	for _, object := range c.rollouts.list() {
-		if name, err := cache.ObjectToName(object); err == nil {
-			c.queue.Add(name)
-		}
+	for _, r := range c.rollouts.List() {
+		c.queue.Add(cache.MetaObjectToName(r))
 	}
 }
 
 // wake queues the objects of a namespace that name a workload, or are named by its mark.
 func (c *Controller) wake(w *kruise.Workload) {
-	for _, object := range c.rollouts.in(w.Namespace) {
-		r, is := object.(*v1beta1.Rollout)
-		if is && (kruise.References(r, w) || kruise.Marked(r, w)) {
-			c.queue.Add(cache.ObjectName{Namespace: r.Namespace, Name: r.Name})
+	for _, r := range c.rollouts.By(byNamespace, w.Namespace) {
+		if kruise.References(r, w) || kruise.Marked(r, w) {
+			c.queue.Add(cache.MetaObjectToName(r))
 		}
 	}
-}
-
-// newQueue returns a queue of objects to process.
-func newQueue() workqueue.TypedRateLimitingInterface[cache.ObjectName] {
-	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](
-		retryShortest, retryLongest))
-}
-
-// work processes the objects of a queue. It retries and reports failed ones, and queues an object again after the
-// returned time.
-func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[cache.ObjectName],
-	look func(context.Context, cache.ObjectName) (again time.Duration, err error),
-	failed func(cache.ObjectName, error)) {
-	for {
-		name, stopping := queue.Get()
-		if stopping {
-			return
-		}
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		again, err := look(call, name)
-		cancel()
-		switch {
-		case err != nil && ctx.Err() == nil:
-			failed(name, err)
-			queue.AddRateLimited(name)
-		case again > 0:
-			queue.Forget(name)
-			queue.AddAfter(name, again)
-		default:
-			queue.Forget(name)
-		}
-		queue.Done(name)
-	}
-}
-
-func (c *Controller) failed(name cache.ObjectName, err error) {
-	c.options.Log.Warn("could not reconcile a Rollout; retrying", "rollout", name.String(), "error", err)
 }

@@ -38,7 +38,8 @@ func TestHoldIsKept_ForAnotherTemplate(t *testing.T) {
 		seen := kruise.ReadWorkload(heldDeployment("x:1"))
 		objects := fake.NewSimpleDynamicClient(runtime.NewScheme(), heldDeployment(c.now))
 		require.NoError(t, (&Controller{objects: objects}).releaseHold(t.Context(), seen, c.wholly), c.reason)
-		after, err := objects.Resource(resourceOf(seen)).Namespace("shop").Get(t.Context(), "web", metav1.GetOptions{})
+		after, err := objects.Resource(seen.Ref.Lookup().Resource).Namespace("shop").Get(t.Context(), "web",
+			metav1.GetOptions{})
 		require.NoError(t, err)
 		paused, _, _ := unstructured.NestedBool(after.Object, "spec", "paused")
 		require.Equal(t, c.paused, paused, c.reason)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
@@ -32,7 +33,7 @@ func TestMemoryIsFreed_WhenObjectDeleted(t *testing.T) {
 	r, w := &v1beta1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid"}},
 		&kruise.Workload{}
 	name, now := cache.ObjectName{Namespace: "shop", Name: "web"}, time.Now()
-	c := &Controller{}
+	c := &Controller{rollouts: watch.New(watch.Source{}, readRollout, watch.Options{})}
 	c.sentCommands.note(name, "rollback", now)
 	c.refusals.note(name, r, w, "Ingress web does not exist", now)
 	c.otherController.shouldShow(name, "Kruise Rollouts itself is on this cluster", now)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"slipway.io/slipway/failpoint"
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/v1beta1"
@@ -24,8 +25,8 @@ const fieldManager = "slipway"
 
 // reconcile executes the next action for an object, and returns when to check it again without a change.
 func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (again time.Duration, err error) {
-	r, there := c.rollouts.get(name.Namespace, name.Name).(*v1beta1.Rollout)
-	if !there {
+	r := c.rollouts.Get(name.Namespace, name.Name)
+	if r == nil {
 		c.refusals.forget(name)
 		c.sentCommands.forget(name)
 		c.otherController.shown.forget(name)
@@ -70,6 +71,9 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (agai
 	return again, err
 }
 
+// namespaceTTL is how long the labels of a namespace are cached.
+const namespaceTTL = time.Minute
+
 // ours reports whether this engine manages an object. An object without an engine is any engine's, unless its namespace
 // names another one.
 func (c *Controller) ours(ctx context.Context, engine workloadops.Engine, r *v1beta1.Rollout) (bool, error) {
@@ -77,7 +81,9 @@ func (c *Controller) ours(ctx context.Context, engine workloadops.Engine, r *v1b
 	if named {
 		return ours, nil
 	}
-	name, err := c.namespaces.engineOf(ctx, r.Namespace, c.home.NamespaceLabels)
+	labels, err := recent.Get(ctx, &c.namespaces, r.Namespace, namespaceTTL,
+		func(ctx context.Context) (map[string]string, error) { return c.home.NamespaceLabels(ctx, r.Namespace) })
+	name := labels[kruise.KeyEngine]
 	return name == "" || name == engine.Name, err
 }
 
@@ -134,8 +140,8 @@ func (c *Controller) mark(ctx context.Context, r *v1beta1.Rollout, w *kruise.Wor
 	if err != nil {
 		return err
 	}
-	_, err = c.objects.Resource(resourceOf(w)).Namespace(w.Namespace).Patch(ctx, w.Name, types.MergePatchType, body,
-		metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = c.objects.Resource(w.Ref.Lookup().Resource).Namespace(w.Namespace).Patch(ctx, w.Name,
+		types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
 	return err
 }
 
@@ -143,7 +149,7 @@ func (c *Controller) mark(ctx context.Context, r *v1beta1.Rollout, w *kruise.Wor
 // Unless permanently is set, it releases only the template that was seen: a version declared since waits for its
 // release.
 func (c *Controller) releaseHold(ctx context.Context, seen *kruise.Workload, permanently bool) error {
-	client := c.objects.Resource(resourceOf(seen)).Namespace(seen.Namespace)
+	client := c.objects.Resource(seen.Ref.Lookup().Resource).Namespace(seen.Namespace)
 	found, err := client.Get(ctx, seen.Name, metav1.GetOptions{})
 	if err != nil {
 		return ignoreStale(err)

@@ -6,6 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 
+	"slipway.io/slipway/release/backoff"
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/v1beta1"
 )
@@ -21,18 +22,19 @@ type refusals struct{ objectMemory[refusal] }
 type refusal struct {
 	text             string
 	object, workload int64
-	// pause is how long the refusal is valid; until is when it expires.
-	pause time.Duration
-	until time.Time
+	// repeats counts the refusals of the same generations before it; until is when it expires.
+	repeats int
+	until   time.Time
 }
 
 func (r *refusals) note(name cache.ObjectName, object *v1beta1.Rollout, w *kruise.Workload, text string,
 	now time.Time) {
-	pause := refusalPauseMin
+	repeats := 0
 	if last, is := r.get(name); is && last.matches(object, w) {
-		pause = min(2*last.pause, refusalPauseMax)
+		repeats = last.repeats + 1
 	}
-	r.put(name, refusal{text, object.Generation, w.Generation, pause, now.Add(pause)})
+	r.put(name, refusal{text, object.Generation, w.Generation, repeats,
+		now.Add(backoff.After(repeats, refusalPauseMin, refusalPauseMax))})
 }
 
 // matches reports whether a refusal is about an object and its workload in their current generations.

@@ -3,15 +3,14 @@ package rollout
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/trafficrouting"
 	"slipway.io/slipway/release/v1alpha1"
@@ -28,29 +27,26 @@ type trafficStore interface {
 // TrafficRoutings watches the TrafficRoutings of the home cluster, and writes the status of those that no release
 // holds: created, edited or deleted ones. It is stateless: any number may run concurrently.
 type TrafficRoutings struct {
+	watch.Background
 	home            trafficStore
 	options         Options
 	otherController otherController
-	informers       informers
-	queue           workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	cancel          context.CancelFunc
-	ending          sync.WaitGroup
+	cached          *watch.Watch[*cachedTrafficRouting]
+	queue           watch.Queue[cache.ObjectName]
 }
 
 // NewTrafficRoutings returns a controller for the home cluster of these clients. It makes no request before Start.
-func NewTrafficRoutings(home trafficStore, objects dynamic.Interface, options Options) (*TrafficRoutings, error) {
-	c := &TrafficRoutings{home: home, options: options, queue: newQueue()}
-	var err error
-	c.informers, err = watch(objects, options.Namespaces,
-		watchSpec{resource: v1alpha1.TrafficRoutingResource, read: readTrafficRouting,
-			what: "TrafficRoutings", forbidden: "the status of those without a release is not updated until the " +
-				"permissions of deploy/rbac/centre.yaml are granted", log: options.Log,
-			notify: func(object any) {
-				if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
-					c.queue.Add(name)
-				}
-			}})
-	return c, err
+func NewTrafficRoutings(home trafficStore, objects dynamic.Interface, options Options) *TrafficRoutings {
+	c := &TrafficRoutings{home: home, options: options,
+		queue: watch.NewQueue[cache.ObjectName](retryShortest, retryLongest)}
+	failed := warnUnwatched(options.Log, "TrafficRoutings", "the status of those without a release is not updated until "+
+		"the permissions of deploy/rbac/centre.yaml are granted")
+	c.cached = watch.New(watch.Untyped(objects, v1alpha1.TrafficRoutingResource), readTrafficRouting,
+		watch.Options{Namespaces: options.Namespaces, Failed: failed}).
+		Handle(watch.OnChange(func(t *cachedTrafficRouting) {
+			c.queue.Add(cache.MetaObjectToName(&t.PartialObjectMetadata))
+		}))
+	return c
 }
 
 // cachedTrafficRouting is what the watch caches of a TrafficRouting.
@@ -60,11 +56,7 @@ type cachedTrafficRouting struct {
 }
 
 // readTrafficRouting converts a TrafficRouting for the cache.
-func readTrafficRouting(object any) (any, error) {
-	u, is := object.(*unstructured.Unstructured)
-	if !is {
-		return object, nil
-	}
+func readTrafficRouting(u *unstructured.Unstructured) (*cachedTrafficRouting, error) {
 	t, err := store.ReadTraffic(u)
 	if err != nil {
 		return nil, err
@@ -77,30 +69,20 @@ func readTrafficRouting(object any) (any, error) {
 
 // Start starts the watch and the worker, and returns at once.
 func (c *TrafficRoutings) Start(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-	c.ending.Go(func() { c.informers.run(ctx) })
-	c.ending.Go(func() {
-		work(ctx, c.queue, c.reconcile, func(name cache.ObjectName, err error) {
-			c.options.Log.Warn("could not update the status of a TrafficRouting; retrying", "trafficrouting",
-				name.String(), "error", err)
-		})
+	c.Begin(c.cached.Run, func(ctx context.Context) {
+		c.queue.Run(ctx, watch.Work[cache.ObjectName]{Do: c.reconcile, Timeout: callTimeout,
+			Failed: func(name cache.ObjectName, err error) {
+				c.options.Log.Warn("could not update the status of a TrafficRouting; retrying", "trafficrouting",
+					name.String(), "error", err)
+			}})
 	})
-	return nil
-}
-
-// Stop ends the watch.
-func (c *TrafficRoutings) Stop(context.Context) error {
-	c.cancel()
-	c.queue.ShutDown()
-	c.ending.Wait()
 	return nil
 }
 
 // reconcile executes what is necessary for one TrafficRouting. After a conflict the watch delivers it again.
 func (c *TrafficRoutings) reconcile(ctx context.Context, name cache.ObjectName) (again time.Duration, err error) {
-	found, there := c.informers.get(name.Namespace, name.Name).(*cachedTrafficRouting)
-	if !there {
+	found := c.cached.Get(name.Namespace, name.Name)
+	if found == nil {
 		return 0, nil
 	}
 	engine, err := c.home.Engine(ctx)

@@ -54,13 +54,12 @@ func watchTraffic(t *testing.T, other string, objects ...runtime.Object) <-chan 
 	kinds := map[schema.GroupVersionResource]string{v1alpha1.TrafficRoutingResource: "TrafficRoutingList"}
 	h := trafficHome{make(chan v1alpha1.TrafficRouting, 10)}
 	asked := make(chan struct{}, 10)
-	c, err := NewTrafficRoutings(h, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds,
+	c := NewTrafficRoutings(h, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds,
 		objects...), Options{
 		OtherController: func(context.Context) (reference.OtherController, error) {
 			asked <- struct{}{}
 			return reference.OtherController{Message: other}, nil
 		}, Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
 	require.NoError(t, c.Start(context.Background()))
 	t.Cleanup(func() { _ = c.Stop(context.Background()) })
 	<-asked // one object has to be written: it was checked

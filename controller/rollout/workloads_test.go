@@ -15,6 +15,7 @@ import (
 
 	"slipway.io/slipway/release/kruise"
 	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/release/workload"
 )
 
 // A kind whose definition is installed after the engine started is watched as soon as a Rollout names a workload of it.
@@ -25,21 +26,20 @@ func TestKindIsWatchedImmediately_WhenInstalledLater(t *testing.T) {
 		"kind":     "CloneSet",
 		"metadata": map[string]any{"name": "web", "namespace": "shop"}}}
 	lists := map[schema.GroupVersionResource]string{}
-	for _, resource := range resources {
-		lists[resource] = "List"
+	for _, k := range workload.Kinds {
+		lists[k.Resource] = k.Kind + "List"
 	}
-	lists[resources["apps.kruise.io/CloneSet"]] = "CloneSetList"
+	cloneSet := workload.Of("apps.kruise.io", "CloneSet")
 	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, set)
 	var served, began atomic.Bool
 	w := newWorkloads(objects, Options{Log: slog.Default(), Served: func(resource schema.GroupVersionResource) bool {
-		return resource == resources["apps/Deployment"] || served.Load() &&
-			resource == resources["apps.kruise.io/CloneSet"]
+		return resource == workload.Kinds[0].Resource || served.Load() && resource == cloneSet.Resource
 	}}, func(*kruise.Workload) {}, func() { began.Store(true) })
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		w.run(ctx)
+		w.kinds.Run(ctx)
 	}()
 	require.Eventually(t, began.Load, 10*time.Second, 10*time.Millisecond, "a served kind is watched")
 	began.Store(false)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -18,11 +17,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
 	"slipway.io/slipway/execution"
+	"slipway.io/slipway/kube/watch"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
@@ -69,121 +66,73 @@ const (
 
 // Controller starts the operations that KusciaDeployments need.
 type Controller struct {
+	watch.Background
 	home     homeStore
 	temporal client.Client
 	options  Options
-	informer cache.SharedIndexInformer
-	queue    workqueue.TypedRateLimitingInterface[string]
+	cached   *watch.Watch[metav1.Object]
+	queue    watch.Queue[string]
 	parties  *parties
-	cancel   context.CancelFunc
-	ending   sync.WaitGroup
 }
 
 // New returns a controller for the home cluster of these clients. It makes no request before Start.
-func New(home homeStore, objects dynamic.Interface, t client.Client, options Options) (*Controller, error) {
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(objects, checkInterval, options.Servings, nil)
+func New(home homeStore, objects dynamic.Interface, t client.Client, options Options) *Controller {
 	c := &Controller{home: home, temporal: t, options: options,
-		informer: factory.ForResource(kuscia.KusciaDeploymentResource).Informer(),
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryShortest, retryLongest))}
+		queue: watch.NewQueue[string](retryShortest, retryLongest)}
 	c.parties = newParties(c, options.Presence)
-	if err := errors.Join(c.informer.SetTransform(c.reduce), c.informer.AddIndexers(indexers())); err != nil {
-		return nil, err
-	}
-	if err := c.informer.SetWatchErrorHandlerWithContext(c.troubled); err != nil {
-		return nil, err
-	}
-	add := func(object any) {
-		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-			_, name, _ := cache.SplitMetaNamespaceKey(key)
-			c.queue.Add(name)
-		}
-	}
-	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, object any) {
-		add(object)
-	}})
-	return c, err
+	c.cached = watch.New(watch.Untyped(objects, kuscia.KusciaDeploymentResource), c.reduce, watch.Options{
+		Namespaces: []string{options.Servings}, Resync: checkInterval,
+		Failed: func(_ string, err error) {
+			options.Log.Warn("servings cannot be watched; retrying", "error", err)
+		}}).
+		Index(byDomain, index(partyDomains)).Index(marked, whether(namesUnreachable)).Index(underWay, whether(isUnderWay)).
+		Handle(watch.Handler[metav1.Object]{
+			Added:   func(kd metav1.Object, _ bool) { c.queue.Add(kd.GetName()) },
+			Updated: func(_, kd metav1.Object) { c.queue.Add(kd.GetName()) }})
+	return c
 }
 
-// Start starts the watch and the workers, and returns at once.
+// Start starts the watch and the workers, and returns at once. Operations that it starts continue after Stop.
 func (c *Controller) Start(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-	c.ending.Go(func() { c.informer.RunWithContext(ctx) })
-	c.ending.Go(func() { c.parties.run(ctx) })
-	for range workers {
-		c.ending.Go(func() { c.work(ctx) })
-	}
+	c.Begin(c.cached.Run, c.parties.run, func(ctx context.Context) {
+		c.queue.Run(ctx, watch.Work[string]{Do: c.reconcile, Workers: workers, Timeout: callTimeout,
+			Failed: func(id string, err error) {
+				c.options.Log.Warn("could not reconcile a serving; retrying", "serving", id, "error", err)
+			}})
+	})
 	return nil
 }
 
-// Stop ends the watch. Started operations continue.
-func (c *Controller) Stop(context.Context) error {
-	c.cancel()
-	c.queue.ShutDown()
-	c.ending.Wait()
-	return nil
-}
-
-func (c *Controller) troubled(ctx context.Context, _ *cache.Reflector, err error) {
-	if ctx.Err() == nil {
-		c.options.Log.Warn("servings cannot be watched; retrying", "error", err)
-	}
-}
-
-func (c *Controller) work(ctx context.Context) {
-	for {
-		id, stopping := c.queue.Get()
-		if stopping {
-			return
-		}
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		err := c.reconcile(call, id)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			c.options.Log.Warn("could not reconcile a serving; retrying", "serving", id, "error", err)
-			c.queue.AddRateLimited(id)
-		} else {
-			c.queue.Forget(id)
-		}
-		c.queue.Done(id)
-	}
-}
-
-// reconcile executes the next action for a serving in its current state.
-func (c *Controller) reconcile(ctx context.Context, id string) error {
+// reconcile executes the next action for a serving in its current state, and returns when to check it again without a
+// change.
+func (c *Controller) reconcile(ctx context.Context, id string) (again time.Duration, err error) {
 	if c.nothingToDo(id) {
-		return nil
+		return 0, nil
 	}
 	kd, err := c.home.GetServing(ctx, id)
 	if err != nil {
-		return failure.Ignore(err, failure.NotFound)
+		return 0, failure.Ignore(err, failure.NotFound)
 	}
 	d := serving.Decide(kd)
 	if wait := time.Until(d.NotBefore); d.Do == serving.DoStart && wait > 0 {
-		c.queue.AddAfter(id, wait)
-		return nil
+		return wait, nil
 	}
 	if d.Do == serving.DoNothing {
 		if d, err = c.checkLost(ctx, kd); err != nil || d.Do == serving.DoNothing {
-			return err
+			return 0, err
 		}
 	}
 	if d.Do == serving.DoAddFinalizer {
-		return failure.Ignore(c.home.GuardServing(ctx, kd, true), failure.NotFound)
+		return 0, failure.Ignore(c.home.GuardServing(ctx, kd, true), failure.NotFound)
 	}
-	return c.start(ctx, kd, d)
+	return 0, c.start(ctx, kd, d)
 }
 
 // nothingToDo reports whether the cached serving needs no action: most of its changes are writes of its operation. If
 // the watch lags, its next event is processed too.
 func (c *Controller) nothingToDo(id string) bool {
-	object, known, err := c.informer.GetStore().GetByKey(c.options.Servings + "/" + id)
-	if err != nil || !known {
-		return false
-	}
-	kd, err := servingOf(object)
-	return err == nil && serving.Decide(kd).Do == serving.DoNothing && !mayHaveEnded(kd)
+	kd, is := c.cached.Get(c.options.Servings, id).(*kuscia.KusciaDeployment)
+	return is && serving.Decide(kd).Do == serving.DoNothing && !mayHaveEnded(kd)
 }
 
 // mayHaveEnded reports whether an operation has been in progress for so long that its workflow may have been

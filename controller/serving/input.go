@@ -28,7 +28,7 @@ func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kin
 	if wrong := policy.CheckParties(kd.Spec.Parties); wrong != "" && kind != serving.KindDelete {
 		return in, fmt.Sprintf("annotation %s: %s", serving.AnnotationPolicy, wrong), nil
 	}
-	former, err := served(kd)
+	former, err := serving.ServedVersion(kd)
 	if err != nil {
 		return in, "", err
 	}
@@ -39,7 +39,7 @@ func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kin
 	parties := kd.Spec.Parties
 	if kind == serving.KindRecreate { // it restores the version that served, regardless of the current spec
 		parties = former.Spec.Parties
-	} else if wrong := checkParties(kd, former); wrong != "" {
+	} else if wrong := serving.ChangedParties(kd, former); wrong != "" {
 		return in, wrong, nil
 	}
 	var unknown []string
@@ -58,28 +58,6 @@ func (c *Controller) input(ctx context.Context, kd *kuscia.KusciaDeployment, kin
 	}
 	refusals, err = c.target(ctx, kd, &in)
 	return in, refusals, err
-}
-
-// served returns the version that all parties last ran; nil if there is none.
-func served(kd *kuscia.KusciaDeployment) (*serving.Version, error) {
-	if kd.Status.Served == nil {
-		return nil, nil
-	}
-	version, err := serving.Unpack(kd.Status.Served.Version)
-	return &version, err
-}
-
-// checkParties returns which parties a spec must not omit or add, "" if there are none: their workloads would never be
-// removed.
-func checkParties(kd *kuscia.KusciaDeployment, former *serving.Version) string {
-	if former != nil {
-		return former.CheckParties(kd.Spec.Parties)
-	}
-	for _, p := range serving.RemovedParties(kd) {
-		return fmt.Sprintf("party %s is left out, and an operation has begun with it: add it again, "+
-			"or delete the serving and create it without it", p.Name())
-	}
-	return ""
 }
 
 // deletionTargets returns the parties from which a deletion removes workloads: those of the spec, of the version that

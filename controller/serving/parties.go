@@ -7,14 +7,15 @@ import (
 	"sync"
 	"time"
 
+	"slipway.io/slipway/recent"
 	"slipway.io/slipway/release/failure"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
 	"slipway.io/slipway/release/serving"
 )
 
-// queueTTL is how long the queue of a domain is cached.
-const queueTTL = 30 * time.Second
+// queueTTL is how long the queue of a domain is cached; queueStale is how much longer while it cannot be read.
+const queueTTL, queueStale = 30 * time.Second, 24 * time.Hour
 
 // clockSkew is the maximum difference between the clocks of two processes.
 const clockSkew = time.Minute
@@ -27,7 +28,7 @@ type parties struct {
 	presence Presence
 
 	began  time.Time
-	queues map[string]knownQueue
+	queues recent.Cache
 	// signalled is which queues were signalled as unreachable to operations in progress, by run.
 	signalled map[string]map[string]bool
 	// started are the runs that this controller started while the start times of other runs were not comparable with
@@ -35,14 +36,8 @@ type parties struct {
 	started sync.Map
 }
 
-type knownQueue struct {
-	name string
-	at   time.Time
-}
-
 func newParties(c *Controller, presence Presence) *parties {
-	return &parties{c: c, presence: presence, began: time.Now(), queues: map[string]knownQueue{},
-		signalled: map[string]map[string]bool{}}
+	return &parties{c: c, presence: presence, began: time.Now(), signalled: map[string]map[string]bool{}}
 }
 
 func (p *parties) run(ctx context.Context) {
@@ -78,7 +73,7 @@ const checkDelay = 10 * time.Millisecond
 // servings, of which there may be thousands, are not visited.
 func (p *parties) check(ctx context.Context) map[string]party.Presence {
 	of := map[string]string{}
-	for _, domain := range slices.Sorted(slices.Values(p.c.informer.GetIndexer().ListIndexFuncValues(byDomain))) {
+	for _, domain := range slices.Sorted(slices.Values(p.c.cached.Values(byDomain))) {
 		queue := p.queue(ctx, domain)
 		if queue == "" {
 			queue = p.c.recordedQueue(domain)
@@ -98,7 +93,7 @@ func (p *parties) check(ctx context.Context) map[string]party.Presence {
 		p.update(ctx, kd, of, found)
 	}
 	alive := map[string]bool{}
-	for _, kd := range p.c.indexed(underWay, "") {
+	for _, kd := range p.c.indexed(underWay, yes) {
 		alive[kd.Status.Operation.RunID] = true
 	}
 	maps.DeleteFunc(p.signalled, func(run string, _ map[string]bool) bool { return !alive[run] })
@@ -212,16 +207,10 @@ func (p *parties) knowsSignals(op *kuscia.Operation) bool {
 
 // queue returns the queue of a domain; "" if it is unknown.
 func (p *parties) queue(ctx context.Context, domain string) string {
-	if known, is := p.queues[domain]; is && time.Since(known.at) < queueTTL {
-		return known.name
-	}
-	queue, known, err := p.c.home.Queue(ctx, domain)
-	if err != nil {
-		return p.queues[domain].name
-	}
-	if !known {
-		queue = ""
-	}
-	p.queues[domain] = knownQueue{name: queue, at: time.Now()}
+	queue, _ := recent.GetStale(ctx, &p.queues, domain, queueTTL, queueStale,
+		func(ctx context.Context) (string, error) {
+			queue, _, err := p.c.home.Queue(ctx, domain)
+			return queue, err
+		})
 	return queue
 }

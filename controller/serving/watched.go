@@ -2,13 +2,12 @@ package serving
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
@@ -20,44 +19,40 @@ const (
 	// byDomain indexes the servings by the domains of their parties.
 	byDomain = "domain"
 	// marked indexes the servings whose status names an unreachable party, underWay those with an operation in
-	// progress; their only value is "".
+	// progress; their only value is yes.
 	marked, underWay = "marked", "under way"
+	yes              = "yes"
 )
 
-func indexers() cache.Indexers {
-	return cache.Indexers{
-		byDomain: index(func(kd *kuscia.KusciaDeployment) (domains []string) {
-			for _, member := range serving.Members(kd) {
-				domains = append(domains, member.Domain)
-			}
-			return slices.Compact(slices.Sorted(slices.Values(domains)))
-		}),
-		marked: index(whether(func(kd *kuscia.KusciaDeployment) bool {
-			return !serving.IsMarkedUnreachable(kd, nil)
-		})),
-		underWay: index(whether(isUnderWay)),
+func partyDomains(kd *kuscia.KusciaDeployment) (domains []string) {
+	for _, member := range serving.Members(kd) {
+		domains = append(domains, member.Domain)
 	}
+	return slices.Compact(slices.Sorted(slices.Values(domains)))
 }
 
 // index returns an index of servings; undecodable objects are in none.
-func index(values func(kd *kuscia.KusciaDeployment) []string) cache.IndexFunc {
-	return func(object any) ([]string, error) {
-		kd, err := servingOf(object)
-		if err != nil {
-			return nil, nil
+func index(values func(kd *kuscia.KusciaDeployment) []string) func(object metav1.Object) []string {
+	return func(object metav1.Object) []string {
+		kd, is := object.(*kuscia.KusciaDeployment)
+		if !is {
+			return nil
 		}
-		return values(kd), nil
+		return values(kd)
 	}
 }
 
-func whether(is func(kd *kuscia.KusciaDeployment) bool) func(kd *kuscia.KusciaDeployment) []string {
-	return func(kd *kuscia.KusciaDeployment) []string {
+// whether returns an index of the servings for which a condition is true.
+func whether(is func(kd *kuscia.KusciaDeployment) bool) func(object metav1.Object) []string {
+	return index(func(kd *kuscia.KusciaDeployment) []string {
 		if is(kd) {
-			return []string{""}
+			return []string{yes}
 		}
 		return nil
-	}
+	})
 }
+
+func namesUnreachable(kd *kuscia.KusciaDeployment) bool { return !serving.IsMarkedUnreachable(kd, nil) }
 
 func isUnderWay(kd *kuscia.KusciaDeployment) bool {
 	op := kd.Status.Operation
@@ -66,15 +61,9 @@ func isUnderWay(kd *kuscia.KusciaDeployment) bool {
 
 // indexed returns the servings with this value of an index, in order of name. They must not be modified.
 func (c *Controller) indexed(by, value string) []*kuscia.KusciaDeployment {
-	objects, err := c.informer.GetIndexer().ByIndex(by, value)
-	if err != nil {
-		panic(err) // the index exists
-	}
-	all := make([]*kuscia.KusciaDeployment, 0, len(objects))
-	for _, object := range objects {
-		if kd, err := servingOf(object); err == nil {
-			all = append(all, kd)
-		}
+	var all []*kuscia.KusciaDeployment
+	for _, object := range c.cached.By(by, value) {
+		all = append(all, object.(*kuscia.KusciaDeployment)) // only decodable objects are indexed
 	}
 	slices.SortFunc(all, byName)
 	return all
@@ -85,7 +74,7 @@ func byName(a, b *kuscia.KusciaDeployment) int { return strings.Compare(a.Name, 
 // affected returns the servings whose status or operation may need an update after a check: those with an unreachable
 // party, those that name one, and those with an operation in progress.
 func (c *Controller) affected(of map[string]string, found map[string]party.Presence) []*kuscia.KusciaDeployment {
-	all := append(c.indexed(marked, ""), c.indexed(underWay, "")...)
+	all := append(c.indexed(marked, yes), c.indexed(underWay, yes)...)
 	for domain, queue := range of {
 		if found[queue].Reachable == party.Unreachable {
 			all = append(all, c.indexed(byDomain, domain)...)
@@ -107,22 +96,9 @@ func (c *Controller) recordedQueue(domain string) (queue string) {
 	return queue
 }
 
-// servingOf converts an object of the watch, which must not be modified.
-func servingOf(object any) (*kuscia.KusciaDeployment, error) {
-	kd, is := object.(*kuscia.KusciaDeployment)
-	if !is {
-		return nil, fmt.Errorf("%T is no KusciaDeployment", object)
-	}
-	return kd, nil
-}
-
 // reduce keeps of a KusciaDeployment what presence and decisions need: input configs and versions are large. An
 // undecodable object is unchanged, and is read again when it is reconciled.
-func (c *Controller) reduce(object any) (any, error) {
-	u, is := object.(*unstructured.Unstructured)
-	if !is {
-		return object, nil
-	}
+func (c *Controller) reduce(u *unstructured.Unstructured) (metav1.Object, error) {
 	unstructured.RemoveNestedField(u.Object, "spec", "inputConfig")
 	unstructured.RemoveNestedField(u.Object, "status", "served", "version")
 	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")

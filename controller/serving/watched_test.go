@@ -2,32 +2,53 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
+	"slipway.io/slipway/recent"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/party"
 )
 
 // watching is a controller whose watch has these servings.
 func watching(t *testing.T, servings ...*kuscia.KusciaDeployment) *Controller {
-	c, err := New(&fakeHome{}, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), nil,
-		Options{Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	for _, kd := range servings {
+	t.Helper()
+	objects := make([]runtime.Object, len(servings))
+	for i, kd := range servings {
 		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(kd)
 		require.NoError(t, err)
-		kept, err := c.reduce(&unstructured.Unstructured{Object: raw})
-		require.NoError(t, err)
-		require.NoError(t, c.informer.GetIndexer().Add(kept))
+		objects[i] = object(raw)
 	}
+	return watchingObjects(t, objects...)
+}
+
+func object(raw map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: raw}
+	u.SetGroupVersionKind(kuscia.GroupVersion.WithKind("KusciaDeployment"))
+	return u
+}
+
+func watchingObjects(t *testing.T, objects ...runtime.Object) *Controller {
+	t.Helper()
+	lists := map[schema.GroupVersionResource]string{kuscia.KusciaDeploymentResource: "KusciaDeploymentList"}
+	c := New(&fakeHome{}, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...),
+		nil, Options{Servings: "cross-domain", Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() { c.cached.Run(ctx) })
+	t.Cleanup(func() { cancel(); ended.Wait() })
+	require.Eventually(t, c.cached.Synced, 10*time.Second, time.Millisecond)
 	return c
 }
 
@@ -101,7 +122,9 @@ func TestCheckQueriesEachQueueOnce(t *testing.T) {
 	p := newParties(c, asked)
 	p.began = time.Now().Add(-time.Hour)
 	for domain, queue := range map[string]string{"alice": "q-alice", "bob": "q-alice", "carol": "", "dave": ""} {
-		p.queues[domain] = knownQueue{name: queue, at: time.Now()}
+		_, err := recent.Get(t.Context(), &p.queues, domain, queueTTL,
+			func(context.Context) (string, error) { return queue, nil })
+		require.NoError(t, err)
 	}
 	require.Equal(t, asked.found, p.check(t.Context()))
 	require.Equal(t, [][]string{{"q-alice", "q-dave"}}, asked.asked,
@@ -110,6 +133,39 @@ func TestCheckQueriesEachQueueOnce(t *testing.T) {
 
 	require.Nil(t, newParties(watching(t), asked).check(t.Context()), "without servings there is nothing to query")
 	require.Len(t, asked.asked, 1)
+}
+
+// movedHome answers with one queue for every domain, or with an error.
+type movedHome struct {
+	homeStore
+	queue string
+	err   error
+}
+
+func (h *movedHome) Queue(context.Context, string) (string, bool, error) {
+	return h.queue, h.err == nil, h.err
+}
+
+func TestQueueOfADomainIsCached_AndKeptWhileItCannotBeRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		home := &movedHome{queue: "q-old"}
+		p := newParties(&Controller{home: home}, nil)
+		expect := func(want, reason string) {
+			require.Equal(t, want, p.queue(t.Context(), "alice"), reason)
+			synctest.Wait()
+		}
+		expect("q-old", "it is read")
+		home.queue = "q-new"
+		time.Sleep(queueTTL - time.Second)
+		expect("q-old", "it is cached")
+		home.err = errors.New("the home cluster does not answer")
+		time.Sleep(time.Hour)
+		expect("q-old", "the last known queue is kept")
+		home.err = nil
+		expect("q-old", "no check waits while it is read again")
+		expect("q-new", "it has moved")
+	})
 }
 
 func TestWatchCacheKeepsWhatDecisionsNeed(t *testing.T) {
@@ -121,12 +177,10 @@ func TestWatchCacheKeepsWhatDecisionsNeed(t *testing.T) {
 	require.Empty(t, kept[0].Spec.InputConfig, "an input config is large")
 	require.Equal(t, &kuscia.Served{Digest: "d"}, kept[0].Status.Served, "a version too; its digest identifies it")
 
-	odd := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "odd"},
-		"spec": map[string]any{"parties": "none"}}}
-	c := watching(t)
-	same, err := c.reduce(odd)
-	require.NoError(t, err, "an undecodable object must not end the watch of all others")
-	require.NoError(t, c.informer.GetIndexer().Add(same))
-	_, err = servingOf(same)
-	require.Error(t, err, "the reconciliation reads it again and reports the error")
+	odd := object(map[string]any{"metadata": map[string]any{"name": "odd", "namespace": "cross-domain"},
+		"spec": map[string]any{"parties": "none"}})
+	c := watchingObjects(t, odd)
+	require.Len(t, c.cached.List(), 1, "an undecodable object must not end the watch of all others")
+	require.Empty(t, c.cached.Values(byDomain), "no index has it")
+	require.False(t, c.nothingToDo("odd"), "the reconciliation reads it again and reports the error")
 }

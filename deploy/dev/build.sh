@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the programs of the local stack into .dev/bin, and only the missing ones.
 #
-#   deploy/dev/build.sh [stack|slipway|tools|compose|gitops|s3|helm|release|previous]…     (default: stack)
+#   deploy/dev/build.sh [stack|slipway|tools|compose|gitops|s3|helm|release]…     (default: stack)
 #
 # A binary is kept as long as its sources don't change. If a program of the control plane already exists, in the folder
 # that KUBEBUILDER_ASSETS names (as controller-runtime's envtest reads it) or on PATH, and has the minor version that is
@@ -86,25 +86,6 @@ release_binaries() { echo "cyclonedx-gomod release github.com/CycloneDX/cycloned
 
 # Helm, which installs the chart in its tests.
 helm_binaries() { echo "helm helm helm.sh/helm/v4/cmd/helm"; }
-
-# The previous build, for the tests of two builds side by side. Set its commit here when you release a new build.
-previous_commit=45dbea46a757726e0e7b5c8271c476bbdd211c55
-
-build_previous() {
-  local source=$root/.dev/previous
-  if is_current slipway-previous "$previous_commit $go_version"; then return 0; fi
-  git -C "$root" cat-file -e "$previous_commit^{commit}" 2>/dev/null ||
-    { echo "the previous build, commit $previous_commit, is not in this clone: fetch it (git fetch --unshallow)" >&2; exit 1; }
-  take_lock
-  echo "building slipway of commit ${previous_commit:0:12} …"
-  rm -rf "$source"
-  mkdir -p "$source"
-  git -C "$root" archive "$previous_commit" | tar -x -C "$source"
-  (cd "$source" && GOWORK=off go build -o "$bin/.slipway-previous.partial" ./cmd/slipway)
-  mv "$bin/.slipway-previous.partial" "$bin/slipway-previous"
-  rm -rf "$source"
-  echo "$previous_commit $go_version" >"$bin/.slipway-previous.stamp"
-}
 
 hash() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -d' ' -f1; }
 
@@ -308,7 +289,7 @@ trap 'rm -rf "$left"; if [ -n "$locked" ]; then rm -rf "$bin/.lock"; fi' EXIT
 if [ $# -eq 0 ]; then set -- stack; fi
 while [ $# -gt 0 ]; do
   case $1 in
-    previous | slipway) "build_$1" ;;
+    slipway) build_slipway ;;
     stack)
       if [ "${2:-}" = slipway ]; then
         build_stack slipway

@@ -121,7 +121,6 @@ build_programs() {
     echo "test: building slipway-race …"
     CGO_ENABLED=1 go build -race -tags "failpoints,$go_tags" -o "$bin/slipway-race" ./cmd/slipway
   fi
-  if [ -n "$long$soak" ]; then "$here/build.sh" previous; fi
   if [ $# -gt 0 ] || [ -n "$bench" ]; then return 0; fi
   "$here/build.sh" s3 helm
   if [ -n "$long$soak" ]; then "$here/build.sh" gitops compose; fi

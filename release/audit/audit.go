@@ -3,13 +3,13 @@
 package audit
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 	"unicode/utf8"
+
+	"slipway.io/slipway/release/digest"
 )
 
 // Outcome is the outcome of a command. Refused commands are part of the history, too.
@@ -121,7 +121,7 @@ func (l *Log) Apply(e Entry, body any, do func(e *Entry) (done, refusal string))
 	}
 	l.Append(e)
 	if e.Key != "" {
-		l.remember(Answer{Key: digest(e.Key), Body: fingerprint, Verb: e.Verb, Outcome: e.Outcome,
+		l.remember(Answer{Key: shortDigest(e.Key), Body: fingerprint, Verb: e.Verb, Outcome: e.Outcome,
 			Message: truncate(e.Message, maxAnswer)})
 	}
 	return e.Outcome, e.Message
@@ -156,7 +156,7 @@ func (l *Log) answerTo(key string) *Answer {
 	if key == "" {
 		return nil
 	}
-	wanted := digest(key)
+	wanted := shortDigest(key)
 	for i := range l.Answers {
 		if l.Answers[i].Key == wanted {
 			return &l.Answers[i]
@@ -218,7 +218,7 @@ func StoredKey(key string) string {
 	if jsonSize(key) <= maxPlainKey {
 		return key
 	}
-	return digest(key)
+	return shortDigest(key)
 }
 
 // newest returns the last `most` elements of a list. It does not modify slices that were returned before.
@@ -246,13 +246,10 @@ func Fingerprint(body any) string {
 			return ""
 		}
 	}
-	return digest(string(raw))
+	return shortDigest(string(raw))
 }
 
-func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])[:fingerprintLength]
-}
+func shortDigest(text string) string { return digest.Of(text)[:fingerprintLength] }
 
 // jsonSize returns an upper bound of the size of a text as JSON, in bytes.
 func jsonSize(text string) int {

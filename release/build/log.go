@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+
+	"slipway.io/slipway/release/phrase"
 )
 
 const (
@@ -54,9 +56,5 @@ func Hide(text string) string {
 // lastLine returns the last line of a text that is not blank.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(Tail(text, true)), "\n")
-	line := strings.TrimSpace(lines[len(lines)-1])
-	if len(line) > longestLine {
-		line = strings.ToValidUTF8(line[:longestLine], "") + ellipsis
-	}
-	return line
+	return phrase.Cut(strings.TrimSpace(lines[len(lines)-1]), longestLine)
 }

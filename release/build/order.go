@@ -4,14 +4,12 @@ package build
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/failure"
 )
 
@@ -108,18 +106,13 @@ func TemplateDigest(template []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return digestOf(string(canonical)), nil
+	return digest.Of(string(canonical)), nil
 }
 
 // Digest returns the same text for two builds exactly if they are interchangeable: the same service, repository,
 // commit, template and pattern.
 func (r Request) Digest() string {
-	return digestOf(r.Service, r.Repository, r.Commit, r.TemplateSHA256, r.Image, r.Package)
-}
-
-func digestOf(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return hex.EncodeToString(sum[:])
+	return digest.Of(r.Service, r.Repository, r.Commit, r.TemplateSHA256, r.Image, r.Package)
 }
 
 const (

@@ -6,13 +6,13 @@ package catalog
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/workload"
 )
 
 // DefaultParty is the party of a workload that names none: the engine's own cluster.
@@ -126,39 +126,43 @@ func (w Workload) String() string {
 // Deadline returns how long one operation on the service may take, in seconds.
 func (s Service) Deadline() int64 { return cmp.Or(s.DeadlineSeconds, defaultDeadlineSeconds) }
 
-// APIVersion is the API version of all kinds that can be released so far.
+// APIVersion is the API version of all kinds that plans act on so far.
 const APIVersion = "apps/v1"
 
-// The kinds of workload that can be released so far, all of API version apps/v1.
-const (
-	Deployment  = "Deployment"
-	StatefulSet = "StatefulSet"
-	DaemonSet   = "DaemonSet"
-)
+// OperatedKinds returns the kinds that plans act on.
+func OperatedKinds() []string {
+	operated := func(k workload.Kind) bool { return k.Resource.GroupVersion().String() == APIVersion }
+	return workload.Names(workload.Where(operated), workload.Kind.String)
+}
 
-var kinds = []string{Deployment, StatefulSet, DaemonSet}
+// Lookup returns the workload's kind, in the workload's own API version; the zero value if it is unknown.
+func (r WorkloadRef) Lookup() workload.Kind {
+	k := workload.Of(r.APIVersion, r.Kind)
+	k.Resource.Version = schema.FromAPIVersionAndKind(r.APIVersion, "").Version
+	return k
+}
 
-// kindList is used in messages.
-const kindList = "Deployment, StatefulSet and DaemonSet"
+// Operated reports whether plans act on workloads of this API version and kind.
+func (r WorkloadRef) Operated() bool { return r.APIVersion == APIVersion && r.Lookup().Known() }
 
-// supported returns why workloads of this API version and kind cannot be released, nil if they can.
+// supported returns why plans cannot act on workloads of this API version and kind, nil if they can.
 func (r WorkloadRef) supported() error {
+	kind, version := strictyaml.Quote(r.Kind), strictyaml.Quote(r.APIVersion)
+	list := workload.Join(OperatedKinds(), " and ")
 	switch {
-	case r.APIVersion == APIVersion && slices.Contains(kinds, r.Kind):
+	case r.Operated():
 		return nil
 	case r.APIVersion == APIVersion:
-		near := strictyaml.DidYouMean(r.Kind, kinds)
-		return fmt.Errorf("%s of %s cannot be released: %s can%s", strictyaml.Quote(r.Kind), APIVersion, kindList, near)
-	case slices.Contains(kinds, r.Kind):
-		return fmt.Errorf("%s of %s cannot be released: write apiVersion: %s", r.Kind, strictyaml.Quote(r.APIVersion),
-			APIVersion)
+		near := strictyaml.DidYouMean(r.Kind, OperatedKinds())
+		return fmt.Errorf("%s of %s cannot be released: %s can%s", kind, APIVersion, list, near)
+	case workload.Of(APIVersion, r.Kind).Known():
+		return fmt.Errorf("%s of %s cannot be released: write apiVersion: %s", r.Kind, version, APIVersion)
 	}
-	kind, version := strictyaml.Quote(r.Kind), strictyaml.Quote(r.APIVersion)
-	return fmt.Errorf("%s of %s is not available yet: %s of %s are", kind, version, kindList, APIVersion)
+	return fmt.Errorf("%s of %s is not available yet: %s of %s are", kind, version, list, APIVersion)
 }
 
 // Sized reports whether workloads of this kind have a number of replicas.
-func (r WorkloadRef) Sized() bool { return r.Kind != DaemonSet }
+func (r WorkloadRef) Sized() bool { return !r.Lookup().PerNode }
 
 // Identity returns the same text for two entries exactly if they are the same object: party, API group, kind, namespace
 // and name.

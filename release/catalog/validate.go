@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/workload"
 )
 
 // maxDeadlineSeconds is the maximum duration of one operation on a service: a day.
@@ -107,7 +108,8 @@ func (r WorkloadRef) check(found *strictyaml.Findings, field string) {
 		found.Refuse(0, strictyaml.Join(field, "apiVersion"), "is required: write %s", APIVersion)
 	}
 	if r.Kind == "" {
-		found.Refuse(0, strictyaml.Join(field, "kind"), "is required: %s can be released", kindList)
+		found.Refuse(0, strictyaml.Join(field, "kind"), "is required: %s can be released",
+			workload.Join(OperatedKinds(), " and "))
 	}
 	if r.APIVersion != "" && r.Kind != "" && !found.Unreadable(strictyaml.Join(field, "apiVersion")) {
 		found.Check(0, strictyaml.Join(field, "kind"), r.supported())

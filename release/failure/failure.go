@@ -91,16 +91,8 @@ type Details struct {
 
 // Effect is what an operation changed on a workload before it failed.
 type Effect struct {
-	Changed      bool   `json:"changed"`
-	FromRevision string `json:"fromRevision,omitempty"`
-	ToRevision   string `json:"toRevision,omitempty"`
-	FromReplicas *int32 `json:"fromReplicas,omitempty"`
-	ToReplicas   *int32 `json:"toReplicas,omitempty"`
-	FromPackage  string `json:"fromPackage,omitempty"`
-	ToPackage    string `json:"toPackage,omitempty"`
-	// Before and After are the revisions before and after; nil if the operation does not change the pod template.
-	Before *revision.Revision `json:"before,omitempty"`
-	After  *revision.Revision `json:"after,omitempty"`
+	Changed bool `json:"changed"`
+	revision.Change
 }
 
 // Is reports whether err is, or wraps, a failure of that kind.

@@ -4,10 +4,10 @@
 package gate
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
+
+	"slipway.io/slipway/release/digest"
 )
 
 const (
@@ -26,22 +26,9 @@ const (
 	AnnotationEditor = "slipway.io/edited-by"
 )
 
-// HeldPartition is the partition of a held StatefulSet. A partition equal to its size would give the new template to
-// ordinals that scaling adds.
-const HeldPartition = 2147483647
-
-// labelLimit is the longest value of a label (Kubernetes API).
-const labelLimit = 63
-
 // LabelValue returns the value of Label for a Rollout's name: the name, or its shortened SHA-256 if the name exceeds
 // the length limit of label values.
-func LabelValue(rollout string) string {
-	if len(rollout) <= labelLimit {
-		return rollout
-	}
-	sum := sha256.Sum256([]byte(rollout))
-	return hex.EncodeToString(sum[:])[:labelLimit-7]
-}
+func LabelValue(rollout string) string { return digest.Label(rollout) }
 
 // Why returns AnnotationWhy's sentence for a workload of a kind.
 func Why(rollout, kind string) string {

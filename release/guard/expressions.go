@@ -21,7 +21,7 @@ var (
 )
 
 func (k kind) marked() string {
-	if k.workload {
+	if k.workload != nil {
 		return hold.Claimed
 	}
 	return held
@@ -39,8 +39,8 @@ func notOneOf(identities []string) string {
 // borrowed returns an expression for the texts in which the object lists its borrowed fields, by their JSON Pointers.
 func (k kind) borrowed() string {
 	names := []string{rollout.AnnotationRestore, traffic.AnnotationPlaces}
-	if k.workload {
-		names = []string{rollout.AnnotationSaved, workloadops.AnnotationOriginal}
+	if k.workload != nil {
+		names = []string{workloadops.AnnotationRollout, workloadops.AnnotationOriginal}
 	}
 	var texts []string
 	for _, name := range names {
@@ -57,8 +57,8 @@ func (k kind) patches() []string {
 	}
 	// The stored field may be open for a template other than the edit's. The gate sets the same value, in whichever
 	// order both policies run.
-	if h, gated := hold.KindFor(k.Group, k.Resource); gated {
-		out = append(out, h.ClaimedPatch())
+	if k.workload != nil {
+		out = append(out, k.workload.ClaimedPatch())
 	}
 	if k.Metadata {
 		out = append(out, restoreEntries("labels"), restoreEntries("annotations"))

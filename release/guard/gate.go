@@ -26,14 +26,13 @@ const (
 // parameters and fail closed: only the API server needs to run.
 func (o Options) gatePolicies(version string) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
-	for _, h := range hold.Kinds() {
-		k := kindOf(h)
+	for _, k := range workloads() {
 		match := matching(k)
 		match.ObjectSelector = labelledBy(metav1.LabelSelectorOpExists)
 		out = append(out, o.mutating(version, gatePrefix+k.name(), &admission.MutatingAdmissionPolicySpec{
 			FailurePolicy: new(admission.Fail), MatchConstraints: match, MatchConditions: o.otherClients(),
-			Variables: h.GateVariables(),
-			Mutations: []admission.Mutation{jsonPatch(h.GatePatch())},
+			Variables: k.workload.GateVariables(),
+			Mutations: []admission.Mutation{jsonPatch(k.workload.GatePatch())},
 		}, nil)...)
 	}
 	return out
@@ -44,14 +43,13 @@ func (o Options) gatePolicies(version string) []*unstructured.Unstructured {
 // would otherwise reject every edit.
 func (o Options) namedPolicies(version string) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
-	for _, h := range hold.Kinds() {
-		k := kindOf(h)
+	for _, k := range workloads() {
 		match := matching(k)
 		match.ResourceRules[0].Operations = []admission.OperationType{admission.Create, admission.Update}
 		// Conditions are evaluated once for each Rollout of the namespace; the selector avoids that cost for workloads
 		// that have the label.
 		match.ObjectSelector = labelledBy(metav1.LabelSelectorOpDoesNotExist)
-		conditions := []admission.MatchCondition{{Name: "named", Expression: h.Named()},
+		conditions := []admission.MatchCondition{{Name: "named", Expression: k.workload.Named()},
 			{Name: "not-labelled", Expression: hold.Unlabelled}}
 		for _, c := range o.otherClients() {
 			conditions = append(conditions, admission.MatchCondition{Name: c.Name,
@@ -60,8 +58,8 @@ func (o Options) namedPolicies(version string) []*unstructured.Unstructured {
 		spec := &admission.MutatingAdmissionPolicySpec{FailurePolicy: new(admission.Ignore), MatchConstraints: match,
 			MatchConditions: conditions,
 			ParamKind:       &admission.ParamKind{APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.Kind},
-			Variables:       h.GateVariables()}
-		for _, expression := range h.NamedPatches() {
+			Variables:       k.workload.GateVariables()}
+		for _, expression := range k.workload.NamedPatches() {
 			spec.Mutations = append(spec.Mutations, jsonPatch(expression))
 		}
 		out = append(out, o.mutating(version, namedPrefix+k.name(), spec,
@@ -114,11 +112,6 @@ func (o Options) mutating(version, name string, spec *admission.MutatingAdmissio
 	return []*unstructured.Unstructured{o.object(version, "MutatingAdmissionPolicy", name, spec),
 		o.object(version, "MutatingAdmissionPolicyBinding", name, &admission.MutatingAdmissionPolicyBindingSpec{
 			PolicyName: o.Name + "-" + name, ParamRef: params, MatchResources: o.namespaces()})}
-}
-
-// kindOf returns the guard's kind for one of the gate's.
-func kindOf(h hold.Kind) kind {
-	return kind{traffic.Kind{Group: h.Group, Resource: h.Resource}, true}
 }
 
 func jsonPatch(expression string) admission.Mutation {

@@ -5,7 +5,6 @@
 package guard
 
 import (
-	"encoding/json"
 	"slices"
 
 	admission "k8s.io/api/admissionregistration/v1"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"slipway.io/slipway/release/gate/hold"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
@@ -93,15 +93,11 @@ func (o Options) object(version, kind, name string, spec any) *unstructured.Unst
 	if err != nil {
 		panic(err) // unreachable: a Kubernetes type always converts
 	}
-	identities, err := json.Marshal(o.Identities)
-	if err != nil {
-		panic(err) // unreachable: strings always marshal
-	}
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": admission.GroupName + "/" + version,
 		"kind": kind, "spec": content}}
 	u.SetName(o.Name + "-" + name)
 	u.SetLabels(map[string]string{LabelGuard: o.Name})
-	u.SetAnnotations(map[string]string{AnnotationIdentities: string(identities)})
+	u.SetAnnotations(map[string]string{AnnotationIdentities: string(jsonpatch.Encode(o.Identities))})
 	return u
 }
 
@@ -110,8 +106,8 @@ func (o Options) mutatingSpec(k kind) *admission.MutatingAdmissionPolicySpec {
 		FailurePolicy: new(admission.Ignore), MatchConstraints: matching(k), MatchConditions: o.conditions(k.marked()),
 		Variables: []admission.Variable{{Name: "borrowed", Expression: k.borrowed()}},
 	}
-	if h, gated := hold.KindFor(k.Group, k.Resource); gated {
-		spec.Variables = append(spec.Variables, h.Variables()...)
+	if k.workload != nil {
+		spec.Variables = append(spec.Variables, k.workload.Variables()...)
 	}
 	for _, expression := range k.patches() {
 		spec.Mutations = append(spec.Mutations, jsonPatch(expression))

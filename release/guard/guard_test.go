@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -12,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.io/slipway/release/gate"
-	"slipway.io/slipway/release/gate/hold"
 	"slipway.io/slipway/release/rollout/pods"
 	"slipway.io/slipway/release/rollout/traffic"
+	"slipway.io/slipway/release/workload"
 )
 
 // The manifest in deploy/guard is the output of this package.
@@ -52,10 +51,9 @@ func expressionsOf(t *testing.T, policy *unstructured.Unstructured) string {
 func TestEveryBorrowedFieldIsRestored(t *testing.T) {
 	t.Parallel()
 	policies := byName(Policies(Options{}, "v1", "v1"))
-	for key, pointers := range pods.BorrowedFields() {
-		group, kind, _ := strings.Cut(key, "/")
-		text := expressionsOf(t, policies[fmt.Sprintf("MutatingAdmissionPolicy slipway-guard-%ss.%s",
-			strings.ToLower(kind), group)])
+	for _, k := range workload.Kinds {
+		key, pointers := k.Key(), pods.BorrowedFields(k)
+		text := expressionsOf(t, policies["MutatingAdmissionPolicy slipway-guard-"+k.Resource.GroupResource().String()])
 		require.NotEmpty(t, pointers, key)
 		for _, pointer := range pointers {
 			require.Contains(t, text, `{op: "add", path: "`+pointer+`"`, key)
@@ -187,9 +185,9 @@ func TestPolicies_OmitKindsThatServerLacks(t *testing.T) {
 func TestTheGate(t *testing.T) {
 	t.Parallel()
 	policies := byName(Policies(Options{}, "v1", "v1"))
-	for _, h := range hold.Kinds() {
+	for _, k := range workloads() {
 		for prefix, want := range map[string]string{gatePrefix: "Fail", namedPrefix: "Ignore"} {
-			name := "slipway-guard-" + prefix + kindOf(h).name()
+			name := "slipway-guard-" + prefix + k.name()
 			policy := policies["MutatingAdmissionPolicy "+name]
 			require.NotNil(t, policy, name)
 			failure, _, _ := unstructured.NestedString(policy.Object, "spec", "failurePolicy")
@@ -205,7 +203,7 @@ func TestTheGate(t *testing.T) {
 			require.Equal(t, []any{map[string]any{"key": gate.Label, "operator": operator}}, labelled,
 				"%s: only workloads with the label can be refused an edit, and only the others are looked up in the "+
 					"Rollouts", name)
-			require.Contains(t, expressionsOf(t, policy), `{op: "add", path: "`+h.Pointer+`"`, name)
+			require.Contains(t, expressionsOf(t, policy), `{op: "add", path: "`+k.workload.Pointer+`"`, name)
 		}
 	}
 	for _, o := range Policies(Options{NoGate: true}, "v1", "v1") {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"slipway.io/slipway/release/gate/hold"
 	"slipway.io/slipway/release/rollout/traffic"
 )
 
@@ -191,10 +190,10 @@ const (
 // Gated returns the names of what the gate holds, on a cluster with or without Rollouts.
 func Gated(rollouts bool) []string {
 	var out []string
-	for _, h := range hold.Kinds() {
-		out = append(out, gatedKind+kindOf(h).name())
+	for _, k := range workloads() {
+		out = append(out, gatedKind+k.name())
 		if rollouts {
-			out = append(out, namedKind+kindOf(h).name())
+			out = append(out, namedKind+k.name())
 		}
 	}
 	slices.Sort(out)
@@ -215,9 +214,9 @@ func Kinds() []string {
 
 // Fields returns the guarded fields of a kind as text.
 func Fields(name string, o Options) string {
-	for _, h := range hold.Kinds() {
-		if name == gatedKind+kindOf(h).name() || name == namedKind+kindOf(h).name() {
-			return dottedPath(h.Pointer)
+	for _, k := range workloads() {
+		if name == gatedKind+k.name() || name == namedKind+k.name() {
+			return dottedPath(k.workload.Pointer)
 		}
 	}
 	for _, k := range kinds(o.Custom) {

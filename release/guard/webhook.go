@@ -40,15 +40,15 @@ func Webhooks(o Options, client admission.WebhookClientConfig) *admission.Mutati
 		out.Webhooks = append(out.Webhooks, w)
 		return &out.Webhooks[len(out.Webhooks)-1]
 	}
-	for _, h := range hold.Kinds() {
-		match := matching(kindOf(h))
+	for _, k := range workloads() {
+		match := matching(k)
 		match.ObjectSelector = labelledBy(metav1.LabelSelectorOpExists)
-		hook(kindOf(h).name(), match, append(o.otherClients(),
-			admission.MatchCondition{Name: "touched", Expression: h.Touched()}))
+		hook(k.name(), match, append(o.otherClients(),
+			admission.MatchCondition{Name: "touched", Expression: k.workload.Touched()}))
 		if o.NoRollouts {
 			continue
 		}
-		match = matching(kindOf(h))
+		match = matching(k)
 		match.ResourceRules[0].Operations = []admission.OperationType{admission.Create, admission.Update}
 		match.ObjectSelector = labelledBy(metav1.LabelSelectorOpDoesNotExist)
 		conditions := []admission.MatchCondition{{Name: "templated", Expression: hold.OrCreated(hold.TemplateTouched)}}
@@ -56,7 +56,7 @@ func Webhooks(o Options, client admission.WebhookClientConfig) *admission.Mutati
 			conditions = append(conditions, admission.MatchCondition{Name: c.Name,
 				Expression: hold.OrCreated(c.Expression)})
 		}
-		named := hook(namedPrefix+kindOf(h).name(), match, conditions)
+		named := hook(namedPrefix+k.name(), match, conditions)
 		named.FailurePolicy, named.TimeoutSeconds = new(admission.Ignore), new(int32(waitOpen))
 	}
 	if !o.NoRollouts {

@@ -52,6 +52,15 @@ func (o Op) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{"op": o.Op, "path": o.Path, "value": o.Value})
 }
 
+// Encode returns plain data, or a value decoded from JSON, as JSON: both can always be encoded.
+func Encode(value any) []byte {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
 // ParseUndo reads a patch of adds and removes that was saved on an object. It rejects other operations, and changes of
 // a pointer that was not borrowed: then another client has edited the saved patch.
 func ParseUndo(text string, borrowed func(pointer string) bool) ([]Op, error) {

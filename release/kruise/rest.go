@@ -2,12 +2,14 @@ package kruise
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workload"
 )
 
 // AnnouncementDelay is how long a Rollout may still be edited freely after its workload was changed, before the release
@@ -76,7 +78,7 @@ func idleRolloutID(object *v1beta1.Rollout, w *Workload) string {
 }
 
 // shownRolloutID returns the rollout-id that a status shows. It falls back to observedRolloutID if the engine's own
-// field is missing: an earlier build wrote the status, or the definition drops the field.
+// field is missing because the definition drops it.
 func shownRolloutID(s v1beta1.RolloutStatus) string {
 	if s.Slipway != nil && s.Slipway.RolloutID != "" {
 		return s.Slipway.RolloutID
@@ -195,18 +197,11 @@ func orElse(text, other string) string {
 	return other
 }
 
-// hashOfRevision returns the value of the pods' revision label. A DaemonSet and a CloneSet use the part of the
-// revision's name after the workload's name, the other kinds the whole name.
+// hashOfRevision returns the value of the pods' revision label: the part of the revision's name after the workload's
+// name, or the whole name.
 func hashOfRevision(w *Workload, revision string) string {
-	switch w.Ref.Kind {
-	case "DaemonSet":
-		if prefix := w.Ref.Name + "-"; len(revision) > len(prefix) && revision[:len(prefix)] == prefix {
-			return revision[len(prefix):]
-		}
-	case "CloneSet":
-		if prefix := w.Ref.Name + "-"; len(revision) > len(prefix) && revision[:len(prefix)] == prefix {
-			return revision[len(prefix):]
-		}
+	if w.Ref.Lookup().Revisions == workload.Named {
+		return revision
 	}
-	return revision
+	return strings.TrimPrefix(revision, w.Ref.Name+"-")
 }

@@ -4,8 +4,6 @@
 package kruise
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"time"
@@ -14,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
+	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 )
@@ -37,8 +36,7 @@ func StrategyHash(s v1beta1.RolloutStrategy) string {
 	if err != nil {
 		return "" // unreachable: plain data always marshals
 	}
-	sum := sha256.Sum256(raw)
-	return rand.SafeEncodeString(hex.EncodeToString(sum[:]))
+	return rand.SafeEncodeString(digest.Of(string(raw)))
 }
 
 // ReleaseStatus returns the status of an object whose release has the given view.

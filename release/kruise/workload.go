@@ -18,6 +18,7 @@ import (
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/pods"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -72,37 +73,20 @@ func ReadWorkload(o *unstructured.Unstructured) *Workload {
 	if text := rollout.SavedOn(o.GetLabels(), annotations); text != "" {
 		w.Saved, _ = rollout.ParseSaved(text) // the release reports one that cannot be parsed
 	}
-	w.numbers(o)
+	kind := w.Ref.Lookup()
+	counts := kind.Count(o.Object)
+	w.Size, w.Total, w.Updated, w.Ready = counts.Size, counts.Total, counts.Updated, counts.Ready
+	w.Observed, _, _ = unstructured.NestedInt64(o.Object, "status", "observedGeneration")
 	w.RolloutID = o.GetLabels()[KeyRolloutID]
 	if w.RolloutID == "" {
 		w.RolloutID = annotations[KeyRolloutID]
 	}
-	if w.Ref.Kind == catalog.Deployment {
+	if kind.Revisions == workload.ReplicaSets {
 		w.Revision = deploymentHash(o, template)
 	} else {
 		w.Revision, _, _ = unstructured.NestedString(o.Object, "status", "updateRevision")
 	}
 	return w
-}
-
-func (w *Workload) numbers(o *unstructured.Unstructured) {
-	number := func(path ...string) int64 {
-		n, _, _ := unstructured.NestedInt64(o.Object, path...)
-		return n
-	}
-	w.Observed = number("status", "observedGeneration")
-	if w.Ref.Kind == catalog.DaemonSet {
-		w.Size, w.Total = int32(number("status", "desiredNumberScheduled")),
-			int32(number("status", "currentNumberScheduled"))
-		w.Updated, w.Ready = int32(number("status", "updatedNumberScheduled")), int32(number("status", "numberReady"))
-		return
-	}
-	w.Size = 1
-	if n, there, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); there {
-		w.Size = int32(n)
-	}
-	w.Total, w.Updated = int32(number("status", "replicas")), int32(number("status", "updatedReplicas"))
-	w.Ready = int32(number("status", "readyReplicas"))
 }
 
 // UpdatedReady returns the lower bound of ready pods of the newest template that the workload's status proves: all
@@ -134,15 +118,10 @@ func deploymentHash(o *unstructured.Unstructured, template map[string]any) strin
 	return rand.SafeEncodeString(fmt.Sprint(sum.Sum32()))
 }
 
-// KindOf returns the name of a kind without its version: "apps/Deployment".
-func KindOf(apiVersion, kind string) string {
-	return pods.Key(catalog.WorkloadRef{APIVersion: apiVersion, Kind: kind})
-}
-
 // References reports whether an object names a workload in its namespace.
 func References(r *v1beta1.Rollout, w *Workload) bool {
 	ref := r.Spec.WorkloadRef
-	return ref.Name == w.Name && KindOf(ref.APIVersion, ref.Kind) == KindOf(w.Ref.APIVersion, w.Ref.Kind)
+	return ref.Name == w.Name && workload.Key(ref.APIVersion, ref.Kind) == w.Ref.Lookup().Key()
 }
 
 // Marked reports whether a workload carries the mark of an object.

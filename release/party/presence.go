@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"slipway.io/slipway/release/phrase"
 )
 
 // How presence is reported.
@@ -76,7 +78,7 @@ func PresenceOf(queue string, heard []Worker, now time.Time) Presence {
 			a.StartedAt.Compare(b.StartedAt))
 	})
 	ago := max(now.Sub(p.LastSeenAt), 0).Truncate(time.Second)
-	at := fmt.Sprintf("%s (%s ago)", p.LastSeenAt.UTC().Format(time.RFC3339), ago)
+	at := fmt.Sprintf("%s (%s ago)", phrase.Time(p.LastSeenAt), ago)
 	switch {
 	case len(p.Workers) == 1:
 		p.Reachable, p.Reason = Reachable, fmt.Sprintf("worker %s polls queue %s, last seen %s ago", p.Workers[0],

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/phrase"
 )
 
 // Machine is the pure state machine of a task. It decides which items may start, what a verb does, and which state
@@ -165,13 +166,13 @@ func (m *Machine) updateState() {
 
 // explain describes in a sentence what the task does, or why it does not progress.
 func (m *Machine) explain() string {
-	done := fmt.Sprintf("%d of %s done", m.count(ItemSucceeded), countOf(len(m.items), "service", "services"))
+	done := fmt.Sprintf("%d of %s done", m.count(ItemSucceeded), phrase.Count(len(m.items), "service"))
 	switch m.State {
 	case TaskPending:
 		return "about to start"
 	case TaskRunning:
 		text := fmt.Sprintf("wave %d of %d: %s; %s", m.currentWave()+1, len(m.waves),
-			countOf(m.Running(), "service runs", "services run"), done)
+			phrase.CountOf(m.Running(), "service runs", "services run"), done)
 		if wait := m.Waiting(); wait != nil {
 			text += "; nothing else begins: " + wait.Message
 		}
@@ -185,7 +186,7 @@ func (m *Machine) explain() string {
 	case TaskInterrupted:
 		return m.interruptionReasons() + ": fix it and send resume, or stop"
 	case TaskSucceeded:
-		return fmt.Sprintf("released: %s", countOf(len(m.items), "service", "services"))
+		return fmt.Sprintf("released: %s", phrase.Count(len(m.items), "service"))
 	default:
 		return m.Reason
 	}
@@ -212,7 +213,7 @@ func (m *Machine) finishing() string {
 	if busy == 0 {
 		return "nothing is being released"
 	}
-	text := countOf(busy, "service that is being released finishes first",
+	text := phrase.CountOf(busy, "service that is being released finishes first",
 		"services that are being released finish first")
 	switch {
 	case len(rolling) == 0:
@@ -237,26 +238,14 @@ func (m *Machine) rolling() (items []int) {
 
 // named formats items as "service a", or "services a, b and 2 more".
 func (m *Machine) named(items []int) string {
-	const most = 3
 	var ids []string
-	for _, n := range items[:min(len(items), most)] {
+	for _, n := range items {
 		ids = append(ids, m.names[n])
 	}
-	text := "services " + strings.Join(ids, ", ")
-	if len(items) == 1 {
-		text = "service " + ids[0]
+	if len(ids) == 1 {
+		return "service " + ids[0]
 	}
-	if more := len(items) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-func countOf(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+	return "services " + phrase.List(ids, 3)
 }
 
 // currentWave returns the index of the earliest wave that has not ended, or of the last wave if all have.

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/revision"
 )
 
 const labelRule = `[A-Za-z0-9]([-_.A-Za-z0-9]{0,8}[A-Za-z0-9])?`
@@ -121,7 +122,7 @@ func anyService(t *rapid.T, name string) catalog.Service {
 	for n := range rapid.IntRange(1, 4).Draw(t, "workloads") {
 		s.Workloads = append(s.Workloads, catalog.Workload{
 			Namespace: "shop", WorkloadRef: catalog.WorkloadRef{APIVersion: catalog.APIVersion,
-				Kind: catalog.Deployment, Name: fmt.Sprintf("w%d-%s", n, name)},
+				Kind: "Deployment", Name: fmt.Sprintf("w%d-%s", n, name)},
 			Labels: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 3, rapid.ID[string]).Draw(t,
 				"labels"),
 		})
@@ -148,7 +149,8 @@ func anyTask(t *rapid.T) (Task, Snapshot) {
 				Party: w.PartyOrDefault(), Namespace: w.Namespace, Kind: w.WorkloadRef.Kind, Name: w.WorkloadRef.Name,
 				State: rapid.SampledFrom([]ItemState{ItemPending, ItemRunning, ItemSucceeded, ItemFailed,
 					ItemSkipped}).Draw(t, "workload"),
-				Changed: rapid.Bool().Draw(t, "changed"), FromReplicas: size(3), ToReplicas: size(0),
+				Changed: rapid.Bool().Draw(t, "changed"),
+				Change:  revision.Change{FromReplicas: size(3), ToReplicas: size(0)},
 			})
 		}
 		task.Services = append(task.Services, status)

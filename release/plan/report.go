@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/phrase"
 )
 
 // Report describes what a task did, service by service, and how to reverse it.
@@ -90,7 +91,7 @@ func (r Report) size(w WorkloadStatus) string {
 var reportText string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"text": escape, "row": row, "stamp": stamp, "span": span, "until": until, "sizes": Report.size, "change": change,
+	"text": escape, "row": row, "stamp": phrase.Time, "span": span, "until": until, "sizes": Report.size, "change": change,
 	"count": Report.countStates,
 	"name":  WorkloadStatus.name, "plan": Reverse.text, "verbatim": verbatim, "next": func(n int) int {
 		return n + 1
@@ -148,13 +149,11 @@ func escape(parts ...any) string {
 	return markdownEscaper.Replace(strings.Join(strings.Fields(fmt.Sprint(parts...)), " "))
 }
 
-func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
 func until(end *time.Time) string {
 	if end == nil {
 		return "ongoing"
 	}
-	return stamp(*end)
+	return phrase.Time(*end)
 }
 
 // span returns "2026-07-01T10:00:00Z to 2026-07-01T10:01:03Z (1m3s)".
@@ -163,9 +162,9 @@ func span(from, to *time.Time) string {
 	case from == nil:
 		return "not begun"
 	case to == nil:
-		return "since " + stamp(*from)
+		return "since " + phrase.Time(*from)
 	}
-	return fmt.Sprintf("%s to %s (%s)", stamp(*from), stamp(*to), ShownDuration(*from, *to))
+	return fmt.Sprintf("%s to %s (%s)", phrase.Time(*from), phrase.Time(*to), ShownDuration(*from, *to))
 }
 
 // ShownDuration returns the time between two times that are shown in whole seconds, so that it equals the difference of

@@ -193,8 +193,7 @@ func TestReverse_ByOperationAndRecordedChanges(t *testing.T) {
 	t.Parallel()
 	sized := func(kind, name string, from, to int32) WorkloadStatus {
 		return WorkloadStatus{Party: "default", Namespace: "shop", Kind: kind, Name: name, State: ItemSucceeded,
-			Changed:      from != to,
-			FromReplicas: size(from), ToReplicas: size(to)}
+			Changed: from != to, Change: revision.Change{FromReplicas: size(from), ToReplicas: size(to)}}
 	}
 	deployed := sized("Deployment", "mail", 1, 1)
 	deployed.Changed, deployed.Before, deployed.After = true, &revision.Revision{Template: "a"},
@@ -295,7 +294,7 @@ func TestReport_OfPendingAndRunningTask(t *testing.T) {
 	running := Task{ID: "t-1", State: TaskRunning, StartedAt: at(1), Services: []ServiceStatus{{
 		ServiceID: "111", State: ItemRunning, Deployment: Stop, StartedAt: at(1),
 		Workloads: []WorkloadStatus{{Party: "alice", Namespace: "shop", Kind: "Deployment", Name: "order",
-			State: ItemRunning, ToReplicas: size(0), FromRevision: "1"}},
+			State: ItemRunning, Change: revision.Change{ToReplicas: size(0), FromRevision: "1"}}},
 	}}}
 	text = markdown(t, NewReport(running, Snapshot{Services: map[ServiceID]catalog.Service{}}))
 	require.Contains(t, text, "- Time: since 2026-07-01T02:00:01Z\n")

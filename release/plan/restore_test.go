@@ -23,8 +23,8 @@ func TestTask_Restorations_CombineItemsOfService(t *testing.T) {
 	half := Task{ID: "t-1", Services: []ServiceStatus{{ServiceID: "444", Deployment: HTTPUploadDeploy,
 		State: ItemFailed, Workloads: []WorkloadStatus{
 			{Kind: "Deployment", Name: "mail", State: ItemFailed, Changed: true,
-				Before: &revision.Revision{Template: "a"},
-				After:  &revision.Revision{Template: "b"}},
+				Change: revision.Change{Before: &revision.Revision{Template: "a"},
+					After: &revision.Revision{Template: "b"}}},
 			{Kind: "Deployment", Name: "cart", State: ItemFailed},
 		}}}}
 	all, _ = half.Restorations("444", 0)
@@ -94,7 +94,8 @@ func TestRerun(t *testing.T) {
 func TestTask_Packages_IncludesBothSidesOfRestore(t *testing.T) {
 	t.Parallel()
 	task := Task{Services: []ServiceStatus{{ServiceID: "444", Deployment: Restore,
-		Workloads: []WorkloadStatus{{FromPackage: "b", ToPackage: "a"}, {ToPackage: "a"}}}}}
+		Workloads: []WorkloadStatus{{Change: revision.Change{FromPackage: "b", ToPackage: "a"}},
+			{Change: revision.Change{ToPackage: "a"}}}}}}
 	require.Equal(t, []string{"a", "b"}, task.Packages())
 }
 

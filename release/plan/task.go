@@ -132,20 +132,7 @@ type WorkloadStatus struct {
 	State     ItemState `json:"state"`
 	// Message is a sentence: what was done, the awaited condition, or why it failed.
 	Message string `json:"message"`
-	// FromRevision and ToRevision are a Deployment's revision number, otherwise the update revision's name; "" if
-	// unknown.
-	FromRevision string `json:"fromRevision,omitempty"`
-	ToRevision   string `json:"toRevision,omitempty"`
-	// FromReplicas and ToReplicas are the sizes before and after, absent for a kind without a size.
-	FromReplicas *int32 `json:"fromReplicas,omitempty"`
-	ToReplicas   *int32 `json:"toReplicas,omitempty"`
-	// FromPackage and ToPackage are the SHA-256 of the code packages before and after a deploy of one, "" for none.
-	FromPackage string `json:"fromPackage,omitempty"`
-	ToPackage   string `json:"toPackage,omitempty"`
-	// Before and After are the revisions before and after an operation that changes the pod template; absent for
-	// others. RESTORE uses them. Without a digest only their names are known.
-	Before *revision.Revision `json:"before,omitempty"`
-	After  *revision.Revision `json:"after,omitempty"`
+	revision.Change
 	// Changed is true if anything was written; a workload that already had the requested state succeeds unchanged.
 	Changed bool `json:"changed"`
 	// Rollout is the rollout that releases the workload of a service with a strategy; absent before it begins.

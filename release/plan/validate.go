@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/strictyaml"
 )
 
@@ -158,15 +160,14 @@ const maxListed = 10
 
 // numbers formats the items' numbers, counted from 1: "1 and 3", "1, 2 and 5".
 func numbers(indexes []int) string {
-	shown := indexes[:min(len(indexes), maxListed)]
-	texts := make([]string, len(shown))
-	for i, index := range shown {
-		texts[i] = fmt.Sprint(index + 1)
-	}
-	if rest := len(indexes) - len(shown); rest > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(texts, ", "), rest)
+	texts := make([]string, len(indexes))
+	for i, index := range indexes {
+		texts[i] = strconv.Itoa(index + 1)
 	}
 	last := len(texts) - 1
+	if last >= maxListed {
+		return phrase.List(texts, maxListed)
+	}
 	return strings.Join(texts[:last], ", ") + " and " + texts[last]
 }
 

@@ -10,3 +10,20 @@ type Revision struct {
 	// Images are the images of its containers, by container name; for display only.
 	Images map[string]string `json:"images,omitempty"`
 }
+
+// Change is what a release changed on a workload; what it did not change or does not know is empty.
+type Change struct {
+	// FromRevision and ToRevision are a Deployment's revision number, otherwise the update revision's name.
+	FromRevision string `json:"fromRevision,omitempty"`
+	ToRevision   string `json:"toRevision,omitempty"`
+	// FromReplicas and ToReplicas are the sizes before and after, absent for a kind without a size.
+	FromReplicas *int32 `json:"fromReplicas,omitempty"`
+	ToReplicas   *int32 `json:"toReplicas,omitempty"`
+	// FromPackage and ToPackage are the SHA-256 of the code packages before and after a deploy of one.
+	FromPackage string `json:"fromPackage,omitempty"`
+	ToPackage   string `json:"toPackage,omitempty"`
+	// Before and After are the revisions before and after an operation that changes the pod template. RESTORE uses them.
+	// Without a digest only their names are known.
+	Before *Revision `json:"before,omitempty"`
+	After  *Revision `json:"after,omitempty"`
+}

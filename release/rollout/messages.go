@@ -8,22 +8,9 @@ import (
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// The activities of a party's queue. Messages are only ever extended: recorded histories carry them.
-const (
-	// ActivityPreflight checks whether a rollout can be carried out, without writing. PreflightRequest →
-	// PreflightResult.
-	ActivityPreflight = "rollout.Preflight"
-	// ActivityBegin claims the workload and saves its original settings, before the first change. BeginRequest →
-	// BeginResult.
-	ActivityBegin = "rollout.Begin"
-	// ActivityMove brings a step's number of pods to the new version, sub-batch by sub-batch, and waits for them.
-	// MoveRequest → MoveResult.
-	ActivityMove = "rollout.Move"
-	// ActivityRoute makes one change of the traffic. RouteRequest → RouteResult.
-	ActivityRoute = "rollout.Route"
-	// ActivityFinish makes one move of finalising on the workload. FinishRequest → MoveResult.
-	ActivityFinish = "rollout.Finish"
-)
+// ActivityPreflight checks whether rollouts can be carried out, without writing. PreflightRequests → []PreflightResult,
+// in the same order.
+const ActivityPreflight = "rollout.Preflight"
 
 // The centre's activities for a TrafficRouting that several rollouts share, on the engine's own queue.
 const (
@@ -57,6 +44,11 @@ type Subject struct {
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds,omitempty"`
 }
 
+// PreflightRequests asks a party's worker about several rollouts.
+type PreflightRequests struct {
+	Rollouts []PreflightRequest `json:"rollouts"`
+}
+
 // PreflightRequest asks a party's worker about one rollout. Only the engine part of Claim matters; TakeOver is ignored.
 type PreflightRequest struct {
 	Subject
@@ -66,8 +58,6 @@ type PreflightRequest struct {
 	Shared *SharedTraffic `json:"shared,omitempty"`
 	// Build is what a plan builds first; nil for other releases.
 	Build *build.Order `json:"build,omitempty"`
-	// Others are checked together with this one. None of them has Others itself.
-	Others []PreflightRequest `json:"others,omitempty"`
 }
 
 // SharedTraffic is what a TrafficRouting asks for: its routings, used without canary Services.
@@ -101,14 +91,8 @@ type PreflightResult struct {
 	Predicted *PredictedTemplate `json:"foreseen,omitempty"`
 	// Revision is what the cluster has of Change.Revision; nil if the request names none, or if it is refused.
 	Revision *strategy.Revision `json:"revision,omitempty"`
-	// Unchecked is why one of several rollouts that were checked together could not be checked. A single one fails the
-	// activity instead.
+	// Unchecked is why the rollout could not be checked; the other fields are empty then.
 	Unchecked string `json:"unanswered,omitempty"`
-	// AskAlone is true if one of several has no answer, but may get one if it is checked alone.
-	AskAlone bool `json:"alone,omitempty"`
-	// Others are the answers to the request's Others, in their order. A worker of an earlier build returns none: they
-	// have to be checked alone.
-	Others []PreflightResult `json:"others,omitempty"`
 }
 
 // Refusal is one thing that cannot be done. Field is the JSON path within the POST's body
@@ -429,7 +413,7 @@ type Observed struct {
 	// By is the client that did it, as the object's managedFields name it; "" if they do not.
 	By string `json:"by,omitempty"`
 	// Claim is the claim on the object, and Object the object ("Deployment shop/web"). Every client that may edit the
-	// object can write a claim onto it, so the release checks that both are its own. "" in hints of an earlier build.
+	// object can write a claim onto it, so the release checks that both are its own.
 	Claim  string `json:"claim,omitempty"`
 	Object string `json:"object,omitempty"`
 }
@@ -449,13 +433,3 @@ const (
 // MaxRestores is how often changes by another client are reverted at one step. After that the rollout waits for an
 // operator.
 const MaxRestores = 5
-
-// RevisionLabel returns the pod label that holds the revision of a workload's pods.
-func RevisionLabel(kind string) string {
-	switch kind {
-	case "Deployment", "CloneSet":
-		return "pod-template-hash"
-	default:
-		return "controller-revision-hash"
-	}
-}

@@ -1,27 +1,26 @@
 package rollout
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 )
 
-// The annotations that a rollout writes on objects, in addition to AnnotationClaimedBy and LabelClaimed of
-// release/workloadops.
+// The annotations that a rollout writes on objects, in addition to AnnotationClaimedBy, LabelClaimed and
+// AnnotationRollout of release/workloadops.
 const (
-	// AnnotationSaved is on the workload from a rollout's first write to its last: Saved, as JSON. If it is there
-	// without a claim, a frozen split waits for the next release or for a rollback.
-	AnnotationSaved = "slipway.io/rollout"
-	// AnnotationRecover is on the workload as long as AnnotationSaved: how an operator restores the workload with plain
+	// AnnotationRecover is on the workload as long as AnnotationRollout: how an operator restores the workload with plain
 	// kubectl commands.
 	AnnotationRecover = "slipway.io/recover"
 	// AnnotationSettled is written when the pods have settled: SettledState, as JSON. Any difference of the workload
@@ -89,9 +88,9 @@ type Saved struct {
 // LeftToController reports whether the workload's own controller rolls out another client's template before this
 // rollout has moved a pod: the template is not the stable one, and none of the borrowed settings is in place. Only for
 // a Deployment: there a rollout never sets a template without the minReadySeconds gate before its pods have settled.
-func (s Saved) LeftToController(kind, template string, live map[string]json.RawMessage) bool {
+func (s Saved) LeftToController(means workload.Means, template string, live map[string]json.RawMessage) bool {
 	moved := s.Canary != "" || s.FinalTemplateBy != "" || s.RollingBack
-	if kind != "Deployment" || moved || s.StableTemplate == "" || s.Style == strategy.StyleCanary {
+	if means != workload.Limits || moved || s.StableTemplate == "" || s.Style == strategy.StyleCanary {
 		return false
 	}
 	return template != s.StableTemplate && len(SettledState{Settings: s.Settings}.ChangedFields(live)) == 0
@@ -135,7 +134,7 @@ func (r SettledState) UnblocksController(disturbed []string, edited bool) bool {
 	return edited || len(disturbed) > 0
 }
 
-// ParseSaved reads the value of AnnotationSaved.
+// ParseSaved reads the value of workloadops.AnnotationRollout.
 func ParseSaved(text string) (*Saved, error) {
 	var s Saved
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -144,12 +143,12 @@ func ParseSaved(text string) (*Saved, error) {
 	return &s, nil
 }
 
-// SavedOn returns the value of AnnotationSaved on a workload with these labels and annotations; "" if nothing is saved,
-// or if the value is a copy that kubectl rollout undo restored from a ReplicaSet. An undo keeps the labels, and
-// workloadops.LabelRollout names the release that saved something. If the claim is still that release's, nothing was
-// undone, and the value is returned as it is.
+// SavedOn returns the value of workloadops.AnnotationRollout on a workload with these labels and annotations; "" if
+// nothing is saved, or if the value is a copy that kubectl rollout undo restored from a ReplicaSet. An undo keeps the
+// labels, and workloadops.LabelRollout names the release that saved something. If the claim is still that release's,
+// nothing was undone, and the value is returned as it is.
 func SavedOn(labels, annotations map[string]string) string {
-	text, mark := annotations[AnnotationSaved], labels[workloadops.LabelRollout]
+	text, mark := annotations[workloadops.AnnotationRollout], labels[workloadops.LabelRollout]
 	if text == "" || mark == "" {
 		return ""
 	}
@@ -166,10 +165,7 @@ func SavedOn(labels, annotations map[string]string) string {
 // Mark is the value of workloadops.LabelRollout that belongs to it: a digest of the claim under which it was saved.
 func (s Saved) Mark() string { return markOf(s.Claim) }
 
-func markOf(claim string) string {
-	digest := sha256.Sum256([]byte(claim))
-	return hex.EncodeToString(digest[:8])
-}
+func markOf(claim string) string { return digest.Of(claim)[:16] }
 
 // String is the annotation's value.
 func (s Saved) String() string { return toJSON(s) }
@@ -177,18 +173,13 @@ func (s Saved) String() string { return toJSON(s) }
 // String is the annotation's value.
 func (r SettledState) String() string { return toJSON(r) }
 
-func toJSON(v any) string {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // plain data that was JSON before: it always marshals
-	}
-	return string(raw)
-}
+func toJSON(v any) string { return string(jsonpatch.Encode(v)) }
 
 // RecoverText returns the value of AnnotationRecover: plain kubectl commands that restore the workload and its traffic
 // from any state of the rollout, in the safe order of finalising, first to the stable version, then to the new one.
 func RecoverText(saved Saved, w catalog.Workload) string {
-	r := recovery{saved: saved, w: w, name: w.WorkloadRef.Name, resource: resourceOf(w.WorkloadRef)}
+	r := recovery{saved: saved, w: w, kind: w.WorkloadRef.Lookup(), name: w.WorkloadRef.Name}
+	r.resource = r.kind.Resource.GroupResource().String() // two API groups have a StatefulSet
 	lines := slices.Concat(
 		[]string{"# Only when Slipway cannot do it. Choose one part and run it from its top. A patch that fails " +
 			"because it is empty had nothing to give back."},
@@ -201,13 +192,8 @@ func RecoverText(saved Saved, w catalog.Workload) string {
 type recovery struct {
 	saved          Saved
 	w              catalog.Workload
+	kind           workload.Kind
 	name, resource string
-}
-
-// resourceOf returns kubectl's unambiguous name of a kind: two API groups have a StatefulSet.
-func resourceOf(ref catalog.WorkloadRef) string {
-	group, _, _ := strings.Cut(ref.APIVersion, "/")
-	return strings.ToLower(ref.Kind) + "s." + group
 }
 
 // commands returns the commands to one side, in the order of finalising: traffic leaves the pods that will be deleted
@@ -308,7 +294,8 @@ func (r recovery) end() (out []string) {
 		out = append(out, r.restore(resourceAutoscalers, name))
 	}
 	labels := "slipway.io/claimed- slipway.io/rollout-"
-	annotations := []string{workloadops.AnnotationClaimedBy, AnnotationSettled, AnnotationSaved, AnnotationRecover}
+	annotations := []string{workloadops.AnnotationClaimedBy, AnnotationSettled, workloadops.AnnotationRollout,
+		AnnotationRecover}
 	if r.saved.Declared != "" {
 		labels += " " + LabelStableRevision + "-"
 		annotations = append(annotations, AnnotationNext, AnnotationInProgressing, AnnotationExtraStatus,
@@ -360,9 +347,9 @@ func (r recovery) template(to Side) (source string, undo []jsonpatch.Op) {
 	switch {
 	case revision == "" || r.saved.Style == strategy.StyleCanary && r.saved.Declared == "":
 		return "", nil
-	case r.w.WorkloadRef.Kind == "Deployment":
+	case r.kind.Revisions == workload.ReplicaSets:
 		return r.kubectl("get replicasets.apps %s-%s -o jsonpath='{.spec.template}'", r.name, revision),
-			[]jsonpatch.Op{jsonpatch.Remove(base + "/labels/" + jsonpatch.Escape(RevisionLabel("Deployment")))}
+			[]jsonpatch.Op{jsonpatch.Remove(base + "/labels/" + jsonpatch.Escape(r.kind.RevisionLabel))}
 	}
 	return r.kubectl("get controllerrevisions.apps %s -o jsonpath='{.data.spec.template}'", revision),
 		[]jsonpatch.Op{jsonpatch.Remove("/spec/template/$patch")}
@@ -397,19 +384,11 @@ func (r recovery) settings() (first, last []jsonpatch.Op) {
 
 // waitUpdated returns the command that waits until every pod is of the target version.
 func (r recovery) waitUpdated() string {
-	ref := r.w.WorkloadRef
-	if strings.HasPrefix(ref.APIVersion, "apps/") {
-		return r.kubectl("rollout status %s/%s", r.resource, ref.Name)
+	if r.kind.Resource.Group == appsv1.GroupName {
+		return r.kubectl("rollout status %s/%s", r.resource, r.name)
 	}
-	field := "updatedReadyReplicas"
-	switch ref.Kind {
-	case "StatefulSet":
-		field = "updatedAvailableReplicas"
-	case "DaemonSet":
-		field = "updatedNumberScheduled"
-	}
-	return r.kubectl("wait %s/%s --for=jsonpath='{.status.%s}'=%d --timeout=-1s", r.resource, ref.Name, field,
-		r.saved.Replicas)
+	return r.kubectl("wait %s/%s --for=jsonpath='{.status.%s}'=%d --timeout=-1s", r.resource, r.name,
+		r.kind.UpdatedField, r.saved.Replicas)
 }
 
 // quotedPatch returns a patch as one shell word in which the shell expands nothing.

@@ -35,7 +35,7 @@ func TestSavedOn_IgnoresCopyFromUndo(t *testing.T) {
 		{"nothing is saved", mark, "", ours, false},
 	} {
 		got := rollout.SavedOn(map[string]string{workloadops.LabelRollout: c.label},
-			map[string]string{rollout.AnnotationSaved: c.text, workloadops.AnnotationClaimedBy: c.claim})
+			map[string]string{workloadops.AnnotationRollout: c.text, workloadops.AnnotationClaimedBy: c.claim})
 		want := map[bool]string{true: c.text}[c.believed]
 		require.Equal(t, want, got, c.reason)
 	}

@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 )
 
 // Before a rollout's first Move nothing keeps a Deployment's own controller from rolling out another template.
@@ -42,7 +43,7 @@ func TestLeftToController(t *testing.T) {
 		if tc.saved != nil {
 			tc.saved(&s)
 		}
-		require.Equal(t, tc.want, s.LeftToController(tc.kind, tc.template, tc.live), tc.reason)
+		require.Equal(t, tc.want, s.LeftToController(workload.Of("apps", tc.kind).Means, tc.template, tc.live), tc.reason)
 	}
 }
 

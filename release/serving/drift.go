@@ -14,7 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"slipway.io/slipway/release/backoff"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -214,7 +216,7 @@ func describe(d kuscia.Drift) string {
 		text += " (" + strings.Join(d.Fields, ", ") + ")"
 	}
 	if d.At != nil {
-		text += " at " + timeText(d.At.Time)
+		text += " at " + phrase.Time(d.At.Time)
 	}
 	return text
 }
@@ -257,7 +259,7 @@ func restoreNotBefore(e kuscia.PartyDeploymentStatus) (at time.Time, against kus
 			if r.Manager != managerOf(d) || r.Count < restoreAtOnce {
 				continue
 			}
-			pause := min(restoreShortest<<min(r.Count-restoreAtOnce, 10), restoreLongest)
+			pause := backoff.After(int(r.Count)-restoreAtOnce, restoreShortest, restoreLongest)
 			if next := r.LastAt.Add(pause); next.After(at) {
 				at, against = next, r
 			}
@@ -274,7 +276,7 @@ func driftMessage(e kuscia.PartyDeploymentStatus) string {
 	}
 	if at, against := restoreNotBefore(e); !at.IsZero() {
 		text += fmt.Sprintf("; already restored %d times, next at %s: stop %s, or change the serving instead",
-			against.Count, timeText(at), against.Manager)
+			against.Count, phrase.Time(at), against.Manager)
 	}
 	return text
 }

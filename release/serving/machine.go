@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/backoff"
 )
 
 // Step is what a party has to do.
@@ -68,7 +69,7 @@ const (
 
 // scheduleRetry schedules the next attempt of a step after a pause of at most most.
 func (p *PartyState) scheduleRetry(now time.Time, most time.Duration) {
-	p.RetryAt = now.Add(min(minRetryPause<<min(p.Tries, 10), most))
+	p.RetryAt = now.Add(backoff.After(p.Tries, minRetryPause, most))
 	p.Tries++
 }
 

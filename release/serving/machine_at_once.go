@@ -1,18 +1,8 @@
 package serving
 
-import "time"
-
-// CreatePhase is how far a StepCreate got before it ended.
-type CreatePhase string
-
-const (
-	// CreateUnknown: not reported, because the worker died or the step was stopped. The parties may have been changed.
-	CreateUnknown CreatePhase = ""
-	// CreateChecked: nothing was written in any party. The parties' outcomes are whether they can run the version.
-	CreateChecked CreatePhase = "asked"
-	// CreateApplied: all parties can run the version, and it was applied to all. Their outcomes are whether they run
-	// it.
-	CreateApplied CreatePhase = "begun"
+import (
+	"cmp"
+	"time"
 )
 
 // UseSingleStep lets one step (StepCreate) check all parties of a creation and apply the version to them, which halves
@@ -27,24 +17,19 @@ func (m *Machine) UseSingleStep(now time.Time) {
 	m.begin(now)
 }
 
-// EndSingleStep ends the single step, which got as far as phase, and returns which step of each party has ended with
-// it. From now on each party takes its steps separately. If nothing was written, or the phase is unknown, the parties
-// are checked first.
-func (m *Machine) EndSingleStep(through CreatePhase) (ended Step) {
-	ended = StepPrepare
-	if through == CreateApplied {
-		ended = StepApply
+// EndSingleStep ends the single step, which got as far as through (GroupResult.Through), and returns which step of each
+// party has ended with it. From now on each party takes its steps separately. If nothing was written, or through is
+// unknown, the parties are checked first.
+func (m *Machine) EndSingleStep(through Step) (ended Step) {
+	if m.s.SingleStep && !m.Finished() {
+		applied := through == StepApply
+		m.s.SingleStep, m.s.SingleStepEnded, m.s.CreateUncertain = false, true, through == StepNone
+		for i := range m.s.Parties {
+			m.s.Parties[i].Prepared, m.s.Parties[i].Begun = applied, applied
+		}
+		if !applied {
+			m.s.Stage, m.s.Committed = StagePrepare, time.Time{}
+		}
 	}
-	if !m.s.SingleStep || m.Finished() {
-		return ended
-	}
-	m.s.SingleStep, m.s.SingleStepEnded, m.s.CreateUncertain = false, true, through == CreateUnknown
-	for i := range m.s.Parties {
-		p := &m.s.Parties[i]
-		p.Prepared, p.Begun = through == CreateApplied, through == CreateApplied
-	}
-	if through != CreateApplied {
-		m.s.Stage, m.s.Committed = StagePrepare, time.Time{}
-	}
-	return ended
+	return cmp.Or(through, StepPrepare)
 }

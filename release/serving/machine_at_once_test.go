@@ -49,17 +49,17 @@ func TestEndSingleStep(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		reason  string
-		through serving.CreatePhase
+		through serving.Step
 		ended   serving.Step
 		stage   serving.Stage
 		// refused is the message when bob fails the current step; "" if the operation continues.
 		refused string
 	}{
-		"Checked": {"nothing was written: the outcomes are those of the check", serving.CreateChecked,
+		"Checked": {"nothing was written: the outcomes are those of the check", serving.StepPrepare,
 			serving.StepPrepare, serving.StagePrepare, "party bob: no; nothing was changed in any party"},
-		"Applied": {"all passed the check, and the version was applied", serving.CreateApplied, serving.StepApply,
+		"Applied": {"all passed the check, and the version was applied", serving.StepApply, serving.StepApply,
 			serving.StageCommit, ""},
-		"Unknown": {"they are checked again, and may have been changed", serving.CreateUnknown, serving.StepPrepare,
+		"Unknown": {"they are checked again, and may have been changed", serving.StepNone, serving.StepPrepare,
 			serving.StagePrepare,
 			"party bob: no; the worker stopped while it was updating the parties: objects that it wrote in the " +
 				"others stay until the serving is updated or deleted"},
@@ -76,7 +76,7 @@ func TestEndSingleStep(t *testing.T) {
 			require.Equal(t, c.ended, m.EndSingleStep(c.through), "the same for each party")
 			m.UseSingleStep(noon)
 			require.NotEqual(t, serving.StepCreate, m.NextStep(1), "the single step is tried once")
-			require.Equal(t, c.through == serving.CreateChecked,
+			require.Equal(t, c.through == serving.StepPrepare,
 				strings.Contains(m.Message(), "nothing is changed yet"), "the message claims no more than is known: %s",
 				m.Message())
 			require.Equal(t, c.stage, m.Stage(), c.reason)
@@ -101,6 +101,6 @@ func TestEndSingleStep_IsIgnored_WhenSuperseded(t *testing.T) {
 	m := serving.NewMachine(inputOf(serving.KindCreate, "alice", "bob"), noon)
 	m.UseSingleStep(noon)
 	m.Supersede(serving.SupersedeSignal{By: "serving/s1/4", Generation: 4})
-	m.EndSingleStep(serving.CreateUnknown)
+	m.EndSingleStep(serving.StepNone)
 	require.True(t, m.Finished())
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/phrase"
 )
 
 // Outcome is the state of an operation: the digest of the version that it applies, and its failures.
@@ -114,7 +115,7 @@ func (m *Machine) partyMessage(party int) string {
 	until, ends := m.waitsUntil(party)
 	switch {
 	case p.WorkerUnreachable != "" && ends:
-		return fmt.Sprintf("is unreachable, waiting until %s (%s)", timeText(until), p.WorkerUnreachable)
+		return fmt.Sprintf("is unreachable, waiting until %s (%s)", phrase.Time(until), p.WorkerUnreachable)
 	case step == StepNone:
 		return ""
 	case p.unreachableReason() != "":
@@ -123,7 +124,7 @@ func (m *Machine) partyMessage(party int) string {
 		return fmt.Sprintf("%s; the last attempts failed, retrying every %s: %s", stepText[step],
 			PersistentRetryInterval, p.RetryReason)
 	case p.RetryReason != "":
-		return fmt.Sprintf("%s; the last attempt failed, retrying at %s: %s", stepText[step], timeText(p.RetryAt),
+		return fmt.Sprintf("%s; the last attempt failed, retrying at %s: %s", stepText[step], phrase.Time(p.RetryAt),
 			p.RetryReason)
 	}
 	return stepText[step]

@@ -74,10 +74,10 @@ func (d *machineModel) ends(i int) serving.Step {
 	if step := d.m.NextStep(i); step != serving.StepCreate {
 		return step
 	}
-	through := rapid.SampledFrom([]serving.CreatePhase{serving.CreateUnknown, serving.CreateChecked,
-		serving.CreateApplied, serving.CreateApplied}).Draw(d.t, "through")
+	through := rapid.SampledFrom([]serving.Step{serving.StepNone, serving.StepPrepare,
+		serving.StepApply, serving.StepApply}).Draw(d.t, "through")
 	for party := range d.prepared {
-		d.prepared[party] = d.prepared[party] || through == serving.CreateApplied
+		d.prepared[party] = d.prepared[party] || through == serving.StepApply
 	}
 	return d.m.EndSingleStep(through)
 }

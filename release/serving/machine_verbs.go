@@ -11,6 +11,7 @@ import (
 
 	"slipway.io/slipway/release/audit"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -240,7 +241,7 @@ func (m *Machine) WaitingFor() *kuscia.WaitingFor {
 	if m.s.Paused != nil {
 		return &kuscia.WaitingFor{Kind: WaitResume, Since: wholeSeconds(m.s.Paused.Since), Message: fmt.Sprintf(
 			"paused since %s %s: no party starts until `slipway serving resume %s` or the signal `resume`%s",
-			timeText(m.s.Paused.Since), m.s.Paused.By, m.in.ID, m.alternativeText())}
+			phrase.Time(m.s.Paused.Since), m.s.Paused.By, m.in.ID, m.alternativeText())}
 	}
 	i, _ := m.waitingParty()
 	name, since, applied := m.in.Parties[i].Name(), m.s.Parties[i].ApprovalSince, 0
@@ -253,7 +254,7 @@ func (m *Machine) WaitingFor() *kuscia.WaitingFor {
 		Message: fmt.Sprintf(
 			"party %s has been waiting for an approval since %s; %d of %d parties run the new version: "+
 				"`slipway serving approve %s` or the signal `approve` starts it%s",
-			name, timeText(since), applied, len(m.s.Parties), m.in.ID, m.alternativeText())}
+			name, phrase.Time(since), applied, len(m.s.Parties), m.in.ID, m.alternativeText())}
 }
 
 // alternativeText returns the other command that a user can send.
@@ -281,5 +282,3 @@ func (m *Machine) restartClocks(now time.Time) {
 }
 
 func wholeSeconds(at time.Time) metav1.Time { return metav1.NewTime(at.UTC().Truncate(time.Second)) }
-
-func timeText(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -12,14 +12,14 @@ import (
 
 // The activities of a party, on its own queue.
 const (
-	// ActivityPrepare checks, without a write, that a party can run a version. PartyRequest → GroupResult.
+	// ActivityPrepare checks, without a write, whether parties can run a version. GroupRequest → GroupResult.
 	ActivityPrepare = "party.Prepare"
-	// ActivityApply applies a version to a party and waits until it runs. PartyRequest → GroupResult.
+	// ActivityApply applies a version to parties and waits until they run it. GroupRequest → GroupResult.
 	ActivityApply = "party.Apply"
 	// ActivityCreate does both for all parties of an operation: it applies the version once all of them have passed the
-	// check. PartyRequest with the others → GroupResult.
+	// check. GroupRequest → GroupResult.
 	ActivityCreate = "party.Create"
-	// ActivityRemove deletes all objects of a serving from a party. PartyRequest → GroupResult.
+	// ActivityRemove deletes all objects of a serving from parties. GroupRequest → GroupResult.
 	ActivityRemove = "party.Remove"
 	// ActivityCheck reports which Deployments of a list do not exist. CheckRequest → CheckResult.
 	ActivityCheck = "party.Check"
@@ -35,16 +35,15 @@ const (
 	// ActivityRelease removes the finalizer of a deleted KusciaDeployment, and completes the record of its deletion.
 	// NoteRequest → nothing.
 	ActivityRelease = "home.ReleaseServing"
-	// ActivityObserve stores observations of one serving in its status. ObserveRequest → nothing.
-	ActivityObserve = "home.ObserveServing"
-	// ActivityObserveMany does so for many servings. ObserveManyRequest → ObserveManyResult.
+	// ActivityObserveMany stores observations of many servings in their statuses. ObserveManyRequest →
+	// ObserveManyResult.
 	ActivityObserveMany = "home.ObserveServings"
 	// ActivityExpected lists the Deployments that a queue's worker should find in its cluster. ExpectedRequest →
 	// ExpectedPage.
 	ActivityExpected = "home.ExpectedServings"
 )
 
-// The signals of a Serving, and of a ServingStatus.
+// The signals of a Serving, and of a ServingStatuses.
 const (
 	// SignalSupersede asks an operation to give way to a newer one, which waits for it. SupersedeSignal.
 	SignalSupersede = "supersede"
@@ -52,15 +51,9 @@ const (
 	SignalGaveWay = "gave-way"
 	// SignalPresence reports whether a party's worker is reachable. PresenceSignal.
 	SignalPresence = "presence"
-	// SignalObserved sends an observation of a party's worker to a ServingStatus. Observation.
-	SignalObserved = "observed"
 	// SignalObservedMany sends observations of a party's worker to a ServingStatuses. []Observation.
 	SignalObservedMany = "observed-many"
 )
-
-// TypeStatus is the workflow type that writes observations of one serving to its status; workers of earlier builds
-// start it.
-const TypeStatus = "ServingStatus"
 
 // TypeStatuses is the workflow type that writes observations of many servings to their statuses. []Observation →
 // nothing.
@@ -84,9 +77,6 @@ func CheckWorkflowID(queue string, namespaces []string) string {
 // WorkflowPrefix returns the prefix of the workflow IDs of all operations on a serving. Each may take over the claims
 // of its predecessors, which gave way.
 func WorkflowPrefix(id string) string { return "serving/" + id + "/" }
-
-// StatusWorkflowID returns the ID of the workflow that writes observations of a serving to its status.
-func StatusWorkflowID(id string) string { return "serving-status/" + id }
 
 // StatusesWorkflowID returns the ID of the workflow that writes the observations of a queue's workers to the statuses.
 func StatusesWorkflowID(queue string) string { return "serving-statuses/" + queue }
@@ -123,7 +113,7 @@ type Input struct {
 	UnreachableBudgetSeconds int64 `json:"unreachableBudgetSeconds"`
 	// Continued is the state of the operation in a run that was continued as new; nil at a start.
 	Continued *Continued `json:"continued,omitempty"`
-	// Engine is the engine that runs the operation, for its claim; empty in operations of an earlier build.
+	// Engine is the engine that runs the operation, for its claim.
 	Engine workloadops.Engine `json:"engine,omitzero"`
 }
 
@@ -215,9 +205,6 @@ type PartyRequest struct {
 	KnownFailure string `json:"told,omitempty"`
 	// SpentSeconds is the part of the deadline that is already used.
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
-	// Others are requests for the same step of other parties of this queue, which are handled together with this one;
-	// they have no Others themselves.
-	Others []PartyRequest `json:"others,omitempty"`
 }
 
 // PersistentRetryInterval is the retry interval of a step that must succeed and has failed several times.

@@ -1,11 +1,10 @@
 package serving
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/phrase"
 )
 
 // MaxGroup is the maximum number of parties that one activity handles together.
@@ -19,16 +18,21 @@ func (in Input) IsOneGroup() bool {
 	})
 }
 
-// GroupResult is how a step of several parties of one queue has ended, in the order of the request: the first party,
-// then its others. A worker of an earlier build handles only the first party, and returns nothing.
-type GroupResult struct {
-	Parties []PartyOutcome `json:"parties"`
-	// CreatePhase is set by a StepCreate: the phase that the parties' outcomes belong to.
-	CreatePhase CreatePhase `json:"through,omitempty"`
+// GroupRequest is one step of an operation in parties of one queue, which one activity handles together.
+type GroupRequest struct {
+	Parties []PartyRequest `json:"parties"`
 }
 
-// PartyOutcome is how the step has ended in one party. A party that has neither succeeded nor failed is executed again
-// in an activity of its own.
+// GroupResult is how a step has ended in each party, in the order of the request.
+type GroupResult struct {
+	Parties []PartyOutcome `json:"parties"`
+	// Through is the step that the outcomes of a StepCreate belong to: StepPrepare if nothing was written in any party,
+	// StepApply if all can run the version and it was applied to all. It is StepNone, and parties may have been changed,
+	// if the worker died or the step was stopped.
+	Through Step `json:"through,omitempty"`
+}
+
+// PartyOutcome is how the step has ended in one party: it is done, has failed or is unfinished.
 type PartyOutcome struct {
 	Done bool `json:"done,omitempty"`
 	// Snapshot is the state of the party after a version was applied, if its worker knows everything that belongs to
@@ -37,19 +41,10 @@ type PartyOutcome struct {
 	// Kind and Message are a final failure.
 	Kind    failure.Kind `json:"kind,omitempty"`
 	Message string       `json:"message,omitempty"`
-	// SpentSeconds is the part of the deadline that is already used by a party that is executed again.
+	// Unfinished: the results of the other parties could not wait for this one, which has used SpentSeconds of its
+	// deadline. It continues in another activity.
+	Unfinished   bool  `json:"unfinished,omitempty"`
 	SpentSeconds int64 `json:"spentSeconds,omitempty"`
-}
-
-// OutcomeOf returns the outcome of the party at that index.
-func (r GroupResult) OutcomeOf(place int) PartyOutcome {
-	switch {
-	case place < len(r.Parties):
-		return r.Parties[place]
-	case place == 0:
-		return PartyOutcome{Done: true} // a worker of an earlier build
-	}
-	return PartyOutcome{}
 }
 
 // maxSummaryNames is the maximum number of parties that a summary names: Temporal accepts summaries of at most 400
@@ -59,12 +54,8 @@ const maxSummaryNames = 2
 // SummaryNames returns the names of parties for a summary: "alice, bob and 3 more".
 func SummaryNames(parties []PartyTarget) string {
 	var names []string
-	for _, p := range parties[:min(len(parties), maxSummaryNames)] {
+	for _, p := range parties {
 		names = append(names, p.Name())
 	}
-	text := strings.Join(names, ", ")
-	if more := len(parties) - len(names); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return phrase.List(names, maxSummaryNames)
 }

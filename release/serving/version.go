@@ -3,14 +3,13 @@
 package serving
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"slipway.io/slipway/release/digest"
 	kuscia "slipway.io/slipway/release/kuscia/v1alpha1"
 	"slipway.io/slipway/release/v1alpha1"
 )
@@ -42,10 +41,7 @@ func (v Version) Digest() (string, error) {
 // digestDigits is the number of hexadecimal digits of a shortDigest.
 const digestDigits = 16
 
-func shortDigest(raw []byte) string {
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])[:digestDigits]
-}
+func shortDigest(raw []byte) string { return digest.Of(string(raw))[:digestDigits] }
 
 // PartyIndex returns the index of the party that runs a Deployment; false if there is none.
 func (v Version) PartyIndex(domain, deployment string) (place int, has bool) {
@@ -76,6 +72,28 @@ func (v Version) CheckParties(parties []kuscia.Party) string {
 	}
 	return strings.Join(wrong, ", ") + ": the parties of a serving cannot be changed: restore them, or create " +
 		"another serving"
+}
+
+// ChangedParties returns which parties a spec must not omit or add, "" if there are none: their workloads would never
+// be removed. served is the ServedVersion.
+func ChangedParties(kd *kuscia.KusciaDeployment, served *Version) string {
+	if served != nil {
+		return served.CheckParties(kd.Spec.Parties)
+	}
+	for _, p := range RemovedParties(kd) {
+		return fmt.Sprintf("party %s is left out, and an operation has begun with it: add it again, "+
+			"or delete the serving and create it without it", p.Name())
+	}
+	return ""
+}
+
+// ServedVersion returns the version that all parties last ran; nil if there is none.
+func ServedVersion(kd *kuscia.KusciaDeployment) (*Version, error) {
+	if kd.Status.Served == nil {
+		return nil, nil
+	}
+	version, err := Unpack(kd.Status.Served.Version)
+	return &version, err
 }
 
 // maxVersion is the maximum size of an unpacked version, in bytes.

@@ -29,8 +29,10 @@ type View struct {
 	TotalParties     int                `json:"totalParties"`
 	AvailableParties int                `json:"availableParties"`
 	// Parties are in the order of the spec.
-	Parties   []PartyView    `json:"parties"`
-	Operation *OperationView `json:"operation,omitempty"`
+	Parties []PartyView `json:"parties"`
+	// Spec is the spec that the parties are of; nil where many servings are shown.
+	Spec      *kuscia.KusciaDeploymentSpec `json:"spec,omitempty"`
+	Operation *OperationView               `json:"operation,omitempty"`
 	// Policy has its defaults filled in; nil if the annotation cannot be parsed.
 	Policy    *Policy   `json:"policy,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`

@@ -1,11 +1,11 @@
 package source
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
+
+	"slipway.io/slipway/release/digest"
 )
 
 // Image is a container image, pinned by its digest, to be deployed to a workload's pods.
@@ -29,10 +29,7 @@ func (i Image) String() string {
 func (i Image) Describe() string { return "image " + i.String() }
 
 // Marker returns the same text for two images exactly if their pods are the same.
-func (i Image) Marker() string {
-	sum := sha256.Sum256([]byte(i.Container + "\x00" + i.Reference))
-	return "image-" + hex.EncodeToString(sum[:])[:32]
-}
+func (i Image) Marker() string { return "image-" + digest.Of(i.Container, i.Reference)[:32] }
 
 // UnfitReason returns why the image cannot be put into a pod template, "" if it can.
 func (i Image) UnfitReason(template map[string]any) string {

@@ -2,12 +2,12 @@ package source
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/url"
 	"path"
 	"strings"
+
+	"slipway.io/slipway/release/digest"
 )
 
 // Package is a code package to be deployed to a workload's pods (HTTP_UPLOAD_DEPLOY).
@@ -56,8 +56,7 @@ func (p Package) Describe() string { return "package " + p.String() }
 
 // Marker returns the same text for two packages exactly if their pods are the same: the same bytes at the same path.
 func (p Package) Marker() string {
-	place := sha256.Sum256([]byte(strings.Join([]string{p.Container, p.MountPath, p.File}, "\x00")))
-	return p.SHA256 + "-" + hex.EncodeToString(place[:4])
+	return p.SHA256 + "-" + digest.Of(p.Container, p.MountPath, p.File)[:8]
 }
 
 // Size formats a number of bytes: "12.5 MiB".

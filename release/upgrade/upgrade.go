@@ -1,47 +1,21 @@
-// Package upgrade decides which build gets the work if workers of several builds poll one queue, and what new releases
-// may record in their histories so that the previous build can still replay them.
+// Package upgrade decides which build gets the work if workers of several builds poll one queue.
 package upgrade
 
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"time"
 )
 
-// Unversioned is the build of workers that do not report one: older workers, and those without versioning.
+// Unversioned is the build of workers without versioning, which report none.
 const Unversioned = ""
-
-// unversionedLevel is the history level of the last build that did not report its ID.
-const unversionedLevel = 4
-
-// ID returns a build's ID for Temporal: its version, and the highest history level that it can replay.
-func ID(version string, level int) string { return fmt.Sprintf("%s-h%d", version, level) }
-
-var levelPattern = regexp.MustCompile(`-h(\d+)$`)
-
-// Level returns the highest history level that a build can replay; false if its ID does not contain one.
-func Level(id string) (level int, ok bool) {
-	if id == Unversioned {
-		return unversionedLevel, true
-	}
-	m := levelPattern.FindStringSubmatch(id)
-	if m == nil {
-		return 0, false
-	}
-	level, err := strconv.Atoi(m[1])
-	return level, err == nil
-}
 
 // Build is one build whose workers poll a queue or have polled it.
 type Build struct {
 	ID string
-	// FirstSeen is when a worker of the build first polled; zero: before builds had IDs.
+	// FirstSeen is when a worker of the build first polled; zero: it has no ID.
 	FirstSeen time.Time
-	// LastCurrent is until when the build got work; zero: never.
-	LastCurrent time.Time
 	// Live means that a worker of the build polls now.
 	Live bool
 }
@@ -95,25 +69,4 @@ func Name(id string) string {
 		return "the build without an ID"
 	}
 	return "build " + id
-}
-
-// RecordLevel returns the history level that new releases may record, at most that of this build (own). Every build
-// that is live, or that got work within the window before now, must be able to replay it: operators can go back to such
-// a build for as long as the window.
-func (q Queue) RecordLevel(own int, window time.Duration, now time.Time) (level int, reason string) {
-	level, reason = own, "all relevant builds can replay it"
-	for _, b := range q.Builds {
-		replayable, known := Level(b.ID)
-		if !known || replayable >= level || (!b.Live && now.Sub(b.LastCurrent) > window) {
-			continue
-		}
-		level = replayable
-		if b.Live {
-			reason = fmt.Sprintf("%s runs", Name(b.ID))
-		} else {
-			reason = fmt.Sprintf("%s got work until %s, and a return to it is possible for %s", Name(b.ID),
-				b.LastCurrent.UTC().Format(time.RFC3339), window)
-		}
-	}
-	return level, reason
 }

@@ -12,8 +12,8 @@ var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
 func TestQueue_Decide_PicksNewestLiveBuild(t *testing.T) {
 	t.Parallel()
-	old := Build{ID: "v1-h4", FirstSeen: noon.Add(-48 * time.Hour), Live: true}
-	newer := Build{ID: "v2-h5", FirstSeen: noon, Live: true}
+	old := Build{ID: "v1", FirstSeen: noon.Add(-48 * time.Hour), Live: true}
+	newer := Build{ID: "v2", FirstSeen: noon, Live: true}
 	gone := func(b Build) Build { b.Live = false; return b }
 	cases := []struct {
 		reason string
@@ -21,24 +21,24 @@ func TestQueue_Decide_PicksNewestLiveBuild(t *testing.T) {
 		want   Decision
 	}{
 		{"the first worker that ever polls gets the work at once", Queue{Builds: []Build{newer}},
-			Decision{Build: "v2-h5", Reason: "no worker of the build without an ID runs"}},
+			Decision{Build: "v2", Reason: "no worker of the build without an ID runs"}},
 		{"an upgrade takes effect while the old build still runs", Queue{Current: old.ID, Builds: []Build{old, newer}},
-			Decision{Build: "v2-h5", Reason: "it is newer than build v1-h4"}},
+			Decision{Build: "v2", Reason: "it is newer than build v1"}},
 		{"a worker of the old build that starts next to the new one gets no work",
 			Queue{Current: newer.ID, Builds: []Build{newer, old}},
-			Decision{Build: "v2-h5", Reason: "it is the newest build that runs"}},
+			Decision{Build: "v2", Reason: "it is the newest build that runs"}},
 		{"when the last worker of the new build has ended, the old one gets the work back",
 			Queue{Current: newer.ID, Builds: []Build{gone(newer), old}},
-			Decision{Build: "v1-h4", Reason: "no worker of build v2-h5 runs", Older: true}},
+			Decision{Build: "v1", Reason: "no worker of build v2 runs", Older: true}},
 		{"workers without an ID are older than all others",
 			Queue{Current: Unversioned, Builds: []Build{{Live: true}, old}},
-			Decision{Build: "v1-h4", Reason: "it is newer than the build without an ID"}},
+			Decision{Build: "v1", Reason: "it is newer than the build without an ID"}},
 		{"they also get the work back", Queue{Current: old.ID, Builds: []Build{{Live: true}, gone(old)}},
-			Decision{Build: Unversioned, Reason: "no worker of build v1-h4 runs", Older: true}},
+			Decision{Build: Unversioned, Reason: "no worker of build v1 runs", Older: true}},
 		{"without pollers nothing changes", Queue{Current: newer.ID, Builds: []Build{gone(newer), gone(old)}},
-			Decision{Build: "v2-h5", Reason: "no worker polls"}},
+			Decision{Build: "v2", Reason: "no worker polls"}},
 		{"a manual choice is respected", Queue{Current: old.ID, Manager: "ops", Builds: []Build{old, newer}},
-			Decision{Build: "v1-h4", Reason: "ops manages which build gets the work"}},
+			Decision{Build: "v1", Reason: "ops manages which build gets the work"}},
 	}
 	for _, c := range cases {
 		require.Equal(t, c.want, c.queue.Decide(), c.reason)
@@ -52,7 +52,7 @@ func TestQueue_Decide_IsDeterministicAndStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var q Queue
 		for i := range rapid.IntRange(1, 5).Draw(t, "builds") {
-			q.Builds = append(q.Builds, Build{ID: ID("v"+string(rune('a'+i)), i), Live: rapid.Bool().Draw(t, "live"),
+			q.Builds = append(q.Builds, Build{ID: "v" + string(rune('a'+i)), Live: rapid.Bool().Draw(t, "live"),
 				FirstSeen: noon.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "seen")) * time.Hour)})
 		}
 		q.Current = rapid.SampledFrom(q.Builds).Draw(t, "current").ID
@@ -73,41 +73,4 @@ func TestQueue_Decide_IsDeterministicAndStable(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestQueue_RecordLevel_IsLowestOfRelevantBuilds(t *testing.T) {
-	t.Parallel()
-	const window = 24 * time.Hour
-	cases := []struct {
-		reason string
-		builds []Build
-		want   int
-	}{
-		{"a single build records its own level", []Build{{ID: "v2-h6", Live: true}}, 6},
-		{"while the old build runs it could get the release",
-			[]Build{{ID: "v1-h5", Live: true}, {ID: "v2-h6", Live: true}}, 5},
-		{"operators may go back to a build that got work an hour ago",
-			[]Build{{ID: "v1-h5", LastCurrent: noon.Add(-time.Hour)}}, 5},
-		{"a build that got work two days ago does not count",
-			[]Build{{ID: "v1-h5", LastCurrent: noon.Add(-48 * time.Hour)}}, 6},
-		{"a build that never got work and is not live does not count", []Build{{ID: "v1-h5"}}, 6},
-		{"workers without an ID have the level of the last such build",
-			[]Build{{ID: Unversioned, LastCurrent: noon.Add(-time.Hour)}}, 4},
-		{"a newer build does not lower the level", []Build{{ID: "v3-h9", Live: true}}, 6},
-		{"an ID without a level is ignored", []Build{{ID: "canary", Live: true}}, 6},
-	}
-	for _, c := range cases {
-		level, reason := Queue{Builds: c.builds}.RecordLevel(6, window, noon)
-		require.Equal(t, c.want, level, c.reason)
-		require.NotEmpty(t, reason)
-	}
-}
-
-func TestLevel_IsReadFromID(t *testing.T) {
-	t.Parallel()
-	level, ok := Level(ID("v1.2.3-4-gabc-dirty", 12))
-	require.True(t, ok)
-	require.Equal(t, 12, level)
-	_, ok = Level("v1.2.3-hotfix")
-	require.False(t, ok)
 }

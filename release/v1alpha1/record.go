@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/digest"
 )
 
 const (
@@ -39,10 +38,7 @@ const maxBodyBytes = 64 << 20
 
 // SubjectLabel returns the value of LabelSubject for a subject that is not a legal label, such as
 // "<party>/<namespace>/<name>": its digest.
-func SubjectLabel(subject string) string {
-	digest := sha256.Sum256([]byte(subject))
-	return hex.EncodeToString(digest[:20])
-}
+func SubjectLabel(subject string) string { return digest.Of(subject)[:40] }
 
 // RolloutSubject returns the subject of a rollout's records: all releases under one name share it.
 func RolloutSubject(party, namespace, name string) string {

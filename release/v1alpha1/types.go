@@ -4,14 +4,13 @@
 package v1alpha1
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/instant"
 	"slipway.io/slipway/release/plan"
 )
@@ -35,8 +34,7 @@ const (
 	// LabelRollBackFrozen marks the record of a rollout that releases nothing and only restores what an earlier one
 	// left frozen.
 	LabelRollBackFrozen = "slipway.io/bring-home"
-	// LabelRevision is the number of a rollout's release in the history of its name; records of earlier builds have
-	// none.
+	// LabelRevision is the number of a rollout's release in the history of its name.
 	LabelRevision = "slipway.io/revision"
 	// LabelTask is the task of a plan to which a rollout belongs.
 	LabelTask = "slipway.io/task"
@@ -176,8 +174,7 @@ func ObjectName(id string) string {
 	if lower == id {
 		return id
 	}
-	digest := sha256.Sum256([]byte(id))
-	return lower + "-" + hex.EncodeToString(digest[:5])
+	return lower + "-" + digest.Of(id)[:10]
 }
 
 // IDOf returns the ID of a service or plan; it reverses ObjectName.

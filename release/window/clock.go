@@ -41,9 +41,6 @@ func offsetAt(at time.Time, zone *time.Location) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// clock formats an instant for messages.
-func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
 // The layouts of a start: RFC 3339 without an offset, with or without seconds.
 var localLayouts = []string{"2006-01-02T15:04:05", "2006-01-02T15:04"}
 

@@ -3,6 +3,8 @@ package window
 import (
 	"fmt"
 	"time"
+
+	"slipway.io/slipway/release/phrase"
 )
 
 // Horizon is how far ahead an opening is searched, starting at notBefore if there is one: what does not open within it
@@ -49,7 +51,7 @@ func NextOpening(q Question) (Answer, error) {
 		until = later
 	}
 	if !until.Equal(first) {
-		why += "; the first time to begin after that is " + clock(until)
+		why += "; the first time to begin after that is " + phrase.Time(until)
 	}
 	return Answer{Until: &until, Reason: why}, nil
 }
@@ -92,13 +94,13 @@ func (w Window) cursor(at time.Time) (*cursor, error) {
 func closedUntil(all []calendar, t time.Time) (until time.Time, why string) {
 	for _, c := range all {
 		if t.Before(c.notBefore) {
-			return c.notBefore, "the time to begin (notBefore) is " + clock(c.notBefore)
+			return c.notBefore, "the time to begin (notBefore) is " + phrase.Time(c.notBefore)
 		}
 	}
 	for _, c := range all {
 		for _, freeze := range c.freezes {
 			if inside, end, _ := freeze.at(t); inside {
-				return end, fmt.Sprintf("a freeze (%s) lasts until %s", freeze.window.text, clock(end))
+				return end, fmt.Sprintf("a freeze (%s) lasts until %s", freeze.window.text, phrase.Time(end))
 			}
 		}
 	}
@@ -106,7 +108,7 @@ func closedUntil(all []calendar, t time.Time) (until time.Time, why string) {
 		if next := c.nextWindow(t); next == nil {
 			return time.Time{}, "the last release window has ended"
 		} else if next.After(t) {
-			return *next, "no release window is open: the next one begins at " + clock(*next)
+			return *next, "no release window is open: the next one begins at " + phrase.Time(*next)
 		}
 	}
 	return t, ""
@@ -172,7 +174,7 @@ func DelayReason(at time.Time, times ...Times) string {
 	if err != nil || answer.Open || answer.Never() {
 		return ""
 	}
-	return "nothing begins before " + clock(*answer.Until) + ": " + answer.Reason
+	return "nothing begins before " + phrase.Time(*answer.Until) + ": " + answer.Reason
 }
 
 // Lapsed returns a warning if notBefore is in the past at a time; otherwise "".

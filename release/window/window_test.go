@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/strictyaml"
 	"slipway.io/slipway/test/race"
 )
@@ -144,7 +145,7 @@ func TestNextOpening(t *testing.T) {
 				return
 			}
 			require.NotNil(t, answer.Until)
-			require.Equal(t, c.until, clock(*answer.Until))
+			require.Equal(t, c.until, phrase.Time(*answer.Until))
 		})
 	}
 }

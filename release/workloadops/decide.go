@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/workload"
 )
 
 // operations maps each operation to the functions that decide its first step and the next ones.
@@ -27,16 +29,15 @@ func Validate(req Request) *failure.Error {
 	ref := req.Workload.WorkloadRef
 	_, known := operations[req.Operation]
 	switch {
-	case ref.APIVersion != APIVersion, ref.Kind != KindDeployment && ref.Kind != KindStatefulSet &&
-		ref.Kind != KindDaemonSet:
-		return failure.New(failure.Refused, "%s of %s cannot be released: a plan acts on a Deployment, StatefulSet "+
-			"or DaemonSet of %s", req.Workload, ref.APIVersion, APIVersion)
+	case !ref.Operated():
+		return failure.New(failure.Refused, "%s of %s cannot be released: a plan acts on a %s of %s", req.Workload,
+			ref.APIVersion, workload.Join(catalog.OperatedKinds(), " or "), catalog.APIVersion)
 	case !known:
 		return failure.New(failure.Refused, "%s: this party's worker does not know the operation %q", req.Workload,
 			req.Operation)
 	case req.Operation == plan.Restore && req.Restore == nil:
 		return failure.New(failure.Refused, "%s: RESTORE was requested without anything to restore", req.Workload)
-	case ref.Kind == KindDaemonSet && !req.replaces():
+	case !ref.Sized() && !req.replaces():
 		return failure.New(failure.Refused, "%s has no size, since a DaemonSet runs on every node: %s cannot act on "+
 			"it; use RESTART",
 			req.Workload, req.Operation)
@@ -168,7 +169,7 @@ func claimWrite(req Request, seen Observed, saved Original) *Write {
 	if setsVersion(req.Operation) {
 		saved.FromPackage, saved.Before = seen.Package, seen.Template
 	}
-	if req.Workload.WorkloadRef.Kind != KindDaemonSet {
+	if req.Workload.WorkloadRef.Sized() {
 		saved.FromReplicas = new(seen.Replicas)
 	}
 	return &Write{Step: "begin", ExpectedClaim: seen.Claim, OnlyIfUnchanged: true, Claim: req.Claim,

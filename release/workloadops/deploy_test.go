@@ -7,6 +7,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -15,8 +16,8 @@ import (
 func TestDeploy_DecidesByVersionInTemplate(t *testing.T) {
 	t.Parallel()
 	has := func(seen workloadops.Observed) workloadops.Observed { seen.Marker = marker; return seen }
-	saved := workloadops.Original{Operation: plan.HTTPUploadDeploy, Changed: true, FromRevision: "6",
-		FromReplicas: n(3)}
+	saved := workloadops.Original{Operation: plan.HTTPUploadDeploy, Changed: true,
+		Change: revision.Change{FromRevision: "6", FromReplicas: n(3)}}
 	none := saved
 	none.FromReplicas = n(0)
 	half := has(running(3))

@@ -1,6 +1,7 @@
 package workloadops
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 )
 
 // Restore decides how to restore what an unfinished operation borrowed and to release its claim. It does not change a
@@ -35,23 +37,28 @@ func Restore(req Request, seen Observed) NextAction {
 func finish(req Request, seen Observed, result Result) NextAction {
 	if o := seen.Original; o != nil && o.Begun {
 		result.Changed = result.Changed || o.Changed
-		result.FromRevision, result.FromReplicas, result.FromPackage = o.FromRevision, o.FromReplicas, o.FromPackage
-		result.Before = o.Before
-	} else {
-		result.FromPackage = packageOf(req, seen)
-		result.FromRevision = seen.Revision
-		result.FromReplicas, result.Before = sizeOf(req, seen), seen.Template
 	}
-	if result.ToRevision == "" {
-		result.ToRevision = seen.Revision
-	}
-	result.ToReplicas, result.ToPackage, result.After = sizeOf(req, seen), packageOf(req, seen), seen.Template
+	to := result.ToRevision
+	result.Change = changeOf(req, seen)
+	result.ToRevision = cmp.Or(to, result.ToRevision)
 	if seen.Claim != req.Claim {
 		return NextAction{Action: ActDone, Reason: result.Message, Result: &result}
 	}
 	w, notes := restoreWrite(seen, "end")
 	result.Message += notes
 	return NextAction{Action: ActWrite, Reason: result.Message, Write: w, Result: &result}
+}
+
+// changeOf returns what the operation has changed so far.
+func changeOf(req Request, seen Observed) revision.Change {
+	c := revision.Change{FromRevision: seen.Revision, FromReplicas: sizeOf(req, seen), FromPackage: packageOf(req, seen),
+		Before: seen.Template}
+	if o := seen.Original; o != nil && o.Begun {
+		c = o.Change
+	}
+	c.ToRevision, c.ToReplicas = seen.Revision, sizeOf(req, seen)
+	c.ToPackage, c.After = packageOf(req, seen), seen.Template
+	return c
 }
 
 // abort ends the operation with a failure. If it holds the workload, the last write restores what was borrowed and
@@ -63,10 +70,7 @@ func abort(req Request, seen Observed, e *failure.Error) NextAction {
 	w, notes := restoreWrite(seen, "fail")
 	e.Message += notes
 	if o := seen.Original; o != nil && o.Begun {
-		e.Effect = &failure.Effect{Changed: o.Changed, FromRevision: o.FromRevision, ToRevision: seen.Revision,
-			FromReplicas: o.FromReplicas, ToReplicas: sizeOf(req, seen), FromPackage: o.FromPackage,
-			ToPackage: packageOf(req, seen),
-			Before:    o.Before, After: seen.Template}
+		e.Effect = &failure.Effect{Changed: o.Changed, Change: changeOf(req, seen)}
 	}
 	return NextAction{Action: ActWrite, Reason: e.Message, Write: w, Failure: e}
 }
@@ -141,7 +145,7 @@ func packageOf(req Request, seen Observed) string {
 
 // sizeOf returns the workload's size, nil for a kind without a size.
 func sizeOf(req Request, seen Observed) *int32 {
-	if req.Workload.WorkloadRef.Kind == KindDaemonSet {
+	if !req.Workload.WorkloadRef.Sized() {
 		return nil
 	}
 	return new(seen.Replicas)

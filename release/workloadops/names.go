@@ -1,19 +1,11 @@
 package workloadops
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
-	"strings"
 
+	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/source"
-)
-
-// Kinds of workload that START, STOP and RESTART act on, all of APIVersion.
-const (
-	APIVersion      = "apps/v1"
-	KindDeployment  = "Deployment"
-	KindStatefulSet = "StatefulSet"
-	KindDaemonSet   = "DaemonSet"
+	"slipway.io/slipway/release/workload"
 )
 
 // Names that Slipway writes on a workload.
@@ -40,14 +32,14 @@ const (
 	AnnotationRestartedBy = "slipway.io/restarted-by"
 	// AnnotationDeployed is set by a deploy on the pod template, and so on its pods: the marker of what was deployed.
 	AnnotationDeployed = source.AnnotationDeployed
-	// AnnotationRollout is what a rollout has saved on a workload, from its first write to its last
-	// (rollout.AnnotationSaved).
+	// AnnotationRollout is on the workload from a rollout's first write to its last: rollout.Saved, as JSON. If it is
+	// there without a claim, a frozen split waits for the next release or for a rollback.
 	AnnotationRollout = "slipway.io/rollout"
 	// LabelRollout is set on a workload together with AnnotationRollout. Its value is a digest of the claim under which
 	// the annotation was written. Without the label, or with another value, the annotation is a stale copy: ReplicaSets
 	// keep copies of their Deployment's annotations, and kubectl rollout undo restores them long after the rollout; it
 	// does not change labels.
-	LabelRollout = "slipway.io/rollout"
+	LabelRollout = AnnotationRollout
 )
 
 // Update types of a workload: spec.strategy.type of a Deployment, spec.updateStrategy.type of the others.
@@ -66,15 +58,23 @@ const (
 	PathUpdateSurge           = "/spec/updateStrategy/rollingUpdate/maxSurge"
 )
 
+// Borrowable returns the settings that an operation on a kind may borrow.
+func Borrowable(k workload.Kind) []string {
+	switch {
+	case k.Means == workload.Limits:
+		return []string{PathDeploymentUnavailable, PathDeploymentSurge}
+	case k.PerNode:
+		return []string{PathUpdateUnavailable, PathUpdateSurge}
+	}
+	return []string{PathUpdateStrategy, PathUpdateUnavailable}
+}
+
 // gateLength is the length of a gate, in characters of the digest.
 const gateLength = 16
 
 // Gate returns an opaque token for the state that an approver approves. The approver sends it back; if the state has
 // changed since, the gate differs.
-func Gate(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return hex.EncodeToString(sum[:])[:gateLength]
-}
+func Gate(parts ...string) string { return digest.Of(parts...)[:gateLength] }
 
 // IsGate reports whether a text has the form of a gate.
 func IsGate(text string) bool {

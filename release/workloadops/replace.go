@@ -8,6 +8,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 )
 
 // replaces reports whether the request changes the pod template, so that every pod is replaced.
@@ -15,6 +16,9 @@ func (r Request) replaces() bool {
 	return r.Operation == plan.Restart || r.Operation == plan.HTTPUploadDeploy || r.Operation == plan.Restore &&
 		r.Restore.Template != nil
 }
+
+// ordered reports whether the workload's controller goes by the ordinals of its pods.
+func (r Request) ordered() bool { return r.Workload.WorkloadRef.Lookup().Ordinals }
 
 // setsVersion reports whether an operation sets a version, which the workload may already have.
 func setsVersion(operation plan.Operation) bool {
@@ -35,7 +39,7 @@ func pastTense(operation plan.Operation) string {
 // beginReplacing decides on the first change of RESTART and the deploys: it sets the pod template, together with the
 // settings that make the workload's controller replace the pods with the requested method.
 func beginReplacing(req Request, seen Observed) NextAction {
-	if seen.Lagging() && req.Workload.WorkloadRef.Kind == KindDaemonSet {
+	if seen.Lagging() && !req.Workload.WorkloadRef.Sized() {
 		return wait(req, seen, "its controller has not counted its nodes yet")
 	}
 	stamped := seen.Marker == req.Marker
@@ -53,11 +57,11 @@ func beginReplacing(req Request, seen Observed) NextAction {
 		}
 		return finish(req, seen, Result{Message: replacedMessage(req, seen), Changed: true})
 	}
-	if req.Workload.WorkloadRef.Kind == KindDaemonSet && !seen.PodsSeen {
+	if !req.Workload.WorkloadRef.Sized() && !seen.PodsSeen {
 		return Next(ActReadPods, "see which revision its pods are of")
 	}
 	saved := Original{Changed: !stamped || req.Operation == plan.Restart, ByDeletion: byDeletion(req, seen),
-		FromRevision: podRevision(req, seen, false)}
+		Change: revision.Change{FromRevision: podRevision(req, seen, false)}}
 	saved.Borrowed = borrow(req, seen, saved.ByDeletion)
 	w := claimWrite(req, seen, saved)
 	for _, b := range saved.Borrowed {
@@ -87,7 +91,7 @@ func byDeletion(req Request, seen Observed) bool {
 	if seen.UpdateType == UpdateOnDelete {
 		return true
 	}
-	return req.Workload.WorkloadRef.Kind == KindStatefulSet && (req.Method == plan.Parallel || !seen.ready())
+	return req.ordered() && (req.Method == plan.Parallel || !seen.ready())
 }
 
 func borrow(req Request, seen Observed, byDeletion bool) []Borrowed {
@@ -99,15 +103,11 @@ func borrow(req Request, seen Observed, byDeletion bool) []Borrowed {
 		unavailable = json.RawMessage(`1`)
 	}
 	none := json.RawMessage(`0`)
-	switch req.Workload.WorkloadRef.Kind {
-	case KindDeployment:
-		return changedSettings(seen, Borrowed{Path: PathDeploymentUnavailable, Temporary: unavailable},
-			Borrowed{Path: PathDeploymentSurge, Temporary: none})
-	case KindDaemonSet:
-		return changedSettings(seen, Borrowed{Path: PathUpdateUnavailable, Temporary: unavailable},
-			Borrowed{Path: PathUpdateSurge, Temporary: none})
-	}
+	paths := Borrowable(req.Workload.WorkloadRef.Lookup())
 	switch {
+	case !req.ordered():
+		return changedSettings(seen, Borrowed{Path: paths[0], Temporary: unavailable},
+			Borrowed{Path: paths[1], Temporary: none})
 	case byDeletion:
 		// The controller would also delete pods, by name, and might hit a new one: OnDelete keeps it from doing so.
 		return changedSettings(seen, Borrowed{Path: PathUpdateStrategy,
@@ -157,8 +157,7 @@ func failTemplateChanged(req Request, seen Observed) NextAction {
 
 // finishReplacing ends an operation whose pods are all new according to the status, once the old pods are deleted.
 func finishReplacing(req Request, seen Observed) NextAction {
-	kind := req.Workload.WorkloadRef.Kind
-	if kind == KindDaemonSet || kind == KindDeployment && seen.Terminating == nil {
+	if !countsTerminating(req, seen) {
 		if !seen.PodsSeen {
 			return Next(ActReadPods, "see whether an old pod is left")
 		}
@@ -172,7 +171,7 @@ func finishReplacing(req Request, seen Observed) NextAction {
 	if seen.UpdateType == UpdateRecreate {
 		message += "; its update type is Recreate, so all of them went down before new ones came up"
 	}
-	return finish(req, seen, Result{Message: message, ToRevision: podRevision(req, seen, true)})
+	return finish(req, seen, Result{Message: message, Change: revision.Change{ToRevision: podRevision(req, seen, true)}})
 }
 
 // allReplaced reports whether, according to the status, every pod has the newest template and is ready, and no other
@@ -188,7 +187,7 @@ func terminatingPods(seen Observed) int32 {
 // podRevision returns the revision of a DaemonSet's pods, read from the pods since the object itself names none: with
 // made, of the pods that this operation created, otherwise of the older ones. It is "" for other kinds.
 func podRevision(req Request, seen Observed, made bool) string {
-	if req.Workload.WorkloadRef.Kind != KindDaemonSet {
+	if req.Workload.WorkloadRef.Sized() {
 		return ""
 	}
 	for _, p := range seen.Pods {

@@ -9,6 +9,7 @@ import (
 
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/plan"
+	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -93,8 +94,8 @@ func TestRestart_BorrowsUpdateSettings_ByKindAndMethod(t *testing.T) {
 func TestRestart_DecidesByStatus(t *testing.T) {
 	t.Parallel()
 	under := func(updated, available int32) workloadops.Observed {
-		s := ours(running(3), workloadops.Original{Operation: plan.Restart, Changed: true, FromRevision: "6",
-			FromReplicas: n(3)})
+		s := ours(running(3), workloadops.Original{Operation: plan.Restart, Changed: true,
+			Change: revision.Change{FromRevision: "6", FromReplicas: n(3)}})
 		s.Marker, s.Updated, s.Available, s.Terminating = marker, updated, available, n(0)
 		return s
 	}
@@ -157,7 +158,8 @@ func TestRestart_DecidesByStatus(t *testing.T) {
 			}
 			if name == "done" {
 				require.Equal(t, workloadops.Result{Message: "restarted: 3 of 3 pods are ready", Changed: true,
-					FromRevision: "6", ToRevision: "7", FromReplicas: n(3), ToReplicas: n(3)}, *d.Result)
+					Change: revision.Change{FromRevision: "6", ToRevision: "7", FromReplicas: n(3), ToReplicas: n(3)}},
+					*d.Result)
 			}
 		})
 	}

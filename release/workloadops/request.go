@@ -212,18 +212,9 @@ const RestoreRetryInterval = time.Minute
 // Result is the result of an operation on a workload.
 type Result struct {
 	// Message is a sentence on what was done: "started: 3 of 3 pods are ready", "nothing to do: …".
-	Message      string `json:"message"`
-	Changed      bool   `json:"changed"`
-	FromRevision string `json:"fromRevision,omitempty"`
-	ToRevision   string `json:"toRevision,omitempty"`
-	FromReplicas *int32 `json:"fromReplicas,omitempty"`
-	ToReplicas   *int32 `json:"toReplicas,omitempty"`
-	// FromPackage and ToPackage are the SHA-256 of the code packages before and after a deploy of one.
-	FromPackage string `json:"fromPackage,omitempty"`
-	ToPackage   string `json:"toPackage,omitempty"`
-	// Before and After are the revisions before and after an operation that changes the pod template.
-	Before *revision.Revision `json:"before,omitempty"`
-	After  *revision.Revision `json:"after,omitempty"`
+	Message string `json:"message"`
+	Changed bool   `json:"changed"`
+	revision.Change
 }
 
 // PreflightRequest is the input of ActivityPreflight. Of Claim only the engine is used; Marker and TakeOver are

@@ -27,7 +27,7 @@ func needsTemplate(req Request, seen Observed) bool {
 func restoredSize(req Request, seen Observed) int32 {
 	r := req.Restore
 	switch {
-	case r.Replicas == nil || req.Workload.WorkloadRef.Kind == KindDaemonSet:
+	case r.Replicas == nil || !req.Workload.WorkloadRef.Sized():
 		return seen.Replicas
 	case *r.Replicas == 0 || seen.Replicas == 0:
 		return *r.Replicas

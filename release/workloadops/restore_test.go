@@ -29,10 +29,11 @@ func TestDecide_RestoresTemplateAndSize(t *testing.T) {
 	gone := running(3)
 	gone.TemplateMissing = true
 	sizing := workloadops.Original{Operation: plan.Restore, Changed: true, Size: n(3), Target: n(3), Requested: n(2),
-		FromReplicas: n(0)}
+		Change: revision.Change{FromReplicas: n(0)}}
 	stopping := workloadops.Original{Operation: plan.Restore, Changed: true, Size: n(3), Requested: n(0),
-		FromReplicas: n(3)}
-	templating := workloadops.Original{Operation: plan.Restore, Changed: true, FromReplicas: n(3)}
+		Change: revision.Change{FromReplicas: n(3)}}
+	templating := workloadops.Original{Operation: plan.Restore, Changed: true,
+		Change: revision.Change{FromReplicas: n(3)}}
 	none := running(0)
 	none.PodsSeen = true
 	const deployment = workloadops.KindDeployment

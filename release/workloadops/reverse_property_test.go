@@ -135,8 +135,7 @@ func (s *shop) run(t *rapid.T, req workloadops.Request) plan.WorkloadStatus {
 	}
 	result := r.result
 	return plan.WorkloadStatus{Party: "default", Namespace: "shop", Kind: ref.Kind, Name: ref.Name,
-		State: plan.ItemSucceeded, Changed: result.Changed,
-		FromReplicas: result.FromReplicas, ToReplicas: result.ToReplicas, Before: result.Before, After: result.After}
+		State: plan.ItemSucceeded, Changed: result.Changed, Change: result.Change}
 }
 
 // autoscale changes the sizes of some workloads that have pods.

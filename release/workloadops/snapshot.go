@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/revision"
 )
@@ -122,12 +123,8 @@ type Original struct {
 	// Size is the size that START restores and STOP remembers. Requested is the size that the operation last set.
 	Size      *int32 `json:"size,omitempty"`
 	Requested *int32 `json:"asked,omitempty"`
-	// FromReplicas, FromRevision and FromPackage are the workload's size, revision and package before the operation.
-	FromReplicas *int32 `json:"fromReplicas,omitempty"`
-	FromRevision string `json:"fromRevision,omitempty"`
-	FromPackage  string `json:"fromPackage,omitempty"`
-	// Before is the revision before an operation that changes the pod template.
-	Before *revision.Revision `json:"before,omitempty"`
+	// Change is what the workload was before the operation.
+	revision.Change
 	// Target is the final size of RESTORE, if the size changes.
 	Target *int32 `json:"target,omitempty"`
 	// ByDeletion means that the operation deletes the pods itself instead of relying on the workload's controller.
@@ -159,13 +156,7 @@ func ParseOriginal(text string, borrowable []string) (*Original, error) {
 }
 
 // String returns the annotation's value.
-func (o Original) String() string {
-	raw, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // an Original is plain data: it always marshals
-	}
-	return string(raw)
-}
+func (o Original) String() string { return string(jsonpatch.Encode(o)) }
 
 // parseSize parses a size from an annotation; ok is false if it is not a positive int32.
 func parseSize(text string) (n int32, ok bool) {

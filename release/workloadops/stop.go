@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/plan"
 )
 
@@ -68,13 +69,13 @@ func continueStopping(req Request, seen Observed) NextAction {
 // countsTerminating reports whether the status counts terminating pods: a StatefulSet's total includes them; a
 // Deployment has a separate number since Kubernetes 1.35.
 func countsTerminating(req Request, seen Observed) bool {
-	return req.Workload.WorkloadRef.Kind == KindStatefulSet || seen.Terminating != nil
+	return req.ordered() || seen.Terminating != nil
 }
 
 // waitForEnd waits until the pods beyond the size are deleted. An ordered StatefulSet removes them one by one and stops
 // at the first that is not ready: the engine then deletes the pods beyond the size itself.
 func waitForEnd(req Request, seen Observed) NextAction {
-	ordered := req.Workload.WorkloadRef.Kind == KindStatefulSet && seen.OrderedReady && !seen.Lagging()
+	ordered := req.ordered() && seen.OrderedReady && !seen.Lagging()
 	if ordered && (req.Method == plan.Parallel || seen.Ready < seen.Total) {
 		if !seen.PodsSeen {
 			return Next(ActReadPods, "check which pods are left")
@@ -113,9 +114,4 @@ func beyondSize(seen Observed) []Pod {
 }
 
 // podsAre formats a number of pods with its verb: "1 pod is", "3 pods are".
-func podsAre(n int32) string {
-	if n == 1 {
-		return "1 pod is"
-	}
-	return fmt.Sprintf("%d pods are", n)
-}
+func podsAre(n int32) string { return phrase.CountOf(int(n), "pod is", "pods are") }

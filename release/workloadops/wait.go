@@ -68,7 +68,7 @@ func canFailOperation(req Request, p Pod) bool {
 // wait forever. They are already unavailable, so that deleting them makes no further pod unavailable; at most one is
 // returned.
 func stuckPods(req Request, seen Observed) []Pod {
-	if req.Workload.WorkloadRef.Kind != KindStatefulSet || req.scalesToZero() || !seen.OrderedReady || seen.Lagging() ||
+	if !req.ordered() || req.scalesToZero() || !seen.OrderedReady || seen.Lagging() ||
 		seen.Revision == "" || seen.UpdateType != UpdateRolling || terminatingPods(seen) > 0 {
 		return nil
 	}

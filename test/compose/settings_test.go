@@ -49,7 +49,7 @@ func requireSettings(t *testing.T, group settings.Group, service types.ServiceCo
 	require.NoError(t, err)
 	effective := map[string]string{}
 	for _, entry := range provenance.Entries {
-		if entry.Source.String() == "env "+entry.Env {
+		if string(entry.Source) == "env "+entry.Env {
 			effective[entry.Env] = entry.Value
 		}
 	}

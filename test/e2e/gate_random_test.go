@@ -50,8 +50,8 @@ func testPoliciesMatchGo(t *testing.T, g *harness.Guard) {
 				t.Parallel()
 				seed := rand.Uint64()
 				t.Logf("the seed is %d", seed)
-				k, _ := hold.KindFor(kind.GVR.Group, kind.GVR.Resource)
-				p := &pair{t: t, stack: s, kind: kind, hold: k, random: rand.New(rand.NewPCG(seed, 1)), free: free,
+				p := &pair{t: t, stack: s, kind: kind, hold: hold.Kind(kind.Ref("").Lookup()),
+					random: rand.New(rand.NewPCG(seed, 1)), free: free,
 					held: held, name: harness.RandomName("web"),
 					clients: map[string]dynamic.Interface{}}
 				if named {

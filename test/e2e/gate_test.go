@@ -169,9 +169,8 @@ func newGated(t *testing.T, e *harness.Engine, kind harness.Kind) *gated {
 // ungated describes a workload that does not exist yet.
 func describeGated(t *testing.T, e *harness.Engine, kind harness.Kind) *gated {
 	t.Helper()
-	k, ok := hold.KindFor(kind.GVR.Group, kind.GVR.Resource)
-	require.True(t, ok)
-	return &gated{Engine: e.WithT(t), t: t, kind: kind, hold: k, name: harness.RandomName("web")}
+	return &gated{Engine: e.WithT(t), t: t, kind: kind, hold: hold.Kind(kind.Ref("").Lookup()),
+		name: harness.RandomName("web")}
 }
 
 // waitInForce waits until the API server would hold a change of the template.
@@ -323,7 +322,7 @@ func testPasses(t *testing.T, w *gated) {
 // testHoldWhileClaimed checks that a release's own settings apply to its own template only, and that its marks survive
 // an edit that replaces them with the template.
 func (w *gated) testHoldWhileClaimed() {
-	pointer := pods.BorrowedFields()[pods.Key(w.kind.Ref(w.name))]
+	pointer := pods.BorrowedFields(w.kind.Ref(w.name).Lookup())
 	settings := map[string]any{}
 	for _, p := range pointer {
 		settings[p] = nil

@@ -173,9 +173,9 @@ func workloadsToGuard(t *testing.T) []guarded {
 	for _, kind := range harness.Kinds {
 		ref := kind.Ref("web")
 		saved := map[string]any{}
-		for _, pointer := range pods.BorrowedFields()[pods.Key(ref)] {
+		for _, pointer := range pods.BorrowedFields(ref.Lookup()) {
 			saved[pointer] = nil
-			require.Contains(t, otherClientEdits[pods.Key(ref)], pointer,
+			require.Contains(t, otherClientEdits[ref.Lookup().Key()], pointer,
 				"this table has an edit for every borrowed field")
 		}
 		settings, err := json.Marshal(map[string]any{"name": "web", "settings": saved})
@@ -190,7 +190,7 @@ func workloadsToGuard(t *testing.T) []guarded {
 		if kind.Kind == "StatefulSet" {
 			spec["serviceName"] = "web"
 		}
-		out = append(out, guarded{name: kind.Title, gvr: kind.GVR, fields: otherClientEdits[pods.Key(ref)],
+		out = append(out, guarded{name: kind.Title, gvr: kind.GVR, fields: otherClientEdits[ref.Lookup().Key()],
 			object: map[string]any{
 				"apiVersion": ref.APIVersion, "kind": ref.Kind, "spec": spec,
 				"metadata": map[string]any{"labels": map[string]any{"slipway.io/claimed": "true"},

@@ -124,9 +124,6 @@ func TestPlanWithCanary(t *testing.T) {
 			"the approval is listed as a decision of the task")
 		require.Regexp(t, `\| ann \| http \| task \| pause \| accepted \|`, markdown)
 		require.Contains(t, markdown, "| Deployment "+p.Apps+"/approved-canary | Succeeded | 2 |", "its size is known")
-		p.RecordHistory(item, "service-release-rollout")
-		p.RecordHistory(plan.WorkflowID(p.task), "task-rollout-paused")
-		p.RecordHistory(p.RolloutID("approved-canary"), "rollout-of-a-plan-package")
 
 		again := p.WaitTask(p.Execute("approved"), plan.TaskSucceeded, plan.TaskFailed)
 		require.Equal(t, plan.TaskSucceeded, again.State, again.Reason)
@@ -161,8 +158,6 @@ func TestPlanWithCanary(t *testing.T) {
 		last := ended.History[len(ended.History)-1]
 		require.Equal(t, "ann", last.Actor, "the rollout's record names who stopped it")
 		require.Empty(t, p.packageOf(t, "stopped"))
-		p.RecordHistory(plan.ItemWorkflowID(p.task, 2, "stopped-canary"), "service-release-rollout-stopped")
-		p.RecordHistory(plan.WorkflowID(p.task), "task-rollout-stopped")
 	})
 	t.Run("Compiled", func(t *testing.T) {
 		t.Parallel()

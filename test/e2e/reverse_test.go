@@ -20,7 +20,6 @@ import (
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
 	"slipway.io/slipway/test/sources"
-	"slipway.io/slipway/workflows"
 )
 
 // workloadSpec is the part of a workload that RESTORE reverts: its template without a restart's stamp, its size and its
@@ -105,7 +104,6 @@ func TestReverseOfReverse_RestoresResultOfPlan(t *testing.T) {
 		"back":  "2 to 2, replaces 2, spec.initContainers[slipway-fetch]: {…}",
 		"cart":  "2 to 0, replaces 0", "idle": "0 to 2, replaces 0",
 		"mail": "1 to 1, replaces 1, metadata.annotations.slipway.io/restarted-by: (the task)"})
-	e.RecordNewestHistory(workflows.TypePreflight, "preflight-diff")
 	first := mustSucceed(e, t, "shop")
 	after := specs(t, e, deployments, statefulSets)
 	require.Equal(t, "sha256:"+digest, after["front"].Template.Annotations[source.AnnotationPackage])
@@ -127,8 +125,6 @@ func TestReverseOfReverse_RestoresResultOfPlan(t *testing.T) {
 	for name, size := range map[string]int{"front": 3, "cart": 2, "mail": 1, "back": 2, "idle": 0} {
 		e.WaitReadyPods(name, size)
 	}
-	e.RecordHistory(plan.ItemWorkflowID(restored.ID, 3, "111"), "service-release-restore")
-	e.RecordHistory(plan.WorkflowID(restored.ID), "deploy-plan-reverse")
 
 	forth := reverse(t, e, restored.ID, http.StatusCreated)
 	mustSucceed(e, t, forth.Name)

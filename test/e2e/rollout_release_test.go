@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -165,7 +164,6 @@ func (r *release) sendVerb(verb, body string) rollout.Status {
 func (r *release) requirePromoted() rollout.Status {
 	r.t.Helper()
 	status := r.WaitPhase(r.rollout.Name, rollout.PhaseHealthy)
-	r.recordHistory()
 	r.requireRestored(observer.End{Images: map[string]string{"app": r.rollout.NewestImage()}})
 	return status
 }
@@ -174,18 +172,8 @@ func (r *release) requirePromoted() rollout.Status {
 func (r *release) requireRolledBack() rollout.Status {
 	r.t.Helper()
 	status := r.WaitPhase(r.rollout.Name, rollout.PhaseRolledBack)
-	r.recordHistory()
 	r.requireRestored(observer.End{})
 	return status
-}
-
-// recordHistory keeps the rollout's history for the replay test, under the name of the test (see
-// harness.Engine.RecordHistory).
-func (r *release) recordHistory() {
-	r.t.Helper()
-	name := strings.TrimPrefix(r.t.Name(), "TestRollout")
-	r.RecordHistory(r.RolloutID(r.rollout.Name), "rollout-"+
-		strings.ToLower(strings.NewReplacer("/", "-", ",", "", " ", "-", "_", "-").Replace(name)))
 }
 
 func (r *release) requireRestored(end observer.End) {

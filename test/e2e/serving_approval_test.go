@@ -84,7 +84,6 @@ func TestServingUpdate_ChangesSecondParty_AfterApproval(t *testing.T) {
 	require.Equal(t, "ann", kd.Status.Operation.History[4].Actor)
 	u.waitNoOpenOperation("asked")
 	require.Empty(t, u.waitKind(workflow))
-	u.RecordHistory(workflow, "serving-approval")
 	u.sendVerb("asked", "stop", "", http.StatusNotFound)
 }
 
@@ -105,5 +104,4 @@ func TestServingUpdate_IsRolledBack_WhenStoppedAtApproval(t *testing.T) {
 	require.Equal(t, "stopped by ann: bad numbers; every party runs the previous version", kd.Status.Message)
 	require.Equal(t, []string{"v1", "v1"}, []string{u.tag(u.alice, "halted"), u.tag(u.bob, "halted")})
 	u.waitNoOpenOperation("halted")
-	u.RecordHistory(kd.Status.Operation.WorkflowID, "serving-stopped")
 }

@@ -275,9 +275,6 @@ func runLifecycle(t *testing.T, c *supervised, kills map[killPhase]servingKill) 
 	m.update(m.id, m.better, m.better)
 	dead()
 	m.requireEnd("v2", 1, harness.ServingAvailable)
-	if kills[duringCreate].point == "serving.Deployment.create.after" {
-		m.RecordHistory(serving.WorkflowPrefix(m.id)+"1", "serving-created-after-a-death")
-	}
 
 	m.policy(m.id, serving.Policy{ProgressDeadlineSeconds: 15})
 	before := m.served

@@ -18,7 +18,6 @@ import (
 	"slipway.io/slipway/release/serving"
 	"slipway.io/slipway/release/workloadops"
 	"slipway.io/slipway/test/harness"
-	"slipway.io/slipway/workflows"
 )
 
 // twoParties is an engine with two parties, each a namespace of the home cluster unless a test moves them to other
@@ -178,8 +177,6 @@ func TestServingUpdate_IsRolledBackEverywhere_WhenOnePartyFails(t *testing.T) {
 	require.Equal(t, "Available", q.Status.State)
 	require.Equal(t, serving.ReasonUpdateRolledBack, q.Status.Reason)
 	require.Equal(t, u.good, q.Parties[1].AppImage, "a query shows the serving version")
-	u.RecordHistory(serving.WorkflowPrefix("fair")+"1", "serving-created")
-	u.RecordHistory(kd.Status.Operation.WorkflowID, "serving-rolled-back")
 	for _, domain := range []string{u.alice, u.bob} {
 		require.Empty(t, u.deployment(domain, "fair").Annotations[workloadops.AnnotationClaimedBy],
 			"the claim is released")
@@ -191,13 +188,11 @@ func TestServingUpdate_IsRolledBackEverywhere_WhenOnePartyFails(t *testing.T) {
 	require.Empty(t, kd.Status.Message)
 	require.Equal(t, []string{"v2", "v2"}, []string{u.tag(u.alice, "fair"), u.tag(u.bob, "fair")})
 	u.waitNoOpenOperation("fair")
-	u.RecordHistory(kd.Status.Operation.WorkflowID, "serving-update")
 	u.remove("fair")
 	require.Eventually(t, func() bool {
 		return u.Serving(u.Home, "fair") == nil && u.deployment(u.alice, "fair") == nil &&
 			u.deployment(u.bob, "fair") == nil
 	}, harness.Patience, harness.Tick)
-	u.RecordHistory(fmt.Sprintf("%s%d", serving.WorkflowPrefix("fair"), kd.Generation+1), "serving-deleted")
 }
 
 // Objects of a party that another client deletes are created again. The status shows a party that loses its pods, also
@@ -217,9 +212,7 @@ func TestServing_RecreatesDeletedObjects_AndShowsLostPods(t *testing.T) {
 		_, none := core.ConfigMaps(u.alice).Get(ctx, "kept-configtemplate", metav1.GetOptions{})
 		return err == nil && none == nil && u.deployment(u.bob, "kept") != nil
 	}, harness.Patience, harness.Tick, "the deleted objects are created again")
-	kd := u.WaitServing("kept", "Available again", harness.ServingAvailable)
-	u.RecordHistory(kd.Status.Operation.WorkflowID, "serving-recreated")
-	u.RecordNewestHistory(workflows.TypeServingStatuses, "serving-statuses")
+	u.WaitServing("kept", "Available again", harness.ServingAvailable)
 
 	_, err := core.ResourceQuotas(u.bob).Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}}},
@@ -231,7 +224,7 @@ func TestServing_RecreatesDeletedObjects_AndShowsLostPods(t *testing.T) {
 	}, harness.Patience, harness.Tick)
 	require.NoError(t, core.Pods(u.bob).DeleteCollection(ctx, metav1.DeleteOptions{},
 		metav1.ListOptions{LabelSelector: kuscia.LabelDeploymentName + "=kept"}))
-	kd = u.WaitServing("kept", "a party without pods", func(kd *kuscia.KusciaDeployment) bool {
+	kd := u.WaitServing("kept", "a party without pods", func(kd *kuscia.KusciaDeployment) bool {
 		return kd.Status.Phase == kuscia.PhaseProgressing && kd.Status.Reason != ""
 	})
 	require.Equal(t, 1, kd.Status.AvailableParties)
@@ -250,8 +243,7 @@ func TestServingUpdate_IsSuperseded_ByUpdateOrDeletion(t *testing.T) {
 		return kd.Status.PartyDeploymentStatuses[u.bob]["hasty"].PodReason == "ImagePullBackOff"
 	})
 	u.update("hasty", u.better, u.better)
-	kd := u.WaitServing("hasty", "the newest version", harness.ServingAvailable)
-	u.RecordHistory(fmt.Sprintf("%s%d", serving.WorkflowPrefix("hasty"), kd.Generation-1), "serving-superseded")
+	u.WaitServing("hasty", "the newest version", harness.ServingAvailable)
 	require.Equal(t, []string{"v2", "v2"}, []string{u.tag(u.alice, "hasty"), u.tag(u.bob, "hasty")})
 	u.update("hasty", u.bad, u.bad)
 	u.WaitServing("hasty", "ImagePullBackOff at bob", func(kd *kuscia.KusciaDeployment) bool {

@@ -60,7 +60,6 @@ func testTwoUndos(t *testing.T, e *harness.Engine, c cell) {
 		"the previous version is within the window")
 	healthy := r.WaitPhase(name, rollout.PhaseHealthy)
 	require.Equal(t, map[string]string{"app": second}, healthy.Images, "no approval was needed")
-	r.RecordHistory(r.RolloutID(name), "rollout-undo-without-steps")
 	r.requireRestored(observer.End{Images: map[string]string{"app": second}})
 
 	r.startObserver()
@@ -157,7 +156,6 @@ func testUndoUnderRolloutObject(t *testing.T, d *declared, c cell) {
 	require.Contains(t, d.history(), "undo by ann (http): accepted", "the record names the actor of the undo")
 	require.Contains(t, d.history(), "approve by approver (kubectl): accepted", "the steps were approved on the object")
 	d.requirePromoted()
-	d.RecordHistory(d.RolloutID(name), "rollout-undo-declared")
 	require.Equal(t, commonStatus(over).StableRevision, revisionShown(over), "the version of the undo serves")
 	require.Equal(t, int32(len(d.rollout.Strategy.Steps)), commonStatus(over).CurrentStepIndex,
 		"the object shows the last step")

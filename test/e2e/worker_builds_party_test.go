@@ -16,9 +16,9 @@ import (
 	"slipway.io/slipway/test/harness"
 )
 
-// A party whose worker has the previous build keeps working, and the API shows that build. The worker is updated and
-// downgraded while a canary runs.
-func TestLongPartyWorker_KeepsWorking_WithPreviousBuild(t *testing.T) {
+// A party whose worker has another build than the engine's keeps working, and the API shows that build. The worker is
+// updated and downgraded while a canary runs.
+func TestLongPartyWorker_KeepsWorking_WithOlderBuild(t *testing.T) {
 	harness.Long(t)
 	t.Parallel()
 	h := &hosted{t: t, Engine: harness.Start(t, harness.Options{Stack: harness.NewOwnTemporal(t)})}
@@ -27,10 +27,11 @@ func TestLongPartyWorker_KeepsWorking_WithPreviousBuild(t *testing.T) {
 		"namespace: "+h.Apps+"\n").Status)
 	behind := *h.Engine
 	behind.Bin = t.TempDir()
-	require.NoError(t, os.Symlink(h.Binary("slipway-previous"), filepath.Join(behind.Bin, "slipway")))
+	require.NoError(t, os.WriteFile(filepath.Join(behind.Bin, "slipway"),
+		[]byte("#!/bin/sh\nSLIPWAY_TEST_BUILD="+older+" exec "+h.Binary("slipway-failpoints")+" \"$@\"\n"), 0o700))
 	h.worker = behind.PartyWorker("alice", h.alice.Kubeconfig)
 	h.waitReachable(party.Reachable)
-	require.Equal(t, []string{""}, h.builds(), "the previous build reports no ID")
+	require.Equal(t, []string{older}, h.builds())
 
 	h.Deployment("web", 2, nil)
 	h.WaitReadyPods("web", 2)

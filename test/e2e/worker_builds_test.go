@@ -6,16 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
-	historypb "go.temporal.io/api/history/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/upgrade"
 	"slipway.io/slipway/test/harness"
-	"slipway.io/slipway/workflows"
 )
 
 // twoBuilds is an engine whose workers have two build IDs: the same program, with the ID set by the environment.
@@ -25,7 +22,7 @@ type twoBuilds struct {
 }
 
 // older and newer are the two build IDs.
-var older, newer = upgrade.ID("older", workflows.HistoryLevel), upgrade.ID("newer", workflows.HistoryLevel)
+const older, newer = "older", "newer"
 
 func buildOptions(id string) harness.Options {
 	return harness.Options{Binary: "slipway-failpoints", SeparateWorker: true,
@@ -111,50 +108,6 @@ func TestLongCanary_ContinuesAcrossBuilds(t *testing.T) {
 	r.watch.RequirePromises(t)
 }
 
-// recorded runs a rollout and returns the version of the loop in its history.
-func (b *twoBuilds) recorded() int {
-	b.t.Helper()
-	r := startRelease(b.t, b.Engine, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
-	r.waitPaused(1)
-	r.approveAll(1)
-	r.requirePromoted()
-	return loopVersion(b.t, r.History(r.RolloutID(r.rollout.Name)))
-}
-
-// New releases record a history version that older running workers can replay, and that older builds can replay within
-// the rollback window.
-func TestLongNewReleases_AreReplayableByOlderBuild_WithinRollbackWindow(t *testing.T) {
-	harness.Long(t)
-	t.Parallel()
-	const understood = 2
-	before := upgrade.ID("before", understood)
-	b := startBuild(t, before)
-	old := b.Processes[1]
-	current := b.worker(newer)
-	require.Equal(t, understood, b.recorded(), "the old build still runs and could get the release")
-	require.NoError(t, old.Stop())
-	require.NoError(t, current.Stop())
-	current = b.worker(newer)
-	require.Equal(t, understood, b.recorded(), "the operator may return to the old build")
-	require.NoError(t, current.Stop())
-	b.worker(newer, "--rollback-window=1s")
-	require.Greater(t, b.recorded(), understood, "the rollback window has ended")
-}
-
-// loopVersion returns the version of the loop that a history records.
-func loopVersion(t *testing.T, events []*historypb.HistoryEvent) (version int) {
-	t.Helper()
-	for _, event := range events {
-		if marker := event.GetMarkerRecordedEventAttributes(); marker.GetMarkerName() == "Version" {
-			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(marker.GetDetails()["version"],
-				&version))
-			return version
-		}
-	}
-	require.Fail(t, "the history has no version")
-	return 0
-}
-
 // Without worker versioning workers take work without a build ID, also if versioned workers ran before.
 func TestLongWorkers_TakeWork_WithoutWorkerVersioning(t *testing.T) {
 	harness.Long(t)
@@ -163,10 +116,16 @@ func TestLongWorkers_TakeWork_WithoutWorkerVersioning(t *testing.T) {
 	require.NoError(t, b.Processes[1].Stop())
 	b.worker(upgrade.Unversioned, "--worker-versioning=false")
 	b.WaitReady()
-	r := startRelease(t, b.Engine, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
-	r.waitPaused(1)
 	require.Equal(t, http.StatusOK, b.Call(http.MethodGet, "/readyz", "").Status)
+	require.Empty(t, b.workedOn(b.runRollout()))
+}
+
+// runRollout runs a rollout to its end and returns the ID of its workflow.
+func (b *twoBuilds) runRollout() (workflowID string) {
+	b.t.Helper()
+	r := startRelease(b.t, b.Engine, deploymentCell(strategy.StylePartition, harness.Nginx), nil)
+	r.waitPaused(1)
 	r.approveAll(1)
 	r.requirePromoted()
-	require.Empty(t, b.workedOn(r.RolloutID(r.rollout.Name)))
+	return r.RolloutID(r.rollout.Name)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
+	commonpb "go.temporal.io/api/common/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -329,15 +329,8 @@ func (e *Engine) Events(workflowID string) int {
 	return len(e.History(workflowID))
 }
 
-// History returns the events of a workflow.
-func (e *Engine) History(workflowID string) (events []*historypb.HistoryEvent) {
+// History returns the events of a workflow's newest run.
+func (e *Engine) History(workflowID string) []*historypb.HistoryEvent {
 	e.t.Helper()
-	it := e.Workflows.GetWorkflowHistory(context.Background(), workflowID, "", false,
-		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for it.HasNext() {
-		event, err := it.Next()
-		require.NoError(e.t, err)
-		events = append(events, event)
-	}
-	return events
+	return historyOf(e.t, e.Workflows, &commonpb.WorkflowExecution{WorkflowId: workflowID})
 }

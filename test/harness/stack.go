@@ -104,6 +104,7 @@ func (s Stack) TemporalNamespace(t testing.TB) string {
 		var missing *serviceerror.NotFound
 		return errors.As(err, &missing)
 	}, Patience, Tick, "Temporal namespace %s is not usable", name)
+	t.Cleanup(func() { recordHistories(t, w, name) })
 	return name
 }
 

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"slipway.io/slipway/release/rollout"
+	kinds "slipway.io/slipway/release/workload"
 )
 
 // world holds all objects at one moment of a replay, by key.
@@ -63,7 +63,8 @@ func (w world) podsOf(name Name) []*corev1.Pod {
 
 // revisionOf returns a pod's revision: the value of the label that its kind of workload sets.
 func revisionOf(pod *corev1.Pod, owner Name) string {
-	return pod.Labels[rollout.RevisionLabel(kindWithoutGroup(owner.Kind))]
+	kind, group, _ := strings.Cut(owner.Kind, ".")
+	return pod.Labels[kinds.Of(cmp.Or(group, "apps"), kind).RevisionLabel]
 }
 
 // Count is the number of pods of a workload by version.
@@ -157,10 +158,4 @@ func (w world) hasReadyPod(selector map[string]string) bool {
 		}
 	}
 	return false
-}
-
-// kindWithoutGroup returns the kind in the form of a workloadRef.
-func kindWithoutGroup(kind string) string {
-	bare, _, _ := strings.Cut(kind, ".")
-	return bare
 }

@@ -12,9 +12,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 	"time"
-	"unicode/utf8"
 
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/source"
 )
 
@@ -58,16 +59,7 @@ func (e *Error) Error() string {
 }
 
 // quotedName quotes and shortens text of an archive, so that it is safe to print.
-func quotedName(name string) string {
-	if len(name) <= maxShownName {
-		return fmt.Sprintf("%q", name)
-	}
-	cut := maxShownName
-	for cut > maxShownName-utf8.UTFMax && !utf8.RuneStart(name[cut]) {
-		cut--
-	}
-	return fmt.Sprintf("%q…", name[:cut])
-}
+func quotedName(name string) string { return strconv.Quote(phrase.Cut(name, maxShownName)) }
 
 func refused(format string, args ...any) error { return &Error{Problem: fmt.Sprintf(format, args...)} }
 

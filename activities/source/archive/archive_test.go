@@ -353,6 +353,42 @@ func TestCheck_MemoryIsConstant(t *testing.T) {
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20), "bytes allocated")
 }
 
+// The directory of a zip archive is read entry by entry: no part of it is kept.
+func TestCheck_DoesNotHoldZipDirectory(t *testing.T) {
+	race.SkipBounds(t)
+	parts := make([]zipPart, 200)
+	for i := range parts {
+		parts[i] = zipPart{name: "a/", extra: strings.Repeat("\x00", 60_000)}
+	}
+	b := newSandbox(t, zipOf(parts...))
+	before := heap()
+	ctx := &measuring{Context: t.Context()}
+	_, err := archive.Check(ctx, b.file, source.DefaultLimits)
+	require.NoError(t, err)
+	assert.Less(t, ctx.most, before+2<<20, "bytes in use, of a directory of 12 MB")
+}
+
+// measuring notes the most memory in use when it is asked whether it has ended, each twentieth time.
+type measuring struct {
+	context.Context
+	asked int
+	most  uint64
+}
+
+func (m *measuring) Err() error {
+	if m.asked++; m.asked%20 == 0 {
+		m.most = max(m.most, heap())
+	}
+	return m.Context.Err()
+}
+
+func heap() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

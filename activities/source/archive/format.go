@@ -2,7 +2,6 @@ package archive
 
 import (
 	"bytes"
-	"encoding/binary"
 	"strconv"
 	"strings"
 	"unicode"
@@ -135,25 +134,4 @@ func isText(head []byte) bool {
 	return utf8.Valid(head) && !bytes.ContainsFunc(head, func(r rune) bool {
 		return unicode.IsControl(r) && !unicode.IsSpace(r)
 	})
-}
-
-// fieldReader reads the fields of a zip header one after another.
-type fieldReader []byte
-
-func (n *fieldReader) u16() uint16 {
-	v := binary.LittleEndian.Uint16(*n)
-	*n = (*n)[2:]
-	return v
-}
-
-func (n *fieldReader) u32() uint32 {
-	v := binary.LittleEndian.Uint32(*n)
-	*n = (*n)[4:]
-	return v
-}
-
-func (n *fieldReader) u64() uint64 {
-	v := binary.LittleEndian.Uint64(*n)
-	*n = (*n)[8:]
-	return v
 }

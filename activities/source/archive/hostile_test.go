@@ -395,7 +395,7 @@ func bombs() map[string]hostile {
 			archive: zstdOf(zipOf(zipPart{name: "a"})), want: "it looks like a damaged zip archive"},
 		"NestedLinkName": {reason: "an error shows only the beginning of a long name",
 			archive: tarOf(tarPart{name: "x", pax: paxRecord("path", "../"+strings.Repeat("é", 400))}),
-			want:    `é"… leaves the folder`},
+			want:    `é…" leaves the folder`},
 	}
 }
 

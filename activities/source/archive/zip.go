@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/flate"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,11 +16,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // The sizes and magic bytes of a zip archive's parts. archive/zip is not used: it holds the complete directory in
-// memory, without a limit, and neither compares the two headers of an entry nor detects entries that share data.
+// memory, reports everything that is wrong with it as one error, and neither compares the two headers of an entry nor
+// detects entries that share data. What it would replace of this file is the reading of twenty fields.
 const (
 	magicDirectory = "PK\x01\x02"
 	magicEnd64     = "PK\x06\x06"
@@ -28,9 +31,7 @@ const (
 	localLen     = 30
 	directoryLen = 46
 	endLen       = 22
-	end64Len     = 56
-	locatorLen   = 20
-	maxComment   = math.MaxUint16
+	end64Len     = 76 // its locator included
 
 	extraZip64 = 0x0001
 	extraTime  = 0x5455
@@ -45,29 +46,32 @@ const (
 	creatorMacOS = 19
 )
 
+// record is a part of a zip archive. Its fields are at the positions that PKWARE's APPNOTE.TXT defines.
+type record []byte
+
+func (r record) u16(at int) uint64 { return uint64(binary.LittleEndian.Uint16(r[at:])) }
+func (r record) u32(at int) uint64 { return uint64(binary.LittleEndian.Uint32(r[at:])) }
+func (r record) u64(at int) uint64 { return binary.LittleEndian.Uint64(r[at:]) }
+
 // zipDirectory is the position of a zip archive's directory.
 type zipDirectory struct {
-	offset, size int64
-	entries      uint64
+	from                  io.ReaderAt
+	entries, size, offset uint64
 }
 
 // zipHeader is one entry of the directory.
 type zipHeader struct {
-	name          string
-	creator       byte
-	flags, method uint16
-	crc           uint32
-	packed, size  uint64
-	offset        uint64
-	attributes    uint32
-	modified      time.Time
-	extra         []byte
+	name                                     string
+	flags, method, crc, packed, size, offset uint64
+	// unix is the mode if a Unix program made the archive, otherwise 0.
+	unix     uint32
+	modified time.Time
 }
 
 // span is the position of an entry in the file, from its header to the end of its data. index is its number in the
 // directory.
 type span struct {
-	from, data, to int64
+	from, data, to uint64
 	index          int
 }
 
@@ -82,8 +86,8 @@ func (w *walk) zip(from *os.File, size int64) error {
 		return refused("has %d entries; the limit is %d", d.entries, w.limits.Entries)
 	}
 	spans := make([]span, 0, min(d.entries, 1<<10))
-	err = d.each(w, from, func(h zipHeader, i int) error {
-		s, err := locate(from, h, d.offset)
+	err = d.each(w.ctx, func(h zipHeader, i int) error {
+		s, err := d.locate(h)
 		s.index = i
 		spans = append(spans, s)
 		return err
@@ -91,112 +95,78 @@ func (w *walk) zip(from *os.File, size int64) error {
 	if err != nil {
 		return err
 	}
-	if shared := overlap(spans); shared >= 0 {
-		return d.each(w, from, func(h zipHeader, i int) error {
-			if i == shared {
-				return refusedEntry(h.name, "overlaps another entry in the zip archive")
-			}
-			return nil
-		})
-	}
-	return d.each(w, from, func(h zipHeader, i int) error { return w.zipEntry(from, h, spans[i]) })
+	shared := overlap(spans)
+	return d.each(w.ctx, func(h zipHeader, i int) error {
+		switch shared {
+		case -1:
+			return w.zipEntry(h, io.NewSectionReader(from, int64(spans[i].data), int64(h.packed)))
+		case i:
+			return refusedEntry(h.name, "overlaps another entry in the zip archive")
+		}
+		return nil
+	})
 }
 
-// findDirectory reads the end record of the file, and its zip64 form if there is one.
-func findDirectory(from io.ReaderAt, size int64) (zipDirectory, error) {
-	tail := make([]byte, min(size, endLen+maxComment))
+// findDirectory reads the end record of the file, and before it the zip64 form of it if there is one.
+func findDirectory(from io.ReaderAt, size int64) (d zipDirectory, err error) {
+	tail := make(record, min(size, end64Len+endLen+math.MaxUint16))
 	if _, err := from.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
-		return zipDirectory{}, fmt.Errorf("cannot read the archive: %w", err)
+		return d, fmt.Errorf("cannot read the archive: %w", err)
 	}
 	at := bytes.LastIndex(tail, []byte(magicEnd))
-	for at >= 0 && (len(tail)-at < endLen || len(tail)-at-endLen != int(
-		binary.LittleEndian.Uint16(tail[at+endLen-2:]))) {
+	// The comment at the end may contain the magic bytes too.
+	for at >= 0 && (len(tail) < at+endLen || len(tail) != at+endLen+int(tail.u16(at+20))) {
 		at = bytes.LastIndex(tail[:at], []byte(magicEnd))
 	}
 	if at < 0 {
-		return zipDirectory{}, refused("is truncated, or has other data after its end: a zip archive ends with its " +
-			"directory")
+		return d, refused("is truncated, or has other data after its end: a zip archive ends with its directory")
 	}
-	end := size - int64(len(tail)-at)
-	n := fieldReader(tail[at+4:])
-	disks := [2]uint16{n.u16(), n.u16()}
-	here, all := n.u16(), n.u16()
-	d := zipDirectory{entries: uint64(all), size: int64(n.u32()), offset: int64(n.u32())}
-	d, end, large, err := d.readZip64(from, end)
+	end, large := tail[at:], tail[max(0, at-end64Len):at]
+	after := uint64(size) - uint64(len(end))
+	d = zipDirectory{from: from, entries: end.u16(10), size: end.u32(12), offset: end.u32(16)}
+	volumes, valid := end.u32(4) != 0 || end.u16(8) != d.entries, true
+	if len(large) == end64Len && string(large[56:60]) == magicLocator {
+		after -= end64Len
+		volumes, valid = large.u32(60) != 0 || large.u32(72) > 1, large.u64(64) == after && d.agrees(large)
+		d.entries, d.size, d.offset = large.u64(32), large.u64(40), large.u64(48)
+	}
 	switch {
-	case err != nil:
-		return zipDirectory{}, err
-	case !large && (disks != [2]uint16{} || here != all):
-		return zipDirectory{}, refused("is one of several volumes; pack it as one file")
-	case d.offset < 0 || d.size < 0 || d.offset > end || d.size != end-d.offset:
-		return zipDirectory{}, refused("is damaged: its zip directory isn't where its end record says")
+	case volumes:
+		return d, refused("is one of several volumes; pack it as one file")
+	case !valid:
+		return d, refused("is damaged: its zip64 record is invalid")
+	case d.offset > after || d.size != after-d.offset:
+		return d, refused("is damaged: its zip directory isn't where its end record says")
 	}
 	return d, nil
 }
 
-// readZip64 reads the zip64 form of the end record, if there is one. It lies between the directory and the end record.
-func (d zipDirectory) readZip64(from io.ReaderAt, end int64) (larger zipDirectory, before int64, large bool,
-	err error) {
-	p := make([]byte, end64Len+locatorLen)
-	if end < int64(len(p)) {
-		return d, end, false, nil
-	}
-	// The zip64 record lies immediately before its locator: it has no extensible fields.
-	before = end - int64(len(p))
-	if _, err := from.ReadAt(p, before); err != nil {
-		return d, 0, false, fmt.Errorf("cannot read the archive: %w", err)
-	}
-	locator := fieldReader(p[end64Len:])
-	if string(locator[:4]) != magicLocator {
-		return d, end, false, nil
-	}
-	locator = locator[4:]
-	disk, at, disks := locator.u32(), locator.u64(), locator.u32()
-	if disk != 0 || disks > 1 {
-		return d, 0, true, refused("is one of several volumes; pack it as one file")
-	}
-	larger, valid := d.parseZip64(p)
-	if !valid || at != uint64(before) {
-		return d, 0, true, refused("is damaged: its zip64 record is invalid")
-	}
-	return larger, before, true, nil
-}
-
-// parseZip64 parses the fields of the zip64 record, which must not contradict those of the end record.
-func (d zipDirectory) parseZip64(p []byte) (larger zipDirectory, valid bool) {
-	agree := func(small, limit, great uint64) bool { return small == limit || small == great }
-	if string(p[:4]) != magicEnd64 {
-		return d, false
-	}
-	n := fieldReader(p[4:])
-	length := n.u64()
-	_ = n.u32() // versions
-	disks := [2]uint32{n.u32(), n.u32()}
-	here, all, size, offset := n.u64(), n.u64(), n.u64(), n.u64()
-	valid = length == end64Len-12 && disks == [2]uint32{} && here == all && size <= math.MaxInt64 &&
-		offset <= math.MaxInt64 &&
-		agree(d.entries, math.MaxUint16, all) && agree(uint64(d.size), math.MaxUint32, size) &&
-		agree(uint64(d.offset), math.MaxUint32, offset)
-	return zipDirectory{entries: all, size: int64(size), offset: int64(offset)}, valid
+// agrees reports whether a zip64 record is complete and doesn't contradict the end record.
+func (d zipDirectory) agrees(large record) bool {
+	same := func(small, limit, large uint64) bool { return small == limit || small == large }
+	return string(large[:4]) == magicEnd64 && large.u64(4) == 44 && large.u64(16) == 0 &&
+		large.u64(24) == large.u64(32) && same(d.entries, math.MaxUint16, large.u64(32)) &&
+		same(d.size, math.MaxUint32, large.u64(40)) && same(d.offset, math.MaxUint32, large.u64(48))
 }
 
 // each reads the directory and passes every entry to take.
-func (d zipDirectory) each(w *walk, from io.ReaderAt, take func(h zipHeader, index int) error) error {
-	r := bufio.NewReaderSize(io.NewSectionReader(from, d.offset, d.size), copyBufferSize)
-	w.entries = 0
+func (d zipDirectory) each(ctx context.Context, take func(h zipHeader, index int) error) error {
+	r := bufio.NewReaderSize(io.NewSectionReader(d.from, int64(d.offset), int64(d.size)), copyBufferSize)
 	last := ""
-	for i := range d.entries {
-		if err := w.count(); err != nil {
-			return err
-		}
+	for i := range int(d.entries) {
 		h, err := readHeader(r)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return refused("is damaged: its zip directory ends%s", afterEntry(last))
+		case err == nil:
+			err = take(h, i)
+		}
 		if err != nil {
-			return zipProblem(err, last)
+			return err
 		}
 		last = h.name
-		if err := take(h, int(i)); err != nil {
-			return err
-		}
 	}
 	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
 		return refused("is damaged: its zip directory has more than the %d entries that its end record states",
@@ -205,57 +175,43 @@ func (d zipDirectory) each(w *walk, from io.ReaderAt, take func(h zipHeader, ind
 	return nil
 }
 
-func zipProblem(err error, last string) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return refused("is damaged: its zip directory ends%s", afterEntry(last))
-	}
-	return err
-}
-
-func readHeader(r io.Reader) (zipHeader, error) {
-	var p [directoryLen]byte
-	if _, err := io.ReadFull(r, p[:]); err != nil {
-		return zipHeader{}, err
+func readHeader(r io.Reader) (h zipHeader, err error) {
+	p := make(record, directoryLen)
+	if _, err := io.ReadFull(r, p); err != nil {
+		return h, err
 	}
 	if string(p[:4]) != magicDirectory {
-		return zipHeader{}, refused("is damaged: its zip directory has an invalid header")
+		return h, refused("is damaged: its zip directory has an invalid header")
 	}
-	h := zipHeader{creator: p[5]}
-	n := fieldReader(p[8:])
-	h.flags, h.method = n.u16(), n.u16()
-	clock, date := n.u16(), n.u16()
-	h.crc, h.packed, h.size = n.u32(), uint64(n.u32()), uint64(n.u32())
-	nameLen, extraLen, commentLen := int(n.u16()), int(n.u16()), int(n.u16())
-	disk := n.u16()
-	_ = n.u16() // internal attributes
-	h.attributes, h.offset = n.u32(), uint64(n.u32())
-	rest := make([]byte, nameLen+extraLen+commentLen)
+	names := p.u16(28)
+	rest := make(record, names+p.u16(30)+p.u16(32))
 	if _, err := io.ReadFull(r, rest); err != nil {
-		return zipHeader{}, err
+		return h, err
 	}
-	h.name, h.extra = string(rest[:nameLen]), rest[nameLen:nameLen+extraLen]
-	h.modified = dosTime(date, clock)
-	if disk != 0 && disk != math.MaxUint16 {
-		return zipHeader{}, refusedEntry(h.name, "lies in another volume; pack the archive as one file")
+	h = zipHeader{name: string(rest[:names]), flags: p.u16(8), method: p.u16(10), crc: p.u32(16), packed: p.u32(20),
+		size: p.u32(24), offset: p.u32(42), modified: dosTime(int(p.u16(14)), int(p.u16(12)))}
+	if creator := p[5]; creator == creatorUnix || creator == creatorMacOS {
+		h.unix = uint32(p.u16(40))
 	}
-	return h, h.readExtra()
+	if disk := p.u16(34); disk != 0 && disk != math.MaxUint16 {
+		return h, refusedEntry(h.name, "lies in another volume; pack the archive as one file")
+	}
+	return h, h.readExtra(rest[names : names+p.u16(30)])
 }
 
 // readExtra reads zip64 sizes and the modification time from the header's extra fields.
-func (h *zipHeader) readExtra() error {
+func (h *zipHeader) readExtra(rest record) error {
 	large := false
-	for rest := fieldReader(h.extra); len(rest) >= 4; {
-		id, size := rest.u16(), int(rest.u16())
-		if size > len(rest) {
-			return nil // Other readers treat this as padding too.
-		}
-		field := fieldReader(rest[:size])
-		rest = rest[size:]
-		switch id {
-		case extraZip64:
-			if large {
-				return refusedEntry(h.name, "has two zip64 fields")
-			}
+	// Other readers treat an incomplete field as padding too.
+	for len(rest) >= 4 && 4+int(rest.u16(2)) <= len(rest) {
+		id, field := rest.u16(0), rest[4:4+rest.u16(2)]
+		rest = rest[4+len(field):]
+		switch {
+		case id == extraTime && len(field) >= 5 && field[0]&1 != 0:
+			h.modified = time.Unix(int64(int32(field.u32(1))), 0)
+		case id == extraZip64 && large:
+			return refusedEntry(h.name, "has two zip64 fields")
+		case id == extraZip64:
 			large = true
 			for _, value := range []*uint64{&h.size, &h.packed, &h.offset} {
 				if *value != math.MaxUint32 {
@@ -264,12 +220,7 @@ func (h *zipHeader) readExtra() error {
 				if len(field) < 8 {
 					return refusedEntry(h.name, "has an invalid zip64 field")
 				}
-				*value = field.u64()
-			}
-		case extraTime:
-			if len(field) >= 5 && field[0]&1 != 0 {
-				field = field[1:]
-				h.modified = time.Unix(int64(int32(field.u32())), 0)
+				*value, field = field.u64(0), field[8:]
 			}
 		}
 	}
@@ -277,57 +228,50 @@ func (h *zipHeader) readExtra() error {
 }
 
 // dosTime interprets a DOS time as UTC: the archive does not contain its time zone.
-func dosTime(date, clock uint16) time.Time {
-	return time.Date(1980+int(date>>9), time.Month(date>>5&0xf), int(date&0x1f), int(clock>>11), int(clock>>5&0x3f),
-		int(clock&0x1f)*2, 0, time.UTC)
+func dosTime(date, clock int) time.Time {
+	return time.Date(1980+date>>9, time.Month(date>>5&0xf), date&0x1f, clock>>11, clock>>5&0x3f, clock&0x1f*2, 0,
+		time.UTC)
 }
 
 // locate reads the local header before an entry's data, which must match the directory.
-func locate(from io.ReaderAt, h zipHeader, directory int64) (span, error) {
-	damaged := func(what string) (span, error) {
-		return span{}, refusedEntry(h.name, "has %s in the zip directory than in its own header", what)
+func (d zipDirectory) locate(h zipHeader) (s span, err error) {
+	if h.offset > d.offset || h.packed > d.offset {
+		return s, refusedEntry(h.name, "lies outside the archive")
 	}
-	if h.offset > uint64(directory) || h.packed > uint64(directory) {
-		return span{}, refusedEntry(h.name, "lies outside the archive")
+	p, at := make(record, localLen), int64(h.offset)
+	_, err = d.from.ReadAt(p, at)
+	name := make([]byte, p.u16(26))
+	if _, short := d.from.ReadAt(name, at+localLen); err != nil || short != nil || string(p[:4]) != magicLocal {
+		return s, refusedEntry(h.name, "has no header where the zip directory says")
 	}
-	at := int64(h.offset)
-	var p [localLen]byte
-	if _, err := from.ReadAt(p[:], at); err != nil || string(p[:4]) != magicLocal {
-		return span{}, refusedEntry(h.name, "has no header where the zip directory says")
-	}
-	n := fieldReader(p[6:])
-	flags, method := n.u16(), n.u16()
-	n = n[4:]
-	crc, packed, size := n.u32(), n.u32(), n.u32()
-	nameLen, extraLen := int(n.u16()), int(n.u16())
-	name := make([]byte, nameLen)
-	if _, err := from.ReadAt(name, at+localLen); err != nil {
-		return span{}, refusedEntry(h.name, "has no header where the zip directory says")
-	}
-	streamed := (flags|h.flags)&flagStreamed != 0
+	s = span{from: h.offset, data: h.offset + localLen + p.u16(26) + p.u16(28)}
+	s.to = s.data + h.packed
 	// The local sizes of a streamed entry follow its data; those of a zip64 entry are in its extra field. The
 	// directory's sizes are checked anyway.
-	same := func(local uint32, global uint64) bool {
-		return uint64(local) == global || streamed && local == 0 || local == math.MaxUint32
+	flags := p.u16(6) | h.flags
+	streamed := flags&flagStreamed != 0
+	same := func(local, global uint64) bool {
+		return local == global || streamed && local == 0 || local == math.MaxUint32
 	}
-	data := at + localLen + int64(nameLen) + int64(extraLen)
-	s := span{from: at, data: data, to: data + int64(h.packed)}
+	damaged := func(what string) error {
+		return refusedEntry(h.name, "has another %s in the zip directory than in its own header", what)
+	}
 	switch {
 	case string(name) != h.name:
-		return damaged(fmt.Sprintf("another name (%s)", quotedName(string(name))))
-	case method != h.method:
-		return damaged("another compression")
-	case (flags|h.flags)&flagEncrypted != 0:
-		return span{}, refusedEntry(h.name, "is encrypted")
+		return s, damaged(fmt.Sprintf("name (%s)", quotedName(string(name))))
+	case p.u16(8) != h.method:
+		return s, damaged("compression")
+	case flags&flagEncrypted != 0:
+		return s, refusedEntry(h.name, "is encrypted")
 	case h.method != methodStore && h.method != methodDeflate:
-		return span{}, refusedEntry(h.name, "is compressed by the zip method %d; only stored and deflated entries "+
-			"are supported", h.method)
-	case !same(packed, h.packed) || !same(size, h.size):
-		return damaged("another size")
-	case crc != h.crc && (!streamed || crc != 0):
-		return damaged("another checksum")
-	case s.to > directory:
-		return span{}, refusedEntry(h.name, "lies outside the archive")
+		return s, refusedEntry(h.name, "is compressed by the zip method %d; only stored and deflated entries are "+
+			"supported", h.method)
+	case !same(p.u32(18), h.packed) || !same(p.u32(22), h.size):
+		return s, damaged("size")
+	case p.u32(14) != h.crc && (!streamed || p.u32(14) != 0):
+		return s, damaged("checksum")
+	case s.to > d.offset:
+		return s, refusedEntry(h.name, "lies outside the archive")
 	}
 	return s, nil
 }
@@ -345,65 +289,42 @@ func overlap(spans []span) int {
 }
 
 // zipEntry processes one entry whose headers are valid.
-func (w *walk) zipEntry(from io.ReaderAt, h zipHeader, s span) error {
-	e := entry{name: h.name, modified: h.modified, size: int64(min(h.size, math.MaxInt64))}
-	var err error
-	if e.kind, e.mode, err = h.kind(); err != nil {
+func (w *walk) zipEntry(h zipHeader, packed io.Reader) error {
+	kind, mode, err := h.kind()
+	switch {
+	case err != nil:
 		return err
+	case kind == folder && h.size != 0:
+		return refusedEntry(h.name, "is a folder with content")
 	}
-	content := &stream{ctx: w.ctx, from: newZipContent(io.NewSectionReader(from, s.data, s.to-s.data), h),
-		limit: math.MaxInt64}
-	e.content = content
-	switch e.kind {
-	case folder:
-		// Some programs deflate empty content, so only the end of the data shows that there is none.
-		if h.size != 0 {
-			return refusedEntry(h.name, "is a folder with content")
+	e := entry{name: h.name, kind: kind, mode: mode, modified: h.modified, size: int64(min(h.size, math.MaxInt64)),
+		content: &stream{ctx: w.ctx, from: newZipContent(h, packed), limit: math.MaxInt64}}
+	if kind != file {
+		// Some programs deflate empty content, so only the end of a folder's data shows that there is none.
+		target, err := io.ReadAll(io.LimitReader(e.content, maxTarget+1))
+		if err != nil {
+			return err
 		}
-		_, err = io.Copy(io.Discard, content)
-	case symlink:
-		var target []byte
-		target, err = io.ReadAll(io.LimitReader(content, maxTarget+1))
 		e.target = string(target)
-		if err == nil && len(target) <= maxTarget {
-			_, err = io.Copy(io.Discard, content)
-		}
-	}
-	if err != nil {
-		return err
 	}
 	return w.add(e)
 }
 
-// kind returns an entry's type and mode. Only Unix programs store a mode; otherwise the name decides.
+// kind returns an entry's type and mode. Without a Unix mode the name decides.
 func (h zipHeader) kind() (kind, fs.FileMode, error) {
-	const (
-		typeMask = 0o170000
-		typeLink = 0o120000
-		typeFile = 0o100000
-		typeDir  = 0o040000
-	)
-	unix := h.attributes >> 16
-	if h.creator != creatorUnix && h.creator != creatorMacOS {
-		unix = 0
-	}
-	named := strings.HasSuffix(h.name, "/")
-	mode := fs.FileMode(unix & 0o777)
-	switch unix & typeMask {
-	case 0, typeFile:
-		if named {
-			return folder, defaultMode, nil
-		}
-		if unix == 0 {
-			mode = 0o644
-		}
+	named, mode := strings.HasSuffix(h.name, "/"), fs.FileMode(h.unix&0o777)
+	switch format := h.unix & syscall.S_IFMT; {
+	case named && (format == 0 || format == syscall.S_IFREG):
+		return folder, defaultMode, nil
+	case h.unix == 0:
+		return file, 0o644, nil
+	case format == 0 || format == syscall.S_IFREG:
 		return file, mode, nil
-	case typeDir:
+	case format == syscall.S_IFDIR:
 		return folder, mode, nil
-	case typeLink:
-		if named {
-			return "", 0, refusedEntry(h.name, "is a symbolic link with the name of a folder")
-		}
+	case format == syscall.S_IFLNK && named:
+		return "", 0, refusedEntry(h.name, "is a symbolic link with the name of a folder")
+	case format == syscall.S_IFLNK:
 		return symlink, mode, nil
 	}
 	return "", 0, refusedEntry(h.name, "is a device, a FIFO or a socket")
@@ -412,18 +333,15 @@ func (h zipHeader) kind() (kind, fs.FileMode, error) {
 // zipContent is an entry's data. It ends without an error only if the size, the checksum and the end of the packed data
 // are right.
 type zipContent struct {
-	name      string
+	zipHeader
 	packed    *bufio.Reader
 	unpacked  io.Reader
 	remaining uint64
-	size      uint64
 	sum       uint32
-	crc       uint32
-	err       error
 }
 
-func newZipContent(packed io.Reader, h zipHeader) *zipContent {
-	c := &zipContent{name: h.name, packed: bufio.NewReader(packed), remaining: h.size, size: h.size, crc: h.crc}
+func newZipContent(h zipHeader, packed io.Reader) *zipContent {
+	c := &zipContent{zipHeader: h, packed: bufio.NewReader(packed), remaining: h.size}
 	c.unpacked = c.packed
 	if h.method == methodDeflate {
 		// flate reads no byte more than it needs from a bufio.Reader.
@@ -433,36 +351,27 @@ func newZipContent(packed io.Reader, h zipHeader) *zipContent {
 }
 
 func (c *zipContent) Read(p []byte) (int, error) {
-	if c.err != nil {
-		return 0, c.err
-	}
 	n, err := c.unpacked.Read(p)
 	if uint64(n) > c.remaining {
 		n, err = int(c.remaining), refusedEntry(c.name, "has more than the %d bytes that its header states", c.size)
 	}
 	c.remaining -= uint64(n)
 	c.sum = crc32.Update(c.sum, crc32.IEEETable, p[:n])
-	c.err = c.finish(err)
-	return n, c.err
-}
-
-// finish turns errors into an *Error, and checks at the end that the content is complete.
-func (c *zipContent) finish(err error) error {
 	var corrupt flate.CorruptInputError
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return refusedEntry(c.name, "is truncated")
+		err = refusedEntry(c.name, "is truncated")
 	case errors.As(err, &corrupt):
-		return refusedEntry(c.name, "is damaged: it can't be decompressed (%s)", err)
+		err = refusedEntry(c.name, "is damaged: it can't be decompressed (%s)", err)
 	case !errors.Is(err, io.EOF):
-		return err
 	case c.remaining > 0:
-		return refusedEntry(c.name, "has %d bytes less than its header states", c.remaining)
-	case c.sum != c.crc:
-		return refusedEntry(c.name, "is damaged: it doesn't have its checksum")
+		err = refusedEntry(c.name, "has %d bytes less than its header states", c.remaining)
+	case uint64(c.sum) != c.crc:
+		err = refusedEntry(c.name, "is damaged: it doesn't have its checksum")
+	default:
+		if _, more := c.packed.ReadByte(); more == nil {
+			err = refusedEntry(c.name, "has other data after its compressed data")
+		}
 	}
-	if _, more := c.packed.ReadByte(); more == nil {
-		return refusedEntry(c.name, "has other data after its compressed data")
-	}
-	return err
+	return n, err
 }

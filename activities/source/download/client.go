@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"slipway.io/slipway/pause"
 	"slipway.io/slipway/release/source"
 )
 
@@ -78,7 +79,7 @@ func New(options Options) *Client {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Client{options: options, pause: pause}
+	c := &Client{options: options, pause: pause.For}
 	c.checked, c.unchecked = c.transport(c.Dial), c.transport(c.dial)
 	for _, base := range options.Trusted {
 		u, err := source.ParseURL(base)
@@ -90,15 +91,6 @@ func New(options Options) *Client {
 		c.trusted = append(c.trusted, u)
 	}
 	return c
-}
-
-func pause(ctx context.Context, wait time.Duration) error {
-	select {
-	case <-time.After(wait):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 type dial func(ctx context.Context, network, address string) (net.Conn, error)

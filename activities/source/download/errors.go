@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"slipway.io/slipway/release/backoff"
 	"slipway.io/slipway/release/failure"
 )
 
@@ -64,10 +65,7 @@ func RetryAfter(err error, failed int) (time.Duration, bool) {
 	if !errors.As(err, &reason) || reason.Kind != Temporary {
 		return 0, false
 	}
-	pause := maxPause
-	if doublings := max(failed-1, 0); doublings < 4 {
-		pause = min(minPause<<doublings, maxPause)
-	}
+	pause := backoff.After(failed-1, minPause, maxPause)
 	pause -= time.Duration(rand.Int64N(int64(pause) / 4))
 	return max(pause, min(reason.RetryAfter, maxRetryAfter)), true
 }

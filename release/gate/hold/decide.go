@@ -13,6 +13,7 @@ import (
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1beta1"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -53,7 +54,7 @@ func has(entries map[string]string, name string) bool {
 func (k Kind) rolloutFor(rollouts []v1beta1.Rollout, name string) string {
 	for _, r := range rollouts {
 		ref := r.Spec.WorkloadRef
-		names := ref.Name == name && ref.Kind == k.Kind && strings.HasPrefix(ref.APIVersion, k.Group+"/")
+		names := ref.Name == name && ref.Kind == k.Kind && strings.HasPrefix(ref.APIVersion, k.Resource.Group+"/")
 		if names && !r.Spec.Disabled && r.DeletionTimestamp == nil {
 			return r.Name
 		}
@@ -211,16 +212,27 @@ func members(object map[string]any, path ...string) map[string]any {
 	return object
 }
 
+// Holds reports whether an object's field at path has the value by which the gate holds a changed template, so that no
+// pod moves. path is a JSON Pointer to the field or to an object around it; kind is a kind of group.
+func Holds(group, kind string, object map[string]any, path string) bool {
+	k := workload.Of(group, kind)
+	if k.Pointer != path && !strings.HasPrefix(k.Pointer, path+"/") {
+		return false
+	}
+	value, _ := jsonpatch.At(object, k.Pointer)
+	return reflect.DeepEqual(jsonpatch.Normalise(value), k.Value)
+}
+
 // rollsNow reports whether the workload's own controller would move pods to a changed template.
 func (k Kind) rollsNow(object map[string]any) bool {
 	size, there := jsonpatch.At(object, "/spec/replicas")
-	return (!k.sized || !there || !reflect.DeepEqual(jsonpatch.Normalise(size), int64(0))) && k.typeRolls(object)
+	return (k.PerNode || !there || !reflect.DeepEqual(jsonpatch.Normalise(size), int64(0))) && k.typeRolls(object)
 }
 
 // typeRolls reports whether the workload's update type has the field that holds.
 func (k Kind) typeRolls(object map[string]any) bool {
-	updates, there := jsonpatch.At(object, pathType)
-	return !k.rolling || !there || updates == workloadops.UpdateRolling
+	updates, there := jsonpatch.At(object, "/spec/updateStrategy/type")
+	return !k.Rolling() || !there || updates == workloadops.UpdateRolling
 }
 
 // HeldText returns AnnotationHeld for a field's value.

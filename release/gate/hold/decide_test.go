@@ -12,6 +12,7 @@ import (
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/release/workload"
 )
 
 func object(t *testing.T, text string) map[string]any {
@@ -27,8 +28,7 @@ const deployment = `{metadata: {name: web, labels: {slipway.io/gate: web}, annot
 // Another test compares the policies on a real API server with these decisions; this one states the reasons.
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	k, ok := KindFor("apps", "deployments")
-	require.True(t, ok)
+	k := Kind(workload.Of("apps", "Deployment"))
 	named := v1beta1.Rollout{Spec: v1beta1.RolloutSpec{WorkloadRef: v1beta1.ObjectRef{APIVersion: "apps/v1",
 		Kind: "Deployment", Name: "web"}}}
 	named.Name = "shop"

@@ -1,3 +1,5 @@
+// Package hold defines how the gate holds a change of a pod template, for each kind: as expressions of admission
+// policies, and as the same decision for a webhook. It does no I/O.
 package hold
 
 import (
@@ -10,8 +12,12 @@ import (
 	"slipway.io/slipway/release/cel"
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 )
+
+// Kind is a kind of workload that a Rollout can name.
+type Kind workload.Kind
 
 // Prefix is the prefix of all of Slipway's labels and annotations.
 const Prefix = "slipway.io/"
@@ -59,10 +65,10 @@ func differs(pair, counts string) string {
 // rolls returns an expression that is true if the workload's own controller would move pods to a changed template.
 func (k Kind) rolls() string {
 	var all []string
-	if k.sized {
+	if !k.PerNode {
 		all = append(all, "object.spec.?replicas.orValue(1) != 0")
 	}
-	if k.rolling {
+	if k.Rolling() {
 		all = append(all, "object.spec.?updateStrategy.?type.orValue('RollingUpdate') == 'RollingUpdate'")
 	}
 	if len(all) == 0 {
@@ -87,6 +93,16 @@ func (k Kind) patch() string {
 	}
 	return strings.Join(append(ops, fmt.Sprintf(`[JSONPatch{op: "add", path: "%s", value: %s}]`, k.Pointer,
 		k.literal())), " + ")
+}
+
+// parents returns the pointers of the objects around the field, from the outside, without spec.
+func (k Kind) parents() []string {
+	steps := strings.Split(strings.TrimPrefix(k.Pointer, "/"), "/")
+	var out []string
+	for i := 2; i < len(steps); i++ {
+		out = append(out, "/"+strings.Join(steps[:i], "/"))
+	}
+	return out
 }
 
 // literal returns the holding value in CEL.
@@ -148,7 +164,7 @@ func (k Kind) held(before string) string {
 
 // stillRolls returns the condition on the update type: with another type a workload has no such field.
 func (k Kind) stillRolls() string {
-	if k.rolling {
+	if k.Rolling() {
 		return " && object.spec.?updateStrategy.?type.orValue('RollingUpdate') == 'RollingUpdate'"
 	}
 	return ""

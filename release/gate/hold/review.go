@@ -11,6 +11,7 @@ import (
 	"slipway.io/slipway/release/gate"
 	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/kruise/v1beta1"
+	"slipway.io/slipway/release/workload"
 )
 
 // reviewKind is the kind of the API server's request and of the response.
@@ -70,8 +71,8 @@ func (a Reviewer) decide(r *admission.AdmissionRequest) ([]jsonpatch.Op, error) 
 	if of == v1beta1.GroupVersion.Group+"/"+v1beta1.Resource.Resource+"/status" && old != nil {
 		return DecideStatus(old.Object, edited.Object, r.UserInfo.Username), nil
 	}
-	k, known := KindFor(r.Resource.Group, r.Resource.Resource)
-	if !known || r.SubResource != "" {
+	k := workload.Of(r.Kind.Group, r.Kind.Kind)
+	if !k.Known() || r.SubResource != "" {
 		return nil, fmt.Errorf("the gate does not handle the resource %s/%s", r.Resource.Resource, r.SubResource)
 	}
 	e := Edit{New: edited.Object, User: r.UserInfo.Username}
@@ -84,7 +85,7 @@ func (a Reviewer) decide(r *admission.AdmissionRequest) ([]jsonpatch.Op, error) 
 			return nil, err
 		}
 	}
-	return k.Decide(e), nil
+	return Kind(k).Decide(e), nil
 }
 
 func read(raw []byte) (*unstructured.Unstructured, error) {

@@ -29,6 +29,8 @@ func reviewed(t *testing.T, resource, user, old, edited string) (response *admis
 	review.APIVersion, review.Kind = "admission.k8s.io/v1", "AdmissionReview"
 	review.Request.UserInfo.Username = user
 	review.Request.Resource.Group, review.Request.Resource.Resource = "apps", resource
+	review.Request.Kind.Group, review.Request.Kind.Kind = "apps", map[string]string{"deployments": "Deployment",
+		"replicasets": "ReplicaSet"}[resource]
 	if resource == "rollouts" {
 		review.Request.Resource.Group, review.Request.SubResource = "rollouts.kruise.io", "status"
 	}

@@ -32,7 +32,7 @@ func (k Kind) Named() string {
 		"%[2]s && "+
 		"%[1]s.?apiVersion.orValue('').startsWith(%[3]s) && !params.spec.?disabled.orValue(false) && "+
 		"!params.metadata.?deletionTimestamp.hasValue()",
-		"params.spec.?workloadRef", cel.Text(k.Kind), cel.Text(k.Group+"/"))
+		"params.spec.?workloadRef", cel.Text(k.Kind), cel.Text(k.Resource.Group+"/"))
 }
 
 // NamedPatches returns the expressions that label the workload, write AnnotationWhy, and hold the edit.

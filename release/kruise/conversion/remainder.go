@@ -1,11 +1,13 @@
 package conversion
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"bytes"
 	"encoding/json"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"slipway.io/slipway/release/digest"
+	"slipway.io/slipway/release/jsonpatch"
 )
 
 // remainder is the attached annotation: the object's form in the other version.
@@ -20,7 +22,7 @@ type remainder struct {
 
 // newRemainder encodes a form in the other version, to attach it to the form to.
 func newRemainder(to, other form, attached *string) *string {
-	text := string(marshal(remainder{Digest: digest(to, other, attached), form: other, Attached: attached}))
+	text := string(jsonpatch.Encode(remainder{Digest: digestOf(to, other, attached), form: other, Attached: attached}))
 	return &text
 }
 
@@ -40,21 +42,11 @@ func readRemainder(text *string) *remainder {
 }
 
 // isOf reports whether the remainder was made for the current state of a form.
-func (r *remainder) isOf(f form) bool { return r.Digest == digest(f, r.form, r.Attached) }
+func (r *remainder) isOf(f form) bool { return r.Digest == digestOf(f, r.form, r.Attached) }
 
-func digest(to, other form, attached *string) string {
-	sum := sha256.Sum256(marshal([]any{to, other, attached}))
-	return hex.EncodeToString(sum[:])
+func digestOf(to, other form, attached *string) string {
+	return digest.Of(string(jsonpatch.Encode([]any{to, other, attached})))
 }
 
 // equal reports whether two values have the same JSON.
-func equal(a, b any) bool { return string(marshal(a)) == string(marshal(b)) }
-
-// marshal returns a value as JSON, with sorted keys.
-func marshal(value any) []byte {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		panic(err) // unreachable: values of an unstructured object always marshal
-	}
-	return raw
-}
+func equal(a, b any) bool { return bytes.Equal(jsonpatch.Encode(a), jsonpatch.Encode(b)) }

@@ -3,6 +3,8 @@ package definition
 import (
 	"fmt"
 	"strings"
+
+	"slipway.io/slipway/release/workload"
 )
 
 // stepsMax is the maximum number of steps of a strategy, as in the schemas.
@@ -44,13 +46,33 @@ func shrinks(a, b string) string {
 	return fmt.Sprintf("%[1]s >= 0 && %[2]s >= 0 && %[2]s < %[1]s", a, b)
 }
 
-// kindsSupported accepts the kinds whose pods can be released, in both versions.
-const kindsSupported = `self.apiVersion.startsWith('apps/') && self.kind in ['Deployment', 'ReplicaSet', 'StatefulSet', 'DaemonSet'] ||
-self.apiVersion.startsWith('apps.kruise.io/') && self.kind in ['CloneSet', 'StatefulSet', 'DaemonSet']`
+// ruleKind returns the rule that accepts the kinds whose pods can be released, in both versions. It accepts a
+// ReplicaSet too: the engine's refusal says that its Deployment is what to name.
+func ruleKind() rule {
+	var accepted, texts []string
+	for _, kinds := range workload.Grouped(func(k workload.Kind) string { return k.Resource.Group }) {
+		group, names := kinds[0].Resource.Group, workload.Names(kinds, workload.Kind.String)
+		texts = append(texts, workload.Join(names, " or ")+" of "+group)
+		list := strings.Replace(strings.Join(names, "', '"), "Deployment", "Deployment', 'ReplicaSet", 1)
+		accepted = append(accepted, "self.apiVersion.startsWith('"+group+"/') && self.kind in ['"+list+"']")
+	}
+	return rule{strings.Join(accepted, " ||\n"), "this kind of workload can't be released: name a " +
+		strings.Join(texts, ", or a "), "kind"}
+}
+
+// ruleBlueGreen returns the rule that a blue-green release is of a kind that supports it.
+func ruleBlueGreen() rule {
+	kinds := workload.Supporting(workload.StyleBlueGreen)
+	accepted := workload.Names(kinds, func(k workload.Kind) string {
+		return fmt.Sprintf("self.workloadRef.apiVersion.startsWith('%s/') && self.workloadRef.kind == '%s'",
+			k.Resource.Group, k.Kind)
+	})
+	return rule{"!has(self.strategy.blueGreen) || " + strings.Join(accepted, " ||\n"),
+		"only a " + workload.Join(workload.Names(kinds, workload.Kind.String), " or a ") +
+			" can be released blue-green: use canary for this kind", "workloadRef"}
+}
 
 var (
-	ruleKind = rule{kindsSupported, "this kind of workload can't be released: name a Deployment, StatefulSet or " +
-		"DaemonSet of apps, or a CloneSet, StatefulSet or DaemonSet of apps.kruise.io", "kind"}
 	ruleSteps = rule{"has(self.steps) && size(self.steps) > 0", "there are no steps: give at least one", ""}
 	// ruleReplicas ignores steps without replicas: the versions differ there.
 	ruleReplicas = rule{"!has(self.replicas) || (type(self.replicas) == int ? self.replicas > 0 : self.replicas in " +

@@ -24,7 +24,7 @@ func rulesAlpha() map[string][]rule {
 			{"has(self.strategy) && has(self.strategy.canary)",
 				"there is no strategy: give strategy.canary (v1alpha1 has no other; blue-green needs v1beta1)", ""},
 		},
-		"spec.objectRef.workloadRef": {ruleKind},
+		"spec.objectRef.workloadRef": {ruleKind()},
 		"spec.strategy.canary": {ruleSteps,
 			{neighbours(fmt.Sprintf("!(%s) && !(%s)", shrinks(part("{a}"), part("{b}")),
 				shrinks(count("{a}"), count("{b}")))),

@@ -23,11 +23,8 @@ func rulesBeta() map[string][]rule {
 			fixed(sameRoutings("canary")+" && "+sameRoutings("blueGreen"), "trafficRoutings", "spec.strategy"),
 			fixed(stepCount("self")+" == "+stepCount("oldSelf"), "the number of steps", "spec.strategy"),
 		},
-		"spec": {{"!has(self.strategy.blueGreen) || self.workloadRef.apiVersion.startsWith('apps/') && " +
-			"self.workloadRef.kind == 'Deployment' ||\nself.workloadRef.apiVersion.startsWith('apps.kruise.io/') && " +
-			"self.workloadRef.kind == 'CloneSet'",
-			"only a Deployment or a CloneSet can be released blue-green: use canary for this kind", "workloadRef"}},
-		"spec.workloadRef": {ruleKind},
+		"spec":             {ruleBlueGreen()},
+		"spec.workloadRef": {ruleKind()},
 		"spec.strategy": {
 			{"has(self.canary) || has(self.blueGreen)", "there is no strategy: give canary or blueGreen", ""},
 			{"!has(self.canary) || !has(self.blueGreen)", "there are two strategies: keep one of canary and blueGreen",

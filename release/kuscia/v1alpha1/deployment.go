@@ -41,7 +41,7 @@ type KusciaDeploymentSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	Parties []Party `json:"parties"`
 	// Revision is any text. Changing it triggers an update, like a change of any other field; the update takes
-	// AppImages that were edited since in their current form. Kuscia's API sets it when only an AppImage has changed.
+	// AppImages that were edited since in their current form. The HTTP APIs set it when only an AppImage has changed.
 	Revision string `json:"revision,omitempty"`
 }
 

@@ -15,39 +15,12 @@ import (
 // First is the number of the first release of a name. Revision 1 is the version that it replaced.
 const First = 2
 
-// Numbers completes the numbers of a name's releases, newest first. Releases of an earlier build have none (0): they
-// are numbered downwards from the first that has one.
-func Numbers(recorded []int64) []int64 {
-	numbers := slices.Clone(recorded)
-	next := int64(First)
-	if i := oldestNumbered(recorded); i >= 0 {
-		next = recorded[i] - int64(len(recorded)-1-i)
-	}
-	for i := range slices.Backward(numbers) {
-		if numbers[i] == 0 {
-			numbers[i] = max(next, 1)
-		}
-		next = numbers[i] + 1
-	}
-	return numbers
-}
-
-// oldestNumbered returns the index of the oldest release that has a number; -1: none has.
-func oldestNumbered(recorded []int64) int {
-	for i := range slices.Backward(recorded) {
-		if recorded[i] > 0 {
-			return i
-		}
-	}
-	return -1
-}
-
 // Next returns the number of the next release of a name.
 func Next(recorded []int64) int64 {
 	if len(recorded) == 0 {
 		return First
 	}
-	return slices.Max(Numbers(recorded)) + 1
+	return slices.Max(recorded) + 1
 }
 
 // Version is a version that has served, with its newest number; 0: no release on record deployed it.

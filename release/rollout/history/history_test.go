@@ -9,22 +9,17 @@ import (
 	"slipway.io/slipway/release/rollout/history"
 )
 
-func TestNumbers(t *testing.T) {
+func TestNext(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		reason         string
-		recorded, want []int64
-		next           int64
+		reason   string
+		recorded []int64
+		next     int64
 	}{
-		{"the first release replaces revision 1", nil, []int64{}, 2},
-		{"numbers stay when older records were pruned", []int64{9, 8}, []int64{9, 8}, 10},
-		{"a release that was withdrawn leaves a gap", []int64{5, 3}, []int64{5, 3}, 6},
-		{"releases of an earlier build have no numbers: they are counted", []int64{0, 0}, []int64{3, 2}, 4},
-		{"they count down from the first that has one, so that they stay when records are pruned", []int64{7, 6, 0, 0},
-			[]int64{7, 6, 5, 4}, 8},
-		{"an older server runs next to a newer one", []int64{0, 5}, []int64{6, 5}, 7},
+		{"the first release replaces revision 1", nil, 2},
+		{"numbers stay when older records were pruned", []int64{9, 8}, 10},
+		{"a release that was withdrawn leaves a gap", []int64{5, 3}, 6},
 	} {
-		require.Equal(t, c.want, append([]int64{}, history.Numbers(c.recorded)...), c.reason)
 		require.Equal(t, c.next, history.Next(c.recorded), c.reason)
 	}
 }

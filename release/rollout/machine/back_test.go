@@ -31,9 +31,8 @@ func TestBatchedRollback_CountsNewPodsFirst_WhenStepInterrupted(t *testing.T) {
 		w := newWorld(t, s, 10)
 		w.do(w.next())
 		require.Equal(t, ActMove, w.next().Kind)
-		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
+		outcome, message := w.send(rollout.Command{Verb: rollout.VerbRollback}, w.now)
 		require.Equal(t, audit.Accepted, outcome, message)
-		w.m.Stopped()
 		w.actions, w.updated = nil, tc.updated
 		a := w.next()
 		require.True(t, a.Move.Halt && !a.Move.Back, "%s: no pod was rolled back yet: %+v", tc.reason, a)
@@ -48,7 +47,7 @@ func TestBatchedRollback_CountsNewPodsFirst_WhenStepInterrupted(t *testing.T) {
 		}
 		for w.m.Status().FinishedAt == nil {
 			if a = w.drive(); a.Kind == ActWait {
-				outcome, message = w.m.Command(rollout.Command{Verb: rollout.VerbApprove}, w.now)
+				outcome, message = w.send(rollout.Command{Verb: rollout.VerbApprove}, w.now)
 				require.Equal(t, audit.Accepted, outcome, message)
 			} else if a.Kind == ActClose {
 				break
@@ -87,7 +86,7 @@ func TestScaleToOnePod_UnpinsServiceBeforeMove(t *testing.T) {
 	w := atApproval(t, strategy.StylePartition)
 	look := func(size, updated int32) {
 		w.size, w.actions = size, nil
-		w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+		w.hint(rollout.Observed{What: "edited"}, w.now)
 		a := w.nextActivity()
 		require.True(t, a.Move.Inspect)
 		w.m.Done(Result{Pods: rollout.MoveResult{Replicas: size, Updated: updated, UpdatedReady: updated,
@@ -113,7 +112,7 @@ func TestStep_Unpins_WhenScaledToOnePodBeforeFirstMove(t *testing.T) {
 	w := newWorld(t, s, 4)
 	w.drive()
 	w.size, w.actions = 1, nil
-	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbResume}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbResume}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	w.drive()
 	require.Equal(t, []string{"PinStableService", "move 20%", "RestoreStableService", "move 20%", "EnsureRoutes"},
@@ -126,13 +125,12 @@ func TestInterruptedUnpin_IsPinnedAgain_AfterJumpBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("100%", 100, -1)), 10)
 	w.drive()
-	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbApprove}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbApprove}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	require.Equal(t, rollout.RouteUnpin, w.nextActivity().Route.Action)
-	outcome, message = w.m.Command(rollout.Command{Verb: rollout.VerbJump, ToStep: 1}, w.now)
+	outcome, message = w.send(rollout.Command{Verb: rollout.VerbJump, ToStep: 1}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	w.pinned = false // it was written, but the result was lost
-	w.m.Stopped()
 	w.drive()
 	require.True(t, w.pinned, "a step with both versions pins it again: %v", w.actions)
 }
@@ -145,8 +143,8 @@ func TestObservedHint_IsKept_WhenPartyUnreachable(t *testing.T) {
 	for ; a.Kind != ActRoute || a.Route.Action != rollout.RouteEnsure; a = w.nextActivity() {
 		w.do(a)
 	}
-	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
 	w.fail(failure.Unreachable, "party alice does not answer")
+	w.hint(rollout.Observed{What: "edited"}, w.now)
 	a = w.nextActivity()
 	require.Equal(t, ActMove, a.Kind)
 	require.True(t, a.Move.Inspect, "the edit is inspected before the routes wait for pods")

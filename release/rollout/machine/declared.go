@@ -45,9 +45,7 @@ func (m *Machine) handleRedeclared(a Action, f Failure) bool {
 		return false
 	}
 	m.s.PodsUnsettled = m.s.PodsUnsettled && a.Kind != ActMove // a failing Move has settled the workload before
-	if a.epoch == m.epoch {
-		m.s.Redeclared = f.Message
-	}
+	m.s.Redeclared = f.Message
 	return true
 }
 
@@ -141,7 +139,7 @@ func (m *Machine) replan(was, s strategy.Strategy, now time.Time) (done string) 
 	at := m.s.Status.CurrentStepIndex
 	to := replanStep(was.Steps[at-1].Replicas, s.Steps, at, m.s.Status.Replicas)
 	paused, by := m.s.Status.Paused, m.s.PausedBy
-	m.changeDirection()
+	m.s.clearForTurn()
 	m.s.Status.Paused, m.s.PausedBy = paused, by
 	m.goToStep(to, now)
 	m.s.WindowPending = m.s.WindowPending || to != at && m.hasTimes()
@@ -201,13 +199,13 @@ func (m *Machine) viewEnd(v *rollout.View) {
 	case rollout.PhaseFailed:
 	case rollout.PhaseHealthy:
 		if m.setup.Spec.Undo != nil { // declaring again what was undone needs an approval
-			v.RolledBack = m.s.StableTemplate
+			v.RolledBack = m.s.Status.StableTemplateDigest
 		}
 	case rollout.PhaseRolledBack:
 		if !m.s.Superseding && !m.s.RolledBackByTemplate {
 			v.RolledBack = v.Template
 		}
-		v.Template = m.s.StableTemplate
+		v.Template = m.s.Status.StableTemplateDigest
 	default:
 		v.Template = ""
 	}

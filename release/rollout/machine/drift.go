@@ -28,10 +28,6 @@ func (m *Machine) Observed(o rollout.Observed, now time.Time) {
 	if !m.isOurs(o) {
 		return
 	}
-	if m.leg != nil { // the leg is stopped, and the hint is taken in after it
-		m.replayAfterLeg(func(m *Machine) { m.Observed(o, now) })
-		m.interrupted = true
-	}
 	m.recordProtection(o, now)
 	if m.s.Redeclared != "" && o.What != rollout.ObservedRoutes { // check again what the workload declares
 		m.recheckDeclared()
@@ -49,9 +45,6 @@ func (m *Machine) Observed(o rollout.Observed, now time.Time) {
 	m.s.ChangeObserved = true
 	if o.What == rollout.ObservedSettings && !m.disputed() {
 		m.s.ChangeObserved = m.countRestore(o, true, now)
-	}
-	if r := m.running; m.s.ChangeObserved && m.inspectsFirst() && r != nil && r.Kind == ActRoute && r.needsPods() {
-		m.interrupted = true
 	}
 	m.observedWhileHeld(o, now)
 }
@@ -141,18 +134,14 @@ func (m *Machine) recordProtection(o rollout.Observed, now time.Time) {
 	m.notePolicy(verbRerouted, o.Message, now)
 }
 
-// startRouteRestore reverts a change of what routes to the workload at once, if any of that is this release's now. A
-// Move that is under way is interrupted for it and continues afterwards. After rollout.MaxRestores changes an operator
-// has to decide.
+// startRouteRestore reverts a change of what routes to the workload at once, if any of that is this release's now.
+// After rollout.MaxRestores changes an operator has to decide.
 func (m *Machine) startRouteRestore(o rollout.Observed) {
 	ours := m.s.Pinned == yes || m.s.Routed == yes
 	if !ours || m.disputed() || m.s.RestoreCount > rollout.MaxRestores {
 		return
 	}
 	m.s.RouteRestore = &routeRestore{Seen: o}
-	if m.running != nil && m.running.Kind == ActMove && !m.running.Halts() && !m.running.Move.Inspect {
-		m.interrupted = true
-	}
 }
 
 // disputed reports whether a change by another client waits for an operator already, or the workload no longer belongs
@@ -188,7 +177,7 @@ func (m *Machine) nextRouteRestore() (Action, bool) {
 }
 
 // routesRestored records what was reverted, if anything had changed.
-func (m *Machine) routesRestored(a Action, r rollout.RouteResult, same bool, now time.Time) {
+func (m *Machine) routesRestored(a Action, r rollout.RouteResult, now time.Time) {
 	m.startGrace(r, now)
 	if r.MissingPods == "" {
 		m.recordRoutes(a)
@@ -196,8 +185,7 @@ func (m *Machine) routesRestored(a Action, r rollout.RouteResult, same bool, now
 		m.lacksPods(a)
 	}
 	back := m.s.RouteRestore
-	if !same || back == nil {
-		m.s.RouteRestore = nil
+	if back == nil {
 		return
 	}
 	back.Pinned = back.Pinned || a.Route.Action == rollout.RoutePin

@@ -26,7 +26,7 @@ func (w *world) lastEntry() audit.Entry {
 // continues where it was.
 func TestRouteDrift_IsReverted_WhileWaiting(t *testing.T) {
 	t.Parallel()
-	pause := func(w *world) { w.m.Command(rollout.Command{Verb: rollout.VerbPause}, w.now) }
+	pause := func(w *world) { w.send(rollout.Command{Verb: rollout.VerbPause}, w.now) }
 	for _, tc := range []struct {
 		reason string
 		reach  func(t *testing.T) *world
@@ -46,7 +46,7 @@ func TestRouteDrift_IsReverted_WhileWaiting(t *testing.T) {
 		}, rollout.WaitResume},
 		{"failed", func(t *testing.T) *world {
 			w := atApproval(t, strategy.StylePartition)
-			w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+			w.hint(rollout.Observed{What: "edited"}, w.now)
 			require.Equal(t, ActMove, w.next().Kind)
 			w.fail(failure.WorkloadFailed, "0 of 2 pods are ready")
 			w.drive()
@@ -56,7 +56,7 @@ func TestRouteDrift_IsReverted_WhileWaiting(t *testing.T) {
 		w := tc.reach(t)
 		w.now = w.now.Add(time.Hour)
 		w.actions = nil
-		w.m.Observed(routeDrift, w.now)
+		w.hint(routeDrift, w.now)
 		w.drive()
 		require.Equal(t, "[PinStableService EnsureRoutes]", fmt.Sprint(w.actions), tc.reason)
 		require.Equal(t, tc.waits, w.m.Status().WaitingFor.Kind, "%s: it waits as before", tc.reason)
@@ -74,16 +74,15 @@ func TestRouteDrift_IsReverted_WhenWorkerRestoredRoutesFirst(t *testing.T) {
 		{rollout.ObservedRoutes, rollout.ObservedUnrouted}} {
 		w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("50%", 50, -1)), 10)
 		w.drive()
-		w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
+		w.send(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
 		w.now = w.now.Add(time.Hour)
 		require.Equal(t, ActMove, w.next().Kind)
-		w.m.Command(rollout.Command{Verb: rollout.VerbPause}, w.now)
-		w.m.Stopped()
+		w.send(rollout.Command{Verb: rollout.VerbPause}, w.now)
 		w.drive()
 		w.share = 0
 		for _, what := range observed {
 			if what == rollout.ObservedRoutes {
-				w.m.Observed(routeDrift, w.now)
+				w.hint(routeDrift, w.now)
 			} else {
 				w.observed(what)
 			}
@@ -99,12 +98,12 @@ func TestRouteDrift_IsReverted_WhenWorkerRestoredRoutesFirst(t *testing.T) {
 func TestUnrevertableRouteDrift_IsLogged_WhenRolloutFailed(t *testing.T) {
 	t.Parallel()
 	w := atApproval(t, strategy.StylePartition)
-	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+	w.hint(rollout.Observed{What: "edited"}, w.now)
 	require.Equal(t, ActMove, w.next().Kind)
 	w.fail(failure.WorkloadFailed, "0 of 2 pods are ready")
 	w.drive()
 	w.now = w.now.Add(time.Hour)
-	w.m.Observed(routeDrift, w.now)
+	w.hint(routeDrift, w.now)
 	require.Equal(t, rollout.RoutePin, w.next().Route.Action)
 	w.fail(failure.Drift, "Service shop/order was deleted by another client: create it again as it was before")
 	w.drive()
@@ -118,11 +117,11 @@ func TestUnrevertableRouteDrift_IsLogged_WhenRolloutFailed(t *testing.T) {
 func TestDeletedExtraDeployment_IsLogged_WhileHeld(t *testing.T) {
 	t.Parallel()
 	w := atApproval(t, strategy.StyleCanary)
-	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+	w.hint(rollout.Observed{What: "edited"}, w.now)
 	require.Equal(t, ActMove, w.next().Kind)
 	w.fail(failure.WorkloadFailed, "0 of 2 pods are ready")
 	w.drive()
-	w.m.Observed(rollout.Observed{What: "deleted", Object: "Deployment shop/order-canary", Claim: w.m.setup.Claim,
+	w.hint(rollout.Observed{What: "deleted", Object: "Deployment shop/order-canary", Claim: w.m.setup.Claim,
 		Message: "another client has deleted the Deployment shop/order-canary"}, w.now)
 	require.Contains(t, w.lastEntry().Message, "another client has deleted the Deployment shop/order-canary: it is "+
 		"created again when the release continues")
@@ -133,13 +132,11 @@ func TestRouteDrift_IsReverted_WhilePodsMove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("50%", 50, -1)), 10)
 	w.drive()
-	w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
+	w.send(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
 	w.now = w.now.Add(time.Hour)
 	require.Equal(t, ActMove, w.next().Kind)
 	w.actions = nil
-	w.m.Observed(routeDrift, w.now)
-	require.True(t, w.m.ShouldInterrupt(), "it does not wait for the pods")
-	w.m.Stopped()
+	w.hint(routeDrift, w.now)
 	pin := w.next()
 	require.Equal(t, rollout.RoutePin, pin.Route.Action)
 	require.True(t, pin.Route.Overwrite)
@@ -159,7 +156,7 @@ func TestRouteHint_IsNotLogged_WhenNothingChanged(t *testing.T) {
 	w := atApproval(t, strategy.StylePartition)
 	w.now = w.now.Add(time.Hour)
 	before := len(w.m.Status().History)
-	w.m.Observed(routeDrift, w.now)
+	w.hint(routeDrift, w.now)
 	for a := w.next(); a.Activity(); a = w.next() {
 		w.m.Done(Result{}, w.now)
 	}
@@ -174,23 +171,23 @@ func TestRouteDrift_WaitsForOperator_AfterTooManyRestores(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	for w.m.Status().WaitingFor.Kind == rollout.WaitApproval {
 		require.LessOrEqual(t, w.m.s.RestoreCount, rollout.MaxRestores)
-		w.m.Observed(routeDrift, w.now)
+		w.hint(routeDrift, w.now)
 		w.drive()
 		w.now = w.now.Add(time.Hour)
 	}
 	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind)
 	require.Contains(t, w.m.Status().Reason, "HTTPRoute shop/order for the 6th time")
 	w.actions = nil
-	w.m.Observed(routeDrift, w.now)
+	w.hint(routeDrift, w.now)
 	w.drive()
 	require.Empty(t, w.actions, "the change is not reverted again")
-	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	w.drive()
 	require.Contains(t, w.actions, "EnsureRoutes", "a retry restores them")
 	require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
 
-	w.m.Observed(routeDrift, w.now)
+	w.hint(routeDrift, w.now)
 	require.Equal(t, rollout.RoutePin, w.next().Route.Action)
 	w.fail(failure.Drift, "HTTPRoute shop/order was deleted by another client: create it again as it was before retry")
 	w.drive()
@@ -291,16 +288,14 @@ func TestWorkloadDrift_IsInspectedBeforeTraffic(t *testing.T) {
 			w.drive()
 			w.observed(rollout.ObservedUnpinned) // so that it pins once more
 			w.m.s.ChangeObserved = false
-			w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
+			w.send(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
 		}
 		a := w.nextActivity()
 		for ; a.Kind != ActRoute || a.Route.Action != tc.until; a = w.nextActivity() {
 			w.do(a)
 		}
 		w.actions = nil
-		w.m.Observed(theirs, w.now)
-		require.True(t, w.m.ShouldInterrupt(), "%s: it does not wait for deleted pods", tc.reason)
-		w.m.Stopped()
+		w.hint(theirs, w.now)
 		a = w.next()
 		require.Equal(t, ActMove, a.Kind, tc.reason)
 		require.True(t, a.Move.Inspect, tc.reason)
@@ -320,8 +315,7 @@ func TestTemplateDrift_WaitsForOperator_WhileRoutesAreMade(t *testing.T) {
 	for a := w.nextActivity(); a.Kind != ActRoute || a.Route.Action != rollout.RouteEnsure; a = w.nextActivity() {
 		w.do(a)
 	}
-	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
-	w.m.Stopped()
+	w.hint(rollout.Observed{What: "edited"}, w.now)
 	require.Equal(t, ActMove, w.next().Kind)
 	w.fail(failure.Drift, "another client set its pod template back to the stable version")
 	w.drive()
@@ -338,7 +332,7 @@ func TestBlueGreen_IsNotPinned_WithoutStablePods(t *testing.T) {
 	w.drive()
 	w.stableReplaced, w.updated, w.pinned = true, 4, false
 	w.observed(rollout.ObservedUnpinned)
-	w.m.Observed(rollout.Observed{What: rollout.ObservedSettings, By: "helm",
+	w.hint(rollout.Observed{What: rollout.ObservedSettings, By: "helm",
 		Message: "another client has changed spec.strategy"}, w.now)
 	w.now = w.now.Add(time.Hour)
 	w.actions = nil
@@ -353,11 +347,10 @@ func TestRouteRestore_IsLeftToStep_WithoutPods(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setupOf(strategy.StylePartition, true, aStep("20%", 20, -1), aStep("50%", 50, -1)), 10)
 	w.drive()
-	w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
+	w.send(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
 	w.now = w.now.Add(time.Hour)
 	require.Equal(t, ActMove, w.next().Kind)
-	w.m.Observed(routeDrift, w.now)
-	w.m.Stopped()
+	w.hint(routeDrift, w.now)
 	pin := w.next()
 	require.True(t, pin.Route.Restores)
 	w.pinned, w.actions = false, nil
@@ -378,18 +371,20 @@ func TestApproval_Counts_DuringInspection(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		w := atApproval(t, strategy.StylePartition)
 		gate := w.m.View().Gate
-		w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+		w.hint(rollout.Observed{What: "edited"}, w.now)
 		look := w.next()
 		require.Equal(t, ActMove, look.Kind)
-		outcome, _ := w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Actor: "bob"}, w.now)
+		outcome, _ := w.send(rollout.Command{Verb: rollout.VerbApprove, Actor: "bob"}, w.now)
 		require.Equal(t, audit.Refused, outcome, "without a gate the approver may have seen another state")
-		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Actor: "bob", Gate: gate}, w.now)
+		outcome, message := w.send(rollout.Command{Verb: rollout.VerbApprove, Actor: "bob", Gate: gate}, w.now)
 		require.Equal(t, audit.Accepted, outcome, message)
+		look = w.next()
+		require.True(t, look.Move.Inspect, "the inspection that the approval has stopped is repeated")
 		if fails {
 			w.fail(failure.WorkloadFailed, "0 of 2 pods are ready")
 			w.drive()
 			require.Equal(t, rollout.WaitResume, w.m.Status().WaitingFor.Kind, "a failure was not approved")
-			outcome, _ = w.m.Command(rollout.Command{Verb: rollout.VerbRetry, Actor: "bob"}, w.now)
+			outcome, _ = w.send(rollout.Command{Verb: rollout.VerbRetry, Actor: "bob"}, w.now)
 			require.Equal(t, audit.Accepted, outcome)
 			w.drive()
 			require.Equal(t, 1, w.m.Status().CurrentStepIndex, "it waits for an approval of the repaired step")
@@ -445,7 +440,7 @@ func TestDeclaredRelease_Continues_WhenTemplateRestored(t *testing.T) {
 	rest := w.next()
 	require.Equal(t, ActWait, rest.Kind, "no pod moves until the next command arrives")
 	require.Equal(t, rollout.PhaseProgressing, w.m.Status().Phase, "a command is not a failure")
-	outcome, _ := w.m.Command(rollout.Command{Verb: rollout.VerbRetry, Actor: "alice"}, w.now)
+	outcome, _ := w.send(rollout.Command{Verb: rollout.VerbRetry, Actor: "alice"}, w.now)
 	require.Equal(t, audit.Accepted, outcome)
 	again := w.next()
 	require.Equal(t, ActMove, again.Kind, "the pods are inspected")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"slipway.io/slipway/release/backoff"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -41,7 +42,7 @@ const (
 // failure of the system is retried without limit.
 func (m *Machine) Failed(f Failure, now time.Time) {
 	a := *m.running
-	m.running, m.interrupted = nil, false
+	m.running = nil
 	// a Move has just inspected the change
 	m.s.ChangeObserved = m.s.ChangeObserved && (a.Kind != ActMove || f.Kind.System())
 	if f.Move != nil {
@@ -65,10 +66,9 @@ func (m *Machine) Failed(f Failure, now time.Time) {
 	if m.resolvedAutomatically(a, f) || m.handleRedeclared(a, f) {
 		return
 	}
-	// A failure of an abandoned action, or of one that only makes a held rollout safe, must not replace the trouble
-	// that holds it.
-	held := a.epoch == m.epoch && m.s.Trouble != nil
-	if mattersLess := a.epoch != m.epoch || (a.Halts() || a.restores) && held; !mattersLess || workloadLost(f.Kind) {
+	// A failure of an action that only makes a held rollout safe must not replace the trouble that holds it.
+	held := m.s.Trouble != nil
+	if mattersLess := (a.Halts() || a.restores) && held; !mattersLess || workloadLost(f.Kind) {
 		m.onTrouble(a, f, now)
 	} else if held && a.restores {
 		m.notePolicy(rollout.VerbPause, f.Message, now)
@@ -137,11 +137,7 @@ func (m *Machine) onTrouble(a Action, f Failure, now time.Time) {
 func (m *Machine) retryUnreachable(a Action, f Failure, now time.Time) {
 	m.s.Unreachable, m.s.SpentSeconds = f.Message, f.SpentSeconds
 	if a.NoPickUpTimeout || m.s.UnreachableCount > 0 {
-		pause := minRetryPause
-		for i := 1; i < m.s.UnreachableCount && pause < maxRetryPause; i++ {
-			pause *= 2
-		}
-		m.s.RetryAt = new(now.Add(min(pause, maxRetryPause)))
+		m.s.RetryAt = new(now.Add(backoff.After(m.s.UnreachableCount-1, minRetryPause, maxRetryPause)))
 	}
 	m.s.UnreachableCount++
 }

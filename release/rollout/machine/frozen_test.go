@@ -80,7 +80,7 @@ func TestStopToFrozen_StatusAndActions_ByState(t *testing.T) {
 	} {
 		w := tc.reach(t)
 		seen := len(w.actions)
-		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToFrozen}, w.now)
+		outcome, message := w.send(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToFrozen}, w.now)
 		require.Equal(t, audit.Accepted, outcome, "%s: %s", tc.reason, message)
 		if !tc.frozen {
 			require.NotContains(t, message, "the split stays in place", tc.reason)

@@ -36,7 +36,7 @@ func TestStop_RestoresAutoscalers_WhenWorkloadDeleted(t *testing.T) {
 		{
 			reason: "its traffic is restored first", reach: func() *world {
 				w := atApproval(t, strategy.StyleBlueGreen)
-				w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+				w.hint(rollout.Observed{What: "edited"}, w.now)
 				require.Equal(t, ActMove, w.next().Kind)
 				return w
 			},
@@ -65,7 +65,7 @@ func TestStop_RestoresAutoscalers_WhenWorkloadDeleted(t *testing.T) {
 		w := tc.reach()
 		deleted(w)
 		seen := len(w.actions)
-		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbStop}, w.now)
+		outcome, message := w.send(rollout.Command{Verb: rollout.VerbStop}, w.now)
 		require.Equal(t, audit.Accepted, outcome, "%s: %s", tc.reason, message)
 		size := w.m.Status().Replicas
 		require.Equal(t, ActClose, w.drive().Kind, tc.reason)

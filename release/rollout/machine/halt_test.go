@@ -22,7 +22,7 @@ func TestHeldRollout_SettlesPods_ByState(t *testing.T) {
 		return w
 	}
 	pause := func(t *testing.T, w *world) {
-		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbPause}, w.now)
+		outcome, message := w.send(rollout.Command{Verb: rollout.VerbPause}, w.now)
 		require.Equal(t, audit.Accepted, outcome, message)
 	}
 	for _, tc := range []struct {
@@ -34,22 +34,20 @@ func TestHeldRollout_SettlesPods_ByState(t *testing.T) {
 		{"it was paused in the middle of a step", func(t *testing.T) *world {
 			w := moving(t)
 			pause(t, w)
-			require.True(t, w.m.ShouldInterrupt())
-			w.m.Stopped()
 			return w
 		}, true, rollout.WaitResume},
 		{"its worker died when it had to stop", func(t *testing.T) *world {
 			w := moving(t)
-			pause(t, w)
 			w.fail(failure.Unreachable, "party alice does not answer")
+			pause(t, w)
 			return w
 		}, true, rollout.WaitResume},
 		{"it was paused after a step without a pause", func(t *testing.T) *world {
 			w := moving(t)
 			w.do(*w.m.running)
 			require.Equal(t, rollout.RoutePin, w.next().Route.Action)
-			pause(t, w)
 			w.do(*w.m.running)
+			pause(t, w)
 			return w
 		}, true, rollout.WaitResume},
 		{"after such a step a route failed, not its pods", func(t *testing.T) *world {
@@ -91,7 +89,7 @@ func TestHeldRollout_SettlesPods_ByState(t *testing.T) {
 		if w.m.s.Trouble != nil {
 			verb = rollout.VerbRetry
 		}
-		outcome, message := w.m.Command(rollout.Command{Verb: verb}, w.now)
+		outcome, message := w.send(rollout.Command{Verb: verb}, w.now)
 		require.Equal(t, audit.Accepted, outcome, "%s: %s", tc.reason, message)
 		w.drive()
 		require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind,
@@ -104,8 +102,7 @@ func TestFailedHalt_HoldsRollout(t *testing.T) {
 	t.Parallel()
 	held := func() *world {
 		w := verbStates["pods move"](t)
-		w.m.Command(rollout.Command{Verb: rollout.VerbPause}, w.now)
-		w.m.Stopped()
+		w.send(rollout.Command{Verb: rollout.VerbPause}, w.now)
 		require.True(t, w.next().Move.Halt)
 		return w
 	}
@@ -121,7 +118,6 @@ func TestFailedHalt_HoldsRollout(t *testing.T) {
 	require.Equal(t, ActWait, w.next().Kind)
 	require.Contains(t, w.m.Status().Reason, "it was deleted")
 	w = held()
-	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbRollback}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
-	require.True(t, w.m.ShouldInterrupt(), "a rollback does not wait for it")
 }

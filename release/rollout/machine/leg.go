@@ -14,7 +14,7 @@ import (
 // This file is about legs. A leg is the sequence of actions from one wait to the next that the party's worker can
 // execute without another participant or a decision. One activity executes the leg, so that steps without a pause cost
 // no events and no round trips. The activity asks a machine for each action, as the workflow would. The workflow then
-// replays the activity's result on its own machine.
+// replays the activity's result on its own machine. Every action of the party is part of a leg.
 
 // ActivityLeg executes a leg. LegRequest → LegResult. Messages are only ever extended: recorded histories carry them.
 const ActivityLeg = "rollout.Leg"
@@ -31,6 +31,8 @@ type LegRequest struct {
 // LegResult lists the actions of a leg in the order in which they were executed.
 type LegResult struct {
 	Parts []Part `json:"parts,omitempty"`
+	// SpentSeconds is how much of its deadline the action that was stopped has used.
+	SpentSeconds int64 `json:"spentSeconds,omitempty"`
 }
 
 // Part is one executed action of a leg: when it was decided, when it was done, and its result.
@@ -81,8 +83,8 @@ func partOf(a Action, r Result, from, at time.Time) Part {
 	return p
 }
 
-// runsInLeg reports whether an action can be part of a leg: the party's worker executes it alone.
-func (a Action) runsInLeg() bool { return a.onParty() && !a.shared }
+// singleActionLegs reports whether each leg executes one action only: a Rollout object shows each step.
+func (m *Machine) singleActionLegs() bool { return m.setup.Object != nil }
 
 // Leg executes a leg with a copy of the workflow's machine.
 type Leg struct {
@@ -113,7 +115,7 @@ func (l *Leg) replay(p Part) {
 	if l.machine.mayWaitInLeg(a) {
 		a = l.machine.Next(*a.Until)
 	}
-	if l.matches = a.runsInLeg() && a.Kind == p.Kind; l.matches {
+	if l.matches = a.OnParty() && a.Kind == p.Kind; l.matches {
 		l.machine.Start(a)
 		l.machine.Done(p.result(), p.At)
 		l.machine.startBriefPause(p.At)
@@ -134,14 +136,15 @@ func (m *Machine) startBriefPause(at time.Time) {
 // Next returns the leg's next action and starts it. It returns false when the leg has ended, or waits until the
 // action's Until.
 func (l *Leg) Next(now time.Time) (a Action, goesOn bool) {
-	if l.machine.PodStuck() && len(l.parts) > 0 { // the leg ends so that the workflow can publish the trouble
+	// with a pod in trouble the leg ends so that the workflow can publish that
+	if len(l.parts) > 0 && (l.machine.PodStuck() || l.machine.singleActionLegs()) {
 		return Action{Kind: ActWait}, false
 	}
 	steps := l.machine.s.Stage == stageSteps
 	if a = l.machine.Next(now); steps && l.machine.endsBeforeFinalising() {
 		return Action{Kind: ActWait}, false
 	}
-	if a.runsInLeg() {
+	if a.OnParty() {
 		l.machine.Start(a)
 		return a, true
 	}
@@ -151,16 +154,15 @@ func (l *Leg) Next(now time.Time) (a Action, goesOn bool) {
 	return a, false
 }
 
-// FirstMove returns the Move that follows if the claim, which is being taken, gets this result. nil: another action
-// follows, or the workflow would assume that the workload is untouched.
+// FirstMove returns the Move that follows in this leg if the claim, which is being taken, gets this result; nil: none.
 func (l *Leg) FirstMove(answer rollout.BeginResult, now time.Time) *rollout.MoveRequest {
-	if !l.machine.s.ClaimWithMove {
+	if l.machine.singleActionLegs() {
 		return nil
 	}
 	ahead := ResumeMachine(l.machine.setup, deepCopy(l.machine.s))
 	ahead.running = l.machine.running
 	ahead.Done(Result{Begin: answer}, now)
-	if a := ahead.Next(now); a.Kind == ActMove && a.runsInLeg() {
+	if a := ahead.Next(now); a.Kind == ActMove {
 		return a.Move
 	}
 	return nil
@@ -196,26 +198,14 @@ func (l *Leg) Status() *rollout.Status {
 	return &s
 }
 
-// legInProgress is a leg that an activity executes, as the workflow's machine sees it. Commands that arrive meanwhile
-// are executed at once, so that they can be answered, and once more when it is known how far the leg got.
-type legInProgress struct {
-	setup  Setup
-	from   State
-	inputs []func(*Machine)
-}
-
-// StartsLeg reports whether an action is the first of a leg. A release of a Rollout object has no legs: the object
-// shows each step.
-func (m *Machine) StartsLeg(a Action) bool { return a.runsInLeg() && m.setup.Object == nil }
-
 // BeginLeg starts a leg with an action that was decided and not started yet.
 func (m *Machine) BeginLeg(a *Action) LegRequest {
-	setup := m.setup
-	m.leg = &legInProgress{setup: setup, from: deepCopy(m.s)}
-	m.summariseLeg(a)
+	if !m.singleActionLegs() {
+		m.summariseLeg(a)
+	}
 	state := m.s
 	state.Log.Entries, state.Log.Answers = nil, nil
-	return LegRequest{Request: setup.Request, Claim: setup.Claim, Workflow: setup.Workflow, State: state}
+	return LegRequest{Request: m.setup.Request, Claim: m.setup.Claim, Workflow: m.setup.Workflow, State: state}
 }
 
 // summariseLeg sets the action's summary to the steps that the leg covers if nothing stops it, where that is more than
@@ -247,40 +237,30 @@ func deepCopy(s State) (c State) {
 
 // LegEnd is how a leg ended: its parts, and whether the action after them was stopped or failed.
 type LegEnd struct {
-	Parts   []Part
+	LegResult
 	Stopped bool
 	Failure *Failure
 	// Unknown is true if more may have been done than the parts show.
 	Unknown bool
 }
 
-// EndLeg takes in what a leg has done, and executes again on that state the commands that arrived meanwhile.
+// EndLeg takes in what a leg has done.
 func (m *Machine) EndLeg(end LegEnd, now time.Time) {
-	going := m.leg
-	l := &Leg{machine: ResumeMachine(going.setup, going.from), matches: true}
-	on := l.machine
-	on.s.Log = m.s.Log // what arrived meanwhile is logged already
+	l := &Leg{machine: m, matches: true}
 	for _, p := range end.Parts {
 		p.From, p.At = earlier(p.From, now), earlier(p.At, now)
 		l.replay(p)
 	}
 	if !l.matches || end.Unknown {
-		on.s.MoveStarted, on.s.PodsUnsettled = true, true
+		m.s.MoveStarted, m.s.PodsUnsettled = true, true
 	}
-	on.restoreAfterLeg(end, now)
-	for _, input := range going.inputs {
-		input(on)
-	}
-	m.s, m.setup, m.leg, m.running, m.interrupted = on.s, on.setup, nil, nil, false
-	m.epoch++
+	m.restoreAfterLeg(end, now)
 }
 
 // endsBeforeFinalising reports whether finalising comes next and is another leg's. A user who sends a rollback during
-// the last steps is answered that it goes back through the steps; this makes that true even if the leg had passed the
-// last of them.
+// the last step expects that it goes back through the steps, also if the leg has completed the step by then.
 func (m *Machine) endsBeforeFinalising() bool {
-	return m.s.BriefPausesInLeg && m.setup.Spec.Policy.RollbackInBatches && m.s.Stage == stageFinal &&
-		m.s.Ending == rollout.EndSuccess
+	return m.setup.Spec.Policy.RollbackInBatches && m.s.Stage == stageFinal && m.s.Ending == rollout.EndSuccess
 }
 
 // restoreAfterLeg puts the machine into the state after the leg's last completed action, or inside the one that failed
@@ -293,13 +273,14 @@ func (m *Machine) restoreAfterLeg(end LegEnd, now time.Time) {
 	}
 	a := m.Next(now)
 	switch {
-	case !a.runsInLeg():
+	case !a.OnParty():
 	case end.Failure != nil:
 		m.Start(a)
 		m.Failed(*end.Failure, now)
 	case end.Stopped:
 		m.Start(a)
 		m.Stopped()
+		m.s.SpentSeconds = end.SpentSeconds
 	}
 }
 
@@ -308,23 +289,4 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// repeatCommand executes a command again that was accepted during a leg, now that it is known how far the leg got. It
-// may be too late for it.
-func (m *Machine) repeatCommand(c rollout.Command, now time.Time) {
-	refusal := m.staleReason(c)
-	if refusal == "" {
-		_, refusal = m.carryOut(c, now)
-	}
-	if refusal != "" {
-		m.notePolicy(c.Verb, "it came too late: "+refusal, now)
-	}
-}
-
-// replayAfterLeg queues an input to be executed again when the current leg has ended, if there is one.
-func (m *Machine) replayAfterLeg(input func(*Machine)) {
-	if m.leg != nil {
-		m.leg.inputs = append(m.leg.inputs, input)
-	}
 }

@@ -9,17 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 )
 
-// goLeg executes the leg that begins with the action a, at most most parts of it, and returns how it ended. between is
-// called after the first part.
-func (w *world) goLeg(a Action, most int, between func()) LegEnd {
+// goLeg executes the leg that begins with the action a, at most most parts of it, and returns how it ended.
+func (w *world) goLeg(a Action, most int) LegEnd {
 	raw, err := json.Marshal(w.m.BeginLeg(&a))
 	require.NoError(w.t, err)
-	w.m.Start(a)
 	var in LegRequest
 	require.NoError(w.t, json.Unmarshal(raw, &in))
 	require.Empty(w.t, in.State.Log.Entries, "the log is not sent")
@@ -31,7 +30,7 @@ func (w *world) goLeg(a Action, most int, between func()) LegEnd {
 			part, on = l.Next(w.now)
 		}
 		if !on {
-			return LegEnd{Parts: roundTrip(w.t, l.Parts())}
+			return LegEnd{LegResult: LegResult{Parts: roundTrip(w.t, l.Parts())}}
 		}
 		moves := part.Kind == ActBegin && w.adopted == nil &&
 			l.FirstMove(rollout.BeginResult{Replicas: w.size, Stable: "stable", StableHash: "s",
@@ -40,15 +39,12 @@ func (w *world) goLeg(a Action, most int, between func()) LegEnd {
 			if moves && w.resultLost != nil && w.resultLost() {
 				w.claimed, w.templateWritten, w.unsettled = true, true, true
 			}
-			return LegEnd{Parts: roundTrip(w.t, l.Parts()), Stopped: true}
+			return LegEnd{LegResult: LegResult{Parts: roundTrip(w.t, l.Parts())}, Stopped: true}
 		}
 		w.templateWritten, w.unsettled = w.templateWritten || moves, w.unsettled || moves
 		w.movedPods = w.movedPods || part.Kind == ActMove && !part.Move.Halt
 		w.unsettled = w.unsettled || part.Kind == ActMove && !part.Move.Halt
 		l.Done(part, w.perform(part), w.now, w.now)
-		if n == 0 && between != nil {
-			between()
-		}
 	}
 }
 
@@ -65,8 +61,8 @@ func (w *world) byLegs() Action {
 	for range 1000 {
 		a := w.m.Next(w.now)
 		switch {
-		case w.m.StartsLeg(a):
-			w.m.EndLeg(w.goLeg(a, 100, nil), w.now)
+		case a.OnParty():
+			w.m.EndLeg(w.goLeg(a, 100), w.now)
 		case a.Activity():
 			w.m.Start(a)
 			w.do(a)
@@ -97,8 +93,8 @@ func TestLeg_EqualsItsSingleActions(t *testing.T) {
 			}
 			verb := rapid.SampledFrom([]rollout.Verb{rollout.VerbApprove, rollout.VerbResume,
 				rollout.VerbRollback}).Draw(t, "verb")
-			one.m.Command(rollout.Command{Verb: verb}, one.now)
-			leg.m.Command(rollout.Command{Verb: verb}, leg.now)
+			one.send(rollout.Command{Verb: verb}, one.now)
+			leg.send(rollout.Command{Verb: verb}, leg.now)
 		}
 	})
 }
@@ -125,19 +121,18 @@ func TestLeg_KeepsInvariants_WhenStoppedAnywhere(t *testing.T) {
 			case a.Kind == ActClose || a.Kind == ActSupersede:
 				w.checkEnd(t, lost)
 				return
-			case w.m.StartsLeg(a):
+			case a.OnParty():
 				most := rapid.IntRange(0, 6).Draw(t, fmt.Sprint("parts", i))
-				end := w.goLeg(a, most, func() {
-					if rapid.Bool().Draw(t, fmt.Sprint("command", i)) {
-						w.command(t, i, gates)
-					}
-				})
+				end := w.goLeg(a, most)
 				if kind := rapid.SampledFrom([]failure.Kind{"", failure.Unreachable, failure.WorkloadFailed,
 					failure.Drift}).Draw(t, fmt.Sprint("fails", i)); end.Stopped && kind != "" {
 					end.Stopped, end.Failure = false, &Failure{Kind: kind, Message: "trouble"}
 					w.unsettled = w.unsettled && kind.System()
 				}
 				w.m.EndLeg(end, w.now)
+				if end.Stopped || rapid.Bool().Draw(t, fmt.Sprint("command", i)) {
+					w.command(t, i, gates)
+				}
 			case a.Activity():
 				w.m.Start(a)
 				w.do(a)
@@ -153,40 +148,51 @@ func TestLeg_KeepsInvariants_WhenStoppedAnywhere(t *testing.T) {
 }
 
 // legAt starts a rollout of three steps without pauses and stops its leg after this many parts.
-func legAt(t *testing.T, parts int, between func(w *world)) *world {
+func legAt(t *testing.T, parts int) *world {
 	w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("20%", -1, 0), aStep("40%", -1, 0),
 		aStep("100%", -1, 0)), 10)
 	a := w.m.Next(w.now)
-	require.True(t, w.m.StartsLeg(a))
-	w.m.EndLeg(w.goLeg(a, parts, func() { between(w) }), w.now)
+	require.True(t, a.OnParty())
+	w.m.EndLeg(w.goLeg(a, parts), w.now)
 	return w
 }
 
-// A command during a leg applies from where the leg was stopped, not from where the workflow last saw it.
-func TestCommandDuringLeg_AppliesFromWhereLegStopped(t *testing.T) {
+// A command that comes during a leg applies to where the leg was stopped.
+func TestCommandAfterStoppedLeg_AppliesFromWhereLegStopped(t *testing.T) {
 	t.Parallel()
-	send := func(c rollout.Command) func(w *world) {
-		return func(w *world) {
-			outcome, message := w.m.Command(c, w.now)
-			require.Equal(t, "accepted", string(outcome), message)
-		}
-	}
-	paused := legAt(t, 3, send(rollout.Command{Verb: rollout.VerbPause, Actor: "ann"}))
-	require.True(t, paused.m.Status().Paused)
+	paused := legAt(t, 3)
+	outcome, message := paused.send(rollout.Command{Verb: rollout.VerbPause, Actor: "ann"}, paused.now)
+	require.Equal(t, audit.Accepted, outcome, message)
 	require.Equal(t, 3, paused.m.Status().CurrentStepIndex, "two steps had passed when the leg was stopped")
 	require.NotNil(t, paused.m.Status().Steps[1].FinishedAt)
 
-	jumped := legAt(t, 3, send(rollout.Command{Verb: rollout.VerbJump, Step: 3, ToStep: 1}))
+	jumped := legAt(t, 3)
+	outcome, message = jumped.send(rollout.Command{Verb: rollout.VerbJump, Step: 3, ToStep: 1}, jumped.now)
+	require.Equal(t, audit.Accepted, outcome, message)
 	require.Equal(t, 1, jumped.m.Status().CurrentStepIndex, "for the sender the rollout was at step 3")
 
-	promoted := legAt(t, 2, send(rollout.Command{Verb: rollout.VerbPromote, Step: 3}))
-	require.Equal(t, "it came too late: meant for step 3, but the rollout is at step 2 of 3: review and retry",
-		promoted.m.Status().History[len(promoted.m.Status().History)-1].Message)
+	promoted := legAt(t, 2)
+	outcome, message = promoted.send(rollout.Command{Verb: rollout.VerbPromote, Step: 3}, promoted.now)
+	require.Equal(t, audit.Refused, outcome)
+	require.Equal(t, "meant for step 3, but the rollout is at step 2 of 3: review and retry", message)
 
-	late := legAt(t, 100, send(rollout.Command{Verb: rollout.VerbRollback, Actor: "ann"}))
-	late.drive()
-	require.Equal(t, rollout.PhaseHealthy, late.m.Status().Phase)
-	require.Contains(t, late.m.Status().History[len(late.m.Status().History)-1].Message, "it came too late")
+	late := legAt(t, 100)
+	outcome, message = late.send(rollout.Command{Verb: rollout.VerbRollback, Actor: "ann"}, late.now)
+	require.Equal(t, audit.Refused, outcome)
+	require.Contains(t, message, "ended")
+}
+
+// The time that a stopped action has used of its deadline counts on: refused commands don't extend the deadline.
+func TestStoppedLeg_KeepsSpentDeadline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("20%", -1, -1)), 10)
+	a := w.m.Next(w.now)
+	end := w.goLeg(a, 1)
+	end.SpentSeconds = 70
+	w.m.EndLeg(end, w.now)
+	outcome, _ := w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 7}, w.now)
+	require.Equal(t, audit.Refused, outcome)
+	require.EqualValues(t, 70, w.m.Next(w.now).Move.SpentSeconds)
 }
 
 // FirstMove is the Move that follows the claim, if a Move is what follows. The claim may then be taken by the same
@@ -196,12 +202,10 @@ func TestFirstMove_EqualsNextMove(t *testing.T) {
 	answer := rollout.BeginResult{Replicas: 10, Stable: "stable", StableHash: "s", StableTemplate: "stable template",
 		UID: "uid"}
 	steps := []strategy.Step{aStep("20%", -1, 0), aStep("40%", -1, 0), aStep("100%", -1, 0)}
-	firstMove := func(setup Setup, change func(*LegRequest)) *rollout.MoveRequest {
+	firstMove := func(setup Setup) *rollout.MoveRequest {
 		w := newWorld(t, setup, 10)
 		a := w.m.Next(w.now)
 		in := w.m.BeginLeg(&a)
-		in.State.ClaimWithMove = true
-		change(&in)
 		l := NewLeg(in, nil)
 		a, on := l.Next(w.now)
 		require.True(t, on && a.Kind == ActBegin)
@@ -213,22 +217,21 @@ func TestFirstMove_EqualsNextMove(t *testing.T) {
 		}
 		return move
 	}
-	same := func(*LegRequest) {}
-	require.True(t, firstMove(setupOf(strategy.StylePartition, false, steps...), same).Native,
+	require.True(t, firstMove(setupOf(strategy.StylePartition, false, steps...)).Native,
 		"the workload's own controller replaces all pods")
-	require.True(t, firstMove(setupOf(strategy.StylePartition, false, aStep("20%", -1, -1)), same).Settle,
+	require.True(t, firstMove(setupOf(strategy.StylePartition, false, aStep("20%", -1, -1))).Settle,
 		"the first step pauses")
-	require.Nil(t, firstMove(setupOf(strategy.StylePartition, true, aStep("20%", 20, 0)), same),
+	require.Nil(t, firstMove(setupOf(strategy.StylePartition, true, aStep("20%", 20, 0))),
 		"its Service is pinned first")
-	require.Nil(t, firstMove(setupOf(strategy.StylePartition, false, steps...), func(in *LegRequest) {
-		in.State.ClaimWithMove = false
-	}), "an earlier build's workflow assumes that the workload is untouched")
+	declared := setupOf(strategy.StylePartition, false, steps...)
+	declared.Object = &rollout.ObjectRef{Namespace: "shop", Name: "order"}
+	require.Nil(t, firstMove(declared), "its leg has one action")
 
 	shared := setupOf(strategy.StylePartition, false, steps...)
 	shared.Spec.Strategy.TrafficRoutingRef = "edge"
-	require.Nil(t, firstMove(shared, same), "the TrafficRouting is joined first")
+	require.Nil(t, firstMove(shared), "the TrafficRouting is joined first")
 	answer.Adopted = &rollout.Adopted{Style: strategy.StylePartition}
-	require.Nil(t, firstMove(setupOf(strategy.StylePartition, false, steps...), same),
+	require.Nil(t, firstMove(setupOf(strategy.StylePartition, false, steps...)),
 		"what an earlier release left is rolled back first")
 }
 
@@ -239,33 +242,13 @@ func TestCommand_UndoesFirstMove_WhenClaimResultLost(t *testing.T) {
 	for verb, want := range map[rollout.Verb][]string{rollout.VerbPause: {"begin", "halt"},
 		rollout.VerbRollback: {"begin", "ResumeAndRelease stable", "record"}} {
 		setup := setupOf(strategy.StylePartition, false, aStep("20%", -1, 0), aStep("100%", -1, 0))
-		setup.ClaimWithMove = true
 		w := newWorld(t, setup, 10)
 		w.resultLost = func() bool { return true }
 		a := w.m.Next(w.now)
-		end := w.goLeg(a, 0, nil)
-		w.m.Command(rollout.Command{Verb: verb, Actor: "ann"}, w.now)
-		w.m.EndLeg(end, w.now)
+		w.m.EndLeg(w.goLeg(a, 0), w.now)
+		w.send(rollout.Command{Verb: verb, Actor: "ann"}, w.now)
 		w.drive()
 		require.Equal(t, want, w.actions, "%s", verb)
-	}
-}
-
-// A command that ends the rollout does not wait for the pods of the first step.
-func TestEndingCommand_InterruptsFirstLeg_WithClaimWithMove(t *testing.T) {
-	t.Parallel()
-	for _, c := range []rollout.Command{{Verb: rollout.VerbRollback}, {Verb: rollout.VerbStop},
-		{Verb: rollout.VerbStop, To: rollout.StopToNew}, {Verb: rollout.VerbStop, To: rollout.StopToFrozen}} {
-		for _, stops := range []bool{true, false} {
-			setup := setupOf(strategy.StylePartition, false, aStep("20%", -1, 0), aStep("100%", -1, 0))
-			setup.ClaimWithMove = stops
-			w := newWorld(t, setup, 10)
-			a := w.m.Next(w.now)
-			w.goLeg(a, 2, nil)
-			outcome, message := w.m.Command(c, w.now)
-			require.Equal(t, "accepted", string(outcome), message)
-			require.Equal(t, stops, w.m.ShouldInterrupt(), "%s %s, ClaimWithMove: %t", c.Verb, c.To, stops)
-		}
 	}
 }
 
@@ -273,7 +256,6 @@ func TestEndingCommand_InterruptsFirstLeg_WithClaimWithMove(t *testing.T) {
 func briefPauses() Setup {
 	setup := setupOf(strategy.StylePartition, false, aStep("20%", -1, 1), aStep("40%", -1, 15), aStep("60%", -1, 16),
 		aStep("100%", -1, 0))
-	setup.BriefPausesInLeg = true
 	return setup
 }
 
@@ -283,7 +265,7 @@ func TestLeg_WaitsThroughBriefPauses(t *testing.T) {
 	w := newWorld(t, briefPauses(), 10)
 	from := w.now
 	a := w.m.Next(w.now)
-	end := w.goLeg(a, 100, nil)
+	end := w.goLeg(a, 100)
 	require.Len(t, end.Parts, 4, "the claim, and three steps")
 	require.Equal(t, from.Add(16*time.Second), w.now)
 	require.False(t, w.moves[0].Settle, "its pods are not settled")
@@ -302,7 +284,7 @@ func TestEndLeg_IgnoresClockSkewOfParts(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, -15 * time.Second, time.Hour} {
 		w := newWorld(t, briefPauses(), 10)
 		a := w.m.Next(w.now)
-		end := w.goLeg(a, 100, nil)
+		end := w.goLeg(a, 100)
 		for i := range end.Parts[2:] {
 			p := &end.Parts[2+i]
 			p.From, p.At = p.From.Add(skew), p.At.Add(skew)
@@ -318,33 +300,34 @@ func TestBriefPause_SettlesPods_WhenPausedByUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, briefPauses(), 10)
 	a := w.m.Next(w.now)
-	end := w.goLeg(a, 2, func() { w.m.Command(rollout.Command{Verb: rollout.VerbPause, Actor: "ann"}, w.now) })
-	w.m.EndLeg(end, w.now)
+	w.m.EndLeg(w.goLeg(a, 2), w.now)
+	w.send(rollout.Command{Verb: rollout.VerbPause, Actor: "ann"}, w.now)
 	next := w.m.Next(w.now)
 	require.True(t, next.Halts(), "%s", next.Summary)
 }
 
-// A rollback during the last step goes back through the steps, as its answer promises, however far the leg got.
-func TestBatchedRollback_GoesThroughSteps_WhenLegPassedLastStep(t *testing.T) {
+// A rollback that comes during the last step goes back through the steps, as its answer promises, however far the leg
+// got.
+func TestBatchedRollback_GoesThroughSteps_WhenLegEndsInLastStep(t *testing.T) {
 	t.Parallel()
-	for _, most := range []int{2, 100} {
-		setup := setupOf(strategy.StylePartition, false, aStep("50%", -1, -1), aStep("100%", -1, 0))
-		setup.BriefPausesInLeg, setup.Spec.Policy.RollbackInBatches = true, true
-		w := newWorld(t, setup, 4)
-		w.byLegs()
-		w.m.Command(rollout.Command{Verb: rollout.VerbApprove}, w.now)
-		a := w.m.Next(w.now)
-		require.True(t, w.m.StartsLeg(a))
-		end := w.goLeg(a, most, func() {
-			_, message := w.m.Command(rollout.Command{Verb: rollout.VerbRollback, Actor: "ann"}, w.now)
+	for _, object := range []*rollout.ObjectRef{nil, {Namespace: "shop", Name: "order"}} {
+		for _, most := range []int{0, 100} {
+			setup := setupOf(strategy.StylePartition, false, aStep("50%", -1, -1), aStep("100%", -1, 0))
+			setup.Spec.Policy.RollbackInBatches, setup.Object = true, object
+			w := newWorld(t, setup, 4)
+			w.byLegs()
+			w.send(rollout.Command{Verb: rollout.VerbApprove}, w.now)
+			a := w.m.Next(w.now)
+			end := w.goLeg(a, most)
+			require.LessOrEqual(t, len(end.Parts), 1, "finalising belongs to another leg")
+			w.m.EndLeg(end, w.now)
+			w.updated = 4 // the pods had moved by then
+			_, message := w.send(rollout.Command{Verb: rollout.VerbRollback, Actor: "ann"}, w.now)
 			require.Contains(t, message, "through the steps")
-		})
-		require.Len(t, end.Parts, 1, "finalising belongs to another leg")
-		end.Stopped = true // it had to stop, but the step was done by then
-		w.m.EndLeg(end, w.now)
-		w.byLegs()
-		require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
-		require.EqualValues(t, 2, w.m.Status().CanaryReplicas, "half of its pods were rolled back")
+			w.byLegs()
+			require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind)
+			require.EqualValues(t, 2, w.m.Status().CanaryReplicas, "half of its pods were rolled back")
+		}
 	}
 }
 
@@ -354,7 +337,7 @@ func TestEndLeg_SkipsParts_OfAnotherBuild(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setupOf(strategy.StylePartition, false, aStep("50%", -1, -1)), 4)
 	a := w.m.Next(w.now)
-	end := w.goLeg(a, 100, nil)
+	end := w.goLeg(a, 100)
 	end.Parts[1].Kind = ActRoute
 	w.m.EndLeg(end, w.now)
 	next := w.m.Next(w.now)

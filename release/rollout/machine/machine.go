@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/plan"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -33,7 +34,7 @@ type Request struct {
 	// RollBackFrozen only rolls a frozen split back to the stable version: the rollback of a rollout that was stopped
 	// to frozen.
 	RollBackFrozen bool `json:"bringHome,omitempty"`
-	// Revision is the release's number in the history of its name; 0 in releases of an earlier build.
+	// Revision is the release's number in the history of its name.
 	Revision int64 `json:"revision,omitempty"`
 	// Task is the task of a plan that the release belongs to; "": none.
 	Task string `json:"task,omitempty"`
@@ -48,10 +49,6 @@ type Setup struct {
 	Request
 	Claim    string
 	Workflow plan.WorkflowRef
-	// BriefPausesInLeg lets a leg wait through pauses of at most maxBriefPause. ClaimWithMove lets one write take the
-	// claim and begin the Move, and lets every command that ends the rollout stop its first leg. Both are false in runs
-	// of earlier builds.
-	BriefPausesInLeg, ClaimWithMove bool
 }
 
 // Machine is the state machine of a rollout: it decides what to do next and why, and takes in results, failures and
@@ -59,22 +56,14 @@ type Setup struct {
 type Machine struct {
 	setup Setup
 	s     State
-	// epoch is incremented by every change of direction. The result of an action from an earlier epoch is recorded, but
-	// does not advance the rollout.
-	epoch int
-	// running is the action that is being executed; interrupted is true if it is to be stopped.
-	running     *Action
-	interrupted bool
-	// leg is the batch of actions that a party activity is executing; running is its first action. nil: none.
-	leg *legInProgress
+	// running is the action that is being executed. Commands and hints are taken in before or after it, never meanwhile.
+	running *Action
 }
 
 // NewMachine starts a rollout.
 func NewMachine(setup Setup, now time.Time) *Machine {
 	spec := setup.Spec
-	m := &Machine{setup: setup, s: State{Stage: stageBegin, BriefPausesInLeg: setup.BriefPausesInLeg &&
-		setup.Object == nil,
-		ClaimWithMove: setup.ClaimWithMove && setup.Object == nil}}
+	m := &Machine{setup: setup, s: State{Stage: stageBegin}}
 	m.s.Status = rollout.Status{
 		Party: spec.Workload().PartyOrDefault(), Namespace: spec.Namespace, Name: spec.Name,
 		WorkloadRef: spec.WorkloadRef,
@@ -139,17 +128,16 @@ func (m *Machine) Status() rollout.Status {
 func (m *Machine) Next(now time.Time) Action {
 	for {
 		if a, ready := m.decide(now); ready {
-			a.epoch, a.ending = m.epoch, m.s.Ending
-			a.NoPickUpTimeout = m.s.Unreachable != "" && a.onParty()
+			a.NoPickUpTimeout = m.s.Unreachable != "" && a.OnParty()
 			m.explain(a, now)
 			return a
 		}
 	}
 }
 
-// Start records that an action is being executed.
+// Start records that an action is being executed. A leg starts its actions itself.
 func (m *Machine) Start(a Action) {
-	m.running, m.interrupted = &a, false
+	m.running = &a
 	switch a.Kind {
 	case ActBegin:
 		m.s.MayHoldClaim = true
@@ -178,9 +166,6 @@ func (m *Machine) startRoute(a Action) {
 		m.s.CanaryServices = !a.Route.NoCanary
 	}
 }
-
-// ShouldInterrupt reports whether the running action is to be stopped because something else has to be done now.
-func (m *Machine) ShouldInterrupt() bool { return m.running != nil && m.interrupted }
 
 // Finished reports whether nothing is left to do, the record included.
 func (m *Machine) Finished() bool { return m.s.Stage == stageDone }
@@ -232,7 +217,7 @@ func (m *Machine) decide(now time.Time) (Action, bool) {
 	return Action{Kind: ActWait, Until: m.s.GraceUntil, Summary: "wait for routes to take effect",
 		waitKind: rollout.WaitTraffic,
 		reason: fmt.Sprintf("%s: waiting until %s for the changed routes to take effect", m.position(),
-			formatTime(*m.s.GraceUntil))}, true
+			phrase.Time(*m.s.GraceUntil))}, true
 }
 
 // needsGrace reports whether an action has to wait until changed routes have taken effect. A rollback that restores the
@@ -345,5 +330,6 @@ func (m *Machine) ended() bool { return m.s.Stage == stageComplete || m.s.Stage 
 // clearUnreachable clears what an answer of the party makes obsolete: why it was unreachable, the spent deadline, and
 // the pod that was in trouble.
 func (m *Machine) clearUnreachable() {
-	m.s.Unreachable, m.s.UnreachableCount, m.s.SpentSeconds, m.s.StuckPod = "", 0, 0, ""
+	m.s.answered()
+	m.s.StuckPod = ""
 }

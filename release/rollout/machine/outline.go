@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"slipway.io/slipway/release/phrase"
 )
 
 // maxOutline is the longest outline, in bytes.
@@ -16,18 +18,11 @@ func (a Request) Outline() string {
 		return "rolls back a frozen rollout"
 	}
 	spec := a.Spec
-	steps := fmt.Sprintf("%d steps", len(spec.Strategy.Steps))
-	if len(spec.Strategy.Steps) == 1 {
-		steps = "1 step"
-	}
-	text := fmt.Sprintf("%s, %s in %s", a.change(), spec.Strategy.Style, steps)
+	text := fmt.Sprintf("%s, %s in %s", a.change(), spec.Strategy.Style, phrase.Count(len(spec.Strategy.Steps), "step"))
 	if a.Task != "" {
 		text = "task " + a.Task + ": " + text
 	}
-	if len(text) <= maxOutline {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxOutline-len("…")], "") + "…"
+	return phrase.Cut(text, maxOutline)
 }
 
 // change returns what the new version changes.

@@ -32,8 +32,9 @@ func drawSetup(t *rapid.T) (Setup, int32) {
 			rapid.SampledFrom([]int64{-1, 0, 7, 60}).Draw(t, fmt.Sprint("pause", i))))
 	}
 	s := setupOf(style, traffic, steps...)
-	s.BriefPausesInLeg = rapid.Bool().Draw(t, "briefRests")
-	s.ClaimWithMove = rapid.Bool().Draw(t, "oneWrite")
+	if rapid.Bool().Draw(t, "object") {
+		s.Object = &rollout.ObjectRef{Namespace: "shop", Name: "order"}
+	}
 	p := &s.Spec.Policy
 	p.OnFailure = rapid.SampledFrom([]strategy.OnFailure{strategy.OnFailurePause, strategy.OnFailureRollback}).Draw(t,
 		"onFailure")
@@ -79,11 +80,13 @@ func TestRollout_KeepsInvariants_ForRandomEvents(t *testing.T) {
 				}
 				a = w.m.running
 			}
-			switch rapid.SampledFrom([]string{"done", "done", "done", "verb", "verb", "fail", "observed"}).Draw(t,
-				fmt.Sprint("event", i)) {
+			event := rapid.SampledFrom([]string{"done", "done", "done", "verb", "verb", "fail", "observed"}).Draw(t,
+				fmt.Sprint("event", i))
+			switch event {
 			case "verb":
 				w.command(t, i, gates)
 			case "observed":
+				w.endAtRandom(t, i)
 				w.observed(rapid.SampledFrom([]string{"edited", rollout.ObservedSettings, rollout.ObservedRoutes,
 					rollout.ObservedUnpinned, rollout.ObservedUnrouted}).
 					Draw(t, fmt.Sprint("what", i)))
@@ -95,16 +98,7 @@ func TestRollout_KeepsInvariants_ForRandomEvents(t *testing.T) {
 				if a == nil {
 					break
 				}
-				switch {
-				case !w.m.ShouldInterrupt() || rapid.Bool().Draw(t, fmt.Sprint("too late", i)):
-					w.do(*a)
-				// it was done, but its result was lost
-				case a.Kind != ActFinish && rapid.Bool().Draw(t, fmt.Sprint("half", i)):
-					w.perform(*a)
-					w.m.Stopped()
-				default:
-					w.m.Stopped()
-				}
+				w.do(*a)
 			}
 			if _, err := json.Marshal(w.m.State()); err != nil {
 				require.NoError(t, err)
@@ -115,6 +109,23 @@ func TestRollout_KeepsInvariants_ForRandomEvents(t *testing.T) {
 	})
 }
 
+// endAtRandom ends the running action for a command or hint: it is done before it is stopped, is stopped, or is done
+// with its result lost.
+func (w *world) endAtRandom(t *rapid.T, i int) {
+	a := w.m.running
+	if a == nil {
+		return
+	}
+	switch ends := rapid.SampledFrom([]string{"stopped", "done", "half"}).Draw(t, fmt.Sprint("ends", i)); {
+	case ends == "done":
+		w.do(*a)
+		w.m.Next(w.now) // as at the end of a leg
+	case ends == "half" && a.Stoppable() && a.Kind != ActFinish:
+		w.perform(*a)
+	}
+	w.endAction()
+}
+
 // observed simulates a change by another client, or the worker's restore of a Service or route because of it.
 func (w *world) observed(what string) {
 	switch what {
@@ -123,7 +134,7 @@ func (w *world) observed(what string) {
 	case rollout.ObservedUnrouted:
 		w.share = 0
 	}
-	w.m.Observed(rollout.Observed{What: what, Message: "another client"}, w.now)
+	w.hint(rollout.Observed{What: what, Message: "another client"}, w.now)
 }
 
 func (w *world) continueAsNew(setup Setup) {
@@ -152,7 +163,10 @@ func (w *world) command(t *rapid.T, i int, gates map[string]bool) {
 		c.Gate = waits.Gate
 	}
 	final := s.FinishedAt != nil
-	outcome, message := w.m.Command(c, w.now)
+	if c.Verb != rollout.VerbApprove {
+		w.endAtRandom(t, i)
+	}
+	outcome, message := w.send(c, w.now)
 	require.NotEmpty(t, message)
 	require.False(t, final && outcome == audit.Accepted, "a rollout that has ended accepts no verbs: %s", c.Verb)
 	if c.Verb == rollout.VerbApprove && outcome == audit.Accepted {
@@ -205,11 +219,11 @@ func (w *world) bringToEnd(t *rapid.T) {
 		tr := w.m.s.Trouble
 		switch {
 		case tr != nil && (tr.Kind == failure.Gone || tr.Kind == failure.ClaimLost):
-			w.m.Command(rollout.Command{Verb: rollout.VerbStop}, w.now)
+			w.send(rollout.Command{Verb: rollout.VerbStop}, w.now)
 		case tr != nil:
-			w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+			w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 		default:
-			if outcome, _ := w.m.Command(rollout.Command{Verb: rollout.VerbStop}, w.now); outcome == audit.Refused {
+			if outcome, _ := w.send(rollout.Command{Verb: rollout.VerbStop}, w.now); outcome == audit.Refused {
 				w.now = w.now.Add(time.Hour)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/window"
@@ -54,9 +55,6 @@ type Action struct {
 	waitKind rollout.WaitKind
 	// reason is the sentence that the status shows while the action lasts.
 	reason string
-	// epoch is the machine's epoch when the action was decided; ending is the ending that it serves.
-	epoch  int
-	ending rollout.Ending
 	// shared is true if a Route is the TrafficRouting's, not the rollout's own.
 	shared bool
 	// restores is true if a Route reverts a change by another client.
@@ -68,27 +66,17 @@ func (a Action) Activity() bool {
 	return a.Kind != ActWait && a.Kind != ActClose && a.Kind != ActSupersede
 }
 
-func (a Action) onParty() bool {
+// OnParty reports whether the party's worker executes the action, as part of a leg.
+func (a Action) OnParty() bool {
 	return a.Kind == ActBegin || a.Kind == ActMove || a.Kind == ActRoute || a.Kind == ActFinish
 }
 
 // Halts reports whether the action settles what an interrupted Move has left.
 func (a Action) Halts() bool { return a.Kind == ActMove && a.Move.Halt }
 
-// needsPods reports whether the action narrows a Service to a version or sends traffic, and so waits for pods of that
-// version.
-func (a Action) needsPods() bool {
-	return a.Route.Action == rollout.RoutePin || a.Route.Action == rollout.RouteEnsure
-}
-
-// stoppable reports whether the action may be stopped half way. Only what may wait for long is: a short action would
-// have to be repeated anyway.
-func (a Action) stoppable() bool {
-	if a.Kind == ActBegin {
-		return a.Begin.Unsettled == rollout.UnsettledWait
-	}
-	return a.Kind == ActJoinTraffic || a.onParty()
-}
+// Stoppable reports whether the action is stopped half way for a command. Only what may wait for long is: a short
+// action would have to be repeated anyway.
+func (a Action) Stoppable() bool { return a.Kind == ActJoinTraffic || a.OnParty() }
 
 // Result is the result of an action's activity. Exactly the field of the action's kind is set; Pods is that of ActMove
 // and ActFinish.
@@ -114,7 +102,7 @@ func (m *Machine) move(look bool) Action {
 	back, native := m.s.Stage == stageRollback, m.native()
 	request := &rollout.MoveRequest{Subject: m.subject(), Step: m.s.Status.CurrentStepIndex, Style: s.Style,
 		Replicas: step.Replicas,
-		Change:   m.setup.Spec.Change, Template: m.s.NewTemplate, OverwriteDrift: m.s.OverwriteDrift,
+		Change:   m.setup.Spec.Change, Template: m.s.Status.TemplateDigest, OverwriteDrift: m.s.OverwriteDrift,
 		FailureThreshold: s.FailureThreshold,
 		Settle:           !native && (m.pauses() && !m.briefPauseAt(m.s.Status.CurrentStepIndex) || m.stepRoutes()),
 		Native:           native, CanaryMetadata: s.PatchPodTemplateMetadata, Inspect: look, Back: back,
@@ -180,7 +168,7 @@ const maxBriefPause = 15 * time.Second
 func (m *Machine) briefPauseAt(n int) bool {
 	st := m.setup.Spec.Strategy
 	p := st.Steps[n-1].PauseSeconds
-	return m.s.BriefPausesInLeg && m.s.Stage == stageSteps && st.Style == strategy.StylePartition && !st.HasTraffic() &&
+	return !m.singleActionLegs() && m.s.Stage == stageSteps && st.Style == strategy.StylePartition && !st.HasTraffic() &&
 		p != nil && *p > 0 &&
 		time.Duration(*p)*time.Second <= maxBriefPause
 }
@@ -240,7 +228,7 @@ func describeTraffic(t strategy.Traffic) string {
 	if t.Weight != nil {
 		return fmt.Sprintf("%d%% of the traffic", *t.Weight)
 	}
-	return fmt.Sprintf("requests that meet %s", strategy.Plural(len(t.Matches), "match", "matches"))
+	return fmt.Sprintf("requests that meet %s", phrase.Count(len(t.Matches), "match"))
 }
 
 // routeOnly returns a route change that requests no traffic split.
@@ -283,7 +271,7 @@ func (m *Machine) finalMoves() []rollout.FinalMove {
 
 // untouched reports whether this release has changed nothing: it has its claim at most.
 func (m *Machine) untouched() bool {
-	return m.s.Adopted == nil && !m.s.MoveStarted && m.s.Pinned == no && m.s.Routed == no && !m.s.CanaryServices
+	return m.s.Adopted == nil && !m.s.MoveStarted && m.s.untouched()
 }
 
 // finalise returns the next move of finalising. After the last one the rollout closes, or begins, if it was an earlier
@@ -315,9 +303,8 @@ func (m *Machine) finalised(now time.Time) {
 		m.close(rollout.PhaseRolledBack)
 		return
 	}
-	m.s.Stage, m.s.Adopted, m.s.FinalMoveIndex, m.s.MayHoldClaim, m.s.TakeOver = stageBegin, nil, 0, false, ""
-	m.s.Pinned, m.s.Routed, m.s.CanaryServices, m.s.Status.Traffic, m.s.Leaving = no, no, false, nil, leavingAsk
-	m.s.Shared, m.s.SharedClaim, m.s.SharedRouted = nil, "", false
+	m.s.clearForBeginning()
+	m.s.Stage = stageBegin
 	m.enterStep(m.s.Status.CurrentStepIndex, now)
 }
 
@@ -336,7 +323,7 @@ func (m *Machine) finishPods(action rollout.FinishAction) Action {
 			string(to) +
 			" version, and release it",
 	}[action])
-	a.Finish = &rollout.FinishRequest{Subject: m.subject(), Action: action, To: to, Template: m.s.NewTemplate,
+	a.Finish = &rollout.FinishRequest{Subject: m.subject(), Action: action, To: to, Template: m.s.Status.TemplateDigest,
 		Change:         m.setup.Spec.Change,
 		OverwriteDrift: m.s.OverwriteDrift, Predicted: m.setup.Predicted}
 	if m.s.AlreadyComplete {

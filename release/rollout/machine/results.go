@@ -10,13 +10,11 @@ import (
 	"slipway.io/slipway/release/workloadops"
 )
 
-// Done takes the result of the running action. What it found is recorded in any case; the rollout advances only if its
-// direction has not changed since.
+// Done takes the result of the running action.
 func (m *Machine) Done(r Result, now time.Time) {
 	a := *m.running
-	m.running, m.interrupted = nil, false
+	m.running = nil
 	m.clearUnreachable()
-	same := a.epoch == m.epoch
 	// If a retry of routes inspects the pods first, the routes have to be overwritten too.
 	beforeRoutes := a.Kind == ActMove && m.s.Recheck == recheckMove &&
 		m.s.Status.CurrentStepState == rollout.StateTrafficRouting
@@ -29,33 +27,33 @@ func (m *Machine) Done(r Result, now time.Time) {
 		m.s.Shared, m.s.SharedClaim = &r.Hold.Shared, r.Hold.Claim
 	case ActMove:
 		if r.Pods.Stuck != "" {
-			m.recordStuckPod(r.Pods, same)
+			m.recordStuckPod(r.Pods)
 			return
 		}
 		m.recordPods(a, r.Pods)
 		if a.Halts() {
 			return
 		}
-		m.afterMove(a, same)
+		m.afterMove(a)
 	case ActRoute:
 		if a.restores {
-			m.routesRestored(a, r.Route, same, now)
+			m.routesRestored(a, r.Route, now)
 			return
 		}
-		m.afterRoute(a, r.Route, same, now)
+		m.afterRoute(a, r.Route, now)
 	case ActFinish:
 		if a.Finish.Action != rollout.FinishAutoscalers { // the workload was deleted, so the result has no numbers
 			m.updateNumbers(r.Pods)
 		}
-		m.afterFinish(a, same, now)
+		m.s.FinalMoveIndex++
 	case ActLeaveTraffic:
-		m.afterLeave(r.Leave, same)
+		m.afterLeave(r.Leave)
 	case ActAskWindow:
 		m.recordWindow(r.Window)
 	case ActComplete:
 		m.s.Stage = stageDone
 	}
-	if same && !beforeRoutes && m.overwroteDrift(a) {
+	if !beforeRoutes && m.overwroteDrift(a) {
 		m.clearOverwrite(a)
 	}
 }
@@ -71,7 +69,7 @@ func (m *Machine) clearOverwrite(a Action) {
 // overwroteDrift reports whether an action has overwritten the drift that a retry was to overwrite. A claim does not:
 // the Move after it does.
 func (m *Machine) overwroteDrift(a Action) bool {
-	return (a.Kind != ActBegin || !m.s.ClaimWithMove) && (a.Kind != ActRoute || !m.s.DriftOnPods)
+	return a.Kind != ActBegin && (a.Kind != ActRoute || !m.s.DriftOnPods)
 }
 
 // recordPods records what a Move reports about the pods.
@@ -86,12 +84,10 @@ func (m *Machine) recordPods(a Action, r rollout.MoveResult) {
 }
 
 // recordStuckPod records that a new pod is in trouble. The Move continues where it was, with the deadline that it had.
-func (m *Machine) recordStuckPod(r rollout.MoveResult, same bool) {
+func (m *Machine) recordStuckPod(r rollout.MoveResult) {
 	m.s.PodsUnsettled = true
 	m.updateNumbers(r)
-	if same {
-		m.s.StuckPod, m.s.SpentSeconds = r.Stuck, r.SpentSeconds
-	}
+	m.s.StuckPod, m.s.SpentSeconds = r.Stuck, r.SpentSeconds
 }
 
 // PodStuck reports whether the rollout waits for pods of which one is in trouble.
@@ -118,9 +114,9 @@ func (m *Machine) recordBegin(r rollout.BeginResult) {
 		return
 	}
 	s.StableRevision, m.s.StableHash, m.s.TakeOver = r.Stable, r.StableHash, ""
-	m.s.StableTemplate, s.StableTemplateDigest, s.StableImages = r.StableTemplate, r.StableTemplate, r.StableImages
+	s.StableTemplateDigest, s.StableImages = r.StableTemplate, r.StableImages
 	s.StablePackage = r.StablePackage
-	if m.s.ClaimWithMove && r.TemplateWritten {
+	if r.TemplateWritten {
 		m.s.MoveStarted, m.s.PodsUnsettled = true, true
 	}
 	if m.s.AlreadyComplete = r.AlreadyComplete; r.AlreadyComplete && m.s.Ending == rollout.EndNone {
@@ -175,7 +171,7 @@ func (m *Machine) updateNumbers(r rollout.MoveResult) {
 		}
 	}
 	if r.Template != "" {
-		m.s.NewTemplate, s.TemplateDigest = r.Template, r.Template
+		s.TemplateDigest = r.Template
 	}
 	if len(r.Images) > 0 {
 		s.Images = r.Images
@@ -185,10 +181,7 @@ func (m *Machine) updateNumbers(r rollout.MoveResult) {
 	m.s.LastMessage = r.Message
 }
 
-func (m *Machine) afterMove(a Action, same bool) {
-	if !same {
-		return
-	}
+func (m *Machine) afterMove(a Action) {
 	checked := m.s.Recheck != recheckNone || a.Move.Inspect
 	m.s.Recheck = recheckNone
 	_, needed := m.prepareTraffic()
@@ -214,7 +207,7 @@ func (m *Machine) misrouted() bool {
 	return m.s.Routed == maybe || (m.s.Routed == no) != (m.s.Status.CanaryReplicas == 0)
 }
 
-func (m *Machine) afterRoute(a Action, r rollout.RouteResult, same bool, now time.Time) {
+func (m *Machine) afterRoute(a Action, r rollout.RouteResult, now time.Time) {
 	m.startGrace(r, now)
 	switch {
 	case a.shared && a.Route.Action == rollout.RouteEnsure:
@@ -226,7 +219,6 @@ func (m *Machine) afterRoute(a Action, r rollout.RouteResult, same bool, now tim
 	}
 	m.recordRoutes(a)
 	switch {
-	case !same:
 	case m.s.Stage == stageFinal || m.s.Stage == stageAdopt:
 		m.s.FinalMoveIndex++
 	case a.Route.Action == rollout.RouteEnsure:
@@ -271,25 +263,7 @@ func (m *Machine) recordRoutes(a Action) {
 	}
 }
 
-// afterFinish advances in the finalising table. A release of the claim that was already done when a command reversed
-// the rollout cannot be undone.
-func (m *Machine) afterFinish(a Action, same bool, now time.Time) {
-	switch {
-	case same:
-		m.s.FinalMoveIndex++
-	case a.Finish.Action == rollout.FinishRelease || a.Finish.Action == rollout.FinishResumeAndRelease:
-		if m.s.Adopted == nil {
-			m.notePolicy(rollout.VerbStop, "too late: the workload was already released", now)
-			m.s.Ending = a.ending
-			m.close(a.ending.Phase())
-		}
-	}
-}
-
-func (m *Machine) afterLeave(r rollout.LeaveTrafficResult, same bool) {
-	if !same {
-		return
-	}
+func (m *Machine) afterLeave(r rollout.LeaveTrafficResult) {
 	if m.s.Leaving == leavingAsk && r.Restore {
 		if len(r.Shared.Routings) > 0 || m.s.Shared == nil { // a deleted TrafficRouting no longer has its routings
 			m.s.Shared = &r.Shared
@@ -307,7 +281,7 @@ func (m *Machine) nextFinalMove() {
 	m.s.Leaving = leavingAsk
 }
 
-// Stopped records that the running action was stopped half way, as ShouldInterrupt demanded.
+// Stopped records that the running action was stopped half way.
 func (m *Machine) Stopped() {
-	m.running, m.interrupted, m.s.StuckPod = nil, false, ""
+	m.running, m.s.StuckPod = nil, ""
 }

@@ -42,10 +42,8 @@ func TestJoinSharedTraffic_IsInterrupted_ByEndingCommand(t *testing.T) {
 		{"a newer release", rollout.Command{Verb: rollout.VerbSupersede}, stageFinal, rollout.PhaseRolledBack},
 	} {
 		w := holding(t, nil)
-		outcome, message := w.m.Command(tc.command, w.now)
+		outcome, message := w.send(tc.command, w.now)
 		require.Equal(t, audit.Accepted, outcome, "%s: %s", tc.reason, message)
-		require.True(t, w.m.ShouldInterrupt(), tc.reason)
-		w.m.Stopped()
 		require.Equal(t, tc.stage, w.m.s.Stage, tc.reason)
 		w.drive()
 		require.Equal(t, tc.phase, w.m.Status().Phase, tc.reason)
@@ -63,7 +61,7 @@ func TestJoinSharedTraffic_Fails_AfterDeadline(t *testing.T) {
 	require.Equal(t, rollout.PhaseFailed, w.m.Status().Phase)
 	require.Contains(t, w.m.Status().Reason, late)
 	require.Contains(t, w.m.Status().WaitingFor.Message, late)
-	w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 	again := w.next()
 	require.Equal(t, ActJoinTraffic, again.Kind, "a retry waits again")
 	w.do(again)

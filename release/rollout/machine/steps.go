@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 )
@@ -22,9 +23,7 @@ func (m *Machine) enterStep(n int, now time.Time) {
 	s := &m.s.Status
 	s.CurrentStepIndex, s.CurrentStepState = n, rollout.StateBeforeUpgrade
 	m.s.Visit++
-	m.s.PauseUntil, m.s.ApprovalExpiresAt, m.s.ApprovalExpired, m.s.Recheck, m.s.SpentSeconds, m.s.RestoreCount = nil,
-		nil, false, recheckNone, 0, 0
-	m.s.OverwriteRouteDrift = false // an edit of another step's routes is left to the operator
+	m.s.clearForStep()
 	s.Steps[n-1].StartedAt, s.Steps[n-1].FinishedAt = &now, nil
 }
 
@@ -152,7 +151,7 @@ func (m *Machine) pauseStep(now time.Time) (Action, bool) {
 		return Action{Kind: ActWait, Until: m.s.PauseUntil, Summary: fmt.Sprintf("pause of %s", m.stepLabel()),
 			waitKind: rollout.WaitTimer,
 			reason: fmt.Sprintf("%s pauses until %s, then it continues by itself", m.stepLabel(),
-				formatTime(*m.s.PauseUntil))}, true
+				phrase.Time(*m.s.PauseUntil))}, true
 	}
 	m.note(rollout.Command{Verb: verbElapsed, Actor: "timer", Via: "policy"}, audit.Accepted,
 		fmt.Sprintf("the pause of %s, %s, has elapsed: the rollout continues", m.stepLabel(),
@@ -186,7 +185,7 @@ func (m *Machine) awaitApproval(now time.Time) (Action, bool) {
 	}
 	why := fmt.Sprintf("%s is done: waiting for approval", m.stepLabel())
 	if m.s.ApprovalExpiresAt != nil {
-		why += ", until " + formatTime(*m.s.ApprovalExpiresAt)
+		why += ", until " + phrase.Time(*m.s.ApprovalExpiresAt)
 	}
 	return Action{Kind: ActWait, Until: m.s.ApprovalExpiresAt, Summary: fmt.Sprintf("approval of %s", m.stepLabel()),
 		waitKind: rollout.WaitApproval,
@@ -231,7 +230,7 @@ func (m *Machine) nextStep(now time.Time) (Action, bool) {
 func (m *Machine) rollBack(now time.Time) {
 	inBatches := m.setup.Spec.Policy.RollbackInBatches && m.setup.Spec.Strategy.Style == strategy.StylePartition
 	if m.s.Stage == stageSteps && inBatches && m.s.MoveStarted && (m.s.PodsUnsettled || m.s.Status.CanaryReplicas > 0) {
-		m.changeDirection()
+		m.s.clearForTurn()
 		m.s.Ending, m.s.Stage, m.s.CountPending, m.s.Promoted = rollout.EndRollback, stageRollback, true, false
 		m.goToStep(1, now)
 		return
@@ -242,24 +241,13 @@ func (m *Machine) rollBack(now time.Time) {
 // startFinalising begins to finalise. Before the claim is taken, and while another release's remains are being rolled
 // back, it only records the ending.
 func (m *Machine) startFinalising(ending rollout.Ending) {
-	m.changeDirection()
+	m.s.clearForTurn()
 	m.s.Ending = ending
 	if m.s.Stage == stageBegin || m.s.Stage == stageAdopt && ending != rollout.EndFrozen &&
 		ending != rollout.EndDeleted {
 		return
 	}
 	m.s.Stage, m.s.FinalMoveIndex, m.s.Leaving = stageFinal, 0, leavingAsk
-}
-
-// changeDirection clears what held the rollout, and stops the running action.
-func (m *Machine) changeDirection() {
-	m.epoch++
-	m.interrupted = m.running != nil && (m.running.stoppable() || m.leg != nil && m.s.ClaimWithMove)
-	m.s.Trouble, m.s.Status.Paused, m.s.PausedBy, m.s.Recheck, m.s.ApprovalExpired = nil, false, "", recheckNone, false
-	m.s.Unreachable, m.s.UnreachableCount, m.s.RetryAt, m.s.SpentSeconds = "", 0, nil, 0
-	m.s.PauseUntil, m.s.ApprovalExpiresAt, m.s.RouteRestore, m.s.Redeclared, m.s.WindowOverridden = nil, nil, nil, "",
-		false
-	m.s.Status.Phase = rollout.PhaseProgressing
 }
 
 // notePolicy logs a decision that the policy made, without an actor.
@@ -270,5 +258,3 @@ func (m *Machine) notePolicy(verb rollout.Verb, message string, now time.Time) {
 func (m *Machine) stepLabel() string {
 	return fmt.Sprintf("step %d of %d", m.s.Status.CurrentStepIndex, m.steps())
 }
-
-func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"slipway.io/slipway/release/audit"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
@@ -84,6 +85,31 @@ func (w *world) next() Action {
 		w.m.Start(a)
 	}
 	return a
+}
+
+// send passes a command to the machine as the workflow does: the running action ends first, stopped if it may take
+// long, except for an approval.
+func (w *world) send(c rollout.Command, now time.Time) (audit.Outcome, string) {
+	if c.Verb != rollout.VerbApprove {
+		w.endAction()
+	}
+	return w.m.Command(c, now)
+}
+
+// hint passes a hint to the machine as the workflow does.
+func (w *world) hint(o rollout.Observed, now time.Time) {
+	w.endAction()
+	w.m.Observed(o, now)
+}
+
+func (w *world) endAction() {
+	switch r := w.m.running; {
+	case r == nil:
+	case r.Stoppable():
+		w.m.Stopped()
+	default:
+		w.do(*r)
+	}
 }
 
 // do executes an action and returns its result to the machine.
@@ -186,7 +212,7 @@ func (w *world) route(a Action) rollout.RouteResult {
 	case rollout.RouteUnpin:
 		w.pinned = false
 	case rollout.RouteEnsure:
-		if a.epoch == w.m.epoch && !a.restores { // it was decided for the current step
+		if !a.restores {
 			require.GreaterOrEqual(w.t, w.updated, w.target(w.m.step().Replicas), "pods first, then traffic: %v",
 				w.actions)
 		}

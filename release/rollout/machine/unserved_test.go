@@ -37,12 +37,10 @@ func TestWorkloadHint_InspectsPodsBeforeRouting(t *testing.T) {
 		{"routes are being made anyway", routeDrift, false},
 	} {
 		w := routing(t)
-		w.m.Observed(tc.observed, w.now)
-		require.Equal(t, tc.looks, w.m.ShouldInterrupt(), tc.reason)
+		w.hint(tc.observed, w.now)
 		if !tc.looks {
 			continue
 		}
-		w.m.Stopped()
 		look := w.nextActivity()
 		require.Equal(t, ActMove, look.Kind, tc.reason)
 		require.True(t, look.Move.Inspect, tc.reason)
@@ -61,7 +59,7 @@ func TestScaleHint_InspectsPods_BetweenMoveAndRoutes(t *testing.T) {
 	}
 	w.do(a)
 	w.size, w.actions = 20, nil
-	w.m.Observed(rollout.Observed{What: "scaled"}, w.now)
+	w.hint(rollout.Observed{What: "scaled"}, w.now)
 	w.drive()
 	require.Equal(t, "[move 50% EnsureRoutes]", fmt.Sprint(w.actions))
 	require.Equal(t, int32(10), w.updated)
@@ -75,7 +73,7 @@ func TestRetryOfRoutes_MakesPodsAgain(t *testing.T) {
 	w.fail(failure.WorkloadFailed, "Service shop/order-canary has no ready pod")
 	w.drive()
 	w.actions = nil
-	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	w.drive()
 	require.Equal(t, "[move 50% EnsureRoutes]", fmt.Sprint(w.actions))
@@ -91,7 +89,7 @@ func TestRetryAfterRouteDrift_RestoresPodsBeforeRoutes(t *testing.T) {
 	w.drive()
 	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind)
 	w.actions = nil
-	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	move := w.next()
 	require.Equal(t, ActMove, move.Kind)
@@ -113,7 +111,7 @@ func TestRetryOfPin_MakesPodsAgain(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	w.pinned = false
 	w.observed(rollout.ObservedUnpinned)
-	w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
+	w.send(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
 	pin := w.nextActivity()
 	for ; pin.Kind != ActRoute; pin = w.nextActivity() {
 		w.do(pin)
@@ -122,7 +120,7 @@ func TestRetryOfPin_MakesPodsAgain(t *testing.T) {
 	w.fail(failure.WorkloadFailed, "no stable pod is left")
 	w.drive()
 	w.actions = nil
-	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	require.Equal(t, "retrying what has failed", message)
 	w.drive()

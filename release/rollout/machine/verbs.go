@@ -23,21 +23,13 @@ const (
 func (m *Machine) Command(c rollout.Command, now time.Time) (audit.Outcome, string) {
 	m.noteObjectVersion(c)
 	return m.s.Log.Apply(c.Entry(now), c, func(e *audit.Entry) (done, refusal string) {
-		defer func() {
-			if refusal == "" {
-				m.replayAfterLeg(func(m *Machine) { m.repeatCommand(c, now) })
-			}
-		}()
 		if e.Step == 0 {
 			e.Step = m.s.Status.CurrentStepIndex
 		}
 		if refusal = m.staleReason(c); refusal != "" {
 			return "", refusal
 		}
-		if done, refusal = m.carryOut(c, now); refusal == "" && m.interrupted {
-			m.s.Status.Reason = fmt.Sprintf("%s; stopping the current action: %s", done, m.running.Summary)
-		}
-		return done, refusal
+		return m.carryOut(c, now)
 	})
 }
 
@@ -57,7 +49,7 @@ func (m *Machine) staleReason(c rollout.Command) string {
 	default:
 		return ""
 	}
-	if c.Step != 0 && c.Step != m.s.Status.CurrentStepIndex && (m.leg == nil || c.Step < m.s.Status.CurrentStepIndex) {
+	if c.Step != 0 && c.Step != m.s.Status.CurrentStepIndex {
 		return fmt.Sprintf("meant for step %d, but the rollout is at %s: review and retry", c.Step, m.stepLabel())
 	}
 	switch {
@@ -198,7 +190,7 @@ func (m *Machine) pause(c rollout.Command) (done, refusal string) {
 	if c.Reason != "" {
 		m.s.PausedBy += ": " + c.Reason
 	}
-	m.interrupted = m.running != nil && (m.running.Kind == ActMove || m.leg != nil)
+	m.s.SpentSeconds = 0 // settling the pods has its own deadline
 	return "it stops where it is: resume continues it", ""
 }
 
@@ -208,7 +200,6 @@ func (m *Machine) resume() (done, refusal string) {
 		return "", why
 	case m.s.Status.Paused:
 		m.s.Status.Paused, m.s.PausedBy = false, ""
-		m.interrupted = false
 		m.s.ApprovalExpiresAt = nil // it could not be approved meanwhile
 		return "the rollout continues", ""
 	case m.s.ApprovalExpired:
@@ -234,7 +225,7 @@ func (m *Machine) retry() (done, refusal string) {
 	case workloadLost(t.Kind):
 		return "", "there is nothing to retry: " + m.awaitOperator().reason
 	}
-	m.s.Trouble, m.s.RestoreCount, m.s.Status.Phase = nil, 0, rollout.PhaseProgressing
+	m.s.clearForRetry()
 	m.prepareRetry(*t)
 	if m.s.OverwriteDrift {
 		return "restoring what this release wrote, then the rollout continues", ""
@@ -293,11 +284,11 @@ func (m *Machine) jump(c rollout.Command, now time.Time) (done, refusal string) 
 		return "", "it is rolling back: no jump is possible, wait until it has ended"
 	case why != "" && (!failed || !m.stepping()):
 		return "", why
-	case m.s.Status.CurrentStepIndex == c.ToStep && m.leg == nil:
+	case m.s.Status.CurrentStepIndex == c.ToStep:
 		return "", fmt.Sprintf("it is at step %d already: retry repeats what has failed", c.ToStep)
 	}
 	from, paused, by := m.s.Status.CurrentStepIndex, m.s.Status.Paused, m.s.PausedBy
-	m.changeDirection()
+	m.s.clearForTurn()
 	m.s.Status.Paused, m.s.PausedBy = paused, by
 	m.goToStep(c.ToStep, now)
 	m.s.WindowPending = m.hasTimes()

@@ -40,7 +40,7 @@ func (m *Machine) abandon(c rollout.Command, t *trouble) (done, refusal string) 
 			c.To)
 	}
 	m.s.LastMessage, m.s.Ending = t.Message, rollout.EndFrozen
-	m.changeDirection()
+	m.s.clearForTurn()
 	m.close(rollout.PhaseFailed)
 	return "it is abandoned: " + t.Message, ""
 }
@@ -107,7 +107,7 @@ func (m *Machine) stopToFrozen() (done, refusal string) {
 	case m.s.Adopted != nil:
 		done = "what an earlier release left stays in place until the next release of the workload, or a rollback, " +
 			"removes it"
-	case m.untouched() && m.leg == nil: // what a leg has done is not known yet
+	case m.untouched():
 		done = "it has changed nothing yet: its claim is released, then it ends"
 	}
 	m.startFinalising(rollout.EndFrozen)

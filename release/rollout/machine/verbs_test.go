@@ -48,19 +48,19 @@ var verbStates = map[string]func(t *testing.T) *world{
 	"lost":   func(t *testing.T) *world { return troubled(t, failure.ClaimLost) },
 	"finishing": func(t *testing.T) *world {
 		w := atApproval(t, strategy.StylePartition)
-		w.m.Command(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, w.now)
+		w.send(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, w.now)
 		require.Equal(t, string(rollout.RouteUnpin), string(w.next().Route.Action))
 		return w
 	},
 	"rolling back": func(t *testing.T) *world {
 		w := atApproval(t, strategy.StylePartition)
-		w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
+		w.send(rollout.Command{Verb: rollout.VerbRollback}, w.now)
 		w.next()
 		return w
 	},
 	"ended": func(t *testing.T) *world {
 		w := atApproval(t, strategy.StylePartition)
-		w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
+		w.send(rollout.Command{Verb: rollout.VerbRollback}, w.now)
 		w.drive()
 		return w
 	},
@@ -108,7 +108,7 @@ func TestVerbsByState(t *testing.T) {
 			t.Run(state+"/"+string(verb), func(t *testing.T) {
 				t.Parallel()
 				w := reach(t)
-				outcome, message := w.m.Command(rollout.Command{Verb: verb, ToStep: 2, Actor: "ann"}, w.now)
+				outcome, message := w.send(rollout.Command{Verb: verb, ToStep: 2, Actor: "ann"}, w.now)
 				want := audit.Refused
 				for _, v := range legal[state] {
 					if v == verb {
@@ -161,7 +161,7 @@ func TestRefusal_NamesNextStep(t *testing.T) {
 			"toStep is 1 to 2"},
 	} {
 		w := verbStates[tc.state](t)
-		outcome, message := w.m.Command(tc.command, w.now)
+		outcome, message := w.send(tc.command, w.now)
 		require.Equal(t, audit.Refused, outcome, tc.reason)
 		require.Contains(t, message, tc.says, tc.reason)
 	}
@@ -171,15 +171,15 @@ func TestCommand_IsIdempotent_BySameKey(t *testing.T) {
 	t.Parallel()
 	w := atApproval(t, strategy.StylePartition)
 	approve := rollout.Command{Verb: rollout.VerbApprove, Key: "k", Step: 1}
-	first, message := w.m.Command(approve, w.now)
+	first, message := w.send(approve, w.now)
 	require.Equal(t, audit.Accepted, first)
 	w.drive()
 	n := len(w.m.Status().History)
-	again, repeated := w.m.Command(approve, w.now)
+	again, repeated := w.send(approve, w.now)
 	require.Equal(t, audit.Accepted, again)
 	require.Equal(t, message, repeated)
 	require.Len(t, w.m.Status().History, n, "a repeated key is not a second decision")
-	other, why := w.m.Command(rollout.Command{Verb: rollout.VerbStop, Key: "k"}, w.now)
+	other, why := w.send(rollout.Command{Verb: rollout.VerbStop, Key: "k"}, w.now)
 	require.Equal(t, audit.Refused, other)
 	require.Contains(t, why, "take a new key")
 }
@@ -188,7 +188,7 @@ func TestRollback_ReversesFinishing(t *testing.T) {
 	t.Parallel()
 	for _, style := range []strategy.Style{strategy.StylePartition, strategy.StyleCanary, strategy.StyleBlueGreen} {
 		w := atApproval(t, style)
-		w.m.Command(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, w.now)
+		w.send(rollout.Command{Verb: rollout.VerbStop, To: rollout.StopToNew}, w.now)
 		var a Action
 		for a = w.next(); a.Kind != ActFinish; a = w.next() {
 			if a.Activity() {
@@ -198,10 +198,8 @@ func TestRollback_ReversesFinishing(t *testing.T) {
 			}
 		}
 		require.Equal(t, rollout.SideNew, a.Finish.To)
-		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
+		outcome, message := w.send(rollout.Command{Verb: rollout.VerbRollback}, w.now)
 		require.Equal(t, audit.Accepted, outcome, message)
-		require.True(t, w.m.ShouldInterrupt(), "no more pods move to the new version")
-		w.m.Stopped()
 		w.drive()
 		require.Equal(t, rollout.PhaseRolledBack, w.m.Status().Phase)
 		require.Zero(t, w.updated)
@@ -217,7 +215,7 @@ func TestGrace_DelaysNextAction_ButNotRollback(t *testing.T) {
 	require.Equal(t, ActWait, a.Kind)
 	require.Equal(t, w.now.Add(3*time.Second), *a.Until, "changed routes take effect before the pods move")
 	require.Equal(t, rollout.WaitTraffic, w.m.Status().WaitingFor.Kind)
-	w.m.Command(rollout.Command{Verb: rollout.VerbRollback}, w.now)
+	w.send(rollout.Command{Verb: rollout.VerbRollback}, w.now)
 	a = w.next()
 	require.Equal(t, ActRoute, a.Kind)
 	require.Equal(t, rollout.RouteToStable, a.Route.Action, "a rollback takes traffic back at once")
@@ -235,7 +233,7 @@ func TestRetryAfterDrift_RestoresPodsBeforeRoutes(t *testing.T) {
 	} {
 		w := atApproval(t, style)
 		w.actions = nil
-		w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+		w.hint(rollout.Observed{What: "edited"}, w.now)
 		require.Equal(t, ActMove, w.next().Kind, "%s: it is inspected", style)
 		w.m.Failed(Failure{Kind: failure.Drift, Message: "another client changed its pod template",
 			Move: new(w.numbers())}, w.now)
@@ -243,7 +241,7 @@ func TestRetryAfterDrift_RestoresPodsBeforeRoutes(t *testing.T) {
 		require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind, style)
 		require.Zero(t, w.share, style)
 		w.now = w.now.Add(time.Hour) // the routes have taken effect
-		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+		outcome, message := w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 		require.Equal(t, audit.Accepted, outcome, message)
 		putBack := w.next()
 		require.Equal(t, ActMove, putBack.Kind, "%s: the pods come first", style)
@@ -261,7 +259,7 @@ func TestRetryAfterDrift_RestoresPodsBeforeRoutes(t *testing.T) {
 		w.drive()
 		require.Equal(t, rollout.WaitApproval, w.m.Status().WaitingFor.Kind, style)
 		require.Equal(t, want, fmt.Sprint(w.actions), style)
-		w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: w.m.Status().CurrentStepIndex}, w.now)
+		w.send(rollout.Command{Verb: rollout.VerbApprove, Step: w.m.Status().CurrentStepIndex}, w.now)
 		next := w.nextActivity()
 		for ; next.Kind != ActRoute; next = w.nextActivity() {
 			w.do(next)
@@ -274,15 +272,15 @@ func TestRetryAfterDrift_RestoresPodsBeforeRoutes(t *testing.T) {
 func TestRetryAfterDrift_DoesNotOverwriteRoutes_AfterJump(t *testing.T) {
 	t.Parallel()
 	w := atApproval(t, strategy.StylePartition)
-	w.m.Observed(rollout.Observed{What: "edited"}, w.now)
+	w.hint(rollout.Observed{What: "edited"}, w.now)
 	require.Equal(t, ActMove, w.next().Kind)
 	w.m.Failed(Failure{Kind: failure.Drift, Message: "another client changed its pod template", Move: new(w.numbers())},
 		w.now)
 	w.drive()
 	w.now = w.now.Add(time.Hour)
-	w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 	w.do(w.next()) // the pods
-	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbJump, ToStep: 2}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbJump, ToStep: 2}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	a := w.nextActivity()
 	for ; a.Kind != ActRoute; a = w.nextActivity() {
@@ -299,7 +297,7 @@ func TestSettingsDrift_WaitsForOperator_AfterTooManyRestores(t *testing.T) {
 	theirs := rollout.Observed{What: rollout.ObservedSettings, By: "argocd",
 		Message: "another client has changed spec.paused of the Deployment shop/order"}
 	for range rollout.MaxRestores {
-		w.m.Observed(theirs, w.now)
+		w.hint(theirs, w.now)
 		a := w.next()
 		require.Equal(t, ActMove, a.Kind)
 		require.True(t, a.Move.Inspect, "it is inspected and restored")
@@ -312,15 +310,15 @@ func TestSettingsDrift_WaitsForOperator_AfterTooManyRestores(t *testing.T) {
 	require.Equal(t, "argocd", last.Actor)
 	require.Equal(t, audit.Verb(VerbRestored), last.Verb)
 	require.Contains(t, last.Message, "spec.paused")
-	w.m.Observed(theirs, w.now)
+	w.hint(theirs, w.now)
 	w.drive()
 	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind)
 	require.Contains(t, w.m.Status().Reason, "spec.paused of the Deployment shop/order for the 6th time")
 	require.Zero(t, w.share, "traffic goes to the stable pods")
-	w.m.Observed(theirs, w.now)
+	w.hint(theirs, w.now)
 	w.drive()
 	require.Equal(t, rollout.WaitDrift, w.m.Status().WaitingFor.Kind, "the change is not reverted again")
-	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbRetry}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbRetry}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	w.now = w.now.Add(time.Hour)
 	w.drive()
@@ -348,7 +346,7 @@ func TestHint_IsIgnored_ForForeignObjectOrClaim(t *testing.T) {
 		w := atApproval(t, strategy.StylePartition)
 		w.m.setup.Claim = "claim@1"
 		before := len(w.m.Status().History)
-		w.m.Observed(rollout.Observed{What: rollout.ObservedSettings, Message: "m", Claim: c.claim, Object: c.object},
+		w.hint(rollout.Observed{What: rollout.ObservedSettings, Message: "m", Claim: c.claim, Object: c.object},
 			w.now)
 		if c.heeded {
 			require.Equal(t, ActMove, w.next().Kind, reason)
@@ -366,8 +364,7 @@ func TestHint_IsKept_WhileRoutesAreWritten(t *testing.T) {
 	for {
 		a := w.next()
 		if a.Kind == ActRoute && a.Route.Action == rollout.RouteEnsure {
-			w.m.Observed(rollout.Observed{What: "edited"}, w.now)
-			w.do(a)
+			w.hint(rollout.Observed{What: "edited"}, w.now)
 			break
 		}
 		require.True(t, a.Activity() || a.Until != nil,
@@ -394,9 +391,9 @@ func TestPause_StopsApprovalExpiry(t *testing.T) {
 	setup.Spec.Policy.ApprovalExpiresSeconds, setup.Spec.Policy.OnExpiry = 60, strategy.OnFailureRollback
 	w := newWorld(t, setup, 10)
 	w.drive()
-	w.m.Command(rollout.Command{Verb: rollout.VerbPause}, w.now)
+	w.send(rollout.Command{Verb: rollout.VerbPause}, w.now)
 	w.next()
 	w.now = w.now.Add(time.Hour)
-	w.m.Command(rollout.Command{Verb: rollout.VerbResume}, w.now)
+	w.send(rollout.Command{Verb: rollout.VerbResume}, w.now)
 	require.Equal(t, rollout.WaitApproval, w.next().waitKind, "it waits for the approval again instead of rolling back")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.io/slipway/release/audit"
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/window"
@@ -54,12 +55,12 @@ func TestNextStep_WaitsForEndOfFreeze(t *testing.T) {
 	require.Equal(t, rollout.WaitApproval, a.waitKind, "the freeze has not begun")
 	w.now = w.now.Add(2 * time.Hour)
 	approved := w.m.Status().WaitingFor.Gate
-	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Gate: approved, Reason: "fine"}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbApprove, Gate: approved, Reason: "fine"}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
 	a = w.untilRest()
 	require.Equal(t, rollout.WaitWindow, a.waitKind)
-	require.Equal(t, "2026-03-01T14:00:00Z", formatTime(*a.Until))
-	outcome, message = w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Gate: approved, Reason: "fine"}, w.now)
+	require.Equal(t, "2026-03-01T14:00:00Z", phrase.Time(*a.Until))
+	outcome, message = w.send(rollout.Command{Verb: rollout.VerbApprove, Gate: approved, Reason: "fine"}, w.now)
 	require.Equal(t, audit.Refused, outcome, "the approval of the step does not override the freeze: %s", message)
 	w.now = *a.Until
 	a = w.untilRest()
@@ -73,10 +74,8 @@ func TestJumpInFreeze_SettlesPodsBeforeWaiting(t *testing.T) {
 	w := frozenWorld(t)
 	w.until(func(a Action) bool { return a.Kind == ActMove })
 	w.now = w.now.Add(2 * time.Hour)
-	outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbJump, ToStep: 2}, w.now)
+	outcome, message := w.send(rollout.Command{Verb: rollout.VerbJump, ToStep: 2}, w.now)
 	require.Equal(t, audit.Accepted, outcome, message)
-	require.True(t, w.m.ShouldInterrupt())
-	w.m.Stopped()
 	a := w.untilRest()
 	require.Equal(t, rollout.WaitWindow, a.waitKind)
 	require.False(t, w.unsettled, "a waiting rollout has settled pods")
@@ -91,10 +90,10 @@ func TestEndingCommand_DoesNotWaitForWindow(t *testing.T) {
 		w := frozenWorld(t)
 		w.untilRest()
 		w.now = w.now.Add(2 * time.Hour)
-		outcome, message := w.m.Command(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
+		outcome, message := w.send(rollout.Command{Verb: rollout.VerbApprove, Step: 1}, w.now)
 		require.Equal(t, audit.Accepted, outcome, message)
 		require.Equal(t, rollout.WaitWindow, w.untilRest().waitKind)
-		outcome, message = w.m.Command(c, w.now)
+		outcome, message = w.send(c, w.now)
 		require.Equal(t, audit.Accepted, outcome, message)
 		require.NotEqual(t, rollout.WaitWindow, w.untilRest().waitKind, "%v", c)
 	}

@@ -20,7 +20,7 @@ func RefusalReason(tech Technique, s rollout.Subject, seen Observed) string {
 		return fmt.Sprintf("%s is being deleted", s.Workload)
 	case seen.SavedProblem != "":
 		return fmt.Sprintf("%s: what an earlier rollout saved in the annotation %s cannot be read (%s): "+
-			"repair its settings manually and remove that annotation", s.Workload, rollout.AnnotationSaved,
+			"repair its settings manually and remove that annotation", s.Workload, workloadops.AnnotationRollout,
 			seen.SavedProblem)
 	case seen.Busy != "":
 		return fmt.Sprintf("%s: an unfinished START, STOP or RESTART has left borrowed settings on it: run that "+
@@ -73,7 +73,7 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	case seen.Claim == s.Claim && seen.Saved == nil:
 		return failf(failure.ClaimLost, "%s: another client removed the annotation %s: check its template and update "+
 			"settings manually", s.Workload,
-			rollout.AnnotationSaved)
+			workloadops.AnnotationRollout)
 	case seen.Claim == s.Claim:
 		d := answerBegin(req, seen, *seen.Saved)
 		d.Begun.TemplateWritten = d.Begun.Adopted == nil && templatePlaced(tech, s, seen)
@@ -102,9 +102,9 @@ func Begin(tech Technique, req rollout.BeginRequest, seen Observed) NextAction {
 	d := set(fmt.Sprintf("take the claim and save what the rollout borrows; revision %s serves", saved.Stable),
 		&workloadops.Write{
 			Step: "begin", ExpectedClaim: seen.Claim, OnlyIfUnchanged: true, Claim: s.Claim,
-			Annotations: map[string]string{rollout.AnnotationSaved: saved.String(),
+			Annotations: map[string]string{workloadops.AnnotationRollout: saved.String(),
 				rollout.AnnotationRecover: rollout.RecoverText(saved, s.Workload)},
-			Remove: []string{gate.AnnotationHeld}, // part of AnnotationSaved from now on
+			Remove: []string{gate.AnnotationHeld}, // part of AnnotationRollout from now on
 		})
 	if saved.Declared != "" {
 		beginDeclared(tech, d.Write, seen, saved)
@@ -131,7 +131,7 @@ func BeginWithMove(tech Technique, req rollout.BeginRequest, seen Observed,
 		return d
 	}
 	move := first(*d.Begun)
-	saved, err := ReadSaved(req.Workload.WorkloadRef, d.Write.Annotations[rollout.AnnotationSaved])
+	saved, err := ReadSaved(req.Workload.WorkloadRef, d.Write.Annotations[workloadops.AnnotationRollout])
 	if move == nil || err != nil || saved.Declared != "" {
 		return d
 	}

@@ -2,8 +2,6 @@ package pods
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,10 +9,11 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
-	"slipway.io/slipway/release/rollout"
+	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -26,8 +25,7 @@ func Digest(template map[string]any) string {
 	if err != nil {
 		return "" // not JSON: it equals nothing
 	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
+	return digest.Of(string(raw))
 }
 
 // Images returns the images of a pod template by container name, including init containers.
@@ -52,7 +50,7 @@ func Stripped(template map[string]any) map[string]any {
 	delete(out, "$patch")
 	meta, _ := out["metadata"].(map[string]any)
 	labels, _ := meta["labels"].(map[string]any)
-	delete(labels, rollout.RevisionLabel("Deployment"))
+	delete(labels, appsv1.DefaultDeploymentUniqueLabelKey)
 	if meta != nil && labels != nil && len(labels) == 0 {
 		delete(meta, "labels")
 	}
@@ -113,7 +111,7 @@ func Apply(change strategy.Change, apiVersion string, template map[string]any) (
 		return nil, err
 	}
 	var patched []byte
-	if apiVersion == workloadops.APIVersion {
+	if apiVersion == appsv1.SchemeGroupVersion.String() {
 		patched, err = strategicpatch.StrategicMergePatch(original, change.TemplatePatch, corev1.PodTemplateSpec{})
 	} else {
 		patched, err = jsonpatch.MergePatch(original, change.TemplatePatch)

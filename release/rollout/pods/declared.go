@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"slipway.io/slipway/release/gate"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -74,11 +75,7 @@ func withoutField(object json.RawMessage, path []string) json.RawMessage {
 	if delete(at, path[last]); len(at) == 0 && last > 0 {
 		return withoutField(object, path[:last])
 	}
-	out, err := json.Marshal(root)
-	if err != nil {
-		panic(err) // it was JSON before
-	}
-	return out
+	return jsonpatch.Encode(root)
 }
 
 // declaredUnsettledReason returns why a rollout of what the workload declares cannot begin yet: not all pods are of one

@@ -51,7 +51,7 @@ func TestFinish_NumbersPodsBeforeRelease_WhenOnlyRolloutIDChanges(t *testing.T) 
 	require.Equal(t, workloadops.ActWrite, begun.Action, begun.Reason)
 	require.True(t, begun.Begun.AlreadyComplete)
 
-	saved, err := rollout.ParseSaved(begun.Write.Annotations[rollout.AnnotationSaved])
+	saved, err := rollout.ParseSaved(begun.Write.Annotations[workloadops.AnnotationRollout])
 	require.NoError(t, err)
 	seen.Saved, seen.Claim, seen.PodsSeen = saved, subject.Claim, true
 	pod := func(name, id string) workloadops.Pod {
@@ -99,6 +99,6 @@ func TestBegin_FinishesOwnUpdateFirst_WhenHeldChangeInterruptedIt(t *testing.T) 
 		seen.Total = 0, 0, 5, 5, 5
 	begun := Begin(deploymentPartition{}, req, seen)
 	require.Equal(t, workloadops.ActWrite, begun.Action, begun.Reason)
-	require.Contains(t, begun.Write.Annotations[rollout.AnnotationSaved], `"stable":"r2"`,
+	require.Contains(t, begun.Write.Annotations[workloadops.AnnotationRollout], `"stable":"r2"`,
 		"the release begins from there")
 }

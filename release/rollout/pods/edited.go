@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"slipway.io/slipway/release/phrase"
 )
 
 const maxEdited = 3
@@ -17,10 +19,7 @@ func DescribeEdits(was, now map[string]any) string {
 	for _, d := range appendDifferences(nil, "", was, now, isContainers) {
 		fields = append(fields, d.String())
 	}
-	if more := len(fields) - maxEdited; more > 0 {
-		return strings.Join(fields[:maxEdited], ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	return strings.Join(fields, ", ")
+	return phrase.List(fields, maxEdited)
 }
 
 // difference is a field in which two pod templates differ.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"slipway.io/slipway/release/phrase"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/workloadops"
 )
@@ -97,15 +98,6 @@ func displayValue(v any) string {
 		if strings.Contains(v, "://") {
 			return source.Redact(v)
 		}
-		return truncate(v)
 	}
-	return truncate(fmt.Sprint(v))
-}
-
-func truncate(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) <= maxValueLength {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxValueLength], "") + "…"
+	return phrase.Line(fmt.Sprint(v), maxValueLength)
 }

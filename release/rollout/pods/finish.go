@@ -173,7 +173,7 @@ func (f *finish) noteTemplate(w *workloadops.Write) {
 		if w.Annotations == nil {
 			w.Annotations = map[string]string{}
 		}
-		w.Annotations[rollout.AnnotationSaved] = saved.String()
+		w.Annotations[workloadops.AnnotationRollout] = saved.String()
 	}
 }
 
@@ -307,7 +307,7 @@ func (f *finish) release() NextAction {
 
 // annotationsToRemove returns the annotations of the rollout. A template that is kept for the next release stays.
 func (f *finish) annotationsToRemove() []string {
-	marks := []string{rollout.AnnotationSaved, rollout.AnnotationRecover, rollout.AnnotationSettled,
+	marks := []string{workloadops.AnnotationRollout, rollout.AnnotationRecover, rollout.AnnotationSettled,
 		rollout.AnnotationRepair, workloadops.AnnotationClaimedBy,
 		rollout.AnnotationInProgressing, rollout.AnnotationExtraStatus, rollout.AnnotationOriginalStrategy}
 	if f.seen.Next != "" && (f.seen.Next == f.seen.Template || f.seen.Next == f.newTemplate) {

@@ -10,6 +10,7 @@ import (
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 )
 
@@ -224,7 +225,7 @@ func (m *move) recordNewAutoscalers() (NextAction, bool) {
 	}
 	d := set("record an autoscaler that another client has added",
 		&workloadops.Write{Step: "autoscaler", ExpectedClaim: m.req.Claim,
-			Annotations: map[string]string{rollout.AnnotationSaved: saved.String(),
+			Annotations: map[string]string{workloadops.AnnotationRollout: saved.String(),
 				rollout.AnnotationRecover: rollout.RecoverText(saved, m.req.Workload)}})
 	return d, true
 }
@@ -270,7 +271,7 @@ func (m *move) completeWrite(d NextAction) NextAction {
 		w.Annotations = map[string]string{}
 	}
 	if next.String() != m.seen.Saved.String() {
-		w.Annotations[rollout.AnnotationSaved] = next.String()
+		w.Annotations[workloadops.AnnotationRollout] = next.String()
 	}
 	// the workload itself has it from now on
 	if w.Template != nil && !m.req.Back && w.KeepTemplate == "" && m.seen.Next != "" && m.seen.Next == m.newTemplate {
@@ -296,7 +297,7 @@ func (m *move) endMove() NextAction {
 		return m.wait("")
 	}
 	m.numbers.Message = m.progress()
-	if d, numbers := numberPods(m.batch(), m.numbers.Canary, m.task.Aim, m.seen); numbers {
+	if d, numbers := numberPods(m.req.Batch, m.numbers.Canary, m.task.Aim, m.seen); numbers {
 		d.Ends = d.Number != nil && !m.req.Settle
 		return d
 	}
@@ -314,17 +315,9 @@ func (m *move) endMove() NextAction {
 	return m.finalWrite(w, m.numbers.Message+": paused")
 }
 
-// batch returns how the step's pods are numbered. Requests of earlier builds have the step only in MoveRequest.Step.
-func (m *move) batch() *rollout.Batch {
-	if b := m.req.Batch; b != nil && b.Step == 0 {
-		return &rollout.Batch{RolloutID: b.RolloutID, Step: m.req.Step}
-	}
-	return m.req.Batch
-}
-
 // publishExtraStatus records on a Deployment under a Rollout object what other tools read about its new pods.
 func (m *move) publishExtraStatus(w *workloadops.Write) {
-	if m.seen.Saved.Declared == "" || m.req.Workload.WorkloadRef.Kind != workloadops.KindDeployment {
+	if m.seen.Saved.Declared == "" || m.req.Workload.WorkloadRef.Lookup().Means != workload.Limits {
 		return
 	}
 	text := rollout.ExtraStatus(m.numbers.UpdatedReady, m.numbers.Target)

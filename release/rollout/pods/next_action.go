@@ -140,12 +140,12 @@ func checkClaim(s rollout.Subject, seen Observed) (NextAction, bool) {
 	case seen.Claim == s.Claim && seen.SavedProblem != "":
 		return failf(failure.Refused, "%s: the annotation %s cannot be read (%s): repair it manually, or restore the "+
 			"workload as the annotation %s describes",
-			s.Workload, rollout.AnnotationSaved, seen.SavedProblem, rollout.AnnotationRecover), true
+			s.Workload, workloadops.AnnotationRollout, seen.SavedProblem, rollout.AnnotationRecover), true
 	case seen.Claim == s.Claim && seen.Saved == nil:
 		return failf(failure.ClaimLost,
 			"%s: another client removed the annotation %s, so what was borrowed is unknown: check its template and "+
 				"update settings manually",
-			s.Workload, rollout.AnnotationSaved), true
+			s.Workload, workloadops.AnnotationRollout), true
 	case seen.Repairer != "" && (seen.Claim == s.Claim || s.TakeOver != "" && seen.Claim == s.TakeOver):
 		return next(workloadops.Fail(rollout.UnderRepair(s.Workload.String(), seen.Repairer))), true
 	case seen.Claim == s.Claim:

@@ -16,7 +16,7 @@ import (
 // Observed is a snapshot of a workload with the additional state that rollouts need.
 type Observed struct {
 	workloadops.Snapshot
-	// Saved is what a rollout saved (rollout.AnnotationSaved), nil if nothing is saved. SavedProblem is why it could
+	// Saved is what a rollout saved (workloadops.AnnotationRollout), nil if nothing is saved. SavedProblem is why it could
 	// not be read.
 	Saved        *rollout.Saved
 	SavedProblem string

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/failure"
+	"slipway.io/slipway/release/jsonpatch"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
 	"slipway.io/slipway/release/workloadops"
@@ -227,11 +228,7 @@ func withFields(own json.RawMessage, fields map[string]any, under ...string) jso
 		at = child(at, name)
 	}
 	maps.Copy(at, fields)
-	out, err := json.Marshal(root)
-	if err != nil {
-		panic(err) // it was JSON before
-	}
-	return out
+	return jsonpatch.Encode(root)
 }
 
 // pauseSettings changes nothing at the end of a step. In the middle of one, the partition keeps all pods that have not

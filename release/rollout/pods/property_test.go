@@ -317,7 +317,7 @@ func (r *run) finishRollout(before string) {
 	if s := r.w.set(want); s == nil || s.asked != r.w.replicas {
 		r.t.Fatalf("finish to %s: %+v", to, r.w.observe())
 	}
-	if r.w.claim != "" || r.w.annotations[rollout.AnnotationSaved] != "" ||
+	if r.w.claim != "" || r.w.annotations[workloadops.AnnotationRollout] != "" ||
 		r.w.annotations[rollout.AnnotationSettled] != "" || r.w.annotations[rollout.AnnotationRecover] != "" {
 		r.t.Fatalf("something of the rollout is left: %v", r.w.annotations)
 	}

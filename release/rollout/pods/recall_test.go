@@ -32,7 +32,7 @@ func TestBegin_KeepsEarlierTemplate_OnUndoUnderRolloutObject(t *testing.T) {
 	require.Nil(t, d.Write.Template, "no pod moves before the steps do")
 	require.Equal(t, []string{rollout.AnnotationNext, "r1"}, []string{d.Write.KeepTemplate, d.Write.KeepRevision},
 		"it is kept in an annotation until then")
-	require.Contains(t, d.Write.Annotations[rollout.AnnotationSaved], `"stable":"r2"`)
+	require.Contains(t, d.Write.Annotations[workloadops.AnnotationRollout], `"stable":"r2"`)
 	require.Equal(t, map[string]string{"app": "x:2"}, d.Begun.StableImages, "the answer has the images that serve")
 
 	plain := twice()

@@ -4,75 +4,53 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/rollout"
 	"slipway.io/slipway/release/rollout/strategy"
+	"slipway.io/slipway/release/workload"
 	"slipway.io/slipway/release/workloadops"
 )
 
-// techniques maps API group and kind ("apps/Deployment") and style to the technique. A missing style is refused.
-var techniques = map[string]map[strategy.Style]Technique{
-	"apps/Deployment": {
-		strategy.StylePartition: deploymentPartition{},
-		strategy.StyleCanary:    deploymentExtra{},
-		strategy.StyleBlueGreen: deploymentBlueGreen{},
-	},
-	"apps/StatefulSet": {strategy.StylePartition: partitioned{nested: true, ordinals: true}},
-	"apps/DaemonSet":   {strategy.StylePartition: byDeletion{}},
-	"apps.kruise.io/CloneSet": {
-		strategy.StylePartition: partitioned{share: true},
-		strategy.StyleBlueGreen: cloneSetBlueGreen{partitioned{share: true}},
-	},
-	"apps.kruise.io/StatefulSet": {strategy.StylePartition: partitioned{nested: true, ordinals: true}},
-	"apps.kruise.io/DaemonSet":   {strategy.StylePartition: partitioned{nested: true}},
-}
-
-// Key returns the key of a kind in the table of techniques: "<API group>/<kind>", of any version.
-func Key(ref catalog.WorkloadRef) string {
-	group, _, _ := strings.Cut(ref.APIVersion, "/")
-	return group + "/" + ref.Kind
+// technique returns the technique for a kind and a style that it supports.
+func technique(k workload.Kind, style strategy.Style) Technique {
+	partition := partitioned{nested: k.Rolling(), ordinals: k.Ordinals, share: k.Share}
+	return map[workload.Means]map[strategy.Style]Technique{
+		workload.Limits: {strategy.StylePartition: deploymentPartition{}, strategy.StyleCanary: deploymentExtra{},
+			strategy.StyleBlueGreen: deploymentBlueGreen{}},
+		workload.Partition: {strategy.StylePartition: partition, strategy.StyleBlueGreen: cloneSetBlueGreen{partition}},
+		workload.Deletion:  {strategy.StylePartition: byDeletion{}},
+	}[k.Means][style]
 }
 
 // TechniqueOf returns the technique for a workload and a style; false if there is none.
 func TechniqueOf(ref catalog.WorkloadRef, style strategy.Style) (Technique, bool) {
-	t, ok := techniques[Key(ref)][style]
-	return t, ok
+	k := ref.Lookup()
+	if !k.Supports(style) {
+		return nil, false
+	}
+	return technique(k, style), true
 }
 
-// BorrowedFields returns the fields that a rollout of each kind may write, in any style, as JSON Pointers, by Key.
-func BorrowedFields() map[string][]string {
-	out := map[string][]string{}
-	for key, styles := range techniques {
-		var all []string
-		for _, t := range styles {
-			all = append(all, t.Pointers()...)
-		}
-		slices.Sort(all)
-		out[key] = slices.Compact(all)
+// BorrowedFields returns the fields that a rollout of a kind may write, in any style, as JSON Pointers.
+func BorrowedFields(k workload.Kind) (all []string) {
+	for _, style := range k.Styles {
+		all = append(all, technique(k, style).Pointers()...)
 	}
-	return out
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // AutoscalerLimits returns the fields in the spec of a HorizontalPodAutoscaler that a blue-green pins.
 func AutoscalerLimits() []string { return []string{"minReplicas", "maxReplicas"} }
 
-// Supported reports whether workloads of that kind can be rolled out in any style.
-func Supported(ref catalog.WorkloadRef) bool { return len(techniques[Key(ref)]) > 0 }
-
 // Borrows reports whether a rollout of a workload of that kind, in any style, borrows the field at a pointer.
 func Borrows(ref catalog.WorkloadRef, pointer string) bool {
-	for _, t := range techniques[Key(ref)] {
-		if slices.Contains(t.Pointers(), pointer) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(BorrowedFields(ref.Lookup()), pointer)
 }
 
-// ReadSaved reads the annotation rollout.AnnotationSaved of a workload of that kind. It refuses a value that would
-// restore a field that no rollout borrows: another client wrote it.
+// ReadSaved reads the annotation workloadops.AnnotationRollout of a workload of that kind. It refuses a value that
+// would restore a field that no rollout borrows: another client wrote it.
 func ReadSaved(ref catalog.WorkloadRef, text string) (*rollout.Saved, error) {
 	saved, err := rollout.ParseSaved(text)
 	if err != nil {

@@ -318,7 +318,7 @@ func (w *toy) observe() pods.Observed {
 		ObservedGeneration: w.observed, Replicas: w.replicas, Settings: maps.Clone(w.settings), Total: w.total,
 		Ready: w.ready, Available: w.available, Updated: w.updated, PodsSeen: true}, Template: w.template,
 		Expected: newTemplate}
-	if raw, ok := w.annotations[rollout.AnnotationSaved]; ok {
+	if raw, ok := w.annotations[workloadops.AnnotationRollout]; ok {
 		saved, err := rollout.ParseSaved(raw)
 		if err != nil {
 			panic(err)
@@ -405,5 +405,5 @@ func (w *toy) spec() string {
 func subject() rollout.Subject {
 	return rollout.Subject{Name: "web", Claim: ourClaim, DeadlineSeconds: 600,
 		Workload: catalog.Workload{Namespace: "shop",
-			WorkloadRef: catalog.WorkloadRef{APIVersion: workloadops.APIVersion, Kind: "Deployment", Name: "web"}}}
+			WorkloadRef: catalog.WorkloadRef{APIVersion: catalog.APIVersion, Kind: "Deployment", Name: "web"}}}
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/phrase"
 )
 
 // Target returns how many of size pods are new after a step with these replicas: a number, or a percentage rounded up.
@@ -89,15 +90,7 @@ func (s Strategy) Warnings(w catalog.Workload, size int32) []string {
 			"pod is left for an immediate "+
 			"rollback; give the workload more pods, or use an extra workload (enableExtraWorkloadForCanary) or "+
 			"blue-green",
-			i+1, len(s.Steps), step.Replicas.String(), w, Plural(int(size), "pod", "pods")))
+			i+1, len(s.Steps), step.Replicas.String(), w, phrase.Count(int(size), "pod")))
 	}
 	return out
-}
-
-// Plural formats a count: "1 pod", "2 pods".
-func Plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

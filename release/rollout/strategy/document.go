@@ -98,7 +98,7 @@ func (r *Reader) specAlpha(d *document, v strictyaml.Value) {
 		d.rolloutID, d.idField = id.FreeText(), id.Path()
 	}
 	d.draft = r.strategy(m.Optional("strategy"), true)
-	if isDeployment(d.ref) && d.body != "" {
+	if kindOf(d.ref).Supports(StyleCanary) && d.body != "" {
 		d.Style = StyleCanary
 	}
 }

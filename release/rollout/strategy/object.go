@@ -20,7 +20,7 @@ func DecodeObject(object []byte) (Spec, []string, Errors) {
 	r := NewReader(found)
 	r.stored = true
 	d := r.document(root)
-	d.deployment = isDeployment(d.ref)
+	d.deployment = kindOf(d.ref).Supports(StyleCanary)
 	r.check(&d.draft)
 	r.checkStyle(&d.draft, d.ref)
 	policy, wrong := r.objectPolicy(&d)

@@ -79,7 +79,7 @@ func (r *Reader) request(root strictyaml.Value) Request {
 		r.Refuse(d.idField, "is too long: it has at most %d characters", maxRolloutIDLength)
 	}
 	request.Spec.RolloutID = d.rolloutID
-	d.deployment = isDeployment(d.ref)
+	d.deployment = kindOf(d.ref).Supports(StyleCanary)
 	r.check(&d.draft)
 	r.checkStyle(&d.draft, d.ref)
 	request.Spec.Policy = r.policyOf(&d, m.Field("policy"))

@@ -60,7 +60,7 @@ func ReadService(s catalog.Service) (*ServiceRollout, Errors) {
 // Approvals and timers run between the steps and count for neither.
 func (r *Reader) serviceRollout(s catalog.Service, fields strictyaml.Mapping) ServiceRollout {
 	d := document{draft: r.strategy(fields.Field("strategy"), false)}
-	d.deployment = len(s.Workloads) > 0 && isDeployment(s.Workloads[0].WorkloadRef)
+	d.deployment = len(s.Workloads) > 0 && kindOf(s.Workloads[0].WorkloadRef).Supports(StyleCanary)
 	r.check(&d.draft)
 	for _, w := range s.Workloads {
 		r.checkStyle(&d.draft, w.WorkloadRef)

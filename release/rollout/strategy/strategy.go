@@ -3,29 +3,26 @@
 package strategy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"slipway.io/slipway/release/catalog"
+	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/revision"
 	"slipway.io/slipway/release/source"
 	"slipway.io/slipway/release/window"
+	"slipway.io/slipway/release/workload"
 )
 
 // Style is how new pods are added to the old ones.
-type Style string
+type Style = workload.Style
 
 // The three styles.
 const (
-	// StylePartition replaces pods of the workload itself, step by step.
-	StylePartition Style = "partition"
-	// StyleCanary runs the new version in an extra workload next to the stable one.
-	StyleCanary Style = "canary"
-	// StyleBlueGreen adds new pods and keeps every old one until the end.
-	StyleBlueGreen Style = "blueGreen"
+	StylePartition = workload.StylePartition
+	StyleCanary    = workload.StyleCanary
+	StyleBlueGreen = workload.StyleBlueGreen
 )
 
 // Strategy is the strategy of a Rollout document, normalised from either version.
@@ -172,17 +169,8 @@ func (s Step) DesiredTraffic() Traffic {
 	return t
 }
 
-// labelLimit is the maximum length of a label value (Kubernetes API).
-const labelLimit = 63
-
 // CanaryOf returns the value of LabelCanaryOf for a workload.
-func CanaryOf(name string) string {
-	if len(name) <= labelLimit {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	return hex.EncodeToString(sum[:])[:labelLimit-7]
-}
+func CanaryOf(name string) string { return digest.Label(name) }
 
 // Spec is one requested release of one workload: the record keeps it and the workflow runs it.
 type Spec struct {

@@ -12,6 +12,7 @@ import (
 
 	"slipway.io/slipway/release/catalog"
 	"slipway.io/slipway/release/strictyaml"
+	"slipway.io/slipway/release/workload"
 )
 
 // check validates a strategy against every rule that needs neither the workload's kind nor a cluster, and fills in the
@@ -90,15 +91,13 @@ func (r *Reader) refuseUnroutableWeights(d *draft) {
 	}
 }
 
-// controllerLabels are pod labels that controllers set: changing them would orphan the pods.
-var controllerLabels = []string{"pod-template-hash", "controller-revision-hash", LabelCanaryOf}
-
 func (r *Reader) checkPodMetadata(field string, m *PodMetadata) {
 	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
 		at := strictyaml.Join(strictyaml.Join(field, "labels"), key)
 		r.refuseIllegal(at, key, validation.IsQualifiedName(key))
 		r.refuseIllegal(at, m.Labels[key], validation.IsValidLabelValue(m.Labels[key]))
-		if slices.Contains(controllerLabels, key) {
+		ofRevision := func(k workload.Kind) bool { return k.RevisionLabel == key }
+		if key == LabelCanaryOf || slices.ContainsFunc(workload.Kinds, ofRevision) { // changing it would orphan the pods
 			r.Refuse(at, "is a label that controllers set to distinguish versions: use another")
 		}
 	}
@@ -270,38 +269,25 @@ func (r *Reader) checkTrafficOrder(d *draft) {
 	}
 }
 
-// kind is a kind of workload that can be rolled out, with its supported styles.
-type kind struct {
-	apiVersions []string
-	kind        string
-	styles      []Style
-}
-
-var kinds = []kind{
-	{[]string{"apps/v1"}, catalog.Deployment, []Style{StylePartition, StyleCanary, StyleBlueGreen}},
-	{[]string{"apps/v1"}, catalog.StatefulSet, []Style{StylePartition}},
-	{[]string{"apps/v1"}, catalog.DaemonSet, []Style{StylePartition}},
-	{[]string{"apps.kruise.io/v1alpha1"}, "CloneSet", []Style{StylePartition, StyleBlueGreen}},
-	{[]string{"apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"}, catalog.StatefulSet, []Style{StylePartition}},
-	{[]string{"apps.kruise.io/v1alpha1"}, catalog.DaemonSet, []Style{StylePartition}},
-}
-
-const kindNames = "Deployment, StatefulSet and DaemonSet of apps/v1, CloneSet and DaemonSet of " +
-	"apps.kruise.io/v1alpha1, StatefulSet of apps.kruise.io/v1beta1 and v1alpha1"
-
-func kindOf(ref catalog.WorkloadRef) (kind, bool) {
-	i := slices.IndexFunc(kinds, func(k kind) bool {
-		return k.kind == ref.Kind && slices.Contains(k.apiVersions, ref.APIVersion)
-	})
-	if i < 0 {
-		return kind{}, false
+// kindNames lists the kinds that can be rolled out, with their API versions.
+func kindNames() string {
+	versions := func(k workload.Kind) string {
+		return strings.Join(append([]string{k.Resource.GroupVersion().String()}, k.OtherVersions...), " and ")
 	}
-	return kinds[i], true
+	var texts []string
+	for _, group := range workload.Grouped(versions) {
+		names := workload.Join(workload.Names(group, workload.Kind.String), " and ")
+		texts = append(texts, names+" of "+versions(group[0]))
+	}
+	return strings.Join(texts, ", ")
 }
 
-// isDeployment reports whether the workload is a Deployment, which has another default style in v1alpha1.
-func isDeployment(ref catalog.WorkloadRef) bool {
-	return ref.APIVersion == "apps/v1" && ref.Kind == catalog.Deployment
+// kindOf returns the kind of a workload, the zero value if it cannot be rolled out in its API version.
+func kindOf(ref catalog.WorkloadRef) workload.Kind {
+	if k := workload.Of(ref.APIVersion, ref.Kind); slices.Contains(k.APIVersions(), ref.APIVersion) {
+		return k
+	}
+	return workload.Kind{}
 }
 
 func (r *Reader) workloadRef(v strictyaml.Value) catalog.WorkloadRef {
@@ -310,10 +296,10 @@ func (r *Reader) workloadRef(v strictyaml.Value) catalog.WorkloadRef {
 		return catalog.WorkloadRef{}
 	}
 	m := v.Mapping("apiVersion", "kind", "name")
-	ref := catalog.WorkloadRef{APIVersion: r.required(m, "apiVersion", ": "+kindNames+" can be rolled out"),
-		Kind: r.required(m, "kind", ": "+kindNames+" can be rolled out"),
+	ref := catalog.WorkloadRef{APIVersion: r.required(m, "apiVersion", ": "+kindNames()+" can be rolled out"),
+		Kind: r.required(m, "kind", ": "+kindNames()+" can be rolled out"),
 		Name: r.name(m, "name", validation.IsDNS1123Subdomain)}
-	if _, known := kindOf(ref); !known && ref.APIVersion != "" && ref.Kind != "" {
+	if !kindOf(ref).Known() && ref.APIVersion != "" && ref.Kind != "" {
 		r.refuseKind(strictyaml.Join(v.Path(), "kind"), ref)
 	}
 	return ref
@@ -325,11 +311,10 @@ func (r *Reader) refuseKind(field string, ref catalog.WorkloadRef) {
 			"owns it, or create one")
 		return
 	}
-	var versions, names []string
-	for _, k := range kinds {
-		names = append(names, k.kind)
-		if k.kind == ref.Kind {
-			versions = append(versions, k.apiVersions...)
+	var versions []string
+	for _, k := range workload.Kinds {
+		if k.Kind == ref.Kind {
+			versions = append(versions, k.APIVersions()...)
 		}
 	}
 	if len(versions) > 0 {
@@ -339,17 +324,17 @@ func (r *Reader) refuseKind(field string, ref catalog.WorkloadRef) {
 		return
 	}
 	r.Refuse(field, "%s of %s cannot be rolled out: %s can%s", strictyaml.Quote(ref.Kind),
-		strictyaml.Quote(ref.APIVersion), kindNames,
-		strictyaml.DidYouMean(ref.Kind, names))
+		strictyaml.Quote(ref.APIVersion), kindNames(),
+		strictyaml.DidYouMean(ref.Kind, workload.Names(workload.Kinds, workload.Kind.String)))
 }
 
 // checkStyle refuses a style that the workload's kind does not support.
 func (r *Reader) checkStyle(d *draft, ref catalog.WorkloadRef) {
-	k, known := kindOf(ref)
-	if !known || d.body == "" {
+	k := kindOf(ref)
+	if !k.Known() || d.body == "" {
 		return
 	}
-	switch supported := slices.Contains(k.styles, d.Style); {
+	switch supported := k.Supports(d.Style); {
 	case supported && d.Style == StyleCanary && len(ref.Name) > validation.DNS1123SubdomainMaxLength-len(CanarySuffix):
 		r.Refuse(d.body, "cannot create the extra workload of %s: with %q its name would be too long", ref.Name,
 			CanarySuffix)
@@ -360,8 +345,8 @@ func (r *Reader) checkStyle(d *draft, ref catalog.WorkloadRef) {
 				"in place, step by step", ref.Kind)
 	default:
 		r.Refuse(d.body,
-			"blue-green exists for Deployments and CloneSets only, not for a %s: use canary, and the pods are "+
-				"replaced in place, step by step",
-			ref.Kind)
+			"blue-green exists for %s only, not for a %s: use canary, and the pods are replaced in place, step by step",
+			workload.Join(workload.Names(workload.Supporting(StyleBlueGreen),
+				func(k workload.Kind) string { return k.Kind + "s" }), " and "), ref.Kind)
 	}
 }

@@ -2,8 +2,6 @@ package traffic
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"slipway.io/slipway/release/digest"
 	"slipway.io/slipway/release/failure"
 	"slipway.io/slipway/release/fieldmanager"
 	"slipway.io/slipway/release/jsonpatch"
@@ -158,8 +157,7 @@ func Digest(o Object, paths []string) string {
 	if err != nil {
 		return ""
 	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
+	return digest.Of(string(raw))
 }
 
 // CheckClaim checks that the claimant may write to an object with this claim on it: failure.Claimed with the holder

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"log/slog"
+
+	"go.temporal.io/sdk/client"
+	"go.uber.org/fx"
+	"k8s.io/client-go/dynamic"
+
+	"slipway.io/slipway/activities/centre"
+	partyservings "slipway.io/slipway/activities/serving"
+	partysource "slipway.io/slipway/activities/source"
+	"slipway.io/slipway/activities/traffic"
+	"slipway.io/slipway/activities/versions"
+	"slipway.io/slipway/activities/workload"
+	"slipway.io/slipway/cli/packages"
+	"slipway.io/slipway/cli/settings"
+	"slipway.io/slipway/kube"
+	"slipway.io/slipway/release/source"
+	"slipway.io/slipway/worker"
+)
+
+// partyModule runs the activities on the cluster of the served parties, and those of the centre if there is a
+// homeModule.
+var partyModule = fx.Options(
+	fx.Provide(newTraffic, newSource, newWorkloads, newServings, newQueues),
+	driftModule,
+	worker.Module,
+)
+
+// partyParts are the dependencies of the activities on a party's cluster.
+type partyParts struct {
+	fx.In
+
+	Lifecycle fx.Lifecycle
+	Typed     kube.Typed
+	Objects   dynamic.Interface
+	Settings  settings.Settings
+	Log       *slog.Logger
+	// Home reads data that is not stored in workflow histories; nil in a party's own worker, which has no access to it.
+	Home *centre.Activities `optional:"true"`
+}
+
+func newTraffic(p partyParts) (*traffic.Activities, error) {
+	parties, _ := servedParties(p.Settings)
+	return traffic.New(p.Typed, p.Objects, traffic.Options{Namespaces: p.Settings.WatchNamespaces, Parties: parties,
+		Logger: p.Log})
+}
+
+func newWorkloads(p partyParts, routes *traffic.Activities, packages *partysource.Activities) *workload.Activities {
+	parties, _ := servedParties(p.Settings)
+	activities := workload.New(p.Typed, p.Objects, workload.Options{Namespaces: p.Settings.WatchNamespaces,
+		Parties: parties, TrafficPreflight: routes.TrafficPreflight, Packages: packages, Logger: p.Log})
+	p.Lifecycle.Append(fx.StopHook(activities.Stop))
+	return activities
+}
+
+// newSource returns the activities that fetch code packages.
+func newSource(p partyParts) (*partysource.Activities, error) {
+	s := p.Settings
+	policy, err := buildPolicy(s)
+	if err != nil {
+		return nil, err
+	}
+	limits := source.DefaultLimits
+	limits.Bytes, limits.UnpackedBytes = s.PackageMaxBytes, s.PackageMaxUnpackedBytes
+	options := partysource.Options{Logger: p.Log, Namespaces: s.WatchNamespaces, Retention: s.PackageKeep, Policy: policy,
+		Fetcher: source.Fetcher{Image: s.Image, Store: s.PackageStore, Allow: s.SourceAllow, Limits: limits}}
+	if p.Home != nil {
+		options.RecordedURL, options.Template = p.Home.PackageURL, p.Home.BuildTemplate
+	}
+	switch store, err := packages.NewClient(s); {
+	case err != nil:
+		return nil, err
+	case store != nil:
+		options.Store = store
+	}
+	return partysource.New(p.Typed, options)
+}
+
+// newServings returns the activities for the party's servings, and starts their watch.
+func newServings(p partyParts, temporal client.Client, reader *versions.Reader) (*partyservings.Activities, error) {
+	s := p.Settings
+	policy, err := policyOf("serving-policy-file", s.ServingPolicyFile)
+	if err != nil {
+		return nil, err
+	}
+	watch := partyservings.NewWatch(p.Typed, s.WatchNamespaces, p.Log)
+	_, queues := servedParties(s)
+	activities := partyservings.New(p.Typed, reader, watch, partyservings.Options{
+		Namespaces: s.WatchNamespaces, AnyNamespace: s.ServingsInAnyNamespace, Policy: policy,
+		Queues: queues, Engine: s.TemporalNamespace, Logger: p.Log,
+	})
+	observer := partyservings.NewObserver(activities, temporal)
+	p.Lifecycle.Append(fx.Hook{OnStart: observer.Start, OnStop: observer.Stop})
+	p.Lifecycle.Append(fx.Hook{OnStart: watch.Start, OnStop: watch.Stop})
+	return activities, nil
+}
+
+// driftModule detects changes by other clients to workloads being released and to the objects that route to them. It
+// is a module so that its detectors start before the worker.
+var driftModule = fx.Module("drift",
+	fx.Invoke(func(p partyParts, temporal client.Client, workloads *workload.Activities, routes *traffic.Activities) {
+		detector := workload.NewDriftDetector(workloads, p.Typed.Discovery(), temporal)
+		beside := traffic.NewDriftDetector(routes, detector, temporal, workload.Autoscalers())
+		p.Lifecycle.Append(fx.Hook{OnStart: beside.Start, OnStop: beside.Stop})
+		p.Lifecycle.Append(fx.Hook{OnStart: detector.Start, OnStop: detector.Stop})
+	}),
+)
