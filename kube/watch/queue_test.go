@@ -15,10 +15,11 @@ func TestQueue_RetriesFailedKey_WithGrowingPauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q, began, failed := NewQueue[string](100*time.Millisecond, 400*time.Millisecond), time.Now(), &heard{}
-		var at []time.Duration
+		at := &heard{}
+		var calls atomic.Int32
 		run(t, func(ctx context.Context) {
 			q.Run(ctx, Work[string]{Do: func(context.Context, string) (time.Duration, error) {
-				if at = append(at, time.Since(began)); len(at) <= 4 {
+				if at.add(time.Since(began).String()); calls.Add(1) <= 4 {
 					return 0, errors.New("not yet")
 				}
 				return 0, nil
@@ -26,25 +27,25 @@ func TestQueue_RetriesFailedKey_WithGrowingPauses(t *testing.T) {
 		})
 		q.Add("a")
 		time.Sleep(time.Hour)
-		const ms = time.Millisecond
-		require.Equal(t, []time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1100 * ms}, at,
+		require.Equal(t, []string{"0s", "100ms", "300ms", "700ms", "1.1s"}, at.taken(),
 			"the pause doubles up to the longest; a key that succeeds is not processed again")
 		require.Equal(t, []string{"a not yet", "a not yet", "a not yet", "a not yet"}, failed.taken())
 
-		at, began = nil, time.Now()
+		calls.Store(0)
 		q.Add("a")
-		time.Sleep(150 * ms)
-		require.Len(t, at, 2, "after a success the pauses begin with the shortest")
+		time.Sleep(150 * time.Millisecond)
+		require.Len(t, at.taken(), 2, "after a success the pauses begin with the shortest")
 	})
 }
 
 func TestQueue_ProcessesKeyAgain_AfterReturnedTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q, times := NewQueue[int](time.Second, time.Minute), 0
+		q := NewQueue[int](time.Second, time.Minute)
+		var times atomic.Int32
 		run(t, func(ctx context.Context) {
 			q.Run(ctx, Work[int]{Do: func(context.Context, int) (time.Duration, error) {
-				if times++; times == 3 {
+				if times.Add(1) == 3 {
 					return 0, nil
 				}
 				return time.Minute, nil
@@ -52,9 +53,9 @@ func TestQueue_ProcessesKeyAgain_AfterReturnedTime(t *testing.T) {
 		})
 		q.Add(1)
 		time.Sleep(59 * time.Second)
-		require.Equal(t, 1, times)
+		require.EqualValues(t, 1, times.Load())
 		time.Sleep(time.Hour)
-		require.Equal(t, 3, times)
+		require.EqualValues(t, 3, times.Load())
 	})
 }
 
