@@ -124,7 +124,7 @@ func (r *rolloutRun) hasResult() bool {
 // what the action has done. An approval is for what the approver has seen, so it is answered at once.
 func (r *rolloutRun) takesInput(item any) bool {
 	a := r.running
-	if a == nil || isApproval(item) {
+	if a == nil || r.answeredAtOnce(item) {
 		return true
 	}
 	if a.action.Stoppable() && !a.stopped {
@@ -134,14 +134,25 @@ func (r *rolloutRun) takesInput(item any) bool {
 	return false
 }
 
-func isApproval(item any) bool {
-	switch item := item.(type) {
-	case *envelope[rollout.Command]:
-		return item.command.Verb == rollout.VerbApprove
-	case *signal:
-		return item.SignalName == string(rollout.VerbApprove)
+// answeredAtOnce reports whether an item needs no end of the running action: an approval, what is refused or changes
+// nothing whatever the action has done by now, and a hint about another release.
+func (r *rolloutRun) answeredAtOnce(item any) bool {
+	e, is := item.(*envelope[rollout.Command])
+	if s, isSignal := item.(*signal); isSignal && s.SignalName == rollout.SignalObserved {
+		return !r.machine.Heeds(readObserved(s))
+	} else if isSignal {
+		e, is = r.menu.readSignal(s), true
 	}
-	return false
+	if !is {
+		return false
+	}
+	if e.unreadable != "" || e.command.Verb == rollout.VerbApprove {
+		return true
+	}
+	trial := r.machine.Trial(r.running.action, e.command)
+	before := trial.Audit().Seq
+	outcome, _ := carryOutOn(trial, e, workflow.Now(r.ctx))
+	return outcome == audit.Refused || trial.Audit().Seq == before
 }
 
 // takeResults passes the result of the ended activity to the machine.
@@ -157,7 +168,7 @@ func (r *rolloutRun) takeResults(now time.Time, _ bool) {
 		r.machine.EndLeg(r.legEnd(a), now)
 	case a.err == nil:
 		r.machine.Done(a.result, now)
-	case a.stopped && temporal.IsCanceledError(a.err):
+	case a.stopped && endsAttempt(a.err):
 		r.machine.Stopped()
 	default:
 		r.machine.Failed(r.failure(a.err), now)
@@ -187,12 +198,24 @@ func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
 			return end
 		}
 	default:
-		if raw := detailsOf(a.err).Leg; len(raw) > 0 && json.Unmarshal(raw, &end.Parts) != nil {
+		details := detailsOf(a.err)
+		if len(details.Leg) > 0 && json.Unmarshal(details.Leg, &end.Parts) != nil {
 			end.Parts = nil
+		}
+		if end.Stopped = a.stopped && endsAttempt(a.err); end.Stopped {
+			end.SpentSeconds = details.SpentSeconds
+			return end
 		}
 	}
 	end.Failure = new(r.failure(a.err))
 	return end
+}
+
+// endsAttempt reports whether an activity that was to stop has ended without a result of its own: it was cancelled, or
+// the server didn't repeat an attempt that would have been repeated.
+func endsAttempt(err error) bool {
+	var app *temporal.ApplicationError
+	return temporal.IsCanceledError(err) || errors.As(err, &app) && !app.NonRetryable()
 }
 
 // failure converts the error of an activity of the party, or of the centre.
@@ -206,12 +229,16 @@ func (r *rolloutRun) handleSignal(s *signal, now time.Time) bool {
 	if s.SignalName != rollout.SignalObserved {
 		return false
 	}
-	var o rollout.Observed
-	if err := decodePayload(s.Arg, &o); err != nil {
-		o = rollout.Observed{} // still a hint to read the workload
-	}
-	r.machine.Observed(o, now)
+	r.machine.Observed(readObserved(s), now)
 	return true
+}
+
+// readObserved returns the observation in a signal; an unreadable one is still a hint to read the workload.
+func readObserved(s *signal) (o rollout.Observed) {
+	if err := decodePayload(s.Arg, &o); err != nil {
+		return rollout.Observed{}
+	}
+	return o
 }
 
 // act executes the machine's next action and updates the Rollout object.
@@ -350,14 +377,18 @@ func readSupersede(payloads *commonpb.Payloads) (*envelope[rollout.Command], err
 
 // carryOut passes one command to the machine.
 func (r *rolloutRun) carryOut(e *envelope[rollout.Command], now time.Time) (audit.Outcome, string) {
-	if edited, is := e.attachment.(*strategy.Strategy); is {
-		return r.machine.Replan(e.command, *edited, now)
-	}
-	outcome, text := r.machine.Command(e.command, now)
+	outcome, text := carryOutOn(r.machine, e, now)
 	if newer, is := e.attachment.(*RolloutInput); is && r.newer == nil && r.machine.Superseded() {
 		r.newer = newer
 	}
 	return outcome, text
+}
+
+func carryOutOn(m *machine.Machine, e *envelope[rollout.Command], now time.Time) (audit.Outcome, string) {
+	if edited, is := e.attachment.(*strategy.Strategy); is {
+		return m.Replan(e.command, *edited, now)
+	}
+	return m.Command(e.command, now)
 }
 
 // start executes an action's activity concurrently with the loop: a leg for the party's worker, or one action for the

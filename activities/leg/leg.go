@@ -134,15 +134,16 @@ func (w *legAttempt) withParts(ctx context.Context, err error) error {
 		}
 	}
 	var app *temporal.ApplicationError
-	if len(parts) == 0 || !errors.As(err, &app) {
-		return err
-	}
 	var details failure.Details
-	raw, unfit := json.Marshal(parts)
-	if unfit != nil || app.HasDetails() && app.Details(&details) != nil {
+	if !errors.As(err, &app) || app.HasDetails() && app.Details(&details) != nil {
 		return err
 	}
-	details.Leg = raw
+	if raw, unfit := json.Marshal(parts); len(parts) > 0 && unfit == nil {
+		details.Leg = raw
+	}
+	if !app.NonRetryable() { // for a stop: the server then doesn't repeat the attempt
+		details.SpentSeconds = w.spentSeconds()
+	}
 	return temporal.NewApplicationErrorWithOptions(app.Message(), app.Type(),
 		temporal.ApplicationErrorOptions{NonRetryable: app.NonRetryable(),
 			NextRetryDelay: app.NextRetryDelay(), Category: app.Category(), Details: []any{details}})

@@ -25,7 +25,7 @@ type routeRestore struct {
 // before Services or routes wait for pods that the change may have removed. Several hints cause one inspection. A hint
 // about an object of another release is ignored.
 func (m *Machine) Observed(o rollout.Observed, now time.Time) {
-	if !m.isOurs(o) {
+	if !m.Heeds(o) {
 		return
 	}
 	m.recordProtection(o, now)
@@ -61,9 +61,9 @@ func (m *Machine) observedWhileHeld(o rollout.Observed, now time.Time) {
 	}
 }
 
-// isOurs reports whether a hint is about this release's workload, its extra Deployment, or another object that it has
+// Heeds reports whether a hint is about this release's workload, its extra Deployment, or another object that it has
 // borrowed.
-func (m *Machine) isOurs(o rollout.Observed) bool {
+func (m *Machine) Heeds(o rollout.Observed) bool {
 	if o.Claim == "" && o.Object == "" {
 		return true
 	}

@@ -259,9 +259,9 @@ func TestRouteHint_IsIgnored_ForForeignObject(t *testing.T) {
 		"DestinationRule " + space + "vs": false, "Service": false, "": false,
 	} {
 		for _, what := range []string{rollout.ObservedRoutes, rollout.ObservedUnpinned, rollout.ObservedUnrouted} {
-			require.Equal(t, ours, m.isOurs(rollout.Observed{What: what, Claim: "claim@1", Object: object}), "%s of %q",
+			require.Equal(t, ours, m.Heeds(rollout.Observed{What: what, Claim: "claim@1", Object: object}), "%s of %q",
 				what, object)
-			require.False(t, m.isOurs(rollout.Observed{What: what, Claim: "claim@2", Object: object}),
+			require.False(t, m.Heeds(rollout.Observed{What: what, Claim: "claim@2", Object: object}),
 				"another release's claim on %q", object)
 		}
 	}

@@ -244,6 +244,18 @@ type LegEnd struct {
 	Unknown bool
 }
 
+// Trial returns a copy of the machine, inside of the running action, on which a command can be tried: what the copy
+// refuses need not stop the action. A command for a later step is tried as one for the current step, since a leg may
+// have reached that step.
+func (m *Machine) Trial(running Action, c rollout.Command) *Machine {
+	trial := ResumeMachine(m.setup, deepCopy(m.s))
+	trial.Start(running)
+	if c.Step > trial.s.Status.CurrentStepIndex && !m.singleActionLegs() {
+		trial.s.Status.CurrentStepIndex = min(c.Step, trial.steps())
+	}
+	return trial
+}
+
 // EndLeg takes in what a leg has done.
 func (m *Machine) EndLeg(end LegEnd, now time.Time) {
 	l := &Leg{machine: m, matches: true}
@@ -280,7 +292,9 @@ func (m *Machine) restoreAfterLeg(end LegEnd, now time.Time) {
 	case end.Stopped:
 		m.Start(a)
 		m.Stopped()
-		m.s.SpentSeconds = end.SpentSeconds
+		if !end.Unknown {
+			m.s.SpentSeconds = end.SpentSeconds
+		}
 	}
 }
 

@@ -190,7 +190,9 @@ func (m *Machine) pause(c rollout.Command) (done, refusal string) {
 	if c.Reason != "" {
 		m.s.PausedBy += ": " + c.Reason
 	}
-	m.s.SpentSeconds = 0 // settling the pods has its own deadline
+	if m.inSteps() {
+		m.s.SpentSeconds = 0 // settling the pods has its own deadline
+	}
 	return "it stops where it is: resume continues it", ""
 }
 
