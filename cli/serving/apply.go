@@ -2,9 +2,12 @@ package serving
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/ptr"
@@ -130,19 +133,20 @@ func (o *applier) put(ctx context.Context, api *client.Client, d manifest.Docume
 		params.Generation = &current.Generation
 	}
 	var spec kuscia.KusciaDeploymentSpec
+	var missing error
 	switch r := d.Request.(type) {
 	case *kusciapb.CreateServingRequest:
 		d.AffinityMode = r.GetAffinityMode()
-		spec, _, err = convert.NewSpec(r, readImages(ctx, api))
+		spec, _, err = convert.NewSpec(r, readImages(ctx, api, &missing))
 	case *kusciapb.UpdateServingRequest:
-		spec, _, err = convert.ChangedSpec(ptr.Deref(current.Spec, spec), r, readImages(ctx, api))
+		spec, _, err = convert.ChangedSpec(ptr.Deref(current.Spec, spec), r, readImages(ctx, api, &missing))
 	}
 	body := d.Body
 	if err == nil && d.Request != nil {
 		body, err = json.Marshal(spec)
 	}
 	if err != nil {
-		return result, err
+		return result, cmp.Or(missing, err)
 	}
 	if d.AffinityMode != "" {
 		params.AffinityMode = &d.AffinityMode
@@ -155,8 +159,9 @@ func (o *applier) put(ctx context.Context, api *client.Client, d manifest.Docume
 	return result, err
 }
 
-// readImages returns the function that reads the AppImages of parties.
-func readImages(ctx context.Context, api *client.Client) convert.ReadImages {
+// readImages returns the function that reads the AppImages of parties. One that doesn't exist is left out, since the
+// request may replace it; missing is set to the API's error then.
+func readImages(ctx context.Context, api *client.Client, missing *error) convert.ReadImages {
 	return func(parties []kuscia.Party) (convert.Images, error) {
 		images := convert.Images{}
 		for _, p := range parties {
@@ -164,6 +169,11 @@ func readImages(ctx context.Context, api *client.Client) convert.ReadImages {
 				continue
 			}
 			image, err := apiclient.Read[client.AppImage](api.GetAppImage(ctx, p.AppImageRef))
+			if problem := (*apiclient.ProblemError)(nil); errors.As(err, &problem) &&
+				problem.Status == http.StatusNotFound {
+				*missing = err
+				continue
+			}
 			if err != nil {
 				return nil, err
 			}
