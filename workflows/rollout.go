@@ -120,41 +120,6 @@ func (r *rolloutRun) hasResult() bool {
 	return r.running != nil && r.running.ended || r.object.mustWake()
 }
 
-// takesInput is false while an action runs, which is stopped for the input if it may take long: a command applies to
-// what the action has done. An approval is for what the approver has seen, so it is answered at once.
-func (r *rolloutRun) takesInput(item any) bool {
-	a := r.running
-	if a == nil || r.answeredAtOnce(item) {
-		return true
-	}
-	if a.action.Stoppable() && !a.stopped {
-		a.stopped = true
-		a.cancel()
-	}
-	return false
-}
-
-// answeredAtOnce reports whether an item needs no end of the running action: an approval, what is refused or changes
-// nothing whatever the action has done by now, and a hint about another release.
-func (r *rolloutRun) answeredAtOnce(item any) bool {
-	e, is := item.(*envelope[rollout.Command])
-	if s, isSignal := item.(*signal); isSignal && s.SignalName == rollout.SignalObserved {
-		return !r.machine.Heeds(readObserved(s))
-	} else if isSignal {
-		e, is = r.menu.readSignal(s), true
-	}
-	if !is {
-		return false
-	}
-	if e.unreadable != "" || e.command.Verb == rollout.VerbApprove {
-		return true
-	}
-	trial := r.machine.Trial(r.running.action, e.command)
-	before := trial.Audit().Seq
-	outcome, _ := carryOutOn(trial, e, workflow.Now(r.ctx))
-	return outcome == audit.Refused || trial.Audit().Seq == before
-}
-
 // takeResults passes the result of the ended activity to the machine.
 func (r *rolloutRun) takeResults(now time.Time, _ bool) {
 	r.object.takeResult(now)
@@ -173,49 +138,6 @@ func (r *rolloutRun) takeResults(now time.Time, _ bool) {
 	default:
 		r.machine.Failed(r.failure(a.err), now)
 	}
-}
-
-// legEnd returns how a leg has ended. Its completed actions travel in the details of its failure or cancellation.
-func (r *rolloutRun) legEnd(a *runningAction) machine.LegEnd {
-	end := machine.LegEnd{LegResult: a.leg}
-	var canceled *temporal.CanceledError
-	var timeout *temporal.TimeoutError
-	switch {
-	case a.err == nil:
-		return end
-	// its last attempt died, for example while being cancelled
-	case errors.As(a.err, &timeout):
-		var progress machine.LegProgress
-		if timeout.HasLastHeartbeatDetails() && timeout.LastHeartbeatDetails(&progress) == nil {
-			end.Parts = progress.Parts
-		}
-	case errors.As(a.err, &canceled):
-		if !canceled.HasDetails() || canceled.Details(&end.LegResult) != nil {
-			// cancelled between two attempts: Temporal's server answered, not the worker
-			end.Unknown = true
-		}
-		if end.Stopped = a.stopped; a.stopped {
-			return end
-		}
-	default:
-		details := detailsOf(a.err)
-		if len(details.Leg) > 0 && json.Unmarshal(details.Leg, &end.Parts) != nil {
-			end.Parts = nil
-		}
-		if end.Stopped = a.stopped && endsAttempt(a.err); end.Stopped {
-			end.SpentSeconds = details.SpentSeconds
-			return end
-		}
-	}
-	end.Failure = new(r.failure(a.err))
-	return end
-}
-
-// endsAttempt reports whether an activity that was to stop has ended without a result of its own: it was cancelled, or
-// the server didn't repeat an attempt that would have been repeated.
-func endsAttempt(err error) bool {
-	var app *temporal.ApplicationError
-	return temporal.IsCanceledError(err) || errors.As(err, &app) && !app.NonRetryable()
 }
 
 // failure converts the error of an activity of the party, or of the centre.
@@ -391,29 +313,6 @@ func carryOutOn(m *machine.Machine, e *envelope[rollout.Command], now time.Time)
 	return m.Command(e.command, now)
 }
 
-// start executes an action's activity concurrently with the loop: a leg for the party's worker, or one action for the
-// centre.
-func (r *rolloutRun) start(a machine.Action) {
-	ctx, cancel := workflow.WithCancel(r.ctx)
-	carryOut := r.atCentre
-	if a.OnParty() {
-		leg := r.machine.BeginLeg(&a)
-		carryOut = func(ctx workflow.Context, running *runningAction) error {
-			return perform(workflow.WithActivityOptions(ctx, r.legOptions(running.action)), machine.ActivityLeg, leg,
-				&running.leg)
-		}
-	}
-	running := &runningAction{action: a, cancel: cancel}
-	if !a.OnParty() {
-		r.machine.Start(a)
-	}
-	r.running = running
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		running.err = carryOut(ctx, running)
-		running.ended = true
-	})
-}
-
 // atCentre executes an action of the centre.
 func (r *rolloutRun) atCentre(ctx workflow.Context, running *runningAction) error {
 	a, out := running.action, &running.result
@@ -454,21 +353,6 @@ func (r *rolloutRun) completeLocally(ctx workflow.Context, request rollout.Compl
 	request.Status = new(r.machine.Status()) // the input of a local activity is not part of the history
 	return tryLocally(ctx, rollout.ActivityCompleteRollout, request, nil)
 }
-
-// legOptions let an attempt keep its worker slot while its pods make progress. If the party is known to be unreachable,
-// there is no limit on the wait for its worker.
-func (r *rolloutRun) legOptions(a machine.Action) workflow.ActivityOptions {
-	pickUp := time.Duration(r.in.UnreachableBudgetSeconds) * time.Second
-	if a.NoPickUpTimeout {
-		pickUp = 0
-	}
-	o := options(partyRun(r.in.Queue, pickUp), a)
-	o.StartToCloseTimeout = legTimeout
-	return o
-}
-
-// legTimeout is longer than one attempt at a leg can take.
-const legTimeout = 5 * time.Minute
 
 // options adds an action's summary. A stopped activity must end before the next begins: two writers of one workload
 // would overwrite each other.
