@@ -177,7 +177,7 @@ func TestWatch_KeepsTypedObjects(t *testing.T) {
 	})
 }
 
-// An object is deleted while the watch is interrupted: the next list tells only that it does not exist any more.
+// An object is deleted while the watch is interrupted: only the next list shows that it no longer exists.
 func TestWatch_PassesLastState_WhenDeletionWasMissed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
